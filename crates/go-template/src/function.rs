@@ -1,0 +1,267 @@
+//! Functions that templates call: their signatures, which Go's type checks see, and how Rust closures become one.
+//!
+//! Counterpart: `text/template/funcs.go` and the argument checks of `exec.go`.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use crate::error::FuncError;
+use crate::value::{List, ListType, Map, MapType, Str, Value};
+
+/// The Go type of a parameter. The executor checks and converts each argument to it before the call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Param {
+    /// `interface{}`: anything, nil too.
+    Any,
+    /// `reflect.Value`: anything, told apart from nil by Go's built-ins.
+    Reflect,
+    /// `bool`.
+    Bool,
+    /// `int`.
+    Int,
+    /// `int64`.
+    Int64,
+    /// `float64`.
+    Float,
+    /// `string`.
+    String,
+    /// `[]byte`.
+    Bytes,
+    /// `map[string]interface{}`.
+    Map,
+    /// `[]interface{}`.
+    List,
+    /// `[]string`.
+    Strings,
+}
+
+type Call = dyn Fn(&mut Scope<'_>, &[Value]) -> Result<Value, FuncError> + Send + Sync;
+
+/// A function with its signature.
+pub struct Function {
+    params: Vec<Param>,
+    variadic: Option<Param>,
+    call: Box<Call>,
+}
+
+impl Function {
+    /// A function from its parts. `params` are the fixed parameters, `variadic` the type of each further one.
+    pub fn new(
+        params: Vec<Param>,
+        variadic: Option<Param>,
+        call: impl Fn(&mut Scope<'_>, &[Value]) -> Result<Value, FuncError> + Send + Sync + 'static,
+    ) -> Function {
+        Function { params, variadic, call: Box::new(call) }
+    }
+
+    /// The fixed parameters.
+    pub fn params(&self) -> &[Param] {
+        &self.params
+    }
+
+    /// The type of the further parameters, if there may be any.
+    pub fn variadic(&self) -> Option<Param> {
+        self.variadic
+    }
+
+    /// Calls it with arguments that were checked against the signature.
+    pub fn call(&self, scope: &mut Scope<'_>, args: &[Value]) -> Result<Value, FuncError> {
+        (self.call)(scope, args)
+    }
+}
+
+impl fmt::Debug for Function {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Function")
+            .field("params", &self.params)
+            .field("variadic", &self.variadic)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What a function may ask of the run that calls it: its host's state, and other templates.
+pub struct Scope<'a> {
+    _run: PhantomData<&'a mut ()>,
+}
+
+/// A Rust type that is the type of a parameter.
+pub trait FromValue: Sized {
+    /// The Go type.
+    const PARAM: Param;
+    /// The argument, after the executor checked it against [`PARAM`](Self::PARAM). A value of another type gives the zero value.
+    fn from_value(value: &Value) -> Self;
+}
+
+/// The further arguments of a variadic function, each a `T`. Only as the last parameter.
+pub struct Rest<T>(pub Vec<T>);
+
+/// A Go `int` parameter is an `isize`, an `int64` an `i64`.
+impl FromValue for isize {
+    const PARAM: Param = Param::Int;
+    fn from_value(value: &Value) -> Self {
+        i64::from_value(value) as isize
+    }
+}
+
+impl FromValue for i64 {
+    const PARAM: Param = Param::Int64;
+    fn from_value(value: &Value) -> Self {
+        match value {
+            Value::Int(v, _) => *v,
+            _ => 0,
+        }
+    }
+}
+
+impl FromValue for f64 {
+    const PARAM: Param = Param::Float;
+    fn from_value(value: &Value) -> Self {
+        match value {
+            Value::Float(v) => *v,
+            _ => 0.0,
+        }
+    }
+}
+
+impl FromValue for bool {
+    const PARAM: Param = Param::Bool;
+    fn from_value(value: &Value) -> Self {
+        matches!(value, Value::Bool(true))
+    }
+}
+
+impl FromValue for Str {
+    const PARAM: Param = Param::String;
+    fn from_value(value: &Value) -> Self {
+        value.as_str().cloned().unwrap_or_default()
+    }
+}
+
+impl FromValue for Value {
+    const PARAM: Param = Param::Any;
+    fn from_value(value: &Value) -> Self {
+        value.clone()
+    }
+}
+
+impl FromValue for Map {
+    const PARAM: Param = Param::Map;
+    fn from_value(value: &Value) -> Self {
+        value.as_map().map(|m| m.with_type(MapType::Interface)).unwrap_or_default()
+    }
+}
+
+impl FromValue for List {
+    const PARAM: Param = Param::List;
+    fn from_value(value: &Value) -> Self {
+        value.as_list().cloned().unwrap_or_else(|| List::new(ListType::Interface, Vec::new()))
+    }
+}
+
+/// What a function may return: a value, or a result with one.
+pub trait IntoReturn {
+    /// The value or the error.
+    fn into_return(self) -> Result<Value, FuncError>;
+}
+
+impl<T: IntoReturn> IntoReturn for Result<T, FuncError> {
+    fn into_return(self) -> Result<Value, FuncError> {
+        self.and_then(IntoReturn::into_return)
+    }
+}
+
+macro_rules! returns {
+    ($($t:ty => |$v:ident| $e:expr),* $(,)?) => {$(
+        impl IntoReturn for $t {
+            fn into_return(self) -> Result<Value, FuncError> {
+                let $v = self;
+                Ok($e)
+            }
+        }
+    )*};
+}
+
+returns! {
+    Value => |v| v,
+    bool => |v| Value::Bool(v),
+    isize => |v| Value::int(v as i64),
+    i64 => |v| Value::int64(v),
+    f64 => |v| Value::Float(v),
+    Str => |v| Value::String(v),
+    String => |v| Value::from(v),
+    &str => |v| Value::from(v),
+    Vec<u8> => |v| Value::String(v.into()),
+    List => |v| Value::List(v),
+    Map => |v| Value::Map(v),
+}
+
+/// A Rust closure that can be a template function: any of up to four parameters, the last perhaps [`Rest`].
+pub trait IntoFunction<Args> {
+    /// The function.
+    fn into_function(self) -> Function;
+}
+
+macro_rules! functions {
+    ($($t:ident $i:tt),*; $n:tt) => {
+        impl<Func, Ret, $($t,)*> IntoFunction<($($t,)*)> for Func
+        where
+            Func: Fn($($t),*) -> Ret + Send + Sync + 'static,
+            Ret: IntoReturn,
+            $($t: FromValue,)*
+        {
+            fn into_function(self) -> Function {
+                Function::new(vec![$($t::PARAM),*], None, move |_, _args| self($($t::from_value(&_args[$i])),*).into_return())
+            }
+        }
+
+        impl<Func, Ret, $($t,)* Last> IntoFunction<($($t,)* Rest<Last>,)> for Func
+        where
+            Func: Fn($($t,)* Rest<Last>) -> Ret + Send + Sync + 'static,
+            Ret: IntoReturn,
+            $($t: FromValue,)*
+            Last: FromValue,
+        {
+            fn into_function(self) -> Function {
+                Function::new(vec![$($t::PARAM),*], Some(Last::PARAM), move |_, args| {
+                    let rest = Rest(args[$n..].iter().map(Last::from_value).collect());
+                    self($($t::from_value(&args[$i]),)* rest).into_return()
+                })
+            }
+        }
+    };
+}
+
+functions!(; 0);
+functions!(A 0; 1);
+functions!(A 0, B 1; 2);
+functions!(A 0, B 1, C 2; 3);
+functions!(A 0, B 1, C 2, D 3; 4);
+
+/// The functions by name.
+#[derive(Clone, Debug, Default)]
+pub struct FuncMap(HashMap<String, Arc<Function>>);
+
+impl FuncMap {
+    /// Adds a Rust closure, replacing what had the name.
+    pub fn add<Args>(&mut self, name: &str, function: impl IntoFunction<Args>) -> &mut Self {
+        self.insert(name, function.into_function())
+    }
+
+    /// Adds a function, replacing what had the name.
+    pub fn insert(&mut self, name: &str, function: Function) -> &mut Self {
+        self.0.insert(name.to_owned(), Arc::new(function));
+        self
+    }
+
+    /// The function of this name.
+    pub fn get(&self, name: &str) -> Option<&Arc<Function>> {
+        self.0.get(name)
+    }
+
+    /// The names, in no order.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.keys().map(String::as_str)
+    }
+}

@@ -1,0 +1,70 @@
+//! Go's slice, as templates see it: shared and never changed in place.
+
+use std::ops::Deref;
+use std::sync::Arc;
+
+use super::Value;
+
+/// The element type of a list, which `typeOf` and the type checks see.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ListType {
+    /// `[]interface {}`.
+    Interface,
+    /// `[]string`.
+    String,
+    /// `[]int`.
+    Int,
+    /// `[]map[string]interface {}`.
+    Map,
+}
+
+impl ListType {
+    /// The type's name as Go's `%T` prints it.
+    pub fn name(self) -> &'static str {
+        match self {
+            ListType::Interface => "[]interface {}",
+            ListType::String => "[]string",
+            ListType::Int => "[]int",
+            ListType::Map => "[]map[string]interface {}",
+        }
+    }
+}
+
+/// A slice: a type and its items.
+#[derive(Clone, Debug)]
+pub struct List {
+    ty: ListType,
+    items: Arc<Vec<Value>>,
+}
+
+impl List {
+    /// A list of the type; the items are trusted to be of it.
+    pub fn new(ty: ListType, items: Vec<Value>) -> List {
+        List { ty, items: Arc::new(items) }
+    }
+
+    /// A `[]string`.
+    pub fn strings<S: Into<super::Str>>(items: impl IntoIterator<Item = S>) -> List {
+        List::new(ListType::String, items.into_iter().map(|s| Value::String(s.into())).collect())
+    }
+
+    /// The list's type.
+    pub fn ty(&self) -> ListType {
+        self.ty
+    }
+
+    /// A copy that shares no map with this list.
+    pub fn deep_copy(&self) -> List {
+        if self.ty == ListType::String || self.ty == ListType::Int {
+            return self.clone();
+        }
+        List::new(self.ty, self.items.iter().map(Value::deep_copy).collect())
+    }
+}
+
+impl Deref for List {
+    type Target = [Value];
+    fn deref(&self) -> &[Value] {
+        &self.items
+    }
+}

@@ -1,0 +1,112 @@
+//! Go's map with string keys: a shared reference that `set`, `unset` and `merge` change.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use super::{Str, Value};
+
+/// The type of a map, which `typeOf` and the type checks see.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MapType {
+    /// `map[string]interface {}`.
+    Interface,
+    /// `common.Values`: Helm v4's name for `.Values`.
+    Values,
+    /// `map[string]string`.
+    String,
+}
+
+impl MapType {
+    /// The type's name as Go's `%T` prints it.
+    pub fn name(self) -> &'static str {
+        match self {
+            MapType::Interface => "map[string]interface {}",
+            MapType::Values => "common.Values",
+            MapType::String => "map[string]string",
+        }
+    }
+}
+
+/// A map. A clone is the same map, as in Go; `deep_copy` makes another.
+///
+/// The lock is only ever held inside one method or while the caller reads an [`entries`](Map::entries) guard: never run template code under it.
+#[derive(Clone, Debug)]
+pub struct Map {
+    ty: MapType,
+    entries: Arc<RwLock<BTreeMap<Str, Value>>>,
+}
+
+impl Map {
+    /// A map of the type.
+    pub fn new(ty: MapType, entries: BTreeMap<Str, Value>) -> Map {
+        Map { ty, entries: Arc::new(RwLock::new(entries)) }
+    }
+
+    /// The map's type.
+    pub fn ty(&self) -> MapType {
+        self.ty
+    }
+
+    /// The same entries under another type, as a Go conversion gives.
+    pub fn with_type(&self, ty: MapType) -> Map {
+        Map { ty, entries: Arc::clone(&self.entries) }
+    }
+
+    /// Whether both are one map in memory.
+    pub fn same(&self, other: &Map) -> bool {
+        Arc::ptr_eq(&self.entries, &other.entries)
+    }
+
+    /// The entries, sorted by key's bytes.
+    pub fn entries(&self) -> RwLockReadGuard<'_, BTreeMap<Str, Value>> {
+        self.entries.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The entries, to change.
+    pub fn entries_mut(&self) -> RwLockWriteGuard<'_, BTreeMap<Str, Value>> {
+        self.entries.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The value under the key.
+    pub fn get(&self, key: impl AsRef<[u8]>) -> Option<Value> {
+        self.entries().get(key.as_ref()).cloned()
+    }
+
+    /// Puts the value under the key; gives the value that was there.
+    pub fn insert(&self, key: impl Into<Str>, value: impl Into<Value>) -> Option<Value> {
+        self.entries_mut().insert(key.into(), value.into())
+    }
+
+    /// How many entries there are.
+    pub fn len(&self) -> usize {
+        self.entries().len()
+    }
+
+    /// Whether there is no entry.
+    pub fn is_empty(&self) -> bool {
+        self.entries().is_empty()
+    }
+
+    /// The entries as they are now, to walk while template code may change the map.
+    pub fn snapshot(&self) -> Vec<(Str, Value)> {
+        self.entries().iter().map(|(k, v)| (k.clone(), v.clone())).collect()
+    }
+
+    /// A copy that shares no map with this one.
+    pub fn deep_copy(&self) -> Map {
+        let copy = self.entries().iter().map(|(k, v)| (k.clone(), v.deep_copy())).collect();
+        Map::new(self.ty, copy)
+    }
+}
+
+impl Default for Map {
+    fn default() -> Self {
+        Map::new(MapType::Interface, BTreeMap::new())
+    }
+}
+
+impl<K: Into<Str>, V: Into<Value>> FromIterator<(K, V)> for Map {
+    fn from_iter<I: IntoIterator<Item = (K, V)>>(entries: I) -> Self {
+        Map::new(MapType::Interface, entries.into_iter().map(|(k, v)| (k.into(), v.into())).collect())
+    }
+}

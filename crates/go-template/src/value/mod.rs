@@ -1,0 +1,279 @@
+//! What a template computes with: Go's kinds, with Go's sharing.
+//!
+//! Maps are shared references that functions may change, as in Go; lists are never changed in place by any template function, so they
+//! are shared and immutable. Strings are bytes. Counterpart: the parts of Go's `reflect` that `text/template` uses.
+
+mod list;
+mod map;
+mod object;
+mod string;
+
+pub use list::{List, ListType};
+pub use map::{Map, MapType};
+pub use object::Object;
+pub use string::Str;
+
+use std::sync::Arc;
+
+use crate::function::Function;
+
+/// One Go value. Cheap to clone: everything large is behind a shared pointer.
+#[derive(Clone, Debug, Default)]
+pub enum Value {
+    /// The nil interface: YAML's null, an absent map key, the literal `nil`.
+    #[default]
+    Nil,
+    /// `bool`.
+    Bool(bool),
+    /// A signed integer of the named Go type.
+    Int(i64, IntType),
+    /// An unsigned integer of the named Go type.
+    Uint(u64, UintType),
+    /// `float64`: every number of a chart's values.
+    Float(f64),
+    /// `complex128`: only literals such as `1i` make one.
+    Complex(f64, f64),
+    /// `string`: bytes, not necessarily UTF-8.
+    String(Str),
+    /// `[]byte`.
+    Bytes(Str),
+    /// A slice.
+    List(List),
+    /// A map with string keys.
+    Map(Map),
+    /// A Go value with methods or fields of its own (`.Files`, `time.Time`, a semantic version).
+    Object(Arc<dyn Object>),
+    /// A function value, for `call`.
+    Func(Arc<Function>),
+}
+
+/// Go's signed integer types.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)] // The names are Go's.
+pub enum IntType {
+    Int,
+    Int8,
+    Int16,
+    Int32,
+    Int64,
+}
+
+/// Go's unsigned integer types.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)] // The names are Go's.
+pub enum UintType {
+    Uint,
+    Uint8,
+    Uint16,
+    Uint32,
+    Uint64,
+    Uintptr,
+}
+
+/// Go's `reflect.Kind`, as `kindOf` names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)] // The names are Go's.
+pub enum Kind {
+    Invalid,
+    Bool,
+    Int,
+    Int8,
+    Int16,
+    Int32,
+    Int64,
+    Uint,
+    Uint8,
+    Uint16,
+    Uint32,
+    Uint64,
+    Uintptr,
+    Float64,
+    Complex128,
+    String,
+    Slice,
+    Map,
+    Struct,
+    Ptr,
+    Func,
+}
+
+impl Kind {
+    /// Go's name of the kind: `reflect.Kind.String`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Invalid => "invalid",
+            Kind::Bool => "bool",
+            Kind::Int => "int",
+            Kind::Int8 => "int8",
+            Kind::Int16 => "int16",
+            Kind::Int32 => "int32",
+            Kind::Int64 => "int64",
+            Kind::Uint => "uint",
+            Kind::Uint8 => "uint8",
+            Kind::Uint16 => "uint16",
+            Kind::Uint32 => "uint32",
+            Kind::Uint64 => "uint64",
+            Kind::Uintptr => "uintptr",
+            Kind::Float64 => "float64",
+            Kind::Complex128 => "complex128",
+            Kind::String => "string",
+            Kind::Slice => "slice",
+            Kind::Map => "map",
+            Kind::Struct => "struct",
+            Kind::Ptr => "ptr",
+            Kind::Func => "func",
+        }
+    }
+}
+
+impl Value {
+    /// A Go `int`.
+    pub fn int(v: i64) -> Value {
+        Value::Int(v, IntType::Int)
+    }
+
+    /// A Go `int64`.
+    pub fn int64(v: i64) -> Value {
+        Value::Int(v, IntType::Int64)
+    }
+
+    /// A `[]interface{}`.
+    pub fn list(items: Vec<Value>) -> Value {
+        Value::List(List::new(ListType::Interface, items))
+    }
+
+    /// Go's `reflect.Value.Kind`, after following the interface.
+    pub fn kind(&self) -> Kind {
+        match self {
+            Value::Nil => Kind::Invalid,
+            Value::Bool(_) => Kind::Bool,
+            Value::Int(_, t) => match t {
+                IntType::Int => Kind::Int,
+                IntType::Int8 => Kind::Int8,
+                IntType::Int16 => Kind::Int16,
+                IntType::Int32 => Kind::Int32,
+                IntType::Int64 => Kind::Int64,
+            },
+            Value::Uint(_, t) => match t {
+                UintType::Uint => Kind::Uint,
+                UintType::Uint8 => Kind::Uint8,
+                UintType::Uint16 => Kind::Uint16,
+                UintType::Uint32 => Kind::Uint32,
+                UintType::Uint64 => Kind::Uint64,
+                UintType::Uintptr => Kind::Uintptr,
+            },
+            Value::Float(_) => Kind::Float64,
+            Value::Complex(..) => Kind::Complex128,
+            Value::String(_) => Kind::String,
+            Value::Bytes(_) | Value::List(_) => Kind::Slice,
+            Value::Map(_) => Kind::Map,
+            Value::Object(o) => o.kind(),
+            Value::Func(_) => Kind::Func,
+        }
+    }
+
+    /// The type's name as Go's `%T` prints it; `<nil>` for nil.
+    pub fn type_name(&self) -> &str {
+        match self {
+            Value::Nil => "<nil>",
+            Value::Bytes(_) => "[]uint8",
+            Value::List(l) => l.ty().name(),
+            Value::Map(m) => m.ty().name(),
+            Value::Object(o) => o.type_name(),
+            Value::Func(_) => "func",
+            _ => self.kind().name(),
+        }
+    }
+
+    /// Whether `if` takes the value as true: Go's `template.IsTrue`.
+    pub fn is_true(&self) -> bool {
+        match self {
+            Value::Nil => false,
+            Value::Bool(b) => *b,
+            Value::Int(v, _) => *v != 0,
+            Value::Uint(v, _) => *v != 0,
+            Value::Float(v) => *v != 0.0,
+            Value::Complex(re, im) => *re != 0.0 || *im != 0.0,
+            Value::String(s) | Value::Bytes(s) => !s.is_empty(),
+            Value::List(l) => !l.is_empty(),
+            Value::Map(m) => !m.is_empty(),
+            Value::Object(o) => o.is_true(),
+            Value::Func(_) => true,
+        }
+    }
+
+    /// The string's bytes, if this is a Go `string`.
+    pub fn as_str(&self) -> Option<&Str> {
+        match self {
+            Value::String(s) => Some(s),
+            _ => None,
+        }
+    }
+
+    /// The map, if this is one.
+    pub fn as_map(&self) -> Option<&Map> {
+        match self {
+            Value::Map(m) => Some(m),
+            _ => None,
+        }
+    }
+
+    /// The list, if this is one.
+    pub fn as_list(&self) -> Option<&List> {
+        match self {
+            Value::List(l) => Some(l),
+            _ => None,
+        }
+    }
+
+    /// A copy that shares no map with this value; lists and strings without maps inside stay shared.
+    pub fn deep_copy(&self) -> Value {
+        match self {
+            Value::List(l) => Value::List(l.deep_copy()),
+            Value::Map(m) => Value::Map(m.deep_copy()),
+            other => other.clone(),
+        }
+    }
+}
+
+impl From<bool> for Value {
+    fn from(v: bool) -> Self {
+        Value::Bool(v)
+    }
+}
+
+impl From<f64> for Value {
+    fn from(v: f64) -> Self {
+        Value::Float(v)
+    }
+}
+
+impl From<&str> for Value {
+    fn from(v: &str) -> Self {
+        Value::String(v.into())
+    }
+}
+
+impl From<String> for Value {
+    fn from(v: String) -> Self {
+        Value::String(v.into())
+    }
+}
+
+impl From<Str> for Value {
+    fn from(v: Str) -> Self {
+        Value::String(v)
+    }
+}
+
+impl From<List> for Value {
+    fn from(v: List) -> Self {
+        Value::List(v)
+    }
+}
+
+impl From<Map> for Value {
+    fn from(v: Map) -> Self {
+        Value::Map(v)
+    }
+}

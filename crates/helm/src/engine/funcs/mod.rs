@@ -1,0 +1,48 @@
+//! The functions that charts may call: Sprig v3 and Helm's own, one file per family.
+//!
+//! Counterpart: Sprig's `functions.go` and Helm's `pkg/engine/funcs.go`.
+
+mod crypto;
+mod date;
+mod defaults;
+mod dict;
+mod encoding;
+mod flow;
+mod list;
+mod math;
+mod network;
+mod path;
+mod random;
+mod reflect;
+mod regex;
+mod semver;
+mod strings;
+mod url;
+
+use go_template::FuncMap;
+
+/// Every function that needs nothing of the render that calls it. `include`, `tpl` and `lookup` come from the engine.
+pub fn func_map() -> FuncMap {
+    let mut map = FuncMap::default();
+    for register in [
+        crypto::register,
+        date::register,
+        defaults::register,
+        dict::register,
+        encoding::register,
+        flow::register,
+        list::register,
+        math::register,
+        network::register,
+        path::register,
+        random::register,
+        reflect::register,
+        regex::register,
+        semver::register,
+        strings::register,
+        url::register,
+    ] {
+        register(&mut map);
+    }
+    map
+}

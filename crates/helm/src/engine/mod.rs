@@ -1,0 +1,3 @@
+//! Renders a chart: Helm's `pkg/engine`.
+
+pub mod funcs;
