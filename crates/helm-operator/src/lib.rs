@@ -1,1 +1,10 @@
-//! Placeholder.
+//! The runtime of a Helm operator, native controllers beside chart controllers: watches.yaml, manager, reconciler, command line.
+//!
+//! Start at [`manager::Manager`] (the library) or [`cli::main_with`] (a whole program). A chart controller serves each entry of
+//! watches.yaml ([`watches::Watch`]); a native one implements [`native::Controller`]. Both get a [`context::Context`].
+
+pub mod context;
+pub mod manager;
+pub mod metrics;
+pub mod native;
+pub mod watches;

@@ -1,0 +1,86 @@
+//! What every controller, chart or native, is given: shared handles, never state.
+
+use std::sync::Arc;
+
+use kube::core::{DynamicResourceScope, NamespaceResourceScope};
+use kube::runtime::events::{Recorder, Reporter};
+use kube::{Api, Client, Resource};
+use tokio_util::sync::CancellationToken;
+
+use crate::manager::Config;
+use crate::metrics::Metrics;
+
+/// The shared handles of one controller. Cheap to clone.
+#[derive(Clone)]
+pub struct Context {
+    /// The process's one client; it counts its requests.
+    pub client: Client,
+    /// Publishes events in the controller's name; equal ones are counted on one Event.
+    pub recorder: Recorder,
+    /// The process's metrics.
+    pub metrics: Metrics,
+    /// Cancelled when the process ends: take no new work, finish what runs.
+    pub shutdown: CancellationToken,
+    /// The namespaces to serve.
+    pub namespaces: Namespaces,
+    /// What the command line said.
+    pub config: Arc<Config>,
+    /// The controller's name: `<kind in lower case>-controller`.
+    pub controller: Arc<str>,
+}
+
+impl Context {
+    /// The same handles for another controller. `pod` is the process's pod, if it runs in one.
+    pub fn for_controller(&self, name: &str) -> Context {
+        let reporter = Reporter { controller: name.to_owned(), instance: self.config.pod_name.clone() };
+        Context { recorder: Recorder::new(self.client.clone(), reporter), controller: name.into(), ..self.clone() }
+    }
+
+    /// One API for each namespace that is served, or one for all of them.
+    pub fn apis<K>(&self) -> Vec<Api<K>>
+    where
+        K: Resource<Scope = NamespaceResourceScope, DynamicType: Default>,
+    {
+        match &self.namespaces.0[..] {
+            [] => vec![Api::all(self.client.clone())],
+            names => names.iter().map(|name| Api::namespaced(self.client.clone(), name)).collect(),
+        }
+    }
+
+    /// The same for a kind known only at run time. A cluster-scoped kind gets one API, whatever the namespaces.
+    pub fn dynamic_apis<K>(&self, resource: &K::DynamicType, namespaced: bool) -> Vec<Api<K>>
+    where
+        K: Resource<Scope = DynamicResourceScope>,
+    {
+        match &self.namespaces.0[..] {
+            names if namespaced && !names.is_empty() => {
+                names.iter().map(|name| Api::namespaced_with(self.client.clone(), name, resource)).collect()
+            }
+            _ => vec![Api::all_with(self.client.clone(), resource)],
+        }
+    }
+}
+
+/// The namespaces that the operator serves; empty: all.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Namespaces(pub Arc<[String]>);
+
+impl Namespaces {
+    /// Reads `WATCH_NAMESPACE`: names between commas; spaces and empty names are dropped, repeated ones kept once.
+    pub fn parse(text: &str) -> Namespaces {
+        let mut names: Vec<String> = text.split(',').map(str::trim).filter(|n| !n.is_empty()).map(str::to_owned).collect();
+        names.sort();
+        names.dedup();
+        Namespaces(names.into())
+    }
+
+    /// Whether every namespace is served.
+    pub fn is_all(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Whether this namespace is served.
+    pub fn contains(&self, namespace: &str) -> bool {
+        self.is_all() || self.0.iter().any(|n| n == namespace)
+    }
+}
