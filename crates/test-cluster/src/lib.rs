@@ -1,1 +1,34 @@
-//! Placeholder.
+//! A real Kubernetes control plane for tests and the demo: etcd, kube-apiserver, kube-controller-manager,
+//! kube-scheduler and kwok (one simulated node) as separate processes on loopback, each of which a test can kill.
+//!
+//! It leaves nothing behind: a watchdog ends the processes and removes their folder even when the test is killed, and
+//! each start sweeps up what a killed watchdog left. It builds nothing: `make cluster` does that.
+//!
+//! ```no_run
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! use test_cluster::TestCluster;
+//! if let Some(cluster) = TestCluster::shared_or_skip() {
+//!     let namespace = cluster.namespace("scaling")?;
+//!     cluster.kubectl(["-n", namespace.name(), "get", "pods"])?;
+//! }
+//! # Ok(())
+//! # }
+//! ```
+
+pub use audit::Request;
+pub use binaries::Binaries;
+pub use cluster::{Options, TestCluster};
+pub use component::Component;
+pub use error::Error;
+pub use namespace::Namespace;
+
+mod audit;
+mod binaries;
+mod cluster;
+mod component;
+mod error;
+mod folder;
+mod kubeconfig;
+mod namespace;
+mod ports;
+mod watchdog;

@@ -1,0 +1,91 @@
+//! Counts requests: what the API server's audit log says of each, reduced to what tests ask about.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::error::{Attempt, Error};
+
+/// One finished request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// Who asked; `operator`, or `system:serviceaccount:NAMESPACE:NAME`.
+    pub user: String,
+    /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete` or `deletecollection`.
+    pub verb: String,
+    /// Plural, with the subresource if any: `pods`, `deployments/scale`. Empty for discovery.
+    pub resource: String,
+    /// Empty for cluster-scoped resources.
+    pub namespace: String,
+    /// Empty for lists and watches.
+    pub name: String,
+    /// HTTP status.
+    pub code: u16,
+}
+
+impl Request {
+    /// Whether it was meant to change something.
+    #[must_use]
+    pub fn is_write(&self) -> bool {
+        !matches!(self.verb.as_str(), "get" | "list" | "watch")
+    }
+
+    fn from_event(event: &Value) -> Request {
+        let text = |pointer: &str| event.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let code = event.pointer("/responseStatus/code").and_then(Value::as_u64);
+        Request {
+            user: text("/user/username"),
+            verb: text("/verb"),
+            resource: [text("/objectRef/resource"), text("/objectRef/subresource")]
+                .join("/")
+                .trim_matches('/')
+                .to_owned(),
+            namespace: text("/objectRef/namespace"),
+            name: text("/objectRef/name"),
+            code: code.and_then(|code| u16::try_from(code).ok()).unwrap_or(0),
+        }
+    }
+}
+
+/// The requests in the log so far, oldest first; none when there is no log yet.
+pub(crate) fn read(log: &Path) -> Result<Vec<Request>, Error> {
+    let text = match fs::read_to_string(log) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        other => other.attempt(|| format!("read {}", log.display()))?,
+    };
+    // The last line may still be under way.
+    Ok(text
+        .lines()
+        .filter_map(|line| serde_json::from_str(line).ok())
+        .map(|event| Request::from_event(&event))
+        .collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_audit_event_becomes_a_request() {
+        let event = serde_json::json!({
+            "verb": "patch",
+            "user": {"username": "operator"},
+            "objectRef": {"resource": "memcacheds", "subresource": "status", "namespace": "default", "name": "one"},
+            "responseStatus": {"code": 200},
+        });
+        let request = Request::from_event(&event);
+        assert_eq!(
+            (request.user.as_str(), request.resource.as_str(), request.code),
+            ("operator", "memcacheds/status", 200)
+        );
+        assert!(request.is_write());
+    }
+
+    #[test]
+    fn discovery_has_no_resource_and_writes_nothing() {
+        let request = Request::from_event(&serde_json::json!({"verb": "get", "requestURI": "/apis"}));
+        assert_eq!(request.resource, "");
+        assert!(!request.is_write());
+    }
+}

@@ -1,0 +1,105 @@
+//! The test cluster by hand: `cluster up` leaves one running, `cluster down` ends it, `cluster run COMMAND…` gives a
+//! command one of its own. What `make cluster-up`, `cluster-down` and `demo` call.
+
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+use std::time::Instant;
+use std::{env, fs};
+
+use test_cluster::{Options, TestCluster};
+
+const USAGE: &str = "usage: cluster up | down | run [--keep] COMMAND [ARGUMENT...]
+
+up    start a cluster, leave it running and print the line that points kubectl at it
+down  end it
+run   run COMMAND with KUBECONFIG set to a cluster of its own, which ends with the command;
+      with --keep it is left running, as `up` leaves it
+";
+
+type Outcome = Result<ExitCode, Box<dyn std::error::Error>>;
+
+fn main() -> ExitCode {
+    let arguments: Vec<OsString> = env::args_os().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().filter_map(|argument| argument.to_str()).collect();
+    let outcome = match words.as_slice() {
+        ["up"] => up(),
+        ["down"] => down(),
+        ["run", "--keep", _, ..] => run(&arguments[2..], Some(kept_folder())),
+        ["run", command, ..] if !command.starts_with('-') => run(&arguments[1..], None),
+        _ => {
+            say(USAGE.trim_end());
+            return ExitCode::from(2);
+        }
+    };
+    outcome.unwrap_or_else(|error| {
+        say(&format!("error: {error}"));
+        ExitCode::FAILURE
+    })
+}
+
+fn up() -> Outcome {
+    let cluster = start(Some(kept_folder()))?;
+    print_export(cluster.kubeconfig_path())?;
+    cluster.leave_running()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn down() -> Outcome {
+    let ended = TestCluster::end_left_running(&kept_folder())?;
+    say(if ended { "the cluster is down" } else { "no cluster was running" });
+    Ok(ExitCode::SUCCESS)
+}
+
+fn run(command: &[OsString], kept: Option<PathBuf>) -> Outcome {
+    let keep = kept.is_some();
+    let cluster = start(kept)?;
+    let mut child = Command::new(&command[0]);
+    child.args(&command[1..]).env("KUBECONFIG", cluster.kubeconfig_path()).env("KUBECTL", cluster.bin("kubectl"));
+    let status = child.env("CLUSTER_FOLDER", cluster.folder()).status()?;
+    if keep {
+        cluster.leave_running()?;
+    }
+    Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn start(folder: Option<PathBuf>) -> Result<TestCluster, Box<dyn std::error::Error>> {
+    if let Some(folder) = &folder {
+        make_way(folder)?;
+    }
+    say("starting etcd, kube-apiserver, kube-controller-manager, kube-scheduler and one simulated node");
+    let began = Instant::now();
+    let cluster = TestCluster::start(Options { audit: false, folder })?;
+    say(&format!("the cluster is up after {:.1} s", began.elapsed().as_secs_f64()));
+    Ok(cluster)
+}
+
+/// What an earlier `up` left is kept if it runs, and else cleared away.
+fn make_way(folder: &Path) -> Result<(), Box<dyn std::error::Error>> {
+    let kubeconfig = folder.join("admin.kubeconfig");
+    if TestCluster::is_left_running(folder) {
+        return Err(format!(
+            "a cluster is already running: `export KUBECONFIG={}`, or `make cluster-down`",
+            kubeconfig.display()
+        )
+        .into());
+    }
+    TestCluster::end_left_running(folder)?;
+    folder.parent().map_or(Ok(()), fs::create_dir_all)?;
+    Ok(())
+}
+
+/// `target/cluster/up`.
+fn kept_folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap_or(Path::new(".")).join("target/cluster/up")
+}
+
+/// Alone on standard output, so that `eval "$(make -s cluster-up)"` works.
+fn print_export(kubeconfig: &Path) -> io::Result<()> {
+    writeln!(io::stdout(), "export KUBECONFIG={}", kubeconfig.display())
+}
+
+fn say(text: &str) {
+    let _ = writeln!(io::stderr(), "{text}");
+}

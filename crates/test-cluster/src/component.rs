@@ -1,0 +1,150 @@
+//! The processes of a control plane and how each is started.
+
+use std::fmt;
+use std::path::Path;
+
+use crate::ports::Ports;
+
+/// One process of the control plane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Component {
+    /// The store.
+    Etcd,
+    /// The API server.
+    ApiServer,
+    /// The controllers of Deployments, garbage collection, namespaces and so on.
+    ControllerManager,
+    /// Puts pods on the node.
+    Scheduler,
+    /// Plays the kubelet of the one node.
+    Kwok,
+}
+
+impl Component {
+    /// Every process, in starting order.
+    pub const ALL: [Component; 5] =
+        [Component::Etcd, Component::ApiServer, Component::ControllerManager, Component::Scheduler, Component::Kwok];
+
+    /// The binary's name, also of its log (`NAME.log`).
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Component::Etcd => "etcd",
+            Component::ApiServer => "kube-apiserver",
+            Component::ControllerManager => "kube-controller-manager",
+            Component::Scheduler => "kube-scheduler",
+            Component::Kwok => "kwok",
+        }
+    }
+
+    /// The user that it calls the API server as, if it does.
+    pub(crate) fn user(self) -> Option<&'static str> {
+        match self {
+            Component::Etcd | Component::ApiServer => None,
+            Component::ControllerManager => Some("system:kube-controller-manager"),
+            Component::Scheduler => Some("system:kube-scheduler"),
+            Component::Kwok => Some("kwok"),
+        }
+    }
+
+    /// Its command line, for files in `folder`.
+    pub(crate) fn arguments(self, folder: &Path, ports: &Ports, audit: bool) -> Vec<String> {
+        let folder = folder.display();
+        match self {
+            Component::Etcd => etcd(&folder, ports),
+            Component::ApiServer => api_server(&folder, ports, audit),
+            Component::ControllerManager => controller_manager(&folder),
+            Component::Scheduler => scheduler(&folder),
+            Component::Kwok => kwok(&folder),
+        }
+    }
+}
+
+impl fmt::Display for Component {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+fn etcd(folder: &impl fmt::Display, ports: &Ports) -> Vec<String> {
+    let client = format!("http://127.0.0.1:{}", ports.etcd);
+    let peer = format!("http://127.0.0.1:{}", ports.etcd_peer);
+    vec![
+        format!("--data-dir={folder}/etcd"),
+        // The data is thrown away: waiting for the disk would buy nothing.
+        "--unsafe-no-fsync".into(),
+        "--quota-backend-bytes=8589934592".into(),
+        format!("--listen-client-urls={client}"),
+        format!("--advertise-client-urls={client}"),
+        format!("--listen-peer-urls={peer}"),
+        format!("--initial-advertise-peer-urls={peer}"),
+        format!("--initial-cluster=default={peer}"),
+        "--log-level=warn".into(),
+    ]
+}
+
+fn api_server(folder: &impl fmt::Display, ports: &Ports, audit: bool) -> Vec<String> {
+    let mut arguments = vec![
+        format!("--etcd-servers=http://127.0.0.1:{}", ports.etcd),
+        format!("--secure-port={}", ports.api_server),
+        "--bind-address=127.0.0.1".into(),
+        "--advertise-address=127.0.0.1".into(),
+        // Nobody looks for the API server through its Service, and a loopback address there is refused.
+        "--endpoint-reconciler-type=none".into(),
+        format!("--cert-dir={folder}/certs"),
+        // The server makes its own key pair first, and reads these after.
+        format!("--service-account-key-file={folder}/certs/apiserver.key"),
+        format!("--service-account-signing-key-file={folder}/certs/apiserver.key"),
+        "--service-account-issuer=https://kubernetes.default.svc".into(),
+        format!("--token-auth-file={folder}/tokens.csv"),
+        "--authorization-mode=RBAC".into(),
+        "--service-cluster-ip-range=10.0.0.0/16".into(),
+        "--allow-privileged=true".into(),
+        "--profiling=false".into(),
+    ];
+    if audit {
+        arguments.push(format!("--audit-policy-file={folder}/audit-policy.yaml"));
+        arguments.push(format!("--audit-log-path={folder}/audit.log"));
+        arguments.push("--audit-log-maxsize=2000".into());
+    }
+    arguments
+}
+
+fn controller_manager(folder: &impl fmt::Display) -> Vec<String> {
+    let mut arguments = client(folder, Component::ControllerManager);
+    arguments.extend([
+        format!("--service-account-private-key-file={folder}/certs/apiserver.key"),
+        format!("--root-ca-file={folder}/certs/apiserver.crt"),
+        "--use-service-account-credentials=true".into(),
+        "--concurrent-deployment-syncs=20".into(),
+        "--concurrent-gc-syncs=40".into(),
+    ]);
+    arguments
+}
+
+fn scheduler(folder: &impl fmt::Display) -> Vec<String> {
+    client(folder, Component::Scheduler)
+}
+
+/// What the two clients from Kubernetes have in common: alone, so no election, no port, and no throttle.
+fn client(folder: &impl fmt::Display, component: Component) -> Vec<String> {
+    vec![
+        format!("--kubeconfig={folder}/{component}.kubeconfig"),
+        "--leader-elect=false".into(),
+        "--secure-port=0".into(),
+        "--authentication-skip-lookup=true".into(),
+        "--kube-api-qps=500".into(),
+        "--kube-api-burst=1000".into(),
+    ]
+}
+
+fn kwok(folder: &impl fmt::Display) -> Vec<String> {
+    vec![
+        format!("--kubeconfig={folder}/{}.kubeconfig", Component::Kwok),
+        format!("--config={folder}/stages.yaml"),
+        "--manage-all-nodes=true".into(),
+        "--node-lease-duration-seconds=40".into(),
+        // No port of its own: several clusters run side by side.
+        "--node-port=0".into(),
+    ]
+}

@@ -1,0 +1,56 @@
+//! A namespace for one test on a shared cluster.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::{process, thread};
+
+use crate::{Error, TestCluster};
+
+/// A namespace that nobody else uses; its deletion is asked for on drop, and not waited for.
+#[derive(Debug)]
+pub struct Namespace<'a> {
+    cluster: &'a TestCluster,
+    name: String,
+}
+
+impl<'a> Namespace<'a> {
+    /// Makes `PREFIX-PID-NUMBER` and waits for its ServiceAccount, without which pods are refused.
+    pub(crate) fn create(cluster: &'a TestCluster, prefix: &str) -> Result<Namespace<'a>, Error> {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let name = format!("{prefix}-{}-{}", process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
+        cluster.kubectl(["create", "namespace", &name])?;
+        let namespace = Namespace { cluster, name };
+        namespace.kubectl(["wait", "--for=create", "--timeout=30s", "serviceaccount/default"])?;
+        Ok(namespace)
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Runs kubectl in this namespace, as [`TestCluster::kubectl`] does.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn kubectl<const N: usize>(&self, arguments: [&str; N]) -> Result<String, Error> {
+        self.cluster.kubectl(["--namespace", &self.name].into_iter().chain(arguments))
+    }
+
+    /// Applies a manifest in this namespace.
+    ///
+    /// # Errors
+    /// As [`TestCluster::kubectl`].
+    pub fn apply(&self, manifest: &str) -> Result<String, Error> {
+        self.cluster.kubectl_with_input(["--namespace", &self.name, "apply", "-f", "-"], manifest)
+    }
+}
+
+impl Drop for Namespace<'_> {
+    fn drop(&mut self) {
+        // A failed test leaves it to look at while the cluster lives.
+        if !thread::panicking() {
+            let _ = self.cluster.kubectl(["delete", "namespace", &self.name, "--wait=false", "--ignore-not-found"]);
+        }
+    }
+}

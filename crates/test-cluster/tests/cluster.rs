@@ -1,0 +1,158 @@
+//! The cluster as its users see it. Each test says so and passes when there are no binaries to start.
+#![allow(clippy::unwrap_used, reason = "a helper of a test fails the test")]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use test_cluster::{Component, Options, TestCluster};
+
+const DEPLOYMENT: &str = r#"
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web}
+spec:
+  replicas: 2
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec: {containers: [{name: web, image: web:1}]}
+"#;
+
+#[test]
+fn a_deployment_becomes_ready_and_its_deletion_takes_the_pods_with_it() {
+    let Some(cluster) = TestCluster::shared_or_skip() else { return };
+    let namespace = cluster.namespace("deployment").unwrap();
+    namespace.apply(DEPLOYMENT).unwrap();
+    namespace.kubectl(["rollout", "status", "deployment/web", "--timeout=30s"]).unwrap();
+    let ready = namespace
+        .kubectl(["get", "pods", "-o", "jsonpath={.items[*].status.conditions[?(@.type=='Ready')].status}"])
+        .unwrap();
+    assert_eq!(ready, "True True");
+
+    namespace.kubectl(["delete", "deployment/web"]).unwrap();
+    namespace.kubectl(["wait", "--for=delete", "pods", "--all", "--timeout=30s"]).unwrap();
+}
+
+#[test]
+fn jobs_finish_and_a_pod_can_be_told_to_fail_or_hang() {
+    let Some(cluster) = TestCluster::shared_or_skip() else { return };
+    let namespace = cluster.namespace("fates").unwrap();
+    let job = "apiVersion: batch/v1
+kind: Job
+metadata: {name: once}
+spec: {template: {spec: {restartPolicy: Never, containers: [{name: once, image: once}]}}}";
+    let pod = |name: &str| {
+        format!(
+            "apiVersion: v1
+kind: Pod
+metadata: {{name: {name}, annotations: {{test-cluster/pod: {name}}}}}
+spec: {{restartPolicy: Never, containers: [{{name: one, image: one}}]}}"
+        )
+    };
+    namespace.apply(&[job.to_owned(), pod("fails"), pod("stuck")].join("\n---\n")).unwrap();
+    namespace.kubectl(["wait", "--for=condition=Complete", "job/once", "--timeout=30s"]).unwrap();
+    namespace.kubectl(["wait", "--for=jsonpath={.status.phase}=Failed", "pod/fails", "--timeout=30s"]).unwrap();
+    namespace.kubectl(["wait", "--for=condition=PodScheduled", "pod/stuck", "--timeout=30s"]).unwrap();
+    assert_eq!(namespace.kubectl(["get", "pod/stuck", "-o", "jsonpath={.status.phase}"]).unwrap(), "Pending");
+}
+
+#[test]
+fn a_service_account_token_has_the_rights_that_rbac_gives_it_and_its_requests_are_counted() {
+    let Some(cluster) = TestCluster::shared_or_skip() else { return };
+    if std::env::var_os("USE_KUBECONFIG").is_some() {
+        return;
+    }
+    let namespace = cluster.namespace("rbac").unwrap();
+    namespace.kubectl(["create", "role", "reader", "--verb=list", "--resource=configmaps"]).unwrap();
+    let account = format!("{}:default", namespace.name());
+    namespace
+        .kubectl(["create", "rolebinding", "reader", "--role=reader", &format!("--serviceaccount={account}")])
+        .unwrap();
+    let token = namespace.kubectl(["create", "token", "default"]).unwrap();
+    let kubeconfig = cluster.folder().join("account.kubeconfig");
+    std::fs::write(&kubeconfig, cluster.kubeconfig_with_token(token.trim()).unwrap()).unwrap();
+    let list =
+        |what| cluster.kubectl(["--kubeconfig", kubeconfig.to_str().unwrap(), "-n", namespace.name(), "get", what]);
+
+    list("configmaps").unwrap();
+    assert!(list("secrets").unwrap_err().to_string().contains("forbidden"));
+
+    let user = format!("system:serviceaccount:{account}");
+    let requests = cluster.requests().unwrap();
+    let asked: Vec<_> = requests
+        .iter()
+        .filter(|r| r.user == user && !r.resource.is_empty())
+        .map(|r| (r.resource.as_str(), r.code))
+        .collect();
+    assert_eq!(asked, [("configmaps", 200), ("secrets", 403)]);
+}
+
+#[test]
+fn a_killed_api_server_comes_back_with_what_was_stored() {
+    let Some(cluster) = own_cluster() else { return };
+    cluster.kubectl(["create", "configmap", "kept"]).unwrap();
+    cluster.kill(Component::ApiServer).unwrap();
+    assert!(!cluster.is_running(Component::ApiServer));
+    assert!(cluster.kubectl(["get", "configmap", "kept", "--request-timeout=2s"]).is_err());
+
+    cluster.restart(Component::ApiServer).unwrap();
+    assert!(cluster.kubectl(["get", "configmap", "kept"]).is_ok());
+
+    let folder = cluster.folder().to_owned();
+    drop(cluster);
+    assert!(!folder.exists() && processes_of(&folder).is_empty());
+}
+
+/// Starts `cluster run cat` (which holds a cluster as long as we hold its input), kills it, and looks around.
+#[test]
+fn a_killed_test_leaves_no_process_and_no_folder() {
+    if own_cluster().is_none() {
+        return;
+    }
+    let mut holder = Command::new(env!("CARGO_BIN_EXE_cluster"))
+        .args(["run", "sh", "-c", "echo $CLUSTER_FOLDER; exec cat"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let folder = first_line(&mut holder);
+    assert!(processes_of(&folder).len() >= 5, "{:?}", processes_of(&folder));
+
+    holder.kill().unwrap();
+    holder.wait().unwrap();
+    let began = Instant::now();
+    while folder.exists() || !processes_of(&folder).is_empty() {
+        assert!(
+            began.elapsed() < Duration::from_secs(20),
+            "{:?} is left in {}",
+            processes_of(&folder),
+            folder.display()
+        );
+        std::thread::yield_now();
+    }
+}
+
+fn own_cluster() -> Option<TestCluster> {
+    TestCluster::shared_or_skip()?;
+    if std::env::var_os("USE_KUBECONFIG").is_some() {
+        return None;
+    }
+    Some(TestCluster::start(Options::default()).unwrap())
+}
+
+fn first_line(child: &mut std::process::Child) -> PathBuf {
+    use std::io::{BufRead, BufReader};
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    PathBuf::from(line.trim())
+}
+
+/// The command lines that mention the folder, the watchdog's own aside.
+fn processes_of(folder: &Path) -> Vec<String> {
+    let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let lines = processes.filter_map(|process| std::fs::read(process.path().join("cmdline")).ok());
+    let folder = folder.to_str().unwrap();
+    let lines = lines.map(|line| String::from_utf8_lossy(&line).replace('\0', " "));
+    lines.filter(|line| line.contains(folder) && !line.contains("test-cluster-watchdog")).collect()
+}
