@@ -68,7 +68,8 @@ pub struct Namespaces(pub Arc<[String]>);
 impl Namespaces {
     /// Reads `WATCH_NAMESPACE`: names between commas; spaces and empty names are dropped, repeated ones kept once.
     pub fn parse(text: &str) -> Namespaces {
-        let mut names: Vec<String> = text.split(',').map(str::trim).filter(|n| !n.is_empty()).map(str::to_owned).collect();
+        let mut names: Vec<String> =
+            text.split(',').map(str::trim).filter(|n| !n.is_empty()).map(str::to_owned).collect();
         names.sort();
         names.dedup();
         Namespaces(names.into())

@@ -3,8 +3,10 @@
 //! Start at [`manager::Manager`] (the library) or [`cli::main_with`] (a whole program). A chart controller serves each entry of
 //! watches.yaml ([`watches::Watch`]); a native one implements [`native::Controller`]. Both get a [`context::Context`].
 
+pub mod backoff;
 pub mod context;
 pub mod manager;
 pub mod metrics;
 pub mod native;
+pub mod report;
 pub mod watches;

@@ -1,0 +1,71 @@
+//! How long a resource that keeps failing waits before it is tried again: doubling, each resource for itself.
+//!
+//! kube's `Controller` has none of its own. Counterpart: client-go's `ItemExponentialFailureRateLimiter`, with a later start and an
+//! earlier end: an API server in trouble is not asked 200 times a second, and a repaired one is noticed within minutes.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::sync::Mutex;
+use std::time::Duration;
+
+/// The wait after the first failure.
+pub const FIRST: Duration = Duration::from_millis(250);
+/// The longest wait.
+pub const LONGEST: Duration = Duration::from_secs(300);
+
+/// The failures in a row of each resource. Only failing resources take memory.
+#[derive(Debug)]
+pub struct Backoff<K>(Mutex<HashMap<K, u32>>);
+
+impl<K> Default for Backoff<K> {
+    fn default() -> Self {
+        Backoff(Mutex::default())
+    }
+}
+
+impl<K: Hash + Eq> Backoff<K> {
+    /// Counts a failure of `key`; returns how long to wait.
+    pub fn failed(&self, key: K) -> Duration {
+        let mut failures = self.lock();
+        let count = failures.entry(key).or_default();
+        let wait = FIRST.saturating_mul(1_u32.checked_shl(*count).unwrap_or(u32::MAX)).min(LONGEST);
+        *count = count.saturating_add(1);
+        wait
+    }
+
+    /// Forgets the failures of `key`: it succeeded or is gone.
+    pub fn forget(&self, key: &K) {
+        self.lock().remove(key);
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<K, u32>> {
+        // A panic while holding it can't leave a count half changed.
+        self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_failure_in_a_row_doubles_the_wait_up_to_the_longest() {
+        let backoff = Backoff::default();
+        let waits: Vec<u128> = (0..13).map(|_| backoff.failed("a").as_millis()).collect();
+        let expected =
+            [250, 500, 1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 64_000, 128_000, 256_000, 300_000, 300_000];
+        assert_eq!(waits, expected);
+        for _ in 0..100 {
+            assert!(backoff.failed("a") == LONGEST);
+        }
+    }
+
+    #[test]
+    fn success_and_other_resources_start_anew() {
+        let backoff = Backoff::default();
+        backoff.failed("a");
+        assert_eq!(backoff.failed("b"), FIRST);
+        backoff.forget(&"a");
+        assert_eq!(backoff.failed("a"), FIRST);
+    }
+}

@@ -1,0 +1,160 @@
+//! What a reconcile came to: one place that logs it, counts it and tells the user, by one stable reason.
+//!
+//! [`reconcile`] measures each run; [`report`] is for what a user should hear of. Values and secrets never belong in a message.
+
+use std::error::Error;
+use std::future::Future;
+
+use k8s_openapi::api::core::v1::ObjectReference;
+use kube::runtime::controller::Action;
+use kube::runtime::events::{Event, EventType};
+
+use crate::context::Context;
+use crate::metrics::ReconcileResult;
+
+/// The longest note that the events API takes, in bytes.
+const MAX_NOTE: usize = 1024;
+
+/// An error with a stable name for conditions, events and metrics.
+pub trait Reason: Error {
+    /// The name, in upper camel case.
+    fn reason(&self) -> &'static str;
+}
+
+/// Something that a user should hear of. One event a change, never one a reconcile.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// Whether it is a warning.
+    pub failed: bool,
+    /// The stable reason, in upper camel case.
+    pub reason: &'static str,
+    /// What was being done, in upper camel case: `Install`, `Scale`.
+    pub action: &'static str,
+    /// What the user reads.
+    pub message: String,
+}
+
+impl Outcome {
+    /// Something was done.
+    pub fn changed(reason: &'static str, action: &'static str, message: impl Into<String>) -> Outcome {
+        Outcome { failed: false, reason, action, message: message.into() }
+    }
+
+    /// Something failed.
+    pub fn failed(reason: &'static str, action: &'static str, message: impl Into<String>) -> Outcome {
+        Outcome { failed: true, reason, action, message: message.into() }
+    }
+}
+
+/// Logs, counts and publishes one outcome. An event that can't be published is logged, and nothing more.
+pub async fn report(context: &Context, object: &ObjectReference, outcome: &Outcome) {
+    context.metrics.outcome(&context.controller, outcome.reason);
+    log(context, object, outcome);
+    if let Err(error) = context.recorder.publish(&event(outcome), object).await {
+        tracing::warn!(error = chain(&error), reason = outcome.reason, "Cannot publish event");
+    }
+}
+
+/// Runs one reconcile of `object`: counts and times it, and logs its error with the causes.
+pub async fn reconcile<E: Reason>(
+    context: &Context,
+    object: &ObjectReference,
+    work: impl Future<Output = Result<Action, E>>,
+) -> Result<Action, E> {
+    let running = context.metrics.reconcile(&context.controller);
+    let result = work.await;
+    let elapsed = running.finish(match &result {
+        Ok(action) if *action == Action::await_change() => ReconcileResult::Success,
+        Ok(_) => ReconcileResult::RequeueAfter,
+        Err(_) => ReconcileResult::Error,
+    });
+    if let Err(error) = &result {
+        context.metrics.outcome(&context.controller, error.reason());
+        let (namespace, name) = place(object);
+        let (controller, reason) = (&*context.controller, error.reason());
+        let seconds = elapsed.as_secs_f64();
+        tracing::error!(controller, namespace, name, reason, seconds, error = chain(error), "Reconciler error");
+    }
+    result
+}
+
+/// An error's message and those of its causes, as `a: b: c`, each said once.
+pub fn chain(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let message = error.to_string();
+        if !text.ends_with(&message) {
+            text = format!("{text}: {message}");
+        }
+        cause = error.source();
+    }
+    text
+}
+
+fn log(context: &Context, object: &ObjectReference, outcome: &Outcome) {
+    let (namespace, name) = place(object);
+    let (controller, reason, message) = (&*context.controller, outcome.reason, &outcome.message);
+    match outcome.failed {
+        true => tracing::error!(controller, namespace, name, reason, "{message}"),
+        false => tracing::info!(controller, namespace, name, reason, "{message}"),
+    }
+}
+
+fn place(object: &ObjectReference) -> (&str, &str) {
+    (object.namespace.as_deref().unwrap_or_default(), object.name.as_deref().unwrap_or_default())
+}
+
+fn event(outcome: &Outcome) -> Event {
+    Event {
+        type_: if outcome.failed { EventType::Warning } else { EventType::Normal },
+        reason: outcome.reason.to_owned(),
+        note: Some(shorten(&outcome.message, MAX_NOTE)),
+        action: outcome.action.to_owned(),
+        secondary: None,
+    }
+}
+
+/// At most `max` bytes of the text, cut between characters, with an ellipsis where it was cut.
+fn shorten(text: &str, max: usize) -> String {
+    if text.len() <= max {
+        return text.to_owned();
+    }
+    let end = text.floor_char_boundary(max - '…'.len_utf8());
+    format!("{}…", &text[..end])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("{0}")]
+    struct Layer(&'static str, #[source] Option<Box<Layer>>);
+
+    #[test]
+    fn a_chain_of_errors_says_each_cause_once() {
+        let check = |texts: [&'static str; 3], expected: &str| {
+            let [a, b, c] = texts;
+            let error = Layer(a, Some(Box::new(Layer(b, Some(Box::new(Layer(c, None)))))));
+            assert_eq!(chain(&error), expected);
+        };
+        check(["cannot install", "cannot apply", "refused"], "cannot install: cannot apply: refused");
+        check(["cannot install", "cannot apply: refused", "refused"], "cannot install: cannot apply: refused");
+    }
+
+    #[test]
+    fn a_note_is_cut_between_characters() {
+        let check = |text: &str, max, expected: &str| assert_eq!(shorten(text, max), expected);
+        check("short", 10, "short");
+        check("exactly 10", 10, "exactly 10");
+        check("longer than ten", 10, "longer …");
+        check("äöüäöü", 8, "äö…");
+    }
+
+    #[test]
+    fn a_failure_is_a_warning() {
+        assert_eq!(event(&Outcome::failed("InstallError", "Install", "no")).type_, EventType::Warning);
+        assert_eq!(event(&Outcome::changed("Installed", "Install", "yes")).type_, EventType::Normal);
+    }
+}
