@@ -3,6 +3,8 @@
 //! No I/O, no YAML, no Kubernetes, no async. File names follow Go's: `lex`, `parse`, `node`, `exec`, `funcs`, `fmt`.
 
 pub mod error;
+pub mod escape;
+pub mod fmt;
 pub mod function;
 pub mod value;
 

@@ -1,0 +1,230 @@
+//! Any value by any verb. Counterpart: `printArg` and `printValue` of Go's `fmt/print.go`.
+
+use super::format::Flags;
+use crate::value::{Kind, List, Map, Object, Value};
+
+/// How deep values are printed: deeper than any chart's, and shallow enough for the stack. A map can contain itself.
+pub const MAX_DEPTH: usize = 500;
+
+/// After this many bytes one call prints no further value: a map that contains itself twice would otherwise double at each level.
+pub const MAX_OUTPUT: usize = 64 << 20;
+
+/// What Go prints as the address of a map or a function differs with each run; this is always the same.
+const ADDRESS: u64 = 0x00c0_0012_0000;
+
+/// Prints values to a buffer.
+pub(super) struct Printer<'a> {
+    out: &'a mut Vec<u8>,
+    limit: usize,
+    pub(super) flags: Flags,
+    /// Inside `%!verb(…)`, where Go calls no `String` method.
+    erroring: bool,
+}
+
+impl<'a> Printer<'a> {
+    pub(super) fn new(out: &'a mut Vec<u8>) -> Printer<'a> {
+        let limit = out.len().saturating_add(MAX_OUTPUT);
+        Printer { out, limit, flags: Flags::default(), erroring: false }
+    }
+
+    pub(super) fn bytes(&mut self, bytes: &[u8]) {
+        self.out.extend_from_slice(bytes);
+    }
+
+    pub(super) fn text(&mut self, text: &str) {
+        self.bytes(text.as_bytes());
+    }
+
+    /// Prints an argument.
+    pub(super) fn arg(&mut self, value: &Value, verb: char) {
+        if self.out.len() > self.limit {
+            return;
+        }
+        match (verb, value) {
+            ('T' | 'v', Value::Nil) => self.flags.pad(self.out, b"<nil>"),
+            (_, Value::Nil) => self.bad_verb(value, verb),
+            ('T', _) => self.flags.string(self.out, value.type_name().as_bytes()),
+            ('p', _) => self.pointer(value, verb),
+            (_, Value::Bytes(bytes)) => self.byte_slice(bytes, verb, "[]byte", 0),
+            ('w', Value::List(_) | Value::Map(_) | Value::Object(_)) => self.bad_verb(value, verb),
+            _ => self.value(value, verb, 0),
+        }
+    }
+
+    fn value(&mut self, value: &Value, verb: char, depth: usize) {
+        if self.out.len() > self.limit {
+            return;
+        }
+        if depth > MAX_DEPTH {
+            return self.text("%!(DEPTH)");
+        }
+        match value {
+            Value::Nil if self.flags.sharp_v => self.text("interface {}(nil)"),
+            Value::Nil => self.text("<nil>"),
+            Value::Bool(b) => self.bool(*b, verb),
+            Value::Int(v, _) => self.integer(value, v.unsigned_abs(), *v < 0, verb),
+            Value::Uint(v, _) => self.integer(value, *v, false, verb),
+            Value::Float(v) => self.float(value, *v, verb),
+            Value::Complex(re, im) => self.complex(value, *re, *im, verb),
+            Value::String(s) => self.string(value, s, verb),
+            Value::Bytes(b) => self.byte_slice(b, verb, "[]uint8", depth),
+            Value::List(l) => self.list(l, verb, depth),
+            Value::Map(m) => self.map(m, verb, depth),
+            Value::Object(o) => self.object(value, o.as_ref(), verb, depth),
+            Value::Func(_) => self.pointer(value, verb),
+        }
+    }
+
+    fn bad_verb(&mut self, value: &Value, verb: char) {
+        let erroring = std::mem::replace(&mut self.erroring, true);
+        self.text(&format!("%!{verb}("));
+        if matches!(value, Value::Nil) {
+            self.text("<nil>");
+        } else {
+            self.text(value.type_name());
+            self.text("=");
+            self.value(value, 'v', 0);
+        }
+        self.text(")");
+        self.erroring = erroring;
+    }
+
+    fn bool(&mut self, b: bool, verb: char) {
+        match verb {
+            't' | 'v' => self.flags.pad(self.out, if b { b"true" } else { b"false" }),
+            _ => self.bad_verb(&Value::Bool(b), verb),
+        }
+    }
+
+    fn integer(&mut self, value: &Value, magnitude: u64, negative: bool, verb: char) {
+        let code = if negative { magnitude.wrapping_neg() } else { magnitude };
+        match verb {
+            'v' if self.flags.sharp_v && matches!(value, Value::Uint(..)) => self.hex(magnitude, true),
+            'v' | 'd' => self.flags.integer(self.out, magnitude, negative, 10, verb),
+            'b' => self.flags.integer(self.out, magnitude, negative, 2, verb),
+            'o' | 'O' => self.flags.integer(self.out, magnitude, negative, 8, verb),
+            'x' | 'X' => self.flags.integer(self.out, magnitude, negative, 16, verb),
+            'c' => self.flags.character(self.out, code),
+            'q' => self.flags.quoted_character(self.out, code),
+            'U' => self.flags.unicode(self.out, code),
+            _ => self.bad_verb(value, verb),
+        }
+    }
+
+    fn hex(&mut self, number: u64, prefix: bool) {
+        let flags = Flags { sharp: prefix, ..self.flags.clone() };
+        flags.integer(self.out, number, false, 16, 'v');
+    }
+
+    fn float(&mut self, value: &Value, v: f64, verb: char) {
+        match verb {
+            'v' => self.flags.float(self.out, v, b'g', None),
+            'b' | 'g' | 'G' | 'x' | 'X' => self.flags.float(self.out, v, verb as u8, None),
+            'f' | 'e' | 'E' => self.flags.float(self.out, v, verb as u8, Some(6)),
+            'F' => self.flags.float(self.out, v, b'f', Some(6)),
+            _ => self.bad_verb(value, verb),
+        }
+    }
+
+    fn complex(&mut self, value: &Value, re: f64, im: f64, verb: char) {
+        if !matches!(verb, 'v' | 'b' | 'g' | 'G' | 'x' | 'X' | 'f' | 'F' | 'e' | 'E') {
+            return self.bad_verb(value, verb);
+        }
+        self.text("(");
+        self.float(value, re, verb);
+        let plus = std::mem::replace(&mut self.flags.plus, true);
+        self.float(value, im, verb);
+        self.flags.plus = plus;
+        self.text("i)");
+    }
+
+    fn string(&mut self, value: &Value, s: &[u8], verb: char) {
+        match verb {
+            'v' if self.flags.sharp_v => self.flags.quoted(self.out, s),
+            'v' | 's' => self.flags.string(self.out, s),
+            'x' | 'X' => self.flags.hex_bytes(self.out, s, verb == 'X'),
+            'q' => self.flags.quoted(self.out, s),
+            _ => self.bad_verb(value, verb),
+        }
+    }
+
+    fn byte_slice(&mut self, bytes: &[u8], verb: char, type_name: &str, depth: usize) {
+        match verb {
+            's' => return self.flags.string(self.out, bytes),
+            'x' | 'X' => return self.flags.hex_bytes(self.out, bytes, verb == 'X'),
+            'q' => return self.flags.quoted(self.out, bytes),
+            _ => {}
+        }
+        let go_syntax = self.flags.sharp_v;
+        self.text(if go_syntax { type_name } else { "" });
+        self.text(if go_syntax { "{" } else { "[" });
+        for (i, byte) in bytes.iter().enumerate() {
+            self.separator(i);
+            let item = Value::Uint(u64::from(*byte), crate::value::UintType::Uint8);
+            self.value(&item, verb, depth + 1);
+        }
+        self.text(if go_syntax { "}" } else { "]" });
+    }
+
+    fn separator(&mut self, index: usize) {
+        if index > 0 {
+            self.text(if self.flags.sharp_v { ", " } else { " " });
+        }
+    }
+
+    fn list(&mut self, list: &List, verb: char, depth: usize) {
+        let go_syntax = self.flags.sharp_v;
+        self.text(if go_syntax { list.ty().name() } else { "" });
+        self.text(if go_syntax { "{" } else { "[" });
+        for (i, item) in list.iter().enumerate() {
+            self.separator(i);
+            self.value(item, verb, depth + 1);
+        }
+        self.text(if go_syntax { "}" } else { "]" });
+    }
+
+    fn map(&mut self, map: &Map, verb: char, depth: usize) {
+        let go_syntax = self.flags.sharp_v;
+        self.text(if go_syntax { map.ty().name() } else { "map" });
+        self.text(if go_syntax { "{" } else { "[" });
+        for (i, (key, item)) in map.snapshot().into_iter().enumerate() {
+            self.separator(i);
+            self.value(&Value::String(key), verb, depth + 1);
+            self.text(":");
+            self.value(&item, verb, depth + 1);
+        }
+        self.text(if go_syntax { "}" } else { "]" });
+    }
+
+    fn object(&mut self, value: &Value, object: &dyn Object, verb: char, depth: usize) {
+        let stringable = matches!(verb, 'v' | 's' | 'x' | 'X' | 'q') && !self.erroring && !self.flags.sharp_v;
+        if let Some(text) = stringable.then(|| object.display()).flatten() {
+            return self.string(value, &text, verb);
+        }
+        let data = object.data();
+        match (object.kind(), &data) {
+            (Kind::Ptr, Value::Map(_) | Value::List(_)) if depth == 0 => self.text("&"),
+            (Kind::Ptr | Kind::Func, _) => return self.pointer(value, verb),
+            (_, Value::Object(_)) => return self.pointer(value, verb),
+            _ => {}
+        }
+        self.value(&data, verb, depth + 1);
+    }
+
+    fn pointer(&mut self, value: &Value, verb: char) {
+        if !matches!(value.kind(), Kind::Func | Kind::Map | Kind::Ptr | Kind::Slice) {
+            return self.bad_verb(value, verb);
+        }
+        match verb {
+            'v' if self.flags.sharp_v => {
+                self.text(&format!("({})(", value.type_name()));
+                self.hex(ADDRESS, true);
+                self.text(")");
+            }
+            'v' | 'p' => self.hex(ADDRESS, !self.flags.sharp),
+            'b' | 'o' | 'd' | 'x' | 'X' => self.integer(value, ADDRESS, false, verb),
+            // Not through `bad_verb`, which would print the pointer's data.
+            _ => self.text(&format!("%!{verb}({}={ADDRESS:#x})", value.type_name())),
+        }
+    }
+}
