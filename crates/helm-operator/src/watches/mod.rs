@@ -2,11 +2,20 @@
 //!
 //! Counterpart: operator-sdk's `internal/helm/watches` and helm-operator-plugins' `pkg/watches`; the keys are the union of both.
 
-use std::collections::BTreeMap;
-use std::path::PathBuf;
+mod decode;
+mod duration;
+mod expand;
+mod node;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, HashSet};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use kube::core::{ApiResource, GroupVersionKind, Selector};
+
+pub use duration::{DurationError, parse_duration};
 
 /// One entry of watches.yaml: a kind of custom resource and the chart that serves it.
 #[derive(Clone, Debug)]
@@ -57,6 +66,97 @@ pub enum DryRunOption {
     Client,
     /// `server`: `lookup` reads the cluster.
     Server,
+}
+
+/// Why watches.yaml can't be used. The texts are upstream's where it has one.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The file can't be read.
+    #[error("could not open watches file: {}", path.display())]
+    Open {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The text is no YAML.
+    #[error("could not read watches file: {0}")]
+    Yaml(String),
+    /// A key has a value that it can't have.
+    #[error("watches file, line {line}: {what}")]
+    Value {
+        /// The line, from 1; 0 where it is not known.
+        line: u64,
+        /// What is wrong.
+        what: String,
+    },
+    /// An entry without version or kind.
+    #[error("invalid GVK: {gvk}: {what} must not be empty")]
+    Gvk {
+        /// `group/version, Kind=kind`.
+        gvk: String,
+        /// `version` or `kind`.
+        what: &'static str,
+    },
+    /// Two entries for one kind.
+    #[error("duplicate GVK: {0}")]
+    Duplicate(String),
+    /// An override value's template is wrong.
+    #[error("failed to expand override values: {0}")]
+    Expand(#[source] expand::Error),
+}
+
+pub use expand::Error as ExpandError;
+
+/// What a watches file says, and what is odd about it.
+#[derive(Clone, Debug, Default)]
+pub struct Watches {
+    /// The entries, in the file's order.
+    pub watches: Vec<Watch>,
+    /// What a user should hear of: unknown keys, with their lines.
+    pub warnings: Vec<String>,
+}
+
+/// Reads a watches file with this process's environment and logs what is odd about it.
+///
+/// # Errors
+/// As [`parse`], and when the file can't be read.
+pub fn load(path: &Path) -> Result<Vec<Watch>, Error> {
+    let text = std::fs::read_to_string(path).map_err(|source| Error::Open { path: path.to_owned(), source })?;
+    let Watches { watches, warnings } = parse(&text, |name| std::env::var(name).ok())?;
+    for warning in &warnings {
+        tracing::warn!(file = %path.display(), "{warning}");
+    }
+    Ok(watches)
+}
+
+/// Reads the text of a watches file. `env` looks up environment variables for override values.
+///
+/// # Errors
+/// No list at the top, a value of the wrong type, an entry without version or kind, two entries for one kind, a broken template.
+pub fn parse(text: &str, env: impl Fn(&str) -> Option<String>) -> Result<Watches, Error> {
+    let entries = node::entries(text)?;
+    let mut warnings = Vec::new();
+    let watches = entries.iter().map(|e| decode::watch(e, &env, &mut warnings)).collect::<Result<Vec<_>, _>>()?;
+    check_kinds(&watches)?;
+    Ok(Watches { watches, warnings })
+}
+
+fn check_kinds(watches: &[Watch]) -> Result<(), Error> {
+    let mut seen = HashSet::new();
+    for watch in watches {
+        let gvk = format!("{}/{}, Kind={}", watch.group, watch.version, watch.kind);
+        if watch.version.is_empty() {
+            return Err(Error::Gvk { gvk, what: "version" });
+        }
+        if watch.kind.is_empty() {
+            return Err(Error::Gvk { gvk, what: "kind" });
+        }
+        if !seen.insert(gvk.clone()) {
+            return Err(Error::Duplicate(gvk));
+        }
+    }
+    Ok(())
 }
 
 impl Watch {

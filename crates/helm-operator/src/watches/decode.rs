@@ -1,0 +1,186 @@
+//! One entry of watches.yaml into a [`Watch`], key by key, as leniently as Go's JSON decoder.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use kube::core::Selector;
+
+use super::node::{Entry, Node};
+use super::{DryRunOption, Error, OverrideValuesType, Watch, expand, parse_duration};
+
+type Env<'a> = &'a dyn Fn(&str) -> Option<String>;
+
+/// The keys of an entry, as they are written.
+const KEYS: [&str; 11] = [
+    "group",
+    "version",
+    "kind",
+    "chart",
+    "watchDependentResources",
+    "overrideValues",
+    "overrideValuesType",
+    "selector",
+    "reconcilePeriod",
+    "maxConcurrentReconciles",
+    "dryRunOption",
+];
+
+/// Decodes an entry; adds unknown keys to `warnings`.
+pub(super) fn watch(entries: &[Entry], env: Env<'_>, warnings: &mut Vec<String>) -> Result<Watch, Error> {
+    let mut watch = empty();
+    for entry in entries {
+        match known(&entry.key) {
+            Some(key) if entry.value != Node::Null => set(&mut watch, key, entry, env)?,
+            Some(_) => {}
+            None => warnings.push(unknown(entry)),
+        }
+    }
+    Ok(watch)
+}
+
+fn empty() -> Watch {
+    Watch {
+        group: String::new(),
+        version: String::new(),
+        kind: String::new(),
+        chart: Default::default(),
+        override_values: BTreeMap::new(),
+        override_values_type: OverrideValuesType::default(),
+        reconcile_period: None,
+        max_concurrent_reconciles: None,
+        watch_dependent_resources: true,
+        selector: Selector::default(),
+        dry_run_option: DryRunOption::default(),
+    }
+}
+
+/// The key as it is written; upper and lower case are the same, as for Go's `encoding/json`.
+fn known(key: &str) -> Option<&'static str> {
+    KEYS.into_iter().find(|k| k.eq_ignore_ascii_case(key))
+}
+
+fn set(watch: &mut Watch, key: &str, entry: &Entry, env: Env<'_>) -> Result<(), Error> {
+    match key {
+        "group" => watch.group = string(entry)?,
+        "version" => watch.version = string(entry)?,
+        "kind" => watch.kind = string(entry)?,
+        "chart" => watch.chart = string(entry)?.into(),
+        "watchDependentResources" => watch.watch_dependent_resources = boolean(entry)?,
+        "overrideValues" => watch.override_values = override_values(entry, env)?,
+        "overrideValuesType" => watch.override_values_type = override_values_type(entry)?,
+        "selector" => watch.selector = selector(entry)?,
+        "reconcilePeriod" => {
+            let period = parse_duration(&string(entry)?);
+            watch.reconcile_period = Some(period.map_err(|cause| wrong(entry, cause.to_string()))?);
+        }
+        "maxConcurrentReconciles" => watch.max_concurrent_reconciles = Some(positive(entry)?),
+        "dryRunOption" => watch.dry_run_option = dry_run_option(entry)?,
+        _ => {}
+    }
+    Ok(())
+}
+
+fn string(entry: &Entry) -> Result<String, Error> {
+    match &entry.value {
+        Node::String(text) => Ok(text.clone()),
+        other => Err(wrong(entry, format!("expected a string, found {}", other.type_name()))),
+    }
+}
+
+fn boolean(entry: &Entry) -> Result<bool, Error> {
+    match &entry.value {
+        Node::Bool(b) => Ok(*b),
+        other => Err(wrong(entry, format!("expected true or false, found {}", other.type_name()))),
+    }
+}
+
+fn positive(entry: &Entry) -> Result<usize, Error> {
+    match &entry.value {
+        Node::Integer(n @ 1..=65535) => Ok(*n as usize),
+        Node::Integer(n) => Err(wrong(entry, format!("must be between 1 and 65535, found {n}"))),
+        other => Err(wrong(entry, format!("expected a whole number, found {}", other.type_name()))),
+    }
+}
+
+fn override_values(entry: &Entry, env: Env<'_>) -> Result<BTreeMap<String, String>, Error> {
+    let Node::Map(values) = &entry.value else {
+        return Err(wrong(entry, format!("expected a mapping, found {}", entry.value.type_name())));
+    };
+    values
+        .iter()
+        .map(|value| Ok((value.key.clone(), expand::expand(&scalar(value)?, env).map_err(Error::Expand)?)))
+        .collect()
+}
+
+/// A scalar's text: `true`, `3` and `1.5` need no quotes.
+fn scalar(entry: &Entry) -> Result<String, Error> {
+    match &entry.value {
+        Node::Null => Ok(String::new()),
+        Node::Bool(b) => Ok(b.to_string()),
+        Node::Integer(n) => Ok(n.to_string()),
+        Node::Float(f) => Ok(f.to_string()),
+        Node::String(text) => Ok(text.clone()),
+        Node::List(_) | Node::Map(_) => {
+            let what = "nested values are not possible here; write the path as the key, as in \"image.tag\"";
+            Err(wrong(entry, what.to_owned()))
+        }
+    }
+}
+
+fn override_values_type(entry: &Entry) -> Result<OverrideValuesType, Error> {
+    match string(entry)?.as_str() {
+        "" | "typed" => Ok(OverrideValuesType::Typed),
+        "string" => Ok(OverrideValuesType::String),
+        other => Err(wrong(entry, format!("must be \"typed\" or \"string\", found {other:?}"))),
+    }
+}
+
+/// Unknown options are taken as unset, as upstream does not look at them.
+fn dry_run_option(entry: &Entry) -> Result<DryRunOption, Error> {
+    Ok(match string(entry)?.as_str() {
+        "none" => DryRunOption::None,
+        "client" => DryRunOption::Client,
+        "server" => DryRunOption::Server,
+        _ => DryRunOption::Unset,
+    })
+}
+
+fn selector(entry: &Entry) -> Result<Selector, Error> {
+    let labels: LabelSelector =
+        serde_json::from_value(entry.value.to_json()).map_err(|cause| wrong(entry, cause.to_string()))?;
+    labels.try_into().map_err(|cause: kube::core::labels::ParseExpressionError| wrong(entry, cause.to_string()))
+}
+
+fn wrong(entry: &Entry, what: String) -> Error {
+    Error::Value { line: entry.line, what: format!("{}: {what}", entry.key) }
+}
+
+fn unknown(entry: &Entry) -> String {
+    let Entry { key, line, .. } = entry;
+    match near(key) {
+        Some(meant) => format!("watches file, line {line}: unknown key {key:?} is ignored; did you mean {meant:?}?"),
+        None => format!("watches file, line {line}: unknown key {key:?} is ignored"),
+    }
+}
+
+/// The known key that is at most a third of its letters away.
+fn near(key: &str) -> Option<&'static str> {
+    let (distance, near) = KEYS.into_iter().map(|k| (distance(key, k), k)).min()?;
+    (distance * 3 <= near.len()).then_some(near)
+}
+
+/// How many letters must be put in, left out or exchanged to make `b` of `a`, whatever their case.
+fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.to_lowercase().chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    // A key is never much longer than the known ones; what follows can't make it nearer.
+    for (i, x) in a.to_lowercase().chars().take(64).enumerate() {
+        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
+        for (j, y) in b.iter().enumerate() {
+            let exchanged = diagonal + usize::from(x != *y);
+            diagonal = row[j + 1];
+            row[j + 1] = exchanged.min(diagonal + 1).min(row[j] + 1);
+        }
+    }
+    row[b.len()]
+}

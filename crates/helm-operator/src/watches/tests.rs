@@ -1,0 +1,143 @@
+//! Whole watches files and what comes of them.
+
+use super::*;
+
+const MEMCACHED: &str = "
+- group: cache.example.com
+  version: v1alpha1
+  kind: Memcached
+  chart: helm-charts/memcached
+";
+
+fn env(name: &str) -> Option<String> {
+    (name == "MY_VALUE").then(|| "value".to_owned())
+}
+
+fn one(extra: &str) -> Result<Watch, String> {
+    let mut read = parse(&format!("{MEMCACHED}{extra}"), env).map_err(|e| crate::report::chain(&e))?;
+    assert_eq!(read.watches.len(), 1);
+    Ok(read.watches.remove(0))
+}
+
+#[test]
+fn an_entry_has_upstreams_defaults() {
+    let watch = one("").unwrap();
+    assert_eq!(watch.gvk(), GroupVersionKind::gvk("cache.example.com", "v1alpha1", "Memcached"));
+    assert_eq!(watch.chart, PathBuf::from("helm-charts/memcached"));
+    assert_eq!(watch.controller_name(), "memcached-controller");
+    assert_eq!(watch.override_values_type, OverrideValuesType::Typed);
+    assert_eq!((watch.reconcile_period, watch.max_concurrent_reconciles), (None, None));
+    assert!(watch.watch_dependent_resources && watch.selector.selects_all() && watch.override_values.is_empty());
+}
+
+#[test]
+fn every_key_is_read_in_any_case() {
+    let watch = one("
+  WatchDependentResources: false
+  overridevalues: {a.b: $MY_VALUE, flag: true, count: 3, half: 0.5, none: "${NONE}", empty: null}
+  overrideValuesType: string
+  selector: {matchLabels: {app: x}, matchExpressions: [{key: tier, operator: In, values: [a, b]}]}
+  reconcilePeriod: 1m30s
+  maxConcurrentReconciles: 4
+  dryRunOption: server
+")
+    .unwrap();
+    let pairs = [("a.b", "value"), ("count", "3"), ("empty", ""), ("flag", "true"), ("half", "0.5"), ("none", "")];
+    assert_eq!(watch.override_values, pairs.map(|(k, v)| (k.to_owned(), v.to_owned())).into());
+    assert_eq!(watch.override_values_type, OverrideValuesType::String);
+    assert_eq!(watch.reconcile_period, Some(Duration::from_secs(90)));
+    assert_eq!(watch.max_concurrent_reconciles, Some(4));
+    assert_eq!(watch.dry_run_option, DryRunOption::Server);
+    assert!(!watch.watch_dependent_resources);
+    assert_eq!(watch.selector.to_string(), "app=x,tier in (a,b)");
+}
+
+#[test]
+fn null_is_as_if_the_key_were_absent() {
+    let watch = one("  reconcilePeriod: null\n  selector:\n  overrideValues:\n").unwrap();
+    assert!(watch.reconcile_period.is_none() && watch.selector.selects_all() && watch.override_values.is_empty());
+}
+
+#[test]
+fn a_period_of_zero_is_not_the_same_as_none() {
+    assert_eq!(one("  reconcilePeriod: 0s\n").unwrap().reconcile_period, Some(Duration::ZERO));
+}
+
+#[test]
+fn a_wrong_value_is_refused_with_its_line() {
+    let check = |extra: &str, expected: &str| assert_eq!(one(extra).map(|_| ()), Err(expected.to_owned()), "{extra}");
+    check("  reconcilePeriod: 60\n", "watches file, line 6: reconcilePeriod: expected a string, found a number");
+    check(
+        "  reconcilePeriod: 1x\n",
+        r#"watches file, line 6: reconcilePeriod: time: unknown unit "x" in duration "1x""#,
+    );
+    check(
+        "  maxConcurrentReconciles: 0\n",
+        "watches file, line 6: maxConcurrentReconciles: must be between 1 and 65535, found 0",
+    );
+    check(
+        "  watchDependentResources: 3\n",
+        "watches file, line 6: watchDependentResources: expected true or false, found a number",
+    );
+    check(
+        "  overrideValues:\n    image: {tag: x}\n",
+        "watches file, line 7: image: nested values are not possible here; write the path as the key, as in \"image.tag\"",
+    );
+    check("  overrideValues: [a]\n", "watches file, line 6: overrideValues: expected a mapping, found a list");
+    check(
+        "  overrideValuesType: int\n",
+        r#"watches file, line 6: overrideValuesType: must be "typed" or "string", found "int""#,
+    );
+    check(
+        "  selector: {matchExpressions: [{key: a, operator: Near}]}\n",
+        "watches file, line 6: selector: failed to parse value as expression: Invalid expression operator",
+    );
+}
+
+#[test]
+fn a_file_that_upstream_refuses_is_refused_with_its_text() {
+    let check = |text: &str, expected: &str| {
+        assert_eq!(parse(text, env).map(|_| ()).map_err(|e| e.to_string()), Err(expected.to_owned()), "{text}");
+    };
+    check("foo: bar", "could not read watches file: expected a list of watches, found a mapping");
+    check("- foo", "could not read watches file: watch 1 must be a mapping, found a string");
+    check("- group: g\n  kind: K\n", "invalid GVK: g/, Kind=K: version must not be empty");
+    check("- group: g\n  version: v1\n", "invalid GVK: g/v1, Kind=: kind must not be empty");
+    check("- {group: g, version: v1, kind: K}\n- {group: g, version: v1, kind: K}\n", "duplicate GVK: g/v1, Kind=K");
+    assert!(parse("- {", env).is_err());
+}
+
+#[test]
+fn a_missing_file_is_named() {
+    let error = load(Path::new("no/watches.yaml")).unwrap_err();
+    assert_eq!(error.to_string(), "could not open watches file: no/watches.yaml");
+}
+
+#[test]
+fn an_empty_group_an_empty_file_and_two_versions_of_a_kind_are_fine() {
+    let count = |text: &str| parse(text, env).unwrap().watches.len();
+    assert_eq!(count(""), 0);
+    assert_eq!(count("[]"), 0);
+    assert_eq!(
+        count("# Use the 'create api' subcommand to add watches to this file.\n# +kubebuilder:scaffold:watch\n"),
+        0
+    );
+    assert_eq!(count("- {version: v1, kind: K, chart: c}"), 1);
+    assert_eq!(count("- {group: g, version: v1, kind: K}\n- {group: g, version: v2, kind: K}"), 2);
+}
+
+#[test]
+fn unknown_keys_are_named_with_their_line_and_the_key_that_was_meant() {
+    let check = |extra: &str, expected: &str| {
+        assert_eq!(parse(&format!("{MEMCACHED}{extra}"), env).unwrap().warnings, [expected]);
+    };
+    check(
+        "  overideValues: {}\n",
+        r#"watches file, line 6: unknown key "overideValues" is ignored; did you mean "overrideValues"?"#,
+    );
+    check(
+        "  reconcileperiods: 1m\n",
+        r#"watches file, line 6: unknown key "reconcileperiods" is ignored; did you mean "reconcilePeriod"?"#,
+    );
+    check("  playbook: x\n", r#"watches file, line 6: unknown key "playbook" is ignored"#);
+}
