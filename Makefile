@@ -112,7 +112,7 @@ docker-push: ## Push the image IMG.
 
 .PHONY: conformance
 conformance: ## Compare with real Helm: VECTORS="FILE…" and CORPUS="DIR…" add to the project's own cases.
-	cargo run --release --quiet -p helm --example conformance -- $(addprefix --vectors ,$(VECTORS)) $(addprefix --corpus ,$(CORPUS))
+	cargo run --release --quiet -p conformance -- $(addprefix --vectors ,$(VECTORS)) $(addprefix --corpus ,$(CORPUS))
 
 .PHONY: bench-render
 bench-render: ## Time rendering, side by side with Helm's engine where Go is installed.

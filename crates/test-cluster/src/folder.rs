@@ -71,7 +71,7 @@ fn is_orphan(folder: &Path) -> bool {
 
 /// The process of a record `PID.START…` if that very process, not a later one with its number, still runs.
 fn living(record: &str) -> Option<u32> {
-    let (pid, rest) = record.split_once('.')?;
+    let (pid, rest) = record.trim().split_once('.')?;
     let pid = pid.parse().ok()?;
     let started = rest.split('.').next()?;
     (start_time(pid)? == started).then_some(pid)
@@ -103,6 +103,7 @@ mod tests {
         let me = process::id();
         let started = start_time(me).unwrap();
         assert_eq!(living(&format!("{me}.{started}.0")), Some(me));
+        assert_eq!(living(&format!("{me}.{started}\n")), Some(me));
         assert_eq!(living(&format!("{me}.1")), None);
         assert_eq!(living("not a record"), None);
     }
