@@ -1,0 +1,214 @@
+//! A release as the bytes of its record, `base64(gzip(JSON))`, and back: Helm's `pkg/storage/driver/util.go`.
+//!
+//! The JSON's first part, the chart, is the same for every release of that chart. So it is compressed once, as a gzip member of its own
+//! (a gzip file may have several, and Go reads them as one), and shared: a release costs only the bytes that are its own.
+
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use flate2::Compression;
+use flate2::read::MultiGzDecoder;
+use flate2::write::GzEncoder;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use super::{Hook, Info, Release};
+
+/// The most JSON that one record may unpack to; etcd takes about 1.5 MiB of compressed data, so real ones stay far below.
+const MAX_UNPACKED: u64 = 64 << 20;
+
+/// Why a record cannot be read or written.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Not base64.
+    #[error("release record is not base64")]
+    Base64(#[from] base64::DecodeError),
+    /// Not gzip, or cut off.
+    #[error("cannot decompress release record")]
+    Gzip(#[from] std::io::Error),
+    /// Unpacks to more than the limit.
+    #[error("release record is larger than {MAX_UNPACKED} bytes unpacked")]
+    TooLarge,
+    /// Not the JSON of a release.
+    #[error("cannot parse release record")]
+    Json(#[from] serde_json::Error),
+}
+
+/// A chart inside a release record: its JSON, of which only the metadata is ever read.
+#[derive(Clone)]
+pub struct ChartDocument {
+    /// The chart's name; empty if the record has none.
+    pub name: String,
+    /// The chart's version.
+    pub version: String,
+    /// The chart's `appVersion`.
+    pub app_version: String,
+    /// The gzip member `{"chart":…,`.
+    member: Arc<[u8]>,
+}
+
+impl std::fmt::Debug for ChartDocument {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "ChartDocument({} {}, {} bytes)", self.name, self.version, self.member.len())
+    }
+}
+
+#[derive(Default, Deserialize)]
+struct ChartHead {
+    #[serde(default)]
+    metadata: Option<ChartMetadata>,
+}
+
+#[derive(Default, Deserialize)]
+struct ChartMetadata {
+    #[serde(default)]
+    name: String,
+    #[serde(default)]
+    version: String,
+    #[serde(default, rename = "appVersion")]
+    app_version: String,
+}
+
+impl ChartDocument {
+    /// From the chart's JSON, as Helm writes it: `metadata`, `lock`, `templates`, `values`, `schema`, `files`.
+    pub fn from_json(json: &str) -> Result<ChartDocument, Error> {
+        let head: ChartHead = serde_json::from_str(json)?;
+        let metadata = head.metadata.unwrap_or_default();
+        let mut gzip = GzEncoder::new(Vec::new(), Compression::best());
+        gzip.write_all(b"{\"chart\":")?;
+        gzip.write_all(json.as_bytes())?;
+        gzip.write_all(b",")?;
+        let member = gzip.finish()?.into();
+        Ok(ChartDocument { name: metadata.name, version: metadata.version, app_version: metadata.app_version, member })
+    }
+
+    /// The bytes that the chart takes of a record.
+    pub fn packed_len(&self) -> usize {
+        self.member.len()
+    }
+}
+
+/// A release packed: its own bytes compressed, the chart's shared. Small enough to keep one for each release.
+#[derive(Clone, Debug)]
+pub struct Packed {
+    chart: Arc<ChartDocument>,
+    own: Box<[u8]>,
+    labels: BTreeMap<String, String>,
+}
+
+/// Everything of the JSON but the chart.
+#[derive(Serialize)]
+struct OwnRef<'a> {
+    name: &'a str,
+    info: &'a Info,
+    #[serde(skip_serializing_if = "serde_json::Value::is_null")]
+    config: &'a serde_json::Value,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    manifest: &'a str,
+    #[serde(skip_serializing_if = "<[Hook]>::is_empty")]
+    hooks: &'a [Hook],
+    version: u32,
+    namespace: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    apply_method: &'a str,
+}
+
+#[derive(Deserialize)]
+struct Own {
+    #[serde(default)]
+    name: String,
+    #[serde(default)]
+    info: Info,
+    #[serde(default)]
+    config: serde_json::Value,
+    #[serde(default)]
+    manifest: String,
+    #[serde(default)]
+    hooks: Option<Vec<Hook>>,
+    #[serde(default)]
+    version: u32,
+    #[serde(default)]
+    namespace: String,
+    #[serde(default)]
+    apply_method: String,
+}
+
+#[derive(Deserialize)]
+struct Whole<'a> {
+    #[serde(borrow, default)]
+    chart: Option<&'a RawValue>,
+}
+
+impl Packed {
+    /// Packs a release.
+    pub fn pack(release: &Release) -> Result<Packed, Error> {
+        let own = OwnRef {
+            name: &release.name,
+            info: &release.info,
+            config: &release.config,
+            manifest: &release.manifest,
+            hooks: &release.hooks,
+            version: release.version,
+            namespace: &release.namespace,
+            apply_method: &release.apply_method,
+        };
+        let json = serde_json::to_vec(&own)?;
+        let mut gzip = GzEncoder::new(Vec::with_capacity(json.len() / 3), Compression::default());
+        // The chart's member ends in a comma, so this one goes on without its brace.
+        gzip.write_all(&json[1..])?;
+        let own = gzip.finish()?.into_boxed_slice();
+        Ok(Packed { chart: release.chart.clone(), own, labels: release.labels.clone() })
+    }
+
+    /// Unpacks it again.
+    pub fn unpack(&self) -> Result<Release, Error> {
+        let mut json = b"{".to_vec();
+        inflate(&self.own, &mut json)?;
+        let own: Own = serde_json::from_slice(&json)?;
+        Ok(own.into_release(self.chart.clone(), self.labels.clone()))
+    }
+
+    /// The value of the record's key `release`: base64 of the compressed JSON. In a Secret's JSON it is base64 once more.
+    pub fn to_record(&self) -> String {
+        let mut bytes = Vec::with_capacity(self.chart.member.len() + self.own.len());
+        bytes.extend_from_slice(&self.chart.member);
+        bytes.extend_from_slice(&self.own);
+        STANDARD.encode(bytes)
+    }
+
+    /// Reads a record's value, ours or Helm's; very old ones are not compressed.
+    pub fn from_record(record: &[u8], labels: BTreeMap<String, String>) -> Result<Release, Error> {
+        let bytes = STANDARD.decode(record.trim_ascii())?;
+        let mut json = Vec::new();
+        if bytes.starts_with(&[0x1f, 0x8b, 0x08]) { inflate(&bytes, &mut json)? } else { json = bytes };
+        let whole: Whole = serde_json::from_slice(&json)?;
+        let chart = ChartDocument::from_json(whole.chart.map_or("null", RawValue::get))?;
+        let own: Own = serde_json::from_slice(&json)?;
+        Ok(own.into_release(Arc::new(chart), labels))
+    }
+}
+
+impl Own {
+    fn into_release(self, chart: Arc<ChartDocument>, labels: BTreeMap<String, String>) -> Release {
+        Release {
+            name: self.name,
+            namespace: self.namespace,
+            version: self.version,
+            info: self.info,
+            chart,
+            config: self.config,
+            manifest: self.manifest,
+            hooks: self.hooks.unwrap_or_default(),
+            apply_method: self.apply_method,
+            labels,
+        }
+    }
+}
+
+fn inflate(bytes: &[u8], into: &mut Vec<u8>) -> Result<(), Error> {
+    let read = MultiGzDecoder::new(bytes).take(MAX_UNPACKED + 1).read_to_end(into)?;
+    if read as u64 > MAX_UNPACKED { Err(Error::TooLarge) } else { Ok(()) }
+}
