@@ -1,1 +1,33 @@
-//! To come: kube.
+//! The crate's cluster writes besides storage: apply, prune and delete a release's objects, and see how they are doing.
+//!
+//! Everything goes through [`Api`], raw requests with prepared JSON: real over kube's client, or [`MemoryApi`] in tests.
+//! Counterpart: Helm's `pkg/kube`, with server-side apply and ownership marks instead of three-way merges.
+
+mod api;
+mod apply;
+mod decorate;
+mod hooks;
+mod live;
+mod mapping;
+mod memory;
+mod migrate;
+mod object;
+mod order;
+mod readiness;
+#[cfg(test)]
+mod tests;
+
+pub use api::{Answer, Api, Call, Error};
+pub use apply::{Applied, Applier, ApplyError, Mode};
+pub use decorate::{CHART_LABEL, Decoration, Owner, PRIMARY_ANNOTATION, PRIMARY_TYPE_ANNOTATION, is_kept};
+pub use hooks::{HookError, HookRun, Slot};
+pub use live::{Live, Mark};
+pub use mapping::{Mapper, Resource};
+pub use memory::MemoryApi;
+pub use migrate::migrated_managers;
+pub use object::{Object, ObjectError, ObjectKey, digest_json, objects_of};
+pub use order::{install_order, uninstall_order};
+pub use readiness::{Readiness, readiness_of};
+
+/// The field manager of everything that we apply; operator-sdk's binary had the same name.
+pub const FIELD_MANAGER: &str = "helm-operator";

@@ -85,9 +85,16 @@ impl ChartDocument {
         Ok(ChartDocument { name: metadata.name, version: metadata.version, app_version: metadata.app_version, member })
     }
 
-    /// The bytes that the chart takes of a record.
-    pub fn packed_len(&self) -> usize {
-        self.member.len()
+    /// The same chart without the files that are no templates: what a record can best do without.
+    pub fn without_files(&self) -> Result<ChartDocument, Error> {
+        let mut json = Vec::new();
+        inflate(&self.member, &mut json)?;
+        let json = json.strip_prefix(b"{\"chart\":").and_then(|j| j.strip_suffix(b",")).unwrap_or(&json);
+        let mut chart: serde_json::Value = serde_json::from_slice(json)?;
+        if let Some(files) = chart.get_mut("files") {
+            *files = serde_json::json!([]);
+        }
+        ChartDocument::from_json(&chart.to_string())
     }
 }
 

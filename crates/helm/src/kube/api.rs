@@ -1,0 +1,162 @@
+//! One request to the API server and its answer, real or in memory.
+
+use futures::future::BoxFuture;
+use http::Method;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+/// A server that takes requests. The in-memory twin is [`super::MemoryApi`].
+pub trait Api: Send + Sync {
+    /// Sends one request. A status of 400 and more is an error.
+    fn send(&self, call: Call) -> BoxFuture<'_, Result<Answer, Error>>;
+}
+
+/// One request.
+#[derive(Clone, Debug)]
+pub struct Call {
+    /// The method.
+    pub method: Method,
+    /// Path and query.
+    pub path: String,
+    /// Content type and JSON, if the request has a body.
+    pub body: Option<(&'static str, Vec<u8>)>,
+    /// What to accept instead of JSON.
+    pub accept: Option<&'static str>,
+}
+
+impl Call {
+    /// A request without a body.
+    pub fn new(method: Method, path: impl Into<String>) -> Call {
+        Call { method, path: path.into(), body: None, accept: None }
+    }
+
+    /// `GET path`.
+    pub fn get(path: impl Into<String>) -> Call {
+        Call::new(Method::GET, path)
+    }
+
+    /// `POST path` with a JSON body.
+    pub fn post(path: impl Into<String>, json: Vec<u8>) -> Call {
+        Call { body: Some(("application/json", json)), ..Call::new(Method::POST, path) }
+    }
+
+    /// A server-side apply. JSON is YAML, so the type that every server since 1.16 takes will do.
+    pub fn apply(path: impl Into<String>, json: Vec<u8>) -> Call {
+        Call { body: Some(("application/apply-patch+yaml", json)), ..Call::new(Method::PATCH, path) }
+    }
+
+    /// A JSON merge patch.
+    pub fn merge(path: impl Into<String>, json: Vec<u8>) -> Call {
+        Call { body: Some(("application/merge-patch+json", json)), ..Call::new(Method::PATCH, path) }
+    }
+
+    /// A JSON patch.
+    pub fn json_patch(path: impl Into<String>, json: Vec<u8>) -> Call {
+        Call { body: Some(("application/json-patch+json", json)), ..Call::new(Method::PATCH, path) }
+    }
+
+    /// `DELETE path` with options as JSON.
+    pub fn delete(path: impl Into<String>, options: Vec<u8>) -> Call {
+        Call { body: Some(("application/json", options)), ..Call::new(Method::DELETE, path) }
+    }
+}
+
+/// The body of a successful answer.
+#[derive(Clone, Debug)]
+pub struct Answer(pub Vec<u8>);
+
+impl Answer {
+    /// Parses the body.
+    pub fn parse<T: DeserializeOwned>(&self) -> Result<T, Error> {
+        serde_json::from_slice(&self.0).map_err(Error::Json)
+    }
+}
+
+/// Why a request failed.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The server refused; the message is the server's.
+    #[error("{message}")]
+    Refused {
+        /// The HTTP status.
+        code: u16,
+        /// The status' `reason`: `AlreadyExists`, `Forbidden`, …
+        reason: String,
+        /// The server's words.
+        message: String,
+    },
+    /// No answer.
+    #[error("cannot reach the API server")]
+    Transport(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// The answer is not what was asked for.
+    #[error("cannot parse the API server's answer")]
+    Json(#[source] serde_json::Error),
+    /// The server does not serve the kind.
+    #[error("no matches for kind \"{kind}\" in version \"{api_version}\"")]
+    NoKind {
+        /// The kind's `apiVersion`.
+        api_version: String,
+        /// The kind.
+        kind: String,
+    },
+    /// An object whose name cannot be part of a path.
+    #[error("invalid name {0:?}")]
+    InvalidName(String),
+}
+
+impl Error {
+    /// The HTTP status of a refusal.
+    pub fn code(&self) -> Option<u16> {
+        match self {
+            Error::Refused { code, .. } => Some(*code),
+            _ => None,
+        }
+    }
+
+    /// Whether the object does not exist.
+    pub fn is_not_found(&self) -> bool {
+        self.code() == Some(404)
+    }
+
+    /// Whether the object exists or is not as expected.
+    pub fn is_conflict(&self) -> bool {
+        self.code() == Some(409)
+    }
+}
+
+#[derive(Default, Deserialize)]
+struct Status {
+    #[serde(default)]
+    message: String,
+    #[serde(default)]
+    reason: String,
+}
+
+impl Api for ::kube::Client {
+    fn send(&self, call: Call) -> BoxFuture<'_, Result<Answer, Error>> {
+        Box::pin(async move {
+            let mut request = http::Request::builder().method(call.method).uri(call.path);
+            if let Some(accept) = call.accept {
+                request = request.header(http::header::ACCEPT, accept);
+            }
+            let body = match call.body {
+                Some((content_type, json)) => {
+                    request = request.header(http::header::CONTENT_TYPE, content_type);
+                    json
+                }
+                None => Vec::new(),
+            };
+            let request = request.body(::kube::client::Body::from(body)).map_err(|e| Error::Transport(Box::new(e)))?;
+            let response = ::kube::Client::send(self, request).await.map_err(|e| Error::Transport(Box::new(e)))?;
+            let code = response.status().as_u16();
+            let bytes = response.into_body().collect_bytes().await.map_err(|e| Error::Transport(Box::new(e)))?;
+            if code < 400 { Ok(Answer(bytes.into())) } else { Err(refusal(code, &bytes)) }
+        })
+    }
+}
+
+fn refusal(code: u16, body: &[u8]) -> Error {
+    let status: Status = serde_json::from_slice(body).unwrap_or_default();
+    let message = if status.message.is_empty() { String::from_utf8_lossy(body).trim().to_owned() } else { status.message };
+    Error::Refused { code, reason: status.reason, message }
+}

@@ -1,0 +1,248 @@
+//! A live object reduced to what we keep of it: who it is, whose it is, our ownership mark, and how it is doing.
+//!
+//! Read from the answer to an apply and from watches alike; spec, status and managed fields are dropped while parsing.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::fmt;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_json::Value;
+
+use super::decorate::{PRIMARY_ANNOTATION, PRIMARY_TYPE_ANNOTATION};
+use super::readiness::{Readiness, readiness_of};
+use super::{FIELD_MANAGER, Object};
+
+/// The digest of the fields that an object's managed fields say are ours; it changes when someone takes one away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mark(pub u64);
+
+impl fmt::Display for Mark {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+impl Mark {
+    /// Reads what `Display` wrote.
+    pub fn parse(text: &str) -> Option<Mark> {
+        u64::from_str_radix(text, 16).ok().map(Mark)
+    }
+}
+
+/// A live object, reduced.
+#[derive(Clone, Debug)]
+pub struct Live {
+    /// Name, namespace, uid and resource version only.
+    pub metadata: ObjectMeta,
+    /// Our mark; absent if we never applied it or the server keeps no managed fields.
+    pub mark: Option<Mark>,
+    /// How it is doing; always ready if only its metadata was read.
+    pub readiness: Readiness,
+    /// Whether it is being deleted.
+    pub deleting: bool,
+    /// The controller among its owner references.
+    pub controller: Option<OwnerReference>,
+    /// `operator-sdk/primary-resource`: namespace and name of its owner.
+    pub primary: Option<String>,
+    /// `operator-sdk/primary-resource-type`: kind and group of its owner.
+    pub primary_type: Option<String>,
+    /// Who else manages fields of it, for telling who takes ours.
+    pub other_managers: Vec<String>,
+}
+
+impl Live {
+    /// The resource version as a number; 0 if it is none.
+    pub fn resource_version(&self) -> u64 {
+        self.metadata.resource_version.as_deref().and_then(|v| v.parse().ok()).unwrap_or(0)
+    }
+}
+
+#[derive(serde::Deserialize)]
+struct Full {
+    #[serde(default)]
+    kind: String,
+    #[serde(default, rename = "apiVersion")]
+    api_version: String,
+    #[serde(default)]
+    metadata: Meta,
+    #[serde(default)]
+    spec: Value,
+    #[serde(default)]
+    status: Value,
+}
+
+#[derive(Default, serde::Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Meta {
+    name: Option<String>,
+    namespace: Option<String>,
+    uid: Option<String>,
+    resource_version: Option<String>,
+    generation: Option<i64>,
+    deletion_timestamp: Option<String>,
+    #[serde(default)]
+    owner_references: Vec<OwnerReference>,
+    #[serde(default)]
+    annotations: Option<BTreeMap<String, String>>,
+    #[serde(default)]
+    managed_fields: Vec<Entry>,
+}
+
+#[derive(serde::Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Entry {
+    #[serde(default)]
+    manager: String,
+    #[serde(default)]
+    operation: String,
+    #[serde(default)]
+    subresource: String,
+    fields_v1: Option<Fields>,
+}
+
+impl<'de> Deserialize<'de> for Live {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Live, D::Error> {
+        Full::deserialize(from).map(Live::from)
+    }
+}
+
+impl From<Full> for Live {
+    fn from(full: Full) -> Live {
+        let mut meta = full.metadata;
+        let ours = |e: &&Entry| e.manager == FIELD_MANAGER && e.operation == "Apply" && e.subresource.is_empty();
+        let mark = meta.managed_fields.iter().find(ours).and_then(|e| e.fields_v1.as_ref()).map(|f| Mark(f.0));
+        let mut other_managers: Vec<String> =
+            meta.managed_fields.into_iter().filter(|e| e.manager != FIELD_MANAGER && e.subresource.is_empty()).map(|e| e.manager).collect();
+        other_managers.dedup();
+        let readiness = readiness_of(&full.api_version, &full.kind, meta.generation, &full.spec, &full.status);
+        let mut annotations = meta.annotations.take().unwrap_or_default();
+        Live {
+            mark,
+            readiness,
+            deleting: meta.deletion_timestamp.is_some(),
+            controller: meta.owner_references.into_iter().find(|o| o.controller == Some(true)),
+            primary: annotations.remove(PRIMARY_ANNOTATION),
+            primary_type: annotations.remove(PRIMARY_TYPE_ANNOTATION),
+            other_managers,
+            metadata: ObjectMeta {
+                name: meta.name,
+                namespace: meta.namespace,
+                uid: meta.uid,
+                resource_version: meta.resource_version,
+                ..ObjectMeta::default()
+            },
+        }
+    }
+}
+
+impl ::kube::Resource for Live {
+    type DynamicType = ::kube::core::ApiResource;
+    type Scope = ::kube::core::DynamicResourceScope;
+
+    fn kind(resource: &Self::DynamicType) -> Cow<'_, str> {
+        resource.kind.as_str().into()
+    }
+
+    fn group(resource: &Self::DynamicType) -> Cow<'_, str> {
+        resource.group.as_str().into()
+    }
+
+    fn version(resource: &Self::DynamicType) -> Cow<'_, str> {
+        resource.version.as_str().into()
+    }
+
+    fn api_version(resource: &Self::DynamicType) -> Cow<'_, str> {
+        resource.api_version.as_str().into()
+    }
+
+    fn plural(resource: &Self::DynamicType) -> Cow<'_, str> {
+        resource.plural.as_str().into()
+    }
+
+    fn meta(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.metadata
+    }
+}
+
+/// The digest of a `fieldsV1`, taken while parsing: nothing of it is kept. Keys in any order give the same.
+struct Fields(u64);
+
+impl<'de> Deserialize<'de> for Fields {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Fields, D::Error> {
+        from.deserialize_any(FieldsVisitor)
+    }
+}
+
+struct FieldsVisitor;
+
+impl<'de> Visitor<'de> for FieldsVisitor {
+    type Value = Fields;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a set of fields")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Fields, A::Error> {
+        let mut sum = 1_u64;
+        while let Some((key, Fields(inner))) = map.next_entry::<Cow<'de, str>, Fields>()? {
+            sum = sum.wrapping_add(mix(hash(key.as_bytes()) ^ inner.rotate_left(23)));
+        }
+        Ok(Fields(mix(sum)))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Fields, A::Error> {
+        let mut sum = 2_u64;
+        while let Some(Fields(inner)) = seq.next_element()? {
+            sum = mix(sum ^ inner);
+        }
+        Ok(Fields(sum))
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Fields, E> {
+        Ok(Fields(hash(text.as_bytes())))
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Fields, E> {
+        Ok(Fields(3 + u64::from(value)))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Fields, E> {
+        Ok(Fields(mix(value as u64)))
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Fields, E> {
+        Ok(Fields(mix(value)))
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Fields, E> {
+        Ok(Fields(mix(value.to_bits())))
+    }
+
+    fn visit_unit<E>(self) -> Result<Fields, E> {
+        Ok(Fields(5))
+    }
+}
+
+/// FNV-1a: stored marks must mean the same in every build, so no hasher of the standard library.
+fn hash(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |h, b| (h ^ u64::from(*b)).wrapping_mul(0x0000_0100_0000_01b3))
+}
+
+fn mix(mut x: u64) -> u64 {
+    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ (x >> 31)
+}
+
+impl Object {
+    /// What the object would be if it were live as it stands: for planning without a cluster.
+    pub fn readiness(&self) -> Readiness {
+        readiness_of(&self.api_version, &self.kind, None, &self.body["spec"], &self.body["status"])
+    }
+}

@@ -1,0 +1,184 @@
+//! Which resource serves a kind, learned by aggregated discovery and again when a kind is missing.
+
+use std::collections::HashMap;
+use std::sync::{Arc, RwLock};
+
+use serde::Deserialize;
+
+use super::api::{Api, Call, Error};
+
+const DISCOVERY: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+
+/// A served resource.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Resource {
+    /// `group/version`, or the version alone for the core group.
+    pub api_version: Arc<str>,
+    /// The kind.
+    pub kind: Arc<str>,
+    /// The plural in paths.
+    pub plural: Box<str>,
+    /// Whether its objects live in namespaces.
+    pub namespaced: bool,
+}
+
+impl Resource {
+    /// The API group; empty for the core group.
+    pub fn group(&self) -> &str {
+        self.api_version.split_once('/').map_or("", |(group, _)| group)
+    }
+
+    /// The path of an object, or of the collection if the name is empty. Names that would leave the path are refused.
+    pub fn path(&self, namespace: &str, name: &str) -> Result<String, Error> {
+        for part in [namespace, name] {
+            if part == "." || part == ".." || part.contains(['/', '%', '?', '#', ' ']) || part.chars().any(char::is_control) {
+                return Err(Error::InvalidName(part.to_owned()));
+            }
+        }
+        let root = if self.api_version.contains('/') { "apis" } else { "api" };
+        let mut path = format!("/{root}/{}", self.api_version);
+        if self.namespaced && !namespace.is_empty() {
+            path = format!("{path}/namespaces/{namespace}");
+        }
+        path = format!("{path}/{}", self.plural);
+        Ok(if name.is_empty() { path } else { format!("{path}/{name}") })
+    }
+}
+
+#[derive(Default)]
+struct Table {
+    resources: HashMap<(Arc<str>, Arc<str>), Arc<Resource>>,
+    api_versions: Vec<String>,
+}
+
+/// The kinds that the server serves. Read once, and again when a kind is asked for that is not there.
+pub struct Mapper {
+    api: Arc<dyn Api>,
+    table: RwLock<Arc<Table>>,
+    /// Held while discovery runs, so that many misses make one request.
+    refresh: tokio::sync::Mutex<()>,
+}
+
+impl Mapper {
+    /// A mapper that has read nothing yet.
+    pub fn new(api: Arc<dyn Api>) -> Mapper {
+        Mapper { api, table: RwLock::default(), refresh: tokio::sync::Mutex::new(()) }
+    }
+
+    /// The resource that serves the kind; discovery runs if it is not known.
+    pub async fn resource(&self, api_version: &str, kind: &str) -> Result<Arc<Resource>, Error> {
+        let seen = self.table();
+        if let Some(resource) = find(&seen, api_version, kind) {
+            return Ok(resource);
+        }
+        self.refresh_unless_newer(&seen).await?;
+        find(&self.table(), api_version, kind)
+            .ok_or_else(|| Error::NoKind { api_version: api_version.to_owned(), kind: kind.to_owned() })
+    }
+
+    /// Every `group/version` and `group/version/Kind`, sorted: Helm's `.Capabilities.APIVersions`.
+    pub async fn api_versions(&self) -> Result<Vec<String>, Error> {
+        let seen = self.table();
+        if seen.resources.is_empty() {
+            self.refresh_unless_newer(&seen).await?;
+        }
+        Ok(self.table().api_versions.clone())
+    }
+
+    /// Forgets and reads again.
+    pub async fn refresh(&self) -> Result<(), Error> {
+        let seen = self.table();
+        self.refresh_unless_newer(&seen).await
+    }
+
+    fn table(&self) -> Arc<Table> {
+        self.table.read().unwrap_or_else(std::sync::PoisonError::into_inner).clone()
+    }
+
+    async fn refresh_unless_newer(&self, seen: &Arc<Table>) -> Result<(), Error> {
+        let _one = self.refresh.lock().await;
+        if !Arc::ptr_eq(seen, &self.table()) {
+            return Ok(());
+        }
+        let mut table = Table::default();
+        for root in ["/api", "/apis"] {
+            let answer = self.api.send(Call { accept: Some(DISCOVERY), ..Call::get(root) }).await?;
+            table.add(answer.parse()?);
+        }
+        table.api_versions.sort();
+        table.api_versions.dedup();
+        *self.table.write().unwrap_or_else(std::sync::PoisonError::into_inner) = Arc::new(table);
+        Ok(())
+    }
+}
+
+fn find(table: &Table, api_version: &str, kind: &str) -> Option<Arc<Resource>> {
+    table.resources.get(&(Arc::from(api_version), Arc::from(kind))).cloned()
+}
+
+impl Table {
+    fn add(&mut self, groups: Groups) {
+        for group in groups.items {
+            for version in group.versions {
+                let api_version: Arc<str> = match group.metadata.name.as_str() {
+                    "" => version.version.as_str().into(),
+                    name => format!("{name}/{}", version.version).into(),
+                };
+                self.api_versions.push(api_version.to_string());
+                for found in version.resources {
+                    self.add_resource(&api_version, found);
+                }
+            }
+        }
+    }
+
+    fn add_resource(&mut self, api_version: &Arc<str>, found: FoundResource) {
+        let Some(kind) = found.response_kind.map(|k| Arc::<str>::from(k.kind)) else { return };
+        self.api_versions.push(format!("{api_version}/{kind}"));
+        let namespaced = found.scope == "Namespaced";
+        let resource = Resource { api_version: api_version.clone(), kind: kind.clone(), plural: found.resource.into(), namespaced };
+        self.resources.entry((api_version.clone(), kind)).or_insert_with(|| Arc::new(resource));
+    }
+}
+
+#[derive(Deserialize)]
+struct Groups {
+    #[serde(default)]
+    items: Vec<Group>,
+}
+
+#[derive(Deserialize)]
+struct Group {
+    #[serde(default)]
+    metadata: GroupMetadata,
+    #[serde(default)]
+    versions: Vec<GroupVersion>,
+}
+
+#[derive(Default, Deserialize)]
+struct GroupMetadata {
+    #[serde(default)]
+    name: String,
+}
+
+#[derive(Deserialize)]
+struct GroupVersion {
+    version: String,
+    #[serde(default)]
+    resources: Vec<FoundResource>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct FoundResource {
+    resource: String,
+    response_kind: Option<ResponseKind>,
+    #[serde(default)]
+    scope: String,
+}
+
+#[derive(Deserialize)]
+struct ResponseKind {
+    #[serde(default)]
+    kind: String,
+}

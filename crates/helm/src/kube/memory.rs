@@ -1,0 +1,355 @@
+//! A small API server in memory: objects by path, resource versions, managed fields, finalizers; for tests without a cluster.
+//!
+//! Leaves out validation, defaulting, garbage collection and watches. It can fail from a given write on, as if the process had died.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use futures::future::BoxFuture;
+use http::Method;
+use serde_json::{Map, Value, json};
+
+use super::api::{Answer, Api, Call, Error};
+
+/// An API server in memory.
+#[derive(Default)]
+pub struct MemoryApi {
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    objects: BTreeMap<String, Value>,
+    kinds: Vec<(String, String, String, bool)>,
+    version: u64,
+    log: Vec<String>,
+    writes: usize,
+    writes_left: Option<usize>,
+}
+
+impl MemoryApi {
+    /// A server with the usual kinds.
+    pub fn new() -> MemoryApi {
+        let server = MemoryApi::default();
+        for (api_version, kind, plural) in [
+            ("v1", "Secret", "secrets"),
+            ("v1", "ConfigMap", "configmaps"),
+            ("v1", "Service", "services"),
+            ("v1", "ServiceAccount", "serviceaccounts"),
+            ("v1", "Pod", "pods"),
+            ("apps/v1", "Deployment", "deployments"),
+            ("batch/v1", "Job", "jobs"),
+        ] {
+            server.serve(api_version, kind, plural, true);
+        }
+        server.serve("v1", "Namespace", "namespaces", false);
+        server.serve("rbac.authorization.k8s.io/v1", "ClusterRole", "clusterroles", false);
+        server.state().version = 100;
+        server
+    }
+
+    /// Serves one more kind.
+    pub fn serve(&self, api_version: &str, kind: &str, plural: &str, namespaced: bool) {
+        self.state().kinds.push((api_version.into(), kind.into(), plural.into(), namespaced));
+    }
+
+    /// Every request so far, as `METHOD path`, without queries.
+    pub fn log(&self) -> Vec<String> {
+        self.state().log.clone()
+    }
+
+    /// How many writes were made.
+    pub fn writes(&self) -> usize {
+        self.state().writes
+    }
+
+    /// Takes this many writes more, then refuses everything, as if the process had died. `None` ends it.
+    pub fn die_after(&self, writes: Option<usize>) {
+        self.state().writes_left = writes;
+    }
+
+    /// The object at a path.
+    pub fn object(&self, path: &str) -> Option<Value> {
+        self.state().objects.get(path).cloned()
+    }
+
+    /// The paths of every object.
+    pub fn paths(&self) -> Vec<String> {
+        self.state().objects.keys().cloned().collect()
+    }
+
+    /// Puts an object there as someone else would, who takes over the fields that differ: `manager` with an ordinary write.
+    pub fn put(&self, path: &str, mut object: Value, manager: &str) {
+        let mut state = self.state();
+        let old = state.objects.get(path).cloned();
+        state.version += 1;
+        let entry = json!({"manager": manager, "operation": "Update", "fieldsV1": fields(&object)});
+        let mut managers = old.as_ref().map(|o| o["metadata"]["managedFields"].clone()).unwrap_or(json!([]));
+        if let (Some(managers), Some(old)) = (managers.as_array_mut(), &old) {
+            managers.iter_mut().for_each(|m| take_changed(&mut m["fieldsV1"], old, &object));
+            managers.retain(|m| m["manager"] != manager || m["operation"] != "Update");
+            managers.push(entry);
+        } else {
+            managers = json!([entry]);
+        }
+        let uid = old.map_or_else(|| json!(format!("uid-{}", state.version)), |o| o["metadata"]["uid"].clone());
+        object["metadata"]["managedFields"] = managers;
+        object["metadata"]["uid"] = uid;
+        object["metadata"]["resourceVersion"] = state.version.to_string().into();
+        state.objects.insert(path.into(), object);
+    }
+
+    /// Takes an object away.
+    pub fn remove(&self, path: &str) {
+        self.state().objects.remove(path);
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Api for MemoryApi {
+    fn send(&self, call: Call) -> BoxFuture<'_, Result<Answer, Error>> {
+        let answer = self.state().serve(&call);
+        Box::pin(async move { answer.map(|value| Answer(value.to_string().into_bytes())) })
+    }
+}
+
+impl State {
+    fn serve(&mut self, call: &Call) -> Result<Value, Error> {
+        let (path, query) = call.path.split_once('?').unwrap_or((&call.path, ""));
+        if self.writes_left == Some(0) {
+            return Err(Error::Transport("the process died".into()));
+        }
+        if call.method != Method::GET {
+            self.writes += 1;
+            self.writes_left = self.writes_left.map(|left| left - 1);
+        }
+        self.log.push(format!("{} {path}", call.method));
+        let body = call.body.as_ref().map(|(_, json)| serde_json::from_slice(json)).transpose().map_err(Error::Json)?;
+        let body = body.unwrap_or(Value::Null);
+        let kind = call.body.as_ref().map_or("", |(content_type, _)| *content_type);
+        match (call.method.as_str(), kind) {
+            ("GET", _) => self.get(path, query),
+            ("POST", _) => self.post(path, body),
+            ("DELETE", _) => self.delete(path, query, &body),
+            (_, "application/apply-patch+yaml") => self.apply(path, body),
+            (_, "application/merge-patch+json") => self.merge(path, body),
+            (_, "application/json-patch+json") => self.json_patch(path, body),
+            _ => self.replace(path, body),
+        }
+    }
+
+    fn get(&self, path: &str, query: &str) -> Result<Value, Error> {
+        if path == "/api" || path == "/apis" {
+            return Ok(self.discovery(path == "/api"));
+        }
+        if let Some(object) = self.objects.get(path) {
+            return Ok(object.clone());
+        }
+        let collection = path.rsplit('/').next().is_some_and(|last| self.kinds.iter().any(|(_, _, plural, _)| plural == last));
+        if !collection {
+            return Err(refused(404, "NotFound", path));
+        }
+        let items: Vec<&Value> = self.objects.iter().filter(|(p, o)| is_in(p, path) && selected(o, query)).map(|(_, o)| o).collect();
+        Ok(json!({"items": items, "metadata": {"resourceVersion": self.version.to_string()}}))
+    }
+
+    fn discovery(&self, core: bool) -> Value {
+        let mut groups: BTreeMap<&str, BTreeMap<&str, Vec<Value>>> = BTreeMap::new();
+        for (api_version, kind, plural, namespaced) in &self.kinds {
+            let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+            let scope = if *namespaced { "Namespaced" } else { "Cluster" };
+            let resource = json!({"resource": plural, "responseKind": {"kind": kind}, "scope": scope});
+            groups.entry(group).or_default().entry(version).or_default().push(resource);
+        }
+        let version = |(version, resources)| json!({"version": version, "resources": resources});
+        let items: Vec<Value> = groups
+            .into_iter()
+            .filter(|(group, _)| group.is_empty() == core)
+            .map(|(group, versions)| json!({"metadata": {"name": group}, "versions": versions.into_iter().map(version).collect::<Vec<_>>()}))
+            .collect();
+        json!({"items": items})
+    }
+
+    fn post(&mut self, path: &str, mut body: Value) -> Result<Value, Error> {
+        let name = body["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+        let at = format!("{path}/{name}");
+        if self.objects.contains_key(&at) {
+            return Err(refused(409, "AlreadyExists", &at));
+        }
+        body["metadata"]["uid"] = format!("uid-{}", self.version + 1).into();
+        self.store(&at, body)
+    }
+
+    fn store(&mut self, path: &str, mut object: Value) -> Result<Value, Error> {
+        self.version += 1;
+        object["metadata"]["resourceVersion"] = self.version.to_string().into();
+        let no_finalizers = object["metadata"]["finalizers"].as_array().is_none_or(Vec::is_empty);
+        if object["metadata"]["deletionTimestamp"].is_string() && no_finalizers {
+            self.objects.remove(path);
+        } else {
+            self.objects.insert(path.into(), object.clone());
+        }
+        Ok(object)
+    }
+
+    fn apply(&mut self, path: &str, body: Value) -> Result<Value, Error> {
+        let (path, subresource) = path.strip_suffix("/status").map_or((path, ""), |path| (path, "status"));
+        let old = self.objects.get(path);
+        let wanted = body["metadata"]["resourceVersion"].as_str();
+        if let (Some(old), Some(wanted)) = (old, wanted)
+            && old["metadata"]["resourceVersion"] != wanted
+        {
+            return Err(refused(409, "Conflict", path));
+        }
+        if old.is_none() && !subresource.is_empty() {
+            return Err(refused(404, "NotFound", path));
+        }
+        let mut object = old.cloned().unwrap_or_else(|| json!({"metadata": {"uid": format!("uid-{}", self.version + 1)}}));
+        let ours = |m: &Value| m["manager"] == super::FIELD_MANAGER && m["operation"] == "Apply" && m["subresource"].as_str().unwrap_or("") == subresource;
+        let managers = object["metadata"]["managedFields"].as_array().cloned().unwrap_or_default();
+        let before = managers.iter().find(|m| ours(m)).map(|m| m["fieldsV1"].clone());
+        if let Some(before) = before {
+            drop_fields(&mut object, &before, &body);
+        }
+        let unchanged = object.clone();
+        overlay(&mut object, &body);
+        object["metadata"]["resourceVersion"] = unchanged["metadata"]["resourceVersion"].clone();
+        let mut managers: Vec<Value> = managers.into_iter().filter(|m| !ours(m)).collect();
+        managers.push(json!({"manager": super::FIELD_MANAGER, "operation": "Apply", "subresource": subresource, "fieldsV1": fields(&body)}));
+        object["metadata"]["managedFields"] = managers.into();
+        if self.objects.get(path) == Some(&object) {
+            return Ok(object);
+        }
+        self.store(path, object)
+    }
+
+    fn merge(&mut self, path: &str, body: Value) -> Result<Value, Error> {
+        let mut object = self.objects.get(path).cloned().ok_or_else(|| refused(404, "NotFound", path))?;
+        let version = &body["metadata"]["resourceVersion"];
+        if version.is_string() && *version != object["metadata"]["resourceVersion"] {
+            return Err(refused(409, "Conflict", path));
+        }
+        merge_patch(&mut object, &body);
+        self.store(path, object)
+    }
+
+    fn json_patch(&mut self, path: &str, body: Value) -> Result<Value, Error> {
+        let mut object = self.objects.get(path).cloned().ok_or_else(|| refused(404, "NotFound", path))?;
+        for step in body.as_array().into_iter().flatten() {
+            let pointer = step["path"].as_str().unwrap_or_default();
+            if pointer == "/metadata/resourceVersion" && step["value"] != object["metadata"]["resourceVersion"] {
+                return Err(refused(409, "Conflict", path));
+            }
+            let at = object.pointer_mut(pointer).ok_or_else(|| refused(422, "Invalid", path))?;
+            *at = step["value"].clone();
+        }
+        self.store(path, object)
+    }
+
+    fn replace(&mut self, path: &str, body: Value) -> Result<Value, Error> {
+        if !self.objects.contains_key(path) {
+            return Err(refused(404, "NotFound", path));
+        }
+        self.store(path, body)
+    }
+
+    fn delete(&mut self, path: &str, query: &str, options: &Value) -> Result<Value, Error> {
+        let Some(object) = self.objects.get(path).cloned() else {
+            if query.is_empty() {
+                return Err(refused(404, "NotFound", path));
+            }
+            let gone: Vec<String> = self.objects.iter().filter(|(p, o)| is_in(p, path) && selected(o, query)).map(|(p, _)| p.clone()).collect();
+            gone.iter().for_each(|p| _ = self.objects.remove(p));
+            return Ok(json!({}));
+        };
+        let uid = &options["preconditions"]["uid"];
+        if uid.is_string() && *uid != object["metadata"]["uid"] {
+            return Err(refused(409, "Conflict", path));
+        }
+        let mut object = object;
+        object["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
+        self.store(path, object)
+    }
+}
+
+fn refused(code: u16, reason: &str, path: &str) -> Error {
+    Error::Refused { code, reason: reason.into(), message: format!("{path}: {reason}") }
+}
+
+/// Whether the object at `path` is in the collection, which may be that of every namespace.
+fn is_in(path: &str, collection: &str) -> bool {
+    let Some((parent, _)) = path.rsplit_once('/') else { return false };
+    let everywhere = || {
+        let (root, plural) = collection.rsplit_once('/')?;
+        parent.strip_prefix(root)?.strip_prefix("/namespaces/")?.split_once('/').map(|(_, p)| p == plural)
+    };
+    parent == collection || everywhere().unwrap_or(false)
+}
+
+fn selected(object: &Value, query: &str) -> bool {
+    let Some(selector) = query.split('&').find_map(|part| part.strip_prefix("labelSelector=")) else { return true };
+    selector.split(',').all(|term| {
+        term.replace("%3D", "=").split_once('=').is_none_or(|(key, value)| object["metadata"]["labels"][key] == value)
+    })
+}
+
+/// The fields of an applied object as `fieldsV1`; lists are atomic.
+fn fields(of: &Value) -> Value {
+    let Some(map) = of.as_object() else { return json!({}) };
+    let identity = ["apiVersion", "kind", "name", "namespace", "managedFields", "uid", "resourceVersion"];
+    map.iter().filter(|(k, _)| !identity.contains(&k.as_str())).map(|(k, v)| (format!("f:{k}"), fields(v))).collect::<Map<_, _>>().into()
+}
+
+/// Takes the fields out of a set whose values differ between two objects.
+fn take_changed(set: &mut Value, old: &Value, new: &Value) {
+    let Some(map) = set.as_object_mut() else { return };
+    map.retain(|key, inner| {
+        let name = key.trim_start_matches("f:");
+        if inner.as_object().is_some_and(Map::is_empty) {
+            return old[name] == new[name];
+        }
+        take_changed(inner, &old[name], &new[name]);
+        inner.as_object().is_some_and(|m| !m.is_empty())
+    });
+}
+
+/// Drops from an object what was applied before and is applied no more.
+fn drop_fields(object: &mut Value, before: &Value, body: &Value) {
+    let (Some(map), Some(before)) = (object.as_object_mut(), before.as_object()) else { return };
+    for (key, inner) in before {
+        let name = key.trim_start_matches("f:");
+        match body.get(name) {
+            None => _ = map.remove(name),
+            Some(kept) => {
+                if let Some(object) = map.get_mut(name) {
+                    drop_fields(object, inner, kept);
+                }
+            }
+        }
+    }
+}
+
+fn overlay(object: &mut Value, body: &Value) {
+    match (object.as_object_mut(), body.as_object()) {
+        (Some(object), Some(body)) => body.iter().for_each(|(k, v)| overlay(object.entry(k.clone()).or_insert(Value::Null), v)),
+        _ => *object = body.clone(),
+    }
+}
+
+fn merge_patch(object: &mut Value, patch: &Value) {
+    let Some(patch) = patch.as_object() else { return *object = patch.clone() };
+    if !object.is_object() {
+        *object = json!({});
+    }
+    let Some(map) = object.as_object_mut() else { return };
+    for (key, value) in patch {
+        if value.is_null() {
+            map.remove(key);
+        } else {
+            merge_patch(map.entry(key.clone()).or_insert(Value::Null), value);
+        }
+    }
+}

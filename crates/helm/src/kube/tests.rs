@@ -1,0 +1,191 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::release::{DeletePolicy, Hook, HookEvent, HookPhase};
+
+const SERVICE: &str = "/api/v1/namespaces/ns/services/web";
+
+fn decoration() -> Decoration {
+    let owner = Owner {
+        api_version: "cache.my.domain/v1".into(),
+        kind: "Memcached".into(),
+        name: "web".into(),
+        namespace: "ns".into(),
+        uid: "u1".into(),
+    };
+    Decoration { release: "web".into(), namespace: "ns".into(), chart: "memcached".into(), owner: Some(owner) }
+}
+
+fn service() -> Object {
+    Object::new(json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"}, "spec": {"type": "ClusterIP", "port": 1}})).unwrap()
+}
+
+fn server() -> (Arc<MemoryApi>, Applier) {
+    let server = Arc::new(MemoryApi::new());
+    (server.clone(), Applier::new(server))
+}
+
+#[tokio::test]
+async fn a_new_object_is_made_by_one_apply_with_helms_metadata_and_its_owner() {
+    let (server, applier) = server();
+    let applied = applier.apply(&service(), &decoration(), Mode::New).await.unwrap();
+    assert_eq!(server.log(), ["GET /api", "GET /apis", &format!("PATCH {SERVICE}")]);
+    let metadata = server.object(SERVICE).unwrap()["metadata"].clone();
+    assert_eq!(metadata["labels"], json!({"app.kubernetes.io/managed-by": "Helm", CHART_LABEL: "memcached"}));
+    assert_eq!(metadata["annotations"], json!({"meta.helm.sh/release-name": "web", "meta.helm.sh/release-namespace": "ns"}));
+    assert_eq!(metadata["ownerReferences"][0]["uid"], "u1");
+    assert!(applied.live.mark.is_some());
+    assert_eq!(applied.key.to_string(), "Service \"web\"");
+}
+
+#[tokio::test]
+async fn a_foreign_object_is_left_alone_unless_adopted() {
+    let (server, applier) = server();
+    let foreign = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"}, "spec": {"port": 9}});
+    server.put(SERVICE, foreign, "kubectl");
+    let error = applier.apply(&service(), &decoration(), Mode::New).await.unwrap_err();
+    assert!(matches!(&error, ApplyError::Foreign { why, .. } if why.contains("missing key \"app.kubernetes.io/managed-by\"")), "{error}");
+    assert_eq!(server.object(SERVICE).unwrap()["spec"]["port"], 9);
+    applier.apply(&service(), &decoration(), Mode::Adopt).await.unwrap();
+    assert_eq!(server.object(SERVICE).unwrap()["spec"]["port"], 1);
+}
+
+#[tokio::test]
+async fn fields_of_a_client_side_manager_become_ours_so_that_dropped_ones_go() {
+    let (server, applier) = server();
+    let annotations = json!({"meta.helm.sh/release-name": "web", "meta.helm.sh/release-namespace": "ns"});
+    let labels = json!({"app.kubernetes.io/managed-by": "Helm"});
+    let metadata = json!({"name": "web", "labels": labels, "annotations": annotations});
+    server.put(SERVICE, json!({"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": {"port": 1, "old": true}}), "manager");
+    applier.apply(&service(), &decoration(), Mode::MoveIn).await.unwrap();
+    let live = server.object(SERVICE).unwrap();
+    assert_eq!(live["spec"], json!({"type": "ClusterIP", "port": 1}));
+    assert_eq!(live["metadata"]["managedFields"].as_array().unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn the_mark_changes_when_a_field_of_ours_is_taken_and_is_restored_by_applying_again() {
+    let (server, applier) = server();
+    let mark = applier.apply(&service(), &decoration(), Mode::New).await.unwrap().live.mark;
+    let read = || serde_json::from_value::<Live>(server.object(SERVICE).unwrap()).unwrap().mark;
+    let mut foreign = server.object(SERVICE).unwrap();
+    foreign["metadata"]["annotations"]["other"] = "x".into();
+    server.put(SERVICE, foreign.clone(), "kubectl");
+    assert_eq!(read(), mark, "a foreign annotation is no drift");
+    foreign["spec"]["port"] = 7.into();
+    server.put(SERVICE, foreign, "kubectl");
+    assert_ne!(read(), mark);
+    let again = applier.apply(&service(), &decoration(), Mode::Ours).await.unwrap();
+    assert_eq!(again.live.mark, mark);
+    assert_eq!(Mark::parse(&mark.unwrap().to_string()), mark);
+}
+
+#[tokio::test]
+async fn deleting_spares_what_is_not_this_releases() {
+    let (server, applier) = server();
+    let applied = applier.apply(&service(), &decoration(), Mode::New).await.unwrap();
+    assert!(!applier.delete(&applied.key, "v1", Some("other"), &decoration()).await.unwrap());
+    assert!(server.object(SERVICE).is_some());
+    assert!(applier.delete(&applied.key, "v1", None, &decoration()).await.unwrap());
+    assert!(!applier.delete(&applied.key, "v1", None, &decoration()).await.unwrap());
+    assert!(server.object(SERVICE).is_none());
+}
+
+#[tokio::test]
+async fn an_unknown_kind_and_a_hostile_name_are_errors() {
+    let (server, applier) = server();
+    let error = applier.mapper.resource("example.com/v1", "Thing").await.unwrap_err();
+    assert_eq!(error.to_string(), "no matches for kind \"Thing\" in version \"example.com/v1\"");
+    server.serve("example.com/v1", "Thing", "things", false);
+    assert!(!applier.mapper.resource("example.com/v1", "Thing").await.unwrap().namespaced);
+    let mut object = service();
+    object.name = "../secrets/x".into();
+    assert!(applier.apply(&object, &decoration(), Mode::New).await.is_err());
+}
+
+fn hook(name: &str, weight: i64) -> Hook {
+    Hook {
+        name: name.into(),
+        kind: "ConfigMap".into(),
+        path: format!("c/templates/{name}.yaml"),
+        manifest: format!("apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {name}\n"),
+        events: vec![HookEvent::PreInstall],
+        weight,
+        ..Hook::default()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn hooks_run_by_weight_and_are_deleted_by_policy() {
+    let (server, applier) = server();
+    let mut hooks = [hook("b", 5), hook("a", -1), Hook { delete_policies: vec![DeletePolicy::HookSucceeded], ..hook("c", 0) }];
+    let run = HookRun { decoration: &decoration(), timeout: Duration::from_secs(5), slot: &() };
+    applier.run_hooks(&mut hooks, HookEvent::PreInstall, &run).await.unwrap();
+    let made: Vec<String> = server.log().into_iter().filter(|l| l.starts_with("POST")).collect();
+    assert_eq!(made.len(), 3);
+    assert_eq!(server.paths(), ["/api/v1/namespaces/ns/configmaps/a", "/api/v1/namespaces/ns/configmaps/b"]);
+    assert!(hooks.iter().all(|h| h.last_run.phase == HookPhase::Succeeded));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hook_job_that_never_ends_is_given_up() {
+    let (_, applier) = server();
+    let manifest = "apiVersion: batch/v1\nkind: Job\nmetadata:\n  name: j\n".to_owned();
+    let mut hooks = [Hook { kind: "Job".into(), manifest, ..hook("j", 0) }];
+    let run = HookRun { decoration: &decoration(), timeout: Duration::from_secs(300), slot: &() };
+    let error = applier.run_hooks(&mut hooks, HookEvent::PreInstall, &run).await.unwrap_err();
+    assert_eq!(error.to_string(), "hook c/templates/j.yaml did not end within 300 s");
+}
+
+#[test]
+fn manifests_are_taken_apart_into_objects() {
+    let manifest = "---\n# Source: a\napiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: a\ndata:\n  x: \"a\\n---b\"\n---\n# nothing\n---\n\
+        apiVersion: v1\nkind: List\nitems:\n- apiVersion: v1\n  kind: Secret\n  metadata:\n    name: s\n    namespace: other\n";
+    let objects = objects_of(manifest).unwrap();
+    let names: Vec<_> = objects.iter().map(|o| (o.kind.as_str(), o.name.as_str(), o.namespace.as_deref())).collect();
+    assert_eq!(names, [("ConfigMap", "a", None), ("Secret", "s", Some("other"))]);
+    assert!(objects_of("kind: X\n").is_err());
+    assert!(objects_of("").unwrap().is_empty());
+}
+
+#[test]
+fn digests_ignore_key_order_owners_and_the_releases_namespace() {
+    let plain = service();
+    let mut moved = service();
+    moved.body["metadata"]["namespace"] = "ns".into();
+    moved.body["metadata"]["ownerReferences"] = json!([{"uid": "x"}]);
+    assert_eq!(plain.digest("ns"), moved.digest("ns"));
+    assert_ne!(plain.digest("other"), moved.digest("other"));
+    assert_ne!(digest_json(&json!(["a", "b"])), digest_json(&json!(["ab"])));
+}
+
+#[test]
+fn readiness_follows_kstatus() {
+    let deployment = |spec: Value, status: Value| readiness_of("apps/v1", "Deployment", Some(2), &spec, &status);
+    let done = json!({"observedGeneration": 2, "replicas": 3, "updatedReplicas": 3, "readyReplicas": 3, "availableReplicas": 3});
+    assert_eq!(deployment(json!({"replicas": 3}), done.clone()), Readiness::Ready);
+    assert_eq!(deployment(json!({"replicas": 4}), done.clone()), Readiness::Progressing);
+    assert_eq!(deployment(json!({}), json!({})), Readiness::Progressing);
+    assert_eq!(deployment(json!({"replicas": 0}), json!({"observedGeneration": 2})), Readiness::Ready);
+    assert_eq!(deployment(json!({"replicas": 3}), json!({"observedGeneration": 1})), Readiness::Progressing);
+    let stuck = json!({"conditions": [{"type": "Progressing", "reason": "ProgressDeadlineExceeded"}]});
+    assert_eq!(deployment(json!({}), stuck), Readiness::Failed);
+    assert_eq!(readiness_of("v1", "ConfigMap", None, &Value::Null, &Value::Null), Readiness::Ready);
+    let pod = json!({"phase": "Running", "conditions": [{"type": "Ready", "status": "False"}]});
+    assert_eq!(readiness_of("v1", "Pod", None, &Value::Null, &pod), Readiness::Progressing);
+    let custom = json!({"conditions": [{"type": "Ready", "status": "False"}]});
+    assert_eq!(readiness_of("x.y/v1", "Db", None, &Value::Null, &custom), Readiness::Progressing);
+}
+
+#[test]
+fn kinds_are_sorted_as_helm_sorts_them() {
+    let object = |kind: &str| Object::new(json!({"apiVersion": "v1", "kind": kind, "metadata": {"name": kind}})).unwrap();
+    let mut objects = ["Zebra", "Deployment", "Apple", "Service", "ServiceAccount"].map(object);
+    install_order(&mut objects);
+    assert_eq!(objects.each_ref().map(|o| o.kind.as_str()), ["ServiceAccount", "Service", "Deployment", "Apple", "Zebra"]);
+    uninstall_order(&mut objects, |o| &o.kind);
+    assert_eq!(objects.each_ref().map(|o| o.kind.as_str()), ["Service", "Deployment", "ServiceAccount", "Apple", "Zebra"]);
+}

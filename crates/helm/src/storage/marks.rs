@@ -1,0 +1,101 @@
+//! What we note on a release's Secret beside the record: the inputs' digest, the owner, and every object with its ownership mark.
+//!
+//! With it a restart needs lists only: no record is read, nothing is rendered. It is the inventory, too.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::kube::{Applied, Mark, ObjectKey};
+
+/// The annotation's key.
+pub const MARKS_ANNOTATION: &str = "helm.sdk.operatorframework.io/marks";
+
+/// All of a Secret's annotations may have 256 KiB; past this the marks are left out and a restart applies once more.
+const MAX_TEXT: usize = 200 << 10;
+
+/// The note on a release's Secret.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Marks {
+    /// The digest of everything that the objects were made from.
+    pub inputs: String,
+    /// The uid of the custom resource that the release belongs to.
+    pub owner: String,
+    /// The objects, in install order.
+    pub objects: Vec<MarkedObject>,
+    /// Whether every object was applied: only then marks are complete.
+    pub complete: bool,
+}
+
+/// An object of a release and our mark on it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MarkedObject {
+    /// Which object.
+    pub key: ObjectKey,
+    /// The version in which it was applied.
+    pub api_version: Arc<str>,
+    /// The digest of what the chart said.
+    pub digest: String,
+    /// The mark after our last apply; absent if the server keeps no managed fields, or before the apply.
+    pub mark: Option<Mark>,
+    /// Whether it outlives the release.
+    pub kept: bool,
+}
+
+impl From<&Applied> for MarkedObject {
+    fn from(applied: &Applied) -> MarkedObject {
+        MarkedObject {
+            key: applied.key.clone(),
+            api_version: applied.api_version.clone(),
+            digest: applied.digest.clone(),
+            mark: applied.live.mark,
+            kept: applied.kept,
+        }
+    }
+}
+
+/// The annotation: short keys, for it is kept once for each revision.
+#[derive(Serialize, Deserialize)]
+struct Text {
+    i: String,
+    u: String,
+    #[serde(default)]
+    c: bool,
+    #[serde(default)]
+    o: Vec<(String, String, String, String, String, String, u8)>,
+}
+
+impl Marks {
+    /// Reads the annotation; nothing if it is not ours.
+    pub fn parse(text: &str) -> Option<Marks> {
+        let text: Text = serde_json::from_str(text).ok()?;
+        let objects = text.o.into_iter().map(|(api_version, kind, namespace, name, digest, mark, kept)| {
+            let group = api_version.split_once('/').map_or("", |(group, _)| group).into();
+            let key = ObjectKey { group, kind: kind.into(), namespace: namespace.into(), name: name.into() };
+            MarkedObject { key, api_version: api_version.into(), digest, mark: Mark::parse(&mark), kept: kept == 1 }
+        });
+        Some(Marks { inputs: text.i, owner: text.u, objects: objects.collect(), complete: text.c })
+    }
+
+    /// Writes the annotation.
+    pub fn to_text(&self) -> String {
+        let object = |o: &MarkedObject| {
+            let mark = o.mark.map_or_else(String::new, |m| m.to_string());
+            let key = &o.key;
+            let (kind, namespace, name) = (key.kind.to_string(), key.namespace.to_string(), key.name.to_string());
+            (o.api_version.to_string(), kind, namespace, name, o.digest.clone(), mark, u8::from(o.kept))
+        };
+        let mut text = Text { i: self.inputs.clone(), u: self.owner.clone(), c: self.complete, o: self.objects.iter().map(object).collect() };
+        let json = serde_json::to_string(&text).unwrap_or_default();
+        if json.len() <= MAX_TEXT {
+            return json;
+        }
+        (text.o, text.c) = (Vec::new(), false);
+        serde_json::to_string(&text).unwrap_or_default()
+    }
+
+    /// The object with this key.
+    pub fn find(&self, key: &ObjectKey) -> Option<&MarkedObject> {
+        self.objects.iter().find(|o| o.key == *key)
+    }
+}
