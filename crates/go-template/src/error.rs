@@ -1,4 +1,21 @@
-//! What goes wrong, as data: template, line, column, context and cause.
+//! What goes wrong, as data: template, line, column, context and cause. Only `Display` knows Go's sentences.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::strconv::quote;
+
+/// A text that is no template. Shown as Go does: `template: NAME:LINE: message`.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("template: {name}:{line}: {message}")]
+pub struct ParseError {
+    /// The name of the text.
+    pub name: String,
+    /// The line, from 1.
+    pub line: usize,
+    /// What is wrong, in Go's words.
+    pub message: String,
+}
 
 /// Why a function or method failed. The executor adds which function it was and where.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -6,12 +23,52 @@ pub enum FuncError {
     /// The function's own message, as Go's `error.Error()` has it.
     #[error("{0}")]
     Message(String),
+    /// Another template that the function executed failed.
+    #[error("{0}")]
+    Template(Box<ExecError>),
+    /// A text that the function was to parse is no template.
+    #[error("{0}")]
+    Parse(Box<ParseError>),
+    /// There is no template of this name in the set.
+    #[error("template: no template {} associated with template {}", quote(.name.as_bytes()), quote(.set.as_bytes()))]
+    NoTemplate {
+        /// The name that was asked for.
+        name: String,
+        /// The name of the set.
+        set: String,
+    },
+    /// Words before another error, as Go's `fmt.Errorf("…: %w", err)` puts them.
+    #[error("{message}: {source}")]
+    Context {
+        /// The words.
+        message: String,
+        /// The error that they are about.
+        source: Box<FuncError>,
+    },
+    /// The run used up what it may use.
+    #[error("{0}")]
+    Limit(LimitError),
 }
 
 impl FuncError {
     /// An error with Go's text.
     pub fn new(message: impl Into<String>) -> FuncError {
         FuncError::Message(message.into())
+    }
+
+    /// This error with words before it.
+    pub fn context(self, message: impl Into<String>) -> FuncError {
+        FuncError::Context { message: message.into(), source: Box::new(self) }
+    }
+
+    /// The limit that is at the root of this error, if one is.
+    pub fn limit(&self) -> Option<&LimitError> {
+        match self {
+            FuncError::Limit(limit) => Some(limit),
+            FuncError::Template(error) => error.limit(),
+            FuncError::Context { source, .. } => source.limit(),
+            FuncError::Message(_) | FuncError::Parse(_) | FuncError::NoTemplate { .. } => None,
+        }
     }
 }
 
@@ -24,5 +81,110 @@ impl From<String> for FuncError {
 impl From<&str> for FuncError {
     fn from(message: &str) -> Self {
         FuncError::Message(message.into())
+    }
+}
+
+impl From<ParseError> for FuncError {
+    fn from(error: ParseError) -> Self {
+        FuncError::Parse(Box::new(error))
+    }
+}
+
+impl From<LimitError> for FuncError {
+    fn from(error: LimitError) -> Self {
+        FuncError::Limit(error)
+    }
+}
+
+/// A limit of the run and what it is.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("limit {name} exceeded: {message}")]
+pub struct LimitError {
+    /// The limit's name, such as `steps`.
+    pub name: &'static str,
+    /// How much is allowed, for people.
+    pub message: String,
+}
+
+/// Where in a text something stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Location {
+    /// The name of the text, which may hold several templates.
+    pub name: Arc<str>,
+    /// The line, from 1.
+    pub line: usize,
+    /// The column in bytes, from 0, as Go counts.
+    pub column: usize,
+}
+
+/// A template that failed while it ran.
+///
+/// Shown as Go does: `template: NAME:1:5: executing "NAME" at <.x>: cause`.
+#[derive(Clone, Debug)]
+pub struct ExecError {
+    /// The template that ran.
+    pub template: String,
+    /// Where; `None` if it failed before its first node.
+    pub location: Option<Location>,
+    /// The source of the node that failed.
+    pub context: String,
+    /// What was wrong.
+    pub cause: Cause,
+}
+
+/// What was wrong with a node.
+#[derive(Clone, Debug)]
+pub enum Cause {
+    /// The executor's own complaint, in Go's words.
+    Message(String),
+    /// A function or method failed.
+    Call {
+        /// Its name.
+        function: String,
+        /// Its error.
+        error: FuncError,
+    },
+    /// The run used up what it may use.
+    Limit(LimitError),
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Cause::Message(message) => f.write_str(message),
+            Cause::Call { function, error } => write!(f, "error calling {function}: {error}"),
+            Cause::Limit(limit) => limit.fmt(f),
+        }
+    }
+}
+
+impl ExecError {
+    /// The limit that is at the root of this error, if one is.
+    pub fn limit(&self) -> Option<&LimitError> {
+        match &self.cause {
+            Cause::Message(_) => None,
+            Cause::Call { error, .. } => error.limit(),
+            Cause::Limit(limit) => Some(limit),
+        }
+    }
+}
+
+impl fmt::Display for ExecError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(Location { name, line, column }) = &self.location else {
+            return write!(f, "template: {}: {}", self.template, self.cause);
+        };
+        let executing = quote(self.template.as_bytes());
+        write!(f, "template: {name}:{line}:{column}: executing {executing} at <{}>: {}", self.context, self.cause)
+    }
+}
+
+impl std::error::Error for ExecError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match &self.cause {
+            Cause::Message(_) => None,
+            Cause::Call { error, .. } => Some(error),
+            Cause::Limit(limit) => Some(limit),
+        }
     }
 }

@@ -4,11 +4,11 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::marker::PhantomData;
 use std::sync::Arc;
 
 use crate::error::FuncError;
-use crate::value::{List, ListType, Map, MapType, Str, Value};
+pub use crate::scope::Scope;
+use crate::value::{IntType, List, ListType, Map, MapType, Str, Value};
 
 /// The Go type of a parameter. The executor checks and converts each argument to it before the call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +35,66 @@ pub enum Param {
     List,
     /// `[]string`.
     Strings,
+    /// The type of an [`Object`](crate::Object), by its name, such as `*semver.Version`.
+    Object(&'static str),
+}
+
+impl Param {
+    /// The type's name as Go prints it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Param::Any => "interface {}",
+            Param::Reflect => "reflect.Value",
+            Param::Bool => "bool",
+            Param::Int => "int",
+            Param::Int64 => "int64",
+            Param::Float => "float64",
+            Param::String => "string",
+            Param::Bytes => "[]uint8",
+            Param::Map => MapType::Interface.name(),
+            Param::List => ListType::Interface.name(),
+            Param::Strings => ListType::String.name(),
+            Param::Object(name) => name,
+        }
+    }
+
+    /// Whether an untyped nil can be an argument of the type.
+    pub(crate) fn can_be_nil(self) -> bool {
+        match self {
+            Param::Bool | Param::Int | Param::Int64 | Param::Float | Param::String => false,
+            Param::Object(name) => name.starts_with('*'),
+            Param::Any | Param::Reflect | Param::Bytes | Param::Map | Param::List | Param::Strings => true,
+        }
+    }
+
+    /// Whether a value, not an untyped nil, is assignable to the type.
+    pub(crate) fn accepts(self, value: &Value) -> bool {
+        match (self, value) {
+            (Param::Any | Param::Reflect, _)
+            | (Param::Bool, Value::Bool(_))
+            | (Param::Int, Value::Int(_, IntType::Int))
+            | (Param::Int64, Value::Int(_, IntType::Int64))
+            | (Param::Float, Value::Float(_))
+            | (Param::String, Value::String(_))
+            | (Param::Bytes, Value::Bytes(_)) => true,
+            (Param::Map, Value::Map(map)) => map.ty().is_interface(),
+            (Param::List, Value::List(list)) => list.ty() == ListType::Interface,
+            (Param::Strings, Value::List(list)) => list.ty() == ListType::String,
+            (Param::Object(name), Value::Object(object)) => object.type_name() == name,
+            _ => false,
+        }
+    }
+
+    /// What errors call a constant of the type; `None` if there are no such constants.
+    pub(crate) fn constant_name(self) -> Option<&'static str> {
+        match self {
+            Param::Bool => Some("bool"),
+            Param::Int | Param::Int64 => Some("integer"),
+            Param::Float => Some("float"),
+            Param::String => Some("string"),
+            _ => None,
+        }
+    }
 }
 
 type Call = dyn Fn(&mut Scope<'_>, &[Value]) -> Result<Value, FuncError> + Send + Sync;
@@ -79,11 +139,6 @@ impl fmt::Debug for Function {
             .field("variadic", &self.variadic)
             .finish_non_exhaustive()
     }
-}
-
-/// What a function may ask of the run that calls it: its host's state, and other templates.
-pub struct Scope<'a> {
-    _run: PhantomData<&'a mut ()>,
 }
 
 /// A Rust type that is the type of a parameter.

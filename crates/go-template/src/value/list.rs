@@ -28,6 +28,11 @@ impl ListType {
             ListType::Map => "[]map[string]interface {}",
         }
     }
+
+    /// Whether the elements are of type `interface {}`.
+    pub fn is_interface(self) -> bool {
+        self == ListType::Interface
+    }
 }
 
 /// A slice: a type and its items.

@@ -25,6 +25,11 @@ impl MapType {
             MapType::String => "map[string]string",
         }
     }
+
+    /// Whether the elements are of type `interface {}`.
+    pub fn is_interface(self) -> bool {
+        self != MapType::String
+    }
 }
 
 /// A map. A clone is the same map, as in Go; `deep_copy` makes another.

@@ -5,7 +5,7 @@ use std::fmt;
 
 use super::{Kind, Str, Value};
 use crate::error::FuncError;
-use crate::function::Scope;
+use crate::function::{Param, Scope};
 
 /// A Go struct, pointer or named type that templates reach through fields and methods.
 pub trait Object: fmt::Debug + Send + Sync + Any {
@@ -18,6 +18,13 @@ pub trait Object: fmt::Debug + Send + Sync + Any {
     /// The exported field (or map key) of this name.
     fn field(&self, name: &str) -> Option<Value> {
         let _ = name;
+        None
+    }
+
+    /// The parameters of the method of this name, and the type of further ones if it is variadic. The executor checks the arguments
+    /// against them before it calls the method. `None` if there is no such method.
+    fn signature(&self, method: &str) -> Option<(&[Param], Option<Param>)> {
+        let _ = method;
         None
     }
 

@@ -1,0 +1,118 @@
+//! `eq`, `ne`, `lt`, `le`, `gt` and `ge`: which kinds compare with which. Counterpart: the comparisons in Go's
+//! `text/template/funcs.go`.
+
+use std::sync::Arc;
+
+use crate::error::FuncError;
+use crate::fmt;
+use crate::funcs::underlying;
+use crate::reflect::Reflected;
+use crate::value::{Kind, Value};
+
+type Compared = Result<bool, FuncError>;
+
+/// Go's groups of kinds; the rest has none.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum BasicKind {
+    Bool,
+    Complex,
+    Int,
+    Float,
+    String,
+    Uint,
+}
+
+fn basic_kind(value: &Value) -> Option<BasicKind> {
+    Some(match value {
+        Value::Bool(_) => BasicKind::Bool,
+        Value::Complex(..) => BasicKind::Complex,
+        Value::Int(..) => BasicKind::Int,
+        Value::Float(_) => BasicKind::Float,
+        Value::String(_) => BasicKind::String,
+        Value::Uint(..) => BasicKind::Uint,
+        _ => return None,
+    })
+}
+
+fn bad_comparison_type() -> FuncError {
+    "invalid type for comparison".into()
+}
+
+fn incompatible(a: &Value, b: &Value) -> FuncError {
+    format!("incompatible types for comparison: {} and {}", a.type_name(), b.type_name()).into()
+}
+
+/// Whether the first equals any of the others.
+pub(crate) fn eq(args: &[Reflected]) -> Compared {
+    let Some((first, others)) = args.split_first().filter(|(_, others)| !others.is_empty()) else {
+        return Err("missing argument for comparison".into());
+    };
+    for other in others {
+        if equal(first.value(), other.value())? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+fn equal(a: &Value, b: &Value) -> Compared {
+    if let (Value::String(a), Value::String(b)) = (a, b) {
+        return Ok(a == b);
+    }
+    let (x, y) = (underlying(a), underlying(b));
+    match (&x, &y) {
+        (Value::Bool(x), Value::Bool(y)) => Ok(x == y),
+        (Value::Complex(xr, xi), Value::Complex(yr, yi)) => Ok(xr == yr && xi == yi),
+        (Value::Float(x), Value::Float(y)) => Ok(x == y),
+        (Value::Int(x, _), Value::Int(y, _)) => Ok(x == y),
+        (Value::Uint(x, _), Value::Uint(y, _)) => Ok(x == y),
+        (Value::String(x), Value::String(y)) => Ok(x == y),
+        (Value::Int(x, _), Value::Uint(y, _)) | (Value::Uint(y, _), Value::Int(x, _)) => {
+            Ok(u64::try_from(*x) == Ok(*y))
+        }
+        (Value::Nil, Value::Nil) => Ok(true),
+        (Value::Nil, _) | (_, Value::Nil) => Ok(false),
+        _ if basic_kind(&x) != basic_kind(&y) => Err(incompatible(a, b)),
+        _ => equal_other(a, b),
+    }
+}
+
+/// Two values that are neither nil nor of a basic kind.
+fn equal_other(a: &Value, b: &Value) -> Compared {
+    let type_of = |v: &Value| Value::from(v.type_name());
+    if a.kind() != b.kind() {
+        let args = [a.clone(), type_of(a), type_of(b), b.clone()];
+        return Err(message(b"non-comparable types %s: %v, %s: %v", &args));
+    }
+    match (a, b) {
+        (Value::Object(x), Value::Object(y)) if matches!(y.kind(), Kind::Ptr | Kind::Struct) => Ok(Arc::ptr_eq(x, y)),
+        _ => Err(message(b"non-comparable type %s: %v", &[b.clone(), type_of(b)])),
+    }
+}
+
+fn message(format: &[u8], args: &[Value]) -> FuncError {
+    String::from_utf8_lossy(&fmt::sprintf(format, args)).into_owned().into()
+}
+
+/// Whether the first is less than the second.
+pub(crate) fn lt(a: &Reflected, b: &Reflected) -> Compared {
+    let (x, y) = (underlying(a.value()), underlying(b.value()));
+    if basic_kind(&x).is_none() || basic_kind(&y).is_none() {
+        return Err(bad_comparison_type());
+    }
+    match (&x, &y) {
+        (Value::Float(x), Value::Float(y)) => Ok(x < y),
+        (Value::Int(x, _), Value::Int(y, _)) => Ok(x < y),
+        (Value::Uint(x, _), Value::Uint(y, _)) => Ok(x < y),
+        (Value::String(x), Value::String(y)) => Ok(x < y),
+        (Value::Int(x, _), Value::Uint(y, _)) => Ok(u64::try_from(*x).is_ok_and(|x| x < *y) || *x < 0),
+        (Value::Uint(x, _), Value::Int(y, _)) => Ok(u64::try_from(*y).is_ok_and(|y| *x < y)),
+        (Value::Bool(_), Value::Bool(_)) | (Value::Complex(..), Value::Complex(..)) => Err(bad_comparison_type()),
+        _ => Err(incompatible(a.value(), b.value())),
+    }
+}
+
+/// Whether the first of two is less than the second or equal to it.
+pub(crate) fn le(args: &[Reflected]) -> Compared {
+    Ok(lt(&args[0], &args[1])? || eq(args)?)
+}

@@ -1,0 +1,311 @@
+//! Go's built-in functions. Counterpart: Go's `text/template/funcs.go`; the comparisons are in `compare`, the escaping in `escape`.
+//!
+//! They see more of a value than other functions do ([`Reflected`]), for Go's errors tell an untyped nil from a nil interface.
+
+use crate::compare;
+use crate::error::FuncError;
+use crate::escape;
+use crate::fmt;
+use crate::function::{Function, Param};
+use crate::node::Arg;
+use crate::reflect::Reflected;
+use crate::scope::Scope;
+use crate::value::{IntType, Kind, List, Str, UintType, Value};
+
+/// A built-in function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Builtin {
+    And,
+    Call,
+    Html,
+    Index,
+    Slice,
+    Js,
+    Len,
+    Not,
+    Or,
+    Print,
+    Printf,
+    Println,
+    UrlQuery,
+    Eq,
+    Ge,
+    Gt,
+    Le,
+    Lt,
+    Ne,
+}
+
+type Called = Result<Reflected, FuncError>;
+
+impl Builtin {
+    /// The function of this name.
+    pub(crate) fn by_name(name: &str) -> Option<Builtin> {
+        Some(match name {
+            "and" => Builtin::And,
+            "call" => Builtin::Call,
+            "html" => Builtin::Html,
+            "index" => Builtin::Index,
+            "slice" => Builtin::Slice,
+            "js" => Builtin::Js,
+            "len" => Builtin::Len,
+            "not" => Builtin::Not,
+            "or" => Builtin::Or,
+            "print" => Builtin::Print,
+            "printf" => Builtin::Printf,
+            "println" => Builtin::Println,
+            "urlquery" => Builtin::UrlQuery,
+            "eq" => Builtin::Eq,
+            "ge" => Builtin::Ge,
+            "gt" => Builtin::Gt,
+            "le" => Builtin::Le,
+            "lt" => Builtin::Lt,
+            "ne" => Builtin::Ne,
+            _ => return None,
+        })
+    }
+
+    /// The fixed parameters and the type of the further ones.
+    pub(crate) fn signature(self) -> (&'static [Param], Option<Param>) {
+        use Builtin::{
+            And, Call, Eq, Ge, Gt, Html, Index, Js, Le, Len, Lt, Ne, Not, Or, Print, Printf, Println, Slice, UrlQuery,
+        };
+        match self {
+            And | Or | Call | Index | Slice | Eq => (&[Param::Reflect], Some(Param::Reflect)),
+            Html | Js | UrlQuery | Print | Println => (&[], Some(Param::Any)),
+            Printf => (&[Param::String], Some(Param::Any)),
+            Len | Not => (&[Param::Reflect], None),
+            Ge | Gt | Le | Lt | Ne => (&[Param::Reflect, Param::Reflect], None),
+        }
+    }
+
+    /// Calls it with checked arguments. `callee` is the source of the first one, which `call` names in its errors.
+    pub(crate) fn call(self, scope: &mut Scope<'_>, callee: Option<&Arg>, args: &[Reflected]) -> Called {
+        Ok(Reflected::Concrete(match self {
+            Builtin::Call => return call(scope, callee, args),
+            Builtin::Index => return index(args),
+            Builtin::Slice => slice(args)?,
+            Builtin::Html => text(escape::html(&eval_args(args))),
+            Builtin::Js => text(escape::js(&eval_args(args))),
+            Builtin::UrlQuery => text(escape::url_query(&eval_args(args))),
+            Builtin::Len => Value::int(length(&args[0])?),
+            Builtin::Not => Value::Bool(!args[0].value().is_true()),
+            Builtin::Print => text(fmt::sprint(&values(args))),
+            Builtin::Println => text(fmt::sprintln(&values(args))),
+            Builtin::Printf => printf(args),
+            Builtin::Eq => Value::Bool(compare::eq(args)?),
+            Builtin::Ne => Value::Bool(!compare::eq(args)?),
+            Builtin::Lt => Value::Bool(compare::lt(&args[0], &args[1])?),
+            Builtin::Le => Value::Bool(compare::le(args)?),
+            Builtin::Gt => Value::Bool(!compare::le(args)?),
+            Builtin::Ge => Value::Bool(!compare::lt(&args[0], &args[1])?),
+            // The executor evaluates these two itself, since they leave arguments unevaluated.
+            Builtin::And | Builtin::Or => Value::Nil,
+        }))
+    }
+}
+
+fn text(bytes: Vec<u8>) -> Value {
+    Value::String(bytes.into())
+}
+
+fn values(args: &[Reflected]) -> Vec<Value> {
+    args.iter().map(|arg| arg.value().clone()).collect()
+}
+
+fn printf(args: &[Reflected]) -> Value {
+    let format = args[0].value().as_str().cloned().unwrap_or_default();
+    text(fmt::sprintf(&format, &values(&args[1..])))
+}
+
+/// The arguments as one text, as the executor prints them.
+fn eval_args(args: &[Reflected]) -> Vec<u8> {
+    let printable = |arg: &Reflected| match arg.value() {
+        Value::Nil => Value::from("<no value>"),
+        value => value.clone(),
+    };
+    fmt::sprint(&args.iter().map(printable).collect::<Vec<_>>())
+}
+
+/// What an object with the kind of plain data holds; other values as they are.
+pub(crate) fn underlying(value: &Value) -> Value {
+    match value {
+        Value::Object(object) if !matches!(object.kind(), Kind::Struct | Kind::Ptr | Kind::Func) => object.data(),
+        value => value.clone(),
+    }
+}
+
+/// The type's name after following a pointer.
+fn pointed_type(value: &Value) -> &str {
+    let name = value.type_name();
+    if value.kind() == Kind::Ptr { name.trim_start_matches('*') } else { name }
+}
+
+/// `index x 1 2` is Go's `x[1][2]`.
+fn index(args: &[Reflected]) -> Called {
+    let mut item = args[0].clone().elem();
+    if let Reflected::Invalid = item {
+        return Err("index of untyped nil".into());
+    }
+    for index in &args[1..] {
+        if let Reflected::Interface(Value::Nil) = item {
+            return Err("index of nil pointer".into());
+        }
+        item = index_once(item.value(), index.value())?;
+    }
+    Ok(item)
+}
+
+fn index_once(item: &Value, index: &Value) -> Called {
+    match underlying(item) {
+        Value::List(list) => {
+            let element = list.get(index_arg(index, list.len())?).ok_or("reflect: slice index out of range")?;
+            Ok(if list.ty().is_interface() {
+                Reflected::Interface(element.clone())
+            } else {
+                Reflected::Concrete(element.clone())
+            })
+        }
+        Value::String(s) => byte_at(&s, index, "reflect: string index out of range"),
+        Value::Bytes(s) => byte_at(&s, index, "reflect: slice index out of range"),
+        Value::Map(map) => {
+            let key = match index {
+                Value::String(key) => key,
+                Value::Nil => return Err("value is nil; should be of type string".into()),
+                other => return Err(format!("value has type {}; should be string", other.type_name()).into()),
+            };
+            Ok(match map.get(key) {
+                Some(value) if map.ty().is_interface() => Reflected::Interface(value),
+                Some(value) => Reflected::Concrete(value),
+                None => Reflected::zero_element(map.ty()),
+            })
+        }
+        _ => Err(format!("can't index item of type {}", pointed_type(item)).into()),
+    }
+}
+
+fn byte_at(bytes: &[u8], index: &Value, out_of_range: &str) -> Called {
+    let byte = bytes.get(index_arg(index, bytes.len())?).ok_or(out_of_range)?;
+    Ok(Reflected::Concrete(Value::Uint(u64::from(*byte), UintType::Uint8)))
+}
+
+/// The index as a number from 0 to `cap`.
+fn index_arg(index: &Value, cap: usize) -> Result<usize, FuncError> {
+    let x = match underlying(index) {
+        Value::Int(x, _) => x,
+        Value::Uint(x, _) => x as i64,
+        Value::Nil => return Err("cannot index slice/array with nil".into()),
+        _ => return Err(format!("cannot index slice/array with type {}", index.type_name()).into()),
+    };
+    usize::try_from(x).ok().filter(|x| *x <= cap).ok_or_else(|| format!("index out of range: {x}").into())
+}
+
+/// `slice x 1 2` is Go's `x[1:2]`. A list's capacity is its length here.
+fn slice(args: &[Reflected]) -> Result<Value, FuncError> {
+    let (item, indexes) = (args[0].value(), &args[1..]);
+    if let Value::Nil = item {
+        return Err("slice of untyped nil".into());
+    }
+    if indexes.len() > 3 {
+        return Err(format!("too many slice indexes: {}", indexes.len()).into());
+    }
+    let data = underlying(item);
+    let len = match &data {
+        Value::String(_) if indexes.len() == 3 => return Err("cannot 3-index slice a string".into()),
+        Value::String(s) | Value::Bytes(s) => s.len(),
+        Value::List(list) => list.len(),
+        _ => return Err(format!("can't slice item of type {}", pointed_type(item)).into()),
+    };
+    let (from, to) = bounds(indexes, len)?;
+    Ok(match data {
+        Value::String(s) => Value::String(s[from..to].into()),
+        Value::Bytes(s) => Value::Bytes(s[from..to].into()),
+        Value::List(list) => Value::List(List::new(list.ty(), list[from..to].to_vec())),
+        other => other,
+    })
+}
+
+fn bounds(indexes: &[Reflected], len: usize) -> Result<(usize, usize), FuncError> {
+    let mut bounds = [0, len, len];
+    for (bound, index) in bounds.iter_mut().zip(indexes) {
+        *bound = index_arg(index.value(), len)?;
+    }
+    let [from, to, cap] = bounds;
+    if from > to {
+        return Err(format!("invalid slice index: {from} > {to}").into());
+    }
+    if to > cap {
+        return Err(format!("invalid slice index: {to} > {cap}").into());
+    }
+    Ok((from, to))
+}
+
+fn length(item: &Reflected) -> Result<i64, FuncError> {
+    let value = match item {
+        Reflected::Invalid => return Err("reflect: call of reflect.Value.Type on zero Value".into()),
+        Reflected::Interface(Value::Nil) => return Err("len of nil pointer".into()),
+        other => other.value(),
+    };
+    let len = match underlying(value) {
+        Value::String(s) | Value::Bytes(s) => s.len(),
+        Value::List(list) => list.len(),
+        Value::Map(map) => map.len(),
+        _ => return Err(format!("len of type {}", pointed_type(value)).into()),
+    };
+    Ok(i64::try_from(len).unwrap_or(i64::MAX))
+}
+
+/// Calls the function that the first argument is with the others.
+fn call(scope: &mut Scope<'_>, callee: Option<&Arg>, args: &[Reflected]) -> Called {
+    let function = match args[0].value() {
+        Value::Nil => return Err("call of nil".into()),
+        Value::Func(function) => function,
+        other => {
+            return Err(format!("non-function {} of type {}", callee_name(callee, other), other.type_name()).into());
+        }
+    };
+    let name = callee_name(callee, args[0].value());
+    check_count(function, &name, args.len() - 1)?;
+    let mut converted = Vec::with_capacity(args.len());
+    for (i, arg) in args[1..].iter().enumerate() {
+        let param = function.params().get(i).copied().or(function.variadic()).unwrap_or(Param::Any);
+        converted.push(prepare_arg(arg.value(), param).map_err(|message| format!("arg {i}: {message}"))?);
+    }
+    function.call(scope, &converted).map(Reflected::value_of)
+}
+
+fn callee_name(callee: Option<&Arg>, value: &Value) -> String {
+    match (callee, value) {
+        (Some(arg), _) => arg.to_string(),
+        (None, Value::String(s)) => s.to_string(),
+        (None, value) => format!("<{} Value>", value.type_name()),
+    }
+}
+
+fn check_count(function: &Function, name: &str, got: usize) -> Result<(), FuncError> {
+    let want = function.params().len();
+    match function.variadic() {
+        Some(_) if got < want => Err(format!("wrong number of args for {name}: got {got} want at least {want}").into()),
+        None if got != want => Err(format!("wrong number of args for {name}: got {got} want {want}").into()),
+        _ => Ok(()),
+    }
+}
+
+/// The argument as the parameter's type: integers convert among themselves.
+fn prepare_arg(value: &Value, param: Param) -> Result<Value, String> {
+    match (value, param) {
+        (Value::Nil, _) if !param.can_be_nil() => Err(format!("value is nil; should be of type {}", param.name())),
+        (Value::Nil, _) => Ok(Value::Nil),
+        (value, param) if param.accepts(value) => Ok(value.clone()),
+        (Value::Int(v, _), Param::Int) => Ok(Value::Int(*v, IntType::Int)),
+        (Value::Int(v, _), Param::Int64) => Ok(Value::Int(*v, IntType::Int64)),
+        (Value::Uint(v, _), Param::Int) => Ok(Value::Int(*v as i64, IntType::Int)),
+        (Value::Uint(v, _), Param::Int64) => Ok(Value::Int(*v as i64, IntType::Int64)),
+        _ => Err(format!("value has type {}; should be {}", value.type_name(), param.name())),
+    }
+}
+
+/// The error of a method that its object announced but does not have.
+pub(crate) fn not_callable(name: &Str) -> FuncError {
+    format!("method {name} is missing").into()
+}

@@ -1,0 +1,587 @@
+//! Template text into tokens. Counterpart: Go's `text/template/parse/lex.go`, whose error texts and trimming rules it keeps.
+//!
+//! Leaves out custom delimiters and comment tokens, which no caller asks for.
+
+use crate::strconv::{Rune, decode_last_rune, decode_rune, quote};
+use crate::unicode;
+
+/// The kind of a token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ItemType {
+    /// A lexing failed; the text is the lexer's `error`.
+    Error,
+    Bool,
+    /// A printable ASCII character: the grab bag for the comma and what has no meaning.
+    Char,
+    CharConstant,
+    Complex,
+    Assign,
+    Declare,
+    Eof,
+    Field,
+    Identifier,
+    LeftDelim,
+    LeftParen,
+    Number,
+    Pipe,
+    RawString,
+    RightDelim,
+    RightParen,
+    Space,
+    String,
+    Text,
+    Variable,
+    // What follows are the keywords.
+    Block,
+    Break,
+    Continue,
+    Dot,
+    Define,
+    Else,
+    End,
+    If,
+    Nil,
+    Range,
+    Template,
+    With,
+}
+
+impl ItemType {
+    fn is_keyword(self) -> bool {
+        use ItemType::{Block, Break, Continue, Define, Dot, Else, End, If, Nil, Range, Template, With};
+        matches!(self, Block | Break | Continue | Dot | Define | Else | End | If | Nil | Range | Template | With)
+    }
+}
+
+/// A token: where it starts, its text, its line.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Item<'a> {
+    pub(crate) typ: ItemType,
+    /// Byte offset of its start.
+    pub(crate) pos: usize,
+    pub(crate) val: &'a [u8],
+    /// Line of its start, from 1.
+    pub(crate) line: usize,
+}
+
+impl Item<'_> {
+    /// What stands for a token that was not read yet.
+    pub(crate) const NONE: Item<'static> = Item { typ: ItemType::Error, pos: 0, val: b"", line: 0 };
+
+    /// The token as error messages show it. `error` is the lexer's.
+    pub(crate) fn describe(&self, error: &str) -> String {
+        match self.typ {
+            ItemType::Eof => "EOF".to_owned(),
+            ItemType::Error => error.to_owned(),
+            t if t.is_keyword() => format!("<{}>", String::from_utf8_lossy(self.val)),
+            _ if self.val.len() > 10 => format!("{}...", quote(first_runes(self.val, 10))),
+            _ => quote(self.val),
+        }
+    }
+}
+
+fn first_runes(text: &[u8], n: usize) -> &[u8] {
+    let mut end = 0;
+    for _ in 0..n {
+        end += decode_rune(&text[end..]).map_or(0, |r| r.len);
+    }
+    &text[..end]
+}
+
+fn keyword(word: &[u8]) -> Option<ItemType> {
+    Some(match word {
+        b"block" => ItemType::Block,
+        b"break" => ItemType::Break,
+        b"continue" => ItemType::Continue,
+        b"define" => ItemType::Define,
+        b"else" => ItemType::Else,
+        b"end" => ItemType::End,
+        b"if" => ItemType::If,
+        b"range" => ItemType::Range,
+        b"nil" => ItemType::Nil,
+        b"template" => ItemType::Template,
+        b"with" => ItemType::With,
+        _ => return None,
+    })
+}
+
+const LEFT_DELIM: &[u8] = b"{{";
+const RIGHT_DELIM: &[u8] = b"}}";
+const LEFT_COMMENT: &[u8] = b"/*";
+const RIGHT_COMMENT: &[u8] = b"*/";
+/// The trim marker and the space beside it.
+const TRIM_MARKER_LEN: usize = 2;
+
+/// The scanner.
+pub(crate) struct Lexer<'a> {
+    input: &'a [u8],
+    pos: usize,
+    start: usize,
+    at_eof: bool,
+    paren_depth: i64,
+    line: usize,
+    start_line: usize,
+    inside_action: bool,
+    /// The message of the last [`ItemType::Error`].
+    pub(crate) error: String,
+    /// Whether the words are keywords here: the parser may allow functions of these names.
+    pub(crate) break_ok: bool,
+    pub(crate) continue_ok: bool,
+}
+
+/// What a state function ends with: a token, or the next state.
+enum Step<'a> {
+    Emit(Item<'a>),
+    Text,
+}
+
+impl<'a> Lexer<'a> {
+    pub(crate) fn new(input: &'a [u8]) -> Lexer<'a> {
+        Lexer {
+            input,
+            pos: 0,
+            start: 0,
+            at_eof: false,
+            paren_depth: 0,
+            line: 1,
+            start_line: 1,
+            inside_action: false,
+            error: String::new(),
+            break_ok: true,
+            continue_ok: true,
+        }
+    }
+
+    /// The next token.
+    pub(crate) fn next_item(&mut self) -> Item<'a> {
+        let mut step = if self.inside_action { self.lex_inside_action() } else { Step::Text };
+        loop {
+            match step {
+                Step::Emit(item) => return item,
+                Step::Text => step = self.lex_text(),
+            }
+        }
+    }
+
+    fn rest(&self) -> &'a [u8] {
+        &self.input[self.pos..]
+    }
+
+    /// The next rune; `None` at the end of input.
+    fn next(&mut self) -> Option<Rune> {
+        let Some(rune) = decode_rune(self.rest()) else {
+            self.at_eof = true;
+            return None;
+        };
+        self.pos += rune.len;
+        if rune.code == u32::from(b'\n') {
+            self.line += 1;
+        }
+        Some(rune)
+    }
+
+    fn next_char(&mut self) -> Option<char> {
+        self.next().map(Rune::to_char)
+    }
+
+    fn peek(&self) -> Option<char> {
+        decode_rune(self.rest()).map(Rune::to_char)
+    }
+
+    /// Steps back one rune; not after the end of input.
+    fn backup(&mut self) {
+        if self.at_eof || self.pos == 0 {
+            return;
+        }
+        if let Some(rune) = decode_last_rune(&self.input[..self.pos]) {
+            self.pos -= rune.len;
+            if rune.code == u32::from(b'\n') {
+                self.line -= 1;
+            }
+        }
+    }
+
+    fn this_item(&mut self, typ: ItemType) -> Item<'a> {
+        let item = Item { typ, pos: self.start, val: &self.input[self.start..self.pos], line: self.start_line };
+        self.start = self.pos;
+        self.start_line = self.line;
+        item
+    }
+
+    fn emit(&mut self, typ: ItemType) -> Step<'a> {
+        Step::Emit(self.this_item(typ))
+    }
+
+    /// Skips text that was passed without `next`.
+    fn ignore(&mut self) {
+        self.line += newlines(&self.input[self.start..self.pos]);
+        self.start = self.pos;
+        self.start_line = self.line;
+    }
+
+    fn accept(&mut self, valid: &str) -> bool {
+        if self.peek().is_some_and(|c| valid.contains(c)) {
+            self.next();
+            return true;
+        }
+        // Go reads the rune and steps back, and so remembers the end of input.
+        self.at_eof |= self.pos >= self.input.len();
+        false
+    }
+
+    fn accept_run(&mut self, valid: &str) {
+        while self.accept(valid) {}
+    }
+
+    /// An error token, after which there is only the end of input.
+    fn errorf(&mut self, message: impl Into<String>) -> Step<'a> {
+        self.error = message.into();
+        let item = Item { typ: ItemType::Error, pos: self.start, val: b"", line: self.start_line };
+        self.start = 0;
+        self.pos = 0;
+        self.input = b"";
+        Step::Emit(item)
+    }
+
+    /// Text up to an action.
+    fn lex_text(&mut self) -> Step<'a> {
+        let Some(x) = find(self.rest(), LEFT_DELIM) else {
+            self.pos = self.input.len();
+            if self.pos > self.start {
+                self.line += newlines(&self.input[self.start..self.pos]);
+                return self.emit(ItemType::Text);
+            }
+            return self.emit(ItemType::Eof);
+        };
+        if x > 0 {
+            self.pos += x;
+            let trimmed = match has_left_trim_marker(&self.input[self.pos + LEFT_DELIM.len()..]) {
+                true => right_trim_length(&self.input[self.start..self.pos]),
+                false => 0,
+            };
+            self.pos -= trimmed;
+            self.line += newlines(&self.input[self.start..self.pos]);
+            let item = self.this_item(ItemType::Text);
+            self.pos += trimmed;
+            self.ignore();
+            if !item.val.is_empty() {
+                return Step::Emit(item);
+            }
+        }
+        self.lex_left_delim()
+    }
+
+    /// Whether a right delimiter is here, and whether it trims the text after it.
+    fn at_right_delim(&self) -> Option<bool> {
+        let rest = self.rest();
+        if has_right_trim_marker(rest) && rest[TRIM_MARKER_LEN..].starts_with(RIGHT_DELIM) {
+            return Some(true);
+        }
+        rest.starts_with(RIGHT_DELIM).then_some(false)
+    }
+
+    fn lex_left_delim(&mut self) -> Step<'a> {
+        self.pos += LEFT_DELIM.len();
+        let after_marker = if has_left_trim_marker(self.rest()) { TRIM_MARKER_LEN } else { 0 };
+        if self.rest()[after_marker..].starts_with(LEFT_COMMENT) {
+            self.pos += after_marker;
+            self.ignore();
+            return self.lex_comment();
+        }
+        let item = self.this_item(ItemType::LeftDelim);
+        self.inside_action = true;
+        self.pos += after_marker;
+        self.ignore();
+        self.paren_depth = 0;
+        Step::Emit(item)
+    }
+
+    fn lex_comment(&mut self) -> Step<'a> {
+        self.pos += LEFT_COMMENT.len();
+        let Some(x) = find(self.rest(), RIGHT_COMMENT) else {
+            return self.errorf("unclosed comment");
+        };
+        self.pos += x + RIGHT_COMMENT.len();
+        let Some(trim) = self.at_right_delim() else {
+            return self.errorf("comment ends before closing delimiter");
+        };
+        if trim {
+            self.pos += TRIM_MARKER_LEN;
+        }
+        self.pos += RIGHT_DELIM.len();
+        if trim {
+            self.pos += left_trim_length(self.rest());
+        }
+        self.ignore();
+        Step::Text
+    }
+
+    fn lex_right_delim(&mut self, trim: bool) -> Step<'a> {
+        if trim {
+            self.pos += TRIM_MARKER_LEN;
+            self.ignore();
+        }
+        self.pos += RIGHT_DELIM.len();
+        let item = self.this_item(ItemType::RightDelim);
+        if trim {
+            self.pos += left_trim_length(self.rest());
+            self.ignore();
+        }
+        self.inside_action = false;
+        Step::Emit(item)
+    }
+
+    fn lex_inside_action(&mut self) -> Step<'a> {
+        if let Some(trim) = self.at_right_delim() {
+            if self.paren_depth == 0 {
+                return self.lex_right_delim(trim);
+            }
+            return self.errorf("unclosed left paren");
+        }
+        let Some(rune) = self.next() else {
+            return self.errorf("unclosed action");
+        };
+        match rune.to_char() {
+            ' ' | '\t' | '\r' | '\n' => {
+                self.backup();
+                self.lex_space()
+            }
+            '=' => self.emit(ItemType::Assign),
+            ':' if self.next_char() == Some('=') => self.emit(ItemType::Declare),
+            ':' => self.errorf("expected :="),
+            '|' => self.emit(ItemType::Pipe),
+            '"' => self.lex_quote(),
+            '`' => self.lex_raw_quote(),
+            '$' => self.lex_variable(),
+            '\'' => self.lex_char(),
+            '.' if self.rest().first().is_some_and(|b| !b.is_ascii_digit()) => {
+                self.lex_field_or_variable(ItemType::Field)
+            }
+            '.' | '+' | '-' | '0'..='9' => {
+                self.backup();
+                self.lex_number()
+            }
+            c if is_alpha_numeric(c) => {
+                self.backup();
+                self.lex_identifier()
+            }
+            '(' => {
+                self.paren_depth += 1;
+                self.emit(ItemType::LeftParen)
+            }
+            ')' => {
+                self.paren_depth -= 1;
+                if self.paren_depth < 0 {
+                    return self.errorf("unexpected right paren");
+                }
+                self.emit(ItemType::RightParen)
+            }
+            ' '..='~' => self.emit(ItemType::Char),
+            _ => self.errorf(format!("unrecognized character in action: {}", rune.unicode())),
+        }
+    }
+
+    /// Spaces, of which the last may belong to a trimming delimiter.
+    fn lex_space(&mut self) -> Step<'a> {
+        let mut spaces = 0;
+        while self.peek().is_some_and(is_space) {
+            self.next();
+            spaces += 1;
+        }
+        let last = &self.input[self.pos - 1..];
+        if has_right_trim_marker(last) && last[TRIM_MARKER_LEN..].starts_with(RIGHT_DELIM) {
+            self.at_eof = false;
+            self.backup();
+            if spaces == 1 {
+                return self.lex_right_delim(true);
+            }
+        }
+        self.emit(ItemType::Space)
+    }
+
+    fn skip_alpha_numeric(&mut self) -> Option<Rune> {
+        loop {
+            let next = self.next();
+            if !next.is_some_and(|r| is_alpha_numeric(r.to_char())) {
+                self.backup();
+                return next;
+            }
+        }
+    }
+
+    fn bad_character(&mut self, rune: Option<Rune>) -> Step<'a> {
+        let shown = rune.map_or_else(|| "U+FFFFFFFFFFFFFFFF".to_owned(), |r| r.unicode());
+        self.errorf(format!("bad character {shown}"))
+    }
+
+    fn lex_identifier(&mut self) -> Step<'a> {
+        let next = self.skip_alpha_numeric();
+        let word = &self.input[self.start..self.pos];
+        if !self.at_terminator() {
+            return self.bad_character(next);
+        }
+        match keyword(word) {
+            Some(ItemType::Break) if !self.break_ok => self.emit(ItemType::Identifier),
+            Some(ItemType::Continue) if !self.continue_ok => self.emit(ItemType::Identifier),
+            Some(typ) => self.emit(typ),
+            None if word == b"true" || word == b"false" => self.emit(ItemType::Bool),
+            None => self.emit(ItemType::Identifier),
+        }
+    }
+
+    fn lex_variable(&mut self) -> Step<'a> {
+        self.lex_field_or_variable(ItemType::Variable)
+    }
+
+    /// A field or a variable, after its `.` or `$`.
+    fn lex_field_or_variable(&mut self, typ: ItemType) -> Step<'a> {
+        if self.at_terminator() {
+            return self.emit(if typ == ItemType::Variable { typ } else { ItemType::Dot });
+        }
+        let next = self.skip_alpha_numeric();
+        if !self.at_terminator() {
+            return self.bad_character(next);
+        }
+        self.emit(typ)
+    }
+
+    /// Whether what follows may come after an identifier.
+    fn at_terminator(&mut self) -> bool {
+        match self.peek() {
+            None => {
+                self.at_eof = true;
+                true
+            }
+            Some(c) => {
+                is_space(c) || matches!(c, '.' | ',' | '|' | ':' | ')' | '(') || self.rest().starts_with(RIGHT_DELIM)
+            }
+        }
+    }
+
+    /// Passes what is up to the closing quote; false if it is missing on the line.
+    fn skip_quoted(&mut self, closing: char) -> bool {
+        loop {
+            match self.next_char() {
+                Some('\\') => match self.next_char() {
+                    None | Some('\n') => return false,
+                    Some(_) => {}
+                },
+                None | Some('\n') => return false,
+                Some(c) if c == closing => return true,
+                Some(_) => {}
+            }
+        }
+    }
+
+    fn lex_char(&mut self) -> Step<'a> {
+        match self.skip_quoted('\'') {
+            true => self.emit(ItemType::CharConstant),
+            false => self.errorf("unterminated character constant"),
+        }
+    }
+
+    fn lex_quote(&mut self) -> Step<'a> {
+        match self.skip_quoted('"') {
+            true => self.emit(ItemType::String),
+            false => self.errorf("unterminated quoted string"),
+        }
+    }
+
+    fn lex_raw_quote(&mut self) -> Step<'a> {
+        loop {
+            match self.next_char() {
+                None => return self.errorf("unterminated raw quoted string"),
+                Some('`') => return self.emit(ItemType::RawString),
+                Some(_) => {}
+            }
+        }
+    }
+
+    /// A number, or what may be one: the parser checks the details.
+    fn lex_number(&mut self) -> Step<'a> {
+        if !self.scan_number() {
+            return self.bad_number();
+        }
+        if matches!(self.peek(), Some('+' | '-')) {
+            if !self.scan_number() || self.input[self.pos - 1] != b'i' {
+                return self.bad_number();
+            }
+            return self.emit(ItemType::Complex);
+        }
+        self.emit(ItemType::Number)
+    }
+
+    fn bad_number(&mut self) -> Step<'a> {
+        let message = format!("bad number syntax: {}", quote(&self.input[self.start..self.pos]));
+        self.errorf(message)
+    }
+
+    fn scan_number(&mut self) -> bool {
+        self.accept("+-");
+        let mut digits = "0123456789_";
+        let mut exponent = "eE";
+        if self.accept("0") {
+            if self.accept("xX") {
+                digits = "0123456789abcdefABCDEF_";
+                exponent = "pP";
+            } else if self.accept("oO") {
+                digits = "01234567_";
+                exponent = "";
+            } else if self.accept("bB") {
+                digits = "01_";
+                exponent = "";
+            }
+        }
+        self.accept_run(digits);
+        if self.accept(".") {
+            self.accept_run(digits);
+        }
+        if self.accept(exponent) {
+            self.accept("+-");
+            self.accept_run("0123456789_");
+        }
+        self.accept("i");
+        if self.peek().is_some_and(is_alpha_numeric) {
+            self.next();
+            return false;
+        }
+        true
+    }
+}
+
+fn find(text: &[u8], needle: &[u8]) -> Option<usize> {
+    memchr::memmem::find(text, needle)
+}
+
+fn newlines(text: &[u8]) -> usize {
+    memchr::memchr_iter(b'\n', text).count()
+}
+
+/// Go's four space characters.
+pub(crate) fn is_space(c: char) -> bool {
+    matches!(c, ' ' | '\t' | '\r' | '\n')
+}
+
+fn is_space_byte(b: &u8) -> bool {
+    is_space(char::from(*b))
+}
+
+fn is_alpha_numeric(c: char) -> bool {
+    c == '_' || unicode::is_letter(c) || unicode::is_digit(c)
+}
+
+fn right_trim_length(text: &[u8]) -> usize {
+    text.iter().rev().take_while(|b| is_space_byte(b)).count()
+}
+
+fn left_trim_length(text: &[u8]) -> usize {
+    text.iter().take_while(|b| is_space_byte(b)).count()
+}
+
+fn has_left_trim_marker(text: &[u8]) -> bool {
+    matches!(text, [b'-', space, ..] if is_space_byte(space))
+}
+
+fn has_right_trim_marker(text: &[u8]) -> bool {
+    matches!(text, [space, b'-', ..] if is_space_byte(space))
+}

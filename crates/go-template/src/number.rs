@@ -1,0 +1,112 @@
+//! Number constants, under all the types that can hold them. Counterpart: `newNumber` of Go's `text/template/parse/node.go`.
+
+use crate::lex::ItemType;
+use crate::node::{NumberNode, Pos};
+use crate::strconv::{parse_float, parse_int, parse_uint, quote, unquote_char};
+use crate::value::Value;
+
+/// The number of a token; the error is Go's text.
+pub(crate) fn new_number(pos: Pos, text: &[u8], typ: ItemType) -> Result<NumberNode, String> {
+    let node = NumberNode { pos, text: text.into(), ..NumberNode::default() };
+    match typ {
+        ItemType::CharConstant => char_constant(node),
+        ItemType::Complex => complex(node),
+        _ => number(node),
+    }
+}
+
+fn char_constant(mut node: NumberNode) -> Result<NumberNode, String> {
+    let (value, tail) = unquote_char(&node.text[1..], b'\'').ok_or("invalid syntax")?;
+    if tail != b"'" {
+        return Err(format!("malformed character constant: {}", node.text));
+    }
+    let code = value.code();
+    node.int = Some(i64::from(code));
+    node.uint = Some(u64::from(code));
+    node.float = Some(f64::from(code));
+    Ok(node)
+}
+
+/// A pair such as `1+2i`.
+fn complex(mut node: NumberNode) -> Result<NumberNode, String> {
+    let text = node.text.to_text().into_owned();
+    let inner = text.strip_suffix('i').unwrap_or(&text);
+    let pair = imaginary_sign(inner).and_then(|at| Some((parse_float(&inner[..at])?, parse_float(&inner[at..])?)));
+    node.complex = Some(pair.ok_or("syntax error scanning complex number")?);
+    simplify_complex(&mut node);
+    Ok(node)
+}
+
+/// Where the second number starts: the last sign that does not belong to an exponent.
+fn imaginary_sign(text: &str) -> Option<usize> {
+    let hex = text.contains(['x', 'X']);
+    let bytes = text.as_bytes();
+    let of_exponent = |b: u8| matches!(b, b'p' | b'P') || !hex && matches!(b, b'e' | b'E');
+    (1..bytes.len()).rev().find(|i| matches!(bytes[*i], b'+' | b'-') && !of_exponent(bytes[i - 1]))
+}
+
+fn number(mut node: NumberNode) -> Result<NumberNode, String> {
+    let text = node.text.to_text().into_owned();
+    if let Some(imaginary) = text.strip_suffix('i').and_then(parse_float) {
+        node.complex = Some((0.0, imaginary));
+        simplify_complex(&mut node);
+        return Ok(node);
+    }
+    node.uint = parse_uint(&text);
+    node.int = parse_int(&text);
+    if node.int == Some(0) {
+        node.uint = Some(0);
+    }
+    match (node.int, node.uint) {
+        (Some(v), _) => node.float = Some(v as f64),
+        (None, Some(v)) => node.float = Some(v as f64),
+        (None, None) => float(&mut node, &text)?,
+    }
+    Ok(node)
+}
+
+fn float(node: &mut NumberNode, text: &str) -> Result<(), String> {
+    let Some(value) = parse_float(text) else {
+        return Err(format!("illegal number syntax: {}", quote(text.as_bytes())));
+    };
+    if !text.contains(['.', 'e', 'E', 'p', 'P']) {
+        return Err(format!("integer overflow: {}", quote(text.as_bytes())));
+    }
+    hold_float(node, value);
+    Ok(())
+}
+
+fn hold_float(node: &mut NumberNode, value: f64) {
+    node.float = Some(value);
+    let integral = value.fract() == 0.0;
+    node.int = (integral && (-TWO_63..TWO_63).contains(&value)).then_some(value as i64);
+    node.uint = (integral && (0.0..2.0 * TWO_63).contains(&value)).then_some(value as u64);
+}
+
+const TWO_63: f64 = 9_223_372_036_854_775_808.0;
+
+/// A complex number without an imaginary part is a float too, and perhaps an integer.
+fn simplify_complex(node: &mut NumberNode) {
+    if let Some((real, 0.0)) = node.complex {
+        hold_float(node, real);
+    }
+}
+
+impl NumberNode {
+    /// The value where no type is asked for: the syntax tells. `None` if it is too large for an `int`.
+    pub(crate) fn ideal(&self) -> Option<Value> {
+        if let Some((re, im)) = self.complex {
+            return Some(Value::Complex(re, im));
+        }
+        match self.float {
+            Some(v) if self.is_float_syntax() => Some(Value::Float(v)),
+            _ => self.int.map(Value::int),
+        }
+    }
+
+    fn is_float_syntax(&self) -> bool {
+        let has = |set: &[u8]| self.text.iter().any(|b| set.contains(b));
+        let hex_int = self.text.len() > 2 && matches!(&self.text[..2], b"0x" | b"0X") && !has(b"pP");
+        !hex_int && !self.text.starts_with(b"'") && has(b".eEpP")
+    }
+}

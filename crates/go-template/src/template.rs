@@ -1,0 +1,64 @@
+//! The set of templates that know each other by name. Counterpart: Go's `text/template/template.go`.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crate::error::FuncError;
+use crate::node::Tree;
+use crate::parse::Parsed;
+use crate::scope::{Options, Scope};
+use crate::value::{Str, Value};
+
+/// Templates by name. An overlay adds to a shared set without copying or changing it.
+#[derive(Clone, Debug, Default)]
+pub struct Templates {
+    name: String,
+    trees: HashMap<Str, Arc<Tree>>,
+    base: Option<Arc<Templates>>,
+}
+
+impl Templates {
+    /// An empty set; errors about a template that is missing say the set's name.
+    pub fn new(name: impl Into<String>) -> Templates {
+        Templates { name: name.into(), ..Templates::default() }
+    }
+
+    /// A set that has everything of `base`, to add to.
+    pub fn overlay(base: &Arc<Templates>) -> Templates {
+        Templates { name: base.name.clone(), trees: HashMap::new(), base: Some(Arc::clone(base)) }
+    }
+
+    /// The set's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Adds everything that a text defines. What has a name already is replaced, unless the new one is empty: Go's `AddParseTree`.
+    pub fn add(&mut self, parsed: &Parsed) {
+        for tree in parsed.trees() {
+            if !(tree.is_empty() && self.lookup(tree.name()).is_some()) {
+                self.trees.insert(tree.name().clone(), Arc::clone(tree));
+            }
+        }
+    }
+
+    /// The template of the name.
+    pub fn lookup(&self, name: &[u8]) -> Option<&Arc<Tree>> {
+        let mut set = self;
+        loop {
+            match (set.trees.get(name), &set.base) {
+                (Some(tree), _) => return Some(tree),
+                (None, Some(base)) => set = base,
+                (None, None) => return None,
+            }
+        }
+    }
+
+    /// Runs the template of the name on the data, with default options.
+    ///
+    /// # Errors
+    /// [`FuncError::NoTemplate`] if there is none, [`FuncError::Template`] if it fails.
+    pub fn execute(self: &Arc<Self>, name: impl AsRef<[u8]>, data: &Value) -> Result<Vec<u8>, FuncError> {
+        Scope::new(Arc::clone(self), Options::default()).execute(name, data)
+    }
+}
