@@ -34,7 +34,7 @@ fn an_entry_has_upstreams_defaults() {
 fn every_key_is_read_in_any_case() {
     let watch = one("
   WatchDependentResources: false
-  overridevalues: {a.b: $MY_VALUE, flag: true, count: 3, half: 0.5, none: "${NONE}", empty: null}
+  overridevalues: {a.b: $MY_VALUE, flag: true, count: 3, half: 0.5, none: '${NONE}', empty: null}
   overrideValuesType: string
   selector: {matchLabels: {app: x}, matchExpressions: [{key: tier, operator: In, values: [a, b]}]}
   reconcilePeriod: 1m30s
