@@ -30,7 +30,15 @@ pub struct Context {
 }
 
 impl Context {
-    /// The same handles for another controller. `pod` is the process's pod, if it runs in one.
+    /// The handles of a process, as yet for no controller in particular.
+    pub fn new(client: Client, config: Arc<Config>, metrics: Metrics, shutdown: CancellationToken) -> Context {
+        let reporter = Reporter { controller: "helm-operator".to_owned(), instance: config.pod_name.clone() };
+        let recorder = Recorder::new(client.clone(), reporter);
+        let namespaces = config.namespaces.clone();
+        Context { client, recorder, metrics, shutdown, namespaces, config, controller: "helm-operator".into() }
+    }
+
+    /// The same handles for the controller of this name.
     pub fn for_controller(&self, name: &str) -> Context {
         let reporter = Reporter { controller: name.to_owned(), instance: self.config.pod_name.clone() };
         Context { recorder: Recorder::new(self.client.clone(), reporter), controller: name.into(), ..self.clone() }
@@ -83,5 +91,26 @@ impl Namespaces {
     /// Whether this namespace is served.
     pub fn contains(&self, namespace: &str) -> bool {
         self.is_all() || self.0.iter().any(|n| n == namespace)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn namespaces_are_read_from_a_list_with_commas() {
+        let check = |text: &str, expected: &[&str]| assert_eq!(*Namespaces::parse(text).0, *expected, "{text}");
+        check("", &[]);
+        check(" , ", &[]);
+        check("a", &["a"]);
+        check(" b, a ,,b", &["a", "b"]);
+    }
+
+    #[test]
+    fn no_namespace_means_all_of_them() {
+        assert!(Namespaces::parse("").contains("any"));
+        assert!(Namespaces::parse("a,b").contains("b"));
+        assert!(!Namespaces::parse("a,b").contains("c"));
     }
 }

@@ -5,8 +5,10 @@
 
 pub mod backoff;
 pub mod context;
+pub mod lease;
 pub mod manager;
 pub mod metrics;
 pub mod native;
 pub mod report;
+pub mod server;
 pub mod watches;

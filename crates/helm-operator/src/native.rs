@@ -11,7 +11,7 @@ pub type Error = Box<dyn std::error::Error + Send + Sync>;
 
 /// A controller that a manager runs.
 pub trait Controller: Send + 'static {
-    /// The name in logs, metrics and events, `<kind in lower case>-controller`; one manager runs no two of the same name.
+    /// The name in logs, metrics and events, `<kind in lower case>-controller`; a second of the same name gets a number.
     fn name(&self) -> &str;
 
     /// Reconciles until [`Context::shutdown`] is cancelled, then finishes what runs and returns. The manager calls it once, only

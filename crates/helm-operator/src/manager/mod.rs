@@ -2,9 +2,21 @@
 //!
 //! Counterpart: controller-runtime's `pkg/manager`.
 
+mod charts;
+mod client;
+mod run;
+
+use std::path::Path;
 use std::time::Duration;
 
+use kube::Client;
+use tokio_util::sync::CancellationToken;
+
 use crate::context::Namespaces;
+use crate::metrics::Metrics;
+use crate::native::{self, Controller};
+use crate::watches::{self, Watch};
+use crate::{lease, server};
 
 /// What the command line and the environment say, for every controller.
 #[derive(Clone, Debug)]
@@ -33,6 +45,127 @@ pub struct Config {
     pub pod_name: Option<String>,
     /// How long running reconciles may take to finish once the process is told to end.
     pub shutdown_grace: Duration,
+}
+
+/// Why a manager can't start or had to stop.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// watches.yaml can't be used.
+    #[error("failed to load watches file")]
+    Watches(#[from] watches::Error),
+    /// A chart can't be served.
+    #[error("cannot serve {kind} with chart {chart:?}")]
+    Chart {
+        /// The custom resource's kind.
+        kind: String,
+        /// The chart's path in watches.yaml.
+        chart: String,
+        /// Why.
+        source: native::Error,
+    },
+    /// No cluster is configured.
+    #[error("cannot find a cluster to work on")]
+    Kubeconfig(#[source] kube::config::InferConfigError),
+    /// The configured cluster can't be used.
+    #[error("cannot make a client for the cluster")]
+    Client(#[source] kube::Error),
+    /// An address can't be served.
+    #[error(transparent)]
+    Server(#[from] server::Error),
+    /// `--leader-elect` without a name for the lease.
+    #[error("LeaderElectionID must be configured: set --leader-election-id")]
+    NoLeaseName,
+    /// `--leader-elect` outside a cluster, without a namespace.
+    #[error(
+        "unable to find leader election namespace: not running in-cluster, please specify --leader-election-namespace"
+    )]
+    NoLeaseNamespace,
+    /// The lease is lost.
+    #[error(transparent)]
+    Lost(#[from] lease::Lost),
+    /// A controller ended before it was told to.
+    #[error("controller {name:?} ended")]
+    Controller {
+        /// Its name.
+        name: String,
+        /// Why, if it said so.
+        source: Option<native::Error>,
+    },
+    /// Reconciles did not finish in the grace period, or a second signal came.
+    #[error("reconciles were still running after {0:?}")]
+    Grace(Duration),
+}
+
+/// Runs controllers until it is told to end.
+#[derive(Default)]
+pub struct Manager {
+    config: Config,
+    metrics: Metrics,
+    watches: Vec<Watch>,
+    natives: Vec<Box<dyn Controller>>,
+    timing: lease::Timing,
+}
+
+impl Manager {
+    /// A manager without controllers.
+    pub fn new(config: Config) -> Manager {
+        Manager { config, ..Manager::default() }
+    }
+
+    /// Adds a chart controller for each entry of a watches file.
+    ///
+    /// # Errors
+    /// The file can't be used: [`watches::load`].
+    pub fn watches(mut self, path: impl AsRef<Path>) -> Result<Manager, Error> {
+        self.watches.extend(watches::load(path.as_ref())?);
+        Ok(self)
+    }
+
+    /// Adds a native controller.
+    #[must_use]
+    pub fn native(self, controller: impl Controller) -> Manager {
+        self.native_boxed(Box::new(controller))
+    }
+
+    /// Adds a native controller that is boxed already.
+    #[must_use]
+    pub fn native_boxed(mut self, controller: Box<dyn Controller>) -> Manager {
+        self.natives.push(controller);
+        self
+    }
+
+    /// Runs everything on the configured cluster until SIGTERM or SIGINT, then lets running reconciles finish and gives the lease
+    /// up. A second signal ends it at once.
+    ///
+    /// # Errors
+    /// Whatever keeps it from starting, a lost lease, a controller that ended.
+    pub async fn run(self) -> Result<(), Error> {
+        let client = client::connect(&self.metrics).await?;
+        let (shutdown, hurry) = (CancellationToken::new(), CancellationToken::new());
+        let signals = tokio::spawn(run::signals(shutdown.clone(), hurry.clone()));
+        let grace = self.config.shutdown_grace;
+        let result = tokio::select! {
+            result = self.run_until(client, shutdown) => result,
+            () = hurry.cancelled() => Err(Error::Grace(grace)),
+        };
+        signals.abort();
+        result
+    }
+
+    /// Runs everything with this client until `shutdown` is cancelled.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run).
+    pub async fn run_until(self, client: Client, shutdown: CancellationToken) -> Result<(), Error> {
+        run::run(self, client, shutdown).await
+    }
+
+    /// The same with other times for the lease than client-go's.
+    #[must_use]
+    pub fn lease_timing(mut self, timing: lease::Timing) -> Manager {
+        self.timing = timing;
+        self
+    }
 }
 
 impl Default for Config {

@@ -1,0 +1,151 @@
+//! The decision: what a candidate does, given the lease as it last saw it.
+
+use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
+use k8s_openapi::jiff::Timestamp;
+use std::time::Duration;
+use tokio::time::Instant;
+
+use super::Timing;
+
+/// The lease as it was last read or written.
+pub(super) struct Observed {
+    pub(super) lease: Lease,
+    /// Since when it has been seen unchanged, by our clock.
+    pub(super) at: Instant,
+}
+
+/// What to do next.
+#[derive(Debug, PartialEq)]
+pub(super) enum Step {
+    /// Nobody made the lease yet.
+    Create(LeaseSpec),
+    /// It is ours to renew, or free to take.
+    Update(LeaseSpec),
+    /// Another holds it.
+    Wait,
+}
+
+impl Observed {
+    /// The lease as read at `at`; unchanged since `before` was, if it is the same.
+    pub(super) fn again(before: Option<Observed>, lease: Lease, at: Instant) -> Observed {
+        match before {
+            Some(before) if before.lease.spec == lease.spec => Observed { lease, at: before.at },
+            _ => Observed { lease, at },
+        }
+    }
+
+    pub(super) fn version(&self) -> Option<&String> {
+        self.lease.metadata.resource_version.as_ref()
+    }
+
+    pub(super) fn held_by(&self, identity: &str) -> bool {
+        self.holder() == Some(identity)
+    }
+
+    fn holder(&self) -> Option<&str> {
+        self.lease.spec.as_ref()?.holder_identity.as_deref().filter(|holder| !holder.is_empty())
+    }
+
+    /// Whether the holder may still be working.
+    fn is_valid(&self, now: Instant) -> bool {
+        let seconds = self.lease.spec.as_ref().and_then(|s| s.lease_duration_seconds).unwrap_or(0);
+        self.at + Duration::from_secs(u64::try_from(seconds).unwrap_or(0)) > now
+    }
+}
+
+/// Decides; `now` is our clock for waiting, `wall` the time that is written for people to read.
+pub(super) fn next_step(
+    observed: Option<&Observed>,
+    identity: &str,
+    timing: &Timing,
+    now: Instant,
+    wall: Timestamp,
+) -> Step {
+    let Some(observed) = observed else { return Step::Create(spec(identity, timing, wall, wall, 0)) };
+    let old = observed.lease.spec.as_ref();
+    let transitions = old.and_then(|s| s.lease_transitions).unwrap_or(0);
+    if observed.held_by(identity) {
+        let acquired = old.and_then(|s| s.acquire_time.as_ref()).map_or(wall, |t| t.0);
+        return Step::Update(spec(identity, timing, acquired, wall, transitions));
+    }
+    if observed.holder().is_some() && observed.is_valid(now) {
+        return Step::Wait;
+    }
+    Step::Update(spec(identity, timing, wall, wall, transitions.saturating_add(1)))
+}
+
+/// The lease given up: nobody holds it, and it runs out at once.
+pub(super) fn released(lease: &Lease, wall: Timestamp) -> LeaseSpec {
+    LeaseSpec {
+        holder_identity: Some(String::new()),
+        lease_duration_seconds: Some(1),
+        lease_transitions: lease.spec.as_ref().and_then(|s| s.lease_transitions),
+        acquire_time: Some(MicroTime(wall)),
+        renew_time: Some(MicroTime(wall)),
+        ..LeaseSpec::default()
+    }
+}
+
+fn spec(identity: &str, timing: &Timing, acquired: Timestamp, renewed: Timestamp, transitions: i32) -> LeaseSpec {
+    LeaseSpec {
+        holder_identity: Some(identity.to_owned()),
+        lease_duration_seconds: Some(i32::try_from(timing.lease_duration.as_secs()).unwrap_or(i32::MAX)),
+        acquire_time: Some(MicroTime(acquired)),
+        renew_time: Some(MicroTime(renewed)),
+        lease_transitions: Some(transitions),
+        ..LeaseSpec::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TIMING: Timing = Timing {
+        lease_duration: Duration::from_secs(15),
+        renew_deadline: Duration::from_secs(10),
+        retry_period: Duration::from_secs(2),
+    };
+
+    /// The holder (`-`: nobody made it), how long it has been seen unchanged, and what `me` does.
+    fn check(holder: &str, unchanged: u64, expected: &str) {
+        let wall = Timestamp::UNIX_EPOCH;
+        let start = Instant::now();
+        let lease = Lease { spec: Some(spec(holder, &TIMING, wall, wall, 3)), ..Lease::default() };
+        let observed = (holder != "-").then_some(Observed { lease, at: start });
+        let later = start + Duration::from_secs(unchanged);
+        let step = match next_step(observed.as_ref(), "me", &TIMING, later, wall) {
+            Step::Create(s) => format!("create as {:?} {}", s.holder_identity.unwrap(), s.lease_transitions.unwrap()),
+            Step::Update(s) => format!("update as {:?} {}", s.holder_identity.unwrap(), s.lease_transitions.unwrap()),
+            Step::Wait => "wait".to_owned(),
+        };
+        assert_eq!(step, expected, "{holder} {unchanged}");
+    }
+
+    #[tokio::test]
+    async fn a_lease_is_taken_only_when_nobody_can_hold_it() {
+        check("-", 0, r#"create as "me" 0"#);
+        check("me", 0, r#"update as "me" 3"#);
+        check("me", 100, r#"update as "me" 3"#);
+        check("other", 0, "wait");
+        check("other", 14, "wait");
+        check("other", 15, r#"update as "me" 4"#);
+        check("", 0, r#"update as "me" 4"#);
+    }
+
+    #[tokio::test]
+    async fn a_lease_that_changed_is_valid_anew() {
+        let wall = Timestamp::UNIX_EPOCH;
+        let lease = |renewed: i64| {
+            let renewed = Timestamp::from_second(renewed).unwrap();
+            Lease { spec: Some(spec("other", &TIMING, wall, renewed, 0)), ..Lease::default() }
+        };
+        let start = Instant::now();
+        let late = start + Duration::from_secs(14);
+        let first = Observed::again(None, lease(1), start);
+        let same = Observed::again(Some(first), lease(1), late);
+        assert_eq!(same.at, start);
+        assert_eq!(Observed::again(Some(same), lease(2), late).at, late);
+    }
+}

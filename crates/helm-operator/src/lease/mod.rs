@@ -1,0 +1,209 @@
+//! Who leads: one lease, held by client-go's rules, so that two processes never work at once.
+//!
+//! Writes are checked by the API server against the version that was read. Whether another holder's lease has run out is judged only by
+//! how long *we* have seen it unchanged, so clocks may differ. A leader that can't renew within [`Timing::renew_deadline`] gives up before
+//! anybody may take over. Counterpart: client-go's `tools/leaderelection`.
+
+mod decide;
+#[cfg(test)]
+mod tests;
+
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::time::Duration;
+
+use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
+use kube::api::PostParams;
+use kube::core::ObjectMeta;
+use kube::{Api, Client};
+use tokio::time::Instant;
+
+use crate::report::chain;
+use decide::{Observed, Step, next_step};
+
+/// Client-go's three durations; each must be longer than the next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timing {
+    /// How long others wait for a silent leader.
+    pub lease_duration: Duration,
+    /// How long the leader tries to renew before it gives up.
+    pub renew_deadline: Duration,
+    /// How long between two tries.
+    pub retry_period: Duration,
+}
+
+impl Default for Timing {
+    /// controller-runtime's.
+    fn default() -> Timing {
+        Timing {
+            lease_duration: Duration::from_secs(15),
+            renew_deadline: Duration::from_secs(10),
+            retry_period: Duration::from_secs(2),
+        }
+    }
+}
+
+/// The leader could not renew its lease, or another took it: this process must stop working at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("leader election lost")]
+pub struct Lost;
+
+/// One candidate for one lease.
+pub struct Election {
+    api: Api<Lease>,
+    name: String,
+    identity: String,
+    timing: Timing,
+    observed: Option<Observed>,
+    last_error: Option<String>,
+}
+
+impl Election {
+    /// A candidate of this name for the lease `namespace/name`.
+    pub fn new(client: Client, namespace: &str, name: &str, identity: String, timing: Timing) -> Election {
+        let api = Api::namespaced(client, namespace);
+        Election { api, name: name.to_owned(), identity, timing, observed: None, last_error: None }
+    }
+
+    /// Waits until this candidate leads. May be dropped at any time.
+    pub async fn acquire(&mut self) {
+        tracing::info!(lease = self.name, identity = self.identity, "Attempting to acquire leader lease");
+        while !self.attempt(self.timing.renew_deadline).await {
+            tokio::time::sleep(jittered(self.timing.retry_period)).await;
+        }
+        tracing::info!(lease = self.name, identity = self.identity, "Successfully acquired lease");
+    }
+
+    /// Renews until that is no longer possible. May be dropped at any time; the lease then runs out or is [released](Self::release).
+    pub async fn hold(&mut self) -> Lost {
+        let mut deadline = Instant::now() + self.timing.renew_deadline;
+        while Instant::now() < deadline {
+            let started = Instant::now();
+            if self.attempt(deadline - started).await {
+                deadline = started + self.timing.renew_deadline;
+            } else if self.taken() {
+                break;
+            }
+            tokio::time::sleep_until(deadline.min(Instant::now() + self.timing.retry_period)).await;
+        }
+        tracing::error!(lease = self.name, identity = self.identity, "Failed to renew lease");
+        Lost
+    }
+
+    /// Gives the lease up, so that the next leader need not wait for it to run out. Does nothing if another holds it.
+    pub async fn release(&mut self) {
+        let Some(observed) = self.observed.take().filter(|o| o.held_by(&self.identity)) else { return };
+        let lease = self.lease(observed.version().cloned(), decide::released(&observed.lease, now()));
+        match tokio::time::timeout(
+            self.timing.retry_period,
+            self.api.replace(&self.name, &PostParams::default(), &lease),
+        )
+        .await
+        {
+            Ok(Ok(_)) => tracing::info!(lease = self.name, "Released lease"),
+            Ok(Err(error)) => tracing::warn!(lease = self.name, error = chain(&error), "Failed to release lease"),
+            Err(_) => tracing::warn!(lease = self.name, "Failed to release lease in time"),
+        }
+    }
+
+    /// One try to take or renew the lease; whether this candidate leads afterwards.
+    async fn attempt(&mut self, limit: Duration) -> bool {
+        match tokio::time::timeout(limit, self.step()).await {
+            Ok(Ok(leads)) => {
+                self.last_error = None;
+                leads
+            }
+            Ok(Err(error)) => {
+                self.log(chain(&error));
+                false
+            }
+            Err(_) => {
+                self.log("no answer in time".to_owned());
+                false
+            }
+        }
+    }
+
+    async fn step(&mut self) -> Result<bool, kube::Error> {
+        // A leader knows what it wrote; the write fails if that is no longer what is there.
+        if !self.observed.as_ref().is_some_and(|o| o.held_by(&self.identity)) {
+            self.observe().await?;
+        }
+        match next_step(self.observed.as_ref(), &self.identity, &self.timing, Instant::now(), now()) {
+            Step::Wait => Ok(false),
+            Step::Create(spec) => self.write(None, spec).await,
+            Step::Update(spec) => {
+                let version = self.observed.as_ref().and_then(|o| o.version().cloned());
+                self.write(version, spec).await
+            }
+        }
+    }
+
+    async fn observe(&mut self) -> Result<(), kube::Error> {
+        let read = self.api.get_opt(&self.name).await?;
+        self.observed = read.map(|lease| Observed::again(self.observed.take(), lease, Instant::now()));
+        Ok(())
+    }
+
+    async fn write(&mut self, version: Option<String>, spec: LeaseSpec) -> Result<bool, kube::Error> {
+        let started = Instant::now();
+        let lease = self.lease(version.clone(), spec);
+        let written = match version {
+            None => self.api.create(&PostParams::default(), &lease).await,
+            Some(_) => self.api.replace(&self.name, &PostParams::default(), &lease).await,
+        };
+        match written {
+            Ok(lease) => {
+                self.observed = Some(Observed { lease, at: started });
+                Ok(true)
+            }
+            Err(error) => {
+                // Whether it was written is not known: read before the next write.
+                self.observe_unknown();
+                Err(error)
+            }
+        }
+    }
+
+    /// Keeps since when the lease was seen unchanged, but forgets that it may be ours.
+    fn observe_unknown(&mut self) {
+        self.observed = self.observed.take().filter(|o| !o.held_by(&self.identity));
+    }
+
+    fn lease(&self, version: Option<String>, spec: LeaseSpec) -> Lease {
+        let metadata = ObjectMeta { name: Some(self.name.clone()), resource_version: version, ..ObjectMeta::default() };
+        Lease { metadata, spec: Some(spec) }
+    }
+
+    /// Whether another candidate was seen to hold the lease.
+    fn taken(&self) -> bool {
+        self.observed.as_ref().is_some_and(|o| !o.held_by(&self.identity))
+    }
+
+    /// Logs an error once, not with every try.
+    fn log(&mut self, error: String) {
+        if self.last_error.as_ref() != Some(&error) {
+            tracing::error!(lease = self.name, error, "Error retrieving or updating resource lock");
+            self.last_error = Some(error);
+        }
+    }
+}
+
+/// A name that no other process has: the host's with a random number.
+pub fn identity(host: Option<&str>) -> String {
+    format!("{}_{:016x}", host.unwrap_or("helm-operator"), random())
+}
+
+fn random() -> u64 {
+    // The standard library's one source of randomness: each state has its own keys.
+    RandomState::new().build_hasher().finish()
+}
+
+/// Up to 1.2 times as long more, as client-go, so that candidates don't try in step.
+fn jittered(period: Duration) -> Duration {
+    let share = (random() >> 11) as f64 / (1_u64 << 53) as f64;
+    period + period.mul_f64(1.2 * share)
+}
+
+fn now() -> k8s_openapi::jiff::Timestamp {
+    k8s_openapi::jiff::Timestamp::now()
+}

@@ -1,0 +1,103 @@
+//! The process's one client: found as kubectl finds its cluster, named in the server's logs, counted, never waiting for ever.
+
+use std::pin::Pin;
+use std::task::{Context as Task, Poll};
+use std::time::Duration;
+
+use http::{HeaderValue, Request, Response, header};
+use kube::Client;
+use kube::client::ClientBuilder;
+use tower::{BoxError, Layer, Service};
+
+use super::Error;
+use crate::metrics::Metrics;
+
+/// How long the server may take to begin its answer; a watch may take longer.
+const ANSWER_LIMIT: Duration = Duration::from_secs(60);
+
+/// A client for the cluster of `KUBECONFIG`, `~/.kube/config` or the pod's service account, in this order.
+pub(super) async fn connect(metrics: &Metrics) -> Result<Client, Error> {
+    let mut config = kube::Config::infer().await.map_err(Error::Kubeconfig)?;
+    let agent = concat!("helm-operator/", env!("CARGO_PKG_VERSION"));
+    config.headers.push((header::USER_AGENT, HeaderValue::from_static(agent)));
+    let builder = ClientBuilder::try_from(config).map_err(Error::Client)?;
+    Ok(builder.with_layer(&Counted(metrics.clone())).build())
+}
+
+/// Counts requests by code and method, and limits how long an answer takes.
+#[derive(Clone)]
+struct Counted<T>(T);
+
+impl<S> Layer<S> for Counted<Metrics> {
+    type Service = CountedService<S>;
+    fn layer(&self, inner: S) -> CountedService<S> {
+        CountedService { inner, metrics: self.0.clone() }
+    }
+}
+
+struct CountedService<S> {
+    inner: S,
+    metrics: Metrics,
+}
+
+impl<S, B, R> Service<Request<B>> for CountedService<S>
+where
+    S: Service<Request<B>, Response = Response<R>>,
+    S::Error: Into<BoxError>,
+    S::Future: Send + 'static,
+{
+    type Response = Response<R>;
+    type Error = BoxError;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<R>, BoxError>> + Send>>;
+
+    fn poll_ready(&mut self, task: &mut Task<'_>) -> Poll<Result<(), BoxError>> {
+        self.inner.poll_ready(task).map_err(Into::into)
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let method = request.method().clone();
+        let watch = request.uri().query().is_some_and(|query| query.contains("watch=true"));
+        let metrics = self.metrics.clone();
+        let answer = self.inner.call(request);
+        Box::pin(async move {
+            let answer = match watch {
+                true => answer.await.map_err(Into::into),
+                false => match tokio::time::timeout(ANSWER_LIMIT, answer).await {
+                    Ok(answer) => answer.map_err(Into::into),
+                    Err(elapsed) => Err(elapsed.into()),
+                },
+            };
+            metrics.request(answer.as_ref().map_or(0, |a| a.status().as_u16()), &method);
+            answer
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    type Answer = Result<Response<()>, BoxError>;
+
+    async fn ask(metrics: &Metrics, uri: &str, work: impl Future<Output = Answer> + Send + 'static) -> Answer {
+        let mut work = Some(work);
+        let service = tower::service_fn(move |_: Request<()>| work.take().expect("asked once"));
+        Counted(metrics.clone()).layer(service).call(Request::get(uri).body(()).unwrap()).await
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_is_counted_by_its_code() {
+        let metrics = Metrics::default();
+        ask(&metrics, "/api", async { Ok(Response::builder().status(404).body(())?) }).await.unwrap();
+        assert!(metrics.encode().contains(r#"rest_client_requests_total{code="404",method="GET"} 1"#));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_never_answers_is_given_up_but_a_watch_waits() {
+        let metrics = Metrics::default();
+        let never = std::future::pending;
+        assert!(ask(&metrics, "/api", never()).await.is_err());
+        let watch = ask(&metrics, "/api?watch=true", never());
+        assert!(tokio::time::timeout(ANSWER_LIMIT * 10, watch).await.is_err());
+    }
+}

@@ -1,0 +1,216 @@
+//! The order of things: servers first, then the lease, then the controllers; and back in the same order.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use kube::Client;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use super::{Config, Error, Manager, charts};
+use crate::context::{Context, Namespaces};
+use crate::lease::{self, Election};
+use crate::native::{self, Controller};
+use crate::server::{self, Server};
+
+/// Where a pod finds its own namespace.
+const NAMESPACE_FILE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
+
+type Named = (String, Box<dyn Controller>);
+type Running = JoinSet<(String, Result<(), native::Error>)>;
+
+/// Runs the manager until `shutdown` is cancelled, the lease is lost or a controller ends.
+pub(super) async fn run(manager: Manager, client: Client, shutdown: CancellationToken) -> Result<(), Error> {
+    let Manager { config, metrics, watches, natives, timing } = manager;
+    let mut controllers = charts::controllers(watches, &config)?;
+    controllers.extend(natives);
+    let controllers = name(controllers);
+    let config = Arc::new(config);
+    let context = Context::new(client, config.clone(), metrics, CancellationToken::new());
+    let mut election = election(&context, timing)?;
+    let servers = Servers::start(&context).await?;
+    log_namespaces(&config.namespaces);
+    let result = lead(&context, controllers, election.as_mut(), shutdown).await;
+    if let Some(election) = &mut election {
+        context.metrics.leader(&config.leader_election_id, false);
+        if !matches!(result, Err(Error::Lost(_))) {
+            election.release().await;
+        }
+    }
+    servers.stop().await;
+    result
+}
+
+/// Leads: waits for the lease, runs the controllers, lets them finish while the lease is still held.
+async fn lead(
+    context: &Context,
+    controllers: Vec<Named>,
+    mut election: Option<&mut Election>,
+    shutdown: CancellationToken,
+) -> Result<(), Error> {
+    if let Some(election) = &mut election {
+        context.metrics.leader(&context.config.leader_election_id, false);
+        tokio::select! {
+            () = election.acquire() => {}
+            () = shutdown.cancelled() => return Ok(()),
+        }
+        context.metrics.leader(&context.config.leader_election_id, true);
+    }
+    let mut running = start(context, controllers);
+    tokio::select! {
+        // A lost lease stops everything at once: what runs is dropped with `running`.
+        lost = hold(election) => Err(lost.into()),
+        result = work(context, &mut running, shutdown) => result,
+    }
+}
+
+async fn hold(election: Option<&mut Election>) -> lease::Lost {
+    match election {
+        Some(election) => election.hold().await,
+        None => std::future::pending().await,
+    }
+}
+
+fn start(context: &Context, controllers: Vec<Named>) -> Running {
+    let mut running = JoinSet::new();
+    for (name, controller) in controllers {
+        let context = context.for_controller(&name);
+        tracing::info!(controller = name, "Starting Controller");
+        running.spawn(async move { (name, controller.run(context).await) });
+    }
+    running
+}
+
+/// Until the shutdown; then tells the controllers and waits for them, within the grace period.
+async fn work(context: &Context, running: &mut Running, shutdown: CancellationToken) -> Result<(), Error> {
+    tokio::select! {
+        error = first_end(running) => return Err(error),
+        () = shutdown.cancelled() => {}
+    }
+    tracing::info!(controllers = running.len(), "Stopping and waiting for controllers");
+    context.shutdown.cancel();
+    let grace = context.config.shutdown_grace;
+    tokio::time::timeout(grace, all_ends(running)).await.map_err(|_| Error::Grace(grace))?
+}
+
+async fn first_end(running: &mut Running) -> Error {
+    match running.join_next().await {
+        Some(ended) => ended_early(ended),
+        None => std::future::pending().await,
+    }
+}
+
+async fn all_ends(running: &mut Running) -> Result<(), Error> {
+    while let Some(ended) = running.join_next().await {
+        if !matches!(ended, Ok((_, Ok(())))) {
+            return Err(ended_early(ended));
+        }
+    }
+    tracing::info!("All controllers finished");
+    Ok(())
+}
+
+fn ended_early(ended: Result<(String, Result<(), native::Error>), tokio::task::JoinError>) -> Error {
+    match ended {
+        Ok((name, result)) => Error::Controller { name, source: result.err() },
+        Err(panic) => Error::Controller { name: "?".to_owned(), source: Some(panic.into()) },
+    }
+}
+
+/// Gives each controller a name of its own: a second chart for the same kind in another group gets a number.
+fn name(controllers: Vec<Box<dyn Controller>>) -> Vec<Named> {
+    let mut taken = HashSet::new();
+    let mut named = Vec::new();
+    for controller in controllers {
+        let name = free_name(controller.name(), &taken);
+        taken.insert(name.clone());
+        named.push((name, controller));
+    }
+    named
+}
+
+fn free_name(name: &str, taken: &HashSet<String>) -> String {
+    let numbered = (2..).map(|n| format!("{name}-{n}"));
+    std::iter::once(name.to_owned()).chain(numbered).find(|n| !taken.contains(n)).unwrap_or_default()
+}
+
+fn election(context: &Context, timing: lease::Timing) -> Result<Option<Election>, Error> {
+    let config: &Config = &context.config;
+    if !config.leader_elect {
+        return Ok(None);
+    }
+    if config.leader_election_id.is_empty() {
+        return Err(Error::NoLeaseName);
+    }
+    let namespace = lease_namespace(config)?;
+    let identity = lease::identity(config.pod_name.as_deref());
+    Ok(Some(Election::new(context.client.clone(), &namespace, &config.leader_election_id, identity, timing)))
+}
+
+fn lease_namespace(config: &Config) -> Result<String, Error> {
+    if !config.leader_election_namespace.is_empty() {
+        return Ok(config.leader_election_namespace.clone());
+    }
+    let read = std::fs::read_to_string(NAMESPACE_FILE).map_err(|_| Error::NoLeaseNamespace)?;
+    Ok(read.trim().to_owned())
+}
+
+fn log_namespaces(namespaces: &Namespaces) {
+    match namespaces.is_all() {
+        true => tracing::info!("Watching all namespaces"),
+        false => tracing::info!(namespaces = namespaces.0.join(","), "Watching namespaces"),
+    }
+}
+
+/// The servers; they stop last.
+struct Servers {
+    shutdown: CancellationToken,
+    tasks: JoinSet<()>,
+}
+
+impl Servers {
+    async fn start(context: &Context) -> Result<Servers, Error> {
+        let mut servers = Servers { shutdown: CancellationToken::new(), tasks: JoinSet::new() };
+        let config = &context.config;
+        let metrics = server::metrics(&config.metrics_bind_address, context.metrics.clone()).await?;
+        servers.add("Serving metrics server", metrics);
+        servers.add("Serving health probes", server::probes(&config.health_probe_bind_address).await?);
+        Ok(servers)
+    }
+
+    fn add(&mut self, what: &str, server: Option<Server>) {
+        if let Some(server) = server {
+            tracing::info!(bindAddress = %server.address, "{what}");
+            self.tasks.spawn(server.serve(self.shutdown.clone()));
+        }
+    }
+
+    /// Connections that stay open are not waited for: Prometheus keeps its own.
+    async fn stop(mut self) {
+        self.shutdown.cancel();
+        self.tasks.abort_all();
+        while self.tasks.join_next().await.is_some() {}
+    }
+}
+
+/// The first SIGTERM or SIGINT cancels `shutdown`, the second `hurry`.
+pub(super) async fn signals(shutdown: CancellationToken, hurry: CancellationToken) {
+    for token in [shutdown, hurry] {
+        if let Err(error) = signal().await {
+            tracing::error!(%error, "Cannot listen for signals");
+            return std::future::pending().await;
+        }
+        tracing::info!("Stopping: signal received");
+        token.cancel();
+    }
+}
+
+async fn signal() -> std::io::Result<()> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    Ok(())
+}
