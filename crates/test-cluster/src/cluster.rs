@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::Write;
+use std::net::{SocketAddr, TcpStream};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -320,6 +321,8 @@ impl TestCluster {
         let own = self.own(Component::ApiServer)?;
         self.write_files(own)?;
         self.spawn(Component::Etcd)?;
+        // An API server that comes too early waits a second before it tries again.
+        self.wait_until("etcd listens", || Ok(listens(own.ports.etcd)))?;
         self.spawn(Component::ApiServer)?;
         let certificate = self.folder.join("certs/apiserver.crt");
         self.wait_until("the API server has its certificate", || {
@@ -390,10 +393,9 @@ impl TestCluster {
 
     fn wait_for_api(&self) -> Result<(), Error> {
         let own = self.own(Component::ApiServer)?;
-        let address = std::net::SocketAddr::from(([127, 0, 0, 1], own.ports.api_server));
         self.wait_until("the API server is ready", || {
-            let listens = std::net::TcpStream::connect_timeout(&address, POLL).is_ok();
-            Ok(listens && self.kubectl(["get", "--raw", "/readyz", "--request-timeout=5s"]).is_ok())
+            Ok(listens(own.ports.api_server)
+                && self.kubectl(["get", "--raw", "/readyz", "--request-timeout=5s"]).is_ok())
         })
     }
 
@@ -483,6 +485,10 @@ fn users() -> Result<Vec<User>, Error> {
     let machinery =
         Component::ALL.into_iter().filter_map(|component| Some((component.user()?, "test-cluster:control-plane")));
     people.chain(machinery).map(|(name, group)| User::new(name, group)).collect()
+}
+
+fn listens(port: u16) -> bool {
+    TcpStream::connect_timeout(&SocketAddr::from(([127, 0, 0, 1], port)), POLL).is_ok()
 }
 
 /// `system:kube-scheduler` keeps its kubeconfig in `kube-scheduler.kubeconfig`.

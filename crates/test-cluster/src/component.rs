@@ -144,6 +144,8 @@ fn kwok(folder: &impl fmt::Display) -> Vec<String> {
         format!("--config={folder}/stages.yaml"),
         "--manage-all-nodes=true".into(),
         "--node-lease-duration-seconds=40".into(),
+        "--node-ip=192.0.2.1".into(),
+        "--cidr=10.244.0.0/16".into(),
         // No port of its own: several clusters run side by side.
         "--node-port=0".into(),
     ]
