@@ -21,3 +21,6 @@ pub mod action;
 pub mod kube;
 pub mod release;
 pub mod storage;
+
+#[cfg(test)]
+mod vectors;

@@ -1,6 +1,152 @@
-//! To come: the semver family.
+//! Semantic versions: `semver` and `semverCompare`. Counterpart: Sprig's `semver.go`.
 
-use go_template::FuncMap;
+use std::any::Any;
+use std::sync::Arc;
+
+use go_template::value::UintType;
+use go_template::{FuncError, FuncMap, Kind, Object, Scope, Str, Value};
+
+use crate::semver::{Constraint, Error, Version};
 
 /// Adds the family's functions.
-pub(super) fn register(_map: &mut FuncMap) {}
+pub(super) fn register(map: &mut FuncMap) {
+    map.add("semver", |version: Str| -> Result<Value, FuncError> { Ok(pointer(Version::parse(&version.to_text())?)) });
+    map.add("semverCompare", |constraint: Str, version: Str| -> Result<bool, FuncError> {
+        let constraint = Constraint::parse(&constraint.to_text())?;
+        Ok(constraint.check(&Version::parse(&version.to_text())?))
+    });
+}
+
+impl From<Error> for FuncError {
+    fn from(error: Error) -> FuncError {
+        FuncError::new(error.to_string())
+    }
+}
+
+/// A version in a template. `semver` gives a pointer; incrementing gives a plain struct, which has fewer methods in Go.
+#[derive(Debug)]
+struct VersionObject {
+    version: Version,
+    pointer: bool,
+}
+
+fn pointer(version: Version) -> Value {
+    Value::Object(Arc::new(VersionObject { version, pointer: true }))
+}
+
+fn plain(version: Version) -> Value {
+    Value::Object(Arc::new(VersionObject { version, pointer: false }))
+}
+
+fn uint64(number: u64) -> Value {
+    Value::Uint(number, UintType::Uint64)
+}
+
+impl VersionObject {
+    fn by_value(&self, method: &str, args: &[Value]) -> Option<Result<Value, FuncError>> {
+        let version = &self.version;
+        Some(Ok(match method {
+            "Major" => uint64(version.major()),
+            "Minor" => uint64(version.minor()),
+            "Patch" => uint64(version.patch()),
+            "Prerelease" => version.prerelease().into(),
+            "Metadata" => version.metadata().into(),
+            "String" => version.to_string().into(),
+            "IncMajor" => return Some(next(version.inc_major())),
+            "IncMinor" => return Some(next(version.inc_minor())),
+            "IncPatch" => return Some(next(version.inc_patch())),
+            "SetPrerelease" => return Some(text(args).and_then(|t| next(version.with_prerelease(&t)))),
+            "SetMetadata" => return Some(text(args).and_then(|t| next(version.with_metadata(&t)))),
+            _ => return None,
+        }))
+    }
+
+    fn by_pointer(&self, method: &str, args: &[Value]) -> Option<Result<Value, FuncError>> {
+        let compare = || other(args).map(|o| self.version.cmp(&o.version));
+        Some(match method {
+            "Original" => Ok(self.version.original().into()),
+            "Compare" => compare().map(|o| Value::int(o as i64)),
+            "Equal" => compare().map(|o| o.is_eq().into()),
+            "LessThan" => compare().map(|o| o.is_lt().into()),
+            "LessThanEqual" => compare().map(|o| o.is_le().into()),
+            "GreaterThan" => compare().map(|o| o.is_gt().into()),
+            "GreaterThanEqual" => compare().map(|o| o.is_ge().into()),
+            _ => return None,
+        })
+    }
+}
+
+impl Object for VersionObject {
+    fn type_name(&self) -> &str {
+        if self.pointer { "*semver.Version" } else { "semver.Version" }
+    }
+
+    fn kind(&self) -> Kind {
+        if self.pointer { Kind::Ptr } else { Kind::Struct }
+    }
+
+    fn call(&self, _: &mut Scope<'_>, method: &str, args: &[Value]) -> Option<Result<Value, FuncError>> {
+        let by_pointer = || self.pointer.then(|| self.by_pointer(method, args)).flatten();
+        self.by_value(method, args).or_else(by_pointer)
+    }
+
+    fn display(&self) -> Option<Str> {
+        Some(self.version.to_string().into())
+    }
+
+    fn data(&self) -> Value {
+        self.version.to_string().into()
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+fn next(version: Result<Version, Error>) -> Result<Value, FuncError> {
+    Ok(plain(version?))
+}
+
+fn text(args: &[Value]) -> Result<String, FuncError> {
+    let text = args.first().and_then(Value::as_str).ok_or("wrong type for value; expected string")?;
+    Ok(text.to_text().into_owned())
+}
+
+/// The version that a comparing method was given.
+fn other(args: &[Value]) -> Result<&VersionObject, FuncError> {
+    let object = match args.first() {
+        Some(Value::Object(object)) => object.as_any().downcast_ref::<VersionObject>(),
+        _ => None,
+    };
+    let got = args.first().map_or("nothing", Value::type_name);
+    object.ok_or_else(|| FuncError::new(format!("wrong type for value; expected *semver.Version; got {got}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_version_has_the_fields_of_its_text() {
+        let version = VersionObject { version: Version::parse("v1.2.3-rc.1+b").unwrap(), pointer: true };
+        for (method, expected) in [
+            ("Major", "1"),
+            ("Prerelease", "rc.1"),
+            ("Metadata", "b"),
+            ("IncPatch", "1.2.3"),
+            ("Original", "v1.2.3-rc.1+b"),
+        ] {
+            let value = version.by_value(method, &[]).or_else(|| version.by_pointer(method, &[])).unwrap().unwrap();
+            assert_eq!(String::from_utf8(go_template::fmt::sprint(&[value])).unwrap(), expected, "{method}");
+        }
+    }
+
+    #[test]
+    fn versions_compare_with_versions_only() {
+        let version = VersionObject { version: Version::parse("1.10.0").unwrap(), pointer: true };
+        let older = pointer(Version::parse("1.9.0").unwrap());
+        assert!(version.by_pointer("GreaterThan", &[older]).unwrap().unwrap().is_true());
+        let error = version.by_pointer("LessThan", &["1.9.0".into()]).unwrap().unwrap_err();
+        assert_eq!(error.to_string(), "wrong type for value; expected *semver.Version; got string");
+    }
+}

@@ -1,0 +1,144 @@
+//! A pattern's text into its parts. Counterpart: gobwas' `syntax/lexer` and `syntax/ast`.
+
+use std::iter::Peekable;
+use std::str::Chars;
+
+use super::Error;
+
+/// The deepest nesting of `{}`: far above any real pattern, far below what the stack bears.
+pub(super) const MAX_DEPTH: usize = 50;
+
+/// A part of a pattern.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Node {
+    /// These characters.
+    Text(String),
+    /// `*`: anything without a separator.
+    Any,
+    /// `**`: anything.
+    Super,
+    /// `?`: one character that is no separator.
+    Single,
+    /// `[...]`: one character in (or outside) the ranges; a separator too.
+    Class {
+        /// The first and last character of each range.
+        ranges: Vec<(char, char)>,
+        /// Whether the class means the characters outside.
+        negated: bool,
+    },
+    /// `{...}`: one of the patterns.
+    AnyOf(Vec<Vec<Node>>),
+}
+
+impl Node {
+    /// Whether it matches a number of characters that is known beforehand.
+    pub(super) fn has_fixed_length(&self) -> bool {
+        matches!(self, Node::Text(_) | Node::Single | Node::Class { .. })
+    }
+}
+
+/// The parts of the pattern. A `{` that is never closed closes at the end, as in gobwas.
+pub(super) fn parse(pattern: &str) -> Result<Vec<Node>, Error> {
+    let mut parser = Parser { rest: pattern.chars().peekable(), open: Vec::new(), nodes: Vec::new() };
+    while let Some(c) = parser.next_char() {
+        parser.step(c)?;
+    }
+    while !parser.open.is_empty() {
+        parser.close();
+    }
+    Ok(parser.nodes)
+}
+
+struct Parser<'a> {
+    rest: Peekable<Chars<'a>>,
+    /// For each open `{`: what came before it, and its alternatives that are complete.
+    open: Vec<(Vec<Node>, Vec<Vec<Node>>)>,
+    /// The sequence that is being read.
+    nodes: Vec<Node>,
+}
+
+impl Parser<'_> {
+    /// The next character. A NUL ends the pattern for gobwas, which takes it for the end.
+    fn next_char(&mut self) -> Option<char> {
+        self.rest.next_if(|c| *c != '\0')
+    }
+
+    fn step(&mut self, c: char) -> Result<(), Error> {
+        match c {
+            '{' if self.open.len() == MAX_DEPTH => return Err(Error::TooDeep),
+            '{' => self.open.push((std::mem::take(&mut self.nodes), Vec::new())),
+            '}' if !self.open.is_empty() => self.close(),
+            ',' if !self.open.is_empty() => self.separate(),
+            '[' => {
+                let class = self.class()?;
+                self.nodes.push(class);
+            }
+            '?' => self.nodes.push(Node::Single),
+            '*' => {
+                let is_super = self.rest.next_if_eq(&'*').is_some();
+                self.nodes.push(if is_super { Node::Super } else { Node::Any });
+            }
+            _ => self.text(c),
+        }
+        Ok(())
+    }
+
+    fn separate(&mut self) {
+        let nodes = std::mem::take(&mut self.nodes);
+        if let Some((_, alternatives)) = self.open.last_mut() {
+            alternatives.push(nodes);
+        }
+    }
+
+    fn close(&mut self) {
+        self.separate();
+        if let Some((before, alternatives)) = self.open.pop() {
+            self.nodes = before;
+            self.nodes.push(Node::AnyOf(alternatives));
+        }
+    }
+
+    /// Adds a literal character; after a backslash, the next one whatever it is.
+    fn text(&mut self, c: char) {
+        let c = if c == '\\' { self.next_char() } else { Some(c) };
+        match (self.nodes.last_mut(), c) {
+            (Some(Node::Text(text)), Some(c)) => text.push(c),
+            (_, Some(c)) => self.nodes.push(Node::Text(c.to_string())),
+            (_, None) => {}
+        }
+    }
+
+    /// What stands between brackets: `!` perhaps, then either one range or characters.
+    fn class(&mut self) -> Result<Node, Error> {
+        let negated = self.rest.next_if_eq(&'!').is_some();
+        let first = self.next_char().ok_or(Error::UnexpectedEnd)?;
+        let ranges = if self.rest.next_if_eq(&'-').is_some() { self.range(first)? } else { self.characters(first)? };
+        Ok(Node::Class { ranges, negated })
+    }
+
+    fn range(&mut self, lo: char) -> Result<Vec<(char, char)>, Error> {
+        let hi = self.next_char().ok_or(Error::UnexpectedEnd)?;
+        match self.next_char().ok_or(Error::UnexpectedEnd)? {
+            ']' if hi < lo => Err(Error::Descending { lo, hi }),
+            ']' => Ok(vec![(lo, hi)]),
+            _ => Err(Error::ExpectedClose),
+        }
+    }
+
+    fn characters(&mut self, first: char) -> Result<Vec<(char, char)>, Error> {
+        let mut ranges = Vec::new();
+        let mut next = Some(first);
+        loop {
+            match next.ok_or(Error::UnexpectedEnd)? {
+                ']' if ranges.is_empty() => return Err(Error::BadRange),
+                ']' => return Ok(ranges),
+                '\\' => {
+                    let escaped = self.next_char().ok_or(Error::UnexpectedEnd)?;
+                    ranges.push((escaped, escaped));
+                }
+                c => ranges.push((c, c)),
+            }
+            next = self.next_char();
+        }
+    }
+}

@@ -1,0 +1,303 @@
+//! What a version must be: comparisons, tildes, carets, wildcards and hyphen ranges, in groups.
+//!
+//! Between spaces or commas all must hold; `||` parts groups of which one must. A prerelease only matches in a group that names one.
+
+use std::str::FromStr;
+
+use go_template::fmt::{Charset, quote};
+
+use super::{Error, Version, prerelease};
+
+/// The longest text that is read as a constraint, in bytes: Masterminds' `MaxConstraintLen`.
+pub const MAX_CONSTRAINT_LENGTH: usize = 512;
+
+/// The most groups that `||` may part: Masterminds' `MaxConstraintGroups`.
+pub const MAX_CONSTRAINT_GROUPS: usize = 32;
+
+/// A constraint on versions.
+#[derive(Clone, Debug)]
+pub struct Constraint {
+    groups: Vec<Group>,
+}
+
+#[derive(Clone, Debug)]
+struct Group {
+    comparisons: Vec<Comparison>,
+    names_prerelease: bool,
+}
+
+#[derive(Clone, Debug)]
+struct Comparison {
+    operator: Operator,
+    version: Version,
+    wildcard: Wildcard,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Operator {
+    TildeOrEqual,
+    NotEqual,
+    Greater,
+    Less,
+    GreaterOrEqual,
+    LessOrEqual,
+    Tilde,
+    Caret,
+}
+
+/// The first segment of a constraint's version that is missing or an `x`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wildcard {
+    None,
+    Major,
+    Minor,
+    Patch,
+}
+
+impl Constraint {
+    /// Reads a constraint, such as `>=1.19-0`, `^1.2 || ~3.4.x` or `1.2 - 1.4.5`.
+    pub fn parse(text: &str) -> Result<Constraint, Error> {
+        if text.len() > MAX_CONSTRAINT_LENGTH {
+            return Err(Error::ConstraintTooLong);
+        }
+        let text = rewrite_ranges(text);
+        if text.split("||").count() > MAX_CONSTRAINT_GROUPS {
+            return Err(Error::TooManyGroups);
+        }
+        Ok(Constraint { groups: text.split("||").map(parse_group).collect::<Result<_, _>>()? })
+    }
+
+    /// Whether the version is one that the constraint allows.
+    pub fn check(&self, version: &Version) -> bool {
+        self.groups.iter().any(|group| {
+            let eligible = version.prerelease().is_empty() || group.names_prerelease;
+            eligible && group.comparisons.iter().all(|c| c.holds(version))
+        })
+    }
+}
+
+impl FromStr for Constraint {
+    type Err = Error;
+    fn from_str(text: &str) -> Result<Constraint, Error> {
+        Constraint::parse(text)
+    }
+}
+
+impl Comparison {
+    fn holds(&self, v: &Version) -> bool {
+        let exact = self.wildcard == Wildcard::None;
+        match self.operator {
+            Operator::TildeOrEqual if exact => *v == self.version,
+            Operator::TildeOrEqual | Operator::Tilde => self.tilde(v),
+            Operator::NotEqual => self.not_equal(v),
+            Operator::Greater => self.greater(v),
+            Operator::Less => *v < self.version,
+            Operator::GreaterOrEqual => *v >= self.version,
+            Operator::LessOrEqual if exact => *v <= self.version,
+            Operator::LessOrEqual => {
+                let same_minor_or_less = self.wildcard == Wildcard::Minor || v.minor() <= self.version.minor();
+                v.major() < self.version.major() || v.major() == self.version.major() && same_minor_or_less
+            }
+            Operator::Caret => self.caret(v),
+        }
+    }
+
+    fn greater(&self, v: &Version) -> bool {
+        let c = &self.version;
+        match self.wildcard {
+            Wildcard::None => v > c,
+            _ if v.major() != c.major() => v.major() > c.major(),
+            Wildcard::Minor => false,
+            Wildcard::Patch => v.minor() > c.minor(),
+            Wildcard::Major => v > c,
+        }
+    }
+
+    fn not_equal(&self, v: &Version) -> bool {
+        let c = &self.version;
+        match self.wildcard {
+            Wildcard::None | Wildcard::Major => v != c,
+            _ if v.major() != c.major() => true,
+            Wildcard::Minor => false,
+            Wildcard::Patch => v.minor() != c.minor() || prerelease::compare(v.prerelease(), c.prerelease()).is_ne(),
+        }
+    }
+
+    /// `~1.2.3` allows later patches; `~1` and `~*` more.
+    fn tilde(&self, v: &Version) -> bool {
+        let c = &self.version;
+        if v < c {
+            return false;
+        }
+        let all_zero = c.major() == 0 && c.minor() == 0 && c.patch() == 0;
+        // Masterminds does not tell `~*` from `~0.0.0`: both allow every version.
+        if all_zero && matches!(self.wildcard, Wildcard::None | Wildcard::Major) {
+            return true;
+        }
+        v.major() == c.major() && (v.minor() == c.minor() || self.wildcard == Wildcard::Minor)
+    }
+
+    /// `^1.2.3` allows what keeps the first number that is not zero.
+    fn caret(&self, v: &Version) -> bool {
+        let c = &self.version;
+        if v < c || v.major() != c.major() {
+            return false;
+        }
+        if c.major() > 0 || self.wildcard == Wildcard::Minor {
+            return true;
+        }
+        if c.minor() > 0 || self.wildcard == Wildcard::Patch {
+            return v.minor() == c.minor();
+        }
+        v.minor() == 0 && v.patch() == c.patch()
+    }
+}
+
+/// Reads the comparisons between two `||`.
+fn parse_group(text: &str) -> Result<Group, Error> {
+    let improper =
+        || Error::ImproperConstraint(String::from_utf8_lossy(&quote(text.as_bytes(), Charset::Unicode)).into_owned());
+    let mut comparisons = Vec::new();
+    let mut rest = skip_space(text);
+    loop {
+        let (comparison, after) = parse_comparison(rest).ok_or_else(improper)?;
+        comparisons.push(comparison);
+        rest = skip_space(after);
+        if rest.is_empty() {
+            break;
+        }
+        rest = match rest.strip_prefix(',') {
+            Some(after_comma) => skip_space(after_comma),
+            None if rest.len() < after.len() => rest,
+            None => return Err(improper()),
+        };
+    }
+    let comparisons = comparisons.into_iter().map(Parsed::build).collect::<Result<Vec<_>, _>>()?;
+    let names_prerelease = comparisons.iter().any(|c| !c.version.prerelease().is_empty());
+    Ok(Group { comparisons, names_prerelease })
+}
+
+/// A comparison's operator and version as they are written.
+struct Parsed<'a> {
+    operator: Operator,
+    segments: [Option<&'a str>; 3],
+    prerelease: &'a str,
+}
+
+/// The comparison at the start of the text, and what follows it.
+fn parse_comparison(text: &str) -> Option<(Parsed<'_>, &str)> {
+    let length = text.find(|c| !"=!<>~^".contains(c)).unwrap_or(text.len());
+    let operator = match &text[..length] {
+        "" | "=" => Operator::TildeOrEqual,
+        "!=" => Operator::NotEqual,
+        ">" => Operator::Greater,
+        "<" => Operator::Less,
+        ">=" | "=>" => Operator::GreaterOrEqual,
+        "<=" | "=<" => Operator::LessOrEqual,
+        "~" | "~>" => Operator::Tilde,
+        "^" => Operator::Caret,
+        _ => return None,
+    };
+    let (segments, prerelease, rest) = parse_partial(skip_space(&text[length..]))?;
+    Some((Parsed { operator, segments, prerelease }, rest))
+}
+
+/// The version at the start of the text, wildcards and missing segments allowed: its segments, prerelease and what follows.
+fn parse_partial(text: &str) -> Option<([Option<&str>; 3], &str, &str)> {
+    let text = text.strip_prefix('v').unwrap_or(text);
+    let (first, mut rest) = take_while(text, is_wild)?;
+    let mut segments = [Some(first), None, None];
+    for segment in &mut segments[1..] {
+        let Some((found, after)) = rest.strip_prefix('.').and_then(|r| take_while(r, is_wild)) else { break };
+        (*segment, rest) = (Some(found), after);
+    }
+    let (prerelease, rest) = rest.strip_prefix('-').and_then(identifiers).unwrap_or(("", rest));
+    let (_, rest) = rest.strip_prefix('+').and_then(identifiers).unwrap_or(("", rest));
+    Some((segments, prerelease, rest))
+}
+
+/// The dotted identifiers at the start of the text, and what follows.
+fn identifiers(text: &str) -> Option<(&str, &str)> {
+    let identifier = |c: char| c.is_ascii_alphanumeric() || c == '-';
+    let (_, mut rest) = take_while(text, identifier)?;
+    while let Some((_, after)) = rest.strip_prefix('.').and_then(|r| take_while(r, identifier)) {
+        rest = after;
+    }
+    Some((&text[..text.len() - rest.len()], rest))
+}
+
+/// The longest start of the text whose characters all pass, unless it is empty, and what follows.
+fn take_while(text: &str, pass: impl Fn(char) -> bool) -> Option<(&str, &str)> {
+    let end = text.find(|c| !pass(c)).unwrap_or(text.len());
+    (end > 0).then(|| text.split_at(end))
+}
+
+/// Digits and wildcards. Masterminds' character class has a stray `|`, which then fails as a version.
+fn is_wild(c: char) -> bool {
+    c.is_ascii_digit() || matches!(c, 'x' | 'X' | '*' | '|')
+}
+
+/// Go's `\s`.
+fn is_space(c: char) -> bool {
+    matches!(c, ' ' | '\t' | '\n' | '\r' | '\u{c}')
+}
+
+fn skip_space(text: &str) -> &str {
+    text.trim_start_matches(is_space)
+}
+
+impl Parsed<'_> {
+    fn build(self) -> Result<Comparison, Error> {
+        let set = |s: Option<&str>| s.is_some_and(|s| !matches!(s, "x" | "X" | "*"));
+        let numbers = self.segments.map(|s| s.unwrap_or("0"));
+        let (wildcard, kept) = match self.segments.map(set) {
+            [false, ..] => (Wildcard::Major, 0),
+            [_, false, _] => (Wildcard::Minor, 1),
+            [_, _, false] => (Wildcard::Patch, 2),
+            _ => (Wildcard::None, 3),
+        };
+        let core: Vec<&str> = (0..3).map(|i| if i < kept { numbers[i] } else { "0" }).collect();
+        let dash = if self.prerelease.is_empty() { "" } else { "-" };
+        let text = format!("{}{dash}{}", core.join("."), self.prerelease);
+        let version = Version::parse(&text).map_err(|_| Error::ConstraintVersion)?;
+        Ok(Comparison { operator: self.operator, version, wildcard })
+    }
+}
+
+/// `a - b` as `>= a, <= b `, as Masterminds rewrites it before it reads the rest.
+fn rewrite_ranges(text: &str) -> String {
+    let mut out = text.to_owned();
+    let mut at = 0;
+    while at < text.len() {
+        match hyphen_range(text, at) {
+            Some(range) => {
+                out = out.replacen(&text[at..range.end], &format!(">= {}, <= {} ", range.low, range.high), 1);
+                at = range.end;
+            }
+            None => at += text[at..].chars().next().map_or(1, char::len_utf8),
+        }
+    }
+    out
+}
+
+struct HyphenRange<'a> {
+    low: &'a str,
+    high: &'a str,
+    end: usize,
+}
+
+/// The hyphen range that starts at this offset, with the spaces around it.
+fn hyphen_range(text: &str, at: usize) -> Option<HyphenRange<'_>> {
+    let (low, after_low) = written_version(skip_space(&text[at..]))?;
+    let dash = skip_space(after_low);
+    let after_dash = dash.strip_prefix('-').filter(|_| dash.len() < after_low.len())?;
+    let second = skip_space(after_dash);
+    let (high, rest) = written_version(second).filter(|_| second.len() < after_dash.len())?;
+    Some(HyphenRange { low, high, end: text.len() - skip_space(rest).len() })
+}
+
+/// The version at the start of the text as it is written, and what follows.
+fn written_version(text: &str) -> Option<(&str, &str)> {
+    let (_, _, rest) = parse_partial(text)?;
+    Some(text.split_at(text.len() - rest.len()))
+}
