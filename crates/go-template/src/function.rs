@@ -211,7 +211,7 @@ impl FromValue for Map {
 impl FromValue for List {
     const PARAM: Param = Param::List;
     fn from_value(value: &Value) -> Self {
-        value.as_list().cloned().unwrap_or_else(|| List::new(ListType::Interface, Vec::new()))
+        value.as_list().cloned().unwrap_or_else(|| List::nil(ListType::Interface))
     }
 }
 

@@ -1,17 +1,24 @@
 //! Which characters `%q` prints as they are: Go's `strconv.IsPrint`, which is Unicode 15.0's letters, marks, numbers, punctuation, symbols
 //! and the plain space. A table of our own, because a crate's newer Unicode version would print characters that Go escapes.
 
+use std::sync::LazyLock;
+
 /// Whether Go prints the character rather than escaping it.
 pub fn is_print(c: char) -> bool {
-    let mut end = 0u32;
-    for (i, run) in RUNS.iter().enumerate() {
-        end += run;
-        if u32::from(c) < end {
-            return i % 2 == 1;
-        }
+    if c.is_ascii() {
+        return !c.is_ascii_control();
     }
-    false
+    ENDS.partition_point(|end| *end <= u32::from(c)) % 2 == 1
 }
+
+/// Where each run ends. Past the last of them the count is even too: not printable.
+static ENDS: LazyLock<Vec<u32>> = LazyLock::new(|| {
+    let add = |end: &mut u32, run: &u32| {
+        *end += run;
+        Some(*end)
+    };
+    RUNS.iter().scan(0, add).collect()
+});
 
 /// Lengths of runs of characters from U+0000 on, in turn not printable and printable; after the last, nothing is printable.
 #[rustfmt::skip]

@@ -175,6 +175,9 @@ impl<'a> Printer<'a> {
     fn list(&mut self, list: &List, verb: char, depth: usize) {
         let go_syntax = self.flags.sharp_v;
         self.text(if go_syntax { list.ty().name() } else { "" });
+        if go_syntax && list.is_nil() {
+            return self.text("(nil)");
+        }
         self.text(if go_syntax { "{" } else { "[" });
         for (i, item) in list.iter().enumerate() {
             self.separator(i);

@@ -16,6 +16,8 @@ pub enum ListType {
     Int,
     /// `[]map[string]interface {}`.
     Map,
+    /// `[][]interface {}`.
+    Lists,
 }
 
 impl ListType {
@@ -26,6 +28,7 @@ impl ListType {
             ListType::String => "[]string",
             ListType::Int => "[]int",
             ListType::Map => "[]map[string]interface {}",
+            ListType::Lists => "[][]interface {}",
         }
     }
 
@@ -39,13 +42,24 @@ impl ListType {
 #[derive(Clone, Debug)]
 pub struct List {
     ty: ListType,
+    nil: bool,
     items: Arc<Vec<Value>>,
 }
 
 impl List {
     /// A list of the type; the items are trusted to be of it.
     pub fn new(ty: ListType, items: Vec<Value>) -> List {
-        List { ty, items: Arc::new(items) }
+        List { ty, nil: false, items: Arc::new(items) }
+    }
+
+    /// Go's nil slice: empty, but `null` as JSON and YAML, and not deeply equal to a slice that is merely empty.
+    pub fn nil(ty: ListType) -> List {
+        List { ty, nil: true, items: Arc::default() }
+    }
+
+    /// Whether this is Go's nil slice.
+    pub fn is_nil(&self) -> bool {
+        self.nil
     }
 
     /// A `[]string`.
@@ -60,7 +74,7 @@ impl List {
 
     /// A copy that shares no map with this list.
     pub fn deep_copy(&self) -> List {
-        if self.ty == ListType::String || self.ty == ListType::Int {
+        if self.nil || self.ty == ListType::String || self.ty == ListType::Int {
             return self.clone();
         }
         List::new(self.ty, self.items.iter().map(Value::deep_copy).collect())

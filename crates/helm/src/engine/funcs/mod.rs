@@ -2,12 +2,15 @@
 //!
 //! Counterpart: Sprig's `functions.go` and Helm's `pkg/engine/funcs.go`.
 
+mod cast;
 mod crypto;
 mod date;
 mod defaults;
 mod dict;
 mod encoding;
 mod flow;
+mod letter;
+mod limits;
 mod list;
 mod math;
 mod network;
@@ -17,6 +20,8 @@ mod reflect;
 mod regex;
 mod semver;
 mod strings;
+#[cfg(test)]
+mod test_call;
 mod url;
 
 use go_template::FuncMap;

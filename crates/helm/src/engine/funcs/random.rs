@@ -1,6 +1,137 @@
-//! To come: the random family.
+//! Random text and numbers: Sprig's `rand…`, `shuffle` and `uuidv4`. All from the operating system's source.
 
-use go_template::FuncMap;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use go_template::{FuncError, FuncMap, Str};
+
+use super::letter::chars;
+use super::limits::check_string;
+
+const LETTERS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+const DIGITS: &[u8] = b"0123456789";
 
 /// Adds the family's functions.
-pub(super) fn register(_map: &mut FuncMap) {}
+pub(super) fn register(map: &mut FuncMap) {
+    let alphanumeric = [LETTERS, DIGITS].concat();
+    let ascii: Vec<u8> = (b' '..=b'~').collect();
+    let kinds: [(&str, Vec<u8>); 4] = [
+        ("randAlphaNum", alphanumeric),
+        ("randAlpha", LETTERS.to_vec()),
+        ("randNumeric", DIGITS.to_vec()),
+        ("randAscii", ascii),
+    ];
+    for (name, set) in kinds {
+        map.add(name, move |count: isize| text(name, count, &set));
+    }
+    map.add("randBytes", rand_bytes).add("randInt", rand_int).add("shuffle", shuffle).add("uuidv4", uuidv4);
+}
+
+fn fill(bytes: &mut [u8]) -> Result<(), FuncError> {
+    getrandom::fill(bytes).map_err(|e| FuncError::new(format!("cannot read random bytes: {e}")))
+}
+
+/// A number below the bound, each as likely as the other.
+fn below(bound: u64) -> Result<u64, FuncError> {
+    let fair = u64::MAX - u64::MAX % bound;
+    loop {
+        let mut bytes = [0; 8];
+        fill(&mut bytes)?;
+        let number = u64::from_ne_bytes(bytes);
+        if number < fair {
+            return Ok(number % bound);
+        }
+    }
+}
+
+/// So many of the characters; none for a count below zero, whose error Sprig drops.
+fn text(function: &str, count: isize, set: &[u8]) -> Result<Vec<u8>, FuncError> {
+    let count = usize::try_from(count).unwrap_or(0);
+    check_string(function, count)?;
+    let fair = 256 - 256 % set.len();
+    let mut out = Vec::with_capacity(count);
+    let mut bytes = vec![0; count.min(4096)];
+    while out.len() < count {
+        fill(&mut bytes)?;
+        let usable = bytes.iter().map(|b| usize::from(*b)).filter(|b| *b < fair);
+        out.extend(usable.map(|b| set[b % set.len()]).take(count - out.len()));
+    }
+    Ok(out)
+}
+
+fn rand_bytes(count: isize) -> Result<String, FuncError> {
+    let count = usize::try_from(count).map_err(|_| FuncError::new("runtime error: makeslice: len out of range"))?;
+    check_string("randBytes", count.saturating_mul(4) / 3)?;
+    let mut bytes = vec![0; count];
+    fill(&mut bytes)?;
+    Ok(STANDARD.encode(bytes))
+}
+
+fn rand_int(min: isize, max: isize) -> Result<isize, FuncError> {
+    let range = max.wrapping_sub(min);
+    let range = u64::try_from(range).ok().filter(|r| *r > 0);
+    let range = range.ok_or_else(|| FuncError::new("invalid argument to Intn"))?;
+    Ok(min.wrapping_add(below(range)? as isize))
+}
+
+fn shuffle(s: Str) -> Result<String, FuncError> {
+    let mut chars: Vec<char> = chars(&s).collect();
+    for i in (1..chars.len()).rev() {
+        chars.swap(i, below(i as u64 + 1)? as usize);
+    }
+    Ok(chars.into_iter().collect())
+}
+
+fn uuidv4() -> Result<String, FuncError> {
+    let mut bytes = [0; 16];
+    fill(&mut bytes)?;
+    let number = u128::from_be_bytes(bytes);
+    // Version 4, variant 10.
+    let number = number & !(0xf << 76) & !(0b11 << 62) | 4 << 76 | 0b10 << 62;
+    let hex = format!("{number:032x}");
+    Ok(format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::funcs::test_call::{check, text_of};
+    use go_template::Value;
+
+    #[test]
+    fn random_text_has_the_length_and_the_characters_asked_for() {
+        for (name, set) in [("randAlpha", LETTERS), ("randNumeric", DIGITS)] {
+            let text = text_of(name, &[Value::int(5000)]);
+            assert!(text.len() == 5000 && text.bytes().all(|b| set.contains(&b)), "{name}");
+        }
+        check("randAlphaNum", &[Value::int(-1)], Ok(""));
+        check(
+            "randAscii",
+            &[Value::int(1 << 40)],
+            Err("randAscii: the result would exceed the limit MAX_STRING_BYTES of 16777216 bytes"),
+        );
+    }
+
+    #[test]
+    fn a_uuid_says_its_version_and_variant() {
+        let uuid = text_of("uuidv4", &[]);
+        assert_eq!(uuid.len(), 36);
+        assert_eq!(&uuid[14..15], "4");
+        assert!("89ab".contains(&uuid[19..20]));
+    }
+
+    #[test]
+    fn rand_int_stays_in_its_range_and_refuses_an_empty_one() {
+        for _ in 0..100 {
+            assert!(["3", "4"].contains(&text_of("randInt", &[Value::int(3), Value::int(5)]).as_str()));
+        }
+        check("randInt", &[Value::int(5), Value::int(5)], Err("invalid argument to Intn"));
+        check("randBytes", &[Value::int(-1)], Err("runtime error: makeslice: len out of range"));
+    }
+
+    #[test]
+    fn shuffle_keeps_every_character() {
+        let mut text: Vec<char> = text_of("shuffle", &["héllo".into()]).chars().collect();
+        text.sort_unstable();
+        assert_eq!(text, ['h', 'l', 'l', 'o', 'é']);
+    }
+}

@@ -1,0 +1,82 @@
+//! Upper, lower and title case. Counterparts: Go's `strings` and goutils' `wordutils.go`.
+
+use go_template::{FuncMap, Str};
+
+use crate::engine::funcs::letter::{Class, chars, is, is_space, to_lower, to_title, to_upper};
+
+/// Adds the functions.
+pub(super) fn register(map: &mut FuncMap) {
+    map.add("upper", |s: Str| mapped(&s, to_upper))
+        .add("lower", |s: Str| mapped(&s, to_lower))
+        .add("title", title)
+        .add("untitle", untitle)
+        .add("swapcase", swapcase)
+        .add("initials", initials);
+}
+
+fn mapped(s: &Str, map: impl Fn(char) -> char) -> String {
+    chars(s).map(map).collect()
+}
+
+/// Go's `strings.Title`: what follows anything but a letter, digit or underscore (or, past ASCII, a space) starts a word.
+fn title(s: Str) -> String {
+    let mut starts = true;
+    let mut out = String::with_capacity(s.len());
+    for c in chars(&s) {
+        out.push(if starts { to_title(c) } else { c });
+        starts = separates(c);
+    }
+    out
+}
+
+fn separates(c: char) -> bool {
+    if c.is_ascii() {
+        return !(c.is_ascii_alphanumeric() || c == '_');
+    }
+    !is(Class::Letter, c) && !is(Class::Digit, c) && is_space(c)
+}
+
+fn untitle(s: Str) -> String {
+    let mut starts = true;
+    mapped_words(&s, |c, space| {
+        let lower = starts && !space;
+        starts = space;
+        if lower { to_lower(c) } else { c }
+    })
+}
+
+fn swapcase(s: Str) -> String {
+    let mut after_space = true;
+    mapped_words(&s, |c, space| {
+        let starts = after_space;
+        after_space = false;
+        if is(Class::Upper, c) || is(Class::Title, c) {
+            to_lower(c)
+        } else if is(Class::Lower, c) {
+            if starts { to_title(c) } else { to_upper(c) }
+        } else {
+            after_space = space;
+            c
+        }
+    })
+}
+
+fn mapped_words(s: &Str, mut map: impl FnMut(char, bool) -> char) -> String {
+    chars(s).map(|c| map(c, is_space(c))).collect()
+}
+
+/// The first byte of each word: goutils takes bytes for characters.
+fn initials(s: Str) -> String {
+    let mut starts = true;
+    let mut out = String::new();
+    for byte in s.iter() {
+        let c = char::from(*byte);
+        if is_space(c) {
+            starts = true;
+        } else if starts {
+            out.push(c);
+            starts = false;
+        }
+    }
+    out
+}

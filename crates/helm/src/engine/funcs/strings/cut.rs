@@ -1,0 +1,98 @@
+//! Parts of a text: trimming, cutting and abbreviating. Counterparts: Go's `strings`, Sprig's `strings.go` and goutils' `stringutils.go`.
+
+use go_template::fmt::{Rune, runes};
+use go_template::{FuncError, FuncMap, Str};
+
+use crate::engine::funcs::letter::{chars, is_space};
+
+/// Adds the functions.
+pub(super) fn register(map: &mut FuncMap) {
+    map.add("trim", |s: Str| trim(&s, is_space).to_vec())
+        .add("trimAll", trim_all)
+        .add("trimall", trim_all)
+        .add("trimSuffix", |end: Str, s: Str| s.strip_suffix(&*end).unwrap_or(&s).to_vec())
+        .add("trimPrefix", |start: Str, s: Str| s.strip_prefix(&*start).unwrap_or(&s).to_vec())
+        .add("nospace", nospace)
+        .add("trunc", trunc)
+        .add("substr", substr)
+        .add("abbrev", |width: isize, s: Str| if width < 4 { s.to_vec() } else { abbreviate(&s, 0, width as usize) })
+        .add("abbrevboth", abbrevboth);
+}
+
+fn trim_all(cutset: Str, s: Str) -> Vec<u8> {
+    let set: Vec<char> = chars(&cutset).collect();
+    trim(&s, |c| set.contains(&c)).to_vec()
+}
+
+fn trim(s: &[u8], cut: impl Fn(char) -> bool) -> &[u8] {
+    let (mut start, mut end, mut at) = (None, 0, 0);
+    for rune in runes(s) {
+        let (c, length) = match rune {
+            Rune::Char(c, n) => (c, n),
+            Rune::Invalid(_) => (char::REPLACEMENT_CHARACTER, 1),
+        };
+        if !cut(c) {
+            start.get_or_insert(at);
+            end = at + length;
+        }
+        at += length;
+    }
+    &s[start.unwrap_or(end)..end]
+}
+
+/// goutils takes bytes for characters, but gives the text itself if there is no space in it.
+fn nospace(s: Str) -> Vec<u8> {
+    if !s.iter().any(|b| is_space(char::from(*b))) {
+        return s.to_vec();
+    }
+    s.iter().map(|b| char::from(*b)).filter(|c| !is_space(*c)).collect::<String>().into_bytes()
+}
+
+fn trunc(count: isize, s: Str) -> Vec<u8> {
+    let length = count.unsigned_abs();
+    if length >= s.len() {
+        return s.to_vec();
+    }
+    if count < 0 { s[s.len() - length..].to_vec() } else { s[..length].to_vec() }
+}
+
+fn substr(start: isize, end: isize, s: Str) -> Result<Vec<u8>, FuncError> {
+    let length = s.len();
+    let Ok(from) = usize::try_from(start) else {
+        let to = usize::try_from(end).map_err(|_| out_of_range(&format!("[:{end}]")))?;
+        return s.get(..to).map(<[u8]>::to_vec).ok_or_else(|| out_of_range(&format!("[:{to}] with length {length}")));
+    };
+    let to = usize::try_from(end).ok().filter(|to| *to <= length).unwrap_or(length);
+    s.get(from..to).map(<[u8]>::to_vec).ok_or_else(|| out_of_range(&format!("[{from}:{to}]")))
+}
+
+fn out_of_range(bounds: &str) -> FuncError {
+    FuncError::new(format!("runtime error: slice bounds out of range {bounds}"))
+}
+
+fn abbrevboth(left: isize, right: isize, s: Str) -> Vec<u8> {
+    if right < 4 || left > 0 && right < 7 {
+        return s.to_vec();
+    }
+    abbreviate(&s, left, right as usize)
+}
+
+/// goutils' `AbbreviateFull`: at most `width` bytes, of which the one at `offset` is kept.
+fn abbreviate(s: &[u8], offset: isize, width: usize) -> Vec<u8> {
+    const DOTS: &[u8] = b"...";
+    let length = s.len();
+    if length <= width {
+        return s.to_vec();
+    }
+    let offset = usize::try_from(offset).unwrap_or(0).min(length).min(length - (width - 3));
+    if offset <= 4 {
+        return [&s[..width - 3], DOTS].concat();
+    }
+    if width < 7 {
+        return Vec::new();
+    }
+    if offset + width - 3 < length {
+        return [DOTS, &abbreviate(&s[offset..], 0, width - 3)].concat();
+    }
+    [DOTS, &s[length - (width - 3)..]].concat()
+}

@@ -1,0 +1,91 @@
+//! Text made longer: repeating, indenting, replacing and wrapping. Counterparts: Go's `strings`, Sprig's `strings.go` and goutils' `wordutils.go`.
+
+use go_template::{FuncError, FuncMap, Str};
+
+use super::split::{characters, pieces};
+use crate::engine::funcs::limits::check_string;
+
+/// Adds the functions.
+pub(super) fn register(map: &mut FuncMap) {
+    map.add("repeat", |count: isize, s: Str| repeat("repeat", count, &s))
+        .add("indent", |spaces: isize, s: Str| indent("indent", spaces, &s))
+        .add("nindent", |spaces: isize, s: Str| {
+            Ok::<_, FuncError>([b"\n".to_vec(), indent("nindent", spaces, &s)?].concat())
+        })
+        .add("replace", replace)
+        .add("wrap", |width: isize, s: Str| wrap(&s, width, b"", false))
+        .add("wrapWith", |width: isize, newline: Str, s: Str| wrap(&s, width, &newline, true));
+}
+
+fn repeat(function: &str, count: isize, s: &[u8]) -> Result<Vec<u8>, FuncError> {
+    let count = usize::try_from(count).map_err(|_| FuncError::new("strings: negative Repeat count"))?;
+    check_string(function, s.len().saturating_mul(count))?;
+    Ok(s.repeat(count))
+}
+
+fn indent(function: &str, spaces: isize, s: &[u8]) -> Result<Vec<u8>, FuncError> {
+    let pad = repeat(function, spaces, b" ")?;
+    let lines = s.split(|b| *b == b'\n').count();
+    check_string(function, s.len().saturating_add(lines.saturating_mul(pad.len())))?;
+    let mut out = Vec::with_capacity(s.len() + lines * pad.len());
+    for (i, line) in s.split(|b| *b == b'\n').enumerate() {
+        if i > 0 {
+            out.push(b'\n');
+        }
+        out.extend_from_slice(&pad);
+        out.extend_from_slice(line);
+    }
+    Ok(out)
+}
+
+fn replace(old: Str, new: Str, s: Str) -> Result<Vec<u8>, FuncError> {
+    let parts: Vec<&[u8]> = if old.is_empty() { around(characters(&s)) } else { pieces(&s, &old, usize::MAX) };
+    let inserted = new.len().saturating_mul(parts.len() - 1);
+    check_string("replace", s.len().saturating_add(inserted))?;
+    Ok(parts.join(&*new))
+}
+
+/// An empty text to replace is found before each character and at the end.
+fn around(characters: Vec<&[u8]>) -> Vec<&[u8]> {
+    let empty: &[u8] = b"";
+    let mut parts = vec![empty];
+    parts.extend(characters);
+    parts.push(empty);
+    parts
+}
+
+/// goutils' `WrapCustom`: lines of at most `width` bytes, broken at spaces, and in long words if those are to be wrapped too.
+fn wrap(s: &[u8], width: isize, newline: &[u8], long_words: bool) -> Result<Vec<u8>, FuncError> {
+    let newline = if newline.is_empty() { b"\n" } else { newline };
+    let width = usize::try_from(width).unwrap_or(0).max(1);
+    check_string("wrap", s.len().saturating_add((s.len() / width).saturating_mul(newline.len())))?;
+    let mut out = Vec::new();
+    let mut rest = s;
+    while rest.len() > width {
+        if rest[0] == b' ' {
+            rest = &rest[1..];
+            continue;
+        }
+        let (line, after) = next_line(rest, width, long_words);
+        out.extend_from_slice(line);
+        let Some(after) = after else { return Ok(out) };
+        out.extend_from_slice(newline);
+        rest = after;
+    }
+    out.extend_from_slice(rest);
+    Ok(out)
+}
+
+/// The first line, and what follows it; `None` if nothing does.
+fn next_line(rest: &[u8], width: usize, long_words: bool) -> (&[u8], Option<&[u8]>) {
+    if let Some(space) = rest[..=width].iter().rposition(|b| *b == b' ') {
+        return (&rest[..space], Some(&rest[space + 1..]));
+    }
+    if long_words {
+        return (&rest[..width], Some(&rest[width..]));
+    }
+    match rest[width..].iter().position(|b| *b == b' ') {
+        Some(space) => (&rest[..width + space], Some(&rest[width + space + 1..])),
+        None => (rest, None),
+    }
+}

@@ -1,0 +1,105 @@
+//! Text into parts and back. Counterparts: Go's `strings.Split` and `Join`, and Sprig's `strings.go`.
+
+use go_template::fmt::{Rune, runes};
+use go_template::{FuncError, FuncMap, List, Map, MapType, Str, Value};
+
+use crate::engine::funcs::cast::{items, to_text};
+use crate::engine::funcs::limits::check_string;
+
+/// Adds the functions.
+pub(super) fn register(map: &mut FuncMap) {
+    map.add("split", |separator: Str, s: Str| numbered(pieces(&s, &separator, usize::MAX)))
+        .add("splitn", splitn)
+        .add("splitList", |separator: Str, s: Str| List::strings(pieces(&s, &separator, usize::MAX)))
+        .add("join", join)
+        .add("sortAlpha", sort_alpha)
+        .add("toStrings", |v: Value| List::strings(texts(&v)));
+}
+
+/// Go's `strings.SplitN` for a positive count.
+pub(super) fn pieces<'a>(s: &'a [u8], separator: &[u8], most: usize) -> Vec<&'a [u8]> {
+    if separator.is_empty() {
+        return joined_tail(s, characters(s), most);
+    }
+    let mut parts = Vec::new();
+    let mut rest = s;
+    while parts.len() + 1 < most {
+        let Some(at) = find(rest, separator) else { break };
+        parts.push(&rest[..at]);
+        rest = &rest[at + separator.len()..];
+    }
+    parts.push(rest);
+    parts
+}
+
+fn find(s: &[u8], part: &[u8]) -> Option<usize> {
+    if let [byte] = part {
+        return s.iter().position(|b| b == byte);
+    }
+    s.windows(part.len()).position(|w| w == part)
+}
+
+/// Keeps the first parts, and everything after them as the last one.
+fn joined_tail<'a>(s: &'a [u8], mut parts: Vec<&'a [u8]>, most: usize) -> Vec<&'a [u8]> {
+    if parts.len() > most {
+        let start: usize = parts[..most - 1].iter().map(|p| p.len()).sum();
+        parts.truncate(most - 1);
+        parts.push(&s[start..]);
+    }
+    parts
+}
+
+/// The bytes of each character.
+pub(super) fn characters(s: &[u8]) -> Vec<&[u8]> {
+    let mut at = 0;
+    let mut parts = Vec::new();
+    for rune in runes(s) {
+        let length = match rune {
+            Rune::Char(_, n) => n,
+            Rune::Invalid(_) => 1,
+        };
+        parts.push(&s[at..at + length]);
+        at += length;
+    }
+    parts
+}
+
+fn splitn(separator: Str, most: isize, s: Str) -> Map {
+    match most {
+        0 => numbered(Vec::new()),
+        n => numbered(pieces(&s, &separator, usize::try_from(n).unwrap_or(usize::MAX))),
+    }
+}
+
+/// `_0`, `_1`, …: templates cannot name a plain number.
+fn numbered(parts: Vec<&[u8]>) -> Map {
+    let entry = |(i, part): (usize, &[u8])| (Str::from(format!("_{i}")), Value::String(part.into()));
+    Map::new(MapType::String, parts.into_iter().enumerate().map(entry).collect())
+}
+
+/// Sprig's `strslice`: each item as text, without nils; one text for what is no list.
+fn texts(value: &Value) -> Vec<Str> {
+    if matches!(value, Value::Nil) {
+        return Vec::new();
+    }
+    match items(value) {
+        Some(items) => items.iter().filter(|v| !matches!(v, Value::Nil)).map(to_text).collect(),
+        None => vec![to_text(value)],
+    }
+}
+
+fn join(separator: Str, value: Value) -> Result<Vec<u8>, FuncError> {
+    let texts = texts(&value);
+    let separators = separator.len().saturating_mul(texts.len());
+    check_string("join", texts.iter().fold(separators, |sum, t| sum.saturating_add(t.len())))?;
+    Ok(texts.join(&*separator))
+}
+
+fn sort_alpha(value: Value) -> List {
+    if items(&value).is_none() {
+        return List::strings([to_text(&value)]);
+    }
+    let mut texts = texts(&value);
+    texts.sort();
+    List::strings(texts)
+}

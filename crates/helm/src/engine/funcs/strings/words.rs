@@ -1,0 +1,175 @@
+//! `snakecase`, `kebabcase` and `camelcase`. Counterpart: the library `huandu/xstrings`, whose idea of a word is its own.
+
+use go_template::{FuncMap, Str};
+
+use crate::engine::funcs::letter::{Class, chars, is, is_space, to_lower, to_upper};
+
+/// Adds the functions.
+pub(super) fn register(map: &mut FuncMap) {
+    map.add("snakecase", |s: Str| separated(&s, '_'))
+        .add("kebabcase", |s: Str| separated(&s, '-'))
+        .add("camelcase", |s: Str| camelcase(&s));
+}
+
+fn is_connector(c: char) -> bool {
+    matches!(c, '-' | '_') || is_space(c)
+}
+
+/// A letter of a script that joins letters to words: not a Chinese character.
+fn is_alphabet(c: char) -> bool {
+    is(Class::Letter, c) && !matches!(c, '\u{4e00}'..='\u{9fcc}' | '\u{3400}'..='\u{4d85}' | '\u{20000}'..='\u{2b81d}')
+}
+
+fn camelcase(s: &[u8]) -> String {
+    let mut out = String::new();
+    let mut rest = chars(s).peekable();
+    while let Some(c) = rest.next_if(|c| is_connector(*c)) {
+        out.push(c);
+    }
+    let Some(first) = rest.next() else {
+        // xstrings writes the last of nothing but connectors twice.
+        out.extend(out.chars().next_back());
+        return out;
+    };
+    let mut in_capitals = is(Class::Upper, first);
+    let mut previous = to_upper(first);
+    for c in rest {
+        let mut current = c;
+        match (is_connector(c), is_connector(previous)) {
+            (true, true) => out.push(previous),
+            (_, true) => {
+                in_capitals = is(Class::Upper, c);
+                current = to_upper(c);
+            }
+            _ => {
+                if in_capitals && is(Class::Upper, c) {
+                    current = to_lower(c);
+                } else {
+                    in_capitals = false;
+                }
+                out.push(previous);
+            }
+        }
+        previous = current;
+    }
+    out.push(previous);
+    out
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Number,
+    Upper,
+    Alphabet,
+    Connector,
+    Punctuation,
+    Other,
+}
+
+/// The words of the text. A word of capitals leaves the last of them to the word that follows it.
+fn words(s: &[u8]) -> Vec<(Kind, String)> {
+    // xstrings skips what is not UTF-8 inside words.
+    let text: Vec<char> = chars(s).filter(|c| *c != char::REPLACEMENT_CHARACTER).collect();
+    let mut words = Vec::new();
+    let mut rest = text.as_slice();
+    while !rest.is_empty() {
+        let (kind, length) = first_word(rest);
+        words.push((kind, rest[..length].iter().collect()));
+        rest = &rest[length..];
+    }
+    words
+}
+
+fn first_word(text: &[char]) -> (Kind, usize) {
+    let run = |from: usize, test: &dyn Fn(char) -> bool| from + text[from..].iter().take_while(|c| test(**c)).count();
+    let small = |c: char| is_alphabet(c) && !is(Class::Upper, c);
+    let first = text[0];
+    if is_connector(first) {
+        (Kind::Connector, run(1, &is_connector))
+    } else if is(Class::Punctuation, first) {
+        (Kind::Punctuation, run(1, &|c| is(Class::Punctuation, c)))
+    } else if is(Class::Upper, first) {
+        let capitals = run(1, &|c| is(Class::Upper, c));
+        match text.get(capitals) {
+            _ if capitals == 1 => (Kind::Upper, run(1, &small)),
+            Some(c) if is_alphabet(*c) => (Kind::Upper, capitals - 1),
+            _ => (Kind::Upper, capitals),
+        }
+    } else if is_alphabet(first) {
+        (Kind::Alphabet, run(1, &small))
+    } else if is(Class::Number, first) {
+        (Kind::Number, run(1, &|c| is(Class::Number, c)))
+    } else {
+        let other = |c| !(is_connector(c) || is_alphabet(c) || is(Class::Number, c) || is(Class::Punctuation, c));
+        (Kind::Other, run(1, &other))
+    }
+}
+
+/// Writes words with a connector between them.
+struct Separator {
+    out: String,
+    connector: char,
+}
+
+impl Separator {
+    fn word(&mut self, (kind, word): &(Kind, String)) {
+        match kind {
+            Kind::Upper => self.out.extend(word.chars().map(|c| if is(Class::Upper, c) { to_lower(c) } else { c })),
+            Kind::Connector => self.out.extend(word.chars().map(|_| self.connector)),
+            _ => self.out.push_str(word),
+        }
+    }
+
+    /// A connector, unless what follows brings its own or none is wanted before it.
+    fn before(&mut self, next: Option<Kind>) {
+        if next.is_some_and(|k| !matches!(k, Kind::Connector | Kind::Punctuation)) {
+            self.out.push(self.connector);
+        }
+    }
+}
+
+/// xstrings' `camelCaseToLowerCase`: digits stay with the letters before them, unless small letters follow.
+fn separated(s: &[u8], connector: char) -> String {
+    let words = words(s);
+    let kind = |i: usize| words.get(i).map(|w| w.0);
+    let mut to = Separator { out: String::new(), connector };
+    let mut i = 0;
+    while i + 1 < words.len() {
+        to.word(&words[i]);
+        let current = words[i].0;
+        i += 1;
+        match current {
+            Kind::Connector | Kind::Punctuation => {}
+            Kind::Number => {
+                i = letters_and_numbers(&words, i, &mut to);
+                to.before(kind(i));
+            }
+            _ if kind(i) != Some(Kind::Number) => to.before(kind(i)),
+            _ if i + 1 >= words.len() => {}
+            _ => {
+                let number = i;
+                i += 1;
+                if kind(i) == Some(Kind::Alphabet) {
+                    to.out.push(connector);
+                    to.word(&words[number]);
+                    i = letters_and_numbers(&words, i, &mut to);
+                } else {
+                    to.word(&words[number]);
+                }
+                to.before(kind(i));
+            }
+        }
+    }
+    if let Some(last) = words.get(i) {
+        to.word(last);
+    }
+    to.out
+}
+
+fn letters_and_numbers(words: &[(Kind, String)], mut i: usize, to: &mut Separator) -> usize {
+    while let Some(word) = words.get(i).filter(|w| matches!(w.0, Kind::Alphabet | Kind::Number)) {
+        to.word(word);
+        i += 1;
+    }
+    i
+}
