@@ -4,6 +4,7 @@
 //! watches.yaml ([`watches::Watch`]); a native one implements [`native::Controller`]. Both get a [`context::Context`].
 
 pub mod backoff;
+pub mod cli;
 pub mod context;
 pub mod lease;
 pub mod manager;
@@ -11,4 +12,5 @@ pub mod metrics;
 pub mod native;
 pub mod report;
 pub mod server;
+pub mod telemetry;
 pub mod watches;

@@ -1,0 +1,190 @@
+//! The flags of `run`: operator-sdk's and helm-operator-plugins', with their defaults, aliases and conflicts.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{ArgAction, Args};
+
+use crate::context::Namespaces;
+use crate::manager::Config;
+use crate::telemetry::{self, Encoder, LogLevel, TimeEncoding};
+use crate::watches::{DurationError, parse_duration};
+
+/// Flags that contradict each other or can't be honoured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum UsageError {
+    /// A flag and its old name.
+    #[error("only one of --{0} and --{1} may be set")]
+    Both(&'static str, &'static str),
+    /// Rights need TLS.
+    #[error("--metrics-secure flag is required when --metrics-require-rbac is present")]
+    RbacWithoutTls,
+    /// Not built in.
+    #[error(
+        "--metrics-secure is not supported yet: serve plain HTTP on a loopback or cluster-internal address, or set --metrics-bind-address=0"
+    )]
+    Tls,
+}
+
+/// The flags of `run`.
+#[derive(Args, Clone, Debug)]
+pub struct Run {
+    /// Path to the watches file
+    #[arg(long, default_value = "./watches.yaml", value_name = "PATH")]
+    pub watches_file: PathBuf,
+
+    /// Default reconcile period for controllers, as a Go duration; 0 means only on changes
+    #[arg(long, default_value = "1m", value_parser = duration, value_name = "DURATION")]
+    reconcile_period: Duration,
+
+    /// Most reconciles at once for each kind [default: number of cores]
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..), value_name = "N")]
+    max_concurrent_reconciles: Option<u16>,
+
+    /// The address the metrics endpoint binds to; 0 turns it off [default: :8080]
+    #[arg(long, value_name = "ADDRESS")]
+    metrics_bind_address: Option<String>,
+
+    /// Old name of --metrics-bind-address
+    #[arg(long, hide = true, value_name = "ADDRESS")]
+    metrics_addr: Option<String>,
+
+    /// Serve metrics over HTTPS
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false", value_parser = boolean, action = ArgAction::Set, hide_possible_values = true, hide_default_value = true, value_name = "BOOL")]
+    metrics_secure: bool,
+
+    /// Serve metrics only to those who may read them; needs --metrics-secure
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false", value_parser = boolean, action = ArgAction::Set, hide_default_value = true, value_name = "BOOL")]
+    metrics_require_rbac: bool,
+
+    /// The address the probe endpoint binds to; 0 turns it off
+    #[arg(long, default_value = ":8081", value_name = "ADDRESS")]
+    health_probe_bind_address: String,
+
+    /// Only work while holding a lease, so that several replicas can run
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = boolean, value_name = "BOOL")]
+    leader_elect: Option<bool>,
+
+    /// Old name of --leader-elect
+    #[arg(long, hide = true, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = boolean, value_name = "BOOL")]
+    enable_leader_election: Option<bool>,
+
+    /// Name of the lease
+    #[arg(long, value_name = "NAME")]
+    leader_election_id: Option<String>,
+
+    /// Namespace of the lease [default: the pod's]
+    #[arg(long, default_value = "", hide_default_value = true, value_name = "NAMESPACE")]
+    leader_election_namespace: String,
+
+    /// Show override values as **** in events
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false", value_parser = boolean, action = ArgAction::Set, hide_default_value = true, value_name = "BOOL")]
+    suppress_override_values: bool,
+
+    /// Accepted for old deployments; the servers speak HTTP/1.1 only
+    #[arg(long, hide = true, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false", value_parser = boolean, action = ArgAction::Set, value_name = "BOOL")]
+    enable_http2: bool,
+
+    /// Accepted for old deployments, and ignored
+    #[arg(long, hide = true, value_name = "PATH")]
+    config: Option<PathBuf>,
+
+    /// Development defaults for logs: console form, debug level
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false", value_parser = boolean, action = ArgAction::Set, hide_default_value = true, value_name = "BOOL")]
+    zap_devel: bool,
+
+    /// Form of log lines [default: json, or console with --zap-devel]
+    #[arg(long, value_enum, value_name = "FORM")]
+    zap_encoder: Option<Encoder>,
+
+    /// How much is logged: debug, info, error, panic or a number above 0 [default: info, or debug with --zap-devel]
+    #[arg(long, value_name = "LEVEL")]
+    zap_log_level: Option<LogLevel>,
+
+    /// Accepted for old deployments; there are no stack traces
+    #[arg(long, hide = true, value_name = "LEVEL")]
+    zap_stacktrace_level: Option<LogLevel>,
+
+    /// Form of times in logs
+    #[arg(long, value_enum, default_value = "rfc3339", value_name = "FORM")]
+    zap_time_encoding: TimeEncoding,
+}
+
+impl Run {
+    /// The manager's configuration. `env` looks up environment variables.
+    ///
+    /// # Errors
+    /// Flags that contradict each other or can't be honoured.
+    pub fn config(&self, env: impl Fn(&str) -> Option<String>) -> Result<Config, UsageError> {
+        self.check()?;
+        let defaults = Config::default();
+        let address = self.metrics_bind_address.clone().or_else(|| self.metrics_addr.clone());
+        let old_name = || env("OPERATOR_NAME").filter(|name| !name.is_empty());
+        Ok(Config {
+            reconcile_period: self.reconcile_period,
+            max_concurrent_reconciles: self
+                .max_concurrent_reconciles
+                .map_or(defaults.max_concurrent_reconciles, usize::from),
+            metrics_bind_address: address.unwrap_or(defaults.metrics_bind_address),
+            health_probe_bind_address: self.health_probe_bind_address.clone(),
+            leader_elect: self.leader_elect.or(self.enable_leader_election).unwrap_or(false),
+            leader_election_id: self.leader_election_id.clone().or_else(old_name).unwrap_or_default(),
+            leader_election_namespace: self.leader_election_namespace.clone(),
+            suppress_override_values: self.suppress_override_values,
+            namespaces: Namespaces::parse(&env("WATCH_NAMESPACE").unwrap_or_default()),
+            ..defaults
+        })
+    }
+
+    fn check(&self) -> Result<(), UsageError> {
+        if self.metrics_addr.is_some() && self.metrics_bind_address.is_some() {
+            return Err(UsageError::Both("metrics-addr", "metrics-bind-address"));
+        }
+        if self.enable_leader_election.is_some() && self.leader_elect.is_some() {
+            return Err(UsageError::Both("enable-leader-election", "leader-elect"));
+        }
+        if self.metrics_require_rbac && !self.metrics_secure {
+            return Err(UsageError::RbacWithoutTls);
+        }
+        let off = matches!(self.metrics_bind_address.as_deref(), Some("0" | ""));
+        if self.metrics_secure && !off {
+            return Err(UsageError::Tls);
+        }
+        Ok(())
+    }
+
+    /// What the flags say about logs.
+    pub fn telemetry(&self) -> telemetry::Options {
+        telemetry::Options {
+            devel: self.zap_devel,
+            encoder: self.zap_encoder,
+            level: self.zap_log_level,
+            time: self.zap_time_encoding,
+        }
+    }
+
+    /// What a user should hear of: old names, and flags without effect.
+    pub fn warnings(&self) -> Vec<String> {
+        let old = [
+            (self.metrics_addr.is_some(), "--metrics-addr is deprecated, use --metrics-bind-address"),
+            (self.enable_leader_election.is_some(), "--enable-leader-election is deprecated, use --leader-elect"),
+            (self.config.is_some(), "--config has no effect"),
+            (self.enable_http2, "--enable-http2 has no effect: the servers speak HTTP/1.1 only"),
+            (self.zap_stacktrace_level.is_some(), "--zap-stacktrace-level has no effect: there are no stack traces"),
+        ];
+        old.into_iter().filter(|(set, _)| *set).map(|(_, text)| text.to_owned()).collect()
+    }
+}
+
+fn duration(text: &str) -> Result<Duration, DurationError> {
+    parse_duration(text)
+}
+
+/// Go's `strconv.ParseBool`.
+fn boolean(text: &str) -> Result<bool, String> {
+    match text {
+        "1" | "t" | "T" | "TRUE" | "true" | "True" => Ok(true),
+        "0" | "f" | "F" | "FALSE" | "false" | "False" => Ok(false),
+        _ => Err(format!("strconv.ParseBool: parsing {text:?}: invalid syntax")),
+    }
+}

@@ -1,0 +1,116 @@
+//! The command line of every operator that is built on this library: `run`, `version`.
+//!
+//! Counterpart: operator-sdk's `internal/cmd/helm-operator`.
+
+mod flags;
+#[cfg(test)]
+mod tests;
+mod version;
+
+use std::process::ExitCode;
+
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+
+use crate::manager::{self, Manager};
+use crate::native::Controller;
+use crate::report::chain;
+use crate::telemetry;
+
+pub use flags::{Run, UsageError};
+
+/// How many threads work at most: more only cost memory, as everything waits for the API server.
+const MAX_WORKERS: usize = 4;
+
+/// An operator for Kubernetes: charts from watches.yaml, and whatever the program adds in Rust.
+#[derive(Debug, Parser)]
+#[command(disable_version_flag = true, arg_required_else_help = true)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Runs the operator
+    Run(Box<Run>),
+    /// Prints the version
+    Version,
+}
+
+/// Runs a whole program: parses the arguments, logs, runs the charts of watches.yaml and the `natives` until a signal.
+/// The program is called after the first argument's file name.
+pub fn main_with(natives: Vec<Box<dyn Controller>>) -> ExitCode {
+    let args: Vec<_> = std::env::args_os().collect();
+    let name =
+        args.first().and_then(|a| std::path::Path::new(a).file_name()?.to_str()).unwrap_or("helm-operator").to_owned();
+    let parsed = command(&name).try_get_matches_from(with_run(args)).and_then(|m| Cli::from_arg_matches(&m));
+    match parsed {
+        Ok(cli) => dispatch(&name, cli, natives),
+        Err(error) => {
+            let _ = error.print();
+            ExitCode::from(u8::from(error.use_stderr()))
+        }
+    }
+}
+
+/// The command of a program of this name, for help and for tests.
+pub fn command(name: &str) -> clap::Command {
+    let examples = format!(
+        "Examples:\n  # Against the current kubeconfig, every namespace\n  {name} run\n\n  # One namespace, readable logs\n  \
+         WATCH_NAMESPACE=demo {name} run --zap-devel\n\n  # As one of several replicas in a cluster\n  \
+         {name} run --leader-elect --leader-election-id=my-operator"
+    );
+    Cli::command().bin_name(name).after_help(examples.clone()).mut_subcommand("run", |run| run.after_help(examples))
+}
+
+/// Flags without a command are those of `run`, as in old deployments.
+fn with_run(mut args: Vec<std::ffi::OsString>) -> Vec<std::ffi::OsString> {
+    let first = args.get(1).and_then(|a| a.to_str()).unwrap_or_default();
+    if first.starts_with("--") && first != "--help" {
+        args.insert(1, "run".into());
+    }
+    args
+}
+
+fn dispatch(name: &str, cli: Cli, natives: Vec<Box<dyn Controller>>) -> ExitCode {
+    match cli.command {
+        Command::Version => print(&version::line(name)),
+        Command::Run(flags) => run(*flags, natives),
+    }
+}
+
+#[allow(clippy::print_stdout, reason = "the command's answer")]
+fn print(text: &str) -> ExitCode {
+    println!("{text}");
+    ExitCode::SUCCESS
+}
+
+fn run(flags: Run, natives: Vec<Box<dyn Controller>>) -> ExitCode {
+    telemetry::init(flags.telemetry());
+    version::log();
+    for warning in flags.warnings() {
+        tracing::warn!(logger = "cmd", "{warning}");
+    }
+    match start(flags, natives) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            tracing::error!(logger = "cmd", error = chain(&*error), "Manager exited non-zero");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn start(flags: Run, natives: Vec<Box<dyn Controller>>) -> Result<(), Box<dyn std::error::Error>> {
+    let config = flags.config(|name| std::env::var(name).ok())?;
+    let manager = natives
+        .into_iter()
+        .fold(Manager::new(config).watches(&flags.watches_file)?, |manager, native| manager.native_boxed(native));
+    let workers = std::thread::available_parallelism().map_or(2, usize::from).clamp(2, MAX_WORKERS);
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(workers).enable_all().build()?;
+    let result: Result<(), manager::Error> = runtime.block_on(manager.run());
+    // What still runs after the grace period is not waited for.
+    runtime.shutdown_background();
+    Ok(result?)
+}

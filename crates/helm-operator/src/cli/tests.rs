@@ -1,0 +1,113 @@
+//! Command lines and the configuration that they make.
+
+use std::time::Duration;
+
+use super::*;
+use crate::manager::Config;
+
+fn parse(line: &str) -> Result<Run, String> {
+    let args = std::iter::once("op").chain(line.split_whitespace()).map(Into::into).collect();
+    let matches = command("op").try_get_matches_from(with_run(args)).map_err(|e| e.to_string())?;
+    match Cli::from_arg_matches(&matches).map_err(|e| e.to_string())?.command {
+        Command::Run(run) => Ok(*run),
+        other => Err(format!("{other:?}")),
+    }
+}
+
+fn config(line: &str, env: &[(&str, &str)]) -> Result<Config, String> {
+    let env = |name: &str| env.iter().find(|(n, _)| *n == name).map(|(_, v)| (*v).to_owned());
+    parse(line)?.config(env).map_err(|e| e.to_string())
+}
+
+#[test]
+fn the_defaults_are_upstreams() {
+    let config = config("run", &[]).unwrap();
+    assert_eq!(config.reconcile_period, Duration::from_secs(60));
+    assert_eq!(config.metrics_bind_address, ":8080");
+    assert_eq!(config.health_probe_bind_address, ":8081");
+    assert!(!config.leader_elect && config.namespaces.is_all() && !config.suppress_override_values);
+    assert_eq!(config.max_concurrent_reconciles, std::thread::available_parallelism().unwrap().get());
+    assert_eq!(parse("run").unwrap().watches_file, std::path::Path::new("./watches.yaml"));
+}
+
+#[test]
+fn every_flag_reaches_the_configuration() {
+    let line = "run --watches-file=w.yaml --reconcile-period=1m30s --max-concurrent-reconciles 3 --metrics-bind-address=0 \
+        --metrics-secure --metrics-require-rbac --health-probe-bind-address=127.0.0.1:0 --leader-elect --leader-election-id=me \
+        --leader-election-namespace=ns --suppress-override-values --enable-http2=true --zap-devel=false --zap-encoder=console \
+        --zap-log-level=debug --zap-stacktrace-level=panic --zap-time-encoding=iso8601";
+    let config = config(line, &[("WATCH_NAMESPACE", "a, b")]).unwrap();
+    assert_eq!((config.reconcile_period, config.max_concurrent_reconciles), (Duration::from_secs(90), 3));
+    assert_eq!((&*config.metrics_bind_address, &*config.health_probe_bind_address), ("0", "127.0.0.1:0"));
+    assert!(config.leader_elect && config.suppress_override_values);
+    assert_eq!((&*config.leader_election_id, &*config.leader_election_namespace), ("me", "ns"));
+    assert!(config.namespaces.contains("b") && !config.namespaces.contains("c"));
+    let telemetry = parse(line).unwrap().telemetry();
+    assert_eq!(telemetry.encoder, Some(telemetry::Encoder::Console));
+    assert_eq!(telemetry.time, telemetry::TimeEncoding::Iso8601);
+}
+
+#[test]
+fn a_flag_and_its_old_name_exclude_each_other() {
+    let check = |line: &str, expected: &str| assert_eq!(config(line, &[]).map(|_| ()), Err(expected.to_owned()));
+    check(
+        "run --metrics-addr=:1 --metrics-bind-address=:2",
+        "only one of --metrics-addr and --metrics-bind-address may be set",
+    );
+    check(
+        "run --enable-leader-election --leader-elect",
+        "only one of --enable-leader-election and --leader-elect may be set",
+    );
+    check("run --metrics-require-rbac", "--metrics-secure flag is required when --metrics-require-rbac is present");
+    assert!(config("run --metrics-secure", &[]).unwrap_err().starts_with("--metrics-secure is not supported yet"));
+}
+
+#[test]
+fn old_names_work_alone_and_warn() {
+    let run = parse("run --metrics-addr=:1 --enable-leader-election --config=c.yaml").unwrap();
+    let config = run.config(|_| None).unwrap();
+    assert!(config.leader_elect && config.metrics_bind_address == ":1");
+    assert_eq!(run.warnings().len(), 3);
+}
+
+#[test]
+fn flags_without_a_command_are_those_of_run() {
+    assert_eq!(config("--max-concurrent-reconciles=2 --leader-elect=false", &[]).unwrap().max_concurrent_reconciles, 2);
+}
+
+#[test]
+fn the_old_operator_name_names_the_lease_unless_a_flag_does() {
+    let env = [("OPERATOR_NAME", "old")];
+    assert_eq!(config("run", &env).unwrap().leader_election_id, "old");
+    assert_eq!(config("run --leader-election-id=new", &env).unwrap().leader_election_id, "new");
+}
+
+#[test]
+fn what_go_refuses_is_refused() {
+    let check = |line: &str, part: &str| {
+        let error = parse(line).map(|_| ()).unwrap_err();
+        assert!(error.contains(part), "{error}");
+    };
+    check("run --reconcile-period=5", r#"time: missing unit in duration "5""#);
+    check("run --max-concurrent-reconciles=0", "0 is not in 1..=65535");
+    check("run --leader-elect=maybe", r#"strconv.ParseBool: parsing "maybe": invalid syntax"#);
+    check("run --no-such-flag", "--no-such-flag");
+    check("run --zap-log-level=loud", "invalid log level \"loud\"");
+}
+
+#[test]
+fn help_names_the_program_and_has_examples() {
+    let help = command("my-operator").render_long_help().to_string();
+    assert!(help.contains("my-operator run --leader-elect"), "{help}");
+}
+
+#[test]
+fn the_version_line_has_upstreams_words() {
+    let line = version::line("helm-operator");
+    assert!(line.starts_with(r#"helm-operator version: "v"#) && line.contains("kubernetes version:"), "{line}");
+}
+
+#[test]
+fn the_command_is_consistent() {
+    command("op").debug_assert();
+}

@@ -1,0 +1,7 @@
+//! `helm-operator`: charts only, in place of operator-sdk's program of this name.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    helm_operator::cli::main_with(Vec::new())
+}

@@ -1,0 +1,162 @@
+//! Logs as upstream's users know them: JSON lines with `level`, `ts`, `logger`, `msg` first, or the console form of development.
+//!
+//! Counterpart: controller-runtime's `pkg/log/zap` and its `--zap-*` flags.
+
+mod line;
+
+use std::fmt;
+use std::io::Write as _;
+use std::str::FromStr;
+
+use k8s_openapi::jiff::Timestamp;
+use tracing::{Event, Level, Subscriber};
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::layer::{Context, SubscriberExt as _};
+use tracing_subscriber::util::SubscriberInitExt as _;
+use tracing_subscriber::{Layer, Registry};
+
+/// What the `--zap-*` flags say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Options {
+    /// `--zap-devel`: console form and debug level unless said otherwise.
+    pub devel: bool,
+    /// `--zap-encoder`.
+    pub encoder: Option<Encoder>,
+    /// `--zap-log-level`.
+    pub level: Option<LogLevel>,
+    /// `--zap-time-encoding`.
+    pub time: TimeEncoding,
+}
+
+/// The form of a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Encoder {
+    /// One JSON object.
+    Json,
+    /// Time, level, logger, message and the fields as JSON, with tabs between.
+    Console,
+}
+
+/// The form of a time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum TimeEncoding {
+    /// Seconds since 1970, with a fraction.
+    Epoch,
+    /// Milliseconds since 1970, with a fraction.
+    Millis,
+    /// Nanoseconds since 1970.
+    Nano,
+    /// `2006-01-02T15:04:05.000Z`.
+    #[value(name = "iso8601")]
+    Iso8601,
+    /// `2006-01-02T15:04:05Z`.
+    #[default]
+    Rfc3339,
+    /// `2006-01-02T15:04:05.000000000Z`.
+    Rfc3339nano,
+}
+
+/// How much is logged: `debug`, `info`, `error`, `panic`, or a number above 0, more with each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogLevel(Level);
+
+/// A level that zap does not know.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("invalid log level {0:?}: must be debug, info, error, panic or a number above 0")]
+pub struct LevelError(String);
+
+impl FromStr for LogLevel {
+    type Err = LevelError;
+
+    fn from_str(text: &str) -> Result<LogLevel, LevelError> {
+        Ok(LogLevel(match text.to_ascii_lowercase().as_str() {
+            "debug" | "1" => Level::DEBUG,
+            "info" => Level::INFO,
+            "warn" => Level::WARN,
+            "error" | "panic" => Level::ERROR,
+            other if other.parse::<u8>().is_ok_and(|n| n > 0) => Level::TRACE,
+            _ => return Err(LevelError(text.to_owned())),
+        }))
+    }
+}
+
+impl fmt::Display for LogLevel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.as_str().to_lowercase())
+    }
+}
+
+/// Starts logging to standard error. `RUST_LOG` (such as `info,kube=debug`) wins over the level. Only the first call has an effect.
+pub fn init(options: Options) {
+    let encoder = options.encoder.unwrap_or(if options.devel { Encoder::Console } else { Encoder::Json });
+    let lines = Lines { encoder, time: options.time };
+    let filter = filter(options, std::env::var("RUST_LOG").ok().as_deref());
+    // A second start in one process (tests) keeps the first's.
+    let _ = Registry::default().with(lines.with_filter(filter)).try_init();
+}
+
+/// Libraries only warn, unless everything is asked for.
+fn filter(options: Options, rust_log: Option<&str>) -> Targets {
+    if let Some(targets) = rust_log.and_then(|text| text.parse::<Targets>().ok()) {
+        return targets;
+    }
+    let level = options.level.map_or(if options.devel { Level::DEBUG } else { Level::INFO }, |l| l.0);
+    let libraries = if level == Level::TRACE { Level::DEBUG } else { level.min(Level::WARN) };
+    let quiet = ["kube", "kube_client", "kube_runtime", "hyper", "hyper_util", "tower", "rustls", "h2", "mio", "axum"];
+    Targets::new().with_default(LevelFilter::from(level)).with_targets(quiet.map(|t| (t, libraries)))
+}
+
+/// Writes each event as a line.
+struct Lines {
+    encoder: Encoder,
+    time: TimeEncoding,
+}
+
+impl<S: Subscriber> Layer<S> for Lines {
+    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+        let line = line::format(event, self.encoder, self.time, Timestamp::now());
+        // Nothing can be said about a closed standard error.
+        let _ = std::io::stderr().lock().write_all(line.as_bytes());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn levels_are_zaps() {
+        let check = |text: &str, expected| assert_eq!(text.parse::<LogLevel>().map(|l| l.0), Ok(expected), "{text}");
+        check("debug", Level::DEBUG);
+        check("INFO", Level::INFO);
+        check("error", Level::ERROR);
+        check("panic", Level::ERROR);
+        check("1", Level::DEBUG);
+        check("5", Level::TRACE);
+        assert!("0".parse::<LogLevel>().is_err() && "loud".parse::<LogLevel>().is_err());
+    }
+
+    #[test]
+    fn libraries_only_warn_until_everything_is_asked_for() {
+        let check = |options: Options, target: &str, level, expected| {
+            assert_eq!(filter(options, None).would_enable(target, &level), expected, "{options:?} {target} {level}");
+        };
+        let options = Options::default();
+        check(options, "helm_operator::manager", Level::INFO, true);
+        check(options, "helm_operator::manager", Level::DEBUG, false);
+        check(options, "memcached_operator", Level::INFO, true);
+        check(options, "kube_runtime::watcher", Level::INFO, false);
+        check(options, "kube_runtime::watcher", Level::WARN, true);
+        check(Options { devel: true, ..options }, "helm_operator", Level::DEBUG, true);
+        let errors = Options { level: "error".parse().ok(), ..options };
+        check(errors, "kube_client", Level::WARN, false);
+        let all = Options { level: "3".parse().ok(), ..options };
+        check(all, "kube_client", Level::DEBUG, true);
+    }
+
+    #[test]
+    fn the_environment_wins_over_the_flags() {
+        let targets = filter(Options::default(), Some("warn,kube=debug"));
+        assert!(targets.would_enable("kube", &Level::DEBUG) && !targets.would_enable("helm_operator", &Level::INFO));
+    }
+}
