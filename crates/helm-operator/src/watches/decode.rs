@@ -5,10 +5,9 @@ use std::collections::BTreeMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::core::Selector;
 
+use super::expand::{self, Env};
 use super::node::{Entry, Node};
-use super::{DryRunOption, Error, OverrideValuesType, Watch, expand, parse_duration};
-
-type Env<'a> = &'a dyn Fn(&str) -> Option<String>;
+use super::{DryRunOption, Error, OverrideValuesType, Watch, parse_duration};
 
 /// The keys of an entry, as they are written.
 const KEYS: [&str; 11] = [
@@ -26,7 +25,7 @@ const KEYS: [&str; 11] = [
 ];
 
 /// Decodes an entry; adds unknown keys to `warnings`.
-pub(super) fn watch(entries: &[Entry], env: Env<'_>, warnings: &mut Vec<String>) -> Result<Watch, Error> {
+pub(super) fn watch(entries: &[Entry], env: &Env, warnings: &mut Vec<String>) -> Result<Watch, Error> {
     let mut watch = empty();
     for entry in entries {
         match known(&entry.key) {
@@ -59,7 +58,7 @@ fn known(key: &str) -> Option<&'static str> {
     KEYS.into_iter().find(|k| k.eq_ignore_ascii_case(key))
 }
 
-fn set(watch: &mut Watch, key: &str, entry: &Entry, env: Env<'_>) -> Result<(), Error> {
+fn set(watch: &mut Watch, key: &str, entry: &Entry, env: &Env) -> Result<(), Error> {
     match key {
         "group" => watch.group = string(entry)?,
         "version" => watch.version = string(entry)?,
@@ -102,13 +101,13 @@ fn positive(entry: &Entry) -> Result<usize, Error> {
     }
 }
 
-fn override_values(entry: &Entry, env: Env<'_>) -> Result<BTreeMap<String, String>, Error> {
+fn override_values(entry: &Entry, env: &Env) -> Result<BTreeMap<String, String>, Error> {
     let Node::Map(values) = &entry.value else {
         return Err(wrong(entry, format!("expected a mapping, found {}", entry.value.type_name())));
     };
     values
         .iter()
-        .map(|value| Ok((value.key.clone(), expand::expand(&scalar(value)?, env).map_err(Error::Expand)?)))
+        .map(|value| Ok((value.key.clone(), expand::expand(&value.key, &scalar(value)?, env).map_err(Error::Expand)?)))
         .collect()
 }
 

@@ -2,6 +2,10 @@
 //!
 //! Counterpart: `os.ExpandEnv` and `expandOverrideValues` of operator-sdk's `internal/helm/watches`.
 
+use std::sync::Arc;
+
+use go_template::{FuncError, FuncMap, Str, Templates, Value};
+
 /// A broken template. The text is upstream's.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
@@ -23,17 +27,40 @@ pub enum Error {
     },
 }
 
-/// Expands the environment, then the template.
-pub(super) fn expand(text: &str, env: &dyn Fn(&str) -> Option<String>) -> Result<String, Error> {
-    let text = expand_env(text, env);
+/// Looks up an environment variable.
+pub(super) type Env = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
+
+/// Expands the environment, then the template, of the value `key`.
+pub(super) fn expand(key: &str, text: &str, env: &Env) -> Result<String, Error> {
+    let text = expand_env(text, &**env);
     match text.contains("{{") {
-        true => render(text),
+        true => render(key, text, env),
         false => Ok(text),
     }
 }
 
-fn render(text: String) -> Result<String, Error> {
-    Err(Error::Execute { text, cause: "templates are not built in".to_owned() })
+fn render(key: &str, text: String, env: &Env) -> Result<String, Error> {
+    let parsed = match go_template::parse(key, text.as_str(), &functions(env)) {
+        Ok(parsed) => parsed,
+        Err(cause) => return Err(Error::Parse { text, cause: cause.to_string() }),
+    };
+    let mut templates = Templates::new(key);
+    templates.add(&parsed);
+    match Arc::new(templates).execute(key, &Value::Nil) {
+        Ok(bytes) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
+        Err(cause) => Err(Error::Execute { text, cause: cause.to_string() }),
+    }
+}
+
+/// Sprig's, with the two that Helm keeps from charts: an operator's own configuration may read its environment.
+fn functions(env: &Env) -> FuncMap {
+    let mut functions = helm::engine::funcs::func_map();
+    let (one, all) = (env.clone(), env.clone());
+    functions.add("env", move |name: Str| one(&name.to_string()).unwrap_or_default());
+    functions.add("expandenv", move |text: Str| expand_env(&text.to_string(), &*all));
+    // Helm's own marks its message for Helm's error reporting.
+    functions.add("fail", |text: Str| Err::<Value, _>(FuncError::new(text.to_string())));
+    functions
 }
 
 /// Go's `os.Expand`: unknown variables are empty, a `$` without a name stays, bad braces vanish.
@@ -106,5 +133,28 @@ mod tests {
         check("$$A", "A");
         check("ä$A ö", "ä1 ö");
         check("${A}}", "1}");
+    }
+
+    #[test]
+    fn templates_run_after_the_environment() {
+        let env: Env = Arc::new(env);
+        let check = |text: &str, expected: &str| assert_eq!(expand("k", text, &env).as_deref(), Ok(expected), "{text}");
+        check(r#"{{ ("$MY_IMAGE" | split ":")._0 }}"#, "quay.io/app");
+        check(r#"{{ ("$MY_IMAGE" | split ":")._1 }}"#, "v1");
+        check(r#"{{ env "A" }}-{{ expandenv "${A}$A" }}"#, "1-11");
+        check(r#"{{ upper "x" }}"#, "X");
+    }
+
+    #[test]
+    fn a_broken_template_is_refused_with_upstreams_text() {
+        let env: Env = Arc::new(env);
+        let check = |text: &str, expected: &str| {
+            assert_eq!(expand("k", text, &env).map_err(|e| e.to_string()), Err(expected.to_owned()));
+        };
+        check("{{ nope }}", r#"invalid template string "{{ nope }}": template: k:1: function "nope" not defined"#);
+        check(
+            r#"{{ fail "no" }}"#,
+            r#"failed to execute template "{{ fail \"no\" }}": template: k:1:3: executing "k" at <fail "no">: error calling fail: no"#,
+        );
     }
 }

@@ -11,6 +11,7 @@ mod tests;
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use kube::core::{ApiResource, GroupVersionKind, Selector};
@@ -134,7 +135,8 @@ pub fn load(path: &Path) -> Result<Vec<Watch>, Error> {
 ///
 /// # Errors
 /// No list at the top, a value of the wrong type, an entry without version or kind, two entries for one kind, a broken template.
-pub fn parse(text: &str, env: impl Fn(&str) -> Option<String>) -> Result<Watches, Error> {
+pub fn parse(text: &str, env: impl Fn(&str) -> Option<String> + Send + Sync + 'static) -> Result<Watches, Error> {
+    let env: expand::Env = Arc::new(env);
     let entries = node::entries(text)?;
     let mut warnings = Vec::new();
     let watches = entries.iter().map(|e| decode::watch(e, &env, &mut warnings)).collect::<Result<Vec<_>, _>>()?;
