@@ -71,7 +71,7 @@ fn equal(a: &Value, b: &Value) -> Compared {
             Ok(u64::try_from(*x) == Ok(*y))
         }
         (Value::Nil, Value::Nil) => Ok(true),
-        (Value::Nil, _) | (_, Value::Nil) => Ok(false),
+        (Value::Nil, other) | (other, Value::Nil) => Ok(is_nil(other)),
         _ if basic_kind(&x) != basic_kind(&y) => Err(incompatible(a, b)),
         _ => equal_other(a, b),
     }
@@ -84,10 +84,18 @@ fn equal_other(a: &Value, b: &Value) -> Compared {
         let args = [a.clone(), type_of(a), type_of(b), b.clone()];
         return Err(message(b"non-comparable types %s: %v, %s: %v", &args));
     }
+    if is_nil(a) || is_nil(b) {
+        return Ok(is_nil(a) == is_nil(b));
+    }
     match (a, b) {
         (Value::Object(x), Value::Object(y)) if matches!(y.kind(), Kind::Ptr | Kind::Struct) => Ok(Arc::ptr_eq(x, y)),
         _ => Err(message(b"non-comparable type %s: %v", &[b.clone(), type_of(b)])),
     }
+}
+
+/// Whether this is nil of its type.
+fn is_nil(value: &Value) -> bool {
+    matches!(value, Value::List(list) if list.is_nil())
 }
 
 fn message(format: &[u8], args: &[Value]) -> FuncError {

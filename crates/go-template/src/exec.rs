@@ -70,6 +70,8 @@ enum Target<'f> {
     Function(&'f Function),
     Builtin(Builtin),
     Method(&'f dyn Object, &'f [Param], Option<Param>),
+    /// A function whose first parameter is the receiver.
+    Bound(&'f Function, &'f Value),
 }
 
 /// The execution of one template.
@@ -472,6 +474,9 @@ impl<'t> State<'_, '_, 't> {
             Reflected::Interface(Value::Nil) => self.errorf(format!("nil pointer evaluating interface {{}}.{field}")),
             Reflected::Concrete(value) | Reflected::Interface(value) => match value {
                 Value::Map(map) => {
+                    if let Some(method) = self.scope.map_method(map.ty(), field) {
+                        return self.eval_call(dot, Target::Bound(&method, value), At::Arg(node), field, args, last);
+                    }
                     if has_args {
                         return self.errorf(format!("{field} is not a method but has arguments"));
                     }
@@ -575,8 +580,11 @@ impl<'t> State<'_, '_, 't> {
                 let callee = args.first();
                 builtin.call(self.scope, callee, &values)
             }
-            Target::Function(_) | Target::Method(..) => {
+            Target::Function(_) | Target::Method(..) | Target::Bound(..) => {
                 let mut values: Args<Value> = SmallVec::new();
+                if let Target::Bound(_, receiver) = target {
+                    values.push(receiver.clone());
+                }
                 for (i, arg) in args.iter().enumerate() {
                     values.push(self.eval_arg(dot, param(i), arg)?.into_value());
                 }
@@ -584,7 +592,7 @@ impl<'t> State<'_, '_, 't> {
                     values.push(self.validate_type(last, param(args.len()))?.into_value());
                 }
                 let value = match target {
-                    Target::Function(function) => function.call(self.scope, &values),
+                    Target::Function(function) | Target::Bound(function, _) => function.call(self.scope, &values),
                     Target::Method(object, ..) => call_method(self.scope, object, name, &values),
                     Target::Builtin(_) => Ok(Value::Nil),
                 };
@@ -703,6 +711,7 @@ impl<'f> Target<'f> {
             Target::Function(f) => (f.params(), f.variadic()),
             Target::Builtin(b) => b.signature(),
             Target::Method(_, params, variadic) => (params, *variadic),
+            Target::Bound(f, _) => (f.params().get(1..).unwrap_or_default(), f.variadic()),
         }
     }
 }

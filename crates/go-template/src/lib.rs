@@ -26,6 +26,6 @@ pub use exec::MAX_EXEC_DEPTH;
 pub use function::{FromValue, FuncMap, Function, IntoFunction, IntoReturn, Param, Rest, Scope};
 pub use node::Tree;
 pub use parse::{MAX_BLOCK_DEPTH, MAX_PAREN_DEPTH, Parsed, parse};
-pub use scope::{Limits, MissingKey, Options};
+pub use scope::{Limits, MissingKey, Options, ValuesMethods};
 pub use template::Templates;
 pub use value::{Kind, List, ListType, Map, MapType, Object, Str, Value};

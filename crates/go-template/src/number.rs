@@ -31,10 +31,14 @@ fn char_constant(mut node: NumberNode) -> Result<NumberNode, String> {
 fn complex(mut node: NumberNode) -> Result<NumberNode, String> {
     let text = node.text.to_text().into_owned();
     let inner = text.strip_suffix('i').unwrap_or(&text);
-    let pair = imaginary_sign(inner).and_then(|at| Some((parse_float(&inner[..at])?, parse_float(&inner[at..])?)));
-    node.complex = Some(pair.ok_or("syntax error scanning complex number")?);
+    let at = imaginary_sign(inner).ok_or("syntax error scanning complex number")?;
+    node.complex = Some((float_part(&inner[..at])?, float_part(&inner[at..])?));
     simplify_complex(&mut node);
     Ok(node)
+}
+
+fn float_part(text: &str) -> Result<f64, String> {
+    parse_float(text).ok_or_else(|| format!("strconv.ParseFloat: parsing {}: invalid syntax", quote(text.as_bytes())))
 }
 
 /// Where the second number starts: the last sign that does not belong to an exponent.

@@ -9,10 +9,12 @@ use std::time::Instant;
 
 use crate::error::{FuncError, LimitError};
 use crate::exec;
+use crate::function::Function;
 use crate::node::{Tree, VarId};
 use crate::reflect::Reflected;
+use crate::stack;
 use crate::template::Templates;
-use crate::value::Value;
+use crate::value::{MapType, Value};
 
 /// What a missing map key gives: Go's `missingkey` option.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -61,7 +63,12 @@ pub struct Options {
     pub missing_key: MissingKey,
     /// How much the run may use.
     pub limits: Limits,
+    /// The methods of the named map type [`MapType::Values`], by name; each gets the map as its first argument.
+    pub values_methods: ValuesMethods,
 }
+
+/// Methods by name: few, so a list finds them faster than a map.
+pub type ValuesMethods = Arc<[(&'static str, Arc<Function>)]>;
 
 /// After so many steps the clock is read.
 const STEPS_PER_CLOCK: u64 = 1024;
@@ -71,6 +78,7 @@ pub struct Scope<'a> {
     host: Option<&'a mut dyn Any>,
     templates: Arc<Templates>,
     pub(crate) missing_key: MissingKey,
+    values_methods: ValuesMethods,
     limits: Limits,
     steps: u64,
     written: usize,
@@ -88,6 +96,7 @@ impl<'a> Scope<'a> {
             host: None,
             templates,
             missing_key: options.missing_key,
+            values_methods: options.values_methods,
             limits: options.limits,
             steps: 0,
             written: 0,
@@ -145,7 +154,7 @@ impl<'a> Scope<'a> {
         }
         self.executions += 1;
         let outer = mem::take(&mut self.out);
-        let result = exec::execute(self, tree, data);
+        let result = stack::grow(|| exec::execute(self, tree, data));
         let out = mem::replace(&mut self.out, outer);
         self.executions -= 1;
         result.map(|()| out).map_err(FuncError::Template)
@@ -165,6 +174,17 @@ impl<'a> Scope<'a> {
             return self.check_deadline();
         }
         Ok(())
+    }
+
+    /// The method of this name that the map's type has.
+    pub(crate) fn map_method(&self, ty: MapType, name: &[u8]) -> Option<Arc<Function>> {
+        if ty != MapType::Values {
+            return None;
+        }
+        self.values_methods
+            .iter()
+            .find(|(method, _)| method.as_bytes() == name)
+            .map(|(_, function)| Arc::clone(function))
     }
 
     fn check_deadline(&self) -> Result<(), LimitError> {

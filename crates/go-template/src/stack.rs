@@ -3,7 +3,7 @@
 //! Go's stacks grow by themselves, up to a gigabyte; templates and vectors rely on that.
 
 /// What one level of recursion may need at most before it asks again.
-const RED_ZONE: usize = 128 << 10;
+const RED_ZONE: usize = 256 << 10;
 /// How much is added at a time.
 const SEGMENT: usize = 2 << 20;
 

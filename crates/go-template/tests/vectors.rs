@@ -5,8 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use go_template::{
-    ExecError, FuncError, FuncMap, Limits, List, ListType, Map, MapType, MissingKey, Options, Scope, Templates, Value,
-    parse,
+    ExecError, FuncError, FuncMap, List, ListType, Map, MapType, MissingKey, Options, Scope, Templates, Value, parse,
 };
 use serde_json::Value as Json;
 
@@ -34,7 +33,7 @@ fn render(template: &str, values: &Json) -> Result<String, FuncError> {
     let parsed = parse(NAME, template, &FuncMap::default())?;
     let mut templates = Templates::new("gotpl");
     templates.add(&parsed);
-    let options = Options { missing_key: MissingKey::Zero, limits: Limits::default() };
+    let options = Options { missing_key: MissingKey::Zero, ..Options::default() };
     let out = Scope::new(Arc::new(templates), options).execute(NAME, &Value::Map(root.with_type(MapType::Values)))?;
     Ok(String::from_utf8_lossy(&out).replace("<no value>", ""))
 }

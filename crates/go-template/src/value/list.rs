@@ -1,9 +1,12 @@
 //! Go's slice, as templates see it: shared and never changed in place.
 
+use std::fmt;
+use std::mem;
 use std::ops::Deref;
 use std::sync::Arc;
 
 use super::Value;
+use super::copy::drop_flat;
 
 /// The element type of a list, which `typeOf` and the type checks see.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,17 +42,17 @@ impl ListType {
 }
 
 /// A slice: a type and its items.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct List {
     ty: ListType,
     nil: bool,
-    items: Arc<Vec<Value>>,
+    items: Arc<Items>,
 }
 
 impl List {
     /// A list of the type; the items are trusted to be of it.
     pub fn new(ty: ListType, items: Vec<Value>) -> List {
-        List { ty, nil: false, items: Arc::new(items) }
+        List { ty, nil: false, items: Arc::new(Items(items)) }
     }
 
     /// Go's nil slice: empty, but `null` as JSON and YAML, and not deeply equal to a slice that is merely empty.
@@ -72,18 +75,32 @@ impl List {
         self.ty
     }
 
-    /// A copy that shares no map with this list.
-    pub fn deep_copy(&self) -> List {
-        if self.nil || self.ty == ListType::String || self.ty == ListType::Int {
-            return self.clone();
-        }
-        List::new(self.ty, self.items.iter().map(Value::deep_copy).collect())
+    /// The items, if this is the last reference to them.
+    pub(super) fn into_last_items(self) -> Vec<Value> {
+        Arc::into_inner(self.items).map(|mut items| mem::take(&mut items.0)).unwrap_or_default()
+    }
+}
+
+/// The items, which are dropped without recursion.
+#[derive(Default)]
+struct Items(Vec<Value>);
+
+impl Drop for Items {
+    fn drop(&mut self) {
+        drop_flat(self.0.drain(..));
     }
 }
 
 impl Deref for List {
     type Target = [Value];
     fn deref(&self) -> &[Value] {
-        &self.items
+        &self.items.0
+    }
+}
+
+/// As `%v` prints it, which ends even if a map holds itself.
+impl fmt::Debug for List {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        super::debug(&Value::List(self.clone()), f)
     }
 }

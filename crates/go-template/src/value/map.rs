@@ -1,8 +1,11 @@
 //! Go's map with string keys: a shared reference that `set`, `unset` and `merge` change.
 
 use std::collections::BTreeMap;
+use std::fmt;
+use std::mem;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
+use super::copy::drop_flat;
 use super::{Str, Value};
 
 /// The type of a map, which `typeOf` and the type checks see.
@@ -35,16 +38,16 @@ impl MapType {
 /// A map. A clone is the same map, as in Go; `deep_copy` makes another.
 ///
 /// The lock is only ever held inside one method or while the caller reads an [`entries`](Map::entries) guard: never run template code under it.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Map {
     ty: MapType,
-    entries: Arc<RwLock<BTreeMap<Str, Value>>>,
+    entries: Arc<Entries>,
 }
 
 impl Map {
     /// A map of the type.
     pub fn new(ty: MapType, entries: BTreeMap<Str, Value>) -> Map {
-        Map { ty, entries: Arc::new(RwLock::new(entries)) }
+        Map { ty, entries: Arc::new(Entries(RwLock::new(entries))) }
     }
 
     /// The map's type.
@@ -64,12 +67,12 @@ impl Map {
 
     /// The entries, sorted by key's bytes.
     pub fn entries(&self) -> RwLockReadGuard<'_, BTreeMap<Str, Value>> {
-        self.entries.read().unwrap_or_else(PoisonError::into_inner)
+        self.entries.0.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The entries, to change.
     pub fn entries_mut(&self) -> RwLockWriteGuard<'_, BTreeMap<Str, Value>> {
-        self.entries.write().unwrap_or_else(PoisonError::into_inner)
+        self.entries.0.write().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The value under the key.
@@ -97,10 +100,24 @@ impl Map {
         self.entries().iter().map(|(k, v)| (k.clone(), v.clone())).collect()
     }
 
-    /// A copy that shares no map with this one.
-    pub fn deep_copy(&self) -> Map {
-        let copy = self.entries().iter().map(|(k, v)| (k.clone(), v.deep_copy())).collect();
-        Map::new(self.ty, copy)
+    /// The entries, if this is the last reference to them.
+    pub(super) fn into_last_entries(self) -> BTreeMap<Str, Value> {
+        Arc::into_inner(self.entries).map(|mut entries| entries.take()).unwrap_or_default()
+    }
+}
+
+/// The entries, which are dropped without recursion.
+struct Entries(RwLock<BTreeMap<Str, Value>>);
+
+impl Entries {
+    fn take(&mut self) -> BTreeMap<Str, Value> {
+        mem::take(self.0.get_mut().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Drop for Entries {
+    fn drop(&mut self) {
+        drop_flat(self.take().into_values());
     }
 }
 
@@ -113,5 +130,12 @@ impl Default for Map {
 impl<K: Into<Str>, V: Into<Value>> FromIterator<(K, V)> for Map {
     fn from_iter<I: IntoIterator<Item = (K, V)>>(entries: I) -> Self {
         Map::new(MapType::Interface, entries.into_iter().map(|(k, v)| (k.into(), v.into())).collect())
+    }
+}
+
+/// As `%v` prints it, which ends even if a map holds itself.
+impl fmt::Debug for Map {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        super::debug(&Value::Map(self.clone()), f)
     }
 }

@@ -3,16 +3,19 @@
 //! Maps are shared references that functions may change, as in Go; lists are never changed in place by any template function, so they
 //! are shared and immutable. Strings are bytes. Counterpart: the parts of Go's `reflect` that `text/template` uses.
 
+mod copy;
 mod list;
 mod map;
 mod object;
 mod string;
 
+pub use copy::{MAX_COPIED_DEPTH, MAX_COPIED_VALUES};
 pub use list::{List, ListType};
 pub use map::{Map, MapType};
 pub use object::Object;
 pub use string::Str;
 
+use std::fmt;
 use std::sync::Arc;
 
 use crate::function::Function;
@@ -225,15 +228,12 @@ impl Value {
             _ => None,
         }
     }
+}
 
-    /// A copy that shares no map with this value; lists and strings without maps inside stay shared.
-    pub fn deep_copy(&self) -> Value {
-        match self {
-            Value::List(l) => Value::List(l.deep_copy()),
-            Value::Map(m) => Value::Map(m.deep_copy()),
-            other => other.clone(),
-        }
-    }
+fn debug(value: &Value, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let mut text = Vec::new();
+    crate::fmt::append_value(&mut text, value);
+    f.write_str(&String::from_utf8_lossy(&text))
 }
 
 impl From<bool> for Value {
