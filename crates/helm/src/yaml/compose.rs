@@ -1,0 +1,490 @@
+//! Builds the nodes of a stream's first document out of its tokens, by libyaml's grammar.
+//!
+//! Counterpart: libyaml's parser and yaml.v2's `parser`, in one: each production makes its node instead of an event.
+
+use std::collections::HashMap;
+
+use super::MAX_DEPTH;
+use super::error::Syntax;
+use super::read::Mark;
+use super::scan::{Scanner, Token, TokenKind};
+
+type Result<T, E = Syntax> = std::result::Result<T, E>;
+
+/// Where a node is in its [`Document`].
+pub(super) type NodeId = usize;
+
+/// One node of a document.
+#[derive(Debug)]
+pub(super) enum Node {
+    /// `implicit` if the text alone says what it is: plain, or tagged `!`.
+    Scalar {
+        value: String,
+        tag: Option<String>,
+        implicit: bool,
+    },
+    Sequence(Vec<NodeId>),
+    /// Keys and values in turn.
+    Mapping(Vec<(NodeId, NodeId)>),
+    Alias {
+        name: String,
+        target: NodeId,
+    },
+}
+
+/// The nodes of a document.
+#[derive(Debug, Default)]
+pub(super) struct Document {
+    nodes: Vec<Node>,
+    /// The node on top; `None` if the stream is empty.
+    pub(super) root: Option<NodeId>,
+}
+
+impl Document {
+    pub(super) fn node(&self, id: NodeId) -> &Node {
+        &self.nodes[id]
+    }
+}
+
+/// The first document of the stream.
+pub(super) fn first_document(input: &[u8]) -> Result<Document> {
+    let mut composer = Composer {
+        scanner: Scanner::new(input),
+        document: Document::default(),
+        anchors: HashMap::new(),
+        tags: Vec::new(),
+    };
+    composer.scanner.take()?;
+    if composer.scanner.peek()?.kind != TokenKind::StreamEnd {
+        composer.document.root = Some(composer.document()?);
+    }
+    Ok(composer.document)
+}
+
+struct Composer<'a> {
+    scanner: Scanner<'a>,
+    document: Document,
+    anchors: HashMap<String, NodeId>,
+    /// Handles of tags and what they stand for.
+    tags: Vec<(String, String)>,
+}
+
+/// An anchor and a tag in front of a node.
+#[derive(Default)]
+struct Properties {
+    anchor: Option<String>,
+    tag: Option<(Token, String)>,
+}
+
+fn error(problem: impl Into<std::borrow::Cow<'static, str>>, at: Mark) -> Syntax {
+    Syntax { line: at.line, problem: problem.into() }
+}
+
+impl Composer<'_> {
+    fn document(&mut self) -> Result<NodeId> {
+        let root = match self.scanner.peek()?.kind {
+            TokenKind::VersionDirective { .. } | TokenKind::TagDirective { .. } | TokenKind::DocumentStart => {
+                self.directives()?;
+                let start = self.scanner.peek()?;
+                if start.kind != TokenKind::DocumentStart {
+                    return Err(error("did not find expected <document start>", start.start));
+                }
+                self.scanner.take()?;
+                self.document_content()?
+            }
+            _ => {
+                self.add_default_tags();
+                self.node()?
+            }
+        };
+        // yaml.v2 wants to see the document's end, so whatever the scanner refuses there fails this document too.
+        self.scanner.peek()?;
+        Ok(root)
+    }
+
+    fn document_content(&mut self) -> Result<NodeId> {
+        match self.scanner.peek()?.kind {
+            TokenKind::VersionDirective { .. }
+            | TokenKind::TagDirective { .. }
+            | TokenKind::DocumentStart
+            | TokenKind::DocumentEnd
+            | TokenKind::StreamEnd => Ok(self.empty()),
+            _ => self.node(),
+        }
+    }
+
+    fn directives(&mut self) -> Result<()> {
+        let mut versioned = false;
+        while let TokenKind::VersionDirective { .. } | TokenKind::TagDirective { .. } = self.scanner.peek()?.kind {
+            let token = self.scanner.take()?;
+            match token.kind {
+                TokenKind::VersionDirective { .. } if versioned => {
+                    return Err(error("found duplicate %YAML directive", token.start));
+                }
+                TokenKind::VersionDirective { major: 1, minor: 1 } => versioned = true,
+                TokenKind::VersionDirective { .. } => {
+                    return Err(error("found incompatible YAML document", token.start));
+                }
+                TokenKind::TagDirective { handle, prefix } => self.add_tag(handle, prefix, token.start)?,
+                _ => {}
+            }
+        }
+        self.add_default_tags();
+        Ok(())
+    }
+
+    fn add_tag(&mut self, handle: String, prefix: String, at: Mark) -> Result<()> {
+        if self.tags.iter().any(|(known, _)| *known == handle) {
+            return Err(error("found duplicate %TAG directive", at));
+        }
+        self.tags.push((handle, prefix));
+        Ok(())
+    }
+
+    fn add_default_tags(&mut self) {
+        for (handle, prefix) in [("!", "!"), ("!!", "tag:yaml.org,2002:")] {
+            if !self.tags.iter().any(|(known, _)| known == handle) {
+                self.tags.push((handle.to_owned(), prefix.to_owned()));
+            }
+        }
+    }
+
+    fn add(&mut self, node: Node) -> NodeId {
+        self.document.nodes.push(node);
+        self.document.nodes.len() - 1
+    }
+
+    fn empty(&mut self) -> NodeId {
+        self.add(Node::Scalar { value: String::new(), tag: None, implicit: true })
+    }
+
+    /// A node with everything in it. Open collections are on a stack of their own, so depth costs no call.
+    fn node(&mut self) -> Result<NodeId> {
+        let mut open: Vec<Collection> = Vec::new();
+        let mut next = self.begin(BLOCK)?;
+        loop {
+            match next {
+                Next::Open(collection) => {
+                    if open.len() >= MAX_DEPTH {
+                        let start = self.scanner.peek()?.start;
+                        return Err(error(format!("exceeded max depth of {MAX_DEPTH}"), start));
+                    }
+                    open.push(collection);
+                }
+                Next::Done(id) => match open.last_mut() {
+                    Some(collection) => collection.add(id),
+                    None => return Ok(id),
+                },
+            }
+            next = match open.last_mut() {
+                Some(collection) => match self.advance(collection)? {
+                    Some(next) => next,
+                    None => self.close(open.pop()),
+                },
+                None => Next::Done(self.empty()),
+            };
+        }
+    }
+
+    /// Begins a node: a scalar or alias is done at once, a collection stays open.
+    fn begin(&mut self, place: Place) -> Result<Next> {
+        if let TokenKind::Alias(name) = &self.scanner.peek()?.kind {
+            let name = name.clone();
+            return self.alias(name).map(Next::Done);
+        }
+        let properties = self.properties()?;
+        let tag = self.resolve_tag(properties.tag)?;
+        let anchor = properties.anchor;
+        let token = self.scanner.peek()?;
+        let start = token.start;
+        let kind = match &token.kind {
+            TokenKind::BlockEntry if place.indentless => Kind::IndentlessSequence,
+            TokenKind::FlowSequenceStart => Kind::FlowSequence,
+            TokenKind::FlowMappingStart => Kind::FlowMapping,
+            TokenKind::BlockSequenceStart if place.block => Kind::BlockSequence,
+            TokenKind::BlockMappingStart if place.block => Kind::BlockMapping,
+            TokenKind::Scalar { .. } => return self.scalar(anchor, tag).map(Next::Done),
+            _ if anchor.is_some() || tag.is_some() => return Ok(Next::Done(self.bare_properties(anchor, tag))),
+            _ => return Err(error("did not find expected node content", start)),
+        };
+        if kind != Kind::IndentlessSequence {
+            self.scanner.take()?;
+        }
+        Ok(self.open(kind, anchor))
+    }
+
+    /// An anchor or tag with nothing behind it.
+    fn bare_properties(&mut self, anchor: Option<String>, tag: Option<String>) -> NodeId {
+        let implicit = tag.is_none();
+        let id = self.add(Node::Scalar { value: String::new(), tag, implicit });
+        self.set_anchor(anchor, id);
+        id
+    }
+
+    fn alias(&mut self, name: String) -> Result<NodeId> {
+        let Some(&target) = self.anchors.get(&name) else {
+            return Err(Syntax { line: 0, problem: format!("unknown anchor '{name}' referenced").into() });
+        };
+        self.scanner.take()?;
+        Ok(self.add(Node::Alias { name, target }))
+    }
+
+    fn set_anchor(&mut self, anchor: Option<String>, id: NodeId) {
+        if let Some(name) = anchor {
+            self.anchors.insert(name, id);
+        }
+    }
+
+    /// An anchor, a tag, or both in any order.
+    fn properties(&mut self) -> Result<Properties> {
+        let mut properties = Properties::default();
+        loop {
+            match &self.scanner.peek()?.kind {
+                TokenKind::Anchor(_) if properties.anchor.is_none() => {}
+                TokenKind::Tag { .. } if properties.tag.is_none() => {}
+                _ => return Ok(properties),
+            }
+            let token = self.scanner.take()?;
+            match token.kind.clone() {
+                TokenKind::Anchor(name) => properties.anchor = Some(name),
+                TokenKind::Tag { handle, .. } => properties.tag = Some((token, handle)),
+                _ => return Ok(properties),
+            }
+        }
+    }
+
+    fn resolve_tag(&self, tag: Option<(Token, String)>) -> Result<Option<String>> {
+        let Some((token, handle)) = tag else { return Ok(None) };
+        let TokenKind::Tag { suffix, .. } = token.kind else { return Ok(None) };
+        if handle.is_empty() {
+            return Ok(Some(suffix).filter(|tag| !tag.is_empty()));
+        }
+        match self.tags.iter().find(|(known, _)| *known == handle) {
+            Some((_, prefix)) => Ok(Some(format!("{prefix}{suffix}"))),
+            None => Err(error("found undefined tag handle", token.start)),
+        }
+    }
+
+    fn scalar(&mut self, anchor: Option<String>, tag: Option<String>) -> Result<NodeId> {
+        let TokenKind::Scalar { value, plain } = self.scanner.take()?.kind else { return Ok(self.empty()) };
+        let implicit = match tag.as_deref() {
+            None => plain,
+            Some(tag) => tag == "!",
+        };
+        let id = self.add(Node::Scalar { value, tag, implicit });
+        self.set_anchor(anchor, id);
+        Ok(id)
+    }
+}
+
+/// What may stand for a node.
+#[derive(Clone, Copy)]
+struct Place {
+    /// Block collections too.
+    block: bool,
+    /// Where a key's value is wanted, also a sequence that is not indented.
+    indentless: bool,
+}
+
+const BLOCK: Place = Place { block: true, indentless: false };
+const BLOCK_VALUE: Place = Place { block: true, indentless: true };
+const FLOW: Place = Place { block: false, indentless: false };
+
+/// What came of a step.
+enum Next {
+    Done(NodeId),
+    Open(Collection),
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Kind {
+    BlockSequence,
+    IndentlessSequence,
+    BlockMapping,
+    FlowSequence,
+    FlowMapping,
+    /// `key: value` as an item of a flow sequence.
+    FlowPair,
+}
+
+/// A collection whose end has not come.
+struct Collection {
+    id: NodeId,
+    kind: Kind,
+    items: Vec<NodeId>,
+    entries: Vec<(NodeId, NodeId)>,
+    key: Option<NodeId>,
+    /// The key of a flow mapping that has no value.
+    lone_key: bool,
+}
+
+impl Collection {
+    fn add(&mut self, id: NodeId) {
+        match self.kind {
+            Kind::BlockSequence | Kind::IndentlessSequence | Kind::FlowSequence => self.items.push(id),
+            _ => match self.key.take() {
+                None => self.key = Some(id),
+                Some(key) => self.entries.push((key, id)),
+            },
+        }
+    }
+}
+
+/// Collections. Each is put down before its children, so that an alias inside finds its anchor.
+impl Composer<'_> {
+    fn open(&mut self, kind: Kind, anchor: Option<String>) -> Next {
+        let id = self.add(Node::Sequence(Vec::new()));
+        self.set_anchor(anchor, id);
+        Next::Open(Collection { id, kind, items: Vec::new(), entries: Vec::new(), key: None, lone_key: false })
+    }
+
+    fn close(&mut self, collection: Option<Collection>) -> Next {
+        let Some(collection) = collection else { return Next::Done(self.empty()) };
+        self.document.nodes[collection.id] = match collection.kind {
+            Kind::BlockSequence | Kind::IndentlessSequence | Kind::FlowSequence => Node::Sequence(collection.items),
+            _ => Node::Mapping(collection.entries),
+        };
+        Next::Done(collection.id)
+    }
+
+    /// Begins the collection's next child; `None` at its end.
+    fn advance(&mut self, collection: &mut Collection) -> Result<Option<Next>> {
+        match collection.kind {
+            Kind::BlockSequence => self.block_sequence(),
+            Kind::IndentlessSequence => self.indentless_sequence(),
+            Kind::BlockMapping if collection.key.is_none() => self.block_mapping_key(),
+            Kind::BlockMapping => self.block_mapping_value().map(Some),
+            Kind::FlowSequence => self.flow_sequence(collection),
+            Kind::FlowMapping if collection.key.is_none() => self.flow_mapping_key(collection),
+            Kind::FlowMapping if collection.lone_key => self.lone_key_value(collection),
+            Kind::FlowMapping => self.flow_value(&TokenKind::FlowMappingEnd).map(Some),
+            Kind::FlowPair if !collection.entries.is_empty() => self.scanner.peek().map(|_| None),
+            Kind::FlowPair if collection.key.is_none() => self.flow_pair_key().map(Some),
+            Kind::FlowPair => self.flow_value(&TokenKind::FlowSequenceEnd).map(Some),
+        }
+    }
+
+    fn block_sequence(&mut self) -> Result<Option<Next>> {
+        let token = self.scanner.peek()?;
+        let start = token.start;
+        match token.kind {
+            TokenKind::BlockEntry => {}
+            TokenKind::BlockEnd => return self.scanner.take().map(|_| None),
+            _ => return Err(error("did not find expected '-' indicator", start)),
+        }
+        self.scanner.take()?;
+        match self.scanner.peek()?.kind {
+            TokenKind::BlockEntry | TokenKind::BlockEnd => Ok(Some(Next::Done(self.empty()))),
+            _ => self.begin(BLOCK).map(Some),
+        }
+    }
+
+    fn indentless_sequence(&mut self) -> Result<Option<Next>> {
+        if self.scanner.peek()?.kind != TokenKind::BlockEntry {
+            return Ok(None);
+        }
+        self.scanner.take()?;
+        match self.scanner.peek()?.kind {
+            TokenKind::BlockEntry | TokenKind::Key | TokenKind::Value | TokenKind::BlockEnd => {
+                Ok(Some(Next::Done(self.empty())))
+            }
+            _ => self.begin(BLOCK).map(Some),
+        }
+    }
+
+    fn block_mapping_key(&mut self) -> Result<Option<Next>> {
+        let token = self.scanner.peek()?;
+        let start = token.start;
+        match token.kind {
+            TokenKind::Key => {}
+            TokenKind::BlockEnd => return self.scanner.take().map(|_| None),
+            _ => return Err(error("did not find expected key", start)),
+        }
+        self.scanner.take()?;
+        self.block_mapping_part().map(Some)
+    }
+
+    fn block_mapping_value(&mut self) -> Result<Next> {
+        if self.scanner.peek()?.kind != TokenKind::Value {
+            return Ok(Next::Done(self.empty()));
+        }
+        self.scanner.take()?;
+        self.block_mapping_part()
+    }
+
+    fn block_mapping_part(&mut self) -> Result<Next> {
+        match self.scanner.peek()?.kind {
+            TokenKind::Key | TokenKind::Value | TokenKind::BlockEnd => Ok(Next::Done(self.empty())),
+            _ => self.begin(BLOCK_VALUE),
+        }
+    }
+
+    fn flow_sequence(&mut self, collection: &Collection) -> Result<Option<Next>> {
+        let first = collection.items.is_empty();
+        if !self.flow_entry_follows(TokenKind::FlowSequenceEnd, first, "did not find expected ',' or ']'")? {
+            return self.scanner.take().map(|_| None);
+        }
+        if self.scanner.peek()?.kind != TokenKind::Key {
+            return self.begin(FLOW).map(Some);
+        }
+        self.scanner.take()?;
+        Ok(Some(self.open(Kind::FlowPair, None)))
+    }
+
+    /// Takes the comma between entries; says whether another entry comes before the end.
+    fn flow_entry_follows(&mut self, end: TokenKind, first: bool, problem: &'static str) -> Result<bool> {
+        let token = self.scanner.peek()?;
+        if token.kind == end {
+            return Ok(false);
+        }
+        if !first {
+            if token.kind != TokenKind::FlowEntry {
+                return Err(error(problem, token.start));
+            }
+            self.scanner.take()?;
+        }
+        Ok(self.scanner.peek()?.kind != end)
+    }
+
+    fn flow_pair_key(&mut self) -> Result<Next> {
+        match self.scanner.peek()?.kind {
+            // libyaml drops the token here, so `[? : x]` and its like come out odd; so they do here.
+            TokenKind::Value | TokenKind::FlowEntry | TokenKind::FlowSequenceEnd => {
+                self.scanner.take()?;
+                Ok(Next::Done(self.empty()))
+            }
+            _ => self.begin(FLOW),
+        }
+    }
+
+    fn flow_mapping_key(&mut self, collection: &mut Collection) -> Result<Option<Next>> {
+        let first = collection.entries.is_empty();
+        if !self.flow_entry_follows(TokenKind::FlowMappingEnd, first, "did not find expected ',' or '}'")? {
+            return self.scanner.take().map(|_| None);
+        }
+        collection.lone_key = self.scanner.peek()?.kind != TokenKind::Key;
+        if collection.lone_key {
+            return self.begin(FLOW).map(Some);
+        }
+        self.scanner.take()?;
+        match self.scanner.peek()?.kind {
+            TokenKind::Value | TokenKind::FlowEntry | TokenKind::FlowMappingEnd => Ok(Some(Next::Done(self.empty()))),
+            _ => self.begin(FLOW).map(Some),
+        }
+    }
+
+    fn lone_key_value(&mut self, collection: &mut Collection) -> Result<Option<Next>> {
+        collection.lone_key = false;
+        self.scanner.peek()?;
+        Ok(Some(Next::Done(self.empty())))
+    }
+
+    fn flow_value(&mut self, end: &TokenKind) -> Result<Next> {
+        if self.scanner.peek()?.kind != TokenKind::Value {
+            return Ok(Next::Done(self.empty()));
+        }
+        self.scanner.take()?;
+        let kind = &self.scanner.peek()?.kind;
+        if *kind == TokenKind::FlowEntry || kind == end { Ok(Next::Done(self.empty())) } else { self.begin(FLOW) }
+    }
+}

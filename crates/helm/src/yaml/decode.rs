@@ -1,0 +1,270 @@
+//! Turns a document's nodes into what Go has after YAML → JSON → `interface{}`: numbers are floats, keys strings.
+//!
+//! Counterpart: yaml.v2's `decoder` and sigs.k8s.io/yaml's `convertToJSONableObject`, with yaml.v2's limits for aliases.
+
+use std::collections::{BTreeMap, HashSet};
+
+use base64::Engine as _;
+use go_template::{Map, MapType, Str, Value};
+
+use super::MAX_DEPTH;
+use super::compose::{Document, Node, NodeId};
+use super::describe::go_syntax;
+use super::error::Error;
+use super::resolve::{Scalar, resolve, resolve_with};
+use crate::json::number;
+
+/// So many operations may come from aliases in all but a hundredth; a document of a few kilobytes cannot grow beyond.
+const ALIAS_RATIO_LOW: f64 = 400_000.0;
+
+/// From so many operations on only a tenth may come from aliases.
+const ALIAS_RATIO_HIGH: f64 = 4_000_000.0;
+
+const TAG_PREFIX: &str = "tag:yaml.org,2002:";
+
+type Entries = BTreeMap<Str, Value>;
+type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// The document's value.
+pub(super) fn decode(document: &Document) -> Result<Value> {
+    let Some(root) = document.root else { return Ok(Value::Nil) };
+    let mut decoder =
+        Decoder { document, open: HashSet::new(), depth: 0, operations: 0, from_aliases: 0, not_json: None };
+    let value = decoder.value(root)?;
+    match decoder.not_json {
+        Some(problem) => Err(Error::NotJson(problem)),
+        None => Ok(value),
+    }
+}
+
+pub(super) fn invalid(problem: impl Into<std::borrow::Cow<'static, str>>) -> Error {
+    Error::Syntax { line: 0, problem: problem.into() }
+}
+
+struct Decoder<'a> {
+    document: &'a Document,
+    /// The aliases that are being followed.
+    open: HashSet<NodeId>,
+    depth: usize,
+    operations: u64,
+    from_aliases: u64,
+    /// What JSON cannot hold. yaml.v2 is through with the document before sigs.k8s.io/yaml complains.
+    not_json: Option<String>,
+}
+
+impl Decoder<'_> {
+    fn count(&mut self) -> Result<()> {
+        self.operations += 1;
+        if !self.open.is_empty() {
+            self.from_aliases += 1;
+        }
+        let ratio = self.from_aliases as f64 / self.operations as f64;
+        if self.from_aliases > 100 && self.operations > 1000 && ratio > allowed_alias_ratio(self.operations as f64) {
+            return Err(invalid("document contains excessive aliasing"));
+        }
+        Ok(())
+    }
+
+    fn value(&mut self, id: NodeId) -> Result<Value> {
+        self.count()?;
+        let document = self.document;
+        match document.node(id) {
+            Node::Scalar { value, tag, implicit } => self.scalar(value, tag.as_deref(), *implicit),
+            Node::Alias { name, target } => {
+                self.follow(id, name)?;
+                let value = self.value(*target);
+                self.open.remove(&id);
+                value
+            }
+            Node::Sequence(items) => self.sequence(items),
+            Node::Mapping(entries) => self.map(entries),
+        }
+    }
+
+    fn sequence(&mut self, items: &[NodeId]) -> Result<Value> {
+        self.go_deeper()?;
+        let mut values = Vec::with_capacity(items.len());
+        for item in items {
+            values.push(self.value(*item)?);
+        }
+        self.depth -= 1;
+        Ok(Value::list(values))
+    }
+
+    fn map(&mut self, entries: &[(NodeId, NodeId)]) -> Result<Value> {
+        let mut map = Entries::new();
+        self.mapping(entries, &mut map)?;
+        Ok(Value::Map(Map::new(MapType::Interface, map)))
+    }
+
+    fn go_deeper(&mut self) -> Result<()> {
+        self.depth += 1;
+        if self.depth > MAX_DEPTH {
+            return Err(invalid(format!("exceeded max depth of {MAX_DEPTH}")));
+        }
+        Ok(())
+    }
+
+    fn follow(&mut self, alias: NodeId, name: &str) -> Result<()> {
+        self.go_deeper()?;
+        self.depth -= 1;
+        if !self.open.insert(alias) {
+            return Err(invalid(format!("anchor '{name}' value contains itself")));
+        }
+        Ok(())
+    }
+
+    fn mapping(&mut self, entries: &[(NodeId, NodeId)], map: &mut Entries) -> Result<()> {
+        self.go_deeper()?;
+        for (key, value) in entries {
+            if self.is_merge(*key) {
+                self.merge(*value, map)?;
+                continue;
+            }
+            let key = self.key(*key, *value)?;
+            let value = self.value(*value)?;
+            if let Some(key) = key {
+                map.insert(key, value);
+            }
+        }
+        self.depth -= 1;
+        Ok(())
+    }
+
+    fn is_merge(&self, key: NodeId) -> bool {
+        match self.document.node(key) {
+            Node::Scalar { value, tag, implicit } => {
+                value == "<<" && (*implicit || tag.as_deref() == Some("tag:yaml.org,2002:merge"))
+            }
+            _ => false,
+        }
+    }
+
+    /// Puts the entries of a mapping, or of each of several, over those that are there. Of several the first wins.
+    fn merge(&mut self, id: NodeId, map: &mut Entries) -> Result<()> {
+        match self.document.node(id) {
+            Node::Sequence(items) => items.iter().rev().try_for_each(|item| self.merge_one(*item, map)),
+            _ => self.merge_one(id, map),
+        }
+    }
+
+    fn merge_one(&mut self, id: NodeId, map: &mut Entries) -> Result<()> {
+        match self.document.node(id) {
+            Node::Mapping(entries) => {
+                self.count()?;
+                self.mapping(entries, map)
+            }
+            Node::Alias { name, target } if matches!(self.document.node(*target), Node::Mapping(_)) => {
+                self.count()?;
+                self.follow(id, name)?;
+                let merged = self.merge_one(*target, map);
+                self.open.remove(&id);
+                merged
+            }
+            _ => Err(invalid("map merge requires map or sequence of maps as the value")),
+        }
+    }
+
+    /// The key as JSON has it; `None` if JSON cannot hold it.
+    fn key(&mut self, key: NodeId, value: NodeId) -> Result<Option<Str>> {
+        self.count()?;
+        let (text, tag, implicit) = match self.document.node(key) {
+            Node::Scalar { value, tag, implicit } => (value, tag.as_deref(), *implicit),
+            Node::Alias { target, .. } => return self.key(*target, value),
+            _ => return Err(invalid(format!("invalid map key: {}", go_syntax(self.document, key)))),
+        };
+        let key_text = match self.resolve(text, tag, implicit)? {
+            Resolved::Text(text) => Str::from(text),
+            Resolved::Scalar(scalar) => match scalar {
+                Scalar::Str | Scalar::Timestamp => Str::from(&**text),
+                Scalar::Bool(yes) => Str::from(if yes { "true" } else { "false" }),
+                Scalar::Int(number) => Str::from(number.to_string()),
+                Scalar::Float(number) => Str::from(float_key(number)),
+                Scalar::Null | Scalar::Uint(_) => {
+                    let type_name = if scalar == Scalar::Null { "%!s(<nil>)" } else { "uint64" };
+                    let (key, value) = (go_syntax(self.document, key), go_syntax(self.document, value));
+                    self.refuse(format!("unsupported map key of type: {type_name}, key: {key}, value: {value}"));
+                    return Ok(None);
+                }
+            },
+        };
+        Ok(Some(key_text))
+    }
+
+    fn refuse(&mut self, problem: String) {
+        self.not_json.get_or_insert(problem);
+    }
+
+    fn scalar(&mut self, text: &str, tag: Option<&str>, implicit: bool) -> Result<Value> {
+        let scalar = match self.resolve(text, tag, implicit)? {
+            Resolved::Text(text) => return Ok(Value::from(text)),
+            Resolved::Scalar(scalar) => scalar,
+        };
+        Ok(match scalar {
+            Scalar::Null => Value::Nil,
+            Scalar::Bool(yes) => Value::Bool(yes),
+            Scalar::Int(number) => Value::Float(number as f64),
+            Scalar::Uint(number) => Value::Float(number as f64),
+            Scalar::Float(number) => {
+                if !number.is_finite() {
+                    self.refuse(format!("json: unsupported value: {}", number::shortest(number)));
+                }
+                Value::Float(number)
+            }
+            Scalar::Str | Scalar::Timestamp => Value::from(text),
+        })
+    }
+
+    fn resolve(&self, text: &str, tag: Option<&str>, implicit: bool) -> Result<Resolved> {
+        let Some(tag) = tag else {
+            return Ok(Resolved::Scalar(if implicit { resolve(text) } else { Scalar::Str }));
+        };
+        match tag.strip_prefix(TAG_PREFIX) {
+            Some("binary") => decode_binary(text).map(Resolved::Text),
+            Some(short @ ("bool" | "int" | "float" | "null" | "timestamp")) => {
+                resolve_as(short, text).map(Resolved::Scalar)
+            }
+            _ => Ok(Resolved::Scalar(Scalar::Str)),
+        }
+    }
+}
+
+enum Resolved {
+    Scalar(Scalar),
+    /// Text that differs from the scalar's.
+    Text(String),
+}
+
+/// The scalar under a tag that says what it must be.
+fn resolve_as(tag: &str, text: &str) -> Result<Scalar> {
+    let scalar = resolve_with(text, tag == "timestamp");
+    if scalar.tag().strip_prefix("!!") == Some(tag) {
+        return Ok(scalar);
+    }
+    match scalar {
+        Scalar::Int(number) if tag == "float" => Ok(Scalar::Float(number as f64)),
+        _ => Err(invalid(format!("cannot decode {} `{text}` as a !!{tag}", scalar.tag()))),
+    }
+}
+
+fn decode_binary(text: &str) -> Result<String> {
+    let compact: String = text.chars().filter(|c| !matches!(c, '\r' | '\n')).collect();
+    let bytes = base64::engine::general_purpose::STANDARD
+        .decode(compact)
+        .map_err(|_| invalid("!!binary value contains invalid base64 data"))?;
+    Ok(crate::json::to_utf8(&bytes).into_owned())
+}
+
+/// sigs.k8s.io/yaml prints keys as if they were of 32 bits.
+pub(super) fn float_key(number: f64) -> String {
+    match number {
+        n if n.is_nan() => ".nan".to_owned(),
+        n if (n as f32).is_infinite() => if n > 0.0 { ".inf" } else { "-.inf" }.to_owned(),
+        n => number::shortest32(n as f32),
+    }
+}
+
+fn allowed_alias_ratio(operations: f64) -> f64 {
+    let progress = (operations - ALIAS_RATIO_LOW) / (ALIAS_RATIO_HIGH - ALIAS_RATIO_LOW);
+    0.99 - 0.89 * progress.clamp(0.0, 1.0)
+}

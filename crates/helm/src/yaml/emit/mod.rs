@@ -1,0 +1,190 @@
+//! Writes values as sigs.k8s.io/yaml's `Marshal` does: through JSON, then with yaml.v2's emitter, without making either's text in between.
+//!
+//! `scalar.rs` chooses and writes the style of strings, `order.rs` orders keys. Counterpart: libyaml's emitter in block style.
+
+mod order;
+mod scalar;
+mod writer;
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use go_template::{List, Map, Str, Value};
+
+use super::error::EmitError;
+use super::read::FORBIDDEN;
+use super::scan::MAX_SIMPLE_KEY;
+use crate::json::{self, EncodeError, number};
+use scalar::Context;
+use writer::Writer;
+
+/// The longest text that is written; a template can put one map into another twice, and again, and again.
+pub const MAX_OUTPUT: usize = 64 << 20;
+
+/// Longer keys are written with `?`.
+const MAX_PLAIN_KEY: usize = 128;
+
+type Result<T = (), E = EmitError> = std::result::Result<T, E>;
+
+/// The value as YAML, with a line break at the end.
+pub fn emit(value: &Value) -> Result<Vec<u8>> {
+    let mut emitter = Emitter { writer: Writer::new(), path: Vec::new() };
+    emitter.node(value, Context::default()).map_err(|error| with_line(value, error))?;
+    emitter.writer.indent_line();
+    Ok(emitter.writer.into_bytes())
+}
+
+/// What Go says when it reads the value's JSON as YAML, which it refuses.
+fn with_line(value: &Value, error: EmitError) -> EmitError {
+    let EmitError::Yaml(_) = error else { return error };
+    let text = match json::encode(value, json::EscapeHtml::Yes, json::Layout::Compact) {
+        Ok(text) => text,
+        Err(error) => return error.into(),
+    };
+    match super::compose::first_document(&text) {
+        Err(syntax) => EmitError::Yaml(syntax.to_string()),
+        Ok(_) => error,
+    }
+}
+
+struct Emitter {
+    writer: Writer,
+    /// The maps around the current value, to tell a cycle from mere depth.
+    path: Vec<Map>,
+}
+
+impl Emitter {
+    fn node(&mut self, value: &Value, context: Context) -> Result {
+        match value {
+            Value::List(list) => self.list(list, context)?,
+            Value::Map(map) => self.map(map)?,
+            Value::Object(object) => self.node(&object.data(), context)?,
+            _ => self.leaf(value, context)?,
+        }
+        if self.writer.len() > MAX_OUTPUT {
+            return Err(EmitError::TooLong(MAX_OUTPUT));
+        }
+        Ok(())
+    }
+
+    fn leaf(&mut self, value: &Value, context: Context) -> Result {
+        match value {
+            Value::Nil => self.writer.word("null"),
+            Value::Bool(yes) => self.writer.word(if *yes { "true" } else { "false" }),
+            Value::Int(number, _) => self.writer.word(&number.to_string()),
+            Value::Uint(number, _) => self.writer.word(&number.to_string()),
+            Value::Float(number) => self.float(*number)?,
+            Value::String(bytes) => self.string(bytes, context)?,
+            Value::Bytes(bytes) => self.string(json::base64(bytes).as_bytes(), context)?,
+            _ => return Err(EncodeError::UnsupportedType(value.type_name().to_owned()).into()),
+        }
+        Ok(())
+    }
+
+    fn float(&mut self, value: f64) -> Result {
+        if value.fract() == 0.0 && value.abs() < number::MAX_EXACT {
+            self.writer.word(&(value as i64).to_string());
+            return Ok(());
+        }
+        let text = number::json(value).ok_or_else(|| EncodeError::unsupported(value))?;
+        let whole = text.parse::<i64>().is_ok() || text.parse::<u64>().is_ok();
+        self.writer.word(&if whole { text } else { number::shortest(value) });
+        Ok(())
+    }
+
+    fn string(&mut self, bytes: &[u8], context: Context) -> Result {
+        let text = readable(bytes)?;
+        scalar::write(&mut self.writer, &text, context);
+        Ok(())
+    }
+
+    fn list(&mut self, list: &List, context: Context) -> Result {
+        if list.is_empty() {
+            self.writer.indicator("[]", true, false, false);
+            return Ok(());
+        }
+        json::check_depth(self.writer.depth(), &self.path)?;
+        let indentless = context.mapping && !self.writer.at_indention();
+        let outer = self.writer.increase_indent(false, indentless);
+        for item in list.iter() {
+            self.writer.indent_line();
+            self.writer.indicator("-", true, false, true);
+            self.node(item, Context::default())?;
+        }
+        self.writer.restore_indent(outer);
+        Ok(())
+    }
+
+    fn map(&mut self, map: &Map) -> Result {
+        let entries = map.entries();
+        if entries.is_empty() {
+            self.writer.indicator("{}", true, false, false);
+            return Ok(());
+        }
+        self.path.push(map.clone());
+        json::check_depth(self.writer.depth(), &self.path)?;
+        let outer = self.writer.increase_indent(false, false);
+        for (key, value) in sorted(&entries)? {
+            self.key(&key);
+            self.node(value, Context { mapping: true, simple_key: false })?;
+        }
+        self.writer.restore_indent(outer);
+        self.path.pop();
+        Ok(())
+    }
+
+    fn key(&mut self, key: &str) {
+        self.writer.indent_line();
+        if key.len() <= MAX_PLAIN_KEY && !scalar::has_break(key) {
+            scalar::write(&mut self.writer, key, Context { mapping: true, simple_key: true });
+            self.writer.indicator(":", false, false, false);
+        } else {
+            self.writer.indicator("?", true, false, true);
+            scalar::write(&mut self.writer, key, Context { mapping: true, simple_key: false });
+            self.writer.indent_line();
+            self.writer.indicator(":", true, false, true);
+        }
+    }
+}
+
+/// The entries in yaml.v2's order.
+fn sorted(entries: &BTreeMap<Str, Value>) -> Result<Vec<(Cow<'_, str>, &Value)>> {
+    let mut sorted = Vec::with_capacity(entries.len());
+    for (key, value) in entries {
+        sorted.push((readable_key(key)?, value));
+    }
+    order::sort(&mut sorted);
+    Ok(sorted)
+}
+
+/// The text that comes back when YAML reads the string's JSON.
+fn readable(bytes: &[u8]) -> Result<Cow<'_, str>> {
+    let text = json::to_utf8(bytes);
+    if !text.bytes().any(|b| matches!(b, 0x7F | 0xC2 | 0xEF)) {
+        return Ok(text);
+    }
+    if text.chars().any(is_refused) {
+        return Err(EmitError::Yaml(FORBIDDEN.to_owned()));
+    }
+    // NEL is the one line break that JSON leaves as it is, so YAML folds it.
+    if text.contains('\u{85}') {
+        return super::unquote_json(&text).map(Cow::Owned).map_err(|syntax| EmitError::Yaml(syntax.to_string()));
+    }
+    Ok(text)
+}
+
+fn readable_key(bytes: &[u8]) -> Result<Cow<'_, str>> {
+    // Escapes make at most six characters out of a byte.
+    if bytes.len() * 6 + 2 > MAX_SIMPLE_KEY && json::quoted(bytes).chars().count() > MAX_SIMPLE_KEY {
+        return Err(EmitError::Yaml("did not find expected ',' or '}'".to_owned()));
+    }
+    let key = readable(bytes)?;
+    if json::to_utf8(bytes).contains('\u{85}') {
+        return Err(EmitError::Yaml("did not find expected ',' or '}'".to_owned()));
+    }
+    Ok(key)
+}
+
+fn is_refused(c: char) -> bool {
+    matches!(c, '\u{7F}'..='\u{84}' | '\u{86}'..='\u{9F}' | '\u{FFFE}' | '\u{FFFF}')
+}

@@ -1,0 +1,293 @@
+//! Chooses the style of a string and writes it: libyaml's analysis, and yaml.v2's rule that what would read back as something else is
+//! quoted.
+
+use super::super::resolve::{Scalar, is_base60, resolve};
+use super::writer::{INDENT, Writer};
+
+/// Where a scalar or list stands.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Context {
+    /// In a map, as key or value.
+    pub(super) mapping: bool,
+    /// As a key on one line, with its colon.
+    pub(super) simple_key: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Style {
+    Plain,
+    Single,
+    Double,
+    Literal,
+}
+
+/// Writes the string.
+pub(super) fn write(writer: &mut Writer, text: &str, context: Context) {
+    if is_word(text) && resolve(text) == Scalar::Str {
+        writer.word(text);
+        return;
+    }
+    let outer = writer.increase_indent(true, false);
+    match choose(text, context) {
+        Style::Plain => write_plain(writer, text, !context.simple_key),
+        Style::Single => write_single(writer, text, !context.simple_key),
+        Style::Double => write_double(writer, text, !context.simple_key),
+        Style::Literal => write_literal(writer, text),
+    }
+    writer.restore_indent(outer);
+}
+
+/// Whether a line break of any kind is in the text.
+pub(super) fn has_break(text: &str) -> bool {
+    if text.is_ascii() { text.bytes().any(|b| b == b'\n' || b == b'\r') } else { text.contains(is_break) }
+}
+
+/// Most strings: letters, digits and a few signs that mean nothing in YAML.
+fn is_word(text: &str) -> bool {
+    let bytes = text.as_bytes();
+    bytes.first().is_some_and(|b| b.is_ascii_alphanumeric() || *b == b'/')
+        && bytes.iter().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.' | b'/'))
+}
+
+fn choose(text: &str, context: Context) -> Style {
+    let analysis = Analysis::of(text);
+    let wanted = if text.contains('\n') {
+        Style::Literal
+    } else if resolve(text) == Scalar::Str && !is_base60(text) {
+        Style::Plain
+    } else {
+        Style::Double
+    };
+    match wanted {
+        _ if context.simple_key && analysis.multiline => Style::Double,
+        Style::Plain if analysis.plain => Style::Plain,
+        Style::Plain if analysis.single => Style::Single,
+        Style::Literal if analysis.block && !context.simple_key => Style::Literal,
+        _ => Style::Double,
+    }
+}
+
+/// What libyaml finds out about a scalar: which styles can hold it.
+struct Analysis {
+    multiline: bool,
+    plain: bool,
+    single: bool,
+    block: bool,
+}
+
+impl Analysis {
+    fn of(text: &str) -> Analysis {
+        let mut indicators = text.starts_with("---") || text.starts_with("...");
+        let (mut breaks, mut special, mut break_space, mut space_break) = (false, false, false, false);
+        let mut previous = None;
+        let mut rest = text.chars();
+        while let Some(c) = rest.next() {
+            let next = rest.as_str().chars().next();
+            indicators |= is_indicator(c, previous, next);
+            special |= !is_printable(c);
+            break_space |= c == ' ' && previous.is_some_and(is_break);
+            space_break |= is_break(c) && previous == Some(' ');
+            breaks |= is_break(c);
+            previous = Some(c);
+        }
+        let (first, last) = (text.chars().next(), previous);
+        let edge = |c: Option<char>| c.is_some_and(|c| c == ' ' || is_break(c));
+        let special = special || space_break;
+        Analysis {
+            multiline: breaks,
+            plain: !indicators && !breaks && !special && !edge(first) && !edge(last),
+            single: !special && !break_space,
+            block: !special && last.is_some_and(|c| c != ' '),
+        }
+    }
+}
+
+/// Whether the character means something in a plain scalar of a block.
+fn is_indicator(c: char, previous: Option<char>, next: Option<char>) -> bool {
+    let blank_follows = next.is_none_or(|c| c == ' ' || c == '\t' || is_break(c));
+    match (c, previous) {
+        ('#' | ',' | '[' | ']' | '{' | '}' | '&' | '*' | '!' | '|' | '>' | '\'' | '"' | '%' | '@' | '`', None) => true,
+        ('?' | '-', None) => blank_follows,
+        (':', _) => blank_follows,
+        ('#', Some(before)) => before == ' ' || before == '\t' || is_break(before),
+        _ => false,
+    }
+}
+
+pub(super) fn is_break(c: char) -> bool {
+    matches!(c, '\r' | '\n' | '\u{85}' | '\u{2028}' | '\u{2029}')
+}
+
+/// What libyaml writes as it is. Characters beyond the basic plane are not among it.
+fn is_printable(c: char) -> bool {
+    matches!(c, '\n' | ' '..='~' | '\u{A0}'..='\u{D7FF}' | '\u{E000}'..='\u{FEFE}' | '\u{FF00}'..='\u{FFFD}')
+}
+
+fn write_plain(writer: &mut Writer, text: &str, fold: bool) {
+    writer.blank();
+    write_words(writer, text, fold);
+    writer.end_scalar();
+}
+
+/// Writes text without line breaks, folding at single spaces behind the width where allowed.
+fn write_words(writer: &mut Writer, text: &str, fold: bool) {
+    if !fold || writer.has_room(text.len()) {
+        writer.text(text);
+        return;
+    }
+    let mut after_space = false;
+    let mut rest = text.chars().peekable();
+    while let Some(c) = rest.next() {
+        if c == ' ' && !after_space && writer.is_wide() && rest.peek() != Some(&' ') {
+            writer.indent_line();
+        } else {
+            writer.char(c);
+        }
+        after_space = c == ' ';
+        writer.set_indention(false);
+    }
+}
+
+fn write_single(writer: &mut Writer, text: &str, fold: bool) {
+    writer.indicator("'", true, false, false);
+    let (mut spaces, mut breaks) = (false, false);
+    let mut rest = text.chars();
+    let mut first = true;
+    while let Some(c) = rest.next() {
+        let next = rest.as_str().chars().next();
+        if c == ' ' {
+            let inside = !first && next.is_some_and(|c| c != ' ');
+            if fold && !spaces && writer.is_wide() && inside {
+                writer.indent_line();
+            } else {
+                writer.byte(b' ');
+            }
+            spaces = true;
+        } else if is_break(c) {
+            if !breaks && c == '\n' {
+                writer.line_break();
+            }
+            writer.break_char(c);
+            writer.set_indention(true);
+            breaks = true;
+        } else {
+            if breaks {
+                writer.indent_line();
+            }
+            if c == '\'' {
+                writer.byte(b'\'');
+            }
+            writer.char(c);
+            writer.set_indention(false);
+            (spaces, breaks) = (false, false);
+        }
+        first = false;
+    }
+    writer.indicator("'", false, false, false);
+    writer.end_scalar();
+}
+
+fn write_double(writer: &mut Writer, text: &str, fold: bool) {
+    writer.indicator("\"", true, false, false);
+    // libyaml looks for a byte order mark at the start of the text instead of here, and then escapes everything.
+    let escape_all = text.starts_with('\u{FEFF}');
+    let mut spaces = false;
+    let mut rest = text.chars();
+    let mut first = true;
+    while let Some(c) = rest.next() {
+        let next = rest.as_str().chars().next();
+        if escape_all || !is_printable(c) || is_break(c) || c == '"' || c == '\\' {
+            write_escape(writer, c);
+            spaces = false;
+        } else if c == ' ' {
+            if fold && !spaces && writer.is_wide() && !first && next.is_some() {
+                writer.indent_line();
+                if next == Some(' ') {
+                    writer.byte(b'\\');
+                }
+            } else {
+                writer.byte(b' ');
+            }
+            spaces = true;
+        } else {
+            writer.char(c);
+            spaces = false;
+        }
+        first = false;
+    }
+    writer.indicator("\"", false, false, false);
+    writer.end_scalar();
+}
+
+fn write_escape(writer: &mut Writer, c: char) {
+    let short = match c {
+        '\0' => '0',
+        '\x07' => 'a',
+        '\x08' => 'b',
+        '\t' => 't',
+        '\n' => 'n',
+        '\x0B' => 'v',
+        '\x0C' => 'f',
+        '\r' => 'r',
+        '\x1B' => 'e',
+        '"' => '"',
+        '\\' => '\\',
+        '\u{85}' => 'N',
+        '\u{A0}' => '_',
+        '\u{2028}' => 'L',
+        '\u{2029}' => 'P',
+        _ => {
+            let code = u32::from(c);
+            let escape = match code {
+                0..=0xFF => format!("\\x{code:02X}"),
+                0x100..=0xFFFF => format!("\\u{code:04X}"),
+                _ => format!("\\U{code:08X}"),
+            };
+            writer.text(&escape);
+            return;
+        }
+    };
+    writer.byte(b'\\');
+    writer.char(short);
+}
+
+fn write_literal(writer: &mut Writer, text: &str) {
+    writer.indicator("|", true, false, false);
+    write_block_hints(writer, text);
+    writer.begin_block();
+    let mut breaks = true;
+    let mut rest = text;
+    while let Some(c) = rest.chars().next() {
+        if is_break(c) {
+            writer.break_char(c);
+            writer.set_indention(true);
+            breaks = true;
+            rest = &rest[c.len_utf8()..];
+        } else {
+            if breaks {
+                writer.indent_line();
+            }
+            let end = rest.find(is_break).unwrap_or(rest.len());
+            writer.text(&rest[..end]);
+            writer.set_indention(false);
+            breaks = false;
+            rest = &rest[end..];
+        }
+    }
+}
+
+/// The indentation, where the first line does not show it, and what becomes of the line breaks at the end.
+fn write_block_hints(writer: &mut Writer, text: &str) {
+    if text.starts_with(|c| c == ' ' || is_break(c)) {
+        writer.indicator(&INDENT.to_string(), false, false, false);
+    }
+    let mut from_end = text.chars().rev();
+    match (from_end.next(), from_end.next()) {
+        (Some(last), before) if is_break(last) => {
+            if before.is_none_or(is_break) {
+                writer.indicator("+", false, false, false);
+            }
+        }
+        _ => writer.indicator("-", false, false, false),
+    }
+}

@@ -1,0 +1,156 @@
+//! Puts pieces of YAML on lines: columns, indentation, and the blanks between pieces.
+
+/// The indentation of a level.
+pub(super) const INDENT: isize = 2;
+
+/// Scalars are folded behind this column.
+pub(super) const WIDTH: usize = 80;
+
+/// The text so far, and what libyaml's emitter remembers of its end.
+pub(super) struct Writer {
+    out: Vec<u8>,
+    column: usize,
+    indent: isize,
+    depth: usize,
+    /// Whether the text ends in a blank.
+    whitespace: bool,
+    /// Whether there is nothing but indentation and indicators on the line.
+    indention: bool,
+}
+
+/// The indentation to go back to.
+pub(super) struct Outer(isize);
+
+impl Writer {
+    pub(super) fn new() -> Writer {
+        Writer { out: Vec::with_capacity(256), column: 0, indent: -1, depth: 0, whitespace: true, indention: true }
+    }
+
+    pub(super) fn into_bytes(self) -> Vec<u8> {
+        self.out
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.out.len()
+    }
+
+    pub(super) fn depth(&self) -> usize {
+        self.depth
+    }
+
+    pub(super) fn at_indention(&self) -> bool {
+        self.indention
+    }
+
+    /// Whether the next space is behind the width.
+    pub(super) fn is_wide(&self) -> bool {
+        self.column > WIDTH
+    }
+
+    /// Whether so many further characters leave the line within the width.
+    pub(super) fn has_room(&self, characters: usize) -> bool {
+        self.column + characters <= WIDTH
+    }
+
+    /// Goes a level in; a scalar at the top counts as one of flow style.
+    pub(super) fn increase_indent(&mut self, flow: bool, indentless: bool) -> Outer {
+        let outer = Outer(self.indent);
+        if self.indent < 0 {
+            self.indent = if flow { INDENT } else { 0 };
+        } else if !indentless {
+            self.indent += INDENT;
+        }
+        self.depth += 1;
+        outer
+    }
+
+    pub(super) fn restore_indent(&mut self, outer: Outer) {
+        self.indent = outer.0;
+        self.depth -= 1;
+    }
+
+    /// Goes to the current indentation, on a new line unless this one is still blank up to it.
+    pub(super) fn indent_line(&mut self) {
+        let indent = self.indent.max(0) as usize;
+        if !self.indention || self.column > indent || (self.column == indent && !self.whitespace) {
+            self.line_break();
+        }
+        if self.column < indent {
+            self.out.resize(self.out.len() + indent - self.column, b' ');
+            self.column = indent;
+        }
+        self.whitespace = true;
+        self.indention = true;
+    }
+
+    /// Writes an indicator of ASCII characters, behind a blank if it needs one.
+    pub(super) fn indicator(&mut self, text: &str, needs_blank: bool, is_blank: bool, is_indention: bool) {
+        if needs_blank {
+            self.blank();
+        }
+        self.out.extend_from_slice(text.as_bytes());
+        self.column += text.len();
+        self.whitespace = is_blank;
+        self.indention &= is_indention;
+    }
+
+    /// Writes a plain scalar of ASCII characters without blanks.
+    pub(super) fn word(&mut self, text: &str) {
+        self.blank();
+        self.out.extend_from_slice(text.as_bytes());
+        self.column += text.len();
+        self.end_scalar();
+    }
+
+    /// Makes sure that there is a blank at the end.
+    pub(super) fn blank(&mut self) {
+        if !self.whitespace {
+            self.byte(b' ');
+        }
+    }
+
+    pub(super) fn end_scalar(&mut self) {
+        self.whitespace = false;
+        self.indention = false;
+    }
+
+    /// The first line of a block scalar begins.
+    pub(super) fn begin_block(&mut self) {
+        self.line_break();
+        self.whitespace = true;
+        self.indention = true;
+    }
+
+    pub(super) fn set_indention(&mut self, indention: bool) {
+        self.indention = indention;
+    }
+
+    pub(super) fn byte(&mut self, byte: u8) {
+        self.out.push(byte);
+        self.column += 1;
+    }
+
+    /// Writes text without line breaks.
+    pub(super) fn text(&mut self, text: &str) {
+        self.out.extend_from_slice(text.as_bytes());
+        self.column += if text.is_ascii() { text.len() } else { text.chars().count() };
+    }
+
+    /// Writes one character that is no line break.
+    pub(super) fn char(&mut self, c: char) {
+        let mut buffer = [0; 4];
+        self.out.extend_from_slice(c.encode_utf8(&mut buffer).as_bytes());
+        self.column += 1;
+    }
+
+    pub(super) fn line_break(&mut self) {
+        self.out.push(b'\n');
+        self.column = 0;
+    }
+
+    /// Writes a character that is a line break.
+    pub(super) fn break_char(&mut self, c: char) {
+        self.char(c);
+        self.column = 0;
+    }
+}

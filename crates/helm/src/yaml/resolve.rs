@@ -1,0 +1,192 @@
+//! What a scalar's text stands for by YAML 1.1 as yaml.v2 understands it.
+
+use std::borrow::Cow;
+
+use super::timestamp::is_timestamp;
+
+/// What a scalar stands for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Scalar {
+    Null,
+    Bool(bool),
+    Int(i64),
+    Uint(u64),
+    Float(f64),
+    /// A date, which yaml.v2 leaves a string.
+    Timestamp,
+    /// The text itself.
+    Str,
+}
+
+impl Scalar {
+    /// The short form of its tag.
+    pub(super) fn tag(self) -> &'static str {
+        match self {
+            Scalar::Null => "!!null",
+            Scalar::Bool(_) => "!!bool",
+            Scalar::Int(_) | Scalar::Uint(_) => "!!int",
+            Scalar::Float(_) => "!!float",
+            Scalar::Timestamp => "!!timestamp",
+            Scalar::Str => "!!str",
+        }
+    }
+}
+
+/// What the text of a plain scalar stands for.
+pub(super) fn resolve(text: &str) -> Scalar {
+    resolve_with(text, true)
+}
+
+/// As [`resolve`]; dates only where `timestamps`.
+pub(super) fn resolve_with(text: &str, timestamps: bool) -> Scalar {
+    match text.as_bytes().first() {
+        None => Scalar::Null,
+        Some(b'y' | b'Y' | b'n' | b'N' | b't' | b'T' | b'f' | b'F' | b'o' | b'O' | b'~') => resolve_word(text),
+        Some(b'.') => resolve_point(text),
+        Some(b'+' | b'-' | b'0'..=b'9') => resolve_number(text, timestamps),
+        Some(_) => Scalar::Str,
+    }
+}
+
+fn resolve_word(text: &str) -> Scalar {
+    match text {
+        "y" | "Y" | "yes" | "Yes" | "YES" | "true" | "True" | "TRUE" | "on" | "On" | "ON" => Scalar::Bool(true),
+        "n" | "N" | "no" | "No" | "NO" | "false" | "False" | "FALSE" | "off" | "Off" | "OFF" => Scalar::Bool(false),
+        "~" | "null" | "Null" | "NULL" => Scalar::Null,
+        _ => Scalar::Str,
+    }
+}
+
+fn resolve_point(text: &str) -> Scalar {
+    match text {
+        ".nan" | ".NaN" | ".NAN" => Scalar::Float(f64::NAN),
+        ".inf" | ".Inf" | ".INF" => Scalar::Float(f64::INFINITY),
+        _ if !text.contains('_') => parse_float(text).map_or(Scalar::Str, Scalar::Float),
+        // Here Go parses the text as it is, and allows underscores only between digits.
+        _ if !separates_digits(text.as_bytes()) => Scalar::Str,
+        _ => parse_float(&text.replace('_', "")).map_or(Scalar::Str, Scalar::Float),
+    }
+}
+
+fn separates_digits(text: &[u8]) -> bool {
+    let digit = |i: Option<usize>| i.and_then(|i| text.get(i)).is_some_and(u8::is_ascii_digit);
+    (0..text.len()).filter(|i| text[*i] == b'_').all(|i| digit(i.checked_sub(1)) && digit(Some(i + 1)))
+}
+
+fn resolve_number(text: &str, timestamps: bool) -> Scalar {
+    match text {
+        "+.inf" | "+.Inf" | "+.INF" => return Scalar::Float(f64::INFINITY),
+        "-.inf" | "-.Inf" | "-.INF" => return Scalar::Float(f64::NEG_INFINITY),
+        _ => {}
+    }
+    if timestamps && is_timestamp(text) {
+        return Scalar::Timestamp;
+    }
+    let plain = if text.contains('_') { Cow::Owned(text.replace('_', "")) } else { Cow::Borrowed(text) };
+    if let Some(number) = parse_int(&plain) {
+        return number;
+    }
+    if let Some(number) = parse_float(&plain) {
+        return Scalar::Float(number);
+    }
+    parse_odd_binary(&plain).unwrap_or(Scalar::Str)
+}
+
+/// Go's `strconv.ParseInt(s, 0, 64)`, else `ParseUint`.
+fn parse_int(text: &str) -> Option<Scalar> {
+    let (sign, digits) = match text.as_bytes() {
+        [b'-', ..] => (Some(true), &text[1..]),
+        [b'+', ..] => (Some(false), &text[1..]),
+        _ => (None, text),
+    };
+    let (base, digits) = split_base(digits);
+    let magnitude = parse_digits(digits, base)?;
+    match sign {
+        Some(true) => 0i64.checked_sub_unsigned(magnitude).map(Scalar::Int),
+        _ => match i64::try_from(magnitude) {
+            Ok(number) => Some(Scalar::Int(number)),
+            Err(_) if sign.is_none() => Some(Scalar::Uint(magnitude)),
+            Err(_) => None,
+        },
+    }
+}
+
+fn split_base(digits: &str) -> (u32, &str) {
+    match digits.as_bytes() {
+        [b'0', b'x' | b'X', _, ..] => (16, &digits[2..]),
+        [b'0', b'b' | b'B', _, ..] => (2, &digits[2..]),
+        [b'0', b'o' | b'O', _, ..] => (8, &digits[2..]),
+        [b'0', _, ..] => (8, &digits[1..]),
+        _ => (10, digits),
+    }
+}
+
+fn parse_digits(digits: &str, base: u32) -> Option<u64> {
+    // from_str_radix takes a sign of its own, which Go doesn't.
+    if digits.starts_with(['+', '-']) {
+        return None;
+    }
+    u64::from_str_radix(digits, base).ok()
+}
+
+/// yaml.v2 tries `0b` once more with what follows as a number of its own, so a sign may stand behind the prefix.
+fn parse_odd_binary(text: &str) -> Option<Scalar> {
+    let digits = text.strip_prefix("0b")?;
+    i64::from_str_radix(digits, 2).ok().map(Scalar::Int)
+}
+
+/// A float as YAML writes it; `None` if it is none or is too large.
+fn parse_float(text: &str) -> Option<f64> {
+    if !is_float(text.as_bytes()) {
+        return None;
+    }
+    text.parse().ok().filter(|number: &f64| number.is_finite())
+}
+
+fn is_float(text: &[u8]) -> bool {
+    let unsigned = text.strip_prefix(b"+").or(text.strip_prefix(b"-")).unwrap_or(text);
+    let whole = count_digits(unsigned);
+    let mut rest = &unsigned[whole..];
+    if let Some(fraction) = rest.strip_prefix(b".") {
+        let digits = count_digits(fraction);
+        if whole == 0 && digits == 0 {
+            return false;
+        }
+        rest = &fraction[digits..];
+    } else if whole == 0 {
+        return false;
+    }
+    let Some(exponent) = rest.strip_prefix(b"e").or(rest.strip_prefix(b"E")) else { return rest.is_empty() };
+    let exponent = exponent.strip_prefix(b"+").or(exponent.strip_prefix(b"-")).unwrap_or(exponent);
+    !exponent.is_empty() && count_digits(exponent) == exponent.len()
+}
+
+fn count_digits(text: &[u8]) -> usize {
+    text.iter().take_while(|b| b.is_ascii_digit()).count()
+}
+
+/// Whether the text is a number in base 60, which yaml.v2 reads as a string but other parsers do not: it is quoted.
+pub(super) fn is_base60(text: &str) -> bool {
+    let bytes = text.as_bytes();
+    if !bytes.contains(&b':') {
+        return false;
+    }
+    let unsigned = bytes.strip_prefix(b"+").or(bytes.strip_prefix(b"-")).unwrap_or(bytes);
+    if !unsigned.first().is_some_and(u8::is_ascii_digit) {
+        return false;
+    }
+    let mut parts = unsigned.split(|b| *b == b':');
+    let digits = |part: &[u8]| part.iter().all(|b| b.is_ascii_digit() || *b == b'_');
+    if !parts.next().is_some_and(digits) {
+        return false;
+    }
+    let rest: Vec<&[u8]> = parts.collect();
+    let Some((last, middle)) = rest.split_last() else { return false };
+    let point = last.iter().position(|b| *b == b'.').unwrap_or(last.len());
+    let fraction = last.get(point + 1..).unwrap_or(&[]);
+    middle.iter().all(|part| is_sixtieth(part)) && is_sixtieth(&last[..point]) && digits(fraction)
+}
+
+fn is_sixtieth(part: &[u8]) -> bool {
+    matches!(part, [b'0'..=b'9'] | [b'0'..=b'5', b'0'..=b'9'])
+}

@@ -1,0 +1,404 @@
+//! Cuts YAML text into tokens, block structure included: libyaml's scanner as yaml.v2 has it, with its limits and its words.
+//!
+//! `scalar.rs` scans plain, quoted and block scalars, `property.rs` anchors, tags and directives.
+
+mod property;
+mod scalar;
+mod token;
+
+use std::borrow::Cow;
+use std::collections::VecDeque;
+
+pub(super) use token::{Token, TokenKind};
+
+use super::MAX_DEPTH;
+use super::error::Syntax;
+use super::read::{Mark, Reader};
+
+/// How many characters a key without `?` may have.
+pub(super) const MAX_SIMPLE_KEY: usize = 1024;
+
+/// A token that may turn out to be a key, when `:` follows it on its line.
+#[derive(Clone, Copy, Default)]
+struct SimpleKey {
+    possible: bool,
+    required: bool,
+    token: usize,
+    mark: Mark,
+}
+
+/// The tokens of a text, made as the parser asks for them.
+pub(super) struct Scanner<'a> {
+    reader: Reader<'a>,
+    tokens: VecDeque<Token>,
+    taken: usize,
+    started: bool,
+    ended: bool,
+    flow_level: usize,
+    /// The column of the block collection around; -1 outside of any.
+    indent: isize,
+    indents: Vec<isize>,
+    simple_key_allowed: bool,
+    /// One a flow level, the innermost last.
+    simple_keys: Vec<SimpleKey>,
+}
+
+type Result<T = (), E = Syntax> = std::result::Result<T, E>;
+
+impl<'a> Scanner<'a> {
+    pub(super) fn new(input: &'a [u8]) -> Scanner<'a> {
+        Scanner {
+            reader: Reader::new(input),
+            tokens: VecDeque::new(),
+            taken: 0,
+            started: false,
+            ended: false,
+            flow_level: 0,
+            indent: -1,
+            indents: Vec::new(),
+            simple_key_allowed: true,
+            simple_keys: vec![SimpleKey::default()],
+        }
+    }
+
+    /// The next token, which stays the next one.
+    pub(super) fn peek(&mut self) -> Result<&Token> {
+        while self.must_look_ahead()? {
+            self.fetch_next()?;
+        }
+        // After the end of the stream there is nothing but its end.
+        if self.tokens.is_empty() {
+            let start = self.reader.mark;
+            self.tokens.push_back(Token { kind: TokenKind::StreamEnd, start });
+        }
+        Ok(&self.tokens[0])
+    }
+
+    /// The next token, taken away.
+    pub(super) fn take(&mut self) -> Result<Token> {
+        self.peek()?;
+        self.taken += 1;
+        Ok(self.tokens.pop_front().unwrap_or(Token { kind: TokenKind::StreamEnd, start: self.reader.mark }))
+    }
+
+    /// Whether the first token in the queue is missing, or may yet get a KEY token in front of it.
+    fn must_look_ahead(&mut self) -> Result<bool> {
+        if self.tokens.is_empty() {
+            return Ok(!self.ended);
+        }
+        let first = self.taken;
+        // Inner levels opened later, so their keys have higher numbers.
+        let candidate = self.simple_keys.iter().rposition(|key| key.possible && key.token <= first);
+        match candidate {
+            Some(i) if self.simple_keys[i].token == first => self.is_valid_key(i),
+            _ => Ok(false),
+        }
+    }
+
+    fn fetch_next(&mut self) -> Result {
+        self.reader.need(1)?;
+        if !self.started {
+            self.started = true;
+            self.push(TokenKind::StreamStart, self.reader.mark);
+            return Ok(());
+        }
+        self.scan_to_next_token()?;
+        self.unroll_indent(self.reader.mark.column as isize);
+        self.reader.need(4)?;
+        if self.reader.mark.column == 0 && self.fetch_at_line_start()? {
+            return Ok(());
+        }
+        self.fetch_by_first_byte()
+    }
+
+    fn fetch_at_line_start(&mut self) -> Result<bool> {
+        if self.reader.peek(0) == b'%' {
+            self.fetch_directive()?;
+        } else if self.reader.at_indicator(b'-') {
+            self.fetch_document_indicator(TokenKind::DocumentStart)?;
+        } else if self.reader.at_indicator(b'.') {
+            self.fetch_document_indicator(TokenKind::DocumentEnd)?;
+        } else {
+            return Ok(false);
+        }
+        Ok(true)
+    }
+
+    fn fetch_by_first_byte(&mut self) -> Result {
+        let in_flow = self.flow_level > 0;
+        let blank_follows = self.reader.is_blankz(1);
+        match self.reader.peek(0) {
+            0 => self.fetch_stream_end(),
+            b'[' => self.fetch_flow_start(TokenKind::FlowSequenceStart),
+            b'{' => self.fetch_flow_start(TokenKind::FlowMappingStart),
+            b']' => self.fetch_flow_end(TokenKind::FlowSequenceEnd),
+            b'}' => self.fetch_flow_end(TokenKind::FlowMappingEnd),
+            b',' => self.fetch_flow_entry(),
+            b'-' if blank_follows => self.fetch_block_entry(),
+            b'?' if in_flow || blank_follows => self.fetch_key(),
+            b':' if in_flow || blank_follows => self.fetch_value(),
+            b'*' => self.fetch_anchor(true),
+            b'&' => self.fetch_anchor(false),
+            b'!' => self.fetch_tag(),
+            b'|' if !in_flow => self.fetch_block_scalar(true),
+            b'>' if !in_flow => self.fetch_block_scalar(false),
+            b'\'' => self.fetch_quoted_scalar(true),
+            b'"' => self.fetch_quoted_scalar(false),
+            b'#' | b'|' | b'>' | b'%' | b'@' | b'`' | b'\t' => {
+                Err(self.error("found character that cannot start any token"))
+            }
+            _ => self.fetch_plain_scalar(),
+        }
+    }
+
+    /// An error at the current position. yaml.v2 names no line on the first one.
+    fn error(&self, problem: impl Into<Cow<'static, str>>) -> Syntax {
+        let line = self.reader.mark.line;
+        Syntax { line: if line == 0 { 0 } else { line + 1 }, problem: problem.into() }
+    }
+
+    fn push(&mut self, kind: TokenKind, start: Mark) {
+        self.tokens.push_back(Token { kind, start });
+    }
+
+    /// Skips blanks, comments and line breaks. A tab may not stand where a key could begin.
+    fn scan_to_next_token(&mut self) -> Result {
+        loop {
+            self.reader.need(1)?;
+            if self.reader.at_leading_bom() {
+                self.reader.skip();
+            }
+            self.reader.need(1)?;
+            let tabs = self.flow_level > 0 || !self.simple_key_allowed;
+            while self.reader.peek(0) == b' ' || (tabs && self.reader.peek(0) == b'\t') {
+                self.reader.skip();
+                self.reader.need(1)?;
+            }
+            self.skip_comment()?;
+            if !self.reader.is_break(0) {
+                return Ok(());
+            }
+            self.reader.need(2)?;
+            self.reader.skip_line();
+            if self.flow_level == 0 {
+                self.simple_key_allowed = true;
+            }
+        }
+    }
+
+    fn skip_comment(&mut self) -> Result {
+        if self.reader.peek(0) == b'#' {
+            while !self.reader.is_breakz(0) {
+                self.reader.skip();
+                self.reader.need(1)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn skip_blanks(&mut self) -> Result {
+        while super::read::is_blank(self.reader.peek(0)) {
+            self.reader.skip();
+            self.reader.need(1)?;
+        }
+        Ok(())
+    }
+}
+
+/// Keys without `?`, which are known only once their `:` is seen.
+impl Scanner<'_> {
+    fn is_valid_key(&mut self, i: usize) -> Result<bool> {
+        let key = self.simple_keys[i];
+        if !key.possible {
+            return Ok(false);
+        }
+        let now = self.reader.mark;
+        if key.mark.line == now.line && key.mark.index + MAX_SIMPLE_KEY >= now.index {
+            return Ok(true);
+        }
+        if key.required {
+            return Err(self.error("could not find expected ':'"));
+        }
+        self.simple_keys[i].possible = false;
+        Ok(false)
+    }
+
+    /// Remembers that the token to come may be a key.
+    fn save_simple_key(&mut self) -> Result {
+        if !self.simple_key_allowed {
+            return Ok(());
+        }
+        let mark = self.reader.mark;
+        let required = self.flow_level == 0 && self.indent == mark.column as isize;
+        let token = self.taken + self.tokens.len();
+        self.remove_simple_key()?;
+        *self.simple_key() = SimpleKey { possible: true, required, token, mark };
+        Ok(())
+    }
+
+    fn remove_simple_key(&mut self) -> Result {
+        let key = *self.simple_key();
+        if key.possible && key.required {
+            return Err(self.error("could not find expected ':'"));
+        }
+        self.simple_key().possible = false;
+        Ok(())
+    }
+
+    fn simple_key(&mut self) -> &mut SimpleKey {
+        if self.simple_keys.is_empty() {
+            self.simple_keys.push(SimpleKey::default());
+        }
+        let last = self.simple_keys.len() - 1;
+        &mut self.simple_keys[last]
+    }
+}
+
+/// Indentation, which makes the tokens that begin and end block collections.
+impl Scanner<'_> {
+    /// Begins a block collection at the column, unless one is there; its token goes in front of token `before` if given.
+    fn roll_indent(&mut self, column: usize, before: Option<usize>, kind: TokenKind, mark: Mark) -> Result {
+        if self.flow_level > 0 || self.indent >= column as isize {
+            return Ok(());
+        }
+        self.indents.push(self.indent);
+        self.indent = column as isize;
+        if self.indents.len() > MAX_DEPTH {
+            return Err(self.error(format!("exceeded max depth of {MAX_DEPTH}")));
+        }
+        let at = before.map_or(self.tokens.len(), |number| number - self.taken);
+        self.tokens.insert(at, Token { kind, start: mark });
+        Ok(())
+    }
+
+    /// Ends the block collections that are further in than the column.
+    fn unroll_indent(&mut self, column: isize) {
+        if self.flow_level > 0 {
+            return;
+        }
+        while self.indent > column {
+            self.push(TokenKind::BlockEnd, self.reader.mark);
+            self.indent = self.indents.pop().unwrap_or(-1);
+        }
+    }
+}
+
+/// Tokens of one or a few characters.
+impl Scanner<'_> {
+    fn fetch_stream_end(&mut self) -> Result {
+        if self.reader.mark.column != 0 {
+            self.reader.mark.column = 0;
+            self.reader.mark.line += 1;
+        }
+        self.unroll_indent(-1);
+        self.remove_simple_key()?;
+        self.simple_key_allowed = false;
+        self.ended = true;
+        self.push(TokenKind::StreamEnd, self.reader.mark);
+        Ok(())
+    }
+
+    fn fetch_directive(&mut self) -> Result {
+        self.unroll_indent(-1);
+        self.remove_simple_key()?;
+        self.simple_key_allowed = false;
+        let start = self.reader.mark;
+        let kind = self.scan_directive()?;
+        self.push(kind, start);
+        Ok(())
+    }
+
+    fn fetch_document_indicator(&mut self, kind: TokenKind) -> Result {
+        self.unroll_indent(-1);
+        self.remove_simple_key()?;
+        self.simple_key_allowed = false;
+        self.push(kind, self.reader.mark);
+        (0..3).for_each(|_| self.reader.skip());
+        Ok(())
+    }
+
+    fn push_indicator(&mut self, kind: TokenKind) {
+        self.push(kind, self.reader.mark);
+        self.reader.skip();
+    }
+
+    fn fetch_flow_start(&mut self, kind: TokenKind) -> Result {
+        self.save_simple_key()?;
+        self.simple_keys.push(SimpleKey::default());
+        self.flow_level += 1;
+        if self.flow_level > MAX_DEPTH {
+            return Err(self.error(format!("exceeded max depth of {MAX_DEPTH}")));
+        }
+        self.simple_key_allowed = true;
+        self.push_indicator(kind);
+        Ok(())
+    }
+
+    fn fetch_flow_end(&mut self, kind: TokenKind) -> Result {
+        self.remove_simple_key()?;
+        if self.flow_level > 0 {
+            self.flow_level -= 1;
+            self.simple_keys.pop();
+        }
+        self.simple_key_allowed = false;
+        self.push_indicator(kind);
+        Ok(())
+    }
+
+    fn fetch_flow_entry(&mut self) -> Result {
+        self.remove_simple_key()?;
+        self.simple_key_allowed = true;
+        self.push_indicator(TokenKind::FlowEntry);
+        Ok(())
+    }
+
+    fn fetch_block_entry(&mut self) -> Result {
+        if self.flow_level == 0 {
+            if !self.simple_key_allowed {
+                return Err(self.error("block sequence entries are not allowed in this context"));
+            }
+            let mark = self.reader.mark;
+            self.roll_indent(mark.column, None, TokenKind::BlockSequenceStart, mark)?;
+        }
+        self.remove_simple_key()?;
+        self.simple_key_allowed = true;
+        self.push_indicator(TokenKind::BlockEntry);
+        Ok(())
+    }
+
+    fn fetch_key(&mut self) -> Result {
+        if self.flow_level == 0 {
+            if !self.simple_key_allowed {
+                return Err(self.error("mapping keys are not allowed in this context"));
+            }
+            let mark = self.reader.mark;
+            self.roll_indent(mark.column, None, TokenKind::BlockMappingStart, mark)?;
+        }
+        self.remove_simple_key()?;
+        self.simple_key_allowed = self.flow_level == 0;
+        self.push_indicator(TokenKind::Key);
+        Ok(())
+    }
+
+    fn fetch_value(&mut self) -> Result {
+        let key = *self.simple_key();
+        if self.is_valid_key(self.simple_keys.len() - 1)? {
+            let token = Token { kind: TokenKind::Key, start: key.mark };
+            self.tokens.insert(key.token - self.taken, token);
+            self.roll_indent(key.mark.column, Some(key.token), TokenKind::BlockMappingStart, key.mark)?;
+            self.simple_key().possible = false;
+            self.simple_key_allowed = false;
+        } else {
+            if self.flow_level == 0 {
+                if !self.simple_key_allowed {
+                    return Err(self.error("mapping values are not allowed in this context"));
+                }
+                let mark = self.reader.mark;
+                self.roll_indent(mark.column, None, TokenKind::BlockMappingStart, mark)?;
+            }
+            self.simple_key_allowed = self.flow_level == 0;
+        }
+        self.push_indicator(TokenKind::Value);
+        Ok(())
+    }
+}
