@@ -1,0 +1,69 @@
+//! How often something repeats: `*`, `+`, `?` and `{n,m}`, and Go's limit on it.
+
+/// The most that counted repetitions may multiply to: Go's limit.
+const MAX_REPETITIONS: usize = 1000;
+
+/// A number of repetitions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Count {
+    min: usize,
+    max: Option<usize>,
+    /// `{n}` or `{n,m}`, which Go limits.
+    counted: bool,
+}
+
+impl Count {
+    /// What `*`, `+` or `?` means.
+    pub(super) fn of_operator(c: char) -> Count {
+        let (min, max) = match c {
+            '*' => (0, None),
+            '+' => (1, None),
+            _ => (0, Some(1)),
+        };
+        Count { min, max, counted: false }
+    }
+
+    /// Whether the numbers are in order and within Go's limit.
+    pub(super) fn is_allowed(self) -> bool {
+        self.min.max(self.max.unwrap_or(0)) <= MAX_REPETITIONS && self.max.is_none_or(|max| self.min <= max)
+    }
+
+    /// How often the innermost part repeats, if its item already repeats so often; `None` beyond Go's limit.
+    pub(super) fn times(self, inner: usize) -> Option<usize> {
+        match self.max.unwrap_or(self.min) {
+            _ if !self.counted => Some(inner),
+            0 => Some(1),
+            1 => Some(inner),
+            n => n.checked_mul(inner).filter(|all| *all <= MAX_REPETITIONS),
+        }
+    }
+
+    /// In the `regex` crate's syntax.
+    pub(super) fn written(self) -> String {
+        match (self.min, self.max) {
+            (0, None) if !self.counted => "*".to_owned(),
+            (1, None) if !self.counted => "+".to_owned(),
+            (0, Some(1)) if !self.counted => "?".to_owned(),
+            (min, None) => format!("{{{min},}}"),
+            (min, Some(max)) => format!("{{{min},{max}}}"),
+        }
+    }
+}
+
+/// The `{n}`, `{n,}` or `{n,m}` at the start of the text, and its length. Anything else in braces is literal text.
+pub(super) fn parse(text: &str) -> Option<(Count, usize)> {
+    let end = text.find('}')?;
+    let inner = text[..end].strip_prefix('{')?;
+    let (min, max) = match inner.split_once(',') {
+        None => (number(inner)?, Some(number(inner)?)),
+        Some((min, "")) => (number(min)?, None),
+        Some((min, max)) => (number(min)?, Some(number(max)?)),
+    };
+    Some((Count { min, max, counted: true }, end + 1))
+}
+
+/// A number without leading zeros. What does not fit is still a number, but never an allowed one.
+fn number(text: &str) -> Option<usize> {
+    let is_number = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()) && (text.len() == 1 || !text.starts_with('0'));
+    is_number.then(|| text.parse().unwrap_or(usize::MAX))
+}

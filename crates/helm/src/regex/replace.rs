@@ -1,0 +1,94 @@
+//! Replacing matches, literally or by a template with `$1` and `${name}`. Counterpart: Go's `ReplaceAll` and `Expand`.
+
+use go_template::fmt::{Rune, first_rune};
+
+use super::{Regex, Span, width_at};
+
+impl Regex {
+    /// The text with each match replaced by these bytes.
+    pub fn replace_all_literal(&self, text: &[u8], replacement: &[u8]) -> Vec<u8> {
+        let mut next = |position| self.find_at(text, position).map(|span| (span, ()));
+        replace(text, &mut next, |out, _, ()| out.extend_from_slice(replacement))
+    }
+
+    /// The text with each match replaced by the template, in which `$1`, `${1}` and `${name}` are the groups.
+    pub fn replace_all(&self, text: &[u8], template: &[u8]) -> Vec<u8> {
+        if !template.contains(&b'$') {
+            return self.replace_all_literal(text, template);
+        }
+        let mut next = |position| {
+            let groups = self.groups_at(text, position)?;
+            groups.first().copied().flatten().map(|span| (span, groups))
+        };
+        replace(text, &mut next, |out, text, groups| self.expand(out, template, text, &groups))
+    }
+
+    fn expand(&self, out: &mut Vec<u8>, template: &[u8], text: &[u8], groups: &[Option<Span>]) {
+        let mut rest = template;
+        while let Some(dollar) = rest.iter().position(|b| *b == b'$') {
+            out.extend_from_slice(&rest[..dollar]);
+            rest = &rest[dollar + 1..];
+            if let Some(after) = rest.strip_prefix(b"$") {
+                out.push(b'$');
+                rest = after;
+            } else if let Some((name, after)) = reference(rest) {
+                out.extend(self.group(name, groups).map(|(start, end)| &text[start..end]).unwrap_or_default());
+                rest = after;
+            } else {
+                out.push(b'$');
+            }
+        }
+        out.extend_from_slice(rest);
+    }
+
+    /// The group of this number, or the first with this name that took part.
+    fn group(&self, name: &[u8], groups: &[Option<Span>]) -> Option<Span> {
+        match number(name) {
+            Some(index) => groups.get(index).copied().flatten(),
+            None => self.names.iter().zip(groups).filter(|(n, _)| n.as_bytes() == name).find_map(|(_, g)| *g),
+        }
+    }
+}
+
+/// What follows a `$`, if it names a group: the name, and the rest.
+fn reference(text: &[u8]) -> Option<(&[u8], &[u8])> {
+    let inner = text.strip_prefix(b"{").unwrap_or(text);
+    let mut length = 0;
+    while let Some(Rune::Char(c, width)) = first_rune(&inner[length..]) {
+        if !(c == '_' || c.is_alphabetic() || c.is_numeric()) {
+            break;
+        }
+        length += width;
+    }
+    let (name, rest) = inner.split_at(length);
+    let rest = if inner.len() < text.len() { rest.strip_prefix(b"}")? } else { rest };
+    (!name.is_empty()).then_some((name, rest))
+}
+
+/// The name as a number, unless it has leading zeros or is absurdly large.
+fn number(name: &[u8]) -> Option<usize> {
+    let is_number = name.iter().all(u8::is_ascii_digit) && name.len() <= 9 && (name.len() == 1 || name.first() != Some(&b'0'));
+    is_number.then(|| name.iter().fold(0, |n, b| n * 10 + usize::from(b - b'0')))
+}
+
+/// The text with what `write` writes in place of each match that `next` finds from a position on. Not for an empty match right after
+/// another.
+fn replace<T>(
+    text: &[u8],
+    next: &mut dyn FnMut(usize) -> Option<(Span, T)>,
+    write: impl Fn(&mut Vec<u8>, &[u8], T),
+) -> Vec<u8> {
+    let mut out = Vec::with_capacity(text.len());
+    let (mut last_end, mut position) = (0, 0);
+    while position <= text.len() {
+        let Some(((start, end), found)) = next(position) else { break };
+        out.extend_from_slice(&text[last_end..start]);
+        if end > last_end || start == 0 {
+            write(&mut out, text, found);
+        }
+        last_end = end;
+        position = end.max(position + width_at(text, position));
+    }
+    out.extend_from_slice(&text[last_end..]);
+    out
+}
