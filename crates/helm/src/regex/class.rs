@@ -19,7 +19,8 @@ pub(super) fn perl(letter: char) -> Option<&'static str> {
 }
 
 const POSIX: [&str; 14] = [
-    "alnum", "alpha", "ascii", "blank", "cntrl", "digit", "graph", "lower", "print", "punct", "space", "upper", "word", "xdigit",
+    "alnum", "alpha", "ascii", "blank", "cntrl", "digit", "graph", "lower", "print", "punct", "space", "upper", "word",
+    "xdigit",
 ];
 
 /// The bracketed class at the start of the text, and what follows it.

@@ -64,6 +64,7 @@ pub(super) fn parse(text: &str) -> Option<(Count, usize)> {
 
 /// A number without leading zeros. What does not fit is still a number, but never an allowed one.
 fn number(text: &str) -> Option<usize> {
-    let is_number = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()) && (text.len() == 1 || !text.starts_with('0'));
+    let is_number =
+        !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()) && (text.len() == 1 || !text.starts_with('0'));
     is_number.then(|| text.parse().unwrap_or(usize::MAX))
 }

@@ -67,7 +67,8 @@ fn reference(text: &[u8]) -> Option<(&[u8], &[u8])> {
 
 /// The name as a number, unless it has leading zeros or is absurdly large.
 fn number(name: &[u8]) -> Option<usize> {
-    let is_number = name.iter().all(u8::is_ascii_digit) && name.len() <= 9 && (name.len() == 1 || name.first() != Some(&b'0'));
+    let is_number =
+        name.iter().all(u8::is_ascii_digit) && name.len() <= 9 && (name.len() == 1 || name.first() != Some(&b'0'));
     is_number.then(|| name.iter().fold(0, |n, b| n * 10 + usize::from(b - b'0')))
 }
 

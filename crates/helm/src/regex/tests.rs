@@ -67,7 +67,10 @@ fn templates_expand_as_in_go() {
         ("(?P<n>a)|(?P<n>b)", "ab", "[$n]", "[a][b]"),
         ("a*", "日本a語", ".", ".日.本.語."),
     ] {
-        assert_eq!(text(&Regex::new(pattern.as_bytes()).unwrap().replace_all(source.as_bytes(), template.as_bytes())), expected);
+        assert_eq!(
+            text(&Regex::new(pattern.as_bytes()).unwrap().replace_all(source.as_bytes(), template.as_bytes())),
+            expected
+        );
     }
 }
 
@@ -85,7 +88,9 @@ fn patterns_are_limited_in_length_depth_and_size() {
     let nested = |n: usize| format!("{}a{}", "(".repeat(n), ")".repeat(n));
     assert!(Regex::new(nested(MAX_NESTING).as_bytes()).is_ok());
     assert!(Regex::new(nested(MAX_NESTING + 1).as_bytes()).unwrap_err().to_string().contains("nests too deeply"));
-    assert!(Regex::new("(\\pL\\PN){500}".repeat(20).as_bytes()).unwrap_err().to_string().contains("expression too large"));
+    assert!(
+        Regex::new("(\\pL\\PN){500}".repeat(20).as_bytes()).unwrap_err().to_string().contains("expression too large")
+    );
 }
 
 #[test]
@@ -107,7 +112,8 @@ fn shared_vectors_agree_with_go() {
         let found = if found.is_empty() { serde_json::Value::Null } else { found.into() };
         let replaced = text(&regex.replace_all(source, b"<$0>"));
         let split: Vec<String> = regex.split(source, -1).into_iter().map(text).collect();
-        let agrees = found == case["find_all"] && replaced == case["replace_all"] && serde_json::json!(split) == case["split"];
+        let agrees =
+            found == case["find_all"] && replaced == case["replace_all"] && serde_json::json!(split) == case["split"];
         if agrees { String::new() } else { format!("{found} {replaced} {split:?}") }
     });
 }

@@ -193,7 +193,10 @@ impl<'p> Translator<'p> {
         let lazy = self.rest.starts_with('?');
         self.skip(usize::from(lazy));
         if let Some(previous) = after_repeat {
-            return Err(Error::new("invalid nested repetition operator", &previous[..previous.len() - self.rest.len()]));
+            return Err(Error::new(
+                "invalid nested repetition operator",
+                &previous[..previous.len() - self.rest.len()],
+            ));
         }
         let written = &operator[..operator.len() - self.rest.len()];
         let Some(mut item) = self.last else {
@@ -218,7 +221,8 @@ impl<'p> Translator<'p> {
             self.names.push(String::new());
             return self.enter("(");
         }
-        let named = self.rest.len() > 4 && self.rest.starts_with("(?P<") || self.rest.len() > 3 && self.rest.starts_with("(?<");
+        let named =
+            self.rest.len() > 4 && self.rest.starts_with("(?P<") || self.rest.len() > 3 && self.rest.starts_with("(?<");
         if named { self.open_named() } else { self.flags() }
     }
 

@@ -31,9 +31,12 @@ fn register_with(map: &mut FuncMap, prefix: &str, regex: fn(&[u8]) -> Result<Arc
     map.add(&format!("{prefix}ReplaceAll"), move |pattern: Str, text: Str, by: Str| -> Result<Vec<u8>, FuncError> {
         Ok(regex(&pattern)?.replace_all(&text, &by))
     });
-    map.add(&format!("{prefix}ReplaceAllLiteral"), move |pattern: Str, text: Str, by: Str| -> Result<Vec<u8>, FuncError> {
-        Ok(regex(&pattern)?.replace_all_literal(&text, &by))
-    });
+    map.add(
+        &format!("{prefix}ReplaceAllLiteral"),
+        move |pattern: Str, text: Str, by: Str| -> Result<Vec<u8>, FuncError> {
+            Ok(regex(&pattern)?.replace_all_literal(&text, &by))
+        },
+    );
 }
 
 /// A `[]string`; with nothing in it Go's nil slice, which is JSON's null.
@@ -50,7 +53,8 @@ fn must(pattern: &[u8]) -> Result<Arc<Regex>, FuncError> {
 /// Go's `MustCompile`, whose panic names the pattern.
 fn compile(pattern: &[u8]) -> Result<Arc<Regex>, FuncError> {
     cached(pattern).map_err(|error: Error| {
-        let quoted = if can_backquote(pattern) { [b"`", pattern, b"`"].concat() } else { quote(pattern, Charset::Unicode) };
+        let quoted =
+            if can_backquote(pattern) { [b"`", pattern, b"`"].concat() } else { quote(pattern, Charset::Unicode) };
         FuncError::new(format!("regexp: Compile({}): {error}", String::from_utf8_lossy(&quoted)))
     })
 }
@@ -71,7 +75,10 @@ mod tests {
         let mut map = FuncMap::default();
         register(&mut map);
         for name in ["Find", "FindAll", "Split", "ReplaceAll", "ReplaceAllLiteral", "Match"] {
-            assert!(map.get(&format!("regex{name}")).is_some() && map.get(&format!("mustRegex{name}")).is_some(), "{name}");
+            assert!(
+                map.get(&format!("regex{name}")).is_some() && map.get(&format!("mustRegex{name}")).is_some(),
+                "{name}"
+            );
         }
     }
 }

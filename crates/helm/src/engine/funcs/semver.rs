@@ -4,7 +4,7 @@ use std::any::Any;
 use std::sync::Arc;
 
 use go_template::value::UintType;
-use go_template::{FuncError, FuncMap, Kind, Object, Scope, Str, Value};
+use go_template::{FuncError, FuncMap, Kind, Object, Param, Scope, Str, Value};
 
 use crate::semver::{Constraint, Error, Version};
 
@@ -29,6 +29,9 @@ struct VersionObject {
     version: Version,
     pointer: bool,
 }
+
+/// What the comparing methods take.
+const COMPARED: [Param; 1] = [Param::Object("*semver.Version")];
 
 fn pointer(version: Version) -> Value {
     Value::Object(Arc::new(VersionObject { version, pointer: true }))
@@ -83,6 +86,19 @@ impl Object for VersionObject {
 
     fn kind(&self) -> Kind {
         if self.pointer { Kind::Ptr } else { Kind::Struct }
+    }
+
+    fn signature(&self, method: &str) -> Option<(&[Param], Option<Param>)> {
+        Some(match method {
+            "Major" | "Minor" | "Patch" | "Prerelease" | "Metadata" | "String" | "IncMajor" | "IncMinor"
+            | "IncPatch" => (&[], None),
+            "SetPrerelease" | "SetMetadata" => (&[Param::String], None),
+            "Original" if self.pointer => (&[], None),
+            "Compare" | "Equal" | "LessThan" | "LessThanEqual" | "GreaterThan" | "GreaterThanEqual" if self.pointer => {
+                (&COMPARED, None)
+            }
+            _ => return None,
+        })
     }
 
     fn call(&self, _: &mut Scope<'_>, method: &str, args: &[Value]) -> Option<Result<Value, FuncError>> {
