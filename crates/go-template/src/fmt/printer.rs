@@ -45,7 +45,7 @@ impl<'a> Printer<'a> {
             (_, Value::Nil) => self.bad_verb(value, verb),
             ('T', _) => self.flags.string(self.out, value.type_name().as_bytes()),
             ('p', _) => self.pointer(value, verb),
-            (_, Value::Bytes(bytes)) => self.byte_slice(bytes, verb, "[]byte", 0),
+            ('v' | 'd', Value::Bytes(bytes)) => self.byte_slice(bytes, verb, "[]byte", 0),
             ('w', Value::List(_) | Value::Map(_) | Value::Object(_)) => self.bad_verb(value, verb),
             _ => self.value(value, verb, 0),
         }

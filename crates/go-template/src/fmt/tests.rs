@@ -54,6 +54,7 @@ fn sharp_v_prints_go_syntax() {
         ("%#v", Value::Float(1e6), "1e+06"),
         ("%#v", Value::Nil, "<nil>"),
         ("%#v", bytes(), "[]byte{0x68, 0x69}"),
+        ("%#w", bytes(), "[]uint8{%!w(uint8=0x68), %!w(uint8=0x69)}"),
     ]);
 }
 

@@ -157,6 +157,7 @@ impl Api for ::kube::Client {
 
 fn refusal(code: u16, body: &[u8]) -> Error {
     let status: Status = serde_json::from_slice(body).unwrap_or_default();
-    let message = if status.message.is_empty() { String::from_utf8_lossy(body).trim().to_owned() } else { status.message };
+    let message =
+        if status.message.is_empty() { String::from_utf8_lossy(body).trim().to_owned() } else { status.message };
     Error::Refused { code, reason: status.reason, message }
 }

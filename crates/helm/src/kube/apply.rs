@@ -91,10 +91,15 @@ impl Applier {
     }
 
     /// Applies objects that are in install order: one kind after the other, objects of one kind at once.
-    pub async fn apply_all(&self, objects: &[(&Object, Mode)], decoration: &Decoration) -> Result<Vec<Applied>, ApplyError> {
+    pub async fn apply_all(
+        &self,
+        objects: &[(&Object, Mode)],
+        decoration: &Decoration,
+    ) -> Result<Vec<Applied>, ApplyError> {
         let mut applied = Vec::with_capacity(objects.len());
         for group in objects.chunk_by(|(a, _), (b, _)| a.kind == b.kind) {
-            applied.extend(try_join_all(group.iter().map(|(object, mode)| self.apply(object, decoration, *mode))).await?);
+            applied
+                .extend(try_join_all(group.iter().map(|(object, mode)| self.apply(object, decoration, *mode))).await?);
         }
         Ok(applied)
     }
@@ -135,7 +140,14 @@ impl Applier {
         self.force(path, &body).await
     }
 
-    async fn move_in(&self, object: &Object, decoration: &Decoration, path: &str, body: &Value, adopt: bool) -> Result<Live, ApplyError> {
+    async fn move_in(
+        &self,
+        object: &Object,
+        decoration: &Decoration,
+        path: &str,
+        body: &Value,
+        adopt: bool,
+    ) -> Result<Live, ApplyError> {
         let failed = |source| ApplyError::Failed { verb: "apply", object: describe(object), source };
         let live = match self.api.send(Call::get(path)).await {
             Err(error) if error.is_not_found() => return self.force(path, body).await.map_err(failed),
@@ -157,7 +169,13 @@ impl Applier {
 
     /// Deletes an object in the background. Already gone is fine. With a uid, an object of another uid is left alone; without one, the
     /// object is read first and left alone unless it is this release's. Says whether a delete was sent.
-    pub async fn delete(&self, key: &ObjectKey, api_version: &str, uid: Option<&str>, decoration: &Decoration) -> Result<bool, ApplyError> {
+    pub async fn delete(
+        &self,
+        key: &ObjectKey,
+        api_version: &str,
+        uid: Option<&str>,
+        decoration: &Decoration,
+    ) -> Result<bool, ApplyError> {
         let failed = |source| ApplyError::Failed { verb: "delete", object: key.to_string(), source };
         let resource = match self.mapper.resource(api_version, &key.kind).await {
             // A kind that is served no more has no objects.

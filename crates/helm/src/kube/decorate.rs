@@ -97,7 +97,10 @@ impl Decoration {
             ("annotation", "annotations", RELEASE_NAME, self.release.as_str()),
             ("annotation", "annotations", RELEASE_NAMESPACE, self.namespace.as_str()),
         ];
-        let faults: Vec<String> = wanted.iter().filter_map(|(what, map, key, value)| fault(what, metadata[map].get(key), key, value)).collect();
+        let faults: Vec<String> = wanted
+            .iter()
+            .filter_map(|(what, map, key, value)| fault(what, metadata[map].get(key), key, value))
+            .collect();
         if faults.is_empty() || self.owns(metadata) {
             return Ok(());
         }
@@ -115,7 +118,9 @@ impl Decoration {
 fn fault(what: &str, actual: Option<&Value>, key: &str, wanted: &str) -> Option<String> {
     match actual.and_then(Value::as_str) {
         Some(actual) if actual == wanted => None,
-        Some(actual) => Some(format!("{what} validation error: key {key:?} must equal {wanted:?}: current value is {actual:?}")),
+        Some(actual) => {
+            Some(format!("{what} validation error: key {key:?} must equal {wanted:?}: current value is {actual:?}"))
+        }
         None => Some(format!("{what} validation error: missing key {key:?}: must be set to {wanted:?}")),
     }
 }
@@ -127,9 +132,13 @@ fn add_owner(metadata: &mut Map<String, Value>, owner: &Owner, object: &Object, 
         return;
     }
     let annotations = child_of(metadata, "annotations");
-    let name = if owner.namespace.is_empty() { owner.name.clone() } else { format!("{}/{}", owner.namespace, owner.name) };
+    let name =
+        if owner.namespace.is_empty() { owner.name.clone() } else { format!("{}/{}", owner.namespace, owner.name) };
     annotations.insert(PRIMARY_ANNOTATION.into(), name.into());
-    annotations.insert(PRIMARY_TYPE_ANNOTATION.into(), format!("{}.{}", owner.kind, owner.group()).trim_end_matches('.').into());
+    annotations.insert(
+        PRIMARY_TYPE_ANNOTATION.into(),
+        format!("{}.{}", owner.kind, owner.group()).trim_end_matches('.').into(),
+    );
 }
 
 /// Whether the object outlives its release: `helm.sh/resource-policy: keep`, in any case, with spaces around.

@@ -113,8 +113,12 @@ impl From<Full> for Live {
         let mut meta = full.metadata;
         let ours = |e: &&Entry| e.manager == FIELD_MANAGER && e.operation == "Apply" && e.subresource.is_empty();
         let mark = meta.managed_fields.iter().find(ours).and_then(|e| e.fields_v1.as_ref()).map(|f| Mark(f.0));
-        let mut other_managers: Vec<String> =
-            meta.managed_fields.into_iter().filter(|e| e.manager != FIELD_MANAGER && e.subresource.is_empty()).map(|e| e.manager).collect();
+        let mut other_managers: Vec<String> = meta
+            .managed_fields
+            .into_iter()
+            .filter(|e| e.manager != FIELD_MANAGER && e.subresource.is_empty())
+            .map(|e| e.manager)
+            .collect();
         other_managers.dedup();
         let readiness = readiness_of(&full.api_version, &full.kind, meta.generation, &full.spec, &full.status);
         let mut annotations = meta.annotations.take().unwrap_or_default();

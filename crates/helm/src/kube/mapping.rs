@@ -31,7 +31,11 @@ impl Resource {
     /// The path of an object, or of the collection if the name is empty. Names that would leave the path are refused.
     pub fn path(&self, namespace: &str, name: &str) -> Result<String, Error> {
         for part in [namespace, name] {
-            if part == "." || part == ".." || part.contains(['/', '%', '?', '#', ' ']) || part.chars().any(char::is_control) {
+            if part == "."
+                || part == ".."
+                || part.contains(['/', '%', '?', '#', ' '])
+                || part.chars().any(char::is_control)
+            {
                 return Err(Error::InvalidName(part.to_owned()));
             }
         }
@@ -136,7 +140,12 @@ impl Table {
         let Some(kind) = found.response_kind.map(|k| Arc::<str>::from(k.kind)) else { return };
         self.api_versions.push(format!("{api_version}/{kind}"));
         let namespaced = found.scope == "Namespaced";
-        let resource = Resource { api_version: api_version.clone(), kind: kind.clone(), plural: found.resource.into(), namespaced };
+        let resource = Resource {
+            api_version: api_version.clone(),
+            kind: kind.clone(),
+            plural: found.resource.into(),
+            namespaced,
+        };
         self.resources.entry((api_version.clone(), kind)).or_insert_with(|| Arc::new(resource));
     }
 }

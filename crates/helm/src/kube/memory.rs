@@ -148,11 +148,13 @@ impl State {
         if let Some(object) = self.objects.get(path) {
             return Ok(object.clone());
         }
-        let collection = path.rsplit('/').next().is_some_and(|last| self.kinds.iter().any(|(_, _, plural, _)| plural == last));
+        let collection =
+            path.rsplit('/').next().is_some_and(|last| self.kinds.iter().any(|(_, _, plural, _)| plural == last));
         if !collection {
             return Err(refused(404, "NotFound", path));
         }
-        let items: Vec<&Value> = self.objects.iter().filter(|(p, o)| is_in(p, path) && selected(o, query)).map(|(_, o)| o).collect();
+        let items: Vec<&Value> =
+            self.objects.iter().filter(|(p, o)| is_in(p, path) && selected(o, query)).map(|(_, o)| o).collect();
         Ok(json!({"items": items, "metadata": {"resourceVersion": self.version.to_string()}}))
     }
 
@@ -207,8 +209,13 @@ impl State {
         if old.is_none() && !subresource.is_empty() {
             return Err(refused(404, "NotFound", path));
         }
-        let mut object = old.cloned().unwrap_or_else(|| json!({"metadata": {"uid": format!("uid-{}", self.version + 1)}}));
-        let ours = |m: &Value| m["manager"] == super::FIELD_MANAGER && m["operation"] == "Apply" && m["subresource"].as_str().unwrap_or("") == subresource;
+        let mut object =
+            old.cloned().unwrap_or_else(|| json!({"metadata": {"uid": format!("uid-{}", self.version + 1)}}));
+        let ours = |m: &Value| {
+            m["manager"] == super::FIELD_MANAGER
+                && m["operation"] == "Apply"
+                && m["subresource"].as_str().unwrap_or("") == subresource
+        };
         let managers = object["metadata"]["managedFields"].as_array().cloned().unwrap_or_default();
         let before = managers.iter().find(|m| ours(m)).map(|m| m["fieldsV1"].clone());
         if let Some(before) = before {
@@ -261,7 +268,12 @@ impl State {
             if query.is_empty() {
                 return Err(refused(404, "NotFound", path));
             }
-            let gone: Vec<String> = self.objects.iter().filter(|(p, o)| is_in(p, path) && selected(o, query)).map(|(p, _)| p.clone()).collect();
+            let gone: Vec<String> = self
+                .objects
+                .iter()
+                .filter(|(p, o)| is_in(p, path) && selected(o, query))
+                .map(|(p, _)| p.clone())
+                .collect();
             gone.iter().for_each(|p| _ = self.objects.remove(p));
             return Ok(json!({}));
         };
@@ -300,7 +312,11 @@ fn selected(object: &Value, query: &str) -> bool {
 fn fields(of: &Value) -> Value {
     let Some(map) = of.as_object() else { return json!({}) };
     let identity = ["apiVersion", "kind", "name", "namespace", "managedFields", "uid", "resourceVersion"];
-    map.iter().filter(|(k, _)| !identity.contains(&k.as_str())).map(|(k, v)| (format!("f:{k}"), fields(v))).collect::<Map<_, _>>().into()
+    map.iter()
+        .filter(|(k, _)| !identity.contains(&k.as_str()))
+        .map(|(k, v)| (format!("f:{k}"), fields(v)))
+        .collect::<Map<_, _>>()
+        .into()
 }
 
 /// Takes the fields out of a set whose values differ between two objects.
@@ -334,7 +350,9 @@ fn drop_fields(object: &mut Value, before: &Value, body: &Value) {
 
 fn overlay(object: &mut Value, body: &Value) {
     match (object.as_object_mut(), body.as_object()) {
-        (Some(object), Some(body)) => body.iter().for_each(|(k, v)| overlay(object.entry(k.clone()).or_insert(Value::Null), v)),
+        (Some(object), Some(body)) => {
+            body.iter().for_each(|(k, v)| overlay(object.entry(k.clone()).or_insert(Value::Null), v))
+        }
         _ => *object = body.clone(),
     }
 }

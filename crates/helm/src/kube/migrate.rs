@@ -7,7 +7,8 @@ use serde_json::{Map, Value, json};
 use super::FIELD_MANAGER;
 
 /// Who managed objects of a release before us.
-const PREDECESSORS: [&str; 5] = ["helm-operator", "manager", "helm", "helm-operator-plugins", "kubectl-client-side-apply"];
+const PREDECESSORS: [&str; 5] =
+    ["helm-operator", "manager", "helm", "helm-operator-plugins", "kubectl-client-side-apply"];
 
 /// The managed fields with every predecessor's entry turned into ours; absent if there is nothing to turn.
 pub fn migrated_managers(managed_fields: &Value) -> Option<Value> {

@@ -54,7 +54,8 @@ pub enum ObjectError {
 impl Object {
     /// Reads one object.
     pub fn new(body: Value) -> Result<Object, ObjectError> {
-        let text = |pointer: &str| body.pointer(pointer).and_then(Value::as_str).filter(|s| !s.is_empty()).map(str::to_owned);
+        let text =
+            |pointer: &str| body.pointer(pointer).and_then(Value::as_str).filter(|s| !s.is_empty()).map(str::to_owned);
         let api_version = text("/apiVersion").ok_or(ObjectError::Missing("apiVersion"))?;
         let kind = text("/kind").ok_or(ObjectError::Missing("kind"))?;
         let name = text("/metadata/name").unwrap_or_default();

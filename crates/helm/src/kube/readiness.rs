@@ -27,14 +27,20 @@ pub fn readiness_of(api_version: &str, kind: &str, generation: Option<i64>, spec
         ("apps", "Deployment") => deployment(spec, status),
         ("apps", "StatefulSet") => stateful_set(spec, status),
         ("apps", "DaemonSet") => daemon_set(status),
-        ("apps", "ReplicaSet") => replicas(spec, status, &["fullyLabeledReplicas", "availableReplicas", "readyReplicas"]),
+        ("apps", "ReplicaSet") => {
+            replicas(spec, status, &["fullyLabeledReplicas", "availableReplicas", "readyReplicas"])
+        }
         ("", "ReplicationController") => replicas(spec, status, &["availableReplicas", "readyReplicas"]),
         ("batch", "Job") => job(status),
         ("", "Pod") => pod(status),
         ("", "PersistentVolumeClaim") => ready_if(text(status, "phase") == "Bound"),
         ("", "Service") => service(spec, status),
-        ("policy", "PodDisruptionBudget") => ready_if(number(status, "currentHealthy") >= number(status, "desiredHealthy")),
-        ("apiextensions.k8s.io", "CustomResourceDefinition") => ready_if(condition(status, "Established") == Some("True")),
+        ("policy", "PodDisruptionBudget") => {
+            ready_if(number(status, "currentHealthy") >= number(status, "desiredHealthy"))
+        }
+        ("apiextensions.k8s.io", "CustomResourceDefinition") => {
+            ready_if(condition(status, "Established") == Some("True"))
+        }
         _ => generic(status),
     }
 }

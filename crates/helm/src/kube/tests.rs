@@ -35,7 +35,10 @@ async fn a_new_object_is_made_by_one_apply_with_helms_metadata_and_its_owner() {
     assert_eq!(server.log(), ["GET /api", "GET /apis", &format!("PATCH {SERVICE}")]);
     let metadata = server.object(SERVICE).unwrap()["metadata"].clone();
     assert_eq!(metadata["labels"], json!({"app.kubernetes.io/managed-by": "Helm", CHART_LABEL: "memcached"}));
-    assert_eq!(metadata["annotations"], json!({"meta.helm.sh/release-name": "web", "meta.helm.sh/release-namespace": "ns"}));
+    assert_eq!(
+        metadata["annotations"],
+        json!({"meta.helm.sh/release-name": "web", "meta.helm.sh/release-namespace": "ns"})
+    );
     assert_eq!(metadata["ownerReferences"][0]["uid"], "u1");
     assert!(applied.live.mark.is_some());
     assert_eq!(applied.key.to_string(), "Service \"web\"");
@@ -47,7 +50,10 @@ async fn a_foreign_object_is_left_alone_unless_adopted() {
     let foreign = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"}, "spec": {"port": 9}});
     server.put(SERVICE, foreign, "kubectl");
     let error = applier.apply(&service(), &decoration(), Mode::New).await.unwrap_err();
-    assert!(matches!(&error, ApplyError::Foreign { why, .. } if why.contains("missing key \"app.kubernetes.io/managed-by\"")), "{error}");
+    assert!(
+        matches!(&error, ApplyError::Foreign { why, .. } if why.contains("missing key \"app.kubernetes.io/managed-by\"")),
+        "{error}"
+    );
     assert_eq!(server.object(SERVICE).unwrap()["spec"]["port"], 9);
     applier.apply(&service(), &decoration(), Mode::Adopt).await.unwrap();
     assert_eq!(server.object(SERVICE).unwrap()["spec"]["port"], 1);
@@ -59,7 +65,11 @@ async fn fields_of_a_client_side_manager_become_ours_so_that_dropped_ones_go() {
     let annotations = json!({"meta.helm.sh/release-name": "web", "meta.helm.sh/release-namespace": "ns"});
     let labels = json!({"app.kubernetes.io/managed-by": "Helm"});
     let metadata = json!({"name": "web", "labels": labels, "annotations": annotations});
-    server.put(SERVICE, json!({"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": {"port": 1, "old": true}}), "manager");
+    server.put(
+        SERVICE,
+        json!({"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": {"port": 1, "old": true}}),
+        "manager",
+    );
     applier.apply(&service(), &decoration(), Mode::MoveIn).await.unwrap();
     let live = server.object(SERVICE).unwrap();
     assert_eq!(live["spec"], json!({"type": "ClusterIP", "port": 1}));
@@ -121,7 +131,8 @@ fn hook(name: &str, weight: i64) -> Hook {
 #[tokio::test(start_paused = true)]
 async fn hooks_run_by_weight_and_are_deleted_by_policy() {
     let (server, applier) = server();
-    let mut hooks = [hook("b", 5), hook("a", -1), Hook { delete_policies: vec![DeletePolicy::HookSucceeded], ..hook("c", 0) }];
+    let mut hooks =
+        [hook("b", 5), hook("a", -1), Hook { delete_policies: vec![DeletePolicy::HookSucceeded], ..hook("c", 0) }];
     let run = HookRun { decoration: &decoration(), timeout: Duration::from_secs(5), slot: &() };
     applier.run_hooks(&mut hooks, HookEvent::PreInstall, &run).await.unwrap();
     let made: Vec<String> = server.log().into_iter().filter(|l| l.starts_with("POST")).collect();
@@ -182,10 +193,17 @@ fn readiness_follows_kstatus() {
 
 #[test]
 fn kinds_are_sorted_as_helm_sorts_them() {
-    let object = |kind: &str| Object::new(json!({"apiVersion": "v1", "kind": kind, "metadata": {"name": kind}})).unwrap();
+    let object =
+        |kind: &str| Object::new(json!({"apiVersion": "v1", "kind": kind, "metadata": {"name": kind}})).unwrap();
     let mut objects = ["Zebra", "Deployment", "Apple", "Service", "ServiceAccount"].map(object);
     install_order(&mut objects);
-    assert_eq!(objects.each_ref().map(|o| o.kind.as_str()), ["ServiceAccount", "Service", "Deployment", "Apple", "Zebra"]);
+    assert_eq!(
+        objects.each_ref().map(|o| o.kind.as_str()),
+        ["ServiceAccount", "Service", "Deployment", "Apple", "Zebra"]
+    );
     uninstall_order(&mut objects, |o| &o.kind);
-    assert_eq!(objects.each_ref().map(|o| o.kind.as_str()), ["Service", "Deployment", "ServiceAccount", "Apple", "Zebra"]);
+    assert_eq!(
+        objects.each_ref().map(|o| o.kind.as_str()),
+        ["Service", "Deployment", "ServiceAccount", "Apple", "Zebra"]
+    );
 }

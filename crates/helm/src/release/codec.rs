@@ -190,7 +190,11 @@ impl Packed {
     pub fn from_record(record: &[u8], labels: BTreeMap<String, String>) -> Result<Release, Error> {
         let bytes = STANDARD.decode(record.trim_ascii())?;
         let mut json = Vec::new();
-        if bytes.starts_with(&[0x1f, 0x8b, 0x08]) { inflate(&bytes, &mut json)? } else { json = bytes };
+        if bytes.starts_with(&[0x1f, 0x8b, 0x08]) {
+            inflate(&bytes, &mut json)?
+        } else {
+            json = bytes
+        };
         let whole: Whole = serde_json::from_slice(&json)?;
         let chart = ChartDocument::from_json(whole.chart.map_or("null", RawValue::get))?;
         let own: Own = serde_json::from_slice(&json)?;

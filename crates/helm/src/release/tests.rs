@@ -33,7 +33,8 @@ fn a_record_reads_back_as_what_was_written() {
 
 #[test]
 fn records_of_every_upstream_are_read() {
-    let shared = std::env::var("SHARED").unwrap_or_else(|_| concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared").into());
+    let shared =
+        std::env::var("SHARED").unwrap_or_else(|_| concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared").into());
     let folder = std::path::Path::new(&shared).join("upstream-state");
     if !folder.is_dir() {
         eprintln!("skipped: no recorded cluster state at {}", folder.display());

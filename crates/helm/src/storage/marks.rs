@@ -85,7 +85,12 @@ impl Marks {
             let (kind, namespace, name) = (key.kind.to_string(), key.namespace.to_string(), key.name.to_string());
             (o.api_version.to_string(), kind, namespace, name, o.digest.clone(), mark, u8::from(o.kept))
         };
-        let mut text = Text { i: self.inputs.clone(), u: self.owner.clone(), c: self.complete, o: self.objects.iter().map(object).collect() };
+        let mut text = Text {
+            i: self.inputs.clone(),
+            u: self.owner.clone(),
+            c: self.complete,
+            o: self.objects.iter().map(object).collect(),
+        };
         let json = serde_json::to_string(&text).unwrap_or_default();
         if json.len() <= MAX_TEXT {
             return json;

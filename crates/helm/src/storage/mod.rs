@@ -183,8 +183,10 @@ impl Storage {
     pub async fn history(&self, namespace: &str, name: &str) -> Result<Vec<RecordMeta>, Error> {
         let path = format!("/api/v1/namespaces/{namespace}/secrets?labelSelector=name%3D{name},owner%3Dhelm");
         let answer = self.send("read", name, Call::get(path)).await?;
-        let list: SecretList = answer.parse().map_err(|source| Error::Api { verb: "read", key: name.to_owned(), source })?;
-        let mut found: Vec<RecordMeta> = list.items.iter().filter_map(|secret| RecordMeta::read(&secret.metadata)).collect();
+        let list: SecretList =
+            answer.parse().map_err(|source| Error::Api { verb: "read", key: name.to_owned(), source })?;
+        let mut found: Vec<RecordMeta> =
+            list.items.iter().filter_map(|secret| RecordMeta::read(&secret.metadata)).collect();
         found.sort_by_key(|meta| meta.version);
         Ok(found)
     }

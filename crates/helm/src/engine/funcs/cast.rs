@@ -127,12 +127,17 @@ pub(super) fn parse_float(text: &[u8]) -> Option<f64> {
         [b'0', b'x', ..] => return underscores_fit(&lower).then(|| hex_float(&lower[2..])).flatten().map(|v| sign * v),
         _ => {}
     }
-    // Underscores need a base prefix, and what is left is what Rust reads too, but for its words and an empty mantissa.
-    if !lower.iter().all(|b| b.is_ascii_digit() || matches!(b, b'.' | b'e' | b'+' | b'-')) {
+    if lower.contains(&b'_') && !underscores_fit(&lower) {
         return None;
     }
-    let value: f64 = std::str::from_utf8(&lower).ok()?.parse().ok()?;
-    (body.first().is_some_and(|b| !matches!(b, b'+' | b'-')) && value.is_finite()).then_some(sign * value)
+    let digits: Vec<u8> = lower.into_iter().filter(|b| *b != b'_').collect();
+    // What is left is what Rust reads too, but for its words and a second sign.
+    let plain = digits.iter().all(|b| b.is_ascii_digit() || matches!(b, b'.' | b'e' | b'+' | b'-'));
+    if !plain || matches!(digits.first(), None | Some(b'+' | b'-')) {
+        return None;
+    }
+    let value: f64 = std::str::from_utf8(&digits).ok()?.parse().ok()?;
+    value.is_finite().then_some(sign * value)
 }
 
 /// `1.8p3`, after the `0x`: the exponent is a must.
