@@ -1,1 +1,9 @@
-fn main() {}
+//! `memcached-operator`: the charts of watches.yaml and the native controllers below, under one manager.
+
+use std::process::ExitCode;
+
+use memcached_operator::controllers::memcached_backup;
+
+fn main() -> ExitCode {
+    helm_operator::cli::main_with(vec![Box::new(memcached_backup::Controller)])
+}

@@ -1,0 +1,100 @@
+//! The watches: backups, their Deployments and their pods, each reduced to what is needed before it is kept.
+
+use std::future::ready;
+use std::sync::Arc;
+
+use futures::{Stream, StreamExt as _, TryStreamExt as _};
+use helm_operator::backoff::Backoff;
+use helm_operator::context::Context;
+use helm_operator::native;
+use helm_operator::report::chain;
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::Pod;
+use kube::core::{GroupVersionKind, PartialObjectMeta};
+use kube::runtime::reflector::{self, ObjectRef};
+use kube::runtime::watcher::{self, Event};
+use kube::runtime::{Config, Controller, WatchStreamExt as _, controller, watcher as watch};
+use kube::{Api, Resource as _, ResourceExt as _};
+
+use super::{Error, Shared, objects, reconcile, retry};
+use crate::api::memcached_backup::MemcachedBackup;
+
+/// Reconciles what these APIs show until the context's shutdown; then lets running reconciles finish.
+pub(super) async fn serve(
+    context: Context,
+    backups: Api<MemcachedBackup>,
+    deployments: Api<Deployment>,
+    pods: Api<PartialObjectMeta<Pod>>,
+) -> Result<(), native::Error> {
+    let (backup_store, backup_writer) = reflector::store();
+    let (deployment_store, deployment_writer) = reflector::store();
+    let (pod_store, pod_writer) = reflector::store();
+    let ours = || watcher::Config::default().labels(objects::SELECTOR);
+
+    let counted = context.clone();
+    let backups =
+        backup_events(watch(backups, watcher::Config::default()), counted).reflect(backup_writer).applied_objects();
+    let deployments = watch(deployments, ours()).default_backoff().modify(objects::strip).reflect(deployment_writer);
+    let pods = watch(pods, ours()).default_backoff().modify(|pod| objects::strip_metadata(&mut pod.metadata));
+    let pods = pods.reflect(pod_writer).touched_objects();
+
+    let concurrency = u16::try_from(context.config.max_concurrent_reconciles).unwrap_or(u16::MAX);
+    let shutdown = context.shutdown.clone().cancelled_owned();
+    let shared = Shared { context, deployments: deployment_store, pods: pod_store, backoff: Backoff::default() };
+    Controller::for_stream(backups, backup_store)
+        .owns_stream(deployments.touched_objects())
+        .watches_stream(pods, |pod| owner(&pod))
+        .with_config(Config::default().concurrency(concurrency))
+        .graceful_shutdown_on(shutdown)
+        .run(reconcile, retry, Arc::new(shared))
+        .for_each(|result| {
+            log(result);
+            ready(())
+        })
+        .await;
+    Ok(())
+}
+
+/// The backups' events; counts which there are.
+fn backup_events(
+    events: impl Stream<Item = watcher::Result<Event<MemcachedBackup>>> + Send + 'static,
+    context: Context,
+) -> impl Stream<Item = watcher::Result<Event<MemcachedBackup>>> + Send + 'static {
+    let gvk = GroupVersionKind::gvk(
+        &MemcachedBackup::group(&()),
+        &MemcachedBackup::version(&()),
+        &MemcachedBackup::kind(&()),
+    );
+    let events = events.default_backoff().modify(|backup| objects::strip_metadata(&mut backup.metadata));
+    events.inspect_ok(move |event| {
+        let place = |backup: &MemcachedBackup| (backup.namespace().unwrap_or_default(), backup.name_any());
+        match event {
+            Event::Apply(backup) | Event::InitApply(backup) => {
+                let (namespace, name) = place(backup);
+                let created = backup.creation_timestamp().map_or(0.0, |time| time.0.as_second() as f64);
+                context.metrics.resource_created(&gvk, &namespace, &name, created);
+            }
+            Event::Delete(backup) => {
+                let (namespace, name) = place(backup);
+                context.metrics.resource_deleted(&gvk, &namespace, &name);
+            }
+            Event::Init | Event::InitDone => {}
+        }
+    })
+}
+
+/// Pods are owned by ReplicaSets; their labels name the backup.
+fn owner(pod: &PartialObjectMeta<Pod>) -> Option<ObjectRef<MemcachedBackup>> {
+    let name = objects::backup_of(&pod.metadata)?;
+    Some(ObjectRef::new(name).within(pod.metadata.namespace.as_deref()?))
+}
+
+type Reconciled = (ObjectRef<MemcachedBackup>, controller::Action);
+
+/// Failed reconciles are reported where they fail; what is left are watches in trouble and resources that went meanwhile.
+fn log(result: Result<Reconciled, controller::Error<Error, watcher::Error>>) {
+    match result {
+        Ok(_) | Err(controller::Error::ReconcilerFailed(..) | controller::Error::ObjectNotFound(_)) => {}
+        Err(error) => tracing::warn!(error = chain(&error), "Watch failed, trying again"),
+    }
+}

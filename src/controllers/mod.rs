@@ -1,0 +1,3 @@
+//! The reconcilers in Rust, one folder each.
+
+pub mod memcached_backup;
