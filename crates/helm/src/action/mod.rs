@@ -1,1 +1,188 @@
-//! To come: action.
+//! What can be done to a release: install, upgrade, rollback, uninstall; one file each.
+//!
+//! Counterpart: Helm's `pkg/action`. Every action writes its record ahead, so that whatever a crash leaves is known, and can be repeated.
+
+mod deploy;
+mod install;
+mod repair;
+mod rollback;
+mod uninstall;
+mod upgrade;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use crate::kube::{Applied, Applier, ApplyError, Decoration, HookError, Mark, Object, ObjectError, ObjectKey, Slot};
+use crate::release::{ChartDocument, Hook, Packed, Release};
+use crate::storage::{self, Marks, Storage, Written};
+
+pub use install::install;
+pub use repair::{move_in, repair};
+pub use rollback::rollback;
+pub use uninstall::{delete_objects, inventory_of, run_delete_hooks};
+pub use upgrade::upgrade;
+
+/// How long a hook may take, as `helm install --timeout`.
+pub const HOOK_TIMEOUT: Duration = Duration::from_secs(300);
+
+/// A release as the chart and the values want it.
+#[derive(Clone, Debug)]
+pub struct Candidate {
+    /// The chart.
+    pub chart: Arc<ChartDocument>,
+    /// The user's values.
+    pub config: serde_json::Value,
+    /// The rendered manifest, as the record keeps it.
+    pub manifest: String,
+    /// Its objects, in install order.
+    pub objects: Vec<Object>,
+    /// Its hooks.
+    pub hooks: Vec<Hook>,
+    /// Its notes.
+    pub notes: String,
+    /// The objects of the chart's `crds` folder: made on install only.
+    pub crds: Vec<Object>,
+    /// The digest of everything that it was made from.
+    pub inputs: String,
+}
+
+/// Where and how an action works.
+pub struct Environment<'a> {
+    /// Applies and deletes.
+    pub applier: &'a Applier,
+    /// Keeps records.
+    pub storage: &'a Storage,
+    /// What the release's objects are given.
+    pub decoration: &'a Decoration,
+    /// The live objects, as far as they are known without asking.
+    pub live: &'a dyn LiveView,
+    /// Told while the action only waits.
+    pub slot: &'a dyn Slot,
+    /// What the user asked for.
+    pub options: Options,
+}
+
+/// What the user asked for, mostly by annotations.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Whether hooks are left out.
+    pub disable_hooks: bool,
+    /// Whether objects that are someone else's are taken.
+    pub adopt: bool,
+    /// The record's description, instead of Helm's.
+    pub description: Option<String>,
+    /// How many revisions are kept; 0: all.
+    pub max_history: usize,
+    /// How long one hook may take.
+    pub hook_timeout: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options { disable_hooks: false, adopt: false, description: None, max_history: 10, hook_timeout: HOOK_TIMEOUT }
+    }
+}
+
+/// What is known of live objects without asking: the watches' cache, or a map in tests.
+pub trait LiveView: Send + Sync {
+    /// The uid and our mark of a live object.
+    fn look(&self, key: &ObjectKey) -> Option<(String, Option<Mark>)>;
+}
+
+impl LiveView for std::collections::HashMap<ObjectKey, (String, Option<Mark>)> {
+    fn look(&self, key: &ObjectKey) -> Option<(String, Option<Mark>)> {
+        self.get(key).cloned()
+    }
+}
+
+/// The newest revision of a release that exists.
+#[derive(Clone, Debug)]
+pub struct Current {
+    /// The newest revision.
+    pub version: u32,
+    /// Whether an action was under way when it was written; then its number is used again.
+    pub pending: bool,
+    /// Every revision, oldest first.
+    pub versions: Vec<u32>,
+    /// The revision that is deployed, if any: older than `version` after a failure.
+    pub deployed: Option<u32>,
+    /// The objects that may exist: those of the newest and of the deployed revision.
+    pub inventory: Marks,
+    /// The deployed revision's record, if it is at hand.
+    pub packed: Option<Packed>,
+    /// When revision 1 was made, if known.
+    pub first_deployed: Option<Timestamp>,
+}
+
+/// A release after an action.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// The revision.
+    pub version: u32,
+    /// Its record, as written.
+    pub written: Written,
+    /// Its marks.
+    pub marks: Marks,
+    /// Every object that was applied.
+    pub applied: Vec<Applied>,
+    /// Revisions that were dropped from the history.
+    pub dropped: Vec<u32>,
+    /// When revision 1 was made.
+    pub first_deployed: Option<Timestamp>,
+    /// The notes.
+    pub notes: String,
+}
+
+/// Why an action failed.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Objects.
+    #[error(transparent)]
+    Apply(#[from] ApplyError),
+    /// Records.
+    #[error(transparent)]
+    Storage(#[from] storage::Error),
+    /// Hooks.
+    #[error(transparent)]
+    Hook(#[from] HookError),
+    /// The stored manifest.
+    #[error("cannot read the stored manifest")]
+    Manifest(#[from] ObjectError),
+    /// The stored record.
+    #[error("cannot read the stored release")]
+    Record(#[from] crate::release::Error),
+}
+
+impl Error {
+    /// Whether an object is someone else's.
+    pub fn is_foreign(&self) -> bool {
+        matches!(self, Error::Apply(ApplyError::Foreign { .. }))
+    }
+}
+
+/// An action that failed after its record was written: the revision that says so.
+#[derive(Debug, thiserror::Error)]
+#[error("{cause}")]
+pub struct Failure {
+    /// Why.
+    #[source]
+    pub cause: Error,
+    /// The revision whose record was written, and its inventory; absent if nothing was.
+    pub recorded: Option<(u32, Marks)>,
+}
+
+impl From<Error> for Failure {
+    fn from(cause: Error) -> Failure {
+        Failure { cause, recorded: None }
+    }
+}
+
+/// The deployed revision's release: at hand, or read.
+pub async fn read_release(env: &Environment<'_>, version: u32, packed: Option<&Packed>) -> Result<Release, Error> {
+    match packed {
+        Some(packed) => Ok(packed.unpack()?),
+        None => Ok(env.storage.get(&env.decoration.namespace, &env.decoration.release, version).await?),
+    }
+}

@@ -209,6 +209,26 @@ impl Applier {
         Ok(live["metadata"]["uid"].as_str().map(str::to_owned))
     }
 
+    /// Makes an object of the chart's `crds` folder as it stands, unless it exists. Says whether it was made.
+    pub async fn apply_definition(&self, object: &Object) -> Result<bool, ApplyError> {
+        let failed = |source| ApplyError::Failed { verb: "apply", object: describe(object), source };
+        let resource = self.resource(object).await?;
+        let path = resource.path(object.namespace.as_deref().unwrap_or_default(), &object.name).map_err(failed)?;
+        match self.create(&path, &object.body).await {
+            Err(error) if error.is_conflict() => Ok(false),
+            made => made.map(|_| true).map_err(failed),
+        }
+    }
+
+    /// How a live object is doing.
+    pub async fn readiness(&self, object: &Object) -> Result<super::Readiness, ApplyError> {
+        let failed = |source| ApplyError::Failed { verb: "read", object: describe(object), source };
+        let resource = self.resource(object).await?;
+        let path = resource.path(object.namespace.as_deref().unwrap_or_default(), &object.name).map_err(failed)?;
+        let live: Live = self.api.send(Call::get(path)).await.and_then(|a| a.parse()).map_err(failed)?;
+        Ok(live.readiness)
+    }
+
     /// Whether the object exists.
     pub async fn exists(&self, key: &ObjectKey, api_version: &str) -> Result<bool, Error> {
         let resource = match self.mapper.resource(api_version, &key.kind).await {

@@ -53,6 +53,34 @@ pub struct Live {
 }
 
 impl Live {
+    /// From metadata alone: such an object is as it should be if it is there.
+    pub fn from_metadata(metadata: ObjectMeta) -> Live {
+        let entry = |e: k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry| Entry {
+            manager: e.manager.unwrap_or_default(),
+            operation: e.operation.unwrap_or_default(),
+            subresource: e.subresource.unwrap_or_default(),
+            fields_v1: e.fields_v1.and_then(|fields| Fields::deserialize(&fields.0).ok()),
+        };
+        let meta = Meta {
+            name: metadata.name,
+            namespace: metadata.namespace,
+            uid: metadata.uid,
+            resource_version: metadata.resource_version,
+            generation: None,
+            deletion_timestamp: metadata.deletion_timestamp.map(|_| String::new()),
+            owner_references: metadata.owner_references.unwrap_or_default(),
+            annotations: metadata.annotations,
+            managed_fields: metadata.managed_fields.unwrap_or_default().into_iter().map(entry).collect(),
+        };
+        Live::from(Full {
+            kind: String::new(),
+            api_version: String::new(),
+            metadata: meta,
+            spec: Value::Null,
+            status: Value::Null,
+        })
+    }
+
     /// The resource version as a number; 0 if it is none.
     pub fn resource_version(&self) -> u64 {
         self.metadata.resource_version.as_deref().and_then(|v| v.parse().ok()).unwrap_or(0)

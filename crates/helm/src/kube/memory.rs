@@ -68,6 +68,11 @@ impl MemoryApi {
         self.state().writes_left = writes;
     }
 
+    /// How many writes are left before it dies.
+    pub fn writes_left(&self) -> Option<usize> {
+        self.state().writes_left
+    }
+
     /// The object at a path.
     pub fn object(&self, path: &str) -> Option<Value> {
         self.state().objects.get(path).cloned()

@@ -170,6 +170,11 @@ impl Packed {
         Ok(Packed { chart: release.chart.clone(), own, labels: release.labels.clone() })
     }
 
+    /// The release's chart.
+    pub fn chart(&self) -> &ChartDocument {
+        &self.chart
+    }
+
     /// Unpacks it again.
     pub fn unpack(&self) -> Result<Release, Error> {
         let mut json = b"{".to_vec();

@@ -25,6 +25,8 @@ pub struct Marks {
     pub objects: Vec<MarkedObject>,
     /// Whether every object was applied: only then marks are complete.
     pub complete: bool,
+    /// Whether hooks run when the release is uninstalled.
+    pub delete_hooks: bool,
 }
 
 /// An object of a release and our mark on it.
@@ -62,6 +64,8 @@ struct Text {
     #[serde(default)]
     c: bool,
     #[serde(default)]
+    h: bool,
+    #[serde(default)]
     o: Vec<(String, String, String, String, String, String, u8)>,
 }
 
@@ -74,7 +78,13 @@ impl Marks {
             let key = ObjectKey { group, kind: kind.into(), namespace: namespace.into(), name: name.into() };
             MarkedObject { key, api_version: api_version.into(), digest, mark: Mark::parse(&mark), kept: kept == 1 }
         });
-        Some(Marks { inputs: text.i, owner: text.u, objects: objects.collect(), complete: text.c })
+        Some(Marks {
+            inputs: text.i,
+            owner: text.u,
+            objects: objects.collect(),
+            complete: text.c,
+            delete_hooks: text.h,
+        })
     }
 
     /// Writes the annotation.
@@ -89,6 +99,7 @@ impl Marks {
             i: self.inputs.clone(),
             u: self.owner.clone(),
             c: self.complete,
+            h: self.delete_hooks,
             o: self.objects.iter().map(object).collect(),
         };
         let json = serde_json::to_string(&text).unwrap_or_default();

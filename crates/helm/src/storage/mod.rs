@@ -71,6 +71,15 @@ pub struct Storage {
     api: Arc<dyn Api>,
 }
 
+/// A record that was written.
+#[derive(Clone, Debug)]
+pub struct Written {
+    /// The record, packed.
+    pub packed: Packed,
+    /// The Secret's resource version, for telling our own writes from others' later ones.
+    pub resource_version: u64,
+}
+
 /// What a record's metadata says, without reading the record.
 #[derive(Clone, Debug)]
 pub struct RecordMeta {
@@ -82,6 +91,8 @@ pub struct RecordMeta {
     pub version: u32,
     /// Where it is in its life.
     pub status: Status,
+    /// The Secret's resource version.
+    pub resource_version: u64,
     /// Our annotation.
     pub marks: Option<Marks>,
     /// The uids of its owner references: the upstreams made the custom resource an owner.
@@ -103,6 +114,7 @@ impl RecordMeta {
             namespace: metadata.namespace.clone().unwrap_or_default(),
             version,
             status: labels.get("status").map_or(Status::Unknown, |s| Status::parse(s)),
+            resource_version: metadata.resource_version.as_deref().and_then(|v| v.parse().ok()).unwrap_or(0),
             marks: annotation.and_then(|text| Marks::parse(text)),
             owners: metadata.owner_references.iter().flatten().map(|o| o.uid.clone()).collect(),
         })
@@ -128,7 +140,7 @@ impl Storage {
     }
 
     /// Makes the record of a new revision. Fails if there is one.
-    pub async fn create(&self, release: &Release, marks: &Marks) -> Result<Packed, Error> {
+    pub async fn create(&self, release: &Release, marks: &Marks) -> Result<Written, Error> {
         let packed = fit(release)?;
         let mut secret = json!({
             "apiVersion": "v1", "kind": "Secret", "type": "helm.sh/release.v1",
@@ -141,13 +153,13 @@ impl Storage {
         secret["data"] = json!({"release": STANDARD.encode(packed.to_record())});
         let path = format!("/api/v1/namespaces/{}/secrets?fieldManager={FIELD_MANAGER}", release.namespace);
         let call = Call::post(path, secret.to_string().into_bytes());
-        self.send("create", &release.key(), call).await?;
-        Ok(packed)
+        let answer = self.send("create", &release.key(), call).await?;
+        Ok(Written { packed, resource_version: version_of(&answer) })
     }
 
     /// Writes a revision's record anew; marks stay as they are unless given. An upstream's owner reference goes: by it, a foreground
     /// deletion would collect the record before we have uninstalled.
-    pub async fn update(&self, release: &Release, marks: Option<&Marks>) -> Result<Packed, Error> {
+    pub async fn update(&self, release: &Release, marks: Option<&Marks>) -> Result<Written, Error> {
         let packed = fit(release)?;
         let mut patch = json!({
             "metadata": {"labels": labels(release, "modifiedAt"), "ownerReferences": null},
@@ -156,12 +168,12 @@ impl Storage {
         if let Some(marks) = marks {
             patch["metadata"]["annotations"] = json!({MARKS_ANNOTATION: marks.to_text()});
         }
-        self.patch(&release.namespace, &release.key(), &patch).await?;
-        Ok(packed)
+        let resource_version = self.patch(&release.namespace, &release.key(), &patch).await?;
+        Ok(Written { packed, resource_version })
     }
 
-    /// Writes only the marks of a revision.
-    pub async fn mark(&self, namespace: &str, name: &str, version: u32, marks: &Marks) -> Result<(), Error> {
+    /// Writes only the marks of a revision; returns its resource version.
+    pub async fn mark(&self, namespace: &str, name: &str, version: u32, marks: &Marks) -> Result<u64, Error> {
         let patch = json!({"metadata": {"annotations": {MARKS_ANNOTATION: marks.to_text()}, "ownerReferences": null}});
         self.patch(namespace, &release::key(name, version), &patch).await
     }
@@ -217,14 +229,24 @@ impl Storage {
         }
     }
 
-    async fn patch(&self, namespace: &str, key: &str, patch: &Value) -> Result<(), Error> {
+    async fn patch(&self, namespace: &str, key: &str, patch: &Value) -> Result<u64, Error> {
         let path = format!("{}?fieldManager={FIELD_MANAGER}", path(namespace, key));
-        self.send("update", key, Call::merge(path, patch.to_string().into_bytes())).await.map(|_| ())
+        let answer = self.send("update", key, Call::merge(path, patch.to_string().into_bytes())).await?;
+        Ok(version_of(&answer))
     }
 
     async fn send(&self, verb: &'static str, key: &str, call: Call) -> Result<kube::Answer, Error> {
         self.api.send(call).await.map_err(|source| Error::Api { verb, key: key.to_owned(), source })
     }
+}
+
+fn version_of(answer: &kube::Answer) -> u64 {
+    #[derive(Deserialize)]
+    struct Head {
+        metadata: ObjectMeta,
+    }
+    let head: Option<Head> = answer.parse().ok();
+    head.and_then(|h| h.metadata.resource_version?.parse().ok()).unwrap_or(0)
 }
 
 fn path(namespace: &str, key: &str) -> String {

@@ -33,7 +33,7 @@ fn marks() -> Marks {
     let key = ObjectKey { group: "apps".into(), kind: "Deployment".into(), namespace: "ns".into(), name: "web".into() };
     let object =
         MarkedObject { key, api_version: "apps/v1".into(), digest: "d".into(), mark: Some(Mark(7)), kept: true };
-    Marks { inputs: "i".into(), owner: "u".into(), objects: vec![object], complete: true }
+    Marks { inputs: "i".into(), owner: "u".into(), objects: vec![object], complete: true, delete_hooks: true }
 }
 
 #[tokio::test]

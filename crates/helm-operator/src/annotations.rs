@@ -1,0 +1,103 @@
+//! What the user asks for by annotations on the custom resource: the union of operator-sdk's and helm-operator-plugins' sets, and ours.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::watches::{DurationError, parse_duration};
+
+const PREFIX: &str = "helm.sdk.operatorframework.io/";
+
+/// The annotations of a custom resource that mean something to us; all others are dropped.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Annotations(BTreeMap<Box<str>, Box<str>>);
+
+impl Annotations {
+    /// Keeps what is ours.
+    pub fn new(all: &BTreeMap<String, String>) -> Annotations {
+        let ours =
+            all.iter().filter_map(|(key, value)| Some((key.strip_prefix(PREFIX)?.into(), value.as_str().into())));
+        Annotations(ours.collect())
+    }
+
+    /// `reconcile-period`: a Go duration; zero switches the period off.
+    pub fn reconcile_period(&self) -> Result<Option<Duration>, DurationError> {
+        let Some(text) = self.0.get("reconcile-period") else { return Ok(None) };
+        parse_duration(text).map(Some)
+    }
+
+    /// `uninstall-wait`: whether the resource stays until every object is gone. Default false.
+    pub fn uninstall_wait(&self) -> bool {
+        self.flag("uninstall-wait", false)
+    }
+
+    /// `adopt`: whether a release or objects of someone else are taken. Default false.
+    pub fn adopt(&self) -> bool {
+        self.flag("adopt", false)
+    }
+
+    /// `suspend`: whether the release is left alone. Default false.
+    pub fn suspend(&self) -> bool {
+        self.flag("suspend", false)
+    }
+
+    /// `<action>-disable-hooks` for `install`, `upgrade`, `uninstall`. Default false.
+    pub fn disable_hooks(&self, action: &str) -> bool {
+        self.flag(&format!("{action}-disable-hooks"), false)
+    }
+
+    /// `<action>-description`: the record's description.
+    pub fn description(&self, action: &str) -> Option<String> {
+        self.0.get(format!("{action}-description").as_str()).map(|text| text.to_string())
+    }
+
+    /// What is no bool is the default, as upstream.
+    fn flag(&self, key: &str, default: bool) -> bool {
+        self.0.get(key).and_then(|text| parse_bool(text)).unwrap_or(default)
+    }
+}
+
+/// Go's `strconv.ParseBool`.
+fn parse_bool(text: &str) -> Option<bool> {
+    match text {
+        "1" | "t" | "T" | "TRUE" | "true" | "True" => Some(true),
+        "0" | "f" | "F" | "FALSE" | "false" | "False" => Some(false),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn annotations(pairs: &[(&str, &str)]) -> Annotations {
+        Annotations::new(&pairs.iter().map(|(k, v)| (format!("{PREFIX}{k}"), (*v).to_owned())).collect())
+    }
+
+    #[test]
+    fn bools_are_gos_and_anything_else_is_the_default() {
+        for (text, expected) in [("True", true), ("1", true), ("0", false), ("yes", false), ("", false)] {
+            assert_eq!(annotations(&[("uninstall-wait", text)]).uninstall_wait(), expected, "{text}");
+        }
+        assert!(annotations(&[("upgrade-disable-hooks", "t")]).disable_hooks("upgrade"));
+        assert!(!annotations(&[("upgrade-disable-hooks", "t")]).disable_hooks("install"));
+        assert!(!annotations(&[]).adopt());
+    }
+
+    #[test]
+    fn periods_are_gos_durations() {
+        let period = |text| annotations(&[("reconcile-period", text)]).reconcile_period();
+        for (text, expected) in [("1m30s", 90.0), ("0s", 0.0), ("0", 0.0), ("1.5h", 5400.0), ("20ms", 0.02)] {
+            assert_eq!(period(text).unwrap(), Some(Duration::from_secs_f64(expected)), "{text}");
+        }
+        for bad in ["", "5", "x", "1q", "-1s", "s"] {
+            assert!(period(bad).is_err(), "{bad}");
+        }
+        assert_eq!(annotations(&[]).reconcile_period().unwrap(), None);
+    }
+
+    #[test]
+    fn foreign_annotations_are_dropped() {
+        let all = BTreeMap::from([("kubectl.kubernetes.io/last-applied-configuration".to_owned(), "{}".to_owned())]);
+        assert_eq!(Annotations::new(&all), Annotations::default());
+    }
+}

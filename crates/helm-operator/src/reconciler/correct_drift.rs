@@ -1,0 +1,168 @@
+//! Puts back what drifted, and takes over what an upstream left; neither makes a revision.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use helm::action;
+use helm::kube::Applied;
+use helm::storage::{MarkedObject, Marks};
+use tokio::time::Instant;
+
+use super::cache::{Drift, Release};
+use super::primary::Primary;
+use super::work::{Next, Work, chain, reference};
+use crate::status::{Fault, condition};
+
+/// Repairs of one resource that follow each other this closely count as one streak.
+pub(super) const STREAK: Duration = Duration::from_secs(20);
+/// The reason that says so.
+pub(super) const FIGHT: &str = "DriftLoop";
+/// A streak longer than this is a fight with another manager.
+const PATIENCE: u32 = 5;
+/// The longest wait in such a fight.
+const LONGEST_HOLD: Duration = Duration::from_secs(300);
+
+/// Applies again what is gone or lost fields of ours.
+pub(super) async fn repair(work: &mut Work<'_>, primary: &Primary) -> Result<Next, Fault> {
+    let Some((version, marks)) = deployed(work) else { return Ok(Next::Done) };
+    let drifted = work.drifted(&marks);
+    let names: Vec<String> = drifted.iter().map(ToString::to_string).collect();
+    let watched = drifted.iter().any(|key| work.shared.cache.is_synced(key));
+    if watched && let Some(fault) = guard(work, primary, &names, &drifted) {
+        return Err(fault);
+    }
+    let decoration = work.decoration(primary);
+    let env = work.environment(&decoration, primary, "upgrade");
+    let packed = work.release().and_then(|r| r.packed).filter(|(v, _)| *v == version).map(|(_, p)| p);
+    let applied = action::repair(&env, version, packed.as_ref(), &drifted).await.map_err(|e| fault(&e))?;
+    if watched {
+        tracing::info!(resource = %work.key, objects = names.join(", "), "Reconciled release");
+        work.shared.events.normal(
+            reference(primary),
+            "DriftCorrected",
+            "Repair",
+            format!("put back {}", names.join(", ")),
+        );
+    }
+    remember(work, &applied);
+    remark(work, primary, version, &marks, &applied).await.map_err(|e| fault(&e))?;
+    // Without a watch nothing says whether it helped.
+    Ok(if watched { Next::Look } else { Next::Done })
+}
+
+/// Counts repairs. Too many in a row: waits longer and longer, and says whom with.
+fn guard(work: &Work<'_>, primary: &Primary, names: &[String], drifted: &[helm::kube::ObjectKey]) -> Option<Fault> {
+    let now = Instant::now();
+    let drift = work.shared.cache.change_history(work.key, |history| {
+        let drift = &mut history.drift;
+        let since = drift.hold_until.or(drift.repaired);
+        let goes_on = since.is_some_and(|last| now.saturating_duration_since(last) < STREAK);
+        *drift = Drift {
+            streak: if goes_on { drift.streak + 1 } else { 1 },
+            repaired: Some(now),
+            hold_until: None,
+            told: drift.told && goes_on,
+        };
+        if drift.streak > PATIENCE {
+            let hold = Duration::from_secs(1) * 2_u32.saturating_pow((drift.streak - PATIENCE).min(10));
+            drift.hold_until = Some(now + hold.min(LONGEST_HOLD));
+        }
+        drift.clone()
+    });
+    if drift.streak <= PATIENCE || drift.told {
+        return None;
+    }
+    work.shared.cache.change_history(work.key, |history| history.drift.told = true);
+    let manager = drifted.iter().find_map(|key| work.shared.cache.dependent(key)?.other_manager);
+    let who = manager.as_deref().unwrap_or("someone");
+    let message = format!("{who} keeps changing what the release {:?} sets in {}", primary.name(), names.join(", "));
+    Some(Fault { condition: condition::IRRECONCILABLE, reason: FIGHT, message })
+}
+
+/// Reads a record that has no marks of ours and notes what objects it has.
+pub(super) async fn read(work: &mut Work<'_>, primary: &Primary) -> Result<Next, Fault> {
+    let Some(version) = work.release().as_ref().and_then(Release::newest).map(|(v, _)| v) else {
+        return Ok(Next::Done);
+    };
+    let decoration = work.decoration(primary);
+    let env = work.environment(&decoration, primary, "upgrade");
+    let (mut marks, packed) = action::inventory_of(&env, version).await.map_err(|e| fault(&e))?;
+    marks.owner = primary.uid().to_owned();
+    // A release without objects has nothing to move in.
+    marks.complete = marks.objects.is_empty();
+    work.shared.cache.change_release(work.key, |release| {
+        if let Some(revision) = release.revisions.get_mut(&version) {
+            revision.marks = Some(Arc::new(marks));
+        }
+        release.packed = Some((version, packed));
+    });
+    Ok(Next::Look)
+}
+
+/// Makes every object of the deployed revision ours.
+pub(super) async fn move_in(work: &mut Work<'_>, primary: &Primary) -> Result<Next, Fault> {
+    let Some((version, marks)) = deployed(work) else { return Ok(Next::Done) };
+    let decoration = work.decoration(primary);
+    let env = work.environment(&decoration, primary, "upgrade");
+    let packed = work.release().and_then(|r| r.packed).filter(|(v, _)| *v == version).map(|(_, p)| p);
+    let applied = action::move_in(&env, version, packed.as_ref()).await.map_err(|e| fault(&e))?;
+    remember(work, &applied);
+    let mut whole = (*marks).clone();
+    whole.objects = applied.iter().map(MarkedObject::from).collect();
+    whole.complete = true;
+    whole.owner = primary.uid().to_owned();
+    whole.inputs = work.inputs_digest(primary);
+    write_marks(work, primary, version, whole).await.map_err(|e| fault(&e))?;
+    let mut kinds = Vec::new();
+    for one in &applied {
+        kinds.extend(work.shared.applier.mapper.resource(&one.api_version, &one.key.kind).await.ok());
+    }
+    work.shared.watch_kinds(kinds);
+    tracing::info!(resource = %work.key, version, "Took over release");
+    work.succeed();
+    Ok(Next::Look)
+}
+
+fn deployed(work: &Work<'_>) -> Option<(u32, Arc<Marks>)> {
+    let release = work.release()?;
+    let (version, revision) = release.deployed()?;
+    Some((version, revision.marks.clone()?))
+}
+
+fn remember(work: &Work<'_>, applied: &[Applied]) {
+    work.shared.cache.put_applied(applied, work.key);
+    work.shared.cache.change_history(work.key, |history| history.resynced = Some(Instant::now()));
+}
+
+/// Writes the marks anew if applying did not restore them: the server's defaults or the kind's schema changed.
+async fn remark(
+    work: &Work<'_>,
+    primary: &Primary,
+    version: u32,
+    marks: &Marks,
+    applied: &[Applied],
+) -> Result<(), action::Error> {
+    let mut new = marks.clone();
+    for object in &mut new.objects {
+        if let Some(one) = applied.iter().find(|a| a.key == object.key) {
+            object.mark = one.live.mark;
+        }
+    }
+    if new == *marks { Ok(()) } else { write_marks(work, primary, version, new).await }
+}
+
+async fn write_marks(work: &Work<'_>, primary: &Primary, version: u32, marks: Marks) -> Result<(), action::Error> {
+    let written = work.shared.storage.mark(primary.namespace(), primary.name(), version, &marks).await?;
+    work.shared.cache.change_release(work.key, |release| {
+        if let Some(revision) = release.revisions.get_mut(&version) {
+            revision.marks = Some(Arc::new(marks));
+            revision.resource_version = written;
+        }
+    });
+    Ok(())
+}
+
+fn fault(error: &action::Error) -> Fault {
+    let reason = if error.is_foreign() { "ReleaseConflict" } else { "ReconcileError" };
+    Fault { condition: condition::IRRECONCILABLE, reason, message: chain(error) }
+}

@@ -1,0 +1,124 @@
+//! Makes the first revision; a failed one is taken away again, as upstream.
+
+use std::sync::Arc;
+
+use helm::action::{self, Outcome};
+use helm::kube::Resource;
+use helm::release::Status;
+use helm::storage::Marks;
+
+use super::cache::Revision;
+use super::primary::Primary;
+use super::work::{Next, Work, chain, is_transient, reference};
+use crate::status::{Fault, condition};
+
+/// Installs the candidate.
+pub(super) async fn install(work: &mut Work<'_>, primary: &Primary) -> Result<Next, Fault> {
+    let Some(candidate) = work.candidate.take() else { return Ok(Next::Done) };
+    tell_overrides(work, primary);
+    before(work, primary, &candidate.config).await;
+    let decoration = work.decoration(primary);
+    let env = work.environment(&decoration, primary, "install");
+    let current = work.current();
+    match action::install(&env, &candidate, current.as_ref()).await {
+        Ok(outcome) => {
+            let note = format!(
+                "installed release {:?} with chart {}-{}",
+                primary.name(),
+                candidate.chart.name,
+                candidate.chart.version
+            );
+            tracing::info!(resource = %work.key, revision = outcome.version, "Installed release");
+            work.shared.events.normal(reference(primary), "Installed", "Install", note);
+            after(work, primary, &outcome, &candidate.manifest).await;
+            record(work, outcome).await;
+            work.succeed();
+            Ok(Next::Look)
+        }
+        Err(failure) => {
+            let reason = if failure.cause.is_foreign() { "ReleaseConflict" } else { "InstallError" };
+            let mut message = chain(&failure.cause);
+            // Where the server only was away, the record stays and the install is gone on with.
+            if !is_transient(&failure.cause)
+                && let Some((_, left)) = &failure.recorded
+                && let Err(error) = take_away(work, primary, left).await
+            {
+                message = format!("failed installation ({message}) and failed rollback: {}", chain(&error));
+            }
+            Err(Fault { condition: condition::RELEASE_FAILED, reason, message })
+        }
+    }
+}
+
+async fn take_away(work: &Work<'_>, primary: &Primary, left: &Marks) -> Result<(), action::Error> {
+    let decoration = work.decoration(primary);
+    let env = work.environment(&decoration, primary, "uninstall");
+    action::delete_objects(&env, left).await?;
+    let mut versions: Vec<u32> = work.release().map(|r| r.revisions.into_keys().collect()).unwrap_or_default();
+    if versions.is_empty() {
+        versions.push(1);
+    }
+    env.storage.delete_all(&decoration.namespace, &decoration.release, &versions).await?;
+    work.shared.cache.change_release(work.key, |release| release.revisions.clear());
+    Ok(())
+}
+
+/// Takes the outcome of an action into the cache.
+pub(super) async fn record(work: &Work<'_>, outcome: Outcome) {
+    let shared = work.shared;
+    shared.cache.put_applied(&outcome.applied, work.key);
+    let mut kinds: Vec<Arc<Resource>> = Vec::new();
+    for object in &outcome.marks.objects {
+        if let Ok(kind) = shared.applier.mapper.resource(&object.api_version, &object.key.kind).await
+            && !kinds.contains(&kind)
+        {
+            kinds.push(kind);
+        }
+    }
+    shared.watch_kinds(kinds);
+    shared.cache.change_release(work.key, |release| {
+        for revision in release.revisions.values_mut().filter(|r| r.status == Status::Deployed) {
+            revision.status = Status::Superseded;
+        }
+        for dropped in &outcome.dropped {
+            release.revisions.remove(dropped);
+        }
+        let marks = Some(Arc::new(outcome.marks));
+        let resource_version = outcome.written.resource_version;
+        let revision = Revision { status: Status::Deployed, resource_version, owners: Vec::new(), marks };
+        release.revisions.insert(outcome.version, revision);
+        release.packed = Some((outcome.version, outcome.written.packed));
+    });
+    shared.cache.change_history(work.key, |history| {
+        history.notes = Some(outcome.notes);
+        history.same_inputs = None;
+        history.resynced = Some(tokio::time::Instant::now());
+    });
+}
+
+/// Upstream's event for each override value in use.
+pub(super) fn tell_overrides(work: &Work<'_>, primary: &Primary) {
+    for (key, value) in work.shared.renderer.overrides() {
+        let value = if work.shared.settings.suppress_overrides { "****" } else { value };
+        let note = format!("Chart value {key:?} overridden to {value:?} by operator's watches.yaml");
+        work.shared.events.warning(reference(primary), "OverrideValuesInUse", "Override", note);
+    }
+}
+
+/// Runs the author's hooks before an action; as upstream, a failing one stops nothing.
+pub(super) async fn before(work: &Work<'_>, primary: &Primary, values: &serde_json::Value) {
+    for hook in &work.shared.hooks.before {
+        if let Err(error) = hook.run(&primary.owner(), values).await {
+            tracing::error!(resource = %work.key, %error, "pre-release hook failed");
+        }
+    }
+}
+
+/// Runs the author's hooks after an action.
+pub(super) async fn after(work: &Work<'_>, primary: &Primary, outcome: &Outcome, manifest: &str) {
+    for hook in &work.shared.hooks.after {
+        if let Err(error) = hook.run(&primary.owner(), outcome.version, manifest).await {
+            tracing::error!(resource = %work.key, %error, "post-release hook failed");
+        }
+    }
+}

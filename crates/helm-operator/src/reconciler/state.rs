@@ -1,0 +1,240 @@
+//! What is true of a resource, and what is done about it: the whole policy, pure.
+//!
+//! Counterpart: fluxcd/helm-controller's `state.go` and `atomic_release.go`; the rules are operator-sdk's and helm-operator-plugins'.
+
+/// What is true of a resource and its release.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Observed {
+    /// The resource is being deleted.
+    pub(super) deleting: bool,
+    /// It has our finalizer, or an upstream's.
+    pub(super) finalizer: bool,
+    /// Its annotation asks to leave the release alone.
+    pub(super) suspended: bool,
+    /// The newest revision of the release.
+    pub(super) release: Recorded,
+    /// The revision's inputs against the resource's.
+    pub(super) inputs: Inputs,
+    /// The live objects against the revision's.
+    pub(super) objects: Objects,
+    /// The same inputs failed, and it is too early to try again.
+    pub(super) held: bool,
+}
+
+/// The newest revision of a release.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Recorded {
+    /// There is none.
+    None,
+    /// It is someone else's.
+    Foreign,
+    /// An install did not end.
+    PendingInstall,
+    /// An upgrade or rollback did not end.
+    Pending,
+    /// The last action failed, and an older revision is deployed.
+    Failed,
+    /// The last action failed, and nothing is deployed.
+    FailedInstall,
+    /// It is uninstalled but its record is kept.
+    Uninstalled,
+    /// It is deployed, but its record has no marks of ours: an upstream made it.
+    Unread,
+    /// It is deployed.
+    Deployed,
+}
+
+/// A revision's inputs against the resource's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Inputs {
+    /// The same: rendering would give the same.
+    Same,
+    /// Not the same, and not rendered yet.
+    Changed,
+    /// Rendered; the objects are those of the revision.
+    RenderedSame,
+    /// Rendered; the objects differ.
+    RenderedOther,
+}
+
+/// Live objects against a revision's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Objects {
+    /// As we left them, as far as is known.
+    Intact,
+    /// Applied by someone else for this release.
+    Unmarked,
+    /// Some are gone or lost fields of ours.
+    Drifted,
+    /// They drift again and again: it is too early to repair.
+    Looping,
+}
+
+/// What is done next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// Nothing is left to do.
+    Nothing,
+    /// It is too early; the queue knows when.
+    Wait,
+    /// Say that the release is someone else's.
+    Refuse,
+    /// Put our finalizer on the resource.
+    AddFinalizer,
+    /// Read the record that an upstream made.
+    Read,
+    /// Render the chart.
+    Render,
+    /// Make the first revision, or go on making it.
+    Install,
+    /// Make the next revision.
+    Upgrade,
+    /// Make objects ours.
+    MoveIn,
+    /// Put back what drifted.
+    Repair,
+    /// Delete the objects and the records.
+    Uninstall,
+    /// Let the resource go.
+    RemoveFinalizer,
+}
+
+/// Decides.
+pub(super) fn next_step(observed: &Observed) -> Step {
+    if observed.deleting {
+        return when_deleting(observed);
+    }
+    if observed.suspended {
+        return Step::Nothing;
+    }
+    match observed.release {
+        Recorded::Foreign => Step::Refuse,
+        _ if !observed.finalizer => Step::AddFinalizer,
+        Recorded::Unread => Step::Read,
+        Recorded::Deployed => when_deployed(observed),
+        recorded => when_not_deployed(recorded, observed),
+    }
+}
+
+fn when_deleting(observed: &Observed) -> Step {
+    match observed.release {
+        _ if !observed.finalizer => Step::Nothing,
+        Recorded::None | Recorded::Foreign => Step::RemoveFinalizer,
+        _ if observed.held => Step::Wait,
+        _ => Step::Uninstall,
+    }
+}
+
+fn when_not_deployed(recorded: Recorded, observed: &Observed) -> Step {
+    let rendered = matches!(observed.inputs, Inputs::RenderedSame | Inputs::RenderedOther);
+    match recorded {
+        _ if observed.held => Step::Wait,
+        _ if !rendered => Step::Render,
+        Recorded::None | Recorded::PendingInstall | Recorded::FailedInstall | Recorded::Uninstalled => Step::Install,
+        _ => Step::Upgrade,
+    }
+}
+
+fn when_deployed(observed: &Observed) -> Step {
+    match (observed.inputs, observed.objects) {
+        // What was deployed is kept as it was, even while what should be next cannot be made.
+        (Inputs::Changed | Inputs::RenderedOther, Objects::Drifted) if observed.held => Step::Repair,
+        (Inputs::Changed | Inputs::RenderedOther, _) if observed.held => Step::Wait,
+        (Inputs::Changed, _) => Step::Render,
+        (Inputs::RenderedOther, _) => Step::Upgrade,
+        (_, Objects::Unmarked) => Step::MoveIn,
+        (_, Objects::Drifted) => Step::Repair,
+        (_, Objects::Looping) => Step::Wait,
+        (_, Objects::Intact) => Step::Nothing,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FINE: Observed = Observed {
+        deleting: false,
+        finalizer: true,
+        suspended: false,
+        release: Recorded::Deployed,
+        inputs: Inputs::Same,
+        objects: Objects::Intact,
+        held: false,
+    };
+
+    fn check(cases: &[(&str, Observed, Step)]) {
+        for (behaviour, observed, expected) in cases {
+            assert_eq!(next_step(observed), *expected, "{behaviour}");
+        }
+    }
+
+    #[test]
+    fn a_resource_without_release_is_installed_after_its_finalizer_is_on() {
+        let new = Observed { release: Recorded::None, inputs: Inputs::Changed, finalizer: false, ..FINE };
+        check(&[
+            ("finalizer before anything", new.clone(), Step::AddFinalizer),
+            ("then render", Observed { finalizer: true, ..new.clone() }, Step::Render),
+            ("then install", Observed { finalizer: true, inputs: Inputs::RenderedOther, ..new.clone() }, Step::Install),
+            ("not while held", Observed { finalizer: true, held: true, ..new.clone() }, Step::Wait),
+            ("not while suspended", Observed { suspended: true, ..new.clone() }, Step::Nothing),
+        ]);
+    }
+
+    #[test]
+    fn an_unfinished_action_is_done_again_at_once() {
+        let rendered = |release| Observed { release, inputs: Inputs::RenderedOther, ..FINE };
+        check(&[
+            ("install", rendered(Recorded::PendingInstall), Step::Install),
+            ("failed install", rendered(Recorded::FailedInstall), Step::Install),
+            ("record kept after uninstall", rendered(Recorded::Uninstalled), Step::Install),
+            ("upgrade or rollback", rendered(Recorded::Pending), Step::Upgrade),
+            ("failed upgrade", rendered(Recorded::Failed), Step::Upgrade),
+            ("same inputs are rendered again", Observed { release: Recorded::Pending, ..FINE }, Step::Render),
+        ]);
+    }
+
+    #[test]
+    fn a_deployed_release_is_left_alone_unless_something_differs() {
+        check(&[
+            ("nothing differs", FINE, Step::Nothing),
+            ("inputs differ", Observed { inputs: Inputs::Changed, ..FINE }, Step::Render),
+            ("but not the objects", Observed { inputs: Inputs::RenderedSame, ..FINE }, Step::Nothing),
+            ("the objects differ", Observed { inputs: Inputs::RenderedOther, ..FINE }, Step::Upgrade),
+            (
+                "upgrade wins over drift",
+                Observed { inputs: Inputs::RenderedOther, objects: Objects::Drifted, ..FINE },
+                Step::Upgrade,
+            ),
+            ("drift", Observed { objects: Objects::Drifted, ..FINE }, Step::Repair),
+            ("drift again and again", Observed { objects: Objects::Looping, ..FINE }, Step::Wait),
+            (
+                "drift while an upgrade is held",
+                Observed { inputs: Inputs::Changed, objects: Objects::Drifted, held: true, ..FINE },
+                Step::Repair,
+            ),
+            ("held", Observed { inputs: Inputs::Changed, held: true, ..FINE }, Step::Wait),
+            ("an upstream's record", Observed { release: Recorded::Unread, ..FINE }, Step::Read),
+            (
+                "an upstream's objects",
+                Observed { inputs: Inputs::RenderedSame, objects: Objects::Unmarked, ..FINE },
+                Step::MoveIn,
+            ),
+            ("someone else's", Observed { release: Recorded::Foreign, finalizer: false, ..FINE }, Step::Refuse),
+        ]);
+    }
+
+    #[test]
+    fn a_deleted_resource_is_let_go_after_its_release() {
+        let deleting = Observed { deleting: true, ..FINE };
+        check(&[
+            ("deployed", deleting.clone(), Step::Uninstall),
+            ("pending", Observed { release: Recorded::PendingInstall, ..deleting.clone() }, Step::Uninstall),
+            ("even if suspended", Observed { suspended: true, ..deleting.clone() }, Step::Uninstall),
+            ("failed just now", Observed { held: true, ..deleting.clone() }, Step::Wait),
+            ("nothing recorded", Observed { release: Recorded::None, ..deleting.clone() }, Step::RemoveFinalizer),
+            ("someone else's", Observed { release: Recorded::Foreign, ..deleting.clone() }, Step::RemoveFinalizer),
+            ("another finalizer only", Observed { finalizer: false, ..deleting }, Step::Nothing),
+        ]);
+    }
+}

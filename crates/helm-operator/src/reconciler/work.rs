@@ -1,0 +1,423 @@
+//! One reconcile: looks at what is true, does the next step, looks again, until nothing is left; then records the outcome once.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use helm::action::{Candidate, Current, Environment, Options};
+use helm::kube::{Decoration, ObjectKey, Readiness, Slot, digest_json};
+use helm::release::Status;
+use helm::storage::Marks;
+use k8s_openapi::api::core::v1::ObjectReference;
+use serde_json::json;
+use tokio::time::Instant;
+
+use super::cache::{Failed, Release};
+use super::primary::{Primary, ResourceKey};
+use super::render::Request;
+use super::state::{Inputs, Objects, Observed, Recorded, Step, next_step};
+use super::{Shared, correct_drift, install, settle, uninstall, upgrade};
+use crate::metrics::ReconcileResult;
+use crate::status::{Fault, Health, condition};
+
+/// No resource needs more steps than this; more would be a fault of ours.
+const MAX_STEPS: usize = 12;
+/// The first wait after a failure; each further one is twice as long.
+const FIRST_RETRY: Duration = Duration::from_millis(500);
+/// The longest wait after a failure.
+const LAST_RETRY: Duration = Duration::from_secs(300);
+
+/// Works on one resource until nothing is left to do.
+pub(super) async fn reconcile(shared: &Shared, key: &ResourceKey, slot: &dyn Slot) -> ReconcileResult {
+    let mut work = Work { shared, key, slot, candidate: None, rendered: None, uninstalled: false };
+    for _ in 0..MAX_STEPS {
+        let Some(primary) = shared.cache.primary(key) else { break };
+        let observed = work.observe(&primary);
+        let step = next_step(&observed);
+        tracing::debug!(resource = %key, ?step, ?observed, "next step");
+        match work.act(step, &primary).await {
+            Ok(Next::Look) => {}
+            Ok(Next::Done) => break,
+            Err(fault) => {
+                work.fail(&primary, fault);
+                break;
+            }
+        }
+    }
+    settle::settle(&work).await
+}
+
+/// A reconcile under way.
+pub(super) struct Work<'a> {
+    pub(super) shared: &'a Shared,
+    pub(super) key: &'a ResourceKey,
+    pub(super) slot: &'a dyn Slot,
+    /// What was rendered, for the next revision.
+    pub(super) candidate: Option<Candidate>,
+    /// What rendering showed.
+    rendered: Option<Inputs>,
+    /// The objects are deleted, and are waited for.
+    pub(super) uninstalled: bool,
+}
+
+/// Whether to look again after a step.
+pub(super) enum Next {
+    Look,
+    Done,
+}
+
+impl Work<'_> {
+    async fn act(&mut self, step: Step, primary: &Arc<Primary>) -> Result<Next, Fault> {
+        match step {
+            Step::Nothing => {
+                self.calm(primary);
+                Ok(Next::Done)
+            }
+            Step::Wait => Ok(Next::Done),
+            Step::Refuse => Err(foreign(primary)),
+            Step::AddFinalizer => uninstall::add_finalizer(self, primary).await,
+            Step::Read => correct_drift::read(self, primary).await,
+            Step::Render => self.render(primary).await,
+            Step::Install => install::install(self, primary).await,
+            Step::Upgrade => upgrade::upgrade(self, primary).await,
+            Step::MoveIn => correct_drift::move_in(self, primary).await,
+            Step::Repair => correct_drift::repair(self, primary).await,
+            Step::Uninstall => uninstall::uninstall(self, primary).await,
+            Step::RemoveFinalizer => uninstall::remove_finalizer(self, primary).await,
+        }
+    }
+
+    fn observe(&self, primary: &Primary) -> Observed {
+        let release = self.release();
+        Observed {
+            deleting: primary.deleting,
+            finalizer: primary.has_finalizer(),
+            suspended: primary.annotations.suspend(),
+            release: recorded(release.as_ref(), primary),
+            inputs: self.inputs(release.as_ref(), primary),
+            objects: self.objects(release.as_ref(), primary),
+            held: self.is_held(primary),
+        }
+    }
+
+    pub(super) fn release(&self) -> Option<Release> {
+        self.shared.cache.release(self.key)
+    }
+
+    fn inputs(&self, release: Option<&Release>, primary: &Primary) -> Inputs {
+        if let Some(rendered) = self.rendered {
+            return rendered;
+        }
+        let digest = self.inputs_digest(primary);
+        let recorded = release.and_then(Release::deployed).and_then(|(_, r)| r.marks.as_ref());
+        let same = recorded.is_some_and(|m| m.inputs == digest);
+        if same || self.shared.cache.history(self.key).same_inputs.as_ref() == Some(&digest) {
+            Inputs::Same
+        } else {
+            Inputs::Changed
+        }
+    }
+
+    /// The digest of everything that the objects are made from.
+    pub(super) fn inputs_digest(&self, primary: &Primary) -> String {
+        digest_json(&json!([self.shared.renderer.digest(), &*primary.spec, primary.name(), primary.namespace()]))
+    }
+
+    fn objects(&self, release: Option<&Release>, primary: &Primary) -> Objects {
+        let Some(marks) = release.and_then(Release::deployed).and_then(|(_, r)| r.marks.as_ref()) else {
+            return Objects::Intact;
+        };
+        if !marks.complete || marks.owner != primary.uid() {
+            return Objects::Unmarked;
+        }
+        if self.drifted(marks).is_empty() {
+            return Objects::Intact;
+        }
+        let looping = self.shared.cache.history(self.key).drift.hold_until.is_some_and(|until| Instant::now() < until);
+        if looping { Objects::Looping } else { Objects::Drifted }
+    }
+
+    /// The objects that are gone or lost fields of ours. Where nothing is watched, everything once a period.
+    pub(super) fn drifted(&self, marks: &Marks) -> Vec<ObjectKey> {
+        let due = self.is_resync_due();
+        let cache = &self.shared.cache;
+        let drifted = marks.objects.iter().filter(|object| match cache.dependent(&object.key) {
+            _ if !cache.is_synced(&object.key) => due && !self.shared.settings.watch_dependents,
+            // It will be gone soon, and then it is put back.
+            Some(live) if live.deleting => false,
+            Some(live) if object.mark.is_none() || live.mark.is_none() => due && object.mark.is_none(),
+            Some(live) => live.mark != object.mark,
+            None => true,
+        });
+        drifted.map(|object| object.key.clone()).collect()
+    }
+
+    /// Whether a period has passed since everything was applied, for kinds whose drift nobody tells.
+    fn is_resync_due(&self) -> bool {
+        let period = self.shared.settings.period;
+        let last = self.shared.cache.history(self.key).resynced;
+        period > Duration::ZERO && last.is_none_or(|last| last.elapsed() >= period.mul_f64(0.9))
+    }
+
+    fn is_held(&self, primary: &Primary) -> bool {
+        let history = self.shared.cache.history(self.key);
+        history.failure.is_some_and(|f| f.inputs == self.attempt(primary) && Instant::now() < f.retry_at)
+    }
+
+    /// What an attempt is made with: other inputs are tried at once.
+    fn attempt(&self, primary: &Primary) -> String {
+        if primary.deleting {
+            "uninstall".to_owned()
+        } else {
+            format!("{} {:?}", self.inputs_digest(primary), primary.annotations)
+        }
+    }
+
+    async fn render(&mut self, primary: &Primary) -> Result<Next, Fault> {
+        let deployed = self.release().as_ref().and_then(Release::deployed).map(|(v, r)| (v, r.marks.clone()));
+        if let Some((revision, Some(marks))) = &deployed {
+            // As the deployed revision was rendered, so that a chart that prints its revision is no change.
+            let candidate = self.candidate(primary, *revision).await?;
+            if is_same(&candidate, marks, primary.namespace()) {
+                let inputs = candidate.inputs;
+                self.shared.cache.change_history(self.key, |h| h.same_inputs = Some(inputs));
+                self.rendered = Some(Inputs::RenderedSame);
+                return Ok(Next::Look);
+            }
+        }
+        let newest = self
+            .release()
+            .as_ref()
+            .and_then(Release::newest)
+            .map_or(0, |(v, r)| if r.status.is_pending() { v - 1 } else { v });
+        self.candidate = Some(self.candidate(primary, newest + 1).await?);
+        self.rendered = Some(Inputs::RenderedOther);
+        Ok(Next::Look)
+    }
+
+    async fn candidate(&self, primary: &Primary, revision: u32) -> Result<Candidate, Fault> {
+        let unusable = |reason, message| Fault { condition: condition::IRRECONCILABLE, reason, message };
+        if !helm::release::is_valid_name(primary.name()) {
+            return Err(unusable(
+                "InvalidName",
+                format!(
+                    "release name {:?}: invalid release name, must match regex \
+                ^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$ and the length must not be longer than 53",
+                    primary.name()
+                ),
+            ));
+        }
+        let spec: serde_json::Value = serde_json::from_str(&primary.spec).unwrap_or_default();
+        if !spec.is_object() && !spec.is_null() {
+            return Err(unusable("InvalidValues", "spec must be a map".to_owned()));
+        }
+        let request = Request { name: primary.name().into(), namespace: primary.namespace().into(), spec, revision };
+        let rendered = self.shared.renderer.render(request).await;
+        let mut candidate = rendered.map_err(|e| unusable(e.reason, e.message))?;
+        candidate.inputs = self.inputs_digest(primary);
+        Ok(candidate)
+    }
+
+    /// What the release adds to its objects.
+    pub(super) fn decoration(&self, primary: &Primary) -> Decoration {
+        Decoration {
+            release: primary.name().to_owned(),
+            namespace: primary.namespace().to_owned(),
+            chart: self.shared.renderer.chart_name().to_owned(),
+            owner: Some(primary.owner()),
+        }
+    }
+
+    pub(super) fn environment<'b>(
+        &'b self,
+        decoration: &'b Decoration,
+        primary: &Primary,
+        action: &str,
+    ) -> Environment<'b> {
+        let options = Options {
+            disable_hooks: primary.annotations.disable_hooks(action),
+            adopt: primary.annotations.adopt(),
+            description: primary.annotations.description(action),
+            max_history: self.shared.settings.max_history,
+            ..Options::default()
+        };
+        Environment {
+            applier: &self.shared.applier,
+            storage: &self.shared.storage,
+            decoration,
+            live: &self.shared.cache,
+            slot: self.slot,
+            options,
+        }
+    }
+
+    /// The release as the actions take it; nothing if no revision exists.
+    pub(super) fn current(&self) -> Option<Current> {
+        let release = self.release()?;
+        let (version, newest) = release.newest()?;
+        let deployed = release.deployed();
+        let mut inventory = deployed.and_then(|(_, r)| r.marks.as_deref().cloned()).unwrap_or_default();
+        if deployed.map(|(v, _)| v) != Some(version) {
+            // What an unfinished or failed revision may have left: known, but nothing is known of its marks.
+            inventory.complete = false;
+            let left = newest
+                .marks
+                .iter()
+                .flat_map(|m| &m.objects)
+                .filter(|o| inventory.find(&o.key).is_none())
+                .cloned()
+                .collect::<Vec<_>>();
+            inventory.objects.extend(left);
+        }
+        let packed =
+            release.packed.as_ref().filter(|(v, _)| Some(*v) == deployed.map(|(d, _)| d)).map(|(_, p)| p.clone());
+        Some(Current {
+            version,
+            pending: newest.status.is_pending(),
+            versions: release.revisions.keys().copied().collect(),
+            deployed: deployed.map(|(v, _)| v),
+            inventory,
+            packed,
+            first_deployed: None,
+        })
+    }
+
+    /// Notes a failure: the same is tried again later and later, anything else at once.
+    fn fail(&self, primary: &Primary, fault: Fault) {
+        let inputs = self.attempt(primary);
+        let news = self.shared.cache.change_history(self.key, |history| {
+            let same = history.failure.as_ref().filter(|f| f.inputs == inputs);
+            let attempts = same.map_or(0, |f| f.attempts) + 1;
+            let news = history.failure.as_ref().is_none_or(|f| f.fault != fault);
+            let wait = (FIRST_RETRY * 2_u32.saturating_pow(attempts - 1).min(1 << 12)).min(LAST_RETRY);
+            history.failure = Some(Failed { fault: fault.clone(), inputs, attempts, retry_at: Instant::now() + wait });
+            news
+        });
+        tracing::error!(resource = %self.key, reason = fault.reason, error = fault.message, "cannot reconcile");
+        if news {
+            self.shared.events.warning(reference(primary), fault.reason, "Reconcile", fault.message);
+        }
+    }
+
+    /// Nothing is left to do, so nothing is wrong any more; only a fight counts as over when it was quiet for a while.
+    fn calm(&self, primary: &Primary) {
+        if primary.deleting || primary.annotations.suspend() {
+            return;
+        }
+        self.shared.cache.change_history(self.key, |history| {
+            let fights = history.failure.as_ref().is_some_and(|f| f.fault.reason == correct_drift::FIGHT)
+                && history.drift.is_recent(correct_drift::STREAK);
+            if !fights {
+                history.failure = None;
+            }
+        });
+    }
+
+    /// Forgets the failure: something succeeded.
+    pub(super) fn succeed(&self) {
+        self.shared.cache.change_history(self.key, |history| history.failure = None);
+    }
+
+    /// How the deployed objects are doing.
+    pub(super) fn health(&self, marks: &Marks) -> Health {
+        let mut health = Health::Ready;
+        for object in &marks.objects {
+            let live = self.shared.cache.dependent(&object.key);
+            let readiness = match live {
+                Some(live) if live.deleting => Readiness::Progressing,
+                Some(live) => live.readiness,
+                None if self.shared.cache.is_synced(&object.key) => Readiness::Progressing,
+                None => Readiness::Ready,
+            };
+            match readiness {
+                Readiness::Failed => return Health::Failed(object.key.to_string()),
+                Readiness::Progressing if health == Health::Ready => {
+                    health = Health::Progressing(object.key.to_string())
+                }
+                _ => {}
+            }
+        }
+        health
+    }
+}
+
+fn recorded(release: Option<&Release>, primary: &Primary) -> Recorded {
+    let Some((release, (_, newest))) = release.and_then(|r| Some((r, r.newest()?))) else { return Recorded::None };
+    if !release.is_owned_by(&primary.owner()) && !primary.annotations.adopt() {
+        return Recorded::Foreign;
+    }
+    let deployed = release.deployed().is_some();
+    match newest.status {
+        Status::Deployed if newest.marks.as_ref().is_some_and(|m| m.complete || !m.objects.is_empty()) => {
+            Recorded::Deployed
+        }
+        Status::Deployed => Recorded::Unread,
+        Status::PendingInstall => Recorded::PendingInstall,
+        Status::Failed if !deployed => Recorded::FailedInstall,
+        Status::Failed => Recorded::Failed,
+        Status::Uninstalled | Status::Uninstalling => Recorded::Uninstalled,
+        _ => Recorded::Pending,
+    }
+}
+
+fn foreign(primary: &Primary) -> Fault {
+    let message = format!(
+        "release {:?} in namespace {:?} belongs to someone else; set the annotation helm.sdk.operatorframework.io/adopt to \"true\" to take it over",
+        primary.name(),
+        primary.namespace()
+    );
+    Fault { condition: condition::IRRECONCILABLE, reason: "ReleaseConflict", message }
+}
+
+/// Whether a candidate has the objects that the marks say, whatever their order.
+fn is_same(candidate: &Candidate, marks: &Marks, namespace: &str) -> bool {
+    let mut new: Vec<(&str, &str, &str, String)> = candidate
+        .objects
+        .iter()
+        .map(|o| (o.api_version.as_str(), o.kind.as_str(), o.name.as_str(), o.digest(namespace)))
+        .collect();
+    let mut old: Vec<(&str, &str, &str, String)> =
+        marks.objects.iter().map(|o| (&*o.api_version, &*o.key.kind, &*o.key.name, o.digest.clone())).collect();
+    new.sort();
+    old.sort();
+    new == old
+}
+
+/// The resource as events name it.
+pub(super) fn reference(primary: &Primary) -> ObjectReference {
+    ObjectReference {
+        api_version: Some(primary.api_version.to_string()),
+        kind: Some(primary.kind.to_string()),
+        name: Some(primary.name().to_owned()),
+        namespace: Some(primary.namespace().to_owned()).filter(|n| !n.is_empty()),
+        uid: Some(primary.uid().to_owned()),
+        ..ObjectReference::default()
+    }
+}
+
+/// An error with its whole chain of causes: `a: b: c`.
+pub(super) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let cause_text = cause.to_string();
+        if !text.ends_with(&cause_text) {
+            text = format!("{text}: {cause_text}");
+        }
+        source = cause.source();
+    }
+    text
+}
+
+/// Whether an error says nothing about the chart: the server was not there, or not able.
+pub(super) fn is_transient(error: &(dyn std::error::Error + 'static)) -> bool {
+    use helm::kube::Error;
+    let mut next = Some(error);
+    while let Some(error) = next {
+        match error.downcast_ref::<Error>() {
+            Some(Error::Transport(_)) => return true,
+            Some(Error::Refused { code, .. }) if *code >= 500 || *code == 429 => return true,
+            _ => next = error.source(),
+        }
+    }
+    false
+}

@@ -1,0 +1,308 @@
+//! The custom resource's status: which conditions follow from what is known, and the one write.
+//!
+//! Written by server-side apply of our own fields, so that a native reconciler can share the resource; and only when it differs from what
+//! the server has. Counterpart: operator-sdk's `internal/helm/internal/types` and helm-operator-plugins' `internal/updater`.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+/// Condition types.
+pub mod condition {
+    /// The one summary: the release is deployed and its objects do what they are for.
+    pub const READY: &str = "Ready";
+    /// A release is deployed.
+    pub const DEPLOYED: &str = "Deployed";
+    /// The resource was seen.
+    pub const INITIALIZED: &str = "Initialized";
+    /// An action on the release failed; present only when true.
+    pub const RELEASE_FAILED: &str = "ReleaseFailed";
+    /// The release cannot be made to follow the resource; present only when true.
+    pub const IRRECONCILABLE: &str = "Irreconcilable";
+}
+
+/// The types that are ours; others on the resource are someone else's.
+const OURS: [&str; 7] = [
+    condition::INITIALIZED,
+    condition::DEPLOYED,
+    condition::READY,
+    condition::RELEASE_FAILED,
+    condition::IRRECONCILABLE,
+    "Reconciling",
+    "Stalled",
+];
+
+/// Longer messages are cut: conditions may have 32 KiB, and a whole stored list must stay small.
+const MAX_MESSAGE: usize = 4096;
+
+/// One condition.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Condition {
+    /// What it is about.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// `True`, `False` or `Unknown`.
+    pub status: String,
+    /// One word.
+    #[serde(default)]
+    pub reason: String,
+    /// For people.
+    #[serde(default)]
+    pub message: String,
+    /// When `status` last changed.
+    #[serde(default)]
+    pub last_transition_time: Option<String>,
+    /// The generation that it is about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+}
+
+/// `status.deployedRelease`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DeployedRelease {
+    /// The release's name.
+    pub name: String,
+    /// Its revision.
+    #[serde(default)]
+    pub revision: u32,
+    /// Chart and version: `memcached-0.1.0`.
+    #[serde(default)]
+    pub chart: String,
+    /// The chart's `appVersion`.
+    #[serde(default)]
+    pub app_version: String,
+}
+
+/// A status, as far as it is ours, and the foreign conditions beside.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Status {
+    /// Every condition.
+    #[serde(default)]
+    pub conditions: Vec<Condition>,
+    /// The release.
+    #[serde(default)]
+    pub deployed_release: Option<DeployedRelease>,
+    /// The generation that all of this is about.
+    #[serde(default)]
+    pub observed_generation: Option<i64>,
+}
+
+/// What a reconcile found out.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Facts {
+    /// The resource's generation.
+    pub generation: i64,
+    /// The deployed release; none before install and after uninstall.
+    pub release: Option<DeployedRelease>,
+    /// The rendered notes, if this reconcile rendered them; else the message stays.
+    pub notes: Option<String>,
+    /// How the objects are doing.
+    pub health: Health,
+    /// What went wrong last and still is wrong.
+    pub fault: Option<Fault>,
+    /// Uninstalled, but waiting for objects to go.
+    pub waiting_for_objects: bool,
+}
+
+/// How the objects of a release are doing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Health {
+    /// All as they should be.
+    #[default]
+    Ready,
+    /// One is on its way; which.
+    Progressing(String),
+    /// One failed; which.
+    Failed(String),
+}
+
+/// What went wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// `ReleaseFailed` or `Irreconcilable`.
+    pub condition: &'static str,
+    /// The same word in condition, event and metric.
+    pub reason: &'static str,
+    /// The whole chain of causes.
+    pub message: String,
+}
+
+impl Status {
+    /// The condition of this type.
+    pub fn find(&self, kind: &str) -> Option<&Condition> {
+        self.conditions.iter().find(|c| c.kind == kind)
+    }
+
+    /// The status that follows from the facts; nothing if it says what this one says.
+    pub fn next(&self, facts: &Facts, now: Timestamp) -> Option<Status> {
+        let mut conditions: Vec<Condition> =
+            wanted(facts, self).into_iter().map(|c| self.keep_time(c, facts.generation, now)).collect();
+        conditions.extend(self.conditions.iter().filter(|c| !OURS.contains(&c.kind.as_str())).cloned());
+        let next =
+            Status { conditions, deployed_release: facts.release.clone(), observed_generation: Some(facts.generation) };
+        (next.sorted() != self.sorted()).then_some(next)
+    }
+
+    fn keep_time(&self, mut condition: Condition, generation: i64, now: Timestamp) -> Condition {
+        let old = self.find(&condition.kind).filter(|old| old.status == condition.status);
+        let now = || now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+        condition.last_transition_time = Some(old.and_then(|o| o.last_transition_time.clone()).unwrap_or_else(now));
+        condition.observed_generation = Some(generation);
+        condition
+    }
+
+    fn sorted(&self) -> Status {
+        let mut sorted = self.clone();
+        sorted.conditions.sort_by(|a, b| a.kind.cmp(&b.kind));
+        sorted
+    }
+
+    /// The fields to apply. Foreign conditions are repeated only where the schema makes the list one field, or they would be lost.
+    pub fn to_apply(&self, list_is_one_field: bool) -> Value {
+        let ours = |c: &&Condition| list_is_one_field || OURS.contains(&c.kind.as_str());
+        let conditions: Vec<&Condition> = self.conditions.iter().filter(ours).collect();
+        let mut status = json!({"conditions": conditions, "observedGeneration": self.observed_generation});
+        if let Some(release) = &self.deployed_release {
+            status["deployedRelease"] = json!(release);
+        }
+        status
+    }
+}
+
+fn wanted(facts: &Facts, old: &Status) -> Vec<Condition> {
+    let mut all = vec![new(condition::INITIALIZED, "True", "", "")];
+    all.extend(deployed(facts, old));
+    if let Some(fault) = &facts.fault {
+        all.push(new(fault.condition, "True", fault.reason, &fault.message));
+    }
+    all.push(ready(facts));
+    all
+}
+
+fn deployed(facts: &Facts, old: &Status) -> Option<Condition> {
+    if facts.waiting_for_objects {
+        return Some(new(
+            condition::DEPLOYED,
+            "False",
+            "UninstallSuccessful",
+            "Waiting until all resources are deleted.",
+        ));
+    }
+    let Some(release) = &facts.release else {
+        // Upstream leaves the condition out before the first install.
+        return None;
+    };
+    let reason = if release.revision <= 1 { "InstallSuccessful" } else { "UpgradeSuccessful" };
+    let kept = || old.find(condition::DEPLOYED).filter(|c| c.status == "True").map(|c| c.message.clone());
+    let message = facts.notes.clone().or_else(kept).unwrap_or_default();
+    Some(new(condition::DEPLOYED, "True", reason, message.trim_end()))
+}
+
+fn ready(facts: &Facts) -> Condition {
+    let ready = |status, reason, message: &str| new(condition::READY, status, reason, message);
+    match (&facts.fault, &facts.release, &facts.health) {
+        _ if facts.waiting_for_objects => ready("False", "Uninstalling", ""),
+        (Some(fault), _, _) => ready("False", fault.reason, &fault.message),
+        (None, None, _) => ready("False", "NotInstalled", ""),
+        (None, Some(_), Health::Ready) => ready("True", "Ready", ""),
+        (None, Some(_), Health::Progressing(what)) => ready("False", "Progressing", &format!("{what} is not ready")),
+        (None, Some(_), Health::Failed(what)) => ready("False", "Failed", &format!("{what} failed")),
+    }
+}
+
+fn new(kind: &str, status: &str, reason: &str, message: &str) -> Condition {
+    let mut end = message.len().min(MAX_MESSAGE);
+    while !message.is_char_boundary(end) {
+        end -= 1;
+    }
+    Condition {
+        kind: kind.into(),
+        status: status.into(),
+        reason: reason.into(),
+        message: message[..end].into(),
+        last_transition_time: None,
+        observed_generation: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn facts() -> Facts {
+        let release = DeployedRelease {
+            name: "web".into(),
+            revision: 1,
+            chart: "memcached-0.1.0".into(),
+            app_version: "1.6".into(),
+        };
+        Facts { generation: 1, release: Some(release), notes: Some("hello\n".into()), ..Facts::default() }
+    }
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    fn summary(status: &Status) -> Vec<String> {
+        status.conditions.iter().map(|c| format!("{}={}/{}/{}", c.kind, c.status, c.reason, c.message)).collect()
+    }
+
+    #[test]
+    fn a_deployed_release_is_initialized_deployed_and_ready() {
+        let status = Status::default().next(&facts(), at(0)).unwrap();
+        assert_eq!(
+            summary(&status),
+            ["Initialized=True//", "Deployed=True/InstallSuccessful/hello", "Ready=True/Ready/"]
+        );
+        assert_eq!(status.observed_generation, Some(1));
+        assert_eq!(status.to_apply(false)["deployedRelease"]["appVersion"], "1.6");
+    }
+
+    #[test]
+    fn nothing_new_is_no_write_and_notes_stay() {
+        let first = Status::default().next(&facts(), at(0)).unwrap();
+        assert_eq!(first.next(&Facts { notes: None, ..facts() }, at(9)), None);
+    }
+
+    #[test]
+    fn the_transition_time_moves_only_with_the_status() {
+        let first = Status::default().next(&facts(), at(0)).unwrap();
+        let second = first
+            .next(&Facts { generation: 2, health: Health::Progressing("Deployment \"web\"".into()), ..facts() }, at(60))
+            .unwrap();
+        let time = |kind| second.find(kind).unwrap().last_transition_time.clone().unwrap();
+        assert_eq!(time(condition::DEPLOYED), "1970-01-01T00:00:00Z");
+        assert_eq!(time(condition::READY), "1970-01-01T00:01:00Z");
+        assert_eq!(second.find(condition::READY).unwrap().message, "Deployment \"web\" is not ready");
+        assert!(second.conditions.iter().all(|c| c.observed_generation == Some(2)));
+    }
+
+    #[test]
+    fn a_fault_is_a_condition_until_it_is_gone() {
+        let fault = Fault { condition: condition::RELEASE_FAILED, reason: "UpgradeError", message: "no".into() };
+        let broken = Status::default().next(&Facts { fault: Some(fault), ..facts() }, at(0)).unwrap();
+        assert!(summary(&broken).contains(&"ReleaseFailed=True/UpgradeError/no".to_owned()));
+        assert_eq!(broken.find(condition::READY).unwrap().reason, "UpgradeError");
+        let healed = broken.next(&facts(), at(1)).unwrap();
+        assert!(healed.find(condition::RELEASE_FAILED).is_none());
+    }
+
+    #[test]
+    fn foreign_conditions_stay_and_are_applied_only_where_they_would_be_lost() {
+        let foreign = new("Backup", "True", "Done", "");
+        let old = Status { conditions: vec![foreign.clone()], ..Status::default() };
+        let next = old.next(&facts(), at(0)).unwrap();
+        assert!(next.conditions.contains(&foreign));
+        let count = |one| next.to_apply(one)["conditions"].as_array().unwrap().len();
+        assert_eq!((count(false), count(true)), (3, 4));
+    }
+
+    #[test]
+    fn long_messages_are_cut_at_a_character() {
+        let message = "ü".repeat(MAX_MESSAGE);
+        assert_eq!(new("Ready", "False", "X", &message).message.len(), MAX_MESSAGE);
+    }
+}

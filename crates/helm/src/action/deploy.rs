@@ -1,0 +1,258 @@
+//! The way of every action that makes a revision: record ahead, hooks, apply, prune, hooks, complete the record.
+
+use std::collections::HashSet;
+
+use futures::future::try_join_all;
+use jiff::Timestamp;
+
+use super::{Candidate, Current, Environment, Error, Failure, Outcome, read_release};
+use crate::kube::{Applied, HookRun, Mode, Object, ObjectKey, uninstall_order};
+use crate::release::{Hook, HookEvent, Info, Release, Status};
+use crate::storage::{MarkedObject, Marks};
+
+/// What the actions differ in.
+pub(super) struct Kind {
+    pub(super) pending: Status,
+    pub(super) before: HookEvent,
+    pub(super) after: HookEvent,
+    pub(super) complete: String,
+    pub(super) failed: &'static str,
+    pub(super) rollback_revision: u32,
+}
+
+/// Makes a revision from a candidate. On failure the record, if written, says `failed`.
+pub(super) async fn deploy(
+    env: &Environment<'_>,
+    candidate: &Candidate,
+    current: Option<&Current>,
+    kind: Kind,
+) -> Result<Outcome, Failure> {
+    let keys = keys(env, candidate).await?;
+    let mut release = release(env, candidate, current, &kind);
+    let ahead = inventory(candidate, &keys, env, current);
+    write_ahead(env, &release, &ahead, current).await?;
+    let run = run(env, candidate, &keys, current, &mut release, &kind).await;
+    match run {
+        Ok((marks, applied)) => complete(env, release, marks, applied, current, kind).await,
+        Err(cause) => {
+            release.set_status(Status::Failed, format!("{} {:?} failed: {cause}", kind.failed, release.name));
+            if let Err(error) = env.storage.update(&release, None).await {
+                tracing::warn!(release = release.name, %error, "cannot record a failed revision");
+            }
+            Err(Failure { cause, recorded: Some((release.version, ahead)) })
+        }
+    }
+}
+
+async fn keys(env: &Environment<'_>, candidate: &Candidate) -> Result<Vec<ObjectKey>, Error> {
+    let keys = candidate.objects.iter().map(|object| env.applier.key(object, env.decoration));
+    Ok(try_join_all(keys).await?)
+}
+
+fn release(env: &Environment<'_>, candidate: &Candidate, current: Option<&Current>, kind: &Kind) -> Release {
+    let now = Timestamp::now();
+    let first = current.and_then(|c| c.first_deployed).unwrap_or(now);
+    let info = Info {
+        first_deployed: Some(first),
+        last_deployed: Some(now),
+        deleted: None,
+        description: "Preparing".into(),
+        status: kind.pending,
+        rollback_revision: kind.rollback_revision,
+        notes: candidate.notes.clone(),
+    };
+    Release {
+        name: env.decoration.release.clone(),
+        namespace: env.decoration.namespace.clone(),
+        version: current.map_or(1, |c| if c.pending { c.version } else { c.version + 1 }),
+        info,
+        chart: candidate.chart.clone(),
+        config: candidate.config.clone(),
+        manifest: candidate.manifest.clone(),
+        hooks: candidate.hooks.clone(),
+        apply_method: "ssa".into(),
+        labels: std::collections::BTreeMap::new(),
+    }
+}
+
+/// Everything that may exist once the action runs: the candidate's objects, then what is to be pruned.
+fn inventory(candidate: &Candidate, keys: &[ObjectKey], env: &Environment<'_>, current: Option<&Current>) -> Marks {
+    let object = |(object, key): (&Object, &ObjectKey)| MarkedObject {
+        key: key.clone(),
+        api_version: object.api_version.as_str().into(),
+        digest: object.digest(&env.decoration.namespace),
+        mark: None,
+        kept: crate::kube::is_kept(object),
+    };
+    let mut objects: Vec<MarkedObject> = candidate.objects.iter().zip(keys).map(object).collect();
+    let new: HashSet<&ObjectKey> = keys.iter().collect();
+    let old = current.iter().flat_map(|c| &c.inventory.objects).filter(|o| !new.contains(&o.key));
+    objects.extend(old.map(|o| MarkedObject { mark: None, ..o.clone() }));
+    Marks {
+        inputs: String::new(),
+        owner: owner_uid(env),
+        objects,
+        complete: false,
+        delete_hooks: has_delete_hooks(&candidate.hooks),
+    }
+}
+
+fn owner_uid(env: &Environment<'_>) -> String {
+    env.decoration.owner.as_ref().map_or_else(String::new, |owner| owner.uid.clone())
+}
+
+fn has_delete_hooks(hooks: &[Hook]) -> bool {
+    hooks.iter().any(|hook| hook.events.contains(&HookEvent::PreDelete) || hook.events.contains(&HookEvent::PostDelete))
+}
+
+async fn write_ahead(
+    env: &Environment<'_>,
+    release: &Release,
+    ahead: &Marks,
+    current: Option<&Current>,
+) -> Result<(), Error> {
+    match current {
+        Some(current) if current.pending => env.storage.update(release, Some(ahead)).await?,
+        _ => env.storage.create(release, ahead).await?,
+    };
+    Ok(())
+}
+
+async fn run(
+    env: &Environment<'_>,
+    candidate: &Candidate,
+    keys: &[ObjectKey],
+    current: Option<&Current>,
+    release: &mut Release,
+    kind: &Kind,
+) -> Result<(Marks, Vec<Applied>), Error> {
+    let hooks = HookRun { decoration: env.decoration, timeout: env.options.hook_timeout, slot: env.slot };
+    if !env.options.disable_hooks {
+        env.applier.run_hooks(&mut release.hooks, kind.before, &hooks).await?;
+    }
+    let plan = plan(env, candidate, keys, current);
+    let todo: Vec<(&Object, Mode)> =
+        candidate.objects.iter().zip(&plan).filter_map(|(object, mode)| mode.map(|m| (object, m))).collect();
+    let applied = env.applier.apply_all(&todo, env.decoration).await?;
+    prune(env, keys, current).await?;
+    if !env.options.disable_hooks {
+        env.applier.run_hooks(&mut release.hooks, kind.after, &hooks).await?;
+    }
+    Ok((marks(env, candidate, keys, current, &applied), applied))
+}
+
+/// How each object is applied; nothing for one that is as the last revision left it.
+fn plan(
+    env: &Environment<'_>,
+    candidate: &Candidate,
+    keys: &[ObjectKey],
+    current: Option<&Current>,
+) -> Vec<Option<Mode>> {
+    let mode = |object: &Object, key: &ObjectKey| {
+        let known = current.and_then(|c| c.inventory.find(key));
+        match known {
+            _ if env.options.adopt => Some(Mode::Adopt),
+            None => Some(Mode::New),
+            Some(_) if !current.is_some_and(|c| c.inventory.complete) => Some(Mode::MoveIn),
+            Some(known) if is_intact(env, known) && is_same(object, known, env) => None,
+            Some(_) => Some(Mode::Ours),
+        }
+    };
+    candidate.objects.iter().zip(keys).map(|(object, key)| mode(object, key)).collect()
+}
+
+fn is_intact(env: &Environment<'_>, known: &MarkedObject) -> bool {
+    known.mark.is_some() && env.live.look(&known.key).is_some_and(|(_, mark)| mark == known.mark)
+}
+
+fn is_same(object: &Object, known: &MarkedObject, env: &Environment<'_>) -> bool {
+    *object.api_version == *known.api_version && object.digest(&env.decoration.namespace) == known.digest
+}
+
+/// Deletes what the candidate has no more, in Helm's uninstall order.
+async fn prune(env: &Environment<'_>, keys: &[ObjectKey], current: Option<&Current>) -> Result<(), Error> {
+    let new: HashSet<&ObjectKey> = keys.iter().collect();
+    let objects = current.iter().flat_map(|c| &c.inventory.objects);
+    let mut dropped: Vec<&MarkedObject> = objects.filter(|o| !o.kept && !new.contains(&o.key)).collect();
+    uninstall_order(&mut dropped, |o| &o.key.kind);
+    for object in dropped {
+        let uid = env.live.look(&object.key).map(|(uid, _)| uid);
+        env.applier.delete(&object.key, &object.api_version, uid.as_deref(), env.decoration).await?;
+    }
+    Ok(())
+}
+
+fn marks(
+    env: &Environment<'_>,
+    candidate: &Candidate,
+    keys: &[ObjectKey],
+    current: Option<&Current>,
+    applied: &[Applied],
+) -> Marks {
+    let marked = |key: &ObjectKey| {
+        let now = applied.iter().find(|a| a.key == *key).map(MarkedObject::from);
+        now.or_else(|| current.and_then(|c| c.inventory.find(key)).cloned())
+    };
+    let objects = keys.iter().filter_map(marked).collect();
+    let delete_hooks = has_delete_hooks(&candidate.hooks);
+    Marks { inputs: candidate.inputs.clone(), owner: owner_uid(env), objects, complete: true, delete_hooks }
+}
+
+/// Completes the record; the revision before becomes superseded, and the oldest ones go.
+async fn complete(
+    env: &Environment<'_>,
+    mut release: Release,
+    marks: Marks,
+    applied: Vec<Applied>,
+    current: Option<&Current>,
+    kind: Kind,
+) -> Result<Outcome, Failure> {
+    release.set_status(Status::Deployed, env.options.description.clone().unwrap_or(kind.complete));
+    let written = env.storage.update(&release, Some(&marks)).await;
+    let written = written.map_err(|e| Failure { cause: e.into(), recorded: Some((release.version, marks.clone())) })?;
+    let (_, dropped) =
+        futures::future::join(supersede(env, current, release.version), drop_old(env, current, release.version)).await;
+    let first_deployed = release.info.first_deployed;
+    Ok(Outcome {
+        version: release.version,
+        written,
+        marks,
+        applied,
+        dropped,
+        first_deployed,
+        notes: release.info.notes,
+    })
+}
+
+/// A failure here costs nothing but tidiness: the newest revision counts.
+async fn supersede(env: &Environment<'_>, current: Option<&Current>, version: u32) {
+    let Some((deployed, packed)) = current.and_then(|c| c.deployed.map(|d| (d, c.packed.as_ref()))) else { return };
+    if deployed == version {
+        return;
+    }
+    let superseded = async {
+        let mut old = read_release(env, deployed, packed).await?;
+        old.info.status = Status::Superseded;
+        env.storage.update(&old, None).await?;
+        Ok::<(), Error>(())
+    };
+    if let Err(error) = superseded.await {
+        tracing::warn!(release = env.decoration.release, revision = deployed, %error, "cannot mark a revision superseded");
+    }
+}
+
+async fn drop_old(env: &Environment<'_>, current: Option<&Current>, version: u32) -> Vec<u32> {
+    let Some(current) = current.filter(|_| env.options.max_history > 0) else { return Vec::new() };
+    let older: Vec<u32> = current.versions.iter().copied().filter(|v| *v < version).collect();
+    let surplus = (older.len() + 1).saturating_sub(env.options.max_history);
+    let mut dropped = Vec::new();
+    for old in older.into_iter().filter(|v| Some(*v) != current.deployed).take(surplus) {
+        match env.storage.delete(&env.decoration.namespace, &env.decoration.release, old).await {
+            Ok(()) => dropped.push(old),
+            Err(error) => {
+                tracing::warn!(release = env.decoration.release, revision = old, %error, "cannot drop an old revision")
+            }
+        }
+    }
+    dropped
+}

@@ -1,0 +1,32 @@
+//! Makes an earlier revision current again, as a new one. Helm's `pkg/action/rollback.go`.
+
+use super::deploy::{Kind, deploy};
+use super::{Candidate, Current, Environment, Error, Failure, Outcome, read_release};
+use crate::kube::{install_order, objects_of};
+use crate::release::{HookEvent, Status};
+
+/// Rolls back to the deployed revision of `current`, whose `inputs` are those of the marks that it had.
+pub async fn rollback(env: &Environment<'_>, current: &Current, to: u32, inputs: &str) -> Result<Outcome, Failure> {
+    let target = read_release(env, to, current.packed.as_ref()).await?;
+    let mut objects = objects_of(&target.manifest).map_err(Error::from)?;
+    install_order(&mut objects);
+    let candidate = Candidate {
+        chart: target.chart,
+        config: target.config,
+        manifest: target.manifest,
+        objects,
+        hooks: target.hooks,
+        notes: target.info.notes,
+        crds: Vec::new(),
+        inputs: inputs.to_owned(),
+    };
+    let kind = Kind {
+        pending: Status::PendingRollback,
+        before: HookEvent::PreRollback,
+        after: HookEvent::PostRollback,
+        complete: format!("Rollback to {to}"),
+        failed: "Rollback",
+        rollback_revision: to,
+    };
+    deploy(env, &candidate, Some(current), kind).await
+}
