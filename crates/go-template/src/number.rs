@@ -38,6 +38,9 @@ fn complex(mut node: NumberNode) -> Result<NumberNode, String> {
 }
 
 fn float_part(text: &str) -> Result<f64, String> {
+    if !text.contains(|c: char| c.is_ascii_digit()) {
+        return Err("syntax error scanning complex number".to_owned());
+    }
     parse_float(text).ok_or_else(|| format!("strconv.ParseFloat: parsing {}: invalid syntax", quote(text.as_bytes())))
 }
 

@@ -255,19 +255,9 @@ impl<'a> Parser<'a> {
         }
         let name = self.unquote(token)?;
         self.expect(ItemType::RightDelim, CONTEXT)?;
-        let root = self.list_to_end(CONTEXT)?;
-        self.add(name, root)?;
-        Ok(())
-    }
-
-    /// A list that only `end` may end.
-    fn list_to_end(&mut self, context: &str) -> Result2<ListNode> {
         match self.item_list()? {
-            (list, Element::Else) => {
-                drop(list);
-                self.errorf(format!("unexpected {{{{else}}}} in {context}"))
-            }
-            (list, _) => Ok(list),
+            (_, Element::Else) => self.errorf(format!("unexpected {{{{else}}}} in {CONTEXT}")),
+            (root, _) => self.add(name, root).map(|_| ()),
         }
     }
 
@@ -421,10 +411,14 @@ impl<'a> Parser<'a> {
         let token = self.next_non_space();
         let name = self.parse_template_name(token, CONTEXT)?;
         let pipe = self.pipeline(CONTEXT, ItemType::RightDelim)?;
-        self.in_own_scope(|p| {
-            let root = p.list_to_end(CONTEXT)?;
-            p.add(name.clone(), root)
+        let ended = self.in_own_scope(|p| match p.item_list()? {
+            (_, Element::Else) => Ok(false),
+            (root, _) => p.add(name.clone(), root).map(|_| true),
         })?;
+        if !ended {
+            // Go counts the line of this error where the block starts.
+            return self.errorf(format!("unexpected {{{{else}}}} in {CONTEXT}"));
+        }
         Ok(Node::Template(TemplateNode { pos: token.pos, name, pipe: Some(pipe) }))
     }
 

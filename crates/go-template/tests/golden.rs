@@ -30,7 +30,7 @@ fn functions() -> FuncMap {
         items
             .0
             .chunks_exact(2)
-            .map(|pair| (Str::clone(pair[0].as_str().expect("a key")), pair[1].clone()))
+            .map(|pair| (pair[0].as_str().cloned().unwrap_or_default(), pair[1].clone()))
             .collect::<Map>()
     });
     funcs.add("set", |map: Map, key: Str, value: Value| {
@@ -80,7 +80,7 @@ fn functions() -> FuncMap {
     funcs.add("fn", move || Value::Func(Arc::clone(&upper)));
     funcs.add("many", |s: Str, numbers: Rest<isize>| {
         let numbers = numbers.0.iter().map(isize::to_string).collect::<Vec<_>>().join(" ");
-        format!("{s} [{numbers}]").replacen(' ', "", 1)
+        format!("{s}[{numbers}]")
     });
     funcs.insert(
         "exec",
