@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use crate::stack;
 use crate::strconv::quote;
 
 /// A text that is no template. Shown as Go does: `template: NAME:LINE: message`.
@@ -163,14 +164,21 @@ impl ExecError {
     pub fn limit(&self) -> Option<&LimitError> {
         match &self.cause {
             Cause::Message(_) => None,
-            Cause::Call { error, .. } => error.limit(),
+            Cause::Call { error, .. } => stack::grow(|| error.limit()),
             Cause::Limit(limit) => Some(limit),
         }
     }
 }
 
+/// Errors nest as deep as executions did.
 impl fmt::Display for ExecError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        stack::grow(|| self.write_to(f))
+    }
+}
+
+impl ExecError {
+    fn write_to(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some(Location { name, line, column }) = &self.location else {
             return write!(f, "template: {}: {}", self.template, self.cause);
         };

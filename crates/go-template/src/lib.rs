@@ -1,6 +1,4 @@
-//! Go's `text/template` for Rust: the language, its printing and its errors, byte for byte.
-//!
-//! No I/O, no YAML, no Kubernetes, no async. File names follow Go's: `lex`, `parse`, `node`, `exec`, `funcs`, `fmt`.
+#![doc = include_str!("../README.md")]
 
 mod compare;
 pub mod error;
@@ -28,4 +26,4 @@ pub use node::Tree;
 pub use parse::{MAX_BLOCK_DEPTH, MAX_PAREN_DEPTH, Parsed, parse};
 pub use scope::{Limits, MissingKey, Options, ValuesMethods};
 pub use template::Templates;
-pub use value::{Kind, List, ListType, Map, MapType, Object, Str, Value};
+pub use value::{Kind, List, ListType, MAX_COPIED_DEPTH, MAX_COPIED_VALUES, Map, MapType, Object, Str, Value};

@@ -47,7 +47,7 @@ impl Limits {
     /// Far more than a release may have, which is stored in 1 MiB, compressed.
     pub const OUTPUT: usize = 256 << 20;
     /// More than Helm's own limit of `include`, of which each template name has one.
-    pub const EXECUTIONS: usize = 10_000;
+    pub const EXECUTIONS: usize = 5_000;
 }
 
 impl Default for Limits {

@@ -6,7 +6,7 @@ use crate::stack;
 use super::{List, ListType, Map, Value};
 
 /// How many values a copy may consist of. Values that hold themselves have no end, and a few lines make 2^60 paths to one map.
-pub const MAX_COPIED_VALUES: usize = 5_000_000;
+pub const MAX_COPIED_VALUES: usize = 1_000_000;
 
 /// How deep the values that are copied may nest.
 pub const MAX_COPIED_DEPTH: usize = 10_000;

@@ -4,10 +4,10 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use go_template::{
-    ExecError, FuncError, FuncMap, List, ListType, Map, MapType, MissingKey, Options, Scope, Templates, Value, parse,
-};
+use go_template::{ExecError, FuncError, FuncMap, Map, MapType, MissingKey, Options, Scope, Templates, Value, parse};
 use serde_json::Value as Json;
+
+use crate::value;
 
 const NAME: &str = "c/templates/t";
 
@@ -15,17 +15,6 @@ fn shared() -> Option<PathBuf> {
     let beside = || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared");
     let dir = std::env::var_os("SHARED").map_or_else(beside, PathBuf::from);
     Some(dir.join("vectors/dev.jsonl")).filter(|file| file.exists())
-}
-
-fn value(json: &Json) -> Value {
-    match json {
-        Json::Null => Value::Nil,
-        Json::Bool(b) => Value::Bool(*b),
-        Json::Number(n) => Value::Float(n.as_f64().unwrap_or_default()),
-        Json::String(s) => Value::from(s.as_str()),
-        Json::Array(items) => Value::List(List::new(ListType::Interface, items.iter().map(value).collect())),
-        Json::Object(entries) => Value::Map(entries.iter().map(|(k, v)| (k.as_str(), value(v))).collect()),
-    }
 }
 
 fn render(template: &str, values: &Json) -> Result<String, FuncError> {

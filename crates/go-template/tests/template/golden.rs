@@ -11,16 +11,7 @@ use go_template::{
 };
 use serde_json::Value as Json;
 
-fn value(json: &Json) -> Value {
-    match json {
-        Json::Null => Value::Nil,
-        Json::Bool(b) => Value::Bool(*b),
-        Json::Number(n) => Value::Float(n.as_f64().unwrap_or_default()),
-        Json::String(s) => Value::from(s.as_str()),
-        Json::Array(items) => Value::List(List::new(ListType::Interface, items.iter().map(value).collect())),
-        Json::Object(entries) => Value::Map(entries.iter().map(|(k, v)| (k.as_str(), value(v))).collect()),
-    }
-}
+use crate::value;
 
 /// The functions that the cases were made with.
 fn functions() -> FuncMap {

@@ -1,0 +1,25 @@
+//! The engine as its users see it.
+
+/// Real Go's answers.
+mod golden;
+/// The set of templates, the scope that functions get, and errors as data.
+mod library;
+/// Each limit, hit.
+mod limits;
+/// The shared conformance vectors.
+mod vectors;
+
+use go_template::{List, ListType, Map, Value};
+use serde_json::Value as Json;
+
+/// The value that Go's `json.Unmarshal` makes of it: each number is a float.
+fn value(json: &Json) -> Value {
+    match json {
+        Json::Null => Value::Nil,
+        Json::Bool(b) => Value::Bool(*b),
+        Json::Number(n) => Value::Float(n.as_f64().unwrap_or_default()),
+        Json::String(s) => Value::from(s.as_str()),
+        Json::Array(items) => Value::List(List::new(ListType::Interface, items.iter().map(value).collect())),
+        Json::Object(entries) => Value::Map(entries.iter().map(|(k, v)| (k.as_str(), value(v))).collect::<Map>()),
+    }
+}
