@@ -3,3 +3,5 @@
 
 mod config;
 mod generated;
+mod native;
+mod operator;

@@ -1,0 +1,169 @@
+//! The native controller and the manager at work: scaling, deletion, restart, leadership, the end, metrics and probes.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use test_cluster::{Namespace, TestCluster};
+
+use crate::operator::{Operator, eventually};
+
+const METRICS: &str = "Serving metrics server";
+const PROBES: &str = "Serving health probes";
+
+fn set_size(namespace: &Namespace<'_>, name: &str, size: i32) {
+    let backup = json!({"apiVersion": "cache.my.domain/v1", "kind": "MemcachedBackup", "metadata": {"name": name}, "spec": {"size": size}});
+    namespace.apply(&backup.to_string()).unwrap();
+}
+
+fn get(namespace: &Namespace<'_>, what: [&str; 2]) -> Value {
+    let answer = namespace.kubectl(["get", what[0], what[1], "-o", "json", "--ignore-not-found"]).unwrap();
+    serde_json::from_str(&answer).unwrap_or_default()
+}
+
+/// Waits until the backup is ready with this many nodes, which are the pods that there are; returns its status.
+fn wait_ready(namespace: &Namespace<'_>, name: &str, size: usize) -> Value {
+    eventually("ready backup", || {
+        let backup = get(namespace, ["memcachedbackup", name]);
+        let (status, generation) = (backup["status"].clone(), &backup["metadata"]["generation"]);
+        let ready = status["conditions"][0]["status"] == "True" && status["observedGeneration"] == *generation;
+        let nodes = status["nodes"].as_array().map_or(0, Vec::len);
+        if ready && nodes == size && backup["spec"]["size"] == json!(size) { Ok(status) } else { Err(backup) }
+    })
+}
+
+fn pods(namespace: &Namespace<'_>) -> Vec<String> {
+    let template = "jsonpath={range .items[*]}{.metadata.name}{\"\\n\"}{end}";
+    let answer = namespace.kubectl(["get", "pods", "--sort-by=.metadata.name", "-o", template]).unwrap();
+    answer.lines().map(str::to_owned).collect()
+}
+
+/// The operator's writes in the namespace, but those to its lease.
+fn writes(cluster: &TestCluster, namespace: &Namespace<'_>) -> usize {
+    let requests = cluster.requests().unwrap();
+    let ours = requests.iter().filter(|r| r.user == "operator" && r.namespace == namespace.name() && r.is_write());
+    ours.filter(|r| r.resource != "leases").count()
+}
+
+#[test]
+fn a_backup_follows_its_size_up_and_down_to_nothing_and_takes_its_deployment_along() {
+    let Some(cluster) = TestCluster::shared_or_skip() else { return };
+    let namespace = cluster.namespace("scale").unwrap();
+    let _operator = Operator::start_native(cluster, &namespace, &[]);
+    set_size(&namespace, "b", 2);
+    let status = wait_ready(&namespace, "b", 2);
+    assert_eq!(status["nodes"], json!(pods(&namespace)));
+    set_size(&namespace, "b", 4);
+    let status = wait_ready(&namespace, "b", 4);
+    assert_eq!(status["nodes"], json!(pods(&namespace)));
+    set_size(&namespace, "b", 0);
+    assert_eq!(wait_ready(&namespace, "b", 0)["nodes"], json!([]));
+    namespace.kubectl(["delete", "memcachedbackup", "b", "--timeout=30s"]).unwrap();
+    namespace.kubectl(["wait", "--for=delete", "deployment/b", "--timeout=60s"]).unwrap();
+}
+
+#[test]
+fn what_is_done_behind_its_back_is_undone_unless_it_is_the_users_own() {
+    let Some(cluster) = TestCluster::shared_or_skip() else { return };
+    let namespace = cluster.namespace("repair").unwrap();
+    let _operator = Operator::start_native(cluster, &namespace, &[]);
+    set_size(&namespace, "b", 1);
+    wait_ready(&namespace, "b", 1);
+    namespace.kubectl(["annotate", "deployment", "b", "mine=yes"]).unwrap();
+    namespace.kubectl(["scale", "deployment", "b", "--replicas=3"]).unwrap();
+    eventually("repaired size", || match get(&namespace, ["deployment", "b"])["spec"]["replicas"].clone() {
+        size if size == json!(1) => Ok(()),
+        size => Err(size),
+    });
+    assert_eq!(get(&namespace, ["deployment", "b"])["metadata"]["annotations"]["mine"], "yes");
+    wait_ready(&namespace, "b", 1);
+    namespace.kubectl(["delete", "deployment", "b", "--cascade=foreground"]).unwrap();
+    wait_ready(&namespace, "b", 1);
+}
+
+#[test]
+fn a_restart_with_everything_in_place_writes_nothing() {
+    let Some(cluster) = TestCluster::shared_or_skip() else { return };
+    let namespace = cluster.namespace("restart").unwrap();
+    let operator = Operator::start_native(cluster, &namespace, &[]);
+    set_size(&namespace, "b", 2);
+    wait_ready(&namespace, "b", 2);
+    let (status, _) = operator.terminate();
+    assert_eq!(status.code(), Some(0));
+    let before = writes(cluster, &namespace);
+    let operator = Operator::start_native(cluster, &namespace, &[]);
+    eventually("reconcile", || {
+        let metrics = operator.get(METRICS, "/metrics");
+        let done = r#"controller_runtime_reconcile_total{controller="memcachedbackup-controller",result="success"}"#;
+        let count = metrics.lines().find_map(|line| line.strip_prefix(done)?.trim().parse::<u32>().ok());
+        if count > Some(0) { Ok(()) } else { Err(metrics) }
+    });
+    operator.terminate();
+    assert_eq!(writes(cluster, &namespace), before);
+}
+
+#[test]
+fn metrics_and_probes_are_served() {
+    let Some(cluster) = TestCluster::shared_or_skip() else { return };
+    let namespace = cluster.namespace("metrics").unwrap();
+    let operator = Operator::start_native(cluster, &namespace, &[]);
+    assert!(operator.get(PROBES, "/healthz").starts_with("HTTP/1.1 200"));
+    assert!(operator.get(PROBES, "/readyz").ends_with("ok"));
+    set_size(&namespace, "b", 1);
+    wait_ready(&namespace, "b", 1);
+    let created = format!(
+        r#"resource_created_at_seconds{{group="cache.my.domain",version="v1",kind="MemcachedBackup",name="b",namespace="{}"}}"#,
+        namespace.name()
+    );
+    let metrics = operator.get(METRICS, "/metrics");
+    for name in ["helm_operator_build_info{", &created, r#"rest_client_requests_total{code="201",method="POST"}"#] {
+        assert!(metrics.contains(name), "no {name} in {metrics}");
+    }
+    namespace.kubectl(["delete", "memcachedbackup", "b", "--timeout=30s"]).unwrap();
+    eventually("forgotten resource", || match operator.get(METRICS, "/metrics") {
+        metrics if metrics.contains(&created) => Err(metrics),
+        _ => Ok(()),
+    });
+}
+
+#[test]
+fn a_leader_that_ends_hands_over_at_once() {
+    let Some(cluster) = TestCluster::shared_or_skip() else { return };
+    let namespace = cluster.namespace("handover").unwrap();
+    let flags = lease_flags(&namespace);
+    let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+    let first = Operator::start_native(cluster, &namespace, &flags);
+    first.logged("Successfully acquired lease");
+    let second = Operator::start_native(cluster, &namespace, &flags);
+    second.logged("Attempting to acquire leader lease");
+    assert!(second.get(METRICS, "/metrics").contains(r#"leader_election_master_status{name="lock"} 0"#));
+    let asked = Instant::now();
+    let (status, log) = first.terminate();
+    assert_eq!(status.code(), Some(0), "{log}");
+    assert!(log.contains("All controllers finished") && log.contains("Released lease"), "{log}");
+    second.logged("Successfully acquired lease");
+    assert!(asked.elapsed() < Duration::from_secs(10), "{:?}", asked.elapsed());
+}
+
+#[test]
+fn another_takes_over_from_a_leader_that_was_killed_and_not_before_its_lease_ran_out() {
+    let Some(cluster) = TestCluster::shared_or_skip() else { return };
+    let namespace = cluster.namespace("takeover").unwrap();
+    let flags = lease_flags(&namespace);
+    let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+    let first = Operator::start_native(cluster, &namespace, &flags);
+    first.logged("Successfully acquired lease");
+    let second = Operator::start_native(cluster, &namespace, &flags);
+    second.logged("Attempting to acquire leader lease");
+    set_size(&namespace, "b", 1);
+    wait_ready(&namespace, "b", 1);
+    first.kill();
+    set_size(&namespace, "b", 2);
+    assert!(!second.log().contains("Starting Controller"), "{}", second.log());
+    wait_ready(&namespace, "b", 2);
+    assert!(second.get(METRICS, "/metrics").contains(r#"leader_election_master_status{name="lock"} 1"#));
+}
+
+fn lease_flags(namespace: &Namespace<'_>) -> [String; 3] {
+    let place = format!("--leader-election-namespace={}", namespace.name());
+    ["--leader-elect".to_owned(), "--leader-election-id=lock".to_owned(), place]
+}

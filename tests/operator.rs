@@ -1,0 +1,110 @@
+//! The operator as a process, and how to wait for what it does.
+
+use std::fmt::Debug;
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Once;
+use std::time::{Duration, Instant};
+
+use test_cluster::{Namespace, TestCluster};
+
+/// How long anything may take before a test fails.
+pub(crate) const LIMIT: Duration = Duration::from_secs(60);
+
+/// A running operator; killed when dropped.
+pub(crate) struct Operator {
+    child: Child,
+    folder: tempfile::TempDir,
+}
+
+impl Operator {
+    /// Starts it for one namespace and without charts, on free ports, with these further flags.
+    pub(crate) fn start_native(cluster: &TestCluster, namespace: &Namespace<'_>, flags: &[&str]) -> Operator {
+        let folder = tempfile::tempdir().unwrap();
+        let watches = folder.path().join("watches.yaml");
+        fs::write(&watches, "[]").unwrap();
+        let watches = format!("--watches-file={}", watches.display());
+        Operator::start(cluster, namespace, folder, &[&[watches.as_str()], flags].concat())
+    }
+
+    fn start(cluster: &TestCluster, namespace: &Namespace<'_>, folder: tempfile::TempDir, flags: &[&str]) -> Operator {
+        install_kinds(cluster);
+        let child = Command::new(env!("CARGO_BIN_EXE_memcached-operator"))
+            .args(["run", "--metrics-bind-address=127.0.0.1:0", "--health-probe-bind-address=127.0.0.1:0"])
+            .args(flags)
+            .env("KUBECONFIG", cluster.operator_kubeconfig_path())
+            .env("WATCH_NAMESPACE", namespace.name())
+            .current_dir(env!("CARGO_MANIFEST_DIR"))
+            .stdin(Stdio::null())
+            .stderr(File::create(folder.path().join("log")).unwrap())
+            .spawn()
+            .unwrap();
+        Operator { child, folder }
+    }
+
+    /// Everything it logged.
+    pub(crate) fn log(&self) -> String {
+        fs::read_to_string(self.folder.path().join("log")).unwrap()
+    }
+
+    /// Waits for a line of its log that contains `text`.
+    pub(crate) fn logged(&self, text: &str) -> String {
+        eventually(text, || {
+            self.log().lines().find(|line| line.contains(text)).map(str::to_owned).ok_or_else(|| self.log())
+        })
+    }
+
+    /// What it answers to a GET of `path` on the server of which it logged `server` with its address.
+    pub(crate) fn get(&self, server: &str, path: &str) -> String {
+        let line: serde_json::Value = serde_json::from_str(&self.logged(server)).unwrap();
+        let mut stream = TcpStream::connect(line["bindAddress"].as_str().unwrap()).unwrap();
+        stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    }
+
+    /// SIGTERM; waits for the end.
+    pub(crate) fn terminate(mut self) -> (ExitStatus, String) {
+        assert!(Command::new("kill").arg(self.child.id().to_string()).status().unwrap().success());
+        let status = eventually("the end", || self.child.try_wait().unwrap().ok_or("still running"));
+        (status, self.log())
+    }
+
+    /// SIGKILL, as a crash.
+    pub(crate) fn kill(mut self) {
+        self.child.kill().unwrap();
+        assert_eq!(self.child.wait().unwrap().signal(), Some(9));
+    }
+}
+
+impl Drop for Operator {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn install_kinds(cluster: &TestCluster) {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let crds = concat!(env!("CARGO_MANIFEST_DIR"), "/config/crd");
+        cluster.kubectl(["apply", "--server-side", "-k", crds]).unwrap();
+        cluster.kubectl(["wait", "--for=condition=Established", "--timeout=30s", "crd", "--all"]).unwrap();
+    });
+}
+
+/// Tries until it is there, or fails with what it saw last.
+pub(crate) fn eventually<T, E: Debug>(what: &str, mut attempt: impl FnMut() -> Result<T, E>) -> T {
+    let began = Instant::now();
+    loop {
+        match attempt() {
+            Ok(found) => return found,
+            Err(last) if began.elapsed() > LIMIT => panic!("no {what} after {LIMIT:?}: {last:?}"),
+            Err(_) => std::thread::sleep(Duration::from_millis(50)),
+        }
+    }
+}
