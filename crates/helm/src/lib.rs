@@ -5,6 +5,9 @@
 pub mod chart;
 pub mod engine;
 pub mod manifest;
+pub mod template;
+
+pub mod path_match;
 pub mod schema;
 pub mod strvals;
 pub mod values;

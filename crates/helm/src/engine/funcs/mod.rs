@@ -24,6 +24,8 @@ mod strings;
 mod test_call;
 mod url;
 
+pub(in crate::engine) use flow::{MESSAGE_END, MESSAGE_START};
+
 use go_template::FuncMap;
 
 /// Every function that needs nothing of the render that calls it. `include`, `tpl` and `lookup` come from the engine.

@@ -1,0 +1,149 @@
+//! Corpora: real charts with the output of real `helm template`.
+//!
+//! Judged by bytes, then as parsed documents in order, then with random parts left out on both sides.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use clap::Parser as _;
+use go_template::{List, ListType, Value};
+use helm::{manifest, yaml};
+use serde::Deserialize;
+
+use crate::report::{Outcome, Report};
+
+#[derive(Deserialize)]
+struct Case {
+    repo: String,
+    chart: String,
+    case: String,
+    status: String,
+    dir: PathBuf,
+    values: Option<PathBuf>,
+    args: Vec<String>,
+    expected: PathBuf,
+    random: Option<PathBuf>,
+}
+
+/// The command line of `helm template`, as the corpus has it.
+#[derive(clap::Parser)]
+struct Command {
+    #[command(flatten)]
+    options: helm::template::Options,
+}
+
+/// Runs every case of the folder's `cases.jsonl` whose name contains `only`.
+pub(crate) fn run(folder: &Path, only: &str, report: &mut Report) -> anyhow::Result<()> {
+    let file = folder.join("cases.jsonl");
+    let text = fs::read_to_string(&file).with_context(|| format!("cannot read corpus {}", file.display()))?;
+    for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
+        let case: Case = serde_json::from_str(line)
+            .with_context(|| format!("cannot read line {} of corpus {}", number + 1, file.display()))?;
+        let id = format!("{} {}", case.chart, case.case);
+        if id.contains(only) || case.repo.contains(only) {
+            report.add(&case.repo, &id, &outcome(folder, &case)?);
+        }
+    }
+    Ok(())
+}
+
+fn outcome(folder: &Path, case: &Case) -> anyhow::Result<Outcome> {
+    let expected = folder.join(&case.expected);
+    let wanted = fs::read(&expected).with_context(|| format!("cannot read {}", expected.display()))?;
+    let random = match &case.random {
+        Some(file) => random_parts(&folder.join(file))?,
+        None => Vec::new(),
+    };
+    let wanted_text = || String::from_utf8_lossy(&wanted).into_owned();
+    Ok(match (case.status.as_str(), render(folder, case)) {
+        ("error", Err(got)) if format!("Error: {got}").trim() == wanted_text().trim() => Outcome::Exact,
+        ("error", Err(got)) => Outcome::OtherText(wanted_text(), format!("Error: {got}")),
+        (_, Ok(got)) if got == wanted => Outcome::Exact,
+        ("error", Ok(_)) => Outcome::Wrong(wanted_text(), "output".to_owned()),
+        (_, Ok(got)) => compare(&wanted, &got, &random),
+        (_, Err(got)) => Outcome::Wrong("output".to_owned(), got),
+    })
+}
+
+fn render(folder: &Path, case: &Case) -> Result<Vec<u8>, String> {
+    let mut args = vec!["template".into(), "rel".into(), folder.join(&case.dir).into_os_string()];
+    args.extend(["--namespace".into(), "ns".into()]);
+    if let Some(values) = &case.values {
+        args.extend(["-f".into(), folder.join(values).into_os_string()]);
+    }
+    args.extend(case.args.iter().map(Into::into));
+    let command = Command::try_parse_from(args).map_err(|e| e.to_string())?;
+    command.options.run().map(|output| output.text).map_err(|e| helm::template::chain(&e))
+}
+
+/// Which parts of the output are random: document and JSON pointer.
+fn random_parts(file: &Path) -> anyhow::Result<Vec<(usize, String)>> {
+    let text = fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
+    Ok(serde_json::from_str(&text)?)
+}
+
+fn compare(wanted: &[u8], got: &[u8], random: &[(usize, String)]) -> Outcome {
+    let texts = || (String::from_utf8_lossy(wanted).into_owned(), String::from_utf8_lossy(got).into_owned());
+    let wrong = || {
+        let (wanted, got) = texts();
+        Outcome::Wrong(wanted, got)
+    };
+    let (Ok(mut left), Ok(mut right)) = (documents(wanted), documents(got)) else { return wrong() };
+    if left.len() != right.len() {
+        return wrong();
+    }
+    if same(&left, &right) {
+        return Outcome::Alike("the same documents");
+    }
+    for (document, pointer) in random {
+        let path: Vec<String> =
+            pointer.split('/').skip(1).map(|step| step.replace("~1", "/").replace("~0", "~")).collect();
+        for documents in [&mut left, &mut right] {
+            if let Some(value) = documents.get_mut(*document) {
+                mask(value, &path);
+            }
+        }
+    }
+    if same(&left, &right) { Outcome::Alike("the same but for random parts") } else { wrong() }
+}
+
+fn documents(text: &[u8]) -> Result<Vec<Value>, yaml::Error> {
+    let text = String::from_utf8_lossy(text);
+    let documents: Result<Vec<Value>, _> =
+        manifest::split(&text).iter().map(|one| yaml::parse(one.as_bytes())).collect();
+    Ok(documents?.into_iter().filter(|document| !matches!(document, Value::Nil)).collect())
+}
+
+fn same(left: &[Value], right: &[Value]) -> bool {
+    left.iter().zip(right).all(|(left, right)| {
+        let text = |value| {
+            helm::json::encode(value, helm::json::EscapeHtml::No, helm::json::Layout::Compact).unwrap_or_default()
+        };
+        text(left) == text(right)
+    })
+}
+
+/// Replaces what the path leads to.
+fn mask(value: &mut Value, path: &[String]) {
+    let Some((step, rest)) = path.split_first() else {
+        *value = "*".into();
+        return;
+    };
+    match value {
+        Value::Map(map) => {
+            if let Some(mut inner) = map.get(step.as_bytes()) {
+                mask(&mut inner, rest);
+                map.insert(step.as_str(), inner);
+            }
+        }
+        Value::List(list) => {
+            let mut items = list.to_vec();
+            if let Some(item) = step.parse::<usize>().ok().and_then(|index| items.get_mut(index)) {
+                mask(item, rest);
+            }
+            *value = Value::List(List::new(ListType::Interface, items));
+        }
+        _ => {}
+    }
+}

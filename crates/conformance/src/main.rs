@@ -1,0 +1,43 @@
+//! Compares this engine with recorded answers of the real Helm: vectors (snippets) and corpora (whole charts).
+//!
+//! `conformance --vectors FILE... --corpus DIR...` prints a line for each failure, a table for each group and, last, `N passed, N failed`.
+
+mod corpus;
+mod report;
+mod vectors;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::report::Report;
+
+/// Compares this engine with recorded answers of the real Helm.
+#[derive(Parser)]
+struct Args {
+    /// A file of vectors, one JSON object a line; may be repeated.
+    #[arg(long, value_name = "FILE", num_args = 1..)]
+    vectors: Vec<PathBuf>,
+    /// A folder of charts with `cases.jsonl`; may be repeated.
+    #[arg(long, value_name = "DIR", num_args = 1..)]
+    corpus: Vec<PathBuf>,
+    /// Only cases whose id or group contains this text.
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    only: String,
+    /// Print what was wanted and what came in full, for each failure.
+    #[arg(long)]
+    verbose: bool,
+}
+
+fn main() -> anyhow::Result<ExitCode> {
+    let args = Args::parse();
+    let mut report = Report::new(args.verbose);
+    for file in &args.vectors {
+        vectors::run(file, &args.only, &mut report)?;
+    }
+    for folder in &args.corpus {
+        corpus::run(folder, &args.only, &mut report)?;
+    }
+    Ok(if report.finish() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}

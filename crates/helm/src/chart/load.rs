@@ -1,0 +1,174 @@
+//! Files into a chart, whatever they were read from. Counterpart: Helm's `pkg/chart/v2/loader/load.go`.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use go_template::{Map, Str};
+
+use super::metadata::{self, Metadata};
+use super::{Chart, File, archive, digest};
+use crate::{values, yaml};
+
+/// How deep charts may lie in charts.
+const MAX_DEPTH: usize = 64;
+
+/// Why a chart cannot be loaded, in Helm's words.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct LoadError(String);
+
+impl LoadError {
+    pub(super) fn new(text: impl Into<String>) -> LoadError {
+        LoadError(text.into())
+    }
+
+    pub(super) fn io(path: &Path, error: &io::Error) -> LoadError {
+        let cause = match error.kind() {
+            io::ErrorKind::NotFound => "no such file or directory".to_owned(),
+            io::ErrorKind::PermissionDenied => "permission denied".to_owned(),
+            _ => error.to_string(),
+        };
+        LoadError(format!("stat {}: {cause}", path.display()))
+    }
+}
+
+/// Builds the chart from its files, paths below its folder.
+pub(super) fn from_files(files: Vec<File>) -> Result<Arc<Chart>, LoadError> {
+    at_depth(files, 0)
+}
+
+fn at_depth(files: Vec<File>, depth: usize) -> Result<Arc<Chart>, LoadError> {
+    if depth > MAX_DEPTH {
+        return Err(LoadError::new(format!("charts lie more than {MAX_DEPTH} deep in each other (limit MAX_DEPTH)")));
+    }
+    let mut parts = Parts { metadata: read_metadata(&files)?, ..Parts::default() };
+    for file in files {
+        parts.take(file)?;
+    }
+    parts.finish(depth)
+}
+
+fn read_metadata(files: &[File]) -> Result<Option<Metadata>, LoadError> {
+    let mut metadata = None;
+    for file in files.iter().filter(|file| file.name == "Chart.yaml") {
+        let value = yaml::parse(&file.data).map_err(|e| LoadError::new(format!("cannot load Chart.yaml: {e}")))?;
+        let into = metadata.get_or_insert_with(Metadata::default);
+        metadata::read_into(into, &value).map_err(|e| LoadError::new(format!("cannot load Chart.yaml: {e}")))?;
+        if into.api_version.is_empty() {
+            into.api_version = "v1".to_owned();
+        }
+    }
+    Ok(metadata)
+}
+
+#[derive(Default)]
+struct Parts {
+    metadata: Option<Metadata>,
+    lock: Option<go_template::Value>,
+    templates: Vec<File>,
+    values: Option<Map>,
+    raw_values: Option<File>,
+    schema: Option<Str>,
+    files: Vec<File>,
+    subcharts: BTreeMap<String, Vec<File>>,
+}
+
+impl Parts {
+    fn take(&mut self, file: File) -> Result<(), LoadError> {
+        match file.name.as_str() {
+            "Chart.yaml" => {}
+            "Chart.lock" => self.lock = Some(parse(&file)?),
+            "values.yaml" => {
+                let read =
+                    values::read(&file.data).map_err(|e| LoadError::new(format!("cannot load values.yaml: {e}")))?;
+                self.values = Some(read);
+                self.raw_values = Some(file);
+            }
+            "values.schema.json" => self.schema = Some(file.data),
+            "requirements.yaml" => {
+                let value = parse(&file)?;
+                let into = self.metadata.get_or_insert_with(Metadata::default);
+                metadata::read_into(into, &value)
+                    .map_err(|e| LoadError::new(format!("cannot load requirements.yaml: {e}")))?;
+                self.keep_for_v1(file);
+            }
+            "requirements.lock" => {
+                self.lock = Some(parse(&file)?);
+                self.keep_for_v1(file);
+            }
+            name if name.starts_with("templates/") => self.templates.push(file),
+            name if name.starts_with("charts/") => self.take_subchart_file(file),
+            _ => self.files.push(file),
+        }
+        Ok(())
+    }
+
+    fn keep_for_v1(&mut self, file: File) {
+        if self.metadata.as_ref().is_some_and(|metadata| metadata.api_version == "v1") {
+            self.files.push(file);
+        }
+    }
+
+    fn take_subchart_file(&mut self, file: File) {
+        if file.name.ends_with(".prov") {
+            self.files.push(file);
+            return;
+        }
+        let below = file.name["charts/".len()..].to_owned();
+        let name = below.split('/').next().unwrap_or_default().to_owned();
+        self.subcharts.entry(name).or_default().push(File { name: below, data: file.data });
+    }
+
+    fn finish(self, depth: usize) -> Result<Arc<Chart>, LoadError> {
+        let Some(mut metadata) = self.metadata else { return Err(LoadError::new("Chart.yaml file is missing")) };
+        metadata.validate().map_err(|e| LoadError::new(format!("validation: {e}")))?;
+        let mut dependencies = Vec::new();
+        for (name, files) in self.subcharts {
+            if name.starts_with(['_', '.']) {
+                continue;
+            }
+            let chart = subchart(&metadata.name, &name, files, depth).map_err(|error| {
+                LoadError::new(format!("error unpacking subchart {name} in {}: {error}", metadata.name))
+            })?;
+            dependencies.push(chart);
+        }
+        let schema: Vec<File> =
+            self.schema.iter().map(|data| File { name: "values.schema.json".to_owned(), data: data.clone() }).collect();
+        let chart_yaml = [File { name: "Chart.yaml".to_owned(), data: format!("{metadata:?}").into() }];
+        let raw_values: Vec<File> = self.raw_values.into_iter().collect();
+        let digest = digest(&[&chart_yaml, &self.templates, &raw_values, &schema, &self.files], &dependencies);
+        Ok(Arc::new(Chart {
+            metadata,
+            lock: self.lock,
+            templates: self.templates,
+            values: self.values.unwrap_or_default(),
+            schema: self.schema,
+            files: self.files,
+            dependencies,
+            digest,
+        }))
+    }
+}
+
+fn parse(file: &File) -> Result<go_template::Value, LoadError> {
+    yaml::parse(&file.data).map_err(|e| LoadError::new(format!("cannot load {}: {e}", file.name)))
+}
+
+fn subchart(parent: &str, name: &str, files: Vec<File>, depth: usize) -> Result<Arc<Chart>, LoadError> {
+    if !name.ends_with(".tgz") {
+        let below = |file: File| {
+            let (_, rest) = file.name.split_once('/')?;
+            Some(File { name: rest.to_owned(), data: file.data })
+        };
+        return at_depth(files.into_iter().filter_map(below).collect(), depth + 1);
+    }
+    match files.into_iter().next() {
+        Some(file) if file.name == name => at_depth(archive::read(&file.data)?, depth + 1),
+        Some(file) => {
+            Err(LoadError::new(format!("error unpacking subchart tar in {parent}: expected {name}, got {}", file.name)))
+        }
+        None => Err(LoadError::new("no files in chart archive")),
+    }
+}

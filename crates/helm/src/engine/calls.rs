@@ -1,0 +1,121 @@
+//! The functions that need the render that calls them: `include`, `tpl`, `lookup`. Counterpart: Helm's `pkg/engine/engine.go`.
+
+use std::collections::HashMap;
+use std::sync::{Arc, LazyLock};
+
+use go_template::{FuncError, FuncMap, Function, Param, Parsed, Scope, Str, Templates, Value};
+
+use super::cache::Cache;
+use super::{funcs, lookup::Lookup};
+
+/// How often a template may be inside itself through `include`: Helm's own limit.
+pub const MAX_INCLUDES: u32 = 1000;
+
+/// What one render keeps for its functions.
+pub(super) struct Render {
+    /// How often each template is being included right now.
+    pub(super) included: HashMap<Str, u32>,
+    /// The cluster, if there is one.
+    pub(super) lookup: Option<Arc<dyn Lookup>>,
+    /// Texts that `tpl` has parsed before.
+    pub(super) parsed: Arc<Cache<Str, Parsed>>,
+}
+
+/// Every function of Helm's engine.
+pub(super) fn all() -> &'static FuncMap {
+    static FUNCTIONS: LazyLock<FuncMap> = LazyLock::new(|| {
+        let mut map = funcs::func_map();
+        let string_and_data = || vec![Param::String, Param::Any];
+        map.insert("include", Function::new(string_and_data(), None, include));
+        map.insert("tpl", Function::new(string_and_data(), None, tpl));
+        map.insert("lookup", Function::new(vec![Param::String; 4], None, lookup));
+        map
+    });
+    &FUNCTIONS
+}
+
+fn include(scope: &mut Scope<'_>, args: &[Value]) -> Result<Value, FuncError> {
+    let (name, data) = (text(args, 0), args.get(1).cloned().unwrap_or_default());
+    if let Some(render) = scope.host::<Render>() {
+        let count = render.included.entry(name.clone()).or_default();
+        if *count > MAX_INCLUDES {
+            return Err(FuncError::new(format!(
+                "rendering template has a nested reference name: {name}: unable to execute template"
+            )));
+        }
+        *count += 1;
+    }
+    let result = scope.execute(&name, &data);
+    if let Some(count) = scope.host::<Render>().and_then(|render| render.included.get_mut(&*name)) {
+        *count -= 1;
+    }
+    result.map(|output| Value::String(output.into())).map_err(limit_first)
+}
+
+/// A limit that was exceeded is said alone: the chain of what led there may be as long as the limit is high.
+fn limit_first(error: FuncError) -> FuncError {
+    match error.limit() {
+        Some(limit) => FuncError::Limit(limit.clone()),
+        None => error,
+    }
+}
+
+fn tpl(scope: &mut Scope<'_>, args: &[Value]) -> Result<Value, FuncError> {
+    let (template, data) = (text(args, 0), args.get(1).cloned().unwrap_or_default());
+    let parsed = parse(scope, &template)
+        .map_err(|error| error.context(format!("cannot parse template {}", quoted(&template))))?;
+    let mut templates = Templates::overlay(scope.templates());
+    templates.add(&parsed);
+    let output = scope.with_templates(Arc::new(templates), |scope| scope.execute_tree(parsed.main(), &data)).map_err(
+        |error| match limit_first(error) {
+            FuncError::Limit(limit) => FuncError::Limit(limit),
+            error => error.context(format!("error during tpl function execution for {}", quoted(&template))),
+        },
+    )?;
+    Ok(Value::String(without_no_value(output).into()))
+}
+
+fn parse(scope: &mut Scope<'_>, template: &Str) -> Result<Arc<Parsed>, FuncError> {
+    let cache = scope.host::<Render>().map(|render| Arc::clone(&render.parsed));
+    if let Some(parsed) = cache.as_ref().and_then(|cache| cache.get(template)) {
+        return Ok(parsed);
+    }
+    let name = scope.templates().name().to_owned();
+    let parsed = Arc::new(go_template::parse(name, template.clone(), all())?);
+    if let Some(cache) = cache {
+        cache.put(template.clone(), Arc::clone(&parsed), template.len());
+    }
+    Ok(parsed)
+}
+
+fn lookup(scope: &mut Scope<'_>, args: &[Value]) -> Result<Value, FuncError> {
+    let Some(cluster) = scope.host::<Render>().and_then(|render| render.lookup.clone()) else {
+        return Ok(Value::Map(go_template::Map::default()));
+    };
+    let part = |index| text(args, index).to_text().into_owned();
+    cluster.lookup(&part(0), &part(1), &part(2), &part(3)).map_err(FuncError::new)
+}
+
+fn text(args: &[Value], index: usize) -> Str {
+    args.get(index).and_then(Value::as_str).cloned().unwrap_or_default()
+}
+
+fn quoted(text: &Str) -> String {
+    let quoted = go_template::fmt::sprintf(b"%q", &[Value::String(text.clone())]);
+    String::from_utf8_lossy(&quoted).into_owned()
+}
+
+/// Go prints a missing value as `<no value>`; Helm takes every such text out of the output.
+pub(super) fn without_no_value(output: Vec<u8>) -> Vec<u8> {
+    const NO_VALUE: &[u8] = b"<no value>";
+    let find = |bytes: &[u8]| memchr::memmem::find(bytes, NO_VALUE);
+    let Some(first) = find(&output) else { return output };
+    let mut clean = output[..first].to_vec();
+    let mut rest = &output[first + NO_VALUE.len()..];
+    while let Some(next) = find(rest) {
+        clean.extend_from_slice(&rest[..next]);
+        rest = &rest[next + NO_VALUE.len()..];
+    }
+    clean.extend_from_slice(rest);
+    clean
+}

@@ -1,0 +1,334 @@
+//! `.Capabilities`: what the cluster can do, as charts ask it.
+//!
+//! Counterpart: Helm's `pkg/chart/common/capabilities.go`.
+
+use std::any::Any;
+use std::sync::Arc;
+
+use go_template::{FuncError, Kind, List, Map, Object, Param, Scope, Str, Value};
+
+/// The Kubernetes version that stands for the cluster where there is none.
+pub const DEFAULT_KUBE_VERSION: &str = "v1.37.0";
+
+/// What `.Capabilities.HelmVersion.Version` says: the version that Helm v4.3.1 has in its source.
+pub const HELM_VERSION: &str = "v4.3";
+
+/// The Go release that the real Helm of that version is built with.
+const GO_VERSION: &str = "go1.26.8";
+
+/// The API versions that stand for the cluster where there is none: those that Helm v4.3.1's client library knows.
+pub const DEFAULT_API_VERSIONS: &[&str] = &[
+    "v1",
+    "admissionregistration.k8s.io/v1",
+    "admissionregistration.k8s.io/v1alpha1",
+    "admissionregistration.k8s.io/v1beta1",
+    "internal.apiserver.k8s.io/v1alpha1",
+    "apps/v1",
+    "apps/v1beta1",
+    "apps/v1beta2",
+    "authentication.k8s.io/v1",
+    "authentication.k8s.io/v1alpha1",
+    "authentication.k8s.io/v1beta1",
+    "authorization.k8s.io/v1",
+    "authorization.k8s.io/v1beta1",
+    "autoscaling/v1",
+    "autoscaling/v2",
+    "batch/v1",
+    "batch/v1beta1",
+    "certificates.k8s.io/v1",
+    "certificates.k8s.io/v1beta1",
+    "certificates.k8s.io/v1alpha1",
+    "coordination.k8s.io/v1alpha2",
+    "coordination.k8s.io/v1beta1",
+    "coordination.k8s.io/v1",
+    "discovery.k8s.io/v1",
+    "discovery.k8s.io/v1beta1",
+    "events.k8s.io/v1",
+    "events.k8s.io/v1beta1",
+    "extensions/v1beta1",
+    "flowcontrol.apiserver.k8s.io/v1",
+    "flowcontrol.apiserver.k8s.io/v1beta1",
+    "flowcontrol.apiserver.k8s.io/v1beta2",
+    "flowcontrol.apiserver.k8s.io/v1beta3",
+    "lifecycle.k8s.io/v1alpha1",
+    "networking.k8s.io/v1",
+    "networking.k8s.io/v1beta1",
+    "node.k8s.io/v1",
+    "node.k8s.io/v1alpha1",
+    "node.k8s.io/v1beta1",
+    "policy/v1",
+    "policy/v1beta1",
+    "rbac.authorization.k8s.io/v1",
+    "rbac.authorization.k8s.io/v1beta1",
+    "rbac.authorization.k8s.io/v1alpha1",
+    "resource.k8s.io/v1",
+    "resource.k8s.io/v1beta2",
+    "resource.k8s.io/v1beta1",
+    "resource.k8s.io/v1alpha3",
+    "scheduling.k8s.io/v1alpha3",
+    "scheduling.k8s.io/v1beta1",
+    "scheduling.k8s.io/v1",
+    "storage.k8s.io/v1beta1",
+    "storage.k8s.io/v1",
+    "storage.k8s.io/v1alpha1",
+    "storagemigration.k8s.io/v1",
+    "storagemigration.k8s.io/v1beta1",
+    "apiextensions.k8s.io/v1beta1",
+    "apiextensions.k8s.io/v1",
+];
+
+/// A Kubernetes version as Helm keeps it: as given, and without what follows the patch number.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KubeVersion {
+    /// The whole version, with a leading `v`.
+    pub version: String,
+    normalized: String,
+    /// The first number.
+    pub major: String,
+    /// The second number.
+    pub minor: String,
+}
+
+impl KubeVersion {
+    /// Reads `v1.36.3-gke.1`, `1.36` and the like.
+    ///
+    /// # Errors
+    /// The text of Kubernetes' own parser (`k8s.io/apimachinery/pkg/util/version`), which Helm shows.
+    pub fn parse(text: &str) -> Result<KubeVersion, String> {
+        let trimmed = text.trim().trim_start_matches('v');
+        let numeric = trimmed.find(|c: char| c != '.' && !c.is_ascii_digit()).map_or(trimmed, |end| &trimmed[..end]);
+        let components: Vec<&str> = numeric.split('.').collect();
+        let malformed = || format!("could not parse {text:?} as version");
+        if numeric.is_empty() || numeric.starts_with('.') {
+            return Err(malformed());
+        }
+        if components.len() < 2 {
+            return Err(format!("illegal version string {text:?}"));
+        }
+        let mut numbers = Vec::new();
+        for component in components {
+            if component.len() > 1 && component.starts_with('0') {
+                return Err(format!("illegal zero-prefixed version component {component:?} in {text:?}"));
+            }
+            let number: u64 = component
+                .parse()
+                .map_err(|_| format!("illegal non-numeric version component {component:?} in {text:?}"))?;
+            numbers.push(number.to_string());
+        }
+        let version = if text.starts_with('v') { text.to_owned() } else { format!("v{text}") };
+        Ok(KubeVersion {
+            version,
+            normalized: format!("v{}", numbers.join(".")),
+            major: numbers[0].clone(),
+            minor: numbers[1].clone(),
+        })
+    }
+
+    /// A version from its parts, unchecked.
+    pub fn bare(version: &str, major: &str, minor: &str) -> KubeVersion {
+        KubeVersion { version: version.into(), normalized: String::new(), major: major.into(), minor: minor.into() }
+    }
+
+    /// The version that constraints are checked against.
+    pub fn normalized(&self) -> &str {
+        if self.normalized.is_empty() { &self.version } else { &self.normalized }
+    }
+}
+
+/// What the cluster can do.
+#[derive(Clone, Debug)]
+pub struct Capabilities {
+    /// The cluster's version.
+    pub kube_version: KubeVersion,
+    /// `group/version` and `group/version/Kind` entries.
+    pub api_versions: Arc<Vec<Str>>,
+}
+
+impl Capabilities {
+    /// Capabilities from a version and the API versions that a cluster serves.
+    pub fn new(kube_version: KubeVersion, api_versions: impl IntoIterator<Item = impl Into<Str>>) -> Capabilities {
+        Capabilities { kube_version, api_versions: Arc::new(api_versions.into_iter().map(Into::into).collect()) }
+    }
+
+    /// The value that templates see.
+    pub fn to_value(&self) -> Value {
+        Value::Object(Arc::new(self.clone()))
+    }
+}
+
+impl Default for Capabilities {
+    fn default() -> Self {
+        let kube_version = KubeVersion::parse(DEFAULT_KUBE_VERSION)
+            .unwrap_or_else(|_| KubeVersion::bare(DEFAULT_KUBE_VERSION, "1", "37"));
+        Capabilities::new(kube_version, DEFAULT_API_VERSIONS.iter().copied())
+    }
+}
+
+impl Object for Capabilities {
+    fn type_name(&self) -> &str {
+        "*common.Capabilities"
+    }
+
+    fn kind(&self) -> Kind {
+        Kind::Ptr
+    }
+
+    fn field(&self, name: &str) -> Option<Value> {
+        match name {
+            "KubeVersion" => Some(Value::Object(Arc::new(self.kube_version.clone()))),
+            "APIVersions" => Some(Value::Object(Arc::new(VersionSet(Arc::clone(&self.api_versions))))),
+            "HelmVersion" => Some(Value::Object(Arc::new(BuildInfo))),
+            _ => None,
+        }
+    }
+
+    fn data(&self) -> Value {
+        fields(self, &["KubeVersion", "APIVersions", "HelmVersion"])
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+impl Object for KubeVersion {
+    fn type_name(&self) -> &str {
+        "common.KubeVersion"
+    }
+
+    fn kind(&self) -> Kind {
+        Kind::Struct
+    }
+
+    fn field(&self, name: &str) -> Option<Value> {
+        match name {
+            "Version" => Some(self.version.as_str().into()),
+            "Major" => Some(self.major.as_str().into()),
+            "Minor" => Some(self.minor.as_str().into()),
+            _ => None,
+        }
+    }
+
+    fn signature(&self, method: &str) -> Option<(&[Param], Option<Param>)> {
+        matches!(method, "String" | "GitVersion").then_some((&[], None))
+    }
+
+    fn call(&self, _: &mut Scope<'_>, method: &str, _: &[Value]) -> Option<Result<Value, FuncError>> {
+        match method {
+            "String" => Some(Ok(self.normalized().into())),
+            "GitVersion" => Some(Ok(self.version.as_str().into())),
+            _ => None,
+        }
+    }
+
+    // `String` is a method of the pointer, which printing a value of the struct does not find.
+    fn display(&self) -> Option<Str> {
+        Some(format!("{{{} {} {} {}}}", self.version, self.normalized, self.major, self.minor).into())
+    }
+
+    fn data(&self) -> Value {
+        fields(self, &["Version", "Major", "Minor"])
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+/// `.Capabilities.APIVersions`.
+#[derive(Debug)]
+struct VersionSet(Arc<Vec<Str>>);
+
+impl Object for VersionSet {
+    fn type_name(&self) -> &str {
+        "common.VersionSet"
+    }
+
+    fn kind(&self) -> Kind {
+        Kind::Slice
+    }
+
+    fn signature(&self, method: &str) -> Option<(&[Param], Option<Param>)> {
+        (method == "Has").then_some((&[Param::String], None))
+    }
+
+    fn call(&self, _: &mut Scope<'_>, method: &str, args: &[Value]) -> Option<Result<Value, FuncError>> {
+        if method != "Has" {
+            return None;
+        }
+        let wanted = args.first().and_then(Value::as_str);
+        Some(Ok(Value::Bool(wanted.is_some_and(|wanted| self.0.contains(wanted)))))
+    }
+
+    fn data(&self) -> Value {
+        Value::List(List::strings(self.0.iter().cloned()))
+    }
+
+    fn is_true(&self) -> bool {
+        !self.0.is_empty()
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+/// `.Capabilities.HelmVersion`.
+#[derive(Debug)]
+struct BuildInfo;
+
+impl Object for BuildInfo {
+    fn type_name(&self) -> &str {
+        "version.BuildInfo"
+    }
+
+    fn kind(&self) -> Kind {
+        Kind::Struct
+    }
+
+    fn field(&self, name: &str) -> Option<Value> {
+        match name {
+            "Version" => Some(HELM_VERSION.into()),
+            "GitCommit" | "GitTreeState" => Some("".into()),
+            "GoVersion" => Some(GO_VERSION.into()),
+            "KubeClientVersion" => Some("v1.37".into()),
+            _ => None,
+        }
+    }
+
+    fn data(&self) -> Value {
+        [("version", HELM_VERSION), ("go_version", GO_VERSION), ("kube_client_version", "v1.37")]
+            .into_iter()
+            .collect::<Map>()
+            .into()
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+/// The named fields as a map: how Go's encoders see the struct.
+fn fields(object: &dyn Object, names: &[&str]) -> Value {
+    let map: Map = names.iter().filter_map(|name| object.field(name).map(|value| (*name, value))).collect();
+    map.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_version_keeps_its_suffix_but_is_compared_without() {
+        let version = KubeVersion::parse("1.33.4-gke.1245000").unwrap();
+        assert_eq!(version.version, "v1.33.4-gke.1245000");
+        assert_eq!(version.normalized(), "v1.33.4");
+        assert_eq!((version.major.as_str(), version.minor.as_str()), ("1", "33"));
+    }
+
+    #[test]
+    fn a_version_of_one_number_is_refused() {
+        assert_eq!(KubeVersion::parse("1").unwrap_err(), "illegal version string \"1\"");
+        assert_eq!(KubeVersion::parse("x").unwrap_err(), "could not parse \"x\" as version");
+    }
+}

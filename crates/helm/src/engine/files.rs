@@ -1,0 +1,110 @@
+//! `.Files`: the chart's other files, as templates read them.
+//!
+//! Counterpart: Helm's `pkg/engine/files.go`.
+
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use base64::Engine as _;
+use go_template::{FuncError, Kind, List, Map, MapType, Object, Param, Scope, Str, Value};
+
+use crate::glob::Glob;
+use crate::yaml;
+
+/// Files by path.
+#[derive(Clone, Debug, Default)]
+pub struct Files(Arc<BTreeMap<Str, Str>>);
+
+impl Files {
+    /// The files by their path below the chart's folder.
+    pub fn new(files: impl IntoIterator<Item = (Str, Str)>) -> Files {
+        Files(Arc::new(files.into_iter().collect()))
+    }
+
+    /// The value that templates see.
+    pub fn to_value(&self) -> Value {
+        Value::Object(Arc::new(self.clone()))
+    }
+
+    fn get(&self, path: &Str) -> Str {
+        self.0.get(&**path).cloned().unwrap_or_default()
+    }
+
+    fn glob(&self, pattern: &Str) -> Files {
+        let compiled = Glob::new(&pattern.to_text()).or_else(|_| Glob::new("**"));
+        let Ok(glob) = compiled else { return self.clone() };
+        Files::new(self.0.iter().filter(|(path, _)| glob.is_match(path)).map(|(p, d)| (p.clone(), d.clone())))
+    }
+
+    /// A YAML map from each file's base name to what `value` makes of its bytes.
+    fn flat(&self, value: impl Fn(&Str) -> Str) -> Str {
+        let entries = self.0.iter().map(|(path, data)| (base(path), Value::String(value(data)))).collect();
+        let map = Value::Map(Map::new(MapType::String, entries));
+        let text = yaml::emit(&map).unwrap_or_default();
+        text.strip_suffix(b"\n").unwrap_or(&text).into()
+    }
+
+    fn lines(&self, path: &Str) -> Value {
+        let data = self.get(path);
+        if data.is_empty() {
+            return List::strings(Vec::<Str>::new()).into();
+        }
+        let text = data.strip_suffix(b"\n").unwrap_or(&data);
+        List::strings(text.split(|b| *b == b'\n').map(Str::from)).into()
+    }
+}
+
+/// The last element of the path, as Go's `path.Base` gives it for a file's path.
+fn base(path: &Str) -> Str {
+    path.rsplit(|b| *b == b'/').next().unwrap_or_default().into()
+}
+
+impl Object for Files {
+    fn type_name(&self) -> &str {
+        "engine.files"
+    }
+
+    fn kind(&self) -> Kind {
+        Kind::Map
+    }
+
+    fn field(&self, name: &str) -> Option<Value> {
+        self.0.get(name.as_bytes()).map(|data| Value::Bytes(data.clone()))
+    }
+
+    fn signature(&self, method: &str) -> Option<(&[Param], Option<Param>)> {
+        match method {
+            "Get" | "GetBytes" | "Glob" | "Lines" => Some((&[Param::String], None)),
+            "AsConfig" | "AsSecrets" => Some((&[], None)),
+            _ => None,
+        }
+    }
+
+    fn call(&self, _: &mut Scope<'_>, method: &str, args: &[Value]) -> Option<Result<Value, FuncError>> {
+        let path = args.first().and_then(Value::as_str).cloned().unwrap_or_default();
+        let value = match method {
+            "Get" => Value::String(self.get(&path)),
+            "GetBytes" => Value::Bytes(self.get(&path)),
+            "Glob" => self.glob(&path).to_value(),
+            "AsConfig" => self.flat(Str::clone).into(),
+            "AsSecrets" => self.flat(|data| base64::engine::general_purpose::STANDARD.encode(data).into()).into(),
+            "Lines" => self.lines(&path),
+            _ => return None,
+        };
+        Some(Ok(value))
+    }
+
+    fn data(&self) -> Value {
+        let entries = self.0.iter().map(|(path, data)| (path.clone(), Value::Bytes(data.clone()))).collect();
+        Map::new(MapType::Interface, entries).into()
+    }
+
+    fn is_true(&self) -> bool {
+        !self.0.is_empty()
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}

@@ -1,0 +1,170 @@
+//! The parsed templates of a chart and the subcharts that take part, and the order in which they run.
+
+use std::sync::Arc;
+
+use go_template::{Parsed, Str, Templates, Tree};
+
+use super::{RenderError, calls};
+use crate::chart::{Chart, ChartView};
+
+/// Functions whose results differ from one render to the next, or with the cluster.
+const IMPURE: &[&str] = &[
+    "lookup",
+    "now",
+    "ago",
+    "randAlpha",
+    "randAlphaNum",
+    "randAscii",
+    "randBytes",
+    "randInt",
+    "randNumeric",
+    "shuffle",
+    "uuidv4",
+    "genPrivateKey",
+    "genCA",
+    "genCAWithKey",
+    "genSelfSignedCert",
+    "genSelfSignedCertWithKey",
+    "genSignedCert",
+    "genSignedCertWithKey",
+    "bcrypt",
+    "htpasswd",
+    "encryptAES",
+    "getHostByName",
+];
+
+/// Whether a template of the chart, or a text in its values that `tpl` could run, calls such a function.
+///
+/// Looks for the names only, so it may say yes to a chart that is pure, and never no to one that is not.
+pub(super) fn is_impure(chart: &Chart) -> bool {
+    let names_one = |text: &[u8]| {
+        IMPURE.iter().any(|name| {
+            memchr::memmem::find_iter(text, name.as_bytes()).any(|at| {
+                let before = at.checked_sub(1).and_then(|before| text.get(before));
+                let after = text.get(at + name.len());
+                !before.into_iter().chain(after).any(|b| b.is_ascii_alphanumeric() || *b == b'_')
+            })
+        })
+    };
+    chart.templates.iter().any(|file| names_one(&file.data)) || chart.dependencies.iter().any(|chart| is_impure(chart))
+}
+
+/// Templates that belong together.
+#[derive(Debug)]
+pub(super) struct Program {
+    templates: Arc<Templates>,
+    files: Vec<ProgramFile>,
+    weight: usize,
+}
+
+/// A file that is rendered.
+#[derive(Debug)]
+pub(super) struct ProgramFile {
+    name: Str,
+    base_path: String,
+    chart: usize,
+    tree: Arc<Tree>,
+}
+
+impl ProgramFile {
+    /// The template's name: its path from the root chart's name on.
+    pub(super) fn name(&self) -> &Str {
+        &self.name
+    }
+
+    /// The folder of its chart's templates.
+    pub(super) fn base_path(&self) -> &str {
+        &self.base_path
+    }
+
+    /// The number of its chart: the root is 0, then depth first.
+    pub(super) fn chart(&self) -> usize {
+        self.chart
+    }
+
+    /// What runs.
+    pub(super) fn tree(&self) -> &Tree {
+        &self.tree
+    }
+}
+
+/// The paths of all charts of the view, and what decides which of their templates take part: equal lists mean equal programs.
+pub(super) fn paths(view: &ChartView, into: &mut Vec<String>) {
+    into.push(format!("{}@{}", view.path, view.chart.digest()));
+    for dependency in &view.dependencies {
+        paths(dependency, into);
+    }
+}
+
+struct Source {
+    name: String,
+    base_path: String,
+    chart: usize,
+    text: Str,
+}
+
+impl Program {
+    /// Parses every template of the view.
+    pub(super) fn parse(view: &ChartView) -> Result<Program, RenderError> {
+        let mut sources = Vec::new();
+        collect(view, &mut 0, &mut sources);
+        // Deeper paths first, so that a parent chart's definitions come last and win.
+        sources.sort_by(|a, b| {
+            let depth = |source: &Source| source.name.matches('/').count();
+            depth(b).cmp(&depth(a)).then_with(|| b.name.cmp(&a.name))
+        });
+        let weight = sources.iter().map(|source| source.text.len()).sum();
+        let mut templates = Templates::new("gotpl");
+        for source in &sources {
+            let parsed = parse(source)?;
+            templates.add(&parsed);
+        }
+        let files = sources
+            .into_iter()
+            .filter(|source| !source.name.rsplit('/').next().unwrap_or_default().starts_with('_'))
+            .filter_map(|source| {
+                let tree = Arc::clone(templates.lookup(source.name.as_bytes())?);
+                Some(ProgramFile { name: source.name.into(), base_path: source.base_path, chart: source.chart, tree })
+            })
+            .collect();
+        Ok(Program { templates: Arc::new(templates), files, weight })
+    }
+
+    pub(super) fn templates(&self) -> &Arc<Templates> {
+        &self.templates
+    }
+
+    pub(super) fn files(&self) -> &[ProgramFile] {
+        &self.files
+    }
+
+    /// The size of the sources, in bytes.
+    pub(super) fn weight(&self) -> usize {
+        self.weight
+    }
+}
+
+fn parse(source: &Source) -> Result<Parsed, RenderError> {
+    go_template::parse(source.name.as_str(), source.text.clone(), calls::all())
+        .map_err(|error| RenderError::parse(&source.name, &error.to_string()))
+}
+
+fn collect(view: &ChartView, next: &mut usize, sources: &mut Vec<Source>) {
+    let chart = *next;
+    *next += 1;
+    for file in &view.chart.templates {
+        let is_partial = file.name.rsplit('/').next().unwrap_or_default().starts_with('_');
+        if view.metadata.is_library() && !is_partial {
+            continue;
+        }
+        sources.push(Source {
+            name: format!("{}/{}", view.path, file.name),
+            base_path: format!("{}/templates", view.path),
+            chart,
+            text: file.data.clone(),
+        });
+    }
+    for dependency in &view.dependencies {
+        collect(dependency, next, sources);
+    }
+}

@@ -1,0 +1,158 @@
+//! One render from values to manifests: what Helm's install does before it speaks to the cluster.
+//!
+//! Counterparts: `renderResources` in Helm's `pkg/action/action.go` and `ToRenderValues` in `pkg/chart/common/util`.
+
+use std::sync::Arc;
+
+use go_template::{Map, Value};
+
+use super::{Capabilities, Engine, File, Lookup, RenderError};
+use crate::chart::{self, ChartView, Crd};
+use crate::manifest::{self, Hook, Manifest, SortError};
+use crate::{schema, values};
+
+/// The release that is rendered: `.Release`.
+#[derive(Clone, Debug)]
+pub struct ReleaseOptions {
+    /// The release's name.
+    pub name: String,
+    /// Its namespace.
+    pub namespace: String,
+    /// Its revision, from 1.
+    pub revision: i64,
+    /// Whether there is an earlier revision.
+    pub is_upgrade: bool,
+}
+
+impl ReleaseOptions {
+    pub(super) fn to_map(&self) -> Map {
+        [
+            ("Name", Value::from(self.name.as_str())),
+            ("Namespace", Value::from(self.namespace.as_str())),
+            ("Revision", Value::int(self.revision)),
+            ("IsUpgrade", Value::Bool(self.is_upgrade)),
+            ("IsInstall", Value::Bool(!self.is_upgrade)),
+            ("Service", Value::from("Helm")),
+        ]
+        .into_iter()
+        .collect()
+    }
+}
+
+/// What to render for.
+pub struct Request<'a> {
+    /// The user's values, without defaults. Not changed.
+    pub values: &'a Map,
+    /// The release.
+    pub release: &'a ReleaseOptions,
+    /// What the cluster can do.
+    pub capabilities: &'a Capabilities,
+    /// The cluster that `lookup` reads; without one it finds nothing.
+    pub lookup: Option<Arc<dyn Lookup>>,
+    /// Whether `values.schema.json` is left aside.
+    pub skip_schema: bool,
+}
+
+/// What a chart rendered to.
+#[derive(Clone, Debug, Default)]
+pub struct Rendered {
+    /// The documents to apply, in install order.
+    pub manifests: Vec<Manifest>,
+    /// The hooks, in install order.
+    pub hooks: Vec<Hook>,
+    /// The chart's `NOTES.txt`.
+    pub notes: String,
+    /// What is below `crds/`.
+    pub crds: Vec<Crd>,
+    /// What looked wrong on the way, without values.
+    pub warnings: Vec<String>,
+}
+
+impl Rendered {
+    /// The release's manifest, as its record keeps it: hooks left out.
+    pub fn manifest(&self) -> String {
+        self.manifests.iter().map(|m| format!("---\n# Source: {}\n{}\n", m.path, m.content)).collect()
+    }
+}
+
+/// Why a chart does not render, with Helm's texts.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Values that cannot be merged with the charts' defaults.
+    #[error("{0}")]
+    Values(#[from] values::Error),
+    /// Values against the chart's schema.
+    #[error("values don't meet the specifications of the schema(s) in the following chart(s):\n{0}")]
+    Schema(String),
+    /// A cluster that the chart does not support.
+    #[error("chart requires kubeVersion: {wanted} which is incompatible with Kubernetes {cluster}")]
+    KubeVersion {
+        /// The chart's constraint.
+        wanted: String,
+        /// The cluster's version.
+        cluster: String,
+    },
+    /// A template that fails.
+    #[error("{0}")]
+    Template(#[from] RenderError),
+    /// Output that is no YAML. The files are all that was rendered, for people to look at.
+    #[error("{error}")]
+    Manifest {
+        /// Which template's output it is, and what is wrong.
+        error: SortError,
+        /// Every file with its output.
+        files: Vec<(String, String)>,
+    },
+}
+
+impl Engine {
+    /// Renders the chart.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub fn render(&self, request: &Request<'_>) -> Result<Rendered, Error> {
+        let mut warnings = Vec::new();
+        let view = chart::resolve(self.chart(), request.values, &mut warnings)?;
+        let values = values::coalesce(&view, request.values, values::Nulls::Remove, &mut warnings)?;
+        if !request.skip_schema {
+            schema::validate(&view, &values).map_err(|error| Error::Schema(error.to_string()))?;
+        }
+        check_kube_version(&view, request.capabilities)?;
+        let lookup = request.lookup.clone();
+        let files = self.execute(&view, &values, request.release, request.capabilities, lookup)?;
+        assemble(&view, files, warnings)
+    }
+}
+
+fn check_kube_version(view: &ChartView, capabilities: &Capabilities) -> Result<(), Error> {
+    let wanted = &view.metadata.kube_version;
+    let cluster = &capabilities.kube_version;
+    if wanted.is_empty() || chart::in_range(wanted, cluster.normalized()) {
+        return Ok(());
+    }
+    Err(Error::KubeVersion { wanted: wanted.clone(), cluster: cluster.version.clone() })
+}
+
+/// Notes, hooks and manifests out of the rendered files.
+fn assemble(view: &ChartView, files: Vec<File>, warnings: Vec<String>) -> Result<Rendered, Error> {
+    let own_notes = format!("{}/templates/NOTES.txt", view.path);
+    let mut notes = String::new();
+    let mut texts = Vec::with_capacity(files.len());
+    for (path, output) in files {
+        let path = path.to_text().into_owned();
+        let text =
+            String::from_utf8(output).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned());
+        if path == own_notes {
+            notes = text;
+        } else if !path.ends_with("NOTES.txt") {
+            texts.push((path, text));
+        }
+    }
+    match manifest::sort_files(texts.iter().map(|(path, text)| (path.as_str(), text.as_str()))) {
+        Ok(sorted) => {
+            let (manifests, hooks) = (sorted.manifests, sorted.hooks);
+            Ok(Rendered { manifests, hooks, notes, crds: view.crds(), warnings })
+        }
+        Err(error) => Err(Error::Manifest { error, files: texts }),
+    }
+}

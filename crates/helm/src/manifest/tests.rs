@@ -1,0 +1,56 @@
+use super::*;
+
+#[test]
+fn documents_are_split_at_dashes_wherever_a_line_starts_with_them() {
+    for (text, wanted) in [
+        ("a: 1\n---\nb: 2\n", vec!["a: 1\n", "b: 2\n"]),
+        ("\n---\n# only a comment\n---\n\n---\na: 1", vec!["# only a comment\n", "a: 1"]),
+        ("---apiVersion: v1", vec!["apiVersion: v1"]),
+        ("--- \t a: 1\n--- # x\nb", vec!["a: 1\n", "# x\nb"]),
+        ("a: |\n  ---\n", vec!["a: |\n  ---\n"]),
+        ("a\n----\nb", vec!["a\n", "-\nb"]),
+        ("", vec![]),
+    ] {
+        assert_eq!(split(text), wanted, "{text:?}");
+    }
+}
+
+#[test]
+fn kinds_are_installed_in_helms_order_and_unknown_ones_last() {
+    let mut kinds =
+        vec!["Zebra", "Deployment", "Alpaca", "Service", "ValidatingWebhookConfiguration", "Namespace", "Alpaca"];
+    sort_by_kind(&mut kinds, INSTALL_ORDER, |kind| kind);
+    assert_eq!(
+        kinds,
+        ["Namespace", "Service", "Deployment", "ValidatingWebhookConfiguration", "Alpaca", "Alpaca", "Zebra"]
+    );
+}
+
+#[test]
+fn hooks_are_told_from_manifests() {
+    let hook = "kind: Job\nmetadata:\n  name: h\n  annotations:\n    helm.sh/hook: pre-install, POST-upgrade\n    helm.sh/hook-weight: \"-5\"\n    helm.sh/hook-delete-policy: hook-succeeded,before-hook-creation\n";
+    let unknown = "kind: Job\nmetadata: {annotations: {helm.sh/hook: never}}\n";
+    let sorted = sort_files([
+        ("c/templates/b.yaml", hook),
+        ("c/templates/a.yaml", "kind: Service\n---\nkind: ConfigMap\nmetadata: {name: 1}\n"),
+        ("c/templates/u.yaml", unknown),
+        ("c/templates/_p.tpl", "not: [yaml"),
+        ("c/templates/e.yaml", " \n"),
+    ])
+    .unwrap();
+    let kinds: Vec<_> = sorted.manifests.iter().map(|m| (m.head.kind.as_str(), m.head.name.as_str())).collect();
+    assert_eq!(kinds, [("ConfigMap", "1"), ("Service", "")]);
+    assert_eq!(sorted.hooks.len(), 1);
+    assert_eq!(sorted.hooks[0].events, ["pre-install", "post-upgrade"]);
+    assert_eq!(sorted.hooks[0].weight, -5);
+    assert_eq!(sorted.hooks[0].delete_policies, ["hook-succeeded", "before-hook-creation"]);
+}
+
+#[test]
+fn a_document_that_is_no_object_names_its_template() {
+    let error = sort_files([("c/templates/x.yaml", "kind: [a]\n")]).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "YAML parse error on c/templates/x.yaml: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal array into Go struct field SimpleHead.kind of type string"
+    );
+}

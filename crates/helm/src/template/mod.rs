@@ -1,0 +1,222 @@
+//! The whole of `helm template`: a command line in, rendered text out. Counterpart: Helm's `pkg/cmd/template.go`.
+
+mod options;
+mod output;
+#[cfg(test)]
+mod tests;
+mod user_values;
+
+pub use options::{Options, Unused};
+
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use go_template::{FuncMap, Value};
+
+use crate::chart::{Chart, LoadError};
+use crate::engine::{self, Capabilities, Engine, KubeVersion, Lookup, ReleaseOptions, Rendered, Request};
+use crate::release;
+
+/// What the command prints, and what it wrote.
+#[derive(Debug, Default)]
+pub struct Output {
+    /// For standard output.
+    pub text: Vec<u8>,
+    /// For standard error, a line each: nothing that stopped the rendering.
+    pub warnings: Vec<String>,
+    /// What failed although there is something to print: output that is no YAML, with `--debug`.
+    pub failed: Option<String>,
+}
+
+/// What stands for the cluster.
+pub struct Cluster {
+    /// What it can do.
+    pub capabilities: Capabilities,
+    /// What `lookup` reads.
+    pub lookup: Arc<dyn Lookup>,
+}
+
+/// Why nothing could be rendered, with Helm's texts.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The command line.
+    #[error("{0}")]
+    Usage(String),
+    /// The chart.
+    #[error("{0}")]
+    Chart(#[from] LoadError),
+    /// A subchart that is not there.
+    #[error(
+        "an error occurred while checking for chart dependencies. You may need to run 'helm dependency build' to fetch missing dependencies: found in Chart.yaml, but missing in charts/ directory: {0}"
+    )]
+    MissingDependencies(String),
+    /// The user's values.
+    #[error("{0}")]
+    Values(String),
+    /// The rendering.
+    #[error("{0}")]
+    Render(#[from] engine::Error),
+    /// Output that is no YAML.
+    #[error("{0}\n\nUse --debug flag to render out invalid YAML")]
+    InvalidYaml(String),
+    /// `--show-only` of what did not render.
+    #[error("could not find template {0} in chart")]
+    NoTemplate(String),
+    /// `--output-dir`.
+    #[error("cannot write {path}: {cause}")]
+    Write {
+        /// The file.
+        path: String,
+        /// Why not.
+        cause: io::Error,
+    },
+}
+
+impl Options {
+    /// Renders without a cluster.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub fn run(&self) -> Result<Output, Error> {
+        self.run_with(None)
+    }
+
+    /// Whether the cluster is to be asked: `--validate` or `--dry-run=server`.
+    pub fn wants_cluster(&self) -> bool {
+        self.validate || self.dry_run.as_deref() == Some("server")
+    }
+
+    /// Renders with what the cluster can do, where there is one.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub fn run_with(&self, cluster: Option<Cluster>) -> Result<Output, Error> {
+        let (rendered, warnings) = self.render(cluster)?;
+        match rendered {
+            Ok(rendered) => {
+                let text = self.print(&rendered)?;
+                Ok(Output { text, warnings: rendered.warnings, failed: None })
+            }
+            Err(engine::Error::Manifest { error, files }) if self.debug => {
+                let text = output::raw(&files);
+                Ok(Output { text, warnings, failed: Some(error.to_string()) })
+            }
+            Err(engine::Error::Manifest { error, .. }) => Err(Error::InvalidYaml(error.to_string())),
+            Err(error @ engine::Error::Template(_)) => Err(Error::InvalidYaml(error.to_string())),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Renders to manifests, hooks and notes, for callers that do more than print.
+    ///
+    /// # Errors
+    /// The outer one for what is wrong before the chart renders, the inner one for the rendering.
+    #[allow(clippy::type_complexity)] // Two stages of failure, told apart by the caller.
+    pub fn render(&self, cluster: Option<Cluster>) -> Result<(Result<Rendered, engine::Error>, Vec<String>), Error> {
+        let capabilities = self.capabilities(cluster.as_ref())?;
+        let (name, path) = self.name_and_chart()?;
+        let path = locate(&path)?;
+        let values = user_values::merged(self).map_err(Error::Values)?;
+        let chart = Chart::load(path)?;
+        check_installable(&chart)?;
+        if !release::is_valid_name(&name) {
+            return Err(Error::Usage(invalid_name(&name)));
+        }
+        let release =
+            ReleaseOptions { name, namespace: self.namespace.clone(), revision: 1, is_upgrade: self.is_upgrade };
+        let request = Request {
+            values: &values,
+            release: &release,
+            capabilities: &capabilities,
+            lookup: cluster.map(|cluster| cluster.lookup),
+            skip_schema: self.skip_schema_validation,
+        };
+        Ok((Engine::new(chart).render(&request), Vec::new()))
+    }
+
+    fn capabilities(&self, cluster: Option<&Cluster>) -> Result<Capabilities, Error> {
+        if let Some(cluster) = cluster {
+            return Ok(cluster.capabilities.clone());
+        }
+        let mut capabilities = Capabilities::default();
+        if let Some(version) = &self.kube_version {
+            capabilities.kube_version = KubeVersion::parse(version)
+                .map_err(|cause| Error::Usage(format!("invalid kube version '{version}': {cause}")))?;
+        }
+        let further = self.api_versions.iter().map(|version| version.as_str().into());
+        Arc::make_mut(&mut capabilities.api_versions).extend(further);
+        Ok(capabilities)
+    }
+
+    fn name_and_chart(&self) -> Result<(String, String), Error> {
+        let usage = |text: &str| Err(Error::Usage(text.to_owned()));
+        match self.name_and_chart.as_slice() {
+            [_, _] if self.generate_name => usage("cannot set --generate-name and also specify a name"),
+            [_, _] if self.name_template.is_some() => usage("cannot set --name-template and also specify a name"),
+            [name, chart] => Ok((name.clone(), chart.clone())),
+            [chart] => Ok((self.default_name()?, chart.clone())),
+            _ => usage("give a chart, or a release's name and a chart"),
+        }
+    }
+
+    fn default_name(&self) -> Result<String, Error> {
+        let Some(template) = self.name_template.as_ref().filter(|template| !template.is_empty()) else {
+            return Ok("release-name".to_owned());
+        };
+        let failed = |error: String| Error::Usage(error);
+        let funcs: FuncMap = engine::funcs::func_map();
+        let parsed =
+            go_template::parse("name-template", template.as_str(), &funcs).map_err(|e| failed(e.to_string()))?;
+        let mut templates = go_template::Templates::new("name-template");
+        templates.add(&parsed);
+        let name = Arc::new(templates).execute("name-template", &Value::Nil).map_err(|e| failed(e.to_string()))?;
+        Ok(String::from_utf8_lossy(&name).into_owned())
+    }
+
+    fn print(&self, rendered: &Rendered) -> Result<Vec<u8>, Error> {
+        let documents = output::Documents::of(rendered, self);
+        match &self.output_dir {
+            Some(folder) if self.release_name => {
+                let (name, _) = self.name_and_chart()?;
+                documents.write(&folder.join(name))
+            }
+            Some(folder) => documents.write(folder),
+            None if self.show_only.is_empty() => Ok(documents.whole().into_bytes()),
+            None => documents.only(&self.show_only),
+        }
+    }
+}
+
+/// The error with all its causes, as a person reads it.
+pub fn chain(error: &Error) -> String {
+    error.to_string()
+}
+
+fn locate(path: &str) -> Result<&Path, Error> {
+    let path = path.trim();
+    if path.starts_with("oci://") || path.starts_with("http://") || path.starts_with("https://") {
+        return Err(Error::Usage(format!(
+            "cannot fetch chart {path:?}: only charts on disk are rendered; fetch it first with 'helm pull'"
+        )));
+    }
+    if fs::metadata(path).is_err() {
+        return Err(Error::Usage(format!("path {path:?} not found")));
+    }
+    Ok(Path::new(path))
+}
+
+fn check_installable(chart: &Chart) -> Result<(), Error> {
+    if let Some(reason) = chart.not_installable() {
+        return Err(Error::Usage(reason));
+    }
+    let missing = chart.missing_dependencies();
+    if missing.is_empty() { Ok(()) } else { Err(Error::MissingDependencies(missing.join(", "))) }
+}
+
+fn invalid_name(name: &str) -> String {
+    format!(
+        "release name check failed: release name {name:?}: invalid release name, must match regex ^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$ and the length must not be longer than 53"
+    )
+}

@@ -1,0 +1,95 @@
+//! Rendered documents as text: all of them, some of them, or each in a file.
+
+use std::collections::HashSet;
+use std::fs;
+use std::io::{self, Write as _};
+use std::path::{Component, Path};
+
+use super::{Error, Options};
+use crate::engine::Rendered;
+use crate::{manifest, path_match};
+
+/// Documents in the order in which they are printed.
+pub(super) struct Documents {
+    manifests: Vec<(String, String)>,
+    hooks: Vec<(String, String)>,
+}
+
+impl Documents {
+    pub(super) fn of(rendered: &Rendered, options: &Options) -> Documents {
+        let crds = rendered.crds.iter().filter(|_| options.include_crds);
+        let crds = crds.map(|crd| (crd.path.clone(), crd.data.to_text().into_owned()));
+        let manifests = rendered.manifests.iter().map(|m| (m.path.clone(), m.content.clone()));
+        let wanted = |hook: &&manifest::Hook| !options.no_hooks && !(options.skip_tests && hook.is_test());
+        let hooks = rendered.hooks.iter().filter(wanted).map(|hook| (hook.path.clone(), hook.manifest.clone()));
+        Documents { manifests: crds.chain(manifests).collect(), hooks: hooks.collect() }
+    }
+
+    /// Everything, each document under its template's name.
+    pub(super) fn whole(&self) -> String {
+        let manifests: String = self.manifests.iter().map(document).collect();
+        let hooks: String = self.hooks.iter().map(document).collect();
+        format!("{}\n{hooks}", manifests.trim())
+    }
+
+    /// Only what the named templates rendered. A name is a path below the chart, or a pattern.
+    pub(super) fn only(&self, names: &[String]) -> Result<Vec<u8>, Error> {
+        let whole = self.whole();
+        let documents = manifest::split(&whole);
+        let mut text = String::new();
+        for name in names {
+            let matching: Vec<&&str> = documents.iter().filter(|document| comes_from(document, name)).collect();
+            if matching.is_empty() {
+                return Err(Error::NoTemplate(name.clone()));
+            }
+            for document in matching {
+                text.push_str(&format!("---\n{document}\n"));
+            }
+        }
+        Ok(text.into_bytes())
+    }
+
+    /// Writes each document into its template's file below the folder; says which.
+    pub(super) fn write(&self, folder: &Path) -> Result<Vec<u8>, Error> {
+        let mut said = Vec::new();
+        let mut begun = HashSet::new();
+        for (path, content) in self.manifests.iter().chain(&self.hooks) {
+            let file = folder.join(path);
+            let failed = |cause| Error::Write { path: file.display().to_string(), cause };
+            append(folder, path, content, !begun.insert(path)).map_err(failed)?;
+            said.extend_from_slice(format!("wrote {}\n", file.display()).as_bytes());
+        }
+        Ok(said)
+    }
+}
+
+fn document((path, content): &(String, String)) -> String {
+    format!("---\n# Source: {path}\n{content}\n")
+}
+
+/// Whether the document's first line that names a source names this template.
+fn comes_from(document: &str, name: &str) -> bool {
+    let source = document.lines().find_map(|line| line.split_once("# Source: ")).map(|(_, path)| path);
+    let below_chart = source.and_then(|path| path.split_once('/')).map(|(_, below)| below);
+    below_chart.is_some_and(|path| path_match::matches(name, path) == Some(true))
+}
+
+/// Writes below the folder and nowhere else: a chart's name may hold anything.
+fn append(folder: &Path, path: &str, content: &str, again: bool) -> io::Result<()> {
+    if Path::new(path).components().any(|part| !matches!(part, Component::Normal(_))) {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "the template's path leaves the folder"));
+    }
+    let file = folder.join(path);
+    if let Some(parent) = file.parent() {
+        fs::create_dir_all(parent)?;
+    }
+    let mut file = fs::OpenOptions::new().create(true).write(true).append(again).truncate(!again).open(file)?;
+    writeln!(file, "---\n# Source: {path}\n{content}")
+}
+
+/// Every file as it was rendered, for people to look at.
+pub(super) fn raw(files: &[(String, String)]) -> Vec<u8> {
+    let with_text = files.iter().filter(|(_, text)| !text.trim().is_empty());
+    let text: String = with_text.map(document).collect();
+    format!("{}\n", text.trim()).into_bytes()
+}

@@ -1,0 +1,94 @@
+use std::sync::Arc;
+
+use go_template::{Map, Value};
+
+use super::*;
+use crate::chart::{Chart, File, resolve};
+use crate::json;
+
+fn chart(files: &[(&str, &str)]) -> Arc<Chart> {
+    let files = files.iter().map(|(name, data)| File { name: (*name).to_owned(), data: (*data).into() }).collect();
+    Chart::load_files(files).unwrap()
+}
+
+fn values(text: &str) -> Map {
+    read(text.as_bytes()).unwrap()
+}
+
+/// The coalesced values of the chart, as JSON.
+fn coalesced(chart: &Arc<Chart>, user: &str) -> String {
+    let user = values(user);
+    let mut warnings = Vec::new();
+    let view = resolve(chart, &user, &mut warnings).unwrap();
+    let merged = coalesce(&view, &user, Nulls::Remove, &mut warnings).unwrap();
+    String::from_utf8(json::encode(&Value::Map(merged), json::EscapeHtml::No, json::Layout::Compact).unwrap()).unwrap()
+}
+
+const PARENT: &str = "apiVersion: v2\nname: parent\nversion: 1.0.0\n";
+const SUB: &str = "apiVersion: v2\nname: sub\nversion: 1.0.0\n";
+
+#[test]
+fn defaults_fill_in_and_nulls_take_away() {
+    let chart = chart(&[("Chart.yaml", PARENT), ("values.yaml", "a: {x: 1, y: 2, n: null}\nb: text\nc: null\n")]);
+    assert_eq!(coalesced(&chart, "a: {y: null, z: 3}\nb: null\n"), r#"{"a":{"x":1,"z":3}}"#);
+}
+
+#[test]
+fn globals_and_own_values_reach_a_subchart() {
+    let chart = chart(&[
+        ("Chart.yaml", PARENT),
+        ("values.yaml", "global: {g: 1}\nsub: {a: parent}\n"),
+        ("charts/sub/Chart.yaml", SUB),
+        ("charts/sub/values.yaml", "a: own\nb: own\nglobal: {h: 2}\n"),
+    ]);
+    assert_eq!(
+        coalesced(&chart, "sub: {b: user}"),
+        r#"{"global":{"g":1},"sub":{"a":"parent","b":"user","global":{"g":1,"h":2}}}"#
+    );
+}
+
+#[test]
+fn conditions_tags_and_aliases_decide_which_subcharts_take_part() {
+    let chart_yaml = format!(
+        "{PARENT}dependencies:\n- {{name: sub, version: '>=1.0.0', alias: one, condition: one.enabled}}\n- {{name: sub, version: 1.x.x, alias: two, tags: [extra]}}\n"
+    );
+    let chart = chart(&[("Chart.yaml", &chart_yaml), ("charts/sub/Chart.yaml", SUB)]);
+    let names = |user: &str| {
+        let view = resolve(&chart, &values(user), &mut Vec::new()).unwrap();
+        view.dependencies.iter().map(|d| d.path.clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(names(""), ["parent/charts/one", "parent/charts/two"]);
+    assert_eq!(names("one: {enabled: false}"), ["parent/charts/two"]);
+    assert_eq!(names("tags: {extra: false}"), ["parent/charts/one"]);
+}
+
+#[test]
+fn a_parent_imports_what_a_subchart_exports() {
+    let chart_yaml = format!(
+        "{PARENT}dependencies:\n- name: sub\n  version: 1.0.0\n  import-values: [data, {{child: inner, parent: outer.x}}]\n"
+    );
+    let chart = chart(&[
+        ("Chart.yaml", &chart_yaml),
+        ("values.yaml", "a: parent\n"),
+        ("charts/sub/Chart.yaml", SUB),
+        ("charts/sub/values.yaml", "exports: {data: {a: sub, b: sub}}\ninner: {k: v}\n"),
+    ]);
+    let merged = coalesced(&chart, "");
+    assert!(merged.starts_with(r#"{"a":"parent","b":"sub","outer":{"x":{"k":"v"}},"sub":{"#), "{merged}");
+}
+
+#[test]
+fn a_scalar_where_a_subchart_needs_a_table_is_an_error() {
+    let chart = chart(&[("Chart.yaml", PARENT), ("charts/sub/Chart.yaml", SUB)]);
+    let user = values("sub: text");
+    let view = resolve(&chart, &Map::default(), &mut Vec::new()).unwrap();
+    let error = coalesce(&view, &user, Nulls::Remove, &mut Vec::new()).unwrap_err();
+    assert_eq!(error.to_string(), "type mismatch on sub: a subchart's values must be a table");
+}
+
+#[test]
+fn later_documents_of_a_values_file_win() {
+    let read = values("a: {x: 1}\n---\na: {z: 2}\nb: 3");
+    let text = json::encode(&Value::Map(read), json::EscapeHtml::No, json::Layout::Compact).unwrap();
+    assert_eq!(String::from_utf8(text).unwrap(), r#"{"a":{"x":1,"z":2},"b":3}"#);
+}
