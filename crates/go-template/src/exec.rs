@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 
 use crate::error::{Cause, ExecError, FuncError, LimitError, Location};
 use crate::fmt;
-use crate::funcs::{Builtin, not_callable};
+use crate::funcs::{Builtin, not_callable, printable};
 use crate::function::{Function, Param};
 use crate::node::{
     ActionNode, Arg, BranchNode, Callee, ChainNode, CommandNode, DOLLAR, FieldNode, IdentifierNode, ListNode, Node,
@@ -698,7 +698,7 @@ impl<'t> State<'_, '_, 't> {
         match value.value() {
             Value::Nil => self.scope.out.extend_from_slice(b"<no value>"),
             Value::Func(_) => return self.errorf(format!("can't print {node} of type {}", value.type_name())),
-            value => fmt::append_value(&mut self.scope.out, value),
+            value => fmt::append_value(&mut self.scope.out, &printable(value)),
         }
         let counted = self.scope.wrote(self.scope.out.len() - before);
         self.within(counted)

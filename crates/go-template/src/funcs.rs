@@ -2,6 +2,8 @@
 //!
 //! They see more of a value than other functions do ([`Reflected`]), for Go's errors tell an untyped nil from a nil interface.
 
+use std::borrow::Cow;
+
 use crate::compare;
 use crate::error::FuncError;
 use crate::escape;
@@ -120,11 +122,22 @@ fn printf(args: &[Reflected]) -> Value {
 
 /// The arguments as one text, as the executor prints them.
 fn eval_args(args: &[Reflected]) -> Vec<u8> {
-    let printable = |arg: &Reflected| match arg.value() {
+    let shown = |arg: &Reflected| match arg.value() {
         Value::Nil => Value::from("<no value>"),
-        value => value.clone(),
+        value => printable(value).into_owned(),
     };
-    fmt::sprint(&args.iter().map(printable).collect::<Vec<_>>())
+    fmt::sprint(&args.iter().map(shown).collect::<Vec<_>>())
+}
+
+/// What the executor prints for the value: a pointer that does not say how it prints is followed.
+pub(crate) fn printable(value: &Value) -> Cow<'_, Value> {
+    match value {
+        Value::Object(object) if object.kind() == Kind::Ptr && object.display().is_none() => match object.data() {
+            Value::Nil => Cow::Borrowed(value),
+            data => Cow::Owned(data),
+        },
+        value => Cow::Borrowed(value),
+    }
 }
 
 /// What an object with the kind of plain data holds; other values as they are.

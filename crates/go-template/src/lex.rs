@@ -2,91 +2,9 @@
 //!
 //! Leaves out custom delimiters and comment tokens, which no caller asks for.
 
+use crate::item::{Item, ItemType};
 use crate::strconv::{Rune, decode_last_rune, decode_rune, quote};
 use crate::unicode;
-
-/// The kind of a token.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ItemType {
-    /// A lexing failed; the text is the lexer's `error`.
-    Error,
-    Bool,
-    /// A printable ASCII character: the grab bag for the comma and what has no meaning.
-    Char,
-    CharConstant,
-    Complex,
-    Assign,
-    Declare,
-    Eof,
-    Field,
-    Identifier,
-    LeftDelim,
-    LeftParen,
-    Number,
-    Pipe,
-    RawString,
-    RightDelim,
-    RightParen,
-    Space,
-    String,
-    Text,
-    Variable,
-    // What follows are the keywords.
-    Block,
-    Break,
-    Continue,
-    Dot,
-    Define,
-    Else,
-    End,
-    If,
-    Nil,
-    Range,
-    Template,
-    With,
-}
-
-impl ItemType {
-    fn is_keyword(self) -> bool {
-        use ItemType::{Block, Break, Continue, Define, Dot, Else, End, If, Nil, Range, Template, With};
-        matches!(self, Block | Break | Continue | Dot | Define | Else | End | If | Nil | Range | Template | With)
-    }
-}
-
-/// A token: where it starts, its text, its line.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Item<'a> {
-    pub(crate) typ: ItemType,
-    /// Byte offset of its start.
-    pub(crate) pos: usize,
-    pub(crate) val: &'a [u8],
-    /// Line of its start, from 1.
-    pub(crate) line: usize,
-}
-
-impl Item<'_> {
-    /// What stands for a token that was not read yet.
-    pub(crate) const NONE: Item<'static> = Item { typ: ItemType::Error, pos: 0, val: b"", line: 0 };
-
-    /// The token as error messages show it. `error` is the lexer's.
-    pub(crate) fn describe(&self, error: &str) -> String {
-        match self.typ {
-            ItemType::Eof => "EOF".to_owned(),
-            ItemType::Error => error.to_owned(),
-            t if t.is_keyword() => format!("<{}>", String::from_utf8_lossy(self.val)),
-            _ if self.val.len() > 10 => format!("{}...", quote(first_runes(self.val, 10))),
-            _ => quote(self.val),
-        }
-    }
-}
-
-fn first_runes(text: &[u8], n: usize) -> &[u8] {
-    let mut end = 0;
-    for _ in 0..n {
-        end += decode_rune(&text[end..]).map_or(0, |r| r.len);
-    }
-    &text[..end]
-}
 
 fn keyword(word: &[u8]) -> Option<ItemType> {
     Some(match word {

@@ -7,6 +7,7 @@ mod exec;
 pub mod fmt;
 mod funcs;
 pub mod function;
+mod item;
 mod lex;
 mod node;
 mod number;

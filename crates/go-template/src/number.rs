@@ -1,6 +1,6 @@
 //! Number constants, under all the types that can hold them. Counterpart: `newNumber` of Go's `text/template/parse/node.go`.
 
-use crate::lex::ItemType;
+use crate::item::ItemType;
 use crate::node::{NumberNode, Pos};
 use crate::strconv::{parse_float, parse_int, parse_uint, quote, unquote_char};
 use crate::value::Value;

@@ -9,7 +9,8 @@ use std::sync::Arc;
 use crate::error::ParseError;
 use crate::funcs::Builtin;
 use crate::function::FuncMap;
-use crate::lex::{Item, ItemType, Lexer};
+use crate::item::{Item, ItemType};
+use crate::lex::Lexer;
 use crate::node::{
     ActionNode, Arg, BranchNode, Callee, ChainNode, CommandNode, DOLLAR, FieldNode, IdentifierNode, ListNode, Node,
     PipeNode, Pos, StringNode, TemplateNode, TextNode, Tree, VarId, VariableNode,
