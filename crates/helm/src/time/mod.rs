@@ -1,1 +1,162 @@
-//! To come: time.
+//! Go's `time`: instants in a zone, durations, and the layouts that print and read them (`2006-01-02 15:04:05`).
+//!
+//! Zones come from the system's database through jiff; the calendar has no limit on years, as in Go. Leaves out timers.
+
+mod calendar;
+mod duration;
+mod error;
+mod format;
+mod layout;
+mod parse;
+#[cfg(test)]
+mod tests;
+mod zone;
+
+use std::sync::LazyLock;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+pub use calendar::{Clock, Date};
+pub use duration::Duration;
+pub use error::{DurationError, ParseError};
+pub use zone::Zone;
+
+/// An instant, with the zone that it is shown in. Go's `time.Time`.
+#[derive(Clone, Debug)]
+pub struct Time {
+    /// Seconds since 1970.
+    seconds: i64,
+    /// Less than a second's worth.
+    nanoseconds: u32,
+    zone: Zone,
+    /// Nanoseconds since the process started, if the clock was read: Go prints them.
+    monotonic: Option<i64>,
+}
+
+/// The first second of the year 1: Go's zero time.
+const ZERO: i64 = -62_135_596_800;
+
+/// What Go's monotonic clock counts from.
+static START: LazyLock<Instant> = LazyLock::new(Instant::now);
+
+impl Time {
+    /// The current time in the local zone.
+    pub fn now() -> Time {
+        let monotonic = i64::try_from(START.elapsed().as_nanos()).unwrap_or(i64::MAX).max(1);
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let seconds = i64::try_from(since.as_secs()).unwrap_or(i64::MAX);
+        Time { seconds, nanoseconds: since.subsec_nanos(), zone: Zone::local(), monotonic: Some(monotonic) }
+    }
+
+    /// So many seconds and nanoseconds after the start of 1970, in the local zone.
+    pub fn unix(seconds: i64, nanoseconds: u32) -> Time {
+        Time { seconds, nanoseconds, zone: Zone::local(), monotonic: None }
+    }
+
+    /// Go's zero time: the year 1, in UTC.
+    pub fn zero() -> Time {
+        Time { seconds: ZERO, nanoseconds: 0, zone: Zone::Utc, monotonic: None }
+    }
+
+    /// The instant at which clocks in the zone show this.
+    fn from_civil(date: Date, clock: Clock, nanoseconds: u32, zone: Zone) -> Time {
+        let shown = date.days().saturating_mul(86_400).saturating_add(clock.seconds());
+        let mut seconds = shown;
+        let offset = zone.offset_at(shown).1;
+        if offset != 0 {
+            // Go looks once more if the first guess crossed a transition.
+            seconds = shown.saturating_sub(zone.offset_at(shown.saturating_sub(offset)).1);
+        }
+        Time { seconds, nanoseconds, zone, monotonic: None }
+    }
+
+    /// The same instant shown in another zone.
+    pub fn in_zone(&self, zone: Zone) -> Time {
+        Time { zone, monotonic: None, ..self.clone() }
+    }
+
+    /// The time after the duration.
+    pub fn add(&self, duration: Duration) -> Time {
+        let nanoseconds = i64::from(self.nanoseconds) + duration.0 % 1_000_000_000;
+        let seconds =
+            self.seconds.wrapping_add(duration.0 / 1_000_000_000).wrapping_add(nanoseconds.div_euclid(1_000_000_000));
+        let monotonic = self.monotonic.and_then(|m| m.checked_add(duration.0));
+        Time { seconds, nanoseconds: nanoseconds.rem_euclid(1_000_000_000) as u32, zone: self.zone.clone(), monotonic }
+    }
+
+    /// The date moved by years, months and days; what overflows a month runs into the next, as in Go.
+    pub fn add_date(&self, years: i64, months: i64, days: i64) -> Time {
+        let (date, clock) = self.civil();
+        let months = date
+            .year
+            .saturating_add(years)
+            .saturating_mul(12)
+            .saturating_add(i64::from(date.month) - 1)
+            .saturating_add(months);
+        let first = Date { year: months.div_euclid(12), month: months.rem_euclid(12) as u8 + 1, day: 1 };
+        let date = Date::from_days(first.days().saturating_add(i64::from(date.day) - 1).saturating_add(days));
+        Time::from_civil(date, clock, self.nanoseconds, self.zone.clone())
+    }
+
+    /// How long after the other this is, at most some 292 years.
+    pub fn since(&self, other: &Time) -> Duration {
+        let seconds = i128::from(self.seconds) - i128::from(other.seconds);
+        let nanoseconds = seconds * 1_000_000_000 + i128::from(self.nanoseconds) - i128::from(other.nanoseconds);
+        Duration(nanoseconds.clamp(i64::MIN.into(), i64::MAX.into()) as i64)
+    }
+
+    /// Back to a multiple of the duration since the zero time, if that is positive.
+    pub fn truncate(&self, multiple: Duration) -> Time {
+        if multiple.0 <= 0 {
+            return Time { monotonic: None, ..self.clone() };
+        }
+        Time { monotonic: None, ..self.add(Duration(-self.rest(multiple))) }
+    }
+
+    /// To the nearest multiple of the duration since the zero time, halves up, if that is positive.
+    pub fn round(&self, multiple: Duration) -> Time {
+        if multiple.0 <= 0 {
+            return Time { monotonic: None, ..self.clone() };
+        }
+        let rest = self.rest(multiple);
+        let step = if rest < multiple.0 - rest { -rest } else { multiple.0 - rest };
+        Time { monotonic: None, ..self.add(Duration(step)) }
+    }
+
+    /// What is left after the last multiple of the duration.
+    fn rest(&self, multiple: Duration) -> i64 {
+        let since_zero = (i128::from(self.seconds) - i128::from(ZERO)) * 1_000_000_000 + i128::from(self.nanoseconds);
+        since_zero.rem_euclid(multiple.0.into()) as i64
+    }
+
+    /// Seconds since 1970.
+    pub fn unix_seconds(&self) -> i64 {
+        self.seconds
+    }
+
+    /// The part of a second.
+    pub fn nanosecond(&self) -> u32 {
+        self.nanoseconds
+    }
+
+    /// Whether this is Go's zero time.
+    pub fn is_zero(&self) -> bool {
+        self.seconds == ZERO && self.nanoseconds == 0
+    }
+
+    /// The date and the time of day in the time's zone.
+    pub fn civil(&self) -> (Date, Clock) {
+        let shown = self.seconds.saturating_add(self.zone().1);
+        (Date::from_days(shown.div_euclid(86_400)), Clock::from_seconds(shown.rem_euclid(86_400)))
+    }
+
+    /// The zone's abbreviation and its offset east of UTC in seconds at this time.
+    pub fn zone(&self) -> (String, i64) {
+        self.zone.offset_at(self.seconds)
+    }
+}
+
+impl PartialEq for Time {
+    fn eq(&self, other: &Time) -> bool {
+        (self.seconds, self.nanoseconds) == (other.seconds, other.nanoseconds)
+    }
+}

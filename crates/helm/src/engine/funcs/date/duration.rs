@@ -1,0 +1,165 @@
+//! Durations: Sprig's `duration` and `durationRound`, and Helm's helpers that convert and round them.
+
+use go_template::value::IntType;
+use go_template::{FuncError, FuncMap, Str, Value};
+
+use super::object::{duration_of, duration_value, time_of};
+use crate::time::{Duration, Time};
+
+/// Adds the durations' functions.
+pub(super) fn register(map: &mut FuncMap) {
+    map.add("duration", |seconds: Value| Duration::from_seconds_wrapping(whole_seconds(&seconds)).to_string());
+    map.add("durationRound", |duration: Value| rounded(&duration));
+    map.add("mustToDuration", |v: Value| -> Result<Value, FuncError> { Ok(duration_value(as_duration(&v)?)) });
+    map.add("durationSeconds", |v: Value| as_duration(&v).map_or(0.0, Duration::seconds));
+    map.add("durationMinutes", |v: Value| as_duration(&v).map_or(0.0, Duration::minutes));
+    map.add("durationHours", |v: Value| as_duration(&v).map_or(0.0, Duration::hours));
+    map.add("durationDays", |v: Value| as_duration(&v).map_or(0.0, |d| d.hours() / 24.0));
+    map.add("durationWeeks", |v: Value| as_duration(&v).map_or(0.0, |d| d.hours() / 24.0 / 7.0));
+    map.add("durationMilliseconds", |v: Value| as_duration(&v).map_or(0, |d| d.0 / 1_000_000));
+    map.add("durationMicroseconds", |v: Value| as_duration(&v).map_or(0, |d| d.0 / 1_000));
+    map.add("durationNanoseconds", |v: Value| as_duration(&v).map_or(0, |d| d.0));
+    map.add("durationRoundTo", |v: Value, multiple: Value| to_multiple(&v, &multiple, Duration::round));
+    map.add("durationTruncateTo", |v: Value, multiple: Value| to_multiple(&v, &multiple, Duration::truncate));
+}
+
+/// What `duration` takes: a string or an `int64`; anything else is 0.
+fn whole_seconds(value: &Value) -> i64 {
+    match value {
+        Value::Int(n, IntType::Int64) => *n,
+        Value::String(text) => parse_int(text),
+        _ => 0,
+    }
+}
+
+/// Go's `ParseInt` without its error: the nearest number if there are too many digits, 0 if it is none.
+fn parse_int(text: &Str) -> i64 {
+    let Some(text) = text.as_utf8() else { return 0 };
+    let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
+    if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
+        return 0;
+    }
+    text.parse().unwrap_or(if text.starts_with('-') { i64::MIN } else { i64::MAX })
+}
+
+/// The largest unit that the duration exceeds, and how many of them it has.
+fn rounded(value: &Value) -> String {
+    let duration = match value {
+        Value::String(text) => Duration::parse(text).unwrap_or(Duration(0)),
+        Value::Int(n, IntType::Int64) => Duration(*n),
+        other => time_of(other).map_or(Duration(0), |time| Time::now().since(&time)),
+    };
+    const HOUR: u64 = 3_600_000_000_000;
+    let units = [
+        (HOUR * 24 * 365, "y"),
+        (HOUR * 24 * 30, "mo"),
+        (HOUR * 24, "d"),
+        (HOUR, "h"),
+        (HOUR / 60, "m"),
+        (HOUR / 3600, "s"),
+    ];
+    let length = duration.0.unsigned_abs();
+    let unit = units.iter().find(|(unit, _)| length > *unit);
+    unit.map_or_else(|| "0s".to_owned(), |(unit, name)| format!("{}{name}", length / unit))
+}
+
+fn to_multiple(value: &Value, multiple: &Value, apply: fn(Duration, Duration) -> Duration) -> Value {
+    let Ok(duration) = as_duration(value) else { return duration_value(Duration(0)) };
+    duration_value(as_duration(multiple).map_or(duration, |multiple| apply(duration, multiple)))
+}
+
+/// Durations, texts such as `1h` and numbers of seconds.
+fn as_duration(value: &Value) -> Result<Duration, String> {
+    if let Some(duration) = duration_of(value) {
+        return Ok(duration);
+    }
+    match value {
+        Value::Nil => Err("invalid duration".to_owned()),
+        Value::String(text) => of_text(text),
+        Value::Int(seconds, _) => from_seconds(*seconds, seconds),
+        Value::Uint(seconds, _) => from_seconds(i64::try_from(*seconds).unwrap_or(i64::MAX), seconds),
+        Value::Float(seconds) => from_float(*seconds),
+        other => Err(format!("unsupported duration type {}", other.type_name())),
+    }
+}
+
+fn of_text(text: &Str) -> Result<Duration, String> {
+    let all = text.to_text();
+    let trimmed = all.trim();
+    if trimmed.is_empty() {
+        return Err("empty duration".to_owned());
+    }
+    if let Ok(duration) = Duration::parse(trimmed.as_bytes()) {
+        return Ok(duration);
+    }
+    // Go refuses numbers out of range, which Rust reads as infinite.
+    let out_of_range = |n: &f64| n.is_infinite() && trimmed.bytes().any(|b| b.is_ascii_digit());
+    match trimmed.parse::<f64>().ok().filter(|n| !out_of_range(n)) {
+        Some(seconds) => from_float(seconds),
+        None => {
+            let quoted = go_template::fmt::quote(text, go_template::fmt::Charset::Unicode);
+            Err(format!("could not parse duration {}", String::from_utf8_lossy(&quoted)))
+        }
+    }
+}
+
+fn from_seconds(seconds: i64, shown: &dyn std::fmt::Display) -> Result<Duration, String> {
+    seconds.checked_mul(1_000_000_000).map(Duration).ok_or_else(|| format!("duration seconds overflow: {shown}"))
+}
+
+fn from_float(seconds: f64) -> Result<Duration, String> {
+    let shown = |n: f64| String::from_utf8_lossy(&go_template::fmt::sprint(&[Value::Float(n)])).into_owned();
+    if !seconds.is_finite() {
+        return Err(format!("invalid duration seconds: {}", shown(seconds)));
+    }
+    if seconds.abs() > i64::MAX as f64 / 1e9 {
+        return Err(format!("duration seconds overflow: {}", shown(seconds)));
+    }
+    Ok(Duration((seconds * 1e9) as i64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_come_from_durations_texts_and_seconds() {
+        for (value, expected) in [
+            (Value::from("2.5"), Ok("2.5s")),
+            (Value::from(" 1h30m "), Ok("1h30m0s")),
+            (Value::Float(1.5), Ok("1.5s")),
+            (Value::int(90), Ok("1m30s")),
+            (duration_value(Duration(5)), Ok("5ns")),
+            (Value::from(""), Err("empty duration")),
+            (Value::from("1d"), Err("could not parse duration \"1d\"")),
+            (Value::from("1e999"), Err("could not parse duration \"1e999\"")),
+            (Value::from("9999999999999"), Err("duration seconds overflow: 9.999999999999e+12")),
+            (Value::from("NaN"), Err("invalid duration seconds: NaN")),
+            (Value::int(i64::MAX), Err("duration seconds overflow: 9223372036854775807")),
+            (Value::list(vec![]), Err("unsupported duration type []interface {}")),
+            (Value::Nil, Err("invalid duration")),
+        ] {
+            let ours = as_duration(&value).map(|d| d.to_string());
+            assert_eq!(ours.as_deref().map_err(String::as_str), expected, "{value:?}");
+        }
+    }
+
+    #[test]
+    fn rounding_names_the_largest_unit_that_is_exceeded() {
+        for (text, expected) in
+            [("2h10m5s", "2h"), ("24h", "24h"), ("25h", "1d"), ("800h", "1mo"), ("9000h", "1y"), ("1s", "0s")]
+        {
+            assert_eq!(rounded(&text.into()), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn seconds_wrap_as_in_go() {
+        assert_eq!(
+            Duration::from_seconds_wrapping(whole_seconds(&"9999999999".into())).to_string(),
+            "-2346317h47m54.709551616s"
+        );
+        assert_eq!(whole_seconds(&"99999999999999999999".into()), i64::MAX);
+        assert_eq!(whole_seconds(&"1h".into()), 0);
+    }
+}

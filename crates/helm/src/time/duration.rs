@@ -1,0 +1,181 @@
+//! Durations in nanoseconds: reading `1h2m3.5s`, printing and rounding them. Go's `time.Duration`.
+
+use std::fmt;
+
+use super::DurationError;
+use super::error::quote;
+
+/// A length of time in nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Duration(pub i64);
+
+/// One second.
+const SECOND: i64 = 1_000_000_000;
+
+const UNITS: [(&str, u64); 8] = [
+    ("ns", 1),
+    ("us", 1_000),
+    ("\u{b5}s", 1_000),
+    ("\u{3bc}s", 1_000),
+    ("ms", 1_000_000),
+    ("s", 1_000_000_000),
+    ("m", 60_000_000_000),
+    ("h", 3_600_000_000_000),
+];
+
+/// The largest magnitude, of the negative end.
+const LIMIT: u64 = 1 << 63;
+
+impl Duration {
+    /// So many seconds; beyond some 292 years it wraps, as in Go.
+    pub fn from_seconds_wrapping(seconds: i64) -> Duration {
+        Duration(seconds.wrapping_mul(SECOND))
+    }
+
+    /// Reads numbers with units, such as `-1.5h` or `1h15m`. Go's `ParseDuration`.
+    pub fn parse(text: &[u8]) -> Result<Duration, DurationError> {
+        let invalid = || DurationError::Invalid(quote(text));
+        let negative = text.first() == Some(&b'-');
+        let mut rest = text.strip_prefix(b"-").or_else(|| text.strip_prefix(b"+")).unwrap_or(text);
+        if rest == b"0" {
+            return Ok(Duration(0));
+        }
+        if rest.is_empty() {
+            return Err(invalid());
+        }
+        let mut total = 0u64;
+        while !rest.is_empty() {
+            let (term, after) = parse_term(rest, text)?;
+            total = total.checked_add(term).filter(|t| *t <= LIMIT).ok_or_else(invalid)?;
+            rest = after;
+        }
+        match (negative, i64::try_from(total)) {
+            (false, Ok(n)) => Ok(Duration(n)),
+            (false, Err(_)) => Err(invalid()),
+            (true, _) => Ok(Duration((total as i64).wrapping_neg())),
+        }
+    }
+
+    /// In hours, with fractions.
+    pub fn hours(self) -> f64 {
+        self.parts(3600 * SECOND)
+    }
+
+    /// In minutes, with fractions.
+    pub fn minutes(self) -> f64 {
+        self.parts(60 * SECOND)
+    }
+
+    /// In seconds, with fractions.
+    pub fn seconds(self) -> f64 {
+        self.parts(SECOND)
+    }
+
+    /// Whole units plus the rest's fraction: the sum that Go computes, to the last bit.
+    fn parts(self, unit: i64) -> f64 {
+        (self.0 / unit) as f64 + (self.0 % unit) as f64 / unit as f64
+    }
+
+    /// Towards zero to a multiple of the other, if that is positive.
+    pub fn truncate(self, multiple: Duration) -> Duration {
+        if multiple.0 <= 0 { self } else { Duration(self.0 - self.0 % multiple.0) }
+    }
+
+    /// To the nearest multiple of the other, halves away from zero, if that is positive.
+    pub fn round(self, multiple: Duration) -> Duration {
+        if multiple.0 <= 0 {
+            return self;
+        }
+        let rest = i128::from(self.0 % multiple.0);
+        let step = i128::from(multiple.0);
+        let toward_zero = i128::from(self.0) - rest;
+        let rounded = if 2 * rest.abs() < step { toward_zero } else { toward_zero + step * rest.signum() };
+        Duration(rounded.clamp(i64::MIN.into(), i64::MAX.into()) as i64)
+    }
+
+    /// Without the sign.
+    pub fn abs(self) -> Duration {
+        Duration(self.0.checked_abs().unwrap_or(i64::MAX))
+    }
+}
+
+/// One number with its unit, in nanoseconds, and what follows.
+fn parse_term<'t>(text: &'t [u8], whole: &[u8]) -> Result<(u64, &'t [u8]), DurationError> {
+    let invalid = || DurationError::Invalid(quote(whole));
+    let (integer, mut rest) = text.split_at(digits(text));
+    let value = leading_int(integer).ok_or_else(invalid)?;
+    let mut fraction: &[u8] = b"";
+    if let Some(after) = rest.strip_prefix(b".") {
+        (fraction, rest) = after.split_at(digits(after));
+    }
+    if integer.is_empty() && fraction.is_empty() {
+        return Err(invalid());
+    }
+    let length = rest.iter().position(|b| *b == b'.' || b.is_ascii_digit()).unwrap_or(rest.len());
+    if length == 0 {
+        return Err(DurationError::MissingUnit(quote(whole)));
+    }
+    let (name, rest) = rest.split_at(length);
+    let unit = UNITS.iter().find(|(n, _)| n.as_bytes() == name).map(|(_, unit)| *unit);
+    let unit = unit.ok_or_else(|| DurationError::UnknownUnit { unit: quote(name), duration: quote(whole) })?;
+    let nanoseconds = value.checked_mul(unit).filter(|n| *n <= LIMIT).ok_or_else(invalid)?;
+    let nanoseconds =
+        nanoseconds.checked_add(fraction_of(fraction, unit)).filter(|n| *n <= LIMIT).ok_or_else(invalid)?;
+    Ok((nanoseconds, rest))
+}
+
+fn digits(text: &[u8]) -> usize {
+    text.iter().take_while(|b| b.is_ascii_digit()).count()
+}
+
+fn leading_int(digits: &[u8]) -> Option<u64> {
+    digits.iter().try_fold(0u64, |n, b| n.checked_mul(10)?.checked_add(u64::from(b - b'0')).filter(|n| *n <= LIMIT))
+}
+
+/// The digits after the point as a part of the unit; those that don't fit are dropped.
+fn fraction_of(digits: &[u8], unit: u64) -> u64 {
+    let (mut value, mut scale) = (0u64, 1.0);
+    for digit in digits {
+        if value > (LIMIT - 1) / 10 {
+            break;
+        }
+        value = value * 10 + u64::from(digit - b'0');
+        scale *= 10.0;
+    }
+    (value as f64 * (unit as f64 / scale)) as u64
+}
+
+impl fmt::Display for Duration {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let sign = if self.0 < 0 { "-" } else { "" };
+        let n = self.0.unsigned_abs();
+        match n {
+            0 => write!(f, "0s"),
+            1..1_000 => write!(f, "{sign}{n}ns"),
+            1_000..1_000_000 => write!(f, "{sign}{}\u{b5}s", decimal(n, 3)),
+            1_000_000..1_000_000_000 => write!(f, "{sign}{}ms", decimal(n, 6)),
+            _ => {
+                let seconds = n / 1_000_000_000;
+                let (hours, minutes) = (seconds / 3600, seconds / 60 % 60);
+                write!(f, "{sign}")?;
+                if hours > 0 {
+                    write!(f, "{hours}h")?;
+                }
+                if seconds >= 60 {
+                    write!(f, "{minutes}m")?;
+                }
+                write!(f, "{}s", decimal(n % 60_000_000_000, 9))
+            }
+        }
+    }
+}
+
+/// The number with the point so many digits from the end, without zeros at the end.
+fn decimal(n: u64, digits: usize) -> String {
+    let power = 10u64.pow(digits as u32);
+    let fraction = format!("{:0digits$}", n % power);
+    match fraction.trim_end_matches('0') {
+        "" => (n / power).to_string(),
+        fraction => format!("{}.{fraction}", n / power),
+    }
+}

@@ -1,0 +1,68 @@
+//! Time zones: which offset holds when, and what it is called.
+
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+
+/// A time zone. Go's `*time.Location`.
+#[derive(Clone, Debug)]
+pub enum Zone {
+    /// UTC.
+    Utc,
+    /// A fixed offset east of UTC in seconds, with a name that may be empty.
+    Fixed(String, i64),
+    /// A zone of the system's database.
+    Named(TimeZone),
+}
+
+impl Zone {
+    /// The zone of the process: `TZ`, else the system's.
+    pub fn local() -> Zone {
+        Zone::Named(TimeZone::system())
+    }
+
+    /// The zone that Go's `LoadLocation` finds. Names are case-sensitive there.
+    pub fn load(name: &str) -> Option<Zone> {
+        match name {
+            "" | "UTC" => return Some(Zone::Utc),
+            "Local" => return Some(Zone::local()),
+            _ => {}
+        }
+        let zone = TimeZone::get(name).ok()?;
+        (zone.iana_name() == Some(name)).then_some(Zone::Named(zone))
+    }
+
+    /// The abbreviation and the offset east of UTC in seconds at so many seconds after 1970.
+    pub(super) fn offset_at(&self, seconds: i64) -> (String, i64) {
+        match self {
+            Zone::Utc => ("UTC".to_owned(), 0),
+            Zone::Fixed(name, offset) => (name.clone(), *offset),
+            Zone::Named(zone) => {
+                let info = zone.to_offset_info(timestamp(seconds));
+                (info.abbreviation().to_owned(), i64::from(info.offset().seconds()))
+            }
+        }
+    }
+
+    /// The offset that the abbreviation means in this zone around the time that clocks show.
+    pub(super) fn offset_named(&self, name: &str, shown: i64) -> Option<i64> {
+        let around = timestamp(shown);
+        let known: Vec<i64> = match self {
+            Zone::Utc | Zone::Fixed(..) => vec![shown],
+            Zone::Named(zone) => {
+                let transitions = zone.preceding(around).take(4).chain(zone.following(around).take(4));
+                std::iter::once(shown).chain(transitions.map(|t| t.timestamp().as_second())).collect()
+            }
+        };
+        let offsets =
+            known.into_iter().map(|at| self.offset_at(at)).filter(|(n, _)| n == name).map(|(_, offset)| offset);
+        let offsets: Vec<i64> = offsets.collect();
+        let in_effect = offsets.iter().find(|offset| self.offset_at(shown - **offset).0 == name);
+        in_effect.or(offsets.first()).copied()
+    }
+}
+
+/// The nearest time that jiff knows, which ends with the year 9999.
+fn timestamp(seconds: i64) -> Timestamp {
+    let nearest = if seconds < 0 { Timestamp::MIN } else { Timestamp::MAX };
+    Timestamp::from_second(seconds).unwrap_or(nearest)
+}
