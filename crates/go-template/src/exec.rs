@@ -567,42 +567,51 @@ impl<'t> State<'_, '_, 't> {
         if let Target::Builtin(builtin @ (Builtin::And | Builtin::Or)) = target {
             return self.eval_and_or(dot, builtin == Builtin::Or, args, last);
         }
-        let param = |i: usize| params.get(i).copied().or(variadic).unwrap_or(Param::Any);
+        let signature = (params, variadic);
         let called = match target {
             Target::Builtin(builtin) => {
-                let mut values: Args<Reflected> = SmallVec::new();
-                for (i, arg) in args.iter().enumerate() {
-                    values.push(self.eval_arg(dot, param(i), arg)?);
-                }
-                if let Some(last) = last {
-                    values.push(self.validate_type(last, param(args.len()))?);
-                }
-                let callee = args.first();
-                builtin.call(self.scope, callee, &values)
+                let values = self.eval_args(dot, signature, args, last, |value| value)?;
+                builtin.call(self.scope, args.first(), &values)
             }
-            Target::Function(_) | Target::Method(..) | Target::Bound(..) => {
-                let mut values: Args<Value> = SmallVec::new();
-                if let Target::Bound(_, receiver) = target {
-                    values.push(receiver.clone());
-                }
-                for (i, arg) in args.iter().enumerate() {
-                    values.push(self.eval_arg(dot, param(i), arg)?.into_value());
-                }
-                if let Some(last) = last {
-                    values.push(self.validate_type(last, param(args.len()))?.into_value());
-                }
-                let value = match target {
-                    Target::Function(function) | Target::Bound(function, _) => function.call(self.scope, &values),
-                    Target::Method(object, ..) => call_method(self.scope, object, name, &values),
-                    Target::Builtin(_) => Ok(Value::Nil),
-                };
-                value.map(of_interface)
+            Target::Function(function) => {
+                let values = self.eval_args(dot, signature, args, last, Reflected::into_value)?;
+                function.call(self.scope, &values).map(of_interface)
+            }
+            Target::Bound(function, receiver) => {
+                let mut values = self.eval_args(dot, signature, args, last, Reflected::into_value)?;
+                values.insert(0, receiver.clone());
+                function.call(self.scope, &values).map(of_interface)
+            }
+            Target::Method(object, ..) => {
+                let values = self.eval_args(dot, signature, args, last, Reflected::into_value)?;
+                call_method(self.scope, object, name, &values).map(of_interface)
             }
         };
-        called.map_err(|error| {
+        let charged = called.and_then(|value| Ok(self.scope.made(value.value()).map(|()| value)?));
+        charged.map_err(|error| {
             self.at = node;
             self.fail(Cause::Call { function: name.to_text().into_owned(), error })
         })
+    }
+
+    /// The checked arguments of a call, the one that comes through the pipe last.
+    fn eval_args<T>(
+        &mut self,
+        dot: &Reflected,
+        (params, variadic): (&[Param], Option<Param>),
+        args: &'t [Arg],
+        last: Option<Reflected>,
+        convert: impl Fn(Reflected) -> T,
+    ) -> Result<Args<T>, Failure> {
+        let param = |i: usize| params.get(i).copied().or(variadic).unwrap_or(Param::Any);
+        let mut values = SmallVec::new();
+        for (i, arg) in args.iter().enumerate() {
+            values.push(convert(self.eval_arg(dot, param(i), arg)?));
+        }
+        if let Some(last) = last {
+            values.push(convert(self.validate_type(last, param(args.len()))?));
+        }
+        Ok(values)
     }
 
     fn check_count(&self, fixed: usize, variadic: bool, name: &Str, args: usize, last: bool) -> Result<(), Failure> {

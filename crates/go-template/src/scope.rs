@@ -33,7 +33,7 @@ pub enum MissingKey {
 pub struct Limits {
     /// Nodes and commands that it may execute: bounds time, the same on each machine.
     pub steps: u64,
-    /// Bytes that it may write, those of nested executions included: bounds memory.
+    /// Bytes that it may write, those of nested executions and of what functions give included: bounds memory.
     pub output: usize,
     /// Executions that may be inside each other through functions such as Helm's `include`.
     pub executions: usize,
@@ -202,7 +202,19 @@ impl<'a> Scope<'a> {
         }
         Ok(())
     }
+
+    /// Counts what a function gave as written: it may be kept, as often as there are steps.
+    pub(crate) fn made(&mut self, value: &Value) -> Result<(), LimitError> {
+        match value {
+            Value::String(s) | Value::Bytes(s) => self.wrote(s.len()),
+            Value::List(list) => self.wrote(list.len() * ELEMENT),
+            _ => Ok(()),
+        }
+    }
 }
+
+/// What an element of a list counts, in bytes.
+const ELEMENT: usize = 8;
 
 fn limit(name: &'static str, message: String) -> LimitError {
     LimitError { name, message }

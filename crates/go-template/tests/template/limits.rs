@@ -53,6 +53,13 @@ fn a_long_output_ends_with_the_limit_of_output() {
 }
 
 #[test]
+fn what_functions_give_counts_as_output() {
+    check("{{range 100}}{{$x := print \"0123456789\"}}{{end}}", Limits { output: 999, ..Limits::default() }, "output");
+    check("{{range 100}}{{$x := list 1 2}}{{end}}", Limits { output: 999, ..Limits::default() }, "output");
+    check("{{$x := \"0123456789\"}}{{range 100}}{{$x = print $x $x}}{{end}}", Limits::default(), "output");
+}
+
+#[test]
 fn a_deadline_that_has_passed_ends_the_run() {
     check("{{range 9999}}{{end}}", Limits { deadline: Some(Instant::now()), ..Limits::default() }, "deadline");
 }
