@@ -50,6 +50,7 @@ impl Reflected {
     pub(crate) fn zero_element(ty: MapType) -> Reflected {
         match ty {
             MapType::String => Reflected::Concrete(Value::String(Str::default())),
+            MapType::Bytes => Reflected::Concrete(Value::Bytes(Str::default())),
             MapType::Interface | MapType::Values => Reflected::Interface(Value::Nil),
         }
     }

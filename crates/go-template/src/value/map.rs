@@ -17,6 +17,8 @@ pub enum MapType {
     Values,
     /// `map[string]string`.
     String,
+    /// `map[string][]byte`.
+    Bytes,
 }
 
 impl MapType {
@@ -26,12 +28,13 @@ impl MapType {
             MapType::Interface => "map[string]interface {}",
             MapType::Values => "common.Values",
             MapType::String => "map[string]string",
+            MapType::Bytes => "map[string][]uint8",
         }
     }
 
     /// Whether the elements are of type `interface {}`.
     pub fn is_interface(self) -> bool {
-        self != MapType::String
+        matches!(self, MapType::Interface | MapType::Values)
     }
 }
 

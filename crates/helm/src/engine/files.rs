@@ -70,7 +70,8 @@ impl Object for Files {
     }
 
     fn field(&self, name: &str) -> Option<Value> {
-        self.0.get(name.as_bytes()).map(|data| Value::Bytes(data.clone()))
+        // As in a map of byte slices: what is missing is an empty one.
+        Some(Value::Bytes(self.get(&name.into())))
     }
 
     fn signature(&self, method: &str) -> Option<(&[Param], Option<Param>)> {
@@ -97,7 +98,7 @@ impl Object for Files {
 
     fn data(&self) -> Value {
         let entries = self.0.iter().map(|(path, data)| (path.clone(), Value::Bytes(data.clone()))).collect();
-        Map::new(MapType::Interface, entries).into()
+        Map::new(MapType::Bytes, entries).into()
     }
 
     fn is_true(&self) -> bool {
