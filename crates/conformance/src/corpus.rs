@@ -74,7 +74,10 @@ fn render(folder: &Path, case: &Case) -> Result<Vec<u8>, String> {
     }
     args.extend(case.args.iter().map(Into::into));
     let command = Command::try_parse_from(args).map_err(|e| e.to_string())?;
-    command.options.run().map(|output| output.text).map_err(|e| helm::template::chain(&e))
+    // The recorded messages are without Helm's advice to use --debug.
+    let message =
+        |error: helm::template::Error| error.to_string().split("\n\nUse --debug").next().unwrap_or_default().to_owned();
+    command.options.run().map(|output| output.text).map_err(message)
 }
 
 /// Which parts of the output are random: document and JSON pointer.

@@ -707,6 +707,9 @@ impl<'t> State<'_, '_, 't> {
         match value.value() {
             Value::Nil => self.scope.out.extend_from_slice(b"<no value>"),
             Value::Func(_) => return self.errorf(format!("can't print {node} of type {}", value.type_name())),
+            Value::Object(object) if let Some(text) = object.display_in_place() => {
+                self.scope.out.extend_from_slice(&text)
+            }
             value => fmt::append_value(&mut self.scope.out, &printable(value)),
         }
         let counted = self.scope.wrote(self.scope.out.len() - before);

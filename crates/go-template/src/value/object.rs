@@ -39,6 +39,11 @@ pub trait Object: fmt::Debug + Send + Sync + Any {
         None
     }
 
+    /// What an action prints for the value where it stands in its owner: there Go finds the methods of its pointer too.
+    fn display_in_place(&self) -> Option<Str> {
+        self.display()
+    }
+
     /// The plain data that stands for it in `toYaml`, `toJson`, `%v`, `range`, `index` and `len`.
     fn data(&self) -> Value {
         Value::Nil

@@ -226,6 +226,10 @@ impl Object for KubeVersion {
         Some(format!("{{{} {} {} {}}}", self.version, self.normalized, self.major, self.minor).into())
     }
 
+    fn display_in_place(&self) -> Option<Str> {
+        Some(self.normalized().into())
+    }
+
     fn data(&self) -> Value {
         fields(self, &["Version", "Major", "Minor"])
     }

@@ -189,11 +189,6 @@ impl Options {
     }
 }
 
-/// The error with all its causes, as a person reads it.
-pub fn chain(error: &Error) -> String {
-    error.to_string()
-}
-
 fn locate(path: &str) -> Result<&Path, Error> {
     let path = path.trim();
     if path.starts_with("oci://") || path.starts_with("http://") || path.starts_with("https://") {

@@ -1,0 +1,51 @@
+//! The program over the project's own cases, and over the shared ones where they are.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Runs the program; its output, if a case failed.
+fn check(args: &[PathBuf]) {
+    let output = Command::new(env!("CARGO_BIN_EXE_conformance")).args(args).env("TZ", "UTC").output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
+    println!("{}", text.lines().last().unwrap_or_default());
+}
+
+fn own() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("own")
+}
+
+/// The folder of recorded answers that is shared between the project's machines.
+fn shared() -> Option<PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared");
+    let folder = std::env::var_os("SHARED").map_or(root, PathBuf::from);
+    if folder.is_dir() {
+        return Some(folder);
+    }
+    println!("skipped: no recorded answers at {}; set SHARED to their folder", folder.display());
+    None
+}
+
+#[test]
+fn our_own_snippets_and_charts_render_as_helm_renders_them() {
+    check(&["--vectors".into(), own().join("vectors.jsonl"), "--corpus".into(), own()]);
+}
+
+#[test]
+fn shared_snippets_render_as_helm_renders_them() {
+    let Some(folder) = shared() else { return };
+    let names = ["dev", "yaml-emit", "yaml-parse", "semver", "float", "glob", "regex"];
+    let files = names.iter().map(|name| folder.join("vectors").join(name).with_extension("jsonl"));
+    let args: Vec<PathBuf> = std::iter::once("--vectors".into()).chain(files).collect();
+    check(&args);
+}
+
+#[test]
+fn shared_charts_render_as_helm_renders_them() {
+    let Some(folder) = shared() else { return };
+    let unpacked = tempfile::tempdir().unwrap();
+    let archive = folder.join("corpus/corpus.tgz");
+    let done = Command::new("tar").arg("xzf").arg(&archive).arg("-C").arg(unpacked.path()).status().unwrap();
+    assert!(done.success(), "cannot unpack {}", archive.display());
+    check(&["--corpus".into(), unpacked.path().join("dev")]);
+}
