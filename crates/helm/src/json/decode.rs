@@ -31,16 +31,21 @@ type Result<T, E = DecodeError> = std::result::Result<T, E>;
 
 /// The value of the text, which may have blanks around it but nothing else.
 pub fn decode(text: &[u8]) -> Result<Value> {
+    match decode_partly(text)? {
+        (value, None) => Ok(value),
+        (_, Some(error)) => Err(error),
+    }
+}
+
+/// As [`decode`]; a number that is too large is nil in the value, beside its error.
+pub(crate) fn decode_partly(text: &[u8]) -> Result<(Value, Option<DecodeError>)> {
     let mut decoder = Decoder { text, pos: 0, depth: 0, error: None };
     let value = decoder.value()?;
     decoder.skip_blanks();
     if decoder.pos < text.len() {
         return Err(decoder.unexpected("after top-level value"));
     }
-    match decoder.error {
-        Some(error) => Err(error),
-        None => Ok(value),
-    }
+    Ok((value, decoder.error))
 }
 
 /// As [`decode`], into a map; `null` is an empty one.

@@ -17,6 +17,7 @@ use base64::Engine as _;
 use go_template::{List, Map, Value};
 
 pub use convert::{from_serde, to_serde};
+pub(crate) use decode::decode_partly;
 pub use decode::{DecodeError, decode, decode_list, decode_map};
 pub use encode::{EncodeError, EscapeHtml, Layout, MAX_OUTPUT, encode};
 pub(crate) use encode::{check_depth, quoted};

@@ -28,12 +28,24 @@ type Result<T, E = Error> = std::result::Result<T, E>;
 /// The document's value.
 pub(super) fn decode(document: &Document) -> Result<Value> {
     let Some(root) = document.root else { return Ok(Value::Nil) };
-    let mut decoder =
-        Decoder { document, open: HashSet::new(), depth: 0, operations: 0, from_aliases: 0, not_json: None };
+    let mut decoder = Decoder::new(document);
     let value = decoder.value(root)?;
-    match decoder.not_json {
-        Some(problem) => Err(Error::NotJson(problem)),
+    if let Some(problem) = decoder.not_json {
+        return Err(Error::NotJson(problem));
+    }
+    match decoder.infinite.then(|| not_finite(&value)).flatten() {
+        Some(number) => Err(Error::NotJson(format!("json: unsupported value: {}", number::shortest(number)))),
         None => Ok(value),
+    }
+}
+
+/// The first number that JSON cannot hold.
+fn not_finite(value: &Value) -> Option<f64> {
+    match value {
+        Value::Float(number) => (!number.is_finite()).then_some(*number),
+        Value::List(items) => items.iter().find_map(not_finite),
+        Value::Map(map) => map.entries().values().find_map(not_finite),
+        _ => None,
     }
 }
 
@@ -50,9 +62,23 @@ struct Decoder<'a> {
     from_aliases: u64,
     /// What JSON cannot hold. yaml.v2 is through with the document before sigs.k8s.io/yaml complains.
     not_json: Option<String>,
+    /// Whether there was a number that is not finite; a duplicate key may have replaced it since.
+    infinite: bool,
 }
 
-impl Decoder<'_> {
+impl<'a> Decoder<'a> {
+    fn new(document: &'a Document) -> Decoder<'a> {
+        Decoder {
+            document,
+            open: HashSet::new(),
+            depth: 0,
+            operations: 0,
+            from_aliases: 0,
+            not_json: None,
+            infinite: false,
+        }
+    }
+
     fn count(&mut self) -> Result<()> {
         self.operations += 1;
         if !self.open.is_empty() {
@@ -171,7 +197,10 @@ impl Decoder<'_> {
         let (text, tag, implicit) = match self.document.node(key) {
             Node::Scalar { value, tag, implicit } => (value, tag.as_deref(), *implicit),
             Node::Alias { target, .. } => return self.key(*target, value),
-            _ => return Err(invalid(format!("invalid map key: {}", go_syntax(self.document, key)))),
+            _ => {
+                self.value(key)?;
+                return Err(invalid(format!("invalid map key: {}", go_syntax(self.document, key))));
+            }
         };
         let key_text = match self.resolve(text, tag, implicit)? {
             Resolved::Text(text) => Str::from(text),
@@ -206,9 +235,7 @@ impl Decoder<'_> {
             Scalar::Int(number) => Value::Float(number as f64),
             Scalar::Uint(number) => Value::Float(number as f64),
             Scalar::Float(number) => {
-                if !number.is_finite() {
-                    self.refuse(format!("json: unsupported value: {}", number::shortest(number)));
-                }
+                self.infinite |= !number.is_finite();
                 Value::Float(number)
             }
             Scalar::Str | Scalar::Timestamp => Value::from(text),

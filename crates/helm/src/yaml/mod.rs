@@ -22,7 +22,7 @@ use go_template::{List, Map, Value};
 use crate::json;
 
 pub use documents::parse_documents;
-pub use emit::{MAX_OUTPUT, emit};
+pub use emit::{MAX_OUTPUT, emit, emit_pretty};
 pub use error::{EmitError, Error};
 
 /// How deep values may nest, read or written: less than Go's 10,000, as much as every thread's stack bears.

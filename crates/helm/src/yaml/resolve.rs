@@ -135,6 +135,11 @@ fn parse_odd_binary(text: &str) -> Option<Scalar> {
     i64::from_str_radix(digits, 2).ok().map(Scalar::Int)
 }
 
+/// Whether yaml.v3 reads an octal number of YAML 1.2 where yaml.v2 sees a string: with a sign behind the prefix.
+pub(super) fn is_odd_octal(text: &str) -> bool {
+    text.starts_with("0o") && i64::from_str_radix(&text[2..].replace('_', ""), 8).is_ok()
+}
+
 /// A float as YAML writes it; `None` if it is none or is too large.
 fn parse_float(text: &str) -> Option<f64> {
     if !is_float(text.as_bytes()) {

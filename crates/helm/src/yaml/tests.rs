@@ -246,3 +246,24 @@ fn a_next_line_character_folds() {
     assert_eq!(emitted(&Value::from("a\u{85}b")), "a b\n");
     assert_eq!(emitted(&Value::from("a\u{85}\u{85}b")), "|-\n  a\n  b\n");
 }
+
+#[test]
+fn pretty_text_indents_lists_and_never_folds() {
+    let pretty = |yaml: &str| String::from_utf8(emit_pretty(&parse(yaml.as_bytes()).unwrap()).unwrap()).unwrap();
+    assert_eq!(pretty("{l: [1.5, [a], {b: null}], m: {}}"), "l:\n  - 1.5\n  - - a\n  - b: null\nm: {}\n");
+    assert_eq!(pretty("[1000000, 'no', \"x\\ty\\n\", .5_0x]"), "- 1e+06\n- \"no\"\n- |\n  x\ty\n- .5_0x\n");
+    assert_eq!(pretty(&"w ".repeat(60)), "w ".repeat(60).trim().to_owned() + "\n");
+    let bytes = Value::list(vec![Value::Bytes(b"hi".as_slice().into()), Value::String(vec![0xFF].into())]);
+    assert_eq!(emit_pretty(&bytes).unwrap(), b"- - 104\n  - 105\n- !!binary /w==\n");
+}
+
+#[test]
+fn a_key_that_duplicates_another_replaces_what_json_could_not_hold() {
+    check("a: .inf\na: 1", r#"{"a":1}"#);
+}
+
+#[test]
+fn an_empty_collection_as_a_key_is_lost_as_in_yaml_v2() {
+    check("[]: 1\n", "[]");
+    check_error("k: v\n[]\n", "yaml: line 1: did not find expected key");
+}

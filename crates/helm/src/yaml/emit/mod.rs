@@ -1,8 +1,11 @@
-//! Writes values as sigs.k8s.io/yaml's `Marshal` does: through JSON, then with yaml.v2's emitter, without making either's text in between.
+//! Writes values as sigs.k8s.io/yaml's `Marshal` does: through JSON, then with yaml.v2's emitter, without making the JSON in between; and
+//! as yaml.v3's encoder does.
 //!
-//! `scalar.rs` chooses and writes the style of strings, `order.rs` orders keys. Counterpart: libyaml's emitter in block style.
+//! `scalar.rs` chooses and writes the style of strings, `order.rs` orders keys, `pretty.rs` has what only yaml.v3 does. Counterpart:
+//! libyaml's emitter in block style.
 
 mod order;
+mod pretty;
 mod scalar;
 mod writer;
 
@@ -26,10 +29,28 @@ const MAX_PLAIN_KEY: usize = 128;
 
 type Result<T = (), E = EmitError> = std::result::Result<T, E>;
 
-/// The value as YAML, with a line break at the end.
+/// Whose rules are followed.
+#[derive(Clone, Copy, PartialEq)]
+enum Dialect {
+    /// yaml.v2 behind JSON.
+    V2,
+    /// yaml.v3 with an indentation of 2.
+    V3,
+}
+
+/// The value as YAML, with a line break at the end, as sigs.k8s.io/yaml's `Marshal` writes it.
 pub fn emit(value: &Value) -> Result<Vec<u8>> {
-    let mut emitter = Emitter { writer: Writer::new(), path: Vec::new() };
-    emitter.node(value, Context::default()).map_err(|error| with_line(value, error))?;
+    run(value, Dialect::V2).map_err(|error| with_line(value, error))
+}
+
+/// The value as YAML, with a line break at the end, as yaml.v3's encoder writes it with an indentation of 2.
+pub fn emit_pretty(value: &Value) -> Result<Vec<u8>> {
+    run(value, Dialect::V3)
+}
+
+fn run(value: &Value, dialect: Dialect) -> Result<Vec<u8>> {
+    let mut emitter = Emitter { writer: Writer::new(dialect), dialect, path: Vec::new() };
+    emitter.node(value, Context::default())?;
     emitter.writer.indent_line();
     Ok(emitter.writer.into_bytes())
 }
@@ -49,6 +70,7 @@ fn with_line(value: &Value, error: EmitError) -> EmitError {
 
 struct Emitter {
     writer: Writer,
+    dialect: Dialect,
     /// The maps around the current value, to tell a cycle from mere depth.
     path: Vec<Map>,
 }
@@ -58,6 +80,7 @@ impl Emitter {
         match value {
             Value::List(list) => self.list(list, context)?,
             Value::Map(map) => self.map(map)?,
+            Value::Object(object) if self.dialect == Dialect::V3 => self.pretty_object(&**object, context)?,
             Value::Object(object) => self.node(&object.data(), context)?,
             _ => self.leaf(value, context)?,
         }
@@ -73,6 +96,7 @@ impl Emitter {
             Value::Bool(yes) => self.writer.word(if *yes { "true" } else { "false" }),
             Value::Int(number, _) => self.writer.word(&number.to_string()),
             Value::Uint(number, _) => self.writer.word(&number.to_string()),
+            _ if self.dialect == Dialect::V3 => return self.pretty_leaf(value, context),
             Value::Float(number) => self.float(*number)?,
             Value::String(bytes) => self.string(bytes, context)?,
             Value::Bytes(bytes) => self.string(json::base64(bytes).as_bytes(), context)?,
@@ -94,7 +118,7 @@ impl Emitter {
 
     fn string(&mut self, bytes: &[u8], context: Context) -> Result {
         let text = readable(bytes)?;
-        scalar::write(&mut self.writer, &text, context);
+        scalar::write(&mut self.writer, &text, context, self.dialect);
         Ok(())
     }
 
@@ -104,7 +128,7 @@ impl Emitter {
             return Ok(());
         }
         json::check_depth(self.writer.depth(), &self.path)?;
-        let indentless = context.mapping && !self.writer.at_indention();
+        let indentless = self.dialect == Dialect::V2 && context.mapping && !self.writer.at_indention();
         let outer = self.writer.increase_indent(false, indentless);
         for item in list.iter() {
             self.writer.indent_line();
@@ -124,7 +148,7 @@ impl Emitter {
         self.path.push(map.clone());
         json::check_depth(self.writer.depth(), &self.path)?;
         let outer = self.writer.increase_indent(false, false);
-        for (key, value) in sorted(&entries)? {
+        for (key, value) in self.sorted(&entries)? {
             self.key(&key);
             self.node(value, Context { mapping: true, simple_key: false })?;
         }
@@ -133,28 +157,29 @@ impl Emitter {
         Ok(())
     }
 
+    /// The entries in the order of the dialect.
+    fn sorted<'v>(&self, entries: &'v BTreeMap<Str, Value>) -> Result<Vec<(Cow<'v, str>, &'v Value)>> {
+        let mut sorted = Vec::with_capacity(entries.len());
+        for (key, value) in entries {
+            let key = if self.dialect == Dialect::V2 { readable_key(key)? } else { json::to_utf8(key) };
+            sorted.push((key, value));
+        }
+        order::sort(&mut sorted, self.dialect);
+        Ok(sorted)
+    }
+
     fn key(&mut self, key: &str) {
         self.writer.indent_line();
         if key.len() <= MAX_PLAIN_KEY && !scalar::has_break(key) {
-            scalar::write(&mut self.writer, key, Context { mapping: true, simple_key: true });
+            scalar::write(&mut self.writer, key, Context { mapping: true, simple_key: true }, self.dialect);
             self.writer.indicator(":", false, false, false);
         } else {
             self.writer.indicator("?", true, false, true);
-            scalar::write(&mut self.writer, key, Context { mapping: true, simple_key: false });
+            scalar::write(&mut self.writer, key, Context { mapping: true, simple_key: false }, self.dialect);
             self.writer.indent_line();
             self.writer.indicator(":", true, false, true);
         }
     }
-}
-
-/// The entries in yaml.v2's order.
-fn sorted(entries: &BTreeMap<Str, Value>) -> Result<Vec<(Cow<'_, str>, &Value)>> {
-    let mut sorted = Vec::with_capacity(entries.len());
-    for (key, value) in entries {
-        sorted.push((readable_key(key)?, value));
-    }
-    order::sort(&mut sorted);
-    Ok(sorted)
 }
 
 /// The text that comes back when YAML reads the string's JSON.

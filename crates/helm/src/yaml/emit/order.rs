@@ -9,16 +9,18 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
+use super::Dialect;
+
 /// Up to so many items Go sorts by insertion.
 const INSERTION: usize = 12;
 
 /// Sorts entries, which are in the order of their bytes, by key.
-pub(super) fn sort<V: Copy>(entries: &mut Vec<(Cow<'_, str>, V)>) {
-    if entries.windows(2).all(|pair| natural_order(&pair[0].0, &pair[1].0) != Ordering::Greater) {
+pub(super) fn sort<V: Copy>(entries: &mut Vec<(Cow<'_, str>, V)>, dialect: Dialect) {
+    if entries.windows(2).all(|pair| natural_order(&pair[0].0, &pair[1].0, dialect) != Ordering::Greater) {
         return;
     }
     let taken = std::mem::take(entries);
-    *entries = merge_sort(taken, &|a, b| natural_order(&a.0, &b.0));
+    *entries = merge_sort(taken, &|a, b| natural_order(&a.0, &b.0, dialect));
 }
 
 fn merge_sort<T>(mut items: Vec<T>, order: &impl Fn(&T, &T) -> Ordering) -> Vec<T> {
@@ -50,8 +52,8 @@ fn insertion_sort<T>(items: &mut [T], order: &impl Fn(&T, &T) -> Ordering) {
     }
 }
 
-/// yaml.v2's comparison of two keys.
-fn natural_order(a: &str, b: &str) -> Ordering {
+/// The comparison of two keys. yaml.v3 has letters before other things right behind a number.
+fn natural_order(a: &str, b: &str, dialect: Dialect) -> Ordering {
     let mut common = a.bytes().zip(b.bytes()).take_while(|(a, b)| a == b).count();
     while !a.is_char_boundary(common) || !b.is_char_boundary(common) {
         common -= 1;
@@ -60,8 +62,11 @@ fn natural_order(a: &str, b: &str) -> Ordering {
     let (Some(first), Some(second)) = (a.chars().next(), b.chars().next()) else {
         return a.len().cmp(&b.len());
     };
+    let letters_first = dialect == Dialect::V3 && before.chars().next_back().is_some_and(is_digit);
     match (is_letter(first), is_letter(second)) {
         (true, true) => first.cmp(&second),
+        (true, false) if letters_first => Ordering::Less,
+        (false, true) if letters_first => Ordering::Greater,
         (true, false) => Ordering::Greater,
         (false, true) => Ordering::Less,
         (false, false) => compare_numbers(before, a, b).then(first.cmp(&second)),

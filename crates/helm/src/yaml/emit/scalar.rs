@@ -1,7 +1,8 @@
 //! Chooses the style of a string and writes it: libyaml's analysis, and yaml.v2's rule that what would read back as something else is
 //! quoted.
 
-use super::super::resolve::{Scalar, is_base60, resolve};
+use super::super::resolve::{Scalar, is_base60, is_odd_octal, resolve};
+use super::Dialect;
 use super::writer::{INDENT, Writer};
 
 /// Where a scalar or list stands.
@@ -22,13 +23,13 @@ enum Style {
 }
 
 /// Writes the string.
-pub(super) fn write(writer: &mut Writer, text: &str, context: Context) {
-    if is_word(text) && resolve(text) == Scalar::Str {
+pub(super) fn write(writer: &mut Writer, text: &str, context: Context, dialect: Dialect) {
+    if is_word(text) && reads_as_itself(text, dialect) {
         writer.word(text);
         return;
     }
     let outer = writer.increase_indent(true, false);
-    match choose(text, context) {
+    match choose(text, context, dialect) {
         Style::Plain => write_plain(writer, text, !context.simple_key),
         Style::Single => write_single(writer, text, !context.simple_key),
         Style::Double => write_double(writer, text, !context.simple_key),
@@ -49,11 +50,15 @@ fn is_word(text: &str) -> bool {
         && bytes.iter().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.' | b'/'))
 }
 
-fn choose(text: &str, context: Context) -> Style {
-    let analysis = Analysis::of(text);
+fn reads_as_itself(text: &str, dialect: Dialect) -> bool {
+    resolve(text) == Scalar::Str && (dialect == Dialect::V2 || !is_odd_octal(text))
+}
+
+fn choose(text: &str, context: Context, dialect: Dialect) -> Style {
+    let analysis = Analysis::of(text, dialect);
     let wanted = if text.contains('\n') {
         Style::Literal
-    } else if resolve(text) == Scalar::Str && !is_base60(text) {
+    } else if reads_as_itself(text, dialect) && !is_base60(text) {
         Style::Plain
     } else {
         Style::Double
@@ -76,15 +81,17 @@ struct Analysis {
 }
 
 impl Analysis {
-    fn of(text: &str) -> Analysis {
+    fn of(text: &str, dialect: Dialect) -> Analysis {
         let mut indicators = text.starts_with("---") || text.starts_with("...");
         let (mut breaks, mut special, mut break_space, mut space_break) = (false, false, false, false);
+        let mut tabs = false;
         let mut previous = None;
         let mut rest = text.chars();
         while let Some(c) = rest.next() {
             let next = rest.as_str().chars().next();
             indicators |= is_indicator(c, previous, next);
-            special |= !is_printable(c);
+            tabs |= c == '\t';
+            special |= !is_printable(c) && (c != '\t' || dialect == Dialect::V2);
             break_space |= c == ' ' && previous.is_some_and(is_break);
             space_break |= is_break(c) && previous == Some(' ');
             breaks |= is_break(c);
@@ -95,8 +102,8 @@ impl Analysis {
         let special = special || space_break;
         Analysis {
             multiline: breaks,
-            plain: !indicators && !breaks && !special && !edge(first) && !edge(last),
-            single: !special && !break_space,
+            plain: !indicators && !breaks && !tabs && !special && !edge(first) && !edge(last),
+            single: !special && !tabs && !break_space,
             block: !special && last.is_some_and(|c| c != ' '),
         }
     }
@@ -123,7 +130,7 @@ fn is_printable(c: char) -> bool {
     matches!(c, '\n' | ' '..='~' | '\u{A0}'..='\u{D7FF}' | '\u{E000}'..='\u{FEFE}' | '\u{FF00}'..='\u{FFFD}')
 }
 
-fn write_plain(writer: &mut Writer, text: &str, fold: bool) {
+pub(super) fn write_plain(writer: &mut Writer, text: &str, fold: bool) {
     writer.blank();
     write_words(writer, text, fold);
     writer.end_scalar();

@@ -1,10 +1,12 @@
 //! Puts pieces of YAML on lines: columns, indentation, and the blanks between pieces.
 
+use super::Dialect;
+
 /// The indentation of a level.
 pub(super) const INDENT: isize = 2;
 
-/// Scalars are folded behind this column.
-pub(super) const WIDTH: usize = 80;
+/// yaml.v2 folds scalars behind this column.
+const WIDTH: usize = 80;
 
 /// The text so far, and what libyaml's emitter remembers of its end.
 pub(super) struct Writer {
@@ -12,6 +14,8 @@ pub(super) struct Writer {
     column: usize,
     indent: isize,
     depth: usize,
+    /// Scalars are folded behind this column.
+    width: usize,
     /// Whether the text ends in a blank.
     whitespace: bool,
     /// Whether there is nothing but indentation and indicators on the line.
@@ -22,8 +26,16 @@ pub(super) struct Writer {
 pub(super) struct Outer(isize);
 
 impl Writer {
-    pub(super) fn new() -> Writer {
-        Writer { out: Vec::with_capacity(256), column: 0, indent: -1, depth: 0, whitespace: true, indention: true }
+    pub(super) fn new(dialect: Dialect) -> Writer {
+        Writer {
+            out: Vec::with_capacity(256),
+            column: 0,
+            indent: -1,
+            depth: 0,
+            width: if dialect == Dialect::V2 { WIDTH } else { usize::MAX },
+            whitespace: true,
+            indention: true,
+        }
     }
 
     pub(super) fn into_bytes(self) -> Vec<u8> {
@@ -44,12 +56,12 @@ impl Writer {
 
     /// Whether the next space is behind the width.
     pub(super) fn is_wide(&self) -> bool {
-        self.column > WIDTH
+        self.column > self.width
     }
 
     /// Whether so many further characters leave the line within the width.
     pub(super) fn has_room(&self, characters: usize) -> bool {
-        self.column + characters <= WIDTH
+        self.column + characters <= self.width
     }
 
     /// Goes a level in; a scalar at the top counts as one of flow style.

@@ -23,6 +23,8 @@ pub(super) const MAX_SIMPLE_KEY: usize = 1024;
 struct SimpleKey {
     possible: bool,
     required: bool,
+    /// yaml.v2 loses sight of the key `[]` or `{}`: it no longer waits for the colon, and the tokens come out of order.
+    lost: bool,
     token: usize,
     mark: Mark,
 }
@@ -90,7 +92,7 @@ impl<'a> Scanner<'a> {
         // Inner levels opened later, so their keys have higher numbers.
         let candidate = self.simple_keys.iter().rposition(|key| key.possible && key.token <= first);
         match candidate {
-            Some(i) if self.simple_keys[i].token == first => self.is_valid_key(i),
+            Some(i) if self.simple_keys[i].token == first && !self.simple_keys[i].lost => self.is_valid_key(i),
             _ => Ok(false),
         }
     }
@@ -232,7 +234,7 @@ impl Scanner<'_> {
         let required = self.flow_level == 0 && self.indent == mark.column as isize;
         let token = self.taken + self.tokens.len();
         self.remove_simple_key()?;
-        *self.simple_key() = SimpleKey { possible: true, required, token, mark };
+        *self.simple_key() = SimpleKey { possible: true, required, lost: false, token, mark };
         Ok(())
     }
 
@@ -266,9 +268,14 @@ impl Scanner<'_> {
         if self.indents.len() > MAX_DEPTH {
             return Err(self.error(format!("exceeded max depth of {MAX_DEPTH}")));
         }
-        let at = before.map_or(self.tokens.len(), |number| number - self.taken);
-        self.tokens.insert(at, Token { kind, start: mark });
+        self.insert(before, Token { kind, start: mark });
         Ok(())
+    }
+
+    /// Puts the token in front of the one of the number, or last if that one is gone.
+    fn insert(&mut self, before: Option<usize>, token: Token) {
+        let at = before.and_then(|number| number.checked_sub(self.taken)).unwrap_or(self.tokens.len());
+        self.tokens.insert(at.min(self.tokens.len()), token);
     }
 
     /// Ends the block collections that are further in than the column.
@@ -324,7 +331,8 @@ impl Scanner<'_> {
 
     fn fetch_flow_start(&mut self, kind: TokenKind) -> Result {
         self.save_simple_key()?;
-        self.simple_keys.push(SimpleKey::default());
+        let token = self.taken + self.tokens.len();
+        self.simple_keys.push(SimpleKey { token, ..SimpleKey::default() });
         self.flow_level += 1;
         if self.flow_level > MAX_DEPTH {
             return Err(self.error(format!("exceeded max depth of {MAX_DEPTH}")));
@@ -338,7 +346,9 @@ impl Scanner<'_> {
         self.remove_simple_key()?;
         if self.flow_level > 0 {
             self.flow_level -= 1;
-            self.simple_keys.pop();
+            let inner = self.simple_keys.pop().unwrap_or_default();
+            let outer = self.simple_key();
+            outer.lost |= outer.token == inner.token;
         }
         self.simple_key_allowed = false;
         self.push_indicator(kind);
@@ -384,7 +394,7 @@ impl Scanner<'_> {
         let key = *self.simple_key();
         if self.is_valid_key(self.simple_keys.len() - 1)? {
             let token = Token { kind: TokenKind::Key, start: key.mark };
-            self.tokens.insert(key.token - self.taken, token);
+            self.insert(Some(key.token), token);
             self.roll_indent(key.mark.column, Some(key.token), TokenKind::BlockMappingStart, key.mark)?;
             self.simple_key().possible = false;
             self.simple_key_allowed = false;

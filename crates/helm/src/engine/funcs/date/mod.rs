@@ -7,7 +7,8 @@ use go_template::value::IntType;
 use go_template::{FromValue, FuncError, FuncMap, Param, Str, Value};
 
 use crate::time::{Duration, Time, Zone};
-use object::{time_of, time_value};
+use object::time_of;
+pub(crate) use object::time_value;
 
 /// Adds the family's functions.
 pub(super) fn register(map: &mut FuncMap) {

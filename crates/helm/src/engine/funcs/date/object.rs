@@ -8,7 +8,7 @@ use go_template::{FuncError, Kind, Object, Param, Scope, Str, Value};
 use crate::time::{Duration, Time, Zone};
 
 /// A `time.Time`.
-pub(super) fn time_value(time: Time) -> Value {
+pub(crate) fn time_value(time: Time) -> Value {
     Value::Object(Arc::new(TimeObject(time)))
 }
 

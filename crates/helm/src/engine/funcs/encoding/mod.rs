@@ -1,0 +1,154 @@
+//! YAML, JSON, TOML, base64 and base32 in and out.
+//!
+//! Counterpart: Helm's `pkg/engine/funcs.go` and Sprig's `defaults.go` and `strings.go`. As there, the plain functions swallow errors, each
+//! in its own way, and the `must` ones fail.
+
+mod base;
+
+use go_template::{FuncError, FuncMap, List, ListType, Map, Str, Value};
+
+use crate::json::{self, EncodeError, EscapeHtml, Layout};
+use crate::{toml, yaml};
+
+/// Adds the family's functions.
+pub(super) fn register(map: &mut FuncMap) {
+    register_yaml(map);
+    register_json(map);
+    register_toml(map);
+    map.add("b64enc", |text: Str| base::encode64(&text))
+        .add("b64dec", |text: Str| base::decode64(&text).unwrap_or_else(|error| error.to_string().into_bytes()))
+        .add("b32enc", |text: Str| base::encode32(&text))
+        .add("b32dec", |text: Str| base::decode32(&text).unwrap_or_else(|error| error.to_string().into_bytes()));
+}
+
+fn register_yaml(map: &mut FuncMap) {
+    map.add("toYaml", |value: Value| yaml::emit(&value).map(without_line_break).unwrap_or_default())
+        .add("mustToYaml", |value: Value| yaml::emit(&value).map(without_line_break).map_err(message))
+        .add("toYamlPretty", |value: Value| yaml::emit_pretty(&value).map(without_line_break).unwrap_or_default())
+        .add("fromYaml", |text: Str| yaml::parse_map(&text).unwrap_or_else(error_map))
+        .add("fromYamlArray", |text: Str| yaml::parse_list(&text).unwrap_or_else(error_list));
+}
+
+fn register_json(map: &mut FuncMap) {
+    map.add("toJson", |value: Value| compact(&value).unwrap_or_default())
+        .add("mustToJson", |value: Value| compact(&value).map_err(message))
+        .add("toPrettyJson", |value: Value| pretty(&value).unwrap_or_default())
+        .add("mustToPrettyJson", |value: Value| pretty(&value).map_err(message))
+        .add("toRawJson", |value: Value| raw(&value).map_err(message))
+        .add("mustToRawJson", |value: Value| raw(&value).map_err(message))
+        .add("fromJson", |text: Str| from_json(&text).unwrap_or_else(error_map))
+        .add("mustFromJson", |text: Str| json::decode(&text).map_err(message))
+        .add("fromJsonArray", |text: Str| json::decode_list(&text).unwrap_or_else(error_list));
+}
+
+fn register_toml(map: &mut FuncMap) {
+    map.add("toToml", |value: Value| toml::encode(&value).unwrap_or_else(|error| error.to_string().into_bytes()))
+        .add("mustToToml", |value: Value| toml::encode(&value).map_err(message))
+        .add("fromToml", |text: Str| toml::decode(&text).unwrap_or_else(error_map));
+}
+
+fn compact(value: &Value) -> Result<Vec<u8>, EncodeError> {
+    json::encode(value, EscapeHtml::Yes, Layout::Compact)
+}
+
+fn pretty(value: &Value) -> Result<Vec<u8>, EncodeError> {
+    json::encode(value, EscapeHtml::Yes, Layout::Indented)
+}
+
+fn raw(value: &Value) -> Result<Vec<u8>, EncodeError> {
+    json::encode(value, EscapeHtml::No, Layout::Compact)
+}
+
+/// A number that is too large leaves the rest of the map as it is.
+fn from_json(text: &[u8]) -> Result<Map, json::DecodeError> {
+    let (value, error) = json::decode_partly(text)?;
+    let map = json::into_map(value)?;
+    if let Some(error) = error {
+        map.insert("Error", error.to_string());
+    }
+    Ok(map)
+}
+
+fn message(error: impl std::error::Error) -> FuncError {
+    FuncError::new(error.to_string())
+}
+
+/// What is found where a map was asked for and could not be read.
+fn error_map(error: impl std::error::Error) -> Map {
+    Map::from_iter([("Error", error.to_string())])
+}
+
+fn error_list(error: impl std::error::Error) -> List {
+    List::new(ListType::Interface, vec![Value::from(error.to_string())])
+}
+
+fn without_line_break(mut text: Vec<u8>) -> Vec<u8> {
+    text.pop_if(|byte| *byte == b'\n');
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::test_call::check;
+    use super::*;
+
+    #[test]
+    fn plain_functions_swallow_errors_and_must_functions_fail() {
+        let nan = [Value::list(vec![Value::Float(f64::NAN)])];
+        let json_error = "json: unsupported value: NaN";
+        check("toYaml", &nan, Ok(""));
+        check("mustToYaml", &nan, Err("error marshaling into JSON: json: unsupported value: NaN"));
+        check("toYamlPretty", &nan, Ok("- .nan"));
+        check("toJson", &nan, Ok(""));
+        check("toPrettyJson", &nan, Ok(""));
+        for name in ["mustToJson", "mustToPrettyJson", "toRawJson", "mustToRawJson"] {
+            check(name, &nan, Err(json_error));
+        }
+        check("mustFromJson", &["{".into()], Err("unexpected end of JSON input"));
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_an_error_in_its_place() {
+        check(
+            "fromYaml",
+            &["a: [".into()],
+            Ok("map[Error:error converting YAML to JSON: yaml: line 1: did not find expected node content]"),
+        );
+        check(
+            "fromYamlArray",
+            &["{}".into()],
+            Ok(
+                "[error unmarshaling JSON: while decoding JSON: json: cannot unmarshal object into Go value of type []interface {}]",
+            ),
+        );
+        check(
+            "fromJson",
+            &["[]".into()],
+            Ok("map[Error:json: cannot unmarshal array into Go value of type map[string]interface {}]"),
+        );
+        check("fromJsonArray", &["x".into()], Ok("[invalid character 'x' looking for beginning of value]"));
+        check("fromYaml", &["".into()], Ok("map[]"));
+    }
+
+    #[test]
+    fn one_line_break_at_the_end_is_dropped() {
+        check("toYaml", &["a\n\n".into()], Ok("|+\n  a\n"));
+        check("toYaml", &[Value::Map(Map::from_iter([("a", 1.0)]))], Ok("a: 1"));
+    }
+
+    #[test]
+    fn html_is_escaped_but_in_raw_json() {
+        check("toJson", &["<".into()], Ok(r#""\u003c""#));
+        check("toRawJson", &["<".into()], Ok(r#""<""#));
+    }
+
+    #[test]
+    fn what_is_no_base64_becomes_the_error() {
+        check("b64enc", &["hello".into()], Ok("aGVsbG8="));
+        check("b64dec", &["aGVs\r\nbG8=".into()], Ok("hello"));
+        check("b64dec", &["aGVsbG8".into()], Ok("illegal base64 data at input byte 4"));
+        check("b32enc", &["hello".into()], Ok("NBSWY3DP"));
+        check("b32dec", &["NBSWY3DP".into()], Ok("hello"));
+        check("b32dec", &["nbswy3dp".into()], Ok("illegal base32 data at input byte 0"));
+    }
+}

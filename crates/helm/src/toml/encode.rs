@@ -1,0 +1,266 @@
+//! Writes values as BurntSushi/toml's `Encoder`: plain keys first, then tables, each sorted and indented by its depth.
+
+use go_template::{Kind, List, Map, Object, Value};
+
+use super::{MAX_DEPTH, key_text, path_text, quoted};
+use crate::json::{number, to_utf8};
+
+/// The longest text that is written.
+pub const MAX_OUTPUT: usize = 64 << 20;
+
+/// Why a value could not be written. The text is BurntSushi/toml's, but for our limits.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum EncodeError {
+    /// An array with nil in it.
+    #[error("toml: cannot encode array with nil element")]
+    NilElement,
+    /// A list of maps without a key.
+    #[error("toml: top-level values must be Go maps or structs")]
+    NoKey,
+    /// nil itself, at which BurntSushi/toml stumbles.
+    #[error("reflect: call of reflect.Value.Type on zero Value")]
+    Nil,
+    /// A kind that TOML has not, such as a function.
+    #[error("unsupported type: {0}")]
+    UnsupportedType(&'static str),
+    /// Deeper than [`MAX_DEPTH`].
+    #[error("toml: exceeded max depth of {0}")]
+    TooDeep(usize),
+    /// Longer than [`MAX_OUTPUT`].
+    #[error("toml: output is longer than {0} bytes")]
+    TooLong(usize),
+}
+
+/// The value as TOML: a document if it is a map, else the text of the value alone.
+pub fn encode(value: &Value) -> Result<Vec<u8>, EncodeError> {
+    if matches!(value, Value::Nil) {
+        return Err(EncodeError::Nil);
+    }
+    let mut encoder = Encoder { out: String::new(), depth: 0 };
+    encoder.entry(&[], value)?;
+    Ok(encoder.out.into_bytes())
+}
+
+type Result<T, E = EncodeError> = std::result::Result<T, E>;
+
+/// What a value comes to in TOML.
+enum Form {
+    Scalar,
+    Array,
+    Table,
+    Tables,
+}
+
+struct Encoder {
+    out: String,
+    depth: usize,
+}
+
+impl Encoder {
+    /// Writes the value under its full key.
+    fn entry(&mut self, key: &[String], value: &Value) -> Result<()> {
+        match (form(value, 0)?, value) {
+            (Form::Tables, Value::List(list)) => self.tables(key, list),
+            (Form::Table, _) => self.table(key, &fields(value)),
+            _ => self.key_value(key, value, false),
+        }
+    }
+
+    fn table(&mut self, key: &[String], map: &Map) -> Result<()> {
+        if key.len() == 1 {
+            self.new_line();
+        }
+        if !key.is_empty() {
+            let header = format!("{}[{}]", indent(key), path_text(key));
+            self.out.push_str(&header);
+            self.new_line();
+        }
+        self.map(key, map, false)
+    }
+
+    fn tables(&mut self, key: &[String], list: &List) -> Result<()> {
+        if key.is_empty() {
+            return Err(EncodeError::NoKey);
+        }
+        for item in list.iter() {
+            self.new_line();
+            let header = format!("{}[[{}]]", indent(key), path_text(key));
+            self.out.push_str(&header);
+            self.new_line();
+            self.map(key, &fields(item), false)?;
+        }
+        Ok(())
+    }
+
+    fn map(&mut self, key: &[String], map: &Map, inline: bool) -> Result<()> {
+        self.depth += 1;
+        if self.depth > MAX_DEPTH {
+            return Err(EncodeError::TooDeep(MAX_DEPTH));
+        }
+        let (mut direct, mut tables) = (Vec::new(), Vec::new());
+        for (name, value) in map.snapshot() {
+            let is_table = matches!(form(&value, 0)?, Form::Table | Form::Tables);
+            let name = to_utf8(&name).into_owned();
+            if is_table { tables.push((name, value)) } else { direct.push((name, value)) }
+        }
+        if inline {
+            self.out.push('{');
+        }
+        self.entries(key, &direct, inline, !tables.is_empty())?;
+        self.entries(key, &tables, inline, false)?;
+        if inline {
+            self.out.push('}');
+        }
+        self.depth -= 1;
+        Ok(())
+    }
+
+    fn entries(&mut self, key: &[String], entries: &[(String, Value)], inline: bool, more: bool) -> Result<()> {
+        for (i, (name, value)) in entries.iter().enumerate() {
+            if matches!(value, Value::Nil) {
+                continue;
+            }
+            if inline {
+                self.key_value(std::slice::from_ref(name), value, true)?;
+                if more || i + 1 < entries.len() {
+                    self.out.push_str(", ");
+                }
+            } else {
+                let full: Vec<String> = key.iter().chain([name]).cloned().collect();
+                self.entry(&full, value)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn key_value(&mut self, key: &[String], value: &Value, inline: bool) -> Result<()> {
+        let Some(name) = key.last() else { return self.element(value) };
+        self.out.push_str(&indent(key));
+        self.out.push_str(&key_text(name));
+        self.out.push_str(" = ");
+        self.element(value)?;
+        if !inline {
+            self.new_line();
+        }
+        if self.out.len() > MAX_OUTPUT {
+            return Err(EncodeError::TooLong(MAX_OUTPUT));
+        }
+        Ok(())
+    }
+
+    fn element(&mut self, value: &Value) -> Result<()> {
+        match value {
+            Value::Bool(yes) => self.out.push_str(if *yes { "true" } else { "false" }),
+            Value::Int(number, _) => self.out.push_str(&number.to_string()),
+            Value::Uint(number, _) => self.out.push_str(&number.to_string()),
+            Value::Float(number) => self.out.push_str(&float(*number)),
+            Value::String(text) => self.out.push_str(&quoted(&to_utf8(text))),
+            Value::Bytes(bytes) => {
+                let bytes: Vec<String> = bytes.iter().map(u8::to_string).collect();
+                self.out.push_str(&format!("[{}]", bytes.join(", ")));
+            }
+            Value::List(list) => self.array(list)?,
+            Value::Map(map) => self.map(&[], map, true)?,
+            Value::Object(object) => self.object(&**object)?,
+            Value::Nil | Value::Complex(..) | Value::Func(_) => {
+                return Err(EncodeError::UnsupportedType(value.kind().name()));
+            }
+        }
+        Ok(())
+    }
+
+    fn array(&mut self, list: &List) -> Result<()> {
+        self.depth += 1;
+        if self.depth > MAX_DEPTH {
+            return Err(EncodeError::TooDeep(MAX_DEPTH));
+        }
+        self.out.push('[');
+        for (i, item) in list.iter().enumerate() {
+            self.out.push_str(if i > 0 { ", " } else { "" });
+            self.element(item)?;
+        }
+        self.out.push(']');
+        self.depth -= 1;
+        if self.out.len() > MAX_OUTPUT {
+            return Err(EncodeError::TooLong(MAX_OUTPUT));
+        }
+        Ok(())
+    }
+
+    fn object(&mut self, object: &dyn Object) -> Result<()> {
+        match (object.type_name().trim_start_matches('*'), object.data()) {
+            ("time.Time", Value::String(text)) => self.out.push_str(local_part(&text.to_text(), object)),
+            ("time.Duration", data) => {
+                let text = object.display().map_or(data, Value::String);
+                self.element(&text)?;
+            }
+            (_, Value::Map(map)) => self.map(&[], &map, true)?,
+            (_, data) => self.element(&data)?,
+        }
+        Ok(())
+    }
+
+    fn new_line(&mut self) {
+        if !self.out.is_empty() {
+            self.out.push('\n');
+        }
+    }
+}
+
+/// Of a time that was read without an offset, the parts that it had.
+fn local_part<'t>(text: &'t str, object: &dyn Object) -> &'t str {
+    let shown = object.display().unwrap_or_default();
+    let whole = text.find(['Z', '+']).or(text.rfind('-')).and_then(|end| text.get(..end)).unwrap_or(text);
+    match shown.rsplit(|b| *b == b' ').next() {
+        Some(b"datetime-local") => whole,
+        Some(b"date-local") => whole.get(..10).unwrap_or(whole),
+        Some(b"time-local") => whole.get(11..).unwrap_or(whole),
+        _ => text,
+    }
+}
+
+fn indent(key: &[String]) -> String {
+    "  ".repeat(key.len().saturating_sub(1))
+}
+
+/// What the value is written as; an array with nil in it fails here.
+fn form(value: &Value, depth: usize) -> Result<Form> {
+    if depth > MAX_DEPTH {
+        return Err(EncodeError::TooDeep(MAX_DEPTH));
+    }
+    match value {
+        Value::Map(_) => Ok(Form::Table),
+        Value::Object(object) if matches!(object.kind(), Kind::Struct | Kind::Ptr | Kind::Map) => {
+            Ok(if matches!(object.data(), Value::Map(_)) { Form::Table } else { Form::Scalar })
+        }
+        Value::List(list) => {
+            let mut tables = !list.is_empty();
+            for item in list.iter() {
+                if matches!(item, Value::Nil) {
+                    return Err(EncodeError::NilElement);
+                }
+                tables &= matches!(form(item, depth + 1)?, Form::Table);
+            }
+            Ok(if tables { Form::Tables } else { Form::Array })
+        }
+        Value::Complex(..) | Value::Func(_) => Err(EncodeError::UnsupportedType(value.kind().name())),
+        _ => Ok(Form::Scalar),
+    }
+}
+
+fn fields(value: &Value) -> Map {
+    match value {
+        Value::Map(map) => map.clone(),
+        Value::Object(object) => object.data().as_map().cloned().unwrap_or_default(),
+        _ => Map::default(),
+    }
+}
+
+fn float(value: f64) -> String {
+    if !value.is_finite() {
+        let sign = if value.is_sign_negative() { "-" } else { "" };
+        return format!("{sign}{}", if value.is_nan() { "nan" } else { "inf" });
+    }
+    let text = number::shortest(value);
+    if text.contains(['e', '.']) { text } else { format!("{text}.0") }
+}

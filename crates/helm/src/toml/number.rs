@@ -1,0 +1,114 @@
+//! What the texts of TOML's numbers and dates stand for.
+
+use go_template::Value;
+
+use super::lex::quote_text;
+use crate::engine::funcs::time_value;
+use crate::time::{Time, Zone};
+
+/// An integer, with underscores and a base.
+pub(super) fn integer(text: &str) -> Result<Value, String> {
+    if !underscores_ok(text) {
+        return Err(format!("Invalid integer {}: underscores must be surrounded by digits", quote_text(text)));
+    }
+    if has_leading_zero(text) {
+        return Err(format!("Invalid integer {}: cannot have leading zeroes", quote_text(text)));
+    }
+    let plain = text.replace('_', "");
+    let (base, digits) = match plain.get(..2) {
+        Some("0x") => (16, &plain[2..]),
+        Some("0o") => (8, &plain[2..]),
+        Some("0b") => (2, &plain[2..]),
+        _ => (10, plain.as_str()),
+    };
+    i64::from_str_radix(digits, base).map(Value::int64).map_err(|_| format!("{text} is out of range for int64"))
+}
+
+/// A float, with underscores.
+pub(super) fn float(text: &str) -> Result<Value, String> {
+    let quoted = || quote_text(text);
+    let mut parts = text.split(['.', 'e', 'E']).filter(|part| !part.is_empty()).peekable();
+    let leading_zero = parts.peek().is_some_and(|first| has_leading_zero(first));
+    if !parts.all(underscores_ok) {
+        return Err(format!("Invalid float {}: underscores must be surrounded by digits", quoted()));
+    }
+    if leading_zero {
+        return Err(format!("Invalid float {}: cannot have leading zeroes", quoted()));
+    }
+    if !periods_ok(text) {
+        return Err(format!("Invalid float {}: '.' must be followed by one or more digits", quoted()));
+    }
+    let plain = text.replace('_', "");
+    match plain.trim_start_matches(['+', '-']) {
+        "nan" => return Ok(Value::Float(f64::NAN)),
+        "inf" => return Ok(Value::Float(if plain.starts_with('-') { f64::NEG_INFINITY } else { f64::INFINITY })),
+        _ => {}
+    }
+    match plain.parse::<f64>() {
+        Ok(number) if number.is_finite() => Ok(Value::Float(number)),
+        Ok(_) => Err(format!("{text} is out of range for float64")),
+        Err(_) => Err(format!("Invalid float value: {}", quoted())),
+    }
+}
+
+fn has_leading_zero(text: &str) -> bool {
+    match text.as_bytes() {
+        [b'0', second, ..] => !matches!(second, b'b' | b'o' | b'x'),
+        [b'+' | b'-', b'0', _, ..] => true,
+        _ => false,
+    }
+}
+
+fn underscores_ok(text: &str) -> bool {
+    if matches!(text.trim_start_matches(['+', '-']), "nan" | "inf") {
+        return true;
+    }
+    let mut after_digit = false;
+    for c in text.chars() {
+        if c == '_' && !after_digit {
+            return false;
+        }
+        after_digit = c.is_ascii_hexdigit();
+    }
+    after_digit
+}
+
+fn periods_ok(text: &str) -> bool {
+    let bytes = text.as_bytes();
+    let digit_follows = |i: usize| bytes.get(i + 1).is_some_and(u8::is_ascii_digit);
+    (0..bytes.len()).filter(|i| bytes[*i] == b'.').all(digit_follows)
+}
+
+/// Layouts of dates and times, with the name of the zone where the text has no offset.
+const LAYOUTS: [(&str, Option<&str>); 7] = [
+    ("2006-01-02T15:04:05.999999999Z07:00", None),
+    ("2006-01-02T15:04:05.999999999", Some("datetime-local")),
+    ("2006-01-02", Some("date-local")),
+    ("15:04:05.999999999", Some("time-local")),
+    ("2006-01-02T15:04Z07:00", None),
+    ("2006-01-02T15:04", Some("datetime-local")),
+    ("15:04", Some("time-local")),
+];
+
+/// A date, a time of day or both, with or without an offset. Without one it is a time in the local zone.
+pub(super) fn datetime(text: &str) -> Result<Value, String> {
+    let text = text.replace('z', "Z").replace(['t', ' '], "T");
+    for (layout, zone) in LAYOUTS {
+        let Ok(time) = Time::parse(layout.as_bytes(), text.as_bytes()) else { continue };
+        if lacks_zero(&text, layout) {
+            break;
+        }
+        let (_, offset) = time.zone();
+        return Ok(time_value(match zone {
+            Some(name) => time.in_zone(Zone::Fixed(name.to_owned(), offset)),
+            None => time,
+        }));
+    }
+    Err(format!("invalid datetime: {}", quote_text(&text)))
+}
+
+/// Whether a number of one digit stands where two belong, which the layouts let pass for hours.
+fn lacks_zero(text: &str, layout: &str) -> bool {
+    let fixed = layout.bytes().take_while(|b| *b != b'.' && *b != b'Z');
+    fixed.zip(text.bytes()).any(|(expected, found)| !expected.is_ascii_digit() && expected != found)
+}

@@ -1,0 +1,66 @@
+//! What yaml.v3 writes another way than yaml.v2 behind JSON: numbers and bytes as they are, structs by their fields in small letters.
+
+use go_template::{Kind, Map, MapType, Object, Str, Value};
+
+use super::scalar::{self, Context};
+use super::{Emitter, Result};
+use crate::json::{EncodeError, base64, number};
+
+impl Emitter {
+    pub(super) fn pretty_leaf(&mut self, value: &Value, context: Context) -> Result {
+        match value {
+            Value::Float(number) => self.writer.word(&float(*number)),
+            Value::String(bytes) => self.pretty_string(bytes, context),
+            Value::Bytes(bytes) => {
+                let items = bytes.iter().map(|byte| Value::int(i64::from(*byte))).collect();
+                return self.node(&Value::list(items), context);
+            }
+            _ => return Err(EncodeError::UnsupportedType(value.type_name().to_owned()).into()),
+        }
+        Ok(())
+    }
+
+    fn pretty_string(&mut self, bytes: &[u8], context: Context) {
+        match std::str::from_utf8(bytes) {
+            Ok(text) => scalar::write(&mut self.writer, text, context, self.dialect),
+            Err(_) => {
+                self.writer.word("!!binary");
+                scalar::write_plain(&mut self.writer, &base64(bytes), false);
+            }
+        }
+    }
+
+    pub(super) fn pretty_object(&mut self, object: &dyn Object, context: Context) -> Result {
+        match (object.type_name().trim_start_matches('*'), object.display()) {
+            ("time.Time", _) => {
+                if let Value::String(text) = object.data() {
+                    self.writer.word(&text.to_text());
+                    return Ok(());
+                }
+            }
+            ("time.Duration" | "semver.Version", Some(text)) => {
+                self.pretty_string(&text, context);
+                return Ok(());
+            }
+            _ => {}
+        }
+        match object.data() {
+            Value::Map(map) if matches!(object.kind(), Kind::Struct | Kind::Ptr) => self.map(&small_names(&map)),
+            other => self.node(&other, context),
+        }
+    }
+}
+
+fn float(value: f64) -> String {
+    match number::shortest(value).as_str() {
+        "+Inf" => ".inf".to_owned(),
+        "-Inf" => "-.inf".to_owned(),
+        "NaN" => ".nan".to_owned(),
+        text => text.to_owned(),
+    }
+}
+
+fn small_names(fields: &Map) -> Map {
+    let small = |(name, value): (Str, Value)| (Str::from(name.to_text().to_lowercase()), value);
+    Map::new(MapType::Interface, fields.snapshot().into_iter().map(small).collect())
+}
