@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use go_template::{Map, Str};
 
@@ -148,6 +148,7 @@ impl Parts {
             files: self.files,
             dependencies,
             digest,
+            compiled_schema: OnceLock::new(),
         }))
     }
 }

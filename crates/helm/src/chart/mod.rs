@@ -17,10 +17,12 @@ pub use load::LoadError;
 pub use metadata::{Dependency, Maintainer, Metadata};
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use go_template::{Map, Str, Value};
 use sha2::{Digest as _, Sha256};
+
+use crate::schema;
 
 /// One file of a chart.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,6 +51,7 @@ pub struct Chart {
     /// The charts below `charts/`, by name.
     pub dependencies: Vec<Arc<Chart>>,
     digest: String,
+    pub(crate) compiled_schema: OnceLock<Option<Result<schema::Compiled, String>>>,
 }
 
 /// A file below `crds/`, with the path that output names.

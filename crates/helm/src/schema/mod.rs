@@ -6,11 +6,13 @@ mod message;
 #[cfg(test)]
 mod tests;
 
+use std::fmt;
+
 use boon::{Compiler, SchemaIndex, Schemas, UrlLoader};
 use go_template::{Map, Str, Value};
 use serde_json::Value as Json;
 
-use crate::chart::ChartView;
+use crate::chart::{Chart, ChartView};
 use crate::json;
 
 /// The size that a schema may have, in bytes.
@@ -36,9 +38,7 @@ pub fn validate(view: &ChartView, values: &Map) -> Result<(), Error> {
 }
 
 fn complain(view: &ChartView, values: &Map, text: &mut String) {
-    if let Some(schema) = &view.chart.schema
-        && let Err(complaint) = check(schema, values)
-    {
+    if let Err(complaint) = check(&view.chart, values) {
         text.push_str(&format!("{}:\n{complaint}", view.name()));
     }
     for subchart in &view.dependencies {
@@ -54,22 +54,37 @@ fn complain(view: &ChartView, values: &Map, text: &mut String) {
     }
 }
 
-fn check(schema: &Str, values: &Map) -> Result<(), String> {
+fn check(chart: &Chart, values: &Map) -> Result<(), String> {
+    let compiled = chart.compiled_schema.get_or_init(|| chart.schema.as_ref().map(compile));
+    let Some(compiled) = compiled else { return Ok(()) };
+    let Compiled { schemas, index } = compiled.as_ref().map_err(Clone::clone)?;
+    let instance = json::to_serde(&Value::Map(values.clone()));
+    schemas.validate(&instance, *index).map_err(|error| format!("{}\n", message::text(&error)))
+}
+
+/// A schema, ready to check values. Compiled once for each chart.
+pub(crate) struct Compiled {
+    schemas: Schemas,
+    index: SchemaIndex,
+}
+
+impl fmt::Debug for Compiled {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Compiled").finish_non_exhaustive()
+    }
+}
+
+fn compile(schema: &Str) -> Result<Compiled, String> {
     if schema.len() > MAX_SCHEMA_BYTES {
         return Err(format!("schema is larger than {MAX_SCHEMA_BYTES} bytes (limit MAX_SCHEMA_BYTES)"));
     }
     let schema: Json = serde_json::from_slice(schema).map_err(|e| e.to_string())?;
     let mut schemas = Schemas::new();
-    let index = compile(schema, &mut schemas)?;
-    let instance = json::to_serde(&Value::Map(values.clone()));
-    schemas.validate(&instance, index).map_err(|error| format!("{}\n", message::text(&error)))
-}
-
-fn compile(schema: Json, schemas: &mut Schemas) -> Result<SchemaIndex, String> {
     let mut compiler = Compiler::new();
     compiler.use_loader(Box::new(Nothing));
     compiler.add_resource(LOCATION, schema).map_err(|e| e.to_string())?;
-    compiler.compile(LOCATION, schemas).map_err(|e| format!("{e:#}"))
+    let index = compiler.compile(LOCATION, &mut schemas).map_err(|e| format!("{e:#}"))?;
+    Ok(Compiled { schemas, index })
 }
 
 /// Loads no schema: charts are untrusted, and a schema that names a file or an address would have it read.

@@ -1,0 +1,54 @@
+//! How many times a second a chart renders on one core, loaded once: what `oracle bench` measures of Helm's engine, measured of ours.
+//!
+//! `render-bench SECONDS CHART [VALUES]...` prints one line of JSON. One render is: subcharts decided, values coalesced and checked against
+//! the schema, every template run.
+
+use std::path::Path;
+use std::time::Instant;
+
+use anyhow::Context as _;
+use go_template::Map;
+use helm::chart::{self, Chart};
+use helm::engine::{Capabilities, Engine, KubeVersion, ReleaseOptions};
+use helm::{schema, values};
+
+fn main() -> anyhow::Result<()> {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let [seconds, chart, files @ ..] = args.as_slice() else {
+        anyhow::bail!("usage: render-bench SECONDS CHART [VALUES]...");
+    };
+    let seconds: f64 = seconds.parse().context("SECONDS is no number")?;
+    let engine = Engine::new(Chart::load(Path::new(chart))?);
+    let mut user = Map::default();
+    for file in files {
+        let table = values::read(&std::fs::read(file)?).map_err(anyhow::Error::msg)?;
+        user = values::merge_maps(&user, &table);
+    }
+    report(&engine, &user, seconds)
+}
+
+#[allow(clippy::print_stdout)] // What this program is for.
+fn report(engine: &Engine, user: &Map, seconds: f64) -> anyhow::Result<()> {
+    let bytes = render(engine, user)?;
+    let start = Instant::now();
+    let mut renders = 0_u32;
+    while start.elapsed().as_secs_f64() < seconds {
+        render(engine, user)?;
+        renders += 1;
+    }
+    let took = start.elapsed().as_secs_f64();
+    let (rate, each) = (f64::from(renders) / took, took * 1000.0 / f64::from(renders));
+    println!("{{\"renders\":{renders},\"per_second\":{rate:.1},\"ms_each\":{each:.3},\"bytes\":{bytes}}}");
+    Ok(())
+}
+
+fn render(engine: &Engine, user: &Map) -> anyhow::Result<usize> {
+    let view = chart::resolve(engine.chart(), user, &mut Vec::new())?;
+    let merged = values::coalesce(&view, user, values::Nulls::Remove, &mut Vec::new())?;
+    schema::validate(&view, &merged)?;
+    let release = ReleaseOptions { name: "rel".into(), namespace: "ns".into(), revision: 1, is_upgrade: false };
+    let capabilities =
+        Capabilities::new(KubeVersion::bare("v1.36.0", "1", "36"), helm::engine::DEFAULT_API_VERSIONS.iter().copied());
+    let files = engine.execute(&view, &merged, &release, &capabilities, None)?;
+    Ok(files.iter().map(|(_, output)| output.len()).sum())
+}
