@@ -18,4 +18,5 @@ pub mod report;
 pub mod server;
 pub mod status;
 pub mod telemetry;
+pub mod values;
 pub mod watches;

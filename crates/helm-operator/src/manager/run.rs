@@ -22,7 +22,7 @@ type Running = JoinSet<(String, Result<(), native::Error>)>;
 /// Runs the manager until `shutdown` is cancelled, the lease is lost or a controller ends.
 pub(super) async fn run(manager: Manager, client: Client, shutdown: CancellationToken) -> Result<(), Error> {
     let Manager { config, metrics, watches, natives, timing } = manager;
-    let mut controllers = charts::controllers(watches, &config)?;
+    let mut controllers = charts::controllers(watches)?;
     controllers.extend(natives);
     let controllers = name(controllers);
     let config = Arc::new(config);

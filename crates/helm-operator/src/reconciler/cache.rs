@@ -2,6 +2,7 @@
 //!
 //! Fed by watches and by the answers to our own writes; of two sayings the one with the higher resource version counts.
 
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -282,8 +283,13 @@ impl Cache {
 
     /// Notes that a kind is being watched; false if it is already.
     pub(super) fn start_kind(&self, resource: &Resource) -> bool {
-        let key = (Arc::from(resource.group()), resource.kind.clone());
-        self.state().kinds.insert(key, KindState::Starting).is_none()
+        match self.state().kinds.entry((Arc::from(resource.group()), resource.kind.clone())) {
+            Entry::Occupied(_) => false,
+            Entry::Vacant(free) => {
+                free.insert(KindState::Starting);
+                true
+            }
+        }
     }
 
     pub(super) fn kind_synced(&self, resource: &Resource) {

@@ -5,6 +5,7 @@
 
 mod cache;
 mod correct_drift;
+mod engine;
 mod install;
 mod primary;
 mod queue;
@@ -22,18 +23,23 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
+use helm::chart::Chart;
+use helm::engine::Engine;
 use helm::kube::{Api, Applier, Live, Resource, Slot};
 use helm::storage::{RecordMeta, Storage};
-use kube::core::Selector;
+use kube::core::{GroupVersionKind, Selector};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch as channel};
 use tokio::task::JoinSet;
 
 use crate::context::Context;
 use crate::events::Events;
 use crate::hooks::{PostHook, PreHook};
+use crate::metrics::Metrics;
 use crate::native::{self, Controller};
+use crate::values;
 use crate::watches::Watch;
 use cache::Cache;
+use engine::EngineRenderer;
 use primary::{Primary, ResourceKey};
 use queue::Queue;
 
@@ -46,9 +52,15 @@ const FIRST_LISTS: Duration = Duration::from_secs(30);
 pub struct ChartController {
     name: String,
     watch: Watch,
-    renderer: Arc<dyn Renderer>,
+    source: Source,
     hooks: Hooks,
     max_history: usize,
+}
+
+/// What renders.
+enum Source {
+    Engine(Arc<Engine>),
+    Own(Arc<dyn Renderer>),
 }
 
 /// What the operator's author runs around actions.
@@ -59,9 +71,29 @@ pub(crate) struct Hooks {
 }
 
 impl ChartController {
-    /// A controller for one entry of watches.yaml.
-    pub fn new(watch: Watch, renderer: Arc<dyn Renderer>) -> ChartController {
-        ChartController { name: watch.controller_name(), watch, renderer, hooks: Hooks::default(), max_history: 10 }
+    /// A controller for one entry of watches.yaml, whose chart is loaded here.
+    ///
+    /// # Errors
+    /// The chart cannot be loaded, is a library, or lacks dependencies; or an override value is none.
+    pub fn load(watch: Watch) -> Result<ChartController, native::Error> {
+        let chart = Chart::load(&watch.chart)?;
+        if let Some(why) = chart.not_installable() {
+            return Err(why.into());
+        }
+        if let [first, ..] = chart.missing_dependencies()[..] {
+            return Err(format!("found in Chart.yaml, but missing in charts/ directory: {first}").into());
+        }
+        values::of_spec(&serde_json::Value::Null, &watch.override_values, watch.override_values_type)?;
+        Ok(ChartController::from(watch, Source::Engine(Arc::new(Engine::new(chart)))))
+    }
+
+    /// A controller that renders by means of its own.
+    pub fn with_renderer(watch: Watch, renderer: Arc<dyn Renderer>) -> ChartController {
+        ChartController::from(watch, Source::Own(renderer))
+    }
+
+    fn from(watch: Watch, source: Source) -> ChartController {
+        ChartController { name: watch.controller_name(), watch, source, hooks: Hooks::default(), max_history: 10 }
     }
 
     /// Runs before each install and upgrade.
@@ -106,6 +138,7 @@ pub(crate) struct Shared {
     renderer: Arc<dyn Renderer>,
     hooks: Hooks,
     events: Events,
+    metrics: Metrics,
     settings: Settings,
     /// The custom resource's own resource.
     resource: Arc<Resource>,
@@ -131,12 +164,19 @@ impl Shared {
 
     fn see_primary(&self, primary: Primary) {
         let key = primary.key();
+        self.metrics.resource_created(&self.gvk(), &key.namespace, &key.name, primary.created);
         if self.cache.put_primary(primary) {
             self.wake(key);
         }
     }
 
+    fn gvk(&self) -> GroupVersionKind {
+        let (_, version) = self.resource.api_version.rsplit_once('/').unwrap_or(("", &self.resource.api_version));
+        GroupVersionKind::gvk(self.resource.group(), version, &self.resource.kind)
+    }
+
     fn lose_primary(&self, key: &ResourceKey) {
+        self.metrics.resource_deleted(&self.gvk(), &key.namespace, &key.name);
         self.cache.remove_primary(key);
         self.cache.forget(key);
         self.queue.cancel(key);
@@ -214,12 +254,19 @@ async fn run(controller: ChartController, context: Context) -> Result<(), native
     let Some(resource) = wait_until_served(&applier, &api_version, &watched.kind, &context).await else {
         return Ok(());
     };
+    let renderer: Arc<dyn Renderer> = match &controller.source {
+        Source::Own(renderer) => renderer.clone(),
+        Source::Engine(engine) => {
+            Arc::new(EngineRenderer::new(engine.clone(), controller.watch.clone(), applier.clone()).await?)
+        }
+    };
     let (new_kinds, kinds) = mpsc::unbounded_channel();
     let shared = Arc::new(Shared {
         storage: Storage::new(api.clone()),
         settings: settings(&controller, &context),
+        metrics: context.metrics.clone(),
         events: Events::new(context.recorder.clone()),
-        renderer: controller.renderer,
+        renderer,
         hooks: controller.hooks,
         cache: Cache::default(),
         queue: Queue::new(),

@@ -18,7 +18,7 @@ use super::queue::Queue;
 use super::render::{RenderError, Renderer, Request};
 use super::{Hooks, Settings, Shared, work};
 use crate::events::Events;
-use crate::metrics::ReconcileResult;
+use crate::metrics::{Metrics, ReconcileResult};
 
 const PRIMARY: &str = "/apis/cache.my.domain/v1/namespaces/ns/memcacheds/web";
 const SECRETS: &str = "/api/v1/namespaces/ns/secrets";
@@ -119,6 +119,7 @@ impl World {
             queue: Queue::new(),
             renderer: Arc::new(Stub),
             hooks: Hooks::default(),
+            metrics: Metrics::default(),
             events: Events::default(),
             settings,
             resource: Arc::new(resource),

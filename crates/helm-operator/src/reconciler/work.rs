@@ -294,6 +294,7 @@ impl Work<'_> {
         });
         tracing::error!(resource = %self.key, reason = fault.reason, error = fault.message, "cannot reconcile");
         if news {
+            self.shared.metrics.outcome(&self.shared.settings.controller, fault.reason);
             self.shared.events.warning(reference(primary), fault.reason, "Reconcile", fault.message);
         }
     }

@@ -51,6 +51,7 @@ impl Resource {
 
 #[derive(Default)]
 struct Table {
+    generation: usize,
     resources: HashMap<(Arc<str>, Arc<str>), Arc<Resource>>,
     api_versions: Vec<String>,
 }
@@ -89,6 +90,17 @@ impl Mapper {
         Ok(self.table().api_versions.clone())
     }
 
+    /// The same as far as known, and a number that is another after each discovery: for who keeps something made of it.
+    pub fn known_api_versions(&self) -> (usize, Vec<String>) {
+        let table = self.table();
+        (table.generation, table.api_versions.clone())
+    }
+
+    /// What tells one discovery from the next.
+    pub fn generation(&self) -> usize {
+        self.table().generation
+    }
+
     /// Forgets and reads again.
     pub async fn refresh(&self) -> Result<(), Error> {
         let seen = self.table();
@@ -104,7 +116,7 @@ impl Mapper {
         if !Arc::ptr_eq(seen, &self.table()) {
             return Ok(());
         }
-        let mut table = Table::default();
+        let mut table = Table { generation: seen.generation + 1, ..Table::default() };
         for root in ["/api", "/apis"] {
             let answer = self.api.send(Call { accept: Some(DISCOVERY), ..Call::get(root) }).await?;
             table.add(answer.parse()?);

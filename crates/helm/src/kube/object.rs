@@ -91,8 +91,8 @@ impl Object {
 pub fn objects_of(manifest: &str) -> Result<Vec<Object>, ObjectError> {
     let mut objects = Vec::new();
     for document in documents(manifest) {
-        let value: Value = serde_yaml::from_str(document).map_err(|e| ObjectError::Yaml(e.to_string()))?;
-        add_objects(value, &mut objects)?;
+        let value = crate::yaml::parse(document.as_bytes()).map_err(|e| ObjectError::Yaml(e.to_string()))?;
+        add_objects(crate::json::to_serde(&value), &mut objects)?;
     }
     Ok(objects)
 }

@@ -2,6 +2,7 @@
 //!
 //! Follows Helm's `pkg/release/v1`. Where records are kept is `storage`'s question; how one becomes bytes is `codec`'s.
 
+mod chart;
 mod codec;
 mod hook;
 mod status;

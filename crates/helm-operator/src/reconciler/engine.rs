@@ -1,0 +1,193 @@
+//! The renderer over the real engine: one chart, loaded once, and the cluster's capabilities as discovery last saw them.
+
+use std::sync::{Arc, RwLock};
+
+use futures::future::BoxFuture;
+use go_template::Value;
+use helm::action::Candidate;
+use helm::chart::Chart;
+use helm::engine::{self, Capabilities, Engine, KubeVersion, Lookup, ReleaseOptions, Rendered};
+use helm::json;
+use helm::kube::{Applier, Call, digest_json, install_order, objects_of};
+use helm::release::{ChartDocument, DeletePolicy, Hook, HookEvent};
+use serde_json::json;
+
+use super::render::{RenderError, Renderer, Request};
+use crate::values;
+use crate::watches::{DryRunOption, Watch};
+
+/// Renders one chart for one watch.
+pub(super) struct EngineRenderer {
+    engine: Arc<Engine>,
+    document: Arc<ChartDocument>,
+    watch: Watch,
+    overrides: Vec<(String, String)>,
+    applier: Applier,
+    kube_version: KubeVersion,
+    known: RwLock<Option<Known>>,
+}
+
+/// What one discovery found.
+#[derive(Clone)]
+struct Known {
+    generation: usize,
+    capabilities: Arc<Capabilities>,
+    digest: String,
+}
+
+impl EngineRenderer {
+    /// Asks the server for its version.
+    ///
+    /// # Errors
+    /// No answer, or a chart that no record could keep.
+    pub(super) async fn new(
+        engine: Arc<Engine>,
+        watch: Watch,
+        applier: Applier,
+    ) -> Result<EngineRenderer, crate::native::Error> {
+        let version: serde_json::Value = applier.api().send(Call::get("/version")).await?.parse()?;
+        let kube_version = KubeVersion::parse(version["gitVersion"].as_str().unwrap_or_default())?;
+        let document = Arc::new(ChartDocument::of(engine.chart())?);
+        let overrides = watch.override_values.clone().into_iter().collect();
+        Ok(EngineRenderer { engine, document, watch, overrides, applier, kube_version, known: RwLock::default() })
+    }
+
+    fn known(&self) -> Known {
+        let generation = self.applier.mapper.generation();
+        let known = self.known.read().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
+        if let Some(known) = known.filter(|known| known.generation == generation) {
+            return known;
+        }
+        let (generation, api_versions) = self.applier.mapper.known_api_versions();
+        let overrides = (&self.watch.override_values, format!("{:?}", self.watch.override_values_type));
+        let digest = digest_json(&json!([self.chart().digest(), overrides, self.kube_version.version, api_versions]));
+        let capabilities = Arc::new(Capabilities::new(self.kube_version.clone(), api_versions));
+        let known = Known { generation, capabilities, digest };
+        *self.known.write().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(known.clone());
+        known
+    }
+
+    fn chart(&self) -> &Chart {
+        self.engine.chart()
+    }
+
+    fn lookup(&self) -> Option<Arc<dyn Lookup>> {
+        if matches!(self.watch.dry_run_option, DryRunOption::Client | DryRunOption::None) {
+            return None;
+        }
+        Some(Arc::new(ClusterLookup { applier: self.applier.clone(), runtime: tokio::runtime::Handle::current() }))
+    }
+}
+
+impl Renderer for EngineRenderer {
+    fn digest(&self) -> String {
+        self.known().digest
+    }
+
+    fn chart_name(&self) -> &str {
+        &self.chart().metadata.name
+    }
+
+    fn overrides(&self) -> &[(String, String)] {
+        &self.overrides
+    }
+
+    fn render(&self, request: Request) -> BoxFuture<'_, Result<Candidate, RenderError>> {
+        Box::pin(async move {
+            let values = values::of_spec(&request.spec, &self.watch.override_values, self.watch.override_values_type)
+                .map_err(|e| RenderError { reason: "InvalidValues", message: e.to_string() })?;
+            let release = ReleaseOptions {
+                name: request.name,
+                namespace: request.namespace,
+                revision: i64::from(request.revision),
+                is_upgrade: request.revision > 1,
+            };
+            let (engine, document, lookup) = (self.engine.clone(), self.document.clone(), self.lookup());
+            let capabilities = self.known().capabilities;
+            // A chart may compute for long, and `lookup` waits for the cluster.
+            let rendered = tokio::task::spawn_blocking(move || {
+                let request = engine::Request {
+                    values: &values,
+                    release: &release,
+                    capabilities: &capabilities,
+                    lookup,
+                    skip_schema: false,
+                };
+                let rendered =
+                    engine.render(&request).map_err(|e| RenderError { reason: reason(&e), message: e.to_string() })?;
+                candidate(rendered, json::to_serde(&Value::Map(values.clone())), document)
+            });
+            rendered
+                .await
+                .map_err(|_| RenderError { reason: "RenderError", message: "the render was cut off".into() })?
+        })
+    }
+}
+
+fn reason(error: &engine::Error) -> &'static str {
+    match error {
+        engine::Error::Values(_) | engine::Error::Schema(_) => "InvalidValues",
+        engine::Error::KubeVersion { .. } => "UnsupportedKubernetes",
+        engine::Error::Template(_) | engine::Error::Manifest { .. } => "RenderError",
+    }
+}
+
+fn candidate(
+    rendered: Rendered,
+    config: serde_json::Value,
+    chart: Arc<ChartDocument>,
+) -> Result<Candidate, RenderError> {
+    let unusable =
+        |path: &str, e: helm::kube::ObjectError| RenderError { reason: "RenderError", message: format!("{path}: {e}") };
+    let mut objects = Vec::new();
+    for manifest in &rendered.manifests {
+        objects.extend(objects_of(&manifest.content).map_err(|e| unusable(&manifest.path, e))?);
+    }
+    install_order(&mut objects);
+    let mut crds = Vec::new();
+    for crd in &rendered.crds {
+        crds.extend(objects_of(&crd.data.to_text()).map_err(|e| unusable(&crd.path, e))?);
+    }
+    let manifest = rendered.manifest();
+    let hooks = rendered.hooks.into_iter().map(hook).collect();
+    Ok(Candidate { chart, config, manifest, objects, hooks, notes: rendered.notes, crds, inputs: String::new() })
+}
+
+fn hook(of: helm::manifest::Hook) -> Hook {
+    let policy = |word: &String| match word.as_str() {
+        "hook-succeeded" => DeletePolicy::HookSucceeded,
+        "hook-failed" => DeletePolicy::HookFailed,
+        "before-hook-creation" => DeletePolicy::BeforeHookCreation,
+        _ => DeletePolicy::Other,
+    };
+    Hook {
+        name: of.name,
+        kind: of.kind,
+        path: of.path,
+        manifest: of.manifest,
+        events: of.events.iter().map(|event| HookEvent::parse(event)).collect(),
+        weight: of.weight,
+        delete_policies: of.delete_policies.iter().map(policy).collect(),
+        output_log_policies: of.output_log_policies,
+        ..Hook::default()
+    }
+}
+
+/// `lookup` over the API server. Runs on a thread that may block.
+struct ClusterLookup {
+    applier: Applier,
+    runtime: tokio::runtime::Handle,
+}
+
+impl Lookup for ClusterLookup {
+    fn lookup(&self, api_version: &str, kind: &str, namespace: &str, name: &str) -> Result<Value, String> {
+        let found = self.runtime.block_on(async {
+            let resource = self.applier.mapper.resource(api_version, kind).await?;
+            match self.applier.api().send(Call::get(resource.path(namespace, name)?)).await {
+                Err(error) if error.is_not_found() => Ok(json!({})),
+                answer => answer?.parse::<serde_json::Value>(),
+            }
+        });
+        found.map(|object| json::from_serde(&object)).map_err(|e| e.to_string())
+    }
+}

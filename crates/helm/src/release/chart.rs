@@ -1,0 +1,66 @@
+//! A chart as release records keep it: the JSON of Helm's `pkg/chart/v2.Chart`, subcharts left out as there.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Map, Value, json};
+
+use super::codec::{ChartDocument, Error};
+use crate::chart::{Chart, Dependency, File, Metadata};
+use crate::json::to_serde;
+
+impl ChartDocument {
+    /// The record's part that is the chart's.
+    pub fn of(chart: &Chart) -> Result<ChartDocument, Error> {
+        let files = |files: &[File]| files.iter().map(file).collect::<Vec<_>>();
+        let document = json!({
+            "metadata": metadata(&chart.metadata),
+            "lock": chart.lock.as_ref().map(to_serde),
+            "templates": files(&chart.templates),
+            "values": to_serde(&go_template::Value::Map(chart.values.clone())),
+            "schema": chart.schema.as_ref().map(|schema| STANDARD.encode(&**schema)),
+            "files": files(&chart.files),
+        });
+        ChartDocument::from_json(&document.to_string())
+    }
+}
+
+fn file(file: &File) -> Value {
+    json!({"name": file.name, "data": STANDARD.encode(&*file.data)})
+}
+
+fn metadata(of: &Metadata) -> Value {
+    let annotations: Map<String, Value> = of.annotations.iter().map(|(k, v)| (k.clone(), v.as_str().into())).collect();
+    let maintainer = |m: &crate::chart::Maintainer| filled(json!({"name": m.name, "email": m.email, "url": m.url}));
+    filled(json!({
+        "name": of.name, "home": of.home, "sources": of.sources, "version": of.version, "description": of.description,
+        "keywords": of.keywords, "maintainers": of.maintainers.iter().map(maintainer).collect::<Vec<_>>(), "icon": of.icon,
+        "apiVersion": of.api_version, "condition": of.condition, "tags": of.tags, "appVersion": of.app_version,
+        "deprecated": of.deprecated, "annotations": annotations, "kubeVersion": of.kube_version,
+        "dependencies": of.dependencies.iter().map(dependency).collect::<Vec<_>>(), "type": of.kind,
+    }))
+}
+
+fn dependency(of: &Dependency) -> Value {
+    let mut all = filled(json!({
+        "version": of.version, "condition": of.condition, "tags": of.tags, "enabled": of.enabled,
+        "import-values": of.import_values.iter().map(to_serde).collect::<Vec<_>>(), "alias": of.alias,
+    }));
+    all["name"] = of.name.as_str().into();
+    all["repository"] = of.repository.as_str().into();
+    all
+}
+
+/// Go's `omitempty`.
+fn filled(mut value: Value) -> Value {
+    let is_empty = |value: &Value| match value {
+        Value::String(text) => text.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        Value::Object(map) => map.is_empty(),
+        Value::Bool(yes) => !yes,
+        Value::Null | Value::Number(_) => false,
+    };
+    if let Some(map) = value.as_object_mut() {
+        map.retain(|_, value| !is_empty(value));
+    }
+    value
+}
