@@ -20,7 +20,10 @@ use crate::api::memcached_backup::MemcachedBackupSpec;
 type Asked = (String, String, Value);
 
 #[derive(Clone, Default)]
-struct Script(Arc<Mutex<(VecDeque<(u16, Value)>, Vec<Asked>)>>);
+struct Script(Arc<Mutex<Conversation>>);
+
+/// The answers to come, and what was asked.
+type Conversation = (VecDeque<(u16, Value)>, Vec<Asked>);
 
 impl Script {
     fn client(&self) -> Client {

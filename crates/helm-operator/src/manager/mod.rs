@@ -5,6 +5,8 @@
 mod charts;
 mod client;
 mod run;
+#[cfg(test)]
+mod tests;
 
 use std::path::Path;
 use std::time::Duration;

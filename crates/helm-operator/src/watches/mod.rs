@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use go_template::Map;
 use kube::core::{ApiResource, GroupVersionKind, Selector};
 
 pub use duration::{DurationError, parse_duration};
@@ -102,6 +103,14 @@ pub enum Error {
     /// Two entries for one kind.
     #[error("duplicate GVK: {0}")]
     Duplicate(String),
+    /// An override value that `--set` would not take.
+    #[error("invalid override value {text:?}: {cause}")]
+    Override {
+        /// The path and the value.
+        text: String,
+        /// What is wrong.
+        cause: String,
+    },
     /// An override value's template is wrong.
     #[error("failed to expand override values: {0}")]
     Expand(#[source] expand::Error),
@@ -140,11 +149,11 @@ pub fn parse(text: &str, env: impl Fn(&str) -> Option<String> + Send + Sync + 's
     let entries = node::entries(text)?;
     let mut warnings = Vec::new();
     let watches = entries.iter().map(|e| decode::watch(e, &env, &mut warnings)).collect::<Result<Vec<_>, _>>()?;
-    check_kinds(&watches)?;
+    check(&watches)?;
     Ok(Watches { watches, warnings })
 }
 
-fn check_kinds(watches: &[Watch]) -> Result<(), Error> {
+fn check(watches: &[Watch]) -> Result<(), Error> {
     let mut seen = HashSet::new();
     for watch in watches {
         let gvk = format!("{}/{}, Kind={}", watch.group, watch.version, watch.kind);
@@ -157,6 +166,7 @@ fn check_kinds(watches: &[Watch]) -> Result<(), Error> {
         if !seen.insert(gvk.clone()) {
             return Err(Error::Duplicate(gvk));
         }
+        watch.override_into(&Map::default())?;
     }
     Ok(())
 }
@@ -170,6 +180,22 @@ impl Watch {
     /// The controller's name in logs, metrics and events: `<kind in lower case>-controller`, as upstream.
     pub fn controller_name(&self) -> String {
         format!("{}-controller", self.kind.to_lowercase())
+    }
+
+    /// Puts the override values into a resource's `spec`, over what is there.
+    ///
+    /// # Errors
+    /// A path or value that `--set` would not take.
+    pub fn override_into(&self, spec: &Map) -> Result<(), Error> {
+        let parse = match self.override_values_type {
+            OverrideValuesType::Typed => helm::strvals::parse_into,
+            OverrideValuesType::String => helm::strvals::parse_into_string,
+        };
+        for (key, value) in &self.override_values {
+            let text = format!("{key}={value}");
+            parse(&text, spec).map_err(|cause| Error::Override { text, cause: cause.to_string() })?;
+        }
+        Ok(())
     }
 
     /// The API resource with a guessed plural. Discovery knows better; this is for tests and for a server that does not answer.

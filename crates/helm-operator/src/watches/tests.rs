@@ -141,3 +141,27 @@ fn unknown_keys_are_named_with_their_line_and_the_key_that_was_meant() {
     );
     check("  playbook: x\n", r#"watches file, line 6: unknown key "playbook" is ignored"#);
 }
+
+#[test]
+fn override_values_are_typed_unless_strings_are_asked_for() {
+    let check = |kind: &str, expected: &[(&str, go_template::Value)]| {
+        let watch =
+            one(&format!("  overrideValuesType: {kind}\n  overrideValues: {{on: true, count: 3, a.b: x}}\n")).unwrap();
+        let spec = Map::default();
+        watch.override_into(&spec).unwrap();
+        for (key, value) in expected {
+            assert_eq!(format!("{:?}", spec.get(key.as_bytes())), format!("{:?}", Some(value.clone())), "{kind} {key}");
+        }
+    };
+    check("typed", &[("on", true.into()), ("count", go_template::Value::int64(3))]);
+    check("string", &[("on", "true".into()), ("count", "3".into())]);
+}
+
+#[test]
+fn override_values_that_set_would_not_take_stop_the_start() {
+    let error = one("  overrideValues: {'r[x]': z}\n").unwrap_err();
+    assert_eq!(
+        error,
+        "invalid override value \"r[x]=z\": error parsing index: strconv.Atoi: parsing \"x\": invalid syntax"
+    );
+}

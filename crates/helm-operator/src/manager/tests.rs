@@ -1,0 +1,131 @@
+//! The order of the manager's end, with controllers that do as they are told.
+
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+
+use futures::future::{BoxFuture, FutureExt as _};
+use http::{Request, Response};
+use kube::client::Body;
+
+use super::*;
+use crate::context::Context;
+use crate::report::chain;
+
+type Diary = Arc<Mutex<Vec<&'static str>>>;
+
+/// A controller that takes `finish` to end after it was told to, or ends by itself if `ends`.
+struct Fake {
+    diary: Diary,
+    finish: Duration,
+    ends: Option<native::Error>,
+}
+
+impl Controller for Fake {
+    fn name(&self) -> &str {
+        "fake-controller"
+    }
+
+    fn run(self: Box<Self>, context: Context) -> BoxFuture<'static, Result<(), native::Error>> {
+        async move {
+            self.diary.lock().unwrap().push("start");
+            if let Some(error) = self.ends {
+                return Err(error);
+            }
+            context.shutdown.cancelled().await;
+            self.diary.lock().unwrap().push("told");
+            tokio::time::sleep(self.finish).await;
+            self.diary.lock().unwrap().push("finished");
+            Ok(())
+        }
+        .boxed()
+    }
+}
+
+/// An API server that has no lease, takes any, and after so many answers is silent.
+fn client(answers: usize) -> Client {
+    let left = Arc::new(AtomicUsize::new(answers));
+    let service = tower::service_fn(move |request: Request<Body>| {
+        let left = left.clone();
+        async move {
+            if left.fetch_update(Relaxed, Relaxed, |n| n.checked_sub(1)).is_err() {
+                std::future::pending::<()>().await;
+            }
+            let (parts, body) = request.into_parts();
+            let body = body.collect_bytes().await.unwrap();
+            let missing = r#"{"kind":"Status","status":"Failure","reason":"NotFound","code":404}"#;
+            let (code, body) = match parts.method {
+                http::Method::GET => (404, missing.as_bytes().to_vec()),
+                _ => (200, body.to_vec()),
+            };
+            Ok::<_, std::convert::Infallible>(Response::builder().status(code).body(Body::from(body)).unwrap())
+        }
+    });
+    Client::new(service, "default")
+}
+
+fn config() -> Config {
+    let nowhere = || "0".to_owned();
+    Config { metrics_bind_address: nowhere(), health_probe_bind_address: nowhere(), ..Config::default() }
+}
+
+/// Runs a manager that is told to end after 60 s; the diary and how it ended.
+async fn run(config: Config, finish: u64, ends: Option<native::Error>, answers: usize) -> (Vec<&'static str>, String) {
+    let diary = Diary::default();
+    let fake = Fake { diary: diary.clone(), finish: Duration::from_secs(finish), ends };
+    let shutdown = CancellationToken::new();
+    let told = shutdown.clone();
+    let stop = async move {
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        told.cancel();
+        std::future::pending().await
+    };
+    let result = tokio::select! {
+        result = Manager::new(config).native(fake).run_until(client(answers), shutdown) => result,
+        () = stop => unreachable!(),
+    };
+    let ended = result.map_or_else(|error| chain(&error), |()| "ended well".to_owned());
+    let diary = diary.lock().unwrap().clone();
+    (diary, ended)
+}
+
+#[tokio::test(start_paused = true)]
+async fn running_reconciles_finish_within_the_grace_period() {
+    let (diary, ended) = run(config(), 7, None, 0).await;
+    assert_eq!((diary, ended.as_str()), (vec!["start", "told", "finished"], "ended well"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn reconciles_that_never_end_are_given_up_after_the_grace_period() {
+    let (diary, ended) = run(config(), 9, None, 0).await;
+    assert_eq!((diary, ended.as_str()), (vec!["start", "told"], "reconciles were still running after 8s"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_controller_that_ends_ends_the_manager() {
+    let (diary, ended) = run(config(), 0, Some("no such kind".into()), 0).await;
+    assert_eq!((diary, ended.as_str()), (vec!["start"], "controller \"fake-controller\" ended: no such kind"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_lease_stops_everything_at_once() {
+    let leader = Config {
+        leader_elect: true,
+        leader_election_id: "lock".into(),
+        leader_election_namespace: "ns".into(),
+        ..config()
+    };
+    let (diary, ended) = run(leader, 0, None, 2).await;
+    assert_eq!((diary, ended.as_str()), (vec!["start"], "leader election lost"));
+}
+
+#[tokio::test]
+async fn leader_election_needs_a_name_and_outside_a_cluster_a_namespace() {
+    let check = async |id: &str, expected: &str| {
+        let config = Config { leader_elect: true, leader_election_id: id.into(), ..config() };
+        assert_eq!(run(config, 0, None, 0).await.1, expected);
+    };
+    check("", "LeaderElectionID must be configured: set --leader-election-id").await;
+    let outside =
+        "unable to find leader election namespace: not running in-cluster, please specify --leader-election-namespace";
+    check("lock", outside).await;
+}
