@@ -23,10 +23,10 @@ fn keyword(word: &[u8]) -> Option<ItemType> {
     })
 }
 
-const LEFT_DELIM: &[u8] = b"{{";
+const LEFT_DELIM: &[u8; 2] = b"{{";
 const RIGHT_DELIM: &[u8] = b"}}";
 const LEFT_COMMENT: &[u8] = b"/*";
-const RIGHT_COMMENT: &[u8] = b"*/";
+const RIGHT_COMMENT: &[u8; 2] = b"*/";
 /// The trim marker and the space beside it.
 const TRIM_MARKER_LEN: usize = 2;
 
@@ -86,6 +86,7 @@ impl<'a> Lexer<'a> {
     }
 
     /// The next rune; `None` at the end of input.
+    #[inline]
     fn next(&mut self) -> Option<Rune> {
         let Some(rune) = decode_rune(self.rest()) else {
             self.at_eof = true;
@@ -318,6 +319,7 @@ impl<'a> Lexer<'a> {
     }
 
     fn skip_alpha_numeric(&mut self) -> Option<Rune> {
+        self.pos += self.rest().iter().take_while(|b| b.is_ascii_alphanumeric() || **b == b'_').count();
         loop {
             let next = self.next();
             if !next.is_some_and(|r| is_alpha_numeric(r.to_char())) {
@@ -467,8 +469,9 @@ impl<'a> Lexer<'a> {
     }
 }
 
-fn find(text: &[u8], needle: &[u8]) -> Option<usize> {
-    memchr::memmem::find(text, needle)
+/// Where the two bytes are.
+fn find(text: &[u8], needle: &[u8; 2]) -> Option<usize> {
+    memchr::memchr_iter(needle[0], text).find(|i| text.get(i + 1) == Some(&needle[1]))
 }
 
 fn newlines(text: &[u8]) -> usize {

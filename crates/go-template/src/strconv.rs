@@ -29,11 +29,16 @@ impl Rune {
 }
 
 /// The first rune; `None` if there is no byte.
+#[inline]
 pub(crate) fn decode_rune(text: &[u8]) -> Option<Rune> {
     let first = *text.first()?;
     if first.is_ascii() {
         return Some(Rune { code: u32::from(first), len: 1 });
     }
+    decode_multibyte(text)
+}
+
+fn decode_multibyte(text: &[u8]) -> Option<Rune> {
     let found = (2..=text.len().min(4)).find_map(|len| decode_exactly(&text[..len]));
     Some(found.unwrap_or(Rune { code: Rune::REPLACEMENT, len: 1 }))
 }
