@@ -1,0 +1,239 @@
+//! URLs split into their parts and put together again, by RFC 3986 as Go's `net/url` understands it.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv6Addr};
+
+use go_template::fmt::{Charset, quote};
+
+use super::escape::{Part, escape, unescape};
+
+/// A URL's parts, without their escapes except for the query's and the opaque part's.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Url {
+    pub(super) scheme: Vec<u8>,
+    pub(super) userinfo: Option<Userinfo>,
+    /// Host and port.
+    pub(super) host: Vec<u8>,
+    pub(super) path: Vec<u8>,
+    pub(super) query: Vec<u8>,
+    pub(super) opaque: Vec<u8>,
+    pub(super) fragment: Vec<u8>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Userinfo {
+    name: Vec<u8>,
+    password: Option<Vec<u8>>,
+}
+
+/// What is wrong with a URL.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Error {
+    /// In Go's words.
+    Text(&'static str),
+    Escape(Vec<u8>),
+    HostCharacter(Vec<u8>),
+    Port(Vec<u8>),
+    Address(Vec<u8>),
+    /// Another error, with the URL in which it was found.
+    In(Vec<u8>, Box<Error>),
+}
+
+fn quoted(text: &[u8]) -> String {
+    String::from_utf8_lossy(&quote(text, Charset::Unicode)).into_owned()
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::Text(text) => write!(f, "{text}"),
+            Error::Escape(text) => write!(f, "invalid URL escape {}", quoted(text)),
+            Error::HostCharacter(text) => write!(f, "invalid character {} in host name", quoted(text)),
+            Error::Port(text) => write!(f, "invalid port {} after host", quoted(text)),
+            Error::Address(text) => write!(f, "invalid host: ParseAddr({}): unable to parse IP", quoted(text)),
+            Error::In(url, error) => write!(f, "parse {}: {error}", quoted(url)),
+        }
+    }
+}
+
+impl Url {
+    /// Splits the text.
+    pub(super) fn parse(text: &[u8]) -> Result<Url, Error> {
+        let (before, fragment) = cut(text, b'#');
+        let mut url = Url::parse_without_fragment(before).map_err(|e| Error::In(before.to_vec(), Box::new(e)))?;
+        if let Some(fragment) = fragment {
+            url.fragment = unescape(fragment, Part::Fragment).map_err(|e| Error::In(text.to_vec(), Box::new(e)))?;
+        }
+        Ok(url)
+    }
+
+    fn parse_without_fragment(text: &[u8]) -> Result<Url, Error> {
+        if text.iter().any(u8::is_ascii_control) {
+            return Err(Error::Text("net/url: invalid control character in URL"));
+        }
+        if text == b"*" {
+            return Ok(Url { path: text.to_vec(), ..Url::default() });
+        }
+        let (scheme, rest) = split_scheme(text)?;
+        let (rest, query) = cut(rest, b'?');
+        let mut url =
+            Url { scheme: scheme.to_ascii_lowercase(), query: query.unwrap_or_default().to_vec(), ..Url::default() };
+        if !rest.starts_with(b"/") {
+            if !scheme.is_empty() {
+                url.opaque = rest.to_vec();
+                return Ok(url);
+            }
+            if cut(rest, b'/').0.contains(&b':') {
+                return Err(Error::Text("first path segment in URL cannot contain colon"));
+            }
+        }
+        let has_authority = rest.starts_with(b"//") && (!scheme.is_empty() || !rest.starts_with(b"///"));
+        let path = if has_authority { url.take_authority(&rest[2..])? } else { rest };
+        url.path = unescape(path, Part::Path)?;
+        Ok(url)
+    }
+
+    /// Reads what stands between `//` and the path; gives the path.
+    fn take_authority<'t>(&mut self, text: &'t [u8]) -> Result<&'t [u8], Error> {
+        let (authority, path) = text.split_at(text.iter().position(|b| *b == b'/').unwrap_or(text.len()));
+        let at = authority.iter().rposition(|b| *b == b'@');
+        self.host = parse_host(&self.scheme, at.map_or(authority, |at| &authority[at + 1..]))?;
+        self.userinfo = at.map(|at| Userinfo::parse(&authority[..at])).transpose()?;
+        Ok(path)
+    }
+
+    /// The host without the port and the brackets of IPv6.
+    pub(super) fn hostname(&self) -> &[u8] {
+        let colon = self.host.iter().rposition(|b| *b == b':').filter(|i| is_optional_port(&self.host[*i..]));
+        let host = colon.map_or(&self.host[..], |i| &self.host[..i]);
+        host.strip_prefix(b"[").and_then(|h| h.strip_suffix(b"]")).unwrap_or(host)
+    }
+
+    /// Puts the parts together, escaped where they have to be.
+    pub(super) fn written(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        if !self.scheme.is_empty() {
+            out.extend([&self.scheme[..], b":"].concat());
+        }
+        if self.opaque.is_empty() {
+            self.write_hierarchy(&mut out);
+        } else {
+            out.extend_from_slice(&self.opaque);
+        }
+        if !self.query.is_empty() {
+            out.extend([b"?", &self.query[..]].concat());
+        }
+        if !self.fragment.is_empty() {
+            out.push(b'#');
+            out.extend(escape(&self.fragment, Part::Fragment));
+        }
+        out
+    }
+
+    fn write_hierarchy(&self, out: &mut Vec<u8>) {
+        let has_authority = !self.host.is_empty() || self.userinfo.is_some();
+        if has_authority || !self.scheme.is_empty() && !self.path.is_empty() {
+            out.extend_from_slice(b"//");
+        }
+        if let Some(userinfo) = &self.userinfo {
+            out.extend([&userinfo.written()[..], b"@"].concat());
+        }
+        out.extend(escape(&self.host, Part::Host));
+        let path = if self.path == b"*" { self.path.clone() } else { escape(&self.path, Part::Path) };
+        if !path.is_empty() && !path.starts_with(b"/") && !self.host.is_empty() {
+            out.push(b'/');
+        }
+        // A colon in the first segment would be taken for the end of a scheme.
+        if out.is_empty() && cut(&path, b'/').0.contains(&b':') {
+            out.extend_from_slice(b"./");
+        }
+        out.extend(path);
+    }
+}
+
+impl Userinfo {
+    fn parse(text: &[u8]) -> Result<Userinfo, Error> {
+        let is_valid = |b: &u8| b.is_ascii_alphanumeric() || b"-._:~!$&'()*+,;=%@".contains(b);
+        if !text.iter().all(is_valid) {
+            return Err(Error::Text("net/url: invalid userinfo"));
+        }
+        let (name, password) = cut(text, b':');
+        let name = unescape(name, Part::Userinfo)?;
+        Ok(Userinfo { name, password: password.map(|p| unescape(p, Part::Userinfo)).transpose()? })
+    }
+
+    /// Name and password, escaped.
+    pub(super) fn written(&self) -> Vec<u8> {
+        let mut out = escape(&self.name, Part::Userinfo);
+        if let Some(password) = &self.password {
+            out.push(b':');
+            out.extend(escape(password, Part::Userinfo));
+        }
+        out
+    }
+}
+
+/// What stands before the first such byte, and what after it if there is one.
+fn cut(text: &[u8], separator: u8) -> (&[u8], Option<&[u8]>) {
+    match text.iter().position(|b| *b == separator) {
+        Some(i) => (&text[..i], Some(&text[i + 1..])),
+        None => (text, None),
+    }
+}
+
+/// The scheme, perhaps empty, and what follows its colon.
+fn split_scheme(text: &[u8]) -> Result<(&[u8], &[u8]), Error> {
+    let in_scheme =
+        |(i, b): (usize, &u8)| b.is_ascii_alphabetic() || i > 0 && (b.is_ascii_digit() || b"+-.".contains(b));
+    let length = text.iter().enumerate().take_while(|(i, b)| in_scheme((*i, b))).count();
+    match text.get(length) {
+        Some(b':') if length == 0 => Err(Error::Text("missing protocol scheme")),
+        Some(b':') => Ok((&text[..length], &text[length + 1..])),
+        _ => Ok((b"", text)),
+    }
+}
+
+fn is_optional_port(text: &[u8]) -> bool {
+    text.strip_prefix(b":").map_or(text.is_empty(), |port| port.iter().all(u8::is_ascii_digit))
+}
+
+fn parse_host(scheme: &[u8], host: &[u8]) -> Result<Vec<u8>, Error> {
+    match host.iter().rposition(|b| *b == b'[') {
+        Some(0) => return parse_literal(host),
+        Some(_) => return Err(Error::Text("invalid IP-literal")),
+        None => {}
+    }
+    // Only databases have lists of hosts with ports, so http is strict about further colons.
+    let is_strict = scheme == b"http" || scheme == b"https";
+    let is_colon = |b: &u8| *b == b':';
+    let colon = if is_strict { host.iter().position(is_colon) } else { host.iter().rposition(is_colon) };
+    match colon {
+        Some(i) if !is_optional_port(&host[i..]) => Err(Error::Port(host[i..].to_vec())),
+        _ => unescape(host, Part::Host),
+    }
+}
+
+/// An IPv6 address in brackets, perhaps with a zone, and a port.
+fn parse_literal(host: &[u8]) -> Result<Vec<u8>, Error> {
+    let close = host.iter().rposition(|b| *b == b']').ok_or(Error::Text("missing ']' in host"))?;
+    let port = &host[close + 1..];
+    if !is_optional_port(port) {
+        return Err(Error::Port(port.to_vec()));
+    }
+    let inside = &host[1..close];
+    let zone = inside.windows(3).position(|w| w == b"%25").unwrap_or(inside.len());
+    let mut name = unescape(&inside[..zone], Part::Host)?;
+    name.extend(unescape(&inside[zone..], Part::Zone)?);
+    check_address(&name)?;
+    Ok([b"[", &name[..], b"]", port].concat())
+}
+
+fn check_address(name: &[u8]) -> Result<(), Error> {
+    let (address, zone) = cut(name, b'%');
+    let text = std::str::from_utf8(address).unwrap_or_default();
+    match text.parse::<IpAddr>() {
+        Ok(IpAddr::V4(_)) if zone.is_none() => Err(Error::Text("invalid IP-literal")),
+        _ if text.parse::<Ipv6Addr>().is_ok() && zone.is_none_or(|z| !z.is_empty()) => Ok(()),
+        _ => Err(Error::Address(name.to_vec())),
+    }
+}
