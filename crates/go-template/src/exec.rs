@@ -691,6 +691,7 @@ impl<'t> State<'_, '_, 't> {
             (Param::String, Arg::String(string)) => Some(string.value.clone()),
             (Param::Int, Arg::Number(n)) => n.int.map(Value::int),
             (Param::Int64, Arg::Number(n)) => n.int.map(Value::int64),
+            (Param::Uint32, Arg::Number(n)) => n.uint.map(|v| Value::Uint(v & u64::from(u32::MAX), UintType::Uint32)),
             (Param::Float, Arg::Number(n)) => n.float.map(Value::Float),
             _ => None,
         };

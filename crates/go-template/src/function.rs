@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::error::FuncError;
 pub use crate::scope::Scope;
-use crate::value::{IntType, List, ListType, Map, MapType, Str, Value};
+use crate::value::{IntType, List, ListType, Map, MapType, Str, UintType, Value};
 
 /// The Go type of a parameter. The executor checks and converts each argument to it before the call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +23,8 @@ pub enum Param {
     Int,
     /// `int64`.
     Int64,
+    /// `uint32`.
+    Uint32,
     /// `float64`.
     Float,
     /// `string`.
@@ -48,6 +50,7 @@ impl Param {
             Param::Bool => "bool",
             Param::Int => "int",
             Param::Int64 => "int64",
+            Param::Uint32 => "uint32",
             Param::Float => "float64",
             Param::String => "string",
             Param::Bytes => "[]uint8",
@@ -61,7 +64,7 @@ impl Param {
     /// Whether an untyped nil can be an argument of the type.
     pub(crate) fn can_be_nil(self) -> bool {
         match self {
-            Param::Bool | Param::Int | Param::Int64 | Param::Float | Param::String => false,
+            Param::Bool | Param::Int | Param::Int64 | Param::Uint32 | Param::Float | Param::String => false,
             Param::Object(name) => name.starts_with('*'),
             Param::Any | Param::Reflect | Param::Bytes | Param::Map | Param::List | Param::Strings => true,
         }
@@ -74,6 +77,7 @@ impl Param {
             | (Param::Bool, Value::Bool(_))
             | (Param::Int, Value::Int(_, IntType::Int))
             | (Param::Int64, Value::Int(_, IntType::Int64))
+            | (Param::Uint32, Value::Uint(_, UintType::Uint32))
             | (Param::Float, Value::Float(_))
             | (Param::String, Value::String(_))
             | (Param::Bytes, Value::Bytes(_)) => true,
@@ -90,6 +94,7 @@ impl Param {
         match self {
             Param::Bool => Some("bool"),
             Param::Int | Param::Int64 => Some("integer"),
+            Param::Uint32 => Some("unsigned integer"),
             Param::Float => Some("float"),
             Param::String => Some("string"),
             _ => None,

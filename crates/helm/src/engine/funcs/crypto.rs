@@ -1,6 +1,0 @@
-//! To come: the crypto family.
-
-use go_template::FuncMap;
-
-/// Adds the family's functions.
-pub(super) fn register(_map: &mut FuncMap) {}

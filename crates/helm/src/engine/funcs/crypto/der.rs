@@ -1,0 +1,119 @@
+//! Reading and writing DER, as far as keys and certificates need it.
+
+/// The tags that are used here.
+pub(super) mod tag {
+    pub(in super::super) const INTEGER: u8 = 0x02;
+    pub(in super::super) const BIT_STRING: u8 = 0x03;
+    pub(in super::super) const OCTET_STRING: u8 = 0x04;
+    pub(in super::super) const OID: u8 = 0x06;
+    pub(in super::super) const UTF8_STRING: u8 = 0x0c;
+    pub(in super::super) const PRINTABLE_STRING: u8 = 0x13;
+    pub(in super::super) const UTC_TIME: u8 = 0x17;
+    pub(in super::super) const GENERALIZED_TIME: u8 = 0x18;
+    pub(in super::super) const SEQUENCE: u8 = 0x30;
+    pub(in super::super) const SET: u8 = 0x31;
+    /// `[n]`, constructed.
+    pub(in super::super) const CONTEXT: u8 = 0xa0;
+    /// `[n]`, primitive.
+    pub(in super::super) const CONTEXT_PRIMITIVE: u8 = 0x80;
+}
+
+/// An element: tag, length, content.
+pub(super) fn element(tag: u8, content: &[u8]) -> Vec<u8> {
+    let mut out = vec![tag];
+    let length = content.len();
+    if length < 0x80 {
+        out.push(length as u8);
+    } else {
+        let bytes = length.to_be_bytes();
+        let significant = &bytes[bytes.iter().take_while(|b| **b == 0).count()..];
+        out.push(0x80 | significant.len() as u8);
+        out.extend_from_slice(significant);
+    }
+    out.extend_from_slice(content);
+    out
+}
+
+/// A sequence of elements that are already encoded.
+pub(super) fn sequence(elements: &[&[u8]]) -> Vec<u8> {
+    element(tag::SEQUENCE, &elements.concat())
+}
+
+/// An integer that is not negative, from its bytes with the most significant first.
+pub(super) fn integer(bytes: &[u8]) -> Vec<u8> {
+    let zeros = bytes.iter().take_while(|b| **b == 0).count();
+    let significant = &bytes[zeros..];
+    let needs_zero = significant.first().is_none_or(|b| *b >= 0x80);
+    let sign: &[u8] = if needs_zero { &[0] } else { &[] };
+    element(tag::INTEGER, &[sign, significant].concat())
+}
+
+/// A bit string of whole bytes.
+pub(super) fn bit_string(bytes: &[u8]) -> Vec<u8> {
+    element(tag::BIT_STRING, &[&[0], bytes].concat())
+}
+
+/// One element that was read.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Element<'d> {
+    pub(super) tag: u8,
+    pub(super) content: &'d [u8],
+    /// With tag and length.
+    pub(super) whole: &'d [u8],
+}
+
+impl<'d> Element<'d> {
+    /// The elements inside.
+    pub(super) fn inside(self) -> Reader<'d> {
+        Reader { rest: self.content }
+    }
+
+    /// The bytes of a bit string.
+    pub(super) fn bits(self) -> Option<&'d [u8]> {
+        self.content.strip_prefix(&[0])
+    }
+
+    /// An integer's bytes without leading zeros.
+    pub(super) fn unsigned(self) -> &'d [u8] {
+        let zeros = self.content.iter().take_while(|b| **b == 0).count();
+        &self.content[zeros..]
+    }
+}
+
+/// Reads one element after the other.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Reader<'d> {
+    pub(super) rest: &'d [u8],
+}
+
+impl<'d> Reader<'d> {
+    /// The next element; `None` at the end or if it is malformed.
+    pub(super) fn any(&mut self) -> Option<Element<'d>> {
+        let (tag, first) = (*self.rest.first()?, *self.rest.get(1)?);
+        let long = usize::from(first & 0x7f);
+        let (header, length) = match first {
+            ..=0x7f => (2, usize::from(first)),
+            0x81..=0x84 => (2 + long, self.rest.get(2..2 + long)?.iter().fold(0, |n, b| n << 8 | usize::from(*b))),
+            _ => return None,
+        };
+        let (whole, rest) = self.rest.split_at_checked(header.checked_add(length)?)?;
+        self.rest = rest;
+        Some(Element { tag, content: &whole[header..], whole })
+    }
+
+    /// The next element if it has this tag.
+    pub(super) fn next(&mut self, tag: u8) -> Option<Element<'d>> {
+        let before = self.rest;
+        let element = self.any().filter(|e| e.tag == tag);
+        if element.is_none() {
+            self.rest = before;
+        }
+        element
+    }
+}
+
+/// The one element with this tag that the bytes are.
+pub(super) fn only(bytes: &[u8], tag: u8) -> Option<Element<'_>> {
+    let mut reader = Reader { rest: bytes };
+    reader.next(tag).filter(|_| reader.rest.is_empty())
+}
