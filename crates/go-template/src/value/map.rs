@@ -44,13 +44,24 @@ impl MapType {
 #[derive(Clone)]
 pub struct Map {
     ty: MapType,
+    nil: bool,
     entries: Arc<Entries>,
 }
 
 impl Map {
     /// A map of the type.
     pub fn new(ty: MapType, entries: BTreeMap<Str, Value>) -> Map {
-        Map { ty, entries: Arc::new(Entries(RwLock::new(entries))) }
+        Map { ty, nil: false, entries: Arc::new(Entries(RwLock::new(entries))) }
+    }
+
+    /// Go's nil map of the type: empty, and null to encoders.
+    pub fn nil(ty: MapType) -> Map {
+        Map { nil: true, ..Map::new(ty, BTreeMap::new()) }
+    }
+
+    /// Whether this is Go's nil map.
+    pub fn is_nil(&self) -> bool {
+        self.nil
     }
 
     /// The map's type.
@@ -60,7 +71,7 @@ impl Map {
 
     /// The same entries under another type, as a Go conversion gives.
     pub fn with_type(&self, ty: MapType) -> Map {
-        Map { ty, entries: Arc::clone(&self.entries) }
+        Map { ty, nil: self.nil, entries: Arc::clone(&self.entries) }
     }
 
     /// Whether both are one map in memory.

@@ -135,8 +135,13 @@ impl Metadata {
             let fields: Map = [("Name", m.name.as_str()), ("Email", &m.email), ("URL", &m.url)].into_iter().collect();
             Value::Map(fields)
         });
-        let annotations =
-            self.annotations.iter().map(|(key, value)| (key.as_str().into(), value.as_str().into())).collect();
+        let annotations = match self.annotations.as_slice() {
+            [] => Map::nil(MapType::String),
+            some => Map::new(
+                MapType::String,
+                some.iter().map(|(key, value)| (key.as_str().into(), value.as_str().into())).collect(),
+            ),
+        };
         let text = |text: &str| Value::from(text);
         [
             ("Name", text(&self.name)),
@@ -152,7 +157,7 @@ impl Metadata {
             ("Tags", text(&self.tags)),
             ("AppVersion", text(&self.app_version)),
             ("Deprecated", Value::Bool(self.deprecated)),
-            ("Annotations", Map::new(MapType::String, annotations).into()),
+            ("Annotations", annotations.into()),
             ("KubeVersion", text(&self.kube_version)),
             ("Dependencies", Value::list(self.dependencies.iter().map(|d| d.to_map().into()).collect())),
             ("Type", text(&self.kind)),

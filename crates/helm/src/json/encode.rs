@@ -94,7 +94,9 @@ impl Encoder {
             Value::Float(number) => self.text(&number::json(*number).ok_or_else(|| EncodeError::unsupported(*number))?),
             Value::String(bytes) => write_string(&mut self.out, bytes, self.escape),
             Value::Bytes(bytes) => write_string(&mut self.out, super::base64(bytes).as_bytes(), self.escape),
+            Value::List(list) if list.is_nil() => self.text("null"),
             Value::List(list) => self.list(list)?,
+            Value::Map(map) if map.is_nil() => self.text("null"),
             Value::Map(map) => self.map(map)?,
             Value::Object(object) => self.value(&object.data())?,
             Value::Complex(..) | Value::Func(_) => {

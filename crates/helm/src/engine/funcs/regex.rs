@@ -23,6 +23,9 @@ fn register_with(map: &mut FuncMap, prefix: &str, regex: fn(&[u8]) -> Result<Arc
     });
     map.add(&format!("{prefix}FindAll"), move |pattern: Str, text: Str, limit: isize| -> Result<Value, FuncError> {
         let found = regex(&pattern)?.find_all(&text, limit);
+        if found.is_empty() {
+            return Ok(List::nil(ListType::String).into());
+        }
         Ok(strings(found.into_iter().map(|(start, end)| &text[start..end])))
     });
     map.add(&format!("{prefix}Split"), move |pattern: Str, text: Str, limit: isize| -> Result<Value, FuncError> {

@@ -78,7 +78,10 @@ struct Emitter {
 impl Emitter {
     fn node(&mut self, value: &Value, context: Context) -> Result {
         match value {
+            // A nil slice or map becomes JSON's null on the way; only yaml.v3 writes it as an empty one.
+            Value::List(list) if list.is_nil() && self.dialect != Dialect::V3 => self.writer.word("null"),
             Value::List(list) => self.list(list, context)?,
+            Value::Map(map) if map.is_nil() && self.dialect != Dialect::V3 => self.writer.word("null"),
             Value::Map(map) => self.map(map)?,
             Value::Object(object) if self.dialect == Dialect::V3 => self.pretty_object(&**object, context)?,
             Value::Object(object) => self.node(&object.data(), context)?,
