@@ -79,7 +79,12 @@ impl Decoder<'_> {
 
     fn unexpected(&self, context: &str) -> DecodeError {
         match self.peek() {
-            None => DecodeError::End,
+            // Go tries a blank at the end, which fits between values and in strings.
+            None if context.starts_with("looking") || (context.starts_with("after") && !context.contains("point")) => {
+                DecodeError::End
+            }
+            None if context == "in string literal" => DecodeError::End,
+            None => DecodeError::Character(quote_char(b' '), context.to_owned()),
             Some(byte) => DecodeError::Character(quote_char(byte), context.to_owned()),
         }
     }
