@@ -30,6 +30,11 @@ impl Operator {
         Operator::start(cluster, namespace, folder, &[&[watches.as_str()], flags].concat())
     }
 
+    /// Starts it for one namespace with the project's own watches.yaml, on free ports, with these further flags.
+    pub(crate) fn start_charts(cluster: &TestCluster, namespace: &Namespace<'_>, flags: &[&str]) -> Operator {
+        Operator::start(cluster, namespace, tempfile::tempdir().unwrap(), flags)
+    }
+
     fn start(cluster: &TestCluster, namespace: &Namespace<'_>, folder: tempfile::TempDir, flags: &[&str]) -> Operator {
         install_kinds(cluster);
         let child = Command::new(env!("CARGO_BIN_EXE_memcached-operator"))
