@@ -1,8 +1,9 @@
-//! The command line of every operator that is built on this library: `run`, `version`.
+//! The command line of every operator that is built on this library: `run`, `template`, `version`.
 //!
 //! Counterpart: operator-sdk's `internal/cmd/helm-operator`.
 
 mod flags;
+mod template;
 #[cfg(test)]
 mod tests;
 mod version;
@@ -17,6 +18,7 @@ use crate::report::chain;
 use crate::telemetry;
 
 pub use flags::{Run, UsageError};
+pub use template::Template;
 
 /// How many threads work at most: more only cost memory, as everything waits for the API server.
 const MAX_WORKERS: usize = 4;
@@ -35,6 +37,8 @@ pub struct Cli {
 pub enum Command {
     /// Runs the operator
     Run(Box<Run>),
+    /// Renders a chart as 'helm template' does
+    Template(Box<Template>),
     /// Prints the version
     Version,
 }
@@ -62,7 +66,7 @@ pub fn command(name: &str) -> clap::Command {
          WATCH_NAMESPACE=demo {name} run --zap-devel\n\n  # As one of several replicas in a cluster\n  \
          {name} run --leader-elect --leader-election-id=my-operator"
     );
-    Cli::command().bin_name(name).after_help(examples.clone()).mut_subcommand("run", |run| run.after_help(examples))
+    Cli::command().bin_name(name).after_help(examples.clone()).mut_subcommand("run", |run| run.after_help(examples)).mut_subcommand("template", |t| t.after_help(template::examples(name)))
 }
 
 /// Flags without a command are those of `run`, as in old deployments.
@@ -77,6 +81,7 @@ fn with_run(mut args: Vec<std::ffi::OsString>) -> Vec<std::ffi::OsString> {
 fn dispatch(name: &str, cli: Cli, natives: Vec<Box<dyn Controller>>) -> ExitCode {
     match cli.command {
         Command::Version => print(&version::line(name)),
+        Command::Template(template) => template::run(&template),
         Command::Run(flags) => run(*flags, natives),
     }
 }

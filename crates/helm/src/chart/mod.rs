@@ -90,6 +90,19 @@ impl Chart {
         load::from_files(files)
     }
 
+    /// The text of a template by the name that errors and `# Source:` give it: the charts' names on the way to it, then its path.
+    pub fn template(&self, name: &str) -> Option<&Str> {
+        let (_, below) = name.split_once('/')?;
+        if let Some(file) = self.templates.iter().find(|file| file.name == below) {
+            return Some(&file.data);
+        }
+        let below = below.strip_prefix("charts/")?;
+        let (subchart, _) = below.split_once('/')?;
+        let aliased = self.metadata.dependencies.iter().find(|wanted| wanted.alias == subchart);
+        let subchart = aliased.map_or(subchart, |wanted| &wanted.name);
+        self.dependencies.iter().find(|chart| chart.metadata.name == subchart)?.template(below)
+    }
+
     /// A digest of every file that can change what is rendered, subcharts too. Equal files give an equal digest, in every process.
     pub fn digest(&self) -> &str {
         &self.digest

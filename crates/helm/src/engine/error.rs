@@ -13,19 +13,37 @@ use super::funcs::{MESSAGE_END, MESSAGE_START};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RenderError {
     text: String,
-    template: String,
-    line: usize,
+    places: Vec<Place>,
 }
+
+/// A place in a template.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The template's name, as `# Source:` has it; that of the set for a text that `tpl` ran.
+    pub template: String,
+    /// The line, from 1; 0 if not known.
+    pub line: usize,
+    /// The column in bytes, from 0, where one is known.
+    pub column: Option<usize>,
+}
+
+/// How many places an error keeps: templates may include each other a thousand times.
+const MAX_PLACES: usize = 32;
 
 impl RenderError {
     /// The template that the error is in, or the one that led there.
     pub fn template(&self) -> &str {
-        &self.template
+        self.places.first().map_or("", |place| &place.template)
     }
 
     /// The line in it, from 1; 0 if not known.
     pub fn line(&self) -> usize {
-        self.line
+        self.places.first().map_or(0, |place| place.line)
+    }
+
+    /// Where the error is, and before that what led there, the file that was rendered first. Never empty.
+    pub fn places(&self) -> &[Place] {
+        &self.places
     }
 
     /// A template that cannot be parsed.
@@ -53,20 +71,35 @@ impl RenderError {
             Some(message) => format!("execution error at ({location}): {message}"),
             None => locations(error).unwrap_or_else(|| whole.clone()),
         };
-        RenderError::at(text, location, file)
+        let mut failed = RenderError::at(text, location, file);
+        failed.places.extend(places(error).skip(1).take(MAX_PLACES));
+        failed
     }
 
     /// An error that has no place in a template.
     pub(super) fn plain(file: &str, text: impl Into<String>) -> RenderError {
-        RenderError { text: text.into(), template: file.to_owned(), line: 0 }
+        RenderError { text: text.into(), places: vec![Place { template: file.to_owned(), line: 0, column: None }] }
     }
 
     fn at(text: String, location: &str, file: &str) -> RenderError {
         let mut parts = location.split(':');
         let template = parts.next().unwrap_or(file).to_owned();
-        let line = parts.next().and_then(|line| line.parse().ok()).unwrap_or(0);
-        RenderError { text, template, line }
+        let mut number = || parts.next().and_then(|number| number.parse().ok());
+        let place = Place { template, line: number().unwrap_or(0), column: number() };
+        RenderError { text, places: vec![place] }
     }
+}
+
+/// Each place of a chain of errors, the outermost first.
+fn places(error: &FuncError) -> impl Iterator<Item = Place> {
+    std::iter::successors(Some(error), |error| inner(error)).filter_map(|error| match error {
+        FuncError::Template(error) => error.location.as_ref().map(|location| Place {
+            template: location.name.to_string(),
+            line: location.line,
+            column: Some(location.column),
+        }),
+        _ => None,
+    })
 }
 
 impl fmt::Display for RenderError {

@@ -17,7 +17,7 @@ mod values_type;
 
 pub use calls::MAX_INCLUDES;
 pub use capabilities::{Capabilities, DEFAULT_API_VERSIONS, DEFAULT_KUBE_VERSION, HELM_VERSION, KubeVersion};
-pub use error::RenderError;
+pub use error::{Place, RenderError};
 pub use files::Files;
 pub use lookup::Lookup;
 pub use render::{Error, ReleaseOptions, Rendered, Request};

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use go_template::{FuncMap, Value};
 
 use crate::chart::{Chart, LoadError};
-use crate::engine::{self, Capabilities, Engine, KubeVersion, Lookup, ReleaseOptions, Rendered, Request};
+use crate::engine::{self, Capabilities, Engine, KubeVersion, Lookup, ReleaseOptions, RenderError, Rendered, Request};
 use crate::release;
 
 /// What the command prints, and what it wrote.
@@ -26,8 +26,8 @@ pub struct Output {
     pub text: Vec<u8>,
     /// For standard error, a line each: nothing that stopped the rendering.
     pub warnings: Vec<String>,
-    /// What failed although there is something to print: output that is no YAML, with `--debug`.
-    pub failed: Option<String>,
+    /// What failed although there is something to print: a template, or output that is no YAML, with `--debug`.
+    pub failed: Option<Error>,
 }
 
 /// What stands for the cluster.
@@ -58,9 +58,9 @@ pub enum Error {
     /// The rendering.
     #[error("{0}")]
     Render(#[from] engine::Error),
-    /// Output that is no YAML.
+    /// A template that fails, or output that is no YAML.
     #[error("{0}\n\nUse --debug flag to render out invalid YAML")]
-    InvalidYaml(String),
+    InvalidYaml(engine::Error),
     /// `--show-only` of what did not render.
     #[error("could not find template {0} in chart")]
     NoTemplate(String),
@@ -72,6 +72,18 @@ pub enum Error {
         /// Why not.
         cause: io::Error,
     },
+}
+
+impl Error {
+    /// What a template says is wrong, with its places, if that is what this error is about.
+    pub fn in_template(&self) -> Option<&RenderError> {
+        match self {
+            Error::Render(engine::Error::Template(error)) | Error::InvalidYaml(engine::Error::Template(error)) => {
+                Some(error)
+            }
+            _ => None,
+        }
+    }
 }
 
 impl Options {
@@ -94,6 +106,14 @@ impl Options {
     /// See [`Error`].
     pub fn run_with(&self, cluster: Option<Cluster>) -> Result<Output, Error> {
         let (rendered, warnings) = self.render(cluster)?;
+        self.output(rendered, warnings)
+    }
+
+    /// What the command prints of a rendering: of all documents those that were asked for, or why there are none.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub fn output(&self, rendered: Result<Rendered, engine::Error>, warnings: Vec<String>) -> Result<Output, Error> {
         match rendered {
             Ok(rendered) => {
                 let text = self.print(&rendered)?;
@@ -101,10 +121,14 @@ impl Options {
             }
             Err(engine::Error::Manifest { error, files }) if self.debug => {
                 let text = output::raw(&files);
-                Ok(Output { text, warnings, failed: Some(error.to_string()) })
+                let failed = Some(engine::Error::Manifest { error, files: Vec::new() }.into());
+                Ok(Output { text, warnings, failed })
             }
-            Err(engine::Error::Manifest { error, .. }) => Err(Error::InvalidYaml(error.to_string())),
-            Err(error @ engine::Error::Template(_)) => Err(Error::InvalidYaml(error.to_string())),
+            // Helm prints the manifest that there is, which is none.
+            Err(error @ engine::Error::Template(_)) if self.debug => {
+                Ok(Output { text: b"\n".to_vec(), warnings, failed: Some(error.into()) })
+            }
+            Err(error @ (engine::Error::Manifest { .. } | engine::Error::Template(_))) => Err(Error::InvalidYaml(error)),
             Err(error) => Err(error.into()),
         }
     }

@@ -1,0 +1,95 @@
+//! The lines of a template around the place where it failed, with a mark below that place.
+
+use helm::engine::Place;
+
+/// How many lines are shown before and after.
+const AROUND: usize = 2;
+
+/// How many characters of a line are shown: a template may be one line of megabytes.
+const WIDTH: usize = 160;
+
+const RED: &str = "\u{1b}[1;31m";
+const BLUE: &str = "\u{1b}[1;34m";
+const PLAIN: &str = "\u{1b}[0m";
+
+/// The excerpt for the innermost place whose source there is: texts that `tpl` runs have none.
+pub(super) fn of(places: &[Place], source: &dyn Fn(&str) -> Option<String>, colour: bool) -> Option<String> {
+    let known = places.iter().rev().filter(|place| place.line > 0);
+    let (place, text) = known.filter_map(|place| Some((place, source(&place.template)?))).next()?;
+    Some(Excerpt { place, text: &text, colour }.show())
+}
+
+struct Excerpt<'a> {
+    place: &'a Place,
+    text: &'a str,
+    colour: bool,
+}
+
+impl Excerpt<'_> {
+    fn show(&self) -> String {
+        let Place { template, line, column } = self.place;
+        let column_text = column.map(|column| format!(":{column}")).unwrap_or_default();
+        let last = line + AROUND;
+        let gutter = last.to_string().len();
+        let arrow = self.paint(BLUE, "-->");
+        let bar = self.paint(BLUE, "|");
+        let mut shown = format!("{:gutter$}{arrow} {}:{line}{column_text}\n{:gutter$} {bar}\n", "", printable(template), "");
+        let first = line.saturating_sub(AROUND).max(1);
+        for (number, text) in (1..).zip(self.text.split('\n')).skip(first - 1).take(last + 1 - first) {
+            let text = text.trim_end_matches('\r');
+            let start = self.window(number, text);
+            let label = self.paint(BLUE, &format!("{number:>gutter$} |"));
+            shown.push_str(format!("{label} {}", cut(text, start)).trim_end());
+            shown.push('\n');
+            if number == *line {
+                shown.push_str(&format!("{:gutter$} {bar} {}\n", "", self.mark(text, start)));
+            }
+        }
+        shown.truncate(shown.trim_end().len());
+        shown
+    }
+
+    /// The first character shown: 0, but for a place far right in its line.
+    fn window(&self, number: usize, text: &str) -> usize {
+        let column = self.place.column.filter(|_| number == self.place.line);
+        let characters = column.map_or(0, |column| characters_before(text, column));
+        if characters < WIDTH { 0 } else { characters - WIDTH / 2 }
+    }
+
+    /// A caret below the column, or below the whole line where no column is known. Tabs stay tabs, so that it stands where it should.
+    fn mark(&self, text: &str, start: usize) -> String {
+        let Some(column) = self.place.column else {
+            let width = text.trim().chars().count().clamp(1, WIDTH);
+            let indent: String = text.chars().take_while(|c| c.is_whitespace()).take(WIDTH).map(blank).collect();
+            return format!("{indent}{}", self.paint(RED, &"^".repeat(width)));
+        };
+        let before = characters_before(text, column).saturating_sub(start);
+        let pad: String = text.chars().skip(start).take(before).map(blank).collect();
+        format!("{pad}{}", self.paint(RED, "^"))
+    }
+
+    fn paint(&self, colour: &str, text: &str) -> String {
+        if self.colour { format!("{colour}{text}{PLAIN}") } else { text.to_owned() }
+    }
+}
+
+fn characters_before(text: &str, column: usize) -> usize {
+    text.char_indices().take_while(|(at, _)| *at < column).count()
+}
+
+fn cut(text: &str, start: usize) -> String {
+    text.chars().skip(start).take(WIDTH).map(visible).collect()
+}
+
+fn printable(text: &str) -> String {
+    text.chars().map(visible).collect()
+}
+
+/// A chart's text must not steer the terminal.
+fn visible(c: char) -> char {
+    if c.is_control() && c != '\t' { '\u{fffd}' } else { c }
+}
+
+fn blank(c: char) -> char {
+    if c == '\t' { '\t' } else { ' ' }
+}

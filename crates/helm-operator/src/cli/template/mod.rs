@@ -1,0 +1,99 @@
+//! `template`: what `helm template` prints, from the same arguments. Counterpart: Helm's `pkg/cmd/template.go`.
+//!
+//! Standard output and the error's text are Helm's. Nothing but `--validate` and `--dry-run=server` starts a runtime or looks for a cluster.
+
+mod cluster;
+mod excerpt;
+#[cfg(test)]
+mod tests;
+
+use std::io::{IsTerminal as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Args;
+use helm::chart::Chart;
+use helm::template::{Error, Options, Output};
+
+/// The flags of `template`.
+#[derive(Args, Clone, Debug)]
+pub struct Template {
+    #[command(flatten)]
+    options: Options,
+
+    /// The kubeconfig, for --validate and --dry-run=server
+    #[arg(long, value_name = "PATH")]
+    kubeconfig: Option<PathBuf>,
+
+    /// The kubeconfig's context
+    #[arg(long, value_name = "NAME")]
+    kube_context: Option<String>,
+}
+
+/// What help says at the end.
+pub(super) fn examples(name: &str) -> String {
+    format!(
+        "Examples:\n  # As 'helm template', for a check: diff <(helm template rel ./chart) <({name} template rel ./chart)\n  \
+         {name} template rel ./chart\n\n  # With values, for a namespace and a version of Kubernetes\n  \
+         {name} template rel ./chart -f values.yaml --set image.tag=1.2 -n demo --kube-version 1.36\n\n  # One template's output\n  \
+         {name} template rel ./chart --show-only templates/deployment.yaml\n\n  # With the cluster's capabilities and objects, each result \
+         checked by its API server\n  {name} template rel ./chart --validate\n\n\
+         An error in a template is followed by an excerpt of the template where standard error is a terminal, or with --debug."
+    )
+}
+
+/// Renders and prints.
+pub(super) fn run(template: &Template) -> ExitCode {
+    match template.output() {
+        Ok(output) => template.print(output),
+        Err(error) => template.fail(&error.to_string(), Some(&error)),
+    }
+}
+
+impl Template {
+    fn output(&self) -> Result<Output, Error> {
+        if self.options.wants_cluster() {
+            return cluster::output(&self.options, self.kubeconfig.as_deref(), self.kube_context.as_deref());
+        }
+        self.options.run()
+    }
+
+    fn print(&self, output: Output) -> ExitCode {
+        for warning in &output.warnings {
+            complain(warning);
+        }
+        let mut stdout = std::io::stdout().lock();
+        if let Err(error) = stdout.write_all(&output.text).and_then(|()| stdout.flush()) {
+            return self.fail(&format!("cannot write the output: {error}"), None);
+        }
+        match output.failed {
+            Some(error) => self.fail(&error.to_string(), Some(&error)),
+            None => ExitCode::SUCCESS,
+        }
+    }
+
+    fn fail(&self, text: &str, error: Option<&Error>) -> ExitCode {
+        complain(&format!("Error: {text}"));
+        let terminal = std::io::stderr().is_terminal();
+        if terminal || self.options.debug {
+            let colour = terminal && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+            if let Some(excerpt) = error.and_then(|error| self.excerpt(error, colour)) {
+                complain(&format!("\n{excerpt}"));
+            }
+        }
+        ExitCode::FAILURE
+    }
+
+    /// The chart is loaded again: only people who look at an error pay for it.
+    fn excerpt(&self, error: &Error, colour: bool) -> Option<String> {
+        let error = error.in_template()?;
+        let chart = Chart::load(Path::new(self.options.name_and_chart.last()?.trim())).ok()?;
+        let source = |name: &str| chart.template(name).map(|text| text.to_text().into_owned());
+        excerpt::of(error.places(), &source, colour)
+    }
+}
+
+/// A line for people. That nobody may read it is no error.
+fn complain(text: &str) {
+    let _ = writeln!(std::io::stderr(), "{text}");
+}
