@@ -66,7 +66,11 @@ pub fn command(name: &str) -> clap::Command {
          WATCH_NAMESPACE=demo {name} run --zap-devel\n\n  # As one of several replicas in a cluster\n  \
          {name} run --leader-elect --leader-election-id=my-operator"
     );
-    Cli::command().bin_name(name).after_help(examples.clone()).mut_subcommand("run", |run| run.after_help(examples)).mut_subcommand("template", |t| t.after_help(template::examples(name)))
+    Cli::command()
+        .bin_name(name)
+        .after_help(examples.clone())
+        .mut_subcommand("run", |run| run.after_help(examples))
+        .mut_subcommand("template", |t| t.after_help(template::examples(name)))
 }
 
 /// Flags without a command are those of `run`, as in old deployments.

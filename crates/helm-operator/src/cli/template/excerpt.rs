@@ -33,10 +33,10 @@ impl Excerpt<'_> {
         let gutter = last.to_string().len();
         let arrow = self.paint(BLUE, "-->");
         let bar = self.paint(BLUE, "|");
-        let mut shown = format!("{:gutter$}{arrow} {}:{line}{column_text}\n{:gutter$} {bar}\n", "", printable(template), "");
+        let mut shown =
+            format!("{:gutter$}{arrow} {}:{line}{column_text}\n{:gutter$} {bar}\n", "", printable(template), "");
         let first = line.saturating_sub(AROUND).max(1);
-        for (number, text) in (1..).zip(self.text.split('\n')).skip(first - 1).take(last + 1 - first) {
-            let text = text.trim_end_matches('\r');
+        for (number, text) in (1..).zip(self.text.lines()).skip(first - 1).take(last + 1 - first) {
             let start = self.window(number, text);
             let label = self.paint(BLUE, &format!("{number:>gutter$} |"));
             shown.push_str(format!("{label} {}", cut(text, start)).trim_end());

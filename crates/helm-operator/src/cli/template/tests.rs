@@ -54,14 +54,19 @@ fn parse(line: &str) -> Result<Template, clap::Error> {
 
 #[test]
 fn helms_flags_are_taken() {
-    let template = parse("op template rel ./c -f a.yaml,b.yaml --set x=1,y=2 --set z={a,b} -n ns -s t.yaml -a v1 --kube-version v1.30.0").unwrap();
+    let template = parse(
+        "op template rel ./c -f a.yaml,b.yaml --set x=1,y=2 --set z={a,b} -n ns -s t.yaml -a v1 --kube-version v1.30.0",
+    )
+    .unwrap();
     assert_eq!(template.options.name_and_chart, ["rel", "./c"]);
     assert_eq!(template.options.values, ["a.yaml", "b.yaml"]);
     assert_eq!(template.options.set, ["x=1,y=2", "z={a,b}"]);
     assert!(!template.options.wants_cluster());
     assert!(parse("op template ./c --validate --kube-context other").unwrap().options.wants_cluster());
     assert!(parse("op template ./c --dry-run=server").unwrap().options.wants_cluster());
-    assert!(parse("op template").is_err() && parse("op template a b c").is_err() && parse("op template c --nope").is_err());
+    assert!(
+        parse("op template").is_err() && parse("op template a b c").is_err() && parse("op template c --nope").is_err()
+    );
 }
 
 #[test]

@@ -1,0 +1,3 @@
+{{- define "broken.name" -}}
+{{ .Values.names.first.text }}
+{{- end }}
