@@ -10,6 +10,7 @@ pub mod context;
 pub mod events;
 pub mod hooks;
 pub mod lease;
+mod lookup;
 pub mod manager;
 pub mod metrics;
 pub mod native;

@@ -13,6 +13,7 @@ use helm::release::{ChartDocument, DeletePolicy, Hook, HookEvent};
 use serde_json::json;
 
 use super::render::{RenderError, Renderer, Request};
+use crate::lookup::ClusterLookup;
 use crate::values;
 use crate::watches::{DryRunOption, Watch};
 
@@ -170,24 +171,5 @@ fn hook(of: helm::manifest::Hook) -> Hook {
         delete_policies: of.delete_policies.iter().map(policy).collect(),
         output_log_policies: of.output_log_policies,
         ..Hook::default()
-    }
-}
-
-/// `lookup` over the API server. Runs on a thread that may block.
-struct ClusterLookup {
-    applier: Applier,
-    runtime: tokio::runtime::Handle,
-}
-
-impl Lookup for ClusterLookup {
-    fn lookup(&self, api_version: &str, kind: &str, namespace: &str, name: &str) -> Result<Value, String> {
-        let found = self.runtime.block_on(async {
-            let resource = self.applier.mapper.resource(api_version, kind).await?;
-            match self.applier.api().send(Call::get(resource.path(namespace, name)?)).await {
-                Err(error) if error.is_not_found() => Ok(json!({})),
-                answer => answer?.parse::<serde_json::Value>(),
-            }
-        });
-        found.map(|object| json::from_serde(&object)).map_err(|e| e.to_string())
     }
 }
