@@ -76,7 +76,7 @@ fn may(cluster: &TestCluster, verb: &str, resource: &str) -> bool {
 }
 
 /// Applies `config/default`; several tests may do so at once.
-fn deploy(cluster: &TestCluster) {
+pub(crate) fn deploy(cluster: &TestCluster) {
     in_repository(cluster, ["apply", "--server-side", "-k", "config/default"]).unwrap();
     cluster.kubectl(["wait", "--for=condition=Established", "--timeout=30s", "crd", "--all"]).unwrap();
 }

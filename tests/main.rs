@@ -6,3 +6,4 @@ mod config;
 mod generated;
 mod native;
 mod operator;
+mod rights;

@@ -5,6 +5,7 @@ use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Once;
 use std::time::{Duration, Instant};
@@ -35,12 +36,21 @@ impl Operator {
         Operator::start(cluster, namespace, tempfile::tempdir().unwrap(), flags)
     }
 
+    /// Starts it for one namespace with the project's own watches.yaml and somebody's rights.
+    pub(crate) fn start_as(kubeconfig: &Path, namespace: &Namespace<'_>, flags: &[&str]) -> Operator {
+        Operator::spawn(kubeconfig, namespace, tempfile::tempdir().unwrap(), flags)
+    }
+
     fn start(cluster: &TestCluster, namespace: &Namespace<'_>, folder: tempfile::TempDir, flags: &[&str]) -> Operator {
         install_kinds(cluster);
+        Operator::spawn(&cluster.operator_kubeconfig_path(), namespace, folder, flags)
+    }
+
+    fn spawn(kubeconfig: &Path, namespace: &Namespace<'_>, folder: tempfile::TempDir, flags: &[&str]) -> Operator {
         let child = Command::new(env!("CARGO_BIN_EXE_memcached-operator"))
             .args(["run", "--metrics-bind-address=127.0.0.1:0", "--health-probe-bind-address=127.0.0.1:0"])
             .args(flags)
-            .env("KUBECONFIG", cluster.operator_kubeconfig_path())
+            .env("KUBECONFIG", kubeconfig)
             .env("WATCH_NAMESPACE", namespace.name())
             .current_dir(env!("CARGO_MANIFEST_DIR"))
             .stdin(Stdio::null())

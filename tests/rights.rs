@@ -1,0 +1,74 @@
+//! The main job with exactly the rights that `config/rbac` gives the operator's own ServiceAccount.
+
+use std::path::PathBuf;
+
+use serde_json::json;
+use test_cluster::{Namespace, Request, TestCluster};
+
+use crate::config::deploy;
+use crate::operator::{Operator, eventually};
+
+const NAMESPACE: &str = "memcached-operator-system";
+const ACCOUNT: &str = "memcached-operator-controller-manager";
+
+#[test]
+fn the_operators_own_account_can_install_upgrade_repair_and_uninstall_both_kinds() {
+    let Some(cluster) = TestCluster::shared_or_skip() else { return };
+    if std::env::var_os("USE_KUBECONFIG").is_some() {
+        return;
+    }
+    deploy(cluster);
+    let namespace = cluster.namespace("account").unwrap();
+    let id = format!("--leader-election-id={}", namespace.name());
+    let lease = ["--leader-elect", &id, "--leader-election-namespace", NAMESPACE];
+    let operator = Operator::start_as(&account_kubeconfig(cluster), &namespace, &lease);
+
+    apply(&namespace, 1);
+    wait_until_ready(&namespace, 1);
+    apply(&namespace, 2);
+    wait_until_ready(&namespace, 2);
+    namespace.kubectl(["delete", "service/both-memcached"]).unwrap();
+    eventually("repaired service", || namespace.kubectl(["get", "service/both-memcached"]));
+    namespace.kubectl(["delete", "memcached/both", "memcachedbackup/both", "--timeout=30s"]).unwrap();
+    let left = namespace.kubectl(["get", "service,ingress,hpa,secret", "-o", "name"]).unwrap();
+    assert_eq!(left, "", "{}", operator.log());
+    assert!(operator.terminate().0.success());
+
+    let requests = requests_in(cluster, &[namespace.name(), NAMESPACE]);
+    assert!(requests.iter().any(Request::is_write));
+    let refused: Vec<_> = requests.iter().filter(|request| request.code == 403).collect();
+    assert!(refused.is_empty(), "{refused:?}");
+}
+
+/// Both kinds, the chart with every option.
+fn apply(namespace: &Namespace<'_>, size: i32) {
+    let (api, metadata) = ("cache.my.domain/v1", json!({"name": "both"}));
+    let values = json!({"replicaCount": size, "podAnnotations": {"size": size.to_string()}, "ingress": {"enabled": true}, "autoscaling": {"enabled": true}});
+    let chart = json!({"apiVersion": api, "kind": "Memcached", "metadata": metadata, "spec": values});
+    let native = json!({"apiVersion": api, "kind": "MemcachedBackup", "metadata": metadata, "spec": {"size": size}});
+    namespace.apply(&format!("{chart}\n---\n{native}")).unwrap();
+}
+
+fn wait_until_ready(namespace: &Namespace<'_>, generation: i64) {
+    for resource in ["memcached/both", "memcachedbackup/both"] {
+        let ready = "jsonpath={.metadata.generation} {.status.conditions[?(@.type=='Ready')].status} {.status.conditions[?(@.type=='Ready')].observedGeneration}";
+        eventually(resource, || match namespace.kubectl(["get", resource, "-o", ready]) {
+            Ok(seen) if seen == format!("{generation} True {generation}") => Ok(()),
+            other => Err(other),
+        });
+    }
+}
+
+fn account_kubeconfig(cluster: &TestCluster) -> PathBuf {
+    let token = cluster.kubectl(["-n", NAMESPACE, "create", "token", ACCOUNT]).unwrap();
+    let path = cluster.folder().join("account-of-the-operator.kubeconfig");
+    std::fs::write(&path, cluster.kubeconfig_with_token(token.trim()).unwrap()).unwrap();
+    path
+}
+
+/// What the account asked for in these namespaces and in none.
+fn requests_in(cluster: &TestCluster, namespaces: &[&str]) -> Vec<Request> {
+    let user = format!("system:serviceaccount:{NAMESPACE}:{ACCOUNT}");
+    let requests = cluster.requests().unwrap().into_iter().filter(|request| request.user == user);
+    requests.filter(|r| r.namespace.is_empty() || namespaces.contains(&r.namespace.as_str())).collect()
+}
