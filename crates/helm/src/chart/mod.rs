@@ -22,7 +22,7 @@ use std::sync::{Arc, OnceLock};
 use go_template::{Map, Str, Value};
 use sha2::{Digest as _, Sha256};
 
-use crate::schema;
+use crate::schema::Schema;
 
 /// One file of a chart.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,7 +51,7 @@ pub struct Chart {
     /// The charts below `charts/`, by name.
     pub dependencies: Vec<Arc<Chart>>,
     digest: String,
-    pub(crate) compiled_schema: OnceLock<Option<Result<schema::Compiled, String>>>,
+    compiled_schema: OnceLock<Result<Schema, String>>,
 }
 
 /// A file below `crds/`, with the path that output names.
@@ -106,6 +106,12 @@ impl Chart {
     /// A digest of every file that can change what is rendered, subcharts too. Equal files give an equal digest, in every process.
     pub fn digest(&self) -> &str {
         &self.digest
+    }
+
+    /// The schema, compiled at the first call, or why it cannot be; `None` without one.
+    pub(crate) fn compiled_schema(&self) -> Option<&Result<Schema, String>> {
+        let schema = self.schema.as_ref()?;
+        Some(self.compiled_schema.get_or_init(|| Schema::compile(schema)))
     }
 
     /// Why the chart cannot be installed by itself, if so: library charts cannot.

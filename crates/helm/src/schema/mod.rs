@@ -1,33 +1,29 @@
 //! `values.schema.json`: whether the values of a chart and of its subcharts are what their schemas ask for.
 //!
-//! Counterparts: Helm's `pkg/chart/common/util/jsonschema.go`; the errors' text is that of `santhosh-tekuri/jsonschema` v6.
+//! Counterpart: Helm's `pkg/chart/common/util/jsonschema.go` over santhosh-tekuri/jsonschema v6, with its words. Unlike Helm, nothing outside
+//! of the schema is ever read: a `$ref` to a file or the network is an error. A `urn:` allows everything, as in Helm.
 
-mod message;
+mod bounds;
+mod compile;
+mod number;
+mod text;
+mod tree;
 #[cfg(test)]
 mod tests;
 
-use std::fmt;
+pub use bounds::{MAX_CHAIN, MAX_NAMES, MAX_SCHEMA_BYTES, MAX_STEPS};
+pub use compile::Schema;
 
-use boon::{Compiler, SchemaIndex, Schemas, UrlLoader};
-use go_template::{Map, Str, Value};
-use serde_json::Value as Json;
+use go_template::{Map, Value};
 
-use crate::chart::{Chart, ChartView};
-use crate::json;
-
-/// The size that a schema may have, in bytes.
-pub const MAX_SCHEMA_BYTES: usize = 5 << 20;
-
-const LOCATION: &str = "file:///values.schema.json";
+use crate::chart::ChartView;
 
 /// What is wrong, chart by chart: the chart's name and a colon, then a line for each complaint.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Error(String);
 
-/// Checks the coalesced values of the chart, and those of each subchart below them.
-///
-/// Schemas are read from the chart alone: a `$ref` to a file or to the network is an error.
+/// Checks the coalesced values of the chart, and those of each subchart below them. A chart's schema is compiled when it is first used.
 ///
 /// # Errors
 /// Every complaint of every chart.
@@ -38,7 +34,12 @@ pub fn validate(view: &ChartView, values: &Map) -> Result<(), Error> {
 }
 
 fn complain(view: &ChartView, values: &Map, text: &mut String) {
-    if let Err(complaint) = check(&view.chart, values) {
+    let complaint = match view.chart.compiled_schema() {
+        None => Ok(()),
+        Some(Ok(schema)) => schema.validate(values),
+        Some(Err(error)) => Err(error.clone()),
+    };
+    if let Err(complaint) = complaint {
         text.push_str(&format!("{}:\n{complaint}", view.name()));
     }
     for subchart in &view.dependencies {
@@ -51,51 +52,5 @@ fn complain(view: &ChartView, values: &Map, text: &mut String) {
                 other.type_name()
             )),
         }
-    }
-}
-
-fn check(chart: &Chart, values: &Map) -> Result<(), String> {
-    let compiled = chart.compiled_schema.get_or_init(|| chart.schema.as_ref().map(compile));
-    let Some(compiled) = compiled else { return Ok(()) };
-    let Compiled { schemas, index } = compiled.as_ref().map_err(Clone::clone)?;
-    let instance = json::to_serde(&Value::Map(values.clone()));
-    schemas.validate(&instance, *index).map_err(|error| format!("{}\n", message::text(&error)))
-}
-
-/// A schema, ready to check values. Compiled once for each chart.
-pub(crate) struct Compiled {
-    schemas: Schemas,
-    index: SchemaIndex,
-}
-
-impl fmt::Debug for Compiled {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Compiled").finish_non_exhaustive()
-    }
-}
-
-fn compile(schema: &Str) -> Result<Compiled, String> {
-    if schema.len() > MAX_SCHEMA_BYTES {
-        return Err(format!("schema is larger than {MAX_SCHEMA_BYTES} bytes (limit MAX_SCHEMA_BYTES)"));
-    }
-    let schema: Json = serde_json::from_slice(schema).map_err(|e| e.to_string())?;
-    let mut schemas = Schemas::new();
-    let mut compiler = Compiler::new();
-    compiler.use_loader(Box::new(Nothing));
-    compiler.add_resource(LOCATION, schema).map_err(|e| e.to_string())?;
-    let index = compiler.compile(LOCATION, &mut schemas).map_err(|e| format!("{e:#}"))?;
-    Ok(Compiled { schemas, index })
-}
-
-/// Loads no schema: charts are untrusted, and a schema that names a file or an address would have it read.
-struct Nothing;
-
-impl UrlLoader for Nothing {
-    fn load(&self, url: &str) -> Result<Json, Box<dyn std::error::Error>> {
-        if url.starts_with("urn:") {
-            // As Helm: a name that nobody resolves permits everything.
-            return Ok(Json::Bool(true));
-        }
-        Err(format!("schemas are read from the chart alone, not from {url}").into())
     }
 }

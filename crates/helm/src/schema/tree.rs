@@ -1,0 +1,138 @@
+//! The tree of errors as lines. Counterpart: `output.go` of santhosh-tekuri/jsonschema v6.
+//!
+//! Where one branch alone of an `allOf`, `anyOf` or `oneOf` failed, boon drops the keyword's own error, which Go keeps. The path of the inner
+//! error's schema tells that it was there. It also shows patterns as it translated them: the schema has the original.
+//! Known to differ: items behind a tuple are counted from the tuple's end.
+
+use boon::{ErrorKind, InstanceToken, ValidationError};
+use serde_json::Value as Json;
+
+use super::{bounds, text};
+
+/// The lines below the root error, each with its dash. `document` is the schema.
+pub(super) fn lines(root: &ValidationError<'_, '_>, document: &Json) -> Vec<String> {
+    let mut lines = Lines { lines: Vec::new(), document };
+    for cause in &root.causes {
+        lines.add(cause, root.schema_url, false, 0);
+    }
+    if root.causes.is_empty() {
+        lines.push(0, "", &text::message(&root.kind));
+    }
+    lines.lines
+}
+
+/// More lines than this say nothing more to people.
+const MAX_LINES: usize = 10_000;
+
+struct Lines<'a> {
+    lines: Vec<String>,
+    document: &'a Json,
+}
+
+impl Lines<'_> {
+    fn push(&mut self, indent: usize, place: &str, message: &str) {
+        if self.lines.len() == MAX_LINES {
+            return;
+        }
+        self.lines.push(format!("{}- at {}: {message}", "  ".repeat(indent), text::quoted(place)));
+    }
+
+    fn message(&self, error: &ValidationError<'_, '_>) -> String {
+        let original = || {
+            let (_, pointer) = error.schema_url.split_once('#')?;
+            self.document.pointer(&format!("{}/pattern", bounds::percent_decoded(pointer)))?.as_str()
+        };
+        match &error.kind {
+            ErrorKind::Pattern { got, want } => text::pattern(got, original().unwrap_or(want)),
+            kind => text::message(kind),
+        }
+    }
+
+    /// Adds the error and what is below. `base` is the schema that the error's schema lies in; `known` says that the first keyword on the way
+    /// between them has its line already.
+    fn add(&mut self, error: &ValidationError<'_, '_>, base: &str, known: bool, mut indent: usize) {
+        let route = Route::between(base, error.schema_url);
+        let tokens = tokens(error);
+        let start = tokens.len().saturating_sub(route.depth);
+        for (depth, message) in route.keywords.iter().skip(usize::from(known)) {
+            let end = (start + depth).min(tokens.len());
+            self.push(indent, &pointer(&tokens[..end]), message);
+            indent += 1;
+        }
+        let (inner_base, skipped) = match &error.kind {
+            ErrorKind::Reference { url, .. } => (*url, error.causes.len() == 1),
+            _ => (error.schema_url, false),
+        };
+        if !skipped {
+            let place = match &error.kind {
+                ErrorKind::PropertyName { .. } => pointer(&route.properties),
+                _ => pointer(&tokens),
+            };
+            self.push(indent, &place, &self.message(error));
+            indent += 1;
+        }
+        let known = matches!(error.kind, ErrorKind::AllOf | ErrorKind::AnyOf | ErrorKind::OneOf(None));
+        for cause in &error.causes {
+            self.add(cause, inner_base, known, indent);
+        }
+    }
+}
+
+fn tokens(error: &ValidationError<'_, '_>) -> Vec<String> {
+    error
+        .instance_location
+        .tokens
+        .iter()
+        .map(|token| match token {
+            InstanceToken::Prop(name) => name.to_string(),
+            InstanceToken::Item(index) => index.to_string(),
+        })
+        .collect()
+}
+
+fn pointer(tokens: &[String]) -> String {
+    tokens.iter().map(|token| format!("/{}", token.replace('~', "~0").replace('/', "~1"))).collect()
+}
+
+/// What lies between a schema and one inside it.
+#[derive(Default)]
+struct Route {
+    /// How many steps into the value it takes.
+    depth: usize,
+    /// Keywords that combine schemas: how deep in the value, and what their failure says.
+    keywords: Vec<(usize, &'static str)>,
+    /// The names of properties on the way.
+    properties: Vec<String>,
+}
+
+impl Route {
+    fn between(base: &str, schema: &str) -> Route {
+        let mut route = Route::default();
+        let Some(path) = schema.strip_prefix(base) else { return route };
+        let mut parts = path.split('/').filter(|part| !part.is_empty()).peekable();
+        while let Some(keyword) = parts.next() {
+            match keyword {
+                "allOf" => route.keywords.push((route.depth, "'allOf' failed")),
+                "anyOf" => route.keywords.push((route.depth, "'anyOf' failed")),
+                "oneOf" => route.keywords.push((route.depth, "'oneOf' failed, none matched")),
+                "not" | "if" | "then" | "else" => continue,
+                "dependencies" | "dependentSchemas" => {}
+                "propertyNames" | "contentSchema" => {
+                    route = Route::default();
+                    continue;
+                }
+                _ => route.depth += 1,
+            }
+            let has_name = match keyword {
+                "items" => parts.peek().is_some_and(|next| next.bytes().all(|b| b.is_ascii_digit())),
+                "additionalItems" | "additionalProperties" | "contains" | "unevaluatedItems" | "unevaluatedProperties" => false,
+                _ => true,
+            };
+            let name = if has_name { parts.next().unwrap_or_default() } else { "" };
+            if keyword == "properties" {
+                route.properties.push(name.replace("~1", "/").replace("~0", "~"));
+            }
+        }
+        route
+    }
+}
