@@ -110,13 +110,17 @@ docker-push: ## Push the image IMG.
 
 ##@ The engine
 
+# Without VECTORS and CORPUS: the project's own cases.
+OWN_CASES := --vectors crates/conformance/own/vectors.jsonl --corpus crates/conformance/own
+GIVEN_CASES = $(addprefix --vectors ,$(VECTORS)) $(addprefix --corpus ,$(CORPUS))
+
 .PHONY: conformance
-conformance: ## Compare with real Helm: VECTORS="FILE…" and CORPUS="DIR…" add to the project's own cases.
-	cargo run --release --quiet -p conformance -- $(addprefix --vectors ,$(VECTORS)) $(addprefix --corpus ,$(CORPUS))
+conformance: ## Compare with Helm's recorded answers: VECTORS="FILE…" CORPUS="DIR…", else the project's own.
+	TZ=UTC cargo run --release --quiet -p conformance --bin conformance -- $(or $(strip $(GIVEN_CASES)),$(OWN_CASES))
 
 .PHONY: bench-render
-bench-render: ## Time rendering, side by side with Helm's engine where Go is installed.
-	cargo bench -p helm --bench render
+bench-render: ## Time rendering, in turn with Helm's engine where it is at hand; CHARTS="DIR…" adds charts.
+	hack/bench-render $(CHARTS)
 
 .PHONY: fuzz
 fuzz: ## Run each fuzz target for FUZZ_SECONDS; needs a nightly compiler and cargo-fuzz.
