@@ -394,9 +394,10 @@ async fn serve(shared: &Arc<Shared>, context: &Context, workers: usize) -> Resul
     loop {
         while running.try_join_next().is_some() {}
         let next = async {
+            // The key first: a place that is held while there is nothing to do would be missing to a hook that comes back for its own.
+            let key = shared.queue.next().await;
             // Closed only by dropping it.
-            let place = places.clone().acquire_owned().await;
-            (place, shared.queue.next().await)
+            (places.clone().acquire_owned().await, key)
         };
         let (place, key) = tokio::select! {
             () = context.shutdown.cancelled() => break,
