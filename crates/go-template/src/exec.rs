@@ -253,6 +253,12 @@ impl<'t> State<'_, '_, 't> {
             Value::Object(object) if matches!(object.kind(), Kind::Slice | Kind::Map) => {
                 self.range_over(range, object.data())
             }
+            Value::Object(ref object) if object.with_number(0).is_some() => {
+                self.one_variable(range, &value)?;
+                let n = if let Value::Int(n, _) = object.data() { n } else { 0 };
+                let element = |i| Reflected::Concrete(object.with_number(i).unwrap_or_default());
+                self.iterate(range, (0..n).map(|i| (Reflected::Invalid, element(i))))
+            }
             other => {
                 let mut message = b"range can't iterate over ".to_vec();
                 fmt::append_value(&mut message, &other);
@@ -690,7 +696,7 @@ impl<'t> State<'_, '_, 't> {
             (Param::Bool, Arg::Bool(_, value)) => Some(Value::Bool(*value)),
             (Param::String, Arg::String(string)) => Some(string.value.clone()),
             (Param::Int, Arg::Number(n)) => n.int.map(Value::int),
-            (Param::Int64, Arg::Number(n)) => n.int.map(Value::int64),
+            (Param::Int64 | Param::Duration, Arg::Number(n)) => n.int.map(Value::int64),
             (Param::Uint32, Arg::Number(n)) => n.uint.map(|v| Value::Uint(v & u64::from(u32::MAX), UintType::Uint32)),
             (Param::Float, Arg::Number(n)) => n.float.map(Value::Float),
             _ => None,

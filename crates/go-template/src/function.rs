@@ -37,6 +37,8 @@ pub enum Param {
     List,
     /// `[]string`.
     Strings,
+    /// `time.Duration`: an [`Object`](crate::Object) of that name, or an `int64` where the template has a constant.
+    Duration,
     /// The type of an [`Object`](crate::Object), by its name, such as `*semver.Version`.
     Object(&'static str),
 }
@@ -57,6 +59,7 @@ impl Param {
             Param::Map => MapType::Interface.name(),
             Param::List => ListType::Interface.name(),
             Param::Strings => ListType::String.name(),
+            Param::Duration => "time.Duration",
             Param::Object(name) => name,
         }
     }
@@ -64,7 +67,13 @@ impl Param {
     /// Whether an untyped nil can be an argument of the type.
     pub(crate) fn can_be_nil(self) -> bool {
         match self {
-            Param::Bool | Param::Int | Param::Int64 | Param::Uint32 | Param::Float | Param::String => false,
+            Param::Bool
+            | Param::Int
+            | Param::Int64
+            | Param::Uint32
+            | Param::Float
+            | Param::String
+            | Param::Duration => false,
             Param::Object(name) => name.starts_with('*'),
             Param::Any | Param::Reflect | Param::Bytes | Param::Map | Param::List | Param::Strings => true,
         }
@@ -84,6 +93,7 @@ impl Param {
             (Param::Map, Value::Map(map)) => map.ty().is_interface(),
             (Param::List, Value::List(list)) => list.ty() == ListType::Interface,
             (Param::Strings, Value::List(list)) => list.ty() == ListType::String,
+            (Param::Duration, Value::Object(object)) => object.type_name() == self.name(),
             (Param::Object(name), Value::Object(object)) => object.type_name() == name,
             _ => false,
         }
@@ -93,7 +103,7 @@ impl Param {
     pub(crate) fn constant_name(self) -> Option<&'static str> {
         match self {
             Param::Bool => Some("bool"),
-            Param::Int | Param::Int64 => Some("integer"),
+            Param::Int | Param::Int64 | Param::Duration => Some("integer"),
             Param::Uint32 => Some("unsigned integer"),
             Param::Float => Some("float"),
             Param::String => Some("string"),

@@ -49,6 +49,12 @@ pub trait Object: fmt::Debug + Send + Sync + Any {
         Value::Nil
     }
 
+    /// Another number of the same named type, if this is one: what `range` gives over `time.Month`.
+    fn with_number(&self, number: i64) -> Option<Value> {
+        let _ = number;
+        None
+    }
+
     /// Whether `if` takes it as true; a struct always is.
     fn is_true(&self) -> bool {
         true

@@ -58,8 +58,9 @@ impl Glob {
             return Err(Error::TooLarge);
         }
         let mut regex = String::from("^(?:");
-        write_nodes(&mut regex, &parse(pattern)?);
-        regex.push_str(")$");
+        let nodes = parse(pattern)?;
+        write_nodes(&mut regex, &nodes);
+        regex.push_str(if takes_nothing(&nodes) { ")?$" } else { ")$" });
         let compiled = RegexBuilder::new(&regex).size_limit(MAX_COMPILED_SIZE).nest_limit(MAX_REGEX_DEPTH).build();
         compiled.map(Glob).map_err(|_| Error::TooLarge)
     }
@@ -72,6 +73,15 @@ impl Glob {
 
 /// Each level of alternatives nests a group, an alternation and a concatenation.
 const MAX_REGEX_DEPTH: u32 = 4 * parse::MAX_DEPTH as u32 + 16;
+
+/// Whether the pattern is `?` or `[!...]` alone, which gobwas lets match an empty text.
+fn takes_nothing(nodes: &[Node]) -> bool {
+    match nodes {
+        [Node::Single | Node::Class { negated: true, .. }] => true,
+        [Node::AnyOf(alternatives)] => alternatives.iter().any(|nodes| takes_nothing(nodes)),
+        _ => false,
+    }
+}
 
 fn write_nodes(regex: &mut String, nodes: &[Node]) {
     for (i, node) in nodes.iter().enumerate() {

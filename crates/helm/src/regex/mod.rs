@@ -27,6 +27,8 @@ pub const MAX_COMPILED_SIZE: usize = 32 << 20;
 #[derive(Debug)]
 pub struct Regex {
     translated: String,
+    /// Whether the pattern is the empty text, which `split` treats apart.
+    is_empty: bool,
     /// The name of each group, the whole match first; empty for a group without a name.
     names: Vec<String>,
     text: regex::Regex,
@@ -46,7 +48,13 @@ impl Regex {
             .nest_limit(2 * MAX_NESTING as u32)
             .build()
             .map_err(|_| Error::new("expression too large", &String::from_utf8_lossy(pattern)))?;
-        Ok(Regex { translated: translation.regex, names: translation.names, text, bytes: OnceLock::new() })
+        Ok(Regex {
+            is_empty: pattern.is_empty(),
+            translated: translation.regex,
+            names: translation.names,
+            text,
+            bytes: OnceLock::new(),
+        })
     }
 
     /// Whether there is a match anywhere in the text.
@@ -84,7 +92,7 @@ impl Regex {
         if limit == 0 {
             return Vec::new();
         }
-        if text.is_empty() && !self.translated.is_empty() {
+        if text.is_empty() && !self.is_empty {
             return vec![text];
         }
         let most = usize::try_from(limit).unwrap_or(usize::MAX);

@@ -48,6 +48,8 @@ struct Translator<'p> {
     flags: Flags,
     /// The flags changed, but nothing was written under them yet.
     flags_pending: bool,
+    /// The flags that hold in the output.
+    flags_written: Flags,
     groups: Vec<Group>,
     last: Option<Item>,
     /// The most that any item of the open group repeats.
@@ -73,6 +75,7 @@ pub(super) fn translate(pattern: &[u8]) -> Result<Translation, Error> {
         names: vec![String::new()],
         flags,
         flags_pending: false,
+        flags_written: flags,
         groups: Vec::new(),
         last: None,
         repetitions: 1,
@@ -122,6 +125,7 @@ impl<'p> Translator<'p> {
     fn write_flags(&mut self) {
         if std::mem::take(&mut self.flags_pending) {
             self.out.push_str(&format!("(?{})", self.flags.written()));
+            self.flags_written = self.flags;
         }
     }
 
@@ -208,7 +212,9 @@ impl<'p> Translator<'p> {
             self.out.push(')');
         }
         self.out.push_str(&count.written());
-        self.out.push_str(if lazy { "?" } else { "" });
+        // An operator obeys the flags before it, the item that it repeats those before the item.
+        let swapped = self.flags.non_greedy != self.flags_written.non_greedy;
+        self.out.push_str(if lazy != swapped { "?" } else { "" });
         self.repetitions = self.repetitions.max(item.repetitions);
         self.last = Some(item);
         self.after_repeat = Some(operator);
@@ -255,7 +261,7 @@ impl<'p> Translator<'p> {
         self.skip(1);
         self.last = Some(Item { start: group.start, repetitions: self.repetitions, repeated: false });
         self.repetitions = self.repetitions.max(group.repetitions);
-        (self.flags, self.flags_pending) = (group.flags, false);
+        (self.flags, self.flags_written, self.flags_pending) = (group.flags, group.flags, false);
         Ok(())
     }
 
@@ -287,7 +293,7 @@ impl<'p> Translator<'p> {
         self.skip(length);
         if group {
             self.enter(&format!("(?{}:", flags.written()))?;
-            self.flags = flags;
+            (self.flags, self.flags_written) = (flags, flags);
         } else {
             self.flags_pending |= self.flags != flags;
             self.flags = flags;

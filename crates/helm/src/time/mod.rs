@@ -18,6 +18,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 pub use calendar::{Clock, Date};
 pub use duration::Duration;
 pub use error::{DurationError, ParseError};
+pub use parse::{DAYS, MONTHS};
 pub use zone::Zone;
 
 /// An instant, with the zone that it is shown in. Go's `time.Time`.

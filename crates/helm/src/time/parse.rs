@@ -6,7 +6,7 @@ use super::layout::{Chunk, Element, Offset, Precision, next_chunk};
 use super::{Time, Zone};
 
 /// The months in order.
-pub(super) const MONTHS: [&str; 12] = [
+pub const MONTHS: [&str; 12] = [
     "January",
     "February",
     "March",
@@ -21,8 +21,8 @@ pub(super) const MONTHS: [&str; 12] = [
     "December",
 ];
 
-/// The days from Sunday on.
-pub(super) const DAYS: [&str; 7] = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
+/// The days of the week from Sunday on.
+pub const DAYS: [&str; 7] = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
 
 /// Why an element cannot be read.
 enum Bad {
@@ -254,9 +254,10 @@ impl<'t> Reader<'t> {
                 }
             }
         }
-        within(numbers[0], 0..=24, "time zone offset hour")?;
-        within(numbers[1], 0..=60, "time zone offset minute")?;
+        // Go reports the last part that is out of range.
         within(numbers[2], 0..=60, "time zone offset second")?;
+        within(numbers[1], 0..=60, "time zone offset minute")?;
+        within(numbers[0], 0..=24, "time zone offset hour")?;
         let seconds = (numbers[0] * 60 + numbers[1]) * 60 + numbers[2];
         fields.offset = match text[0] {
             _ if malformed => return Err(Bad::Form),
@@ -353,15 +354,19 @@ fn signed(text: &[u8]) -> Result<i64, Bad> {
     std::str::from_utf8(text).ok().and_then(|t| t.parse().ok()).ok_or(Bad::Form)
 }
 
-/// Nanoseconds from a separator and digits, of which nine count.
+/// Nanoseconds from a separator and digits, of which nine count. As in Go, a sign may stand before them, or alone.
 fn fraction(text: &[u8]) -> Result<u32, Bad> {
-    let [b'.' | b',', digits @ ..] = text else { return Err(Bad::Form) };
-    let digits = &digits[..digits.len().min(9)];
-    if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
+    let [b'.' | b',', number @ ..] = text else { return Err(Bad::Form) };
+    let number = &number[..number.len().min(9)];
+    let digits = number.strip_prefix(b"+").or_else(|| number.strip_prefix(b"-")).unwrap_or(number);
+    if !digits.iter().all(u8::is_ascii_digit) {
         return Err(Bad::Form);
     }
     let value = digits.iter().fold(0, |n, b| n * 10 + u32::from(b - b'0'));
-    Ok(value * 10u32.pow(9 - digits.len() as u32))
+    if value > 0 && number.starts_with(b"-") {
+        return Err(Bad::Range("fractional second"));
+    }
+    Ok(value * 10u32.pow(9 - number.len() as u32))
 }
 
 /// How long the abbreviation of a zone at the start of the text is.

@@ -20,6 +20,7 @@ fn times_print_by_go_s_layouts() {
         ("Z07:00 -0700 -07 -07:00:00", 0, "Z +0000 +00 +00:00:00"),
         ("Janus Monster 2006-01-02", 0, "Janus Monster 1970-01-01"),
         ("_2006", 0, "_1970"),
+        ("2006 15", 500_000_000_000, "17814 00"),
         ("2006", i64::MAX, "292277026596"),
         ("2006", -70_000_000_000, "-0249"),
         ("", 0, ""),
@@ -45,6 +46,7 @@ fn texts_are_read_by_go_s_layouts() {
         ("3:04PM", "12:30AM", "0000-01-01 00:30:00 +0000 UTC"),
         ("2006 002", "2024 060", "2024-02-29 00:00:00 +0000 UTC"),
         ("Jan _2 06", "feb  9 70", "1970-02-09 00:00:00 +0000 UTC"),
+        ("5.0", "1.+", "0000-01-01 00:00:01 +0000 UTC"),
         ("15:04 MST", "10:00 UTC", "0000-01-01 10:00:00 +0000 UTC"),
     ] {
         assert_eq!(utc(layout, text).as_deref(), Ok(expected), "{text}");
@@ -64,6 +66,7 @@ fn what_cannot_be_read_fails_in_go_s_words() {
         ),
         ("2006-01-02", "2024/01", r#"parsing time "2024/01" as "2006-01-02": cannot parse "/01" as "-""#),
         ("2006-01-02", "2023-02-29", r#"parsing time "2023-02-29": day out of range"#),
+        ("-0700", "+9999", r#"parsing time "+9999": time zone offset minute out of range"#),
         ("é", "x", r#"parsing time "x" as "\xc3\xa9": cannot parse "x" as "\xc3\xa9""#),
     ] {
         assert_eq!(utc(layout, text).unwrap_err(), expected);

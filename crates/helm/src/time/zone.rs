@@ -61,8 +61,13 @@ impl Zone {
     }
 }
 
-/// The nearest time that jiff knows, which ends with the year 9999.
+/// Seconds in 400 years, after which the calendar and with it the rules of summer time repeat.
+const CYCLE: i64 = 146_097 * 86_400;
+
+/// A time that jiff knows and that has the same rules: it ends with the year 9999.
 fn timestamp(seconds: i64) -> Timestamp {
-    let nearest = if seconds < 0 { Timestamp::MIN } else { Timestamp::MAX };
-    Timestamp::from_second(seconds).unwrap_or(nearest)
+    let last = Timestamp::MAX.as_second();
+    let beyond = seconds.saturating_sub(last).max(0);
+    let cycles = beyond / CYCLE + i64::from(beyond % CYCLE > 0);
+    Timestamp::from_second(seconds - cycles * CYCLE).unwrap_or(Timestamp::MIN)
 }

@@ -10,6 +10,7 @@ pub(super) fn to_int64(value: &Value) -> i64 {
         Value::Float(v) => float_to_int(*v),
         Value::String(s) => parse_int(trim_zero_decimal(s), 0).unwrap_or(0),
         Value::Bool(b) => i64::from(*b),
+        Value::Object(object) => named_number(&**object).unwrap_or(0),
         _ => 0,
     }
 }
@@ -22,7 +23,16 @@ pub(super) fn to_float64(value: &Value) -> f64 {
         Value::Float(v) => *v,
         Value::String(s) => parse_float(s).unwrap_or(0.0),
         Value::Bool(b) => f64::from(u8::from(*b)),
+        Value::Object(object) => named_number(&**object).unwrap_or(0) as f64,
         _ => 0.0,
+    }
+}
+
+/// The number of a month or weekday: the only named types that the library knows.
+fn named_number(object: &dyn Object) -> Option<i64> {
+    match object.data() {
+        Value::Int(n, _) if matches!(object.type_name(), "time.Month" | "time.Weekday") => Some(n),
+        _ => None,
     }
 }
 

@@ -55,6 +55,8 @@ impl VersionObject {
             "Prerelease" => version.prerelease().into(),
             "Metadata" => version.metadata().into(),
             "String" => version.to_string().into(),
+            "MarshalText" => Value::Bytes(version.to_string().into()),
+            "MarshalJSON" => Value::Bytes(format!("\"{version}\"").into()),
             "IncMajor" => return Some(next(version.inc_major())),
             "IncMinor" => return Some(next(version.inc_minor())),
             "IncPatch" => return Some(next(version.inc_patch())),
@@ -91,7 +93,7 @@ impl Object for VersionObject {
     fn signature(&self, method: &str) -> Option<(&[Param], Option<Param>)> {
         Some(match method {
             "Major" | "Minor" | "Patch" | "Prerelease" | "Metadata" | "String" | "IncMajor" | "IncMinor"
-            | "IncPatch" => (&[], None),
+            | "IncPatch" | "MarshalText" | "MarshalJSON" => (&[], None),
             "SetPrerelease" | "SetMetadata" => (&[Param::String], None),
             "Original" if self.pointer => (&[], None),
             "Compare" | "Equal" | "LessThan" | "LessThanEqual" | "GreaterThan" | "GreaterThanEqual" if self.pointer => {

@@ -81,7 +81,7 @@ fn inverse(n: u64, prime: u64) -> u64 {
 /// The odd primes below [`SIEVE`].
 fn small_primes() -> &'static [u32] {
     static PRIMES: std::sync::LazyLock<Vec<u32>> = std::sync::LazyLock::new(|| {
-        let is_prime = |n: &u32| (3..).take_while(|d| d * d <= *n).step_by(2).all(|d| n % d != 0);
+        let is_prime = |n: &u32| (3..).take_while(|d| d * d <= *n).step_by(2).all(|d| !n.is_multiple_of(d));
         (3..SIEVE).step_by(2).filter(is_prime).collect()
     });
     &PRIMES

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use go_template::{FuncError, Kind, Object, Param, Scope, Str, Value};
 
-use crate::time::{Duration, Time, Zone};
+use crate::time::{DAYS, Duration, MONTHS, Time, Zone};
 
 /// A `time.Time`.
 pub(crate) fn time_value(time: Time) -> Value {
@@ -27,6 +27,14 @@ pub(super) fn duration_of(value: &Value) -> Option<Duration> {
     downcast::<DurationObject>(value).map(|object| object.0)
 }
 
+/// The duration that a method was given: an object, or a constant.
+fn duration_argument(value: &Value) -> Option<Duration> {
+    match value {
+        Value::Int(nanoseconds, _) => Some(Duration(*nanoseconds)),
+        other => duration_of(other),
+    }
+}
+
 fn downcast<T: Object>(value: &Value) -> Option<&T> {
     match value {
         Value::Object(object) => object.as_any().downcast_ref(),
@@ -38,7 +46,6 @@ fn downcast<T: Object>(value: &Value) -> Option<&T> {
 struct TimeObject(Time);
 
 const TIME: Param = Param::Object("time.Time");
-const DURATION: Param = Param::Object("time.Duration");
 
 impl Object for TimeObject {
     fn type_name(&self) -> &str {
@@ -52,10 +59,10 @@ impl Object for TimeObject {
     fn signature(&self, method: &str) -> Option<(&[Param], Option<Param>)> {
         let params: &[Param] = match method {
             "Format" => &[Param::String],
-            "Add" | "Round" | "Truncate" => &[DURATION],
+            "Add" | "Round" | "Truncate" => &[Param::Duration],
             "AddDate" => &[Param::Int, Param::Int, Param::Int],
             "Sub" | "Before" | "After" | "Equal" | "Compare" => &[TIME],
-            "String" | "IsZero" | "UTC" | "Local" | "Month" | "Weekday" => &[],
+            "String" | "IsZero" | "UTC" | "Local" | "Month" | "Weekday" | "MarshalText" | "MarshalJSON" => &[],
             _ => return self.number(method).map(|_| (&[][..], None)),
         };
         Some((params, None))
@@ -110,11 +117,13 @@ impl TimeObject {
         let time = &self.0;
         Some(match method {
             "String" => time.to_string().into(),
+            "MarshalText" => Value::Bytes(time.rfc3339().into()),
+            "MarshalJSON" => Value::Bytes(format!("\"{}\"", time.rfc3339()).into()),
             "IsZero" => time.is_zero().into(),
             "UTC" => time_value(time.in_zone(Zone::Utc)),
             "Local" => time_value(time.in_zone(Zone::local())),
-            "Month" => named("time.Month", time.civil().0.month.into(), time.format(b"January")),
-            "Weekday" => named("time.Weekday", time.civil().0.weekday() as i64, time.format(b"Monday")),
+            "Month" => named(&MONTH, time.civil().0.month.into()),
+            "Weekday" => named(&WEEKDAY, time.civil().0.weekday() as i64),
             _ => return None,
         })
     }
@@ -126,7 +135,7 @@ impl TimeObject {
             Some(Value::Int(n, _)) => *n,
             _ => 0,
         };
-        let duration = || duration_of(first);
+        let duration = || duration_argument(first);
         let other = || time_of(first);
         Some(match method {
             "Format" => Value::String(time.format(first.as_str()?).into()),
@@ -158,13 +167,13 @@ impl Object for DurationObject {
 
     fn signature(&self, method: &str) -> Option<(&[Param], Option<Param>)> {
         match method {
-            "Round" | "Truncate" => Some((&[DURATION], None)),
+            "Round" | "Truncate" => Some((&[Param::Duration], None)),
             _ => self.plain(method).map(|_| (&[][..], None)),
         }
     }
 
     fn call(&self, _: &mut Scope<'_>, method: &str, args: &[Value]) -> Option<Result<Value, FuncError>> {
-        let multiple = || args.first().and_then(duration_of);
+        let multiple = || args.first().and_then(duration_argument);
         let value = match method {
             "Round" => duration_value(self.0.round(multiple()?)),
             "Truncate" => duration_value(self.0.truncate(multiple()?)),
@@ -179,6 +188,10 @@ impl Object for DurationObject {
 
     fn data(&self) -> Value {
         Value::int64(self.0.0)
+    }
+
+    fn with_number(&self, number: i64) -> Option<Value> {
+        Some(duration_value(Duration(number)))
     }
 
     fn is_true(&self) -> bool {
@@ -207,21 +220,41 @@ impl DurationObject {
     }
 }
 
-/// A number with a name: Go's `time.Month` and `time.Weekday`.
+/// A type whose numbers have names: Go's `time.Month` and `time.Weekday`.
 #[derive(Debug)]
-struct Named {
-    ty: &'static str,
-    number: i64,
-    name: Vec<u8>,
+struct NamedType {
+    name: &'static str,
+    /// What its numbers out of range print as.
+    short: &'static str,
+    first: i64,
+    names: &'static [&'static str],
 }
 
-fn named(ty: &'static str, number: i64, name: Vec<u8>) -> Value {
-    Value::Object(Arc::new(Named { ty, number, name }))
+static MONTH: NamedType = NamedType { name: "time.Month", short: "Month", first: 1, names: &MONTHS };
+static WEEKDAY: NamedType = NamedType { name: "time.Weekday", short: "Weekday", first: 0, names: &DAYS };
+
+/// A number of such a type.
+#[derive(Debug)]
+struct Named {
+    ty: &'static NamedType,
+    number: i64,
+}
+
+fn named(ty: &'static NamedType, number: i64) -> Value {
+    Value::Object(Arc::new(Named { ty, number }))
+}
+
+impl Named {
+    fn text(&self) -> String {
+        let index = usize::try_from(self.number - self.ty.first).ok();
+        let name = index.and_then(|i| self.ty.names.get(i));
+        name.map_or_else(|| format!("%!{}({})", self.ty.short, self.number), |name| (*name).to_owned())
+    }
 }
 
 impl Object for Named {
     fn type_name(&self) -> &str {
-        self.ty
+        self.ty.name
     }
 
     fn kind(&self) -> Kind {
@@ -233,15 +266,19 @@ impl Object for Named {
     }
 
     fn call(&self, _: &mut Scope<'_>, method: &str, _: &[Value]) -> Option<Result<Value, FuncError>> {
-        (method == "String").then(|| Ok(Value::String(self.name.clone().into())))
+        (method == "String").then(|| Ok(self.text().into()))
     }
 
     fn display(&self) -> Option<Str> {
-        Some(self.name.clone().into())
+        Some(self.text().into())
     }
 
     fn data(&self) -> Value {
         Value::int(self.number)
+    }
+
+    fn with_number(&self, number: i64) -> Option<Value> {
+        Some(named(self.ty, number))
     }
 
     fn is_true(&self) -> bool {
@@ -250,5 +287,30 @@ impl Object for Named {
 
     fn as_any(&self) -> &dyn Any {
         self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn months_and_weekdays_have_names_and_numbers() {
+        let time = TimeObject(Time::parse(b"2006-01-02", b"2024-03-05").unwrap());
+        for (method, name, number) in [("Month", "March", 3), ("Weekday", "Tuesday", 2)] {
+            let Some(Value::Object(object)) = time.plain(method) else { panic!("{method} is missing") };
+            assert_eq!(object.display().unwrap(), name);
+            assert!(matches!(object.data(), Value::Int(n, _) if n == number), "{object:?}");
+        }
+        assert_eq!(Named { ty: &MONTH, number: 0 }.text(), "%!Month(0)");
+    }
+
+    #[test]
+    fn methods_take_durations_and_constants() {
+        let time = TimeObject(Time::parse(b"2006-01-02", b"2024-03-05").unwrap());
+        for argument in [Value::int64(1_000_000_000), duration_value(Duration(1_000_000_000))] {
+            let later = time_of(&time.with_args("Add", &[argument]).unwrap()).unwrap();
+            assert_eq!(later.unix_seconds(), 1_709_596_801);
+        }
     }
 }
