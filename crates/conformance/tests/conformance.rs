@@ -1,5 +1,7 @@
 //! The program over the project's own cases, and over the shared ones where they are.
 
+#![allow(clippy::unwrap_used, clippy::print_stdout)] // A test may panic, and says what it skipped.
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 

@@ -1,5 +1,7 @@
 //! `helm-operator template` as a process, against what Helm v4.3.1 printed for the same arguments (`golden/README.md`).
 
+#![allow(clippy::unwrap_used)] // A test may panic.
+
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 

@@ -43,10 +43,8 @@ impl Schema {
             let mut schemas = Schemas::new();
             let mut compiler = Compiler::new();
             compiler.use_loader(Box::new(Closed));
-            let root = compiler
-                .add_resource(URL, document.clone())
-                .and_then(|()| compiler.compile(URL, &mut schemas))
-                .map_err(|error| not_a_schema(&error))?;
+            compiler.add_resource(URL, document.clone()).map_err(|error| not_a_schema(&error))?;
+            let root = compiler.compile(URL, &mut schemas).map_err(|error| not_a_schema(&error))?;
             Ok(Schema { document, schemas, root, chain })
         })
     }

@@ -6,10 +6,10 @@
 mod bounds;
 mod compile;
 mod number;
-mod text;
-mod tree;
 #[cfg(test)]
 mod tests;
+mod text;
+mod tree;
 
 pub use bounds::{MAX_CHAIN, MAX_NAMES, MAX_SCHEMA_BYTES, MAX_STEPS};
 pub use compile::Schema;

@@ -26,7 +26,8 @@ fn errors_are_those_of_helm() {
         let field = |name: &str| case.get(name).and_then(Json::as_str).unwrap();
         let got = check(field("schema"), &values(field("values"))).err().unwrap_or_default();
         if got != field("error") {
-            writeln!(wrong, "{} {}\n  got    {got:?}\n  wanted {:?}", field("schema"), field("values"), field("error")).unwrap();
+            writeln!(wrong, "{} {}\n  got    {got:?}\n  wanted {:?}", field("schema"), field("values"), field("error"))
+                .unwrap();
         }
     }
     assert!(wrong.is_empty(), "{wrong}");
@@ -59,7 +60,8 @@ fn chains_and_branches_are_bounded() {
     let message = "unable to validate schema: its references lead too deep";
     assert!(check(&chain(400), &values(r#"{"a":1}"#)).is_ok());
     assert_eq!(check(&chain(100_000), &values(r#"{"a":1}"#)).unwrap_err(), message);
-    let branches = definitions(40, &|i| format!(r##"{{"allOf":[{{"$ref":"#/$defs/d{0}"}},{{"$ref":"#/$defs/d{0}"}}]}}"##, i + 1));
+    let branches =
+        definitions(40, &|i| format!(r##"{{"allOf":[{{"$ref":"#/$defs/d{0}"}},{{"$ref":"#/$defs/d{0}"}}]}}"##, i + 1));
     assert_eq!(check(&branches, &values(r#"{"a":1}"#)).unwrap_err(), message);
     let ids = definitions(100_000, &|i| format!(r##"{{"$id":"u{i}","$ref":"u{}"}}"##, i + 1));
     assert!(check(&ids, &values(r#"{"a":1}"#)).is_err());
@@ -67,7 +69,8 @@ fn chains_and_branches_are_bounded() {
 
 #[test]
 fn the_longest_walk_that_is_allowed_fits_the_stack() {
-    let all: Vec<String> = (0..398).map(|i| format!(r##""d{i}":{{"allOf":[{{"$ref":"#/$defs/d{}"}}]}}"##, i + 1)).collect();
+    let all: Vec<String> =
+        (0..398).map(|i| format!(r##""d{i}":{{"allOf":[{{"$ref":"#/$defs/d{}"}}]}}"##, i + 1)).collect();
     let schema = format!(
         r##"{{"$ref":"#/$defs/d0","$defs":{{{},"d398":{{"properties":{{"a":{{"$ref":"#/$defs/d0"}}}},"required":["z"]}}}}}}"##,
         all.join(",")

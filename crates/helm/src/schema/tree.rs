@@ -125,7 +125,11 @@ impl Route {
             }
             let has_name = match keyword {
                 "items" => parts.peek().is_some_and(|next| next.bytes().all(|b| b.is_ascii_digit())),
-                "additionalItems" | "additionalProperties" | "contains" | "unevaluatedItems" | "unevaluatedProperties" => false,
+                "additionalItems"
+                | "additionalProperties"
+                | "contains"
+                | "unevaluatedItems"
+                | "unevaluatedProperties" => false,
                 _ => true,
             };
             let name = if has_name { parts.next().unwrap_or_default() } else { "" };

@@ -128,7 +128,9 @@ impl Options {
             Err(error @ engine::Error::Template(_)) if self.debug => {
                 Ok(Output { text: b"\n".to_vec(), warnings, failed: Some(error.into()) })
             }
-            Err(error @ (engine::Error::Manifest { .. } | engine::Error::Template(_))) => Err(Error::InvalidYaml(error)),
+            Err(error @ (engine::Error::Manifest { .. } | engine::Error::Template(_))) => {
+                Err(Error::InvalidYaml(error))
+            }
             Err(error) => Err(error.into()),
         }
     }

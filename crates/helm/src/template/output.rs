@@ -20,8 +20,9 @@ impl Documents {
         let crds = rendered.crds.iter().filter(|_| options.include_crds);
         let crds = crds.map(|crd| (crd.path.clone(), crd.data.to_text().into_owned()));
         let manifests = rendered.manifests.iter().map(|m| (m.path.clone(), m.content.clone()));
-        let wanted = |hook: &&manifest::Hook| !options.no_hooks && !(options.skip_tests && hook.is_test());
-        let hooks = rendered.hooks.iter().filter(wanted).map(|hook| (hook.path.clone(), hook.manifest.clone()));
+        let unwanted = |hook: &manifest::Hook| options.no_hooks || (options.skip_tests && hook.is_test());
+        let hooks =
+            rendered.hooks.iter().filter(|hook| !unwanted(hook)).map(|hook| (hook.path.clone(), hook.manifest.clone()));
         Documents { manifests: crds.chain(manifests).collect(), hooks: hooks.collect() }
     }
 
