@@ -55,7 +55,10 @@ impl ChartView {
 
     /// The manifests below `crds/`, the chart's own before its subcharts'.
     pub fn crds(&self) -> Vec<Crd> {
-        let is_manifest = |name: &str| [".yaml", ".yml", ".json"].iter().any(|extension| name.ends_with(extension));
+        let is_manifest = |name: &str| {
+            let extension = name.rsplit_once('.').map(|(_, extension)| extension.to_ascii_lowercase());
+            extension.is_some_and(|extension| matches!(extension.as_str(), "yaml" | "yml" | "json"))
+        };
         let own = self.chart.files.iter().filter(|file| file.name.starts_with("crds/") && is_manifest(&file.name));
         let mut crds: Vec<Crd> =
             own.map(|file| Crd { path: format!("{}/{}", self.path, file.name), data: file.data.clone() }).collect();

@@ -1,9 +1,11 @@
 //! A chart's folder as files. Counterparts: Helm's `pkg/chart/v2/loader/directory.go` and `internal/sympath`.
 //!
-//! Links are followed, as Helm does, but only as far as they stay on a chart of bounded size and depth.
+//! Links are followed as Helm does, but only to what lies beside the chart or in it: a chart that links to `/etc` or to a service account's
+//! token would have it rendered.
 
 use std::fs;
-use std::path::Path;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
 
 use super::archive::{MAX_CHART_BYTES, MAX_CHART_FILES};
 use super::ignore::Rules;
@@ -14,16 +16,37 @@ const MAX_FOLDER_DEPTH: usize = 64;
 
 /// Reads every file below the folder that `.helmignore` leaves in, in the order of their paths.
 pub(super) fn read(folder: &Path) -> Result<Vec<File>, LoadError> {
-    let rules = fs::read_to_string(folder.join(".helmignore")).unwrap_or_default();
-    let mut walk = Walk { rules: Rules::parse(&rules)?, files: Vec::new(), bytes: 0 };
+    let chart_yaml = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned()).join("Chart.yaml");
+    if let Err(error) = fs::metadata(&chart_yaml) {
+        let place = chart_yaml.display();
+        return Err(LoadError::new(format!(
+            "unable to detect chart at {place}: open {place}: {}",
+            super::load::cause(&error)
+        )));
+    }
+    let rules = fs::read(folder.join(".helmignore")).unwrap_or_default();
+    let rules = Rules::parse(&String::from_utf8_lossy(&rules))?;
+    let mut walk = Walk { rules, around: around(folder)?, files: Vec::new(), bytes: 0, entries: 0 };
     walk.folder(folder, "", 0)?;
     Ok(walk.files)
 }
 
+/// The folder that links must stay in: the one that the chart lies in, so that charts can share files, unless that is everything.
+fn around(folder: &Path) -> Result<PathBuf, LoadError> {
+    let chart = fs::canonicalize(folder).map_err(|e| LoadError::io(folder, &e))?;
+    match chart.parent() {
+        Some(parent) if parent.parent().is_some() => Ok(parent.to_owned()),
+        _ => Ok(chart),
+    }
+}
+
 struct Walk {
     rules: Rules,
+    around: PathBuf,
     files: Vec<File>,
     bytes: u64,
+    /// Files and folders so far: folders that link to each other would be walked for ever.
+    entries: usize,
 }
 
 impl Walk {
@@ -46,6 +69,11 @@ impl Walk {
     }
 
     fn entry(&mut self, path: &Path, name: String, depth: usize) -> Result<(), LoadError> {
+        self.entries += 1;
+        if self.entries > MAX_CHART_FILES {
+            return Err(LoadError::new(format!("chart has more than {MAX_CHART_FILES} files (limit MAX_CHART_FILES)")));
+        }
+        self.check_link(path, &name)?;
         let about = fs::metadata(path).map_err(|e| LoadError::io(path, &e))?;
         if self.rules.ignores(&name, about.is_dir()) {
             return Ok(());
@@ -59,13 +87,35 @@ impl Walk {
                 path.display()
             )));
         }
-        self.bytes += about.len();
-        if self.bytes > MAX_CHART_BYTES || self.files.len() >= MAX_CHART_FILES {
-            return Err(LoadError::new(format!("chart is larger than the maximum size {MAX_CHART_BYTES}")));
-        }
-        let data = fs::read(path).map_err(|e| LoadError::new(format!("error reading {name}: {e}")))?;
+        let data = self.content(path).map_err(|e| LoadError::new(format!("error reading {name}: {e}")))?;
         let text = data.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&data);
         self.files.push(File { name, data: text.into() });
         Ok(())
+    }
+
+    /// Refuses a link that leads out.
+    fn check_link(&self, path: &Path, name: &str) -> Result<(), LoadError> {
+        if !fs::symlink_metadata(path).is_ok_and(|about| about.is_symlink()) {
+            return Ok(());
+        }
+        let target = fs::canonicalize(path).map_err(|e| {
+            LoadError::new(format!("error evaluating symlink {}: {}", path.display(), super::load::cause(&e)))
+        })?;
+        if target.starts_with(&self.around) {
+            return Ok(());
+        }
+        Err(LoadError::new(format!("symlink {name} leads out of {}, which no chart may", self.around.display())))
+    }
+
+    fn content(&mut self, path: &Path) -> Result<Vec<u8>, String> {
+        let left = MAX_CHART_BYTES.saturating_sub(self.bytes);
+        let mut data = Vec::new();
+        let file = fs::File::open(path).map_err(|e| e.to_string())?;
+        file.take(left + 1).read_to_end(&mut data).map_err(|e| e.to_string())?;
+        self.bytes += data.len() as u64;
+        if self.bytes > MAX_CHART_BYTES {
+            return Err(format!("chart exceeds maximum decompressed size of {MAX_CHART_BYTES} bytes"));
+        }
+        Ok(data)
     }
 }

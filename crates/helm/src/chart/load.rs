@@ -7,8 +7,9 @@ use std::sync::{Arc, OnceLock};
 
 use go_template::{Map, Str};
 
+use super::archive::{self, MAX_CHART_BYTES};
 use super::metadata::{self, Metadata};
-use super::{Chart, File, archive, digest};
+use super::{Chart, File, digest};
 use crate::{values, yaml};
 
 /// How deep charts may lie in charts.
@@ -25,21 +26,26 @@ impl LoadError {
     }
 
     pub(super) fn io(path: &Path, error: &io::Error) -> LoadError {
-        let cause = match error.kind() {
-            io::ErrorKind::NotFound => "no such file or directory".to_owned(),
-            io::ErrorKind::PermissionDenied => "permission denied".to_owned(),
-            _ => error.to_string(),
-        };
-        LoadError(format!("stat {}: {cause}", path.display()))
+        LoadError(format!("stat {}: {}", path.display(), cause(error)))
+    }
+}
+
+/// The system's reason in Go's words.
+pub(super) fn cause(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::NotFound => "no such file or directory".to_owned(),
+        io::ErrorKind::PermissionDenied => "permission denied".to_owned(),
+        _ => error.to_string(),
     }
 }
 
 /// Builds the chart from its files, paths below its folder.
 pub(super) fn from_files(files: Vec<File>) -> Result<Arc<Chart>, LoadError> {
-    at_depth(files, 0)
+    at_depth(files, 0, &mut { MAX_CHART_BYTES })
 }
 
-fn at_depth(files: Vec<File>, depth: usize) -> Result<Arc<Chart>, LoadError> {
+/// `left` is how many bytes the archives among the files may unpack to, together.
+fn at_depth(files: Vec<File>, depth: usize, left: &mut u64) -> Result<Arc<Chart>, LoadError> {
     if depth > MAX_DEPTH {
         return Err(LoadError::new(format!("charts lie more than {MAX_DEPTH} deep in each other (limit MAX_DEPTH)")));
     }
@@ -47,7 +53,7 @@ fn at_depth(files: Vec<File>, depth: usize) -> Result<Arc<Chart>, LoadError> {
     for file in files {
         parts.take(file)?;
     }
-    parts.finish(depth)
+    parts.finish(depth, left)
 }
 
 fn read_metadata(files: &[File]) -> Result<Option<Metadata>, LoadError> {
@@ -79,7 +85,7 @@ impl Parts {
     fn take(&mut self, file: File) -> Result<(), LoadError> {
         match file.name.as_str() {
             "Chart.yaml" => {}
-            "Chart.lock" => self.lock = Some(parse(&file)?),
+            "Chart.lock" => self.lock = Some(lock(&file)?),
             "values.yaml" => {
                 let read =
                     values::read(&file.data).map_err(|e| LoadError::new(format!("cannot load values.yaml: {e}")))?;
@@ -95,7 +101,7 @@ impl Parts {
                 self.keep_for_v1(file);
             }
             "requirements.lock" => {
-                self.lock = Some(parse(&file)?);
+                self.lock = Some(lock(&file)?);
                 self.keep_for_v1(file);
             }
             name if name.starts_with("templates/") => self.templates.push(file),
@@ -121,7 +127,7 @@ impl Parts {
         self.subcharts.entry(name).or_default().push(File { name: below, data: file.data });
     }
 
-    fn finish(self, depth: usize) -> Result<Arc<Chart>, LoadError> {
+    fn finish(self, depth: usize, left: &mut u64) -> Result<Arc<Chart>, LoadError> {
         let Some(mut metadata) = self.metadata else { return Err(LoadError::new("Chart.yaml file is missing")) };
         metadata.validate().map_err(|e| LoadError::new(format!("validation: {e}")))?;
         let mut dependencies = Vec::new();
@@ -129,7 +135,15 @@ impl Parts {
             if name.starts_with(['_', '.']) {
                 continue;
             }
-            let chart = subchart(&metadata.name, &name, files, depth).map_err(|error| {
+            if name.ends_with(".tgz")
+                && let Some(file) = files.first().filter(|file| file.name != name)
+            {
+                let (parent, got) = (&metadata.name, &file.name);
+                return Err(LoadError::new(format!(
+                    "error unpacking subchart tar in {parent}: expected {name}, got {got}"
+                )));
+            }
+            let chart = subchart(&name, files, depth, left).map_err(|error| {
                 LoadError::new(format!("error unpacking subchart {name} in {}: {error}", metadata.name))
             })?;
             dependencies.push(chart);
@@ -157,19 +171,22 @@ fn parse(file: &File) -> Result<go_template::Value, LoadError> {
     yaml::parse(&file.data).map_err(|e| LoadError::new(format!("cannot load {}: {e}", file.name)))
 }
 
-fn subchart(parent: &str, name: &str, files: Vec<File>, depth: usize) -> Result<Arc<Chart>, LoadError> {
+fn lock(file: &File) -> Result<go_template::Value, LoadError> {
+    let value = parse(file)?;
+    metadata::check_lock(&value).map_err(|e| LoadError::new(format!("cannot load {}: {e}", file.name)))?;
+    Ok(value)
+}
+
+fn subchart(name: &str, files: Vec<File>, depth: usize, left: &mut u64) -> Result<Arc<Chart>, LoadError> {
     if !name.ends_with(".tgz") {
         let below = |file: File| {
             let (_, rest) = file.name.split_once('/')?;
             Some(File { name: rest.to_owned(), data: file.data })
         };
-        return at_depth(files.into_iter().filter_map(below).collect(), depth + 1);
+        return at_depth(files.into_iter().filter_map(below).collect(), depth + 1, left);
     }
     match files.into_iter().next() {
-        Some(file) if file.name == name => at_depth(archive::read(&file.data)?, depth + 1),
-        Some(file) => {
-            Err(LoadError::new(format!("error unpacking subchart tar in {parent}: expected {name}, got {}", file.name)))
-        }
+        Some(file) => at_depth(archive::read(&file.data, left)?, depth + 1, left),
         None => Err(LoadError::new("no files in chart archive")),
     }
 }

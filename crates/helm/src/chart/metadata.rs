@@ -26,6 +26,8 @@ pub struct Metadata {
     pub dependencies: Vec<Dependency>,
     /// `type`: empty, `application` or `library`.
     pub kind: String,
+    /// The list that has a null in it, which only [`validate`](Metadata::validate) complains about, as in Helm.
+    with_null: Option<&'static str>,
 }
 
 /// One of the chart's maintainers.
@@ -88,6 +90,9 @@ impl Metadata {
         if !matches!(self.kind.as_str(), "" | "application" | "library") {
             return Err("chart.metadata.type must be application or library".to_owned());
         }
+        if let Some(list) = self.with_null {
+            return Err(format!("{list} must not contain empty or null nodes"));
+        }
         self.validate_dependencies()
     }
 
@@ -116,7 +121,7 @@ impl Metadata {
                 [&mut dependency.name, &mut dependency.version, &mut dependency.repository, &mut dependency.condition];
             texts.into_iter().chain(&mut dependency.tags).for_each(sanitize);
             let alias = &dependency.alias;
-            if !alias.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-' || c == '.') {
+            if !alias.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-') {
                 return Err(format!("dependency {:?} has disallowed characters in the alias", dependency.name));
             }
             let key = if alias.is_empty() { dependency.name.clone() } else { alias.clone() };
@@ -216,45 +221,73 @@ pub(super) fn read_into(metadata: &mut Metadata, document: &Value) -> Result<(),
     read.flag("deprecated", &mut metadata.deprecated)?;
     read.text("kubeVersion", &mut metadata.kube_version)?;
     read.text("type", &mut metadata.kind)?;
-    if let Some(items) = read.list("maintainers")? {
-        metadata.maintainers = items.iter().filter_map(Value::as_map).map(maintainer).collect::<Result<_, _>>()?;
+    if let Some(items) = read.list("maintainers", "[]*v2.Maintainer")? {
+        metadata.maintainers = objects(&items, "maintainers", &mut metadata.with_null, maintainer)?;
     }
-    if let Some(items) = read.list("dependencies")? {
-        metadata.dependencies = items.iter().map(dependency).collect::<Result<_, _>>()?;
+    if let Some(items) = read.list("dependencies", "[]*v2.Dependency")? {
+        metadata.dependencies = objects(&items, "dependencies", &mut metadata.with_null, dependency)?;
     }
-    match map.get("annotations") {
-        None | Some(Value::Nil) => {}
-        Some(Value::Map(entries)) => {
-            metadata.annotations = entries
-                .snapshot()
-                .into_iter()
-                .map(|(key, value)| {
-                    Ok((key.to_text().into_owned(), scalar(&value).ok_or_else(|| read.wrong("annotations", &value))?))
-                })
-                .collect::<Result<_, String>>()?;
-        }
-        Some(other) => return Err(wrong_type(&other, "Metadata.annotations", "map[string]string")),
+    if let Some(annotations) = read.get("annotations") {
+        let Value::Map(entries) = &annotations else {
+            return Err(wrong_type(&annotations, "Metadata.annotations", "map[string]string"));
+        };
+        let text = |value: &Value| scalar(value).ok_or_else(|| read.wrong("annotations", value));
+        let entries = entries.snapshot().into_iter();
+        metadata.annotations = entries
+            .map(|(key, value)| Ok((key.to_text().into_owned(), text(&value)?)))
+            .collect::<Result<_, String>>()?;
     }
     Ok(())
 }
 
+/// Checks `Chart.lock`, which is kept as it stands.
+pub(super) fn check_lock(document: &Value) -> Result<(), String> {
+    let map = match document {
+        Value::Nil => return Ok(()),
+        Value::Map(map) => map,
+        other => return Err(wrong_type(other, "", "v2.Lock")),
+    };
+    let read = Reader { map, owner: "Lock" };
+    read.text("digest", &mut String::new())?;
+    if let Some(items) = read.list("dependencies", "[]*v2.Dependency")? {
+        objects(&items, "dependencies", &mut None, dependency)?;
+    }
+    Ok(())
+}
+
+/// The objects of a list; nulls are only noted.
+fn objects<T>(
+    items: &List,
+    list: &'static str,
+    with_null: &mut Option<&'static str>,
+    read: fn(&Map) -> Result<T, String>,
+) -> Result<Vec<T>, String> {
+    let owner = if list == "maintainers" { "v2.Maintainer" } else { "v2.Dependency" };
+    let mut objects = Vec::with_capacity(items.len());
+    for item in items.iter() {
+        match item {
+            Value::Map(map) => objects.push(read(map)?),
+            Value::Nil => {
+                with_null.get_or_insert(list);
+            }
+            other => return Err(wrong_type(other, &format!("Metadata.{list}"), owner)),
+        }
+    }
+    Ok(objects)
+}
+
 fn maintainer(map: &Map) -> Result<Maintainer, String> {
     let mut maintainer = Maintainer::default();
-    let read = Reader { map, owner: "Maintainer" };
+    let read = Reader { map, owner: "Maintainer.maintainers" };
     read.text("name", &mut maintainer.name)?;
     read.text("email", &mut maintainer.email)?;
     read.text("url", &mut maintainer.url)?;
     Ok(maintainer)
 }
 
-fn dependency(item: &Value) -> Result<Dependency, String> {
-    let map = match item {
-        Value::Map(map) => map,
-        Value::Nil => return Err("dependencies must not contain empty or null nodes".to_owned()),
-        other => return Err(wrong_type(other, "Metadata.dependencies", "v2.Dependency")),
-    };
+fn dependency(map: &Map) -> Result<Dependency, String> {
     let mut dependency = Dependency::default();
-    let read = Reader { map, owner: "Dependency" };
+    let read = Reader { map, owner: "Dependency.dependencies" };
     read.text("name", &mut dependency.name)?;
     read.text("version", &mut dependency.version)?;
     read.text("repository", &mut dependency.repository)?;
@@ -262,7 +295,7 @@ fn dependency(item: &Value) -> Result<Dependency, String> {
     read.texts("tags", &mut dependency.tags)?;
     read.flag("enabled", &mut dependency.enabled)?;
     read.text("alias", &mut dependency.alias)?;
-    if let Some(items) = read.list("import-values")? {
+    if let Some(items) = read.list("import-values", "[]interface {}")? {
         dependency.import_values = items.to_vec();
     }
     Ok(dependency)
@@ -276,7 +309,7 @@ struct Reader<'a> {
 
 impl Reader<'_> {
     fn get(&self, key: &str) -> Option<Value> {
-        self.map.get(key).filter(|value| !matches!(value, Value::Nil))
+        field(self.map, key)
     }
 
     fn wrong(&self, key: &str, value: &Value) -> String {
@@ -291,7 +324,7 @@ impl Reader<'_> {
     }
 
     fn texts(&self, key: &str, into: &mut Vec<String>) -> Result<(), String> {
-        if let Some(items) = self.list(key)? {
+        if let Some(items) = self.list(key, "[]string")? {
             *into =
                 items.iter().map(|item| scalar(item).ok_or_else(|| self.wrong(key, item))).collect::<Result<_, _>>()?;
         }
@@ -307,11 +340,11 @@ impl Reader<'_> {
         Ok(())
     }
 
-    fn list(&self, key: &str) -> Result<Option<List>, String> {
+    fn list(&self, key: &str, wanted: &str) -> Result<Option<List>, String> {
         match self.get(key) {
             None => Ok(None),
             Some(Value::List(list)) => Ok(Some(list)),
-            Some(other) => Err(wrong_type(&other, &format!("{}.{key}", self.owner), "[]string")),
+            Some(other) => Err(wrong_type(&other, &format!("{}.{key}", self.owner), wanted)),
         }
     }
 }
@@ -322,9 +355,24 @@ fn scalar(value: &Value) -> Option<String> {
         Value::Nil => Some(String::new()),
         Value::String(text) => Some(text.to_text().into_owned()),
         Value::Bool(flag) => Some(flag.to_string()),
-        Value::Float(number) => Some(go_template::fmt::format_float(*number, b'f', None)),
+        Value::Float(number) => Some(number_text(*number)),
         _ => None,
     }
+}
+
+/// What the map has under the key, unless it is null. Go's decoder takes a key in other case, too.
+pub(crate) fn field(map: &Map, key: &str) -> Option<Value> {
+    let in_other_case = || {
+        let entries = map.entries();
+        entries.iter().find(|(name, _)| name.eq_ignore_ascii_case(key.as_bytes())).map(|(_, value)| value.clone())
+    };
+    map.get(key).or_else(in_other_case).filter(|value| !matches!(value, Value::Nil))
+}
+
+/// A number as sigs.k8s.io/yaml writes it where a string is wanted: a whole one with all its digits.
+pub(crate) fn number_text(number: f64) -> String {
+    let is_whole = number.fract() == 0.0 && number.abs() < 9.2e18;
+    go_template::fmt::format_float(number, if is_whole { b'f' } else { b'g' }, None)
 }
 
 fn wrong_type(value: &Value, field: &str, wanted: &str) -> String {

@@ -9,12 +9,15 @@ mod directory;
 mod ignore;
 mod load;
 mod metadata;
+#[cfg(test)]
+mod tests;
 
 pub use archive::{MAX_CHART_BYTES, MAX_CHART_FILES};
 pub(crate) use dependencies::in_range;
 pub use dependencies::{ChartView, resolve};
 pub use load::LoadError;
 pub use metadata::{Dependency, Maintainer, Metadata};
+pub(crate) use metadata::{field, number_text};
 
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
@@ -79,7 +82,7 @@ impl Chart {
     /// # Errors
     /// As [`load`](Chart::load).
     pub fn load_archive(bytes: &[u8]) -> Result<Arc<Chart>, LoadError> {
-        load::from_files(archive::read(bytes)?)
+        load::from_files(archive::read(bytes, &mut { MAX_CHART_BYTES })?)
     }
 
     /// Loads a chart from files in memory, paths below the chart's folder.

@@ -6,6 +6,7 @@ use super::{
     HOOK_ANNOTATION, HOOK_DELETE_ANNOTATION, HOOK_OUTPUT_LOG_ANNOTATION, HOOK_WEIGHT_ANNOTATION, Head, Hook,
     INSTALL_ORDER, Manifest, sort_by_kind, split,
 };
+use crate::chart::{field, number_text};
 use crate::yaml;
 
 /// The events at which hooks run.
@@ -104,11 +105,11 @@ fn head(document: &str) -> Result<Head, String> {
         other => return Err(wrong_type(&other, "value of type util.SimpleHead")),
     };
     let mut head = Head {
-        api_version: text(map.get("apiVersion"), "SimpleHead.apiVersion")?,
-        kind: text(map.get("kind"), "SimpleHead.kind")?,
+        api_version: text(field(&map, "apiVersion"), "SimpleHead.apiVersion")?,
+        kind: text(field(&map, "kind"), "SimpleHead.kind")?,
         ..Head::default()
     };
-    let metadata = match map.get("metadata") {
+    let metadata = match field(&map, "metadata") {
         None | Some(Value::Nil) => return Ok(head),
         Some(Value::Map(metadata)) => metadata,
         Some(other) => {
@@ -118,19 +119,19 @@ fn head(document: &str) -> Result<Head, String> {
             ));
         }
     };
-    head.name = text(metadata.get("name"), "SimpleHead.metadata.name")?;
-    match metadata.get("annotations") {
+    match field(&metadata, "annotations") {
         None | Some(Value::Nil) => {}
         Some(Value::Map(annotations)) => {
             for (key, value) in annotations.snapshot() {
-                let value = text(Some(value), "SimpleHead.metadata.annotations")?;
+                let value = text(Some(value), ".metadata.annotations")?;
                 head.annotations.push((key.to_text().into_owned(), value));
             }
         }
         Some(other) => {
-            return Err(wrong_type(&other, "struct field SimpleHead.metadata.annotations of type map[string]string"));
+            return Err(wrong_type(&other, "struct field .metadata.annotations of type map[string]string"));
         }
     }
+    head.name = text(field(&metadata, "name"), ".metadata.name")?;
     Ok(head)
 }
 
@@ -140,7 +141,7 @@ fn text(value: Option<Value>, field: &str) -> Result<String, String> {
         Value::Nil => Ok(String::new()),
         Value::String(text) => Ok(text.to_text().into_owned()),
         Value::Bool(flag) => Ok(flag.to_string()),
-        Value::Float(number) => Ok(go_template::fmt::format_float(number, b'g', None)),
+        Value::Float(number) => Ok(number_text(number)),
         other => Err(wrong_type(&other, &format!("struct field {field} of type string"))),
     }
 }

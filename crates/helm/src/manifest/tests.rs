@@ -54,3 +54,42 @@ fn a_document_that_is_no_object_names_its_template() {
         "YAML parse error on c/templates/x.yaml: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal array into Go struct field SimpleHead.kind of type string"
     );
 }
+
+/// The real answers of Helm v4.3.1, one object a line: rendered files, and hooks and manifests or the error.
+const CASES: &str = include_str!("cases.jsonl");
+
+#[test]
+fn hooks_manifests_and_errors_are_those_of_helm() {
+    use serde_json::{Value as Json, json};
+    let mut wrong = String::new();
+    for case in CASES.lines() {
+        let case: Json = serde_json::from_str(case).unwrap();
+        let files = case["files"].as_object().unwrap().iter();
+        let got = match sort_files(files.map(|(path, text)| (path.as_str(), text.as_str().unwrap()))) {
+            Err(error) => json!({"error": error.to_string()}),
+            Ok(sorted) => {
+                let hooks = sorted.hooks.iter().map(|h| {
+                    json!([
+                        h.name,
+                        h.kind,
+                        h.path,
+                        h.manifest,
+                        h.events,
+                        h.weight,
+                        h.delete_policies,
+                        h.output_log_policies
+                    ])
+                });
+                let manifests = sorted
+                    .manifests
+                    .iter()
+                    .map(|m| json!([m.path, m.content, m.head.api_version, m.head.kind, m.head.name]));
+                json!({"hooks": hooks.collect::<Vec<_>>(), "manifests": manifests.collect::<Vec<_>>()})
+            }
+        };
+        if got != case["result"] {
+            wrong.push_str(&format!("{}\n  got    {got}\n  wanted {}\n", case["files"], case["result"]));
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong}");
+}

@@ -6,10 +6,21 @@ use go_template::{Map, Str, Value};
 
 use crate::chart::ChartView;
 
-/// A value that cannot be coalesced.
+/// A value that stands where a subchart's table must be.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("type mismatch on {0}: a subchart's values must be a table")]
-pub struct Error(String);
+#[error("type mismatch on {subchart}: {value}")]
+pub struct Error {
+    subchart: String,
+    /// As Go's `%t` prints it, which is for booleans alone.
+    value: String,
+}
+
+impl Error {
+    fn new(subchart: &str, value: Value) -> Error {
+        let value = String::from_utf8_lossy(&go_template::fmt::sprintf(b"%t", &[value])).into_owned();
+        Error { subchart: subchart.to_owned(), value }
+    }
+}
 
 /// What becomes of nulls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,7 +66,7 @@ impl Coalesce<'_> {
                     into.insert(subchart.name(), inner.clone());
                     inner
                 }
-                Some(_) => return Err(Error(subchart.name().to_owned())),
+                Some(other) => return Err(Error::new(subchart.name(), other)),
             };
             let prefix = joined(prefix, view.name());
             self.globals(&inner, into, &prefix);

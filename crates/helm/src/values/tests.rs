@@ -83,7 +83,7 @@ fn a_scalar_where_a_subchart_needs_a_table_is_an_error() {
     let user = values("sub: text");
     let view = resolve(&chart, &Map::default(), &mut Vec::new()).unwrap();
     let error = coalesce(&view, &user, Nulls::Remove, &mut Vec::new()).unwrap_err();
-    assert_eq!(error.to_string(), "type mismatch on sub: a subchart's values must be a table");
+    assert_eq!(error.to_string(), "type mismatch on sub: %!t(string=text)");
 }
 
 #[test]
@@ -91,4 +91,50 @@ fn later_documents_of_a_values_file_win() {
     let read = values("a: {x: 1}\n---\na: {z: 2}\nb: 3");
     let text = json::encode(&Value::Map(read), json::EscapeHtml::No, json::Layout::Compact).unwrap();
     assert_eq!(String::from_utf8(text).unwrap(), r#"{"a":{"x":1,"z":2},"b":3}"#);
+}
+
+/// The real answers of Helm v4.3.1, one object a line: the chart's files, the user's values, and the charts that take part with their
+/// coalesced values, or the error.
+const CASES: &str = include_str!("cases.jsonl");
+
+fn paths(view: &crate::chart::ChartView, into: &mut Vec<String>) {
+    let names: Vec<&str> = view.metadata.dependencies.iter().map(|d| d.name.as_str()).collect();
+    into.push(format!("{} [{}]", view.path, names.join(" ")));
+    view.dependencies.iter().for_each(|dependency| paths(dependency, into));
+}
+
+fn answer(files: &[(&str, &str)], user: &str) -> Result<serde_json::Value, Error> {
+    let chart = chart(files);
+    let user = values(user);
+    let view = resolve(&chart, &user, &mut Vec::new())?;
+    let merged = coalesce(&view, &user, Nulls::Remove, &mut Vec::new())?;
+    let mut charts = Vec::new();
+    paths(&view, &mut charts);
+    charts.sort();
+    Ok(serde_json::json!({"charts": charts, "values": json::to_serde(&Value::Map(merged))}))
+}
+
+#[test]
+fn charts_and_values_are_those_of_helm() {
+    let mut wrong = String::new();
+    for case in CASES.lines() {
+        let case: serde_json::Value = serde_json::from_str(case).unwrap();
+        let files: Vec<(&str, &str)> = case["files"]
+            .as_object()
+            .unwrap()
+            .iter()
+            .map(|(name, data)| (name.as_str(), data.as_str().unwrap()))
+            .collect();
+        let user = case["user"].as_str().unwrap();
+        let got = answer(&files, user).unwrap_or_else(|error| serde_json::json!({"error": error.to_string()}));
+        let mut wanted = case["result"].clone();
+        // Helm takes subcharts that Chart.yaml does not name in any order.
+        if let Some(charts) = wanted.get_mut("charts").and_then(serde_json::Value::as_array_mut) {
+            charts.sort_by_key(ToString::to_string);
+        }
+        if got != wanted {
+            wrong.push_str(&format!("{} {user:?}\n  got    {got}\n  wanted {wanted}\n", case["files"]["Chart.yaml"]));
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong}");
 }
