@@ -25,6 +25,6 @@ pub use exec::MAX_EXEC_DEPTH;
 pub use function::{FromValue, FuncMap, Function, IntoFunction, IntoReturn, Param, Rest, Scope};
 pub use node::Tree;
 pub use parse::{MAX_BLOCK_DEPTH, MAX_PAREN_DEPTH, Parsed, parse};
-pub use scope::{Limits, MissingKey, Options, ValuesMethods};
+pub use scope::{Limits, MissingKey, Options, Spent, ValuesMethods};
 pub use template::Templates;
 pub use value::{Kind, List, ListType, MAX_COPIED_DEPTH, MAX_COPIED_VALUES, Map, MapType, Object, Str, Value};

@@ -16,6 +16,13 @@ use crate::stack;
 use crate::template::Templates;
 use crate::value::{MapType, Value};
 
+/// How much a run has used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Spent {
+    steps: u64,
+    written: usize,
+}
+
 /// What a missing map key gives: Go's `missingkey` option.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MissingKey {
@@ -117,6 +124,22 @@ impl<'a> Scope<'a> {
         self.host.as_mut()?.downcast_mut()
     }
 
+    /// How the templates are executed.
+    pub fn options(&self) -> Options {
+        let (limits, values_methods) = (self.limits.clone(), Arc::clone(&self.values_methods));
+        Options { missing_key: self.missing_key, limits, values_methods }
+    }
+
+    /// How much this run has used so far.
+    pub fn spent(&self) -> Spent {
+        Spent { steps: self.steps, written: self.written }
+    }
+
+    /// Goes on from what another run with the same limits has used.
+    pub fn set_spent(&mut self, spent: Spent) {
+        (self.steps, self.written) = (spent.steps, spent.written);
+    }
+
     /// The templates that names are looked up in.
     pub fn templates(&self) -> &Arc<Templates> {
         &self.templates
@@ -194,9 +217,12 @@ impl<'a> Scope<'a> {
         }
     }
 
-    /// Counts what was written.
-    pub(crate) fn wrote(&mut self, bytes: usize) -> Result<(), LimitError> {
-        self.written += bytes;
+    /// Counts what was written, for hosts that write for the run.
+    ///
+    /// # Errors
+    /// The limit that was exceeded.
+    pub fn wrote(&mut self, bytes: usize) -> Result<(), LimitError> {
+        self.written = self.written.saturating_add(bytes);
         if self.written > self.limits.output {
             return Err(limit("output", format!("{} bytes", self.limits.output)));
         }

@@ -12,6 +12,7 @@ use super::{funcs, lookup::Lookup};
 pub const MAX_INCLUDES: u32 = 1000;
 
 /// What one render keeps for its functions.
+#[derive(Default)]
 pub(super) struct Render {
     /// How often each template is being included right now.
     pub(super) included: HashMap<Str, u32>,
@@ -19,6 +20,8 @@ pub(super) struct Render {
     pub(super) lookup: Option<Arc<dyn Lookup>>,
     /// Texts that `tpl` has parsed before.
     pub(super) parsed: Arc<Cache<Str, Parsed>>,
+    /// What a call from a Handlebars template gave.
+    pub(super) result: Value,
 }
 
 /// Every function of Helm's engine.

@@ -76,6 +76,22 @@ impl RenderError {
         failed
     }
 
+    /// A Handlebars template that cannot be parsed.
+    pub(super) fn handlebars_parse(template: &str, line: usize, column: usize, message: &str) -> RenderError {
+        let location = format!("{template}:{line}:{column}");
+        RenderError::at(format!("parse error at ({location}): {message}"), &location, template)
+    }
+
+    /// A Handlebars template that fails while it runs.
+    pub(super) fn handlebars(template: &str, line: usize, column: usize, message: &str) -> RenderError {
+        let location = format!("{template}:{line}:{column}");
+        let text = match marked_message(message) {
+            Some(message) => format!("execution error at ({location}): {message}"),
+            None => format!("{location}\n  executing \"{template}\":\n    {message}"),
+        };
+        RenderError::at(text, &location, template)
+    }
+
     /// An error that has no place in a template.
     pub(super) fn plain(file: &str, text: impl Into<String>) -> RenderError {
         RenderError { text: text.into(), places: vec![Place { template: file.to_owned(), line: 0, column: None }] }

@@ -8,6 +8,7 @@ mod capabilities;
 mod error;
 mod files;
 pub mod funcs;
+mod handlebars;
 mod lookup;
 mod program;
 mod render;
@@ -22,7 +23,6 @@ pub use files::Files;
 pub use lookup::Lookup;
 pub use render::{Error, ReleaseOptions, Rendered, Request};
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -79,7 +79,7 @@ impl Engine {
     ) -> Result<Vec<File>, RenderError> {
         let program = self.program(view)?;
         let tops = Tops::new(view, values, release, capabilities);
-        let mut host = Render { included: HashMap::new(), lookup, parsed: Arc::clone(&self.parsed) };
+        let mut host = Render { lookup, parsed: Arc::clone(&self.parsed), ..Render::default() };
         let mut options =
             Options { missing_key: MissingKey::Zero, values_methods: values_type::methods(), ..Options::default() };
         options.limits.deadline = Some(Instant::now() + MAX_RENDER_TIME);
@@ -91,9 +91,13 @@ impl Engine {
                 .into_iter()
                 .collect();
             top.insert("Template", about.with_type(MapType::Values));
-            let output = scope
-                .execute_tree(file.tree(), &Value::Map(top.clone()))
-                .map_err(|error| RenderError::exec(&file.name().to_text(), &error))?;
+            let top = Value::Map(top.clone());
+            let output = match file.tree() {
+                Some(tree) => {
+                    scope.execute_tree(tree, &top).map_err(|error| RenderError::exec(&file.name().to_text(), &error))?
+                }
+                None => program.handlebars().execute(&file.name().to_text(), &top, &mut scope)?,
+            };
             files.push((file.name().clone(), calls::without_no_value(output)));
         }
         Ok(files)

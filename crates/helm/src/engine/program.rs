@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use go_template::{Parsed, Str, Templates, Tree};
 
-use super::{RenderError, calls};
+use super::{RenderError, calls, handlebars};
 use crate::chart::{Chart, ChartView};
 
 /// Functions whose results differ from one render to the next, or with the cluster.
@@ -53,6 +53,7 @@ pub(super) fn is_impure(chart: &Chart) -> bool {
 #[derive(Debug)]
 pub(super) struct Program {
     templates: Arc<Templates>,
+    handlebars: handlebars::Templates,
     files: Vec<ProgramFile>,
     weight: usize,
 }
@@ -63,7 +64,7 @@ pub(super) struct ProgramFile {
     name: Str,
     base_path: String,
     chart: usize,
-    tree: Arc<Tree>,
+    tree: Option<Arc<Tree>>,
 }
 
 impl ProgramFile {
@@ -82,9 +83,9 @@ impl ProgramFile {
         self.chart
     }
 
-    /// What runs.
-    pub(super) fn tree(&self) -> &Tree {
-        &self.tree
+    /// What runs; `None` for a Handlebars template.
+    pub(super) fn tree(&self) -> Option<&Tree> {
+        self.tree.as_deref()
     }
 }
 
@@ -103,6 +104,20 @@ struct Source {
     text: Str,
 }
 
+impl Source {
+    fn is_handlebars(&self) -> bool {
+        self.name.ends_with(handlebars::EXTENSION)
+    }
+
+    fn file(self, templates: &Templates) -> Option<ProgramFile> {
+        let tree = match self.is_handlebars() {
+            true => None,
+            false => Some(Arc::clone(templates.lookup(self.name.as_bytes())?)),
+        };
+        Some(ProgramFile { name: self.name.into(), base_path: self.base_path, chart: self.chart, tree })
+    }
+}
+
 impl Program {
     /// Parses every template of the view.
     pub(super) fn parse(view: &ChartView) -> Result<Program, RenderError> {
@@ -115,19 +130,24 @@ impl Program {
         });
         let weight = sources.iter().map(|source| source.text.len()).sum();
         let mut templates = Templates::new("gotpl");
+        let mut handlebars = handlebars::Templates::new();
         for source in &sources {
-            let parsed = parse(source)?;
-            templates.add(&parsed);
+            match source.is_handlebars() {
+                true => handlebars.add(&source.name, &source.text.to_text())?,
+                false => templates.add(&parse(source)?),
+            }
         }
         let files = sources
             .into_iter()
             .filter(|source| !source.name.rsplit('/').next().unwrap_or_default().starts_with('_'))
-            .filter_map(|source| {
-                let tree = Arc::clone(templates.lookup(source.name.as_bytes())?);
-                Some(ProgramFile { name: source.name.into(), base_path: source.base_path, chart: source.chart, tree })
-            })
+            .filter_map(|source| source.file(&templates))
             .collect();
-        Ok(Program { templates: Arc::new(templates), files, weight })
+        Ok(Program { templates: Arc::new(templates), handlebars, files, weight })
+    }
+
+    /// The Handlebars templates.
+    pub(super) fn handlebars(&self) -> &handlebars::Templates {
+        &self.handlebars
     }
 
     pub(super) fn templates(&self) -> &Arc<Templates> {

@@ -1,0 +1,148 @@
+//! Between Go's values and the JSON that Handlebars keeps: bounded, and back without loss for what JSON cannot hold.
+
+use std::collections::VecDeque;
+
+use go_template::{Map, Str, Value};
+use serde_json::{Map as Fields, Number, Value as Json};
+
+use crate::json;
+
+/// How many values a template may see at once: what it sees is copied into JSON.
+pub(super) const MAX_VALUES: usize = 1_000_000;
+
+/// How many bytes of text these may have.
+pub(super) const MAX_BYTES: usize = 64 << 20;
+
+/// The entry that tells which Go object a JSON object stands for.
+const OBJECT: &str = "\u{0}object";
+
+/// How many results are known again: a subexpression's result is used at once by the call around it.
+const RECENT: usize = 32;
+
+/// What JSON cannot hold of the values that Handlebars has.
+#[derive(Default)]
+pub(super) struct Memory {
+    objects: Vec<Value>,
+    recent: VecDeque<(Json, Value)>,
+}
+
+impl Memory {
+    /// The value as JSON: whole numbers without a point, objects with their fields.
+    pub(super) fn to_json(&mut self, value: &Value) -> Result<Json, String> {
+        let mut budget = Budget { values: MAX_VALUES, bytes: MAX_BYTES };
+        self.convert(value, 0, &mut budget)
+    }
+
+    /// The result of a call as JSON, and known again when it comes back. A number keeps its kind.
+    pub(super) fn keep(&mut self, value: Value) -> Result<Json, String> {
+        let json = match &value {
+            Value::Float(number) => Number::from_f64(*number).map_or(Json::Null, Json::Number),
+            other => self.to_json(other)?,
+        };
+        if matches!(value, Value::Map(_) | Value::List(_) | Value::Bytes(_)) {
+            self.recent.truncate(RECENT - 1);
+            self.recent.push_front((json.clone(), value));
+        }
+        Ok(json)
+    }
+
+    /// The JSON as a value: whole numbers as ints. What is also in the top-level object is the very same value.
+    pub(super) fn to_value(&self, json: &Json, top: (&Json, &Value)) -> Value {
+        if let Some((_, value)) = self.recent.iter().find(|(known, _)| known == json) {
+            return value.clone();
+        }
+        match json {
+            Json::Object(fields) => self.object(fields, top).unwrap_or_else(|| self.fields(fields, top)),
+            Json::Array(items) => Value::list(items.iter().map(|item| self.to_value(item, top)).collect()),
+            Json::Number(number) => number.as_i64().map_or_else(|| json::from_serde(json), Value::int),
+            other => json::from_serde(other),
+        }
+    }
+
+    fn object(&self, fields: &Fields<String, Json>, (json, value): (&Json, &Value)) -> Option<Value> {
+        if let Some(number) = fields.get(OBJECT).and_then(Json::as_u64) {
+            return self.objects.get(usize::try_from(number).ok()?).cloned();
+        }
+        (json.as_object() == Some(fields)).then(|| value.clone())
+    }
+
+    /// Partials with arguments of their own see the top-level object and these.
+    fn fields(&self, fields: &Fields<String, Json>, top: (&Json, &Value)) -> Value {
+        let whole = fields.contains_key("Values") && fields.contains_key("Release");
+        let of_top = |key: &str, field: &Json| {
+            let same = whole && top.0.get(key) == Some(field);
+            same.then(|| top.1.as_map()?.get(key)).flatten()
+        };
+        let entries = fields.iter().map(|(key, field)| {
+            let value = of_top(key, field).unwrap_or_else(|| self.to_value(field, top));
+            (Str::from(key.as_str()), value)
+        });
+        Value::Map(entries.collect::<Map>())
+    }
+
+    fn convert(&mut self, value: &Value, depth: usize, budget: &mut Budget) -> Result<Json, String> {
+        if depth > json::MAX_DEPTH {
+            return Err(format!("limit depth exceeded: values nest over {} deep", json::MAX_DEPTH));
+        }
+        budget.take(value)?;
+        match value {
+            Value::List(list) => {
+                let items = list.iter().map(|item| self.convert(item, depth + 1, budget));
+                Ok(Json::Array(items.collect::<Result<_, _>>()?))
+            }
+            Value::Map(map) => self.convert_map(map, depth, budget).map(Json::Object),
+            Value::Object(object) => {
+                // The bytes of all files are no data for a template.
+                let fields = match object.data() {
+                    Value::Map(map) if !is_files(&map) => self.convert_map(&map, depth, budget)?,
+                    _ => Fields::new(),
+                };
+                let mut fields = fields;
+                fields.insert(OBJECT.to_owned(), Json::from(self.objects.len()));
+                self.objects.push(value.clone());
+                Ok(Json::Object(fields))
+            }
+            other => Ok(json::to_serde(other)),
+        }
+    }
+
+    fn convert_map(&mut self, map: &Map, depth: usize, budget: &mut Budget) -> Result<Fields<String, Json>, String> {
+        let entries: Vec<(Str, Value)> =
+            map.entries().iter().map(|(key, value)| (key.clone(), value.clone())).collect();
+        let pairs = entries
+            .iter()
+            .map(|(key, value)| Ok((key.to_text().into_owned(), self.convert(value, depth + 1, budget)?)));
+        pairs.collect()
+    }
+}
+
+fn is_files(map: &Map) -> bool {
+    map.ty() == go_template::MapType::Bytes
+}
+
+struct Budget {
+    values: usize,
+    bytes: usize,
+}
+
+impl Budget {
+    fn take(&mut self, value: &Value) -> Result<(), String> {
+        let bytes = value.as_str().map_or(0, |text| text.len());
+        let left = (self.values.checked_sub(1), self.bytes.checked_sub(bytes));
+        let (Some(values), Some(bytes)) = left else {
+            return Err(format!("limit values exceeded: {MAX_VALUES} values, {MAX_BYTES} bytes"));
+        };
+        (self.values, self.bytes) = (values, bytes);
+        Ok(())
+    }
+}
+
+/// The number as an int where it is whole: charts' numbers are floats, and Handlebars has one kind of number.
+pub(super) fn whole(value: Value) -> Value {
+    match value {
+        Value::Float(number) if number.fract() == 0.0 && number.abs() < 9_007_199_254_740_992.0 => {
+            Value::int(number as i64)
+        }
+        other => other,
+    }
+}
