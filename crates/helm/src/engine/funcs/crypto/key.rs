@@ -9,7 +9,7 @@ use ring::signature::{
 };
 
 use super::der::{self, Element, bit_string, element, integer, sequence, tag};
-use super::{pem, prime, random};
+use super::{no_random, pem, random};
 
 /// The size of a certificate's RSA key, in bits: Sprig's.
 pub(super) const CERTIFICATE_RSA_BITS: usize = 2048;
@@ -77,7 +77,10 @@ impl PrivateKey {
     /// A new RSA key of so many bits.
     pub(super) fn generate_rsa(bits: usize) -> Result<PrivateKey, FuncError> {
         loop {
-            let (p, q) = (prime::random_prime(bits / 2)?, prime::random_prime(bits / 2)?);
+            let (p, q) = (
+                primes::random_prime(bits / 2).map_err(no_random)?,
+                primes::random_prime(bits / 2).map_err(no_random)?,
+            );
             if let Some(key) = rsa_of_primes(&p, &q) {
                 return Ok(PrivateKey::Rsa(key));
             }
@@ -99,13 +102,13 @@ impl PrivateKey {
     /// A new DSA key with parameters of its own.
     pub(super) fn generate_dsa() -> Result<PrivateKey, FuncError> {
         let (bits, small_bits) = DSA_BITS;
-        let q = prime::random_prime(small_bits)?;
+        let q = primes::random_prime(small_bits).map_err(no_random)?;
         let p = dsa_modulus(&q, bits)?;
         let one = BigUint::from(1u32);
         let exponent = (&p - &one) / &q;
         let bases = (2u32..).map(|base| BigUint::from(base).modpow(&exponent, &p));
         let g = bases.into_iter().find(|g| *g != one).ok_or("cannot find a generator")?;
-        let x = BigUint::from_bytes_be(&prime::random_bits(small_bits + 64)?) % (&q - &one) + &one;
+        let x = BigUint::from_bytes_be(&primes::random_bits(small_bits + 64).map_err(no_random)?) % (&q - &one) + &one;
         let y = g.modpow(&x, &p);
         let numbers: Vec<u8> = [p, q, g, y, x].iter().flat_map(|n| integer(&n.to_bytes_be())).collect();
         Ok(PrivateKey::Dsa(sequence(&[&integer(&[]), &numbers])))
@@ -221,13 +224,13 @@ fn rsa_of_primes(p: &BigUint, q: &BigUint) -> Option<Vec<u8>> {
 fn dsa_modulus(q: &BigUint, bits: usize) -> Result<BigUint, FuncError> {
     let step = q * 2u32;
     loop {
-        let mut start = BigUint::from_bytes_be(&prime::random_bits(bits)?);
+        let mut start = BigUint::from_bytes_be(&primes::random_bits(bits).map_err(no_random)?);
         start.set_bit(bits as u64 - 1, true);
         let start = &start - &start % &step + BigUint::from(1u32);
         if start.bits() < bits as u64 {
             continue;
         }
-        if let Some(p) = prime::first_prime(&start, &step, bits)? {
+        if let Some(p) = primes::first_prime(&start, &step, bits).map_err(no_random)? {
             return Ok(p);
         }
     }

@@ -8,7 +8,6 @@ mod der;
 mod derive;
 mod key;
 mod pem;
-mod prime;
 #[cfg(test)]
 mod tests;
 mod x509;
@@ -43,8 +42,12 @@ const MAX_BCRYPT_PASSWORD: usize = 72;
 /// So many bytes from the operating system.
 fn random<const N: usize>() -> Result<[u8; N], FuncError> {
     let mut bytes = [0; N];
-    getrandom::fill(&mut bytes).map_err(|e| FuncError::new(format!("cannot read random numbers: {e}")))?;
+    getrandom::fill(&mut bytes).map_err(no_random)?;
     Ok(bytes)
+}
+
+fn no_random(error: getrandom::Error) -> FuncError {
+    FuncError::new(format!("cannot read random numbers: {error}"))
 }
 
 fn hexadecimal(bytes: &[u8]) -> String {

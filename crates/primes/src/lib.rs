@@ -1,0 +1,11 @@
+//! Large random primes for RSA and DSA keys. A crate of its own so that it is optimised in debug builds, too.
+//!
+//! Not constant-time: for keys that are made once and handed out, not for a service that can be timed.
+
+mod miller_rabin;
+mod montgomery;
+mod search;
+
+pub use getrandom::Error;
+pub use miller_rabin::is_probable_prime;
+pub use search::{first_prime, random_bits, random_prime};

@@ -1,0 +1,179 @@
+//! Powers modulo an odd number of a fixed number of 64-bit limbs, by Montgomery's method.
+
+use num_bigint::BigUint;
+
+/// An odd modulus whose highest limb is not zero, with what its arithmetic needs.
+pub(crate) struct Modulus<const L: usize> {
+    n: [u64; L],
+    /// What the lowest limb times this gives is -1 modulo 2^64.
+    n_inverse: u64,
+    /// 1 in Montgomery's form.
+    one: [u64; L],
+    /// -1 in Montgomery's form.
+    minus_one: [u64; L],
+    /// 2^(128 L) modulo `n`, which brings numbers into that form.
+    square: [u64; L],
+}
+
+/// How many bits of an exponent are taken at once.
+const WINDOW: usize = 5;
+
+impl<const L: usize> Modulus<L> {
+    /// The modulus, unless the number is even or has another length.
+    pub(crate) fn new(n: &BigUint) -> Option<Modulus<L>> {
+        if !n.bit(0) || n.bits().div_ceil(64) != L as u64 {
+            return None;
+        }
+        let limbs = limbs(n);
+        let one = limbs_of((BigUint::from(1u32) << (64 * L)) % n);
+        let square = limbs_of((BigUint::from(1u32) << (128 * L)) % n);
+        let minus_one = subtract(&limbs, &one).0;
+        Some(Modulus { n: limbs, n_inverse: negative_inverse(limbs[0]), one, minus_one, square })
+    }
+
+    pub(crate) fn is_one(&self, x: &[u64; L]) -> bool {
+        *x == self.one
+    }
+
+    pub(crate) fn is_minus_one(&self, x: &[u64; L]) -> bool {
+        *x == self.minus_one
+    }
+
+    /// The product of two numbers in Montgomery's form, in that form.
+    pub(crate) fn multiply(&self, a: &[u64; L], b: &[u64; L]) -> [u64; L] {
+        let mut t = [0u64; L];
+        let mut high = 0u64;
+        for &b in b {
+            let mut carry = 0;
+            for (t, &a) in t.iter_mut().zip(a) {
+                (*t, carry) = multiply_add(a, b, *t, carry);
+            }
+            let (sum, overflow) = high.overflowing_add(carry);
+            let m = t[0].wrapping_mul(self.n_inverse);
+            (_, carry) = multiply_add(m, self.n[0], t[0], 0);
+            for i in 1..L {
+                (t[i - 1], carry) = multiply_add(m, self.n[i], t[i], carry);
+            }
+            let (sum, overflow_again) = sum.overflowing_add(carry);
+            t[L - 1] = sum;
+            high = u64::from(overflow) + u64::from(overflow_again);
+        }
+        let (reduced, borrow) = subtract(&t, &self.n);
+        if high == 0 && borrow { t } else { reduced }
+    }
+
+    /// 2 to the power, in Montgomery's form. Quicker than other bases, as doubling is.
+    pub(crate) fn power_of_two(&self, exponent: &BigUint) -> [u64; L] {
+        let mut result = self.one;
+        for bit in (0..exponent.bits()).rev() {
+            result = self.multiply(&result, &result);
+            if exponent.bit(bit) {
+                result = self.double(&result);
+            }
+        }
+        result
+    }
+
+    /// The base to the power, in Montgomery's form.
+    pub(crate) fn power(&self, base: &BigUint, exponent: &BigUint) -> [u64; L] {
+        let base = self.multiply(&limbs(base), &self.square);
+        let mut table = vec![self.one];
+        for i in 1..1 << WINDOW {
+            table.push(self.multiply(&table[i - 1], &base));
+        }
+        let mut result = self.one;
+        for window in (0..(exponent.bits() as usize).div_ceil(WINDOW)).rev() {
+            for _ in 0..WINDOW {
+                result = self.multiply(&result, &result);
+            }
+            let bits =
+                (0..WINDOW).rev().fold(0, |n, i| n << 1 | usize::from(exponent.bit((window * WINDOW + i) as u64)));
+            result = self.multiply(&result, &table[bits]);
+        }
+        result
+    }
+
+    fn double(&self, x: &[u64; L]) -> [u64; L] {
+        let mut doubled = [0; L];
+        let mut carry = 0;
+        for (out, limb) in doubled.iter_mut().zip(x) {
+            *out = limb << 1 | carry;
+            carry = limb >> 63;
+        }
+        let (reduced, borrow) = subtract(&doubled, &self.n);
+        if carry == 0 && borrow { doubled } else { reduced }
+    }
+}
+
+/// The low and high half of `a * b + c + d`, which always fits.
+#[inline(always)]
+fn multiply_add(a: u64, b: u64, c: u64, d: u64) -> (u64, u64) {
+    let wide = u128::from(a) * u128::from(b) + u128::from(c) + u128::from(d);
+    (wide as u64, (wide >> 64) as u64)
+}
+
+/// The difference modulo 2^(64 L), and whether it was negative.
+#[inline(always)]
+fn subtract<const L: usize>(a: &[u64; L], b: &[u64; L]) -> ([u64; L], bool) {
+    let mut difference = [0; L];
+    let mut borrow = false;
+    for i in 0..L {
+        let (first, under) = a[i].overflowing_sub(b[i]);
+        let (second, under_again) = first.overflowing_sub(u64::from(borrow));
+        (difference[i], borrow) = (second, under || under_again);
+    }
+    (difference, borrow)
+}
+
+/// Newton's iteration doubles the number of correct bits each time; an odd number is its own inverse modulo 8.
+fn negative_inverse(n: u64) -> u64 {
+    let mut inverse = n;
+    for _ in 0..5 {
+        inverse = inverse.wrapping_mul(2u64.wrapping_sub(n.wrapping_mul(inverse)));
+    }
+    inverse.wrapping_neg()
+}
+
+fn limbs<const L: usize>(n: &BigUint) -> [u64; L] {
+    let mut limbs = [0; L];
+    limbs.iter_mut().zip(n.iter_u64_digits()).for_each(|(limb, digit)| *limb = digit);
+    limbs
+}
+
+fn limbs_of<const L: usize>(n: BigUint) -> [u64; L] {
+    limbs(&n)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(modulus: &str, base: &str, exponent: &str) {
+        let [n, base, exponent] = [modulus, base, exponent].map(|t| BigUint::parse_bytes(t.as_bytes(), 16).unwrap());
+        let modulus = Modulus::<4>::new(&n).unwrap();
+        let plain = |x: &[u64; 4]| {
+            let mut unit = [0; 4];
+            unit[0] = 1;
+            let digits = modulus.multiply(x, &unit).iter().rev().map(|l| format!("{l:016x}")).collect::<String>();
+            BigUint::parse_bytes(digits.as_bytes(), 16).unwrap()
+        };
+        assert_eq!(plain(&modulus.power(&base, &exponent)), base.modpow(&exponent, &n));
+        assert_eq!(plain(&modulus.power_of_two(&exponent)), BigUint::from(2u32).modpow(&exponent, &n));
+    }
+
+    #[test]
+    fn powers_agree_with_plain_arithmetic() {
+        let largest = "f".repeat(64);
+        check(&largest, &"e".repeat(64), &"d".repeat(64));
+        check(&format!("8{}1", "0".repeat(62)), "3", "ffffffffffffffffffff");
+        check("ffffffff00000001000000000000000000000000ffffffffffffffffffffffff", "123456789abcdef", &largest);
+        check(&largest, "2", "0");
+    }
+
+    #[test]
+    fn even_and_shorter_numbers_are_no_modulus() {
+        assert!(Modulus::<4>::new(&BigUint::from(10u32)).is_none());
+        assert!(Modulus::<1>::new(&BigUint::from(10u32)).is_none());
+        assert!(Modulus::<1>::new(&BigUint::from(11u32)).is_some());
+    }
+}
