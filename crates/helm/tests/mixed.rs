@@ -1,5 +1,6 @@
 //! A chart of Go templates and Handlebars templates, rendered as a whole.
 
+#![allow(clippy::unwrap_used)] // A test may panic.
 use std::path::{Path, PathBuf};
 
 use helm::template::Options;

@@ -39,7 +39,7 @@ impl State {
     /// Takes the Go templates' run over, until [`end`](State::end); gives what the template sees.
     pub(super) fn begin(scope: &mut Scope<'_>, top: &Value) -> Result<(State, Json), String> {
         let mut memory = Memory::default();
-        let context = memory.to_json(top)?;
+        let context = memory.json_of(top)?;
         let state = State {
             host: scope.host::<Render>().map(std::mem::take).unwrap_or_default(),
             templates: Arc::clone(scope.templates()),

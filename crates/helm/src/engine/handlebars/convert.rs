@@ -28,7 +28,7 @@ pub(super) struct Memory {
 
 impl Memory {
     /// The value as JSON: whole numbers without a point, objects with their fields.
-    pub(super) fn to_json(&mut self, value: &Value) -> Result<Json, String> {
+    pub(super) fn json_of(&mut self, value: &Value) -> Result<Json, String> {
         let mut budget = Budget { values: MAX_VALUES, bytes: MAX_BYTES };
         self.convert(value, 0, &mut budget)
     }
@@ -37,7 +37,7 @@ impl Memory {
     pub(super) fn keep(&mut self, value: Value) -> Result<Json, String> {
         let json = match &value {
             Value::Float(number) => Number::from_f64(*number).map_or(Json::Null, Json::Number),
-            other => self.to_json(other)?,
+            other => self.json_of(other)?,
         };
         if matches!(value, Value::Map(_) | Value::List(_) | Value::Bytes(_)) {
             self.recent.truncate(RECENT - 1);
