@@ -66,7 +66,7 @@ pub enum HookError {
     Failed {
         /// Its template.
         path: String,
-        /// What its status says.
+        /// Which of its objects, and what its status says.
         why: String,
     },
     /// It took too long.
@@ -144,12 +144,13 @@ impl Applier {
     /// Waits until each Job and Pod has ended; says why one failed. Other kinds are done once they exist.
     async fn completed(&self, paths: &[(String, String)]) -> Result<Option<String>, Error> {
         for (kind, path) in paths.iter().filter(|(kind, _)| kind == "Job" || kind == "Pod") {
+            let name = path.rsplit('/').next().unwrap_or_default();
             let mut pause = Pause::default();
             loop {
                 let live: Value = self.api().send(Call::get(path)).await?.parse()?;
                 match outcome(kind, &live["status"]) {
                     Some(Ok(())) => break,
-                    Some(Err(why)) => return Ok(Some(why)),
+                    Some(Err(why)) => return Ok(Some(format!("{kind} {name:?}: {why}"))),
                     None => pause.next().await,
                 }
             }
