@@ -8,24 +8,24 @@ use test_cluster::{Namespace, TestCluster};
 
 use crate::operator::{Operator, eventually};
 
-fn set(namespace: &Namespace<'_>, name: &str, spec: Value) {
+pub(crate) fn set(namespace: &Namespace<'_>, name: &str, spec: Value) {
     let resource =
         json!({"apiVersion": "cache.my.domain/v1", "kind": "Memcached", "metadata": {"name": name}, "spec": spec});
     namespace.apply(&resource.to_string()).unwrap();
 }
 
-fn get(namespace: &Namespace<'_>, what: [&str; 2]) -> Value {
+pub(crate) fn get(namespace: &Namespace<'_>, what: [&str; 2]) -> Value {
     let answer = namespace.kubectl(["get", what[0], what[1], "-o", "json", "--ignore-not-found"]).unwrap();
     serde_json::from_str(&answer).unwrap_or_default()
 }
 
-fn condition<'a>(resource: &'a Value, kind: &str) -> &'a Value {
+pub(crate) fn condition<'a>(resource: &'a Value, kind: &str) -> &'a Value {
     let conditions = resource["status"]["conditions"].as_array();
     conditions.and_then(|all| all.iter().find(|c| c["type"] == kind)).unwrap_or(&Value::Null)
 }
 
 /// Waits until the resource is ready at its newest generation; returns it.
-fn wait_ready(namespace: &Namespace<'_>, name: &str) -> Value {
+pub(crate) fn wait_ready(namespace: &Namespace<'_>, name: &str) -> Value {
     eventually("ready resource", || {
         let resource = get(namespace, ["memcached", name]);
         let ready = condition(&resource, "Ready");

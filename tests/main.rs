@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a helper of a test fails the test")]
 
 mod chart;
+mod chart_kinds;
 mod config;
 mod generated;
 mod native;

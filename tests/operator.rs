@@ -24,11 +24,21 @@ pub(crate) struct Operator {
 impl Operator {
     /// Starts it for one namespace and without charts, on free ports, with these further flags.
     pub(crate) fn start_native(cluster: &TestCluster, namespace: &Namespace<'_>, flags: &[&str]) -> Operator {
+        Operator::start_watches(cluster, namespace, "[]", flags)
+    }
+
+    /// Starts it for one namespace with a watches.yaml of the test's own, on free ports, with these further flags.
+    pub(crate) fn start_watches(
+        cluster: &TestCluster,
+        namespace: &Namespace<'_>,
+        watches: &str,
+        flags: &[&str],
+    ) -> Operator {
         let folder = tempfile::tempdir().unwrap();
-        let watches = folder.path().join("watches.yaml");
-        fs::write(&watches, "[]").unwrap();
-        let watches = format!("--watches-file={}", watches.display());
-        Operator::start(cluster, namespace, folder, &[&[watches.as_str()], flags].concat())
+        let file = folder.path().join("watches.yaml");
+        fs::write(&file, watches).unwrap();
+        let file = format!("--watches-file={}", file.display());
+        Operator::start(cluster, namespace, folder, &[&[file.as_str()], flags].concat())
     }
 
     /// Starts it for one namespace with the project's own watches.yaml, on free ports, with these further flags.

@@ -1,0 +1,143 @@
+//! Charts of the tests' own on a real control plane: templates that fail, and hooks.
+
+use std::sync::Once;
+
+use serde_json::{Value, json};
+use test_cluster::{Namespace, TestCluster};
+
+use crate::chart::{condition, get};
+use crate::operator::{Operator, eventually};
+
+/// Starts an operator that serves Widgets, with one worker.
+fn start(cluster: &TestCluster, namespace: &Namespace<'_>) -> Operator {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        cluster.apply(include_str!("fixtures/crds/widget.yaml")).unwrap();
+        cluster
+            .kubectl(["wait", "--for=condition=Established", "--timeout=30s", "crd/widgets.test.my.domain"])
+            .unwrap();
+    });
+    let chart = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/charts/widget");
+    let watch = json!([{"group": "test.my.domain", "version": "v1", "kind": "Widget", "chart": chart}]);
+    Operator::start_watches(cluster, namespace, &watch.to_string(), &["--max-concurrent-reconciles=1"])
+}
+
+fn set(namespace: &Namespace<'_>, name: &str, spec: Value) {
+    let widget = json!({"apiVersion": "test.my.domain/v1", "kind": "Widget", "metadata": {"name": name}, "spec": spec});
+    namespace.apply(&widget.to_string()).unwrap();
+}
+
+/// Waits until the widget has this condition for its newest generation; returns the condition.
+fn wait_for(namespace: &Namespace<'_>, name: &str, kind: &str) -> Value {
+    eventually(kind, || {
+        let widget = get(namespace, ["widget", name]);
+        let found = condition(&widget, kind);
+        let current = found["observedGeneration"] == widget["metadata"]["generation"];
+        if found["status"] == "True" && current { Ok(found.clone()) } else { Err(widget) }
+    })
+}
+
+fn events_of(namespace: &Namespace<'_>, name: &str) -> String {
+    let selector = format!("--field-selector=involvedObject.name={name},involvedObject.kind=Widget");
+    let columns = "jsonpath={range .items[*]}{.reason}: {.message}{\"\\n\"}{end}";
+    namespace.kubectl(["get", "events", &selector, "-o", columns]).unwrap()
+}
+
+/// What the operator made and deleted of Jobs and ConfigMaps, in order: `create jobs`, `patch configmaps/web`.
+fn writes(cluster: &TestCluster, namespace: &Namespace<'_>) -> Vec<String> {
+    let requests = cluster.requests().unwrap();
+    let ours = requests.iter().filter(|r| r.user == "operator" && r.namespace == namespace.name() && r.is_write());
+    let kinds = ours.filter(|r| ["jobs", "configmaps"].contains(&r.resource.as_str()) && r.code < 300);
+    kinds.map(|r| format!("{} {}/{}", r.verb, r.resource, r.name)).collect()
+}
+
+#[test]
+fn a_template_that_fails_is_named_with_its_line_and_stops_no_other_resource() {
+    let Some(cluster) = TestCluster::shared_or_skip() else { return };
+    let namespace = cluster.namespace("template").unwrap();
+    let _operator = start(cluster, &namespace);
+    set(&namespace, "bad", json!({"colour": "red"}));
+    set(&namespace, "good", json!({"colour": "green"}));
+    wait_for(&namespace, "good", "Ready");
+    let irreconcilable = wait_for(&namespace, "bad", "Irreconcilable");
+    assert_eq!(irreconcilable["reason"], "RenderError");
+    let message = irreconcilable["message"].as_str().unwrap();
+    assert!(message.contains("widget/templates/configmap.yaml:7:"), "{message}");
+    assert!(message.contains("red is sold out"), "{message}");
+    let told = format!("RenderError: {message}");
+    eventually("event", || match events_of(&namespace, "bad") {
+        events if events.contains(&told) => Ok(()),
+        events => Err(events),
+    });
+    set(&namespace, "bad", json!({"colour": "blue"}));
+    wait_for(&namespace, "bad", "Ready");
+
+    // What is deployed stays as it is while a change of it fails.
+    set(&namespace, "good", json!({"colour": "red"}));
+    assert_eq!(wait_for(&namespace, "good", "Irreconcilable")["reason"], "RenderError");
+    assert_eq!(get(&namespace, ["configmap", "good"])["data"]["colour"], "green");
+}
+
+#[test]
+fn hooks_run_by_weight_around_install_and_uninstall() {
+    let Some(cluster) = TestCluster::shared_or_skip() else { return };
+    let namespace = cluster.namespace("hooks").unwrap();
+    let _operator = start(cluster, &namespace);
+    set(&namespace, "web", json!({"hooks": true}));
+    wait_for(&namespace, "web", "Ready");
+    let jobs = namespace.kubectl(["get", "jobs", "-o", "name"]).unwrap();
+    assert_eq!(jobs.split_whitespace().collect::<Vec<_>>(), ["job.batch/web-a-second", "job.batch/web-after"]);
+    namespace.kubectl(["delete", "widget", "web", "--timeout=60s"]).unwrap();
+    let expected = [
+        "create jobs/web-z-first",
+        "create jobs/web-a-second",
+        "delete jobs/web-z-first",
+        "patch configmaps/web",
+        "create jobs/web-after",
+        "create jobs/web-farewell",
+        "delete jobs/web-farewell",
+        "delete configmaps/web",
+    ];
+    eventually("writes", || match writes(cluster, &namespace) {
+        all if all == expected => Ok(()),
+        all => Err(all),
+    });
+}
+
+#[test]
+fn a_hook_that_fails_stops_the_install_and_is_named() {
+    let Some(cluster) = TestCluster::shared_or_skip() else { return };
+    let namespace = cluster.namespace("hook-fails").unwrap();
+    let _operator = start(cluster, &namespace);
+    set(&namespace, "web", json!({"hooks": true, "fate": "fails"}));
+    let failed = wait_for(&namespace, "web", "ReleaseFailed");
+    assert_eq!(failed["reason"], "InstallError");
+    let message = failed["message"].as_str().unwrap();
+    assert!(message.contains("widget/templates/hooks.yaml"), "{message}");
+    assert!(message.contains("Job \"web-z-first\""), "{message}");
+    eventually("event", || match events_of(&namespace, "web") {
+        events if events.contains("InstallError: ") && events.contains("web-z-first") => Ok(()),
+        events => Err(events),
+    });
+    assert_eq!(get(&namespace, ["configmap", "web"]), Value::Null);
+    set(&namespace, "web", json!({"hooks": true}));
+    wait_for(&namespace, "web", "Ready");
+}
+
+#[test]
+fn a_hook_that_is_waited_for_keeps_no_other_resource_waiting() {
+    let Some(cluster) = TestCluster::shared_or_skip() else { return };
+    let namespace = cluster.namespace("hook-waits").unwrap();
+    let _operator = start(cluster, &namespace);
+    set(&namespace, "slow", json!({"hooks": true, "fate": "stuck"}));
+    let pod = eventually("pod of the hook", || {
+        let pods = namespace.kubectl(["get", "pods", "-l", "job-name=slow-z-first", "-o", "name"]).unwrap();
+        if pods.is_empty() { Err(pods) } else { Ok(pods.trim().to_owned()) }
+    });
+    set(&namespace, "quick", json!({}));
+    wait_for(&namespace, "quick", "Ready");
+    assert_eq!(get(&namespace, ["configmap", "slow"]), Value::Null);
+    let done = r#"{"status": {"phase": "Succeeded"}}"#;
+    namespace.kubectl(["patch", &pod, "--subresource=status", "-p", done]).unwrap();
+    wait_for(&namespace, "slow", "Ready");
+}
