@@ -8,3 +8,4 @@ mod generated;
 mod native;
 mod operator;
 mod rights;
+mod take_over;

@@ -113,7 +113,8 @@ impl Drop for Operator {
     }
 }
 
-fn install_kinds(cluster: &TestCluster) {
+/// Makes the kinds of `config/crd`, once.
+pub(crate) fn install_kinds(cluster: &TestCluster) {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         let crds = concat!(env!("CARGO_MANIFEST_DIR"), "/config/crd");

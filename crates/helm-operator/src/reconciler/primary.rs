@@ -35,6 +35,8 @@ pub(super) struct Primary {
     pub(super) status: Status,
     /// Whether the schema makes `status.conditions` one field.
     pub(super) conditions_are_one_field: bool,
+    /// Whether operator-sdk left the whole manifest, Secrets too, in the status.
+    pub(super) has_manifest: bool,
 }
 
 /// Which custom resource.
@@ -161,6 +163,7 @@ impl From<Full> for Primary {
         };
         Primary {
             conditions_are_one_field: meta.managed_fields.iter().any(one_field),
+            has_manifest: full.status.pointer("/deployedRelease/manifest").is_some(),
             api_version: full.api_version.into(),
             kind: full.kind.into(),
             generation: meta.generation,

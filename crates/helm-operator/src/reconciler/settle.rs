@@ -73,6 +73,9 @@ async fn write_status(work: &Work<'_>, primary: &Primary) {
     {
         return;
     }
+    if primary.has_manifest {
+        drop_manifest(work, primary).await;
+    }
     match apply(work, primary, &status).await {
         Ok(answer) => {
             let answered = answer.status.clone();
@@ -84,6 +87,16 @@ async fn write_status(work: &Work<'_>, primary: &Primary) {
             tracing::warn!(resource = %work.key, %error, "cannot write the status");
             work.shared.queue.push_after(work.key.clone(), Duration::from_secs(1));
         }
+    }
+}
+
+/// Removes the manifest that operator-sdk kept in the status: applying our own fields would leave it there for ever.
+async fn drop_manifest(work: &Work<'_>, primary: &Primary) {
+    let Ok(path) = work.shared.resource.path(primary.namespace(), primary.name()) else { return };
+    let patch = json!({"metadata": {"uid": primary.uid()}, "status": {"deployedRelease": {"manifest": null}}});
+    let path = format!("{path}/status?fieldManager={FIELD_MANAGER}");
+    if let Err(error) = work.shared.api.send(Call::merge(path, patch.to_string().into_bytes())).await {
+        tracing::warn!(resource = %work.key, %error, "cannot remove the manifest from the status");
     }
 }
 

@@ -36,7 +36,12 @@ fn is_ours(entry: &Value) -> bool {
 
 fn is_predecessor(entry: &Value) -> bool {
     let known = entry["manager"].as_str().is_some_and(|manager| PREDECESSORS.contains(&manager));
-    known && has_no_subresource(entry) && !is_ours(entry)
+    (known || says_whose_it_is(entry)) && has_no_subresource(entry) && !is_ours(entry)
+}
+
+/// An operator built by someone else has its program's name as manager; but it is who wrote Helm's ownership annotations.
+fn says_whose_it_is(entry: &Value) -> bool {
+    !entry["fieldsV1"]["f:metadata"]["f:annotations"]["f:meta.helm.sh/release-name"].is_null()
 }
 
 fn has_no_subresource(entry: &Value) -> bool {

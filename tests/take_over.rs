@@ -1,0 +1,195 @@
+//! Taking over what an upstream operator left: the same pods, the same release, and fields that are ours from then on.
+//!
+//! The state was recorded from operator-sdk's Helm operator and from helm-operator-plugins with the chart of `helm create memcached`; without the record nothing is tested.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use helm::release::{Packed, Release};
+use k8s_openapi::ByteString;
+use serde_json::{Value, json};
+use test_cluster::{Namespace, TestCluster};
+
+use crate::chart::{condition, get, wait_ready};
+use crate::operator::{Operator, eventually, install_kinds};
+
+const NAME: &str = "memcached-sample";
+
+/// The folder of what an upstream left.
+fn recorded(upstream: &str) -> Option<PathBuf> {
+    let beside = || concat!(env!("CARGO_MANIFEST_DIR"), "/../shared").into();
+    let shared = std::env::var_os("SHARED").map_or_else(beside, PathBuf::from);
+    Some(shared.join("upstream-state").join(upstream)).filter(|folder| folder.is_dir())
+}
+
+fn items(file: &Path) -> Vec<Value> {
+    let list: Value = serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap();
+    list["items"].as_array().unwrap().clone()
+}
+
+/// Makes the chart that the upstream served.
+fn make_chart(cluster: &TestCluster, folder: &Path) -> bool {
+    let made = cluster.command("helm").args(["create", "memcached"]).current_dir(folder).output();
+    made.is_ok_and(|output| output.status.success())
+}
+
+/// What an object is made again from: no identity, no status, and nothing that the server assigns.
+fn reborn(mut object: Value, owner: Option<&str>) -> Value {
+    let metadata = object["metadata"].as_object_mut().unwrap();
+    for own in ["uid", "resourceVersion", "creationTimestamp", "generation", "managedFields", "namespace"] {
+        metadata.remove(own);
+    }
+    if let Some(annotations) = metadata.get_mut("annotations").and_then(Value::as_object_mut) {
+        annotations.remove("deployment.kubernetes.io/revision");
+    }
+    if let (Some(uid), Some(owners)) = (owner, metadata.get_mut("ownerReferences")) {
+        owners[0]["uid"] = uid.into();
+    }
+    let whole = object.as_object_mut().unwrap();
+    whole.remove("status");
+    if let Some(spec) = whole.get_mut("spec").and_then(Value::as_object_mut) {
+        for assigned in ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"] {
+            spec.remove(assigned);
+        }
+    }
+    object
+}
+
+/// Makes an object as the upstream's field manager.
+fn create(cluster: &TestCluster, namespace: &Namespace<'_>, object: &Value, manager: &str) {
+    let arguments = ["create", "-n", namespace.name(), "--field-manager", manager, "-f", "-"];
+    cluster.kubectl_with_input(arguments, &object.to_string()).unwrap();
+}
+
+/// The manager that wrote an object of this recording.
+fn manager(object: &Value) -> &str {
+    let entries = object["metadata"]["managedFields"].as_array().unwrap();
+    let own = entries.iter().find(|e| e["subresource"].is_null()).unwrap();
+    own["manager"].as_str().unwrap()
+}
+
+/// Makes the resource with its status, the records and the objects.
+fn restore(cluster: &TestCluster, namespace: &Namespace<'_>, folder: &Path) {
+    let resource = items(&folder.join("cr.json")).remove(0);
+    create(cluster, namespace, &reborn(resource.clone(), None), "kubectl-client-side-apply");
+    let status = json!({"status": resource["status"]}).to_string();
+    let objects = items(&folder.join("objects.json"));
+    let upstream = manager(&objects[0]).to_owned();
+    let patch = [
+        "patch",
+        "memcached",
+        NAME,
+        "--subresource=status",
+        "--type=merge",
+        "--field-manager",
+        &upstream,
+        "-p",
+        &status,
+    ];
+    namespace.kubectl(patch).unwrap();
+    let uid = get(namespace, ["memcached", NAME])["metadata"]["uid"].as_str().unwrap().to_owned();
+    for record in items(&folder.join("secrets.json")) {
+        create(cluster, namespace, &moved(reborn(record, Some(&uid)), namespace.name()), &upstream);
+    }
+    for mut object in objects.into_iter().map(|object| reborn(object, Some(&uid))) {
+        object["metadata"]["annotations"]["meta.helm.sh/release-namespace"] = namespace.name().into();
+        create(cluster, namespace, &object, &upstream);
+    }
+}
+
+/// A record as it would be in another namespace.
+fn moved(mut secret: Value, namespace: &str) -> Value {
+    let data: ByteString = serde_json::from_value(secret["data"]["release"].take()).unwrap();
+    let release = Packed::from_record(&data.0, BTreeMap::new()).unwrap();
+    // helm-operator-plugins writes the namespace into the manifest.
+    let manifest = release.manifest.replace("namespace: default", &format!("namespace: {namespace}"));
+    let moved = Release { namespace: namespace.to_owned(), manifest, ..release };
+    let record = Packed::pack(&moved).unwrap().to_record().into_bytes();
+    secret["data"]["release"] = serde_json::to_value(ByteString(record)).unwrap();
+    secret
+}
+
+/// Names and uids of the pods, once there are as many, all of them ready.
+fn pods(namespace: &Namespace<'_>, count: usize) -> BTreeMap<String, String> {
+    eventually("ready pods", || {
+        let list = namespace.kubectl(["get", "pods", "-o", "json"]).unwrap();
+        let list: Value = serde_json::from_str(&list).unwrap();
+        let ready = |pod: &&Value| condition(pod, "Ready")["status"] == "True";
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let ready = list["items"].as_array().into_iter().flatten().filter(ready);
+        let found: BTreeMap<_, _> =
+            ready.map(|p| (text(&p["metadata"]["name"]), text(&p["metadata"]["uid"]))).collect();
+        if found.len() == count { Ok(found) } else { Err(found) }
+    })
+}
+
+/// Who manages the fields of an object, without those of its status.
+fn managers(namespace: &Namespace<'_>, kind: &str) -> Vec<String> {
+    let answer = namespace.kubectl(["get", kind, NAME, "-o", "json", "--show-managed-fields"]).unwrap();
+    let object: Value = serde_json::from_str(&answer).unwrap();
+    let entries = object["metadata"]["managedFields"].as_array().unwrap();
+    let own = entries.iter().filter(|e| e["subresource"].is_null());
+    own.map(|e| format!("{} {}", e["manager"].as_str().unwrap(), e["operation"].as_str().unwrap())).collect()
+}
+
+fn helm(cluster: &TestCluster, namespace: &Namespace<'_>, arguments: &[&str]) -> Value {
+    let mut command = cluster.command("helm");
+    command.args(arguments).args(["-n", namespace.name(), "-o", "json"]).env("KUBECONFIG", cluster.kubeconfig_path());
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn take_over(upstream: &str) {
+    let Some(folder) = recorded(upstream) else {
+        eprintln!("skipped: no recorded state of {upstream}");
+        return;
+    };
+    let Some(cluster) = TestCluster::shared_or_skip() else { return };
+    let charts = tempfile::tempdir().unwrap();
+    if !make_chart(cluster, charts.path()) {
+        eprintln!("skipped: no helm; `make cluster` builds it");
+        return;
+    }
+    install_kinds(cluster);
+    let namespace = cluster.namespace("take-over").unwrap();
+    restore(cluster, &namespace, &folder);
+    let before = pods(&namespace, 3);
+
+    let chart = charts.path().join("memcached");
+    let watch = json!([{"group": "cache.my.domain", "version": "v1", "kind": "Memcached", "chart": chart}]);
+    let operator = Operator::start_watches(cluster, &namespace, &watch.to_string(), &[]);
+    operator.logged("Took over release");
+    let resource = wait_ready(&namespace, NAME);
+    assert_eq!(resource["status"]["deployedRelease"]["revision"], 2, "{}", resource["status"]);
+    assert_eq!(pods(&namespace, 3), before);
+    for kind in ["deployment", "service", "serviceaccount"] {
+        assert_eq!(managers(&namespace, kind), ["helm-operator Apply"], "{kind}");
+    }
+    assert_eq!(resource["status"]["deployedRelease"]["manifest"], Value::Null);
+
+    let fewer = r#"{"spec": {"replicaCount": 1}}"#;
+    namespace.kubectl(["patch", "memcached", NAME, "--type=merge", "-p", fewer]).unwrap();
+    eventually("third revision", || {
+        let resource = wait_ready(&namespace, NAME);
+        if resource["status"]["deployedRelease"]["revision"] == 3 { Ok(()) } else { Err(resource) }
+    });
+    let left = pods(&namespace, 1);
+    assert!(left.iter().all(|pod| before.contains_key(pod.0)), "{left:?} of {before:?}");
+    let history = helm(cluster, &namespace, &["history", NAME]);
+    let revisions: Vec<_> = history.as_array().unwrap().iter().map(|r| (&r["revision"], &r["status"])).collect();
+    let last = &revisions[revisions.len() - 2..];
+    assert_eq!(last, [(&json!(2), &json!("superseded")), (&json!(3), &json!("deployed"))]);
+    namespace.kubectl(["delete", "memcached", NAME, "--timeout=60s"]).unwrap();
+    assert_eq!(get(&namespace, ["deployment", NAME]), Value::Null);
+}
+
+#[test]
+fn a_release_of_operator_sdk_is_taken_over_with_its_pods() {
+    take_over("operator-sdk");
+}
+
+#[test]
+fn a_release_of_helm_operator_plugins_is_taken_over_with_its_pods() {
+    take_over("helm-operator-plugins");
+}
