@@ -1,7 +1,8 @@
 //! The set of templates that know each other by name. Counterpart: Go's `text/template/template.go`.
 
-use std::collections::HashMap;
 use std::sync::Arc;
+
+use hashbrown::HashMap;
 
 use crate::error::FuncError;
 use crate::node::Tree;

@@ -1,7 +1,8 @@
 //! The functions that need the render that calls them: `include`, `tpl`, `lookup`. Counterpart: Helm's `pkg/engine/engine.go`.
 
-use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
+
+use hashbrown::HashMap;
 
 use go_template::{FuncError, FuncMap, Function, Param, Parsed, Scope, Str, Templates, Value};
 

@@ -9,9 +9,7 @@ use crate::engine::funcs::limits::check_string;
 pub(super) fn register(map: &mut FuncMap) {
     map.add("repeat", |count: isize, s: Str| repeat("repeat", count, &s))
         .add("indent", |spaces: isize, s: Str| indent("indent", spaces, &s))
-        .add("nindent", |spaces: isize, s: Str| {
-            Ok::<_, FuncError>([b"\n".to_vec(), indent("nindent", spaces, &s)?].concat())
-        })
+        .add("nindent", |spaces: isize, s: Str| indent_after(b"\n", "nindent", spaces, &s))
         .add("replace", replace)
         .add("wrap", |width: isize, s: Str| wrap(&s, width, b"", false))
         .add("wrapWith", |width: isize, newline: Str, s: Str| wrap(&s, width, &newline, true));
@@ -24,17 +22,25 @@ fn repeat(function: &str, count: isize, s: &[u8]) -> Result<Vec<u8>, FuncError> 
 }
 
 fn indent(function: &str, spaces: isize, s: &[u8]) -> Result<Vec<u8>, FuncError> {
+    indent_after(b"", function, spaces, s)
+}
+
+/// The lines, each after so many spaces, all after `start`.
+fn indent_after(start: &[u8], function: &str, spaces: isize, s: &[u8]) -> Result<Vec<u8>, FuncError> {
     let pad = repeat(function, spaces, b" ")?;
-    let lines = s.split(|b| *b == b'\n').count();
-    check_string(function, s.len().saturating_add(lines.saturating_mul(pad.len())))?;
-    let mut out = Vec::with_capacity(s.len() + lines * pad.len());
-    for (i, line) in s.split(|b| *b == b'\n').enumerate() {
-        if i > 0 {
-            out.push(b'\n');
-        }
+    let lines = memchr::memchr_iter(b'\n', s).count() + 1;
+    let length = s.len().saturating_add(lines.saturating_mul(pad.len()));
+    check_string(function, length)?;
+    let mut out = Vec::with_capacity(start.len() + length);
+    out.extend_from_slice(start);
+    let mut from = 0;
+    for end in memchr::memchr_iter(b'\n', s) {
         out.extend_from_slice(&pad);
-        out.extend_from_slice(line);
+        out.extend_from_slice(&s[from..=end]);
+        from = end + 1;
     }
+    out.extend_from_slice(&pad);
+    out.extend_from_slice(&s[from..]);
     Ok(out)
 }
 
