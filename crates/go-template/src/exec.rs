@@ -17,9 +17,16 @@ use crate::scope::{MissingKey, Scope};
 use crate::stack;
 use crate::strconv::quote;
 use crate::value::{Kind, Object, Str, UintType, Value};
+use crate::work;
 
 /// How deep `{{template}}` may nest: Go's own limit.
 pub const MAX_EXEC_DEPTH: usize = 100_000;
+
+/// So many bytes of a text that a function is given count as a step.
+const BYTES_PER_STEP: u64 = 64;
+
+/// So many items of a list that a function is given count as a step.
+const ITEMS_PER_STEP: u64 = 16;
 
 /// How a walk ended.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -581,12 +588,12 @@ impl<'t> State<'_, '_, 't> {
             }
             Target::Function(function) => {
                 let values = self.eval_args(dot, signature, args, last, Reflected::into_value)?;
-                function.call(self.scope, &values).map(of_interface)
+                call_function(self.scope, function, &values).map(of_interface)
             }
             Target::Bound(function, receiver) => {
                 let mut values = self.eval_args(dot, signature, args, last, Reflected::into_value)?;
                 values.insert(0, receiver.clone());
-                function.call(self.scope, &values).map(of_interface)
+                call_function(self.scope, function, &values).map(of_interface)
             }
             Target::Method(object, ..) => {
                 let values = self.eval_args(dot, signature, args, last, Reflected::into_value)?;
@@ -721,6 +728,23 @@ impl<'t> State<'_, '_, 't> {
         }
         let counted = self.scope.wrote(self.scope.out.len() - before);
         self.within(counted)
+    }
+}
+
+/// Calls the function; what it was given and what it did count as steps.
+fn call_function(scope: &mut Scope<'_>, function: &Function, args: &[Value]) -> Result<Value, FuncError> {
+    scope.charge(args.iter().map(cost).sum())?;
+    let result = function.call(scope, args);
+    scope.charge(work::take())?;
+    result
+}
+
+/// The steps that an argument counts as, by its size: most functions walk what they are given.
+fn cost(arg: &Value) -> u64 {
+    match arg {
+        Value::String(s) | Value::Bytes(s) => s.len() as u64 / BYTES_PER_STEP,
+        Value::List(list) => list.len() as u64 / ITEMS_PER_STEP,
+        _ => 0,
     }
 }
 

@@ -19,6 +19,7 @@ mod strconv;
 mod template;
 mod unicode;
 pub mod value;
+mod work;
 
 pub use error::{Cause, ExecError, FuncError, LimitError, Location, ParseError};
 pub use exec::MAX_EXEC_DEPTH;
@@ -28,3 +29,4 @@ pub use parse::{MAX_BLOCK_DEPTH, MAX_PAREN_DEPTH, Parsed, parse};
 pub use scope::{Limits, MissingKey, Options, Spent, ValuesMethods};
 pub use template::Templates;
 pub use value::{Kind, List, ListType, MAX_COPIED_DEPTH, MAX_COPIED_VALUES, Map, MapType, Object, Str, Value};
+pub use work::note_work;

@@ -9,6 +9,7 @@ use std::time::Instant;
 
 use crate::error::{FuncError, LimitError};
 use crate::exec;
+use crate::fmt;
 use crate::function::Function;
 use crate::node::{Tree, VarId};
 use crate::reflect::Reflected;
@@ -222,6 +223,10 @@ impl<'a> Scope<'a> {
     /// # Errors
     /// The limit that was exceeded.
     pub fn wrote(&mut self, bytes: usize) -> Result<(), LimitError> {
+        // What prints values stops at this size, so the text may lack its end.
+        if bytes > fmt::MAX_OUTPUT {
+            return Err(limit("output", format!("{} bytes at once", fmt::MAX_OUTPUT)));
+        }
         self.written = self.written.saturating_add(bytes);
         if self.written > self.limits.output {
             return Err(limit("output", format!("{} bytes", self.limits.output)));

@@ -51,7 +51,7 @@ pub enum Value {
 }
 
 /// Go's signed integer types.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs)] // The names are Go's.
 pub enum IntType {
     Int,

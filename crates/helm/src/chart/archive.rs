@@ -58,6 +58,7 @@ fn content_type(bytes: &[u8]) -> &'static str {
 pub(super) fn read(bytes: &[u8], left: &mut u64) -> Result<Vec<File>, LoadError> {
     let mut archive = tar::Archive::new(MultiGzDecoder::new(bytes).take(MAX_CHART_BYTES * 2));
     let mut files = Vec::new();
+    let before = *left;
     for entry in archive.entries().map_err(|e| malformed(&e))? {
         let mut entry = entry.map_err(|e| malformed(&e))?;
         let kind = entry.header().entry_type();
@@ -76,6 +77,10 @@ pub(super) fn read(bytes: &[u8], left: &mut u64) -> Result<Vec<File>, LoadError>
         let text = data.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&data);
         files.push(File { name, data: text.into() });
     }
+    // What was unpacked only to be skipped counts too.
+    let unpacked = MAX_CHART_BYTES * 2 - archive.into_inner().limit();
+    let files_alone = before - *left + 2 * HEADER_BYTES * files.len() as u64;
+    *left = left.saturating_sub(unpacked.saturating_sub(files_alone));
     if files.is_empty() {
         return Err(LoadError::new("no files in chart archive"));
     }

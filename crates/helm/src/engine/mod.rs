@@ -83,24 +83,10 @@ impl Engine {
         let mut options =
             Options { missing_key: MissingKey::Zero, values_methods: values_type::methods(), ..Options::default() };
         options.limits.deadline = Some(Instant::now() + MAX_RENDER_TIME);
-        let mut scope = Scope::new(Arc::clone(program.templates()), options).with_host(&mut host);
-        let mut files = Vec::with_capacity(program.files().len());
-        for file in program.files() {
-            let top = tops.of(file.chart());
-            let about: Map = [("Name", Value::String(file.name().clone())), ("BasePath", file.base_path().into())]
-                .into_iter()
-                .collect();
-            top.insert("Template", about.with_type(MapType::Values));
-            let top = Value::Map(top.clone());
-            let output = match file.tree() {
-                Some(tree) => {
-                    scope.execute_tree(tree, &top).map_err(|error| RenderError::exec(&file.name().to_text(), &error))?
-                }
-                None => program.handlebars().execute(&file.name().to_text(), &top, &mut scope)?,
-            };
-            files.push((file.name().clone(), calls::without_no_value(output)));
-        }
-        Ok(files)
+        let scope = Scope::new(Arc::clone(program.templates()), options).with_host(&mut host);
+        let files = run(&program, &tops, scope);
+        host.release();
+        files
     }
 
     fn program(&self, view: &ChartView) -> Result<Arc<Program>, RenderError> {
@@ -113,6 +99,26 @@ impl Engine {
         self.programs.put(key, Arc::clone(&program), program.weight());
         Ok(program)
     }
+}
+
+/// Every file of the program, in its order.
+fn run(program: &Program, tops: &Tops, mut scope: Scope<'_>) -> Result<Vec<File>, RenderError> {
+    let mut files = Vec::with_capacity(program.files().len());
+    for file in program.files() {
+        let top = tops.of(file.chart());
+        let about: Map =
+            [("Name", Value::String(file.name().clone())), ("BasePath", file.base_path().into())].into_iter().collect();
+        top.insert("Template", about.with_type(MapType::Values));
+        let top = Value::Map(top.clone());
+        let output = match file.tree() {
+            Some(tree) => {
+                scope.execute_tree(tree, &top).map_err(|error| RenderError::exec(&file.name().to_text(), &error))?
+            }
+            None => program.handlebars().execute(&file.name().to_text(), &top, &mut scope)?,
+        };
+        files.push((file.name().clone(), calls::without_no_value(output)));
+    }
+    Ok(files)
 }
 
 /// The top-level object of each chart of the view: what its templates see as `.`.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use go_template::fmt::{Charset, quote};
 use go_template::{List, Map, MapType, Str, Value};
 
-use super::{MAX_DEPTH, TypeError};
+use super::{MAX_DEPTH, MAX_VALUES, TypeError};
 
 /// Why a text could not be read. The text is `encoding/json`'s.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -19,6 +19,9 @@ pub enum DecodeError {
     /// Deeper than [`MAX_DEPTH`].
     #[error("exceeded max depth")]
     TooDeep,
+    /// More than [`MAX_VALUES`].
+    #[error("exceeded limit MAX_VALUES of {MAX_VALUES}")]
+    TooMany,
     /// A number that is too large for a float.
     #[error("json: cannot unmarshal number {0} into Go value of type float64")]
     Number(String),
@@ -39,7 +42,7 @@ pub fn decode(text: &[u8]) -> Result<Value> {
 
 /// As [`decode`]; a number that is too large is nil in the value, beside its error.
 pub(crate) fn decode_partly(text: &[u8]) -> Result<(Value, Option<DecodeError>)> {
-    let mut decoder = Decoder { text, pos: 0, depth: 0, error: None };
+    let mut decoder = Decoder { text, pos: 0, depth: 0, values: 0, error: None };
     let value = decoder.value()?;
     decoder.skip_blanks();
     if decoder.pos < text.len() {
@@ -62,6 +65,7 @@ struct Decoder<'a> {
     text: &'a [u8],
     pos: usize,
     depth: usize,
+    values: usize,
     /// An error that does not keep the rest from being checked.
     error: Option<DecodeError>,
 }
@@ -90,6 +94,10 @@ impl Decoder<'_> {
     }
 
     fn value(&mut self) -> Result<Value> {
+        self.values += 1;
+        if self.values > MAX_VALUES {
+            return Err(DecodeError::TooMany);
+        }
         self.skip_blanks();
         match self.peek() {
             Some(b'{') => self.nested(Self::object),

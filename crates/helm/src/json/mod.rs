@@ -25,6 +25,9 @@ pub(crate) use encode::{check_depth, quoted};
 /// How deep values may nest, read or written. Go allows 10,000.
 pub const MAX_DEPTH: usize = 500;
 
+/// How many values a text may have. Go has no such limit.
+pub const MAX_VALUES: usize = 2_000_000;
+
 /// A value of another kind than the one that was asked for.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("json: cannot unmarshal {found} into Go value of type {wanted}")]

@@ -4,14 +4,18 @@ use go_template::fmt::{Rune, first_rune};
 
 use super::{Regex, Span, width_at};
 
+/// After so many bytes nothing more is replaced: a text and a template of a few megabytes would make terabytes.
+pub(super) const MAX_REPLACED: usize = 64 << 20;
+
 impl Regex {
-    /// The text with each match replaced by these bytes.
+    /// The text with each match replaced by these bytes. Beyond 64 MiB it is no longer whole.
     pub fn replace_all_literal(&self, text: &[u8], replacement: &[u8]) -> Vec<u8> {
         let mut next = |position| self.find_at(text, position).map(|span| (span, ()));
         replace(text, &mut next, |out, _, ()| out.extend_from_slice(replacement))
     }
 
-    /// The text with each match replaced by the template, in which `$1`, `${1}` and `${name}` are the groups.
+    /// The text with each match replaced by the template, in which `$1`, `${1}` and `${name}` are the groups. Beyond
+    /// 64 MiB it is no longer whole.
     pub fn replace_all(&self, text: &[u8], template: &[u8]) -> Vec<u8> {
         if !template.contains(&b'$') {
             return self.replace_all_literal(text, template);
@@ -26,6 +30,9 @@ impl Regex {
     fn expand(&self, out: &mut Vec<u8>, template: &[u8], text: &[u8], groups: &[Option<Span>]) {
         let mut rest = template;
         while let Some(dollar) = rest.iter().position(|b| *b == b'$') {
+            if out.len() > MAX_REPLACED {
+                return;
+            }
             out.extend_from_slice(&rest[..dollar]);
             rest = &rest[dollar + 1..];
             if let Some(after) = rest.strip_prefix(b"$") {
@@ -81,7 +88,7 @@ fn replace<T>(
 ) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len());
     let (mut last_end, mut position) = (0, 0);
-    while position <= text.len() {
+    while position <= text.len() && out.len() <= MAX_REPLACED {
         let Some(((start, end), found)) = next(position) else { break };
         out.extend_from_slice(&text[last_end..start]);
         if end > last_end || start == 0 {

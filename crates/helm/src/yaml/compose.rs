@@ -4,10 +4,10 @@
 
 use std::collections::HashMap;
 
-use super::MAX_DEPTH;
 use super::error::Syntax;
 use super::read::Mark;
 use super::scan::{Scanner, Token, TokenKind};
+use super::{MAX_DEPTH, MAX_VALUES};
 
 type Result<T, E = Syntax> = std::result::Result<T, E>;
 
@@ -188,6 +188,10 @@ impl Composer<'_> {
 
     /// Begins a node: a scalar or alias is done at once, a collection stays open.
     fn begin(&mut self, place: Place) -> Result<Next> {
+        if self.document.nodes.len() >= MAX_VALUES {
+            let start = self.scanner.peek()?.start;
+            return Err(error(format!("exceeded limit MAX_VALUES of {MAX_VALUES}"), start));
+        }
         if let TokenKind::Alias(name) = &self.scanner.peek()?.kind {
             let name = name.clone();
             return self.alias(name).map(Next::Done);

@@ -7,11 +7,11 @@ use std::collections::{BTreeMap, HashSet};
 use base64::Engine as _;
 use go_template::{Map, MapType, Str, Value};
 
-use super::MAX_DEPTH;
 use super::compose::{Document, Node, NodeId};
 use super::describe::go_syntax;
 use super::error::Error;
 use super::resolve::{Scalar, resolve, resolve_with};
+use super::{MAX_DEPTH, MAX_VALUES};
 use crate::json::number;
 
 /// So many operations may come from aliases in all but a hundredth; a document of a few kilobytes cannot grow beyond.
@@ -81,6 +81,9 @@ impl<'a> Decoder<'a> {
 
     fn count(&mut self) -> Result<()> {
         self.operations += 1;
+        if self.operations > MAX_VALUES as u64 {
+            return Err(invalid(format!("exceeded limit MAX_VALUES of {MAX_VALUES}")));
+        }
         if !self.open.is_empty() {
             self.from_aliases += 1;
         }

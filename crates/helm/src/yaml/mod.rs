@@ -28,6 +28,9 @@ pub use error::{EmitError, Error};
 /// How deep values may nest, read or written: less than Go's 10,000, as much as every thread's stack bears.
 pub const MAX_DEPTH: usize = 500;
 
+/// How many values a document may have, those of aliases counted each time: some gigabytes of memory less than a chart's size allows.
+pub const MAX_VALUES: usize = 2_000_000;
+
 /// Reads the first document of the text as sigs.k8s.io/yaml's `Unmarshal` into an empty interface does: every number a float, every key
 /// a string, nil for an empty document. Duplicate keys: the last wins. Errors have Go's text.
 pub fn parse(text: &[u8]) -> Result<Value, Error> {

@@ -28,7 +28,8 @@ pub(super) fn deep_equal(a: &Value, b: &Value) -> Result<bool, FuncError> {
     equal(a, b, &mut Walk::new())
 }
 
-fn equal(a: &Value, b: &Value, walk: &mut Walk) -> Result<bool, FuncError> {
+/// As [`deep_equal`], as one of several comparisons that a function makes.
+pub(super) fn equal(a: &Value, b: &Value, walk: &mut Walk) -> Result<bool, FuncError> {
     Ok(match (a, b) {
         (Value::Nil, Value::Nil) => true,
         (Value::Bool(a), Value::Bool(b)) => a == b,
@@ -39,18 +40,18 @@ fn equal(a: &Value, b: &Value, walk: &mut Walk) -> Result<bool, FuncError> {
         (Value::String(a), Value::String(b)) | (Value::Bytes(a), Value::Bytes(b)) => a == b,
         (Value::List(a), Value::List(b)) => {
             let alike = a.ty() == b.ty() && a.is_nil() == b.is_nil() && a.len() == b.len();
-            alike && walk.enter(|walk| all(a.iter().zip(b.iter()), |(a, b)| equal(a, b, walk)))?
+            alike && walk.enter(a.len(), |walk| all(a.iter().zip(b.iter()), |(a, b)| equal(a, b, walk)))?
         }
         (Value::Map(a), Value::Map(b)) => {
             if a.ty() != b.ty() || a.len() != b.len() || a.same(b) {
                 return Ok(a.ty() == b.ty() && a.same(b));
             }
             let (a, b) = (a.snapshot(), b.snapshot());
-            walk.enter(|walk| all(a.iter().zip(&b), |((k, a), (l, b))| Ok(k == l && equal(a, b, walk)?)))?
+            walk.enter(a.len(), |walk| all(a.iter().zip(&b), |((k, a), (l, b))| Ok(k == l && equal(a, b, walk)?)))?
         }
         (Value::Object(a), Value::Object(b)) => {
             Arc::ptr_eq(a, b)
-                || a.type_name() == b.type_name() && walk.enter(|walk| same_object(a.as_ref(), b.as_ref(), walk))?
+                || a.type_name() == b.type_name() && walk.enter(1, |walk| same_object(a.as_ref(), b.as_ref(), walk))?
         }
         _ => false,
     })
@@ -104,7 +105,7 @@ mod tests {
         };
         let (a, b) = (cyclic(), cyclic());
         let error = deep_equal(&a.clone().into(), &b.clone().into()).map_err(|e| e.to_string());
-        assert_eq!(error, Err("value exceeds the limit MAX_VALUE_DEPTH of 500".to_owned()));
+        assert_eq!(error, Err("limit MAX_VALUE_DEPTH exceeded: values nest more than 500 deep".to_owned()));
         a.insert("self", Value::Nil);
         b.insert("self", Value::Nil);
     }

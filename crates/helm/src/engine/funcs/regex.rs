@@ -5,6 +5,7 @@ use std::sync::Arc;
 use go_template::fmt::{Charset, can_backquote, quote};
 use go_template::{FuncError, FuncMap, List, ListType, Str, Value};
 
+use super::limits::check_string;
 use crate::regex::{Error, Regex, cached, quote_meta};
 
 /// Adds the family's functions.
@@ -32,14 +33,19 @@ fn register_with(map: &mut FuncMap, prefix: &str, regex: fn(&[u8]) -> Result<Arc
         Ok(strings(regex(&pattern)?.split(&text, limit).into_iter()))
     });
     map.add(&format!("{prefix}ReplaceAll"), move |pattern: Str, text: Str, by: Str| -> Result<Vec<u8>, FuncError> {
-        Ok(regex(&pattern)?.replace_all(&text, &by))
+        checked(regex(&pattern)?.replace_all(&text, &by))
     });
     map.add(
         &format!("{prefix}ReplaceAllLiteral"),
         move |pattern: Str, text: Str, by: Str| -> Result<Vec<u8>, FuncError> {
-            Ok(regex(&pattern)?.replace_all_literal(&text, &by))
+            checked(regex(&pattern)?.replace_all_literal(&text, &by))
         },
     );
+}
+
+fn checked(replaced: Vec<u8>) -> Result<Vec<u8>, FuncError> {
+    check_string("regexReplaceAll", replaced.len())?;
+    Ok(replaced)
 }
 
 /// A `[]string`; with nothing in it Go's nil slice, which is JSON's null.

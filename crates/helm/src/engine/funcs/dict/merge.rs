@@ -2,8 +2,9 @@
 //!
 //! The destination's maps are filled in place, at every level. What it lacks it gets as the very value of the source, not as a copy.
 
-use go_template::{FuncError, FuncMap, Kind, Map, Rest, Value};
+use go_template::{FromValue as _, FuncError, FuncMap, Function, Kind, Map, Param, Scope, Value};
 
+use crate::engine::calls::note_change;
 use crate::engine::funcs::limits::Walk;
 
 /// Which side wins where both have a value.
@@ -16,20 +17,26 @@ enum Winner {
 /// Adds the functions.
 pub(super) fn register(map: &mut FuncMap) {
     for (name, winner) in [("merge", Winner::Destination), ("mergeOverwrite", Winner::Source)] {
-        map.add(name, move |dst: Map, Rest(sources): Rest<Map>| match merge_all(&dst, &sources, winner) {
-            // Sprig drops the error, but what exceeds a limit of ours is no result at all.
-            Err(Failure::Types) => Ok(Value::from("")),
-            Err(Failure::Limit(e)) => Err(e),
-            Ok(()) => Ok(Value::Map(dst)),
-        });
+        // Sprig drops the error, but what exceeds a limit of ours is no result at all.
+        add(map, name, winner, || Ok(Value::from("")));
     }
     for (name, winner) in [("mustMerge", Winner::Destination), ("mustMergeOverwrite", Winner::Source)] {
-        map.add(name, move |dst: Map, Rest(sources): Rest<Map>| match merge_all(&dst, &sources, winner) {
-            Err(Failure::Types) => Err(FuncError::new("src and dst must be of same type")),
-            Err(Failure::Limit(e)) => Err(e),
-            Ok(()) => Ok(Value::Map(dst)),
-        });
+        add(map, name, winner, || Err(FuncError::new("src and dst must be of same type")));
     }
+}
+
+fn add(map: &mut FuncMap, name: &str, winner: Winner, types_differ: fn() -> Result<Value, FuncError>) {
+    let merge = move |scope: &mut Scope<'_>, args: &[Value]| {
+        let maps: Vec<Map> = args.iter().map(Map::from_value).collect();
+        let Some((dst, sources)) = maps.split_first() else { return types_differ() };
+        sources.iter().for_each(|source| note_change(scope, dst, &Value::Map(source.clone())));
+        match merge_all(dst, sources, winner) {
+            Err(Failure::Types) => types_differ(),
+            Err(Failure::Limit(e)) => Err(e),
+            Ok(()) => Ok(Value::Map(dst.clone())),
+        }
+    };
+    map.insert(name, Function::new(vec![Param::Map], Some(Param::Map), merge));
 }
 
 enum Failure {
@@ -57,7 +64,7 @@ struct Merge {
 
 impl Merge {
     fn maps(&mut self, dst: &Map, src: &Map, walk: &mut Walk) -> Result<(), FuncError> {
-        walk.enter(|walk| {
+        walk.enter(src.len(), |walk| {
             for (key, value) in src.snapshot() {
                 if self.types {
                     break;

@@ -6,16 +6,17 @@ mod merge;
 #[cfg(test)]
 mod tests;
 
-use go_template::{FuncError, FuncMap, Function, List, Map, MapType, Param, Rest, Str, Value};
+use go_template::{FuncError, FuncMap, Function, List, Map, MapType, Param, Rest, Scope, Str, Value, note_work};
 
 use super::cast::to_text;
 use super::limits::Walk;
+use crate::engine::calls::note_change;
 
 /// Adds the family's functions.
 pub(super) fn register(map: &mut FuncMap) {
     map.add("dict", dict)
         .add("get", |m: Map, key: Str| m.get(&*key).unwrap_or_else(|| "".into()))
-        .insert("set", Function::new(vec![Param::Map, Param::String, Param::Any], None, |_, args| set(args)))
+        .insert("set", Function::new(vec![Param::Map, Param::String, Param::Any], None, set))
         .add("unset", unset)
         .add("hasKey", |m: Map, key: Str| m.get(&*key).is_some())
         .add("pluck", pluck)
@@ -34,10 +35,11 @@ fn dict(Rest(items): Rest<Value>) -> Map {
     items.chunks(2).map(entry).collect()
 }
 
-fn set(args: &[Value]) -> Result<Value, FuncError> {
+fn set(scope: &mut Scope<'_>, args: &[Value]) -> Result<Value, FuncError> {
     let [Value::Map(map), Value::String(key), value] = args else {
         return Err(FuncError::new("assignment to entry in nil map"));
     };
+    note_change(scope, map, value);
     map.insert(key.clone(), value.clone());
     Ok(Value::Map(map.with_type(MapType::Interface)))
 }
@@ -61,6 +63,7 @@ fn pick(map: Map, Rest(keys): Rest<Str>) -> Map {
 }
 
 fn omit(map: Map, Rest(keys): Rest<Str>) -> Map {
+    note_work(map.len() as u64);
     map.snapshot().into_iter().filter(|(key, _)| !keys.contains(key)).collect()
 }
 
@@ -104,11 +107,11 @@ fn deep_copy(value: Value) -> Result<Value, FuncError> {
 
 fn copied(value: &Value, walk: &mut Walk) -> Result<Value, FuncError> {
     match value {
-        Value::List(list) if !list.is_nil() => walk.enter(|walk| {
+        Value::List(list) if !list.is_nil() => walk.enter(list.len(), |walk| {
             let items = list.iter().map(|item| copied(item, walk)).collect::<Result<_, _>>()?;
             Ok(Value::List(List::new(list.ty(), items)))
         }),
-        Value::Map(map) => walk.enter(|walk| {
+        Value::Map(map) => walk.enter(map.len(), |walk| {
             let entries = map.snapshot().into_iter().map(|(k, v)| Ok((k, copied(&v, walk)?)));
             Ok(Value::Map(Map::new(map.ty(), entries.collect::<Result<_, FuncError>>()?)))
         }),

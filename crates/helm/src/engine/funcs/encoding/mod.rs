@@ -5,9 +5,11 @@
 
 mod base;
 
-use go_template::{FuncError, FuncMap, List, ListType, Map, Str, Value};
+use go_template::{FuncError, FuncMap, List, ListType, Map, Str, Value, note_work};
 
+use super::limits::{Walk, exceeded};
 use crate::json::{self, EncodeError, EscapeHtml, Layout};
+use crate::yaml::EmitError;
 use crate::{toml, yaml};
 
 /// Adds the family's functions.
@@ -22,29 +24,29 @@ pub(super) fn register(map: &mut FuncMap) {
 }
 
 fn register_yaml(map: &mut FuncMap) {
-    map.add("toYaml", |value: Value| yaml::emit(&value).map(without_line_break).unwrap_or_default())
+    map.add("toYaml", |value: Value| or_default(yaml::emit(&value).map(without_line_break), yaml_limit))
         .add("mustToYaml", |value: Value| yaml::emit(&value).map(without_line_break).map_err(message))
-        .add("toYamlPretty", |value: Value| yaml::emit_pretty(&value).map(without_line_break).unwrap_or_default())
-        .add("fromYaml", |text: Str| yaml::parse_map(&text).unwrap_or_else(error_map))
-        .add("fromYamlArray", |text: Str| yaml::parse_list(&text).unwrap_or_else(error_list));
+        .add("toYamlPretty", |value: Value| or_default(yaml::emit_pretty(&value).map(without_line_break), yaml_limit))
+        .add("fromYaml", |text: Str| yaml::parse_map(&counted(text)).unwrap_or_else(error_map))
+        .add("fromYamlArray", |text: Str| yaml::parse_list(&counted(text)).unwrap_or_else(error_list));
 }
 
 fn register_json(map: &mut FuncMap) {
-    map.add("toJson", |value: Value| compact(&value).unwrap_or_default())
+    map.add("toJson", |value: Value| or_default(compact(&value), json_limit))
         .add("mustToJson", |value: Value| compact(&value).map_err(message))
-        .add("toPrettyJson", |value: Value| pretty(&value).unwrap_or_default())
+        .add("toPrettyJson", |value: Value| or_default(pretty(&value), json_limit))
         .add("mustToPrettyJson", |value: Value| pretty(&value).map_err(message))
         .add("toRawJson", |value: Value| raw(&value).map_err(message))
         .add("mustToRawJson", |value: Value| raw(&value).map_err(message))
-        .add("fromJson", |text: Str| from_json(&text).unwrap_or_else(error_map))
-        .add("mustFromJson", |text: Str| json::decode(&text).map_err(message))
-        .add("fromJsonArray", |text: Str| json::decode_list(&text).unwrap_or_else(error_list));
+        .add("fromJson", |text: Str| from_json(&counted(text)).unwrap_or_else(error_map))
+        .add("mustFromJson", |text: Str| json::decode(&counted(text)).map_err(message))
+        .add("fromJsonArray", |text: Str| json::decode_list(&counted(text)).unwrap_or_else(error_list));
 }
 
 fn register_toml(map: &mut FuncMap) {
-    map.add("toToml", |value: Value| toml::encode(&value).unwrap_or_else(|error| error.to_string().into_bytes()))
+    map.add("toToml", |value: Value| toml_text(&value))
         .add("mustToToml", |value: Value| toml::encode(&value).map_err(message))
-        .add("fromToml", |text: Str| toml::decode(&text).unwrap_or_else(error_map));
+        .add("fromToml", |text: Str| toml::decode(&counted(text)).unwrap_or_else(error_map));
 }
 
 fn compact(value: &Value) -> Result<Vec<u8>, EncodeError> {
@@ -71,6 +73,59 @@ fn from_json(text: &[u8]) -> Result<Map, json::DecodeError> {
 
 fn message(error: impl std::error::Error) -> FuncError {
     FuncError::new(error.to_string())
+}
+
+/// What was encoded, or nothing, as in Helm; but what exceeds a limit of ours is no result at all.
+fn or_default<E: std::fmt::Display>(
+    encoded: Result<Vec<u8>, E>,
+    limit: fn(&E) -> Option<&'static str>,
+) -> Result<Vec<u8>, FuncError> {
+    match encoded {
+        Ok(text) => Ok(text),
+        Err(error) => limit(&error).map_or(Ok(Vec::new()), |name| Err(exceeded(name, error.to_string()))),
+    }
+}
+
+fn toml_text(value: &Value) -> Result<Vec<u8>, FuncError> {
+    measure(value, &mut Walk::new())?;
+    match toml::encode(value) {
+        Err(error @ toml::EncodeError::TooDeep(_)) => Err(exceeded("MAX_DEPTH", error.to_string())),
+        Err(error @ toml::EncodeError::TooLong(_)) => Err(exceeded("MAX_OUTPUT", error.to_string())),
+        encoded => Ok(encoded.unwrap_or_else(|error| error.to_string().into_bytes())),
+    }
+}
+
+/// Fails where a value is too large to be walked, such as a list under many paths: what decides how arrays are written walks it whole.
+fn measure(value: &Value, walk: &mut Walk) -> Result<(), FuncError> {
+    match value {
+        Value::List(list) => walk.enter(list.len(), |walk| list.iter().try_for_each(|item| measure(item, walk))),
+        Value::Map(map) => {
+            walk.enter(map.len(), |walk| map.snapshot().iter().try_for_each(|(_, item)| measure(item, walk)))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn yaml_limit(error: &EmitError) -> Option<&'static str> {
+    match error {
+        EmitError::Json(error) => json_limit(error),
+        EmitError::Yaml(_) => None,
+        EmitError::TooLong(_) => Some("MAX_OUTPUT"),
+    }
+}
+
+fn json_limit(error: &EncodeError) -> Option<&'static str> {
+    match error {
+        EncodeError::TooDeep(_) => Some("MAX_DEPTH"),
+        EncodeError::TooLong(_) => Some("MAX_OUTPUT"),
+        EncodeError::UnsupportedValue(_) | EncodeError::UnsupportedType(_) | EncodeError::Cycle(_) => None,
+    }
+}
+
+/// Counts the text as work, by the values that it may hold.
+fn counted(text: Str) -> Str {
+    note_work(text.len() as u64 / 4);
+    text
 }
 
 /// What is found where a map was asked for and could not be read.

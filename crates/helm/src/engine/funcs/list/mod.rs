@@ -5,11 +5,12 @@
 
 use std::collections::HashSet;
 
+use go_template::value::IntType;
 use go_template::{FuncError, FuncMap, Kind, List, ListType, Rest, Str, Value};
 
 use super::cast::{items, to_int64};
-use super::limits::check_list;
-use super::reflect::{deep_equal, nil_type};
+use super::limits::{Walk, check_list};
+use super::reflect::{equal, nil_type};
 
 type ListResult = Result<List, FuncError>;
 
@@ -91,7 +92,7 @@ fn compact(list: Value) -> ListResult {
 }
 
 fn uniq(list: Value) -> ListResult {
-    let mut seen = Seen::default();
+    let mut seen = Seen::new();
     let mut kept = Vec::new();
     for item in items_for("find uniq on", &list)? {
         if !seen.contains(&item)? {
@@ -103,7 +104,7 @@ fn uniq(list: Value) -> ListResult {
 }
 
 fn without(list: Value, Rest(omit): Rest<Value>) -> ListResult {
-    let mut seen = Seen::default();
+    let mut seen = Seen::new();
     omit.iter().for_each(|item| seen.add(item));
     let mut kept = Vec::new();
     for item in items_for("find without on", &list)? {
@@ -114,34 +115,44 @@ fn without(list: Value, Rest(omit): Rest<Value>) -> ListResult {
     Ok(interfaces(kept))
 }
 
-/// Items to compare deeply with. Texts, by far the most, are looked up; the rest is compared one by one.
-#[derive(Default)]
+/// Items to compare deeply with. Texts and whole numbers, by far the most, are looked up; the rest is compared one by one.
 struct Seen {
     texts: HashSet<Str>,
+    numbers: HashSet<(i64, IntType)>,
     others: Vec<Value>,
+    walk: Walk,
 }
 
 impl Seen {
+    fn new() -> Seen {
+        Seen { texts: HashSet::new(), numbers: HashSet::new(), others: Vec::new(), walk: Walk::new() }
+    }
+
     fn add(&mut self, item: &Value) {
         match item {
             Value::String(s) => {
                 self.texts.insert(s.clone());
             }
+            Value::Int(number, ty) => {
+                self.numbers.insert((*number, *ty));
+            }
             other => self.others.push(other.clone()),
         }
     }
 
-    fn contains(&self, item: &Value) -> Result<bool, FuncError> {
+    fn contains(&mut self, item: &Value) -> Result<bool, FuncError> {
         match item {
             Value::String(s) => Ok(self.texts.contains(s)),
-            item => any_equal(item, &self.others),
+            Value::Int(number, ty) => Ok(self.numbers.contains(&(*number, *ty))),
+            item => any_equal(item, &self.others, &mut self.walk),
         }
     }
 }
 
-fn any_equal(item: &Value, others: &[Value]) -> Result<bool, FuncError> {
+fn any_equal(item: &Value, others: &[Value], walk: &mut Walk) -> Result<bool, FuncError> {
     for other in others {
-        if deep_equal(item, other)? {
+        walk.count(1)?;
+        if equal(item, other, walk)? {
             return Ok(true);
         }
     }
@@ -152,7 +163,7 @@ fn has(needle: Value, list: Value) -> Result<bool, FuncError> {
     if matches!(list, Value::Nil) {
         return Ok(false);
     }
-    any_equal(&needle, &items_for("find has on", &list)?)
+    any_equal(&needle, &items_for("find has on", &list)?, &mut Walk::new())
 }
 
 fn slice(list: Value, Rest(indices): Rest<Value>) -> Result<Value, FuncError> {

@@ -1,0 +1,22 @@
+//! Any text is a version or not, and a constraint or not: a version, a line end, a constraint.
+#![no_main]
+
+use helm::semver::{Constraint, MAX_VERSION_LENGTH, Version};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|text: &str| {
+    let (version, constraint) = text.split_once('\n').unwrap_or((text, text));
+    let _ = Version::parse_strict(version);
+    let constraint = Constraint::parse(constraint);
+    let Ok(version) = Version::parse(version) else { return };
+    let shown = version.to_string();
+    if shown.len() > MAX_VERSION_LENGTH {
+        return;
+    }
+    let again = Version::parse(&shown).expect("a version that was printed can be read");
+    assert_eq!(again.to_string(), shown);
+    let _ = (version.inc_major(), version.inc_minor(), version.inc_patch());
+    if let Ok(constraint) = constraint {
+        assert_eq!(constraint.check(&version), constraint.check(&again));
+    }
+});

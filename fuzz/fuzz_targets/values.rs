@@ -1,0 +1,28 @@
+//! Values of a user, a chart and its subchart coalesce: three YAML texts with a NUL byte between each, then what `Chart.yaml` adds.
+#![no_main]
+
+use helm::chart::{self, Chart, File};
+use helm::values::{self, Nulls};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|input: &[u8]| {
+    let mut texts = input.splitn(4, |byte| *byte == 0);
+    let mut next = || texts.next().unwrap_or_default();
+    let (user, defaults, subchart, about) = (next(), next(), next(), next());
+    let Ok(user) = values::read(user) else { return };
+    let file = |name: &str, data: &[u8]| File { name: name.to_owned(), data: data.into() };
+    let head = |name: &str| format!("apiVersion: v2\nname: {name}\nversion: 0.1.0\n").into_bytes();
+    let files = vec![
+        file("Chart.yaml", &[&head("c"), about].concat()),
+        file("values.yaml", defaults),
+        file("charts/s/Chart.yaml", &head("s")),
+        file("charts/s/values.yaml", subchart),
+    ];
+    let Ok(chart) = Chart::load_files(files) else { return };
+    let mut warnings = Vec::new();
+    let Ok(view) = chart::resolve(&chart, &user, &mut warnings) else { return };
+    for nulls in [Nulls::Keep, Nulls::Remove] {
+        let _ = values::coalesce(&view, &user, nulls, &mut warnings);
+    }
+    values::merge_maps(&user, &chart.values);
+});
