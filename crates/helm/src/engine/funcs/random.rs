@@ -107,7 +107,7 @@ mod tests {
         check(
             "randAscii",
             &[Value::int(1 << 40)],
-            Err("randAscii: the result would exceed the limit MAX_STRING_BYTES of 16777216 bytes"),
+            Err("limit MAX_STRING_BYTES exceeded: randAscii would make more than 16777216 bytes"),
         );
     }
 

@@ -76,6 +76,6 @@ fn a_list_that_doubles_meets_the_limit() {
     check(
         "concat",
         &[long.clone(), long],
-        Err("concat: the result would exceed the limit MAX_LIST_ITEMS of 1000000 items"),
+        Err("limit MAX_LIST_ITEMS exceeded: concat would make more than 1000000 items"),
     );
 }

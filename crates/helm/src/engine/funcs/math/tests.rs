@@ -102,7 +102,7 @@ fn sequences_stop_before_their_end_and_at_the_limit() {
     check("untilStep", &[int(0), int(5), int(2)], Ok("[0 2 4]"));
     check("untilStep", &[int(0), int(5), int(-1)], Ok("[]"));
     check("untilStep", &[int(0), int(5), int(0)], Ok("[]"));
-    check("until", &[int(1 << 40)], Err("until: the result would exceed the limit MAX_LIST_ITEMS of 1000000 items"));
+    check("until", &[int(1 << 40)], Err("limit MAX_LIST_ITEMS exceeded: until would make more than 1000000 items"));
     check("seq", &[int(0)], Ok("1 0"));
     check("seq", &[int(2), int(2)], Ok("2"));
     check("seq", &[int(10), int(-3), int(0)], Ok("10 7 4 1"));

@@ -74,7 +74,7 @@ fn cutting_counts_bytes() {
 fn filling_repeats_indents_and_wraps() {
     checks("repeat", &[(&[int(3), "ab".into()], "ababab")]);
     check("repeat", &[int(-1), "a".into()], Err("strings: negative Repeat count"));
-    let limit = "repeat: the result would exceed the limit MAX_STRING_BYTES of 16777216 bytes";
+    let limit = "limit MAX_STRING_BYTES exceeded: repeat would make more than 16777216 bytes";
     check("repeat", &[int(1 << 40), "a".into()], Err(limit));
     checks("indent", &[(&[int(2), "a\n\nb".into()], "  a\n  \n  b")]);
     checks("nindent", &[(&[int(1), "a".into()], "\n a")]);
