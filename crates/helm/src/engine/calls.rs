@@ -55,10 +55,10 @@ pub(super) fn note_change(scope: &mut Scope<'_>, map: &Map, value: &Value) {
     if !nests(value) {
         return;
     }
-    if let Some(render) = scope.host::<Render>() {
-        if !render.changed.last().is_some_and(|last| last.same(map)) {
-            render.changed.push(map.clone());
-        }
+    if let Some(render) = scope.host::<Render>()
+        && !render.changed.last().is_some_and(|last| last.same(map))
+    {
+        render.changed.push(map.clone());
     }
 }
 
