@@ -7,5 +7,6 @@ mod config;
 mod generated;
 mod native;
 mod operator;
+mod rendered;
 mod rights;
 mod take_over;
