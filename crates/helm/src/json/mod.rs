@@ -54,7 +54,8 @@ pub(crate) fn into_list(value: Value) -> Result<List, TypeError> {
     }
 }
 
-fn kind(value: &Value) -> &'static str {
+/// What Go's `encoding/json` calls the value in its errors.
+pub(crate) fn kind(value: &Value) -> &'static str {
     match value {
         Value::Bool(_) => "bool",
         Value::Float(_) | Value::Int(..) | Value::Uint(..) => "number",

@@ -147,12 +147,6 @@ fn text(value: Option<Value>, field: &str) -> Result<String, String> {
 }
 
 fn wrong_type(value: &Value, wanted: &str) -> String {
-    let kind = match value {
-        Value::Bool(_) => "bool",
-        Value::String(_) => "string",
-        Value::List(_) => "array",
-        Value::Map(_) => "object",
-        _ => "number",
-    };
+    let kind = crate::json::kind(value);
     format!("error unmarshaling JSON: while decoding JSON: json: cannot unmarshal {kind} into Go {wanted}")
 }
