@@ -1,9 +1,11 @@
 //! Copies that share no map with their original, and the end of values: neither may overflow the stack, however deep values nest.
 
+use std::sync::Arc;
+
 use crate::error::LimitError;
 use crate::stack;
 
-use super::{List, ListType, Map, Value};
+use super::{List, Map, Value};
 
 /// How many values a copy may consist of. Values that hold themselves have no end, and a few lines make 2^60 paths to one map.
 pub const MAX_COPIED_VALUES: usize = 1_000_000;
@@ -12,9 +14,35 @@ pub const MAX_COPIED_VALUES: usize = 1_000_000;
 pub const MAX_COPIED_DEPTH: usize = 10_000;
 
 /// What the copy may still use.
-struct Budget {
+pub(super) struct Budget {
     values: usize,
     depth: usize,
+}
+
+impl Budget {
+    /// What one copy may use.
+    pub(super) fn whole() -> Budget {
+        Budget { values: MAX_COPIED_VALUES, depth: MAX_COPIED_DEPTH }
+    }
+
+    pub(super) fn spend(&mut self, values: usize) -> Result<(), LimitError> {
+        self.values = self.values.checked_sub(values).ok_or_else(|| exceeded("copied values", MAX_COPIED_VALUES))?;
+        Ok(())
+    }
+
+    /// Whether there is room for so many more levels.
+    pub(super) fn reach(&self, levels: usize) -> Result<(), LimitError> {
+        if levels > self.depth { Err(exceeded("copied depth", MAX_COPIED_DEPTH)) } else { Ok(()) }
+    }
+
+    /// Runs the closure one level deeper.
+    pub(super) fn nested<T>(&mut self, f: impl FnOnce(&mut Budget) -> Result<T, LimitError>) -> Result<T, LimitError> {
+        self.reach(1)?;
+        self.depth -= 1;
+        let result = stack::grow(|| f(self));
+        self.depth += 1;
+        result
+    }
 }
 
 impl Value {
@@ -23,7 +51,7 @@ impl Value {
     /// # Errors
     /// The limit that was exceeded: [`MAX_COPIED_VALUES`] or [`MAX_COPIED_DEPTH`].
     pub fn try_deep_copy(&self) -> Result<Value, LimitError> {
-        copy(self, &mut Budget { values: MAX_COPIED_VALUES, depth: MAX_COPIED_DEPTH })
+        copy(self, &mut Budget::whole())
     }
 
     /// A copy as [`try_deep_copy`](Self::try_deep_copy) makes it. A value beyond its limits stays shared: only for values that no
@@ -34,7 +62,7 @@ impl Value {
 }
 
 impl Map {
-    /// A copy that shares no map with this one, within the limits of [`Value::deep_copy`].
+    /// A copy that shares no map with this one, within the limits of [`Value::deep_copy`]. Of a [frozen](Map::frozen) map it is lazy.
     pub fn deep_copy(&self) -> Map {
         match Value::Map(self.clone()).deep_copy() {
             Value::Map(map) => map,
@@ -54,27 +82,32 @@ impl List {
 }
 
 fn copy(value: &Value, budget: &mut Budget) -> Result<Value, LimitError> {
-    budget.values = budget.values.checked_sub(1).ok_or_else(|| exceeded("copied values", MAX_COPIED_VALUES))?;
     match value {
-        Value::List(list) if !list.is_nil() && list.ty() != ListType::String && list.ty() != ListType::Int => {
-            let copied = nested(budget, |budget| list.iter().map(|v| copy(v, budget)).collect::<Result<_, _>>());
-            Ok(Value::List(List::new(list.ty(), copied?)))
+        Value::List(list) if list.holds_map() => {
+            budget.spend(list.len())?;
+            let copied = budget.nested(|budget| list.iter().map(|v| copy(v, budget)).collect::<Result<_, _>>())?;
+            Ok(Value::List(List::new(list.ty(), copied)))
         }
-        Value::Map(map) => {
-            let copied = nested(budget, |budget| {
-                map.snapshot().into_iter().map(|(k, v)| Ok((k, copy(&v, budget)?))).collect::<Result<_, _>>()
-            });
-            Ok(Value::Map(Map::new(map.ty(), copied?)))
-        }
+        Value::Map(map) => copy_map(map, budget).map(Value::Map),
         other => Ok(other.clone()),
     }
 }
 
-fn nested<T>(budget: &mut Budget, f: impl FnOnce(&mut Budget) -> Result<T, LimitError>) -> Result<T, LimitError> {
-    budget.depth = budget.depth.checked_sub(1).ok_or_else(|| exceeded("copied depth", MAX_COPIED_DEPTH))?;
-    let result = stack::grow(|| f(budget));
-    budget.depth += 1;
-    result
+fn copy_map(map: &Map, budget: &mut Budget) -> Result<Map, LimitError> {
+    if let Some(table) = map.untouched() {
+        budget.spend(table.size())?;
+        budget.reach(table.depth())?;
+        return Ok(Map::lazy(map.ty(), map.is_nil(), Arc::clone(table)));
+    }
+    let mut entries = map.entries().clone();
+    budget.spend(entries.len())?;
+    budget.nested(|budget| {
+        for value in entries.values_mut().filter(|value| value.holds_map()) {
+            *value = copy(value, budget)?;
+        }
+        Ok(())
+    })?;
+    Ok(Map::new(map.ty(), entries))
 }
 
 fn exceeded(name: &'static str, limit: usize) -> LimitError {
@@ -88,7 +121,7 @@ pub(super) fn drop_flat(values: impl Iterator<Item = Value>) {
     while let Some(value) = pending.pop() {
         match value {
             Value::List(list) => pending.extend(list.into_last_items().into_iter().filter(nests)),
-            Value::Map(map) => pending.extend(map.into_last_entries().into_values().filter(nests)),
+            Value::Map(map) => pending.extend(map.into_last_values().filter(nests)),
             _ => {}
         }
     }

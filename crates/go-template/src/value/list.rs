@@ -52,7 +52,8 @@ pub struct List {
 impl List {
     /// A list of the type; the items are trusted to be of it.
     pub fn new(ty: ListType, items: Vec<Value>) -> List {
-        List { ty, nil: false, items: Arc::new(Items(items)) }
+        let holds_map = !matches!(ty, ListType::String | ListType::Int) && items.iter().any(Value::holds_map);
+        List { ty, nil: false, items: Arc::new(Items { items, holds_map }) }
     }
 
     /// Go's nil slice: empty, but `null` as JSON and YAML, and not deeply equal to a slice that is merely empty.
@@ -75,26 +76,34 @@ impl List {
         self.ty
     }
 
+    /// Whether there is a map among the items or in the lists among them.
+    pub(super) fn holds_map(&self) -> bool {
+        self.items.holds_map
+    }
+
     /// The items, if this is the last reference to them.
     pub(super) fn into_last_items(self) -> Vec<Value> {
-        Arc::into_inner(self.items).map(|mut items| mem::take(&mut items.0)).unwrap_or_default()
+        Arc::into_inner(self.items).map(|mut items| mem::take(&mut items.items)).unwrap_or_default()
     }
 }
 
 /// The items, which are dropped without recursion.
 #[derive(Default)]
-struct Items(Vec<Value>);
+struct Items {
+    items: Vec<Value>,
+    holds_map: bool,
+}
 
 impl Drop for Items {
     fn drop(&mut self) {
-        drop_flat(self.0.drain(..));
+        drop_flat(mem::take(&mut self.items).into_iter());
     }
 }
 
 impl Deref for List {
     type Target = [Value];
     fn deref(&self) -> &[Value] {
-        &self.items.0
+        &self.items.items
     }
 }
 

@@ -1,11 +1,15 @@
 //! Go's map with string keys: a shared reference that `set`, `unset` and `merge` change.
+//!
+//! A deep copy of a [frozen](Map::frozen) map is lazy: it reads the table that both share until something below it could be told apart from
+//! the original, and only then copies that one level.
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::mem;
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::ops::Deref;
+use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use super::copy::drop_flat;
+use super::frozen::Table;
 use super::{Str, Value};
 
 /// The type of a map, which `typeOf` and the type checks see.
@@ -45,13 +49,40 @@ impl MapType {
 pub struct Map {
     ty: MapType,
     nil: bool,
-    entries: Arc<Entries>,
+    shared: Arc<Shared>,
+}
+
+/// What all clones of a map share.
+struct Shared {
+    /// What a lazy copy is a copy of.
+    origin: Option<Arc<Table>>,
+    /// The map's own entries. A lazy copy has none before its first change, or its first look at what holds maps.
+    own: OnceLock<RwLock<BTreeMap<Str, Value>>>,
+}
+
+/// The entries of a map, to read. The map may be locked as long as this lives.
+pub struct Entries<'a>(Reading<'a>);
+
+enum Reading<'a> {
+    Own(RwLockReadGuard<'a, BTreeMap<Str, Value>>),
+    Frozen(&'a BTreeMap<Str, Value>),
+}
+
+impl Deref for Entries<'_> {
+    type Target = BTreeMap<Str, Value>;
+    fn deref(&self) -> &BTreeMap<Str, Value> {
+        match &self.0 {
+            Reading::Own(entries) => entries,
+            Reading::Frozen(entries) => entries,
+        }
+    }
 }
 
 impl Map {
     /// A map of the type.
     pub fn new(ty: MapType, entries: BTreeMap<Str, Value>) -> Map {
-        Map { ty, nil: false, entries: Arc::new(Entries(RwLock::new(entries))) }
+        let shared = Shared { origin: None, own: OnceLock::from(RwLock::new(entries)) };
+        Map { ty, nil: false, shared: Arc::new(shared) }
     }
 
     /// Go's nil map of the type: empty, and null to encoders.
@@ -71,26 +102,44 @@ impl Map {
 
     /// The same entries under another type, as a Go conversion gives.
     pub fn with_type(&self, ty: MapType) -> Map {
-        Map { ty, nil: self.nil, entries: Arc::clone(&self.entries) }
+        Map { ty, nil: self.nil, shared: Arc::clone(&self.shared) }
     }
 
     /// Whether both are one map in memory.
     pub fn same(&self, other: &Map) -> bool {
-        Arc::ptr_eq(&self.entries, &other.entries)
+        Arc::ptr_eq(&self.shared, &other.shared)
     }
 
     /// The entries, sorted by key's bytes.
-    pub fn entries(&self) -> RwLockReadGuard<'_, BTreeMap<Str, Value>> {
-        self.entries.0.read().unwrap_or_else(PoisonError::into_inner)
+    pub fn entries(&self) -> Entries<'_> {
+        match self.untouched() {
+            Some(table) if !table.holds_map() => Entries(Reading::Frozen(table.entries())),
+            _ => Entries(Reading::Own(self.own().read().unwrap_or_else(PoisonError::into_inner))),
+        }
+    }
+
+    /// The entries, only to be looked at: maps among them may be those of the frozen original, so they must neither be changed nor kept.
+    /// This never copies, unlike [`entries`](Map::entries).
+    pub fn peek(&self) -> Entries<'_> {
+        match self.untouched() {
+            Some(table) => Entries(Reading::Frozen(table.entries())),
+            None => self.entries(),
+        }
     }
 
     /// The entries, to change.
     pub fn entries_mut(&self) -> RwLockWriteGuard<'_, BTreeMap<Str, Value>> {
-        self.entries.0.write().unwrap_or_else(PoisonError::into_inner)
+        self.own().write().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The value under the key.
     pub fn get(&self, key: impl AsRef<[u8]>) -> Option<Value> {
+        if let Some(table) = self.untouched() {
+            let value = table.entries().get(key.as_ref())?;
+            if !value.holds_map() {
+                return Some(value.clone());
+            }
+        }
         self.entries().get(key.as_ref()).cloned()
     }
 
@@ -101,12 +150,12 @@ impl Map {
 
     /// How many entries there are.
     pub fn len(&self) -> usize {
-        self.entries().len()
+        self.peek().len()
     }
 
     /// Whether there is no entry.
     pub fn is_empty(&self) -> bool {
-        self.entries().is_empty()
+        self.peek().is_empty()
     }
 
     /// The entries as they are now, to walk while template code may change the map.
@@ -114,24 +163,48 @@ impl Map {
         self.entries().iter().map(|(k, v)| (k.clone(), v.clone())).collect()
     }
 
-    /// The entries, if this is the last reference to them.
-    pub(super) fn into_last_entries(self) -> BTreeMap<Str, Value> {
-        Arc::into_inner(self.entries).map(|mut entries| entries.take()).unwrap_or_default()
+    /// Whether a map that is still as it was frozen has no nil in it, nor in the maps below it (lists are left aside). False, too, where
+    /// only a walk could tell.
+    pub fn is_known_without_nil(&self) -> bool {
+        self.untouched().is_some_and(|table| !table.holds_nil())
+    }
+
+    /// A lazy copy of the table.
+    pub(super) fn lazy(ty: MapType, nil: bool, table: Arc<Table>) -> Map {
+        Map { ty, nil, shared: Arc::new(Shared { origin: Some(table), own: OnceLock::new() }) }
+    }
+
+    /// The table that this is a lazy copy of, if it has no entries of its own yet.
+    pub(super) fn untouched(&self) -> Option<&Arc<Table>> {
+        match self.shared.own.get() {
+            None => self.shared.origin.as_ref(),
+            Some(_) => None,
+        }
+    }
+
+    fn own(&self) -> &RwLock<BTreeMap<Str, Value>> {
+        let copied = || self.shared.origin.as_deref().map(Table::copied).unwrap_or_default();
+        self.shared.own.get_or_init(|| RwLock::new(copied()))
+    }
+
+    /// The values, if this is the last reference to them.
+    pub(super) fn into_last_values(self) -> impl Iterator<Item = Value> {
+        Arc::into_inner(self.shared).into_iter().flat_map(|mut shared| shared.take())
     }
 }
 
-/// The entries, which are dropped without recursion.
-struct Entries(RwLock<BTreeMap<Str, Value>>);
-
-impl Entries {
-    fn take(&mut self) -> BTreeMap<Str, Value> {
-        mem::take(self.0.get_mut().unwrap_or_else(PoisonError::into_inner))
+impl Shared {
+    fn take(&mut self) -> impl Iterator<Item = Value> + use<> {
+        let own = self.own.take().map(|own| own.into_inner().unwrap_or_else(PoisonError::into_inner));
+        let frozen = self.origin.take().and_then(Arc::into_inner).map(|mut table| table.take());
+        own.into_iter().chain(frozen).flat_map(BTreeMap::into_values)
     }
 }
 
-impl Drop for Entries {
+/// Without recursion.
+impl Drop for Shared {
     fn drop(&mut self) {
-        drop_flat(self.take().into_values());
+        drop_flat(self.take());
     }
 }
 

@@ -4,6 +4,7 @@
 //! are shared and immutable. Strings are bytes. Counterpart: the parts of Go's `reflect` that `text/template` uses.
 
 mod copy;
+mod frozen;
 mod list;
 mod map;
 mod object;
@@ -11,7 +12,7 @@ mod string;
 
 pub use copy::{MAX_COPIED_DEPTH, MAX_COPIED_VALUES};
 pub use list::{List, ListType};
-pub use map::{Map, MapType};
+pub use map::{Entries, Map, MapType};
 pub use object::Object;
 pub use string::Str;
 
@@ -202,6 +203,15 @@ impl Value {
             Value::Map(m) => !m.is_empty(),
             Value::Object(o) => o.is_true(),
             Value::Func(_) => true,
+        }
+    }
+
+    /// Whether this is a map or a list with one in it: what a copy must not share.
+    fn holds_map(&self) -> bool {
+        match self {
+            Value::Map(_) => true,
+            Value::List(list) => list.holds_map(),
+            _ => false,
         }
     }
 

@@ -117,7 +117,7 @@ fn blocks_nest_to_a_limit() {
 
 #[test]
 fn deep_values_are_built_printed_and_dropped_without_overflow() {
-    let deep = "{{$x := list}}{{range 200000}}{{$x = list $x}}{{end}}";
+    let deep = "{{$x := list .}}{{range 200000}}{{$x = list $x}}{{end}}";
     assert_eq!(render(&format!("{deep}{{{{len $x}}}}"), Limits::default()).ok(), Some(b"1".to_vec()));
     assert!(render(&format!("{deep}{{{{print $x | len}}}}"), Limits::default()).is_ok());
     check(&format!("{deep}{{{{copy $x}}}}"), Limits::default(), "copied depth");

@@ -157,7 +157,7 @@ impl Parts {
             metadata,
             lock: self.lock,
             templates: self.templates,
-            values: self.values.unwrap_or_default(),
+            values: self.values.unwrap_or_default().frozen(),
             schema: self.schema,
             files: self.files,
             dependencies,

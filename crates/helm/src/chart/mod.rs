@@ -45,7 +45,7 @@ pub struct Chart {
     pub lock: Option<Value>,
     /// What is below `templates/`.
     pub templates: Vec<File>,
-    /// `values.yaml`. Shared by every render, so never to be handed to a template: copy it first.
+    /// `values.yaml`, frozen. Shared by every render, so never to be handed to a template: copy it first.
     pub values: Map,
     /// `values.schema.json`.
     pub schema: Option<Str>,

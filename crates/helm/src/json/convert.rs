@@ -37,7 +37,7 @@ fn convert(value: &Value, depth: usize) -> Json {
         Value::Bytes(bytes) => Json::String(super::base64(bytes)),
         Value::List(list) => Json::Array(list.iter().map(|item| convert(item, depth + 1)).collect()),
         Value::Map(map) => {
-            let entries = map.entries();
+            let entries = map.peek();
             let pairs = entries.iter().map(|(k, v)| (super::to_utf8(k).into_owned(), convert(v, depth + 1)));
             Json::Object(pairs.collect::<JsonMap<String, Json>>())
         }

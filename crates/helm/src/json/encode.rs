@@ -128,7 +128,7 @@ impl Encoder {
         self.path.push(map.clone());
         check_depth(self.depth, &self.path)?;
         self.open(b'{');
-        let entries = map.entries();
+        let entries = map.peek();
         for (i, (key, value)) in entries.iter().enumerate() {
             self.separate(i);
             self.key(key);

@@ -143,7 +143,7 @@ impl Emitter {
     }
 
     fn map(&mut self, map: &Map) -> Result {
-        let entries = map.entries();
+        let entries = map.peek();
         if entries.is_empty() {
             self.writer.indicator("{}", true, false, false);
             return Ok(());
