@@ -2,7 +2,7 @@
 # The reference operator: one static binary with its charts and watches.yaml, and nothing else in the image.
 
 FROM docker.io/library/rust:1.95-alpine AS build
-# ring compiles some C and assembly.
+# ring and mimalloc compile some C and assembly.
 RUN apk add --no-cache gcc musl-dev
 # The image's own compiler is the pinned one; rust-toolchain.toml would fetch lint tools as well.
 ENV RUSTUP_TOOLCHAIN=1.95.0

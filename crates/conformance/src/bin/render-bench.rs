@@ -12,7 +12,18 @@ use helm::chart::{self, Chart};
 use helm::engine::{Capabilities, Engine, KubeVersion, ReleaseOptions};
 use helm::{schema, values};
 
+/// As the operator has it.
+#[cfg(target_env = "musl")]
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> anyhow::Result<()> {
+    // The operator, too, renders on threads of its own: of the main thread's stack musl does not tell how much is left.
+    let thread = std::thread::Builder::new().stack_size(8 << 20).spawn(bench)?;
+    thread.join().unwrap_or_else(|_| anyhow::bail!("rendering panicked"))
+}
+
+fn bench() -> anyhow::Result<()> {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let [seconds, chart, files @ ..] = args.as_slice() else {
         anyhow::bail!("usage: render-bench SECONDS CHART [VALUES]...");

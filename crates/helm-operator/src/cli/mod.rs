@@ -23,6 +23,9 @@ pub use template::Template;
 /// How many threads work at most: more only cost memory, as everything waits for the API server.
 const MAX_WORKERS: usize = 4;
 
+/// The stack of the thread that `template` renders on, in bytes: what Linux gives a main thread.
+const STACK: usize = 8 << 20;
+
 /// An operator for Kubernetes: charts from watches.yaml, and whatever the program adds in Rust.
 #[derive(Debug, Parser)]
 #[command(disable_version_flag = true, arg_required_else_help = true)]
@@ -85,8 +88,19 @@ fn with_run(mut args: Vec<std::ffi::OsString>) -> Vec<std::ffi::OsString> {
 fn dispatch(name: &str, cli: Cli, natives: Vec<Box<dyn Controller>>) -> ExitCode {
     match cli.command {
         Command::Version => print(&version::line(name)),
-        Command::Template(template) => template::run(&template),
+        Command::Template(template) => on_own_thread(move || template::run(&template)),
         Command::Run(flags) => run(*flags, natives),
+    }
+}
+
+/// Rendering asks how much stack is left, which musl does not tell of the main thread: each question would cost a new stack.
+fn on_own_thread(work: impl FnOnce() -> ExitCode + Send + 'static) -> ExitCode {
+    match std::thread::Builder::new().stack_size(STACK).spawn(work) {
+        Ok(thread) => thread.join().unwrap_or(ExitCode::FAILURE),
+        Err(error) => {
+            eprintln!("Error: no thread to render on: {error}");
+            ExitCode::FAILURE
+        }
     }
 }
 
