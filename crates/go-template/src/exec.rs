@@ -583,17 +583,17 @@ impl<'t> State<'_, '_, 't> {
         let signature = (params, variadic);
         let called = match target {
             Target::Builtin(builtin) => {
-                let values = self.eval_args(dot, signature, args, last, |value| value)?;
-                builtin.call(self.scope, args.first(), &values)
+                let mut values = self.eval_args(dot, signature, args, last, |value| value)?;
+                builtin.call(self.scope, args.first(), &mut values)
             }
             Target::Function(function) => {
-                let values = self.eval_args(dot, signature, args, last, Reflected::into_value)?;
-                call_function(self.scope, function, &values).map(of_interface)
+                let mut values = self.eval_args(dot, signature, args, last, Reflected::into_value)?;
+                call_function(self.scope, function, &mut values).map(of_interface)
             }
             Target::Bound(function, receiver) => {
                 let mut values = self.eval_args(dot, signature, args, last, Reflected::into_value)?;
                 values.insert(0, receiver.clone());
-                call_function(self.scope, function, &values).map(of_interface)
+                call_function(self.scope, function, &mut values).map(of_interface)
             }
             Target::Method(object, ..) => {
                 let values = self.eval_args(dot, signature, args, last, Reflected::into_value)?;
@@ -732,7 +732,7 @@ impl<'t> State<'_, '_, 't> {
 }
 
 /// Calls the function; what it was given and what it did count as steps.
-fn call_function(scope: &mut Scope<'_>, function: &Function, args: &[Value]) -> Result<Value, FuncError> {
+fn call_function(scope: &mut Scope<'_>, function: &Function, args: &mut [Value]) -> Result<Value, FuncError> {
     scope.charge(args.iter().map(cost).sum())?;
     let result = function.call(scope, args);
     scope.charge(work::take())?;

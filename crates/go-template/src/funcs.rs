@@ -3,15 +3,18 @@
 //! They see more of a value than other functions do ([`Reflected`]), for Go's errors tell an untyped nil from a nil interface.
 
 use std::borrow::Cow;
+use std::mem;
 
 use crate::compare;
 use crate::error::FuncError;
 use crate::escape;
+use crate::exec::Args;
 use crate::fmt;
 use crate::function::{Function, Param};
 use crate::node::Arg;
 use crate::reflect::Reflected;
 use crate::scope::Scope;
+use crate::scratch::build_str;
 use crate::value::{IntType, Kind, List, Str, UintType, Value};
 
 /// A built-in function.
@@ -82,7 +85,7 @@ impl Builtin {
     }
 
     /// Calls it with checked arguments. `callee` is the source of the first one, which `call` names in its errors.
-    pub(crate) fn call(self, scope: &mut Scope<'_>, callee: Option<&Arg>, args: &[Reflected]) -> Called {
+    pub(crate) fn call(self, scope: &mut Scope<'_>, callee: Option<&Arg>, args: &mut [Reflected]) -> Called {
         Ok(Reflected::Concrete(match self {
             Builtin::Call => return call(scope, callee, args),
             Builtin::Index => return index(args),
@@ -92,7 +95,7 @@ impl Builtin {
             Builtin::UrlQuery => text(escape::url_query(&eval_args(args))),
             Builtin::Len => Value::int(length(&args[0])?),
             Builtin::Not => Value::Bool(!args[0].value().is_true()),
-            Builtin::Print => text(fmt::sprint(&values(args))),
+            Builtin::Print => Value::String(build_str(|out| fmt::append_all(out, &values(args)))),
             Builtin::Println => text(fmt::sprintln(&values(args))),
             Builtin::Printf => printf(args),
             Builtin::Eq => Value::Bool(compare::eq(args)?),
@@ -111,13 +114,19 @@ fn text(bytes: Vec<u8>) -> Value {
     Value::String(bytes.into())
 }
 
-fn values(args: &[Reflected]) -> Vec<Value> {
-    args.iter().map(|arg| arg.value().clone()).collect()
+/// Takes the values.
+fn values(args: &mut [Reflected]) -> Args<Value> {
+    args.iter_mut().map(|arg| mem::replace(arg, Reflected::Invalid).into_value()).collect()
 }
 
-fn printf(args: &[Reflected]) -> Value {
-    let format = args[0].value().as_str().cloned().unwrap_or_default();
-    text(fmt::sprintf(&format, &values(&args[1..])))
+fn printf(args: &mut [Reflected]) -> Value {
+    let args = values(args);
+    match args.split_first() {
+        Some((Value::String(format), args)) => {
+            Value::String(build_str(|out| fmt::append_formatted(out, format, args)))
+        }
+        _ => Value::String(Str::default()),
+    }
 }
 
 /// The arguments as one text, as the executor prints them.
@@ -284,7 +293,7 @@ fn call(scope: &mut Scope<'_>, callee: Option<&Arg>, args: &[Reflected]) -> Call
         let param = function.params().get(i).copied().or(function.variadic()).unwrap_or(Param::Any);
         converted.push(prepare_arg(arg.value(), param).map_err(|message| format!("arg {i}: {message}"))?);
     }
-    function.call(scope, &converted).map(Reflected::value_of)
+    function.call(scope, &mut converted).map(Reflected::value_of)
 }
 
 fn callee_name(callee: Option<&Arg>, value: &Value) -> String {

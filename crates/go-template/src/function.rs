@@ -4,7 +4,10 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::mem;
 use std::sync::Arc;
+
+use smallvec::SmallVec;
 
 use crate::error::FuncError;
 pub use crate::scope::Scope;
@@ -112,7 +115,7 @@ impl Param {
     }
 }
 
-type Call = dyn Fn(&mut Scope<'_>, &[Value]) -> Result<Value, FuncError> + Send + Sync;
+type Call = dyn Fn(&mut Scope<'_>, &mut [Value]) -> Result<Value, FuncError> + Send + Sync;
 
 /// A function with its signature.
 pub struct Function {
@@ -128,6 +131,15 @@ impl Function {
         variadic: Option<Param>,
         call: impl Fn(&mut Scope<'_>, &[Value]) -> Result<Value, FuncError> + Send + Sync + 'static,
     ) -> Function {
+        Function::taking(params, variadic, move |scope, args| call(scope, args))
+    }
+
+    /// As [`new`](Self::new), for a function that takes its arguments out of the slice: what is left there is of no use to anybody.
+    pub fn taking(
+        params: Vec<Param>,
+        variadic: Option<Param>,
+        call: impl Fn(&mut Scope<'_>, &mut [Value]) -> Result<Value, FuncError> + Send + Sync + 'static,
+    ) -> Function {
         Function { params, variadic, call: Box::new(call) }
     }
 
@@ -141,8 +153,8 @@ impl Function {
         self.variadic
     }
 
-    /// Calls it with arguments that were checked against the signature.
-    pub fn call(&self, scope: &mut Scope<'_>, args: &[Value]) -> Result<Value, FuncError> {
+    /// Calls it with arguments that were checked against the signature, and which it may take.
+    pub fn call(&self, scope: &mut Scope<'_>, args: &mut [Value]) -> Result<Value, FuncError> {
         (self.call)(scope, args)
     }
 }
@@ -162,10 +174,14 @@ pub trait FromValue: Sized {
     const PARAM: Param;
     /// The argument, after the executor checked it against [`PARAM`](Self::PARAM). A value of another type gives the zero value.
     fn from_value(value: &Value) -> Self;
+    /// As [`from_value`](Self::from_value), of a value that nobody needs any more.
+    fn take(value: &mut Value) -> Self {
+        Self::from_value(value)
+    }
 }
 
 /// The further arguments of a variadic function, each a `T`. Only as the last parameter.
-pub struct Rest<T>(pub Vec<T>);
+pub struct Rest<T>(pub SmallVec<[T; 4]>);
 
 /// A Go `int` parameter is an `isize`, an `int64` an `i64`.
 impl FromValue for isize {
@@ -207,12 +223,21 @@ impl FromValue for Str {
     fn from_value(value: &Value) -> Self {
         value.as_str().cloned().unwrap_or_default()
     }
+    fn take(value: &mut Value) -> Self {
+        match mem::take(value) {
+            Value::String(s) => s,
+            _ => Str::default(),
+        }
+    }
 }
 
 impl FromValue for Value {
     const PARAM: Param = Param::Any;
     fn from_value(value: &Value) -> Self {
         value.clone()
+    }
+    fn take(value: &mut Value) -> Self {
+        mem::take(value)
     }
 }
 
@@ -221,12 +246,24 @@ impl FromValue for Map {
     fn from_value(value: &Value) -> Self {
         value.as_map().map(|m| m.with_type(MapType::Interface)).unwrap_or_default()
     }
+    fn take(value: &mut Value) -> Self {
+        match mem::take(value) {
+            Value::Map(map) if map.ty() == MapType::Interface => map,
+            other => Map::from_value(&other),
+        }
+    }
 }
 
 impl FromValue for List {
     const PARAM: Param = Param::List;
     fn from_value(value: &Value) -> Self {
         value.as_list().cloned().unwrap_or_else(|| List::nil(ListType::Interface))
+    }
+    fn take(value: &mut Value) -> Self {
+        match mem::take(value) {
+            Value::List(list) => list,
+            _ => List::nil(ListType::Interface),
+        }
     }
 }
 
@@ -282,7 +319,7 @@ macro_rules! functions {
             $($t: FromValue,)*
         {
             fn into_function(self) -> Function {
-                Function::new(vec![$($t::PARAM),*], None, move |_, _args| self($($t::from_value(&_args[$i])),*).into_return())
+                Function::taking(vec![$($t::PARAM),*], None, move |_, _args| self($($t::take(&mut _args[$i])),*).into_return())
             }
         }
 
@@ -294,9 +331,9 @@ macro_rules! functions {
             Last: FromValue,
         {
             fn into_function(self) -> Function {
-                Function::new(vec![$($t::PARAM),*], Some(Last::PARAM), move |_, args| {
-                    let rest = Rest(args[$n..].iter().map(Last::from_value).collect());
-                    self($($t::from_value(&args[$i]),)* rest).into_return()
+                Function::taking(vec![$($t::PARAM),*], Some(Last::PARAM), move |_, args| {
+                    let rest = Rest(args[$n..].iter_mut().map(Last::take).collect());
+                    self($($t::take(&mut args[$i]),)* rest).into_return()
                 })
             }
         }

@@ -14,6 +14,7 @@ mod number;
 mod parse;
 mod reflect;
 mod scope;
+mod scratch;
 mod stack;
 mod strconv;
 mod template;
@@ -27,6 +28,7 @@ pub use function::{FromValue, FuncMap, Function, IntoFunction, IntoReturn, Param
 pub use node::Tree;
 pub use parse::{MAX_BLOCK_DEPTH, MAX_PAREN_DEPTH, Parsed, parse};
 pub use scope::{Limits, MissingKey, Options, Spent, ValuesMethods};
+pub use scratch::build_str;
 pub use template::Templates;
 pub use value::{Entries, Kind, List, ListType, MAX_COPIED_DEPTH, MAX_COPIED_VALUES, Map, MapType, Object, Str, Value};
 pub use work::note_work;

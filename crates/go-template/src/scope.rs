@@ -91,7 +91,7 @@ pub struct Scope<'a> {
     steps: u64,
     written: usize,
     executions: usize,
-    /// What the template that runs has written.
+    /// What the templates that run have written.
     pub(crate) out: Vec<u8>,
     /// The variables of all templates that run; each sees its own only.
     pub(crate) vars: Vec<(VarId, Reflected)>,
@@ -159,13 +159,26 @@ impl<'a> Scope<'a> {
     /// # Errors
     /// [`FuncError::NoTemplate`] if there is none, [`FuncError::Template`] if it fails.
     pub fn execute(&mut self, name: impl AsRef<[u8]>, data: &Value) -> Result<Vec<u8>, FuncError> {
+        self.execute_into(name, data, <[u8]>::to_vec)
+    }
+
+    /// As [`execute`](Self::execute), but gives what `finish` makes of the output, which spares a copy of it.
+    ///
+    /// # Errors
+    /// [`FuncError::NoTemplate`] if there is none, [`FuncError::Template`] if it fails.
+    pub fn execute_into<T>(
+        &mut self,
+        name: impl AsRef<[u8]>,
+        data: &Value,
+        finish: impl FnOnce(&[u8]) -> T,
+    ) -> Result<T, FuncError> {
         let name = name.as_ref();
         let Some(tree) = self.templates.lookup(name) else {
             let (name, set) = (String::from_utf8_lossy(name).into_owned(), self.templates.name().to_owned());
             return Err(FuncError::NoTemplate { name, set });
         };
         let tree = Arc::clone(tree);
-        self.execute_tree(&tree, data)
+        self.execute_tree_into(&tree, data, finish)
     }
 
     /// Executes the tree on the data; gives its output.
@@ -173,15 +186,30 @@ impl<'a> Scope<'a> {
     /// # Errors
     /// [`FuncError::Template`] if it fails.
     pub fn execute_tree(&mut self, tree: &Tree, data: &Value) -> Result<Vec<u8>, FuncError> {
+        self.execute_tree_into(tree, data, <[u8]>::to_vec)
+    }
+
+    /// As [`execute_tree`](Self::execute_tree), but gives what `finish` makes of the output.
+    ///
+    /// # Errors
+    /// [`FuncError::Template`] if it fails.
+    pub fn execute_tree_into<T>(
+        &mut self,
+        tree: &Tree,
+        data: &Value,
+        finish: impl FnOnce(&[u8]) -> T,
+    ) -> Result<T, FuncError> {
         if self.executions >= self.limits.executions {
             return Err(limit("executions", format!("{} templates inside each other", self.limits.executions)).into());
         }
         self.executions += 1;
-        let outer = mem::take(&mut self.out);
+        // All executions that are inside each other write to one buffer, each behind what the outer one has written.
+        let start = self.out.len();
         let result = stack::grow(|| exec::execute(self, tree, data));
-        let out = mem::replace(&mut self.out, outer);
         self.executions -= 1;
-        result.map(|()| out).map_err(FuncError::Template)
+        let output = result.map(|()| finish(&self.out[start..])).map_err(FuncError::Template);
+        self.out.truncate(start);
+        output
     }
 
     /// Takes steps off what the run may use, for functions whose work depends on their input.

@@ -5,7 +5,7 @@ use super::printable::is_print;
 use super::quote::{self, Charset, first_rune, runes};
 
 /// What stands between `%` and the verb.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Flags {
     pub(super) width: Option<usize>,
     pub(super) precision: Option<usize>,
@@ -21,6 +21,11 @@ pub(super) struct Flags {
 }
 
 impl Flags {
+    /// Whether nothing stands between `%` and the verb.
+    pub(super) fn is_default(&self) -> bool {
+        *self == Flags::default()
+    }
+
     fn charset(&self) -> Charset {
         if self.plus { Charset::Ascii } else { Charset::Unicode }
     }
@@ -72,6 +77,9 @@ impl Flags {
         let text = self.truncate(text);
         if self.sharp && quote::can_backquote(text) {
             return self.pad(out, &[b"`", text, b"`"].concat());
+        }
+        if self.width.is_none() {
+            return quote::append_quoted(out, text, self.charset());
         }
         self.pad(out, &quote::quote(text, self.charset()));
     }

@@ -14,32 +14,68 @@ mod tests;
 pub use float::{format_float, json_float};
 pub use printable::is_print;
 pub use printer::{MAX_DEPTH, MAX_OUTPUT};
-pub use quote::{Charset, Rune, can_backquote, first_rune, quote, quote_rune, runes};
+pub use quote::{Charset, Rune, append_quoted, can_backquote, first_rune, quote, quote_rune, runes};
 
 use crate::value::Value;
 use printer::Printer;
 
 /// Appends the value as `%v` prints it, which is how a template prints it too.
 pub fn append_value(out: &mut Vec<u8>, value: &Value) {
-    if let Value::String(s) = value {
-        return out.extend_from_slice(s);
+    match value {
+        Value::String(s) => out.extend_from_slice(s),
+        Value::Bool(b) => out.extend_from_slice(if *b { b"true" } else { b"false" }),
+        Value::Int(v, _) => append_integer(out, *v),
+        Value::Float(v) if is_short_integer(*v) => append_integer(out, *v as i64),
+        _ => Printer::new(out).arg(value, 'v'),
     }
-    Printer::new(out).arg(value, 'v');
+}
+
+/// Appends the number's decimal digits.
+pub fn append_integer(out: &mut Vec<u8>, number: i64) {
+    append_digits(out, number.unsigned_abs(), number < 0);
+}
+
+fn append_digits(out: &mut Vec<u8>, magnitude: u64, negative: bool) {
+    let mut digits = [0; 20];
+    let mut start = digits.len();
+    let mut rest = magnitude;
+    loop {
+        start -= 1;
+        digits[start] = b'0' + (rest % 10) as u8;
+        rest /= 10;
+        if rest == 0 {
+            break;
+        }
+    }
+    if negative {
+        out.push(b'-');
+    }
+    out.extend_from_slice(&digits[start..]);
+}
+
+/// Whether `%v` prints the number as an integer's digits: from a million on there is an exponent, and the negative zero has its sign.
+fn is_short_integer(number: f64) -> bool {
+    number.fract() == 0.0 && number.abs() < 1e6 && (number != 0.0 || number.is_sign_positive())
 }
 
 /// Go's `fmt.Sprint`: a space between two operands of which neither is a string.
 pub fn sprint(args: &[Value]) -> Vec<u8> {
     let mut out = Vec::new();
+    append_all(&mut out, args);
+    out
+}
+
+/// Appends what [`sprint`] gives.
+pub fn append_all(out: &mut Vec<u8>, args: &[Value]) {
     let mut after_string = true;
     for arg in args {
         let is_string = arg.kind() == crate::value::Kind::String;
         if !is_string && !after_string {
             out.push(b' ');
         }
-        append_value(&mut out, arg);
+        append_value(out, arg);
         after_string = is_string;
     }
-    out
 }
 
 /// Go's `fmt.Sprintln`: a space between operands, and a newline at the end.
@@ -58,6 +94,11 @@ pub fn sprintln(args: &[Value]) -> Vec<u8> {
 /// Go's `fmt.Sprintf`. Mistakes are noted in the text, such as `%!d(string=a)`.
 pub fn sprintf(format: &[u8], args: &[Value]) -> Vec<u8> {
     let mut out = Vec::new();
-    printf::printf(&mut Printer::new(&mut out), format, args);
+    append_formatted(&mut out, format, args);
     out
+}
+
+/// Appends what [`sprintf`] gives.
+pub fn append_formatted(out: &mut Vec<u8>, format: &[u8], args: &[Value]) {
+    printf::printf(&mut Printer::new(out), format, args);
 }

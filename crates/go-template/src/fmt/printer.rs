@@ -1,5 +1,6 @@
 //! Any value by any verb. Counterpart: `printArg` and `printValue` of Go's `fmt/print.go`.
 
+use super::{append_digits, append_integer, is_short_integer};
 use super::format::Flags;
 use crate::value::{Kind, List, Map, Object, Value};
 
@@ -99,6 +100,7 @@ impl<'a> Printer<'a> {
     fn integer(&mut self, value: &Value, magnitude: u64, negative: bool, verb: char) {
         let code = if negative { magnitude.wrapping_neg() } else { magnitude };
         match verb {
+            'v' | 'd' if self.flags.is_default() => append_digits(self.out, magnitude, negative),
             'v' if self.flags.sharp_v && matches!(value, Value::Uint(..)) => self.hex(magnitude, true),
             'v' | 'd' => self.flags.integer(self.out, magnitude, negative, 10, verb),
             'b' => self.flags.integer(self.out, magnitude, negative, 2, verb),
@@ -118,6 +120,7 @@ impl<'a> Printer<'a> {
 
     fn float(&mut self, value: &Value, v: f64, verb: char) {
         match verb {
+            'v' if is_short_integer(v) && self.flags.is_default() => append_integer(self.out, v as i64),
             'v' => self.flags.float(self.out, v, b'g', None),
             'b' | 'g' | 'G' | 'x' | 'X' => self.flags.float(self.out, v, verb as u8, None),
             'f' | 'e' | 'E' => self.flags.float(self.out, v, verb as u8, Some(6)),

@@ -57,7 +57,7 @@ impl Cursor<'_> {
     /// Copies the text up to the next verb; false at the end.
     fn literal(&mut self, printer: &mut Printer<'_>) -> bool {
         let rest = &self.format[self.at..];
-        let length = rest.iter().position(|b| *b == b'%').unwrap_or(rest.len());
+        let length = memchr::memchr(b'%', rest).unwrap_or(rest.len());
         printer.bytes(&rest[..length]);
         self.at += length + 1;
         length < rest.len()
@@ -66,6 +66,11 @@ impl Cursor<'_> {
     fn verb(&mut self, printer: &mut Printer<'_>) {
         self.good_index = true;
         self.after_index = false;
+        if let Some(verb @ (b's' | b'v' | b'd' | b'q')) = self.peek() {
+            printer.flags = Flags::default();
+            self.at += 1;
+            return self.print(printer, char::from(verb));
+        }
         printer.flags = self.flags();
         self.index();
         self.width(printer);

@@ -46,15 +46,32 @@ pub fn runes(bytes: &[u8]) -> impl Iterator<Item = Rune> {
 /// Go's `strconv.Quote` and `QuoteToASCII`.
 pub fn quote(bytes: &[u8], charset: Charset) -> Vec<u8> {
     let mut out = Vec::with_capacity(bytes.len() + 2);
+    append_quoted(&mut out, bytes, charset);
+    out
+}
+
+/// Appends what [`quote`] gives.
+pub fn append_quoted(out: &mut Vec<u8>, bytes: &[u8], charset: Charset) {
+    let plain = |b: &u8| matches!(b, b' '..=b'~') && !matches!(b, b'"' | b'\\');
+    let mut rest = bytes;
     out.push(b'"');
-    for rune in runes(bytes) {
-        match rune {
-            Rune::Char(c, _) => escape(&mut out, c, '"', charset),
-            Rune::Invalid(byte) => out.extend(format!("\\x{byte:02x}").bytes()),
-        }
+    loop {
+        let (run, special) = rest.split_at(rest.iter().position(|b| !plain(b)).unwrap_or(rest.len()));
+        out.extend_from_slice(run);
+        let length = match first_rune(special) {
+            None => break,
+            Some(Rune::Char(c, length)) => {
+                escape(out, c, '"', charset);
+                length
+            }
+            Some(Rune::Invalid(byte)) => {
+                out.extend(format!("\\x{byte:02x}").bytes());
+                1
+            }
+        };
+        rest = &special[length..];
     }
     out.push(b'"');
-    out
 }
 
 /// Go's `strconv.QuoteRune` and `QuoteRuneToASCII`.

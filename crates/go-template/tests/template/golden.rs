@@ -16,7 +16,7 @@ use crate::value;
 /// The functions that the cases were made with.
 fn functions() -> FuncMap {
     let mut funcs = FuncMap::default();
-    funcs.add("list", |items: Rest<Value>| Value::list(items.0));
+    funcs.add("list", |items: Rest<Value>| Value::list(items.0.into_vec()));
     funcs.add("dict", |items: Rest<Value>| {
         items
             .0

@@ -10,7 +10,7 @@ use go_template::{
 
 fn functions() -> FuncMap {
     let mut funcs = FuncMap::default();
-    funcs.add("list", |items: Rest<Value>| Value::list(items.0));
+    funcs.add("list", |items: Rest<Value>| Value::list(items.0.into_vec()));
     funcs.add("set", |map: Map, key: Str, value: Value| {
         map.insert(key, value);
         map

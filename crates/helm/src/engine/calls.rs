@@ -1,10 +1,12 @@
 //! The functions that need the render that calls them: `include`, `tpl`, `lookup`. Counterpart: Helm's `pkg/engine/engine.go`.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 use std::mem;
 use std::sync::{Arc, LazyLock};
 
 use hashbrown::HashMap;
+use memchr::memmem::Finder;
 
 use go_template::{FuncError, FuncMap, Function, Map, Param, Parsed, Scope, Str, Templates, Value};
 
@@ -76,9 +78,12 @@ pub(super) fn all() -> &'static FuncMap {
 }
 
 fn include(scope: &mut Scope<'_>, args: &[Value]) -> Result<Value, FuncError> {
-    let (name, data) = (text(args, 0), args.get(1).cloned().unwrap_or_default());
+    let [Value::String(name), data] = args else { return Ok(Value::Nil) };
     if let Some(render) = scope.host::<Render>() {
-        let count = render.included.entry(name.clone()).or_default();
+        let count = match render.included.get_mut(name) {
+            Some(count) => count,
+            None => render.included.entry(name.clone()).or_default(),
+        };
         if *count > MAX_INCLUDES {
             return Err(FuncError::new(format!(
                 "rendering template has a nested reference name: {name}: unable to execute template"
@@ -86,11 +91,11 @@ fn include(scope: &mut Scope<'_>, args: &[Value]) -> Result<Value, FuncError> {
         }
         *count += 1;
     }
-    let result = scope.execute(&name, &data);
-    if let Some(count) = scope.host::<Render>().and_then(|render| render.included.get_mut(&*name)) {
+    let result = scope.execute_into(name, data, |output| Str::from(output));
+    if let Some(count) = scope.host::<Render>().and_then(|render| render.included.get_mut(name)) {
         *count -= 1;
     }
-    result.map(|output| Value::String(output.into())).map_err(limit_first)
+    result.map(Value::String).map_err(limit_first)
 }
 
 /// A limit that was exceeded is said alone: the chain of what led there may be as long as the limit is high.
@@ -102,18 +107,33 @@ fn limit_first(error: FuncError) -> FuncError {
 }
 
 fn tpl(scope: &mut Scope<'_>, args: &[Value]) -> Result<Value, FuncError> {
-    let (template, data) = (text(args, 0), args.get(1).cloned().unwrap_or_default());
-    let parsed = parse(scope, &template)
-        .map_err(|error| error.context(format!("cannot parse template {}", quoted(&template))))?;
+    let [Value::String(template), data] = args else { return Ok(Value::Nil) };
+    static ACTION: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"{{"));
+    if ACTION.find(template).is_none() {
+        return plain(scope, template);
+    }
+    let parsed =
+        parse(scope, template).map_err(|error| error.context(format!("cannot parse template {}", quoted(template))))?;
     let mut templates = Templates::overlay(scope.templates());
     templates.add(&parsed);
-    let output = scope.with_templates(Arc::new(templates), |scope| scope.execute_tree(parsed.main(), &data)).map_err(
-        |error| match limit_first(error) {
-            FuncError::Limit(limit) => FuncError::Limit(limit),
-            error => error.context(format!("error during tpl function execution for {}", quoted(&template))),
-        },
-    )?;
-    Ok(Value::String(without_no_value(output).into()))
+    let execute = |scope: &mut Scope<'_>| {
+        scope.execute_tree_into(parsed.main(), data, |output| Str::from(&*without_no_value(output)))
+    };
+    let output = scope.with_templates(Arc::new(templates), execute).map_err(|error| match limit_first(error) {
+        FuncError::Limit(limit) => FuncError::Limit(limit),
+        error => error.context(format!("error during tpl function execution for {}", quoted(template))),
+    })?;
+    Ok(Value::String(output))
+}
+
+/// What a text without actions gives: itself, for the steps and bytes that its one node takes.
+fn plain(scope: &mut Scope<'_>, text: &Str) -> Result<Value, FuncError> {
+    scope.charge(u64::from(!text.is_empty()))?;
+    scope.wrote(text.len())?;
+    Ok(Value::String(match without_no_value(text) {
+        Cow::Borrowed(_) => text.clone(),
+        Cow::Owned(clean) => clean.into(),
+    }))
 }
 
 fn parse(scope: &mut Scope<'_>, template: &Str) -> Result<Arc<Parsed>, FuncError> {
@@ -147,16 +167,16 @@ fn quoted(text: &Str) -> String {
 }
 
 /// Go prints a missing value as `<no value>`; Helm takes every such text out of the output.
-pub(super) fn without_no_value(output: Vec<u8>) -> Vec<u8> {
+pub(super) fn without_no_value(output: &[u8]) -> Cow<'_, [u8]> {
     const NO_VALUE: &[u8] = b"<no value>";
-    let find = |bytes: &[u8]| memchr::memmem::find(bytes, NO_VALUE);
-    let Some(first) = find(&output) else { return output };
+    static FINDER: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(NO_VALUE));
+    let Some(first) = FINDER.find(output) else { return Cow::Borrowed(output) };
     let mut clean = output[..first].to_vec();
     let mut rest = &output[first + NO_VALUE.len()..];
-    while let Some(next) = find(rest) {
+    while let Some(next) = FINDER.find(rest) {
         clean.extend_from_slice(&rest[..next]);
         rest = &rest[next + NO_VALUE.len()..];
     }
     clean.extend_from_slice(rest);
-    clean
+    Cow::Owned(clean)
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use base64::Engine as _;
 use go_template::{FuncError, Kind, List, Map, MapType, Object, Param, Scope, Str, Value};
 
-use crate::glob::Glob;
+use crate::glob;
 use crate::yaml;
 
 /// Files by path.
@@ -32,7 +32,7 @@ impl Files {
     }
 
     fn glob(&self, pattern: &Str) -> Files {
-        let compiled = Glob::new(&pattern.to_text()).or_else(|_| Glob::new("**"));
+        let compiled = glob::cached(&pattern.to_text()).or_else(|_| glob::cached("**"));
         let Ok(glob) = compiled else { return self.clone() };
         Files::new(self.0.iter().filter(|(path, _)| glob.is_match(path)).map(|(p, d)| (p.clone(), d.clone())))
     }

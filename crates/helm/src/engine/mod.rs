@@ -110,13 +110,14 @@ fn run(program: &Program, tops: &Tops, mut scope: Scope<'_>) -> Result<Vec<File>
             [("Name", Value::String(file.name().clone())), ("BasePath", file.base_path().into())].into_iter().collect();
         top.insert("Template", about.with_type(MapType::Values));
         let top = Value::Map(top.clone());
+        let clean = |output: &[u8]| calls::without_no_value(output).into_owned();
         let output = match file.tree() {
-            Some(tree) => {
-                scope.execute_tree(tree, &top).map_err(|error| RenderError::exec(&file.name().to_text(), &error))?
-            }
-            None => program.handlebars().execute(&file.name().to_text(), &top, &mut scope)?,
+            Some(tree) => scope
+                .execute_tree_into(tree, &top, clean)
+                .map_err(|error| RenderError::exec(&file.name().to_text(), &error))?,
+            None => clean(&program.handlebars().execute(&file.name().to_text(), &top, &mut scope)?),
         };
-        files.push((file.name().clone(), calls::without_no_value(output)));
+        files.push((file.name().clone(), output));
     }
     Ok(files)
 }

@@ -2,9 +2,12 @@
 //!
 //! A pattern becomes a regular expression, so matching takes time linear in the path. Counterpart: gobwas/glob v0.2.3.
 
+mod cache;
 mod parse;
 #[cfg(test)]
 mod tests;
+
+pub use cache::cached;
 
 use regex::bytes::{Regex, RegexBuilder};
 

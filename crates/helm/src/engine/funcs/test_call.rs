@@ -8,7 +8,7 @@ use go_template::{FuncError, Options, Scope, Templates, Value, fmt};
 pub(super) fn call(name: &str, args: &[Value]) -> Result<Value, FuncError> {
     let map = super::func_map();
     let function = map.get(name).unwrap_or_else(|| unreachable!("no function {name}"));
-    function.call(&mut Scope::new(Arc::new(Templates::default()), Options::default()), args)
+    function.call(&mut Scope::new(Arc::new(Templates::default()), Options::default()), &mut args.to_vec())
 }
 
 /// The function's result as `%v` prints it.

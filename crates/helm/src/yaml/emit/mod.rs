@@ -188,7 +188,7 @@ impl Emitter {
 /// The text that comes back when YAML reads the string's JSON.
 fn readable(bytes: &[u8]) -> Result<Cow<'_, str>> {
     let text = json::to_utf8(bytes);
-    if !text.bytes().any(|b| matches!(b, 0x7F | 0xC2 | 0xEF)) {
+    if memchr::memchr3(0x7F, 0xC2, 0xEF, text.as_bytes()).is_none() {
         return Ok(text);
     }
     if text.chars().any(is_refused) {

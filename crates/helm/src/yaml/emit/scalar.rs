@@ -40,7 +40,18 @@ pub(super) fn write(writer: &mut Writer, text: &str, context: Context, dialect: 
 
 /// Whether a line break of any kind is in the text.
 pub(super) fn has_break(text: &str) -> bool {
-    if text.is_ascii() { text.bytes().any(|b| b == b'\n' || b == b'\r') } else { text.contains(is_break) }
+    find_break(text).is_some()
+}
+
+/// Where the first line break is.
+fn find_break(text: &str) -> Option<usize> {
+    let bytes = text.as_bytes();
+    let begins_break = |at: &usize| match bytes[*at] {
+        b'\n' | b'\r' => true,
+        0xC2 | 0xE2 => text[*at..].starts_with(is_break),
+        _ => false,
+    };
+    (0..bytes.len()).find(begins_break)
 }
 
 /// Most strings: letters, digits and a few signs that mean nothing in YAML.
@@ -85,19 +96,21 @@ impl Analysis {
         let mut indicators = text.starts_with("---") || text.starts_with("...");
         let (mut breaks, mut special, mut break_space, mut space_break) = (false, false, false, false);
         let mut tabs = false;
-        let mut previous = None;
-        let mut rest = text.chars();
-        while let Some(c) = rest.next() {
-            let next = rest.as_str().chars().next();
+        for (at, byte) in text.bytes().enumerate() {
+            // Within a text most characters mean nothing anywhere.
+            if at > 0 && (is_ordinary(byte) || !text.is_char_boundary(at)) {
+                continue;
+            }
+            let (previous, mut rest) = (text[..at].chars().next_back(), text[at..].chars());
+            let (Some(c), next) = (rest.next(), rest.next()) else { break };
             indicators |= is_indicator(c, previous, next);
             tabs |= c == '\t';
             special |= !is_printable(c) && (c != '\t' || dialect == Dialect::V2);
             break_space |= c == ' ' && previous.is_some_and(is_break);
             space_break |= is_break(c) && previous == Some(' ');
             breaks |= is_break(c);
-            previous = Some(c);
         }
-        let (first, last) = (text.chars().next(), previous);
+        let (first, last) = (text.chars().next(), text.chars().next_back());
         let edge = |c: Option<char>| c.is_some_and(|c| c == ' ' || is_break(c));
         let special = special || space_break;
         Analysis {
@@ -107,6 +120,11 @@ impl Analysis {
             block: !special && last.is_some_and(|c| c != ' '),
         }
     }
+}
+
+/// A printable ASCII character that is neither blank nor an indicator behind other characters.
+fn is_ordinary(byte: u8) -> bool {
+    byte.is_ascii_graphic() && !matches!(byte, b'#' | b':')
 }
 
 /// Whether the character means something in a plain scalar of a block.
@@ -143,16 +161,26 @@ fn write_words(writer: &mut Writer, text: &str, fold: bool) {
         return;
     }
     let mut after_space = false;
-    let mut rest = text.chars().peekable();
-    while let Some(c) = rest.next() {
-        if c == ' ' && !after_space && writer.is_wide() && rest.peek() != Some(&' ') {
+    let mut rest = text;
+    while !rest.is_empty() {
+        let word = memchr::memchr(b' ', rest.as_bytes()).unwrap_or(rest.len());
+        if word > 0 {
+            writer.text(&rest[..word]);
+        } else if !after_space && writer.is_wide() && !rest[1..].starts_with(' ') {
             writer.indent_line();
         } else {
-            writer.char(c);
+            writer.byte(b' ');
         }
-        after_space = c == ' ';
+        after_space = word == 0;
         writer.set_indention(false);
+        rest = &rest[word.max(1)..];
     }
+}
+
+/// How many characters in a row, none of them blank, stand in quotes of either kind as they are.
+fn ordinary_run(text: &str) -> usize {
+    let ordinary = |b: &u8| b.is_ascii_graphic() && !matches!(b, b'"' | b'\\' | b'\'');
+    text.bytes().position(|b| !ordinary(&b)).unwrap_or(text.len())
 }
 
 fn write_single(writer: &mut Writer, text: &str, fold: bool) {
@@ -160,7 +188,18 @@ fn write_single(writer: &mut Writer, text: &str, fold: bool) {
     let (mut spaces, mut breaks) = (false, false);
     let mut rest = text.chars();
     let mut first = true;
-    while let Some(c) = rest.next() {
+    loop {
+        let run = ordinary_run(rest.as_str());
+        if run > 0 {
+            if breaks {
+                writer.indent_line();
+            }
+            writer.text(&rest.as_str()[..run]);
+            writer.set_indention(false);
+            rest = rest.as_str()[run..].chars();
+            (spaces, breaks, first) = (false, false, false);
+        }
+        let Some(c) = rest.next() else { break };
         let next = rest.as_str().chars().next();
         if c == ' ' {
             let inside = !first && next.is_some_and(|c| c != ' ');
@@ -201,7 +240,14 @@ fn write_double(writer: &mut Writer, text: &str, fold: bool) {
     let mut spaces = false;
     let mut rest = text.chars();
     let mut first = true;
-    while let Some(c) = rest.next() {
+    loop {
+        let run = if escape_all { 0 } else { ordinary_run(rest.as_str()) };
+        if run > 0 {
+            writer.text(&rest.as_str()[..run]);
+            rest = rest.as_str()[run..].chars();
+            (spaces, first) = (false, false);
+        }
+        let Some(c) = rest.next() else { break };
         let next = rest.as_str().chars().next();
         if escape_all || !is_printable(c) || is_break(c) || c == '"' || c == '\\' {
             write_escape(writer, c);
@@ -274,7 +320,7 @@ fn write_literal(writer: &mut Writer, text: &str) {
             if breaks {
                 writer.indent_line();
             }
-            let end = rest.find(is_break).unwrap_or(rest.len());
+            let end = find_break(rest).unwrap_or(rest.len());
             writer.text(&rest[..end]);
             writer.set_indention(false);
             breaks = false;

@@ -10,7 +10,7 @@ fn call(name: &str, args: &[Value]) -> Result<Value, String> {
     register(&mut map);
     let templates = std::sync::Arc::new(go_template::Templates::new("t"));
     let mut scope = Scope::new(templates, go_template::Options::default());
-    map.get(name).unwrap().call(&mut scope, args).map_err(|e| e.to_string())
+    map.get(name).unwrap().call(&mut scope, &mut args.to_vec()).map_err(|e| e.to_string())
 }
 
 fn text(name: &str, args: &[Value]) -> String {

@@ -16,8 +16,8 @@ type ListResult = Result<List, FuncError>;
 
 /// Adds the family's functions.
 pub(super) fn register(map: &mut FuncMap) {
-    map.add("list", |Rest(items): Rest<Value>| Value::list(items))
-        .add("tuple", |Rest(items): Rest<Value>| Value::list(items));
+    map.add("list", |Rest(items): Rest<Value>| Value::list(items.into_vec()))
+        .add("tuple", |Rest(items): Rest<Value>| Value::list(items.into_vec()));
     for name in ["append", "push", "mustAppend", "mustPush"] {
         map.add(name, push);
     }

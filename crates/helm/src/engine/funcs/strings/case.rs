@@ -6,16 +6,16 @@ use crate::engine::funcs::letter::{Class, chars, is, is_space, to_lower, to_titl
 
 /// Adds the functions.
 pub(super) fn register(map: &mut FuncMap) {
-    map.add("upper", |s: Str| mapped(&s, to_upper))
-        .add("lower", |s: Str| mapped(&s, to_lower))
+    map.add("upper", |s: Str| if s.is_ascii() { s.to_ascii_uppercase().into() } else { mapped(&s, to_upper) })
+        .add("lower", |s: Str| if s.is_ascii() { s.to_ascii_lowercase().into() } else { mapped(&s, to_lower) })
         .add("title", title)
         .add("untitle", untitle)
         .add("swapcase", swapcase)
         .add("initials", initials);
 }
 
-fn mapped(s: &Str, map: impl Fn(char) -> char) -> String {
-    chars(s).map(map).collect()
+fn mapped(s: &Str, map: impl Fn(char) -> char) -> Str {
+    chars(s).map(map).collect::<String>().into()
 }
 
 /// Go's `strings.Title`: what follows anything but a letter, digit or underscore (or, past ASCII, a space) starts a word.

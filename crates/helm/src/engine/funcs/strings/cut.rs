@@ -1,17 +1,17 @@
 //! Parts of a text: trimming, cutting and abbreviating. Counterparts: Go's `strings`, Sprig's `strings.go` and goutils' `stringutils.go`.
 
-use go_template::fmt::{Rune, runes};
+use go_template::fmt::{Rune, first_rune, runes};
 use go_template::{FuncError, FuncMap, Str};
 
 use crate::engine::funcs::letter::{chars, is_space};
 
 /// Adds the functions.
 pub(super) fn register(map: &mut FuncMap) {
-    map.add("trim", |s: Str| trim(&s, is_space).to_vec())
+    map.add("trim", |s: Str| part(trim(&s, is_space), &s))
         .add("trimAll", trim_all)
         .add("trimall", trim_all)
-        .add("trimSuffix", |end: Str, s: Str| s.strip_suffix(&*end).unwrap_or(&s).to_vec())
-        .add("trimPrefix", |start: Str, s: Str| s.strip_prefix(&*start).unwrap_or(&s).to_vec())
+        .add("trimSuffix", |end: Str, s: Str| part(s.strip_suffix(&*end).unwrap_or(&s), &s))
+        .add("trimPrefix", |start: Str, s: Str| part(s.strip_prefix(&*start).unwrap_or(&s), &s))
         .add("nospace", nospace)
         .add("trunc", trunc)
         .add("substr", substr)
@@ -19,25 +19,54 @@ pub(super) fn register(map: &mut FuncMap) {
         .add("abbrevboth", abbrevboth);
 }
 
-fn trim_all(cutset: Str, s: Str) -> Vec<u8> {
+/// The part of the text, which is the text itself if it is all of it.
+fn part(part: &[u8], s: &Str) -> Str {
+    if part.len() == s.len() { s.clone() } else { Str::from(part) }
+}
+
+fn trim_all(cutset: Str, s: Str) -> Str {
     let set: Vec<char> = chars(&cutset).collect();
-    trim(&s, |c| set.contains(&c)).to_vec()
+    part(trim(&s, |c| set.contains(&c)), &s)
 }
 
 fn trim(s: &[u8], cut: impl Fn(char) -> bool) -> &[u8] {
-    let (mut start, mut end, mut at) = (None, 0, 0);
-    for rune in runes(s) {
-        let (c, length) = match rune {
-            Rune::Char(c, n) => (c, n),
-            Rune::Invalid(_) => (char::REPLACEMENT_CHARACTER, 1),
-        };
+    let mut rest = s;
+    while let Some(rune) = first_rune(rest) {
+        let (c, length) = character(rune);
         if !cut(c) {
-            start.get_or_insert(at);
-            end = at + length;
+            break;
         }
-        at += length;
+        rest = &rest[length..];
     }
-    &s[start.unwrap_or(end)..end]
+    while let Some(last) = rest.last() {
+        // What goes before a byte of a longer character can only be told from the front.
+        if !last.is_ascii() {
+            return trim_end(rest, cut);
+        }
+        if !cut(char::from(*last)) {
+            break;
+        }
+        rest = &rest[..rest.len() - 1];
+    }
+    rest
+}
+
+fn trim_end(s: &[u8], cut: impl Fn(char) -> bool) -> &[u8] {
+    let (mut end, mut at) = (0, 0);
+    for (c, length) in runes(s).map(character) {
+        at += length;
+        if !cut(c) {
+            end = at;
+        }
+    }
+    &s[..end]
+}
+
+fn character(rune: Rune) -> (char, usize) {
+    match rune {
+        Rune::Char(c, n) => (c, n),
+        Rune::Invalid(_) => (char::REPLACEMENT_CHARACTER, 1),
+    }
 }
 
 /// goutils takes bytes for characters, but gives the text itself if there is no space in it.
@@ -48,12 +77,12 @@ fn nospace(s: Str) -> Vec<u8> {
     s.iter().map(|b| char::from(*b)).filter(|c| !is_space(*c)).collect::<String>().into_bytes()
 }
 
-fn trunc(count: isize, s: Str) -> Vec<u8> {
+fn trunc(count: isize, s: Str) -> Str {
     let length = count.unsigned_abs();
     if length >= s.len() {
-        return s.to_vec();
+        return s;
     }
-    if count < 0 { s[s.len() - length..].to_vec() } else { s[..length].to_vec() }
+    Str::from(if count < 0 { &s[s.len() - length..] } else { &s[..length] })
 }
 
 fn substr(start: isize, end: isize, s: Str) -> Result<Vec<u8>, FuncError> {

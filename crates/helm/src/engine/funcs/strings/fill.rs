@@ -1,8 +1,8 @@
 //! Text made longer: repeating, indenting, replacing and wrapping. Counterparts: Go's `strings`, Sprig's `strings.go` and goutils' `wordutils.go`.
 
-use go_template::{FuncError, FuncMap, Str};
+use go_template::{FuncError, FuncMap, Str, build_str};
 
-use super::split::{characters, pieces};
+use super::split::{characters, find, pieces};
 use crate::engine::funcs::limits::check_string;
 
 /// Adds the functions.
@@ -21,34 +21,43 @@ fn repeat(function: &str, count: isize, s: &[u8]) -> Result<Vec<u8>, FuncError> 
     Ok(s.repeat(count))
 }
 
-fn indent(function: &str, spaces: isize, s: &[u8]) -> Result<Vec<u8>, FuncError> {
+fn indent(function: &str, spaces: isize, s: &[u8]) -> Result<Str, FuncError> {
     indent_after(b"", function, spaces, s)
 }
 
 /// The lines, each after so many spaces, all after `start`.
-fn indent_after(start: &[u8], function: &str, spaces: isize, s: &[u8]) -> Result<Vec<u8>, FuncError> {
-    let pad = repeat(function, spaces, b" ")?;
+fn indent_after(start: &[u8], function: &str, spaces: isize, s: &[u8]) -> Result<Str, FuncError> {
+    let pad = usize::try_from(spaces).map_err(|_| FuncError::new("strings: negative Repeat count"))?;
+    check_string(function, pad)?;
     let lines = memchr::memchr_iter(b'\n', s).count() + 1;
-    let length = s.len().saturating_add(lines.saturating_mul(pad.len()));
-    check_string(function, length)?;
-    let mut out = Vec::with_capacity(start.len() + length);
-    out.extend_from_slice(start);
-    let mut from = 0;
-    for end in memchr::memchr_iter(b'\n', s) {
-        out.extend_from_slice(&pad);
-        out.extend_from_slice(&s[from..=end]);
-        from = end + 1;
-    }
-    out.extend_from_slice(&pad);
-    out.extend_from_slice(&s[from..]);
-    Ok(out)
+    check_string(function, s.len().saturating_add(lines.saturating_mul(pad)))?;
+    Ok(build_str(|out| {
+        out.extend_from_slice(start);
+        let mut from = 0;
+        for end in memchr::memchr_iter(b'\n', s) {
+            out.resize(out.len() + pad, b' ');
+            out.extend_from_slice(&s[from..=end]);
+            from = end + 1;
+        }
+        out.resize(out.len() + pad, b' ');
+        out.extend_from_slice(&s[from..]);
+    }))
 }
 
-fn replace(old: Str, new: Str, s: Str) -> Result<Vec<u8>, FuncError> {
+fn replace(old: Str, new: Str, s: Str) -> Result<Str, FuncError> {
+    if !old.is_empty() && find(&s, &old).is_none() {
+        check_string("replace", s.len())?;
+        return Ok(s);
+    }
     let parts: Vec<&[u8]> = if old.is_empty() { around(characters(&s)) } else { pieces(&s, &old, usize::MAX) };
     let inserted = new.len().saturating_mul(parts.len() - 1);
     check_string("replace", s.len().saturating_add(inserted))?;
-    Ok(parts.join(&*new))
+    Ok(build_str(|out| {
+        for (i, part) in parts.iter().enumerate() {
+            out.extend_from_slice(if i > 0 { &new } else { b"" });
+            out.extend_from_slice(part);
+        }
+    }))
 }
 
 /// An empty text to replace is found before each character and at the end.

@@ -10,7 +10,7 @@ mod split;
 mod tests;
 mod words;
 
-use go_template::{FuncMap, Rest, Str, Value, fmt};
+use go_template::{FuncMap, Rest, Str, Value, build_str, fmt};
 
 use super::cast::to_text;
 
@@ -33,22 +33,36 @@ pub(super) fn register(map: &mut FuncMap) {
 }
 
 fn contains(s: &[u8], part: &[u8]) -> bool {
-    part.is_empty() || s.windows(part.len()).any(|w| w == part)
+    memchr::memmem::find(s, part).is_some()
 }
 
-fn quote(Rest(values): Rest<Value>) -> Vec<u8> {
-    joined(&values, |v| fmt::quote(&to_text(v), fmt::Charset::Unicode))
+fn quote(Rest(values): Rest<Value>) -> Str {
+    joined(&values, |out, v| match v {
+        Value::String(s) => fmt::append_quoted(out, s, fmt::Charset::Unicode),
+        v => fmt::append_quoted(out, &to_text(v), fmt::Charset::Unicode),
+    })
 }
 
-fn squote(Rest(values): Rest<Value>) -> Vec<u8> {
-    joined(&values, |v| [b"'", &*fmt::sprint(std::slice::from_ref(v)), b"'"].concat())
+fn squote(Rest(values): Rest<Value>) -> Str {
+    joined(&values, |out, v| {
+        out.push(b'\'');
+        fmt::append_value(out, v);
+        out.push(b'\'');
+    })
 }
 
-fn cat(Rest(values): Rest<Value>) -> Vec<u8> {
-    joined(&values, |v| fmt::sprint(std::slice::from_ref(v)))
+fn cat(Rest(values): Rest<Value>) -> Str {
+    joined(&values, fmt::append_value)
 }
 
-fn joined(values: &[Value], text: impl Fn(&Value) -> Vec<u8>) -> Vec<u8> {
-    let parts: Vec<Vec<u8>> = values.iter().filter(|v| !matches!(v, Value::Nil)).map(text).collect();
-    parts.join(&b' ')
+/// The texts of all values but nil, with a space between each two.
+fn joined(values: &[Value], append: impl Fn(&mut Vec<u8>, &Value)) -> Str {
+    build_str(|out| {
+        for (i, value) in values.iter().filter(|v| !matches!(v, Value::Nil)).enumerate() {
+            if i > 0 {
+                out.push(b' ');
+            }
+            append(out, value);
+        }
+    })
 }

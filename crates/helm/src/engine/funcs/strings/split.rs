@@ -32,11 +32,11 @@ pub(super) fn pieces<'a>(s: &'a [u8], separator: &[u8], most: usize) -> Vec<&'a 
     parts
 }
 
-fn find(s: &[u8], part: &[u8]) -> Option<usize> {
-    if let [byte] = part {
-        return s.iter().position(|b| b == byte);
+pub(super) fn find(s: &[u8], part: &[u8]) -> Option<usize> {
+    match part {
+        [byte] => memchr::memchr(*byte, s),
+        _ => memchr::memmem::find(s, part),
     }
-    s.windows(part.len()).position(|w| w == part)
 }
 
 /// Keeps the first parts, and everything after them as the last one.
