@@ -2,9 +2,13 @@
 //!
 //! Not constant-time: for keys that are made once and handed out, not for a service that can be timed.
 
+// Other processors have no unit for it yet, and use none of the code.
+#[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
+mod lanes;
 mod miller_rabin;
 mod montgomery;
 mod search;
+mod sieve;
 
 pub use getrandom::Error;
 pub use miller_rabin::is_probable_prime;

@@ -3,6 +3,7 @@
 use getrandom::Error;
 use num_bigint::BigUint;
 
+use crate::lanes::Lanes;
 use crate::montgomery::Modulus;
 use crate::search::random_bits;
 
@@ -53,19 +54,20 @@ fn test<const L: usize>(n: &BigUint) -> Result<bool, Error> {
             return true;
         }
         (1..twos).any(|_| {
-            power = modulus.multiply(&power, &power);
+            power = modulus.square(&power);
             modulus.is_minus_one(&power)
         })
     };
     if !passes(modulus.power_of_two(&odd)) {
         return Ok(false);
     }
-    for _ in 0..rounds(n) {
-        if !passes(modulus.power(&random_base(n)?, &odd)) {
-            return Ok(false);
-        }
-    }
-    Ok(true)
+    let bases = (0..rounds(n)).map(|_| random_base(n)).collect::<Result<Vec<_>, _>>()?;
+    let one_by_one = |bases: &[BigUint]| bases.iter().all(|base| passes(modulus.power(base, &odd)));
+    let lanes = Lanes::best();
+    Ok(bases.chunks(lanes.map_or(1, Lanes::count)).all(|batch| {
+        let in_lanes = lanes.filter(|lanes| 2 * batch.len() > lanes.count());
+        in_lanes.and_then(|lanes| lanes.pass_rounds(n, batch)).unwrap_or_else(|| one_by_one(batch))
+    }))
 }
 
 /// The test for numbers of any length, slower.

@@ -62,11 +62,34 @@ impl<const L: usize> Modulus<L> {
         if high == 0 && borrow { t } else { reduced }
     }
 
+    /// The square of a number in Montgomery's form, in that form.
+    pub(crate) fn square(&self, a: &[u64; L]) -> [u64; L] {
+        let mut wide = [[0u64; L]; 2];
+        square(a, wide.as_flattened_mut());
+        self.reduce(&mut wide)
+    }
+
+    /// Makes the lower half zero by adding multiples of the modulus, and leaves it out.
+    fn reduce(&self, wide: &mut [[u64; L]; 2]) -> [u64; L] {
+        let limbs = wide.as_flattened_mut();
+        let mut high = 0;
+        for i in 0..L {
+            let m = limbs[i].wrapping_mul(self.n_inverse);
+            let mut carry = 0;
+            for (limb, &n) in limbs[i..].iter_mut().zip(&self.n) {
+                (*limb, carry) = multiply_add(m, n, *limb, carry);
+            }
+            (limbs[i + L], high) = add(limbs[i + L], carry, high);
+        }
+        let (reduced, borrow) = subtract(&wide[1], &self.n);
+        if high == 0 && borrow { wide[1] } else { reduced }
+    }
+
     /// 2 to the power, in Montgomery's form. Quicker than other bases, as doubling is.
     pub(crate) fn power_of_two(&self, exponent: &BigUint) -> [u64; L] {
         let mut result = self.one;
         for bit in (0..exponent.bits()).rev() {
-            result = self.multiply(&result, &result);
+            result = self.square(&result);
             if exponent.bit(bit) {
                 result = self.double(&result);
             }
@@ -84,7 +107,7 @@ impl<const L: usize> Modulus<L> {
         let mut result = self.one;
         for window in (0..(exponent.bits() as usize).div_ceil(WINDOW)).rev() {
             for _ in 0..WINDOW {
-                result = self.multiply(&result, &result);
+                result = self.square(&result);
             }
             let bits =
                 (0..WINDOW).rev().fold(0, |n, i| n << 1 | usize::from(exponent.bit((window * WINDOW + i) as u64)));
@@ -112,6 +135,33 @@ fn multiply_add(a: u64, b: u64, c: u64, d: u64) -> (u64, u64) {
     (wide as u64, (wide >> 64) as u64)
 }
 
+/// The sum of two numbers and a carry, and its carry.
+#[inline(always)]
+fn add(a: u64, b: u64, carry: u64) -> (u64, u64) {
+    let wide = u128::from(a) + u128::from(b) + u128::from(carry);
+    (wide as u64, (wide >> 64) as u64)
+}
+
+/// The square, in twice as many limbs, which are zero before. Products of different limbs are taken once and doubled.
+#[inline(always)]
+fn square<const L: usize>(a: &[u64; L], wide: &mut [u64]) {
+    for (i, &x) in a.iter().enumerate() {
+        let mut carry = 0;
+        for (limb, &y) in wide[2 * i + 1..].iter_mut().zip(&a[i + 1..]) {
+            (*limb, carry) = multiply_add(x, y, *limb, carry);
+        }
+        wide[i + L] = carry;
+    }
+    let (mut carry, mut shifted_out) = (0, 0);
+    for (pair, &x) in wide.as_chunks_mut::<2>().0.iter_mut().zip(a) {
+        let [low, high] = *pair;
+        let (product_low, product_high) = multiply_add(x, x, 0, 0);
+        (pair[0], carry) = add(low << 1 | shifted_out, product_low, carry);
+        (pair[1], carry) = add(high << 1 | low >> 63, product_high, carry);
+        shifted_out = high >> 63;
+    }
+}
+
 /// The difference modulo 2^(64 L), and whether it was negative.
 #[inline(always)]
 fn subtract<const L: usize>(a: &[u64; L], b: &[u64; L]) -> ([u64; L], bool) {
@@ -126,7 +176,7 @@ fn subtract<const L: usize>(a: &[u64; L], b: &[u64; L]) -> ([u64; L], bool) {
 }
 
 /// Newton's iteration doubles the number of correct bits each time; an odd number is its own inverse modulo 8.
-fn negative_inverse(n: u64) -> u64 {
+pub(crate) fn negative_inverse(n: u64) -> u64 {
     let mut inverse = n;
     for _ in 0..5 {
         inverse = inverse.wrapping_mul(2u64.wrapping_sub(n.wrapping_mul(inverse)));
@@ -157,6 +207,8 @@ mod tests {
             let digits = modulus.multiply(x, &unit).iter().rev().map(|l| format!("{l:016x}")).collect::<String>();
             BigUint::parse_bytes(digits.as_bytes(), 16).unwrap()
         };
+        let power = modulus.power(&base, &exponent);
+        assert_eq!(modulus.square(&power), modulus.multiply(&power, &power));
         assert_eq!(plain(&modulus.power(&base, &exponent)), base.modpow(&exponent, &n));
         assert_eq!(plain(&modulus.power_of_two(&exponent)), BigUint::from(2u32).modpow(&exponent, &n));
     }

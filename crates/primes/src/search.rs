@@ -1,17 +1,15 @@
 //! Searching primes: a random start, a sieve over small primes, then the Miller-Rabin test.
 
-use std::sync::LazyLock;
-
 use getrandom::Error;
 use num_bigint::BigUint;
 
+use crate::lanes::Lanes;
 use crate::miller_rabin::is_probable_prime;
+use crate::sieve::survivors;
 
-/// Candidates are first divided by the primes below this.
-const SIEVE: u32 = 1 << 15;
-
-/// How many odd numbers in a row are sieved at once: on average one in 355 is a prime at 1024 bits.
-const WINDOW: usize = 2048;
+/// How many candidates are sieved at once, for each bit that they have. A prime is found among them but once in 100,000 times:
+/// of odd numbers of `b` bits, one in `0.35 b` is a prime.
+const WINDOW: usize = 4;
 
 /// So many random bits, as bytes with the most significant first.
 ///
@@ -47,54 +45,29 @@ pub fn random_prime(bits: usize) -> Result<BigUint, Error> {
 /// # Errors
 /// When the operating system gives no random numbers.
 pub fn first_prime(start: &BigUint, step: &BigUint, bits: usize) -> Result<Option<BigUint>, Error> {
-    for index in survivors(start, step) {
-        let candidate = start + step * index;
-        if candidate.bits() > bits as u64 {
+    let mut candidates = survivors(start, step, WINDOW * bits)
+        .map(|index| start + step * index)
+        .take_while(|candidate| candidate.bits() <= bits as u64);
+    let lanes = Lanes::best();
+    loop {
+        let batch: Vec<BigUint> = candidates.by_ref().take(lanes.map_or(1, Lanes::count)).collect();
+        if batch.is_empty() {
             return Ok(None);
         }
-        if is_probable_prime(&candidate)? {
-            return Ok(Some(candidate));
+        for candidate in plausible(batch, lanes) {
+            if is_probable_prime(&candidate)? {
+                return Ok(Some(candidate));
+            }
         }
     }
-    Ok(None)
 }
 
-/// The indices in the window whose candidates no small prime divides.
-fn survivors(start: &BigUint, step: &BigUint) -> impl Iterator<Item = usize> + use<> {
-    let mut composite = vec![false; WINDOW];
-    for &prime in small_primes() {
-        let remainder = |n: &BigUint| u64::from((n % prime).iter_u32_digits().next().unwrap_or(0));
-        let (first, step, prime) = (remainder(start), remainder(step), u64::from(prime));
-        if step == 0 {
-            continue;
-        }
-        let inverse = if step == 2 { prime.div_ceil(2) } else { inverse(step, prime) };
-        let offset = (prime - first) * inverse % prime;
-        composite.iter_mut().skip(offset as usize).step_by(prime as usize).for_each(|c| *c = true);
+/// The candidates without those that Fermat's test in lanes finds composite: with such lanes, most.
+fn plausible(batch: Vec<BigUint>, lanes: Option<Lanes>) -> Vec<BigUint> {
+    match lanes.and_then(|lanes| lanes.fermat(&batch)) {
+        Some(passes) => batch.into_iter().zip(passes).filter_map(|(n, passes)| passes.then_some(n)).collect(),
+        None => batch,
     }
-    composite.into_iter().enumerate().filter(|(_, composite)| !composite).map(|(i, _)| i)
-}
-
-/// The number whose product with `n` is one modulo the prime, by Fermat.
-fn inverse(n: u64, prime: u64) -> u64 {
-    let (mut result, mut square, mut exponent) = (1, n, prime - 2);
-    while exponent > 0 {
-        if exponent & 1 == 1 {
-            result = result * square % prime;
-        }
-        square = square * square % prime;
-        exponent >>= 1;
-    }
-    result
-}
-
-/// The odd primes below [`SIEVE`].
-fn small_primes() -> &'static [u32] {
-    static PRIMES: LazyLock<Vec<u32>> = LazyLock::new(|| {
-        let is_prime = |n: &u32| (3..).take_while(|d| d * d <= *n).step_by(2).all(|d| !n.is_multiple_of(d));
-        (3..SIEVE).step_by(2).filter(is_prime).collect()
-    });
-    &PRIMES
 }
 
 #[cfg(test)]

@@ -1,0 +1,46 @@
+//! Big numbers as limbs in lanes, and back to a comparison.
+
+use num_bigint::BigUint;
+
+use super::unit::Unit;
+use super::{MOST_LANES, PerLane};
+
+/// The numbers, the first in the first lane. Lanes that are left over get the last one.
+pub(super) fn to_lanes<U: Unit, const L: usize>(numbers: &[BigUint]) -> [PerLane; L] {
+    let mut limbs = [[0; MOST_LANES]; L];
+    for lane in 0..U::LANES {
+        let Some(number) = numbers.get(lane).or(numbers.last()) else { break };
+        let words: Vec<u64> = number.iter_u64_digits().collect();
+        for (i, limb) in limbs.iter_mut().enumerate() {
+            limb[lane] = bits(&words, i as u64 * u64::from(U::LIMB)) & ((1 << U::LIMB) - 1);
+        }
+    }
+    limbs
+}
+
+/// Each word with the same number in all lanes.
+pub(super) fn to_all_lanes<U: Unit, const L: usize>(number: &BigUint) -> [PerLane; L] {
+    to_lanes::<U, L>(std::slice::from_ref(number))
+}
+
+/// 2^(bits of all limbs) to the power, modulo `n`: what [`super::arithmetic`] calls R for the first power.
+pub(super) fn r_to_the<U: Unit, const L: usize>(power: usize, n: &BigUint) -> BigUint {
+    (BigUint::from(1u32) << (power * L * U::LIMB as usize)) % n
+}
+
+/// What gives -1 if multiplied with the odd limb, modulo the number of a limb's values.
+///
+/// Newton's iteration doubles the number of correct bits each time; an odd number is its own inverse modulo 8.
+pub(super) fn negative_inverses<U: Unit>(lowest: &PerLane) -> PerLane {
+    lowest.map(|n| {
+        let newton = |inverse: u64, _| inverse.wrapping_mul(2u64.wrapping_sub(n.wrapping_mul(inverse)));
+        (0..5).fold(n, newton).wrapping_neg() & ((1 << U::LIMB) - 1)
+    })
+}
+
+/// The 64 bits from this one on.
+fn bits(words: &[u64], from: u64) -> u64 {
+    let word = |i: u64| words.get(i as usize).copied().unwrap_or(0);
+    let (i, shift) = (from / 64, from % 64);
+    if shift == 0 { word(i) } else { word(i) >> shift | word(i + 1) << (64 - shift) }
+}

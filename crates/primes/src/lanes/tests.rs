@@ -1,0 +1,149 @@
+use super::*;
+use crate::miller_rabin::is_probable_prime;
+use crate::search::{random_bits, random_prime};
+
+/// The lengths of the numbers that there is code for, in bits: the largest, the smallest and one between of each.
+const LENGTHS: [[u64; 3]; 3] = [[256, 193, 255], [1024, 961, 1000], [2048, 1985, 2047]];
+
+fn one() -> BigUint {
+    BigUint::from(1u32)
+}
+
+fn random(bits: u64) -> BigUint {
+    BigUint::from_bytes_be(&random_bits(bits as usize).unwrap())
+}
+
+fn random_odd(bits: u64) -> BigUint {
+    let mut n = random(bits);
+    n.set_bit(0, true);
+    n.set_bit(bits - 1, true);
+    n
+}
+
+/// Numbers that arithmetic gets wrong first, and some at random.
+fn moduli(bits: u64) -> Vec<BigUint> {
+    let top = one() << (bits - 1);
+    let mut moduli = vec![
+        (&top << 1) - 1u32,
+        (&top << 1) - 3u32,
+        &top + 1u32,
+        &top + 3u32,
+        // Limbs of zeros and of ones.
+        &top + (one() << (bits / 2)) - 1u32,
+        (&top << 1) - (one() << (bits / 2)) + 1u32,
+        // One more than a multiple of many twos.
+        &top + ((random(60) << 1 | one()) << 70) + 1u32,
+        random_prime(bits as usize).unwrap(),
+    ];
+    moduli.extend((0..8).map(|_| random_odd(bits)));
+    moduli
+}
+
+fn passes_fermat(n: &BigUint) -> bool {
+    BigUint::from(2u32).modpow(&(n - 1u32), n) == one()
+}
+
+fn passes_round(n: &BigUint, base: &BigUint) -> bool {
+    let last = n - 1u32;
+    let twos = last.trailing_zeros().unwrap();
+    let mut power = base.modpow(&(&last >> twos), n);
+    if power == one() {
+        return true;
+    }
+    for _ in 1..twos {
+        if power == last {
+            return true;
+        }
+        power = &power * &power % n;
+    }
+    power == last
+}
+
+fn check_fermat(numbers: &[BigUint]) {
+    for lanes in Lanes::all() {
+        for batch in numbers.chunks(lanes.count()) {
+            let expected: Vec<bool> = batch.iter().map(passes_fermat).collect();
+            assert_eq!(lanes.fermat(batch).unwrap(), expected, "{lanes:?}: {batch:?}");
+        }
+    }
+}
+
+fn check_rounds(n: &BigUint, bases: &[BigUint]) {
+    for lanes in Lanes::all() {
+        for batch in bases.chunks(lanes.count()) {
+            let expected = batch.iter().all(|base| passes_round(n, base));
+            assert_eq!(lanes.pass_rounds(n, batch), Some(expected), "{lanes:?}: {n} to the bases {batch:?}");
+        }
+    }
+}
+
+#[test]
+fn fermats_test_agrees_with_plain_arithmetic() {
+    for [largest, smallest, between] in LENGTHS {
+        check_fermat(&moduli(largest));
+        check_fermat(&moduli(smallest));
+        check_fermat(&moduli(between));
+        check_fermat(&[random_odd(largest), random_odd(smallest), random_odd(between)]);
+        check_fermat(&[random_prime(largest as usize).unwrap()]);
+    }
+}
+
+#[test]
+fn rounds_agree_with_plain_arithmetic() {
+    for [largest, smallest, between] in LENGTHS {
+        for n in [&moduli(largest)[..10], &moduli(smallest)[..3], &moduli(between)[..3]].concat() {
+            let bases = [BigUint::from(2u32), &n - 2u32, random(192), random(smallest - 1)];
+            bases.iter().for_each(|base| check_rounds(&n, std::slice::from_ref(base)));
+            check_rounds(&n, &bases);
+        }
+    }
+}
+
+#[test]
+fn every_base_passes_for_a_prime() {
+    for [bits, ..] in LENGTHS {
+        let prime = random_prime(bits as usize).unwrap();
+        let bases: Vec<BigUint> = (0..MOST_LANES).map(|_| random(bits - 1) + 2u32).collect();
+        check_rounds(&prime, &bases);
+        for lanes in Lanes::all() {
+            assert!(bases.chunks(lanes.count()).all(|bases| lanes.pass_rounds(&prime, bases).unwrap()));
+        }
+    }
+}
+
+/// 2^p - 1 passes with base 2 for every prime p, yet these are composite.
+#[test]
+fn pseudoprimes_pass_the_filter_and_fail_the_rounds() {
+    for exponent in [251, 1021, 2039] {
+        let n = (one() << exponent) - 1u32;
+        check_fermat(std::slice::from_ref(&n));
+        check_rounds(&n, &[BigUint::from(2u32), BigUint::from(3u32)]);
+        assert!(Lanes::all().all(|lanes| lanes.fermat(std::slice::from_ref(&n)) == Some(vec![true])));
+        assert!(!is_probable_prime(&n).unwrap());
+    }
+}
+
+/// Carmichael's numbers (6k + 1)(12k + 1)(18k + 1), of primes, pass Fermat's test with every base.
+#[test]
+fn carmichaels_numbers_pass_the_filter_and_fail_the_rounds() {
+    let primes = |k: &BigUint| [6u32, 12, 18].map(|factor| k * factor + 1u32);
+    let start = random_odd(80);
+    let k = (0u32..).map(|i| &start + i).find(|k| primes(k).iter().all(|p| is_probable_prime(p).unwrap())).unwrap();
+    let n: BigUint = primes(&k).iter().product();
+    assert_eq!(n.bits().div_ceil(64), 4);
+    check_fermat(std::slice::from_ref(&n));
+    check_rounds(&n, &[BigUint::from(2u32), random(200), random(200)]);
+    assert!(Lanes::all().all(|lanes| lanes.fermat(std::slice::from_ref(&n)) == Some(vec![true])));
+    assert!(!is_probable_prime(&n).unwrap());
+}
+
+#[test]
+fn lengths_without_code_are_left_to_plain_arithmetic() {
+    for bits in [64, 192, 257, 960, 1025, 1984, 2049, 4096] {
+        let n = random_odd(bits);
+        for lanes in Lanes::all() {
+            assert_eq!(lanes.fermat(std::slice::from_ref(&n)), None, "{bits} bits");
+            assert_eq!(lanes.pass_rounds(&n, &[BigUint::from(2u32)]), None, "{bits} bits");
+        }
+    }
+}
