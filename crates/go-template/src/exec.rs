@@ -16,7 +16,7 @@ use crate::reflect::Reflected;
 use crate::scope::{MissingKey, Scope};
 use crate::stack;
 use crate::strconv::quote;
-use crate::value::{Kind, Object, Str, UintType, Value};
+use crate::value::{Kind, Object, Reached, Str, UintType, Value};
 use crate::work;
 
 /// How deep `{{template}}` may nest: Go's own limit.
@@ -339,11 +339,11 @@ impl<'t> State<'_, '_, 't> {
 
     fn eval_pipeline(&mut self, dot: &Reflected, pipe: &'t PipeNode) -> Eval {
         self.at = At::Pipe(pipe);
-        let mut value = None;
-        for command in &pipe.cmds {
-            value = Some(self.eval_command(dot, command, value)?.elem());
+        let Some((first, others)) = pipe.cmds.split_first() else { return Ok(Reflected::Invalid) };
+        let mut value = self.eval_command(dot, first, None)?.elem();
+        for command in others {
+            value = self.eval_command(dot, command, Some(value))?.elem();
         }
-        let value = value.unwrap_or(Reflected::Invalid);
         for variable in &pipe.decl {
             match pipe.is_assign {
                 true => self.set_var(variable, value.clone())?,
@@ -452,16 +452,26 @@ impl<'t> State<'_, '_, 't> {
         dot: &Reflected,
         receiver: &Reflected,
         node: &'t Arg,
-        fields: &'t [Str],
+        all: &'t [Str],
         args: &'t [Arg],
         last: Option<Reflected>,
     ) -> Eval {
-        let Some((final_field, fields)) = fields.split_last() else {
+        let Some((final_field, fields)) = all.split_last() else {
             return Ok(receiver.clone());
         };
         let Some((first, rest)) = fields.split_first() else {
             return self.eval_field(dot, final_field, node, args, last, receiver);
         };
+        if args.len() <= 1
+            && last.is_none()
+            && let Value::Map(map) = receiver.value()
+        {
+            match map.reach(all, &|ty, name| self.scope.has_map_method(ty, name)) {
+                Reached::Value(value) => return Ok(Reflected::Interface(value)),
+                Reached::Missing => return self.missing_key(Reflected::Interface(Value::Nil), final_field),
+                Reached::Unknown => {}
+            }
+        }
         let mut current = self.eval_field(dot, first, node, &[], None, receiver)?;
         for field in rest {
             current = self.eval_field(dot, field, node, &[], None, &current)?;
@@ -600,11 +610,15 @@ impl<'t> State<'_, '_, 't> {
                 call_method(self.scope, object, name, &values).map(of_interface)
             }
         };
-        let charged = called.and_then(|value| Ok(self.scope.made(value.value()).map(|()| value)?));
-        charged.map_err(|error| {
-            self.at = node;
-            self.fail(Cause::Call { function: name.to_text().into_owned(), error })
-        })
+        let error = match called {
+            Ok(value) => match self.scope.made(value.value()) {
+                Ok(()) => return Ok(value),
+                Err(limit) => limit.into(),
+            },
+            Err(error) => error,
+        };
+        self.at = node;
+        Err(self.fail(Cause::Call { function: name.to_text().into_owned(), error }))
     }
 
     /// The checked arguments of a call, the one that comes through the pipe last.
@@ -622,7 +636,8 @@ impl<'t> State<'_, '_, 't> {
             values.push(convert(self.eval_arg(dot, param(i), arg)?));
         }
         if let Some(last) = last {
-            values.push(convert(self.validate_type(last, param(args.len()))?));
+            self.validate_type(&last, param(args.len()))?;
+            values.push(convert(last));
         }
         Ok(values)
     }
@@ -651,17 +666,17 @@ impl<'t> State<'_, '_, 't> {
     }
 
     /// Makes sure that a value can be an argument of the type.
-    fn validate_type(&self, value: Reflected, param: Param) -> Eval {
+    fn validate_type(&self, value: &Reflected, param: Param) -> Result<(), Failure> {
         if let Reflected::Invalid = value {
             return match param.can_be_nil() {
-                true => Ok(value),
+                true => Ok(()),
                 false => self.errorf(format!("invalid value; expected {}", param.name())),
             };
         }
         if param.accepts(value.value()) {
-            return Ok(value);
+            return Ok(());
         }
-        let got = match &value {
+        let got = match value {
             Reflected::Interface(Value::Nil) => "interface {}",
             other => other.value().type_name(),
         };
@@ -676,8 +691,11 @@ impl<'t> State<'_, '_, 't> {
             Arg::Nil(_) => self.errorf(format!("cannot assign nil to {}", param.name())),
             Arg::Bool(..) | Arg::Number(_) | Arg::String(_) => self.eval_constant(param, arg),
             _ => {
-                let value = self.eval_any(dot, arg)?;
-                self.validate_type(value, param)
+                let value = self.eval_any(dot, arg);
+                if let Ok(value) = &value {
+                    self.validate_type(value, param)?;
+                }
+                value
             }
         }
     }

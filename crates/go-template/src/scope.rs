@@ -239,6 +239,11 @@ impl<'a> Scope<'a> {
             .map(|(_, function)| Arc::clone(function))
     }
 
+    /// Whether the map's type has a method of this name.
+    pub(crate) fn has_map_method(&self, ty: MapType, name: &[u8]) -> bool {
+        ty == MapType::Values && self.values_methods.iter().any(|(method, _)| method.as_bytes() == name)
+    }
+
     fn check_deadline(&self) -> Result<(), LimitError> {
         match self.limits.deadline {
             Some(deadline) if Instant::now() >= deadline => Err(limit("deadline", "out of time".to_owned())),

@@ -8,12 +8,14 @@ mod frozen;
 mod list;
 mod map;
 mod object;
+mod path;
 mod string;
 
 pub use copy::{MAX_COPIED_DEPTH, MAX_COPIED_VALUES};
 pub use list::{List, ListType};
 pub use map::{Entries, Map, MapType};
 pub use object::Object;
+pub(crate) use path::Reached;
 pub use string::Str;
 
 use std::fmt;

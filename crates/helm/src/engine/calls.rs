@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 use std::collections::HashSet;
-use std::mem;
 use std::sync::{Arc, LazyLock};
 
 use hashbrown::HashMap;
@@ -38,7 +37,7 @@ impl Render {
         let mut seen = HashSet::new();
         while let Some(value) = pending.pop() {
             match value {
-                Value::Map(map) => pending.extend(mem::take(&mut *map.entries_mut()).into_values().filter(nests)),
+                Value::Map(map) => pending.extend(map.take_own().into_values().filter(nests)),
                 Value::List(list) if seen.insert(list.as_ptr()) => {
                     pending.extend(list.iter().filter(|item| nests(item)).cloned());
                 }

@@ -1,0 +1,89 @@
+//! Reaching into maps without counting references to the maps on the way, and without copying what is still shared.
+
+use std::collections::BTreeMap;
+use std::mem;
+
+use super::{Map, MapType, Str, Value};
+
+/// How many keys are followed at a time: each holds a lock and a piece of the stack.
+pub(crate) const MAX_PATH: usize = 16;
+
+/// What is under a path of keys.
+#[derive(Debug)]
+pub(crate) enum Reached {
+    /// The value, an element of type `interface {}`.
+    Value(Value),
+    /// Nothing, in the map that the last key is looked up in.
+    Missing,
+    /// Step by step it will show.
+    Unknown,
+}
+
+impl Map {
+    /// The value under the keys, one inside the other, at most [`MAX_PATH`], if all maps on the way have elements of type `interface {}`
+    /// and none has a method of the key's name.
+    pub(crate) fn reach(&self, path: &[Str], is_method: &impl Fn(MapType, &[u8]) -> bool) -> Reached {
+        if path.len() > MAX_PATH { Reached::Unknown } else { self.follow(path, is_method, false) }
+    }
+
+    /// `frozen`: this map may be one of a frozen original, of which nothing with a map in it may be kept.
+    fn follow(&self, path: &[Str], is_method: &impl Fn(MapType, &[u8]) -> bool, frozen: bool) -> Reached {
+        let Some((key, rest)) = path.split_first() else { return Reached::Unknown };
+        if !self.ty().is_interface() || is_method(self.ty(), key) {
+            return Reached::Unknown;
+        }
+        let frozen_below = frozen || self.untouched().is_some();
+        match (self.peek().get(&**key), rest) {
+            (None, []) => return Reached::Missing,
+            (Some(value), []) if !frozen_below || !value.holds_map() => return Reached::Value(value.clone()),
+            (Some(Value::Map(inner)), [_, ..]) => return inner.follow(rest, is_method, frozen_below),
+            _ => {}
+        }
+        match rest {
+            [] if !frozen => self.get(key).map_or(Reached::Missing, Reached::Value),
+            _ => Reached::Unknown,
+        }
+    }
+
+    /// Takes out the entries that are the map's own: what it still shares with its original stays there.
+    pub fn take_own(&self) -> BTreeMap<Str, Value> {
+        match self.untouched() {
+            Some(_) => BTreeMap::new(),
+            None => mem::take(&mut *self.entries_mut()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reach(map: &Map, path: &[&str]) -> String {
+        let path: Vec<Str> = path.iter().map(|key| Str::from(*key)).collect();
+        format!("{:?}", map.reach(&path, &|ty, name| ty == MapType::Values && name == b"YAML"))
+    }
+
+    #[test]
+    fn values_inside_each_other_are_found_or_known_to_be_missing() {
+        let inner: Map = [("n", 1.0)].into_iter().collect();
+        let map: Map = [("a", Value::Map(inner.clone())), ("s", "x".into()), ("nil", Value::Nil)].into_iter().collect();
+        assert_eq!(reach(&map, &["a", "n"]), "Value(Float(1.0))");
+        assert_eq!(reach(&map, &["a", "z"]), "Missing");
+        assert_eq!(reach(&map, &["nil"]), "Value(Nil)");
+        for path in [&["z", "n"][..], &["s", "n"], &["nil", "n"], &[], &["a"; MAX_PATH + 1]] {
+            assert_eq!(reach(&map, path), "Unknown", "{path:?}");
+        }
+        assert_eq!(reach(&map.with_type(MapType::Values), &["YAML"]), "Unknown");
+        assert_eq!(reach(&map.with_type(MapType::String), &["s"]), "Unknown");
+        let path = [Str::from("a")];
+        let Reached::Value(Value::Map(found)) = map.reach(&path, &|_, _| false) else { unreachable!() };
+        assert!(found.same(&inner));
+    }
+
+    #[test]
+    fn a_map_that_is_taken_empty_gives_its_own_entries_only() {
+        let map: Map = [("a", 1.0)].into_iter().collect();
+        assert_eq!(map.take_own().len(), 1);
+        assert!(map.is_empty());
+    }
+}
