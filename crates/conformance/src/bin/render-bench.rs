@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use anyhow::Context as _;
 use go_template::Map;
-use helm::chart::{self, Chart};
+use helm::chart::Chart;
 use helm::engine::{Capabilities, Engine, KubeVersion, ReleaseOptions};
 use helm::{schema, values};
 
@@ -57,7 +57,7 @@ fn report(engine: &Engine, user: &Map, seconds: f64) -> anyhow::Result<()> {
 }
 
 fn render(engine: &Engine, user: &Map, capabilities: &Capabilities) -> anyhow::Result<usize> {
-    let view = chart::resolve(engine.chart(), user, &mut Vec::new())?;
+    let view = engine.resolve(user, &mut Vec::new())?;
     let merged = values::coalesce(&view, user, values::Nulls::Remove, &mut Vec::new())?;
     schema::validate(&view, &merged)?;
     let release = ReleaseOptions { name: "rel".into(), namespace: "ns".into(), revision: 1, is_upgrade: false };

@@ -163,6 +163,14 @@ impl Map {
         self.entries().iter().map(|(k, v)| (k.clone(), v.clone())).collect()
     }
 
+    /// The entries of a [`deep_copy`](Map::deep_copy), for a map that is made of them.
+    pub fn copied_entries(&self) -> BTreeMap<Str, Value> {
+        match self.untouched() {
+            Some(table) => table.copied(),
+            None => self.deep_copy().entries().clone(),
+        }
+    }
+
     /// Whether a map that is still as it was frozen has no nil in it, nor in the maps below it (lists are left aside). False, too, where
     /// only a walk could tell.
     pub fn is_known_without_nil(&self) -> bool {

@@ -14,7 +14,7 @@ mod tests;
 
 pub use archive::{MAX_CHART_BYTES, MAX_CHART_FILES};
 pub(crate) use dependencies::in_range;
-pub use dependencies::{ChartView, resolve};
+pub use dependencies::{ChartView, Resolver, resolve};
 pub use load::LoadError;
 pub use metadata::{Dependency, Maintainer, Metadata};
 pub(crate) use metadata::{field, number_text};

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use go_template::{Parsed, Str, Templates, Tree};
+use go_template::{Map, MapType, Parsed, Str, Templates, Tree};
 
+use super::top::ChartObject;
 use super::{RenderError, calls, handlebars};
 use crate::chart::{Chart, ChartView};
 
@@ -55,6 +56,7 @@ pub(super) struct Program {
     templates: Arc<Templates>,
     handlebars: handlebars::Templates,
     files: Vec<ProgramFile>,
+    root: ChartObject,
     weight: usize,
 }
 
@@ -62,7 +64,7 @@ pub(super) struct Program {
 #[derive(Debug)]
 pub(super) struct ProgramFile {
     name: Str,
-    base_path: String,
+    about: Map,
     chart: usize,
     tree: Option<Arc<Tree>>,
 }
@@ -73,9 +75,9 @@ impl ProgramFile {
         &self.name
     }
 
-    /// The folder of its chart's templates.
-    pub(super) fn base_path(&self) -> &str {
-        &self.base_path
+    /// What the template sees as `.Template`: its name, and the folder of its chart's templates. One render's own.
+    pub(super) fn about(&self) -> Map {
+        self.about.deep_copy()
     }
 
     /// The number of its chart: the root is 0, then depth first.
@@ -86,14 +88,6 @@ impl ProgramFile {
     /// What runs; `None` for a Handlebars template.
     pub(super) fn tree(&self) -> Option<&Tree> {
         self.tree.as_deref()
-    }
-}
-
-/// The paths of all charts of the view, and what decides which of their templates take part: equal lists mean equal programs.
-pub(super) fn paths(view: &ChartView, into: &mut Vec<String>) {
-    into.push(format!("{}@{}", view.path, view.chart.digest()));
-    for dependency in &view.dependencies {
-        paths(dependency, into);
     }
 }
 
@@ -114,7 +108,9 @@ impl Source {
             true => None,
             false => Some(Arc::clone(templates.lookup(self.name.as_bytes())?)),
         };
-        Some(ProgramFile { name: self.name.into(), base_path: self.base_path, chart: self.chart, tree })
+        let name = Str::from(self.name);
+        let about: Map = [("Name", name.clone()), ("BasePath", self.base_path.into())].into_iter().collect();
+        Some(ProgramFile { name, about: about.with_type(MapType::Values).frozen(), chart: self.chart, tree })
     }
 }
 
@@ -142,7 +138,12 @@ impl Program {
             .filter(|source| !source.name.rsplit('/').next().unwrap_or_default().starts_with('_'))
             .filter_map(|source| source.file(&templates))
             .collect();
-        Ok(Program { templates: Arc::new(templates), handlebars, files, weight })
+        Ok(Program { templates: Arc::new(templates), handlebars, files, root: ChartObject::of(view), weight })
+    }
+
+    /// What the root chart's templates see of it.
+    pub(super) fn root(&self) -> &ChartObject {
+        &self.root
     }
 
     /// The Handlebars templates.

@@ -112,7 +112,7 @@ impl Engine {
     /// See [`Error`].
     pub fn render(&self, request: &Request<'_>) -> Result<Rendered, Error> {
         let mut warnings = Vec::new();
-        let view = chart::resolve(self.chart(), request.values, &mut warnings)?;
+        let view = self.resolve(request.values, &mut warnings)?;
         let values = values::coalesce(&view, request.values, values::Nulls::Remove, &mut warnings)?;
         if !request.skip_schema {
             schema::validate(&view, &values).map_err(|error| Error::Schema(error.to_string()))?;

@@ -13,12 +13,17 @@ fn chart(files: &[(&str, &str)]) -> Arc<Chart> {
 }
 
 fn render(files: &[(&str, &str)], values: &str) -> Result<Rendered, Error> {
-    let values = crate::values::read(values.as_bytes()).unwrap();
+    render_again(&Engine::new(chart(files)), &crate::values::read(values.as_bytes()).unwrap())
+}
+
+fn render_again(engine: &Engine, values: &Map) -> Result<Rendered, Error> {
     let release = ReleaseOptions { name: "rel".into(), namespace: "ns".into(), revision: 1, is_upgrade: false };
     let capabilities = Capabilities::default();
-    let request =
-        Request { values: &values, release: &release, capabilities: &capabilities, lookup: None, skip_schema: false };
-    Engine::new(chart(files)).render(&request)
+    engine.render(&Request { values, release: &release, capabilities: &capabilities, lookup: None, skip_schema: false })
+}
+
+fn contents(rendered: &Rendered) -> Vec<&str> {
+    rendered.manifests.iter().map(|manifest| manifest.content.as_str()).collect()
 }
 
 /// What the single template prints.
@@ -47,8 +52,7 @@ fn values_that_a_template_changes_stay_changed_for_later_ones() {
         ("templates/a.yaml", "a: {{ .Values.x }}"),
     ];
     let rendered = render(&files, "x: 1").unwrap();
-    let contents: Vec<_> = rendered.manifests.iter().map(|m| m.content.as_str()).collect();
-    assert_eq!(contents, ["a: 2", "b: 2"]);
+    assert_eq!(contents(&rendered), ["a: 2", "b: 2"]);
 }
 
 #[test]
@@ -107,15 +111,91 @@ fn an_alias_gets_its_own_names_and_values() {
     ];
     let files = files.iter().map(|(name, data)| ChartFile { name: (*name).to_owned(), data: (*data).into() });
     let engine = Engine::new(Chart::load_files(files.collect()).unwrap());
-    let release = ReleaseOptions { name: "rel".into(), namespace: "ns".into(), revision: 1, is_upgrade: false };
-    let capabilities = Capabilities::default();
-    let values = Map::default();
-    let request =
-        Request { values: &values, release: &release, capabilities: &capabilities, lookup: None, skip_schema: false };
-    let rendered = engine.render(&request).unwrap();
-    let contents: Vec<_> = rendered.manifests.iter().map(|m| m.content.as_str()).collect();
+    let rendered = render_again(&engine, &Map::default()).unwrap();
     assert_eq!(
-        contents,
+        contents(&rendered),
         ["onefalse: 1 # c/charts/one/templates/t.yaml", "twofalse: 2 # c/charts/two/templates/t.yaml"]
     );
+}
+
+/// A chart with a subchart, each with defaults and globals.
+const FAMILY: &[(&str, &str)] = &[
+    ("values.yaml", "a: {b: {c: 1}, l: [{m: 1}]}\nsub: {t: {x: 1}}\nglobal: {g: {h: {d: 1}}}\n"),
+    ("charts/sub/Chart.yaml", "apiVersion: v2\nname: sub\nversion: 1.0.0\n"),
+    ("charts/sub/values.yaml", "own: {o: 1}\nt: {y: 2}\n"),
+];
+
+/// What the subchart's template and then the root chart's print, in a first and in a second render of one engine.
+fn check_family(sub: &str, root: &str, wanted: [&str; 2]) {
+    let mut files = FAMILY.to_vec();
+    files.extend([("charts/sub/templates/t", sub), ("templates/t", root)]);
+    let engine = Engine::new(chart(&files));
+    for values in ["", "", "a: {b: {d: 1}}", ""] {
+        let user = crate::values::read(values.as_bytes()).unwrap();
+        let before = format!("{user:?}");
+        let rendered = render_again(&engine, &user).unwrap();
+        let mut got: Vec<_> = rendered.manifests.iter().map(|m| (m.path.as_str(), m.content.as_str())).collect();
+        got.sort_unstable();
+        let got: Vec<_> = got.into_iter().map(|(_, content)| content).collect();
+        assert_eq!(got, wanted, "{sub} | {root} | {values}");
+        assert_eq!(format!("{user:?}"), before);
+    }
+}
+
+#[test]
+fn what_templates_change_is_seen_in_that_render_and_never_in_the_next() {
+    let cases = [
+        // Nested values, lists, and maps that were handed around before they are changed.
+        ("k: 1", "k: {{ $_ := set .Values.a.b \"c\" (add .Values.a.b.c 1) }}{{ .Values.a.b.c }}", ["k: 1", "k: 2"]),
+        ("k: 1", "k: {{ $b := .Values.a.b }}{{ $_ := set .Values.a.b \"n\" 3 }}{{ $b.n }}", ["k: 1", "k: 3"]),
+        (
+            "k: 1",
+            "k: {{ range .Values.a.l }}{{ $_ := set . \"m\" (add .m 1) }}{{ end }}{{ (first .Values.a.l).m }}",
+            ["k: 1", "k: 2"],
+        ),
+        (
+            "k: 1",
+            "k: {{ range $k, $v := .Values.a.b }}{{ $_ := set $.Values.a.b \"z\" 1 }}{{ end }}{{ .Values.a.b.z }}",
+            ["k: 1", "k: 1"],
+        ),
+        ("k: 1", "k: {{ $_ := unset .Values.a \"b\" }}{{ hasKey .Values.a \"b\" }}", ["k: 1", "k: false"]),
+        (
+            "k: 1",
+            "k: {{ $_ := mergeOverwrite .Values (dict \"a\" (dict \"x\" 1)) }}{{ .Values.a.x }}{{ .Values.a.l | len }}",
+            ["k: 1", "k: 11"],
+        ),
+        // The subchart's values are the parent's table of its name; its templates run first.
+        (
+            "k: {{ $_ := set .Values.t \"z\" 5 }}{{ .Values.own.o }}",
+            "k: {{ .Values.sub.t.z }}{{ .Values.sub.own.o }}",
+            ["k: 1", "k: 51"],
+        ),
+        (
+            "k: {{ $_ := set .Values.global.g.h \"i\" 7 }}{{ .Values.global.g.h.i }}",
+            "k: {{ .Values.global.g.h.i }}",
+            ["k: 7", "k: 7"],
+        ),
+        // Of each global table a subchart gets a copy, though of that level only.
+        (
+            "k: {{ $_ := set .Values.global.g \"i\" 7 }}{{ .Values.global.g.i }}",
+            "k: {{ .Values.global.g.i }}",
+            ["k: 7", "k: "],
+        ),
+        // The other objects.
+        ("k: 1", "k: {{ $_ := set .Chart \"Name\" (print .Chart.Name \"x\") }}{{ .Chart.Name }}", ["k: 1", "k: cx"]),
+        ("k: {{ $_ := set .Release \"X\" (len .Release) }}{{ .Release.X }}", "k: {{ .Release.X }}", ["k: 6", "k: 6"]),
+        (
+            "k: {{ .Template.X }}",
+            "k: {{ $_ := set .Template \"X\" (len .Template) }}{{ .Template.X }}",
+            ["k: ", "k: 2"],
+        ),
+        (
+            "k: 1",
+            "k: {{ $_ := set .Subcharts.sub.Chart \"Name\" (print .Subcharts.sub.Chart.Name \"w\") }}{{ .Subcharts.sub.Chart.Name }}",
+            ["k: 1", "k: subw"],
+        ),
+    ];
+    for (sub, root, wanted) in cases {
+        check_family(sub, root, wanted);
+    }
 }

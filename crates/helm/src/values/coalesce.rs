@@ -1,6 +1,6 @@
 //! The charts' default values under the user's. Counterpart: Helm's `pkg/chart/common/util/coalesce.go`.
 
-use std::collections::BTreeSet;
+use std::{fmt, mem};
 
 use go_template::{Map, Str, Value};
 
@@ -33,6 +33,22 @@ pub enum Nulls {
 
 const GLOBAL: &str = "global";
 
+/// Where a table stands, for warnings: the names on the way to it.
+#[derive(Clone, Copy)]
+struct Place<'a> {
+    outer: Option<&'a Place<'a>>,
+    name: &'a [u8],
+}
+
+impl fmt::Display for Place<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(outer) = self.outer {
+            write!(f, "{outer}.")?;
+        }
+        f.write_str(&String::from_utf8_lossy(self.name))
+    }
+}
+
 /// The user's values over the defaults of the chart and of its subcharts, each subchart's below its name, with globals passed down.
 ///
 /// The result shares no map with the values or the charts.
@@ -41,13 +57,13 @@ const GLOBAL: &str = "global";
 /// Where a subchart's values are not a table.
 pub fn coalesce(view: &ChartView, values: &Map, nulls: Nulls, warnings: &mut Vec<String>) -> Result<Map, Error> {
     let merged = values.deep_copy();
-    Coalesce { nulls, warnings }.chart(view, &merged, "")?;
+    Coalesce { nulls, warnings }.chart(view, &merged, None)?;
     Ok(merged)
 }
 
 /// Merges `from` below `into`: what `into` has wins, nulls included. `from` may be changed.
 pub fn merge_tables(into: &Map, from: &Map, warnings: &mut Vec<String>) {
-    Coalesce { nulls: Nulls::Keep, warnings }.tables(into, from, "", Nulls::Keep);
+    Coalesce { nulls: Nulls::Keep, warnings }.tables(into, from, None, Nulls::Keep);
 }
 
 struct Coalesce<'a> {
@@ -56,8 +72,9 @@ struct Coalesce<'a> {
 }
 
 impl Coalesce<'_> {
-    fn chart(&mut self, view: &ChartView, into: &Map, prefix: &str) -> Result<(), Error> {
-        self.defaults(view, into, prefix);
+    fn chart(&mut self, view: &ChartView, into: &Map, outer: Option<&Place<'_>>) -> Result<(), Error> {
+        let place = Place { outer, name: view.name().as_bytes() };
+        self.defaults(view, into, &place);
         for subchart in &view.dependencies {
             let inner = match into.get(subchart.name()) {
                 Some(Value::Map(inner)) => inner,
@@ -68,15 +85,14 @@ impl Coalesce<'_> {
                 }
                 Some(other) => return Err(Error::new(subchart.name(), other)),
             };
-            let prefix = joined(prefix, view.name());
-            self.globals(&inner, into, &prefix);
-            self.chart(subchart, &inner, &prefix)?;
+            self.globals(&inner, into, &place);
+            self.chart(subchart, &inner, Some(&place))?;
         }
         Ok(())
     }
 
     /// Counterpart: `coalesceGlobals`.
-    fn globals(&mut self, into: &Map, from: &Map, prefix: &str) {
+    fn globals(&mut self, into: &Map, from: &Map, place: &Place<'_>) {
         let globals = match into.get(GLOBAL) {
             None => Map::default(),
             Some(Value::Map(globals)) => globals,
@@ -94,7 +110,7 @@ impl Coalesce<'_> {
                 }
                 (Value::Map(table), Some(Value::Map(own))) => {
                     let table = shallow_copy(&table);
-                    self.tables(&table, &own, &joined(prefix, &key.to_text()), Nulls::Keep);
+                    self.tables(&table, &own, Some(&Place { outer: Some(place), name: &key }), Nulls::Keep);
                     globals.insert(key, table);
                 }
                 (Value::Map(_), Some(_)) => {
@@ -110,77 +126,79 @@ impl Coalesce<'_> {
     }
 
     /// Counterpart: `coalesceValues`.
-    fn defaults(&mut self, view: &ChartView, into: &Map, prefix: &str) {
-        let prefix = joined(prefix, view.name());
-        for (key, default) in view.values.deep_copy().snapshot() {
-            match into.get(&key) {
-                None => self.default_for_absent(into, key, default),
-                Some(Value::Nil) if self.nulls == Nulls::Remove => {
-                    into.entries_mut().remove(&key);
+    fn defaults(&mut self, view: &ChartView, into: &Map, place: &Place<'_>) {
+        let own = mem::take(&mut *into.entries_mut());
+        let defaults = if self.nulls == Nulls::Remove { view.values_without_nulls() } else { &view.values };
+        let mut merged = defaults.copied_entries();
+        for (key, value) in own {
+            match &value {
+                Value::Nil if self.nulls == Nulls::Remove && view.values.peek().contains_key(&key) => {
+                    merged.remove(&key);
+                    continue;
                 }
-                Some(Value::Map(table)) => self.default_for_table(view, &table, &key, &default, &prefix),
-                Some(_) => {}
-            }
-        }
-    }
-
-    fn default_for_absent(&mut self, into: &Map, key: Str, default: Value) {
-        if self.nulls == Nulls::Remove {
-            match &default {
-                Value::Nil => return,
-                Value::Map(table) => remove_nulls(table),
+                Value::Map(table) => self.default_for_table(view, table, &key, merged.get(&key), place),
                 _ => {}
             }
+            merged.insert(key, value);
         }
-        into.insert(key, default);
+        *into.entries_mut() = merged;
     }
 
-    fn default_for_table(&mut self, view: &ChartView, table: &Map, key: &Str, default: &Value, prefix: &str) {
-        let from = match default {
-            Value::Map(from) => from,
-            Value::Nil => return,
-            _ => return self.warn(format!("warning: skipped value for {prefix}.{key}: Not a table.")),
-        };
-        let for_subchart = view.dependencies.iter().any(|subchart| *key == subchart.name());
-        let nulls = if for_subchart { Nulls::Keep } else { self.nulls };
-        if nulls == Nulls::Remove {
-            remove_nulls(from);
+    /// `default` is nobody else's.
+    fn default_for_table(
+        &mut self,
+        view: &ChartView,
+        table: &Map,
+        key: &Str,
+        default: Option<&Value>,
+        place: &Place<'_>,
+    ) {
+        let place = Place { outer: Some(place), name: key };
+        match default {
+            // Nulls in what a subchart's values are taken from stay.
+            Some(Value::Map(_)) if view.dependencies.iter().any(|subchart| *key == subchart.name()) => {
+                if let Some(Value::Map(from)) = view.values.deep_copy().get(key) {
+                    self.tables(table, &from, Some(&place), Nulls::Keep);
+                }
+            }
+            Some(Value::Map(from)) => self.tables(table, from, Some(&place), self.nulls),
+            None | Some(Value::Nil) => {}
+            Some(_) => self.warn(format!("warning: skipped value for {place}: Not a table.")),
         }
-        self.tables(table, from, &joined(prefix, &key.to_text()), nulls);
     }
 
     /// Counterpart: `coalesceTablesFullKey`.
-    fn tables(&mut self, into: &Map, from: &Map, prefix: &str, nulls: Nulls) {
+    fn tables(&mut self, into: &Map, from: &Map, outer: Option<&Place<'_>>, nulls: Nulls) {
         if into.same(from) {
             return;
         }
-        let set: BTreeSet<Str> = from
-            .entries()
-            .iter()
-            .filter(|(_, value)| !matches!(value, Value::Nil))
-            .map(|(key, _)| key.clone())
+        // Each key that `into` has as null, and whether `from` has something there.
+        let nulled: Vec<(Str, bool)> = null_keys(into)
+            .into_iter()
+            .map(|key| {
+                let overwritten = from.insert(key.clone(), Value::Nil);
+                (key, overwritten.is_some_and(|value| !matches!(value, Value::Nil)))
+            })
             .collect();
-        for (key, value) in into.snapshot() {
-            if matches!(value, Value::Nil) {
-                from.insert(key, Value::Nil);
-            }
-        }
         for (key, value) in from.snapshot() {
-            let name = || joined(prefix, &key.to_text());
+            let place = Place { outer, name: &key };
             match (into.get(&key), value) {
-                (Some(Value::Nil), _) if nulls == Nulls::Remove && set.contains(&key) => {
-                    into.entries_mut().remove(&key);
+                (Some(Value::Nil), _) => {
+                    let found = nulled.binary_search_by(|(nulled, _)| nulled.cmp(&key));
+                    if nulls == Nulls::Remove && found.is_ok_and(|at| nulled[at].1) {
+                        into.entries_mut().remove(&key);
+                    }
                 }
                 (None, value) => {
                     into.insert(key, value);
                 }
-                (Some(Value::Map(own)), Value::Map(table)) => self.tables(&own, &table, &name(), nulls),
+                (Some(Value::Map(own)), Value::Map(table)) => self.tables(&own, &table, Some(&place), nulls),
                 (Some(_), Value::Map(_)) => {
-                    self.warn(format!("warning: cannot overwrite table with non table for {}", name()));
+                    self.warn(format!("warning: cannot overwrite table with non table for {place}"));
                 }
                 (Some(Value::Map(_)), Value::Nil) => {}
                 (Some(Value::Map(_)), _) => {
-                    self.warn(format!("warning: destination for {} is a table. Ignoring non-table value", name()));
+                    self.warn(format!("warning: destination for {place} is a table. Ignoring non-table value"));
                 }
                 _ => {}
             }
@@ -193,22 +211,23 @@ impl Coalesce<'_> {
     }
 }
 
-fn joined(prefix: &str, name: &str) -> String {
-    if prefix.is_empty() { name.to_owned() } else { format!("{prefix}.{name}") }
+fn null_keys(map: &Map) -> Vec<Str> {
+    map.peek().iter().filter(|(_, value)| matches!(value, Value::Nil)).map(|(key, _)| key.clone()).collect()
 }
 
 fn shallow_copy(map: &Map) -> Map {
     map.snapshot().into_iter().collect()
 }
 
-fn remove_nulls(map: &Map) {
-    for (key, value) in map.snapshot() {
-        match value {
-            Value::Nil => {
-                map.entries_mut().remove(&key);
-            }
-            Value::Map(inner) => remove_nulls(&inner),
-            _ => {}
+/// Takes out the nulls of the table and of those below it, lists left aside.
+pub(crate) fn remove_nulls(map: &Map) {
+    if map.is_known_without_nil() {
+        return;
+    }
+    map.entries_mut().retain(|_, value| !matches!(value, Value::Nil));
+    for (_, value) in map.snapshot() {
+        if let Value::Map(inner) = value {
+            remove_nulls(&inner);
         }
     }
 }

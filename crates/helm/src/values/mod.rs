@@ -6,6 +6,7 @@ mod coalesce;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use coalesce::remove_nulls;
 pub use coalesce::{Error, Nulls, coalesce, merge_tables};
 
 use go_template::{Map, Value};
