@@ -1,6 +1,6 @@
 //! A chart as data: loaded once, never changed, shared by every render.
 //!
-//! What one render changes about a chart (an alias, a disabled subchart, imported values) lives in its own [`ChartView`].
+//! What values decide about a chart (an alias, a disabled subchart, imported values) lives in a [`ChartView`].
 //! Counterparts: Helm's `pkg/chart/v2` and `pkg/chart/v2/loader`.
 
 mod archive;
