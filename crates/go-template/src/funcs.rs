@@ -122,9 +122,7 @@ fn values(args: &mut [Reflected]) -> Args<Value> {
 fn printf(args: &mut [Reflected]) -> Value {
     let args = values(args);
     match args.split_first() {
-        Some((Value::String(format), args)) => {
-            Value::String(build_str(|out| fmt::append_formatted(out, format, args)))
-        }
+        Some((Value::String(format), args)) => Value::String(build_str(|out| fmt::append_formatted(out, format, args))),
         _ => Value::String(Str::default()),
     }
 }

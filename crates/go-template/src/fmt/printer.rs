@@ -1,7 +1,7 @@
 //! Any value by any verb. Counterpart: `printArg` and `printValue` of Go's `fmt/print.go`.
 
-use super::{append_digits, append_integer, is_short_integer};
 use super::format::Flags;
+use super::{append_digits, append_integer, is_short_integer};
 use crate::value::{Kind, List, Map, Object, Value};
 
 /// How deep values are printed: deeper than any chart's, and shallow enough for the stack. A map can contain itself.

@@ -2,8 +2,10 @@
 //!
 //! Leaves out custom delimiters and comment tokens, which no caller asks for.
 
+mod literal;
+
 use crate::item::{Item, ItemType};
-use crate::strconv::{Rune, decode_last_rune, decode_rune, quote};
+use crate::strconv::{Rune, decode_last_rune, decode_rune};
 use crate::unicode;
 
 fn keyword(word: &[u8]) -> Option<ItemType> {
@@ -376,96 +378,6 @@ impl<'a> Lexer<'a> {
                 is_space(c) || matches!(c, '.' | ',' | '|' | ':' | ')' | '(') || self.rest().starts_with(RIGHT_DELIM)
             }
         }
-    }
-
-    /// Passes what is up to the closing quote; false if it is missing on the line.
-    fn skip_quoted(&mut self, closing: char) -> bool {
-        loop {
-            match self.next_char() {
-                Some('\\') => match self.next_char() {
-                    None | Some('\n') => return false,
-                    Some(_) => {}
-                },
-                None | Some('\n') => return false,
-                Some(c) if c == closing => return true,
-                Some(_) => {}
-            }
-        }
-    }
-
-    fn lex_char(&mut self) -> Step<'a> {
-        match self.skip_quoted('\'') {
-            true => self.emit(ItemType::CharConstant),
-            false => self.errorf("unterminated character constant"),
-        }
-    }
-
-    fn lex_quote(&mut self) -> Step<'a> {
-        match self.skip_quoted('"') {
-            true => self.emit(ItemType::String),
-            false => self.errorf("unterminated quoted string"),
-        }
-    }
-
-    fn lex_raw_quote(&mut self) -> Step<'a> {
-        loop {
-            match self.next_char() {
-                None => return self.errorf("unterminated raw quoted string"),
-                Some('`') => return self.emit(ItemType::RawString),
-                Some(_) => {}
-            }
-        }
-    }
-
-    /// A number, or what may be one: the parser checks the details.
-    fn lex_number(&mut self) -> Step<'a> {
-        if !self.scan_number() {
-            return self.bad_number();
-        }
-        if matches!(self.peek(), Some('+' | '-')) {
-            if !self.scan_number() || self.input[self.pos - 1] != b'i' {
-                return self.bad_number();
-            }
-            return self.emit(ItemType::Complex);
-        }
-        self.emit(ItemType::Number)
-    }
-
-    fn bad_number(&mut self) -> Step<'a> {
-        let message = format!("bad number syntax: {}", quote(&self.input[self.start..self.pos]));
-        self.errorf(message)
-    }
-
-    fn scan_number(&mut self) -> bool {
-        self.accept("+-");
-        let mut digits = "0123456789_";
-        let mut exponent = "eE";
-        if self.accept("0") {
-            if self.accept("xX") {
-                digits = "0123456789abcdefABCDEF_";
-                exponent = "pP";
-            } else if self.accept("oO") {
-                digits = "01234567_";
-                exponent = "";
-            } else if self.accept("bB") {
-                digits = "01_";
-                exponent = "";
-            }
-        }
-        self.accept_run(digits);
-        if self.accept(".") {
-            self.accept_run(digits);
-        }
-        if self.accept(exponent) {
-            self.accept("+-");
-            self.accept_run("0123456789_");
-        }
-        self.accept("i");
-        if self.peek().is_some_and(is_alpha_numeric) {
-            self.next();
-            return false;
-        }
-        true
     }
 }
 
