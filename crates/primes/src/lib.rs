@@ -3,7 +3,7 @@
 //! Not constant-time: for keys that are made once and handed out, not for a service that can be timed.
 
 // Other processors have no unit for it yet, and use none of the code.
-#[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
+#[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, unused_variables))]
 mod lanes;
 mod miller_rabin;
 mod montgomery;
