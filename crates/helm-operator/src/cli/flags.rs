@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{ArgAction, Args};
+use clap::{Arg, ArgAction, Args};
 
 use crate::context::Namespaces;
 use crate::manager::Config;
@@ -50,11 +50,11 @@ pub struct Run {
     metrics_addr: Option<String>,
 
     /// Serve metrics over HTTPS
-    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false", value_parser = boolean, action = ArgAction::Set, hide_possible_values = true, hide_default_value = true, value_name = "BOOL")]
+    #[arg(long)]
     metrics_secure: bool,
 
     /// Serve metrics only to those who may read them; needs --metrics-secure
-    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false", value_parser = boolean, action = ArgAction::Set, hide_default_value = true, value_name = "BOOL")]
+    #[arg(long)]
     metrics_require_rbac: bool,
 
     /// The address the probe endpoint binds to; 0 turns it off
@@ -78,11 +78,11 @@ pub struct Run {
     leader_election_namespace: String,
 
     /// Show override values as **** in events
-    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false", value_parser = boolean, action = ArgAction::Set, hide_default_value = true, value_name = "BOOL")]
+    #[arg(long)]
     suppress_override_values: bool,
 
     /// Accepted for old deployments; the servers speak HTTP/1.1 only
-    #[arg(long, hide = true, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false", value_parser = boolean, action = ArgAction::Set, value_name = "BOOL")]
+    #[arg(long, hide = true)]
     enable_http2: bool,
 
     /// Accepted for old deployments, and ignored
@@ -90,7 +90,7 @@ pub struct Run {
     config: Option<PathBuf>,
 
     /// Development defaults for logs: console form, debug level
-    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false", value_parser = boolean, action = ArgAction::Set, hide_default_value = true, value_name = "BOOL")]
+    #[arg(long)]
     zap_devel: bool,
 
     /// Form of log lines [default: json, or console with --zap-devel]
@@ -174,6 +174,15 @@ impl Run {
         ];
         old.into_iter().filter(|(set, _)| *set).map(|(_, text)| text.to_owned()).collect()
     }
+}
+
+/// A flag as Go's pflag has it: `--flag=false` is allowed too, and of several the last counts.
+pub(super) fn as_in_go(flag: Arg) -> Arg {
+    if !matches!(flag.get_action(), ArgAction::SetTrue) {
+        return flag;
+    }
+    let flag = flag.action(ArgAction::Set).num_args(0..=1).require_equals(true).value_name("BOOL");
+    flag.default_missing_value("true").default_value("false").hide_default_value(true).value_parser(boolean)
 }
 
 fn duration(text: &str) -> Result<Duration, DurationError> {

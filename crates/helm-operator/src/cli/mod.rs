@@ -72,8 +72,12 @@ pub fn command(name: &str) -> clap::Command {
     Cli::command()
         .bin_name(name)
         .after_help(examples.clone())
-        .mut_subcommand("run", |run| run.after_help(examples))
-        .mut_subcommand("template", |t| t.after_help(template::examples(name)))
+        .mut_subcommand("run", |run| as_in_go(run).after_help(examples))
+        .mut_subcommand("template", |t| as_in_go(t).after_help(template::examples(name)))
+}
+
+fn as_in_go(command: clap::Command) -> clap::Command {
+    command.mut_args(flags::as_in_go).args_override_self(true)
 }
 
 /// Flags without a command are those of `run`, as in old deployments.

@@ -6,7 +6,7 @@ mod output;
 mod tests;
 mod user_values;
 
-pub use options::{Options, Unused};
+pub use options::{Options, Refused, Unused};
 
 use std::fs;
 use std::io;
@@ -100,6 +100,28 @@ impl Options {
         self.validate || self.dry_run.as_deref() == Some("server")
     }
 
+    /// Whether all that was asked for is supported; rendering checks it, too.
+    ///
+    /// # Errors
+    /// A flag of Helm's that is not, and what to do instead.
+    pub fn check(&self) -> Result<(), Error> {
+        match self.refused.first(self.wants_cluster()) {
+            Some((flag, instead)) => Err(Error::Usage(format!("--{flag} is not supported: {instead}"))),
+            None => self.check_dry_run(),
+        }
+    }
+
+    /// Counterpart: `cmdGetDryRunFlagStrategy`.
+    fn check_dry_run(&self) -> Result<(), Error> {
+        let allowed = match self.dry_run.as_deref() {
+            None | Some("client" | "server" | "unset" | "1" | "t" | "T" | "TRUE" | "true" | "True") => return Ok(()),
+            Some("none" | "0" | "f" | "F" | "FALSE" | "false" | "False") => r#""server" or "client""#,
+            Some(_) => r#""none", "server", or "client""#,
+        };
+        let given = self.dry_run.as_deref().unwrap_or_default();
+        Err(Error::Usage(format!("invalid dry-run value ({given:?}). Must be {allowed}")))
+    }
+
     /// Renders with what the cluster can do, where there is one.
     ///
     /// # Errors
@@ -141,6 +163,7 @@ impl Options {
     /// The outer one for what is wrong before the chart renders, the inner one for the rendering.
     #[allow(clippy::type_complexity)] // Two stages of failure, told apart by the caller.
     pub fn render(&self, cluster: Option<Cluster>) -> Result<(Result<Rendered, engine::Error>, Vec<String>), Error> {
+        self.check()?;
         let capabilities = self.capabilities(cluster.as_ref())?;
         let (name, path) = self.name_and_chart()?;
         let path = locate(&path)?;
@@ -201,14 +224,23 @@ impl Options {
         Ok(String::from_utf8_lossy(&name).into_owned())
     }
 
+    /// Helm looks for what to show in what it prints, which is nothing once all is in files.
+    fn write(&self, documents: &output::Documents, folder: &Path) -> Result<Vec<u8>, Error> {
+        let mut said = match self.release_name {
+            true => documents.write(&folder.join(self.name_and_chart()?.0))?,
+            false => documents.write(folder)?,
+        };
+        if let Some(name) = self.show_only.first() {
+            return Err(Error::NoTemplate(name.clone()));
+        }
+        said.push(b'\n');
+        Ok(said)
+    }
+
     fn print(&self, rendered: &Rendered) -> Result<Vec<u8>, Error> {
         let documents = output::Documents::of(rendered, self);
         match &self.output_dir {
-            Some(folder) if self.release_name => {
-                let (name, _) = self.name_and_chart()?;
-                documents.write(&folder.join(name))
-            }
-            Some(folder) => documents.write(folder),
+            Some(folder) => self.write(&documents, folder),
             None if self.show_only.is_empty() => Ok(documents.whole().into_bytes()),
             None => documents.only(&self.show_only),
         }

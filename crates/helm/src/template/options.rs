@@ -105,6 +105,10 @@ pub struct Options {
     #[cfg_attr(feature = "cli", command(flatten))]
     #[allow(missing_docs)] // Its text would show in help.
     pub unused: Unused,
+
+    #[cfg_attr(feature = "cli", command(flatten))]
+    #[allow(missing_docs)] // Its text would show in help.
+    pub refused: Refused,
 }
 
 /// Flags of Helm's that change nothing in what is rendered from a local chart.
@@ -156,4 +160,93 @@ pub struct Unused {
     pub wait: Option<String>,
     #[cfg_attr(feature = "cli", arg(long, hide = true))]
     pub wait_for_jobs: bool,
+    #[cfg_attr(feature = "cli", arg(long, hide = true))]
+    pub insecure_skip_tls_verify: bool,
+    #[cfg_attr(feature = "cli", arg(long, hide = true))]
+    pub pass_credentials: bool,
+    #[cfg_attr(feature = "cli", arg(long, hide = true))]
+    pub plain_http: bool,
+    #[cfg_attr(feature = "cli", arg(long, hide = true))]
+    pub burst_limit: Option<String>,
+    #[cfg_attr(feature = "cli", arg(long, hide = true))]
+    pub ca_file: Option<String>,
+    #[cfg_attr(feature = "cli", arg(long, hide = true))]
+    pub cert_file: Option<String>,
+    #[cfg_attr(feature = "cli", arg(long, hide = true))]
+    pub color: Option<String>,
+    #[cfg_attr(feature = "cli", arg(long, hide = true))]
+    pub colour: Option<String>,
+    #[cfg_attr(feature = "cli", arg(long, hide = true))]
+    pub content_cache: Option<String>,
+    #[cfg_attr(feature = "cli", arg(long, hide = true))]
+    pub key_file: Option<String>,
+    #[cfg_attr(feature = "cli", arg(long, hide = true))]
+    pub keyring: Option<String>,
+    #[cfg_attr(feature = "cli", arg(long, hide = true))]
+    pub password: Option<String>,
+    #[cfg_attr(feature = "cli", arg(long, hide = true))]
+    pub qps: Option<String>,
+    #[cfg_attr(feature = "cli", arg(long, hide = true))]
+    pub registry_config: Option<String>,
+    #[cfg_attr(feature = "cli", arg(long, hide = true))]
+    pub repository_cache: Option<String>,
+    #[cfg_attr(feature = "cli", arg(long, hide = true))]
+    pub repository_config: Option<String>,
+    #[cfg_attr(feature = "cli", arg(long, hide = true))]
+    pub username: Option<String>,
+}
+
+/// Flags of Helm's that would change what is rendered, or with whose rights, and are not supported.
+#[derive(Clone, Debug, Default)]
+#[cfg_attr(feature = "cli", derive(clap::Args))]
+#[allow(missing_docs)] // The names are Helm's.
+pub struct Refused {
+    #[cfg_attr(feature = "cli", arg(long, hide = true))]
+    pub repo: Option<String>,
+    #[cfg_attr(feature = "cli", arg(long, hide = true))]
+    pub verify: bool,
+    #[cfg_attr(feature = "cli", arg(long, hide = true))]
+    pub post_renderer: Option<String>,
+    #[cfg_attr(feature = "cli", arg(long, hide = true))]
+    pub post_renderer_args: Vec<String>,
+    #[cfg_attr(feature = "cli", arg(long, hide = true))]
+    pub kube_apiserver: Option<String>,
+    #[cfg_attr(feature = "cli", arg(long, hide = true))]
+    pub kube_as_group: Vec<String>,
+    #[cfg_attr(feature = "cli", arg(long, hide = true))]
+    pub kube_as_user: Option<String>,
+    #[cfg_attr(feature = "cli", arg(long, hide = true))]
+    pub kube_ca_file: Option<String>,
+    #[cfg_attr(feature = "cli", arg(long, hide = true))]
+    pub kube_insecure_skip_tls_verify: bool,
+    #[cfg_attr(feature = "cli", arg(long, hide = true))]
+    pub kube_tls_server_name: Option<String>,
+    #[cfg_attr(feature = "cli", arg(long, hide = true))]
+    pub kube_token: Option<String>,
+}
+
+/// What to do instead of fetching.
+const FETCH: &str = "fetch the chart with 'helm pull' and give its path";
+/// What to do instead of filtering.
+const FILTER: &str = "send the output through the program";
+/// What to do instead of naming the cluster flag by flag.
+const KUBECONFIG: &str = "write it into a kubeconfig and give that with --kubeconfig";
+
+impl Refused {
+    /// The first of these flags that is given, and what to do instead. Those that name a cluster count only if it is asked.
+    pub(super) fn first(&self, wants_cluster: bool) -> Option<(&'static str, &'static str)> {
+        let flags = [
+            (self.repo.is_some(), "repo", FETCH),
+            (self.verify, "verify", FETCH),
+            (self.post_renderer.is_some() || !self.post_renderer_args.is_empty(), "post-renderer", FILTER),
+            (wants_cluster && self.kube_apiserver.is_some(), "kube-apiserver", KUBECONFIG),
+            (wants_cluster && !self.kube_as_group.is_empty(), "kube-as-group", KUBECONFIG),
+            (wants_cluster && self.kube_as_user.is_some(), "kube-as-user", KUBECONFIG),
+            (wants_cluster && self.kube_ca_file.is_some(), "kube-ca-file", KUBECONFIG),
+            (wants_cluster && self.kube_insecure_skip_tls_verify, "kube-insecure-skip-tls-verify", KUBECONFIG),
+            (wants_cluster && self.kube_tls_server_name.is_some(), "kube-tls-server-name", KUBECONFIG),
+            (wants_cluster && self.kube_token.is_some(), "kube-token", KUBECONFIG),
+        ];
+        flags.into_iter().find(|(given, ..)| *given).map(|(_, flag, instead)| (flag, instead))
+    }
 }

@@ -1,1 +1,62 @@
-//! Tests come with the conformance cases.
+//! What the flags do to what is printed and written. What charts render to is in the conformance cases.
+
+use std::path::Path;
+
+use super::*;
+
+/// A chart with one manifest and one hook.
+fn chart(folder: &Path) -> String {
+    let files = [
+        ("Chart.yaml", "apiVersion: v2\nname: c\nversion: 0.1.0\n"),
+        ("templates/a.yaml", "kind: A\n"),
+        ("templates/h.yaml", "kind: H\nmetadata:\n  name: h\n  annotations: {helm.sh/hook: test}\n"),
+    ];
+    let chart = folder.join("c");
+    fs::create_dir_all(chart.join("templates")).unwrap();
+    files.iter().for_each(|(name, text)| fs::write(chart.join(name), text).unwrap());
+    chart.display().to_string()
+}
+
+fn options(chart: String) -> Options {
+    Options { name_and_chart: vec!["rel".to_owned(), chart], namespace: "default".to_owned(), ..Options::default() }
+}
+
+#[test]
+fn an_output_folder_gets_a_file_for_each_template_and_the_output_says_which() {
+    let folder = tempfile::tempdir().unwrap();
+    let chart = chart(folder.path());
+    let out = folder.path().join("out");
+    let check = |change: fn(&mut Options), below: &str, files: &[&str]| {
+        let mut options = Options { output_dir: Some(out.clone()), ..options(chart.clone()) };
+        change(&mut options);
+        let said = String::from_utf8(options.run().unwrap().text).unwrap();
+        let wrote = |file: &&str| format!("wrote {}\n", out.join(below).join(file).display());
+        assert_eq!(said, files.iter().map(wrote).collect::<String>() + "\n");
+        assert!(files.iter().all(|file| out.join(below).join(file).is_file()));
+    };
+    check(|_| {}, "", &["c/templates/a.yaml", "c/templates/h.yaml"]);
+    check(|options| options.skip_tests = true, "", &["c/templates/a.yaml"]);
+    check(|options| options.release_name = true, "rel", &["c/templates/a.yaml", "c/templates/h.yaml"]);
+}
+
+#[test]
+fn what_went_into_files_cannot_be_shown_as_in_helm() {
+    let folder = tempfile::tempdir().unwrap();
+    let shown = vec!["templates/a.yaml".to_owned()];
+    let options =
+        Options { output_dir: Some(folder.path().join("out")), show_only: shown, ..options(chart(folder.path())) };
+    assert_eq!(options.run().unwrap_err().to_string(), "could not find template templates/a.yaml in chart");
+}
+
+#[test]
+fn a_dry_run_is_on_the_client_or_the_server() {
+    let check = |given: &str, expected: Option<&str>| {
+        let options = Options { dry_run: Some(given.to_owned()), ..Options::default() };
+        assert_eq!(options.check().err().map(|error| error.to_string()).as_deref(), expected);
+        assert_eq!(options.wants_cluster(), given == "server");
+    };
+    ["client", "server", "true"].iter().for_each(|given| check(given, None));
+    check("none", Some(r#"invalid dry-run value ("none"). Must be "server" or "client""#));
+    check("false", Some(r#"invalid dry-run value ("false"). Must be "server" or "client""#));
+    check("all", Some(r#"invalid dry-run value ("all"). Must be "none", "server", or "client""#));
+}

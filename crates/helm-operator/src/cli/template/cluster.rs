@@ -14,6 +14,7 @@ use crate::report::chain;
 
 /// Renders with the cluster's capabilities and objects, and has its server check what came out.
 pub(super) fn output(options: &Options, kubeconfig: Option<&Path>, context: Option<&str>) -> Result<Output, Error> {
+    options.check()?;
     let unreachable = |cause: String| Error::Usage(format!("Kubernetes cluster unreachable: {cause}"));
     // One thread beside this one: it answers `lookup` while this one renders.
     let mut builder = Builder::new_multi_thread();

@@ -70,6 +70,38 @@ fn helms_flags_are_taken() {
 }
 
 #[test]
+fn booleans_may_have_a_value_and_the_last_of_several_flags_counts() {
+    let check = |line: &str, expected: [bool; 2]| {
+        let options = parse(&format!("op template c {line}")).unwrap().options;
+        assert_eq!([options.include_crds, options.no_hooks], expected, "{line}");
+    };
+    check("", [false, false]);
+    check("--include-crds --no-hooks=false", [true, false]);
+    check("--include-crds=true --no-hooks=T", [true, true]);
+    check("--include-crds --include-crds=0 --no-hooks --no-hooks", [false, true]);
+    assert_eq!(parse("op template c -n a -n b").unwrap().options.namespace, "b");
+    assert!(parse("op template c --include-crds=yes").unwrap_err().to_string().contains("strconv.ParseBool"));
+}
+
+#[test]
+fn flags_that_would_change_the_result_unseen_are_refused() {
+    let check = |line: &str, expected: Option<&str>| {
+        let result = parse(&format!("op template c {line}")).unwrap().options.check();
+        assert_eq!(result.err().map(|error| error.to_string()).as_deref(), expected, "{line}");
+    };
+    check("--qps 5 --color=never --username u --kube-token t --keyring k", None);
+    check(
+        "--repo=https://example.com",
+        Some("--repo is not supported: fetch the chart with 'helm pull' and give its path"),
+    );
+    check("--post-renderer=sed", Some("--post-renderer is not supported: send the output through the program"));
+    check(
+        "--validate --kube-token=t",
+        Some("--kube-token is not supported: write it into a kubeconfig and give that with --kubeconfig"),
+    );
+}
+
+#[test]
 fn help_has_examples() {
     let mut command = command("my-operator");
     let help = command.find_subcommand_mut("template").unwrap().render_long_help().to_string();
