@@ -119,8 +119,8 @@ conformance: ## Compare with Helm's recorded answers: VECTORS="FILE…" CORPUS="
 	TZ=UTC cargo run --release --quiet -p conformance --bin conformance -- $(or $(strip $(GIVEN_CASES)),$(OWN_CASES))
 
 .PHONY: bench-render
-bench-render: ## Time rendering, in turn with Helm's engine where it is at hand; CHARTS="DIR…" adds charts.
-	hack/bench-render $(CHARTS)
+bench-render: ## Time rendering, in turn with Helm's engine where it is at hand; CHARTS="DIR…" adds charts, CORPUS=DIR all of a corpus.
+	CORPUS='$(CORPUS)' hack/bench-render $(CHARTS)
 
 # Coverage needs an unstable flag of the compiler, which RUSTC_BOOTSTRAP opens on the pinned one. There is no unsafe code to sanitize.
 .PHONY: fuzz

@@ -1,0 +1,137 @@
+//! How many times faster each chart of a corpus renders than by Helm's engine: both in turn, each in a process of its own.
+//!
+//! `bench-corpus --helm ORACLE DIR` prints the charts that gain least, those that cost Helm most, and the median. The one that
+//! measures our side is `render-bench`, which lies beside this program.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::IsTerminal as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::Context as _;
+use clap::Parser;
+use serde::Deserialize;
+
+/// Compares rendering with Helm's engine over the charts of a corpus.
+#[derive(Parser)]
+struct Args {
+    /// A folder of charts with `cases.jsonl`.
+    corpus: PathBuf,
+    /// Helm's engine: a program that takes `bench SECONDS CHART [VALUES]`.
+    #[arg(long, value_name = "PROGRAM")]
+    helm: PathBuf,
+    /// Seconds that each side gets for each chart.
+    #[arg(long, default_value = "0.3")]
+    seconds: f64,
+    /// Only so many charts: those with the longest recorded output.
+    #[arg(long, value_name = "N")]
+    heaviest: Option<usize>,
+    /// How many charts each table shows.
+    #[arg(long, value_name = "N", default_value = "15")]
+    rows: usize,
+}
+
+#[derive(Deserialize)]
+struct Case {
+    status: String,
+    dir: PathBuf,
+    values: Option<PathBuf>,
+    args: Vec<String>,
+    expected: PathBuf,
+}
+
+#[derive(Deserialize)]
+struct Answer {
+    ms_each: f64,
+}
+
+/// What one chart took, in milliseconds.
+struct Figures {
+    chart: String,
+    helm: f64,
+    ours: f64,
+}
+
+impl Figures {
+    fn ratio(&self) -> f64 {
+        self.helm / self.ours
+    }
+}
+
+fn main() -> anyhow::Result<()> {
+    let args = Args::parse();
+    let cases = chosen(&args)?;
+    let mut all = Vec::with_capacity(cases.len());
+    for (number, case) in cases.iter().enumerate() {
+        progress(number, cases.len(), &case.dir);
+        all.push(measure(&args, case)?);
+    }
+    progress(cases.len(), cases.len(), Path::new(""));
+    print(all, args.rows);
+    Ok(())
+}
+
+/// One case of each chart: the first that renders and needs no flags.
+fn chosen(args: &Args) -> anyhow::Result<Vec<Case>> {
+    let file = args.corpus.join("cases.jsonl");
+    let text = fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
+    let cases = text.lines().map(serde_json::from_str).collect::<Result<Vec<Case>, _>>()?;
+    let mut seen = BTreeSet::new();
+    let mut cases: Vec<Case> = cases
+        .into_iter()
+        .filter(|case| case.status != "error" && case.args.is_empty() && seen.insert(case.dir.clone()))
+        .collect();
+    if let Some(heaviest) = args.heaviest {
+        let size = |case: &Case| fs::metadata(args.corpus.join(&case.expected)).map_or(0, |file| file.len());
+        cases.sort_by_key(|case| std::cmp::Reverse(size(case)));
+        cases.truncate(heaviest);
+    }
+    Ok(cases)
+}
+
+fn measure(args: &Args, case: &Case) -> anyhow::Result<Figures> {
+    let mut files = vec![args.corpus.join(&case.dir)];
+    files.extend(case.values.iter().map(|values| args.corpus.join(values)));
+    let ours = std::env::current_exe()?.with_file_name("render-bench");
+    let run = |mut command: Command| -> anyhow::Result<f64> {
+        let output = command.arg(args.seconds.to_string()).args(&files).output()?;
+        let answer: Answer = serde_json::from_slice(&output.stdout).with_context(|| {
+            format!("{command:?} gave no figure: {}", String::from_utf8_lossy(&output.stderr).trim_end())
+        })?;
+        Ok(answer.ms_each)
+    };
+    let mut helm = Command::new(&args.helm);
+    helm.arg("bench");
+    Ok(Figures { chart: case.dir.display().to_string(), helm: run(helm)?, ours: run(Command::new(ours))? })
+}
+
+#[allow(clippy::print_stderr)] // For whoever waits.
+fn progress(done: usize, of: usize, chart: &Path) {
+    if std::io::stderr().is_terminal() {
+        eprint!("\r\x1b[K{done}/{of} {}", chart.display());
+        if done == of {
+            eprintln!();
+        }
+    }
+}
+
+#[allow(clippy::print_stdout)] // What this program is for.
+fn print(mut all: Vec<Figures>, rows: usize) {
+    let table = |title: &str, figures: &[Figures]| {
+        println!("{title:<72} {:>10} {:>10} {:>7}", "helm ms", "ours ms", "ratio");
+        for Figures { chart, helm, ours } in figures {
+            println!("{chart:<72} {helm:>10.2} {ours:>10.3} {:>7.1}", helm / ours);
+        }
+        println!();
+    };
+    all.sort_by(|a, b| a.ratio().total_cmp(&b.ratio()));
+    let below = |limit: f64| all.iter().filter(|figures| figures.ratio() < limit).count();
+    let median = all.get(all.len() / 2).map_or(0.0, Figures::ratio);
+    let summary =
+        format!("{} charts: median {median:.1} times, {} below 15, {} below 5", all.len(), below(15.0), below(5.0));
+    table("charts that gain least", &all[..rows.min(all.len())]);
+    all.sort_by(|a, b| b.helm.total_cmp(&a.helm));
+    table("charts that cost Helm most", &all[..rows.min(all.len())]);
+    println!("{summary}");
+}
