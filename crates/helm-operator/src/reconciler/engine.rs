@@ -127,7 +127,7 @@ impl Renderer for EngineRenderer {
 
 fn reason(error: &engine::Error) -> &'static str {
     match error {
-        engine::Error::Values(_) | engine::Error::Schema(_) => "InvalidValues",
+        engine::Error::Dependencies(_) | engine::Error::Values(_) | engine::Error::Schema(_) => "InvalidValues",
         engine::Error::KubeVersion { .. } => "UnsupportedKubernetes",
         engine::Error::Template(_) | engine::Error::Manifest { .. } => "RenderError",
     }

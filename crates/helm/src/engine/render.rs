@@ -78,6 +78,9 @@ impl Rendered {
 /// Why a chart does not render, with Helm's texts.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
+    /// Values that leave open which subcharts take part.
+    #[error("chart dependencies processing failed: {0}")]
+    Dependencies(values::Error),
     /// Values that cannot be merged with the charts' defaults.
     #[error("{0}")]
     Values(#[from] values::Error),
@@ -112,7 +115,7 @@ impl Engine {
     /// See [`Error`].
     pub fn render(&self, request: &Request<'_>) -> Result<Rendered, Error> {
         let mut warnings = Vec::new();
-        let view = self.resolve(request.values, &mut warnings)?;
+        let view = self.resolve(request.values, &mut warnings).map_err(Error::Dependencies)?;
         let values = values::coalesce(&view, request.values, values::Nulls::Remove, &mut warnings)?;
         if !request.skip_schema {
             schema::validate(&view, &values).map_err(|error| Error::Schema(error.to_string()))?;

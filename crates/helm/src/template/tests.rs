@@ -60,3 +60,21 @@ fn a_dry_run_is_on_the_client_or_the_server() {
     check("false", Some(r#"invalid dry-run value ("false"). Must be "server" or "client""#));
     check("all", Some(r#"invalid dry-run value ("all"). Must be "none", "server", or "client""#));
 }
+
+#[test]
+fn a_value_in_place_of_a_subcharts_table_is_refused_with_helms_words() {
+    let folder = tempfile::tempdir().unwrap();
+    let chart = chart(folder.path());
+    let below = Path::new(&chart).join("charts/sub");
+    fs::create_dir_all(&below).unwrap();
+    fs::write(below.join("Chart.yaml"), "apiVersion: v2\nname: sub\nversion: 0.1.0\n").unwrap();
+    let refused = || {
+        let options = Options { set: vec!["sub=x".to_owned()], ..options(chart.clone()) };
+        options.run().unwrap_err().to_string()
+    };
+    assert_eq!(refused(), "type mismatch on sub: %!t(string=x)");
+    let named =
+        "apiVersion: v2\nname: c\nversion: 0.1.0\ndependencies: [{name: sub, version: 0.1.0, condition: sub.on}]\n";
+    fs::write(Path::new(&chart).join("Chart.yaml"), named).unwrap();
+    assert_eq!(refused(), "chart dependencies processing failed: type mismatch on sub: %!t(string=x)");
+}
