@@ -52,7 +52,11 @@ pub fn main_with(natives: Vec<Box<dyn Controller>>) -> ExitCode {
     let args: Vec<_> = std::env::args_os().collect();
     let name =
         args.first().and_then(|a| std::path::Path::new(a).file_name()?.to_str()).unwrap_or("helm-operator").to_owned();
-    let parsed = command(&name).try_get_matches_from(with_run(args)).and_then(|m| Cli::from_arg_matches(&m));
+    let args = match with_plain_template(with_run(args), &name) {
+        Ok(args) => args,
+        Err(code) => return code,
+    };
+    let parsed = command(&name).try_get_matches_from(args).and_then(|m| Cli::from_arg_matches(&m));
     match parsed {
         Ok(cli) => dispatch(&name, cli, natives),
         Err(error) => {
@@ -87,6 +91,17 @@ fn with_run(mut args: Vec<std::ffi::OsString>) -> Vec<std::ffi::OsString> {
         args.insert(1, "run".into());
     }
     args
+}
+
+/// The arguments of `template` are read as Helm reads them.
+fn with_plain_template(args: Vec<std::ffi::OsString>, name: &str) -> Result<Vec<std::ffi::OsString>, ExitCode> {
+    let [program, command, rest @ ..] = args.as_slice() else { return Ok(args) };
+    if command != "template" {
+        return Ok(args);
+    }
+    let rest: Vec<String> = rest.iter().map(|arg| arg.to_string_lossy().into_owned()).collect();
+    let plain = template::plain_args(&rest, name)?.into_iter().map(Into::into);
+    Ok([program.clone(), command.clone()].into_iter().chain(plain).collect())
 }
 
 fn dispatch(name: &str, cli: Cli, natives: Vec<Box<dyn Controller>>) -> ExitCode {

@@ -6,11 +6,11 @@ mod output;
 mod tests;
 mod user_values;
 
-pub use options::{Options, Refused, Unused};
+pub use options::Options;
 
 use std::fs;
 use std::io;
-use std::path::Path;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use go_template::{FuncMap, Value};
@@ -100,19 +100,11 @@ impl Options {
         self.validate || self.dry_run.as_deref() == Some("server")
     }
 
-    /// Whether all that was asked for is supported; rendering checks it, too.
+    /// Whether the simulation that was asked for is one; rendering checks it, too. Counterpart: `cmdGetDryRunFlagStrategy`.
     ///
     /// # Errors
-    /// A flag of Helm's that is not, and what to do instead.
+    /// With Helm's text, what `--dry-run` allows.
     pub fn check(&self) -> Result<(), Error> {
-        match self.refused.first(self.wants_cluster()) {
-            Some((flag, instead)) => Err(Error::Usage(format!("--{flag} is not supported: {instead}"))),
-            None => self.check_dry_run(),
-        }
-    }
-
-    /// Counterpart: `cmdGetDryRunFlagStrategy`.
-    fn check_dry_run(&self) -> Result<(), Error> {
         let allowed = match self.dry_run.as_deref() {
             None | Some("client" | "server" | "unset" | "1" | "t" | "T" | "TRUE" | "true" | "True") => return Ok(()),
             Some("none" | "0" | "f" | "F" | "FALSE" | "false" | "False") => r#""server" or "client""#,
@@ -137,18 +129,21 @@ impl Options {
     /// See [`Error`].
     pub fn output(&self, rendered: Result<Rendered, engine::Error>, warnings: Vec<String>) -> Result<Output, Error> {
         match rendered {
-            Ok(rendered) => {
-                let text = self.print(&rendered)?;
-                Ok(Output { text, warnings: rendered.warnings, failed: None })
-            }
+            Ok(rendered) => self.print(rendered),
             Err(engine::Error::Manifest { error, files }) if self.debug => {
                 let text = output::raw(&files);
+                let text = if self.show_only.is_empty() {
+                    text
+                } else {
+                    output::only(&text, &self.show_only).unwrap_or_default()
+                };
                 let failed = Some(engine::Error::Manifest { error, files: Vec::new() }.into());
-                Ok(Output { text, warnings, failed })
+                Ok(Output { text: text.into_bytes(), warnings, failed })
             }
             // Helm prints the manifest that there is, which is none.
             Err(error @ engine::Error::Template(_)) if self.debug => {
-                Ok(Output { text: b"\n".to_vec(), warnings, failed: Some(error.into()) })
+                let text = if self.show_only.is_empty() { b"\n".to_vec() } else { Vec::new() };
+                Ok(Output { text, warnings, failed: Some(error.into()) })
             }
             Err(error @ (engine::Error::Manifest { .. } | engine::Error::Template(_))) => {
                 Err(Error::InvalidYaml(error))
@@ -168,7 +163,7 @@ impl Options {
         let (name, path) = self.name_and_chart()?;
         let path = locate(&path)?;
         let values = user_values::merged(self).map_err(Error::Values)?;
-        let chart = Chart::load(path)?;
+        let chart = Chart::load(&path)?;
         check_installable(&chart)?;
         if !release::is_valid_name(&name) {
             return Err(Error::Usage(invalid_name(&name)));
@@ -224,40 +219,46 @@ impl Options {
         Ok(String::from_utf8_lossy(&name).into_owned())
     }
 
-    /// Helm looks for what to show in what it prints, which is nothing once all is in files.
-    fn write(&self, documents: &output::Documents, folder: &Path) -> Result<Vec<u8>, Error> {
-        let mut said = match self.release_name {
-            true => documents.write(&folder.join(self.name_and_chart()?.0))?,
-            false => documents.write(folder)?,
-        };
-        if let Some(name) = self.show_only.first() {
-            return Err(Error::NoTemplate(name.clone()));
-        }
-        said.push(b'\n');
-        Ok(said)
-    }
-
-    fn print(&self, rendered: &Rendered) -> Result<Vec<u8>, Error> {
-        let documents = output::Documents::of(rendered, self);
+    fn print(&self, rendered: Rendered) -> Result<Output, Error> {
+        let documents = output::Documents::of(&rendered, self);
+        let mut output = Output { warnings: rendered.warnings, ..Output::default() };
         match &self.output_dir {
-            Some(folder) => self.write(&documents, folder),
-            None if self.show_only.is_empty() => Ok(documents.whole().into_bytes()),
-            None => documents.only(&self.show_only),
+            Some(folder) => {
+                let name = self.release_name.then(|| self.name_and_chart()).transpose()?;
+                let folder = name.map_or_else(|| folder.clone(), |(name, _)| folder.join(name));
+                output.text = documents.write(&folder)?;
+                // What was written is not printed, so there is nothing to choose from.
+                output.failed = self.show_only.first().map(|name| Error::NoTemplate(name.clone()));
+                if output.failed.is_none() {
+                    output.text.push(b'\n');
+                }
+            }
+            None if self.show_only.is_empty() => output.text = documents.whole().into_bytes(),
+            None => output.text = output::only(&documents.whole(), &self.show_only)?.into_bytes(),
         }
+        Ok(output)
     }
 }
 
-fn locate(path: &str) -> Result<&Path, Error> {
+/// The chart on disk, as an absolute path.
+fn locate(path: &str) -> Result<PathBuf, Error> {
     let path = path.trim();
-    if path.starts_with("oci://") || path.starts_with("http://") || path.starts_with("https://") {
-        return Err(Error::Usage(format!(
+    let usage = |text: String| Err(Error::Usage(text));
+    if path.contains("://") {
+        return usage(format!(
             "cannot fetch chart {path:?}: only charts on disk are rendered; fetch it first with 'helm pull'"
-        )));
+        ));
     }
-    if fs::metadata(path).is_err() {
-        return Err(Error::Usage(format!("path {path:?} not found")));
+    if !path.is_empty() && fs::metadata(path).is_ok() {
+        return Ok(std::path::absolute(path).unwrap_or_else(|_| path.into()));
     }
-    Ok(Path::new(path))
+    match path.split_once('/') {
+        _ if path.starts_with(['.', '/']) => usage(format!("path {path:?} not found")),
+        Some((repository, _)) => usage(format!(
+            "repo {repository} not found: only charts on disk are rendered; fetch it first with 'helm pull {path}'"
+        )),
+        None => usage(format!("non-absolute URLs should be in form of repo_name/path_to_chart, got: {path}")),
+    }
 }
 
 fn check_installable(chart: &Chart) -> Result<(), Error> {

@@ -33,35 +33,37 @@ impl Documents {
         format!("{}\n{hooks}", manifests.trim())
     }
 
-    /// Only what the named templates rendered. A name is a path below the chart, or a pattern.
-    pub(super) fn only(&self, names: &[String]) -> Result<Vec<u8>, Error> {
-        let whole = self.whole();
-        let documents = manifest::split(&whole);
-        let mut text = String::new();
-        for name in names {
-            let matching: Vec<&&str> = documents.iter().filter(|document| comes_from(document, name)).collect();
-            if matching.is_empty() {
-                return Err(Error::NoTemplate(name.clone()));
-            }
-            for document in matching {
-                text.push_str(&format!("---\n{document}\n"));
-            }
-        }
-        Ok(text.into_bytes())
-    }
-
     /// Writes each document into its template's file below the folder; says which.
     pub(super) fn write(&self, folder: &Path) -> Result<Vec<u8>, Error> {
         let mut said = Vec::new();
         let mut begun = HashSet::new();
-        for (path, content) in self.manifests.iter().chain(&self.hooks) {
+        let manifests = self.manifests.iter().map(|document| (document, false));
+        // Helm adds hooks to whatever file is there.
+        for ((path, content), is_hook) in manifests.chain(self.hooks.iter().map(|document| (document, true))) {
             let file = folder.join(path);
             let failed = |cause| Error::Write { path: file.display().to_string(), cause };
-            append(folder, path, content, !begun.insert(path)).map_err(failed)?;
+            let again = !begun.insert(path) || (is_hook && file.exists());
+            append(folder, path, content, again).map_err(failed)?;
             said.extend_from_slice(format!("wrote {}\n", file.display()).as_bytes());
         }
         Ok(said)
     }
+}
+
+/// Only what the named templates rendered. A name is a path below the chart, or a pattern.
+pub(super) fn only(whole: &str, names: &[String]) -> Result<String, Error> {
+    let documents = manifest::split(whole);
+    let mut text = String::new();
+    for name in names {
+        let matching: Vec<&&str> = documents.iter().filter(|document| comes_from(document, name)).collect();
+        if matching.is_empty() {
+            return Err(Error::NoTemplate(name.clone()));
+        }
+        for document in matching {
+            text.push_str(&format!("---\n{document}\n"));
+        }
+    }
+    Ok(text)
 }
 
 fn document((path, content): &(String, String)) -> String {
@@ -89,8 +91,8 @@ fn append(folder: &Path, path: &str, content: &str, again: bool) -> io::Result<(
 }
 
 /// Every file as it was rendered, for people to look at.
-pub(super) fn raw(files: &[(String, String)]) -> Vec<u8> {
+pub(super) fn raw(files: &[(String, String)]) -> String {
     let with_text = files.iter().filter(|(_, text)| !text.trim().is_empty());
     let text: String = with_text.map(document).collect();
-    format!("{}\n", text.trim()).into_bytes()
+    format!("{}\n", text.trim())
 }

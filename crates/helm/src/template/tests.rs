@@ -45,7 +45,9 @@ fn what_went_into_files_cannot_be_shown_as_in_helm() {
     let shown = vec!["templates/a.yaml".to_owned()];
     let options =
         Options { output_dir: Some(folder.path().join("out")), show_only: shown, ..options(chart(folder.path())) };
-    assert_eq!(options.run().unwrap_err().to_string(), "could not find template templates/a.yaml in chart");
+    let output = options.run().unwrap();
+    assert!(output.text.starts_with(b"wrote "));
+    assert_eq!(output.failed.unwrap().to_string(), "could not find template templates/a.yaml in chart");
 }
 
 #[test]
@@ -77,4 +79,27 @@ fn a_value_in_place_of_a_subcharts_table_is_refused_with_helms_words() {
         "apiVersion: v2\nname: c\nversion: 0.1.0\ndependencies: [{name: sub, version: 0.1.0, condition: sub.on}]\n";
     fs::write(Path::new(&chart).join("Chart.yaml"), named).unwrap();
     assert_eq!(refused(), "chart dependencies processing failed: type mismatch on sub: %!t(string=x)");
+}
+
+#[test]
+fn hooks_are_added_to_files_that_are_there_as_in_helm() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("out");
+    let options = Options { output_dir: Some(out.clone()), ..options(chart(folder.path())) };
+    options.run().unwrap();
+    options.run().unwrap();
+    let documents = |file: &str| fs::read_to_string(out.join(file)).unwrap().matches("---\n").count();
+    assert_eq!((documents("c/templates/a.yaml"), documents("c/templates/h.yaml")), (1, 2));
+}
+
+#[test]
+fn a_chart_that_is_not_on_disk_is_refused_with_what_to_do() {
+    let check = |chart: &str, expected: &str| {
+        assert_eq!(options(chart.to_owned()).run().unwrap_err().to_string(), expected);
+    };
+    check("./nope", "path \"./nope\" not found");
+    check("nope", "non-absolute URLs should be in form of repo_name/path_to_chart, got: nope");
+    let fetch = "only charts on disk are rendered; fetch it first with 'helm pull";
+    check("repo/nope", &format!("repo repo not found: {fetch} repo/nope'"));
+    check("oci://a/b", &format!("cannot fetch chart \"oci://a/b\": {fetch}'"));
 }

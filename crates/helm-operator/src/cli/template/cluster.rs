@@ -29,6 +29,17 @@ pub(super) fn output(options: &Options, kubeconfig: Option<&Path>, context: Opti
     options.output(rendered, warnings)
 }
 
+/// The namespace that the kubeconfig's context says; an empty path or context means the usual one.
+pub(super) fn namespace(kubeconfig: &str, context: &str) -> Option<String> {
+    let config = match kubeconfig {
+        "" => Kubeconfig::read().ok()?,
+        path => Kubeconfig::read_from(path).ok()?,
+    };
+    let context = if context.is_empty() { config.current_context? } else { context.to_owned() };
+    let named = config.contexts.into_iter().find(|named| named.name == context)?;
+    named.context?.namespace.filter(|namespace| !namespace.is_empty())
+}
+
 /// The API server that the kubeconfig names.
 struct Server(Applier);
 

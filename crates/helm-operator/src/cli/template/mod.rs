@@ -2,7 +2,9 @@
 //!
 //! Standard output and the error's text are Helm's. Nothing but `--validate` and `--dry-run=server` starts a runtime or looks for a cluster.
 
+mod args;
 mod cluster;
+mod comma_list;
 mod excerpt;
 #[cfg(test)]
 mod tests;
@@ -40,6 +42,29 @@ pub(super) fn examples(name: &str) -> String {
          checked by its API server\n  {name} template rel ./chart --validate\n\n\
          An error in a template is followed by an excerpt of the template where standard error is a terminal, or with --debug."
     )
+}
+
+/// Turns a command line of Helm's into one for the parser of [`Template`]; says on standard error what Helm says about it.
+///
+/// # Errors
+/// Of the process, when it was said what is wrong with the line.
+pub(super) fn plain_args(given: &[String], name: &str) -> Result<Vec<String>, ExitCode> {
+    let read = args::read(given, name, |variable| std::env::var(variable).ok().filter(|value| !value.is_empty()));
+    let warnings = match &read {
+        Ok(line) => &line.warnings,
+        Err((warnings, _)) => warnings,
+    };
+    warnings.iter().for_each(|warning| complain(warning));
+    match read {
+        Ok(mut line) => {
+            line.default_namespace(cluster::namespace);
+            Ok(line.plain())
+        }
+        Err((_, error)) => {
+            complain(&format!("Error: {error}"));
+            Err(ExitCode::FAILURE)
+        }
+    }
 }
 
 /// Renders and prints.

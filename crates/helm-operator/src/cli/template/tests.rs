@@ -1,6 +1,6 @@
 //! Excerpts, and the flags of `template`.
 
-use clap::{CommandFactory as _, FromArgMatches as _};
+use clap::FromArgMatches as _;
 use helm::engine::Place;
 
 use super::super::{Cli, Command, command};
@@ -44,12 +44,23 @@ fn long_lines_are_cut_around_the_place_and_controls_do_not_reach_the_terminal() 
     assert_eq!(excerpt::of(&[place("t", 9, Some(3))], &|_| Some(String::new()), false).unwrap(), "  --> t:9:3\n   |");
 }
 
-fn parse(line: &str) -> Result<Template, clap::Error> {
-    let matches = command("op").try_get_matches_from(line.split_whitespace())?;
-    match Cli::from_arg_matches(&matches)?.command {
+fn line(line: &str, env: &[(&str, &str)]) -> Result<args::Line, (Vec<String>, String)> {
+    let words: Vec<String> = line.split_whitespace().skip(2).map(str::to_owned).collect();
+    args::read(&words, "op", |name| env.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned()))
+}
+
+fn parse_in(text: &str, env: &[(&str, &str)]) -> Result<Template, String> {
+    let plain = line(text, env).map_err(|(_, error)| error)?.plain();
+    let words = ["op", "template"].into_iter().map(str::to_owned).chain(plain);
+    let matches = command("op").try_get_matches_from(words).map_err(|e| e.to_string())?;
+    match Cli::from_arg_matches(&matches).map_err(|e| e.to_string())?.command {
         Command::Template(template) => Ok(*template),
-        _ => Err(Cli::command().error(clap::error::ErrorKind::InvalidSubcommand, "another command")),
+        _ => Err("another command".to_owned()),
     }
+}
+
+fn parse(line: &str) -> Result<Template, String> {
+    parse_in(line, &[])
 }
 
 #[test]
@@ -84,26 +95,83 @@ fn booleans_may_have_a_value_and_the_last_of_several_flags_counts() {
 }
 
 #[test]
-fn flags_that_would_change_the_result_unseen_are_refused() {
-    let check = |line: &str, expected: Option<&str>| {
-        let result = parse(&format!("op template c {line}")).unwrap().options.check();
-        assert_eq!(result.err().map(|error| error.to_string()).as_deref(), expected, "{line}");
-    };
-    check("--qps 5 --color=never --username u --kube-token t --keyring k", None);
-    check(
-        "--repo=https://example.com",
-        Some("--repo is not supported: fetch the chart with 'helm pull' and give its path"),
-    );
-    check("--post-renderer=sed", Some("--post-renderer is not supported: send the output through the program"));
-    check(
-        "--validate --kube-token=t",
-        Some("--kube-token is not supported: write it into a kubeconfig and give that with --kubeconfig"),
-    );
-}
-
-#[test]
 fn help_has_examples() {
     let mut command = command("my-operator");
     let help = command.find_subcommand_mut("template").unwrap().render_long_help().to_string();
     assert!(help.contains("my-operator template rel ./chart --validate") && help.contains("--show-only"), "{help}");
+}
+
+#[test]
+fn flags_are_written_as_helm_takes_them() {
+    let template = parse(
+        "op template -nfirst -n=x --include-crds=true --no-hooks=f -fa.yaml --values=\"b,c\",d --set a=1 --set= -s t -g=false \
+         --color=never --qps=3 --wait --wait=legacy --timeout 5s -l a=b,c=d -- -c",
+    )
+    .unwrap();
+    let options = &template.options;
+    assert_eq!(options.name_and_chart, ["-c"]);
+    assert_eq!(options.namespace, "x", "the last one counts");
+    assert!(options.include_crds && !options.no_hooks && !options.generate_name);
+    assert_eq!(options.values, ["a.yaml", "b,c", "d"]);
+    assert_eq!(options.set, ["a=1", ""]);
+    assert_eq!(options.dry_run, None);
+    assert_eq!(parse("op template c --dry-run").unwrap().options.dry_run.as_deref(), Some("client"));
+}
+
+#[test]
+fn a_line_that_helm_refuses_is_refused_in_its_words() {
+    let check = |text: &str, expected: &str| assert_eq!(parse(text).map(|_| ()), Err(expected.to_owned()), "{text}");
+    check("op template", "\"op template\" requires at least 1 argument\n\nUsage:  op template [NAME] [CHART] [flags]");
+    check("op template a b c d", "expected at most two arguments, unexpected arguments: c, d");
+    check("op template c --nope=1", "unknown flag: --nope");
+    check("op template c -gzq", "unknown shorthand flag: 'z' in -zq");
+    check("op template c --=x", "bad flag syntax: --=x");
+    check("op template c -n", "flag needs an argument: 'n' in -n");
+    check("op template c --set", "flag needs an argument: --set");
+    check(
+        "op template c --debug=maybe",
+        "invalid argument \"maybe\" for \"--debug\" flag: strconv.ParseBool: parsing \"maybe\": invalid syntax",
+    );
+    check("op template c -l a", "invalid argument \"a\" for \"-l, --labels\" flag: a must be formatted as key=value");
+    check(
+        "op template c --timeout 5",
+        "invalid argument \"5\" for \"--timeout\" flag: time: missing unit in duration \"5\"",
+    );
+    check(
+        "op template c --validate --dry-run=client",
+        "if any flags in the group [validate dry-run] are set none of the others can be; [dry-run validate] were all set",
+    );
+}
+
+#[test]
+fn what_is_not_followed_here_is_refused_with_what_to_do() {
+    let check = |text: &str, part: &str| {
+        let error = parse(text).map(|_| ()).unwrap_err();
+        assert!(error.contains(part), "{error}");
+    };
+    check("op template c --repo https://x.example", "fetch it first with 'helm pull --repo'");
+    check("op template c.tgz --verify", "run 'helm verify' first");
+    check("op template c --post-renderer x", "pipe the output");
+    check("op template c --validate --kube-token x", "--kube-token is not followed: say it in the kubeconfig");
+    assert!(parse("op template c --kube-token x --kube-as-group a --kube-as-group b").is_ok());
+}
+
+#[test]
+fn the_environment_and_the_kubeconfig_say_what_no_flag_says() {
+    let env = [("HELM_NAMESPACE", "from-env"), ("HELM_DEBUG", "1")];
+    let options = parse_in("op template c", &env).unwrap().options;
+    assert_eq!((options.namespace.as_str(), options.debug), ("from-env", true));
+    assert_eq!(parse_in("op template c -n flag", &env).unwrap().options.namespace, "flag");
+
+    let mut read = line("op template c --kube-context other", &[]).unwrap();
+    read.default_namespace(|path, context| Some(format!("{path}|{context}")));
+    assert!(read.plain().contains(&"--namespace=|other".to_owned()), "{:?}", read.plain());
+}
+
+#[test]
+fn old_flags_warn_as_in_helm() {
+    let (warnings, _) = line("op template c --validate --dry-run", &[]).unwrap_err();
+    assert_eq!(warnings, ["Flag --validate has been deprecated, use '--dry-run=server' instead"]);
+    let warnings = line("op template c --atomic --atomic=false", &[]).unwrap().warnings;
+    assert_eq!(warnings, ["Flag --atomic has been deprecated, use --rollback-on-failure instead"]);
 }

@@ -1,0 +1,403 @@
+//! Command lines as Helm reads them: `--flag=false`, repeated flags, comma lists, and its words for what is wrong.
+//!
+//! What comes out is a plain line for the parser of [`super::Template`]. Flags that act only on a cluster or a chart repository are checked and
+//! left out; those that would change what is printed and cannot be followed are refused. Counterpart: spf13/pflag, `pkg/cmd/flags.go`.
+
+use std::path::Path;
+
+use super::comma_list;
+use crate::watches::parse_duration;
+
+/// What a flag takes.
+#[derive(Clone, Copy, PartialEq)]
+enum Kind {
+    Bool,
+    Text,
+    /// A comma-separated list, which may be repeated.
+    List,
+    /// May be repeated.
+    Repeated,
+    Integer,
+    Float,
+    Duration,
+    /// `a=b,c=d`
+    Pairs,
+    /// A text that may be left out.
+    DryRun,
+    Wait,
+}
+
+use Kind::*;
+
+/// Helm's flags that [`super::Template`] follows.
+const FOLLOWED: &[(&str, Kind)] = &[
+    ("api-versions", List),
+    ("debug", Bool),
+    ("dry-run", DryRun),
+    ("generate-name", Bool),
+    ("include-crds", Bool),
+    ("is-upgrade", Bool),
+    ("kube-context", Text),
+    ("kube-version", Text),
+    ("kubeconfig", Text),
+    ("name-template", Text),
+    ("namespace", Text),
+    ("no-hooks", Bool),
+    ("output-dir", Text),
+    ("release-name", Bool),
+    ("set", Repeated),
+    ("set-file", Repeated),
+    ("set-json", Repeated),
+    ("set-literal", Repeated),
+    ("set-string", Repeated),
+    ("show-only", Repeated),
+    ("skip-schema-validation", Bool),
+    ("skip-tests", Bool),
+    ("validate", Bool),
+    ("values", List),
+];
+
+/// Helm's flags that change nothing in what is rendered from a chart on disk, or are refused by [`Line::refused`].
+const OTHERS: &[(&str, Kind)] = &[
+    ("atomic", Bool),
+    ("burst-limit", Integer),
+    ("ca-file", Text),
+    ("cert-file", Text),
+    ("color", Text),
+    ("colour", Text),
+    ("content-cache", Text),
+    ("create-namespace", Bool),
+    ("dependency-update", Bool),
+    ("description", Text),
+    ("devel", Bool),
+    ("disable-openapi-validation", Bool),
+    ("enable-dns", Bool),
+    ("force", Bool),
+    ("force-conflicts", Bool),
+    ("force-replace", Bool),
+    ("help", Bool),
+    ("hide-notes", Bool),
+    ("insecure-skip-tls-verify", Bool),
+    ("key-file", Text),
+    ("keyring", Text),
+    ("kube-apiserver", Text),
+    ("kube-as-group", Repeated),
+    ("kube-as-user", Text),
+    ("kube-ca-file", Text),
+    ("kube-insecure-skip-tls-verify", Bool),
+    ("kube-tls-server-name", Text),
+    ("kube-token", Text),
+    ("labels", Pairs),
+    ("pass-credentials", Bool),
+    ("password", Text),
+    ("plain-http", Bool),
+    ("post-renderer", Text),
+    ("post-renderer-args", Repeated),
+    ("qps", Float),
+    ("registry-config", Text),
+    ("render-subchart-notes", Bool),
+    ("replace", Bool),
+    ("repo", Text),
+    ("repository-cache", Text),
+    ("repository-config", Text),
+    ("rollback-on-failure", Bool),
+    ("server-side", Bool),
+    ("skip-crds", Bool),
+    ("take-ownership", Bool),
+    ("timeout", Duration),
+    ("username", Text),
+    ("verify", Bool),
+    ("version", Text),
+    ("wait", Wait),
+    ("wait-for-jobs", Bool),
+];
+
+const SHORT: &[(char, &str)] = &[
+    ('a', "api-versions"),
+    ('f', "values"),
+    ('g', "generate-name"),
+    ('h', "help"),
+    ('l', "labels"),
+    ('n', "namespace"),
+    ('s', "show-only"),
+];
+
+const DEPRECATED: &[(&str, &str)] = &[
+    ("atomic", "use --rollback-on-failure instead"),
+    ("force", "use --force-replace instead"),
+    ("hide-notes", "this flag has no effect for 'helm template' and will be removed in Helm 5"),
+    ("render-subchart-notes", "this flag has no effect for 'helm template' and will be removed in Helm 5"),
+    ("validate", "use '--dry-run=server' instead"),
+];
+
+/// A command line, read.
+#[derive(Debug, Default)]
+pub(in crate::cli) struct Line {
+    flags: Vec<(&'static str, Vec<String>)>,
+    charts: Vec<String>,
+    /// What Helm says about flags that it will drop.
+    pub(in crate::cli) warnings: Vec<String>,
+}
+
+/// Reads what follows the word `template`. `env` looks up environment variables; `name` is the program's.
+///
+/// # Errors
+/// With Helm's texts: unknown flags, values that a flag does not take, too many or no names. In ours: what is not followed here.
+pub(in crate::cli) fn read(
+    args: &[String],
+    name: &str,
+    env: impl Fn(&str) -> Option<String>,
+) -> Result<Line, (Vec<String>, String)> {
+    let mut line = Line::default();
+    match line.parse(args).and_then(|()| line.finish(name, env)) {
+        Ok(()) => Ok(line),
+        Err(error) => Err((line.warnings, error)),
+    }
+}
+
+impl Line {
+    /// The same as arguments that need no such reading.
+    pub(in crate::cli) fn plain(&self) -> Vec<String> {
+        if self.is_on("help") {
+            return vec!["--help".to_owned()];
+        }
+        let mut plain = Vec::new();
+        for (flag, kind) in FOLLOWED {
+            match (kind, self.values(flag)) {
+                (Bool, _) if self.is_on(flag) => plain.push(format!("--{flag}")),
+                (List | Repeated, values) => plain.extend(values.iter().map(|value| format!("--{flag}={value}"))),
+                (DryRun, [.., last]) => plain.push(format!("--{flag}={last}")),
+                (Text, [.., last]) if !last.is_empty() => plain.push(format!("--{flag}={last}")),
+                _ => {}
+            }
+        }
+        plain.push("--".to_owned());
+        plain.extend(self.charts.iter().cloned());
+        plain
+    }
+
+    /// Takes the kubeconfig's namespace where nothing else says one.
+    pub(in crate::cli) fn default_namespace(&mut self, of: impl Fn(&str, &str) -> Option<String>) {
+        if !self.last("namespace").is_empty() {
+            return;
+        }
+        if let Some(namespace) = of(self.last("kubeconfig"), self.last("kube-context")) {
+            self.flags.retain(|(name, _)| *name != "namespace");
+            self.flags.push(("namespace", vec![namespace]));
+        }
+    }
+
+    fn values(&self, flag: &str) -> &[String] {
+        self.flags.iter().find(|(name, _)| *name == flag).map_or(&[], |(_, values)| values)
+    }
+
+    fn last(&self, flag: &str) -> &str {
+        self.values(flag).last().map_or("", String::as_str)
+    }
+
+    fn is_on(&self, flag: &str) -> bool {
+        self.values(flag).last().is_some_and(|value| boolean(value) == Some(true))
+    }
+
+    fn parse(&mut self, args: &[String]) -> Result<(), String> {
+        let mut args = args.iter();
+        while let Some(arg) = args.next() {
+            if arg == "--" {
+                self.charts.extend(args.by_ref().cloned());
+            } else if let Some(long) = arg.strip_prefix("--") {
+                self.long(arg, long, &mut args)?;
+            } else if let Some(short) = arg.strip_prefix('-').filter(|short| !short.is_empty()) {
+                self.short(short, &mut args)?;
+            } else {
+                self.charts.push(arg.clone());
+            }
+        }
+        Ok(())
+    }
+
+    fn long<'a>(&mut self, arg: &str, long: &str, rest: &mut impl Iterator<Item = &'a String>) -> Result<(), String> {
+        if long.starts_with(['-', '=']) {
+            return Err(format!("bad flag syntax: {arg}"));
+        }
+        let (name, given) = long.split_once('=').map_or((long, None), |(name, value)| (name, Some(value)));
+        let (name, kind) = find(name).ok_or_else(|| format!("unknown flag: --{name}"))?;
+        let value = match (given, kind.alone()) {
+            (Some(given), _) => given,
+            (None, Some(alone)) => alone,
+            (None, None) => rest.next().ok_or_else(|| format!("flag needs an argument: --{name}"))?,
+        };
+        self.set(name, kind, value)
+    }
+
+    fn short<'a>(&mut self, all: &str, rest: &mut impl Iterator<Item = &'a String>) -> Result<(), String> {
+        let mut left = all;
+        while let Some(letter) = left.chars().next() {
+            let after = &left[letter.len_utf8()..];
+            let known = SHORT.iter().find(|(short, _)| *short == letter).and_then(|(_, name)| find(name));
+            let (name, kind) = known.ok_or_else(|| format!("unknown shorthand flag: {letter:?} in -{left}"))?;
+            match (after.strip_prefix('='), kind.alone()) {
+                (Some(value), _) => return self.set(name, kind, value),
+                (None, Some(alone)) => self.set(name, kind, alone)?,
+                (None, None) if !after.is_empty() => return self.set(name, kind, after),
+                (None, None) => {
+                    let value = rest.next().ok_or_else(|| format!("flag needs an argument: {letter:?} in -{left}"))?;
+                    return self.set(name, kind, value);
+                }
+            }
+            left = after;
+        }
+        Ok(())
+    }
+
+    fn set(&mut self, name: &'static str, kind: Kind, value: &str) -> Result<(), String> {
+        let read = kind.read(value).map_err(|cause| {
+            let short = SHORT.iter().find(|(_, long)| *long == name).map(|(short, _)| format!("-{short}, "));
+            format!("invalid argument {value:?} for \"{}--{name}\" flag: {cause}", short.unwrap_or_default())
+        })?;
+        if !self.flags.iter().any(|(known, _)| *known == name) {
+            let note = DEPRECATED.iter().find(|(flag, _)| *flag == name);
+            self.warnings.extend(note.map(|(flag, note)| format!("Flag --{flag} has been deprecated, {note}")));
+            self.flags.push((name, Vec::new()));
+        }
+        if let Some((_, values)) = self.flags.iter_mut().find(|(known, _)| *known == name) {
+            values.extend(read);
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self, name: &str, env: impl Fn(&str) -> Option<String>) -> Result<(), String> {
+        if self.is_on("help") {
+            return Ok(());
+        }
+        if self.charts.is_empty() {
+            return Err(format!(
+                "\"{name} template\" requires at least 1 argument\n\nUsage:  {name} template [NAME] [CHART] [flags]"
+            ));
+        }
+        if !self.values("validate").is_empty() && !self.values("dry-run").is_empty() {
+            let text = "if any flags in the group [validate dry-run] are set none of the others can be; [dry-run validate] were all set";
+            return Err(text.to_owned());
+        }
+        self.dry_run();
+        if let Some(further) = self.charts.get(2..).filter(|further| !further.is_empty()) {
+            return Err(format!("expected at most two arguments, unexpected arguments: {}", further.join(", ")));
+        }
+        self.take_env(env)?;
+        self.refused()
+    }
+
+    /// `--dry-run` was a switch once. What it may say is for the options to check.
+    fn dry_run(&mut self) {
+        let old = |value: &String| value == "unset" || boolean(value) == Some(true);
+        if self.values("dry-run").last().is_some_and(old) {
+            let text = "--dry-run is deprecated and should be replaced with '--dry-run=client'";
+            self.warnings.push(format!("level=WARN msg={text:?}"));
+            self.flags.retain(|(name, _)| *name != "dry-run");
+            self.flags.push(("dry-run", vec!["client".to_owned()]));
+        }
+    }
+
+    /// What Helm takes from the environment where no flag says it.
+    fn take_env(&mut self, env: impl Fn(&str) -> Option<String>) -> Result<(), String> {
+        let variables = [
+            ("kube-context", Text, "HELM_KUBECONTEXT"),
+            ("namespace", Text, "HELM_NAMESPACE"),
+            ("debug", Bool, "HELM_DEBUG"),
+        ];
+        for (flag, kind, variable) in variables {
+            let value = env(variable).filter(|value| kind != Bool || boolean(value).is_some());
+            if let Some(value) = value.filter(|_| self.values(flag).is_empty()) {
+                self.set(flag, kind, &value)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What would change the output, or whom to ask, and is not followed.
+    fn refused(&self) -> Result<(), String> {
+        let chart = self.charts.last().map_or("", String::as_str);
+        if !self.last("repo").is_empty() {
+            return Err(format!(
+                "cannot fetch chart {chart:?} from {:?}: only charts on disk are rendered; fetch it first with 'helm pull --repo'",
+                self.last("repo")
+            ));
+        }
+        if self.is_on("verify") && Path::new(chart).is_dir() {
+            return Err("unpacked charts cannot be verified".to_owned());
+        }
+        if self.is_on("verify") {
+            return Err("signatures are not checked here; run 'helm verify' first".to_owned());
+        }
+        if !self.last("post-renderer").is_empty() {
+            return Err(format!(
+                "invalid argument {:?} for \"--post-renderer\" flag: no plugins are run here; pipe the output through the program",
+                self.last("post-renderer")
+            ));
+        }
+        let asks = self.is_on("validate") || self.last("dry-run") == "server";
+        let other = self.flags.iter().find(|(name, values)| asks && is_connection(name) && !values.is_empty());
+        other.map_or(Ok(()), |(name, _)| Err(format!("--{name} is not followed: say it in the kubeconfig")))
+    }
+}
+
+/// Whether the flag says how to reach a cluster, other than by kubeconfig.
+fn is_connection(name: &str) -> bool {
+    name.starts_with("kube-") && OTHERS.iter().any(|(other, _)| *other == name)
+}
+
+fn find(name: &str) -> Option<(&'static str, Kind)> {
+    FOLLOWED.iter().chain(OTHERS).find(|(known, _)| *known == name).copied()
+}
+
+impl Kind {
+    /// What the flag means without a value, if it may stand alone.
+    fn alone(self) -> Option<&'static str> {
+        match self {
+            Bool => Some("true"),
+            DryRun => Some("unset"),
+            Wait => Some("watcher"),
+            _ => None,
+        }
+    }
+
+    fn read(self, value: &str) -> Result<Vec<String>, String> {
+        let go = |name: &str| format!("strconv.{name}: parsing {value:?}: invalid syntax");
+        match self {
+            Bool => boolean(value).map(drop).ok_or_else(|| go("ParseBool"))?,
+            Integer => value.parse::<i64>().map(drop).map_err(|_| go("ParseInt"))?,
+            Float => value.parse::<f32>().map(drop).map_err(|_| go("ParseFloat"))?,
+            Duration => parse_duration(value).map(drop).map_err(|error| error.to_string())?,
+            Wait => wait(value)?,
+            Pairs => pairs(value)?,
+            List => return comma_list::read(value),
+            Text | Repeated | DryRun => {}
+        }
+        Ok(vec![value.to_owned()])
+    }
+}
+
+fn wait(value: &str) -> Result<(), String> {
+    match value {
+        "watcher" | "hookOnly" | "legacy" | "true" | "false" => Ok(()),
+        _ => Err(format!("invalid wait input {value:?}. Valid inputs are watcher, hookOnly, and legacy")),
+    }
+}
+
+fn pairs(value: &str) -> Result<(), String> {
+    if value.matches('=').count() == 1 {
+        return Ok(());
+    }
+    match comma_list::read(value)?.iter().find(|pair| !pair.contains('=')) {
+        Some(pair) => Err(format!("{pair} must be formatted as key=value")),
+        None => Ok(()),
+    }
+}
+
+/// Go's `strconv.ParseBool`.
+fn boolean(text: &str) -> Option<bool> {
+    match text {
+        "1" | "t" | "T" | "TRUE" | "true" | "True" => Some(true),
+        "0" | "f" | "F" | "FALSE" | "false" | "False" => Some(false),
+        _ => None,
+    }
+}

@@ -1,0 +1,78 @@
+//! A line of comma-separated fields, some in double quotes. Counterpart: Go's `encoding/csv`, as spf13/pflag uses it.
+
+/// The fields. An empty text has none.
+///
+/// # Errors
+/// With Go's text: a quote where none may be.
+pub(super) fn read(text: &str) -> Result<Vec<String>, String> {
+    let mut fields = Vec::new();
+    let mut rest = text;
+    while !text.is_empty() {
+        let at = text.len() - rest.len();
+        let (field, after) = match rest.strip_prefix('"') {
+            Some(inner) => quoted(inner, at + 1, text)?,
+            None => bare(rest, at)?,
+        };
+        fields.push(field);
+        match after {
+            Some(after) => rest = after,
+            None => break,
+        }
+    }
+    Ok(fields)
+}
+
+/// A field without quotes, and what is behind the comma.
+fn bare(rest: &str, at: usize) -> Result<(String, Option<&str>), String> {
+    let (field, after) = rest.split_once(',').map_or((rest, None), |(field, after)| (field, Some(after)));
+    match field.find('"') {
+        Some(quote) => Err(format!("parse error on line 1, column {}: bare \" in non-quoted-field", at + quote + 1)),
+        None => Ok((field.to_owned(), after)),
+    }
+}
+
+/// A field whose opening quote was read; `""` is a quote.
+fn quoted<'a>(inner: &'a str, at: usize, whole: &str) -> Result<(String, Option<&'a str>), String> {
+    let mut field = String::new();
+    let mut rest = inner;
+    loop {
+        let wrong =
+            |column: usize| format!("parse error on line 1, column {column}: extraneous or missing \" in quoted-field");
+        let Some((text, after)) = rest.split_once('"') else { return Err(wrong(whole.len() + 1)) };
+        field.push_str(text);
+        if let Some(after) = after.strip_prefix('"') {
+            field.push('"');
+            rest = after;
+        } else if after.is_empty() {
+            return Ok((field, None));
+        } else if let Some(after) = after.strip_prefix(',') {
+            return Ok((field, Some(after)));
+        } else {
+            return Err(wrong(at + inner.len() - after.len()));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_are_gos() {
+        let check = |text: &str, expected: &[&str]| assert_eq!(read(text).unwrap(), expected, "{text}");
+        check("", &[]);
+        check("a", &["a"]);
+        check("a,b,", &["a", "b", ""]);
+        check(r#""a,b",c"#, &["a,b", "c"]);
+        check(r#""say ""hi""""#, &[r#"say "hi""#]);
+    }
+
+    #[test]
+    fn a_quote_out_of_place_is_named() {
+        let check = |text: &str, expected: &str| {
+            assert_eq!(read(text).unwrap_err(), format!("parse error on line 1, {expected}"), "{text}");
+        };
+        check("\"a", "column 3: extraneous or missing \" in quoted-field");
+        check("a\"b", "column 2: bare \" in non-quoted-field");
+    }
+}
