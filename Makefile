@@ -122,12 +122,6 @@ conformance: ## Compare with Helm's recorded answers: VECTORS="FILE…" CORPUS="
 bench-render: ## Time rendering, in turn with Helm's engine where it is at hand; CHARTS="DIR…" adds charts, CORPUS=DIR all of a corpus.
 	CORPUS='$(CORPUS)' hack/bench-render $(CHARTS)
 
-# Coverage needs an unstable flag of the compiler, which RUSTC_BOOTSTRAP opens on the pinned one. There is no unsafe code to sanitize.
 .PHONY: fuzz
-fuzz: ## Run each fuzz target (FUZZ_TARGETS, default all) for FUZZ_SECONDS; needs cargo-fuzz.
-	@cargo fuzz --version >/dev/null 2>&1 || { echo "cargo-fuzz is not installed; run: cargo install cargo-fuzz" >&2; exit 1; }
-	for target in $${FUZZ_TARGETS:-$$(cargo fuzz list)}; do \
-	  mkdir -p "fuzz/corpus/$$target"; \
-	  RUSTC_BOOTSTRAP=1 cargo fuzz run --sanitizer none "$$target" "fuzz/corpus/$$target" "fuzz/seeds/$$target" -- \
-	    -max_total_time=$(FUZZ_SECONDS) -timeout=25 -rss_limit_mb=2048 -print_final_stats=1; \
-	done
+fuzz: ## Run each fuzz target (FUZZ_TARGETS="…", default all) for FUZZ_SECONDS; needs cargo-fuzz.
+	@hack/fuzz '$(FUZZ_SECONDS)' $(FUZZ_TARGETS)

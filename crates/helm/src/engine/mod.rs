@@ -27,7 +27,7 @@ pub use render::{Error, ReleaseOptions, Rendered, Request};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use go_template::{Map, MissingKey, Options, Scope, Str, Value};
+use go_template::{Limits, Map, MissingKey, Options, Scope, Str, Value};
 
 use crate::chart::{Chart, ChartView, Resolver};
 use crate::values;
@@ -45,6 +45,7 @@ pub struct Engine {
     resolver: Resolver,
     programs: Cache<[u8; 32], Program>,
     parsed: Arc<Cache<Str, go_template::Parsed>>,
+    limits: Limits,
 }
 
 /// What a template's file printed.
@@ -53,7 +54,14 @@ pub type File = (Str, Vec<u8>);
 impl Engine {
     /// An engine for the chart. Templates are parsed when they are first rendered, and kept.
     pub fn new(chart: Arc<Chart>) -> Engine {
-        Engine { resolver: Resolver::new(chart), programs: Cache::default(), parsed: Arc::default() }
+        let (programs, parsed) = (Cache::default(), Arc::default());
+        Engine { resolver: Resolver::new(chart), programs, parsed, limits: Limits::default() }
+    }
+
+    /// The engine with other limits on each of its renders, which also end after [`MAX_RENDER_TIME`].
+    #[must_use]
+    pub fn with_limits(self, limits: Limits) -> Engine {
+        Engine { limits, ..self }
     }
 
     /// The chart.
@@ -92,9 +100,10 @@ impl Engine {
         let program = self.program(view)?;
         let tops = Tops::new(program.root(), values, release, capabilities);
         let mut host = Render { lookup, parsed: Arc::clone(&self.parsed), ..Render::default() };
-        let mut options =
-            Options { missing_key: MissingKey::Zero, values_methods: values_type::methods(), ..Options::default() };
-        options.limits.deadline = Some(Instant::now() + MAX_RENDER_TIME);
+        let latest = Instant::now() + MAX_RENDER_TIME;
+        let deadline = self.limits.deadline.map_or(latest, |own| own.min(latest));
+        let limits = Limits { deadline: Some(deadline), ..self.limits };
+        let options = Options { missing_key: MissingKey::Zero, values_methods: values_type::methods(), limits };
         let scope = Scope::new(Arc::clone(program.templates()), options).with_host(&mut host);
         let files = run(&program, &tops, scope);
         host.release();

@@ -1,0 +1,44 @@
+//! What several targets do: render a chart of one template.
+
+use std::sync::LazyLock;
+
+use go_template::Limits;
+use helm::chart::{Chart, File};
+use helm::engine::{Capabilities, Engine, ReleaseOptions, Request};
+
+static RELEASE: LazyLock<ReleaseOptions> =
+    LazyLock::new(|| ReleaseOptions { name: "r".into(), namespace: "n".into(), revision: 1, is_upgrade: false });
+static CAPABILITIES: LazyLock<Capabilities> = LazyLock::new(Capabilities::default);
+
+/// Small, so that a run ends soon and many can be made.
+const LIMITS: Limits = Limits { steps: 20_000, output: 1 << 20, executions: 200, deadline: None };
+
+/// Functions that take all the time, and find nothing by it: they make keys and hash passwords.
+const SLOW: [&[u8]; 7] =
+    [b"genPrivateKey", b"genCA", b"genSelf", b"genSigned", b"bcrypt", b"htpasswd", b"derivePassword"];
+
+/// Renders or fails: the template under this name, a NUL byte, the values as YAML.
+pub fn render(name: &str, input: &[u8]) {
+    if SLOW.iter().any(|slow| input.windows(slow.len()).any(|part| part == *slow)) {
+        return;
+    }
+    let (template, values) = match input.iter().position(|byte| *byte == 0) {
+        Some(at) => (&input[..at], &input[at + 1..]),
+        None => (input, &b""[..]),
+    };
+    let Ok(values) = helm::values::read(values) else { return };
+    let file = |name: &str, data: &[u8]| File { name: name.to_owned(), data: data.into() };
+    let files = vec![
+        file("Chart.yaml", b"apiVersion: v2\nname: c\nversion: 0.1.0\n"),
+        file("values.yaml", b"own: {a: [1, b, 1.5, null, {c: true}], s: text}\n"),
+        file("notes.txt", b"first\nsecond\n"),
+        file("templates/_h.tpl", b"{{ define \"h\" }}{{ . | toYaml | nindent 2 }}{{ end }}"),
+        file(name, template),
+    ];
+    let Ok(chart) = Chart::load_files(files) else { return };
+    let request =
+        Request { values: &values, release: &RELEASE, capabilities: &CAPABILITIES, lookup: None, skip_schema: false };
+    if let Err(error) = Engine::new(chart).with_limits(LIMITS).render(&request) {
+        assert!(!error.to_string().is_empty());
+    }
+}
