@@ -162,12 +162,18 @@ fn regex_case(case: &Case) -> Outcome {
     }
     let text = case.text("text").as_bytes();
     let string = |bytes: &[u8]| Json::String(String::from_utf8_lossy(bytes).into_owned());
-    let found: Vec<Json> =
-        pattern.find_all(text, -1).into_iter().map(|(start, end)| string(&text[start..end])).collect();
+    let searched = pattern.find_all(text, -1).and_then(|found| {
+        Ok((found, pattern.replace_all(text, b"<$0>")?, pattern.split(text, -1)?.into_iter().map(string).collect()))
+    });
+    let (found, replaced, split) = match searched {
+        Ok(searched) => searched,
+        Err(error) => return Outcome::Wrong("matches".to_owned(), error.to_string()),
+    };
+    let found: Vec<Json> = found.into_iter().map(|(start, end)| string(&text[start..end])).collect();
     let got = [
         ("find_all", if found.is_empty() { Json::Null } else { Json::Array(found) }),
-        ("replace_all", string(&pattern.replace_all(text, b"<$0>"))),
-        ("split", Json::Array(pattern.split(text, -1).into_iter().map(string).collect())),
+        ("replace_all", string(&replaced)),
+        ("split", Json::Array(split)),
     ];
     for (field, got) in got {
         let wanted = case.fields.get(field).cloned().unwrap_or_default();

@@ -77,6 +77,9 @@ fn equal(a: &Value, b: &Value) -> Compared {
     }
 }
 
+/// How long the error of a comparison is at most, in bytes: it prints the values.
+const MAX_MESSAGE: usize = 64 << 10;
+
 /// Two values that are neither nil nor of a basic kind.
 fn equal_other(a: &Value, b: &Value) -> Compared {
     let type_of = |v: &Value| Value::from(v.type_name());
@@ -99,7 +102,9 @@ fn is_nil(value: &Value) -> bool {
 }
 
 fn message(format: &[u8], args: &[Value]) -> FuncError {
-    String::from_utf8_lossy(&fmt::sprintf(format, args)).into_owned().into()
+    let mut text = fmt::sprintf(format, args);
+    text.truncate(MAX_MESSAGE);
+    String::from_utf8_lossy(&text).into_owned().into()
 }
 
 /// Whether the first is less than the second.

@@ -23,10 +23,10 @@ use crate::work;
 pub const MAX_EXEC_DEPTH: usize = 100_000;
 
 /// So many bytes of a text that a function is given count as a step.
-const BYTES_PER_STEP: u64 = 64;
+const BYTES_PER_STEP: u64 = 32;
 
 /// So many items of a list that a function is given count as a step.
-const ITEMS_PER_STEP: u64 = 16;
+const ITEMS_PER_STEP: u64 = 8;
 
 /// How a walk ended.
 #[derive(Clone, Copy, PartialEq, Eq)]

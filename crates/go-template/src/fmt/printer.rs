@@ -8,7 +8,7 @@ use crate::value::{Kind, List, Map, Object, Value};
 pub const MAX_DEPTH: usize = 500;
 
 /// After this many bytes one call prints no further value: a map that contains itself twice would otherwise double at each level.
-pub const MAX_OUTPUT: usize = 64 << 20;
+pub const MAX_OUTPUT: usize = 16 << 20;
 
 /// What Go prints as the address of a map or a function differs with each run; this is always the same.
 const ADDRESS: u64 = 0x00c0_0012_0000;

@@ -14,6 +14,15 @@ use super::{File, LoadError};
 /// How deep folders may lie in each other; a link to a parent folder ends here.
 const MAX_FOLDER_DEPTH: usize = 64;
 
+/// How large `.helmignore` may be: each of its patterns is tried on each file.
+const MAX_IGNORE_BYTES: u64 = 64 << 10;
+
+/// The most that the bytes of `.helmignore` and the number of files may come to, multiplied.
+const MAX_IGNORE_WORK: u64 = 16 << 20;
+
+/// How many links there may be: each is followed through all links on its way.
+const MAX_LINKS: usize = 1000;
+
 /// Reads every file below the folder that `.helmignore` leaves in, in the order of their paths.
 pub(super) fn read(folder: &Path) -> Result<Vec<File>, LoadError> {
     let chart_yaml = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned()).join("Chart.yaml");
@@ -24,11 +33,27 @@ pub(super) fn read(folder: &Path) -> Result<Vec<File>, LoadError> {
             super::load::cause(&error)
         )));
     }
-    let rules = fs::read(folder.join(".helmignore")).unwrap_or_default();
+    let rules = ignore_file(folder)?;
+    let ignore_bytes = rules.len() as u64;
     let rules = Rules::parse(&String::from_utf8_lossy(&rules))?;
-    let mut walk = Walk { rules, around: around(folder)?, files: Vec::new(), bytes: 0, entries: 0 };
+    let mut walk =
+        Walk { rules, around: around(folder)?, ignore_bytes, files: Vec::new(), bytes: 0, entries: 0, links: 0 };
     walk.folder(folder, "", 0)?;
     Ok(walk.files)
+}
+
+/// What `.helmignore` says; nothing if there is none.
+fn ignore_file(folder: &Path) -> Result<Vec<u8>, LoadError> {
+    let mut rules = Vec::new();
+    if let Ok(file) = fs::File::open(folder.join(".helmignore")) {
+        let _ = file.take(MAX_IGNORE_BYTES + 1).read_to_end(&mut rules);
+    }
+    if rules.len() as u64 > MAX_IGNORE_BYTES {
+        return Err(LoadError::new(format!(
+            ".helmignore is larger than {MAX_IGNORE_BYTES} bytes (limit MAX_IGNORE_BYTES)"
+        )));
+    }
+    Ok(rules)
 }
 
 /// The folder that links must stay in: the one that the chart lies in, so that charts can share files, unless that is everything.
@@ -42,11 +67,13 @@ fn around(folder: &Path) -> Result<PathBuf, LoadError> {
 
 struct Walk {
     rules: Rules,
+    ignore_bytes: u64,
     around: PathBuf,
     files: Vec<File>,
     bytes: u64,
     /// Files and folders so far: folders that link to each other would be walked for ever.
     entries: usize,
+    links: usize,
 }
 
 impl Walk {
@@ -73,6 +100,11 @@ impl Walk {
         if self.entries > MAX_CHART_FILES {
             return Err(LoadError::new(format!("chart has more than {MAX_CHART_FILES} files (limit MAX_CHART_FILES)")));
         }
+        if self.ignore_bytes * self.entries as u64 > MAX_IGNORE_WORK {
+            return Err(LoadError::new(
+                ".helmignore has too many patterns for so many files (limit MAX_IGNORE_WORK)".to_owned(),
+            ));
+        }
         self.check_link(path, &name)?;
         let about = fs::metadata(path).map_err(|e| LoadError::io(path, &e))?;
         if self.rules.ignores(&name, about.is_dir()) {
@@ -94,9 +126,13 @@ impl Walk {
     }
 
     /// Refuses a link that leads out.
-    fn check_link(&self, path: &Path, name: &str) -> Result<(), LoadError> {
+    fn check_link(&mut self, path: &Path, name: &str) -> Result<(), LoadError> {
         if !fs::symlink_metadata(path).is_ok_and(|about| about.is_symlink()) {
             return Ok(());
+        }
+        self.links += 1;
+        if self.links > MAX_LINKS {
+            return Err(LoadError::new(format!("chart has more than {MAX_LINKS} symlinks (limit MAX_LINKS)")));
         }
         let target = fs::canonicalize(path).map_err(|e| {
             LoadError::new(format!("error evaluating symlink {}: {}", path.display(), super::load::cause(&e)))

@@ -199,3 +199,40 @@ fn what_templates_change_is_seen_in_that_render_and_never_in_the_next() {
         check_family(sub, root, wanted);
     }
 }
+
+#[test]
+fn what_holds_itself_is_freed_after_the_render() {
+    for template in [
+        "{{ $_ := set $x \"own\" $x }}",
+        "{{ $_ := set $x \"list\" (list 1 (list $x)) }}",
+        "{{ $y := dict \"x\" $x }}{{ $_ := set $x \"y\" $y }}",
+        "{{ $_ := set .Values.m \"x\" $x }}{{ $_ := set $x \"values\" .Values }}",
+        "{{ $_ := set . \"top\" . }}{{ $_ := set .Values \"x\" $x }}",
+        "{{ $_ := merge $x (dict \"own\" $x) }}",
+        "{{ $_ := mergeOverwrite $x (dict \"own\" (dict \"x\" $x)) }}",
+        "{{ $_ := set $x \"own\" $x }}{{ $_ := unset $x \"f\" }}{{ $_ := set $x \"f\" .Values.f }}",
+        "{{ $_ := set $x \"own\" $x }}{{ fail \"half way\" }}",
+        "{{ $_ := set $x \"own\" $x }}{{ tpl \"{{ include `none` . }}\" . }}",
+    ] {
+        let held = Arc::new(go_template::Function::new(Vec::new(), None, |_, _| Ok(Value::Nil)));
+        let inner: Map = [("f", Value::Func(Arc::clone(&held)))].into_iter().collect();
+        let values: Map = [("f", Value::Func(Arc::clone(&held))), ("m", Value::Map(inner))].into_iter().collect();
+        let chart = chart(&[("templates/t", &format!("{{{{ $x := dict \"f\" .Values.f }}}}{template}"))]);
+        let engine = Engine::new(Arc::clone(&chart));
+        let view = crate::chart::resolve(&chart, &Map::default(), &mut Vec::new()).unwrap();
+        let release = ReleaseOptions { name: "rel".into(), namespace: "ns".into(), revision: 1, is_upgrade: false };
+        let _ = engine.execute(&view, &values, &release, &Capabilities::default(), None);
+        drop(values);
+        assert_eq!(Arc::strong_count(&held), 1, "{template}");
+    }
+}
+
+#[test]
+fn an_engine_keeps_to_the_limits_that_it_is_given() {
+    let engine = Engine::new(chart(&[("templates/t", "{{ range 1000 }}{{ end }}")]));
+    let few = engine.with_limits(Limits { steps: 100, ..Limits::default() });
+    let view = crate::chart::resolve(few.chart(), &Map::default(), &mut Vec::new()).unwrap();
+    let release = ReleaseOptions { name: "rel".into(), namespace: "ns".into(), revision: 1, is_upgrade: false };
+    let error = few.execute(&view, &Map::default(), &release, &Capabilities::default(), None).unwrap_err();
+    assert!(error.to_string().contains("limit steps exceeded"), "{error}");
+}

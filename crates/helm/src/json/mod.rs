@@ -26,7 +26,7 @@ pub(crate) use encode::{check_depth, quoted};
 pub const MAX_DEPTH: usize = 500;
 
 /// How many values a text may have. Go has no such limit.
-pub const MAX_VALUES: usize = 2_000_000;
+pub const MAX_VALUES: usize = 1_000_000;
 
 /// A value of another kind than the one that was asked for.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

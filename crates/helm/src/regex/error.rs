@@ -8,9 +8,14 @@ pub struct Error {
     part: String,
 }
 
+/// How much of a pattern an error shows, in bytes.
+const MAX_PART: usize = 4096;
+
 impl Error {
     /// The problem in Go's words, and the part of the pattern that has it.
     pub(super) fn new(problem: &'static str, part: &str) -> Error {
-        Error { problem, part: part.to_owned() }
+        let shown = &part[..part.floor_char_boundary(MAX_PART)];
+        let rest = if shown.len() < part.len() { "…" } else { "" };
+        Error { problem, part: format!("{shown}{rest}") }
     }
 }

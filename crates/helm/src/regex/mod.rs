@@ -8,6 +8,7 @@ mod error;
 mod escape;
 mod repeat;
 mod replace;
+mod search;
 #[cfg(test)]
 mod tests;
 mod translate;
@@ -16,12 +17,22 @@ mod unicode;
 use std::borrow::Cow;
 use std::sync::OnceLock;
 
-pub use cache::{CACHE_CAPACITY, cached};
+use search::Search;
+
+pub use cache::{CACHE_CAPACITY, MAX_CACHED_SIZE, cached};
 pub use error::Error;
+pub use search::{MAX_SEARCH_TIME, TooSlow};
 pub use translate::{MAX_NESTING, MAX_PATTERN_LENGTH};
 
 /// The most memory that one compiled pattern may take, in bytes.
-pub const MAX_COMPILED_SIZE: usize = 32 << 20;
+pub const MAX_COMPILED_SIZE: usize = 8 << 20;
+
+/// Sizes that a compiled pattern may have, tried in turn: what a pattern costs is told by the first that suffices.
+const SIZES: [usize; 4] = [4 << 10, 64 << 10, 1 << 20, MAX_COMPILED_SIZE];
+
+/// The most that a pattern's size and the length of the text that it is searched in may come to, multiplied: a search takes time by both where
+/// the pattern is made for it.
+pub const MAX_SEARCH_WORK: u64 = 16 << 30;
 
 /// A compiled pattern.
 #[derive(Debug)]
@@ -32,6 +43,8 @@ pub struct Regex {
     /// The name of each group, the whole match first; empty for a group without a name.
     names: Vec<String>,
     text: regex::Regex,
+    /// At most so much memory does it take, one of [`SIZES`].
+    size: usize,
     /// For texts that are not UTF-8, made when the first one comes.
     bytes: OnceLock<Option<regex::bytes::Regex>>,
 }
@@ -43,12 +56,10 @@ impl Regex {
     /// Compiles a pattern in Go's syntax.
     pub fn new(pattern: &[u8]) -> Result<Regex, Error> {
         let translation = translate::translate(pattern)?;
-        let text = regex::RegexBuilder::new(&translation.regex)
-            .size_limit(MAX_COMPILED_SIZE)
-            .nest_limit(2 * MAX_NESTING as u32)
-            .build()
-            .map_err(|_| Error::new("expression too large", &String::from_utf8_lossy(pattern)))?;
+        let (text, size) = built(&translation.regex)
+            .ok_or_else(|| Error::new("expression too large", &String::from_utf8_lossy(pattern)))?;
         Ok(Regex {
+            size,
             is_empty: pattern.is_empty(),
             translated: translation.regex,
             names: translation.names,
@@ -57,26 +68,36 @@ impl Regex {
         })
     }
 
+    /// What a search in a text of this length may take, in units of which [`MAX_SEARCH_WORK`] are too many for one.
+    pub fn work(&self, length: usize) -> u64 {
+        (self.size as u64).saturating_mul(length as u64)
+    }
+
     /// Whether there is a match anywhere in the text.
     pub fn is_match(&self, text: &[u8]) -> bool {
         match std::str::from_utf8(text) {
             Ok(text) => self.text.is_match(text),
-            Err(_) => self.find_at(text, 0).is_some(),
+            Err(_) => self.bytes().is_some_and(|bytes| bytes.is_match(text)),
         }
     }
 
     /// The text of the first match.
     pub fn find<'t>(&self, text: &'t [u8]) -> Option<&'t [u8]> {
-        self.find_at(text, 0).map(|(start, end)| &text[start..end])
+        let first = Search::new(self, text).find_at(0).unwrap_or_default();
+        first.map(|(start, end)| &text[start..end])
     }
 
     /// The first `limit` matches; all if it is negative. An empty match right after another is none.
-    pub fn find_all(&self, text: &[u8], limit: isize) -> Vec<Span> {
+    ///
+    /// # Errors
+    /// It takes longer than [`MAX_SEARCH_TIME`].
+    pub fn find_all(&self, text: &[u8], limit: isize) -> Result<Vec<Span>, TooSlow> {
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+        let mut search = Search::new(self, text);
         let mut spans = Vec::new();
         let (mut position, mut previous_end) = (0, None);
         while spans.len() < limit && position <= text.len() {
-            let Some((start, end)) = self.find_at(text, position) else { break };
+            let Some((start, end)) = search.find_at(position)? else { break };
             let accepted = end != position || Some(start) != previous_end;
             position = if end == position { end + width_at(text, end) } else { end };
             previous_end = Some(end);
@@ -84,21 +105,24 @@ impl Regex {
                 spans.push((start, end));
             }
         }
-        spans
+        Ok(spans)
     }
 
     /// The texts between the matches, at most `limit` of them, the last with all the rest; all if it is negative. Go's `Split`.
-    pub fn split<'t>(&self, text: &'t [u8], limit: isize) -> Vec<&'t [u8]> {
+    ///
+    /// # Errors
+    /// It takes longer than [`MAX_SEARCH_TIME`].
+    pub fn split<'t>(&self, text: &'t [u8], limit: isize) -> Result<Vec<&'t [u8]>, TooSlow> {
         if limit == 0 {
-            return Vec::new();
+            return Ok(Vec::new());
         }
         if text.is_empty() && !self.is_empty {
-            return vec![text];
+            return Ok(vec![text]);
         }
         let most = usize::try_from(limit).unwrap_or(usize::MAX);
         let mut parts = Vec::new();
         let (mut start, mut end) = (0, 0);
-        for (match_start, match_end) in self.find_all(text, limit) {
+        for (match_start, match_end) in self.find_all(text, limit)? {
             if parts.len() + 1 == most {
                 break;
             }
@@ -111,29 +135,7 @@ impl Regex {
         if end != text.len() {
             parts.push(&text[start..]);
         }
-        parts
-    }
-
-    fn find_at(&self, text: &[u8], position: usize) -> Option<Span> {
-        match std::str::from_utf8(text) {
-            Ok(valid) => self.text.find_at(valid, position).map(|m| (m.start(), m.end())),
-            Err(_) => self.bytes()?.find_at(text, position).map(|m| (m.start(), m.end())),
-        }
-    }
-
-    /// Where each group matched, the whole match first.
-    fn groups_at(&self, text: &[u8], position: usize) -> Option<Vec<Option<Span>>> {
-        let range = |m: (usize, usize)| m;
-        match std::str::from_utf8(text) {
-            Ok(valid) => {
-                let groups = self.text.captures_at(valid, position)?;
-                Some(groups.iter().map(|g| g.map(|g| range((g.start(), g.end())))).collect())
-            }
-            Err(_) => {
-                let groups = self.bytes()?.captures_at(text, position)?;
-                Some(groups.iter().map(|g| g.map(|g| range((g.start(), g.end())))).collect())
-            }
-        }
+        Ok(parts)
     }
 
     fn bytes(&self) -> Option<&regex::bytes::Regex> {
@@ -143,6 +145,15 @@ impl Regex {
         };
         self.bytes.get_or_init(build).as_ref()
     }
+}
+
+/// The compiled pattern and its size.
+fn built(pattern: &str) -> Option<(regex::Regex, usize)> {
+    SIZES.into_iter().find_map(|size| {
+        let mut builder = regex::RegexBuilder::new(pattern);
+        let regex = builder.size_limit(size).nest_limit(2 * MAX_NESTING as u32).build().ok()?;
+        Some((regex, size))
+    })
 }
 
 /// The text with everything escaped that means something in a pattern. Go's `QuoteMeta`.

@@ -2,27 +2,36 @@
 
 use go_template::fmt::{Rune, first_rune};
 
-use super::{Regex, Span, width_at};
+use super::search::Search;
+use super::{Regex, Span, TooSlow, width_at};
 
 /// After so many bytes nothing more is replaced: a text and a template of a few megabytes would make terabytes.
 pub(super) const MAX_REPLACED: usize = 64 << 20;
 
 impl Regex {
     /// The text with each match replaced by these bytes. Beyond 64 MiB it is no longer whole.
-    pub fn replace_all_literal(&self, text: &[u8], replacement: &[u8]) -> Vec<u8> {
-        let mut next = |position| self.find_at(text, position).map(|span| (span, ()));
+    ///
+    /// # Errors
+    /// It takes longer than [`MAX_SEARCH_TIME`](super::MAX_SEARCH_TIME).
+    pub fn replace_all_literal(&self, text: &[u8], replacement: &[u8]) -> Result<Vec<u8>, TooSlow> {
+        let mut search = Search::new(self, text);
+        let mut next = |position| Ok(search.find_at(position)?.map(|span| (span, ())));
         replace(text, &mut next, |out, _, ()| out.extend_from_slice(replacement))
     }
 
     /// The text with each match replaced by the template, in which `$1`, `${1}` and `${name}` are the groups. Beyond
     /// 64 MiB it is no longer whole.
-    pub fn replace_all(&self, text: &[u8], template: &[u8]) -> Vec<u8> {
+    ///
+    /// # Errors
+    /// It takes longer than [`MAX_SEARCH_TIME`](super::MAX_SEARCH_TIME).
+    pub fn replace_all(&self, text: &[u8], template: &[u8]) -> Result<Vec<u8>, TooSlow> {
         if !template.contains(&b'$') {
             return self.replace_all_literal(text, template);
         }
+        let mut search = Search::new(self, text);
         let mut next = |position| {
-            let groups = self.groups_at(text, position)?;
-            groups.first().copied().flatten().map(|span| (span, groups))
+            let groups = search.groups_at(position)?.unwrap_or_default();
+            Ok(groups.first().copied().flatten().map(|span| (span, groups)))
         };
         replace(text, &mut next, |out, text, groups| self.expand(out, template, text, &groups))
     }
@@ -83,13 +92,13 @@ fn number(name: &[u8]) -> Option<usize> {
 /// another.
 fn replace<T>(
     text: &[u8],
-    next: &mut dyn FnMut(usize) -> Option<(Span, T)>,
+    next: &mut dyn FnMut(usize) -> Result<Option<(Span, T)>, TooSlow>,
     write: impl Fn(&mut Vec<u8>, &[u8], T),
-) -> Vec<u8> {
+) -> Result<Vec<u8>, TooSlow> {
     let mut out = Vec::with_capacity(text.len());
     let (mut last_end, mut position) = (0, 0);
     while position <= text.len() && out.len() <= MAX_REPLACED {
-        let Some(((start, end), found)) = next(position) else { break };
+        let Some(((start, end), found)) = next(position)? else { break };
         out.extend_from_slice(&text[last_end..start]);
         if end > last_end || start == 0 {
             write(&mut out, text, found);
@@ -98,5 +107,5 @@ fn replace<T>(
         position = end.max(position + width_at(text, position));
     }
     out.extend_from_slice(&text[last_end..]);
-    out
+    Ok(out)
 }

@@ -69,7 +69,7 @@ fn templates_expand_as_in_go() {
         ("a*", "日本a語", ".", ".日.本.語."),
     ] {
         assert_eq!(
-            text(&Regex::new(pattern.as_bytes()).unwrap().replace_all(source.as_bytes(), template.as_bytes())),
+            text(&Regex::new(pattern.as_bytes()).unwrap().replace_all(source.as_bytes(), template.as_bytes()).unwrap()),
             expected
         );
     }
@@ -78,8 +78,8 @@ fn templates_expand_as_in_go() {
 #[test]
 fn bytes_that_are_not_utf8_are_searched_too() {
     let regex = Regex::new(b"b").unwrap();
-    assert_eq!(regex.find_all(b"\xffb\xff", -1), [(1, 2)]);
-    assert_eq!(regex.replace_all(b"\xffb", b"$0$0"), b"\xffbb");
+    assert_eq!(regex.find_all(b"\xffb\xff", -1).unwrap(), [(1, 2)]);
+    assert_eq!(regex.replace_all(b"\xffb", b"$0$0").unwrap(), b"\xffbb");
 }
 
 #[test]
@@ -96,8 +96,25 @@ fn patterns_are_limited_in_length_depth_and_size() {
 
 #[test]
 fn an_empty_text_splits_into_itself_unless_the_pattern_is_empty() {
-    assert_eq!(Regex::new(b"(?i)").unwrap().split(b"", -1), [b""]);
-    assert!(Regex::new(b"").unwrap().split(b"", -1).is_empty());
+    assert_eq!(Regex::new(b"(?i)").unwrap().split(b"", -1).unwrap(), [b""]);
+    assert!(Regex::new(b"").unwrap().split(b"", -1).unwrap().is_empty());
+}
+
+#[test]
+fn a_search_that_looks_far_ahead_for_each_match_is_stopped() {
+    let regex = Regex::new(b".*[^a]|a").unwrap();
+    let text = vec![b'a'; 300_000];
+    assert_eq!(regex.find_all(&text, -1), Err(TooSlow));
+    assert_eq!(regex.split(&text, -1), Err(TooSlow));
+    assert_eq!(regex.replace_all(&text, b"b"), Err(TooSlow));
+    assert_eq!(regex.replace_all(&text, b"$0"), Err(TooSlow));
+    assert_eq!(regex.find_all(&text[..100], -1).unwrap().len(), 100);
+}
+
+#[test]
+fn an_error_shows_no_more_than_the_start_of_a_long_pattern() {
+    let error = Regex::new(&vec![b'('; 1_000_000]).unwrap_err().to_string();
+    assert!(error.starts_with("error parsing regexp: expression too large: `((((") && error.len() < 5000, "{error}");
 }
 
 #[test]
@@ -115,10 +132,11 @@ fn shared_vectors_agree_with_go() {
             (Ok(regex), None) => regex,
             (other, _) => return format!("{other:?}"),
         };
-        let found: Vec<String> = regex.find_all(source, -1).into_iter().map(|(s, e)| text(&source[s..e])).collect();
+        let found = regex.find_all(source, -1).unwrap();
+        let found: Vec<String> = found.into_iter().map(|(s, e)| text(&source[s..e])).collect();
         let found = if found.is_empty() { serde_json::Value::Null } else { found.into() };
-        let replaced = text(&regex.replace_all(source, b"<$0>"));
-        let split: Vec<String> = regex.split(source, -1).into_iter().map(text).collect();
+        let replaced = text(&regex.replace_all(source, b"<$0>").unwrap());
+        let split: Vec<String> = regex.split(source, -1).unwrap().into_iter().map(text).collect();
         let agrees =
             found == case["find_all"] && replaced == case["replace_all"] && serde_json::json!(split) == case["split"];
         if agrees { String::new() } else { format!("{found} {replaced} {split:?}") }

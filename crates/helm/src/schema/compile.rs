@@ -7,7 +7,7 @@ use boon::{CompileError, Compiler, Schemas, UrlLoader};
 use go_template::{Map, Value};
 use serde_json::Value as Json;
 
-use super::{bounds, text, tree};
+use super::{bounds, patterns, text, tree};
 use crate::json;
 
 /// The name that Helm gives to a chart's schema.
@@ -20,6 +20,8 @@ pub struct Schema {
     root: boon::SchemaIndex,
     /// How many schemas can apply to one value, one inside the other.
     chain: usize,
+    /// Whether values may have to be patterns.
+    asks_for_patterns: bool,
 }
 
 impl fmt::Debug for Schema {
@@ -39,13 +41,15 @@ impl Schema {
         }
         let document: Json = serde_json::from_slice(text).map_err(|e| not_json(text, &e))?;
         let chain = bounds::chain(&document)?;
+        patterns::check(&document)?;
         bounds::on_large_stack(|| {
             let mut schemas = Schemas::new();
             let mut compiler = Compiler::new();
             compiler.use_loader(Box::new(Closed));
             compiler.add_resource(URL, document.clone()).map_err(|error| not_a_schema(&error))?;
             let root = compiler.compile(URL, &mut schemas).map_err(|error| not_a_schema(&error))?;
-            Ok(Schema { document, schemas, root, chain })
+            let asks_for_patterns = patterns::asks_for_patterns(&document);
+            Ok(Schema { document, schemas, root, chain, asks_for_patterns })
         })
     }
 
@@ -56,6 +60,9 @@ impl Schema {
     pub fn validate(&self, values: &Map) -> Result<(), String> {
         let values = json::to_serde(&Value::Map(values.clone()));
         bounds::check(self.chain, &values)?;
+        if self.asks_for_patterns {
+            patterns::check_values(&values)?;
+        }
         bounds::on_large_stack(|| match self.schemas.validate(&values, self.root) {
             Ok(()) => Ok(()),
             Err(error) => Err(tree::lines(&error, &self.document).iter().map(|line| format!("{line}\n")).collect()),

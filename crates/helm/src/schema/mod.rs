@@ -6,6 +6,7 @@
 mod bounds;
 mod compile;
 mod number;
+mod patterns;
 #[cfg(test)]
 mod tests;
 mod text;
@@ -13,6 +14,7 @@ mod tree;
 
 pub use bounds::{MAX_CHAIN, MAX_NAMES, MAX_SCHEMA_BYTES, MAX_STEPS};
 pub use compile::Schema;
+pub use patterns::{MAX_PATTERN_BYTES, MAX_PATTERNS_READ, MAX_PATTERNS_SIZE};
 
 use go_template::{Map, Value};
 

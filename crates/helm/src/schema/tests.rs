@@ -96,3 +96,46 @@ fn each_chart_of_a_view_is_held_against_its_own_schema() {
     let wanted = "c:\n- at '': missing property 'a'\ns:\n- at '/k': got number, want string\nt:\nunexpected EOF";
     assert_eq!(error.to_string(), wanted);
 }
+
+#[test]
+fn patterns_are_bounded() {
+    let one = |pattern: &str| serde_json::json!({"properties": {"a": {"pattern": pattern}}});
+    let many = |patterns: Vec<String>| {
+        let patterns: serde_json::Map<String, Json> = patterns.into_iter().map(|p| (p, true.into())).collect();
+        serde_json::json!({"patternProperties": patterns})
+    };
+    for (schema, limit) in [
+        (one(&"a".repeat(MAX_PATTERN_BYTES)), ""),
+        (one(&"a".repeat(MAX_PATTERN_BYTES + 1)), "MAX_PATTERN_BYTES: 4096 bytes"),
+        (one("((a{1000}){1000}){1000}"), "MAX_PATTERNS_SIZE: 67108864 bytes"),
+        (one("((\\d{100}){100}){10}"), "MAX_PATTERNS_SIZE: 67108864 bytes"),
+        (many((0..100).map(|i| format!("\\pL{{100}}{i}")).collect()), "MAX_PATTERNS_SIZE: 67108864 bytes"),
+        (many((0..30).map(|i| format!("{}{i}", "\\s".repeat(100))).collect()), ""),
+        (many((0..2000).map(|i| format!("{}{i}", "\\s".repeat(100))).collect()), "MAX_PATTERNS_"),
+        (many((0..2000).map(|i| format!("^[a-z]{i}$")).collect()), ""),
+    ] {
+        let error = check(&schema.to_string(), &values(r#"{"a":"a"}"#)).err().unwrap_or_default();
+        let is_limit = error.starts_with("unable to validate schema: its patterns are too large, with '");
+        assert_eq!(is_limit, !limit.is_empty(), "{error}");
+        assert!(error.contains(limit), "{limit}: {error}");
+    }
+}
+
+#[test]
+fn patterns_that_are_none_are_errors_in_each_draft() {
+    let drafts =
+        ["draft-04/schema#", "draft-06/schema#", "draft-07/schema#", "draft/2019-09/schema", "draft/2020-12/schema"];
+    let wrong = ["(", "(?=a)", "\\a", "a{9999999999}", "[[:alpha:]", "\\pD", "\\cA\\pD", "\\p{x}", "\\c1"];
+    let right = ["[\\dx]", "(?x)[ \\s]", "\\w[\\s\\S]\\D", "\\p{Greek}"];
+    for draft in drafts {
+        let scheme = if draft.starts_with("draft-") { "http" } else { "https" };
+        let head = format!(r#""$schema":"{scheme}://json-schema.org/{draft}""#);
+        for pattern in wrong.iter().chain(&right) {
+            let text = serde_json::to_string(pattern).unwrap();
+            for keyword in [format!(r#""pattern":{text}"#), format!(r#""patternProperties":{{{text}:{{}}}}"#)] {
+                let result = check(&format!("{{{head},{keyword}}}"), &values("{}"));
+                assert_eq!(result.is_err(), wrong.contains(pattern), "{draft} {keyword}: {result:?}");
+            }
+        }
+    }
+}

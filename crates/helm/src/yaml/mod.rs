@@ -29,7 +29,7 @@ pub use error::{EmitError, Error};
 pub const MAX_DEPTH: usize = 500;
 
 /// How many values a document may have, those of aliases counted each time: some gigabytes of memory less than a chart's size allows.
-pub const MAX_VALUES: usize = 2_000_000;
+pub const MAX_VALUES: usize = 1_000_000;
 
 /// Reads the first document of the text as sigs.k8s.io/yaml's `Unmarshal` into an empty interface does: every number a float, every key
 /// a string, nil for an empty document. Duplicate keys: the last wins. Errors have Go's text.

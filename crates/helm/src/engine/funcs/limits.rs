@@ -12,7 +12,7 @@ pub(super) const MAX_LIST_ITEMS: usize = 1_000_000;
 pub(super) const MAX_VALUE_DEPTH: usize = 500;
 
 /// How many values one deep copy, merge or comparison visits: a map that contains itself twice would otherwise double at each level.
-pub(super) const MAX_VALUE_NODES: usize = 2_000_000;
+pub(super) const MAX_VALUE_NODES: usize = 1_000_000;
 
 /// Fails if a string of so many bytes is over the limit.
 pub(super) fn check_string(function: &str, bytes: usize) -> Result<(), FuncError> {

@@ -1,17 +1,33 @@
 //! The `regex*` functions; those with `must` give an error where the others fail as a Go panic does. Counterpart: Sprig's `regex.go`.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use go_template::fmt::{Charset, can_backquote, quote};
-use go_template::{FuncError, FuncMap, List, ListType, Str, Value};
+use go_template::{FuncError, FuncMap, List, ListType, Str, Value, note_work};
 
-use super::limits::check_string;
-use crate::regex::{Error, Regex, cached, quote_meta};
+use super::limits::{MAX_LIST_ITEMS, check_list, check_string, exceeded};
+use crate::regex::{Error, MAX_SEARCH_WORK, Regex, TooSlow, cached, quote_meta};
+
+/// So much of a search's work counts as a step: two bytes of text for a small pattern.
+const WORK_PER_STEP: u64 = 8 << 10;
+
+/// A search of this length is counted by its time too.
+const SLOW_SEARCH: Duration = Duration::from_millis(50);
+
+/// What such a search counts: all that a render may use, in a second.
+const STEPS_PER_MICROSECOND: u64 = 10;
 
 /// Adds the family's functions.
 pub(super) fn register(map: &mut FuncMap) {
-    map.add("regexMatch", |regex: Str, text: Str| cached(&regex).is_ok_and(|r| r.is_match(&text)));
-    map.add("mustRegexMatch", |regex: Str, text: Str| -> Result<bool, FuncError> { Ok(must(&regex)?.is_match(&text)) });
+    map.add("regexMatch", |regex: Str, text: Str| match cached(&regex) {
+        Ok(regex) => searched(&regex, &text, || regex.is_match(&text)),
+        Err(_) => Ok(false),
+    });
+    map.add("mustRegexMatch", |regex: Str, text: Str| -> Result<bool, FuncError> {
+        let regex = must(&regex)?;
+        searched(&regex, &text, || regex.is_match(&text))
+    });
     map.add("regexQuoteMeta", |text: Str| quote_meta(&text).into_owned());
     register_with(map, "regex", compile);
     register_with(map, "mustRegex", must);
@@ -20,32 +36,68 @@ pub(super) fn register(map: &mut FuncMap) {
 /// The functions that exist in two forms, which differ in how a bad pattern fails.
 fn register_with(map: &mut FuncMap, prefix: &str, regex: fn(&[u8]) -> Result<Arc<Regex>, FuncError>) {
     map.add(&format!("{prefix}Find"), move |pattern: Str, text: Str| -> Result<Vec<u8>, FuncError> {
-        Ok(regex(&pattern)?.find(&text).unwrap_or_default().to_vec())
+        let regex = regex(&pattern)?;
+        searched(&regex, &text, || regex.find(&text).unwrap_or_default().to_vec())
     });
     map.add(&format!("{prefix}FindAll"), move |pattern: Str, text: Str, limit: isize| -> Result<Value, FuncError> {
-        let found = regex(&pattern)?.find_all(&text, limit);
+        let regex = regex(&pattern)?;
+        let found = searched(&regex, &text, || regex.find_all(&text, at_most(limit)))?.map_err(too_slow)?;
+        check_list("regexFindAll", found.len())?;
         if found.is_empty() {
             return Ok(List::nil(ListType::String).into());
         }
         Ok(strings(found.into_iter().map(|(start, end)| &text[start..end])))
     });
     map.add(&format!("{prefix}Split"), move |pattern: Str, text: Str, limit: isize| -> Result<Value, FuncError> {
-        Ok(strings(regex(&pattern)?.split(&text, limit).into_iter()))
+        let regex = regex(&pattern)?;
+        let parts = searched(&regex, &text, || regex.split(&text, at_most(limit)))?.map_err(too_slow)?;
+        check_list("regexSplit", parts.len())?;
+        Ok(strings(parts.into_iter()))
     });
     map.add(&format!("{prefix}ReplaceAll"), move |pattern: Str, text: Str, by: Str| -> Result<Vec<u8>, FuncError> {
-        checked(regex(&pattern)?.replace_all(&text, &by))
+        let regex = regex(&pattern)?;
+        checked(searched(&regex, &text, || regex.replace_all(&text, &by))?)
     });
     map.add(
         &format!("{prefix}ReplaceAllLiteral"),
         move |pattern: Str, text: Str, by: Str| -> Result<Vec<u8>, FuncError> {
-            checked(regex(&pattern)?.replace_all_literal(&text, &by))
+            let regex = regex(&pattern)?;
+            checked(searched(&regex, &text, || regex.replace_all_literal(&text, &by))?)
         },
     );
 }
 
-fn checked(replaced: Vec<u8>) -> Result<Vec<u8>, FuncError> {
+fn checked(replaced: Result<Vec<u8>, TooSlow>) -> Result<Vec<u8>, FuncError> {
+    let replaced = replaced.map_err(too_slow)?;
     check_string("regexReplaceAll", replaced.len())?;
     Ok(replaced)
+}
+
+fn too_slow(error: TooSlow) -> FuncError {
+    exceeded("MAX_SEARCH_TIME", error.to_string())
+}
+
+/// A number of matches that a list may not have, for those who want all or more.
+fn at_most(limit: isize) -> isize {
+    let most = MAX_LIST_ITEMS as isize + 1;
+    if limit < 0 { most } else { limit.min(most) }
+}
+
+/// Runs the search, and counts it among the render's steps: by pattern and text, and by the time if it is far beyond that.
+fn searched<T>(regex: &Regex, text: &[u8], search: impl FnOnce() -> T) -> Result<T, FuncError> {
+    let work = regex.work(text.len());
+    if work > MAX_SEARCH_WORK {
+        let message = format!("the pattern is too large for a text of {} bytes", text.len());
+        return Err(exceeded("MAX_SEARCH_WORK", message));
+    }
+    let started = Instant::now();
+    let found = search();
+    note_work(work / WORK_PER_STEP);
+    let elapsed = started.elapsed();
+    if elapsed >= SLOW_SEARCH {
+        note_work(elapsed.as_micros() as u64 * STEPS_PER_MICROSECOND);
+    }
+    Ok(found)
 }
 
 /// A `[]string`; with nothing in it Go's nil slice, which is JSON's null.

@@ -1,7 +1,9 @@
 //! `derivePassword`: the Master Password algorithm, which makes a site's password from one's own.
 
-use go_template::{FromValue, FuncError, Function, Param, Str, Value};
+use go_template::{FromValue, FuncError, Function, Param, Str, Value, note_work};
 use ring::hmac;
+
+use super::HASH_STEPS;
 
 const SEED: &[u8] = b"com.lyndir.masterpassword";
 
@@ -28,6 +30,7 @@ fn derive(counter: u32, kind: &Str, password: &[u8], user: &[u8], site: &[u8]) -
     let Some(templates) = templates(kind) else {
         return Ok(format!("cannot find password template {kind}"));
     };
+    note_work(2 * HASH_STEPS);
     let key = master_key(password, user)?;
     let message = [SEED, &(site.len() as u32).to_be_bytes(), site, &counter.to_be_bytes()].concat();
     let seed = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, &key), &message);

@@ -1,6 +1,6 @@
 //! Private keys: making, reading, writing and signing with them.
 
-use go_template::FuncError;
+use go_template::{FuncError, note_work};
 use num_bigint::BigUint;
 use ring::rand::SystemRandom;
 use ring::signature::{
@@ -9,7 +9,7 @@ use ring::signature::{
 };
 
 use super::der::{self, Element, bit_string, element, integer, sequence, tag};
-use super::{no_random, pem, random};
+use super::{KEY_STEPS, SIGNATURE_STEPS, no_random, pem, random};
 
 /// The size of a certificate's RSA key, in bits: Sprig's.
 pub(super) const CERTIFICATE_RSA_BITS: usize = 2048;
@@ -76,6 +76,7 @@ impl Curve {
 impl PrivateKey {
     /// A new RSA key of so many bits.
     pub(super) fn generate_rsa(bits: usize) -> Result<PrivateKey, FuncError> {
+        note_work(KEY_STEPS);
         loop {
             let (p, q) = (
                 primes::random_prime(bits / 2).map_err(no_random)?,
@@ -101,6 +102,7 @@ impl PrivateKey {
 
     /// A new DSA key with parameters of its own.
     pub(super) fn generate_dsa() -> Result<PrivateKey, FuncError> {
+        note_work(KEY_STEPS);
         let (bits, small_bits) = DSA_BITS;
         let q = primes::random_prime(small_bits).map_err(no_random)?;
         let p = dsa_modulus(&q, bits)?;
@@ -173,6 +175,7 @@ impl PrivateKey {
 
     /// The message's signature.
     pub(super) fn sign(&self, message: &[u8]) -> Result<Vec<u8>, FuncError> {
+        note_work(SIGNATURE_STEPS);
         let random = SystemRandom::new();
         let refused = |e: ring::error::KeyRejected| FuncError::new(format!("x509: cannot sign with the key: {e}"));
         let failed = |_| FuncError::new("x509: cannot sign with the key");

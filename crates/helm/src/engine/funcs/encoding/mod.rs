@@ -122,9 +122,12 @@ fn json_limit(error: &EncodeError) -> Option<&'static str> {
     }
 }
 
-/// Counts the text as work, by the values that it may hold.
+/// So many bytes of a text that is read count as a step: each may be a value.
+const BYTES_PER_STEP: u64 = 2;
+
+/// Counts the text as work.
 fn counted(text: Str) -> Str {
-    note_work(text.len() as u64 / 4);
+    note_work(text.len() as u64 / BYTES_PER_STEP);
     text
 }
 

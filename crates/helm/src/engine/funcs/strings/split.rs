@@ -4,13 +4,16 @@ use go_template::fmt::{Rune, runes};
 use go_template::{FuncError, FuncMap, List, Map, MapType, Str, Value};
 
 use crate::engine::funcs::cast::{items, to_text};
-use crate::engine::funcs::limits::check_string;
+use crate::engine::funcs::limits::{MAX_LIST_ITEMS, check_list, check_string};
+
+/// As many parts as a list may not have, for those who want all of them.
+const TOO_MANY: usize = MAX_LIST_ITEMS + 1;
 
 /// Adds the functions.
 pub(super) fn register(map: &mut FuncMap) {
-    map.add("split", |separator: Str, s: Str| numbered(pieces(&s, &separator, usize::MAX)))
+    map.add("split", |separator: Str, s: Str| numbered("split", pieces(&s, &separator, TOO_MANY)))
         .add("splitn", splitn)
-        .add("splitList", |separator: Str, s: Str| List::strings(pieces(&s, &separator, usize::MAX)))
+        .add("splitList", split_list)
         .add("join", join)
         .add("sortAlpha", sort_alpha)
         .add("toStrings", |v: Value| List::strings(texts(&v)));
@@ -64,17 +67,24 @@ pub(super) fn characters(s: &[u8]) -> Vec<&[u8]> {
     parts
 }
 
-fn splitn(separator: Str, most: isize, s: Str) -> Map {
+fn split_list(separator: Str, s: Str) -> Result<List, FuncError> {
+    let parts = pieces(&s, &separator, TOO_MANY);
+    check_list("splitList", parts.len())?;
+    Ok(List::strings(parts))
+}
+
+fn splitn(separator: Str, most: isize, s: Str) -> Result<Map, FuncError> {
     match most {
-        0 => numbered(Vec::new()),
-        n => numbered(pieces(&s, &separator, usize::try_from(n).unwrap_or(usize::MAX))),
+        0 => numbered("splitn", Vec::new()),
+        n => numbered("splitn", pieces(&s, &separator, usize::try_from(n).map_or(TOO_MANY, |n| n.min(TOO_MANY)))),
     }
 }
 
 /// `_0`, `_1`, …: templates cannot name a plain number.
-fn numbered(parts: Vec<&[u8]>) -> Map {
+fn numbered(function: &str, parts: Vec<&[u8]>) -> Result<Map, FuncError> {
+    check_list(function, parts.len())?;
     let entry = |(i, part): (usize, &[u8])| (Str::from(format!("_{i}")), Value::String(part.into()));
-    Map::new(MapType::String, parts.into_iter().enumerate().map(entry).collect())
+    Ok(Map::new(MapType::String, parts.into_iter().enumerate().map(entry).collect()))
 }
 
 /// Sprig's `strslice`: each item as text, without nils; one text for what is no list.

@@ -1,0 +1,81 @@
+//! One text that is searched from several positions on, for a bounded time.
+//!
+//! A search for one match is linear. For all of them it is not where each attempt looks far ahead before it settles for a short match:
+//! `.*z|a` in a text of many `a`.
+
+use std::time::{Duration, Instant};
+
+use super::{Regex, Span};
+
+/// How long all matches in one text may be searched for.
+pub const MAX_SEARCH_TIME: Duration = Duration::from_millis(500);
+
+/// So many bytes may be searched between looks at the clock.
+const BYTES_PER_LOOK: usize = 1 << 20;
+
+/// The search for all matches took longer than [`MAX_SEARCH_TIME`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("searching a text took longer than {MAX_SEARCH_TIME:?}")]
+pub struct TooSlow;
+
+/// A pattern and a text, which is UTF-8 or searched as bytes.
+enum Pair<'r, 't> {
+    Text(&'r regex::Regex, &'t str),
+    Bytes(&'r regex::bytes::Regex, &'t [u8]),
+    /// The pattern has no form for bytes.
+    Nothing,
+}
+
+pub(super) struct Search<'r, 't> {
+    pair: Pair<'r, 't>,
+    length: usize,
+    /// How many bytes may have been searched since the last look at the clock.
+    searched: usize,
+    started: Option<Instant>,
+}
+
+impl<'r, 't> Search<'r, 't> {
+    pub(super) fn new(regex: &'r Regex, text: &'t [u8]) -> Search<'r, 't> {
+        let pair = match std::str::from_utf8(text) {
+            Ok(text) => Pair::Text(&regex.text, text),
+            Err(_) => regex.bytes().map_or(Pair::Nothing, |bytes| Pair::Bytes(bytes, text)),
+        };
+        Search { pair, length: text.len(), searched: 0, started: None }
+    }
+
+    /// The first match from the position on.
+    pub(super) fn find_at(&mut self, position: usize) -> Result<Option<Span>, TooSlow> {
+        self.look(position)?;
+        Ok(match &self.pair {
+            Pair::Text(regex, text) => regex.find_at(text, position).map(|m| (m.start(), m.end())),
+            Pair::Bytes(regex, text) => regex.find_at(text, position).map(|m| (m.start(), m.end())),
+            Pair::Nothing => None,
+        })
+    }
+
+    /// Where each group matched, the whole match first.
+    pub(super) fn groups_at(&mut self, position: usize) -> Result<Option<Vec<Option<Span>>>, TooSlow> {
+        self.look(position)?;
+        Ok(match &self.pair {
+            Pair::Text(regex, text) => {
+                let groups = regex.captures_at(text, position);
+                groups.map(|groups| groups.iter().map(|g| g.map(|g| (g.start(), g.end()))).collect())
+            }
+            Pair::Bytes(regex, text) => {
+                let groups = regex.captures_at(text, position);
+                groups.map(|groups| groups.iter().map(|g| g.map(|g| (g.start(), g.end()))).collect())
+            }
+            Pair::Nothing => None,
+        })
+    }
+
+    fn look(&mut self, position: usize) -> Result<(), TooSlow> {
+        self.searched += self.length.saturating_sub(position) + 1;
+        if self.searched < BYTES_PER_LOOK {
+            return Ok(());
+        }
+        self.searched = 0;
+        let started = *self.started.get_or_insert_with(Instant::now);
+        if started.elapsed() > MAX_SEARCH_TIME { Err(TooSlow) } else { Ok(()) }
+    }
+}
