@@ -1,0 +1,169 @@
+//! Archives and folders of charts: how large they unpack, and where their names lead.
+
+use std::io::Write as _;
+use std::path::Path;
+
+use flate2::{Compression, write::GzEncoder};
+use helm::chart::Chart;
+
+use super::{Cases, is_error};
+
+const HEAD: (&str, &[u8]) = ("c/Chart.yaml", b"apiVersion: v2\nname: c\nversion: 0.1.0\n");
+const TOO_LARGE: &str = "larger than the maximum size";
+
+fn packed(files: &[(&str, &[u8])]) -> Vec<u8> {
+    let mut archive = tar::Builder::new(GzEncoder::new(Vec::new(), Compression::fast()));
+    for (name, data) in files {
+        let mut header = tar::Header::new_gnu();
+        header.set_size(data.len() as u64);
+        header.set_mode(0o644);
+        header.as_gnu_mut().unwrap().name[..name.len()].copy_from_slice(name.as_bytes());
+        header.set_cksum();
+        archive.append(&header, *data).unwrap();
+    }
+    archive.into_inner().unwrap().finish().unwrap()
+}
+
+impl Cases {
+    /// The archive, made before the measuring, is refused.
+    fn refuses(&mut self, name: &'static str, make: impl FnOnce() -> Vec<u8> + 'static, expected: &'static str) {
+        self.add_prepared(name, make, move |bytes| {
+            is_error(Chart::load_archive(&bytes).map_err(|error| error.to_string()), expected);
+        });
+    }
+}
+
+#[test]
+fn archives_that_unpack_to_too_much_are_refused() {
+    let mut cases = Cases::of(module_path!(), "archives_that_unpack_to_too_much_are_refused");
+    cases.refuses(
+        "a gigabyte of zeros",
+        || {
+            let mut zeros = GzEncoder::new(Vec::new(), Compression::fast());
+            let block = vec![0; 1 << 20];
+            (0..1024).for_each(|_| zeros.write_all(&block).unwrap());
+            zeros.finish().unwrap()
+        },
+        "no files in chart archive",
+    );
+    let large = || vec![b'a'; 60 << 20];
+    cases.refuses("two large files", move || packed(&[HEAD, ("c/a", &large()), ("c/b", &large())]), TOO_LARGE);
+    cases.refuses(
+        "three subcharts with a large file each",
+        move || {
+            let inner = packed(&[HEAD, ("c/a", &large())]);
+            packed(&[HEAD, ("c/charts/a.tgz", &inner), ("c/charts/b.tgz", &inner), ("c/charts/d.tgz", &inner)])
+        },
+        TOO_LARGE,
+    );
+    cases.refuses(
+        "30,000 files",
+        || {
+            let many: Vec<String> = (0..30_000).map(|i| format!("c/f{i}")).collect();
+            packed(&many.iter().map(|name| (name.as_str(), &b""[..])).collect::<Vec<_>>())
+        },
+        TOO_LARGE,
+    );
+    cases.refuses(
+        "70 archives in each other",
+        || (0..70).fold(packed(&[HEAD]), |inner, _| packed(&[HEAD, ("c/charts/c.tgz", &inner)])),
+        "limit MAX_DEPTH",
+    );
+    cases.run();
+}
+
+#[test]
+fn archives_stay_inside_their_folder() {
+    let mut cases = Cases::of(module_path!(), "archives_stay_inside_their_folder");
+    for (name, expected) in [
+        ("c/../../etc/passwd", "references parent directory"),
+        ("c//etc/passwd", "absolute paths"),
+        ("c\\..\\..\\x", "references parent directory"),
+        ("c/c:/x", "illegally named files"),
+    ] {
+        cases.refuses(name, move || packed(&[HEAD, (name, b"")]), expected);
+    }
+    cases.add("links in an archive", || {
+        let mut archive = tar::Builder::new(GzEncoder::new(Vec::new(), Compression::fast()));
+        let mut header = tar::Header::new_gnu();
+        for (kind, name) in [(tar::EntryType::Symlink, "c/link"), (tar::EntryType::Link, "c/hard")] {
+            header.set_entry_type(kind);
+            header.set_size(0);
+            archive.append_link(&mut header, name, "/etc/passwd").unwrap();
+        }
+        header.set_entry_type(tar::EntryType::Regular);
+        header.set_size(HEAD.1.len() as u64);
+        archive.append_data(&mut header, HEAD.0, HEAD.1).unwrap();
+        let loaded = Chart::load_archive(&archive.into_inner().unwrap().finish().unwrap()).unwrap();
+        assert!(loaded.files.is_empty());
+    });
+    cases.run();
+}
+
+/// Loads a folder with a `Chart.yaml` and what else is prepared.
+fn load(prepare: impl FnOnce(&Path)) -> Result<(), String> {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("Chart.yaml"), HEAD.1).unwrap();
+    prepare(folder.path());
+    Chart::load(folder.path()).map(|_| ()).map_err(|error| error.to_string())
+}
+
+#[test]
+#[cfg(unix)]
+fn folders_with_links_in_circles_end() {
+    use std::os::unix::fs::symlink;
+    let mut cases = Cases::of(module_path!(), "folders_with_links_in_circles_end");
+    cases.add("a folder that links to itself", || {
+        is_error(load(|folder| symlink(".", folder.join("own")).unwrap()), "Too many levels of symbolic links");
+    });
+    cases.add("two links to each other", || {
+        let circle = load(|folder| {
+            symlink("b", folder.join("a")).unwrap();
+            symlink("a", folder.join("b")).unwrap();
+        });
+        is_error(circle, "Too many levels of symbolic links");
+    });
+    cases.add("links that double at each level", || {
+        let doubling = load(|folder| {
+            for level in 0..30 {
+                let inner = folder.join(format!("charts/_{level}"));
+                std::fs::create_dir_all(&inner).unwrap();
+                for name in ["a", "b"] {
+                    symlink(format!("../_{}", level + 1), inner.join(name)).unwrap();
+                }
+            }
+            std::fs::create_dir_all(folder.join("charts/_30")).unwrap();
+        });
+        is_error(doubling, "limit MAX_LINKS");
+    });
+    cases.run();
+}
+
+#[test]
+fn folders_with_too_much_in_them_are_refused() {
+    let mut cases = Cases::of(module_path!(), "folders_with_too_much_in_them_are_refused");
+    cases.add("a file of 10 GB without content", || {
+        let sparse = |folder: &Path| std::fs::File::create(folder.join("x")).unwrap().set_len(10_000_000_000).unwrap();
+        is_error(load(sparse), "chart exceeds maximum decompressed size");
+    });
+    cases.add("folders in each other", || {
+        let deep = |folder: &Path| std::fs::create_dir_all(folder.join("a/".repeat(70))).unwrap();
+        is_error(load(deep), "limit MAX_FOLDER_DEPTH");
+    });
+    cases.add("a .helmignore of a megabyte", || {
+        let rules = |folder: &Path| std::fs::write(folder.join(".helmignore"), "*a*b*c\n".repeat(150_000)).unwrap();
+        is_error(load(rules), "limit MAX_IGNORE_BYTES");
+    });
+    cases.add_prepared("a .helmignore of 8 KiB and 2,000 files", tempfile::TempDir::new, |folder| {
+        let folder = folder.unwrap();
+        std::fs::write(folder.path().join("Chart.yaml"), HEAD.1).unwrap();
+        std::fs::write(folder.path().join(".helmignore"), "*a*a*a*b\n".repeat(900)).unwrap();
+        for i in 0..2_000 {
+            std::fs::write(folder.path().join(format!("{}{i}", "a".repeat(30))), "").unwrap();
+        }
+        assert_eq!(Chart::load(folder.path()).unwrap().files.len(), 2_001);
+        std::fs::write(folder.path().join(".helmignore"), "*a*a*a*b\n".repeat(6_000)).unwrap();
+        is_error(Chart::load(folder.path()).map_err(|error| error.to_string()), "limit MAX_IGNORE_WORK");
+    });
+    cases.run();
+}

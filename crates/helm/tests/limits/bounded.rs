@@ -1,0 +1,147 @@
+//! Runs each case in a process of its own under limits of the system, so that nothing can pass by being merely slow or large, and measures it.
+//!
+//! The table: `cargo test --release -p helm --test limits -- --nocapture`.
+
+use std::process::Command;
+
+/// What a case may use: address space in KiB and seconds of processor time, generous since this build may not be optimised.
+const ADDRESS_SPACE_KIB: u64 = 3 << 20;
+const CPU_SECONDS: u64 = 90;
+
+/// What a case may take above what a small render took, in KiB. Stacks count as far as they were used.
+const MEMORY_KIB: u64 = 512 << 10;
+
+/// How much processor time an optimised build may need for a case, in milliseconds.
+const CPU_MILLISECONDS: u64 = 1000;
+
+/// The same for functions that are slow by their nature, which a chart may call some dozen times: keys, and hashes of passwords.
+const SLOW_MILLISECONDS: u64 = 15_000;
+
+/// The number of the case that this process is for.
+const CHILD: &str = "HELM_LIMITS_CASE";
+
+/// The cases of one test.
+pub(super) struct Cases {
+    test: String,
+    cases: Vec<Case>,
+}
+
+struct Case {
+    name: String,
+    prepare: Box<dyn FnOnce() -> Run>,
+    /// How much processor time an optimised build may need, in milliseconds.
+    cpu: u64,
+}
+
+type Run = Box<dyn FnOnce()>;
+
+impl Cases {
+    /// No cases yet, of the test of this name in this module (`module_path!()`).
+    pub(super) fn of(module: &str, test: &str) -> Cases {
+        let module = module.split_once("::").map_or("", |(_, module)| module);
+        Cases { test: format!("{module}::{test}"), cases: Vec::new() }
+    }
+
+    /// Adds what a process shall do.
+    pub(super) fn add(&mut self, name: impl Into<String>, run: impl FnOnce() + 'static) {
+        self.add_prepared(name, || (), |()| run());
+    }
+
+    /// Adds what may take [`SLOW_MILLISECONDS`].
+    pub(super) fn add_slow(&mut self, name: impl Into<String>, run: impl FnOnce() + 'static) {
+        self.add(name, run);
+        self.cases.last_mut().unwrap().cpu = SLOW_MILLISECONDS;
+    }
+
+    /// Adds what a process shall do with what it first prepares, which is not measured.
+    pub(super) fn add_prepared<T: 'static>(
+        &mut self,
+        name: impl Into<String>,
+        prepare: impl FnOnce() -> T + 'static,
+        run: impl FnOnce(T) + 'static,
+    ) {
+        let prepare = || -> Run {
+            let prepared = prepare();
+            Box::new(|| run(prepared))
+        };
+        self.cases.push(Case { name: name.into(), prepare: Box::new(prepare), cpu: CPU_MILLISECONDS });
+    }
+
+    /// Runs the cases one after the other; fails if one fails, or takes too much.
+    pub(super) fn run(self) {
+        if let Some(index) = std::env::var_os(CHILD) {
+            let index: usize = index.to_str().unwrap().parse().unwrap();
+            return self.cases.into_iter().nth(index).map(|case| measured((case.prepare)())).unwrap();
+        }
+        let failed: Vec<String> = (0..self.cases.len()).filter_map(|index| self.run_one(index).err()).collect();
+        assert!(failed.is_empty(), "{}", failed.join("\n"));
+    }
+
+    fn run_one(&self, index: usize) -> Result<(), String> {
+        let limits = format!("ulimit -v {ADDRESS_SPACE_KIB} && ulimit -t {CPU_SECONDS} && exec \"$0\" \"$@\"");
+        let mut command = Command::new("sh");
+        command.arg("-c").arg(limits).arg(std::env::current_exe().unwrap()).args([
+            "--nocapture",
+            "--exact",
+            &self.test,
+        ]);
+        let output = command.env(CHILD, index.to_string()).output().unwrap();
+        let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        let name: String = self.cases[index].name.chars().take(120).collect();
+        if !output.status.success() {
+            return Err(format!("{name}: {}\n{stdout}{stderr}", output.status));
+        }
+        let Some(used) = Used::read(&stdout) else { return Err(format!("{name}: did not run\n{stdout}")) };
+        println!("{:>6} ms {:>7.1} MiB  {name}", used.cpu, used.memory as f64 / 1024.0);
+        used.check(self.cases[index].cpu).map_err(|problem| format!("{name}: {problem}"))
+    }
+}
+
+/// Processor time in milliseconds, and memory above the start in KiB.
+struct Used {
+    cpu: u64,
+    memory: u64,
+}
+
+impl Used {
+    /// From what the process of the case printed.
+    fn read(text: &str) -> Option<Used> {
+        let (_, numbers) = text.split_once("used ")?;
+        let mut numbers = numbers.split_whitespace().map_while(|number| number.parse().ok());
+        Some(Used { cpu: numbers.next()?, memory: numbers.next()? })
+    }
+
+    fn check(&self, cpu: u64) -> Result<(), String> {
+        if self.memory > MEMORY_KIB {
+            return Err(format!("takes {} KiB of memory, more than {MEMORY_KIB}", self.memory));
+        }
+        if !cfg!(debug_assertions) && self.cpu > cpu {
+            return Err(format!("takes {} ms of processor time, more than {cpu}", self.cpu));
+        }
+        Ok(())
+    }
+}
+
+fn measured(run: impl FnOnce()) {
+    super::render("a: {{ list 1 | toYaml | quote }}").unwrap();
+    // The peak so far is that of what was prepared.
+    let _ = std::fs::write("/proc/self/clear_refs", "5");
+    let (cpu, memory) = (cpu_milliseconds(), status_kib("VmRSS:"));
+    run();
+    println!("used {} {}", cpu_milliseconds() - cpu, status_kib("VmHWM:").saturating_sub(memory));
+}
+
+/// Of all threads so far, in steps of 10; zero where the system does not tell.
+fn cpu_milliseconds() -> u64 {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
+    let ticks = fields.split_whitespace().skip(11).take(2).filter_map(|field| field.parse::<u64>().ok());
+    ticks.sum::<u64>() * 10
+}
+
+/// A line of what the system knows of this process; zero where it does not tell.
+fn status_kib(line: &str) -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let value = status.lines().find_map(|status| status.strip_prefix(line));
+    value.and_then(|value| value.split_whitespace().next()?.parse().ok()).unwrap_or_default()
+}

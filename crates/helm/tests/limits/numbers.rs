@@ -1,0 +1,43 @@
+//! Widths, sizes and other numbers that functions take.
+
+use super::Cases;
+
+#[test]
+fn widths_of_printf_are_those_of_go() {
+    let mut cases = Cases::of(module_path!(), "widths_of_printf_are_those_of_go");
+    cases.gives("printf \"%9999999999d\" 1 | quote", "\"%!(NOVERB)%!(EXTRA int=1)\"");
+    cases.gives("printf \"%1000000d\" 1 | len", "1000000");
+    cases.gives("printf \"%.1000000f\" 1.5 | len", "1000002");
+    cases.gives("printf \"%*d\" 1000000000 1 | quote", "\"%!(BADWIDTH)1\"");
+    cases.fails(
+        "{{ $x := list 1 }}{{ range 10 }}{{ $x = list $x $x $x $x $x $x $x $x }}{{ end }}{{ printf \"%v\" $x }}",
+        "limit",
+    );
+    let many = "%1000000d".repeat(1000);
+    let ones = " 1".repeat(1000);
+    cases.fails(&format!("{{{{ printf \"{many}\"{ones} }}}}"), "limit");
+    cases.run();
+}
+
+#[test]
+fn sizes_that_functions_take_are_bounded() {
+    let mut cases = Cases::of(module_path!(), "sizes_that_functions_take_are_bounded");
+    for call in ["genPrivateKey \"rsa\"", "genPrivateKey \"dsa\"", "(genCA \"ca\" 1).Cert"] {
+        cases.gives(&format!("{call} | empty"), "false");
+    }
+    cases.gives("derivePassword 1 \"long\" (repeat 100000 \"x\") \"u\" \"s\" | len", "14");
+    cases.gives(
+        "bcrypt (repeat 100000 \"x\") | quote",
+        "\"failed to encrypt string with bcrypt: bcrypt: password length exceeds 72 bytes\"",
+    );
+    cases.fails("{{ semverCompare (repeat 100000 \">1 \") \"1.2.3\" }}", "error calling semverCompare");
+    cases.fails("{{ semver (repeat 100000 \"1\") }}", "error calling semver");
+    cases.gives(".Files.Glob (repeat 100000 \"*\") | len", "0");
+    cases.gives(".Files.Glob (repeat 1000 \"{a,\") | len", "0");
+    cases.gives("date (repeat 1000000 \"2006\") 0 | len", "4000000");
+    cases.gives("add (list) (repeat 1000000 \"9\")", "0");
+    cases.gives("round 1.5 1000000000", "NaN");
+    cases.gives("shuffle (repeat 1000000 \"9\") | len", "1000000");
+    cases.gives("untitle (title (swapcase (snakecase (repeat 1000000 \"aB\")))) | len", "3000000");
+    cases.run();
+}
