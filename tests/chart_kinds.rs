@@ -78,6 +78,51 @@ fn a_template_that_fails_is_named_with_its_line_and_stops_no_other_resource() {
     assert_eq!(get(&namespace, ["configmap", "good"])["data"]["colour"], "green");
 }
 
+/// What a resource may ask of a chart that takes templates from it, and what it is told.
+const HOSTILE: [(&str, &str, &str); 10] = [
+    ("endless", "{{ range 1000000000 }}{{ end }}", "limit steps exceeded"),
+    ("itself", "{{ tpl .Values.extra . }}", "limit executions exceeded"),
+    ("include", "{{ define \"x\" }}{{ include \"x\" . }}{{ end }}{{ include \"x\" . }}", "nested reference name: x"),
+    ("text", "{{ repeat 2000000000 \"x\" }}", "limit MAX_STRING_BYTES exceeded"),
+    ("list", "{{ until 1000000000 }}", "limit MAX_LIST_ITEMS exceeded"),
+    ("output", "{{ range until 100000 }}{{ repeat 100000 \"x\" }}{{ end }}", "limit output exceeded"),
+    ("value", "{{ $x := dict }}{{ $_ := set $x \"x\" $x }}{{ deepCopy $x }}", "limit MAX_VALUE_DEPTH exceeded"),
+    ("pattern", "{{ regexFindAll \".*[^a]|a\" (repeat 1000000 \"a\") -1 }}", "limit MAX_SEARCH_TIME exceeded"),
+    ("deep", "{{ repeat 100000 \"[\" }}", "exceeded max depth"),
+    (
+        "bomb",
+        "a: &a [{{ repeat 99 \"x,\" }}]\nb: &b [{{ repeat 99 \"*a,\" }}]\nc: &c [{{ repeat 99 \"*b,\" }}]\nd: [{{ repeat 99 \"*c,\" }}]",
+        "excessive aliasing",
+    ),
+];
+
+/// How much memory the operator may take in all, in KiB.
+const MEMORY: u64 = 768 << 10;
+
+#[test]
+fn hostile_resources_are_told_the_limit_and_stop_no_other() {
+    let Some(cluster) = TestCluster::shared_or_skip() else { return };
+    let namespace = cluster.namespace("hostile").unwrap();
+    let operator = start(cluster, &namespace);
+    for (name, extra, _) in HOSTILE {
+        set(&namespace, name, json!({"extra": extra}));
+    }
+    set(&namespace, "good", json!({"colour": "green"}));
+    wait_for(&namespace, "good", "Ready");
+    for (name, _, expected) in HOSTILE {
+        let told = wait_for(&namespace, name, "Irreconcilable");
+        let message = told["message"].as_str().unwrap();
+        assert!(told["reason"] == "RenderError" && message.contains(expected), "{name}: {told}");
+        assert_eq!(get(&namespace, ["configmap", name]), Value::Null);
+    }
+    set(&namespace, "good", json!({"colour": "blue"}));
+    eventually("change", || match &get(&namespace, ["configmap", "good"])["data"]["colour"] {
+        colour if colour == "blue" => Ok(()),
+        colour => Err(colour.clone()),
+    });
+    assert!(operator.peak_memory().is_none_or(|peak| peak < MEMORY), "{:?}", operator.peak_memory());
+}
+
 #[test]
 fn hooks_run_by_weight_around_install_and_uninstall() {
     let Some(cluster) = TestCluster::shared_or_skip() else { return };

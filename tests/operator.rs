@@ -92,6 +92,13 @@ impl Operator {
         answer
     }
 
+    /// The most memory that it ever took, in KiB; `None` where the system does not tell.
+    pub(crate) fn peak_memory(&self) -> Option<u64> {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).ok()?;
+        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+        peak.split_whitespace().next()?.parse().ok()
+    }
+
     /// SIGTERM; waits for the end.
     pub(crate) fn terminate(mut self) -> (ExitStatus, String) {
         assert!(Command::new("kill").arg(self.child.id().to_string()).status().unwrap().success());

@@ -3,6 +3,8 @@
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::runtime::events::{Event, EventType, Recorder};
 
+use crate::report::{MAX_NOTE, shorten};
+
 /// Publishes events; without a recorder (in tests) it only logs.
 #[derive(Clone, Default)]
 pub struct Events {
@@ -27,22 +29,12 @@ impl Events {
 
     fn publish(&self, on: ObjectReference, type_: EventType, reason: &str, action: &str, note: String) {
         let Some(recorder) = self.recorder.clone() else { return };
-        let event =
-            Event { type_, reason: reason.into(), action: action.into(), note: Some(cut(note)), secondary: None };
+        let note = Some(shorten(&note, MAX_NOTE));
+        let event = Event { type_, reason: reason.into(), action: action.into(), note, secondary: None };
         tokio::spawn(async move {
             if let Err(error) = recorder.publish(&event, &on).await {
                 tracing::debug!(%error, reason = event.reason, "cannot publish an event");
             }
         });
     }
-}
-
-/// The server takes notes of up to 1 KiB.
-fn cut(mut note: String) -> String {
-    let mut end = note.len().min(1000);
-    while !note.is_char_boundary(end) {
-        end -= 1;
-    }
-    note.truncate(end);
-    note
 }

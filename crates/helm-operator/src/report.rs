@@ -13,7 +13,7 @@ use crate::context::Context;
 use crate::metrics::ReconcileResult;
 
 /// The longest note that the events API takes, in bytes.
-const MAX_NOTE: usize = 1024;
+pub(crate) const MAX_NOTE: usize = 1024;
 
 /// An error with a stable name for conditions, events and metrics.
 pub trait Reason: Error {
@@ -115,13 +115,15 @@ fn event(outcome: &Outcome) -> Event {
     }
 }
 
-/// At most `max` bytes of the text, cut between characters, with an ellipsis where it was cut.
-fn shorten(text: &str, max: usize) -> String {
+/// At most `max` bytes of the text, cut between characters, with an ellipsis where it was cut: in the middle, since the start of an error says
+/// where, and its end why.
+pub(crate) fn shorten(text: &str, max: usize) -> String {
     if text.len() <= max {
         return text.to_owned();
     }
-    let end = text.floor_char_boundary(max - '…'.len_utf8());
-    format!("{}…", &text[..end])
+    let half = (max - '…'.len_utf8()) / 2;
+    let (start, end) = (text.floor_char_boundary(half), text.ceil_char_boundary(text.len() - half));
+    format!("{}…{}", &text[..start], &text[end..])
 }
 
 #[cfg(test)]
@@ -144,12 +146,12 @@ mod tests {
     }
 
     #[test]
-    fn a_note_is_cut_between_characters() {
+    fn a_long_text_keeps_its_start_and_its_end() {
         let check = |text: &str, max, expected: &str| assert_eq!(shorten(text, max), expected);
         check("short", 10, "short");
         check("exactly 10", 10, "exactly 10");
-        check("longer than ten", 10, "longer …");
-        check("äöüäöü", 8, "äö…");
+        check("longer than ten", 10, "lon…ten");
+        check("äöüäöü", 8, "ä…ü");
     }
 
     #[test]

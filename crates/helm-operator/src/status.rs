@@ -7,6 +7,8 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use crate::report::shorten;
+
 /// Condition types.
 pub mod condition {
     /// The one summary: the release is deployed and its objects do what they are for.
@@ -214,15 +216,11 @@ fn ready(facts: &Facts) -> Condition {
 }
 
 fn new(kind: &str, status: &str, reason: &str, message: &str) -> Condition {
-    let mut end = message.len().min(MAX_MESSAGE);
-    while !message.is_char_boundary(end) {
-        end -= 1;
-    }
     Condition {
         kind: kind.into(),
         status: status.into(),
         reason: reason.into(),
-        message: message[..end].into(),
+        message: shorten(message, MAX_MESSAGE),
         last_transition_time: None,
         observed_generation: None,
     }
@@ -303,6 +301,9 @@ mod tests {
     #[test]
     fn long_messages_are_cut_at_a_character() {
         let message = "ü".repeat(MAX_MESSAGE);
-        assert_eq!(new("Ready", "False", "X", &message).message.len(), MAX_MESSAGE);
+        assert_eq!(new("Ready", "False", "X", &message).message.len(), MAX_MESSAGE - 1);
+        let long = format!("where{}why", "x".repeat(100_000));
+        let cut = new("Ready", "False", "X", &long).message;
+        assert!(cut.starts_with("where") && cut.ends_with("why"), "{cut}");
     }
 }
