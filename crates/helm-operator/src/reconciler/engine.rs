@@ -114,8 +114,9 @@ impl Renderer for EngineRenderer {
                     lookup,
                     skip_schema: false,
                 };
-                let rendered =
-                    engine.render(&request).map_err(|e| RenderError { reason: reason(&e), message: e.to_string() })?;
+                let rendered = engine
+                    .render(&request)
+                    .map_err(|e| RenderError { reason: reason(&e), message: e.without_values() })?;
                 candidate(rendered, json::to_serde(&Value::Map(values.clone())), document)
             });
             rendered

@@ -85,8 +85,8 @@ pub enum Error {
     #[error("{0}")]
     Values(#[from] values::Error),
     /// Values against the chart's schema.
-    #[error("values don't meet the specifications of the schema(s) in the following chart(s):\n{0}")]
-    Schema(String),
+    #[error("{}", schema_text(&.0.to_string()))]
+    Schema(#[from] schema::Error),
     /// A cluster that the chart does not support.
     #[error("chart requires kubeVersion: {wanted} which is incompatible with Kubernetes {cluster}")]
     KubeVersion {
@@ -108,6 +108,23 @@ pub enum Error {
     },
 }
 
+impl Error {
+    /// The text for places that others read, such as a condition: the values that Helm's text quotes are left out. What a template itself says
+    /// stays, as it is the chart's author who says it.
+    pub fn without_values(&self) -> String {
+        match self {
+            Error::Dependencies(error) => format!("chart dependencies processing failed: {}", error.without_value()),
+            Error::Values(error) => error.without_value(),
+            Error::Schema(error) => schema_text(error.without_values()),
+            other => other.to_string(),
+        }
+    }
+}
+
+fn schema_text(complaints: &str) -> String {
+    format!("values don't meet the specifications of the schema(s) in the following chart(s):\n{complaints}")
+}
+
 impl Engine {
     /// Renders the chart.
     ///
@@ -118,7 +135,7 @@ impl Engine {
         let view = self.resolve(request.values, &mut warnings).map_err(Error::Dependencies)?;
         let values = values::coalesce(&view, request.values, values::Nulls::Remove, &mut warnings)?;
         if !request.skip_schema {
-            schema::validate(&view, &values).map_err(|error| Error::Schema(error.to_string()))?;
+            schema::validate(&view, &values)?;
         }
         check_kube_version(&view, request.capabilities)?;
         let lookup = request.lookup.clone();

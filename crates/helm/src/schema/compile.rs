@@ -7,6 +7,7 @@ use boon::{CompileError, Compiler, Schemas, UrlLoader};
 use go_template::{Map, Value};
 use serde_json::Value as Json;
 
+use super::tree::Show;
 use super::{bounds, patterns, text, tree};
 use crate::json;
 
@@ -57,16 +58,39 @@ impl Schema {
     ///
     /// # Errors
     /// What is wrong, a line for each: `- at '/a': got number, want string`.
-    pub fn validate(&self, values: &Map) -> Result<(), String> {
+    pub fn validate(&self, values: &Map) -> Result<(), Complaint> {
         let values = json::to_serde(&Value::Map(values.clone()));
-        bounds::check(self.chain, &values)?;
+        bounds::check(self.chain, &values).map_err(String::from)?;
         if self.asks_for_patterns {
-            patterns::check_values(&values)?;
+            patterns::check_values(&values).map_err(|text| Complaint {
+                text,
+                without_values: "unable to validate schema: a value is too large a pattern\n".to_owned(),
+            })?;
         }
         bounds::on_large_stack(|| match self.schemas.validate(&values, self.root) {
             Ok(()) => Ok(()),
-            Err(error) => Err(tree::lines(&error, &self.document).iter().map(|line| format!("{line}\n")).collect()),
+            Err(error) => {
+                let text = |show| {
+                    tree::lines(&error, &self.document, show).iter().map(|line| format!("{line}\n")).collect::<String>()
+                };
+                Err(Complaint { text: text(Show::Values), without_values: text(Show::Rules) })
+            }
         })
+    }
+}
+
+/// What is wrong with values.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Complaint {
+    /// In the words of Helm's validator, which quote values.
+    pub text: String,
+    /// Without any value: they may be secret.
+    pub without_values: String,
+}
+
+impl From<String> for Complaint {
+    fn from(text: String) -> Complaint {
+        Complaint { without_values: text.clone(), text }
     }
 }
 
@@ -101,7 +125,7 @@ fn not_a_schema(error: &CompileError) -> String {
     match error {
         CompileError::ValidationError { url, src } => {
             let head = format!("{} is not valid against metaschema: {}", quoted(&with_fragment(url)), text::root(src));
-            std::iter::once(head).chain(tree::lines(src, &Json::Null)).collect::<Vec<_>>().join("\n")
+            std::iter::once(head).chain(tree::lines(src, &Json::Null, Show::Values)).collect::<Vec<_>>().join("\n")
         }
         CompileError::LoadUrlError { url, src } => format!("failing loading {}: {src}", quoted(url)),
         CompileError::JsonPointerNotFound(url) => format!("json-pointer in {} not found", quoted(url)),

@@ -11,7 +11,7 @@ use crate::json;
 const CASES: &str = include_str!("cases.jsonl");
 
 fn check(schema: &str, values: &Map) -> Result<(), String> {
-    Schema::compile(schema.as_bytes())?.validate(values)
+    Schema::compile(schema.as_bytes())?.validate(values).map_err(|complaint| complaint.text)
 }
 
 fn values(text: &str) -> Map {
@@ -138,4 +138,29 @@ fn patterns_that_are_none_are_errors_in_each_draft() {
             }
         }
     }
+}
+
+#[test]
+fn a_complaint_without_values_keeps_place_and_rule() {
+    let check = |schema: &str, expected: &str| {
+        let schema =
+            format!(r#"{{"$schema":"http://json-schema.org/draft-07/schema#","properties":{{"p":{schema}}}}}"#);
+        let schema = Schema::compile(schema.as_bytes()).unwrap();
+        for (value, secret) in [(r#"{"p":"hunter2"}"#, "hunter2"), (r#"{"p":90210}"#, "90210")] {
+            let Err(complaint) = schema.validate(&values(value)) else { continue };
+            assert!(!complaint.without_values.contains(secret), "{}", complaint.without_values);
+            assert!(complaint.without_values.starts_with("- at '/p': "), "{}", complaint.without_values);
+            assert!(complaint.without_values.contains(expected), "{}", complaint.without_values);
+        }
+    };
+    check(r#"{"type":"boolean"}"#, "want boolean");
+    check(r#"{"type":"string","pattern":"^[A-Z]+$"}"#, "");
+    check(r#"{"pattern":"^[A-Z]+$"}"#, "value does not match pattern '^[A-Z]+$'");
+    check(r#"{"format":"ipv4"}"#, "value is not valid ipv4");
+    check(r#"{"enum":["a","b"]}"#, "value must be one of 'a', 'b'");
+    check(r#"{"maximum":9}"#, "maximum: want 9");
+    check(r#"{"minimum":99999}"#, "minimum: want 99,999");
+    check(r#"{"multipleOf":7}"#, "multipleOf: want 7");
+    check(r#"{"minLength":20}"#, "minLength: got 7, want 20");
+    check(r#"{"anyOf":[{"pattern":"^x"},{"format":"uuid"}]}"#, "'anyOf' failed");
 }

@@ -15,6 +15,24 @@ pub(super) fn root(error: &ValidationError<'_, '_>) -> String {
     }
 }
 
+/// The same without the value, if the message has one: it may be secret.
+pub(super) fn without_value(kind: &ErrorKind<'_, '_>) -> String {
+    let bound =
+        |name: &str, want: &Number| format!("{name}: want {}", number::float(want.as_f64().unwrap_or_default()));
+    match kind {
+        ErrorKind::Format { want, .. } => format!("value is not valid {want}"),
+        ErrorKind::Pattern { want, .. } => format!("value does not match pattern {}", quoted(want)),
+        ErrorKind::ContentEncoding { want, .. } => format!("value is not {} encoded", quoted(want)),
+        ErrorKind::ContentMediaType { want, .. } => format!("value is not of mediatype {}", quoted(want)),
+        ErrorKind::Minimum { want, .. } => bound("minimum", want),
+        ErrorKind::Maximum { want, .. } => bound("maximum", want),
+        ErrorKind::ExclusiveMinimum { want, .. } => bound("exclusiveMinimum", want),
+        ErrorKind::ExclusiveMaximum { want, .. } => bound("exclusiveMaximum", want),
+        ErrorKind::MultipleOf { want, .. } => bound("multipleOf", want),
+        kind => message(kind),
+    }
+}
+
 pub(super) fn message(kind: &ErrorKind<'_, '_>) -> String {
     let count = |name: &str, got: usize, want: usize| {
         format!("{name}: got {}, want {}", number::whole(got), number::whole(want))

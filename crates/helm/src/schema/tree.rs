@@ -9,14 +9,23 @@ use serde_json::Value as Json;
 
 use super::{bounds, text};
 
+/// Whether messages show the values that they complain of.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Show {
+    /// As Helm's do.
+    Values,
+    /// Only the place and the rule: values may be secret.
+    Rules,
+}
+
 /// The lines below the root error, each with its dash. `document` is the schema.
-pub(super) fn lines(root: &ValidationError<'_, '_>, document: &Json) -> Vec<String> {
-    let mut lines = Lines { lines: Vec::new(), document };
+pub(super) fn lines(root: &ValidationError<'_, '_>, document: &Json, show: Show) -> Vec<String> {
+    let mut lines = Lines { lines: Vec::new(), document, show };
     for cause in &root.causes {
         lines.add(cause, root.schema_url, false, 0);
     }
     if root.causes.is_empty() {
-        lines.push(0, "", &text::message(&root.kind));
+        lines.push(0, "", &lines.message(root));
     }
     lines.lines
 }
@@ -27,6 +36,7 @@ const MAX_LINES: usize = 10_000;
 struct Lines<'a> {
     lines: Vec<String>,
     document: &'a Json,
+    show: Show,
 }
 
 impl Lines<'_> {
@@ -43,6 +53,7 @@ impl Lines<'_> {
             self.document.pointer(&format!("{}/pattern", bounds::percent_decoded(pointer)))?.as_str()
         };
         match &error.kind {
+            kind if self.show == Show::Rules => text::without_value(kind),
             ErrorKind::Pattern { got, want } => text::pattern(got, original().unwrap_or(want)),
             kind => text::message(kind),
         }

@@ -103,3 +103,18 @@ fn a_chart_that_is_not_on_disk_is_refused_with_what_to_do() {
     check("repo/nope", &format!("repo repo not found: {fetch} repo/nope'"));
     check("oci://a/b", &format!("cannot fetch chart \"oci://a/b\": {fetch}'"));
 }
+
+#[test]
+fn an_error_for_others_to_read_holds_no_value() {
+    let folder = tempfile::tempdir().unwrap();
+    let chart = chart(folder.path());
+    let schema =
+        r#"{"$schema":"http://json-schema.org/draft-07/schema#","properties":{"password":{"pattern":"^[A-Z]+$"}}}"#;
+    fs::write(Path::new(&chart).join("values.schema.json"), schema).unwrap();
+    let options = Options { set: vec!["password=hunter2".to_owned()], ..options(chart) };
+    let error = options.render(None).unwrap().0.unwrap_err();
+    assert!(error.to_string().contains("'hunter2' does not match pattern"), "{error}");
+    let head = "values don't meet the specifications of the schema(s) in the following chart(s):\nc:\n";
+    let rule = "- at '/password': value does not match pattern '^[A-Z]+$'\n";
+    assert_eq!(error.without_values(), format!("{head}{rule}"));
+}

@@ -16,6 +16,11 @@ pub struct Error {
 }
 
 impl Error {
+    /// The same without the value, which may be secret.
+    pub fn without_value(&self) -> String {
+        format!("type mismatch on {}: a table is wanted", self.subchart)
+    }
+
     fn new(subchart: &str, value: Value) -> Error {
         let value = String::from_utf8_lossy(&go_template::fmt::sprintf(b"%t", &[value])).into_owned();
         Error { subchart: subchart.to_owned(), value }
