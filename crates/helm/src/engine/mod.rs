@@ -69,11 +69,6 @@ impl Engine {
         self.resolver.chart()
     }
 
-    /// Whether rendering again with the same input may give something else: the chart reads the cluster, the clock or random numbers.
-    pub fn is_impure(&self) -> bool {
-        program::is_impure(self.chart())
-    }
-
     /// The chart's view for the user's values: what [`chart::resolve`](crate::chart::resolve) gives, but made only once for each choice of
     /// subcharts.
     ///

@@ -6,49 +6,7 @@ use go_template::{Map, MapType, Parsed, Str, Templates, Tree};
 
 use super::top::ChartObject;
 use super::{RenderError, calls, handlebars};
-use crate::chart::{Chart, ChartView};
-
-/// Functions whose results differ from one render to the next, or with the cluster.
-const IMPURE: &[&str] = &[
-    "lookup",
-    "now",
-    "ago",
-    "randAlpha",
-    "randAlphaNum",
-    "randAscii",
-    "randBytes",
-    "randInt",
-    "randNumeric",
-    "shuffle",
-    "uuidv4",
-    "genPrivateKey",
-    "genCA",
-    "genCAWithKey",
-    "genSelfSignedCert",
-    "genSelfSignedCertWithKey",
-    "genSignedCert",
-    "genSignedCertWithKey",
-    "bcrypt",
-    "htpasswd",
-    "encryptAES",
-    "getHostByName",
-];
-
-/// Whether a template of the chart, or a text in its values that `tpl` could run, calls such a function.
-///
-/// Looks for the names only, so it may say yes to a chart that is pure, and never no to one that is not.
-pub(super) fn is_impure(chart: &Chart) -> bool {
-    let names_one = |text: &[u8]| {
-        IMPURE.iter().any(|name| {
-            memchr::memmem::find_iter(text, name.as_bytes()).any(|at| {
-                let before = at.checked_sub(1).and_then(|before| text.get(before));
-                let after = text.get(at + name.len());
-                !before.into_iter().chain(after).any(|b| b.is_ascii_alphanumeric() || *b == b'_')
-            })
-        })
-    };
-    chart.templates.iter().any(|file| names_one(&file.data)) || chart.dependencies.iter().any(|chart| is_impure(chart))
-}
+use crate::chart::ChartView;
 
 /// Templates that belong together.
 #[derive(Debug)]

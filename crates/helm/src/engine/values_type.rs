@@ -9,11 +9,16 @@ use crate::{values, yaml};
 /// The methods by name.
 pub(super) fn methods() -> ValuesMethods {
     static METHODS: LazyLock<ValuesMethods> = LazyLock::new(|| {
-        let methods: [(&'static str, Function); 4] = [
+        let methods: [(&'static str, Function); 5] = [
             (
                 "AsMap",
                 (|map: Value| map.as_map().map(|map| map.with_type(MapType::Interface)).unwrap_or_default())
                     .into_function(),
+            ),
+            // There are no writers in templates: the call fails for what it is given, or for being given nothing.
+            (
+                "Encode",
+                (|_: Value, _: Value| -> Result<Value, FuncError> { Err("no io.Writer".into()) }).into_function(),
             ),
             ("PathValue", path_value.into_function()),
             ("Table", table.into_function()),

@@ -52,7 +52,8 @@ fn register_with(map: &mut FuncMap, prefix: &str, regex: fn(&[u8]) -> Result<Arc
         let regex = regex(&pattern)?;
         let parts = searched(&regex, &text, || regex.split(&text, at_most(limit)))?.map_err(too_slow)?;
         check_list("regexSplit", parts.len())?;
-        Ok(strings(parts.into_iter()))
+        // Only what is not asked for is nil; no parts are an empty list.
+        Ok(if limit == 0 { List::nil(ListType::String).into() } else { List::strings(parts.into_iter()).into() })
     });
     map.add(&format!("{prefix}ReplaceAll"), move |pattern: Str, text: Str, by: Str| -> Result<Vec<u8>, FuncError> {
         let regex = regex(&pattern)?;
@@ -102,8 +103,7 @@ fn searched<T>(regex: &Regex, text: &[u8], search: impl FnOnce() -> T) -> Result
 
 /// A `[]string`; with nothing in it Go's nil slice, which is JSON's null.
 fn strings<'t>(items: impl Iterator<Item = &'t [u8]>) -> Value {
-    let list = List::strings(items);
-    Value::List(if list.is_empty() { List::nil(ListType::String) } else { list })
+    List::strings(items).into()
 }
 
 /// Go's `Compile`.

@@ -6,6 +6,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use go_template::FuncError;
 
+use super::super::encoding::base::decode64;
+
 use super::random;
 
 const BLOCK: usize = 16;
@@ -41,7 +43,7 @@ pub(super) fn decrypt(password: &[u8], text: &[u8]) -> Result<Vec<u8>, FuncError
     if text.is_empty() {
         return Ok(Vec::new());
     }
-    let bytes = decode_base64(text)?;
+    let bytes = decode64(text).map_err(|error| FuncError::new(error.to_string()))?;
     let Some((first, rest)) = bytes.split_at_checked(BLOCK) else {
         let length = bytes.len();
         return Err(FuncError::new(format!(
@@ -77,14 +79,4 @@ fn unpad(mut text: Vec<u8>) -> Result<Vec<u8>, FuncError> {
             Err(FuncError::new(format!("runtime error: slice bounds out of range [:{end}]")))
         }
     }
-}
-
-/// Base64 with Go's error: the offset of the first byte that cannot be.
-fn decode_base64(text: &[u8]) -> Result<Vec<u8>, FuncError> {
-    let clean: Vec<u8> = text.iter().copied().filter(|b| !matches!(b, b'\n' | b'\r')).collect();
-    STANDARD.decode(&clean).map_err(|_| {
-        let is_digit = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'/' | b'\n' | b'\r');
-        let offset = text.iter().position(|b| !is_digit(b)).unwrap_or(text.len());
-        FuncError::new(format!("illegal base64 data at input byte {offset}"))
-    })
 }

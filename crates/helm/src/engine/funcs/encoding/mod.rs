@@ -3,7 +3,7 @@
 //! Counterpart: Helm's `pkg/engine/funcs.go` and Sprig's `defaults.go` and `strings.go`. As there, the plain functions swallow errors, each
 //! in its own way, and the `must` ones fail.
 
-mod base;
+pub(super) mod base;
 
 use go_template::{FuncError, FuncMap, List, ListType, Map, Str, Value, note_work};
 
@@ -87,6 +87,10 @@ fn or_default<E: std::fmt::Display>(
 }
 
 fn toml_text(value: &Value) -> Result<Vec<u8>, FuncError> {
+    // What Go's encoder does not expect, and what the template makes of its panic.
+    if matches!(value, Value::Nil) {
+        return Err("reflect: call of reflect.Value.Type on zero Value".into());
+    }
     measure(value, &mut Walk::new())?;
     match toml::encode(value) {
         Err(error @ toml::EncodeError::TooDeep(_)) => Err(exceeded("MAX_DEPTH", error.to_string())),
