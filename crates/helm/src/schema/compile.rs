@@ -60,7 +60,7 @@ impl Schema {
     /// What is wrong, a line for each: `- at '/a': got number, want string`.
     pub fn validate(&self, values: &Map) -> Result<(), Complaint> {
         let values = json::to_serde(&Value::Map(values.clone()));
-        bounds::check(self.chain, &values).map_err(String::from)?;
+        bounds::check(self.chain, &values)?;
         if self.asks_for_patterns {
             patterns::check_values(&values).map_err(|text| Complaint {
                 text,

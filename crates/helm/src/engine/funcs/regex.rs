@@ -53,7 +53,7 @@ fn register_with(map: &mut FuncMap, prefix: &str, regex: fn(&[u8]) -> Result<Arc
         let parts = searched(&regex, &text, || regex.split(&text, at_most(limit)))?.map_err(too_slow)?;
         check_list("regexSplit", parts.len())?;
         // Only what is not asked for is nil; no parts are an empty list.
-        Ok(if limit == 0 { List::nil(ListType::String).into() } else { List::strings(parts.into_iter()).into() })
+        Ok(if limit == 0 { List::nil(ListType::String).into() } else { List::strings(parts).into() })
     });
     map.add(&format!("{prefix}ReplaceAll"), move |pattern: Str, text: Str, by: Str| -> Result<Vec<u8>, FuncError> {
         let regex = regex(&pattern)?;
