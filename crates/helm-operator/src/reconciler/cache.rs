@@ -226,7 +226,7 @@ impl Cache {
             uid: live.metadata.uid.as_deref().unwrap_or_default().into(),
             resource_version: live.resource_version(),
             mark: live.mark,
-            readiness: live.readiness,
+            readiness: live.readiness(&key.group, &key.kind),
             deleting: live.deleting,
             owner,
             other_manager: live.other_managers.last().map(|m| m.as_str().into()),

@@ -226,7 +226,7 @@ impl Applier {
         let resource = self.resource(object).await?;
         let path = resource.path(object.namespace.as_deref().unwrap_or_default(), &object.name).map_err(failed)?;
         let live: Live = self.api.send(Call::get(path)).await.and_then(|a| a.parse()).map_err(failed)?;
-        Ok(live.readiness)
+        Ok(live.readiness(object.group(), &object.kind))
     }
 
     /// Whether the object exists.

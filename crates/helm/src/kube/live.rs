@@ -10,9 +10,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference}
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 
+use super::FIELD_MANAGER;
 use super::decorate::{PRIMARY_ANNOTATION, PRIMARY_TYPE_ANNOTATION};
-use super::readiness::{Readiness, readiness_of};
-use super::{FIELD_MANAGER, Object};
+use super::readiness::{READINESS_FIELDS, Readiness, readiness_of};
 
 /// The digest of the fields that an object's managed fields say are ours; it changes when someone takes one away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,8 +38,8 @@ pub struct Live {
     pub metadata: ObjectMeta,
     /// Our mark; absent if we never applied it or the server keeps no managed fields.
     pub mark: Option<Mark>,
-    /// How it is doing; always ready if only its metadata was read.
-    pub readiness: Readiness,
+    /// What tells how it is doing; nothing if only its metadata was read.
+    reported: Option<Reported>,
     /// Whether it is being deleted.
     pub deleting: bool,
     /// The controller among its owner references.
@@ -72,13 +72,12 @@ impl Live {
             annotations: metadata.annotations,
             managed_fields: metadata.managed_fields.unwrap_or_default().into_iter().map(entry).collect(),
         };
-        Live::from(Full {
-            kind: String::new(),
-            api_version: String::new(),
-            metadata: meta,
-            spec: Value::Null,
-            status: Value::Null,
-        })
+        Live::new(meta, None)
+    }
+
+    /// How it is doing, given what it is: an item of a list does not say its own kind. Always ready if only its metadata was read.
+    pub fn readiness(&self, group: &str, kind: &str) -> Readiness {
+        self.reported.as_ref().map_or(Readiness::Ready, |r| readiness_of(group, kind, r.generation, &r.spec, &r.status))
     }
 
     /// The resource version as a number; 0 if it is none.
@@ -87,12 +86,17 @@ impl Live {
     }
 }
 
+/// What readiness is judged by.
+#[derive(Clone, Debug)]
+struct Reported {
+    generation: Option<i64>,
+    /// The fields of [`READINESS_FIELDS`] only.
+    spec: Value,
+    status: Value,
+}
+
 #[derive(serde::Deserialize)]
 struct Full {
-    #[serde(default)]
-    kind: String,
-    #[serde(default, rename = "apiVersion")]
-    api_version: String,
     #[serde(default)]
     metadata: Meta,
     #[serde(default)]
@@ -132,13 +136,17 @@ struct Entry {
 
 impl<'de> Deserialize<'de> for Live {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Live, D::Error> {
-        Full::deserialize(from).map(Live::from)
+        let Full { metadata, mut spec, status } = Full::deserialize(from)?;
+        if let Value::Object(fields) = &mut spec {
+            fields.retain(|field, _| READINESS_FIELDS.contains(&field.as_str()));
+        }
+        let reported = Reported { generation: metadata.generation, spec, status };
+        Ok(Live::new(metadata, Some(reported)))
     }
 }
 
-impl From<Full> for Live {
-    fn from(full: Full) -> Live {
-        let mut meta = full.metadata;
+impl Live {
+    fn new(mut meta: Meta, reported: Option<Reported>) -> Live {
         let ours = |e: &&Entry| e.manager == FIELD_MANAGER && e.operation == "Apply" && e.subresource.is_empty();
         let mark = meta.managed_fields.iter().find(ours).and_then(|e| e.fields_v1.as_ref()).map(|f| Mark(f.0));
         let mut other_managers: Vec<String> = meta
@@ -148,11 +156,10 @@ impl From<Full> for Live {
             .map(|e| e.manager)
             .collect();
         other_managers.dedup();
-        let readiness = readiness_of(&full.api_version, &full.kind, meta.generation, &full.spec, &full.status);
         let mut annotations = meta.annotations.take().unwrap_or_default();
         Live {
             mark,
-            readiness,
+            reported,
             deleting: meta.deletion_timestamp.is_some(),
             controller: meta.owner_references.into_iter().find(|o| o.controller == Some(true)),
             primary: annotations.remove(PRIMARY_ANNOTATION),
@@ -270,11 +277,4 @@ fn mix(mut x: u64) -> u64 {
     x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     x ^ (x >> 31)
-}
-
-impl Object {
-    /// What the object would be if it were live as it stands: for planning without a cluster.
-    pub fn readiness(&self) -> Readiness {
-        readiness_of(&self.api_version, &self.kind, None, &self.body["spec"], &self.body["status"])
-    }
 }

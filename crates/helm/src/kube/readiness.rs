@@ -14,9 +14,11 @@ pub enum Readiness {
     Failed,
 }
 
-/// How an object is doing, by its kind.
-pub fn readiness_of(api_version: &str, kind: &str, generation: Option<i64>, spec: &Value, status: &Value) -> Readiness {
-    let group = api_version.split_once('/').map_or("", |(group, _)| group);
+/// The fields of a `spec` that readiness asks for.
+pub(super) const READINESS_FIELDS: [&str; 4] = ["clusterIP", "replicas", "type", "updateStrategy"];
+
+/// How an object is doing, by its kind. The core group is "".
+pub fn readiness_of(group: &str, kind: &str, generation: Option<i64>, spec: &Value, status: &Value) -> Readiness {
     let observed = status.get("observedGeneration").and_then(Value::as_i64);
     if let (Some(generation), Some(observed)) = (generation, observed)
         && observed < generation

@@ -175,7 +175,7 @@ fn digests_ignore_key_order_owners_and_the_releases_namespace() {
 
 #[test]
 fn readiness_follows_kstatus() {
-    let deployment = |spec: Value, status: Value| readiness_of("apps/v1", "Deployment", Some(2), &spec, &status);
+    let deployment = |spec: Value, status: Value| readiness_of("apps", "Deployment", Some(2), &spec, &status);
     let done = json!({"observedGeneration": 2, "replicas": 3, "updatedReplicas": 3, "readyReplicas": 3, "availableReplicas": 3});
     assert_eq!(deployment(json!({"replicas": 3}), done.clone()), Readiness::Ready);
     assert_eq!(deployment(json!({"replicas": 4}), done.clone()), Readiness::Progressing);
@@ -184,11 +184,21 @@ fn readiness_follows_kstatus() {
     assert_eq!(deployment(json!({"replicas": 3}), json!({"observedGeneration": 1})), Readiness::Progressing);
     let stuck = json!({"conditions": [{"type": "Progressing", "reason": "ProgressDeadlineExceeded"}]});
     assert_eq!(deployment(json!({}), stuck), Readiness::Failed);
-    assert_eq!(readiness_of("v1", "ConfigMap", None, &Value::Null, &Value::Null), Readiness::Ready);
+    assert_eq!(readiness_of("", "ConfigMap", None, &Value::Null, &Value::Null), Readiness::Ready);
     let pod = json!({"phase": "Running", "conditions": [{"type": "Ready", "status": "False"}]});
-    assert_eq!(readiness_of("v1", "Pod", None, &Value::Null, &pod), Readiness::Progressing);
+    assert_eq!(readiness_of("", "Pod", None, &Value::Null, &pod), Readiness::Progressing);
     let custom = json!({"conditions": [{"type": "Ready", "status": "False"}]});
-    assert_eq!(readiness_of("x.y/v1", "Db", None, &Value::Null, &custom), Readiness::Progressing);
+    assert_eq!(readiness_of("x.y", "Db", None, &Value::Null, &custom), Readiness::Progressing);
+}
+
+#[test]
+fn an_item_of_a_list_is_judged_by_the_kind_that_it_does_not_name() {
+    let spec = json!({"replicas": 1, "template": {"spec": {}}});
+    let status = json!({"observedGeneration": 1, "replicas": 1, "updatedReplicas": 1, "unavailableReplicas": 1});
+    let item = json!({"metadata": {"name": "web", "generation": 1}, "spec": spec, "status": status});
+    let live: Live = serde_json::from_value(item).unwrap();
+    assert_eq!(live.readiness("apps", "Deployment"), Readiness::Progressing);
+    assert_eq!(live.readiness("x.y", "Db"), Readiness::Ready);
 }
 
 #[test]
