@@ -739,7 +739,7 @@ impl<'t> State<'_, '_, 't> {
         match value.value() {
             Value::Nil => self.scope.out.extend_from_slice(b"<no value>"),
             Value::Func(_) => return self.errorf(format!("can't print {node} of type {}", value.type_name())),
-            Value::Object(object) if let Some(text) = object.display_in_place() => {
+            Value::Object(object) if let Some(text) = display(node, object.as_ref()) => {
                 self.scope.out.extend_from_slice(&text)
             }
             value => fmt::append_value(&mut self.scope.out, &printable(value)),
@@ -747,6 +747,15 @@ impl<'t> State<'_, '_, 't> {
         let counted = self.scope.wrote(self.scope.out.len() - before);
         self.within(counted)
     }
+}
+
+/// What the object prints as: where a function made it, it does not stand in its owner. Three functions pass on what they were given.
+fn display(node: &ActionNode, object: &dyn Object) -> Option<Str> {
+    let made = node.pipe.cmds.last().is_some_and(|command| match command.args.first() {
+        Some(Arg::Identifier(function)) => ![&b"and"[..], b"index", b"or"].contains(&&*function.name),
+        _ => false,
+    });
+    if made { object.display() } else { object.display_in_place() }
 }
 
 /// Calls the function; what it was given and what it did count as steps.

@@ -2,8 +2,10 @@
 //!
 //! They see more of a value than other functions do ([`Reflected`]), for Go's errors tell an untyped nil from a nil interface.
 
+use std::any::Any;
 use std::borrow::Cow;
 use std::mem;
+use std::sync::Arc;
 
 use crate::compare;
 use crate::error::FuncError;
@@ -15,7 +17,7 @@ use crate::node::Arg;
 use crate::reflect::Reflected;
 use crate::scope::Scope;
 use crate::scratch::build_str;
-use crate::value::{IntType, Kind, List, Str, UintType, Value};
+use crate::value::{Field, IntType, Kind, List, Object, Str, UintType, Value};
 
 /// A built-in function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -139,11 +141,34 @@ fn eval_args(args: &[Reflected]) -> Vec<u8> {
 /// What the executor prints for the value: a pointer that does not say how it prints is followed.
 pub(crate) fn printable(value: &Value) -> Cow<'_, Value> {
     match value {
-        Value::Object(object) if object.kind() == Kind::Ptr && object.display().is_none() => match object.data() {
-            Value::Nil => Cow::Borrowed(value),
-            data => Cow::Owned(data),
-        },
+        Value::Object(object)
+            if object.kind() == Kind::Ptr && object.display().is_none() && !object.fields().is_empty() =>
+        {
+            Cow::Owned(Value::Object(Arc::new(Pointed(Arc::clone(object)))))
+        }
         value => Cow::Borrowed(value),
+    }
+}
+
+/// The struct behind a pointer.
+#[derive(Debug)]
+struct Pointed(Arc<dyn Object>);
+
+impl Object for Pointed {
+    fn type_name(&self) -> &str {
+        self.0.type_name().trim_start_matches('*')
+    }
+
+    fn kind(&self) -> Kind {
+        Kind::Struct
+    }
+
+    fn fields(&self) -> Vec<Field> {
+        self.0.fields()
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
     }
 }
 

@@ -30,5 +30,7 @@ pub use parse::{MAX_BLOCK_DEPTH, MAX_PAREN_DEPTH, Parsed, parse};
 pub use scope::{Limits, MissingKey, Options, Spent, ValuesMethods};
 pub use scratch::build_str;
 pub use template::Templates;
-pub use value::{Entries, Kind, List, ListType, MAX_COPIED_DEPTH, MAX_COPIED_VALUES, Map, MapType, Object, Str, Value};
+pub use value::{
+    Entries, Field, Kind, List, ListType, MAX_COPIED_DEPTH, MAX_COPIED_VALUES, Map, MapType, Object, Str, Value,
+};
 pub use work::note_work;

@@ -2,7 +2,7 @@
 
 use super::format::Flags;
 use super::{append_digits, append_integer, is_short_integer};
-use crate::value::{Kind, List, Map, Object, Value};
+use crate::value::{Field, Kind, List, Map, Object, Value};
 
 /// How deep values are printed: deeper than any chart's, and shallow enough for the stack. A map can contain itself.
 pub const MAX_DEPTH: usize = 500;
@@ -207,14 +207,30 @@ impl<'a> Printer<'a> {
         if let Some(text) = stringable.then(|| object.display()).flatten() {
             return self.string(value, &text, verb);
         }
-        let data = object.data();
-        match (object.kind(), &data) {
-            (Kind::Ptr, Value::Map(_) | Value::List(_)) if depth == 0 => self.text("&"),
-            (Kind::Ptr | Kind::Func, _) => return self.pointer(value, verb),
-            (_, Value::Object(_)) => return self.pointer(value, verb),
-            _ => {}
+        let fields = object.fields();
+        match object.kind() {
+            Kind::Ptr if depth == 0 && !fields.is_empty() => {
+                self.text("&");
+                self.structure(object.type_name().trim_start_matches('*'), &fields, verb, depth + 1);
+            }
+            Kind::Ptr | Kind::Func => self.pointer(value, verb),
+            _ if fields.is_empty() => self.value(&object.data(), verb, depth + 1),
+            _ => self.structure(object.type_name(), &fields, verb, depth),
         }
-        self.value(&data, verb, depth + 1);
+    }
+
+    fn structure(&mut self, type_name: &str, fields: &[Field], verb: char, depth: usize) {
+        self.text(if self.flags.sharp_v { type_name } else { "" });
+        self.text("{");
+        for (i, field) in fields.iter().enumerate() {
+            self.separator(i);
+            if self.flags.plus_v || self.flags.sharp_v {
+                self.text(field.name);
+                self.text(":");
+            }
+            self.value(&field.value, verb, depth + 1);
+        }
+        self.text("}");
     }
 
     fn pointer(&mut self, value: &Value, verb: char) {
@@ -229,8 +245,7 @@ impl<'a> Printer<'a> {
             }
             'v' | 'p' => self.hex(ADDRESS, !self.flags.sharp),
             'b' | 'o' | 'd' | 'x' | 'X' => self.integer(value, ADDRESS, false, verb),
-            // Not through `bad_verb`, which would print the pointer's data.
-            _ => self.text(&format!("%!{verb}({}={ADDRESS:#x})", value.type_name())),
+            _ => self.bad_verb(value, verb),
         }
     }
 }

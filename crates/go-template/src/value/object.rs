@@ -3,9 +3,40 @@
 use std::any::Any;
 use std::fmt;
 
-use super::{Kind, Str, Value};
+use super::{Kind, Map, Str, Value};
 use crate::error::FuncError;
 use crate::function::{Param, Scope};
+
+/// A field of a Go struct.
+#[derive(Clone, Debug)]
+pub struct Field {
+    /// Go's name. A small first letter hides the field from all but `fmt`.
+    pub name: &'static str,
+    /// The name in JSON.
+    pub json_name: &'static str,
+    /// Whether JSON leaves the field out if it is empty.
+    pub omit_empty: bool,
+    /// What is in it.
+    pub value: Value,
+}
+
+impl Field {
+    /// A field without tags.
+    pub fn new(name: &'static str, value: impl Into<Value>) -> Field {
+        Field { name, json_name: name, omit_empty: false, value: value.into() }
+    }
+
+    /// Whether templates and encoders see it.
+    pub fn is_exported(&self) -> bool {
+        self.name.starts_with(|first: char| first.is_ascii_uppercase())
+    }
+
+    /// Whether JSON has it.
+    pub fn is_in_json(&self) -> bool {
+        let is_empty = || matches!(&self.value, Value::String(text) if text.is_empty());
+        self.is_exported() && !(self.omit_empty && is_empty())
+    }
+}
 
 /// A Go struct, pointer or named type that templates reach through fields and methods.
 pub trait Object: fmt::Debug + Send + Sync + Any {
@@ -15,10 +46,14 @@ pub trait Object: fmt::Debug + Send + Sync + Any {
     /// Go's kind of the value.
     fn kind(&self) -> Kind;
 
+    /// The fields of a struct, or of the one that a pointer points to, in Go's order: what `fmt` prints and encoders write.
+    fn fields(&self) -> Vec<Field> {
+        Vec::new()
+    }
+
     /// The exported field (or map key) of this name.
     fn field(&self, name: &str) -> Option<Value> {
-        let _ = name;
-        None
+        self.fields().into_iter().find(|field| field.is_exported() && field.name == name).map(|field| field.value)
     }
 
     /// The parameters of the method of this name, and the type of further ones if it is variadic. The executor checks the arguments
@@ -44,9 +79,14 @@ pub trait Object: fmt::Debug + Send + Sync + Any {
         self.display()
     }
 
-    /// The plain data that stands for it in `toYaml`, `toJson`, `%v`, `range`, `index` and `len`.
+    /// The plain data that stands for it in `toYaml`, `toJson`, `range`, `index` and `len`; in `%v` too if it has no fields.
     fn data(&self) -> Value {
-        Value::Nil
+        let fields = self.fields();
+        if fields.is_empty() {
+            return Value::Nil;
+        }
+        let seen = fields.into_iter().filter(Field::is_in_json);
+        Value::Map(seen.map(|field| (field.json_name, field.value)).collect::<Map>())
     }
 
     /// Another number of the same named type, if this is one: what `range` gives over `time.Month`.

@@ -5,7 +5,7 @@
 use std::any::Any;
 use std::sync::Arc;
 
-use go_template::{FuncError, Kind, List, Map, Object, Param, Scope, Str, Value};
+use go_template::{Field, FuncError, Kind, List, Object, Param, Scope, Str, Value};
 
 /// The Kubernetes version that stands for the cluster where there is none.
 pub const DEFAULT_KUBE_VERSION: &str = "v1.37.0";
@@ -182,8 +182,17 @@ impl Object for Capabilities {
         }
     }
 
-    fn data(&self) -> Value {
-        fields(self, &["KubeVersion", "APIVersions", "HelmVersion"])
+    fn fields(&self) -> Vec<Field> {
+        let field = |name| Field::new(name, self.field(name).unwrap_or_default());
+        vec![field("KubeVersion"), field("APIVersions"), field("HelmVersion")]
+    }
+
+    fn signature(&self, method: &str) -> Option<(&[Param], Option<Param>)> {
+        (method == "Copy").then_some((&[], None))
+    }
+
+    fn call(&self, _: &mut Scope<'_>, method: &str, _: &[Value]) -> Option<Result<Value, FuncError>> {
+        (method == "Copy").then(|| Ok(self.to_value()))
     }
 
     fn as_any(&self) -> &dyn Any {
@@ -222,16 +231,17 @@ impl Object for KubeVersion {
     }
 
     // `String` is a method of the pointer, which printing a value of the struct does not find.
-    fn display(&self) -> Option<Str> {
-        Some(format!("{{{} {} {} {}}}", self.version, self.normalized, self.major, self.minor).into())
-    }
-
     fn display_in_place(&self) -> Option<Str> {
         Some(self.normalized().into())
     }
 
-    fn data(&self) -> Value {
-        fields(self, &["Version", "Major", "Minor"])
+    fn fields(&self) -> Vec<Field> {
+        vec![
+            Field::new("Version", self.version.as_str()),
+            Field::new("normalizedVersion", self.normalized.as_str()),
+            Field::new("Major", self.major.as_str()),
+            Field::new("Minor", self.minor.as_str()),
+        ]
     }
 
     fn as_any(&self) -> &dyn Any {
@@ -290,32 +300,20 @@ impl Object for BuildInfo {
         Kind::Struct
     }
 
-    fn field(&self, name: &str) -> Option<Value> {
-        match name {
-            "Version" => Some(HELM_VERSION.into()),
-            "GitCommit" | "GitTreeState" => Some("".into()),
-            "GoVersion" => Some(GO_VERSION.into()),
-            "KubeClientVersion" => Some("v1.37".into()),
-            _ => None,
-        }
-    }
-
-    fn data(&self) -> Value {
-        [("version", HELM_VERSION), ("go_version", GO_VERSION), ("kube_client_version", "v1.37")]
-            .into_iter()
-            .collect::<Map>()
-            .into()
+    fn fields(&self) -> Vec<Field> {
+        let field = |name, json_name, value: &str| Field { json_name, omit_empty: true, ..Field::new(name, value) };
+        vec![
+            field("Version", "version", HELM_VERSION),
+            field("GitCommit", "git_commit", ""),
+            field("GitTreeState", "git_tree_state", ""),
+            field("GoVersion", "go_version", GO_VERSION),
+            field("KubeClientVersion", "kube_client_version", "v1.37"),
+        ]
     }
 
     fn as_any(&self) -> &dyn Any {
         self
     }
-}
-
-/// The named fields as a map: how Go's encoders see the struct.
-fn fields(object: &dyn Object, names: &[&str]) -> Value {
-    let map: Map = names.iter().filter_map(|name| object.field(name).map(|value| (*name, value))).collect();
-    map.into()
 }
 
 #[cfg(test)]

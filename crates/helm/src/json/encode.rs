@@ -1,6 +1,6 @@
 //! Writes values as `encoding/json`'s `Marshal`: sorted keys, Go's number texts, escapes for HTML.
 
-use go_template::{List, Map, Str, Value};
+use go_template::{List, Map, Object, Value};
 
 use super::{MAX_DEPTH, number};
 
@@ -98,7 +98,7 @@ impl Encoder {
             Value::List(list) => self.list(list)?,
             Value::Map(map) if map.is_nil() => self.text("null"),
             Value::Map(map) => self.map(map)?,
-            Value::Object(object) => self.value(&object.data())?,
+            Value::Object(object) => self.object(object.as_ref())?,
             Value::Complex(..) | Value::Func(_) => {
                 return Err(EncodeError::UnsupportedType(value.type_name().to_owned()));
             }
@@ -139,7 +139,25 @@ impl Encoder {
         Ok(())
     }
 
-    fn key(&mut self, key: &Str) {
+    fn object(&mut self, object: &dyn Object) -> Result<(), EncodeError> {
+        let fields = object.fields();
+        let data = object.data();
+        if fields.is_empty() || !matches!(data, Value::Map(_)) {
+            return self.value(&data);
+        }
+        check_depth(self.depth, &self.path)?;
+        self.open(b'{');
+        let seen = fields.iter().filter(|field| field.is_in_json());
+        for (i, field) in seen.enumerate() {
+            self.separate(i);
+            self.key(field.json_name.as_bytes());
+            self.value(&field.value)?;
+        }
+        self.close(b'}', false);
+        Ok(())
+    }
+
+    fn key(&mut self, key: &[u8]) {
         write_string(&mut self.out, key, self.escape);
         self.text(if self.layout == Layout::Indented { ": " } else { ":" });
     }

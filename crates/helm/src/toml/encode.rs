@@ -1,6 +1,6 @@
 //! Writes values as BurntSushi/toml's `Encoder`: plain keys first, then tables, each sorted and indented by its depth.
 
-use go_template::{Kind, List, Map, Object, Value};
+use go_template::{Field, Kind, List, Object, Value};
 
 use super::{MAX_DEPTH, key_text, path_text, quoted};
 use crate::json::{number, to_utf8};
@@ -61,12 +61,12 @@ impl Encoder {
     fn entry(&mut self, key: &[String], value: &Value) -> Result<()> {
         match (form(value, 0)?, value) {
             (Form::Tables, Value::List(list)) => self.tables(key, list),
-            (Form::Table, _) => self.table(key, &fields(value)),
+            (Form::Table, _) => self.table(key, fields(value)),
             _ => self.key_value(key, value, false),
         }
     }
 
-    fn table(&mut self, key: &[String], map: &Map) -> Result<()> {
+    fn table(&mut self, key: &[String], fields: Vec<(String, Value)>) -> Result<()> {
         if key.len() == 1 {
             self.new_line();
         }
@@ -75,7 +75,7 @@ impl Encoder {
             self.out.push_str(&header);
             self.new_line();
         }
-        self.map(key, map, false)
+        self.fields(key, fields, false)
     }
 
     fn tables(&mut self, key: &[String], list: &List) -> Result<()> {
@@ -87,20 +87,19 @@ impl Encoder {
             let header = format!("{}[[{}]]", indent(key), path_text(key));
             self.out.push_str(&header);
             self.new_line();
-            self.map(key, &fields(item), false)?;
+            self.fields(key, fields(item), false)?;
         }
         Ok(())
     }
 
-    fn map(&mut self, key: &[String], map: &Map, inline: bool) -> Result<()> {
+    fn fields(&mut self, key: &[String], fields: Vec<(String, Value)>, inline: bool) -> Result<()> {
         self.depth += 1;
         if self.depth > MAX_DEPTH {
             return Err(EncodeError::TooDeep(MAX_DEPTH));
         }
         let (mut direct, mut tables) = (Vec::new(), Vec::new());
-        for (name, value) in map.snapshot() {
+        for (name, value) in fields {
             let is_table = matches!(form(&value, 0)?, Form::Table | Form::Tables);
-            let name = to_utf8(&name).into_owned();
             if is_table { tables.push((name, value)) } else { direct.push((name, value)) }
         }
         if inline {
@@ -160,8 +159,8 @@ impl Encoder {
                 self.out.push_str(&format!("[{}]", bytes.join(", ")));
             }
             Value::List(list) => self.array(list)?,
-            Value::Map(map) => self.map(&[], map, true)?,
-            Value::Object(object) => self.object(&**object)?,
+            Value::Map(_) => self.fields(&[], fields(value), true)?,
+            Value::Object(object) => self.object(value, &**object)?,
             Value::Nil | Value::Complex(..) | Value::Func(_) => {
                 return Err(EncodeError::UnsupportedType(value.kind().name()));
             }
@@ -187,14 +186,14 @@ impl Encoder {
         Ok(())
     }
 
-    fn object(&mut self, object: &dyn Object) -> Result<()> {
+    fn object(&mut self, value: &Value, object: &dyn Object) -> Result<()> {
         match (object.type_name().trim_start_matches('*'), object.data()) {
             ("time.Time", Value::String(text)) => self.out.push_str(local_part(&text.to_text(), object)),
             ("time.Duration", data) => {
                 let text = object.display().map_or(data, Value::String);
                 self.element(&text)?;
             }
-            (_, Value::Map(map)) => self.map(&[], &map, true)?,
+            (_, Value::Map(_)) => self.fields(&[], fields(value), true)?,
             (_, data) => self.element(&data)?,
         }
         Ok(())
@@ -248,12 +247,20 @@ fn form(value: &Value, depth: usize) -> Result<Form> {
     }
 }
 
-fn fields(value: &Value) -> Map {
-    match value {
+/// What a table holds: a struct's fields by Go's names in Go's order, a map's entries by their keys.
+fn fields(value: &Value) -> Vec<(String, Value)> {
+    let map = match value {
         Value::Map(map) => map.clone(),
-        Value::Object(object) => object.data().as_map().cloned().unwrap_or_default(),
-        _ => Map::default(),
-    }
+        Value::Object(object) => match object.fields() {
+            fields if fields.is_empty() => object.data().as_map().cloned().unwrap_or_default(),
+            fields => {
+                let seen = fields.into_iter().filter(Field::is_exported);
+                return seen.map(|field| (field.name.to_owned(), field.value)).collect();
+            }
+        },
+        _ => return Vec::new(),
+    };
+    map.snapshot().into_iter().map(|(key, value)| (to_utf8(&key).into_owned(), value)).collect()
 }
 
 fn float(value: f64) -> String {

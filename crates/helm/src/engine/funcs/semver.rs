@@ -4,7 +4,7 @@ use std::any::Any;
 use std::sync::Arc;
 
 use go_template::value::UintType;
-use go_template::{FuncError, FuncMap, Kind, Object, Param, Scope, Str, Value};
+use go_template::{Field, FuncError, FuncMap, Kind, Object, Param, Scope, Str, Value};
 
 use crate::semver::{Constraint, Error, Version};
 
@@ -110,6 +110,18 @@ impl Object for VersionObject {
 
     fn display(&self) -> Option<Str> {
         Some(self.version.to_string().into())
+    }
+
+    fn fields(&self) -> Vec<Field> {
+        let version = &self.version;
+        vec![
+            Field::new("major", uint64(version.major())),
+            Field::new("minor", uint64(version.minor())),
+            Field::new("patch", uint64(version.patch())),
+            Field::new("pre", version.prerelease()),
+            Field::new("metadata", version.metadata()),
+            Field::new("original", version.original()),
+        ]
     }
 
     fn data(&self) -> Value {

@@ -92,12 +92,10 @@ impl Memory {
             }
             Value::Map(map) => self.convert_map(map, depth, budget).map(Json::Object),
             Value::Object(object) => {
-                // The bytes of all files are no data for a template.
-                let fields = match object.data() {
-                    Value::Map(map) if !is_files(&map) => self.convert_map(&map, depth, budget)?,
-                    _ => Fields::new(),
-                };
-                let mut fields = fields;
+                let mut fields = Fields::new();
+                for field in object.fields().iter().filter(|field| field.is_exported()) {
+                    fields.insert(field.name.to_owned(), self.convert(&field.value, depth + 1, budget)?);
+                }
                 fields.insert(OBJECT.to_owned(), Json::from(self.objects.len()));
                 self.objects.push(value.clone());
                 Ok(Json::Object(fields))
@@ -114,10 +112,6 @@ impl Memory {
             .map(|(key, value)| Ok((key.to_text().into_owned(), self.convert(value, depth + 1, budget)?)));
         pairs.collect()
     }
-}
-
-fn is_files(map: &Map) -> bool {
-    map.ty() == go_template::MapType::Bytes
 }
 
 struct Budget {

@@ -1,6 +1,6 @@
 //! What yaml.v3 writes another way than yaml.v2 behind JSON: numbers and bytes as they are, structs by their fields in small letters.
 
-use go_template::{Kind, Map, MapType, Object, Str, Value};
+use go_template::{Field, Object, Value};
 
 use super::scalar::{self, Context};
 use super::{Emitter, Result};
@@ -44,10 +44,18 @@ impl Emitter {
             }
             _ => {}
         }
-        match object.data() {
-            Value::Map(map) if matches!(object.kind(), Kind::Struct | Kind::Ptr) => self.map(&small_names(&map)),
-            other => self.node(&other, context),
+        let fields = object.fields();
+        if fields.is_empty() { self.node(&object.data(), context) } else { self.structure(&fields) }
+    }
+
+    fn structure(&mut self, fields: &[Field]) -> Result {
+        let outer = self.writer.increase_indent(false, false);
+        for field in fields.iter().filter(|field| field.is_exported()) {
+            self.key(&field.name.to_lowercase());
+            self.node(&field.value, Context { mapping: true, simple_key: false })?;
         }
+        self.writer.restore_indent(outer);
+        Ok(())
     }
 }
 
@@ -58,9 +66,4 @@ fn float(value: f64) -> String {
         "NaN" => ".nan".to_owned(),
         text => text.to_owned(),
     }
-}
-
-fn small_names(fields: &Map) -> Map {
-    let small = |(name, value): (Str, Value)| (Str::from(name.to_text().to_lowercase()), value);
-    Map::new(MapType::Interface, fields.snapshot().into_iter().map(small).collect())
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use go_template::{FromValue, FuncError, FuncMap, Function, Kind, List, Map, Object, Param, Str, Value};
+use go_template::{Field, FromValue, FuncError, FuncMap, Function, Kind, List, Object, Param, Str, Value};
 
 use super::key::{CERTIFICATE_RSA_BITS, PrivateKey};
 use super::pem;
@@ -82,17 +82,8 @@ impl Object for Certificate {
         Kind::Struct
     }
 
-    fn field(&self, name: &str) -> Option<Value> {
-        match name {
-            "Cert" => Some(self.cert.as_str().into()),
-            "Key" => Some(self.key.as_str().into()),
-            _ => None,
-        }
-    }
-
-    fn data(&self) -> Value {
-        let fields: Map = [("Cert", self.cert.as_str()), ("Key", self.key.as_str())].into_iter().collect();
-        Value::Map(fields)
+    fn fields(&self) -> Vec<Field> {
+        vec![Field::new("Cert", self.cert.as_str()), Field::new("Key", self.key.as_str())]
     }
 
     fn as_any(&self) -> &dyn Any {
