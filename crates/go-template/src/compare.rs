@@ -98,7 +98,11 @@ fn equal_other(a: &Value, b: &Value) -> Compared {
 
 /// Whether this is nil of its type.
 fn is_nil(value: &Value) -> bool {
-    matches!(value, Value::List(list) if list.is_nil())
+    match value {
+        Value::List(list) => list.is_nil(),
+        Value::Map(map) => map.is_nil(),
+        _ => false,
+    }
 }
 
 fn message(format: &[u8], args: &[Value]) -> FuncError {

@@ -192,6 +192,9 @@ impl<'a> Printer<'a> {
     fn map(&mut self, map: &Map, verb: char, depth: usize) {
         let go_syntax = self.flags.sharp_v;
         self.text(if go_syntax { map.ty().name() } else { "map" });
+        if go_syntax && map.is_nil() {
+            return self.text("(nil)");
+        }
         self.text(if go_syntax { "{" } else { "[" });
         for (i, (key, item)) in map.snapshot().into_iter().enumerate() {
             self.separator(i);

@@ -94,6 +94,9 @@ fn copy(value: &Value, budget: &mut Budget) -> Result<Value, LimitError> {
 }
 
 fn copy_map(map: &Map, budget: &mut Budget) -> Result<Map, LimitError> {
+    if map.is_nil() {
+        return Ok(map.clone());
+    }
     if let Some(table) = map.untouched() {
         budget.spend(table.size())?;
         budget.reach(table.depth())?;

@@ -111,7 +111,7 @@ fn copied(value: &Value, walk: &mut Walk) -> Result<Value, FuncError> {
             let items = list.iter().map(|item| copied(item, walk)).collect::<Result<_, _>>()?;
             Ok(Value::List(List::new(list.ty(), items)))
         }),
-        Value::Map(map) => walk.enter(map.len(), |walk| {
+        Value::Map(map) if !map.is_nil() => walk.enter(map.len(), |walk| {
             let entries = map.snapshot().into_iter().map(|(k, v)| Ok((k, copied(&v, walk)?)));
             Ok(Value::Map(Map::new(map.ty(), entries.collect::<Result<_, FuncError>>()?)))
         }),
