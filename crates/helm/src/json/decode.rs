@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use go_template::fmt::{Charset, quote};
-use go_template::{List, Map, MapType, Str, Value};
+use go_template::{List, ListType, Map, MapType, Str, Value};
 
 use super::{MAX_DEPTH, MAX_VALUES, TypeError};
 
@@ -56,9 +56,12 @@ pub fn decode_map(text: &[u8]) -> Result<Map> {
     Ok(super::into_map(decode(text)?)?)
 }
 
-/// As [`decode`], into a list; `null` is an empty one.
+/// As [`decode`], into a list; `null` is Go's nil slice.
 pub fn decode_list(text: &[u8]) -> Result<List> {
-    Ok(super::into_list(decode(text)?)?)
+    match decode(text)? {
+        Value::Nil => Ok(List::nil(ListType::Interface)),
+        value => Ok(super::into_list(value)?),
+    }
 }
 
 struct Decoder<'a> {

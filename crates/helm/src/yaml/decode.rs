@@ -145,6 +145,7 @@ impl<'a> Decoder<'a> {
 
     fn mapping(&mut self, entries: &[(NodeId, NodeId)], map: &mut Entries) -> Result<()> {
         self.go_deeper()?;
+        let mut refused = None;
         for (key, value) in entries {
             if self.is_merge(*key) {
                 self.merge(*value, map)?;
@@ -152,9 +153,15 @@ impl<'a> Decoder<'a> {
             }
             let key = self.key(*key, *value)?;
             let value = self.value(*value)?;
-            if let Some(key) = key {
-                map.insert(key, value);
+            match key {
+                Key::Text(key) => {
+                    map.insert(key, value);
+                }
+                Key::Refused(problem) => refused = Some(problem),
             }
+        }
+        if self.not_json.is_none() {
+            self.not_json = refused;
         }
         self.depth -= 1;
         Ok(())
@@ -194,8 +201,8 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    /// The key as JSON has it; `None` if JSON cannot hold it.
-    fn key(&mut self, key: NodeId, value: NodeId) -> Result<Option<Str>> {
+    /// The key as JSON has it.
+    fn key(&mut self, key: NodeId, value: NodeId) -> Result<Key> {
         self.count()?;
         let (text, tag, implicit) = match self.document.node(key) {
             Node::Scalar { value, tag, implicit } => (value, tag.as_deref(), *implicit),
@@ -205,7 +212,7 @@ impl<'a> Decoder<'a> {
                 return Err(invalid(format!("invalid map key: {}", go_syntax(self.document, key))));
             }
         };
-        let key_text = match self.resolve(text, tag, implicit)? {
+        let key_text = match resolve_tagged(text, tag, implicit)? {
             Resolved::Text(text) => Str::from(text),
             Resolved::Scalar(scalar) => match scalar {
                 Scalar::Str | Scalar::Timestamp => Str::from(&**text),
@@ -215,20 +222,16 @@ impl<'a> Decoder<'a> {
                 Scalar::Null | Scalar::Uint(_) => {
                     let type_name = if scalar == Scalar::Null { "%!s(<nil>)" } else { "uint64" };
                     let (key, value) = (go_syntax(self.document, key), go_syntax(self.document, value));
-                    self.refuse(format!("unsupported map key of type: {type_name}, key: {key}, value: {value}"));
-                    return Ok(None);
+                    let problem = format!("unsupported map key of type: {type_name}, key: {key}, value: {value}");
+                    return Ok(Key::Refused(problem));
                 }
             },
         };
-        Ok(Some(key_text))
-    }
-
-    fn refuse(&mut self, problem: String) {
-        self.not_json.get_or_insert(problem);
+        Ok(Key::Text(key_text))
     }
 
     fn scalar(&mut self, text: &str, tag: Option<&str>, implicit: bool) -> Result<Value> {
-        let scalar = match self.resolve(text, tag, implicit)? {
+        let scalar = match resolve_tagged(text, tag, implicit)? {
             Resolved::Text(text) => return Ok(Value::from(text)),
             Resolved::Scalar(scalar) => scalar,
         };
@@ -244,25 +247,34 @@ impl<'a> Decoder<'a> {
             Scalar::Str | Scalar::Timestamp => Value::from(text),
         })
     }
-
-    fn resolve(&self, text: &str, tag: Option<&str>, implicit: bool) -> Result<Resolved> {
-        let Some(tag) = tag else {
-            return Ok(Resolved::Scalar(if implicit { resolve(text) } else { Scalar::Str }));
-        };
-        match tag.strip_prefix(TAG_PREFIX) {
-            Some("binary") => decode_binary(text).map(Resolved::Text),
-            Some(short @ ("bool" | "int" | "float" | "null" | "timestamp")) => {
-                resolve_as(short, text).map(Resolved::Scalar)
-            }
-            _ => Ok(Resolved::Scalar(Scalar::Str)),
-        }
-    }
 }
 
-enum Resolved {
+/// A key of a mapping.
+enum Key {
+    Text(Str),
+    /// JSON cannot hold it: the complaint.
+    Refused(String),
+}
+
+/// What a scalar stands for.
+pub(super) enum Resolved {
     Scalar(Scalar),
     /// Text that differs from the scalar's.
     Text(String),
+}
+
+/// What the scalar stands for under its tag; without one, as its form says.
+pub(super) fn resolve_tagged(text: &str, tag: Option<&str>, implicit: bool) -> Result<Resolved> {
+    let Some(tag) = tag else {
+        return Ok(Resolved::Scalar(if implicit { resolve(text) } else { Scalar::Str }));
+    };
+    match tag.strip_prefix(TAG_PREFIX) {
+        Some("binary") => decode_binary(text).map(Resolved::Text),
+        Some(short @ ("bool" | "int" | "float" | "null" | "timestamp")) => {
+            resolve_as(short, text).map(Resolved::Scalar)
+        }
+        _ => Ok(Resolved::Scalar(Scalar::Str)),
+    }
 }
 
 /// The scalar under a tag that says what it must be.

@@ -3,7 +3,8 @@
 use go_template::fmt::{Charset, quote};
 
 use super::compose::{Document, Node, NodeId};
-use super::resolve::{Scalar, resolve};
+use super::decode::{Resolved, resolve_tagged};
+use super::resolve::Scalar;
 use crate::json::number;
 
 /// How deep the text goes; an alias may stand for a lot.
@@ -32,7 +33,7 @@ fn describe(document: &Document, id: NodeId, depth: usize, into: &mut String) {
             into.push('}');
         }
         Node::Mapping(entries) => mapping(document, entries, depth, into),
-        Node::Scalar { value, tag, implicit } => scalar(value, tag.is_none() && *implicit, into),
+        Node::Scalar { value, tag, implicit } => scalar(value, tag.as_deref(), *implicit, into),
     }
 }
 
@@ -65,16 +66,19 @@ fn element(document: &Document, id: NodeId, depth: usize, into: &mut String) {
     }
 }
 
-fn scalar(text: &str, implicit: bool, into: &mut String) {
-    let scalar = if implicit { resolve(text) } else { Scalar::Str };
+fn scalar(text: &str, tag: Option<&str>, implicit: bool, into: &mut String) {
+    let quoted = |text: &str| String::from_utf8_lossy(&quote(text.as_bytes(), Charset::Unicode)).into_owned();
+    let scalar = match resolve_tagged(text, tag, implicit) {
+        Ok(Resolved::Scalar(scalar)) => scalar,
+        Ok(Resolved::Text(other)) => return into.push_str(&quoted(&other)),
+        Err(_) => Scalar::Str,
+    };
     match scalar {
         Scalar::Null => into.push_str("<nil>"),
         Scalar::Bool(yes) => into.push_str(if yes { "true" } else { "false" }),
         Scalar::Int(number) => into.push_str(&number.to_string()),
         Scalar::Uint(number) => into.push_str(&format!("{number:#x}")),
         Scalar::Float(number) => into.push_str(&number::shortest(number)),
-        Scalar::Str | Scalar::Timestamp => {
-            into.push_str(&String::from_utf8_lossy(&quote(text.as_bytes(), Charset::Unicode)));
-        }
+        Scalar::Str | Scalar::Timestamp => into.push_str(&quoted(text)),
     }
 }

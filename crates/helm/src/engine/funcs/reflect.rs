@@ -43,8 +43,11 @@ pub(super) fn equal(a: &Value, b: &Value, walk: &mut Walk) -> Result<bool, FuncE
             alike && walk.enter(a.len(), |walk| all(a.iter().zip(b.iter()), |(a, b)| equal(a, b, walk)))?
         }
         (Value::Map(a), Value::Map(b)) => {
-            if a.ty() != b.ty() || a.len() != b.len() || a.same(b) {
-                return Ok(a.ty() == b.ty() && a.same(b));
+            if a.ty() != b.ty() || a.is_nil() != b.is_nil() || a.len() != b.len() {
+                return Ok(false);
+            }
+            if a.same(b) {
+                return Ok(true);
             }
             let (a, b) = (a.snapshot(), b.snapshot());
             walk.enter(a.len(), |walk| all(a.iter().zip(&b), |((k, a), (l, b))| Ok(k == l && equal(a, b, walk)?)))?

@@ -29,6 +29,9 @@ fn add(map: &mut FuncMap, name: &str, winner: Winner, types_differ: fn() -> Resu
     let merge = move |scope: &mut Scope<'_>, args: &[Value]| {
         let maps: Vec<Map> = args.iter().map(Map::from_value).collect();
         let Some((dst, sources)) = maps.split_first() else { return types_differ() };
+        // Go's nil map takes nothing in: the result is another.
+        let made = (dst.is_nil() && sources.iter().any(|source| !source.is_nil())).then(Map::default);
+        let dst = made.as_ref().unwrap_or(dst);
         sources.iter().for_each(|source| note_change(scope, dst, &Value::Map(source.clone())));
         match merge_all(dst, sources, winner) {
             Err(Failure::Types) => types_differ(),
@@ -84,7 +87,9 @@ impl Merge {
         if matches!(new, Value::Nil) {
             return Ok(overwrite);
         }
-        if let (Some(Value::Map(old)), Value::Map(new)) = (old, new) {
+        if let (Some(Value::Map(old)), Value::Map(new)) = (old, new)
+            && !old.is_nil()
+        {
             self.maps(old, new, walk)?;
         }
         if let (Some(old @ Value::Object(_)), Value::Map(_)) = (old, new) {

@@ -37,11 +37,18 @@ fn dict(Rest(items): Rest<Value>) -> Map {
 
 fn set(scope: &mut Scope<'_>, args: &[Value]) -> Result<Value, FuncError> {
     let [Value::Map(map), Value::String(key), value] = args else {
-        return Err(FuncError::new("assignment to entry in nil map"));
+        return Err(nil_map());
     };
+    if map.is_nil() {
+        return Err(nil_map());
+    }
     note_change(scope, map, value);
     map.insert(key.clone(), value.clone());
     Ok(Value::Map(map.with_type(MapType::Interface)))
+}
+
+fn nil_map() -> FuncError {
+    FuncError::new("assignment to entry in nil map")
 }
 
 fn unset(map: Map, key: Str) -> Map {

@@ -5,7 +5,7 @@
 
 pub(super) mod base;
 
-use go_template::{FuncError, FuncMap, List, ListType, Map, Str, Value, note_work};
+use go_template::{FuncError, FuncMap, List, ListType, Map, MapType, Str, Value, note_work};
 
 use super::limits::{Walk, exceeded};
 use crate::json::{self, EncodeError, EscapeHtml, Layout};
@@ -64,7 +64,7 @@ fn raw(value: &Value) -> Result<Vec<u8>, EncodeError> {
 /// A number that is too large leaves the rest of the map as it is.
 fn from_json(text: &[u8]) -> Result<Map, json::DecodeError> {
     let (value, error) = json::decode_partly(text)?;
-    let map = json::into_map(value)?;
+    let map = if matches!(value, Value::Nil) { Map::nil(MapType::Interface) } else { json::into_map(value)? };
     if let Some(error) = error {
         map.insert("Error", error.to_string());
     }
