@@ -7,6 +7,9 @@ use super::decode::{Resolved, resolve_tagged};
 use super::resolve::Scalar;
 use crate::json::number;
 
+/// Go's nil in a collection.
+const NIL: &str = "interface {}(nil)";
+
 /// How deep the text goes; an alias may stand for a lot.
 const MAX_DEPTH: usize = 8;
 
@@ -45,7 +48,8 @@ fn mapping(document: &Document, entries: &[(NodeId, NodeId)], depth: usize, into
         texts.retain(|(known, _)| *known != text);
         texts.push((text, *value));
     }
-    texts.sort();
+    // Go sorts nil before all else.
+    texts.sort_by(|(a, _), (b, _)| (a != NIL, a).cmp(&(b != NIL, b)));
     into.push_str("map[interface {}]interface {}{");
     for (i, (key, value)) in texts.iter().enumerate() {
         into.push_str(if i > 0 { ", " } else { "" });
@@ -62,7 +66,7 @@ fn element(document: &Document, id: NodeId, depth: usize, into: &mut String) {
     describe(document, id, depth + 1, into);
     if &into[start..] == "<nil>" {
         into.truncate(start);
-        into.push_str("interface {}(nil)");
+        into.push_str(NIL);
     }
 }
 
