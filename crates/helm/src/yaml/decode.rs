@@ -206,7 +206,12 @@ impl<'a> Decoder<'a> {
         self.count()?;
         let (text, tag, implicit) = match self.document.node(key) {
             Node::Scalar { value, tag, implicit } => (value, tag.as_deref(), *implicit),
-            Node::Alias { target, .. } => return self.key(*target, value),
+            Node::Alias { name, target } => {
+                self.follow(key, name)?;
+                let found = self.key(*target, value);
+                self.open.remove(&key);
+                return found;
+            }
             _ => {
                 self.value(key)?;
                 return Err(invalid(format!("invalid map key: {}", go_syntax(self.document, key))));

@@ -1,5 +1,7 @@
 //! Prints a node as Go's `%#v` prints its decoded value, for the errors that name a key.
 
+use std::collections::BTreeMap;
+
 use go_template::fmt::{Charset, quote};
 
 use super::compose::{Document, Node, NodeId};
@@ -13,60 +15,74 @@ const NIL: &str = "interface {}(nil)";
 /// How deep the text goes; an alias may stand for a lot.
 const MAX_DEPTH: usize = 8;
 
+/// After so many nodes and bytes of scalars nothing more is shown.
+const MAX_SHOWN: usize = 1 << 16;
+
 /// The node's value in Go's syntax.
 pub(super) fn go_syntax(document: &Document, id: NodeId) -> String {
     let mut text = String::new();
-    describe(document, id, 0, &mut text);
+    Describer { document, shown: 0 }.describe(id, 0, &mut text);
     text
 }
 
-fn describe(document: &Document, id: NodeId, depth: usize, into: &mut String) {
-    if depth > MAX_DEPTH {
-        into.push('…');
-        return;
-    }
-    match document.node(id) {
-        Node::Alias { target, .. } => describe(document, *target, depth + 1, into),
-        Node::Sequence(items) => {
-            into.push_str("[]interface {}{");
-            for (i, item) in items.iter().enumerate() {
-                into.push_str(if i > 0 { ", " } else { "" });
-                element(document, *item, depth, into);
-            }
-            into.push('}');
+struct Describer<'a> {
+    document: &'a Document,
+    /// How many nodes and bytes of scalars the text has.
+    shown: usize,
+}
+
+impl Describer<'_> {
+    fn describe(&mut self, id: NodeId, depth: usize, into: &mut String) {
+        self.shown += 1;
+        if depth > MAX_DEPTH || self.shown > MAX_SHOWN {
+            into.push('…');
+            return;
         }
-        Node::Mapping(entries) => mapping(document, entries, depth, into),
-        Node::Scalar { value, tag, implicit } => scalar(value, tag.as_deref(), *implicit, into),
+        let document = self.document;
+        match document.node(id) {
+            Node::Alias { target, .. } => self.describe(*target, depth + 1, into),
+            Node::Sequence(items) => {
+                into.push_str("[]interface {}{");
+                for (i, item) in items.iter().enumerate() {
+                    into.push_str(if i > 0 { ", " } else { "" });
+                    self.element(*item, depth, into);
+                }
+                into.push('}');
+            }
+            Node::Mapping(entries) => self.mapping(entries, depth, into),
+            Node::Scalar { value, tag, implicit } => {
+                self.shown += value.len();
+                scalar(value, tag.as_deref(), *implicit, into);
+            }
+        }
     }
-}
 
-fn mapping(document: &Document, entries: &[(NodeId, NodeId)], depth: usize, into: &mut String) {
-    let mut texts: Vec<(String, NodeId)> = Vec::new();
-    for (key, value) in entries {
-        let mut text = String::new();
-        element(document, *key, depth, &mut text);
-        texts.retain(|(known, _)| *known != text);
-        texts.push((text, *value));
+    fn mapping(&mut self, entries: &[(NodeId, NodeId)], depth: usize, into: &mut String) {
+        let mut texts: BTreeMap<(bool, String), NodeId> = BTreeMap::new();
+        for (key, value) in entries {
+            let mut text = String::new();
+            self.element(*key, depth, &mut text);
+            // Go sorts nil before all else.
+            texts.insert((text != NIL, text), *value);
+        }
+        into.push_str("map[interface {}]interface {}{");
+        for (i, ((_, key), value)) in texts.iter().enumerate() {
+            into.push_str(if i > 0 { ", " } else { "" });
+            into.push_str(key);
+            into.push(':');
+            self.element(*value, depth, into);
+        }
+        into.push('}');
     }
-    // Go sorts nil before all else.
-    texts.sort_by(|(a, _), (b, _)| (a != NIL, a).cmp(&(b != NIL, b)));
-    into.push_str("map[interface {}]interface {}{");
-    for (i, (key, value)) in texts.iter().enumerate() {
-        into.push_str(if i > 0 { ", " } else { "" });
-        into.push_str(key);
-        into.push(':');
-        element(document, *value, depth, into);
-    }
-    into.push('}');
-}
 
-/// A value inside a collection, where nil has a type.
-fn element(document: &Document, id: NodeId, depth: usize, into: &mut String) {
-    let start = into.len();
-    describe(document, id, depth + 1, into);
-    if &into[start..] == "<nil>" {
-        into.truncate(start);
-        into.push_str(NIL);
+    /// A value inside a collection, where nil has a type.
+    fn element(&mut self, id: NodeId, depth: usize, into: &mut String) {
+        let start = into.len();
+        self.describe(id, depth + 1, into);
+        if &into[start..] == "<nil>" {
+            into.truncate(start);
+            into.push_str(NIL);
+        }
     }
 }
 

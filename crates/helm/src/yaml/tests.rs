@@ -133,6 +133,12 @@ fn what_json_cannot_hold_is_refused() {
 }
 
 #[test]
+fn an_alias_in_a_key_is_followed_once() {
+    check_error("&s\n? &t\n  *s : 1\n: 2", "yaml: anchor 's' value contains itself");
+    check("a: &a b\n*a : c", r#"{"a":"b","b":"c"}"#);
+}
+
+#[test]
 fn errors_count_lines_as_yaml_v2_does() {
     check_error("a: b: c", "yaml: mapping values are not allowed in this context");
     check_error("a: 1\nb: c: d", "yaml: line 2: mapping values are not allowed in this context");

@@ -8,22 +8,28 @@ use helm::values;
 use super::{Cases, chart, file, is_error, render_chart};
 
 /// Texts that are refused, and what the error says.
-fn bad() -> [(&'static str, String, &'static str); 5] {
-    let indented = (0..2_000).fold(String::new(), |text, depth| text + &" ".repeat(depth) + "a:\n");
+fn bad() -> [(&'static str, String, &'static str); 7] {
+    let deep = (0..2_000).fold(String::new(), |text, depth| text + &" ".repeat(depth) + "a:\n");
     [
         ("nested flow lists", "[".repeat(100_000), "exceeded max depth"),
         ("nested block lists", "- ".repeat(100_000), "exceeded max depth"),
         ("nested flow maps", "{a: ".repeat(100_000), "exceeded max depth"),
-        ("nested block maps", indented, "exceeded max depth"),
-        ("alias bomb", bomb(), "excessive aliasing"),
+        ("nested block maps", deep, "exceeded max depth"),
+        ("alias bomb", bomb(9), "excessive aliasing"),
+        ("alias bomb under a key that errors show", format!("~:\n{}", indented(&bomb(100))), "excessive aliasing"),
+        ("map that is its own key", format!("&s {{a: [x{}], *s : 1}}", ", x".repeat(10_000)), "contains itself"),
     ]
 }
 
-/// Each line has the one before it nine times.
-fn bomb() -> String {
-    let mut text = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n".to_owned();
+fn indented(text: &str) -> String {
+    text.lines().map(|line| format!("  {line}\n")).collect()
+}
+
+/// Each line has the one before it so many times.
+fn bomb(times: usize) -> String {
+    let mut text = format!("a0: &a0 [{}]\n", vec!["x"; times].join(", "));
     for i in 1..12 {
-        let items = vec![format!("*a{}", i - 1); 9].join(", ");
+        let items = vec![format!("*a{}", i - 1); times].join(", ");
         writeln!(text, "a{i}: &a{i} [{items}]").unwrap();
     }
     text
