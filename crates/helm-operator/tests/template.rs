@@ -44,6 +44,20 @@ fn output_and_errors_are_helms() {
 }
 
 #[test]
+fn a_reader_that_goes_away_is_no_error() {
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let output = Command::new(env!("CARGO_BIN_EXE_helm-operator"))
+        .args(["template", "rel", "../../helm-charts/memcached"])
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .stdin(Stdio::null())
+        .stdout(writer)
+        .output()
+        .unwrap();
+    assert_eq!((output.status.code(), text(&output.stderr)), (Some(141), String::new()));
+}
+
+#[test]
 fn an_excerpt_of_the_template_follows_its_error_only_with_debug() {
     let excerpt = "\n\n --> broken/templates/_name.tpl:2:10\n  |\n1 | {{- define \"broken.name\" -}}\n2 | {{ .Values.names.first.text }}\n  |           ^\n3 | {{- end }}\n";
     let debug = text(&run(&["rel", "tests/golden/broken", "--debug"]).stderr);

@@ -9,7 +9,7 @@ mod excerpt;
 #[cfg(test)]
 mod tests;
 
-use std::io::{IsTerminal as _, Write as _};
+use std::io::{ErrorKind, IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -31,6 +31,9 @@ pub struct Template {
     #[arg(long, value_name = "NAME")]
     kube_context: Option<String>,
 }
+
+/// The exit code when the reader has seen enough, as `head`: what a shell shows of Helm, which ends by the signal.
+const NO_READER: u8 = 141;
 
 /// What help says at the end.
 pub(super) fn examples(name: &str) -> String {
@@ -89,6 +92,9 @@ impl Template {
         }
         let mut stdout = std::io::stdout().lock();
         if let Err(error) = stdout.write_all(&output.text).and_then(|()| stdout.flush()) {
+            if error.kind() == ErrorKind::BrokenPipe {
+                return ExitCode::from(NO_READER);
+            }
             return self.fail(&format!("cannot write the output: {error}"), None);
         }
         match output.failed {
