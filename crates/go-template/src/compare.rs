@@ -7,7 +7,7 @@ use crate::error::FuncError;
 use crate::fmt;
 use crate::funcs::underlying;
 use crate::reflect::Reflected;
-use crate::value::{Kind, Value};
+use crate::value::{Kind, Object, Value};
 
 type Compared = Result<bool, FuncError>;
 
@@ -91,8 +91,28 @@ fn equal_other(a: &Value, b: &Value) -> Compared {
         return Ok(is_nil(a) == is_nil(b));
     }
     match (a, b) {
-        (Value::Object(x), Value::Object(y)) if matches!(y.kind(), Kind::Ptr | Kind::Struct) => Ok(Arc::ptr_eq(x, y)),
+        (Value::Object(x), Value::Object(y)) if matches!(y.kind(), Kind::Ptr | Kind::Struct) => Ok(same_object(x, y)),
         _ => Err(message(b"non-comparable type %s: %v", &[b.clone(), type_of(b)])),
+    }
+}
+
+/// Go's `==` of two pointers, or of two structs, field by field.
+fn same_object(a: &Arc<dyn Object>, b: &Arc<dyn Object>) -> bool {
+    if Arc::ptr_eq(a, b) {
+        return true;
+    }
+    if a.kind() != Kind::Struct || a.type_name() != b.type_name() {
+        return a.is_pointer_to(b.as_ref());
+    }
+    let (x, y) = (a.fields(), b.fields());
+    x.len() == y.len() && x.iter().zip(&y).all(|(x, y)| same_field(&x.value, &y.value))
+}
+
+fn same_field(a: &Value, b: &Value) -> bool {
+    match (a, b) {
+        (Value::Nil, Value::Nil) => true,
+        (Value::Object(a), Value::Object(b)) => same_object(a, b),
+        _ => equal(a, b).unwrap_or(false),
     }
 }
 

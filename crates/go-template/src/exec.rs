@@ -545,7 +545,10 @@ impl<'t> State<'_, '_, 't> {
             return self.eval_call(dot, Target::Method(object, params, variadic), At::Arg(node), field, args, last);
         }
         let Some(value) = object.field(name) else {
-            return self.cannot_evaluate(field, receiver);
+            return match object.fields().iter().any(|hidden| hidden.name == name) {
+                true => self.errorf(format!("{field} is an unexported field of struct type {}", receiver.type_name())),
+                false => self.cannot_evaluate(field, receiver),
+            };
         };
         if args.len() > 1 || last.is_some() {
             return self.errorf(match object.kind() {
@@ -587,6 +590,11 @@ impl<'t> State<'_, '_, 't> {
         let args = args.get(1..).unwrap_or_default();
         let (params, variadic) = target.signature();
         self.check_count(params.len(), variadic.is_some(), name, args.len(), last.is_some())?;
+        if let Target::Method(object, ..) = target
+            && let Some(why) = name.as_utf8().and_then(|method| object.bad_results(method))
+        {
+            return self.errorf(why);
+        }
         if let Target::Builtin(builtin @ (Builtin::And | Builtin::Or)) = target {
             return self.eval_and_or(dot, builtin == Builtin::Or, args, last);
         }

@@ -69,8 +69,8 @@ impl<'a> Printer<'a> {
             Value::Complex(re, im) => self.complex(value, *re, *im, verb),
             Value::String(s) => self.string(value, s, verb),
             Value::Bytes(b) => self.byte_slice(b, verb, "[]uint8", depth),
-            Value::List(l) => self.list(l, verb, depth),
-            Value::Map(m) => self.map(m, verb, depth),
+            Value::List(l) => self.list(l, l.ty().name(), verb, depth),
+            Value::Map(m) => self.map(m, m.ty().name(), verb, depth),
             Value::Object(o) => self.object(value, o.as_ref(), verb, depth),
             Value::Func(_) => self.pointer(value, verb),
         }
@@ -175,9 +175,9 @@ impl<'a> Printer<'a> {
         }
     }
 
-    fn list(&mut self, list: &List, verb: char, depth: usize) {
+    fn list(&mut self, list: &List, type_name: &str, verb: char, depth: usize) {
         let go_syntax = self.flags.sharp_v;
-        self.text(if go_syntax { list.ty().name() } else { "" });
+        self.text(if go_syntax { type_name } else { "" });
         if go_syntax && list.is_nil() {
             return self.text("(nil)");
         }
@@ -189,9 +189,9 @@ impl<'a> Printer<'a> {
         self.text(if go_syntax { "}" } else { "]" });
     }
 
-    fn map(&mut self, map: &Map, verb: char, depth: usize) {
+    fn map(&mut self, map: &Map, type_name: &str, verb: char, depth: usize) {
         let go_syntax = self.flags.sharp_v;
-        self.text(if go_syntax { map.ty().name() } else { "map" });
+        self.text(if go_syntax { type_name } else { "map" });
         if go_syntax && map.is_nil() {
             return self.text("(nil)");
         }
@@ -206,6 +206,12 @@ impl<'a> Printer<'a> {
     }
 
     fn object(&mut self, value: &Value, object: &dyn Object, verb: char, depth: usize) {
+        if self.flags.sharp_v
+            && !self.erroring
+            && let Some(text) = object.go_syntax()
+        {
+            return self.flags.string(self.out, &text);
+        }
         let stringable = matches!(verb, 'v' | 's' | 'x' | 'X' | 'q') && !self.erroring && !self.flags.sharp_v;
         if let Some(text) = stringable.then(|| object.display()).flatten() {
             return self.string(value, &text, verb);
@@ -217,7 +223,11 @@ impl<'a> Printer<'a> {
                 self.structure(object.type_name().trim_start_matches('*'), &fields, verb, depth + 1);
             }
             Kind::Ptr | Kind::Func => self.pointer(value, verb),
-            _ if fields.is_empty() => self.value(&object.data(), verb, depth + 1),
+            _ if fields.is_empty() => match object.data() {
+                Value::List(list) => self.list(&list, object.type_name(), verb, depth + 1),
+                Value::Map(map) => self.map(&map, object.type_name(), verb, depth + 1),
+                data => self.value(&data, verb, depth + 1),
+            },
             _ => self.structure(object.type_name(), &fields, verb, depth),
         }
     }

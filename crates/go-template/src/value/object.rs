@@ -63,6 +63,12 @@ pub trait Object: fmt::Debug + Send + Sync + Any {
         None
     }
 
+    /// Why templates cannot call the method of this name although Go has it: it returns several values. Its parameters are counted first.
+    fn bad_results(&self, method: &str) -> Option<String> {
+        let _ = method;
+        None
+    }
+
     /// Calls the method; `None` if there is no such method.
     fn call(&self, scope: &mut Scope<'_>, method: &str, args: &[Value]) -> Option<Result<Value, FuncError>> {
         let _ = (scope, method, args);
@@ -71,6 +77,11 @@ pub trait Object: fmt::Debug + Send + Sync + Any {
 
     /// What `%v` prints, if the type has a `String` or `Error` method.
     fn display(&self) -> Option<Str> {
+        None
+    }
+
+    /// What `%#v` prints, if the type has a `GoString` method.
+    fn go_syntax(&self) -> Option<Str> {
         None
     }
 
@@ -87,6 +98,17 @@ pub trait Object: fmt::Debug + Send + Sync + Any {
         }
         let seen = fields.into_iter().filter(Field::is_in_json);
         Value::Map(seen.map(|field| (field.json_name, field.value)).collect::<Map>())
+    }
+
+    /// What a copy by reflection makes of it, if not the value itself: it leaves fields that are not exported at zero.
+    fn copied(&self) -> Option<Value> {
+        None
+    }
+
+    /// For a pointer: whether Go's points to the same as the other, although they are two objects here.
+    fn is_pointer_to(&self, other: &dyn Object) -> bool {
+        let _ = other;
+        false
     }
 
     /// Another number of the same named type, if this is one: what `range` gives over `time.Month`.

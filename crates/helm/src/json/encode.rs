@@ -147,13 +147,13 @@ impl Encoder {
         }
         check_depth(self.depth, &self.path)?;
         self.open(b'{');
-        let seen = fields.iter().filter(|field| field.is_in_json());
-        for (i, field) in seen.enumerate() {
+        let seen: Vec<_> = fields.iter().filter(|field| field.is_in_json()).collect();
+        for (i, field) in seen.iter().enumerate() {
             self.separate(i);
             self.key(field.json_name.as_bytes());
             self.value(&field.value)?;
         }
-        self.close(b'}', false);
+        self.close(b'}', seen.is_empty());
         Ok(())
     }
 

@@ -10,7 +10,7 @@ use super::{Error, prerelease};
 pub const MAX_VERSION_LENGTH: usize = 256;
 
 /// A semantic version. Displays in canonical form (`v1.2` as `1.2.0`); metadata does not count in comparisons.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Version {
     major: u64,
     minor: u64,

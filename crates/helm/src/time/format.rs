@@ -3,9 +3,10 @@
 use std::fmt;
 
 use super::calendar::{Clock, Date};
+use super::error::quote;
 use super::layout::{Element, Offset, Precision, next_chunk};
 use super::parse::{DAYS, MONTHS};
-use super::{Duration, Time};
+use super::{Duration, Time, ZERO, Zone};
 
 impl Time {
     /// The time in the layout's form; what is no element of it stays as it is.
@@ -27,6 +28,37 @@ impl Time {
     /// The time as JSON has it: RFC 3339 with nanoseconds.
     pub fn rfc3339(&self) -> String {
         String::from_utf8_lossy(&self.format(b"2006-01-02T15:04:05.999999999Z07:00")).into_owned()
+    }
+
+    /// The time in Go's syntax: what `GoString` gives.
+    pub fn go_syntax(&self) -> String {
+        let (Date { year, month, day }, Clock { hour, minute, second }) = self.civil();
+        let month = MONTHS[usize::from(month) - 1];
+        let location = match self.location() {
+            Zone::Utc => "time.UTC".to_owned(),
+            Zone::Local(_) => "time.Local".to_owned(),
+            zone => format!("time.Location({})", quote(zone.name().as_bytes())),
+        };
+        let nanosecond = self.nanoseconds;
+        format!("time.Date({year}, time.{month}, {day}, {hour}, {minute}, {second}, {nanosecond}, {location})")
+    }
+
+    /// The time in Go's binary form: what `MarshalBinary` gives. Fails for an offset of more than 32,767 minutes or minus one.
+    pub fn binary(&self) -> Result<Vec<u8>, &'static str> {
+        let offset = self.zone().1;
+        let (minutes, seconds) = match self.location() {
+            Zone::Utc => (-1, 0),
+            _ => match i16::try_from(offset / 60) {
+                Ok(minutes) if minutes != -1 => (minutes, (offset % 60) as i8),
+                _ => return Err("Time.MarshalBinary: unexpected zone offset"),
+            },
+        };
+        let mut out = vec![if seconds == 0 { 1 } else { 2 }];
+        out.extend(self.seconds.wrapping_sub(ZERO).to_be_bytes());
+        out.extend(self.nanoseconds.to_be_bytes());
+        out.extend(minutes.to_be_bytes());
+        out.extend((seconds != 0).then_some(seconds as u8));
+        Ok(out)
     }
 }
 

@@ -36,6 +36,9 @@ pub struct Time {
 /// The first second of the year 1: Go's zero time.
 const ZERO: i64 = -62_135_596_800;
 
+/// The year 1885, from which Go counts the seconds of a time with a clock's reading.
+const WALL_START: i64 = -2_682_288_000;
+
 /// What Go's monotonic clock counts from.
 static START: LazyLock<Instant> = LazyLock::new(Instant::now);
 
@@ -148,6 +151,25 @@ impl Time {
     pub fn civil(&self) -> (Date, Clock) {
         let shown = self.seconds.saturating_add(self.zone().1);
         (Date::from_days(shown.div_euclid(86_400)), Clock::from_seconds(shown.rem_euclid(86_400)))
+    }
+
+    /// The zone that the time is shown in.
+    pub fn location(&self) -> &Zone {
+        &self.zone
+    }
+
+    /// Whether summer time holds in the zone at this time.
+    pub fn is_dst(&self) -> bool {
+        self.zone.is_dst_at(self.seconds)
+    }
+
+    /// Go's two words of a time, `wall` and `ext`, which hold the clock's reading too if there is one.
+    pub fn words(&self) -> (u64, i64) {
+        let nanoseconds = u64::from(self.nanoseconds);
+        match self.monotonic {
+            Some(m) => (1 << 63 | ((self.seconds - WALL_START) as u64) << 30 | nanoseconds, m),
+            None => (nanoseconds, self.seconds.wrapping_sub(ZERO)),
+        }
     }
 
     /// The zone's abbreviation and its offset east of UTC in seconds at this time.

@@ -4,10 +4,12 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
 /// A time zone. Go's `*time.Location`.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Zone {
     /// UTC.
     Utc,
+    /// The zone of the process.
+    Local(TimeZone),
     /// A fixed offset east of UTC in seconds, with a name that may be empty.
     Fixed(String, i64),
     /// A zone of the system's database.
@@ -15,9 +17,27 @@ pub enum Zone {
 }
 
 impl Zone {
-    /// The zone of the process: `TZ`, else the system's.
+    /// The zone of the process: `TZ`, else the system's, else UTC.
     pub fn local() -> Zone {
-        Zone::Named(TimeZone::system())
+        TimeZone::try_system().map_or(Zone::Utc, Zone::Local)
+    }
+
+    /// What Go calls the zone; a fixed offset may have no name. The process' zone is `Local` unless `TZ` names it.
+    pub fn name(&self) -> String {
+        match self {
+            Zone::Utc => "UTC".to_owned(),
+            Zone::Local(zone) => local_name(zone, std::env::var("TZ").ok().as_deref()),
+            Zone::Fixed(name, _) => name.clone(),
+            Zone::Named(zone) => zone.iana_name().unwrap_or_default().to_owned(),
+        }
+    }
+
+    /// Whether summer time holds at so many seconds after 1970.
+    pub(super) fn is_dst_at(&self, seconds: i64) -> bool {
+        match self {
+            Zone::Utc | Zone::Fixed(..) => false,
+            Zone::Local(zone) | Zone::Named(zone) => zone.to_offset_info(timestamp(seconds)).dst().is_dst(),
+        }
     }
 
     /// The zone that Go's `LoadLocation` finds. Names are case-sensitive there.
@@ -36,7 +56,7 @@ impl Zone {
         match self {
             Zone::Utc => ("UTC".to_owned(), 0),
             Zone::Fixed(name, offset) => (name.clone(), *offset),
-            Zone::Named(zone) => {
+            Zone::Local(zone) | Zone::Named(zone) => {
                 let info = zone.to_offset_info(timestamp(seconds));
                 (info.abbreviation().to_owned(), i64::from(info.offset().seconds()))
             }
@@ -48,7 +68,7 @@ impl Zone {
         let around = timestamp(shown);
         let known: Vec<i64> = match self {
             Zone::Utc | Zone::Fixed(..) => vec![shown],
-            Zone::Named(zone) => {
+            Zone::Local(zone) | Zone::Named(zone) => {
                 let transitions = zone.preceding(around).take(4).chain(zone.following(around).take(4));
                 std::iter::once(shown).chain(transitions.map(|t| t.timestamp().as_second())).collect()
             }
@@ -61,6 +81,16 @@ impl Zone {
     }
 }
 
+/// Go's name for the process' zone, from the zone and `TZ`.
+fn local_name(zone: &TimeZone, tz: Option<&str>) -> String {
+    let name = match tz.map(|tz| tz.strip_prefix(':').unwrap_or(tz)) {
+        None | Some("/etc/localtime") => "Local",
+        Some(name) if *zone != TimeZone::UTC => name,
+        Some(_) => "UTC",
+    };
+    name.to_owned()
+}
+
 /// Seconds in 400 years, after which the calendar and with it the rules of summer time repeat.
 const CYCLE: i64 = 146_097 * 86_400;
 
@@ -70,4 +100,38 @@ fn timestamp(seconds: i64) -> Timestamp {
     let beyond = seconds.saturating_sub(last).max(0);
     let cycles = beyond / CYCLE + i64::from(beyond % CYCLE > 0);
     Timestamp::from_second(seconds - cycles * CYCLE).unwrap_or(Timestamp::MIN)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_process_zone_is_named_as_go_names_it() {
+        let berlin = TimeZone::get("Europe/Berlin").unwrap();
+        for (zone, tz, expected) in [
+            (&berlin, None, "Local"),
+            (&berlin, Some("Europe/Berlin"), "Europe/Berlin"),
+            (&berlin, Some(":Europe/Berlin"), "Europe/Berlin"),
+            (&berlin, Some("/etc/localtime"), "Local"),
+            (&TimeZone::UTC, Some(""), "UTC"),
+            (&TimeZone::UTC, Some("UTC"), "UTC"),
+            (&TimeZone::UTC, Some("Not/AZone"), "UTC"),
+        ] {
+            assert_eq!(local_name(zone, tz), expected, "{tz:?}");
+        }
+    }
+
+    #[test]
+    fn zones_are_known_where_the_system_has_none() {
+        let bundled = jiff::tz::TimeZoneDatabase::bundled().get("Europe/Berlin").unwrap();
+        assert_eq!(bundled.iana_name(), Some("Europe/Berlin"));
+    }
+
+    #[test]
+    fn summer_time_is_the_zones() {
+        let berlin = Zone::load("Europe/Berlin").unwrap();
+        assert_eq!((berlin.is_dst_at(1_719_792_000), berlin.is_dst_at(1_704_067_200)), (true, false));
+        assert!(!Zone::Utc.is_dst_at(1_719_792_000));
+    }
 }

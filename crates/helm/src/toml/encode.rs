@@ -20,6 +20,9 @@ pub enum EncodeError {
     /// nil itself, at which BurntSushi/toml stumbles.
     #[error("reflect: call of reflect.Value.Type on zero Value")]
     Nil,
+    /// As [`UnsupportedType`](Self::UnsupportedType), of a value that is no table's.
+    #[error("unsupported type for key '': {0}")]
+    UnsupportedDocument(&'static str),
     /// A kind that TOML has not, such as a function.
     #[error("unsupported type: {0}")]
     UnsupportedType(&'static str),
@@ -35,6 +38,9 @@ pub enum EncodeError {
 pub fn encode(value: &Value) -> Result<Vec<u8>, EncodeError> {
     if matches!(value, Value::Nil) {
         return Err(EncodeError::Nil);
+    }
+    if matches!(value, Value::Complex(..) | Value::Func(_)) {
+        return Err(EncodeError::UnsupportedDocument(value.kind().name()));
     }
     let mut encoder = Encoder { out: String::new(), depth: 0 };
     encoder.entry(&[], value)?;

@@ -52,6 +52,9 @@ pub enum EmitError {
     /// A string with a character that YAML does not allow, or a key that is too long to be read back.
     #[error("yaml: {0}")]
     Yaml(String),
+    /// A type for which yaml.v3 has no form. Go panics there.
+    #[error("cannot marshal type: {0}")]
+    CannotMarshal(String),
     /// The text would be longer than [`MAX_OUTPUT`](super::MAX_OUTPUT).
     #[error("yaml: output is longer than {0} bytes")]
     TooLong(usize),

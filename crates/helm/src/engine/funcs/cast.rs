@@ -29,7 +29,7 @@ pub(super) fn to_float64(value: &Value) -> f64 {
 }
 
 /// The number of a month or weekday: the only named types that the library knows.
-fn named_number(object: &dyn Object) -> Option<i64> {
+pub(super) fn named_number(object: &dyn Object) -> Option<i64> {
     match object.data() {
         Value::Int(n, _) if matches!(object.type_name(), "time.Month" | "time.Weekday") => Some(n),
         _ => None,

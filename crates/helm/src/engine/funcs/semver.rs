@@ -54,7 +54,7 @@ impl VersionObject {
             "Patch" => uint64(version.patch()),
             "Prerelease" => version.prerelease().into(),
             "Metadata" => version.metadata().into(),
-            "String" => version.to_string().into(),
+            "String" | "Value" => version.to_string().into(),
             "MarshalText" => Value::Bytes(version.to_string().into()),
             "MarshalJSON" => Value::Bytes(format!("\"{version}\"").into()),
             "IncMajor" => return Some(next(version.inc_major())),
@@ -67,6 +67,12 @@ impl VersionObject {
     }
 
     fn by_pointer(&self, method: &str, args: &[Value]) -> Option<Result<Value, FuncError>> {
+        if matches!(args, [Value::Nil]) {
+            return Some(match method {
+                "Equal" => Ok(false.into()),
+                _ => Err("runtime error: invalid memory address or nil pointer dereference".into()),
+            });
+        }
         let compare = || other(args).map(|o| self.version.cmp(&o.version));
         Some(match method {
             "Original" => Ok(self.version.original().into()),
@@ -93,7 +99,7 @@ impl Object for VersionObject {
     fn signature(&self, method: &str) -> Option<(&[Param], Option<Param>)> {
         Some(match method {
             "Major" | "Minor" | "Patch" | "Prerelease" | "Metadata" | "String" | "IncMajor" | "IncMinor"
-            | "IncPatch" | "MarshalText" | "MarshalJSON" => (&[], None),
+            | "IncPatch" | "Value" | "MarshalText" | "MarshalJSON" => (&[], None),
             "SetPrerelease" | "SetMetadata" => (&[Param::String], None),
             "Original" if self.pointer => (&[], None),
             "Compare" | "Equal" | "LessThan" | "LessThanEqual" | "GreaterThan" | "GreaterThanEqual" if self.pointer => {
@@ -122,6 +128,10 @@ impl Object for VersionObject {
             Field::new("metadata", version.metadata()),
             Field::new("original", version.original()),
         ]
+    }
+
+    fn copied(&self) -> Option<Value> {
+        Some(Value::Object(Arc::new(VersionObject { version: Version::default(), pointer: self.pointer })))
     }
 
     fn data(&self) -> Value {

@@ -4,7 +4,8 @@ use go_template::{Field, Object, Value};
 
 use super::scalar::{self, Context};
 use super::{Emitter, Result};
-use crate::json::{EncodeError, base64, number};
+use crate::json::{base64, number};
+use crate::yaml::EmitError;
 
 impl Emitter {
     pub(super) fn pretty_leaf(&mut self, value: &Value, context: Context) -> Result {
@@ -15,7 +16,7 @@ impl Emitter {
                 let items = bytes.iter().map(|byte| Value::int(i64::from(*byte))).collect();
                 return self.node(&Value::list(items), context);
             }
-            _ => return Err(EncodeError::UnsupportedType(value.type_name().to_owned()).into()),
+            _ => return Err(EmitError::CannotMarshal(value.type_name().to_owned())),
         }
         Ok(())
     }
@@ -49,8 +50,13 @@ impl Emitter {
     }
 
     fn structure(&mut self, fields: &[Field]) -> Result {
+        let seen: Vec<_> = fields.iter().filter(|field| field.is_exported()).collect();
+        if seen.is_empty() {
+            self.writer.indicator("{}", true, false, false);
+            return Ok(());
+        }
         let outer = self.writer.increase_indent(false, false);
-        for field in fields.iter().filter(|field| field.is_exported()) {
+        for field in seen {
             self.key(&field.name.to_lowercase());
             self.node(&field.value, Context { mapping: true, simple_key: false })?;
         }

@@ -3,6 +3,7 @@
 use go_template::value::IntType;
 use go_template::{FuncError, FuncMap, Str, Value};
 
+use super::super::cast::named_number;
 use super::object::{duration_of, duration_value, time_of};
 use crate::time::{Duration, Time};
 
@@ -79,6 +80,7 @@ fn as_duration(value: &Value) -> Result<Duration, String> {
         Value::Int(seconds, _) => from_seconds(*seconds, seconds),
         Value::Uint(seconds, _) => from_seconds(i64::try_from(*seconds).unwrap_or(i64::MAX), seconds),
         Value::Float(seconds) => from_float(*seconds),
+        Value::Object(object) if let Some(seconds) = named_number(&**object) => from_seconds(seconds, &seconds),
         other => Err(format!("unsupported duration type {}", other.type_name())),
     }
 }

@@ -122,6 +122,7 @@ fn copied(value: &Value, walk: &mut Walk) -> Result<Value, FuncError> {
             let entries = map.snapshot().into_iter().map(|(k, v)| Ok((k, copied(&v, walk)?)));
             Ok(Value::Map(Map::new(map.ty(), entries.collect::<Result<_, FuncError>>()?)))
         }),
+        Value::Object(object) => Ok(object.copied().unwrap_or_else(|| value.clone())),
         other => Ok(other.clone()),
     }
 }

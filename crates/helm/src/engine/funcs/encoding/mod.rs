@@ -26,7 +26,7 @@ pub(super) fn register(map: &mut FuncMap) {
 fn register_yaml(map: &mut FuncMap) {
     map.add("toYaml", |value: Value| or_default(yaml::emit(&value).map(without_line_break), yaml_limit))
         .add("mustToYaml", |value: Value| yaml::emit(&value).map(without_line_break).map_err(message))
-        .add("toYamlPretty", |value: Value| or_default(yaml::emit_pretty(&value).map(without_line_break), yaml_limit))
+        .add("toYamlPretty", |value: Value| pretty_yaml(&value))
         .add("fromYaml", |text: Str| yaml::parse_map(&counted(text)).unwrap_or_else(error_map))
         .add("fromYamlArray", |text: Str| yaml::parse_list(&counted(text)).unwrap_or_else(error_list));
 }
@@ -47,6 +47,13 @@ fn register_toml(map: &mut FuncMap) {
     map.add("toToml", |value: Value| toml_text(&value))
         .add("mustToToml", |value: Value| toml::encode(&value).map_err(message))
         .add("fromToml", |text: Str| toml::decode(&counted(text)).unwrap_or_else(error_map));
+}
+
+fn pretty_yaml(value: &Value) -> Result<Vec<u8>, FuncError> {
+    match yaml::emit_pretty(value) {
+        Err(error @ yaml::EmitError::CannotMarshal(_)) => Err(message(error)),
+        written => or_default(written.map(without_line_break), yaml_limit),
+    }
 }
 
 fn compact(value: &Value) -> Result<Vec<u8>, EncodeError> {
@@ -113,7 +120,7 @@ fn measure(value: &Value, walk: &mut Walk) -> Result<(), FuncError> {
 fn yaml_limit(error: &EmitError) -> Option<&'static str> {
     match error {
         EmitError::Json(error) => json_limit(error),
-        EmitError::Yaml(_) => None,
+        EmitError::Yaml(_) | EmitError::CannotMarshal(_) => None,
         EmitError::TooLong(_) => Some("MAX_OUTPUT"),
     }
 }

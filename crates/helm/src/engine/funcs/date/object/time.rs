@@ -1,51 +1,32 @@
-//! Times, durations, months and weekdays as templates see them, with Go's methods.
+//! Go's `time.Time`.
 
 use std::any::Any;
 use std::sync::Arc;
 
-use go_template::{FuncError, Kind, Object, Param, Scope, Str, Value};
+use go_template::value::UintType;
+use go_template::{Field, FuncError, Kind, Object, Param, Scope, Str, Value};
 
-use crate::time::{DAYS, Duration, MONTHS, Time, Zone};
+use super::downcast;
+use super::duration::{duration_argument, duration_value};
+use super::location::{self, location_of, location_value};
+use super::named::{MONTH, WEEKDAY, named};
+use crate::time::{Duration, Time, Zone};
 
 /// A `time.Time`.
 pub(crate) fn time_value(time: Time) -> Value {
     Value::Object(Arc::new(TimeObject(time)))
 }
 
-/// A `time.Duration`.
-pub(super) fn duration_value(duration: Duration) -> Value {
-    Value::Object(Arc::new(DurationObject(duration)))
-}
-
 /// The time, if the value is one.
-pub(super) fn time_of(value: &Value) -> Option<Time> {
+pub(crate) fn time_of(value: &Value) -> Option<Time> {
     downcast::<TimeObject>(value).map(|object| object.0.clone())
-}
-
-/// The duration, if the value is one.
-pub(super) fn duration_of(value: &Value) -> Option<Duration> {
-    downcast::<DurationObject>(value).map(|object| object.0)
-}
-
-/// The duration that a method was given: an object, or a constant.
-fn duration_argument(value: &Value) -> Option<Duration> {
-    match value {
-        Value::Int(nanoseconds, _) => Some(Duration(*nanoseconds)),
-        other => duration_of(other),
-    }
-}
-
-fn downcast<T: Object>(value: &Value) -> Option<&T> {
-    match value {
-        Value::Object(object) => object.as_any().downcast_ref(),
-        _ => None,
-    }
 }
 
 #[derive(Debug)]
 struct TimeObject(Time);
 
 const TIME: Param = Param::Object("time.Time");
+const LOCATION: Param = Param::Object(location::TYPE);
 
 impl Object for TimeObject {
     fn type_name(&self) -> &str {
@@ -59,18 +40,53 @@ impl Object for TimeObject {
     fn signature(&self, method: &str) -> Option<(&[Param], Option<Param>)> {
         let params: &[Param] = match method {
             "Format" => &[Param::String],
+            "AppendFormat" => &[Param::Bytes, Param::String],
+            "AppendText" | "AppendBinary" => &[Param::Bytes],
+            "In" => &[LOCATION],
             "Add" | "Round" | "Truncate" => &[Param::Duration],
             "AddDate" => &[Param::Int, Param::Int, Param::Int],
             "Sub" | "Before" | "After" | "Equal" | "Compare" => &[TIME],
-            "String" | "IsZero" | "UTC" | "Local" | "Month" | "Weekday" | "MarshalText" | "MarshalJSON" => &[],
+            "String" | "GoString" | "IsZero" | "IsDST" | "UTC" | "Local" | "Location" | "Month" | "Weekday" => &[],
+            "MarshalText" | "MarshalJSON" | "MarshalBinary" | "GobEncode" => &[],
+            "Clock" | "Date" | "ISOWeek" | "Zone" | "ZoneBounds" => &[],
             _ => return self.number(method).map(|_| (&[][..], None)),
         };
         Some((params, None))
     }
 
+    fn bad_results(&self, method: &str) -> Option<String> {
+        let second = match method {
+            "Clock" | "Date" => return Some(format!("function {method} has 3 return values; should be 1 or 2")),
+            "ISOWeek" | "Zone" => "int",
+            "ZoneBounds" => "time.Time",
+            _ => return None,
+        };
+        Some(format!("invalid function signature for {method}: second return value should be error; is {second}"))
+    }
+
     fn call(&self, _: &mut Scope<'_>, method: &str, args: &[Value]) -> Option<Result<Value, FuncError>> {
+        if let Some(encoded) = self.encoded(method, args) {
+            return Some(encoded.map(|bytes| Value::Bytes(bytes.into())));
+        }
+        if method == "In" && matches!(args, [Value::Nil]) {
+            return Some(Err("time: missing Location in call to Time.In".into()));
+        }
         let value = self.number(method).or_else(|| self.plain(method)).or_else(|| self.with_args(method, args));
         value.map(Ok)
+    }
+
+    fn fields(&self) -> Vec<Field> {
+        let (wall, ext) = self.0.words();
+        let location = match self.0.location() {
+            Zone::Utc => Value::Nil,
+            zone => location_value(zone.clone()),
+        };
+        let wall = Value::Uint(wall, UintType::Uint64);
+        vec![Field::new("wall", wall), Field::new("ext", Value::int64(ext)), Field::new("loc", location)]
+    }
+
+    fn go_syntax(&self) -> Option<Str> {
+        Some(self.0.go_syntax().into())
     }
 
     fn display(&self) -> Option<Str> {
@@ -112,14 +128,32 @@ impl TimeObject {
         })
     }
 
+    /// The methods that give bytes, after those that they are given.
+    fn encoded(&self, method: &str, args: &[Value]) -> Option<Result<Vec<u8>, FuncError>> {
+        let time = &self.0;
+        let bytes = match method {
+            "MarshalText" | "AppendText" => Ok(time.rfc3339().into_bytes()),
+            "MarshalJSON" => Ok(format!("\"{}\"", time.rfc3339()).into_bytes()),
+            "MarshalBinary" | "AppendBinary" | "GobEncode" => time.binary().map_err(FuncError::from),
+            "AppendFormat" => Ok(time.format(args.get(1).and_then(Value::as_str)?)),
+            _ => return None,
+        };
+        let before = match args.first() {
+            Some(Value::Bytes(bytes)) => bytes,
+            _ => &[][..],
+        };
+        Some(bytes.map(|bytes| [before, &bytes].concat()))
+    }
+
     /// The other methods without arguments.
     fn plain(&self, method: &str) -> Option<Value> {
         let time = &self.0;
         Some(match method {
             "String" => time.to_string().into(),
-            "MarshalText" => Value::Bytes(time.rfc3339().into()),
-            "MarshalJSON" => Value::Bytes(format!("\"{}\"", time.rfc3339()).into()),
+            "GoString" => time.go_syntax().into(),
             "IsZero" => time.is_zero().into(),
+            "IsDST" => time.is_dst().into(),
+            "Location" => location_value(time.location().clone()),
             "UTC" => time_value(time.in_zone(Zone::Utc)),
             "Local" => time_value(time.in_zone(Zone::local())),
             "Month" => named(&MONTH, time.civil().0.month.into()),
@@ -138,6 +172,7 @@ impl TimeObject {
         let duration = || duration_argument(first);
         let other = || time_of(first);
         Some(match method {
+            "In" => time_value(time.in_zone(location_of(first)?)),
             "Format" => Value::String(time.format(first.as_str()?).into()),
             "Add" => time_value(time.add(duration()?)),
             "Round" => time_value(time.round(duration()?)),
@@ -153,143 +188,6 @@ impl TimeObject {
     }
 }
 
-#[derive(Debug)]
-struct DurationObject(Duration);
-
-impl Object for DurationObject {
-    fn type_name(&self) -> &str {
-        "time.Duration"
-    }
-
-    fn kind(&self) -> Kind {
-        Kind::Int64
-    }
-
-    fn signature(&self, method: &str) -> Option<(&[Param], Option<Param>)> {
-        match method {
-            "Round" | "Truncate" => Some((&[Param::Duration], None)),
-            _ => self.plain(method).map(|_| (&[][..], None)),
-        }
-    }
-
-    fn call(&self, _: &mut Scope<'_>, method: &str, args: &[Value]) -> Option<Result<Value, FuncError>> {
-        let multiple = || args.first().and_then(duration_argument);
-        let value = match method {
-            "Round" => duration_value(self.0.round(multiple()?)),
-            "Truncate" => duration_value(self.0.truncate(multiple()?)),
-            _ => self.plain(method)?,
-        };
-        Some(Ok(value))
-    }
-
-    fn display(&self) -> Option<Str> {
-        Some(self.0.to_string().into())
-    }
-
-    fn data(&self) -> Value {
-        Value::int64(self.0.0)
-    }
-
-    fn with_number(&self, number: i64) -> Option<Value> {
-        Some(duration_value(Duration(number)))
-    }
-
-    fn is_true(&self) -> bool {
-        self.0.0 != 0
-    }
-
-    fn as_any(&self) -> &dyn Any {
-        self
-    }
-}
-
-impl DurationObject {
-    fn plain(&self, method: &str) -> Option<Value> {
-        let duration = self.0;
-        Some(match method {
-            "Hours" => Value::Float(duration.hours()),
-            "Minutes" => Value::Float(duration.minutes()),
-            "Seconds" => Value::Float(duration.seconds()),
-            "Milliseconds" => Value::int64(duration.0 / 1_000_000),
-            "Microseconds" => Value::int64(duration.0 / 1_000),
-            "Nanoseconds" => Value::int64(duration.0),
-            "Abs" => duration_value(duration.abs()),
-            "String" => duration.to_string().into(),
-            _ => return None,
-        })
-    }
-}
-
-/// A type whose numbers have names: Go's `time.Month` and `time.Weekday`.
-#[derive(Debug)]
-struct NamedType {
-    name: &'static str,
-    /// What its numbers out of range print as.
-    short: &'static str,
-    first: i64,
-    names: &'static [&'static str],
-}
-
-static MONTH: NamedType = NamedType { name: "time.Month", short: "Month", first: 1, names: &MONTHS };
-static WEEKDAY: NamedType = NamedType { name: "time.Weekday", short: "Weekday", first: 0, names: &DAYS };
-
-/// A number of such a type.
-#[derive(Debug)]
-struct Named {
-    ty: &'static NamedType,
-    number: i64,
-}
-
-fn named(ty: &'static NamedType, number: i64) -> Value {
-    Value::Object(Arc::new(Named { ty, number }))
-}
-
-impl Named {
-    fn text(&self) -> String {
-        let index = usize::try_from(self.number - self.ty.first).ok();
-        let name = index.and_then(|i| self.ty.names.get(i));
-        name.map_or_else(|| format!("%!{}({})", self.ty.short, self.number), |name| (*name).to_owned())
-    }
-}
-
-impl Object for Named {
-    fn type_name(&self) -> &str {
-        self.ty.name
-    }
-
-    fn kind(&self) -> Kind {
-        Kind::Int
-    }
-
-    fn signature(&self, method: &str) -> Option<(&[Param], Option<Param>)> {
-        (method == "String").then_some((&[], None))
-    }
-
-    fn call(&self, _: &mut Scope<'_>, method: &str, _: &[Value]) -> Option<Result<Value, FuncError>> {
-        (method == "String").then(|| Ok(self.text().into()))
-    }
-
-    fn display(&self) -> Option<Str> {
-        Some(self.text().into())
-    }
-
-    fn data(&self) -> Value {
-        Value::int(self.number)
-    }
-
-    fn with_number(&self, number: i64) -> Option<Value> {
-        Some(named(self.ty, number))
-    }
-
-    fn is_true(&self) -> bool {
-        self.number != 0
-    }
-
-    fn as_any(&self) -> &dyn Any {
-        self
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -302,7 +200,6 @@ mod tests {
             assert_eq!(object.display().unwrap(), name);
             assert!(matches!(object.data(), Value::Int(n, _) if n == number), "{object:?}");
         }
-        assert_eq!(Named { ty: &MONTH, number: 0 }.text(), "%!Month(0)");
     }
 
     #[test]

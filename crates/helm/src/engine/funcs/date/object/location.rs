@@ -1,0 +1,63 @@
+//! Go's `*time.Location`.
+
+use std::any::Any;
+use std::sync::Arc;
+
+use go_template::{Field, FuncError, Kind, Object, Param, Scope, Str, Value};
+
+use super::downcast;
+use crate::time::Zone;
+
+/// Go's name of the type.
+pub(super) const TYPE: &str = "*time.Location";
+
+/// A zone as templates see it.
+pub(super) fn location_value(zone: Zone) -> Value {
+    Value::Object(Arc::new(LocationObject(zone)))
+}
+
+/// The zone, if the value is one.
+pub(super) fn location_of(value: &Value) -> Option<Zone> {
+    downcast::<LocationObject>(value).map(|object| object.0.clone())
+}
+
+#[derive(Debug)]
+struct LocationObject(Zone);
+
+impl Object for LocationObject {
+    fn type_name(&self) -> &str {
+        TYPE
+    }
+
+    fn kind(&self) -> Kind {
+        Kind::Ptr
+    }
+
+    fn fields(&self) -> Vec<Field> {
+        vec![Field::new("name", self.0.name())]
+    }
+
+    fn signature(&self, method: &str) -> Option<(&[Param], Option<Param>)> {
+        (method == "String").then_some((&[], None))
+    }
+
+    fn call(&self, _: &mut Scope<'_>, method: &str, _: &[Value]) -> Option<Result<Value, FuncError>> {
+        (method == "String").then(|| Ok(self.0.name().into()))
+    }
+
+    fn display(&self) -> Option<Str> {
+        Some(self.0.name().into())
+    }
+
+    fn copied(&self) -> Option<Value> {
+        Some(location_value(Zone::Fixed(String::new(), 0)))
+    }
+
+    fn is_pointer_to(&self, other: &dyn Object) -> bool {
+        other.as_any().downcast_ref::<LocationObject>().is_some_and(|other| self.0 == other.0)
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}

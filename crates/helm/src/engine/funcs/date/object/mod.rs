@@ -1,0 +1,19 @@
+//! Times, durations, zones, months and weekdays as templates see them, with Go's methods.
+
+mod duration;
+mod location;
+mod named;
+mod time;
+
+use go_template::{Object, Value};
+
+pub(super) use duration::{duration_of, duration_value};
+pub(super) use time::time_of;
+pub(crate) use time::time_value;
+
+fn downcast<T: Object>(value: &Value) -> Option<&T> {
+    match value {
+        Value::Object(object) => object.as_any().downcast_ref(),
+        _ => None,
+    }
+}
