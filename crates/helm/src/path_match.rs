@@ -1,35 +1,52 @@
 //! Go's `path.Match`: shell patterns in which `*` and `?` stop at `/`. Used by `.helmignore` and `--show-only`.
 
-/// Whether the whole name matches the pattern; `None` if the pattern is malformed.
-///
-/// Linear in memory, and in time at worst the product of both lengths.
-pub fn matches(pattern: &str, name: &str) -> Option<bool> {
-    let tokens = tokens(pattern)?;
-    let name: Vec<char> = name.chars().collect();
-    let (mut t, mut n) = (0, 0);
-    // Where to go on when what follows the last star does not fit: one more character for the star.
-    let mut retry: Option<(usize, usize)> = None;
-    loop {
-        match tokens.get(t) {
-            Some(Token::Star) => {
-                retry = Some((t + 1, n));
-                t += 1;
-                continue;
-            }
-            Some(token) if name.get(n).is_some_and(|c| token.accepts(*c)) => {
-                t += 1;
-                n += 1;
-                continue;
-            }
-            None if n == name.len() => return Some(true),
-            _ => {}
+/// A pattern, read once.
+pub struct Pattern(Vec<Token>);
+
+impl Pattern {
+    /// Reads a pattern; `None` if it is malformed.
+    pub fn new(pattern: &str) -> Option<Pattern> {
+        let mut chars = pattern.chars().peekable();
+        let mut tokens = Vec::with_capacity(pattern.len());
+        while let Some(c) = chars.next() {
+            tokens.push(match c {
+                '*' => Token::Star,
+                '?' => Token::Any,
+                '\\' => Token::Literal(chars.next()?),
+                '[' => class(&mut chars)?,
+                c => Token::Literal(c),
+            });
         }
-        match retry {
-            Some((after, from)) if from < name.len() && name[from] != '/' => {
-                retry = Some((after, from + 1));
-                (t, n) = (after, from + 1);
+        Some(Pattern(tokens))
+    }
+
+    /// Whether the whole name matches. Takes at worst as many steps as the product of both lengths.
+    pub fn matches(&self, name: &str) -> bool {
+        let (mut tokens, mut rest) = (self.0.as_slice(), name);
+        // Where to go on when what follows the last star does not fit: one more character for the star.
+        let mut retry: Option<(&[Token], &str)> = None;
+        loop {
+            let mut chars = rest.chars();
+            match (tokens, chars.next()) {
+                ([], None) => return true,
+                ([Token::Star, after @ ..], _) => {
+                    retry = Some((after, rest));
+                    tokens = after;
+                    continue;
+                }
+                ([token, after @ ..], Some(c)) if token.accepts(c) => {
+                    (tokens, rest) = (after, chars.as_str());
+                    continue;
+                }
+                _ => {}
             }
-            _ => return Some(false),
+            let Some((after, from)) = retry else { return false };
+            let mut chars = from.chars();
+            if chars.next().is_none_or(|skipped| skipped == '/') {
+                return false;
+            }
+            retry = Some((after, chars.as_str()));
+            (tokens, rest) = (after, chars.as_str());
         }
     }
 }
@@ -52,21 +69,6 @@ impl Token {
             }
         }
     }
-}
-
-fn tokens(pattern: &str) -> Option<Vec<Token>> {
-    let mut chars = pattern.chars().peekable();
-    let mut tokens = Vec::new();
-    while let Some(c) = chars.next() {
-        tokens.push(match c {
-            '*' => Token::Star,
-            '?' => Token::Any,
-            '\\' => Token::Literal(chars.next()?),
-            '[' => class(&mut chars)?,
-            c => Token::Literal(c),
-        });
-    }
-    Some(tokens)
 }
 
 fn class(chars: &mut std::iter::Peekable<std::str::Chars<'_>>) -> Option<Token> {
@@ -92,7 +94,7 @@ fn class_char(chars: &mut std::iter::Peekable<std::str::Chars<'_>>) -> Option<ch
 
 #[cfg(test)]
 mod tests {
-    use super::matches;
+    use super::Pattern;
 
     #[test]
     fn patterns_match_as_in_go() {
@@ -117,7 +119,7 @@ mod tests {
             ("templates/.?*", "templates/.hidden", Some(true)),
             ("templates/.?*", "templates/x", Some(false)),
         ] {
-            assert_eq!(matches(pattern, name), wanted, "{pattern} {name}");
+            assert_eq!(Pattern::new(pattern).map(|p| p.matches(name)), wanted, "{pattern} {name}");
         }
     }
 }

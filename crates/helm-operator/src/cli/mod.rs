@@ -107,13 +107,17 @@ fn with_plain_template(args: Vec<std::ffi::OsString>, name: &str) -> Result<Vec<
 fn dispatch(name: &str, cli: Cli, natives: Vec<Box<dyn Controller>>) -> ExitCode {
     match cli.command {
         Command::Version => print(&version::line(name)),
-        Command::Template(template) => on_own_thread(move || template::run(&template)),
+        Command::Template(template) => on_known_stack(move || template::run(&template)),
         Command::Run(flags) => run(*flags, natives),
     }
 }
 
-/// Rendering asks how much stack is left, which musl does not tell of the main thread: each question would cost a new stack.
-fn on_own_thread(work: impl FnOnce() -> ExitCode + Send + 'static) -> ExitCode {
+/// Rendering asks how much stack is left, which musl does not tell of the main thread: each question would cost a new stack. Elsewhere a
+/// thread would only cost the time to make it, and its heap, which glibc enlarges page by page.
+fn on_known_stack(work: impl FnOnce() -> ExitCode + Send + 'static) -> ExitCode {
+    if !cfg!(target_env = "musl") {
+        return work();
+    }
     match std::thread::Builder::new().stack_size(STACK).spawn(work) {
         Ok(thread) => thread.join().unwrap_or(ExitCode::FAILURE),
         Err(error) => {

@@ -105,8 +105,7 @@ impl Walk {
                 ".helmignore has too many patterns for so many files (limit MAX_IGNORE_WORK)".to_owned(),
             ));
         }
-        self.check_link(path, &name)?;
-        let about = fs::metadata(path).map_err(|e| LoadError::io(path, &e))?;
+        let about = self.about(path, &name)?;
         if self.rules.ignores(&name, about.is_dir()) {
             return Ok(());
         }
@@ -119,16 +118,17 @@ impl Walk {
                 path.display()
             )));
         }
-        let data = self.content(path).map_err(|e| LoadError::new(format!("error reading {name}: {e}")))?;
+        let data = self.content(path, about.len()).map_err(|e| LoadError::new(format!("error reading {name}: {e}")))?;
         let text = data.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&data);
         self.files.push(File { name, data: text.into() });
         Ok(())
     }
 
-    /// Refuses a link that leads out.
-    fn check_link(&mut self, path: &Path, name: &str) -> Result<(), LoadError> {
-        if !fs::symlink_metadata(path).is_ok_and(|about| about.is_symlink()) {
-            return Ok(());
+    /// What lies at the path, behind a link, too. Refuses a link that leads out.
+    fn about(&mut self, path: &Path, name: &str) -> Result<fs::Metadata, LoadError> {
+        let about = fs::symlink_metadata(path).map_err(|e| LoadError::io(path, &e))?;
+        if !about.is_symlink() {
+            return Ok(about);
         }
         self.links += 1;
         if self.links > MAX_LINKS {
@@ -138,14 +138,14 @@ impl Walk {
             LoadError::new(format!("error evaluating symlink {}: {}", path.display(), super::load::cause(&e)))
         })?;
         if target.starts_with(&self.around) {
-            return Ok(());
+            return fs::metadata(path).map_err(|e| LoadError::io(path, &e));
         }
         Err(LoadError::new(format!("symlink {name} leads out of {}, which no chart may", self.around.display())))
     }
 
-    fn content(&mut self, path: &Path) -> Result<Vec<u8>, String> {
+    fn content(&mut self, path: &Path, size: u64) -> Result<Vec<u8>, String> {
         let left = MAX_CHART_BYTES.saturating_sub(self.bytes);
-        let mut data = Vec::new();
+        let mut data = Vec::with_capacity(size.min(left) as usize + 1);
         let file = fs::File::open(path).map_err(|e| e.to_string())?;
         file.take(left + 1).read_to_end(&mut data).map_err(|e| e.to_string())?;
         self.bytes += data.len() as u64;

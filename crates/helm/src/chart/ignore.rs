@@ -1,6 +1,6 @@
 //! `.helmignore`: which files of a chart's folder are left out. Counterpart: Helm's `pkg/ignore`.
 
-use crate::path_match;
+use crate::path_match::Pattern;
 
 use super::LoadError;
 
@@ -12,7 +12,8 @@ struct Rule {
     negated: bool,
     directories_only: bool,
     base_name_only: bool,
-    pattern: String,
+    /// Nothing if what is left of the line is malformed: it matches nothing then.
+    pattern: Option<Pattern>,
 }
 
 impl Rules {
@@ -32,14 +33,14 @@ impl Rules {
         if line.contains("**") {
             return Err(LoadError::new("double-star (**) syntax is not supported"));
         }
-        if path_match::matches(line, "abc").is_none() {
+        if Pattern::new(line).is_none() {
             return Err(LoadError::new("syntax error in pattern"));
         }
         let (negated, rest) = strip(line, |l| l.strip_prefix('!'));
         let (directories_only, rest) = strip(rest, |l| l.strip_suffix('/'));
         let (rooted, pattern) = strip(rest, |l| l.strip_prefix('/'));
         let base_name_only = !rooted && !pattern.contains('/');
-        self.0.push(Rule { negated, directories_only, base_name_only, pattern: pattern.to_owned() });
+        self.0.push(Rule { negated, directories_only, base_name_only, pattern: Pattern::new(pattern) });
         Ok(())
     }
 
@@ -62,7 +63,7 @@ impl Rules {
 impl Rule {
     fn matches(&self, path: &str) -> bool {
         let name = if self.base_name_only { path.rsplit('/').next().unwrap_or(path) } else { path };
-        path_match::matches(&self.pattern, name) == Some(true)
+        self.pattern.as_ref().is_some_and(|pattern| pattern.matches(name))
     }
 }
 

@@ -7,7 +7,8 @@ use std::path::{Component, Path};
 
 use super::{Error, Options};
 use crate::engine::Rendered;
-use crate::{manifest, path_match};
+use crate::manifest;
+use crate::path_match::Pattern;
 
 /// Documents in the order in which they are printed.
 pub(super) struct Documents {
@@ -74,7 +75,7 @@ fn document((path, content): &(String, String)) -> String {
 fn comes_from(document: &str, name: &str) -> bool {
     let source = document.lines().find_map(|line| line.split_once("# Source: ")).map(|(_, path)| path);
     let below_chart = source.and_then(|path| path.split_once('/')).map(|(_, below)| below);
-    below_chart.is_some_and(|path| path_match::matches(name, path) == Some(true))
+    below_chart.is_some_and(|path| Pattern::new(name).is_some_and(|pattern| pattern.matches(path)))
 }
 
 /// Writes below the folder and nowhere else: a chart's name may hold anything.
