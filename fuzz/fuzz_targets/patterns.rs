@@ -2,10 +2,11 @@
 #![no_main]
 
 use go_template::Value;
-use helm::glob::Glob;
+use helm::glob::{Glob, Work};
 use helm::regex::Regex;
 use helm::time::{Duration, Time};
-use helm::{path_match, toml};
+use helm::path_match::Pattern;
+use helm::toml;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: &[u8]| {
@@ -25,8 +26,8 @@ fuzz_target!(|input: &[u8]| {
         let _ = toml::encode(&Value::Map(map));
     }
     let (Ok(pattern), Ok(text)) = (str::from_utf8(pattern), str::from_utf8(text)) else { return };
-    let _ = path_match::matches(pattern, text);
+    let _ = Pattern::new(pattern).map(|pattern| pattern.matches(text));
     if let Ok(glob) = Glob::new(pattern) {
-        let _ = glob.is_match(text);
+        let _ = glob.is_match(text, &mut Work::default());
     }
 });

@@ -148,7 +148,7 @@ fn semver_compare(constraint: &str, version: &str) -> Result<String, String> {
 
 fn glob_match(pattern: &str, path: &str) -> Result<String, String> {
     let glob = glob::Glob::new(pattern).map_err(|e| e.to_string())?;
-    Ok(glob.is_match(path).to_string())
+    glob.is_match(path, &mut glob::Work::default()).map(|found| found.to_string()).map_err(|e| e.to_string())
 }
 
 fn regex_case(case: &Case) -> Outcome {

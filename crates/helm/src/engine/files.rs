@@ -7,10 +7,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use base64::Engine as _;
-use go_template::{FuncError, Kind, List, Map, MapType, Object, Param, Scope, Str, Value};
+use go_template::{FuncError, Kind, LimitError, List, Map, MapType, Object, Param, Scope, Str, Value};
 
-use crate::glob;
+use crate::glob::{self, Work};
 use crate::yaml;
+
+/// So much of the work of a pattern counts as one of the template's steps.
+const WORK_PER_STEP: u64 = 16;
 
 /// Files by path.
 #[derive(Clone, Debug, Default)]
@@ -31,10 +34,24 @@ impl Files {
         self.0.get(&**path).cloned().unwrap_or_default()
     }
 
-    fn glob(&self, pattern: &Str) -> Files {
-        let compiled = glob::cached(&pattern.to_text()).or_else(|_| glob::cached("**"));
-        let Ok(glob) = compiled else { return self.clone() };
-        Files::new(self.0.iter().filter(|(path, _)| glob.is_match(path)).map(|(p, d)| (p.clone(), d.clone())))
+    /// The files that the pattern matches; all of them if it is malformed, as in Helm.
+    fn glob(&self, scope: &mut Scope<'_>, pattern: &Str) -> Result<Value, FuncError> {
+        let glob = match glob::cached(&pattern.to_text()) {
+            Ok(glob) => glob,
+            Err(error) if error.limit().is_some() => return Err(failed(&error)),
+            Err(_) => return Ok(self.to_value()),
+        };
+        let mut work = Work::default();
+        let mut found = Vec::new();
+        for (path, data) in self.0.iter() {
+            match glob.is_match(path, &mut work) {
+                Ok(true) => found.push((path.clone(), data.clone())),
+                Ok(false) => {}
+                Err(error) => return Err(failed(&error)),
+            }
+        }
+        scope.charge(work.done() as u64 / WORK_PER_STEP)?;
+        Ok(Files::new(found).to_value())
     }
 
     /// A YAML map from each file's base name to what `value` makes of its bytes.
@@ -52,6 +69,14 @@ impl Files {
         }
         let text = data.strip_suffix(b"\n").unwrap_or(&data);
         List::strings(text.split(|b| *b == b'\n').map(Str::from)).into()
+    }
+}
+
+fn failed(error: &glob::Error) -> FuncError {
+    let message = error.to_string();
+    match error.limit() {
+        Some(name) => FuncError::Limit(LimitError { name, message }),
+        None => message.into(),
     }
 }
 
@@ -82,12 +107,12 @@ impl Object for Files {
         }
     }
 
-    fn call(&self, _: &mut Scope<'_>, method: &str, args: &[Value]) -> Option<Result<Value, FuncError>> {
+    fn call(&self, scope: &mut Scope<'_>, method: &str, args: &[Value]) -> Option<Result<Value, FuncError>> {
         let path = args.first().and_then(Value::as_str).cloned().unwrap_or_default();
         let value = match method {
             "Get" => Value::String(self.get(&path)),
             "GetBytes" => Value::Bytes(self.get(&path)),
-            "Glob" => self.glob(&path).to_value(),
+            "Glob" => return Some(self.glob(scope, &path)),
             "AsConfig" => self.flat(Str::clone).into(),
             "AsSecrets" => self.flat(|data| base64::engine::general_purpose::STANDARD.encode(data).into()).into(),
             "Lines" => self.lines(&path),

@@ -1,23 +1,25 @@
 //! Patterns for file paths, as `.Files.Glob` and `fromFiles` take them: `*`, `**`, `?`, `[a-z]`, `{a,b}`, parted by `/`.
 //!
-//! A pattern becomes a regular expression, so matching takes time linear in the path. Counterpart: gobwas/glob v0.2.3.
+//! Counterpart: gobwas/glob v0.2.3, with its slips: `files/{a*,b}` finds no `files/ab` in Helm, so it must not here.
 
 mod cache;
+mod compile;
+mod matcher;
 mod parse;
 #[cfg(test)]
 mod tests;
 
 pub use cache::cached;
 
-use regex::bytes::{Regex, RegexBuilder};
-
-use parse::{Node, parse};
+use matcher::Matcher;
+use parse::parse;
 
 /// The longest pattern, in bytes. Real ones have some dozen; more is an attempt to use memory.
 pub const MAX_PATTERN_LENGTH: usize = 4096;
 
-/// The most memory that a compiled pattern may take, in bytes.
-const MAX_COMPILED_SIZE: usize = 4 << 20;
+/// How much work one search among files may take: characters looked at, again and again where a pattern has many stars. A real one takes
+/// some hundred for each file.
+pub const MAX_WORK: usize = 1 << 25;
 
 /// Why a pattern cannot be used. The texts are gobwas', except for the limits.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -45,14 +47,37 @@ pub enum Error {
     /// Alternatives nested deeper than [`MAX_DEPTH`](parse::MAX_DEPTH).
     #[error("pattern is nested too deeply (max {max})", max = parse::MAX_DEPTH)]
     TooDeep,
-    /// The pattern is longer than [`MAX_PATTERN_LENGTH`], or takes too much memory.
+    /// The pattern is longer than [`MAX_PATTERN_LENGTH`].
     #[error("pattern is too large (max {MAX_PATTERN_LENGTH} bytes)")]
     TooLarge,
+    /// Some slips of gobwas' end in a panic, as this one does in Helm.
+    #[error("runtime error: slice bounds out of range [:{end}] with length {length}")]
+    OutOfRange {
+        /// How much of the text was asked for.
+        end: usize,
+        /// How much there was.
+        length: usize,
+    },
+    /// The pattern has so many stars that a search takes more than [`MAX_WORK`].
+    #[error("pattern takes too much work (limit MAX_WORK); use fewer stars")]
+    TooMuchWork,
+}
+
+impl Error {
+    /// The name of the limit that was exceeded, if it is one of ours.
+    pub fn limit(&self) -> Option<&'static str> {
+        match self {
+            Error::TooDeep => Some("MAX_DEPTH"),
+            Error::TooLarge => Some("MAX_PATTERN_LENGTH"),
+            Error::TooMuchWork => Some("MAX_WORK"),
+            _ => None,
+        }
+    }
 }
 
 /// A compiled pattern.
 #[derive(Clone, Debug)]
-pub struct Glob(Regex);
+pub struct Glob(Matcher);
 
 impl Glob {
     /// Compiles a pattern whose separator is `/`.
@@ -60,73 +85,45 @@ impl Glob {
         if pattern.len() > MAX_PATTERN_LENGTH {
             return Err(Error::TooLarge);
         }
-        let mut regex = String::from("^(?:");
-        let nodes = parse(pattern)?;
-        write_nodes(&mut regex, &nodes);
-        regex.push_str(if takes_nothing(&nodes) { ")?$" } else { ")$" });
-        let compiled = RegexBuilder::new(&regex).size_limit(MAX_COMPILED_SIZE).nest_limit(MAX_REGEX_DEPTH).build();
-        compiled.map(Glob).map_err(|_| Error::TooLarge)
+        Ok(Glob(compile::compile(parse(pattern)?)))
     }
 
-    /// Whether the whole path matches.
-    pub fn is_match(&self, path: impl AsRef<[u8]>) -> bool {
-        self.0.is_match(path.as_ref())
-    }
-}
-
-/// Each level of alternatives nests a group, an alternation and a concatenation.
-const MAX_REGEX_DEPTH: u32 = 4 * parse::MAX_DEPTH as u32 + 16;
-
-/// Whether the pattern is `?` or `[!...]` alone, which gobwas lets match an empty text.
-fn takes_nothing(nodes: &[Node]) -> bool {
-    match nodes {
-        [Node::Single | Node::Class { negated: true, .. }] => true,
-        [Node::AnyOf(alternatives)] => alternatives.iter().any(|nodes| takes_nothing(nodes)),
-        _ => false,
-    }
-}
-
-fn write_nodes(regex: &mut String, nodes: &[Node]) {
-    for (i, node) in nodes.iter().enumerate() {
-        let fixed = |j: usize| nodes.get(j).is_some_and(Node::has_fixed_length);
-        let in_row = fixed(i) && (fixed(i + 1) || i > 0 && fixed(i - 1));
-        write_node(regex, node, in_row, in_row && fixed(i + 1));
-    }
-}
-
-/// gobwas cuts a row of parts of fixed length by bytes where it counted characters. So within a row no part can end with a character
-/// of several bytes; only `?` and `[!...]` at the row's end take the cut character for any other.
-fn write_node(regex: &mut String, node: &Node, in_row: bool, continued: bool) {
-    match node {
-        Node::Text(text) if in_row && text.chars().next_back().is_some_and(|c| !c.is_ascii()) => regex.push_str(NEVER),
-        Node::Text(text) => regex.push_str(&regex::escape(text)),
-        Node::Any => regex.push_str("[^/]*"),
-        Node::Super => regex.push_str("(?s-u:.)*"),
-        Node::Single if continued => regex.push_str("[\\x00-\\x7f&&[^/]]"),
-        Node::Single => regex.push_str("[^/]"),
-        Node::Class { ranges, negated } => {
-            let ascii_only = continued || in_row && !negated;
-            write_class(regex, ranges, *negated, ascii_only);
-        }
-        Node::AnyOf(alternatives) => {
-            regex.push_str("(?:");
-            for (i, alternative) in alternatives.iter().enumerate() {
-                regex.push_str(if i > 0 { "|" } else { "" });
-                write_nodes(regex, alternative);
-            }
-            regex.push(')');
+    /// Whether the whole path matches. Fails where nothing of the work is left, and where gobwas panics.
+    pub fn is_match(&self, path: impl AsRef<[u8]>, work: &mut Work) -> Result<bool, Error> {
+        let found = self.0.matches(path.as_ref(), work);
+        match work.fault.take() {
+            Some(fault) => Err(fault),
+            None => Ok(found),
         }
     }
 }
 
-/// A regular expression that matches nothing.
-const NEVER: &str = "[^\\x00-\\x{10ffff}]";
+/// What is left of [`MAX_WORK`] in one search.
+#[derive(Debug)]
+pub struct Work {
+    left: usize,
+    /// Why the current match ends without a result.
+    fault: Option<Error>,
+}
 
-fn write_class(regex: &mut String, ranges: &[(char, char)], negated: bool, ascii_only: bool) {
-    regex.push_str(if ascii_only { "[\\x00-\\x7f&&" } else { "" });
-    regex.push_str(if negated { "[^" } else { "[" });
-    for (lo, hi) in ranges {
-        regex.push_str(&format!("\\x{{{:x}}}-\\x{{{:x}}}", u32::from(*lo), u32::from(*hi)));
+impl Default for Work {
+    fn default() -> Self {
+        Work { left: MAX_WORK, fault: None }
     }
-    regex.push_str(if ascii_only { "]]" } else { "]" });
+}
+
+impl Work {
+    /// How much was done: characters looked at, about.
+    pub fn done(&self) -> usize {
+        MAX_WORK - self.left
+    }
+
+    /// Whether there was enough left, and no fault before.
+    fn spend(&mut self, work: usize) -> bool {
+        self.left = self.left.saturating_sub(1 + work);
+        if self.left == 0 {
+            self.fault = Some(Error::TooMuchWork);
+        }
+        self.fault.is_none()
+    }
 }

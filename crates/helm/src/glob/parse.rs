@@ -19,22 +19,24 @@ pub(super) enum Node {
     Super,
     /// `?`: one character that is no separator.
     Single,
-    /// `[...]`: one character in (or outside) the ranges; a separator too.
-    Class {
-        /// The first and last character of each range.
-        ranges: Vec<(char, char)>,
-        /// Whether the class means the characters outside.
+    /// `[abc]`: one of the characters; a separator too.
+    List {
+        /// The characters.
+        chars: Vec<char>,
+        /// Whether all others are meant.
+        negated: bool,
+    },
+    /// `[a-z]`: one character of the range; a separator too.
+    Range {
+        /// The first.
+        lo: char,
+        /// The last.
+        hi: char,
+        /// Whether all others are meant.
         negated: bool,
     },
     /// `{...}`: one of the patterns.
     AnyOf(Vec<Vec<Node>>),
-}
-
-impl Node {
-    /// Whether it matches a number of characters that is known beforehand.
-    pub(super) fn has_fixed_length(&self) -> bool {
-        matches!(self, Node::Text(_) | Node::Single | Node::Class { .. })
-    }
 }
 
 /// The parts of the pattern. A `{` that is never closed closes at the end, as in gobwas.
@@ -112,31 +114,32 @@ impl Parser<'_> {
     fn class(&mut self) -> Result<Node, Error> {
         let negated = self.rest.next_if_eq(&'!').is_some();
         let first = self.next_char().ok_or(Error::UnexpectedEnd)?;
-        let ranges = if self.rest.next_if_eq(&'-').is_some() { self.range(first)? } else { self.characters(first)? };
-        Ok(Node::Class { ranges, negated })
+        if self.rest.next_if_eq(&'-').is_some() {
+            return self.range(first, negated);
+        }
+        Ok(Node::List { chars: self.characters(first)?, negated })
     }
 
-    fn range(&mut self, lo: char) -> Result<Vec<(char, char)>, Error> {
+    fn range(&mut self, lo: char, negated: bool) -> Result<Node, Error> {
         let hi = self.next_char().ok_or(Error::UnexpectedEnd)?;
         match self.next_char().ok_or(Error::UnexpectedEnd)? {
             ']' if hi < lo => Err(Error::Descending { lo, hi }),
-            ']' => Ok(vec![(lo, hi)]),
+            ']' => Ok(Node::Range { lo, hi, negated }),
             _ => Err(Error::ExpectedClose),
         }
     }
 
-    fn characters(&mut self, first: char) -> Result<Vec<(char, char)>, Error> {
-        let mut ranges = Vec::new();
+    fn characters(&mut self, first: char) -> Result<Vec<char>, Error> {
+        let mut chars = Vec::new();
         let mut next = Some(first);
         loop {
             match next.ok_or(Error::UnexpectedEnd)? {
-                ']' if ranges.is_empty() => return Err(Error::BadRange),
-                ']' => return Ok(ranges),
+                ']' if chars.is_empty() => return Err(Error::BadRange),
+                ']' => return Ok(chars),
                 '\\' => {
-                    let escaped = self.next_char().ok_or(Error::UnexpectedEnd)?;
-                    ranges.push((escaped, escaped));
+                    chars.push(self.next_char().ok_or(Error::UnexpectedEnd)?);
                 }
-                c => ranges.push((c, c)),
+                c => chars.push(c),
             }
             next = self.next_char();
         }

@@ -1,0 +1,225 @@
+//! From a pattern's parts to a matcher. Counterpart: gobwas' `compiler`, whose choices decide what its slips leave out.
+
+use super::matcher::{Matcher, Tree};
+use super::parse::Node;
+
+/// A node of gobwas' tree, where alternatives are patterns or nothing.
+#[derive(Clone, Debug, PartialEq)]
+enum Part {
+    Node(Node),
+    Pattern(Vec<Part>),
+    AnyOf(Vec<Part>),
+    Nothing,
+}
+
+/// The matcher of a whole pattern.
+pub(super) fn compile(nodes: Vec<Node>) -> Matcher {
+    matcher(pattern(nodes))
+}
+
+fn pattern(nodes: Vec<Node>) -> Part {
+    let part = |node| match node {
+        Node::AnyOf(alternatives) => Part::AnyOf(alternatives.into_iter().map(pattern).collect()),
+        node => Part::Node(node),
+    };
+    Part::Pattern(nodes.into_iter().map(part).collect())
+}
+
+fn matcher(part: Part) -> Matcher {
+    let matcher = match part {
+        Part::AnyOf(alternatives) => match without_common(&alternatives) {
+            Some(factored) => return matcher(factored),
+            None => return Matcher::AnyOf(alternatives.into_iter().map(|part| optimized(matcher(part))).collect()),
+        },
+        Part::Pattern(parts) if parts.is_empty() => return Matcher::Nothing,
+        Part::Pattern(parts) => {
+            let parts = parts.into_iter().map(|part| optimized(matcher(part))).collect();
+            joined(&glued(parts))
+        }
+        Part::Nothing => Matcher::Nothing,
+        Part::Node(node) => single(node),
+    };
+    optimized(matcher)
+}
+
+fn single(node: Node) -> Matcher {
+    match node {
+        Node::Text(text) => Matcher::Text(text),
+        Node::Any => Matcher::Any,
+        Node::Super => Matcher::Super,
+        Node::Single => Matcher::Single,
+        Node::List { chars, negated } => Matcher::List { chars, negated },
+        Node::Range { lo, hi, negated } => Matcher::Range { lo, hi, negated },
+        Node::AnyOf(alternatives) => matcher(Part::AnyOf(alternatives.into_iter().map(pattern).collect())),
+    }
+}
+
+/// Alternatives with what they begin and end alike taken out, if there is anything.
+fn without_common(alternatives: &[Part]) -> Option<Part> {
+    let patterns: Vec<&[Part]> = alternatives
+        .iter()
+        .map(|part| match part {
+            Part::Pattern(parts) => Some(parts.as_slice()),
+            _ => None,
+        })
+        .collect::<Option<_>>()?;
+    let (left, right) = common(&patterns);
+    if left == 0 && right == 0 {
+        return None;
+    }
+    let mut rests: Vec<Part> = Vec::new();
+    for parts in &patterns {
+        let rest = parts.get(left..parts.len().checked_sub(right)?)?;
+        let rest = if rest.is_empty() { Part::Nothing } else { Part::Pattern(rest.to_vec()) };
+        if !rests.contains(&rest) {
+            rests.push(rest);
+        }
+    }
+    let first = patterns.first()?;
+    let mut result = Vec::new();
+    if left > 0 {
+        result.push(Part::Pattern(first[..left].to_vec()));
+    }
+    match rests.as_slice() {
+        [Part::Nothing] | [] => {}
+        [only] => result.push(only.clone()),
+        _ => result.push(Part::AnyOf(rests)),
+    }
+    if right > 0 {
+        result.push(Part::Pattern(first[first.len() - right..].to_vec()));
+    }
+    Some(Part::Pattern(result))
+}
+
+/// With how many equal parts all patterns begin and end.
+fn common(patterns: &[&[Part]]) -> (usize, usize) {
+    let Some(shortest) = patterns.iter().min_by_key(|parts| parts.len()).filter(|_| patterns.len() > 1) else {
+        return (0, 0);
+    };
+    let length = shortest.len();
+    let (mut left, mut right) = (0, 0);
+    let (mut left_ends, mut right_ends) = (false, false);
+    for i in 0..length {
+        let j = length - 1 - i;
+        if left + right >= length || left_ends && right_ends {
+            break;
+        }
+        for parts in patterns.iter().filter(|parts| !std::ptr::eq(**parts, *shortest)) {
+            left_ends = left_ends || shortest[i] != parts[i];
+            right_ends = right_ends || !left_ends && j <= i;
+            right_ends = right_ends || shortest[j] != parts[j + parts.len() - length];
+            if left_ends && right_ends {
+                break;
+            }
+        }
+        left += usize::from(!left_ends);
+        right += usize::from(!right_ends);
+    }
+    (left, right)
+}
+
+/// Neighbours become one matcher wherever they can, the longest row first.
+fn glued(mut matchers: Vec<Matcher>) -> Vec<Matcher> {
+    loop {
+        let mut best: Option<(usize, usize, Matcher)> = None;
+        for start in 0..matchers.len() {
+            let Some((count, matcher)) = glue_from(&matchers[start..]) else { continue };
+            let longer = |done: &Matcher| done.length().zip(matcher.length()).is_some_and(|(old, new)| new > old);
+            if best.as_ref().is_none_or(|(_, most, done)| *most < count || longer(done)) {
+                best = Some((start, count, matcher));
+            }
+        }
+        let Some((start, count, matcher)) = best else { return matchers };
+        matchers.splice(start..start + count, [matcher]);
+    }
+}
+
+/// How many of the first matchers become which one; as many as possible.
+fn glue_from(matchers: &[Matcher]) -> Option<(usize, Matcher)> {
+    let kind = matchers.first().and_then(sieve);
+    let sieves = matchers.iter().take_while(|matcher| kind.is_some() && sieve(matcher) == kind).count();
+    let fixed = matchers.iter().take_while(|matcher| matcher.length().is_some()).count();
+    if sieves.max(fixed) < 2 {
+        return None;
+    }
+    if sieves >= fixed {
+        return Some((sieves, every(&matchers[..sieves])));
+    }
+    let row = matchers[..fixed].to_vec();
+    Some((fixed, Matcher::Row(row.iter().filter_map(Matcher::length).sum(), row)))
+}
+
+/// The characters that a matcher leaves out, if it takes all others. Those with the same can be told by count.
+fn sieve(matcher: &Matcher) -> Option<&[char]> {
+    match matcher {
+        Matcher::Super => Some(&[]),
+        Matcher::Any | Matcher::Single => Some(&['/']),
+        Matcher::List { chars, negated: true } => Some(chars),
+        _ => None,
+    }
+}
+
+fn every(matchers: &[Matcher]) -> Matcher {
+    let has_any = matchers.contains(&Matcher::Any);
+    let is_super = matchers.first() == Some(&Matcher::Super);
+    let least = matchers.iter().filter(|matcher| !matches!(matcher, Matcher::Any | Matcher::Super)).count();
+    if is_super {
+        return Matcher::Super;
+    }
+    if least == 0 {
+        return Matcher::Any;
+    }
+    let needle = matchers.first().and_then(sieve).unwrap_or_default().iter().collect();
+    let mut all = vec![Matcher::Min(least)];
+    all.extend((!has_any).then_some(Matcher::Max(least)));
+    all.push(Matcher::Contains { needle, negated: true });
+    Matcher::Every(all)
+}
+
+/// A tree around the longest matcher of known length, the last one of several.
+fn joined(matchers: &[Matcher]) -> Matcher {
+    match matchers {
+        [] => return Matcher::Nothing,
+        [only] => return only.clone(),
+        _ => {}
+    }
+    if let Some((count, matcher)) = glue_from(matchers)
+        && count == matchers.len()
+    {
+        return matcher;
+    }
+    let lengths = matchers.iter().enumerate().filter_map(|(i, matcher)| matcher.length().map(|length| (length, i)));
+    let at = lengths.max().map_or(0, |(_, i)| i);
+    let side = |matchers: &[Matcher]| (!matchers.is_empty()).then(|| joined(matchers));
+    Matcher::Tree(Box::new(Tree::new(matchers[at].clone(), side(&matchers[..at]), side(&matchers[at + 1..]))))
+}
+
+/// The simpler matcher that does the same, if there is one.
+fn optimized(matcher: Matcher) -> Matcher {
+    match matcher {
+        Matcher::AnyOf(mut alternatives) if alternatives.len() == 1 => alternatives.remove(0),
+        Matcher::List { chars, negated: false } if chars.len() == 1 => Matcher::Text(chars.into_iter().collect()),
+        Matcher::Tree(mut tree) => {
+            tree.left = tree.left.map(optimized);
+            tree.right = tree.right.map(optimized);
+            shorter(&tree).unwrap_or(Matcher::Tree(tree))
+        }
+        matcher => matcher,
+    }
+}
+
+fn shorter(tree: &Tree) -> Option<Matcher> {
+    let Matcher::Text(text) = &tree.value else { return None };
+    let text = text.clone();
+    Some(match (&tree.left, &tree.right) {
+        (None, None) => Matcher::Text(text),
+        (Some(Matcher::Super), Some(Matcher::Super)) => Matcher::Contains { needle: text, negated: false },
+        (Some(Matcher::Super), None) => Matcher::Suffix(text),
+        (None, Some(Matcher::Super)) => Matcher::Prefix(text),
+        (None, Some(Matcher::Suffix(suffix))) => Matcher::PrefixSuffix(text, suffix.clone()),
+        (Some(Matcher::Prefix(prefix)), None) => Matcher::PrefixSuffix(prefix.clone(), text),
+        (Some(Matcher::Any), None) => Matcher::SuffixAny(text),
+        (None, Some(Matcher::Any)) => Matcher::PrefixAny(text),
+        _ => return None,
+    })
+}

@@ -1,0 +1,356 @@
+//! What a pattern is compiled to, and how it matches. Counterpart: gobwas' `match`, its slips included: the lengths of alternatives, bytes
+//! where characters were counted, and trees that are found in no text.
+
+use go_template::fmt::{Rune, first_rune};
+
+use super::{Error, Work};
+
+/// The only separator of paths.
+const SEPARATOR: char = '/';
+
+/// Matches a text, or finds itself in one.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Matcher {
+    /// No character.
+    Nothing,
+    Text(String),
+    /// One character that is no separator.
+    Single,
+    List {
+        chars: Vec<char>,
+        negated: bool,
+    },
+    Range {
+        lo: char,
+        hi: char,
+        negated: bool,
+    },
+    /// Anything without a separator.
+    Any,
+    /// Anything.
+    Super,
+    /// At least so many characters.
+    Min(usize),
+    /// At most so many.
+    Max(usize),
+    Contains {
+        needle: String,
+        negated: bool,
+    },
+    Prefix(String),
+    Suffix(String),
+    /// The text, then anything without a separator.
+    PrefixAny(String),
+    SuffixAny(String),
+    PrefixSuffix(String, String),
+    /// All of them, for the same text.
+    Every(Vec<Matcher>),
+    AnyOf(Vec<Matcher>),
+    /// Parts of known length, one after the other; how many characters they have together.
+    Row(usize, Vec<Matcher>),
+    Tree(Box<Tree>),
+}
+
+/// A part that is looked for first, and what must match before and behind it: nothing, if there is no matcher.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Tree {
+    pub(super) value: Matcher,
+    pub(super) left: Option<Matcher>,
+    pub(super) right: Option<Matcher>,
+    lengths: Lengths,
+}
+
+/// How many characters the parts of a tree have, as far as it is known.
+#[derive(Clone, Debug, PartialEq)]
+struct Lengths {
+    left: Option<usize>,
+    right: Option<usize>,
+    whole: Option<usize>,
+}
+
+/// Where a matcher was found, and at which distances from there it can end.
+type Found = Option<(usize, Vec<usize>)>;
+
+impl Tree {
+    pub(super) fn new(value: Matcher, left: Option<Matcher>, right: Option<Matcher>) -> Tree {
+        let length = |side: &Option<Matcher>| side.as_ref().map_or(Some(0), Matcher::length);
+        let (left_length, right_length) = (length(&left), length(&right));
+        let whole = value.length().zip(left_length).zip(right_length).map(|((v, l), r)| v + l + r);
+        Tree { value, left, right, lengths: Lengths { left: left_length, right: right_length, whole } }
+    }
+
+    fn matches(&self, text: &[u8], work: &mut Work) -> bool {
+        if self.lengths.whole.is_some_and(|whole| whole > text.len()) {
+            return false;
+        }
+        let mut offset = self.lengths.left.unwrap_or(0);
+        let limit = text.len().saturating_sub(self.lengths.right.unwrap_or(0));
+        while offset < limit {
+            let Some((index, ends)) = self.value.find(&text[offset..limit], work) else { return false };
+            let start = offset + index;
+            if side(self.left.as_ref(), &text[..start], work) {
+                let mut ends = ends.iter().rev().map(|end| (start + end).min(text.len()));
+                if ends.any(|end| side(self.right.as_ref(), &text[end..], work)) {
+                    return true;
+                }
+            }
+            offset = start + width(&text[start..]);
+        }
+        false
+    }
+}
+
+fn side(matcher: Option<&Matcher>, text: &[u8], work: &mut Work) -> bool {
+    matcher.map_or(text.is_empty(), |matcher| matcher.matches(text, work))
+}
+
+impl Matcher {
+    /// How many characters it matches, if that is known. Of alternatives gobwas forgets that the first ones have no length.
+    pub(super) fn length(&self) -> Option<usize> {
+        match self {
+            Matcher::Nothing => Some(0),
+            Matcher::Text(text) => Some(text.chars().count()),
+            Matcher::Single | Matcher::List { .. } | Matcher::Range { .. } => Some(1),
+            Matcher::Row(length, _) => Some(*length),
+            Matcher::Tree(tree) => tree.lengths.whole,
+            Matcher::AnyOf(alternatives) => {
+                let mut lengths = alternatives.iter().map(Matcher::length).skip_while(Option::is_none);
+                let first = lengths.next()??;
+                lengths.all(|length| length == Some(first)).then_some(first)
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether it matches the whole text; false without meaning after a fault.
+    pub(super) fn matches(&self, text: &[u8], work: &mut Work) -> bool {
+        if !work.spend(text.len()) {
+            return false;
+        }
+        match self {
+            Matcher::Nothing => text.is_empty(),
+            Matcher::Text(wanted) => wanted.as_bytes() == text,
+            Matcher::Single | Matcher::List { .. } | Matcher::Range { .. } => {
+                // An empty text counts as the character that stands for what cannot be read.
+                text.len() <= width(text) && self.takes(first(text))
+            }
+            Matcher::Any => !has_separator(text),
+            Matcher::Super => true,
+            Matcher::Min(least) => count(text) >= *least,
+            Matcher::Max(most) => count(text) <= *most,
+            Matcher::Contains { needle, negated } => position(text, needle).is_some() != *negated,
+            Matcher::Prefix(prefix) => text.starts_with(prefix.as_bytes()),
+            Matcher::Suffix(suffix) => text.ends_with(suffix.as_bytes()),
+            Matcher::PrefixAny(prefix) => text.strip_prefix(prefix.as_bytes()).is_some_and(|rest| !has_separator(rest)),
+            Matcher::SuffixAny(suffix) => text.strip_suffix(suffix.as_bytes()).is_some_and(|rest| !has_separator(rest)),
+            Matcher::PrefixSuffix(prefix, suffix) => {
+                text.starts_with(prefix.as_bytes()) && text.ends_with(suffix.as_bytes())
+            }
+            Matcher::Every(all) => all.iter().all(|matcher| matcher.matches(text, work)),
+            Matcher::AnyOf(alternatives) => alternatives.iter().any(|matcher| matcher.matches(text, work)),
+            Matcher::Row(length, parts) => count(text) == *length && row(parts, text, work),
+            Matcher::Tree(tree) => tree.matches(text, work),
+        }
+    }
+
+    /// Whether a matcher of one character takes this one.
+    fn takes(&self, c: char) -> bool {
+        match self {
+            Matcher::Single => c != SEPARATOR,
+            Matcher::List { chars, negated } => chars.contains(&c) != *negated,
+            Matcher::Range { lo, hi, negated } => (*lo..=*hi).contains(&c) != *negated,
+            _ => false,
+        }
+    }
+
+    /// The first place in the text where it matches, as far as gobwas looks for one.
+    fn find(&self, text: &[u8], work: &mut Work) -> Found {
+        if !work.spend(text.len()) {
+            return None;
+        }
+        match self {
+            Matcher::Nothing => Some((0, vec![0])),
+            Matcher::Text(wanted) => Some((position(text, wanted)?, vec![wanted.len()])),
+            Matcher::Single | Matcher::List { .. } | Matcher::Range { .. } => {
+                characters(text).find(|(_, c)| self.takes(*c)).map(|(i, c)| (i, vec![c.len_utf8()]))
+            }
+            Matcher::Any => {
+                let end = text.iter().position(|byte| *byte == b'/').unwrap_or(text.len());
+                Some((0, starts(&text[..end])))
+            }
+            Matcher::Super => Some((0, starts(text))),
+            Matcher::Min(least) => {
+                let found: Vec<_> = ends(text, 0).skip(least.saturating_sub(1)).collect();
+                (text.len() >= *least && !found.is_empty()).then_some((0, found))
+            }
+            Matcher::Max(most) => Some((0, [0].into_iter().chain(ends(text, 0).take(*most)).collect())),
+            Matcher::Contains { needle, negated } => find_containing(text, needle, *negated),
+            Matcher::Prefix(prefix) => {
+                let start = position(text, prefix)?;
+                let rest = &text[start + prefix.len()..];
+                Some((start, [prefix.len()].into_iter().chain(ends(rest, prefix.len())).collect()))
+            }
+            Matcher::PrefixAny(prefix) => {
+                let start = position(text, prefix)?;
+                let rest = text[start + prefix.len()..].split(|byte| *byte == b'/').next().unwrap_or_default();
+                Some((start, [prefix.len()].into_iter().chain(ends(rest, prefix.len())).collect()))
+            }
+            Matcher::Suffix(suffix) => Some((0, vec![position(text, suffix)? + suffix.len()])),
+            Matcher::SuffixAny(suffix) => {
+                let index = position(text, suffix)?;
+                let start = text[..index].iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1);
+                Some((start, vec![index + suffix.len() - start]))
+            }
+            Matcher::PrefixSuffix(prefix, suffix) => find_between(text, prefix, suffix),
+            Matcher::Every(all) => find_every(all, text, work),
+            Matcher::AnyOf(alternatives) => find_any_of(alternatives, text, work),
+            Matcher::Row(length, parts) => {
+                let fits = |(i, _): &(usize, char)| text.len() - i >= *length;
+                let mut places = characters(text).take_while(fits);
+                places.find(|(i, _)| row(parts, &text[*i..], work)).map(|(i, _)| (i, vec![*length]))
+            }
+            Matcher::Tree(_) => None,
+        }
+    }
+}
+
+/// Whether each part matches as many characters as it has, of the last one only the first byte.
+fn row(parts: &[Matcher], text: &[u8], work: &mut Work) -> bool {
+    let mut rest = text;
+    for part in parts {
+        let length = part.length().unwrap_or(0);
+        let mut seen = 0;
+        let mut last = 0;
+        for (i, _) in characters(rest) {
+            (seen, last) = (seen + 1, i);
+            if seen == length {
+                break;
+            }
+        }
+        if seen < length {
+            return false;
+        }
+        let Some((taken, after)) = rest.split_at_checked(last + 1) else {
+            // Nothing is left for a part without characters.
+            work.fault = Some(Error::OutOfRange { end: text.len() - rest.len() + last + 1, length: text.len() });
+            return false;
+        };
+        if !part.matches(taken, work) {
+            return false;
+        }
+        rest = after;
+    }
+    true
+}
+
+fn find_containing(text: &[u8], needle: &str, negated: bool) -> Found {
+    let found = position(text, needle);
+    if negated {
+        return Some((0, starts(&text[..found.unwrap_or(text.len())])));
+    }
+    let offset = found? + needle.len();
+    Some((0, starts(&text[offset..]).into_iter().map(|end| offset + end).collect()))
+}
+
+fn find_between(text: &[u8], prefix: &str, suffix: &str) -> Found {
+    let start = position(text, prefix)?;
+    let mut rest = &text[start..];
+    if suffix.is_empty() {
+        return Some((start, vec![rest.len()]));
+    }
+    let mut ends = Vec::new();
+    while let Some(index) = rest.windows(suffix.len()).rposition(|window| window == suffix.as_bytes()) {
+        ends.push(index + suffix.len());
+        rest = &rest[..index];
+    }
+    ends.reverse();
+    (!ends.is_empty()).then_some((start, ends))
+}
+
+fn find_every(all: &[Matcher], text: &[u8], work: &mut Work) -> Found {
+    let (mut index, mut offset) = (0, 0);
+    let mut current: Vec<usize> = Vec::new();
+    for (i, matcher) in all.iter().enumerate() {
+        let (found, ends) = matcher.find(&text[index..], work)?;
+        if i == 0 {
+            current = ends;
+        } else {
+            let moved = |end: &usize| (end + index).checked_sub(found + offset);
+            current = current.iter().filter_map(moved).filter(|end| ends.contains(end)).collect();
+            if current.is_empty() {
+                return None;
+            }
+        }
+        index = found + offset;
+        offset += found;
+    }
+    Some((index, current))
+}
+
+fn find_any_of(alternatives: &[Matcher], text: &[u8], work: &mut Work) -> Found {
+    let mut best: Found = None;
+    for matcher in alternatives {
+        let Some((index, ends)) = matcher.find(text, work) else { continue };
+        match &mut best {
+            Some((first, _)) if index > *first => {}
+            Some((first, all)) if index == *first => {
+                all.extend(ends);
+                all.sort_unstable();
+                all.dedup();
+            }
+            _ => best = Some((index, ends)),
+        }
+    }
+    best
+}
+
+/// The characters with their places, as Go ranges over a string: what cannot be read is one byte of U+FFFD.
+fn characters(text: &[u8]) -> impl Iterator<Item = (usize, char)> {
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        let rest = &text[at..];
+        (!rest.is_empty()).then(|| {
+            let place = at;
+            at += width(rest);
+            (place, first(rest))
+        })
+    })
+}
+
+/// Where each character starts, and the end.
+fn starts(text: &[u8]) -> Vec<usize> {
+    characters(text).map(|(i, _)| i).chain([text.len()]).collect()
+}
+
+/// Where each character ends by Go's `RuneLen`, counted from a distance.
+fn ends(text: &[u8], from: usize) -> impl Iterator<Item = usize> {
+    characters(text).map(move |(i, c)| from + i + c.len_utf8())
+}
+
+fn count(text: &[u8]) -> usize {
+    characters(text).count()
+}
+
+fn first(text: &[u8]) -> char {
+    match first_rune(text) {
+        Some(Rune::Char(c, _)) => c,
+        _ => char::REPLACEMENT_CHARACTER,
+    }
+}
+
+/// How many bytes the first character has; 0 without one.
+fn width(text: &[u8]) -> usize {
+    match first_rune(text) {
+        Some(Rune::Char(_, width)) => width,
+        Some(Rune::Invalid(_)) => 1,
+        None => 0,
+    }
+}
+
+fn has_separator(text: &[u8]) -> bool {
+    text.contains(&b'/')
+}
+
+fn position(text: &[u8], wanted: &str) -> Option<usize> {
+    memchr::memmem::find(text, wanted.as_bytes())
+}
