@@ -766,12 +766,14 @@ fn display(node: &ActionNode, object: &dyn Object) -> Option<Str> {
     if made { object.display() } else { object.display_in_place() }
 }
 
-/// Calls the function; what it was given and what it did count as steps.
+/// Calls the function; what it was given and what it did count as steps. The function's own error says more than that they are too many.
 fn call_function(scope: &mut Scope<'_>, function: &Function, args: &mut [Value]) -> Result<Value, FuncError> {
     scope.charge(args.iter().map(cost).sum())?;
     let result = function.call(scope, args);
-    scope.charge(work::take())?;
-    result
+    let charged = scope.charge(work::take());
+    let value = result?;
+    charged?;
+    Ok(value)
 }
 
 /// The steps that an argument counts as, by its size: most functions walk what they are given.
