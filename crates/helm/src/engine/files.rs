@@ -15,6 +15,9 @@ use crate::yaml;
 /// So much of the work of a pattern counts as one of the template's steps.
 const WORK_PER_STEP: u64 = 16;
 
+/// So much of the square of a pattern's length, which compiling it may take, counts as a step.
+const LENGTH_PER_STEP: u64 = 64;
+
 /// Files by path.
 #[derive(Clone, Debug, Default)]
 pub struct Files(Arc<BTreeMap<Str, Str>>);
@@ -41,6 +44,7 @@ impl Files {
             Err(error) if error.limit().is_some() => return Err(failed(&error)),
             Err(_) => return Ok(self.to_value()),
         };
+        scope.charge((pattern.len() as u64).pow(2) / LENGTH_PER_STEP)?;
         let mut work = Work::default();
         let mut found = Vec::new();
         for (path, data) in self.0.iter() {

@@ -121,32 +121,53 @@ fn common(patterns: &[&[Part]]) -> (usize, usize) {
 /// Neighbours become one matcher wherever they can, the longest row first.
 fn glued(mut matchers: Vec<Matcher>) -> Vec<Matcher> {
     loop {
-        let mut best: Option<(usize, usize, Matcher)> = None;
-        for start in 0..matchers.len() {
-            let Some((count, matcher)) = glue_from(&matchers[start..]) else { continue };
-            let longer = |done: &Matcher| done.length().zip(matcher.length()).is_some_and(|(old, new)| new > old);
-            if best.as_ref().is_none_or(|(_, most, done)| *most < count || longer(done)) {
-                best = Some((start, count, matcher));
+        let runs = runs(&matchers);
+        let mut best: Option<(usize, &Run)> = None;
+        for (start, run) in runs.iter().enumerate().filter(|(_, run)| run.count > 1) {
+            let longer = |best: &Run| best.length.zip(run.length).is_some_and(|(old, new)| new > old);
+            if best.is_none_or(|(_, best)| best.count < run.count || longer(best)) {
+                best = Some((start, run));
             }
         }
-        let Some((start, count, matcher)) = best else { return matchers };
-        matchers.splice(start..start + count, [matcher]);
+        let Some((start, run)) = best else { return matchers };
+        let end = start + run.count;
+        let matcher = run.matcher(&matchers[start..end]);
+        matchers.splice(start..end, [matcher]);
     }
 }
 
-/// How many of the first matchers become which one; as many as possible.
-fn glue_from(matchers: &[Matcher]) -> Option<(usize, Matcher)> {
-    let kind = matchers.first().and_then(sieve);
-    let sieves = matchers.iter().take_while(|matcher| kind.is_some() && sieve(matcher) == kind).count();
-    let fixed = matchers.iter().take_while(|matcher| matcher.length().is_some()).count();
-    if sieves.max(fixed) < 2 {
-        return None;
+/// Matchers beside each other that can become one.
+struct Run {
+    count: usize,
+    /// How many characters they have together, if that is known: they are a row then, else a sieve.
+    length: Option<usize>,
+}
+
+impl Run {
+    fn matcher(&self, matchers: &[Matcher]) -> Matcher {
+        match self.length {
+            Some(length) => Matcher::Row(length, matchers.to_vec()),
+            None => every(matchers),
+        }
     }
-    if sieves >= fixed {
-        return Some((sieves, every(&matchers[..sieves])));
+}
+
+/// The longest run that starts at each matcher.
+fn runs(matchers: &[Matcher]) -> Vec<Run> {
+    let mut runs = Vec::with_capacity(matchers.len());
+    let (mut sieves, mut fixed, mut length) = (0, 0, 0);
+    for (i, matcher) in matchers.iter().enumerate().rev() {
+        sieves = match sieve(matcher) {
+            None => 0,
+            kind if matchers.get(i + 1).and_then(sieve) == kind => sieves + 1,
+            Some(_) => 1,
+        };
+        (fixed, length) = matcher.length().map_or((0, 0), |own| (fixed + 1, length + own));
+        let is_row = fixed > sieves;
+        runs.push(Run { count: sieves.max(fixed), length: is_row.then_some(length) });
     }
-    let row = matchers[..fixed].to_vec();
-    Some((fixed, Matcher::Row(row.iter().filter_map(Matcher::length).sum(), row)))
+    runs.reverse();
+    runs
 }
 
 /// The characters that a matcher leaves out, if it takes all others. Those with the same can be told by count.
@@ -183,10 +204,8 @@ fn joined(matchers: &[Matcher]) -> Matcher {
         [only] => return only.clone(),
         _ => {}
     }
-    if let Some((count, matcher)) = glue_from(matchers)
-        && count == matchers.len()
-    {
-        return matcher;
+    if let Some(run) = runs(matchers).first().filter(|run| run.count == matchers.len()) {
+        return run.matcher(matchers);
     }
     let lengths = matchers.iter().enumerate().filter_map(|(i, matcher)| matcher.length().map(|length| (length, i)));
     let at = lengths.max().map_or(0, |(_, i)| i);

@@ -1,6 +1,8 @@
 //! Regular expressions and globs.
 
-use super::Cases;
+use go_template::Map;
+
+use super::{Cases, chart, file, is_error, render_chart};
 
 #[test]
 fn regular_expressions_take_linear_time() {
@@ -55,5 +57,25 @@ fn regular_expressions_have_a_bounded_size() {
         "{{ $s := repeat 2000 \"a\" }}{{ range until 100000 }}{{ $x := regexMatch \"(\\\\pL{50}){3}b\" $s }}{{ end }}",
         "limit",
     );
+    cases.run();
+}
+
+#[test]
+fn file_patterns_take_bounded_work() {
+    let mut cases = Cases::of(module_path!(), "file_patterns_take_bounded_work");
+    for (template, expected) in [
+        ("{{ .Files.Glob \"x*a*a*a*a*a*a\" }}", "limit MAX_WORK exceeded: pattern takes too much work"),
+        ("{{ range until 100000 }}{{ $x := $.Files.Glob \"x*a*a\" }}{{ end }}", "limit steps exceeded"),
+        ("{{ range until 100000 }}{{ $x := $.Files.Glob (repeat 4096 \"?\") }}{{ end }}", "limit"),
+        (
+            "{{ range until 100000 }}{{ $x := $.Files.Glob (printf \"%s%d\" (repeat 800 \"{a*,b}\") .) }}{{ end }}",
+            "limit",
+        ),
+    ] {
+        cases.add(template, move || {
+            let files = vec![file(&"a".repeat(200), "x"), file("templates/t.yaml", template)];
+            is_error(render_chart(chart(files).unwrap(), &Map::default()).map(|_| ()), expected);
+        });
+    }
     cases.run();
 }
