@@ -71,7 +71,7 @@ fn equal(a: &Value, b: &Value) -> Compared {
             Ok(u64::try_from(*x) == Ok(*y))
         }
         (Value::Nil, Value::Nil) => Ok(true),
-        (Value::Nil, other) | (other, Value::Nil) => Ok(is_nil(other)),
+        (Value::Nil, other) | (other, Value::Nil) => Ok(other.is_nil()),
         _ if basic_kind(&x) != basic_kind(&y) => Err(incompatible(a, b)),
         _ => equal_other(a, b),
     }
@@ -87,8 +87,8 @@ fn equal_other(a: &Value, b: &Value) -> Compared {
         let args = [a.clone(), type_of(a), type_of(b), b.clone()];
         return Err(message(b"non-comparable types %s: %v, %s: %v", &args));
     }
-    if is_nil(a) || is_nil(b) {
-        return Ok(is_nil(a) == is_nil(b));
+    if a.is_nil() || b.is_nil() {
+        return Ok(a.is_nil() == b.is_nil());
     }
     match (a, b) {
         (Value::Object(x), Value::Object(y)) if matches!(y.kind(), Kind::Ptr | Kind::Struct) => Ok(same_object(x, y)),
@@ -113,15 +113,6 @@ fn same_field(a: &Value, b: &Value) -> bool {
         (Value::Nil, Value::Nil) => true,
         (Value::Object(a), Value::Object(b)) => same_object(a, b),
         _ => equal(a, b).unwrap_or(false),
-    }
-}
-
-/// Whether this is nil of its type.
-fn is_nil(value: &Value) -> bool {
-    match value {
-        Value::List(list) => list.is_nil(),
-        Value::Map(map) => map.is_nil(),
-        _ => false,
     }
 }
 

@@ -63,11 +63,8 @@ impl Flags {
         let Some(precision) = self.precision else { return text };
         let mut end = 0;
         for _ in 0..precision {
-            match first_rune(&text[end..]) {
-                None => break,
-                Some(quote::Rune::Char(_, n)) => end += n,
-                Some(quote::Rune::Invalid(_)) => end += 1,
-            }
+            let Some(rune) = first_rune(&text[end..]) else { break };
+            end += rune.width();
         }
         &text[..end]
     }

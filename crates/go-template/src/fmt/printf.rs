@@ -2,7 +2,7 @@
 
 use super::format::Flags;
 use super::printer::Printer;
-use super::quote::{Rune, first_rune};
+use super::quote::first_rune;
 use crate::value::Value;
 
 /// The largest width or precision, which is Go's own bound.
@@ -81,12 +81,8 @@ impl Cursor<'_> {
         let Some(rune) = self.format.get(self.at..).and_then(first_rune) else {
             return printer.text("%!(NOVERB)");
         };
-        let (verb, length) = match rune {
-            Rune::Char(c, n) => (c, n),
-            Rune::Invalid(_) => (char::REPLACEMENT_CHARACTER, 1),
-        };
-        self.at += length;
-        self.print(printer, verb);
+        self.at += rune.width();
+        self.print(printer, rune.to_char());
     }
 
     fn print(&mut self, printer: &mut Printer<'_>, verb: char) {

@@ -19,6 +19,24 @@ pub enum Rune {
     Invalid(u8),
 }
 
+impl Rune {
+    /// The character; U+FFFD for what is none, as Go decodes it.
+    pub fn to_char(&self) -> char {
+        match self {
+            Rune::Char(c, _) => *c,
+            Rune::Invalid(_) => char::REPLACEMENT_CHARACTER,
+        }
+    }
+
+    /// How many bytes it takes.
+    pub fn width(&self) -> usize {
+        match self {
+            Rune::Char(_, width) => *width,
+            Rune::Invalid(_) => 1,
+        }
+    }
+}
+
 /// The first character of the bytes; `None` at the end. Each byte that is not UTF-8 stands alone, as in Go.
 pub fn first_rune(bytes: &[u8]) -> Option<Rune> {
     let first = *bytes.first()?;
@@ -34,11 +52,7 @@ pub fn runes(bytes: &[u8]) -> impl Iterator<Item = Rune> {
     let mut rest = bytes;
     std::iter::from_fn(move || {
         let rune = first_rune(rest)?;
-        let length = match rune {
-            Rune::Char(_, n) => n,
-            Rune::Invalid(_) => 1,
-        };
-        rest = &rest[length..];
+        rest = &rest[rune.width()..];
         Some(rune)
     })
 }

@@ -191,6 +191,16 @@ impl Value {
         }
     }
 
+    /// Whether it is nil in Go: the nil interface, or a nil slice or map.
+    pub fn is_nil(&self) -> bool {
+        match self {
+            Value::Nil => true,
+            Value::List(list) => list.is_nil(),
+            Value::Map(map) => map.is_nil(),
+            _ => false,
+        }
+    }
+
     /// Whether `if` takes the value as true: Go's `template.IsTrue`.
     pub fn is_true(&self) -> bool {
         match self {

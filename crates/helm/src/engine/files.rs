@@ -7,8 +7,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use base64::Engine as _;
-use go_template::{FuncError, Kind, LimitError, List, Map, MapType, Object, Param, Scope, Str, Value};
+use go_template::{FuncError, Kind, List, Map, MapType, Object, Param, Scope, Str, Value};
 
+use super::funcs::exceeded;
 use crate::glob::{self, Work};
 use crate::yaml;
 
@@ -41,17 +42,15 @@ impl Files {
     fn glob(&self, scope: &mut Scope<'_>, pattern: &Str) -> Result<Value, FuncError> {
         let glob = match glob::cached(&pattern.to_text()) {
             Ok(glob) => glob,
-            Err(error) if error.limit().is_some() => return Err(failed(&error)),
+            Err(error) if error.limit().is_some() => return Err(error.into()),
             Err(_) => return Ok(self.to_value()),
         };
         scope.charge((pattern.len() as u64).pow(2) / LENGTH_PER_STEP)?;
         let mut work = Work::default();
         let mut found = Vec::new();
         for (path, data) in self.0.iter() {
-            match glob.is_match(path, &mut work) {
-                Ok(true) => found.push((path.clone(), data.clone())),
-                Ok(false) => {}
-                Err(error) => return Err(failed(&error)),
+            if glob.is_match(path, &mut work)? {
+                found.push((path.clone(), data.clone()));
             }
         }
         scope.charge(work.done() as u64 / WORK_PER_STEP)?;
@@ -76,11 +75,13 @@ impl Files {
     }
 }
 
-fn failed(error: &glob::Error) -> FuncError {
-    let message = error.to_string();
-    match error.limit() {
-        Some(name) => FuncError::Limit(LimitError { name, message }),
-        None => message.into(),
+impl From<glob::Error> for FuncError {
+    fn from(error: glob::Error) -> FuncError {
+        let message = error.to_string();
+        match error.limit() {
+            Some(name) => exceeded(name, message),
+            None => message.into(),
+        }
     }
 }
 

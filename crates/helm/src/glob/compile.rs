@@ -1,65 +1,26 @@
 //! From a pattern's parts to a matcher. Counterpart: gobwas' `compiler`, whose choices decide what its slips leave out.
 
-use super::matcher::{Matcher, Tree};
+use super::matcher::{Matcher, SEPARATOR, Tree};
 use super::parse::Node;
 
-/// A node of gobwas' tree, where alternatives are patterns or nothing.
-#[derive(Clone, Debug, PartialEq)]
-enum Part {
-    Node(Node),
-    Pattern(Vec<Part>),
-    AnyOf(Vec<Part>),
-    Nothing,
-}
-
-/// The matcher of a whole pattern.
-pub(super) fn compile(nodes: Vec<Node>) -> Matcher {
-    matcher(pattern(nodes))
-}
-
-fn pattern(nodes: Vec<Node>) -> Part {
-    let part = |node| match node {
-        Node::AnyOf(alternatives) => Part::AnyOf(alternatives.into_iter().map(pattern).collect()),
-        node => Part::Node(node),
-    };
-    Part::Pattern(nodes.into_iter().map(part).collect())
-}
-
-fn matcher(part: Part) -> Matcher {
-    let matcher = match part {
-        Part::AnyOf(alternatives) => match without_common(&alternatives) {
-            Some(factored) => return matcher(factored),
-            None => return Matcher::AnyOf(alternatives.into_iter().map(|part| optimized(matcher(part))).collect()),
+/// The matcher of a pattern.
+pub(super) fn compile(node: Node) -> Matcher {
+    optimized(match node {
+        Node::Leaf(matcher) => matcher,
+        Node::AnyOf(alternatives) => match without_common(&alternatives) {
+            Some(factored) => compile(factored),
+            None => Matcher::AnyOf(alternatives.into_iter().map(compile).collect()),
         },
-        Part::Pattern(parts) if parts.is_empty() => return Matcher::Nothing,
-        Part::Pattern(parts) => {
-            let parts = parts.into_iter().map(|part| optimized(matcher(part))).collect();
-            joined(&glued(parts))
-        }
-        Part::Nothing => Matcher::Nothing,
-        Part::Node(node) => single(node),
-    };
-    optimized(matcher)
-}
-
-fn single(node: Node) -> Matcher {
-    match node {
-        Node::Text(text) => Matcher::Text(text),
-        Node::Any => Matcher::Any,
-        Node::Super => Matcher::Super,
-        Node::Single => Matcher::Single,
-        Node::List { chars, negated } => Matcher::List { chars, negated },
-        Node::Range { lo, hi, negated } => Matcher::Range { lo, hi, negated },
-        Node::AnyOf(alternatives) => matcher(Part::AnyOf(alternatives.into_iter().map(pattern).collect())),
-    }
+        Node::Pattern(nodes) => joined(&glued(nodes.into_iter().map(compile).collect())),
+    })
 }
 
 /// Alternatives with what they begin and end alike taken out, if there is anything.
-fn without_common(alternatives: &[Part]) -> Option<Part> {
-    let patterns: Vec<&[Part]> = alternatives
+fn without_common(alternatives: &[Node]) -> Option<Node> {
+    let patterns: Vec<&[Node]> = alternatives
         .iter()
-        .map(|part| match part {
-            Part::Pattern(parts) => Some(parts.as_slice()),
+        .map(|node| match node {
+            Node::Pattern(nodes) => Some(nodes.as_slice()),
             _ => None,
         })
         .collect::<Option<_>>()?;
@@ -67,10 +28,10 @@ fn without_common(alternatives: &[Part]) -> Option<Part> {
     if left == 0 && right == 0 {
         return None;
     }
-    let mut rests: Vec<Part> = Vec::new();
+    let mut rests: Vec<Node> = Vec::new();
     for parts in &patterns {
         let rest = parts.get(left..parts.len().checked_sub(right)?)?;
-        let rest = if rest.is_empty() { Part::Nothing } else { Part::Pattern(rest.to_vec()) };
+        let rest = if rest.is_empty() { Node::Leaf(Matcher::Nothing) } else { Node::Pattern(rest.to_vec()) };
         if !rests.contains(&rest) {
             rests.push(rest);
         }
@@ -78,21 +39,21 @@ fn without_common(alternatives: &[Part]) -> Option<Part> {
     let first = patterns.first()?;
     let mut result = Vec::new();
     if left > 0 {
-        result.push(Part::Pattern(first[..left].to_vec()));
+        result.push(Node::Pattern(first[..left].to_vec()));
     }
     match rests.as_slice() {
-        [Part::Nothing] | [] => {}
+        [Node::Leaf(Matcher::Nothing)] | [] => {}
         [only] => result.push(only.clone()),
-        _ => result.push(Part::AnyOf(rests)),
+        _ => result.push(Node::AnyOf(rests)),
     }
     if right > 0 {
-        result.push(Part::Pattern(first[first.len() - right..].to_vec()));
+        result.push(Node::Pattern(first[first.len() - right..].to_vec()));
     }
-    Some(Part::Pattern(result))
+    Some(Node::Pattern(result))
 }
 
 /// With how many equal parts all patterns begin and end.
-fn common(patterns: &[&[Part]]) -> (usize, usize) {
+fn common(patterns: &[&[Node]]) -> (usize, usize) {
     let Some(shortest) = patterns.iter().min_by_key(|parts| parts.len()).filter(|_| patterns.len() > 1) else {
         return (0, 0);
     };
@@ -131,7 +92,10 @@ fn glued(mut matchers: Vec<Matcher>) -> Vec<Matcher> {
         }
         let Some((start, run)) = best else { return matchers };
         let end = start + run.count;
-        let matcher = run.matcher(&matchers[start..end]);
+        let matcher = match run.length {
+            Some(length) => Matcher::Row(length, matchers[start..end].to_vec()),
+            None => every(&matchers[start..end]),
+        };
         matchers.splice(start..end, [matcher]);
     }
 }
@@ -141,15 +105,6 @@ struct Run {
     count: usize,
     /// How many characters they have together, if that is known: they are a row then, else a sieve.
     length: Option<usize>,
-}
-
-impl Run {
-    fn matcher(&self, matchers: &[Matcher]) -> Matcher {
-        match self.length {
-            Some(length) => Matcher::Row(length, matchers.to_vec()),
-            None => every(matchers),
-        }
-    }
 }
 
 /// The longest run that starts at each matcher.
@@ -174,38 +129,36 @@ fn runs(matchers: &[Matcher]) -> Vec<Run> {
 fn sieve(matcher: &Matcher) -> Option<&[char]> {
     match matcher {
         Matcher::Super => Some(&[]),
-        Matcher::Any | Matcher::Single => Some(&['/']),
+        Matcher::Any | Matcher::Single => Some(&[SEPARATOR]),
         Matcher::List { chars, negated: true } => Some(chars),
         _ => None,
     }
 }
 
+/// The matcher for several sieves that leave out the same.
 fn every(matchers: &[Matcher]) -> Matcher {
-    let has_any = matchers.contains(&Matcher::Any);
-    let is_super = matchers.first() == Some(&Matcher::Super);
-    let least = matchers.iter().filter(|matcher| !matches!(matcher, Matcher::Any | Matcher::Super)).count();
-    if is_super {
+    if matchers.contains(&Matcher::Super) {
         return Matcher::Super;
     }
+    let least = matchers.iter().filter(|matcher| **matcher != Matcher::Any).count();
     if least == 0 {
         return Matcher::Any;
     }
-    let needle = matchers.first().and_then(sieve).unwrap_or_default().iter().collect();
     let mut all = vec![Matcher::Min(least)];
-    all.extend((!has_any).then_some(Matcher::Max(least)));
+    if least == matchers.len() {
+        all.push(Matcher::Max(least));
+    }
+    let needle = matchers.first().and_then(sieve).unwrap_or_default().iter().collect();
     all.push(Matcher::Contains { needle, negated: true });
     Matcher::Every(all)
 }
 
-/// A tree around the longest matcher of known length, the last one of several.
+/// A tree around the longest matcher of known length, the last one of several. No two neighbours could become one.
 fn joined(matchers: &[Matcher]) -> Matcher {
     match matchers {
         [] => return Matcher::Nothing,
         [only] => return only.clone(),
         _ => {}
-    }
-    if let Some(run) = runs(matchers).first().filter(|run| run.count == matchers.len()) {
-        return run.matcher(matchers);
     }
     let lengths = matchers.iter().enumerate().filter_map(|(i, matcher)| matcher.length().map(|length| (length, i)));
     let at = lengths.max().map_or(0, |(_, i)| i);

@@ -1,12 +1,12 @@
 //! What a pattern is compiled to, and how it matches. Counterpart: gobwas' `match`, its slips included: the lengths of alternatives, bytes
 //! where characters were counted, and trees that are found in no text.
 
-use go_template::fmt::{Rune, first_rune};
+use go_template::fmt::{first_rune, runes};
 
 use super::{Error, Work};
 
 /// The only separator of paths.
-const SEPARATOR: char = '/';
+pub(super) const SEPARATOR: char = '/';
 
 /// Matches a text, or finds itself in one.
 #[derive(Clone, Debug, PartialEq)]
@@ -134,15 +134,19 @@ impl Matcher {
                 // An empty text counts as the character that stands for what cannot be read.
                 text.len() <= width(text) && self.takes(first(text))
             }
-            Matcher::Any => !has_separator(text),
+            Matcher::Any => separator(text).is_none(),
             Matcher::Super => true,
             Matcher::Min(least) => count(text) >= *least,
             Matcher::Max(most) => count(text) <= *most,
             Matcher::Contains { needle, negated } => position(text, needle).is_some() != *negated,
             Matcher::Prefix(prefix) => text.starts_with(prefix.as_bytes()),
             Matcher::Suffix(suffix) => text.ends_with(suffix.as_bytes()),
-            Matcher::PrefixAny(prefix) => text.strip_prefix(prefix.as_bytes()).is_some_and(|rest| !has_separator(rest)),
-            Matcher::SuffixAny(suffix) => text.strip_suffix(suffix.as_bytes()).is_some_and(|rest| !has_separator(rest)),
+            Matcher::PrefixAny(prefix) => {
+                text.strip_prefix(prefix.as_bytes()).is_some_and(|rest| separator(rest).is_none())
+            }
+            Matcher::SuffixAny(suffix) => {
+                text.strip_suffix(suffix.as_bytes()).is_some_and(|rest| separator(rest).is_none())
+            }
             Matcher::PrefixSuffix(prefix, suffix) => {
                 text.starts_with(prefix.as_bytes()) && text.ends_with(suffix.as_bytes())
             }
@@ -174,31 +178,29 @@ impl Matcher {
             Matcher::Single | Matcher::List { .. } | Matcher::Range { .. } => {
                 characters(text).find(|(_, c)| self.takes(*c)).map(|(i, c)| (i, vec![c.len_utf8()]))
             }
-            Matcher::Any => {
-                let end = text.iter().position(|byte| *byte == b'/').unwrap_or(text.len());
-                Some((0, starts(&text[..end])))
-            }
+            Matcher::Any => Some((0, starts(&text[..separator(text).unwrap_or(text.len())]))),
             Matcher::Super => Some((0, starts(text))),
             Matcher::Min(least) => {
-                let found: Vec<_> = ends(text, 0).skip(least.saturating_sub(1)).collect();
+                let found: Vec<_> = ends(text, 0).skip(*least).collect();
                 (text.len() >= *least && !found.is_empty()).then_some((0, found))
             }
-            Matcher::Max(most) => Some((0, [0].into_iter().chain(ends(text, 0).take(*most)).collect())),
+            Matcher::Max(most) => Some((0, ends(text, 0).take(most + 1).collect())),
             Matcher::Contains { needle, negated } => find_containing(text, needle, *negated),
             Matcher::Prefix(prefix) => {
                 let start = position(text, prefix)?;
                 let rest = &text[start + prefix.len()..];
-                Some((start, [prefix.len()].into_iter().chain(ends(rest, prefix.len())).collect()))
+                Some((start, ends(rest, prefix.len()).collect()))
             }
             Matcher::PrefixAny(prefix) => {
                 let start = position(text, prefix)?;
-                let rest = text[start + prefix.len()..].split(|byte| *byte == b'/').next().unwrap_or_default();
-                Some((start, [prefix.len()].into_iter().chain(ends(rest, prefix.len())).collect()))
+                let rest = &text[start + prefix.len()..];
+                let rest = &rest[..separator(rest).unwrap_or(rest.len())];
+                Some((start, ends(rest, prefix.len()).collect()))
             }
             Matcher::Suffix(suffix) => Some((0, vec![position(text, suffix)? + suffix.len()])),
             Matcher::SuffixAny(suffix) => {
                 let index = position(text, suffix)?;
-                let start = text[..index].iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1);
+                let start = memchr::memrchr(SEPARATOR as u8, &text[..index]).map_or(0, |slash| slash + 1);
                 Some((start, vec![index + suffix.len() - start]))
             }
             Matcher::PrefixSuffix(prefix, suffix) => find_between(text, prefix, suffix),
@@ -306,14 +308,10 @@ fn find_any_of(alternatives: &[Matcher], text: &[u8], work: &mut Work) -> Found 
 
 /// The characters with their places, as Go ranges over a string: what cannot be read is one byte of U+FFFD.
 fn characters(text: &[u8]) -> impl Iterator<Item = (usize, char)> {
-    let mut at = 0;
-    std::iter::from_fn(move || {
-        let rest = &text[at..];
-        (!rest.is_empty()).then(|| {
-            let place = at;
-            at += width(rest);
-            (place, first(rest))
-        })
+    runes(text).scan(0, |at, rune| {
+        let place = *at;
+        *at += rune.width();
+        Some((place, rune.to_char()))
     })
 }
 
@@ -322,9 +320,9 @@ fn starts(text: &[u8]) -> Vec<usize> {
     characters(text).map(|(i, _)| i).chain([text.len()]).collect()
 }
 
-/// Where each character ends by Go's `RuneLen`, counted from a distance.
+/// The start, and where each character ends by Go's `RuneLen`, counted from a distance.
 fn ends(text: &[u8], from: usize) -> impl Iterator<Item = usize> {
-    characters(text).map(move |(i, c)| from + i + c.len_utf8())
+    std::iter::once(from).chain(characters(text).map(move |(i, c)| from + i + c.len_utf8()))
 }
 
 fn count(text: &[u8]) -> usize {
@@ -332,23 +330,16 @@ fn count(text: &[u8]) -> usize {
 }
 
 fn first(text: &[u8]) -> char {
-    match first_rune(text) {
-        Some(Rune::Char(c, _)) => c,
-        _ => char::REPLACEMENT_CHARACTER,
-    }
+    first_rune(text).map_or(char::REPLACEMENT_CHARACTER, |rune| rune.to_char())
 }
 
 /// How many bytes the first character has; 0 without one.
 fn width(text: &[u8]) -> usize {
-    match first_rune(text) {
-        Some(Rune::Char(_, width)) => width,
-        Some(Rune::Invalid(_)) => 1,
-        None => 0,
-    }
+    first_rune(text).map_or(0, |rune| rune.width())
 }
 
-fn has_separator(text: &[u8]) -> bool {
-    text.contains(&b'/')
+fn separator(text: &[u8]) -> Option<usize> {
+    memchr::memchr(SEPARATOR as u8, text)
 }
 
 fn position(text: &[u8], wanted: &str) -> Option<usize> {

@@ -4,43 +4,24 @@ use std::iter::Peekable;
 use std::str::Chars;
 
 use super::Error;
+use super::matcher::Matcher;
 
 /// The deepest nesting of `{}`: far above any real pattern, far below what the stack bears.
 pub(super) const MAX_DEPTH: usize = 50;
 
 /// A part of a pattern.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) enum Node {
-    /// These characters.
-    Text(String),
-    /// `*`: anything without a separator.
-    Any,
-    /// `**`: anything.
-    Super,
-    /// `?`: one character that is no separator.
-    Single,
-    /// `[abc]`: one of the characters; a separator too.
-    List {
-        /// The characters.
-        chars: Vec<char>,
-        /// Whether all others are meant.
-        negated: bool,
-    },
-    /// `[a-z]`: one character of the range; a separator too.
-    Range {
-        /// The first.
-        lo: char,
-        /// The last.
-        hi: char,
-        /// Whether all others are meant.
-        negated: bool,
-    },
+    /// What has no parts.
+    Leaf(Matcher),
+    /// One after the other.
+    Pattern(Vec<Node>),
     /// `{...}`: one of the patterns.
-    AnyOf(Vec<Vec<Node>>),
+    AnyOf(Vec<Node>),
 }
 
-/// The parts of the pattern. A `{` that is never closed closes at the end, as in gobwas.
-pub(super) fn parse(pattern: &str) -> Result<Vec<Node>, Error> {
+/// The pattern's parts. A `{` that is never closed closes at the end, as in gobwas.
+pub(super) fn parse(pattern: &str) -> Result<Node, Error> {
     let mut parser = Parser { rest: pattern.chars().peekable(), open: Vec::new(), nodes: Vec::new() };
     while let Some(c) = parser.next_char() {
         parser.step(c)?;
@@ -48,13 +29,13 @@ pub(super) fn parse(pattern: &str) -> Result<Vec<Node>, Error> {
     while !parser.open.is_empty() {
         parser.close();
     }
-    Ok(parser.nodes)
+    Ok(Node::Pattern(parser.nodes))
 }
 
 struct Parser<'a> {
     rest: Peekable<Chars<'a>>,
     /// For each open `{`: what came before it, and its alternatives that are complete.
-    open: Vec<(Vec<Node>, Vec<Vec<Node>>)>,
+    open: Vec<(Vec<Node>, Vec<Node>)>,
     /// The sequence that is being read.
     nodes: Vec<Node>,
 }
@@ -73,12 +54,12 @@ impl Parser<'_> {
             ',' if !self.open.is_empty() => self.separate(),
             '[' => {
                 let class = self.class()?;
-                self.nodes.push(class);
+                self.nodes.push(Node::Leaf(class));
             }
-            '?' => self.nodes.push(Node::Single),
+            '?' => self.nodes.push(Node::Leaf(Matcher::Single)),
             '*' => {
                 let is_super = self.rest.next_if_eq(&'*').is_some();
-                self.nodes.push(if is_super { Node::Super } else { Node::Any });
+                self.nodes.push(Node::Leaf(if is_super { Matcher::Super } else { Matcher::Any }));
             }
             _ => self.text(c),
         }
@@ -88,7 +69,7 @@ impl Parser<'_> {
     fn separate(&mut self) {
         let nodes = std::mem::take(&mut self.nodes);
         if let Some((_, alternatives)) = self.open.last_mut() {
-            alternatives.push(nodes);
+            alternatives.push(Node::Pattern(nodes));
         }
     }
 
@@ -104,27 +85,27 @@ impl Parser<'_> {
     fn text(&mut self, c: char) {
         let c = if c == '\\' { self.next_char() } else { Some(c) };
         match (self.nodes.last_mut(), c) {
-            (Some(Node::Text(text)), Some(c)) => text.push(c),
-            (_, Some(c)) => self.nodes.push(Node::Text(c.to_string())),
+            (Some(Node::Leaf(Matcher::Text(text))), Some(c)) => text.push(c),
+            (_, Some(c)) => self.nodes.push(Node::Leaf(Matcher::Text(c.to_string()))),
             (_, None) => {}
         }
     }
 
     /// What stands between brackets: `!` perhaps, then either one range or characters.
-    fn class(&mut self) -> Result<Node, Error> {
+    fn class(&mut self) -> Result<Matcher, Error> {
         let negated = self.rest.next_if_eq(&'!').is_some();
         let first = self.next_char().ok_or(Error::UnexpectedEnd)?;
         if self.rest.next_if_eq(&'-').is_some() {
             return self.range(first, negated);
         }
-        Ok(Node::List { chars: self.characters(first)?, negated })
+        Ok(Matcher::List { chars: self.characters(first)?, negated })
     }
 
-    fn range(&mut self, lo: char, negated: bool) -> Result<Node, Error> {
+    fn range(&mut self, lo: char, negated: bool) -> Result<Matcher, Error> {
         let hi = self.next_char().ok_or(Error::UnexpectedEnd)?;
         match self.next_char().ok_or(Error::UnexpectedEnd)? {
             ']' if hi < lo => Err(Error::Descending { lo, hi }),
-            ']' => Ok(Node::Range { lo, hi, negated }),
+            ']' => Ok(Matcher::Range { lo, hi, negated }),
             _ => Err(Error::ExpectedClose),
         }
     }

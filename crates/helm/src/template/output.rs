@@ -56,7 +56,9 @@ pub(super) fn only(whole: &str, names: &[String]) -> Result<String, Error> {
     let documents = manifest::split(whole);
     let mut text = String::new();
     for name in names {
-        let matching: Vec<&&str> = documents.iter().filter(|document| comes_from(document, name)).collect();
+        let pattern = Pattern::new(name);
+        let matches = |path| pattern.as_ref().is_some_and(|pattern| pattern.matches(path));
+        let matching: Vec<&&str> = documents.iter().filter(|document| source(document).is_some_and(matches)).collect();
         if matching.is_empty() {
             return Err(Error::NoTemplate(name.clone()));
         }
@@ -71,11 +73,10 @@ fn document((path, content): &(String, String)) -> String {
     format!("---\n# Source: {path}\n{content}\n")
 }
 
-/// Whether the document's first line that names a source names this template.
-fn comes_from(document: &str, name: &str) -> bool {
-    let source = document.lines().find_map(|line| line.split_once("# Source: ")).map(|(_, path)| path);
-    let below_chart = source.and_then(|path| path.split_once('/')).map(|(_, below)| below);
-    below_chart.is_some_and(|path| Pattern::new(name).is_some_and(|pattern| pattern.matches(path)))
+/// The path below the chart that the document's first line with a source names.
+fn source(document: &str) -> Option<&str> {
+    let (_, path) = document.lines().find_map(|line| line.split_once("# Source: "))?;
+    path.split_once('/').map(|(_, below)| below)
 }
 
 /// Writes below the folder and nowhere else: a chart's name may hold anything.

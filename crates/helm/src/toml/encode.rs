@@ -122,7 +122,8 @@ impl Encoder {
 
     fn entries(&mut self, key: &[String], entries: &[(String, Value)], inline: bool, more: bool) -> Result<()> {
         for (i, (name, value)) in entries.iter().enumerate() {
-            if is_nil(value) {
+            // TOML has no word for it.
+            if value.is_nil() {
                 continue;
             }
             if inline {
@@ -224,16 +225,6 @@ fn local_part<'t>(text: &'t str, object: &dyn Object) -> &'t str {
     }
 }
 
-/// Whether Go holds it for nil, for which TOML has no word.
-fn is_nil(value: &Value) -> bool {
-    match value {
-        Value::Nil => true,
-        Value::List(list) => list.is_nil(),
-        Value::Map(map) => map.is_nil(),
-        _ => false,
-    }
-}
-
 fn indent(key: &[String]) -> String {
     "  ".repeat(key.len().saturating_sub(1))
 }
@@ -251,7 +242,7 @@ fn form(value: &Value, depth: usize) -> Result<Form> {
         Value::List(list) => {
             let mut tables = !list.is_empty();
             for item in list.iter() {
-                if is_nil(item) {
+                if item.is_nil() {
                     return Err(EncodeError::NilElement);
                 }
                 tables &= matches!(form(item, depth + 1)?, Form::Table);

@@ -32,7 +32,7 @@ fn check(function: &str, name: &'static str, size: usize, limit: usize, unit: &s
 }
 
 /// The error of a limit.
-pub(super) fn exceeded(name: &'static str, message: String) -> FuncError {
+pub(in crate::engine) fn exceeded(name: &'static str, message: String) -> FuncError {
     FuncError::Limit(LimitError { name, message })
 }
 

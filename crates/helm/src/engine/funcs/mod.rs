@@ -25,6 +25,7 @@ mod test_call;
 mod url;
 
 pub(in crate::engine) use flow::{MESSAGE_END, MESSAGE_START};
+pub(in crate::engine) use limits::exceeded;
 
 use go_template::FuncMap;
 
