@@ -24,6 +24,18 @@ pub struct Options {
     pub audit: bool,
     /// Where to keep the cluster's files; must not exist. By default a temporary folder.
     pub folder: Option<PathBuf>,
+    /// Which processes run.
+    pub processes: Processes,
+}
+
+/// Which processes a cluster consists of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Processes {
+    /// All of them: a pod that is made runs.
+    #[default]
+    All,
+    /// The store and the API server, which calls no webhooks: objects stay as their client wrote them.
+    ApiServer,
 }
 
 /// A control plane with one node. Dropping it ends the processes and removes their folder.
@@ -54,7 +66,7 @@ impl TestCluster {
     /// As [`TestCluster::start`].
     pub fn shared() -> Result<&'static TestCluster, Error> {
         static SHARED: OnceLock<Result<TestCluster, Error>> = OnceLock::new();
-        match SHARED.get_or_init(|| TestCluster::start(Options { audit: true, folder: None })) {
+        match SHARED.get_or_init(|| TestCluster::start(Options { audit: true, ..Options::default() })) {
             Ok(cluster) => Ok(cluster),
             Err(Error::NoBinaries { looked_in, missing, built }) => {
                 Err(Error::NoBinaries { looked_in: looked_in.clone(), missing: missing.clone(), built: built.clone() })
@@ -255,12 +267,12 @@ impl TestCluster {
     }
 
     fn start_own(binaries: PathBuf, options: Options) -> Result<TestCluster, Error> {
-        let folder = match options.folder {
-            Some(folder) => folder::create_private(&folder).map(|()| folder)?,
+        let folder = match &options.folder {
+            Some(folder) => folder::create_private(folder).map(|()| folder.clone())?,
             None => folder::create()?,
         };
         let tools = Tools::new(ControlPlane::kubeconfig(&folder, control_plane::ADMIN), &folder, Some(&binaries));
-        let plane = ControlPlane::new(&folder, binaries, options.audit)?;
+        let plane = ControlPlane::new(&folder, binaries, options)?;
         plane.bring_up(&tools)?;
         Ok(TestCluster { folder, tools, plane: Some(plane) })
     }

@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::Path;
 
 use crate::ports::Ports;
+use crate::{Options, Processes};
 
 /// One process of the control plane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -48,11 +49,11 @@ impl Component {
     }
 
     /// Its command line, for files in `folder`.
-    pub(crate) fn arguments(self, folder: &Path, ports: &Ports, audit: bool) -> Vec<String> {
+    pub(crate) fn arguments(self, folder: &Path, ports: &Ports, options: &Options) -> Vec<String> {
         let folder = folder.display();
         match self {
             Component::Etcd => etcd(&folder, ports),
-            Component::ApiServer => api_server(&folder, ports, audit),
+            Component::ApiServer => api_server(&folder, ports, options),
             Component::ControllerManager => controller_manager(&folder),
             Component::Scheduler => scheduler(&folder),
             Component::Kwok => kwok(&folder),
@@ -83,7 +84,7 @@ fn etcd(folder: &impl fmt::Display, ports: &Ports) -> Vec<String> {
     ]
 }
 
-fn api_server(folder: &impl fmt::Display, ports: &Ports, audit: bool) -> Vec<String> {
+fn api_server(folder: &impl fmt::Display, ports: &Ports, options: &Options) -> Vec<String> {
     let mut arguments = vec![
         format!("--etcd-servers=http://127.0.0.1:{}", ports.etcd),
         format!("--secure-port={}", ports.api_server),
@@ -102,7 +103,11 @@ fn api_server(folder: &impl fmt::Display, ports: &Ports, audit: bool) -> Vec<Str
         "--allow-privileged=true".into(),
         "--profiling=false".into(),
     ];
-    if audit {
+    if options.processes == Processes::ApiServer {
+        let webhooks = "MutatingAdmissionWebhook,ValidatingAdmissionWebhook";
+        arguments.push(format!("--disable-admission-plugins={webhooks}"));
+    }
+    if options.audit {
         arguments.push(format!("--audit-policy-file={folder}/audit-policy.yaml"));
         arguments.push(format!("--audit-log-path={folder}/audit.log"));
         arguments.push("--audit-log-maxsize=2000".into());

@@ -18,7 +18,7 @@ use crate::kubeconfig::{self, User};
 use crate::ports::Ports;
 use crate::tools::Tools;
 use crate::watchdog::Watchdog;
-use crate::{Component, folder};
+use crate::{Component, Options, Processes, folder};
 
 /// Who the tests are.
 pub(crate) const ADMIN: &str = "admin";
@@ -35,7 +35,7 @@ pub(crate) struct ControlPlane {
     folder: PathBuf,
     binaries: PathBuf,
     ports: Ports,
-    audit: bool,
+    options: Options,
     users: Vec<User>,
     processes: Mutex<BTreeMap<Component, Child>>,
     watchdog: Mutex<Watchdog>,
@@ -43,19 +43,19 @@ pub(crate) struct ControlPlane {
 
 impl ControlPlane {
     /// Prepares one in an empty folder; nothing runs yet but the watchdog.
-    pub(crate) fn new(folder: &Path, binaries: PathBuf, audit: bool) -> Result<ControlPlane, Error> {
+    pub(crate) fn new(folder: &Path, binaries: PathBuf, options: Options) -> Result<ControlPlane, Error> {
         Ok(ControlPlane {
             folder: folder.to_owned(),
             binaries,
             ports: Ports::choose(seed())?,
-            audit,
+            options,
             users: users()?,
             processes: Mutex::default(),
             watchdog: Mutex::new(Watchdog::start(folder)?),
         })
     }
 
-    /// Starts every process, and waits until a pod could be made and would run.
+    /// Starts every process that was asked for, and waits until the API answers and, with a node, a pod would run.
     pub(crate) fn bring_up(&self, tools: &Tools) -> Result<(), Error> {
         self.write_files()?;
         self.spawn(Component::Etcd)?;
@@ -67,6 +67,13 @@ impl ControlPlane {
         })?;
         self.write_kubeconfigs()?;
         self.wait_for_api(tools)?;
+        match self.options.processes {
+            Processes::ApiServer => Ok(()),
+            Processes::All => self.bring_up_node(tools),
+        }
+    }
+
+    fn bring_up_node(&self, tools: &Tools) -> Result<(), Error> {
         for component in [Component::ControllerManager, Component::Scheduler, Component::Kwok] {
             self.spawn(component)?;
         }
@@ -152,7 +159,7 @@ impl ControlPlane {
         let (log, errors) =
             open().and_then(|log| Ok((log, open()?))).attempt(|| format!("open {}", log_path.display()))?;
         let mut command = Command::new(self.binaries.join(component.name()));
-        command.args(component.arguments(&self.folder, &self.ports, self.audit));
+        command.args(component.arguments(&self.folder, &self.ports, &self.options));
         command.current_dir(&self.folder).stdin(Stdio::null()).stdout(log).stderr(errors);
         command.process_group(self.watchdog().group());
         let child = command.spawn().attempt(|| format!("start {component}"))?;

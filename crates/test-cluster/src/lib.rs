@@ -17,7 +17,7 @@
 
 pub use audit::Request;
 pub use binaries::Binaries;
-pub use cluster::{Options, TestCluster};
+pub use cluster::{Options, Processes, TestCluster};
 pub use component::Component;
 pub use error::Error;
 pub use namespace::Namespace;

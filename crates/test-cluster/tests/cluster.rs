@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use test_cluster::{Component, Options, TestCluster};
+use test_cluster::{Component, Options, Processes, TestCluster};
 
 const DEPLOYMENT: &str = r#"
 apiVersion: apps/v1
@@ -155,4 +155,29 @@ fn processes_of(folder: &Path) -> Vec<String> {
     let folder = folder.to_str().unwrap();
     let lines = lines.map(|line| String::from_utf8_lossy(&line).replace('\0', " "));
     lines.filter(|line| line.contains(folder) && !line.contains("test-cluster-watchdog")).collect()
+}
+
+#[test]
+fn an_api_server_alone_keeps_objects_as_they_were_written_and_calls_no_webhook() {
+    let options = Options { processes: Processes::ApiServer, ..Options::default() };
+    let cluster = match TestCluster::start(options) {
+        Ok(cluster) => cluster,
+        Err(error) if error.is_no_binaries() && std::env::var_os("CI").is_none() => return,
+        Err(error) => panic!("{error}"),
+    };
+    assert!(cluster.is_running(Component::ApiServer) && !cluster.is_running(Component::ControllerManager));
+    let webhook = r#"
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingWebhookConfiguration
+metadata: {name: never}
+webhooks:
+- name: never.example.com
+  admissionReviewVersions: [v1]
+  sideEffects: None
+  clientConfig: {service: {name: nobody, namespace: default}}
+  rules: [{apiGroups: ["*"], apiVersions: ["*"], operations: ["*"], resources: ["*"]}]"#;
+    cluster.apply(webhook).unwrap();
+    cluster.apply(DEPLOYMENT).unwrap();
+    let written = cluster.kubectl(["get", "deployment", "web", "-o", "jsonpath={.metadata.annotations}"]).unwrap();
+    assert!(!written.contains("deployment.kubernetes.io/revision"), "{written}");
 }

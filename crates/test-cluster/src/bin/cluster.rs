@@ -70,7 +70,7 @@ fn start(folder: Option<PathBuf>) -> Result<TestCluster, Box<dyn std::error::Err
     }
     say("starting etcd, kube-apiserver, kube-controller-manager, kube-scheduler and one simulated node");
     let began = Instant::now();
-    let cluster = TestCluster::start(Options { audit: false, folder })?;
+    let cluster = TestCluster::start(Options { folder, ..Options::default() })?;
     say(&format!("the cluster is up after {:.1} s", began.elapsed().as_secs_f64()));
     Ok(cluster)
 }
