@@ -9,9 +9,23 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 /// The wait after the first failure.
-pub const FIRST: Duration = Duration::from_millis(250);
+pub const FIRST: Duration = Duration::from_millis(500);
 /// The longest wait.
 pub const LONGEST: Duration = Duration::from_secs(300);
+
+/// The wait after this many failures in a row; none after no failure.
+pub fn wait(failures: u32) -> Duration {
+    let Some(doublings) = failures.checked_sub(1) else { return Duration::ZERO };
+    FIRST.saturating_mul(1_u32.checked_shl(doublings).unwrap_or(u32::MAX)).min(LONGEST)
+}
+
+/// How many failures in a row a resource has had that has been failing for this long: the inverse of [`wait`], for a process that
+/// takes over from another.
+pub fn failures_within(failing: Duration) -> u32 {
+    // After n failures a resource has waited for 2^n - 1 first waits.
+    let waits = failing.as_millis() / FIRST.as_millis() + 1;
+    waits.ilog2()
+}
 
 /// The failures in a row of each resource. Only failing resources take memory.
 #[derive(Debug)]
@@ -28,9 +42,8 @@ impl<K: Hash + Eq> Backoff<K> {
     pub fn failed(&self, key: K) -> Duration {
         let mut failures = self.lock();
         let count = failures.entry(key).or_default();
-        let wait = FIRST.saturating_mul(1_u32.checked_shl(*count).unwrap_or(u32::MAX)).min(LONGEST);
         *count = count.saturating_add(1);
-        wait
+        wait(*count)
     }
 
     /// Forgets the failures of `key`: it succeeded or is gone.
@@ -51,12 +64,27 @@ mod tests {
     #[test]
     fn each_failure_in_a_row_doubles_the_wait_up_to_the_longest() {
         let backoff = Backoff::default();
-        let waits: Vec<u128> = (0..13).map(|_| backoff.failed("a").as_millis()).collect();
-        let expected =
-            [250, 500, 1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 64_000, 128_000, 256_000, 300_000, 300_000];
+        let waits: Vec<u128> = (0..12).map(|_| backoff.failed("a").as_millis()).collect();
+        let expected = [500, 1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 64_000, 128_000, 256_000, 300_000, 300_000];
         assert_eq!(waits, expected);
         for _ in 0..100 {
             assert!(backoff.failed("a") == LONGEST);
+        }
+    }
+
+    #[test]
+    fn no_failure_is_no_wait() {
+        assert_eq!((wait(0), wait(1), wait(u32::MAX)), (Duration::ZERO, FIRST, LONGEST));
+    }
+
+    #[test]
+    fn the_next_wait_after_a_take_over_is_about_as_long_as_the_failing_has_lasted() {
+        for (seconds, failures) in [(0, 0), (1, 1), (2, 2), (10, 4), (45, 6), (600, 10), (86_400, 17)] {
+            assert_eq!(failures_within(Duration::from_secs(seconds)), failures, "{seconds} s");
+        }
+        for failures in 1..10 {
+            let failing: Duration = (1..=failures).map(wait).sum();
+            assert_eq!(failures_within(failing), failures);
         }
     }
 

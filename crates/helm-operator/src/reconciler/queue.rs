@@ -1,20 +1,26 @@
 //! Which resource is worked on next: each at most once at a time, again if something happened meanwhile, later if asked to.
 //!
-//! Counterpart: client-go's work queue and controller-runtime's `RequeueAfter`.
+//! Counterpart: client-go's work queue and controller-runtime's `RequeueAfter`. Unlike there, a key has at most one timer: a new one
+//! replaces the old one.
 
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::future::poll_fn;
 use std::hash::Hash;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
-use tokio::sync::Notify;
-use tokio::time::Instant;
+use futures::task::AtomicWaker;
+use tokio_util::time::DelayQueue;
+use tokio_util::time::delay_queue;
 
-/// A queue of keys.
+/// No timer is longer: the wheel behind it panics past two years, and a resource's annotation may ask for a thousand.
+const LONGEST_TIMER: Duration = Duration::from_secs(365 * 24 * 3600);
+
+/// A queue of keys. One task at a time may wait for the next key.
 pub(super) struct Queue<K> {
     state: Mutex<State<K>>,
-    changed: Notify,
+    changed: AtomicWaker,
 }
 
 struct State<K> {
@@ -25,12 +31,12 @@ struct State<K> {
     running: HashSet<K>,
     /// Keys that were queued while they ran.
     again: HashSet<K>,
-    /// The one time at which a key is due; other entries in the heap are stale.
-    due: HashMap<K, Instant>,
-    timers: BinaryHeap<Reverse<(Instant, K)>>,
+    timers: DelayQueue<K>,
+    /// The one timer of each key that has one.
+    due: HashMap<K, delay_queue::Key>,
 }
 
-impl<K: Clone + Eq + Hash + Ord> Queue<K> {
+impl<K: Clone + Eq + Hash> Queue<K> {
     pub(super) fn new() -> Queue<K> {
         let state = State {
             open: false,
@@ -38,62 +44,46 @@ impl<K: Clone + Eq + Hash + Ord> Queue<K> {
             queued: HashSet::new(),
             running: HashSet::new(),
             again: HashSet::new(),
+            timers: DelayQueue::new(),
             due: HashMap::new(),
-            timers: BinaryHeap::new(),
         };
-        Queue { state: Mutex::new(state), changed: Notify::new() }
+        Queue { state: Mutex::new(state), changed: AtomicWaker::new() }
     }
 
     /// Starts to give keys out.
     pub(super) fn open(&self) {
         self.state().open = true;
-        self.changed.notify_one();
+        self.changed.wake();
     }
 
     /// Queues a key now.
     pub(super) fn push(&self, key: K) {
         self.state().push(key);
-        self.changed.notify_one();
+        self.changed.wake();
     }
 
     /// Queues a key after a time; replaces the time that it had.
     pub(super) fn push_after(&self, key: K, after: Duration) {
-        let at = Instant::now() + after;
-        let mut state = self.state();
-        state.due.insert(key.clone(), at);
-        state.timers.push(Reverse((at, key)));
-        drop(state);
-        self.changed.notify_one();
+        self.state().push_after(key, after.min(LONGEST_TIMER));
+        self.changed.wake();
     }
 
     /// Forgets when a key is due.
     pub(super) fn cancel(&self, key: &K) {
-        self.state().due.remove(key);
+        let mut state = self.state();
+        if let Some(timer) = state.due.remove(key) {
+            state.timers.remove(&timer);
+        }
     }
 
     /// The next key; it runs until [`Queue::done`].
     pub(super) async fn next(&self) -> K {
-        loop {
-            let wake = {
-                let mut state = self.state();
-                state.take_due(Instant::now());
-                if state.open
-                    && let Some(key) = state.ready.pop_front()
-                {
-                    state.queued.remove(&key);
-                    state.running.insert(key.clone());
-                    return key;
-                }
-                state.timers.peek().filter(|_| state.open).map(|Reverse((at, _))| *at)
-            };
-            match wake {
-                Some(at) => tokio::select! {
-                    () = tokio::time::sleep_until(at) => {}
-                    () = self.changed.notified() => {}
-                },
-                None => self.changed.notified().await,
-            }
-        }
+        poll_fn(|task| {
+            // Before looking, or a key that comes in between would wake nobody.
+            self.changed.register(task.waker());
+            self.state().poll_next(task)
+        })
+        .await
     }
 
     /// Ends the work on a key.
@@ -104,7 +94,15 @@ impl<K: Clone + Eq + Hash + Ord> Queue<K> {
             state.push(key.clone());
         }
         drop(state);
-        self.changed.notify_one();
+        self.changed.wake();
+    }
+
+    /// How many keys are due at a time of their own.
+    #[cfg(test)]
+    pub(super) fn timers(&self) -> usize {
+        let state = self.state();
+        assert_eq!(state.timers.len(), state.due.len());
+        state.due.len()
     }
 
     fn state(&self) -> MutexGuard<'_, State<K>> {
@@ -112,7 +110,7 @@ impl<K: Clone + Eq + Hash + Ord> Queue<K> {
     }
 }
 
-impl<K: Clone + Eq + Hash + Ord> State<K> {
+impl<K: Clone + Eq + Hash> State<K> {
     fn push(&mut self, key: K) {
         if self.running.contains(&key) {
             self.again.insert(key);
@@ -121,50 +119,132 @@ impl<K: Clone + Eq + Hash + Ord> State<K> {
         }
     }
 
-    fn take_due(&mut self, now: Instant) {
-        while let Some(Reverse((at, _))) = self.timers.peek()
-            && *at <= now
-        {
-            let Some(Reverse((at, key))) = self.timers.pop() else { return };
-            if self.due.get(&key) == Some(&at) {
-                self.due.remove(&key);
-                self.push(key);
-            }
+    fn push_after(&mut self, key: K, after: Duration) {
+        match self.due.get(&key) {
+            Some(timer) => self.timers.reset(timer, after),
+            None => _ = self.due.insert(key.clone(), self.timers.insert(key, after)),
         }
+    }
+
+    fn poll_next(&mut self, task: &mut Context<'_>) -> Poll<K> {
+        while let Poll::Ready(Some(due)) = self.timers.poll_expired(task) {
+            let key = due.into_inner();
+            self.due.remove(&key);
+            self.push(key);
+        }
+        if !self.open {
+            return Poll::Pending;
+        }
+        let Some(key) = self.ready.pop_front() else { return Poll::Pending };
+        self.queued.remove(&key);
+        self.running.insert(key.clone());
+        Poll::Ready(key)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use tokio::time::Instant;
+
     use super::*;
+
+    const NEVER: Duration = Duration::from_secs(9);
+
+    fn open() -> Queue<&'static str> {
+        let queue = Queue::new();
+        queue.open();
+        queue
+    }
+
+    async fn is_quiet(queue: &Queue<&str>) -> bool {
+        tokio::time::timeout(NEVER, queue.next()).await.is_err()
+    }
 
     #[tokio::test(start_paused = true)]
     async fn a_key_that_runs_is_not_given_out_again_until_it_is_done() {
-        let queue = Queue::new();
-        queue.open();
+        let queue = open();
         queue.push("a");
         queue.push("a");
         queue.push("b");
         assert_eq!(queue.next().await, "a");
         queue.push("a");
         assert_eq!(queue.next().await, "b");
-        assert!(tokio::time::timeout(Duration::from_secs(1), queue.next()).await.is_err());
+        assert!(is_quiet(&queue).await);
         queue.done(&"a");
         assert_eq!(queue.next().await, "a");
+        queue.done(&"a");
+        assert!(is_quiet(&queue).await);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_later_time_replaces_an_earlier_one() {
+    async fn nothing_is_given_out_before_the_queue_is_opened() {
         let queue = Queue::new();
+        queue.push("a");
+        queue.push_after("b", Duration::from_secs(1));
+        assert!(is_quiet(&queue).await);
         queue.open();
-        queue.push_after("a", Duration::from_secs(1));
-        queue.push_after("a", Duration::from_secs(60));
-        let start = Instant::now();
-        assert_eq!(queue.next().await, "a");
-        assert_eq!(start.elapsed().as_secs(), 60);
-        queue.done(&"a");
+        assert_eq!((queue.next().await, queue.next().await), ("a", "b"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_waits_is_woken_by_a_key_a_timer_and_the_end_of_work() {
+        let queue = open();
+        let push = async {
+            tokio::task::yield_now().await;
+            queue.push("a");
+        };
+        assert_eq!(tokio::join!(queue.next(), push).0, "a");
+        let push = async {
+            tokio::task::yield_now().await;
+            queue.push_after("b", Duration::from_secs(1));
+        };
+        assert_eq!(tokio::join!(queue.next(), push).0, "b");
+        queue.push("a");
+        let done = async {
+            tokio::task::yield_now().await;
+            queue.done(&"a");
+        };
+        assert_eq!(tokio::join!(queue.next(), done).0, "a");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_new_time_replaces_the_one_before_earlier_or_later() {
+        for (times, expected) in [([1, 60], 60), ([60, 1], 1)] {
+            let queue = open();
+            times.iter().for_each(|time| queue.push_after("a", Duration::from_secs(*time)));
+            let start = Instant::now();
+            assert_eq!(queue.next().await, "a");
+            assert_eq!(start.elapsed().as_secs(), expected);
+            queue.done(&"a");
+            assert!(is_quiet(&queue).await);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_cancelled_time_is_forgotten() {
+        let queue = open();
         queue.push_after("a", Duration::from_secs(1));
         queue.cancel(&"a");
-        assert!(tokio::time::timeout(Duration::from_secs(9), queue.next()).await.is_err());
+        queue.cancel(&"a");
+        assert!(is_quiet(&queue).await);
+        assert_eq!(queue.timers(), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_key_that_is_put_off_a_million_times_takes_one_timer() {
+        let queue = open();
+        for _ in 0..1_000_000 {
+            queue.push_after("a", Duration::from_secs(60));
+        }
+        assert_eq!(queue.timers(), 1);
+        assert_eq!(queue.next().await, "a");
+        assert_eq!(queue.timers(), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_time_of_a_thousand_years_is_only_long() {
+        let queue = open();
+        queue.push_after("a", Duration::MAX);
+        assert!(is_quiet(&queue).await);
     }
 }

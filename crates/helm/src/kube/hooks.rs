@@ -29,6 +29,9 @@ pub trait Slot: Send + Sync {
     fn leave(&self);
     /// Takes a place again, when one is free.
     fn enter(&self) -> BoxFuture<'_, ()>;
+    /// Takes what the run waits for now, in words for people: `hook templates/x.yaml: Job "y" is running (2m of 1h)`. Called as often
+    /// as the caller likes; must return at once.
+    fn waits_for(&self, _what: &str) {}
 }
 
 /// No limit on workers.
