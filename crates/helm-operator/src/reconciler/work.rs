@@ -411,14 +411,12 @@ pub(super) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
 
 /// Whether an error says nothing about the chart: the server was not there, or not able.
 pub(super) fn is_transient(error: &(dyn std::error::Error + 'static)) -> bool {
-    use helm::kube::Error;
     let mut next = Some(error);
     while let Some(error) = next {
-        match error.downcast_ref::<Error>() {
-            Some(Error::Transport(_)) => return true,
-            Some(Error::Refused { code, .. }) if *code >= 500 || *code == 429 => return true,
-            _ => next = error.source(),
+        if let Some(error) = error.downcast_ref::<helm::kube::Error>() {
+            return error.nature() == helm::kube::Nature::Transient;
         }
+        next = error.source();
     }
     false
 }

@@ -2,8 +2,9 @@
 
 use futures::future::BoxFuture;
 use http::Method;
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
+
+use super::refusal::refusal;
 
 /// A server that takes requests. The in-memory twin is [`super::MemoryApi`].
 pub trait Api: Send + Sync {
@@ -82,8 +83,10 @@ pub enum Error {
         code: u16,
         /// The status' `reason`: `AlreadyExists`, `Forbidden`, …
         reason: String,
-        /// The server's words.
+        /// The server's words, without values that must not be shown.
         message: String,
+        /// The fields that it objects to, if it says so.
+        fields: Vec<String>,
     },
     /// No answer.
     #[error("cannot reach the API server")]
@@ -124,14 +127,6 @@ impl Error {
     }
 }
 
-#[derive(Default, Deserialize)]
-struct Status {
-    #[serde(default)]
-    message: String,
-    #[serde(default)]
-    reason: String,
-}
-
 impl Api for ::kube::Client {
     fn send(&self, call: Call) -> BoxFuture<'_, Result<Answer, Error>> {
         Box::pin(async move {
@@ -153,11 +148,4 @@ impl Api for ::kube::Client {
             if code < 400 { Ok(Answer(bytes.into())) } else { Err(refusal(code, &bytes)) }
         })
     }
-}
-
-fn refusal(code: u16, body: &[u8]) -> Error {
-    let status: Status = serde_json::from_slice(body).unwrap_or_default();
-    let message =
-        if status.message.is_empty() { String::from_utf8_lossy(body).trim().to_owned() } else { status.message };
-    Error::Refused { code, reason: status.reason, message }
 }

@@ -293,7 +293,7 @@ impl State {
 }
 
 fn refused(code: u16, reason: &str, path: &str) -> Error {
-    Error::Refused { code, reason: reason.into(), message: format!("{path}: {reason}") }
+    Error::Refused { code, reason: reason.into(), message: format!("{path}: {reason}"), fields: Vec::new() }
 }
 
 /// Whether the object at `path` is in the collection, which may be that of every namespace.

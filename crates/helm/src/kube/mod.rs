@@ -14,6 +14,7 @@ mod migrate;
 mod object;
 mod order;
 mod readiness;
+mod refusal;
 #[cfg(test)]
 mod tests;
 
@@ -28,6 +29,7 @@ pub use migrate::migrated_managers;
 pub use object::{Object, ObjectError, ObjectKey, digest_json, objects_of};
 pub use order::{install_order, uninstall_order};
 pub use readiness::{Readiness, readiness_of};
+pub use refusal::Nature;
 
 /// The field manager of everything that we apply; operator-sdk's binary had the same name.
 pub const FIELD_MANAGER: &str = "helm-operator";

@@ -1,0 +1,175 @@
+//! Explains the server's messages about an object that does not fit its schema: field, expected and found type, never the value.
+//!
+//! The messages are structured-merge-diff's (`typed/validate.go`), which print values with their Go types, even several lines of them.
+
+/// How a message begins whose object could not be typed.
+const BEGINNINGS: [&str; 5] = [
+    "failed to create typed patch object (",
+    "failed to create typed live object (",
+    "failed to convert new object (",
+    "failed to convert new typed object (",
+    "failed to convert live object (",
+];
+
+/// What is said where nothing more can be told without quoting values.
+const UNKNOWN: &str = "does not fit its schema";
+
+/// The explanation of such a message; nothing for any other message.
+pub(super) fn explain(message: &str) -> Option<String> {
+    BEGINNINGS.iter().find(|beginning| message.starts_with(**beginning))?;
+    let faults = details(message).map(faults).unwrap_or_default();
+    Some(if faults.is_empty() { UNKNOWN.to_owned() } else { format!("{UNKNOWN}: {}", faults.join("; ")) })
+}
+
+/// What follows the object's identity, `(namespace/name; group/version, Kind=kind)`.
+fn details(message: &str) -> Option<&str> {
+    let (_, kind) = message.split_once(", Kind=")?;
+    let (_, rest) = kind.split_once(')')?;
+    Some(rest.split_once(": ")?.1)
+}
+
+fn faults(details: &str) -> Vec<String> {
+    if let Some((_, cause)) = details.split_once("error decoding from json: ") {
+        return vec![without_quoted(cause)];
+    }
+    let lines = details.strip_prefix("errors:\n  ").unwrap_or(details);
+    // A line that is no fault of its own goes on with the value of the one before.
+    lines.split("\n  ").filter_map(fault).collect()
+}
+
+/// One fault: `path: what is wrong`.
+fn fault(line: &str) -> Option<String> {
+    let found = EXPLAINERS.iter().filter_map(|(marker, explainer)| Some((find(line, marker)?, marker, explainer)));
+    let (at, marker, explainer) = found.min_by_key(|(at, _, _)| *at)?;
+    let path = line[..at].trim_end_matches(": ");
+    let what = explainer(&line[at + marker.len()..]);
+    if path.is_empty() { Some(what) } else { is_path(path).then(|| format!("{}: {what}", without_set_values(path))) }
+}
+
+type Explainer = fn(&str) -> String;
+
+const EXPLAINERS: [(&str, Explainer); 5] = [
+    ("expected ", wrong_type),
+    ("field not declared in schema", |_| "field not declared in schema".to_owned()),
+    ("duplicate entries for key ", duplicate),
+    ("element ", element),
+    ("schema error: ", |_| "the schema has no such type".to_owned()),
+];
+
+/// Where a marker begins: at the line's start or after the path.
+fn find(line: &str, marker: &str) -> Option<usize> {
+    if line.starts_with(marker) {
+        return Some(0);
+    }
+    line.find(&format!(": {marker}")).map(|at| at + 2)
+}
+
+fn is_path(text: &str) -> bool {
+    text.starts_with(['.', '[']) && !text.contains('\n')
+}
+
+/// `string, got &value.valueUnstructured{Value:14}`.
+fn wrong_type(text: &str) -> String {
+    let (expected, got) = text.split_once(", got ").unwrap_or((text, ""));
+    let expected = match expected {
+        "string" => Type::String,
+        "numeric (int or float)" => Type::Number,
+        "boolean" => Type::Boolean,
+        "list" => Type::List,
+        "map" => Type::Map,
+        "any scalar" => Type::Scalar,
+        _ => return "has a wrong type".to_owned(),
+    };
+    let got = Type::of(got, expected);
+    let hint = match (expected, got) {
+        (Type::String, Type::Number | Type::Boolean) => "; quote it in the template",
+        (Type::Number, Type::String) => "; give a number, without quotes",
+        (Type::Boolean, Type::String) => "; give true or false, without quotes",
+        _ => "",
+    };
+    format!("expected {}, got {}{hint}", expected.name(), got.name())
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Type {
+    String,
+    Number,
+    Boolean,
+    List,
+    Map,
+    Null,
+    Scalar,
+}
+
+impl Type {
+    /// The type of a value as Go prints it: `%#v` with its Go type, `%v` as bare text, or `%T`.
+    fn of(printed: &str, expected: Type) -> Type {
+        if let Some(value) = printed.strip_prefix("&value.valueUnstructured{Value:") {
+            return if value.starts_with('"') { Type::String } else { Type::of_text(value) };
+        }
+        let Some(value) = printed.strip_prefix("&{") else { return Type::of_text(printed) };
+        // Only a text can look like what was expected and be something else.
+        let found = Type::of_text(value.strip_suffix('}').unwrap_or(value));
+        if found == expected { Type::String } else { found }
+    }
+
+    fn of_text(text: &str) -> Type {
+        let bare = text.trim_end_matches('}');
+        match bare {
+            _ if text.starts_with("map[") => Type::Map,
+            _ if text.starts_with('[') => Type::List,
+            "true" | "false" | "bool" => Type::Boolean,
+            "nil" | "<nil>" | "interface {" | "interface {}(nil)" => Type::Null,
+            "int" | "int64" | "float64" => Type::Number,
+            _ if bare.parse::<f64>().is_ok() => Type::Number,
+            _ => Type::String,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Type::String => "string",
+            Type::Number => "number",
+            Type::Boolean => "boolean",
+            Type::List => "list",
+            Type::Map => "map",
+            Type::Null => "null",
+            Type::Scalar => "any scalar",
+        }
+    }
+}
+
+/// A key of a keyed list names the entry; the key of a set is its value.
+fn duplicate(key: &str) -> String {
+    match key.starts_with("[=") {
+        true => "duplicate entries".to_owned(),
+        false => format!("duplicate entries for key {}", key.lines().next().unwrap_or_default()),
+    }
+}
+
+/// `0: associative list with keys may not have a null element`: fixed texts.
+fn element(text: &str) -> String {
+    match text.split_once(": ") {
+        Some((at, why)) if at.parse::<usize>().is_ok() && why.starts_with("associative list") => {
+            format!("element {at}: {}", why.lines().next().unwrap_or_default())
+        }
+        _ => "an element is invalid".to_owned(),
+    }
+}
+
+/// A path without the entries of sets that it names by value: `.a[="x"].b`.
+fn without_set_values(path: &str) -> String {
+    let mut safe = String::new();
+    let mut rest = path;
+    while let Some((before, after)) = rest.split_once("[=") {
+        safe = format!("{safe}{before}[]");
+        rest = after.split_once("\"]").or_else(|| after.split_once(']')).map_or("", |(_, after)| after);
+    }
+    safe + rest
+}
+
+/// A decoder's message without the texts that it quotes.
+fn without_quoted(text: &str) -> String {
+    let parts = text.split('"').enumerate();
+    parts.map(|(at, part)| if at % 2 == 0 { part } else { super::HIDDEN }).collect()
+}

@@ -1,0 +1,130 @@
+//! What a refusal means: whether trying again can help, and what of it may be shown.
+//!
+//! The server's words stay as they are, but for values: of an object that does not fit its schema ([`misfit`]), and in `Invalid value: …`.
+
+mod misfit;
+#[cfg(test)]
+mod tests;
+
+use serde::Deserialize;
+
+use super::api::Error;
+
+/// Whether the same request may be taken later.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Nature {
+    /// The request itself is wrong, or not allowed: it fails again until someone changes something.
+    Permanent,
+    /// The server, a webhook or the way to them failed: it says nothing about the request.
+    Transient,
+}
+
+impl Error {
+    /// Whether the same request may be taken later.
+    pub fn nature(&self) -> Nature {
+        match self {
+            Error::Transport(_) | Error::Json(_) => Nature::Transient,
+            Error::Refused { code: 401 | 408 | 425 | 429 | 500.., .. } => Nature::Transient,
+            // Someone else wrote at the same moment; that the object exists already would be said again.
+            Error::Refused { code: 409, reason, .. } if reason == "Conflict" => Nature::Transient,
+            _ => Nature::Permanent,
+        }
+    }
+
+    /// Whether server-side apply alone may be what the server objects to: to a client's create or patch it may say yes.
+    pub fn may_suit_a_client(&self) -> bool {
+        matches!(self.code(), Some(400 | 422))
+    }
+
+    /// The fields that the server objects to, as it names them: `spec.strategy.rollingUpdate`.
+    pub fn fields(&self) -> &[String] {
+        match self {
+            Error::Refused { fields, .. } => fields,
+            _ => &[],
+        }
+    }
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Status {
+    message: String,
+    reason: String,
+    details: Option<Details>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Details {
+    kind: String,
+    causes: Vec<Cause>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Cause {
+    field: String,
+}
+
+/// The error of an answer with a status of 400 or more.
+///
+/// Server-side apply answers 500 to an object that does not fit its schema. Here that is 422, as for every other invalid object.
+pub(super) fn refusal(code: u16, body: &[u8]) -> Error {
+    let status: Status = serde_json::from_slice(body).unwrap_or_default();
+    let message =
+        if status.message.is_empty() { String::from_utf8_lossy(body).trim().to_owned() } else { status.message };
+    if let Some(message) = misfit::explain(&message) {
+        return Error::Refused { code: 422, reason: "Invalid".into(), message, fields: Vec::new() };
+    }
+    let details = status.details.unwrap_or_default();
+    let of_secret = matches!(details.kind.as_str(), "Secret" | "secrets") || message.contains("Secret \"");
+    let fields = details.causes.into_iter().map(|cause| cause.field).filter(|field| !field.is_empty()).collect();
+    Error::Refused { code, reason: status.reason, message: without_values(&message, of_secret), fields }
+}
+
+/// What stands for a value that is not shown.
+const HIDDEN: &str = "<hidden>";
+
+/// The message without the values that it quotes: those of a Secret, and those that are whole structures, which hold other fields' values.
+/// Single values of other objects stay, as Helm shows them.
+fn without_values(message: &str, of_secret: bool) -> String {
+    let mut safe = String::with_capacity(message.len());
+    let mut rest = message;
+    while let Some((before, after)) = split_at_value(rest) {
+        let (value, after) = after.split_at(value_end(after));
+        safe.push_str(before);
+        safe.push_str(if of_secret || is_structure(value) { HIDDEN } else { value });
+        rest = after;
+    }
+    safe + rest
+}
+
+fn split_at_value(text: &str) -> Option<(&str, &str)> {
+    let markers = ["Invalid value: ", "Unsupported value: ", "Duplicate value: "];
+    let ends = markers.iter().filter_map(|marker| Some(text.find(marker)? + marker.len()));
+    ends.min().map(|end| text.split_at(end))
+}
+
+/// Where a value in Go's or JSON's notation ends: before the next `: ` or `, ` outside of quotes and brackets.
+fn value_end(text: &str) -> usize {
+    let (mut depth, mut quoted, mut escaped) = (0_usize, false, false);
+    for (at, c) in text.char_indices() {
+        match c {
+            _ if escaped => escaped = false,
+            '\\' if quoted => escaped = true,
+            '"' => quoted = !quoted,
+            _ if quoted => {}
+            '{' | '[' => depth += 1,
+            '}' | ']' if depth > 0 => depth -= 1,
+            ']' => return at,
+            ':' | ',' if depth == 0 && text[at + 1..].starts_with(' ') => return at,
+            _ => {}
+        }
+    }
+    text.len()
+}
+
+fn is_structure(value: &str) -> bool {
+    let quoted_structure = value.starts_with("\"map[") || value.starts_with("\"{") || value.starts_with("\"[");
+    quoted_structure || (!value.starts_with('"') && value.contains(['{', '[']))
+}

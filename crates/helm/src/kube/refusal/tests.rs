@@ -1,0 +1,223 @@
+//! Real answers of a Kubernetes 1.36 API server, and of webhooks and proxies on the way to it.
+
+use serde_json::json;
+
+use super::*;
+
+fn status(code: u16, reason: &str, message: &str) -> Error {
+    let body = json!({"kind": "Status", "status": "Failure", "reason": reason, "message": message, "code": code});
+    refusal(code, body.to_string().as_bytes())
+}
+
+fn misfit(kind: &str, details: &str) -> String {
+    status(500, "", &format!("failed to create typed patch object (ns/a; {kind}): {details}")).to_string()
+}
+
+const MAP: &str = "/v1, Kind=ConfigMap";
+const DEPLOYMENT: &str = "apps/v1, Kind=Deployment";
+
+#[test]
+fn an_object_that_does_not_fit_its_schema_is_explained_without_its_values() {
+    let c = ".spec.template.spec.containers[name=\"c\"]";
+    let cases = [
+        (
+            ".data.a: expected string, got &value.valueUnstructured{Value:14}",
+            ".data.a: expected string, got number; quote it in the template",
+        ),
+        (
+            ".data.a: expected string, got &value.valueUnstructured{Value:true}",
+            ".data.a: expected string, got boolean; quote it in the template",
+        ),
+        (
+            ".data.a: expected string, got &value.valueUnstructured{Value:1e+06}",
+            ".data.a: expected string, got number; quote it in the template",
+        ),
+        (
+            ".data.a: expected string, got &value.valueUnstructured{Value:map[string]interface {}{\"x\":\"y: {z}\"}}",
+            ".data.a: expected string, got map",
+        ),
+        (
+            ".data.a: expected string, got &value.valueUnstructured{Value:[]interface {}{\"}\", \"Value:3\"}}",
+            ".data.a: expected string, got list",
+        ),
+        (
+            ".data.a: b\"}: expected string, got &value.valueUnstructured{Value:1}",
+            ".data.a: b\"}: expected string, got number; quote it in the template",
+        ),
+        (".data: expected map, got &{[x: \"y\"]}", ".data: expected map, got list"),
+        (".data: expected map, got &{str: {\"q\"}}", ".data: expected map, got string"),
+        (".data: expected map, got &{map[hunter2]}", ".data: expected map, got string"),
+        (".spec: expected map, got nil", ".spec: expected map, got null"),
+        (
+            ".immutable: expected boolean, got &{hunter2}",
+            ".immutable: expected boolean, got string; give true or false, without quotes",
+        ),
+        (
+            ".immutable: expected boolean, got &{true}",
+            ".immutable: expected boolean, got string; give true or false, without quotes",
+        ),
+        (".immutable: expected boolean, got &{5}", ".immutable: expected boolean, got number"),
+        (
+            ".spec.replicas: expected numeric (int or float), got string",
+            ".spec.replicas: expected number, got string; give a number, without quotes",
+        ),
+        (".spec.replicas: expected numeric (int or float), got bool", ".spec.replicas: expected number, got boolean"),
+        (
+            ".spec.replicas: expected numeric (int or float), got map[string]interface {}",
+            ".spec.replicas: expected number, got map",
+        ),
+        (
+            ".spec.replicas: expected numeric (int or float), got []interface {}",
+            ".spec.replicas: expected number, got list",
+        ),
+        (".spec.port: expected any scalar, got &{[1 2]}", ".spec.port: expected any scalar, got list"),
+        (".spec.bogus: field not declared in schema", ".spec.bogus: field not declared in schema"),
+        (".spec.s: duplicate entries for key [=\"p w\"]", ".spec.s: duplicate entries"),
+        (".spec.s[=\"p w\"].x: field not declared in schema", ".spec.s[].x: field not declared in schema"),
+        (".spec.x: schema error: no type found matching: inlined type", ".spec.x: the schema has no such type"),
+        (".spec.x: expected marvel, got hunter2", ".spec.x: has a wrong type"),
+        ("expected map, got &{hunter2}", "expected map, got string"),
+        (".spec.x: element 0: hunter2", ".spec.x: an element is invalid"),
+    ];
+    for (details, expected) in cases {
+        assert_eq!(misfit(MAP, details), format!("does not fit its schema: {expected}"), "{details}");
+    }
+    for details in [
+        format!("{c}.env: duplicate entries for key [name=\"A\"]"),
+        format!("{c}.env: element 0: associative list with keys may not have a null element"),
+        format!("{c}.env: element 1: associative list with keys may not have non-map elements"),
+        format!("{c}.foo: field not declared in schema"),
+    ] {
+        assert_eq!(misfit(DEPLOYMENT, &details), format!("does not fit its schema: {details}"));
+    }
+}
+
+#[test]
+fn several_faults_are_told_in_one_line_even_where_a_value_has_several() {
+    let details = "errors:\n  .spec.paused: expected boolean, got &{yes\n  hunter2\n  and: {more}}\n  .spec.replicas: expected numeric (int or float), got string\n  \
+        .spec.args: expected list, got &{a b}";
+    assert_eq!(
+        misfit(DEPLOYMENT, details),
+        "does not fit its schema: .spec.paused: expected boolean, got string; give true or false, without quotes; \
+         .spec.replicas: expected number, got string; give a number, without quotes; .spec.args: expected list, got string"
+    );
+}
+
+#[test]
+fn what_cannot_be_parsed_is_not_shown() {
+    let unknown = "does not fit its schema";
+    assert_eq!(misfit(MAP, "Value:hunter2"), unknown);
+    assert_eq!(misfit(MAP, "hunter2: expected string, got x"), unknown);
+    assert_eq!(status(500, "", "failed to create typed patch object (hunter2").to_string(), unknown);
+    assert_eq!(status(500, "", "failed to create typed live object (a; v1, Kind=X) hunter2").to_string(), unknown);
+    let decoding = "failed to convert new object (/s; /v1, Kind=Secret) to proper version: unable to convert unstructured object to /v1, Kind=Secret: \
+        error decoding from json: ";
+    let check = |cause: &str, expected: &str| {
+        assert_eq!(status(500, "", &format!("{decoding}{cause}")).to_string(), format!("{unknown}: {expected}"));
+    };
+    check("illegal base64 data at input byte 3", "illegal base64 data at input byte 3");
+    check("parsing time \"hunter2\" as \"2006\": no", "parsing time <hidden> as <hidden>: no");
+}
+
+#[test]
+fn an_object_that_does_not_fit_its_schema_is_invalid_and_no_outage() {
+    let error = status(
+        500,
+        "",
+        "failed to create typed patch object (/a; /v1, Kind=ConfigMap): .data.a: field not declared in schema",
+    );
+    let Error::Refused { code, reason, fields, .. } = &error else { panic!("{error}") };
+    assert_eq!((*code, reason.as_str(), fields.is_empty()), (422, "Invalid", true));
+    assert!(error.may_suit_a_client());
+}
+
+#[test]
+fn refusals_are_permanent_unless_they_say_nothing_about_the_request() {
+    let webhook = "Internal error occurred: failed calling webhook \"check.example.com\": failed to call webhook: Post \"https://check.ns.svc:443/?timeout=10s\": \
+        dial tcp 10.96.0.7:443: connect: connection refused";
+    let typed = "failed to create typed patch object (/d; apps/v1, Kind=Deployment): .spec.replicas: expected numeric (int or float), got string";
+    let cases = [
+        (500, "InternalError", webhook, Nature::Transient),
+        (500, "InternalError", "Internal error occurred: etcdserver: leader changed", Nature::Transient),
+        (500, "", typed, Nature::Permanent),
+        (503, "ServiceUnavailable", "apiserver not ready", Nature::Transient),
+        (
+            504,
+            "Timeout",
+            "Timeout: request did not complete within requested timeout - context deadline exceeded",
+            Nature::Transient,
+        ),
+        (429, "TooManyRequests", "too many requests, please try again later", Nature::Transient),
+        (408, "", "request timed out", Nature::Transient),
+        (425, "", "too early", Nature::Transient),
+        (401, "Unauthorized", "Unauthorized", Nature::Transient),
+        (
+            409,
+            "Conflict",
+            "Operation cannot be fulfilled on deployments.apps \"d\": the object has been modified",
+            Nature::Transient,
+        ),
+        (409, "AlreadyExists", "secrets \"s\" already exists", Nature::Permanent),
+        (400, "BadRequest", "admission webhook \"check.example.com\" denied the request: no", Nature::Permanent),
+        (403, "Forbidden", "pods \"p\" is forbidden: exceeded quota: q", Nature::Permanent),
+        (404, "NotFound", "namespaces \"ns\" not found", Nature::Permanent),
+        (422, "Invalid", "Service \"e\" is invalid: spec.clusterIP: may not change", Nature::Permanent),
+    ];
+    for (code, reason, message, expected) in cases {
+        assert_eq!(status(code, reason, message).nature(), expected, "{message}");
+    }
+    assert_eq!(Error::Transport("reset".into()).nature(), Nature::Transient);
+    assert_eq!(Error::Json(serde_json::from_str::<u8>("x").unwrap_err()).nature(), Nature::Transient);
+    assert_eq!(Error::NoKind { api_version: "v1".into(), kind: "X".into() }.nature(), Nature::Permanent);
+    assert_eq!(Error::InvalidName("..".into()).nature(), Nature::Permanent);
+    assert!(status(400, "BadRequest", "no").may_suit_a_client());
+    assert!(!status(403, "Forbidden", "no").may_suit_a_client());
+    assert!(!Error::Transport("reset".into()).may_suit_a_client());
+}
+
+#[test]
+fn values_of_secrets_and_whole_structures_are_hidden() {
+    let cases = [
+        (
+            "Service \"e\" is invalid: spec.clusterIPs[0]: Invalid value: [\"None\"]: may not change once set",
+            "Service \"e\" is invalid: spec.clusterIPs[0]: Invalid value: <hidden>: may not change once set",
+        ),
+        (
+            "Db.example.com \"x\" is invalid: spec.e: Unsupported value: \"three: }\": supported values: \"one\", \"two\"",
+            "Db.example.com \"x\" is invalid: spec.e: Unsupported value: \"three: }\": supported values: \"one\", \"two\"",
+        ),
+        (
+            "Job.batch \"h\" is invalid: spec.template: Invalid value: {\"Env\":[{\"Value\":\"hunter2: }\"}]}: field is immutable",
+            "Job.batch \"h\" is invalid: spec.template: Invalid value: <hidden>: field is immutable",
+        ),
+        (
+            "Job.batch \"h\" is invalid: spec.template: Invalid value: core.PodTemplateSpec{Name:\"hunter2, x\"}: field is immutable",
+            "Job.batch \"h\" is invalid: spec.template: Invalid value: <hidden>: field is immutable",
+        ),
+        (
+            " \"\" is invalid: patch: Invalid value: \"map[data:map[a:14]]\": cannot convert int64 to string",
+            " \"\" is invalid: patch: Invalid value: <hidden>: cannot convert int64 to string",
+        ),
+        (
+            "Secret \"s\" is invalid: data[a b]: Invalid value: \"hunter\\\"2: x\": a valid config key must consist of x",
+            "Secret \"s\" is invalid: data[a b]: Invalid value: <hidden>: a valid config key must consist of x",
+        ),
+        (
+            "Secret \"s\" is invalid: [type: Invalid value: 5: no, data: Duplicate value: \"hunter2\"]",
+            "Secret \"s\" is invalid: [type: Invalid value: <hidden>: no, data: Duplicate value: <hidden>]",
+        ),
+        (
+            "X \"x\" is invalid: [a: Invalid value: 5: no, b: Invalid value: \"y\"]",
+            "X \"x\" is invalid: [a: Invalid value: 5: no, b: Invalid value: \"y\"]",
+        ),
+        ("X \"x\" is invalid: a: Invalid value: {\"unended", "X \"x\" is invalid: a: Invalid value: <hidden>"),
+    ];
+    for (message, expected) in cases {
+        assert_eq!(status(422, "Invalid", message).to_string(), expected);
+    }
+    let body = json!({"message": "x: Invalid value: \"hunter2\": no", "details": {"kind": "secrets", "causes": [{"field": "x"}, {"field": ""}]}});
+    let error = refusal(422, body.to_string().as_bytes());
+    assert_eq!((error.to_string().as_str(), error.fields()), ("x: Invalid value: <hidden>: no", &["x".to_owned()][..]));
+    assert_eq!(refusal(502, b" Bad Gateway\n").to_string(), "Bad Gateway");
+    assert!(Error::InvalidName("..".into()).fields().is_empty());
+}
