@@ -1,12 +1,14 @@
-//! The way of every action that makes a revision: record ahead, hooks, apply, prune, hooks, complete the record.
+//! The way of every action that makes a revision: look for conflicts, record ahead, hooks, apply, prune, hooks,
+//! complete the record.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use futures::future::try_join_all;
 use jiff::Timestamp;
 
-use super::{Candidate, Current, Environment, Error, Failure, Outcome, read_release};
-use crate::kube::{Applied, HookRun, Mode, Object, ObjectKey, uninstall_order};
+use super::uninstall::delete;
+use super::{Candidate, Current, Environment, Error, Failure, Known, Look, Outcome, read_release};
+use crate::kube::{Applied, HookRun, Object, ObjectKey, Rule, Seen, Target, uninstall_order};
 use crate::release::{Hook, HookEvent, Info, Release, Status};
 use crate::storage::{MarkedObject, Marks};
 
@@ -28,10 +30,11 @@ pub(super) async fn deploy(
     kind: Kind,
 ) -> Result<Outcome, Failure> {
     let keys = keys(env, candidate).await?;
+    let surveyed = survey(env, candidate, &keys, current).await?;
     let mut release = release(env, candidate, current, &kind);
     let ahead = inventory(candidate, &keys, env, current);
     write_ahead(env, &release, &ahead, current).await?;
-    let run = run(env, candidate, &keys, current, &mut release, &kind).await;
+    let run = run(env, candidate, &keys, &surveyed, current, &mut release, &kind).await;
     match run {
         Ok((marks, applied)) => complete(env, release, marks, applied, current, kind).await,
         Err(cause) => {
@@ -122,6 +125,7 @@ async fn run(
     env: &Environment<'_>,
     candidate: &Candidate,
     keys: &[ObjectKey],
+    surveyed: &Surveyed,
     current: Option<&Current>,
     release: &mut Release,
     kind: &Kind,
@@ -130,10 +134,10 @@ async fn run(
     if !env.options.disable_hooks {
         env.applier.run_hooks(&mut release.hooks, kind.before, &hooks).await?;
     }
-    let plan = plan(env, candidate, keys, current);
-    let todo: Vec<(&Object, Mode)> =
-        candidate.objects.iter().zip(&plan).filter_map(|(object, mode)| mode.map(|m| (object, m))).collect();
-    let applied = env.applier.apply_all(&todo, env.decoration).await?;
+    let objects = candidate.objects.iter().zip(keys);
+    let targets: Vec<Target<'_>> =
+        objects.filter_map(|(object, key)| target(env, object, key, surveyed, current)).collect();
+    let applied = env.applier.apply_all(&targets, env.decoration).await?;
     prune(env, keys, current).await?;
     if !env.options.disable_hooks {
         env.applier.run_hooks(&mut release.hooks, kind.after, &hooks).await?;
@@ -141,28 +145,59 @@ async fn run(
     Ok((marks(env, candidate, keys, current, &applied), applied))
 }
 
-/// How each object is applied; nothing for one that is as the last revision left it.
-fn plan(
+/// What was read of live objects before the first write.
+type Surveyed = HashMap<ObjectKey, Seen>;
+
+/// Looks for conflicts over all objects that the release is not known to have, before anything is written.
+async fn survey(
     env: &Environment<'_>,
     candidate: &Candidate,
     keys: &[ObjectKey],
     current: Option<&Current>,
-) -> Vec<Option<Mode>> {
-    let mode = |object: &Object, key: &ObjectKey| {
-        let known = current.and_then(|c| c.inventory.find(key));
-        match known {
-            _ if env.options.adopt => Some(Mode::Adopt),
-            None => Some(Mode::New),
-            Some(_) if !current.is_some_and(|c| c.inventory.complete) => Some(Mode::MoveIn),
-            Some(known) if is_intact(env, known) && is_same(object, known, env) => None,
-            Some(_) => Some(Mode::Ours),
-        }
-    };
-    candidate.objects.iter().zip(keys).map(|(object, key)| mode(object, key)).collect()
+) -> Result<Surveyed, Error> {
+    let unknown =
+        |key: &ObjectKey| rule(env, key, current) != Rule::Keep || env.live.look(key, env.decoration) == Look::Unknown;
+    let objects: Vec<(&Object, Rule)> = candidate
+        .objects
+        .iter()
+        .zip(keys)
+        .filter(|(_, key)| unknown(key))
+        .map(|(object, key)| (object, rule(env, key, current)))
+        .collect();
+    Ok(env.applier.survey(&objects, env.decoration).await?.into_iter().collect())
 }
 
-fn is_intact(env: &Environment<'_>, known: &MarkedObject) -> bool {
-    known.mark.is_some() && env.live.look(&known.key).is_some_and(|(_, mark)| mark == known.mark)
+/// Whose existing object may be changed: one that the last revision applied is the release's until somebody else claims it.
+fn rule(env: &Environment<'_>, key: &ObjectKey, current: Option<&Current>) -> Rule {
+    let had = current.is_some_and(|c| c.inventory.complete && c.inventory.find(key).is_some());
+    match had {
+        _ if env.options.adopt => Rule::Adopt,
+        true => Rule::Keep,
+        false => Rule::Import,
+    }
+}
+
+/// How an object is applied; nothing for one that is as the last revision left it.
+fn target<'a>(
+    env: &Environment<'_>,
+    object: &'a Object,
+    key: &ObjectKey,
+    surveyed: &Surveyed,
+    current: Option<&Current>,
+) -> Option<Target<'a>> {
+    let rule = rule(env, key, current);
+    let known = current.and_then(|c| c.inventory.find(key)).filter(|_| rule == Rule::Keep);
+    let seen = match env.live.look(key, env.decoration) {
+        Look::Ours(live) if known.is_some_and(|k| is_intact(k, &live) && is_same(object, k, env)) => return None,
+        Look::Ours(live) if rule == Rule::Keep => Seen::Ours { uid: live.proven.uid },
+        Look::Absent if rule == Rule::Keep => Seen::Absent,
+        _ => surveyed.get(key).cloned().unwrap_or(Seen::Unknown),
+    };
+    Some(Target { object, rule, seen })
+}
+
+fn is_intact(known: &MarkedObject, live: &Known) -> bool {
+    known.mark.is_some() && live.mark == known.mark
 }
 
 fn is_same(object: &Object, known: &MarkedObject, env: &Environment<'_>) -> bool {
@@ -176,8 +211,7 @@ async fn prune(env: &Environment<'_>, keys: &[ObjectKey], current: Option<&Curre
     let mut dropped: Vec<&MarkedObject> = objects.filter(|o| !o.kept && !new.contains(&o.key)).collect();
     uninstall_order(&mut dropped, |o| &o.key.kind);
     for object in dropped {
-        let uid = env.live.look(&object.key).map(|(uid, _)| uid);
-        env.applier.delete(&object.key, &object.api_version, uid.as_deref(), env.decoration).await?;
+        delete(env, object).await?;
     }
     Ok(())
 }

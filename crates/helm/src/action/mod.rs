@@ -14,7 +14,9 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use crate::kube::{Applied, Applier, ApplyError, Decoration, HookError, Mark, Object, ObjectError, ObjectKey, Slot};
+use crate::kube::{
+    Applied, Applier, ApplyError, Decoration, HookError, Mark, Object, ObjectError, ObjectKey, Proven, Slot,
+};
 use crate::release::{ChartDocument, Hook, Packed, Release};
 use crate::storage::{self, Marks, Storage, Written};
 
@@ -87,13 +89,45 @@ impl Default for Options {
 
 /// What is known of live objects without asking: the watches' cache, or a map in tests.
 pub trait LiveView: Send + Sync {
-    /// The uid and our mark of a live object.
-    fn look(&self, key: &ObjectKey) -> Option<(String, Option<Mark>)>;
+    /// What is known of an object as one of this release.
+    fn look(&self, key: &ObjectKey, decoration: &Decoration) -> Look;
 }
 
-impl LiveView for std::collections::HashMap<ObjectKey, (String, Option<Mark>)> {
-    fn look(&self, key: &ObjectKey) -> Option<(String, Option<Mark>)> {
-        self.get(key).cloned()
+/// What is known of an object without asking. It may be out of date: whoever acts on it tells the server what was seen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Look {
+    /// Nothing, or that it is not this release's.
+    Unknown,
+    /// It was not there.
+    Absent,
+    /// It is this release's.
+    Ours(Known),
+}
+
+/// A live object that is known to be a release's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Known {
+    /// Which object, in which state.
+    pub proven: Proven,
+    /// Our mark; absent while the object is being deleted.
+    pub mark: Option<Mark>,
+    /// Whether its own annotation says that it outlives the release.
+    pub kept: bool,
+}
+
+impl Look {
+    /// What a deletion may rely on.
+    pub(crate) fn deletable(self) -> Option<Proven> {
+        match self {
+            Look::Ours(known) if !known.kept => Some(known.proven),
+            _ => None,
+        }
+    }
+}
+
+impl LiveView for std::collections::HashMap<ObjectKey, Look> {
+    fn look(&self, key: &ObjectKey, _: &Decoration) -> Look {
+        self.get(key).cloned().unwrap_or(Look::Unknown)
     }
 }
 
@@ -158,7 +192,7 @@ pub enum Error {
 impl Error {
     /// Whether an object is someone else's.
     pub fn is_foreign(&self) -> bool {
-        matches!(self, Error::Apply(ApplyError::Foreign { .. }))
+        matches!(self, Error::Apply(ApplyError::Foreign(_)))
     }
 }
 

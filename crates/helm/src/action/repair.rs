@@ -1,23 +1,24 @@
 //! Puts back what drifted, and takes over what an upstream applied; no revision is made.
 
-use super::{Environment, Error, read_release};
-use crate::kube::{Applied, Mode, Object, ObjectKey, install_order, objects_of};
+use super::{Environment, Error, Look, read_release};
+use crate::kube::{Applied, ObjectKey, Rule, Seen, Target, install_order, objects_of};
 use crate::release::Packed;
 
-/// Applies these objects of the deployed revision again.
+/// Applies these objects of the deployed revision again. One that somebody else claims by now is a conflict.
 pub async fn repair(
     env: &Environment<'_>,
     version: u32,
     packed: Option<&Packed>,
     drifted: &[ObjectKey],
 ) -> Result<Vec<Applied>, Error> {
-    apply(env, version, packed, Some(drifted), Mode::Ours).await
+    let rule = if env.options.adopt { Rule::Adopt } else { Rule::Keep };
+    apply(env, version, packed, Some(drifted), rule).await
 }
 
 /// Applies every object of the deployed revision, after turning a client-side manager's fields into ours.
 pub async fn move_in(env: &Environment<'_>, version: u32, packed: Option<&Packed>) -> Result<Vec<Applied>, Error> {
-    let mode = if env.options.adopt { Mode::Adopt } else { Mode::MoveIn };
-    apply(env, version, packed, None, mode).await
+    let rule = if env.options.adopt { Rule::Adopt } else { Rule::Import };
+    apply(env, version, packed, None, rule).await
 }
 
 async fn apply(
@@ -25,17 +26,26 @@ async fn apply(
     version: u32,
     packed: Option<&Packed>,
     only: Option<&[ObjectKey]>,
-    mode: Mode,
+    rule: Rule,
 ) -> Result<Vec<Applied>, Error> {
     let release = read_release(env, version, packed).await?;
     let mut objects = objects_of(&release.manifest)?;
     install_order(&mut objects);
-    let mut todo: Vec<(&Object, Mode)> = Vec::new();
+    let mut targets: Vec<Target<'_>> = Vec::new();
     for object in &objects {
         let key = env.applier.key(object, env.decoration).await?;
         if only.is_none_or(|only| only.contains(&key)) {
-            todo.push((object, mode));
+            targets.push(Target { object, rule, seen: seen(env, &key, rule) });
         }
     }
-    Ok(env.applier.apply_all(&todo, env.decoration).await?)
+    Ok(env.applier.apply_all(&targets, env.decoration).await?)
+}
+
+/// What the watches tell is enough only for objects that we applied before.
+fn seen(env: &Environment<'_>, key: &ObjectKey, rule: Rule) -> Seen {
+    match env.live.look(key, env.decoration) {
+        Look::Ours(live) if rule == Rule::Keep => Seen::Ours { uid: live.proven.uid },
+        Look::Absent if rule == Rule::Keep => Seen::Absent,
+        _ => Seen::Unknown,
+    }
 }

@@ -3,7 +3,7 @@
 use futures::future::try_join_all;
 
 use super::{Environment, Error, read_release};
-use crate::kube::{HookRun, install_order, is_kept, objects_of, uninstall_order};
+use crate::kube::{HookRun, Removal, install_order, is_kept, objects_of, uninstall_order};
 use crate::release::{HookEvent, Packed};
 use crate::storage::{MarkedObject, Marks};
 
@@ -22,17 +22,23 @@ pub async fn run_delete_hooks(
     Ok(env.applier.run_hooks(&mut release.hooks, event, &run).await?)
 }
 
-/// Deletes the objects in uninstall order, kept ones left out. Repeating it is fine.
+/// Deletes the objects in uninstall order. Left alone are objects that the manifest or their own annotation keeps, and whatever is not
+/// proven to be this release's. Repeating it is fine.
 pub async fn delete_objects(env: &Environment<'_>, inventory: &Marks) -> Result<(), Error> {
     let mut objects: Vec<&MarkedObject> = inventory.objects.iter().filter(|o| !o.kept).collect();
     uninstall_order(&mut objects, |o| &o.key.kind);
     for group in objects.chunk_by(|a, b| a.key.kind == b.key.kind) {
-        let delete = |object: &&MarkedObject| {
-            let uid = env.live.look(&object.key).map(|(uid, _)| uid);
-            let object = (*object).clone();
-            async move { env.applier.delete(&object.key, &object.api_version, uid.as_deref(), env.decoration).await }
-        };
-        try_join_all(group.iter().map(delete)).await?;
+        try_join_all(group.iter().map(|object| delete(env, object))).await?;
+    }
+    Ok(())
+}
+
+/// Deletes one object if it is this release's.
+pub(super) async fn delete(env: &Environment<'_>, object: &MarkedObject) -> Result<(), Error> {
+    let proven = env.live.look(&object.key, env.decoration).deletable();
+    let removal = env.applier.delete(&object.key, &object.api_version, proven, env.decoration).await?;
+    if let Removal::NotOurs(why) = removal {
+        tracing::warn!(release = env.decoration.release, object = %object.key, why, "left an object alone");
     }
     Ok(())
 }

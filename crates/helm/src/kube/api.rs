@@ -36,6 +36,11 @@ impl Call {
         Call::new(Method::GET, path)
     }
 
+    /// `GET path` for the object's metadata only, as `PartialObjectMetadata`.
+    pub fn metadata(path: impl Into<String>) -> Call {
+        Call { accept: Some("application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"), ..Call::get(path) }
+    }
+
     /// `POST path` with a JSON body.
     pub fn post(path: impl Into<String>, json: Vec<u8>) -> Call {
         Call { body: Some(("application/json", json)), ..Call::new(Method::POST, path) }

@@ -3,25 +3,53 @@
 use std::sync::Arc;
 
 use futures::future::try_join_all;
+use futures::{StreamExt, TryStreamExt};
 use http::Method;
 use serde_json::{Value, json};
 
 use super::api::{Api, Call, Error};
 use super::decorate::{Decoration, is_kept};
 use super::migrate::migrated_managers;
-use super::{FIELD_MANAGER, Live, Mapper, Object, ObjectKey, Resource};
+use super::{FIELD_MANAGER, Live, Mapper, Object, ObjectKey, Proven, Resource, Rule};
 
-/// What is known of an object before it is applied.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
-    /// It should not exist. If it does, it is taken only if it says that it is this release's.
-    New,
-    /// We applied it before.
-    Ours,
-    /// It may be a client-side manager's of this release: that manager's fields become ours first.
-    MoveIn,
-    /// As `MoveIn`, but whoever's it is: the user asked for it.
-    Adopt,
+/// How often an apply is tried again because the live object was not what it had been.
+const MAX_TRIES: usize = 5;
+/// How many objects are read at once before a write.
+const MAX_READS: usize = 16;
+
+/// An object that is to be applied, and what may be there already.
+#[derive(Clone, Debug)]
+pub struct Target<'a> {
+    /// What the chart says.
+    pub object: &'a Object,
+    /// Whose existing object may be changed.
+    pub rule: Rule,
+    /// What is there.
+    pub seen: Seen,
+}
+
+/// What is known of the live object.
+#[derive(Clone, Debug)]
+pub enum Seen {
+    /// Nothing: it is read before it is changed.
+    Unknown,
+    /// It does not exist.
+    Absent,
+    /// A watch has shown that this uid is ours and applied by us.
+    Ours {
+        /// The object's uid.
+        uid: String,
+    },
+    /// It was read, and the rule admits it.
+    Read(Box<Existing>),
+}
+
+/// The metadata of a live object that the rule admits.
+#[derive(Clone, Debug)]
+pub struct Existing {
+    uid: String,
+    resource_version: String,
+    managed_fields: Value,
 }
 
 /// An object after it was applied.
@@ -42,16 +70,9 @@ pub struct Applied {
 /// Why an object was not applied or deleted.
 #[derive(Debug, thiserror::Error)]
 pub enum ApplyError {
-    /// It exists and is someone else's.
-    #[error("{object} in namespace {namespace:?} exists and cannot be imported into the current release: {why}")]
-    Foreign {
-        /// Kind and name.
-        object: String,
-        /// Its namespace.
-        namespace: String,
-        /// What it lacks.
-        why: String,
-    },
+    /// Objects exist and are someone else's. Nothing was written.
+    #[error("{}", conflicts(.0))]
+    Foreign(Vec<Conflict>),
     /// The request failed.
     #[error("cannot {verb} {object}")]
     Failed {
@@ -63,6 +84,33 @@ pub enum ApplyError {
         #[source]
         source: Error,
     },
+}
+
+/// An existing object that the release may not change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Conflict {
+    /// Which object.
+    pub key: ObjectKey,
+    /// Whose it is, or what its metadata lacks.
+    pub why: String,
+}
+
+/// How many conflicts an error spells out.
+const MAX_SHOWN: usize = 5;
+
+fn conflicts(all: &[Conflict]) -> String {
+    let text = |c: &Conflict| {
+        let place = match &*c.key.namespace {
+            "" => String::new(),
+            namespace => format!(" in namespace {namespace:?}"),
+        };
+        format!("{}{place} exists and cannot be imported into the current release: {}", c.key, c.why)
+    };
+    let mut lines: Vec<String> = all.iter().take(MAX_SHOWN).map(text).collect();
+    if all.len() > MAX_SHOWN {
+        lines.push(format!("and {} more", all.len() - MAX_SHOWN));
+    }
+    lines.join("; ")
 }
 
 /// Applies and deletes. Cheap to clone.
@@ -91,36 +139,99 @@ impl Applier {
     }
 
     /// Applies objects that are in install order: one kind after the other, objects of one kind at once.
-    pub async fn apply_all(
-        &self,
-        objects: &[(&Object, Mode)],
-        decoration: &Decoration,
-    ) -> Result<Vec<Applied>, ApplyError> {
-        let mut applied = Vec::with_capacity(objects.len());
-        for group in objects.chunk_by(|(a, _), (b, _)| a.kind == b.kind) {
-            applied
-                .extend(try_join_all(group.iter().map(|(object, mode)| self.apply(object, decoration, *mode))).await?);
+    pub async fn apply_all(&self, targets: &[Target<'_>], decoration: &Decoration) -> Result<Vec<Applied>, ApplyError> {
+        let mut applied = Vec::with_capacity(targets.len());
+        for group in targets.chunk_by(|a, b| a.object.kind == b.object.kind) {
+            applied.extend(try_join_all(group.iter().map(|target| self.apply(target, decoration))).await?);
         }
         Ok(applied)
     }
 
     /// Applies one object. Repeating it changes nothing.
-    pub async fn apply(&self, object: &Object, decoration: &Decoration, mode: Mode) -> Result<Applied, ApplyError> {
+    ///
+    /// What is known of the live object may be out of date: the server is told what was seen, and where that is no longer true the
+    /// object is read and judged by the rule again.
+    ///
+    /// # Errors
+    /// The object is someone else's, its kind is not served, or the server refuses.
+    pub async fn apply(&self, target: &Target<'_>, decoration: &Decoration) -> Result<Applied, ApplyError> {
+        let object = target.object;
         let failed = |source| ApplyError::Failed { verb: "apply", object: describe(object), source };
         let resource = self.resource(object).await?;
         let key = key_of(object, decoration, &resource);
         let path = resource.path(&key.namespace, &object.name).map_err(failed)?;
         let body = decoration.decorate(object, &resource);
-        let answer = match mode {
-            Mode::Ours => self.force(&path, &body).await.map_err(failed)?,
-            Mode::New => match self.create(&path, &body).await {
-                Err(error) if error.is_conflict() => self.move_in(object, decoration, &path, &body, false).await?,
-                created => created.map_err(failed)?,
-            },
-            Mode::MoveIn | Mode::Adopt => self.move_in(object, decoration, &path, &body, mode == Mode::Adopt).await?,
+        let mut seen = target.seen.clone();
+        let mut tries = 0;
+        let live = loop {
+            tries += 1;
+            let answer = match &seen {
+                Seen::Unknown => None,
+                Seen::Absent => Some(self.create(&path, &body).await),
+                Seen::Ours { uid } => Some(self.force(&path, &body, uid).await),
+                Seen::Read(existing) => Some(self.take_over(&path, &body, existing).await),
+            };
+            match answer {
+                Some(Err(error)) if error.is_conflict() && tries < MAX_TRIES => {}
+                Some(answer) => break answer.map_err(failed)?,
+                None => {}
+            }
+            seen = self
+                .survey_one(&path, &key, target.rule, decoration)
+                .await
+                .map_err(failed)?
+                .map_err(|c| ApplyError::Foreign(vec![c]))?;
         };
         let digest = object.digest(&decoration.namespace);
-        Ok(Applied { key, api_version: resource.api_version.clone(), digest, kept: is_kept(object), live: answer })
+        Ok(Applied { key, api_version: resource.api_version.clone(), digest, kept: is_kept(object), live })
+    }
+
+    /// Reads the metadata of objects before anything is written: one request each, at once.
+    ///
+    /// # Errors
+    /// [`ApplyError::Foreign`] with every object that its rule does not admit.
+    pub async fn survey(
+        &self,
+        objects: &[(&Object, Rule)],
+        decoration: &Decoration,
+    ) -> Result<Vec<(ObjectKey, Seen)>, ApplyError> {
+        let looks = objects.iter().map(|(object, rule)| async move {
+            let failed = |source| ApplyError::Failed { verb: "read", object: describe(object), source };
+            let resource = self.resource(object).await?;
+            let key = key_of(object, decoration, &resource);
+            let path = resource.path(&key.namespace, &object.name).map_err(failed)?;
+            let seen = self.survey_one(&path, &key, *rule, decoration).await.map_err(failed)?;
+            Ok::<_, ApplyError>(seen.map(|seen| (key, seen)))
+        });
+        let (found, foreign): (Vec<_>, Vec<_>) = futures::stream::iter(looks)
+            .buffered(MAX_READS)
+            .try_collect::<Vec<_>>()
+            .await?
+            .into_iter()
+            .partition(Result::is_ok);
+        let foreign: Vec<Conflict> = foreign.into_iter().filter_map(Result::err).collect();
+        if foreign.is_empty() { Ok(found.into_iter().flatten().collect()) } else { Err(ApplyError::Foreign(foreign)) }
+    }
+
+    async fn survey_one(
+        &self,
+        path: &str,
+        key: &ObjectKey,
+        rule: Rule,
+        decoration: &Decoration,
+    ) -> Result<Result<Seen, Conflict>, Error> {
+        let answer = match self.api.send(Call::metadata(path)).await {
+            Err(error) if error.is_not_found() => return Ok(Ok(Seen::Absent)),
+            answer => answer?,
+        };
+        let live: Live = answer.parse()?;
+        if let Err(why) = rule.admits(decoration, &live) {
+            return Ok(Err(Conflict { key: key.clone(), why }));
+        }
+        let mut whole: Value = answer.parse()?;
+        let Proven { uid, resource_version } = live.proven();
+        let managed_fields = whole["metadata"]["managedFields"].take();
+        Ok(Ok(Seen::Read(Box::new(Existing { uid, resource_version, managed_fields }))))
     }
 
     async fn resource(&self, object: &Object) -> Result<Arc<Resource>, ApplyError> {
@@ -128,85 +239,35 @@ impl Applier {
         found.map_err(|source| ApplyError::Failed { verb: "apply", object: describe(object), source })
     }
 
-    async fn force(&self, path: &str, body: &Value) -> Result<Live, Error> {
-        let path = format!("{path}?fieldManager={FIELD_MANAGER}&force=true");
-        self.api.send(Call::apply(path, bytes(body))).await?.parse()
+    /// Applies to the object of this uid; if there is none, or another, that is a conflict.
+    async fn force(&self, path: &str, body: &Value, uid: &str) -> Result<Live, Error> {
+        let mut body = body.clone();
+        body["metadata"]["uid"] = uid.into();
+        self.patch(path, &body).await
     }
 
     /// Creates by apply: no object has resource version 1, so one that exists is a conflict and is left alone.
     async fn create(&self, path: &str, body: &Value) -> Result<Live, Error> {
         let mut body = body.clone();
         body["metadata"]["resourceVersion"] = "1".into();
-        self.force(path, &body).await
+        self.patch(path, &body).await
     }
 
-    async fn move_in(
-        &self,
-        object: &Object,
-        decoration: &Decoration,
-        path: &str,
-        body: &Value,
-        adopt: bool,
-    ) -> Result<Live, ApplyError> {
-        let failed = |source| ApplyError::Failed { verb: "apply", object: describe(object), source };
-        let live = match self.api.send(Call::get(path)).await {
-            Err(error) if error.is_not_found() => return self.force(path, body).await.map_err(failed),
-            answer => answer.and_then(|a| a.parse::<Value>()).map_err(failed)?,
-        };
-        if !adopt && let Err(why) = decoration.check_ownership(&live) {
-            let namespace = decoration.namespace.clone();
-            return Err(ApplyError::Foreign { object: describe(object), namespace, why });
-        }
-        if let Some(managers) = migrated_managers(&live["metadata"]["managedFields"]) {
+    async fn patch(&self, path: &str, body: &Value) -> Result<Live, Error> {
+        let path = format!("{path}?fieldManager={FIELD_MANAGER}&force=true");
+        self.api.send(Call::apply(path, bytes(body))).await?.parse()
+    }
+
+    /// Turns a client-side manager's fields into ours, then applies.
+    async fn take_over(&self, path: &str, body: &Value, existing: &Existing) -> Result<Live, Error> {
+        if let Some(managers) = migrated_managers(&existing.managed_fields) {
             let patch = json!([
                 {"op": "replace", "path": "/metadata/managedFields", "value": managers},
-                {"op": "replace", "path": "/metadata/resourceVersion", "value": live["metadata"]["resourceVersion"]},
+                {"op": "replace", "path": "/metadata/resourceVersion", "value": existing.resource_version},
             ]);
-            self.api.send(Call::json_patch(path, bytes(&patch))).await.map_err(failed)?;
+            self.api.send(Call::json_patch(path, bytes(&patch))).await?;
         }
-        self.force(path, body).await.map_err(failed)
-    }
-
-    /// Deletes an object in the background. Already gone is fine. With a uid, an object of another uid is left alone; without one, the
-    /// object is read first and left alone unless it is this release's. Says whether a delete was sent.
-    pub async fn delete(
-        &self,
-        key: &ObjectKey,
-        api_version: &str,
-        uid: Option<&str>,
-        decoration: &Decoration,
-    ) -> Result<bool, ApplyError> {
-        let failed = |source| ApplyError::Failed { verb: "delete", object: key.to_string(), source };
-        let resource = match self.mapper.resource(api_version, &key.kind).await {
-            // A kind that is served no more has no objects.
-            Err(Error::NoKind { .. }) => return Ok(false),
-            found => found.map_err(failed)?,
-        };
-        let path = resource.path(&key.namespace, &key.name).map_err(failed)?;
-        let uid = match uid {
-            Some(uid) => uid.to_owned(),
-            None => match self.uid_if_ours(&path, decoration).await.map_err(failed)? {
-                Some(uid) => uid,
-                None => return Ok(false),
-            },
-        };
-        let options = json!({"propagationPolicy": "Background", "preconditions": {"uid": uid}});
-        match self.api.send(Call::delete(path, bytes(&options))).await {
-            Err(error) if error.is_not_found() || error.is_conflict() => Ok(false),
-            answer => answer.map(|_| true).map_err(failed),
-        }
-    }
-
-    async fn uid_if_ours(&self, path: &str, decoration: &Decoration) -> Result<Option<String>, Error> {
-        let live: Value = match self.api.send(Call::get(path)).await {
-            Err(error) if error.is_not_found() => return Ok(None),
-            answer => answer?.parse()?,
-        };
-        if let Err(why) = decoration.check_ownership(&live) {
-            tracing::info!(path, why, "left an object alone that is not this release's");
-            return Ok(None);
-        }
-        Ok(live["metadata"]["uid"].as_str().map(str::to_owned))
+        self.force(path, body, &existing.uid).await
     }
 
     /// Makes an object of the chart's `crds` folder as it stands, unless it exists. Says whether it was made.

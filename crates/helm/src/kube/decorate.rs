@@ -11,10 +11,10 @@ pub const CHART_LABEL: &str = "helm.sdk.operatorframework.io/chart";
 pub const PRIMARY_ANNOTATION: &str = "operator-sdk/primary-resource";
 /// `Kind.group` of the owner, where no owner reference is allowed.
 pub const PRIMARY_TYPE_ANNOTATION: &str = "operator-sdk/primary-resource-type";
-const MANAGED_BY_LABEL: &str = "app.kubernetes.io/managed-by";
-const RELEASE_NAME: &str = "meta.helm.sh/release-name";
-const RELEASE_NAMESPACE: &str = "meta.helm.sh/release-namespace";
-const RESOURCE_POLICY: &str = "helm.sh/resource-policy";
+pub(super) const MANAGED_BY_LABEL: &str = "app.kubernetes.io/managed-by";
+pub(super) const RELEASE_NAME: &str = "meta.helm.sh/release-name";
+pub(super) const RELEASE_NAMESPACE: &str = "meta.helm.sh/release-namespace";
+pub(super) const RESOURCE_POLICY: &str = "helm.sh/resource-policy";
 
 /// The custom resource that a release belongs to.
 #[derive(Clone, Debug)]
@@ -32,8 +32,18 @@ pub struct Owner {
 }
 
 impl Owner {
-    fn group(&self) -> &str {
+    pub(super) fn group(&self) -> &str {
         self.api_version.split_once('/').map_or("", |(group, _)| group)
+    }
+
+    /// `namespace/name`, or the name alone for a cluster-scoped owner: the value of [`PRIMARY_ANNOTATION`].
+    pub fn annotated_name(&self) -> String {
+        if self.namespace.is_empty() { self.name.clone() } else { format!("{}/{}", self.namespace, self.name) }
+    }
+
+    /// `Kind.group`: the value of [`PRIMARY_TYPE_ANNOTATION`].
+    pub fn annotated_type(&self) -> String {
+        format!("{}.{}", self.kind, self.group()).trim_end_matches('.').to_owned()
     }
 
     fn reference(&self) -> Value {
@@ -88,41 +98,6 @@ impl Decoration {
         }
         body
     }
-
-    /// Whether a live object may be taken into this release, by Helm's rule: it says that it is this release's. The error says why not.
-    pub fn check_ownership(&self, live: &Value) -> Result<(), String> {
-        let metadata = &live["metadata"];
-        let wanted = [
-            ("label", "labels", MANAGED_BY_LABEL, "Helm"),
-            ("annotation", "annotations", RELEASE_NAME, self.release.as_str()),
-            ("annotation", "annotations", RELEASE_NAMESPACE, self.namespace.as_str()),
-        ];
-        let faults: Vec<String> = wanted
-            .iter()
-            .filter_map(|(what, map, key, value)| fault(what, metadata[map].get(key), key, value))
-            .collect();
-        if faults.is_empty() || self.owns(metadata) {
-            return Ok(());
-        }
-        Err(format!("invalid ownership metadata; {}", faults.join("; ")))
-    }
-
-    /// Whether the object's controller is our owner: upstream's drift repair loses Helm's annotations, but not this.
-    fn owns(&self, metadata: &Value) -> bool {
-        let Some(owner) = &self.owner else { return false };
-        let references = metadata["ownerReferences"].as_array();
-        references.is_some_and(|all| all.iter().any(|r| r["controller"] == true && r["uid"] == owner.uid.as_str()))
-    }
-}
-
-fn fault(what: &str, actual: Option<&Value>, key: &str, wanted: &str) -> Option<String> {
-    match actual.and_then(Value::as_str) {
-        Some(actual) if actual == wanted => None,
-        Some(actual) => {
-            Some(format!("{what} validation error: key {key:?} must equal {wanted:?}: current value is {actual:?}"))
-        }
-        None => Some(format!("{what} validation error: missing key {key:?}: must be set to {wanted:?}")),
-    }
 }
 
 fn add_owner(metadata: &mut Map<String, Value>, owner: &Owner, object: &Object, resource: &Resource, namespace: &str) {
@@ -132,18 +107,18 @@ fn add_owner(metadata: &mut Map<String, Value>, owner: &Owner, object: &Object, 
         return;
     }
     let annotations = child_of(metadata, "annotations");
-    let name =
-        if owner.namespace.is_empty() { owner.name.clone() } else { format!("{}/{}", owner.namespace, owner.name) };
-    annotations.insert(PRIMARY_ANNOTATION.into(), name.into());
-    annotations.insert(
-        PRIMARY_TYPE_ANNOTATION.into(),
-        format!("{}.{}", owner.kind, owner.group()).trim_end_matches('.').into(),
-    );
+    annotations.insert(PRIMARY_ANNOTATION.into(), owner.annotated_name().into());
+    annotations.insert(PRIMARY_TYPE_ANNOTATION.into(), owner.annotated_type().into());
 }
 
 /// Whether the object outlives its release: `helm.sh/resource-policy: keep`, in any case, with spaces around.
 pub fn is_kept(object: &Object) -> bool {
-    object.annotation(RESOURCE_POLICY).is_some_and(|policy| policy.trim().eq_ignore_ascii_case("keep"))
+    object.annotation(RESOURCE_POLICY).is_some_and(says_keep)
+}
+
+/// Whether a value of `helm.sh/resource-policy` means that the object stays.
+pub(super) fn says_keep(policy: &str) -> bool {
+    policy.trim().eq_ignore_ascii_case("keep")
 }
 
 /// A label's value has at most 63 characters; chart names may have more.

@@ -11,7 +11,11 @@ use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 
 use super::FIELD_MANAGER;
-use super::decorate::{PRIMARY_ANNOTATION, PRIMARY_TYPE_ANNOTATION};
+use super::decorate::{
+    MANAGED_BY_LABEL, PRIMARY_ANNOTATION, PRIMARY_TYPE_ANNOTATION, RELEASE_NAME, RELEASE_NAMESPACE, RESOURCE_POLICY,
+    says_keep,
+};
+use super::delete::Proven;
 use super::readiness::{READINESS_FIELDS, Readiness, readiness_of};
 
 /// The digest of the fields that an object's managed fields say are ours; it changes when someone takes one away.
@@ -44,6 +48,14 @@ pub struct Live {
     pub deleting: bool,
     /// The controller among its owner references.
     pub controller: Option<OwnerReference>,
+    /// The label `app.kubernetes.io/managed-by`.
+    pub managed_by: Option<String>,
+    /// The annotation `meta.helm.sh/release-name`.
+    pub release_name: Option<String>,
+    /// The annotation `meta.helm.sh/release-namespace`.
+    pub release_namespace: Option<String>,
+    /// Whether `helm.sh/resource-policy` says that the object outlives its release.
+    pub kept: bool,
     /// `operator-sdk/primary-resource`: namespace and name of its owner.
     pub primary: Option<String>,
     /// `operator-sdk/primary-resource-type`: kind and group of its owner.
@@ -69,6 +81,7 @@ impl Live {
             generation: None,
             deletion_timestamp: metadata.deletion_timestamp.map(|_| String::new()),
             owner_references: metadata.owner_references.unwrap_or_default(),
+            labels: metadata.labels,
             annotations: metadata.annotations,
             managed_fields: metadata.managed_fields.unwrap_or_default().into_iter().map(entry).collect(),
         };
@@ -78,6 +91,12 @@ impl Live {
     /// How it is doing, given what it is: an item of a list does not say its own kind. Always ready if only its metadata was read.
     pub fn readiness(&self, group: &str, kind: &str) -> Readiness {
         self.reported.as_ref().map_or(Readiness::Ready, |r| readiness_of(group, kind, r.generation, &r.spec, &r.status))
+    }
+
+    /// The object as it is now, for a deletion of nothing else.
+    pub fn proven(&self) -> Proven {
+        let text = |of: &Option<String>| of.clone().unwrap_or_default();
+        Proven { uid: text(&self.metadata.uid), resource_version: text(&self.metadata.resource_version) }
     }
 
     /// The resource version as a number; 0 if it is none.
@@ -116,6 +135,8 @@ struct Meta {
     deletion_timestamp: Option<String>,
     #[serde(default)]
     owner_references: Vec<OwnerReference>,
+    #[serde(default)]
+    labels: Option<BTreeMap<String, String>>,
     #[serde(default)]
     annotations: Option<BTreeMap<String, String>>,
     #[serde(default)]
@@ -162,6 +183,10 @@ impl Live {
             reported,
             deleting: meta.deletion_timestamp.is_some(),
             controller: meta.owner_references.into_iter().find(|o| o.controller == Some(true)),
+            managed_by: meta.labels.and_then(|mut labels| labels.remove(MANAGED_BY_LABEL)),
+            release_name: annotations.remove(RELEASE_NAME),
+            release_namespace: annotations.remove(RELEASE_NAMESPACE),
+            kept: annotations.get(RESOURCE_POLICY).is_some_and(|policy| says_keep(policy)),
             primary: annotations.remove(PRIMARY_ANNOTATION),
             primary_type: annotations.remove(PRIMARY_TYPE_ANNOTATION),
             other_managers,

@@ -214,6 +214,10 @@ impl State {
         if old.is_none() && !subresource.is_empty() {
             return Err(refused(404, "NotFound", path));
         }
+        let uid = &body["metadata"]["uid"];
+        if uid.is_string() && old.is_none_or(|old| old["metadata"]["uid"] != *uid) {
+            return Err(refused(409, "Conflict", path));
+        }
         let mut object =
             old.cloned().unwrap_or_else(|| json!({"metadata": {"uid": format!("uid-{}", self.version + 1)}}));
         let ours = |m: &Value| {
@@ -282,9 +286,11 @@ impl State {
             gone.iter().for_each(|p| _ = self.objects.remove(p));
             return Ok(json!({}));
         };
-        let uid = &options["preconditions"]["uid"];
-        if uid.is_string() && *uid != object["metadata"]["uid"] {
-            return Err(refused(409, "Conflict", path));
+        for field in ["uid", "resourceVersion"] {
+            let wanted = &options["preconditions"][field];
+            if wanted.is_string() && *wanted != object["metadata"][field] {
+                return Err(refused(409, "Conflict", path));
+            }
         }
         let mut object = object;
         object["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();

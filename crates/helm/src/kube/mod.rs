@@ -6,6 +6,7 @@
 mod api;
 mod apply;
 mod decorate;
+mod delete;
 mod hooks;
 mod live;
 mod mapping;
@@ -13,14 +14,16 @@ mod memory;
 mod migrate;
 mod object;
 mod order;
+mod ownership;
 mod readiness;
 mod refusal;
 #[cfg(test)]
 mod tests;
 
 pub use api::{Answer, Api, Call, Error};
-pub use apply::{Applied, Applier, ApplyError, Mode};
+pub use apply::{Applied, Applier, ApplyError, Conflict, Existing, Seen, Target};
 pub use decorate::{CHART_LABEL, Decoration, Owner, PRIMARY_ANNOTATION, PRIMARY_TYPE_ANNOTATION, is_kept};
+pub use delete::{Proven, Removal};
 pub use hooks::{HookError, HookRun, Slot};
 pub use live::{Live, Mark};
 pub use mapping::{Mapper, Resource};
@@ -28,6 +31,7 @@ pub use memory::MemoryApi;
 pub use migrate::migrated_managers;
 pub use object::{Object, ObjectError, ObjectKey, digest_json, objects_of};
 pub use order::{install_order, uninstall_order};
+pub use ownership::{Ownership, Rule};
 pub use readiness::{Readiness, readiness_of};
 pub use refusal::Nature;
 

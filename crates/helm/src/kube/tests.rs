@@ -23,6 +23,23 @@ fn service() -> Object {
     Object::new(json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"}, "spec": {"type": "ClusterIP", "port": 1}})).unwrap()
 }
 
+fn target(object: &Object, rule: Rule, seen: Seen) -> Target<'_> {
+    Target { object, rule, seen }
+}
+
+/// Applies the service, whatever is there.
+async fn put(applier: &Applier, rule: Rule) -> Result<Applied, ApplyError> {
+    applier.apply(&target(&service(), rule, Seen::Unknown), &decoration()).await
+}
+
+/// A live service that belongs to a release of this name.
+fn service_of(release: &str) -> Value {
+    let annotations = json!({"meta.helm.sh/release-name": release, "meta.helm.sh/release-namespace": "ns"});
+    let labels = json!({"app.kubernetes.io/managed-by": "Helm"});
+    let metadata = json!({"name": "web", "labels": labels, "annotations": annotations});
+    json!({"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": {"port": 9}})
+}
+
 fn server() -> (Arc<MemoryApi>, Applier) {
     let server = Arc::new(MemoryApi::new());
     (server.clone(), Applier::new(server))
@@ -31,7 +48,7 @@ fn server() -> (Arc<MemoryApi>, Applier) {
 #[tokio::test]
 async fn a_new_object_is_made_by_one_apply_with_helms_metadata_and_its_owner() {
     let (server, applier) = server();
-    let applied = applier.apply(&service(), &decoration(), Mode::New).await.unwrap();
+    let applied = applier.apply(&target(&service(), Rule::Import, Seen::Absent), &decoration()).await.unwrap();
     assert_eq!(server.log(), ["GET /api", "GET /apis", &format!("PATCH {SERVICE}")]);
     let metadata = server.object(SERVICE).unwrap()["metadata"].clone();
     assert_eq!(metadata["labels"], json!({"app.kubernetes.io/managed-by": "Helm", CHART_LABEL: "memcached"}));
@@ -42,35 +59,111 @@ async fn a_new_object_is_made_by_one_apply_with_helms_metadata_and_its_owner() {
     assert_eq!(metadata["ownerReferences"][0]["uid"], "u1");
     assert!(applied.live.mark.is_some());
     assert_eq!(applied.key.to_string(), "Service \"web\"");
+    assert_eq!((&*applied.api_version, applied.kept), ("v1", false));
+    assert_eq!(applied.digest, service().digest("ns"));
 }
 
 #[tokio::test]
 async fn a_foreign_object_is_left_alone_unless_adopted() {
     let (server, applier) = server();
-    let foreign = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"}, "spec": {"port": 9}});
-    server.put(SERVICE, foreign, "kubectl");
-    let error = applier.apply(&service(), &decoration(), Mode::New).await.unwrap_err();
-    assert!(
-        matches!(&error, ApplyError::Foreign { why, .. } if why.contains("missing key \"app.kubernetes.io/managed-by\"")),
-        "{error}"
+    let unclaimed = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"}, "spec": {"port": 9}});
+    for (live, rule, why) in [
+        (unclaimed.clone(), Rule::Import, Some("missing key \"app.kubernetes.io/managed-by\"")),
+        (unclaimed.clone(), Rule::Keep, None),
+        (service_of("other"), Rule::Keep, Some("it belongs to release \"other\" in namespace \"ns\"")),
+        (service_of("other"), Rule::Adopt, None),
+    ] {
+        for seen in [Seen::Unknown, Seen::Absent, Seen::Ours { uid: "another".into() }] {
+            server.remove(SERVICE);
+            server.put(SERVICE, live.clone(), "kubectl");
+            let result = applier.apply(&target(&service(), rule, seen.clone()), &decoration()).await;
+            let port = &server.object(SERVICE).unwrap()["spec"]["port"];
+            match (result, why) {
+                (Err(ApplyError::Foreign(found)), Some(why)) => {
+                    assert!(found[0].why.contains(why), "{found:?}");
+                    assert_eq!(port, 9);
+                }
+                (Ok(_), None) => assert_eq!(port, 1),
+                (result, _) => panic!("{rule:?} {seen:?}: {result:?}"),
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_survey_reads_each_object_once_and_names_every_conflict() {
+    let (server, applier) = server();
+    let other = |name: &str| {
+        let mut object = service();
+        object.name = name.into();
+        object.body["metadata"]["name"] = name.into();
+        object
+    };
+    server.put(SERVICE, service_of("web"), "helm");
+    server.put("/api/v1/namespaces/ns/services/b", service_of("b"), "helm");
+    server.put("/api/v1/namespaces/ns/services/c", service_of("c"), "helm");
+    let objects = [service(), other("a"), other("b"), other("c")];
+    let ask: Vec<_> = objects.iter().map(|object| (object, Rule::Import)).collect();
+    let found = applier.survey(&ask[..2], &decoration()).await.unwrap();
+    assert!(matches!(&found[..], [(web, Seen::Read(_)), (a, Seen::Absent)] if &*web.name == "web" && &*a.name == "a"));
+    let error = applier.survey(&ask, &decoration()).await.unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "Service \"b\" in namespace \"ns\" exists and cannot be imported into the current release: it belongs to release \"b\" in namespace \"ns\"; \
+         Service \"c\" in namespace \"ns\" exists and cannot be imported into the current release: it belongs to release \"c\" in namespace \"ns\""
     );
+    assert_eq!(server.writes(), 0);
+    assert_eq!(server.log().iter().filter(|r| r.contains("/services/")).count(), 6);
+}
+
+#[test]
+fn an_error_spells_out_five_conflicts_and_counts_the_rest() {
+    let key = |n: usize| ObjectKey {
+        group: "".into(),
+        kind: "Node".into(),
+        namespace: "".into(),
+        name: n.to_string().into(),
+    };
+    let foreign =
+        |n| ApplyError::Foreign((0..n).map(|n| Conflict { key: key(n), why: "why".into() }).collect()).to_string();
+    assert_eq!(foreign(1), "Node \"0\" exists and cannot be imported into the current release: why");
+    assert!(foreign(5).ends_with("Node \"4\" exists and cannot be imported into the current release: why"));
+    assert!(foreign(7).ends_with("release: why; and 2 more"));
+}
+
+#[tokio::test]
+async fn an_object_that_changes_hands_between_survey_and_apply_is_judged_again() {
+    let (server, applier) = server();
+    server.put(SERVICE, service_of("web"), "helm");
+    let object = service();
+    let found = applier.survey(&[(&object, Rule::Import)], &decoration()).await.unwrap();
+    server.put(SERVICE, service_of("other"), "helm");
+    let error = applier.apply(&target(&object, Rule::Import, found[0].1.clone()), &decoration()).await.unwrap_err();
+    assert!(matches!(error, ApplyError::Foreign(_)), "{error}");
     assert_eq!(server.object(SERVICE).unwrap()["spec"]["port"], 9);
-    applier.apply(&service(), &decoration(), Mode::Adopt).await.unwrap();
-    assert_eq!(server.object(SERVICE).unwrap()["spec"]["port"], 1);
+}
+
+#[tokio::test]
+async fn an_object_that_is_gone_or_made_anew_is_applied_all_the_same() {
+    let (server, applier) = server();
+    put(&applier, Rule::Import).await.unwrap();
+    let uid = |server: &MemoryApi| server.object(SERVICE).unwrap()["metadata"]["uid"].as_str().unwrap().to_owned();
+    let old = uid(&server);
+    server.remove(SERVICE);
+    applier.apply(&target(&service(), Rule::Keep, Seen::Ours { uid: old.clone() }), &decoration()).await.unwrap();
+    assert_ne!(uid(&server), old);
+    let log = server.log().len();
+    applier.apply(&target(&service(), Rule::Keep, Seen::Ours { uid: uid(&server) }), &decoration()).await.unwrap();
+    assert_eq!(server.log().len(), log + 1, "one request where what was seen is true");
 }
 
 #[tokio::test]
 async fn fields_of_a_client_side_manager_become_ours_so_that_dropped_ones_go() {
     let (server, applier) = server();
-    let annotations = json!({"meta.helm.sh/release-name": "web", "meta.helm.sh/release-namespace": "ns"});
-    let labels = json!({"app.kubernetes.io/managed-by": "Helm"});
-    let metadata = json!({"name": "web", "labels": labels, "annotations": annotations});
-    server.put(
-        SERVICE,
-        json!({"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": {"port": 1, "old": true}}),
-        "manager",
-    );
-    applier.apply(&service(), &decoration(), Mode::MoveIn).await.unwrap();
+    let mut old = service_of("web");
+    old["spec"] = json!({"port": 1, "old": true});
+    server.put(SERVICE, old, "manager");
+    put(&applier, Rule::Import).await.unwrap();
     let live = server.object(SERVICE).unwrap();
     assert_eq!(live["spec"], json!({"type": "ClusterIP", "port": 1}));
     assert_eq!(live["metadata"]["managedFields"].as_array().unwrap().len(), 1);
@@ -79,7 +172,7 @@ async fn fields_of_a_client_side_manager_become_ours_so_that_dropped_ones_go() {
 #[tokio::test]
 async fn the_mark_changes_when_a_field_of_ours_is_taken_and_is_restored_by_applying_again() {
     let (server, applier) = server();
-    let mark = applier.apply(&service(), &decoration(), Mode::New).await.unwrap().live.mark;
+    let mark = put(&applier, Rule::Import).await.unwrap().live.mark;
     let read = || serde_json::from_value::<Live>(server.object(SERVICE).unwrap()).unwrap().mark;
     let mut foreign = server.object(SERVICE).unwrap();
     foreign["metadata"]["annotations"]["other"] = "x".into();
@@ -88,20 +181,48 @@ async fn the_mark_changes_when_a_field_of_ours_is_taken_and_is_restored_by_apply
     foreign["spec"]["port"] = 7.into();
     server.put(SERVICE, foreign, "kubectl");
     assert_ne!(read(), mark);
-    let again = applier.apply(&service(), &decoration(), Mode::Ours).await.unwrap();
+    let again = put(&applier, Rule::Keep).await.unwrap();
     assert_eq!(again.live.mark, mark);
     assert_eq!(Mark::parse(&mark.unwrap().to_string()), mark);
 }
 
 #[tokio::test]
-async fn deleting_spares_what_is_not_this_releases() {
+async fn deleting_needs_proof_and_hits_nothing_but_what_was_proven() {
     let (server, applier) = server();
-    let applied = applier.apply(&service(), &decoration(), Mode::New).await.unwrap();
-    assert!(!applier.delete(&applied.key, "v1", Some("other"), &decoration()).await.unwrap());
-    assert!(server.object(SERVICE).is_some());
-    assert!(applier.delete(&applied.key, "v1", None, &decoration()).await.unwrap());
-    assert!(!applier.delete(&applied.key, "v1", None, &decoration()).await.unwrap());
-    assert!(server.object(SERVICE).is_none());
+    let key = put(&applier, Rule::Import).await.unwrap().key;
+    let decoration = decoration();
+    let delete = |proven| applier.delete(&key, "v1", proven, &decoration);
+    let unclaimed = json!({"metadata": {"name": "web"}});
+    let mut kept = service_of("web");
+    kept["metadata"]["annotations"]["helm.sh/resource-policy"] = " Keep ".into();
+    let outdated = Proven { uid: "another".into(), resource_version: "1".into() };
+    for (live, expected) in [
+        (service_of("web"), Removal::Sent),
+        (kept, Removal::Kept),
+        (service_of("other"), Removal::NotOurs("it belongs to release \"other\" in namespace \"ns\"".into())),
+        (unclaimed, Removal::NotOurs("nothing in its metadata says that it is this release's".into())),
+    ] {
+        for proven in [None, Some(outdated.clone())] {
+            server.remove(SERVICE);
+            server.put(SERVICE, live.clone(), "helm");
+            assert_eq!(delete(proven).await.unwrap(), expected);
+            assert_eq!(server.object(SERVICE).is_none(), expected == Removal::Sent);
+        }
+    }
+    server.remove(SERVICE);
+    assert_eq!(delete(None).await.unwrap(), Removal::Absent);
+    assert_eq!(delete(Some(outdated)).await.unwrap(), Removal::Absent);
+    assert_eq!(applier.delete(&key, "gone/v1", None, &decoration).await.unwrap(), Removal::Absent);
+}
+
+#[tokio::test]
+async fn what_a_watch_has_proven_is_deleted_by_one_request() {
+    let (server, applier) = server();
+    let applied = put(&applier, Rule::Import).await.unwrap();
+    let log = server.log().len();
+    let removal = applier.delete(&applied.key, "v1", Some(applied.live.proven()), &decoration()).await.unwrap();
+    assert_eq!(removal, Removal::Sent);
+    assert_eq!(server.log()[log..], [format!("DELETE {SERVICE}")]);
 }
 
 #[tokio::test]
@@ -113,7 +234,7 @@ async fn an_unknown_kind_and_a_hostile_name_are_errors() {
     assert!(!applier.mapper.resource("example.com/v1", "Thing").await.unwrap().namespaced);
     let mut object = service();
     object.name = "../secrets/x".into();
-    assert!(applier.apply(&object, &decoration(), Mode::New).await.is_err());
+    assert!(applier.apply(&target(&object, Rule::Import, Seen::Absent), &decoration()).await.is_err());
 }
 
 fn hook(name: &str, weight: i64) -> Hook {

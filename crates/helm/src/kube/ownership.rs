@@ -1,0 +1,227 @@
+//! Whose a live object is, told from its own metadata: never from who asked, nor from what a manifest lists.
+//!
+//! Counterpart: `checkOwnership` in Helm's `pkg/action/validate.go`, which knows release annotations only.
+
+use super::decorate::{Decoration, MANAGED_BY_LABEL, Owner, RELEASE_NAME, RELEASE_NAMESPACE};
+use super::live::Live;
+
+/// Whose a live object is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ownership {
+    /// This release's: its controller is our owner, or its annotations name release and owner.
+    Ours,
+    /// Nothing in its metadata claims it.
+    Unclaimed,
+    /// Somebody else's, who is named.
+    Foreign(String),
+}
+
+/// Whose existing object an apply may change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rule {
+    /// Only one whose metadata says that it is this release's: Helm's rule for an object that the release didn't have.
+    Import,
+    /// One that the release had, unless somebody else claims it by now.
+    Keep,
+    /// Anybody's: the user asked for it.
+    Adopt,
+}
+
+impl Rule {
+    /// Whether this rule lets the release change the object; the error says why not.
+    pub fn admits(self, decoration: &Decoration, live: &Live) -> Result<(), String> {
+        match (self, decoration.ownership(live)) {
+            (Rule::Adopt, _) | (Rule::Keep, Ownership::Ours | Ownership::Unclaimed) => Ok(()),
+            (_, Ownership::Foreign(owner)) => Err(format!("it belongs to {owner}")),
+            (Rule::Import, _) => decoration.import_check(live),
+        }
+    }
+}
+
+impl Decoration {
+    /// Whose the object is. A controller counts most, then the owner's annotations, then the release's.
+    pub fn ownership(&self, live: &Live) -> Ownership {
+        if let Some(controller) = &live.controller {
+            let ours = |owner: &Owner| owner.uid == controller.uid;
+            if self.owner.as_ref().is_some_and(ours) {
+                return Ownership::Ours;
+            }
+            // An object of the resource's earlier life under the same name is judged by its annotations.
+            let earlier = |o: &Owner| {
+                o.kind == controller.kind && o.name == controller.name && in_group(o, &controller.api_version)
+            };
+            if !self.owner.as_ref().is_some_and(earlier) {
+                return Ownership::Foreign(format!("{} {:?}, its controller", controller.kind, controller.name));
+            }
+        }
+        if let Some(primary) = &live.primary
+            && let Some(owner) = &self.owner
+            && (*primary != owner.annotated_name()
+                || live.primary_type.as_ref().is_some_and(|t| *t != owner.annotated_type()))
+        {
+            let kind = live.primary_type.as_deref().unwrap_or("resource");
+            return Ownership::Foreign(format!("{kind} {primary:?}"));
+        }
+        match (&live.release_name, &live.release_namespace) {
+            (Some(name), Some(namespace)) if *name == self.release && *namespace == self.namespace => Ownership::Ours,
+            (None, None) => Ownership::Unclaimed,
+            (name, namespace) => Ownership::Foreign(format!(
+                "release {:?} in namespace {:?}",
+                name.as_deref().unwrap_or_default(),
+                namespace.as_deref().unwrap_or_default()
+            )),
+        }
+    }
+
+    /// Helm's rule for taking an object into a release, in Helm's words.
+    fn import_check(&self, live: &Live) -> Result<(), String> {
+        if self.owner.as_ref().is_some_and(|o| live.controller.as_ref().is_some_and(|c| c.uid == o.uid)) {
+            // Upstream's drift repair loses Helm's annotations, but not the controller.
+            return Ok(());
+        }
+        let wanted = [
+            ("label", MANAGED_BY_LABEL, &live.managed_by, "Helm"),
+            ("annotation", RELEASE_NAME, &live.release_name, self.release.as_str()),
+            ("annotation", RELEASE_NAMESPACE, &live.release_namespace, self.namespace.as_str()),
+        ];
+        let faults: Vec<String> =
+            wanted.iter().filter_map(|(what, key, actual, value)| fault(what, key, actual.as_deref(), value)).collect();
+        if faults.is_empty() { Ok(()) } else { Err(format!("invalid ownership metadata; {}", faults.join("; "))) }
+    }
+}
+
+fn in_group(owner: &Owner, api_version: &str) -> bool {
+    owner.group() == api_version.split_once('/').map_or("", |(group, _)| group)
+}
+
+fn fault(what: &str, key: &str, actual: Option<&str>, wanted: &str) -> Option<String> {
+    match actual {
+        Some(actual) if actual == wanted => None,
+        Some(actual) => {
+            Some(format!("{what} validation error: key {key:?} must equal {wanted:?}: current value is {actual:?}"))
+        }
+        None => Some(format!("{what} validation error: missing key {key:?}: must be set to {wanted:?}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    const OURS: fn(&str) -> Value = |kind| json!([{"apiVersion": "cache.my.domain/v1", "kind": kind, "name": "web", "uid": "u1", "controller": true}]);
+
+    fn decoration() -> Decoration {
+        let owner = Owner {
+            api_version: "cache.my.domain/v1".into(),
+            kind: "Memcached".into(),
+            name: "web".into(),
+            namespace: "ns".into(),
+            uid: "u1".into(),
+        };
+        Decoration { release: "web".into(), namespace: "ns".into(), chart: "memcached".into(), owner: Some(owner) }
+    }
+
+    fn annotated(name: &str, namespace: &str) -> Value {
+        json!({"annotations": {RELEASE_NAME: name, RELEASE_NAMESPACE: namespace}, "labels": {MANAGED_BY_LABEL: "Helm"}})
+    }
+
+    fn with(mut metadata: Value, key: &str, value: Value) -> Value {
+        metadata[key] = value;
+        metadata
+    }
+
+    fn for_primary(name: &str, kind: &str) -> Value {
+        let mut metadata = annotated("web", "ns");
+        metadata["annotations"]["operator-sdk/primary-resource"] = name.into();
+        metadata["annotations"]["operator-sdk/primary-resource-type"] = kind.into();
+        metadata
+    }
+
+    fn live(metadata: Value) -> Live {
+        serde_json::from_value(json!({"metadata": metadata})).unwrap()
+    }
+
+    #[test]
+    fn an_object_is_its_controllers_then_its_owners_then_its_releases() {
+        let foreign = |who: &str| Ownership::Foreign(who.into());
+        let reference = |kind: &str, name: &str, uid: &str| json!([{"apiVersion": "cache.my.domain/v1", "kind": kind, "name": name, "uid": uid, "controller": true}]);
+        let other_group =
+            json!([{"apiVersion": "x.io/v1", "kind": "Memcached", "name": "web", "uid": "u0", "controller": true}]);
+        for (metadata, expected) in [
+            (json!({}), Ownership::Unclaimed),
+            (json!({"labels": {MANAGED_BY_LABEL: "Helm"}}), Ownership::Unclaimed),
+            (json!({"ownerReferences": OURS("Memcached")}), Ownership::Ours),
+            (annotated("web", "ns"), Ownership::Ours),
+            (annotated("other", "ns"), foreign("release \"other\" in namespace \"ns\"")),
+            (annotated("web", "elsewhere"), foreign("release \"web\" in namespace \"elsewhere\"")),
+            (json!({"annotations": {RELEASE_NAME: "web"}}), foreign("release \"web\" in namespace \"\"")),
+            (
+                with(annotated("web", "ns"), "ownerReferences", reference("Redis", "web", "u2")),
+                foreign("Redis \"web\", its controller"),
+            ),
+            (
+                with(annotated("web", "ns"), "ownerReferences", reference("Memcached", "two", "u2")),
+                foreign("Memcached \"two\", its controller"),
+            ),
+            (
+                with(annotated("web", "ns"), "ownerReferences", other_group),
+                foreign("Memcached \"web\", its controller"),
+            ),
+            (with(annotated("web", "ns"), "ownerReferences", reference("Memcached", "web", "u0")), Ownership::Ours),
+            (json!({"ownerReferences": reference("Memcached", "web", "u0")}), Ownership::Unclaimed),
+            (for_primary("ns/web", "Memcached.cache.my.domain"), Ownership::Ours),
+            (for_primary("ns/two", "Memcached.cache.my.domain"), foreign("Memcached.cache.my.domain \"ns/two\"")),
+            (for_primary("ns/web", "Redis.cache.my.domain"), foreign("Redis.cache.my.domain \"ns/web\"")),
+        ] {
+            assert_eq!(decoration().ownership(&live(metadata.clone())), expected, "{metadata}");
+        }
+    }
+
+    #[test]
+    fn a_release_without_owner_goes_by_its_annotations() {
+        let decoration = Decoration { owner: None, ..decoration() };
+        assert_eq!(decoration.ownership(&live(annotated("web", "ns"))), Ownership::Ours);
+        assert_eq!(decoration.ownership(&live(for_primary("ns/two", "X.y"))), Ownership::Ours);
+        assert!(matches!(
+            decoration.ownership(&live(json!({"ownerReferences": OURS("Memcached")}))),
+            Ownership::Foreign(_)
+        ));
+    }
+
+    #[test]
+    fn what_may_be_changed_depends_on_whether_the_release_had_it() {
+        let no_label = json!({"annotations": {RELEASE_NAME: "web", RELEASE_NAMESPACE: "ns"}});
+        for (metadata, import, keep) in [
+            (json!({}), false, true),
+            (no_label, false, true),
+            (annotated("web", "ns"), true, true),
+            (annotated("other", "ns"), false, false),
+            (json!({"ownerReferences": OURS("Memcached")}), true, true),
+            (
+                json!({"ownerReferences": [{"apiVersion": "v1", "kind": "X", "name": "x", "uid": "x", "controller": true}]}),
+                false,
+                false,
+            ),
+        ] {
+            let live = live(metadata.clone());
+            assert_eq!(Rule::Import.admits(&decoration(), &live).is_ok(), import, "import {metadata}");
+            assert_eq!(Rule::Keep.admits(&decoration(), &live).is_ok(), keep, "keep {metadata}");
+            assert_eq!(Rule::Adopt.admits(&decoration(), &live), Ok(()), "adopt {metadata}");
+        }
+    }
+
+    #[test]
+    fn a_refusal_names_the_owner_or_what_is_missing() {
+        let why = |metadata| Rule::Import.admits(&decoration(), &live(metadata)).unwrap_err();
+        assert_eq!(why(annotated("other", "ns")), "it belongs to release \"other\" in namespace \"ns\"");
+        assert_eq!(
+            why(json!({"labels": {MANAGED_BY_LABEL: "me"}})),
+            "invalid ownership metadata; \
+             label validation error: key \"app.kubernetes.io/managed-by\" must equal \"Helm\": current value is \"me\"; \
+             annotation validation error: missing key \"meta.helm.sh/release-name\": must be set to \"web\"; \
+             annotation validation error: missing key \"meta.helm.sh/release-namespace\": must be set to \"ns\""
+        );
+    }
+}
