@@ -34,7 +34,8 @@ pub(super) async fn repair(work: &mut Work<'_>, primary: &Primary) -> Result<Nex
     let decoration = work.decoration(primary);
     let env = work.environment(&decoration, primary, "upgrade");
     let packed = work.release().and_then(|r| r.packed).filter(|(v, _)| *v == version).map(|(_, p)| p);
-    let applied = action::repair(&env, version, packed.as_ref(), &drifted).await.map_err(|e| fault(&e))?;
+    let objects: Vec<&MarkedObject> = marks.objects.iter().filter(|o| drifted.contains(&o.key)).collect();
+    let applied = action::repair(&env, version, packed.as_ref(), &objects).await.map_err(|e| fault(&e))?;
     if watched {
         tracing::info!(resource = %work.key, objects = names.join(", "), "Reconciled release");
         work.shared.events.normal(

@@ -6,9 +6,10 @@ use std::collections::{HashMap, HashSet};
 use futures::future::try_join_all;
 use jiff::Timestamp;
 
+use super::last::Deployed;
 use super::uninstall::delete;
 use super::{Candidate, Current, Environment, Error, Failure, Known, Look, Outcome, read_release};
-use crate::kube::{Applied, HookRun, Object, ObjectKey, Rule, Seen, Target, uninstall_order};
+use crate::kube::{Applied, Before, HookRun, Object, ObjectKey, Policy, Rule, Seen, Target, uninstall_order};
 use crate::release::{Hook, HookEvent, Info, Release, Status};
 use crate::storage::{MarkedObject, Marks};
 
@@ -73,7 +74,7 @@ fn release(env: &Environment<'_>, candidate: &Candidate, current: Option<&Curren
         config: candidate.config.clone(),
         manifest: candidate.manifest.clone(),
         hooks: candidate.hooks.clone(),
-        apply_method: "ssa".into(),
+        apply_method: if env.options.apply == Policy::Client { "csa" } else { "ssa" }.into(),
         labels: std::collections::BTreeMap::new(),
     }
 }
@@ -86,6 +87,7 @@ fn inventory(candidate: &Candidate, keys: &[ObjectKey], env: &Environment<'_>, c
         digest: object.digest(&env.decoration.namespace),
         mark: None,
         kept: crate::kube::is_kept(object),
+        client: current.and_then(|c| c.inventory.find(key)).is_some_and(|known| known.client),
     };
     let mut objects: Vec<MarkedObject> = candidate.objects.iter().zip(keys).map(object).collect();
     let new: HashSet<&ObjectKey> = keys.iter().collect();
@@ -137,7 +139,8 @@ async fn run(
     let objects = candidate.objects.iter().zip(keys);
     let targets: Vec<Target<'_>> =
         objects.filter_map(|(object, key)| target(env, object, key, surveyed, current)).collect();
-    let applied = env.applier.apply_all(&targets, env.decoration).await?;
+    let last = Deployed::new(env, current.and_then(|c| c.deployed), current.and_then(|c| c.packed.as_ref()));
+    let applied = env.applier.apply_all(&targets, &last.writing()).await?;
     prune(env, keys, current).await?;
     if !env.options.disable_hooks {
         env.applier.run_hooks(&mut release.hooks, kind.after, &hooks).await?;
@@ -193,7 +196,11 @@ fn target<'a>(
         Look::Absent if rule == Rule::Keep => Seen::Absent,
         _ => surveyed.get(key).cloned().unwrap_or(Seen::Unknown),
     };
-    Some(Target { object, rule, seen })
+    let before = match current.and_then(|c| c.inventory.find(key)) {
+        Some(known) if known.client => Before::Client { changed: !is_same(object, known, env) },
+        _ => Before::Apply,
+    };
+    Some(Target { object, rule, seen, before })
 }
 
 fn is_intact(known: &MarkedObject, live: &Known) -> bool {

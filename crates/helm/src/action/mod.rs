@@ -4,6 +4,7 @@
 
 mod deploy;
 mod install;
+mod last;
 mod repair;
 mod rollback;
 mod uninstall;
@@ -15,7 +16,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use crate::kube::{
-    Applied, Applier, ApplyError, Decoration, HookError, Mark, Object, ObjectError, ObjectKey, Proven, Slot,
+    Applied, Applier, ApplyError, Decoration, HookError, Mark, Object, ObjectError, ObjectKey, Policy, Proven, Slot,
 };
 use crate::release::{ChartDocument, Hook, Packed, Release};
 use crate::storage::{self, Marks, Storage, Written};
@@ -79,11 +80,20 @@ pub struct Options {
     pub max_history: usize,
     /// How long one hook may take.
     pub hook_timeout: Duration,
+    /// Which way objects are written.
+    pub apply: Policy,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Options { disable_hooks: false, adopt: false, description: None, max_history: 10, hook_timeout: HOOK_TIMEOUT }
+        Options {
+            disable_hooks: false,
+            adopt: false,
+            description: None,
+            max_history: 10,
+            hook_timeout: HOOK_TIMEOUT,
+            apply: Policy::default(),
+        }
     }
 }
 

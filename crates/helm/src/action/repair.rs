@@ -1,15 +1,17 @@
 //! Puts back what drifted, and takes over what an upstream applied; no revision is made.
 
+use super::last::Deployed;
 use super::{Environment, Error, Look, read_release};
-use crate::kube::{Applied, ObjectKey, Rule, Seen, Target, install_order, objects_of};
+use crate::kube::{Applied, Before, ObjectKey, Rule, Seen, Target, install_order, objects_of};
 use crate::release::Packed;
+use crate::storage::MarkedObject;
 
-/// Applies these objects of the deployed revision again. One that somebody else claims by now is a conflict.
+/// Applies these objects of the deployed revision again, each the way it was written before. One that somebody else claims by now is a conflict.
 pub async fn repair(
     env: &Environment<'_>,
     version: u32,
     packed: Option<&Packed>,
-    drifted: &[ObjectKey],
+    drifted: &[&MarkedObject],
 ) -> Result<Vec<Applied>, Error> {
     let rule = if env.options.adopt { Rule::Adopt } else { Rule::Keep };
     apply(env, version, packed, Some(drifted), rule).await
@@ -25,7 +27,7 @@ async fn apply(
     env: &Environment<'_>,
     version: u32,
     packed: Option<&Packed>,
-    only: Option<&[ObjectKey]>,
+    only: Option<&[&MarkedObject]>,
     rule: Rule,
 ) -> Result<Vec<Applied>, Error> {
     let release = read_release(env, version, packed).await?;
@@ -34,11 +36,16 @@ async fn apply(
     let mut targets: Vec<Target<'_>> = Vec::new();
     for object in &objects {
         let key = env.applier.key(object, env.decoration).await?;
-        if only.is_none_or(|only| only.contains(&key)) {
-            targets.push(Target { object, rule, seen: seen(env, &key, rule) });
+        let known = only.map(|only| only.iter().find(|known| known.key == key));
+        if let Some(None) = known {
+            continue;
         }
+        let client = known.flatten().is_some_and(|known| known.client);
+        let before = if client { Before::Client { changed: false } } else { Before::Apply };
+        targets.push(Target { object, rule, seen: seen(env, &key, rule), before });
     }
-    Ok(env.applier.apply_all(&targets, env.decoration).await?)
+    let last = Deployed::new(env, Some(version), packed);
+    Ok(env.applier.apply_all(&targets, &last.writing()).await?)
 }
 
 /// What the watches tell is enough only for objects that we applied before.

@@ -58,6 +58,7 @@ pub async fn inventory_of(env: &Environment<'_>, version: u32) -> Result<(Marks,
             digest: object.digest(&env.decoration.namespace),
             mark: None,
             kept: is_kept(object),
+            client: false,
         });
     }
     Ok((marks, Packed::pack(&release)?))

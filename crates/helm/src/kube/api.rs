@@ -56,6 +56,11 @@ impl Call {
         Call { body: Some(("application/merge-patch+json", json)), ..Call::new(Method::PATCH, path) }
     }
 
+    /// A strategic merge patch.
+    pub fn strategic(path: impl Into<String>, json: Vec<u8>) -> Call {
+        Call { body: Some(("application/strategic-merge-patch+json", json)), ..Call::new(Method::PATCH, path) }
+    }
+
     /// A JSON patch.
     pub fn json_patch(path: impl Into<String>, json: Vec<u8>) -> Call {
         Call { body: Some(("application/json-patch+json", json)), ..Call::new(Method::PATCH, path) }

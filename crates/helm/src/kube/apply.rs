@@ -5,12 +5,13 @@ use std::sync::Arc;
 use futures::future::try_join_all;
 use futures::{StreamExt, TryStreamExt};
 use http::Method;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::api::{Api, Call, Error};
+use super::client_side::Schemas;
 use super::decorate::{Decoration, is_kept};
-use super::migrate::migrated_managers;
-use super::{FIELD_MANAGER, Live, Mapper, Object, ObjectKey, Proven, Resource, Rule};
+use super::write::{Before, Body, Way, Writing};
+use super::{Live, Mapper, Object, ObjectKey, Proven, Resource, Rule};
 
 /// How often an apply is tried again because the live object was not what it had been.
 const MAX_TRIES: usize = 5;
@@ -26,6 +27,8 @@ pub struct Target<'a> {
     pub rule: Rule,
     /// What is there.
     pub seen: Seen,
+    /// Which way it was written before.
+    pub before: Before,
 }
 
 /// What is known of the live object.
@@ -47,9 +50,9 @@ pub enum Seen {
 /// The metadata of a live object that the rule admits.
 #[derive(Clone, Debug)]
 pub struct Existing {
-    uid: String,
-    resource_version: String,
-    managed_fields: Value,
+    pub(super) uid: String,
+    pub(super) resource_version: String,
+    pub(super) managed_fields: Value,
 }
 
 /// An object after it was applied.
@@ -65,6 +68,8 @@ pub struct Applied {
     pub kept: bool,
     /// The object as the server has it now.
     pub live: Live,
+    /// Which way it was written.
+    pub way: Way,
 }
 
 /// Why an object was not applied or deleted.
@@ -117,6 +122,7 @@ fn conflicts(all: &[Conflict]) -> String {
 #[derive(Clone)]
 pub struct Applier {
     pub(super) api: Arc<dyn Api>,
+    pub(super) schemas: Arc<Schemas>,
     /// Which resource serves a kind.
     pub mapper: Arc<Mapper>,
 }
@@ -124,7 +130,7 @@ pub struct Applier {
 impl Applier {
     /// An applier for the server behind `api`.
     pub fn new(api: Arc<dyn Api>) -> Applier {
-        Applier { mapper: Arc::new(Mapper::new(api.clone())), api }
+        Applier { mapper: Arc::new(Mapper::new(api.clone())), schemas: Arc::new(Schemas::new(api.clone())), api }
     }
 
     /// The server.
@@ -139,10 +145,10 @@ impl Applier {
     }
 
     /// Applies objects that are in install order: one kind after the other, objects of one kind at once.
-    pub async fn apply_all(&self, targets: &[Target<'_>], decoration: &Decoration) -> Result<Vec<Applied>, ApplyError> {
+    pub async fn apply_all(&self, targets: &[Target<'_>], writing: &Writing<'_>) -> Result<Vec<Applied>, ApplyError> {
         let mut applied = Vec::with_capacity(targets.len());
         for group in targets.chunk_by(|a, b| a.object.kind == b.object.kind) {
-            applied.extend(try_join_all(group.iter().map(|target| self.apply(target, decoration))).await?);
+            applied.extend(try_join_all(group.iter().map(|target| self.apply(target, writing))).await?);
         }
         Ok(applied)
     }
@@ -154,36 +160,37 @@ impl Applier {
     ///
     /// # Errors
     /// The object is someone else's, its kind is not served, or the server refuses.
-    pub async fn apply(&self, target: &Target<'_>, decoration: &Decoration) -> Result<Applied, ApplyError> {
-        let object = target.object;
+    pub async fn apply(&self, target: &Target<'_>, writing: &Writing<'_>) -> Result<Applied, ApplyError> {
+        let (object, decoration) = (target.object, writing.decoration);
         let failed = |source| ApplyError::Failed { verb: "apply", object: describe(object), source };
         let resource = self.resource(object).await?;
         let key = key_of(object, decoration, &resource);
         let path = resource.path(&key.namespace, &object.name).map_err(failed)?;
-        let body = decoration.decorate(object, &resource);
+        let json = decoration.decorate(object, &resource);
+        let body = Body { resource, key, path, json };
         let mut seen = target.seen.clone();
+        if writing.moves_back(target.before) && matches!(seen, Seen::Ours { .. }) {
+            seen = Seen::Unknown;
+        }
         let mut tries = 0;
-        let live = loop {
+        let (live, way) = loop {
             tries += 1;
-            let answer = match &seen {
-                Seen::Unknown => None,
-                Seen::Absent => Some(self.create(&path, &body).await),
-                Seen::Ours { uid } => Some(self.force(&path, &body, uid).await),
-                Seen::Read(existing) => Some(self.take_over(&path, &body, existing).await),
-            };
-            match answer {
-                Some(Err(error)) if error.is_conflict() && tries < MAX_TRIES => {}
-                Some(answer) => break answer.map_err(failed)?,
-                None => {}
+            match &seen {
+                Seen::Unknown => {}
+                seen => match self.write(&body, seen, target.before, writing).await {
+                    Err(error) if error.is_conflict() && tries < MAX_TRIES => {}
+                    answer => break answer.map_err(failed)?,
+                },
             }
             seen = self
-                .survey_one(&path, &key, target.rule, decoration)
+                .survey_one(&body.path, &body.key, target.rule, decoration)
                 .await
                 .map_err(failed)?
                 .map_err(|c| ApplyError::Foreign(vec![c]))?;
         };
         let digest = object.digest(&decoration.namespace);
-        Ok(Applied { key, api_version: resource.api_version.clone(), digest, kept: is_kept(object), live })
+        let api_version = body.resource.api_version.clone();
+        Ok(Applied { key: body.key, api_version, digest, kept: is_kept(object), live, way })
     }
 
     /// Reads the metadata of objects before anything is written: one request each, at once.
@@ -239,43 +246,19 @@ impl Applier {
         found.map_err(|source| ApplyError::Failed { verb: "apply", object: describe(object), source })
     }
 
-    /// Applies to the object of this uid; if there is none, or another, that is a conflict.
-    async fn force(&self, path: &str, body: &Value, uid: &str) -> Result<Live, Error> {
-        let mut body = body.clone();
-        body["metadata"]["uid"] = uid.into();
-        self.patch(path, &body).await
-    }
-
-    /// Creates by apply: no object has resource version 1, so one that exists is a conflict and is left alone.
-    async fn create(&self, path: &str, body: &Value) -> Result<Live, Error> {
-        let mut body = body.clone();
-        body["metadata"]["resourceVersion"] = "1".into();
-        self.patch(path, &body).await
-    }
-
-    async fn patch(&self, path: &str, body: &Value) -> Result<Live, Error> {
-        let path = format!("{path}?fieldManager={FIELD_MANAGER}&force=true");
-        self.api.send(Call::apply(path, bytes(body))).await?.parse()
-    }
-
-    /// Turns a client-side manager's fields into ours, then applies.
-    async fn take_over(&self, path: &str, body: &Value, existing: &Existing) -> Result<Live, Error> {
-        if let Some(managers) = migrated_managers(&existing.managed_fields) {
-            let patch = json!([
-                {"op": "replace", "path": "/metadata/managedFields", "value": managers},
-                {"op": "replace", "path": "/metadata/resourceVersion", "value": existing.resource_version},
-            ]);
-            self.api.send(Call::json_patch(path, bytes(&patch))).await?;
-        }
-        self.force(path, body, &existing.uid).await
-    }
-
     /// Makes an object of the chart's `crds` folder as it stands, unless it exists. Says whether it was made.
     pub async fn apply_definition(&self, object: &Object) -> Result<bool, ApplyError> {
         let failed = |source| ApplyError::Failed { verb: "apply", object: describe(object), source };
         let resource = self.resource(object).await?;
         let path = resource.path(object.namespace.as_deref().unwrap_or_default(), &object.name).map_err(failed)?;
-        match self.create(&path, &object.body).await {
+        let made = match self.create(&path, &object.body).await {
+            Err(refused) if refused.may_suit_a_client() => {
+                let made = self.post(&resource, "", &object.body).await;
+                made.map_err(|error| if error.is_conflict() { error } else { refused })
+            }
+            made => made,
+        };
+        match made {
             Err(error) if error.is_conflict() => Ok(false),
             made => made.map(|_| true).map_err(failed),
         }

@@ -168,8 +168,7 @@ impl<'de> Deserialize<'de> for Live {
 
 impl Live {
     fn new(mut meta: Meta, reported: Option<Reported>) -> Live {
-        let ours = |e: &&Entry| e.manager == FIELD_MANAGER && e.operation == "Apply" && e.subresource.is_empty();
-        let mark = meta.managed_fields.iter().find(ours).and_then(|e| e.fields_v1.as_ref()).map(|f| Mark(f.0));
+        let mark = mark_of(&meta.managed_fields);
         let mut other_managers: Vec<String> = meta
             .managed_fields
             .into_iter()
@@ -199,6 +198,17 @@ impl Live {
             },
         }
     }
+}
+
+/// Our mark: of the apply's fields, of those that we wrote as a client, or of both. A client has an entry for each version that it wrote.
+fn mark_of(entries: &[Entry]) -> Option<Mark> {
+    let ours = entries.iter().filter(|e| e.manager == FIELD_MANAGER && e.subresource.is_empty());
+    let digests = ours.filter_map(|e| match (&*e.operation, &e.fields_v1) {
+        ("Apply", Some(Fields(digest))) => Some(*digest),
+        ("Update", Some(Fields(digest))) => Some(mix(digest ^ hash(b"Update"))),
+        _ => None,
+    });
+    digests.reduce(u64::wrapping_add).map(Mark)
 }
 
 impl ::kube::Resource for Live {

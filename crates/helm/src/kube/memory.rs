@@ -3,7 +3,7 @@
 //! Leaves out validation, defaulting, garbage collection and watches. It can fail from a given write on, as if the process had died.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures::future::BoxFuture;
 use http::Method;
@@ -15,7 +15,11 @@ use super::api::{Answer, Api, Call, Error};
 #[derive(Default)]
 pub struct MemoryApi {
     state: Mutex<State>,
+    refusals: Mutex<Vec<Refuse>>,
 }
+
+/// Answers a request with an error, or lets it pass.
+type Refuse = Arc<dyn Fn(&Call) -> Option<Error> + Send + Sync>;
 
 #[derive(Default)]
 struct State {
@@ -73,6 +77,17 @@ impl MemoryApi {
         self.state().writes_left
     }
 
+    /// From now on refuses the requests for which `when` has an error, as a real server's validation or a webhook would. Later ones are
+    /// asked first. [`Error::answer`] makes errors of a server's words.
+    pub fn refuse(&self, when: impl Fn(&Call) -> Option<Error> + Send + Sync + 'static) {
+        self.refusals.lock().unwrap_or_else(PoisonError::into_inner).insert(0, Arc::new(when));
+    }
+
+    /// Refuses nothing any more.
+    pub fn accept(&self) {
+        self.refusals.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
     /// The object at a path.
     pub fn object(&self, path: &str) -> Option<Value> {
         self.state().objects.get(path).cloned()
@@ -116,13 +131,16 @@ impl MemoryApi {
 
 impl Api for MemoryApi {
     fn send(&self, call: Call) -> BoxFuture<'_, Result<Answer, Error>> {
-        let answer = self.state().serve(&call);
+        // Cloned, for a refusal may look at this server's objects.
+        let refusals = self.refusals.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let refused = refusals.iter().find_map(|refuse| refuse(&call));
+        let answer = self.state().serve(&call, refused);
         Box::pin(async move { answer.map(|value| Answer(value.to_string().into_bytes())) })
     }
 }
 
 impl State {
-    fn serve(&mut self, call: &Call) -> Result<Value, Error> {
+    fn serve(&mut self, call: &Call, refused: Option<Error>) -> Result<Value, Error> {
         let (path, query) = call.path.split_once('?').unwrap_or((&call.path, ""));
         if self.writes_left == Some(0) {
             return Err(Error::Transport("the process died".into()));
@@ -132,15 +150,25 @@ impl State {
             self.writes_left = self.writes_left.map(|left| left - 1);
         }
         self.log.push(format!("{} {path}", call.method));
+        if let Some(refused) = refused {
+            return Err(refused);
+        }
+        let manager = query.split('&').find_map(|part| part.strip_prefix("fieldManager=")).unwrap_or("unknown");
         let body = call.body.as_ref().map(|(_, json)| serde_json::from_slice(json)).transpose().map_err(Error::Json)?;
         let body = body.unwrap_or(Value::Null);
         let kind = call.body.as_ref().map_or("", |(content_type, _)| *content_type);
         match (call.method.as_str(), kind) {
             ("GET", _) => self.get(path, query),
-            ("POST", _) => self.post(path, body),
+            ("POST", _) => self.post(path, body, manager),
             ("DELETE", _) => self.delete(path, query, &body),
+            (_, "application/apply-patch+yaml") if query.contains("dryRun=All") => {
+                let (objects, version) = (self.objects.clone(), self.version);
+                let answer = self.apply(path, body);
+                (self.objects, self.version) = (objects, version);
+                answer
+            }
             (_, "application/apply-patch+yaml") => self.apply(path, body),
-            (_, "application/merge-patch+json") => self.merge(path, body),
+            (_, "application/merge-patch+json") => self.merge(path, body, manager),
             (_, "application/json-patch+json") => self.json_patch(path, body),
             _ => self.replace(path, body),
         }
@@ -180,13 +208,14 @@ impl State {
         json!({"items": items})
     }
 
-    fn post(&mut self, path: &str, mut body: Value) -> Result<Value, Error> {
+    fn post(&mut self, path: &str, mut body: Value, manager: &str) -> Result<Value, Error> {
         let name = body["metadata"]["name"].as_str().unwrap_or_default().to_owned();
         let at = format!("{path}/{name}");
         if self.objects.contains_key(&at) {
             return Err(refused(409, "AlreadyExists", &at));
         }
         body["metadata"]["uid"] = format!("uid-{}", self.version + 1).into();
+        own_by_update(&json!({}), &mut body, manager);
         self.store(&at, body)
     }
 
@@ -242,13 +271,19 @@ impl State {
         self.store(path, object)
     }
 
-    fn merge(&mut self, path: &str, body: Value) -> Result<Value, Error> {
-        let mut object = self.objects.get(path).cloned().ok_or_else(|| refused(404, "NotFound", path))?;
+    fn merge(&mut self, path: &str, body: Value, manager: &str) -> Result<Value, Error> {
+        let old = self.objects.get(path).cloned().ok_or_else(|| refused(404, "NotFound", path))?;
+        let mut object = old.clone();
         let version = &body["metadata"]["resourceVersion"];
         if version.is_string() && *version != object["metadata"]["resourceVersion"] {
             return Err(refused(409, "Conflict", path));
         }
+        let uid = &body["metadata"]["uid"];
+        if uid.is_string() && *uid != object["metadata"]["uid"] {
+            return Err(refused(409, "Conflict", path));
+        }
         merge_patch(&mut object, &body);
+        own_by_update(&old, &mut object, manager);
         self.store(path, object)
     }
 
@@ -328,6 +363,37 @@ fn fields(of: &Value) -> Value {
         .map(|(k, v)| (format!("f:{k}"), fields(v)))
         .collect::<Map<_, _>>()
         .into()
+}
+
+/// Makes the fields that differ the manager's, as an ordinary write does.
+fn own_by_update(old: &Value, new: &mut Value, manager: &str) {
+    let is_own = |m: &Value| m["manager"] == manager && m["operation"] == "Update";
+    let mut managers = old["metadata"]["managedFields"].as_array().cloned().unwrap_or_default();
+    let mut own = managers.iter().find(|m| is_own(m)).map_or_else(|| json!({}), |m| m["fieldsV1"].clone());
+    managers.iter_mut().for_each(|m| take_changed(&mut m["fieldsV1"], old, new));
+    take_changed(&mut own, old, new);
+    add_changed(&mut own, old, new);
+    managers.retain(|m| !is_own(m));
+    if own.as_object().is_some_and(|fields| !fields.is_empty()) {
+        managers.push(json!({"manager": manager, "operation": "Update", "fieldsV1": own}));
+    }
+    new["metadata"]["managedFields"] = managers.into();
+}
+
+/// Adds the fields to a set whose values differ between two objects.
+fn add_changed(set: &mut Value, old: &Value, new: &Value) {
+    let identity = ["apiVersion", "kind", "name", "namespace", "managedFields", "uid", "resourceVersion"];
+    for (key, value) in new.as_object().into_iter().flatten().filter(|(key, _)| !identity.contains(&key.as_str())) {
+        let before = old.get(key);
+        if before == Some(value) {
+            continue;
+        }
+        let inner = &mut set[format!("f:{key}")];
+        if inner.is_null() {
+            *inner = json!({});
+        }
+        add_changed(inner, before.unwrap_or(&Value::Null), value);
+    }
 }
 
 /// Takes the fields out of a set whose values differ between two objects.

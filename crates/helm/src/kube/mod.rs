@@ -5,6 +5,7 @@
 
 mod api;
 mod apply;
+mod client_side;
 mod decorate;
 mod delete;
 mod hooks;
@@ -19,9 +20,12 @@ mod readiness;
 mod refusal;
 #[cfg(test)]
 mod tests;
+mod unowned;
+mod write;
 
 pub use api::{Answer, Api, Call, Error};
 pub use apply::{Applied, Applier, ApplyError, Conflict, Existing, Seen, Target};
+pub use client_side::LastApplied;
 pub use decorate::{CHART_LABEL, Decoration, Owner, PRIMARY_ANNOTATION, PRIMARY_TYPE_ANNOTATION, is_kept};
 pub use delete::{Proven, Removal};
 pub use hooks::{HookError, HookRun, Slot};
@@ -34,6 +38,7 @@ pub use order::{install_order, uninstall_order};
 pub use ownership::{Ownership, Rule};
 pub use readiness::{Readiness, readiness_of};
 pub use refusal::Nature;
+pub use write::{Before, Policy, Way, Writing};
 
 /// The field manager of everything that we apply; operator-sdk's binary had the same name.
 pub const FIELD_MANAGER: &str = "helm-operator";

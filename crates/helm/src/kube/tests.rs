@@ -24,12 +24,16 @@ fn service() -> Object {
 }
 
 fn target(object: &Object, rule: Rule, seen: Seen) -> Target<'_> {
-    Target { object, rule, seen }
+    Target { object, rule, seen, before: Before::Apply }
+}
+
+async fn apply(applier: &Applier, target: Target<'_>) -> Result<Applied, ApplyError> {
+    applier.apply(&target, &Writing { decoration: &decoration(), policy: Policy::Auto, last: &() }).await
 }
 
 /// Applies the service, whatever is there.
 async fn put(applier: &Applier, rule: Rule) -> Result<Applied, ApplyError> {
-    applier.apply(&target(&service(), rule, Seen::Unknown), &decoration()).await
+    apply(applier, target(&service(), rule, Seen::Unknown)).await
 }
 
 /// A live service that belongs to a release of this name.
@@ -48,7 +52,7 @@ fn server() -> (Arc<MemoryApi>, Applier) {
 #[tokio::test]
 async fn a_new_object_is_made_by_one_apply_with_helms_metadata_and_its_owner() {
     let (server, applier) = server();
-    let applied = applier.apply(&target(&service(), Rule::Import, Seen::Absent), &decoration()).await.unwrap();
+    let applied = apply(&applier, target(&service(), Rule::Import, Seen::Absent)).await.unwrap();
     assert_eq!(server.log(), ["GET /api", "GET /apis", &format!("PATCH {SERVICE}")]);
     let metadata = server.object(SERVICE).unwrap()["metadata"].clone();
     assert_eq!(metadata["labels"], json!({"app.kubernetes.io/managed-by": "Helm", CHART_LABEL: "memcached"}));
@@ -76,7 +80,7 @@ async fn a_foreign_object_is_left_alone_unless_adopted() {
         for seen in [Seen::Unknown, Seen::Absent, Seen::Ours { uid: "another".into() }] {
             server.remove(SERVICE);
             server.put(SERVICE, live.clone(), "kubectl");
-            let result = applier.apply(&target(&service(), rule, seen.clone()), &decoration()).await;
+            let result = apply(&applier, target(&service(), rule, seen.clone())).await;
             let port = &server.object(SERVICE).unwrap()["spec"]["port"];
             match (result, why) {
                 (Err(ApplyError::Foreign(found)), Some(why)) => {
@@ -138,7 +142,7 @@ async fn an_object_that_changes_hands_between_survey_and_apply_is_judged_again()
     let object = service();
     let found = applier.survey(&[(&object, Rule::Import)], &decoration()).await.unwrap();
     server.put(SERVICE, service_of("other"), "helm");
-    let error = applier.apply(&target(&object, Rule::Import, found[0].1.clone()), &decoration()).await.unwrap_err();
+    let error = apply(&applier, target(&object, Rule::Import, found[0].1.clone())).await.unwrap_err();
     assert!(matches!(error, ApplyError::Foreign(_)), "{error}");
     assert_eq!(server.object(SERVICE).unwrap()["spec"]["port"], 9);
 }
@@ -150,10 +154,10 @@ async fn an_object_that_is_gone_or_made_anew_is_applied_all_the_same() {
     let uid = |server: &MemoryApi| server.object(SERVICE).unwrap()["metadata"]["uid"].as_str().unwrap().to_owned();
     let old = uid(&server);
     server.remove(SERVICE);
-    applier.apply(&target(&service(), Rule::Keep, Seen::Ours { uid: old.clone() }), &decoration()).await.unwrap();
+    apply(&applier, target(&service(), Rule::Keep, Seen::Ours { uid: old.clone() })).await.unwrap();
     assert_ne!(uid(&server), old);
     let log = server.log().len();
-    applier.apply(&target(&service(), Rule::Keep, Seen::Ours { uid: uid(&server) }), &decoration()).await.unwrap();
+    apply(&applier, target(&service(), Rule::Keep, Seen::Ours { uid: uid(&server) })).await.unwrap();
     assert_eq!(server.log().len(), log + 1, "one request where what was seen is true");
 }
 
@@ -234,7 +238,7 @@ async fn an_unknown_kind_and_a_hostile_name_are_errors() {
     assert!(!applier.mapper.resource("example.com/v1", "Thing").await.unwrap().namespaced);
     let mut object = service();
     object.name = "../secrets/x".into();
-    assert!(applier.apply(&target(&object, Rule::Import, Seen::Absent), &decoration()).await.is_err());
+    assert!(apply(&applier, target(&object, Rule::Import, Seen::Absent)).await.is_err());
 }
 
 fn hook(name: &str, weight: i64) -> Hook {

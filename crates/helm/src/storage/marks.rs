@@ -6,13 +6,17 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::kube::{Applied, Mark, ObjectKey};
+use crate::kube::{Applied, Mark, ObjectKey, Way};
 
 /// The annotation's key.
 pub const MARKS_ANNOTATION: &str = "helm.sdk.operatorframework.io/marks";
 
 /// All of a Secret's annotations may have 256 KiB; past this the marks are left out and a restart applies once more.
 const MAX_TEXT: usize = 200 << 10;
+
+/// Flags of an object in the annotation.
+const KEPT: u8 = 1;
+const CLIENT: u8 = 2;
 
 /// The note on a release's Secret.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -42,6 +46,8 @@ pub struct MarkedObject {
     pub mark: Option<Mark>,
     /// Whether it outlives the release.
     pub kept: bool,
+    /// Whether we wrote it as a client would, for server-side apply refuses it.
+    pub client: bool,
 }
 
 impl From<&Applied> for MarkedObject {
@@ -52,6 +58,7 @@ impl From<&Applied> for MarkedObject {
             digest: applied.digest.clone(),
             mark: applied.live.mark,
             kept: applied.kept,
+            client: applied.way != Way::Server,
         }
     }
 }
@@ -73,10 +80,11 @@ impl Marks {
     /// Reads the annotation; nothing if it is not ours.
     pub fn parse(text: &str) -> Option<Marks> {
         let text: Text = serde_json::from_str(text).ok()?;
-        let objects = text.o.into_iter().map(|(api_version, kind, namespace, name, digest, mark, kept)| {
+        let objects = text.o.into_iter().map(|(api_version, kind, namespace, name, digest, mark, flags)| {
             let group = api_version.split_once('/').map_or("", |(group, _)| group).into();
             let key = ObjectKey { group, kind: kind.into(), namespace: namespace.into(), name: name.into() };
-            MarkedObject { key, api_version: api_version.into(), digest, mark: Mark::parse(&mark), kept: kept == 1 }
+            let (kept, client) = (flags & KEPT != 0, flags & CLIENT != 0);
+            MarkedObject { key, api_version: api_version.into(), digest, mark: Mark::parse(&mark), kept, client }
         });
         Some(Marks {
             inputs: text.i,
@@ -92,8 +100,9 @@ impl Marks {
         let object = |o: &MarkedObject| {
             let mark = o.mark.map_or_else(String::new, |m| m.to_string());
             let key = &o.key;
+            let flags = if o.kept { KEPT } else { 0 } | if o.client { CLIENT } else { 0 };
             let (kind, namespace, name) = (key.kind.to_string(), key.namespace.to_string(), key.name.to_string());
-            (o.api_version.to_string(), kind, namespace, name, o.digest.clone(), mark, u8::from(o.kept))
+            (o.api_version.to_string(), kind, namespace, name, o.digest.clone(), mark, flags)
         };
         let mut text = Text {
             i: self.inputs.clone(),

@@ -31,8 +31,14 @@ fn release(version: u32, files: usize, notes: usize) -> Release {
 
 fn marks() -> Marks {
     let key = ObjectKey { group: "apps".into(), kind: "Deployment".into(), namespace: "ns".into(), name: "web".into() };
-    let object =
-        MarkedObject { key, api_version: "apps/v1".into(), digest: "d".into(), mark: Some(Mark(7)), kept: true };
+    let object = MarkedObject {
+        key,
+        api_version: "apps/v1".into(),
+        digest: "d".into(),
+        mark: Some(Mark(7)),
+        kept: true,
+        client: true,
+    };
     Marks { inputs: "i".into(), owner: "u".into(), objects: vec![object], complete: true, delete_hooks: true }
 }
 

@@ -31,6 +31,12 @@ impl Error {
         }
     }
 
+    /// The error of a server's answer: its status and its words.
+    pub fn answer(code: u16, reason: &str, message: &str) -> Error {
+        let body = serde_json::json!({"reason": reason, "message": message});
+        refusal(code, body.to_string().as_bytes())
+    }
+
     /// Whether server-side apply alone may be what the server objects to: to a client's create or patch it may say yes.
     pub fn may_suit_a_client(&self) -> bool {
         matches!(self.code(), Some(400 | 422))

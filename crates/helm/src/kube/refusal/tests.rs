@@ -5,8 +5,7 @@ use serde_json::json;
 use super::*;
 
 fn status(code: u16, reason: &str, message: &str) -> Error {
-    let body = json!({"kind": "Status", "status": "Failure", "reason": reason, "message": message, "code": code});
-    refusal(code, body.to_string().as_bytes())
+    Error::answer(code, reason, message)
 }
 
 fn misfit(kind: &str, details: &str) -> String {

@@ -1,0 +1,140 @@
+//! The three-way merge: a patch that makes a live object what the new manifest says, and drops what only the last one said.
+//!
+//! With a schema it is a strategic merge patch, else a JSON merge patch. Counterparts: apimachinery's `CreateThreeWayMergePatch` and
+//! `CreateThreeWayJSONMergePatch`, with one difference: a keyed list in which a key comes twice is replaced, where theirs loses entries.
+
+use serde_json::{Map, Value, json};
+
+use super::schema::{Field, Schema};
+
+type Object = Map<String, Value>;
+
+/// The patch; empty if nothing is to change.
+pub(super) fn three_way(last: Option<&Value>, new: &Value, live: &Value, schema: Option<Schema<'_>>) -> Object {
+    match (new, live) {
+        (Value::Object(new), Value::Object(live)) => maps(last.and_then(Value::as_object), new, live, schema, false),
+        _ => Object::new(),
+    }
+}
+
+fn maps(last: Option<&Object>, new: &Object, live: &Object, schema: Option<Schema<'_>>, retain: bool) -> Object {
+    let mut patch = Object::new();
+    for (key, value) in new {
+        let field = schema.and_then(|schema| schema.field(key));
+        set(&mut patch, key, last.and_then(|last| last.get(key)), value, live.get(key), field);
+    }
+    let dropped = last.iter().flat_map(|last| last.keys()).filter(|key| !new.contains_key(*key));
+    for key in dropped.filter(|key| live.contains_key(*key)) {
+        patch.insert(key.clone(), Value::Null);
+    }
+    let surplus = |(key, value): (&String, &Value)| !value.is_null() && !new.contains_key(key);
+    if retain && (!patch.is_empty() || live.iter().any(surplus)) {
+        let kept: Vec<&String> = new.iter().filter(|(_, value)| !value.is_null()).map(|(key, _)| key).collect();
+        patch.insert("$retainKeys".into(), json!(kept));
+    }
+    patch
+}
+
+fn set(
+    patch: &mut Object,
+    key: &str,
+    last: Option<&Value>,
+    new: &Value,
+    live: Option<&Value>,
+    field: Option<Field<'_>>,
+) {
+    match (new, live) {
+        (Value::Null, None) => {}
+        (new, Some(live)) if new == live => {}
+        (Value::Object(new), Some(Value::Object(live))) if !field.is_some_and(Field::replaces) => {
+            let retain = field.is_some_and(Field::retains_keys);
+            let inner = maps(last.and_then(Value::as_object), new, live, field.map(|f| f.schema), retain);
+            if !inner.is_empty() {
+                patch.insert(key.to_owned(), inner.into());
+            }
+        }
+        (Value::Array(new), Some(Value::Array(live))) if field.is_some_and(Field::merges) => {
+            let last = last.and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+            match field.and_then(|field| Some((field, field.merge_key()?))) {
+                Some((field, merge_key)) => keyed(patch, key, Lists { last, new, live }, field, merge_key),
+                None => single(patch, key, Lists { last, new, live }),
+            }
+        }
+        _ => _ = patch.insert(key.to_owned(), new.clone()),
+    }
+}
+
+/// One list in its three states.
+#[derive(Clone, Copy)]
+struct Lists<'a> {
+    last: &'a [Value],
+    new: &'a [Value],
+    live: &'a [Value],
+}
+
+/// A list of structures that a key tells apart.
+fn keyed(patch: &mut Object, key: &str, lists: Lists<'_>, field: Field<'_>, merge_key: &str) {
+    let (Some(wanted), Some(there)) = (keys(lists.new, merge_key), keys(lists.live, merge_key)) else {
+        let all = lists.new.iter().cloned().chain([json!({"$patch": "replace"})]);
+        patch.insert(key.to_owned(), all.collect());
+        return;
+    };
+    let mut changes: Vec<Value> = Vec::new();
+    for (item, id) in lists.new.iter().zip(&wanted) {
+        changes.extend(match find(lists.live, merge_key, id) {
+            Some(live) => change_of(find(lists.last, merge_key, id), item, live, field, merge_key),
+            None => Some(item.clone()),
+        });
+    }
+    let dropped = lists.last.iter().filter_map(|item| item.get(merge_key)).filter(|id| !wanted.contains(id));
+    let dropped = dropped.filter(|id| there.contains(id));
+    changes.extend(dropped.map(|id| json!({"$patch": "delete", merge_key: id})));
+    let in_order = there.iter().filter(|id| wanted.contains(id)).eq(wanted.iter().filter(|id| there.contains(id)));
+    if changes.is_empty() && in_order {
+        return;
+    }
+    let order: Vec<Value> = wanted.iter().map(|id| json!({merge_key: id})).collect();
+    patch.insert(format!("$setElementOrder/{key}"), order.into());
+    if !changes.is_empty() {
+        patch.insert(key.to_owned(), changes.into());
+    }
+}
+
+/// What changes of one element, with its key; nothing if it stays.
+fn change_of(last: Option<&Value>, new: &Value, live: &Value, field: Field<'_>, merge_key: &str) -> Option<Value> {
+    let (new, live) = (new.as_object()?, live.as_object()?);
+    let last = last.and_then(Value::as_object);
+    let mut change = maps(last, new, live, Some(field.schema), field.retains_keys());
+    if change.is_empty() {
+        return None;
+    }
+    change.insert(merge_key.to_owned(), new[merge_key].clone());
+    Some(change.into())
+}
+
+/// The elements' keys, in order; nothing if one has none or one comes twice: then elements cannot be told apart.
+fn keys<'a>(list: &'a [Value], merge_key: &str) -> Option<Vec<&'a Value>> {
+    let keys: Vec<&Value> = list.iter().map(|item| item.get(merge_key)).collect::<Option<_>>()?;
+    let unique = keys.iter().enumerate().all(|(at, key)| !key.is_null() && !keys[..at].contains(key));
+    unique.then_some(keys)
+}
+
+fn find<'a>(list: &'a [Value], merge_key: &str, id: &Value) -> Option<&'a Value> {
+    list.iter().find(|item| item.get(merge_key) == Some(id))
+}
+
+/// A list of single values, merged as a set.
+fn single(patch: &mut Object, key: &str, Lists { last, new, live }: Lists<'_>) {
+    let added: Vec<&Value> = new.iter().filter(|value| !live.contains(value)).collect();
+    let dropped: Vec<&Value> = last.iter().filter(|value| !new.contains(value) && live.contains(value)).collect();
+    if added.is_empty() && dropped.is_empty() {
+        return;
+    }
+    patch.insert(format!("$setElementOrder/{key}"), json!(new));
+    if !dropped.is_empty() {
+        patch.insert(format!("$deleteFromPrimitiveList/{key}"), json!(dropped));
+    }
+    if !added.is_empty() {
+        patch.insert(key.to_owned(), json!(added));
+    }
+}

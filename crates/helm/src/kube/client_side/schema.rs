@@ -1,0 +1,158 @@
+//! How the fields of a built-in kind are merged, as the server's OpenAPI documents say: read when first needed, and kept.
+//!
+//! Custom resources and kinds of aggregated servers have no such rules: theirs is the JSON merge patch, as in Helm.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use serde::Deserialize;
+use tokio::sync::Mutex;
+
+use crate::kube::api::{Api, Call, Error};
+use crate::kube::mapping::Resource;
+
+/// The documents of the server's groups and versions.
+pub(in crate::kube) struct Schemas {
+    api: Arc<dyn Api>,
+    /// Held while a document is read, so that many objects make one request.
+    documents: Mutex<HashMap<Arc<str>, Arc<Document>>>,
+}
+
+impl Schemas {
+    /// Nothing is read yet.
+    pub(in crate::kube) fn new(api: Arc<dyn Api>) -> Schemas {
+        Schemas { api, documents: Mutex::default() }
+    }
+
+    /// The document with a kind's schema; absent if the kind has no rules of its own, or the server no such documents.
+    pub(super) async fn document(&self, resource: &Resource) -> Result<Option<Arc<Document>>, Error> {
+        if !may_be_built_in(resource.group()) {
+            return Ok(None);
+        }
+        let mut documents = self.documents.lock().await;
+        if let Some(known) = documents.get(&resource.api_version) {
+            return Ok(Some(known.clone()));
+        }
+        let root = if resource.group().is_empty() { "api" } else { "apis" };
+        let document = match self.api.send(Call::get(format!("/openapi/v3/{root}/{}", resource.api_version))).await {
+            Err(error) if error.is_not_found() => return Ok(None),
+            answer => Arc::new(answer?.parse::<Document>()?),
+        };
+        documents.insert(resource.api_version.clone(), document.clone());
+        Ok(Some(document))
+    }
+}
+
+/// Custom resources may be in `k8s.io` groups, too; [`Document::schema`] tells them apart.
+fn may_be_built_in(group: &str) -> bool {
+    !group.contains('.') || group.ends_with(".k8s.io")
+}
+
+/// What is kept of an OpenAPI document: references and merge rules.
+#[derive(Deserialize)]
+pub(super) struct Document {
+    components: Components,
+}
+
+#[derive(Deserialize)]
+struct Components {
+    schemas: HashMap<String, Node>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Node {
+    #[serde(rename = "$ref")]
+    reference: Option<String>,
+    #[serde(rename = "allOf")]
+    all_of: Vec<Node>,
+    properties: HashMap<String, Node>,
+    items: Option<Box<Node>>,
+    #[serde(rename = "x-kubernetes-patch-strategy")]
+    strategy: String,
+    #[serde(rename = "x-kubernetes-patch-merge-key")]
+    merge_key: Option<String>,
+    #[serde(rename = "x-kubernetes-group-version-kind")]
+    kinds: Vec<Kind>,
+}
+
+#[derive(Deserialize)]
+struct Kind {
+    kind: String,
+}
+
+/// References that only lead to others end here.
+const MAX_REFERENCES: usize = 16;
+
+impl Document {
+    /// The schema of a built-in kind.
+    pub(super) fn schema(&self, kind: &str) -> Option<Schema<'_>> {
+        let mut named = self.components.schemas.iter().filter(|(name, _)| name.starts_with("io.k8s.api."));
+        let (_, node) = named.find(|(_, node)| node.kinds.iter().any(|k| k.kind == kind))?;
+        Some(Schema { document: self, node })
+    }
+}
+
+/// The schema of one structure.
+#[derive(Clone, Copy)]
+pub(super) struct Schema<'a> {
+    document: &'a Document,
+    node: &'a Node,
+}
+
+/// How one field is merged.
+#[derive(Clone, Copy)]
+pub(super) struct Field<'a> {
+    /// What the field holds; of a list, what each element holds.
+    pub(super) schema: Schema<'a>,
+    strategy: &'a str,
+    merge_key: Option<&'a str>,
+}
+
+impl<'a> Schema<'a> {
+    /// The field's rules; nothing if the schema does not know it.
+    pub(super) fn field(self, name: &str) -> Option<Field<'a>> {
+        let field = self.node.properties.get(name)?;
+        let node = self.resolve(field.items.as_deref().unwrap_or(field));
+        let schema = Schema { document: self.document, node };
+        Some(Field { schema, strategy: &field.strategy, merge_key: field.merge_key.as_deref() })
+    }
+
+    fn resolve(self, mut node: &'a Node) -> &'a Node {
+        for _ in 0..MAX_REFERENCES {
+            node = node.all_of.first().unwrap_or(node);
+            let name = node.reference.as_deref().and_then(|r| r.strip_prefix("#/components/schemas/"));
+            match name.and_then(|name| self.document.components.schemas.get(name)) {
+                Some(next) => node = next,
+                None => break,
+            }
+        }
+        node
+    }
+}
+
+impl<'a> Field<'a> {
+    /// Whether the lists are merged element by element.
+    pub(super) fn merges(self) -> bool {
+        self.has("merge")
+    }
+
+    /// Whether the patch takes the place of what is there.
+    pub(super) fn replaces(self) -> bool {
+        self.has("replace")
+    }
+
+    /// Whether fields that the new structure does not have are cleared.
+    pub(super) fn retains_keys(self) -> bool {
+        self.has("retainKeys")
+    }
+
+    /// What tells the elements of a merged list apart; absent if they are single values.
+    pub(super) fn merge_key(self) -> Option<&'a str> {
+        self.merge_key
+    }
+
+    fn has(self, strategy: &str) -> bool {
+        self.strategy.split(',').any(|s| s == strategy)
+    }
+}

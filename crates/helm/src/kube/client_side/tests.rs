@@ -1,0 +1,454 @@
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::patch::three_way;
+use super::schema::Document;
+use super::*;
+use crate::kube::{Applied, ApplyError, Before, Decoration, MemoryApi, Policy, Rule, Target, Way};
+
+/// An extract of a real server's `/openapi/v3/apis/apps/v1`.
+fn document() -> Document {
+    let reference = |name: &str| json!({"allOf": [{"$ref": format!("#/components/schemas/{name}")}]});
+    let list = |of: &str, key: &str, strategy: &str| json!({"type": "array", "items": reference(of), "x-kubernetes-patch-merge-key": key, "x-kubernetes-patch-strategy": strategy});
+    let mut strategy = reference("Strategy");
+    strategy["x-kubernetes-patch-strategy"] = "retainKeys".into();
+    let mut whole = reference("Whole");
+    whole["x-kubernetes-patch-strategy"] = "replace".into();
+    let finalizers = json!({"type": "array", "items": {"type": "string"}, "x-kubernetes-patch-strategy": "merge"});
+    let document = json!({"paths": {"/x": {}}, "components": {"schemas": {
+        "com.example.v1.Deployment": {"x-kubernetes-group-version-kind": [{"kind": "Deployment"}]},
+        "io.k8s.api.apps.v1.Deployment": {
+            "x-kubernetes-group-version-kind": [{"group": "apps", "kind": "Deployment", "version": "v1"}],
+            "properties": {"metadata": reference("Meta"), "spec": reference("Spec")},
+        },
+        "Meta": {"properties": {"finalizers": finalizers, "labels": {"additionalProperties": {"type": "string"}}}},
+        "Spec": {"properties": {
+            "strategy": strategy, "whole": whole, "containers": list("Container", "name", "merge"),
+            "volumes": list("Volume", "name", "merge,retainKeys"), "args": {"items": {"type": "string"}},
+        }},
+        "Strategy": {"properties": {"type": {}, "rollingUpdate": {}}},
+        "Container": {"properties": {"env": list("Env", "name", "merge"), "image": {}}},
+        "Env": {}, "Volume": {}, "Whole": {},
+    }}});
+    serde_json::from_value(document).unwrap()
+}
+
+/// The strategic patch of three `spec`s.
+fn strategic(last: Value, new: Value, live: Value) -> Value {
+    let document = document();
+    let of = |spec: Value| json!({"spec": spec});
+    let patch = three_way(Some(&of(last)), &of(new), &of(live), document.schema("Deployment"));
+    patch.get("spec").cloned().unwrap_or(Value::Null)
+}
+
+fn merge(last: Value, new: Value, live: Value) -> Value {
+    three_way(Some(&last), &new, &live, None).into()
+}
+
+#[test]
+fn structures_get_what_is_new_and_lose_what_only_the_last_manifest_had() {
+    type States = [Value; 3];
+    let check = |[last, new, live]: States, expected: Value| {
+        assert_eq!(merge(last.clone(), new.clone(), live.clone()), expected, "{last} {new} {live}");
+    };
+    check([json!({}), json!({"a": 1}), json!({})], json!({"a": 1}));
+    check([json!({"a": 1}), json!({"a": 1}), json!({"a": 1})], json!({}));
+    check([json!({"a": 1}), json!({"a": 2}), json!({"a": 1})], json!({"a": 2}));
+    check([json!({"a": 1}), json!({"a": 1}), json!({"a": 3})], json!({"a": 1}));
+    check([json!({"a": 1}), json!({}), json!({"a": 1})], json!({"a": null}));
+    check([json!({"a": 1}), json!({}), json!({})], json!({}));
+    check([json!({}), json!({}), json!({"a": 1})], json!({}));
+    check(
+        [json!({"a": {"b": 1, "c": 2}}), json!({"a": {"c": 2}}), json!({"a": {"b": 1, "c": 2, "d": 3}})],
+        json!({"a": {"b": null}}),
+    );
+    check([json!({}), json!({"a": {"b": 1}}), json!({"a": "text"})], json!({"a": {"b": 1}}));
+    check([json!({}), json!({"a": [1, 2]}), json!({"a": [2, 1]})], json!({"a": [1, 2]}));
+    check([json!({}), json!({"a": [1]}), json!({"a": {"b": 1}})], json!({"a": [1]}));
+    check([json!({}), json!({"a": null}), json!({})], json!({}));
+    check([json!({}), json!({"a": null}), json!({"a": 1})], json!({"a": null}));
+    assert_eq!(three_way(None, &json!({"a": 1}), &json!({"b": 1}), None), *json!({"a": 1}).as_object().unwrap());
+    assert!(three_way(None, &json!("x"), &json!({}), None).is_empty());
+}
+
+#[test]
+fn a_union_keeps_only_the_fields_of_the_new_manifest() {
+    let rolling = json!({"strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1}}});
+    let recreate = json!({"strategy": {"type": "Recreate"}});
+    assert_eq!(
+        strategic(json!({}), recreate.clone(), rolling.clone()),
+        json!({"strategy": {"type": "Recreate", "$retainKeys": ["type"]}})
+    );
+    assert_eq!(strategic(recreate.clone(), recreate.clone(), recreate.clone()), Value::Null);
+    // Nothing differs but what the server has beside: it is cleared, too.
+    let surplus = json!({"strategy": {"type": "Recreate", "rollingUpdate": {}}});
+    assert_eq!(strategic(json!({}), recreate.clone(), surplus), json!({"strategy": {"$retainKeys": ["type"]}}));
+    let empty = json!({"strategy": {"type": "Recreate", "rollingUpdate": null}});
+    assert_eq!(strategic(json!({}), recreate, empty), Value::Null);
+    let volume = |source: &str| json!({"volumes": [{"name": "x", source: {}}]});
+    assert_eq!(
+        strategic(json!({"volumes": [{"name": "x"}]}), volume("configMap"), volume("emptyDir")),
+        json!({"$setElementOrder/volumes": [{"name": "x"}], "volumes": [{"name": "x", "configMap": {}, "$retainKeys": ["configMap", "name"]}]})
+    );
+}
+
+#[test]
+fn keyed_lists_are_merged_by_their_keys() {
+    let containers = |all: Value| json!({"containers": all});
+    let (a, b) = (json!({"name": "a", "image": "1"}), json!({"name": "b", "image": "1"}));
+    let order = |names: &[&str]| names.iter().map(|name| json!({"name": name})).collect::<Value>();
+    let check = |[last, new, live]: [Value; 3], expected: Value| {
+        assert_eq!(strategic(containers(last), containers(new), containers(live)), expected);
+    };
+    check([json!([a]), json!([a]), json!([{"name": "a", "image": "1", "default": 1}])], Value::Null);
+    check(
+        [json!([a]), json!([{"name": "a", "image": "2"}]), json!([a])],
+        json!({"$setElementOrder/containers": order(&["a"]), "containers": [{"name": "a", "image": "2"}]}),
+    );
+    check(
+        [json!([a]), json!([a, b]), json!([a])],
+        json!({"$setElementOrder/containers": order(&["a", "b"]), "containers": [b]}),
+    );
+    check(
+        [json!([a, b]), json!([a]), json!([a, b])],
+        json!({"$setElementOrder/containers": order(&["a"]), "containers": [{"$patch": "delete", "name": "b"}]}),
+    );
+    check([json!([a, b]), json!([a]), json!([a])], Value::Null);
+    // Someone else's element stays.
+    check([json!([a]), json!([a]), json!([a, b])], Value::Null);
+    check([json!([a, b]), json!([b, a]), json!([a, b])], json!({"$setElementOrder/containers": order(&["b", "a"])}));
+    let env = |env: Value| json!([{"name": "a", "env": env}]);
+    check(
+        [
+            env(json!([{"name": "X", "value": "1"}, {"name": "Y"}])),
+            env(json!([{"name": "X", "value": "2"}])),
+            env(json!([{"name": "X", "value": "1"}, {"name": "Y"}])),
+        ],
+        json!({"$setElementOrder/containers": order(&["a"]), "containers": [{"name": "a", "$setElementOrder/env": order(&["X"]), "env": [
+            {"name": "X", "value": "2"}, {"$patch": "delete", "name": "Y"},
+        ]}]}),
+    );
+}
+
+#[test]
+fn a_list_whose_elements_cannot_be_told_apart_is_replaced() {
+    let containers = |all: Value| json!({"containers": all});
+    let check = |new: Value, live: Value| {
+        let mut all = new.as_array().unwrap().clone();
+        all.push(json!({"$patch": "replace"}));
+        assert_eq!(strategic(containers(new.clone()), containers(new), containers(live)), containers(all.into()));
+    };
+    check(json!([{"name": "a"}, {"name": "a"}]), json!([{"name": "a"}]));
+    check(json!([{"name": "a"}]), json!([{"name": "a"}, {"name": "a"}]));
+    check(json!([{"name": "a"}]), json!([{"image": "x"}]));
+    check(json!([{"name": null}]), json!([{"name": "a"}]));
+    let twice = json!([{"name": "a"}, {"name": "a"}]);
+    assert_eq!(strategic(containers(twice.clone()), containers(twice.clone()), containers(twice)), Value::Null);
+}
+
+#[test]
+fn other_lists_are_sets_or_whole() {
+    let patch = |last: Value, new: Value, live: Value| {
+        let document = document();
+        let of = |finalizers: Value| json!({"metadata": {"finalizers": finalizers}});
+        let patch = three_way(Some(&of(last)), &of(new), &of(live), document.schema("Deployment"));
+        patch.get("metadata").cloned().unwrap_or(Value::Null)
+    };
+    let order = |all: Value| json!({"$setElementOrder/finalizers": all});
+    assert_eq!(patch(json!(["a"]), json!(["a"]), json!(["b", "a"])), Value::Null);
+    let mut added = order(json!(["a", "c"]));
+    added["finalizers"] = json!(["c"]);
+    assert_eq!(patch(json!(["a"]), json!(["a", "c"]), json!(["a"])), added);
+    let mut dropped = order(json!(["a"]));
+    dropped["$deleteFromPrimitiveList/finalizers"] = json!(["c"]);
+    assert_eq!(patch(json!(["a", "c"]), json!(["a"]), json!(["a", "b", "c"])), dropped);
+    assert_eq!(strategic(json!({}), json!({"args": ["a"]}), json!({"args": ["b"]})), json!({"args": ["a"]}));
+    assert_eq!(
+        strategic(json!({}), json!({"whole": {"a": 1}}), json!({"whole": {"b": 1}})),
+        json!({"whole": {"a": 1}})
+    );
+    assert_eq!(
+        strategic(json!({}), json!({"unknown": {"a": [1]}}), json!({"unknown": {"a": [2]}})),
+        json!({"unknown": {"a": [1]}})
+    );
+    assert!(document().schema("Service").is_none());
+}
+
+const DEPLOYMENT: &str = "/apis/apps/v1/namespaces/ns/deployments/web";
+
+fn decoration() -> Decoration {
+    Decoration { release: "web".into(), namespace: "ns".into(), chart: "c".into(), owner: None }
+}
+
+fn deployment(image: &str) -> Object {
+    let spec = json!({"image": image});
+    Object::new(json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}, "spec": spec}))
+        .unwrap()
+}
+
+/// What was applied last: this object.
+struct Last(Object);
+
+impl LastApplied for Last {
+    fn last<'a>(&'a self, _: &'a ObjectKey) -> BoxFuture<'a, Result<Option<Object>, Error>> {
+        Box::pin(async { Ok(Some(self.0.clone())) })
+    }
+}
+
+const TYPED: &str =
+    "failed to create typed patch object (ns/web; apps/v1, Kind=Deployment): .spec.bogus: field not declared in schema";
+
+/// A server that refuses to apply the Deployment whose image is `odd`, with a typed patch's error.
+fn server() -> (Arc<MemoryApi>, Applier) {
+    let server = Arc::new(MemoryApi::new());
+    server.refuse(|call| {
+        let (content_type, body) = call.body.as_ref()?;
+        let odd = *content_type == "application/apply-patch+yaml" && String::from_utf8_lossy(body).contains("odd");
+        odd.then(|| Error::answer(500, "", TYPED))
+    });
+    (server.clone(), Applier::new(server))
+}
+
+/// What is known of the Deployment before it is written.
+#[derive(Clone, Copy, Debug)]
+enum Mode {
+    New,
+    Ours,
+    Adopt,
+    Client,
+    ClientChanged,
+}
+
+async fn apply(
+    (server, applier): &(Arc<MemoryApi>, Applier),
+    object: &Object,
+    policy: Policy,
+    last: &dyn LastApplied,
+    mode: Mode,
+) -> Result<Applied, ApplyError> {
+    let uid = server.object(DEPLOYMENT).map(|live| live["metadata"]["uid"].as_str().unwrap_or_default().to_owned());
+    let ours = Seen::Ours { uid: uid.unwrap_or_else(|| "gone".into()) };
+    let (rule, seen, before) = match mode {
+        Mode::New => (Rule::Import, Seen::Absent, Before::Apply),
+        Mode::Ours => (Rule::Keep, ours, Before::Apply),
+        Mode::Adopt => (Rule::Adopt, Seen::Unknown, Before::Apply),
+        Mode::Client => (Rule::Keep, ours, Before::Client { changed: false }),
+        Mode::ClientChanged => (Rule::Keep, ours, Before::Client { changed: true }),
+    };
+    let target = Target { object, rule, seen, before };
+    applier.apply(&target, &Writing { decoration: &decoration(), policy, last }).await
+}
+
+fn log(server: &MemoryApi, from: usize) -> Vec<String> {
+    let short = |line: &String| line.replace("/apis/apps/v1/namespaces/ns/deployments", "deployments");
+    server.log()[from..].iter().filter(|l| !l.ends_with("/api") && !l.ends_with("/apis")).map(short).collect()
+}
+
+#[tokio::test]
+async fn what_an_apply_refuses_for_good_is_created_and_patched_as_a_client_would() {
+    let world = server();
+    let server = &world.0;
+    let made = apply(&world, &deployment("odd1"), Policy::Auto, &(), Mode::New).await.unwrap();
+    let refused = "does not fit its schema: .spec.bogus: field not declared in schema".to_owned();
+    assert_eq!(made.way, Way::Client { refused: Some(refused) });
+    assert_eq!(log(server, 0), ["PATCH deployments/web", "POST deployments"]);
+    let entries = server.object(DEPLOYMENT).unwrap()["metadata"]["managedFields"].clone();
+    assert_eq!((&entries[0]["manager"], &entries[0]["operation"]), (&json!("helm-operator"), &json!("Update")));
+    assert!(made.live.mark.is_some(), "its mark is the client's entry");
+
+    let before = server.log().len();
+    let last = Last(deployment("odd1"));
+    let mut changed = deployment("odd2");
+    changed.body["spec"]["size"] = 1.into();
+    let again = apply(&world, &changed, Policy::Auto, &last, Mode::ClientChanged).await.unwrap();
+    assert!(matches!(again.way, Way::Client { refused: Some(_) }));
+    let patched = [
+        "GET deployments/web",
+        "PATCH deployments/web",
+        "GET deployments/web",
+        "GET /openapi/v3/apis/apps/v1",
+        "PATCH deployments/web",
+    ];
+    assert_eq!(log(server, before), patched);
+    assert_eq!(server.object(DEPLOYMENT).unwrap()["spec"], json!({"image": "odd2", "size": 1}));
+
+    let before = server.log().len();
+    apply(&world, &deployment("odd2"), Policy::Auto, &Last(changed), Mode::Client).await.unwrap();
+    assert_eq!(log(server, before)[0], "GET deployments/web", "a repair does not ask server-side apply again");
+    assert_eq!(
+        server.object(DEPLOYMENT).unwrap()["spec"],
+        json!({"image": "odd2"}),
+        "what only the last manifest had is gone"
+    );
+    let before = server.log().len();
+    apply(&world, &deployment("odd2"), Policy::Auto, &(), Mode::Client).await.unwrap();
+    assert_eq!(
+        log(server, before),
+        ["GET deployments/web", "GET /openapi/v3/apis/apps/v1"],
+        "nothing differs, so nothing is sent"
+    );
+}
+
+#[tokio::test]
+async fn an_object_that_an_apply_takes_again_goes_back_to_it() {
+    let world = server();
+    let server = &world.0;
+    apply(&world, &deployment("odd"), Policy::Auto, &(), Mode::New).await.unwrap();
+    let before = server.log().len();
+    let back =
+        apply(&world, &deployment("fine"), Policy::Auto, &Last(deployment("odd")), Mode::ClientChanged).await.unwrap();
+    assert_eq!(back.way, Way::Server);
+    let dry_run_then_move_in =
+        ["GET deployments/web", "PATCH deployments/web", "PATCH deployments/web", "PATCH deployments/web"];
+    assert_eq!(log(server, before), dry_run_then_move_in);
+    let entries = server.object(DEPLOYMENT).unwrap()["metadata"]["managedFields"].clone();
+    assert_eq!((entries.as_array().unwrap().len(), &entries[0]["operation"]), (1, &json!("Apply")));
+    // What was told to go by the server alone goes there, too.
+    let world = self::server();
+    apply(&world, &deployment("odd"), Policy::Client, &(), Mode::New).await.unwrap();
+    let moved = apply(&world, &deployment("fine"), Policy::Server, &(), Mode::Client).await.unwrap();
+    assert_eq!(moved.way, Way::Server);
+}
+
+#[tokio::test]
+async fn the_policy_decides_which_way_objects_go() {
+    let world = server();
+    let server = &world.0;
+    let refused = apply(&world, &deployment("odd"), Policy::Server, &(), Mode::New).await.unwrap_err();
+    assert!(matches!(&refused, ApplyError::Failed { source, .. } if source.code() == Some(422)), "{refused}");
+    assert!(server.object(DEPLOYMENT).is_none());
+    let before = server.log().len();
+    let made = apply(&world, &deployment("fine"), Policy::Client, &(), Mode::New).await.unwrap();
+    assert_eq!((made.way, log(server, before)), (Way::Client { refused: None }, vec!["POST deployments".to_owned()]));
+    let changed =
+        apply(&world, &deployment("other"), Policy::Client, &Last(deployment("fine")), Mode::Ours).await.unwrap();
+    assert_eq!(changed.way, Way::Client { refused: None });
+    assert_eq!(server.object(DEPLOYMENT).unwrap()["spec"]["image"], "other");
+    server.remove(DEPLOYMENT);
+    apply(&world, &deployment("again"), Policy::Client, &(), Mode::Ours).await.unwrap();
+    assert_eq!(server.object(DEPLOYMENT).unwrap()["spec"]["image"], "again");
+}
+
+#[tokio::test]
+async fn a_client_leaves_foreign_objects_alone_unless_adopted() {
+    let world = server();
+    let server = &world.0;
+    let annotations = json!({"meta.helm.sh/release-name": "other", "meta.helm.sh/release-namespace": "ns"});
+    let metadata = json!({"name": "web", "annotations": annotations});
+    let foreign =
+        json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata, "spec": {"image": "theirs"}});
+    server.put(DEPLOYMENT, foreign, "kubectl");
+    let error = apply(&world, &deployment("odd"), Policy::Auto, &(), Mode::New).await.unwrap_err();
+    assert!(matches!(error, ApplyError::Foreign { .. }), "{error}");
+    assert_eq!(server.object(DEPLOYMENT).unwrap()["spec"]["image"], "theirs");
+    apply(&world, &deployment("odd"), Policy::Auto, &(), Mode::Adopt).await.unwrap();
+    assert_eq!(server.object(DEPLOYMENT).unwrap()["spec"]["image"], "odd");
+}
+
+#[tokio::test]
+async fn what_took_an_objects_place_meanwhile_is_judged_again() {
+    let world = server();
+    let server = &world.0;
+    apply(&world, &deployment("odd1"), Policy::Auto, &(), Mode::New).await.unwrap();
+    // Between the look and the write another object of the name appears, of another release.
+    let state = Arc::downgrade(server);
+    let metadata = json!({"name": "web", "annotations": {"meta.helm.sh/release-name": "other"}});
+    let foreign = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata});
+    server.refuse(move |call| {
+        let server = state.upgrade()?;
+        if call.method == http::Method::GET && server.object(DEPLOYMENT)?["spec"]["image"] == "odd1" {
+            server.remove(DEPLOYMENT);
+            server.put(DEPLOYMENT, foreign.clone(), "kubectl");
+        }
+        None
+    });
+    let error = apply(&world, &deployment("odd1"), Policy::Auto, &(), Mode::Client).await.unwrap_err();
+    assert!(matches!(error, ApplyError::Foreign { .. }), "{error}");
+    server.accept();
+    // Gone altogether: made again.
+    server.remove(DEPLOYMENT);
+    apply(&world, &deployment("odd2"), Policy::Auto, &(), Mode::Client).await.unwrap();
+    assert_eq!(server.object(DEPLOYMENT).unwrap()["spec"]["image"], "odd2");
+}
+
+#[tokio::test]
+async fn what_both_ways_refuse_is_told_in_the_applys_words_and_an_outage_in_its_own() {
+    let world = server();
+    let server = &world.0;
+    server.refuse(|call| (call.method == http::Method::POST).then(|| Error::answer(400, "BadRequest", "no such type")));
+    let error = apply(&world, &deployment("odd"), Policy::Auto, &(), Mode::New).await.unwrap_err();
+    assert!(
+        matches!(&error, ApplyError::Failed { source, .. } if source.to_string().contains(".spec.bogus")),
+        "{error:?}"
+    );
+    server.refuse(|call| (call.method == http::Method::POST).then(|| Error::answer(503, "", "away")));
+    let error = apply(&world, &deployment("odd"), Policy::Auto, &(), Mode::New).await.unwrap_err();
+    assert!(matches!(&error, ApplyError::Failed { source, .. } if source.to_string() == "away"), "{error:?}");
+    // An outage of an apply is no reason to write as a client.
+    server.accept();
+    server.refuse(|call| {
+        (call.method == http::Method::PATCH).then(|| Error::answer(500, "InternalError", "failed calling webhook"))
+    });
+    let before = server.log().len();
+    apply(&world, &deployment("fine"), Policy::Auto, &(), Mode::New).await.unwrap_err();
+    assert_eq!(log(server, before), ["PATCH deployments/web"]);
+}
+
+#[tokio::test]
+async fn an_unowned_default_in_the_way_is_cleared_and_the_object_stays_applied() {
+    let server = Arc::new(MemoryApi::new());
+    let world = (server.clone(), Applier::new(server.clone()));
+    apply(&world, &deployment("fine"), Policy::Auto, &(), Mode::New).await.unwrap();
+    let mut live = server.object(DEPLOYMENT).unwrap();
+    live["spec"]["strategy"] = json!({"rollingUpdate": {"maxSurge": 1}, "type": "RollingUpdate"});
+    server.put(DEPLOYMENT, live, "server");
+    let mut live = server.object(DEPLOYMENT).unwrap();
+    live["metadata"]["managedFields"].as_array_mut().unwrap().retain(|m| m["manager"] == "helm-operator");
+    server.put(DEPLOYMENT, live, "server");
+    let state = Arc::downgrade(&server);
+    server.refuse(move |call| {
+        let (content_type, body) = call.body.as_ref()?;
+        let recreate =
+            *content_type == "application/apply-patch+yaml" && String::from_utf8_lossy(body).contains("Recreate");
+        let live = state.upgrade()?.object(DEPLOYMENT)?;
+        let entries = live["metadata"]["managedFields"].as_array()?;
+        let claimed = entries.iter().any(|m| !m["fieldsV1"]["f:spec"]["f:strategy"]["f:rollingUpdate"].is_null());
+        let fields = vec!["spec.strategy.rollingUpdate".to_owned()];
+        let message = "spec.strategy.rollingUpdate: Forbidden".to_owned();
+        (recreate && !claimed).then(|| Error::Refused { code: 422, reason: "Invalid".into(), message, fields })
+    });
+    let mut changed = deployment("fine");
+    changed.body["spec"]["strategy"] = json!({"type": "Recreate"});
+    for policy in [Policy::Auto, Policy::Server] {
+        let applied = apply(&world, &changed, policy, &(), Mode::Ours).await.unwrap();
+        assert_eq!(applied.way, Way::Server);
+        assert_eq!(server.object(DEPLOYMENT).unwrap()["spec"]["strategy"]["type"], "Recreate");
+    }
+}
+
+#[tokio::test]
+async fn openapi_documents_are_read_once_and_only_for_kinds_that_may_have_rules() {
+    let server = Arc::new(MemoryApi::new());
+    let text = json!({"components": {"schemas": {"io.k8s.api.apps.v1.Deployment": {
+        "x-kubernetes-group-version-kind": [{"kind": "Deployment"}], "properties": {},
+    }}}});
+    server.put("/openapi/v3/apis/apps/v1", text, "server");
+    let schemas = Schemas::new(server.clone());
+    let resource = |api_version: &str| Resource {
+        api_version: api_version.into(),
+        kind: "X".into(),
+        plural: "xs".into(),
+        namespaced: true,
+    };
+    for _ in 0..2 {
+        assert!(schemas.document(&resource("apps/v1")).await.unwrap().unwrap().schema("Deployment").is_some());
+        assert!(schemas.document(&resource("example.com/v1")).await.unwrap().is_none());
+    }
+    assert_eq!(server.log(), ["GET /openapi/v3/apis/apps/v1"]);
+    assert!(schemas.document(&resource("v1")).await.unwrap().is_none());
+    assert!(schemas.document(&resource("rbac.authorization.k8s.io/v1")).await.unwrap().is_none());
+    assert_eq!(server.log()[1..], ["GET /openapi/v3/api/v1", "GET /openapi/v3/apis/rbac.authorization.k8s.io/v1"]);
+    server.refuse(|_| Some(Error::answer(503, "", "away")));
+    assert!(schemas.document(&resource("v1")).await.is_err());
+}
