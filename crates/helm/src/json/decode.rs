@@ -1,4 +1,5 @@
-//! Reads JSON as `encoding/json`'s `Unmarshal` into `interface{}`: numbers are floats, the last of equal keys wins, errors have Go's text.
+//! Reads JSON as `encoding/json`'s `Unmarshal` into `interface{}`: numbers are floats, the last of equal keys wins, errors have Go's text. Or as
+//! Kubernetes reads it, with integers.
 
 use std::collections::BTreeMap;
 
@@ -40,15 +41,18 @@ pub fn decode(text: &[u8]) -> Result<Value> {
     }
 }
 
+/// As [`decode`], with the numbers of Kubernetes' decoder: `int64` for what is written without point and exponent and fits, `float64` for the
+/// rest. Counterpart: `UnmarshalCaseSensitivePreserveInts` of sigs.k8s.io/json.
+pub fn decode_preserving_ints(text: &[u8]) -> Result<Value> {
+    match Decoder::new(text, Numbers::PreserveInts).document()? {
+        (value, None) => Ok(value),
+        (_, Some(error)) => Err(error),
+    }
+}
+
 /// As [`decode`]; a number that is too large is nil in the value, beside its error.
 pub(crate) fn decode_partly(text: &[u8]) -> Result<(Value, Option<DecodeError>)> {
-    let mut decoder = Decoder { text, pos: 0, depth: 0, values: 0, error: None };
-    let value = decoder.value()?;
-    decoder.skip_blanks();
-    if decoder.pos < text.len() {
-        return Err(decoder.unexpected("after top-level value"));
-    }
-    Ok((value, decoder.error))
+    Decoder::new(text, Numbers::Floats).document()
 }
 
 /// As [`decode`], into a map; `null` is an empty one.
@@ -64,8 +68,16 @@ pub fn decode_list(text: &[u8]) -> Result<List> {
     }
 }
 
+/// What numbers become.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Numbers {
+    Floats,
+    PreserveInts,
+}
+
 struct Decoder<'a> {
     text: &'a [u8],
+    numbers: Numbers,
     pos: usize,
     depth: usize,
     values: usize,
@@ -73,7 +85,20 @@ struct Decoder<'a> {
     error: Option<DecodeError>,
 }
 
-impl Decoder<'_> {
+impl<'a> Decoder<'a> {
+    fn new(text: &'a [u8], numbers: Numbers) -> Decoder<'a> {
+        Decoder { text, numbers, pos: 0, depth: 0, values: 0, error: None }
+    }
+
+    fn document(mut self) -> Result<(Value, Option<DecodeError>)> {
+        let value = self.value()?;
+        self.skip_blanks();
+        if self.pos < self.text.len() {
+            return Err(self.unexpected("after top-level value"));
+        }
+        Ok((value, self.error))
+    }
+
     fn peek(&self) -> Option<u8> {
         self.text.get(self.pos).copied()
     }
@@ -208,6 +233,11 @@ impl Decoder<'_> {
             self.digits("in exponent of numeric literal")?;
         }
         let text = String::from_utf8_lossy(&self.text[start..self.pos]);
+        if self.numbers == Numbers::PreserveInts
+            && let Some(number) = integer(&text)
+        {
+            return Ok(Value::int64(number));
+        }
         match text.parse::<f64>() {
             Ok(number) if number.is_finite() => Ok(Value::Float(number)),
             _ => {
@@ -296,6 +326,11 @@ impl Decoder<'_> {
         }
         Ok(unit)
     }
+}
+
+/// The number without point and exponent, if it fits an `int64`.
+pub(crate) fn integer(text: &str) -> Option<i64> {
+    if text.contains(['.', 'e', 'E']) { None } else { text.parse().ok() }
 }
 
 /// The byte, taken as a character of Latin-1, in single quotes.

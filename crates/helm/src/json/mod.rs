@@ -17,8 +17,8 @@ use base64::Engine as _;
 use go_template::{List, Map, Value};
 
 pub use convert::{from_serde, to_serde};
-pub(crate) use decode::decode_partly;
-pub use decode::{DecodeError, decode, decode_list, decode_map};
+pub use decode::{DecodeError, decode, decode_list, decode_map, decode_preserving_ints};
+pub(crate) use decode::{decode_partly, integer};
 pub use encode::{EncodeError, EscapeHtml, Layout, MAX_OUTPUT, encode};
 pub(crate) use encode::{check_depth, quoted};
 
@@ -55,7 +55,7 @@ pub(crate) fn into_list(value: Value) -> Result<List, TypeError> {
 }
 
 /// What Go's `encoding/json` calls the value in its errors.
-pub(crate) fn kind(value: &Value) -> &'static str {
+pub fn kind(value: &Value) -> &'static str {
     match value {
         Value::Bool(_) => "bool",
         Value::Float(_) | Value::Int(..) | Value::Uint(..) => "number",

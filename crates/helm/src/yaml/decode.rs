@@ -12,7 +12,7 @@ use super::describe::go_syntax;
 use super::error::Error;
 use super::resolve::{Scalar, resolve, resolve_with};
 use super::{MAX_DEPTH, MAX_VALUES};
-use crate::json::number;
+use crate::json::{self, number};
 
 /// So many operations may come from aliases in all but a hundredth; a document of a few kilobytes cannot grow beyond.
 const ALIAS_RATIO_LOW: f64 = 400_000.0;
@@ -25,10 +25,19 @@ const TAG_PREFIX: &str = "tag:yaml.org,2002:";
 type Entries = BTreeMap<Str, Value>;
 type Result<T, E = Error> = std::result::Result<T, E>;
 
+/// What numbers become.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Numbers {
+    /// Floats, as in Go's `interface{}`.
+    Floats,
+    /// What is an integer in JSON stays one, as in Kubernetes' decoder.
+    PreserveInts,
+}
+
 /// The document's value.
-pub(super) fn decode(document: &Document) -> Result<Value> {
+pub(super) fn decode(document: &Document, numbers: Numbers) -> Result<Value> {
     let Some(root) = document.root else { return Ok(Value::Nil) };
-    let mut decoder = Decoder::new(document);
+    let mut decoder = Decoder::new(document, numbers);
     let value = decoder.value(root)?;
     if let Some(problem) = decoder.not_json {
         return Err(Error::NotJson(problem));
@@ -55,6 +64,7 @@ pub(super) fn invalid(problem: impl Into<std::borrow::Cow<'static, str>>) -> Err
 
 struct Decoder<'a> {
     document: &'a Document,
+    numbers: Numbers,
     /// The aliases that are being followed.
     open: HashSet<NodeId>,
     depth: usize,
@@ -67,9 +77,10 @@ struct Decoder<'a> {
 }
 
 impl<'a> Decoder<'a> {
-    fn new(document: &'a Document) -> Decoder<'a> {
+    fn new(document: &'a Document, numbers: Numbers) -> Decoder<'a> {
         Decoder {
             document,
+            numbers,
             open: HashSet::new(),
             depth: 0,
             operations: 0,
@@ -243,14 +254,21 @@ impl<'a> Decoder<'a> {
         Ok(match scalar {
             Scalar::Null => Value::Nil,
             Scalar::Bool(yes) => Value::Bool(yes),
+            Scalar::Int(number) if self.numbers == Numbers::PreserveInts => Value::int64(number),
             Scalar::Int(number) => Value::Float(number as f64),
             Scalar::Uint(number) => Value::Float(number as f64),
             Scalar::Float(number) => {
                 self.infinite |= !number.is_finite();
-                Value::Float(number)
+                self.float(number)
             }
             Scalar::Str | Scalar::Timestamp => Value::from(text),
         })
+    }
+
+    /// The JSON between has no point for a whole number.
+    fn float(&self, value: f64) -> Value {
+        let whole = number::json(value).filter(|_| self.numbers == Numbers::PreserveInts);
+        whole.and_then(|text| json::integer(&text)).map_or(Value::Float(value), Value::int64)
     }
 }
 

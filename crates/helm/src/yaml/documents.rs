@@ -12,7 +12,8 @@ pub fn parse_documents(text: &[u8]) -> Result<Vec<Map>, Error> {
     split(text)?.iter().map(|document| parse_map(document)).collect()
 }
 
-fn split(text: &[u8]) -> Result<Vec<Vec<u8>>, Error> {
+/// The documents of the text, each line with its end; comments alone are one, too.
+pub(crate) fn split(text: &[u8]) -> Result<Vec<Vec<u8>>, Error> {
     let mut documents = Vec::new();
     let mut current = Vec::new();
     for line in lines(text) {

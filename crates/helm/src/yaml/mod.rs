@@ -20,8 +20,10 @@ mod tests;
 use go_template::{List, Map, Value};
 
 use crate::json;
+use decode::Numbers;
 
 pub use documents::parse_documents;
+pub(crate) use documents::split;
 pub use emit::{MAX_OUTPUT, emit, emit_pretty};
 pub use error::{EmitError, Error};
 
@@ -35,7 +37,13 @@ pub const MAX_VALUES: usize = 1_000_000;
 /// a string, nil for an empty document. Duplicate keys: the last wins. Errors have Go's text.
 pub fn parse(text: &[u8]) -> Result<Value, Error> {
     let document = compose::first_document(text)?;
-    decode::decode(&document)
+    decode::decode(&document, Numbers::Floats)
+}
+
+/// As [`parse`], with the numbers that Kubernetes' decoder makes of the JSON between: `int64` for what fits, `float64` for the rest.
+pub fn parse_preserving_ints(text: &[u8]) -> Result<Value, Error> {
+    let document = compose::first_document(text)?;
+    decode::decode(&document, Numbers::PreserveInts)
 }
 
 /// As [`parse`], into a map: nothing at all is an empty map, anything else an error.
