@@ -1,9 +1,9 @@
 //! `lookup` of templates over an API server. Counterpart: Helm's `pkg/engine/lookup_func.go`.
 
-use go_template::Value;
+use go_template::{Map, Value};
 use helm::engine::Lookup;
 use helm::json;
-use helm::kube::{Applier, Call};
+use helm::kube::{Answer, Applier, Call, Error};
 use tokio::runtime::Handle;
 
 use crate::report::chain;
@@ -20,12 +20,35 @@ impl Lookup for ClusterLookup {
     fn lookup(&self, api_version: &str, kind: &str, namespace: &str, name: &str) -> Result<Value, String> {
         let found = self.runtime.block_on(async {
             let resource = self.applier.mapper.resource(api_version, kind).await?;
-            match self.applier.api().send(Call::get(resource.path(namespace, name)?)).await {
-                Err(error) if error.is_not_found() => Ok(serde_json::json!({})),
-                answer => answer?.parse::<serde_json::Value>(),
+            let path = if name.is_empty() { resource.collection(namespace) } else { resource.path(namespace, name) };
+            match self.applier.api().send(Call::get(path?)).await {
+                Err(error) if error.is_not_found() => Ok(None),
+                answer => answer.map(Some),
             }
         });
-        found.map(|object| json::from_serde(&object)).map_err(|e| chain(&e))
+        let Some(Answer(json)) = found.map_err(|e: Error| chain(&e))? else { return Ok(Value::Map(Map::default())) };
+        // What cannot be read is not quoted: it may be a Secret.
+        let object =
+            json::decode_preserving_ints(&json).map_err(|_| "cannot read the API server's answer".to_owned())?;
+        name_items(&object);
+        Ok(object)
+    }
+}
+
+/// Gives each item of a list the kind that only the list says, as the decoder of Kubernetes' client does.
+fn name_items(object: &Value) {
+    let Value::Map(list) = object else { return };
+    let (Some(Value::List(items)), Some(Value::String(kind))) = (list.get("items"), list.get("kind")) else { return };
+    let kind = kind.to_text();
+    let kind = kind.strip_suffix("List").unwrap_or(&kind);
+    for item in items.iter() {
+        if let Value::Map(item) = item
+            && item.get("kind").is_none()
+            && item.get("apiVersion").is_none()
+        {
+            item.insert("kind", Value::from(kind));
+            item.insert("apiVersion", list.get("apiVersion").unwrap_or_default());
+        }
     }
 }
 
@@ -38,16 +61,57 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn lookup_finds_an_object_a_list_or_nothing() {
-        let api = MemoryApi::new();
-        api.put("/api/v1/namespaces/ns/configmaps/a", json!({"data": {"x": "1"}}), "someone");
+    fn lookup_in(api: MemoryApi, kind: &str, name: &str) -> Result<Value, String> {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let lookup = ClusterLookup { applier: Applier::new(Arc::new(api)), runtime: runtime.handle().clone() };
-        let get = |kind, name| lookup.lookup("v1", kind, "ns", name).map(|value| json::to_serde(&value));
+        lookup.lookup("v1", kind, "ns", name)
+    }
+
+    fn server() -> MemoryApi {
+        let api = MemoryApi::new();
+        let object = json!({"data": {"x": "1"}, "count": 9007199254740993_i64, "ratio": 0.5});
+        api.put("/api/v1/namespaces/ns/configmaps/a", object, "someone");
+        api
+    }
+
+    #[test]
+    fn lookup_finds_an_object_a_list_or_nothing() {
+        let get = |kind, name| lookup_in(server(), kind, name).map(|value| json::to_serde(&value));
         assert_eq!(get("ConfigMap", "a").unwrap()["data"]["x"], "1");
         assert_eq!(get("ConfigMap", "").unwrap()["items"].as_array().map(Vec::len), Some(1));
         assert_eq!(get("ConfigMap", "b").unwrap(), json!({}));
         assert!(get("Nothing", "b").unwrap_err().contains("no matches for kind \"Nothing\""));
+    }
+
+    #[test]
+    fn a_name_that_no_object_can_have_finds_nothing_and_one_that_is_a_path_is_an_error() {
+        let get = |name| lookup_in(server(), "ConfigMap", name).map(|value| json::to_serde(&value));
+        assert_eq!(get("my app"), Ok(json!({})));
+        assert_eq!(get("a?b#c"), Ok(json!({})));
+        assert_eq!(get("a/b").unwrap_err(), "invalid resource name \"a/b\": [may not contain '/']");
+        assert_eq!(get("..").unwrap_err(), "invalid resource name \"..\": [may not be '..']");
+    }
+
+    #[test]
+    fn integers_are_int64_and_other_numbers_float64() {
+        let Value::Map(object) = lookup_in(server(), "ConfigMap", "a").unwrap() else { panic!("no map") };
+        let found = |key: &str| format!("{:?}", object.get(key).unwrap());
+        assert_eq!(found("count"), format!("{:?}", Value::int64(9_007_199_254_740_993)));
+        assert_eq!(found("ratio"), format!("{:?}", Value::Float(0.5)));
+    }
+
+    #[test]
+    fn items_of_a_list_say_their_kind() {
+        let named = |list: &str| {
+            let list = json::decode_preserving_ints(list.as_bytes()).unwrap();
+            name_items(&list);
+            json::to_serde(&list)["items"].take()
+        };
+        assert_eq!(
+            named(r#"{"kind":"SecretList","apiVersion":"v1","items":[{},{"kind":"Pod"},{"apiVersion":"x"}]}"#),
+            json!([{"kind": "Secret", "apiVersion": "v1"}, {"kind": "Pod"}, {"apiVersion": "x"}])
+        );
+        assert_eq!(named(r#"{"apiVersion":"v1","items":[{}]}"#), json!([{}]));
+        assert_eq!(named(r#"{"kind":"SecretList","items":null}"#), json!(null));
     }
 }

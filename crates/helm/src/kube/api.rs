@@ -4,6 +4,7 @@ use futures::future::BoxFuture;
 use http::Method;
 use serde::de::DeserializeOwned;
 
+use super::as_yaml::as_yaml;
 use super::refusal::refusal;
 
 /// A server that takes requests. The in-memory twin is [`super::MemoryApi`].
@@ -46,9 +47,10 @@ impl Call {
         Call { body: Some(("application/json", json)), ..Call::new(Method::POST, path) }
     }
 
-    /// A server-side apply. JSON is YAML, so the type that every server since 1.16 takes will do.
+    /// A server-side apply. The server reads the JSON as YAML, the one type that every server since 1.16 takes, so it is made to read the same.
     pub fn apply(path: impl Into<String>, json: Vec<u8>) -> Call {
-        Call { body: Some(("application/apply-patch+yaml", json)), ..Call::new(Method::PATCH, path) }
+        let body = Some(("application/apply-patch+yaml", as_yaml(json)));
+        Call { body, ..Call::new(Method::PATCH, path) }
     }
 
     /// A JSON merge patch.
@@ -112,9 +114,12 @@ pub enum Error {
         /// The kind.
         kind: String,
     },
-    /// An object whose name cannot be part of a path.
-    #[error("invalid name {0:?}")]
+    /// A name or namespace that cannot stand in a path: which, and why.
+    #[error("invalid {0}")]
     InvalidName(String),
+    /// An object without a name, which cannot be found again.
+    #[error("resource name may not be empty")]
+    NoName,
 }
 
 impl Error {

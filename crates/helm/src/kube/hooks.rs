@@ -129,7 +129,7 @@ impl Applier {
     async fn create_hook(&self, object: &Object, run: &HookRun<'_>) -> Result<String, Error> {
         let resource = self.mapper.resource(&object.api_version, &object.kind).await?;
         let namespace = run.decoration.namespace_of(object, &resource);
-        let collection = resource.path(namespace, "")?;
+        let collection = resource.collection(namespace)?;
         let body = run.decoration.decorate(object, &resource);
         let call = Call::post(format!("{collection}?fieldManager={FIELD_MANAGER}"), bytes(&body));
         let made: Value = self.api().send(call).await?.parse()?;

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, RwLock};
 
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, PercentEncode, utf8_percent_encode};
 use serde::Deserialize;
 
 use super::api::{Api, Call, Error};
@@ -28,25 +29,60 @@ impl Resource {
         self.api_version.split_once('/').map_or("", |(group, _)| group)
     }
 
-    /// The path of an object, or of the collection if the name is empty. Names that would leave the path are refused.
-    pub fn path(&self, namespace: &str, name: &str) -> Result<String, Error> {
-        for part in [namespace, name] {
-            if part == "."
-                || part == ".."
-                || part.contains(['/', '%', '?', '#', ' '])
-                || part.chars().any(char::is_control)
-            {
-                return Err(Error::InvalidName(part.to_owned()));
-            }
-        }
+    /// The path of the collection: in a namespace, or without one everywhere.
+    ///
+    /// # Errors
+    /// A namespace that cannot stand in a path.
+    pub fn collection(&self, namespace: &str) -> Result<String, Error> {
+        let segment = segment("namespace", namespace)?;
         let root = if self.api_version.contains('/') { "apis" } else { "api" };
         let mut path = format!("/{root}/{}", self.api_version);
         if self.namespaced && !namespace.is_empty() {
-            path = format!("{path}/namespaces/{namespace}");
+            path = format!("{path}/namespaces/{segment}");
         }
-        path = format!("{path}/{}", self.plural);
-        Ok(if name.is_empty() { path } else { format!("{path}/{name}") })
+        Ok(format!("{path}/{}", self.plural))
     }
+
+    /// The path of an object.
+    ///
+    /// # Errors
+    /// A namespace or name that cannot stand in a path, and no name at all: that would be the collection.
+    pub fn path(&self, namespace: &str, name: &str) -> Result<String, Error> {
+        if name.is_empty() {
+            return Err(Error::NoName);
+        }
+        Ok(format!("{}/{}", self.collection(namespace)?, segment("resource name", name)?))
+    }
+}
+
+/// What Go leaves as it is in a path, but for the slash.
+const KEPT: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'~')
+    .remove(b'$')
+    .remove(b'&')
+    .remove(b'+')
+    .remove(b',')
+    .remove(b':')
+    .remove(b';')
+    .remove(b'=')
+    .remove(b'@');
+
+/// The text as one segment of a path. Counterpart: `IsPathSegmentName` of Kubernetes' `api/validate/content`, with its words.
+fn segment<'a>(what: &'static str, text: &'a str) -> Result<PercentEncode<'a>, Error> {
+    let why = match text {
+        "." | ".." => format!("may not be '{text}'"),
+        _ => {
+            let found = ["/", "%"].iter().filter(|part| text.contains(**part));
+            found.map(|part| format!("may not contain '{part}'")).collect::<Vec<_>>().join(" ")
+        }
+    };
+    if why.is_empty() {
+        return Ok(utf8_percent_encode(text, KEPT));
+    }
+    Err(Error::InvalidName(format!("{what} {text:?}: [{why}]")))
 }
 
 #[derive(Default)]
@@ -202,4 +238,43 @@ struct FoundResource {
 struct ResponseKind {
     #[serde(default)]
     kind: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn resource(api_version: &str, namespaced: bool) -> Resource {
+        Resource { api_version: api_version.into(), kind: "Thing".into(), plural: "things".into(), namespaced }
+    }
+
+    #[test]
+    fn paths_name_group_namespace_and_object() {
+        let path = |api_version, namespaced, namespace| resource(api_version, namespaced).path(namespace, "a").unwrap();
+        assert_eq!(path("v1", true, "ns"), "/api/v1/namespaces/ns/things/a");
+        assert_eq!(path("v1", true, ""), "/api/v1/things/a");
+        assert_eq!(path("x.y/v2", false, "ns"), "/apis/x.y/v2/things/a");
+        assert_eq!(resource("x.y/v2", true).collection("ns").unwrap(), "/apis/x.y/v2/namespaces/ns/things");
+        assert_eq!(resource("v1", true).collection("").unwrap(), "/api/v1/things");
+    }
+
+    #[test]
+    fn names_are_encoded_as_go_does() {
+        let path = |name| resource("v1", false).path("", name).unwrap();
+        assert_eq!(path("a b?c#d"), "/api/v1/things/a%20b%3Fc%23d");
+        assert_eq!(path("system:a-b_c~d.e$&+,;=@"), "/api/v1/things/system:a-b_c~d.e$&+,;=@");
+        assert_eq!(path("é\n"), "/api/v1/things/%C3%A9%0A");
+        assert_eq!(path("..."), "/api/v1/things/...");
+    }
+
+    #[test]
+    fn what_would_leave_the_path_is_refused_in_kubernetes_words() {
+        let refused = |namespace, name| resource("v1", true).path(namespace, name).unwrap_err().to_string();
+        assert_eq!(refused("ns", "."), r#"invalid resource name ".": [may not be '.']"#);
+        assert_eq!(refused("..", "a"), r#"invalid namespace "..": [may not be '..']"#);
+        assert_eq!(refused("ns", "a/b"), r#"invalid resource name "a/b": [may not contain '/']"#);
+        assert_eq!(refused("a%", "b"), r#"invalid namespace "a%": [may not contain '%']"#);
+        assert_eq!(refused("ns", "%/"), r#"invalid resource name "%/": [may not contain '/' may not contain '%']"#);
+        assert_eq!(refused("ns", ""), "resource name may not be empty");
+    }
 }

@@ -5,6 +5,7 @@
 
 mod api;
 mod apply;
+mod as_yaml;
 mod client_side;
 mod decorate;
 mod delete;

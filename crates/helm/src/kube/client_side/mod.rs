@@ -50,7 +50,7 @@ impl Applier {
     }
 
     pub(super) async fn post(&self, resource: &Resource, namespace: &str, json: &Value) -> Result<Live, Error> {
-        let path = format!("{}?fieldManager={FIELD_MANAGER}", resource.path(namespace, "")?);
+        let path = format!("{}?fieldManager={FIELD_MANAGER}", resource.collection(namespace)?);
         self.api.send(Call::post(path, bytes(json))).await?.parse()
     }
 
