@@ -8,7 +8,7 @@ use helm::action::Candidate;
 use helm::chart::Chart;
 use helm::engine::{self, Capabilities, Engine, KubeVersion, Lookup, ReleaseOptions, Rendered};
 use helm::json;
-use helm::kube::{Applier, Call, digest_json, install_order, objects_of};
+use helm::kube::{Applier, Call, Object, ObjectError, digest_json, install_order, objects_of};
 use helm::release::{ChartDocument, DeletePolicy, Hook, HookEvent};
 use serde_json::json;
 
@@ -139,20 +139,28 @@ fn candidate(
     config: serde_json::Value,
     chart: Arc<ChartDocument>,
 ) -> Result<Candidate, RenderError> {
-    let unusable =
-        |path: &str, e: helm::kube::ObjectError| RenderError { reason: "RenderError", message: format!("{path}: {e}") };
-    let mut objects = Vec::new();
-    for manifest in &rendered.manifests {
-        objects.extend(objects_of(&manifest.content).map_err(|e| unusable(&manifest.path, e))?);
-    }
-    install_order(&mut objects);
+    let manifest = rendered.manifest();
+    let objects = release_objects(&manifest).map_err(|e| unusable(&e))?;
     let mut crds = Vec::new();
     for crd in &rendered.crds {
-        crds.extend(objects_of(&crd.data.to_text()).map_err(|e| unusable(&crd.path, e))?);
+        let found =
+            objects_of(&crd.data.to_text()).map_err(|e| ObjectError { template: crd.path.as_str().into(), ..e });
+        crds.extend(found.map_err(|e| unusable(&e))?);
     }
-    let manifest = rendered.manifest();
     let hooks = rendered.hooks.into_iter().map(hook).collect();
     Ok(Candidate { chart, config, manifest, objects, hooks, notes: rendered.notes, crds, inputs: String::new() })
+}
+
+/// The objects of the very text that the record keeps, in install order.
+fn release_objects(manifest: &str) -> Result<Vec<Object>, ObjectError> {
+    let mut objects = objects_of(manifest)?;
+    objects.iter().try_for_each(Object::check_name)?;
+    install_order(&mut objects);
+    Ok(objects)
+}
+
+fn unusable(error: &ObjectError) -> RenderError {
+    RenderError { reason: "RenderError", message: error.to_string() }
 }
 
 fn hook(of: helm::manifest::Hook) -> Hook {
@@ -172,5 +180,56 @@ fn hook(of: helm::manifest::Hook) -> Hook {
         delete_policies: of.delete_policies.iter().map(policy).collect(),
         output_log_policies: of.output_log_policies,
         ..Hook::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use helm::chart::Crd;
+    use helm::manifest::{Head, Manifest};
+
+    use super::*;
+
+    fn of(contents: &[&str], crds: &[&str]) -> Result<Candidate, RenderError> {
+        let manifest = |(i, content): (usize, &&str)| Manifest {
+            path: format!("c/templates/{i}.yaml"),
+            content: (*content).to_owned(),
+            head: Head::default(),
+        };
+        let crd = |text: &&str| Crd { path: "c/crds/a.yaml".into(), data: (*text).into() };
+        let rendered = Rendered {
+            manifests: contents.iter().enumerate().map(manifest).collect(),
+            crds: crds.iter().map(crd).collect(),
+            ..Rendered::default()
+        };
+        candidate(rendered, json!({}), Arc::new(ChartDocument::from_json("{}").unwrap()))
+    }
+
+    fn map(metadata: &str, data: &str) -> String {
+        format!("apiVersion: v1\nkind: ConfigMap\nmetadata: {{{metadata}}}\ndata:\n  x: {data}")
+    }
+
+    #[test]
+    fn objects_are_those_of_the_manifest_that_the_record_keeps() {
+        let (a, b) = (map("name: a", "|+\n    text"), map("name: b", "|\n    text"));
+        let candidate = of(&[&a, &b], &[]).unwrap();
+        let texts: Vec<_> = candidate.objects.iter().map(|o| o.body["data"]["x"].as_str().unwrap()).collect();
+        assert_eq!(texts, ["text\n", "text\n"]);
+        assert!(candidate.manifest.starts_with("---\n# Source: c/templates/0.yaml\napiVersion: v1"));
+        assert_eq!(&*candidate.objects[1].template, "c/templates/1.yaml");
+    }
+
+    #[test]
+    fn what_cannot_be_an_object_of_a_release_is_refused_by_its_template() {
+        let refused = |text: &str| of(&["", text], &[]).unwrap_err().to_string();
+        assert!(
+            refused(&map("generateName: a-", "s3cret"))
+                .starts_with("c/templates/1.yaml: ConfigMap has metadata.generateName")
+        );
+        assert_eq!(refused("kind: X"), "c/templates/1.yaml: manifest has an object without apiVersion");
+        assert_eq!(
+            of(&[], &["kind: X"]).unwrap_err().to_string(),
+            "c/crds/a.yaml: manifest has an object without apiVersion"
+        );
     }
 }

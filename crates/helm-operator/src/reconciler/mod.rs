@@ -83,7 +83,7 @@ impl ChartController {
         if let [first, ..] = chart.missing_dependencies()[..] {
             return Err(format!("found in Chart.yaml, but missing in charts/ directory: {first}").into());
         }
-        values::of_spec(&serde_json::Value::Null, &watch.override_values, watch.override_values_type)?;
+        values::of_spec("null", &watch.override_values, watch.override_values_type)?;
         Ok(ChartController::from(watch, Source::Engine(Arc::new(Engine::new(chart)))))
     }
 

@@ -4,10 +4,12 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use helm::kube::Owner;
+use helm::json::{self, EscapeHtml, Layout};
+use helm::kube::{Owner, digest_json};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
-use serde_json::Value;
+use serde_json::value::RawValue;
 
 use crate::annotations::Annotations;
 use crate::status::Status;
@@ -30,8 +32,10 @@ pub(super) struct Primary {
     pub(super) deleting: bool,
     pub(super) finalizers: Vec<String>,
     pub(super) annotations: Annotations,
-    /// `spec` as JSON text: compact, and parsed only to render.
+    /// `spec` as the server's own JSON text, in which no number has lost a digit; `null` if there is none. Parsed only to render.
     pub(super) spec: Arc<str>,
+    /// A digest of what `spec` says, however the server writes it.
+    pub(super) spec_digest: Arc<str>,
     pub(super) status: Status,
     /// Whether the schema makes `status.conditions` one field.
     pub(super) conditions_are_one_field: bool,
@@ -97,7 +101,7 @@ impl Primary {
             || self.deleting != older.deleting
             || self.annotations != older.annotations
             || self.has_finalizer() != older.has_finalizer()
-            || self.spec != older.spec
+            || self.spec_digest != older.spec_digest
     }
 
     pub(super) fn owner(&self) -> Owner {
@@ -115,6 +119,7 @@ fn is_ours(finalizer: &str) -> bool {
     finalizer == FINALIZER || finalizer == LEGACY_FINALIZER
 }
 
+/// What may nest as deep as its author likes is kept as text or passed over, so that one resource cannot keep a whole list from being read.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Full {
@@ -123,10 +128,8 @@ struct Full {
     #[serde(default)]
     kind: String,
     metadata: Meta,
-    #[serde(default)]
-    spec: Value,
-    #[serde(default)]
-    status: Value,
+    spec: Option<Box<RawValue>>,
+    status: Option<Box<RawValue>>,
 }
 
 #[derive(Deserialize)]
@@ -145,7 +148,36 @@ struct Meta {
     #[serde(default)]
     annotations: Option<BTreeMap<String, String>>,
     #[serde(default)]
-    managed_fields: Vec<Value>,
+    managed_fields: Vec<Entry>,
+}
+
+#[derive(Deserialize)]
+struct Entry {
+    #[serde(default, rename = "fieldsV1")]
+    fields: Fields,
+}
+
+#[derive(Default, Deserialize)]
+struct Fields {
+    #[serde(default, rename = "f:status")]
+    status: StatusFields,
+}
+
+#[derive(Default, Deserialize)]
+struct StatusFields {
+    #[serde(rename = "f:conditions")]
+    conditions: Option<Box<RawValue>>,
+}
+
+#[derive(Default, Deserialize)]
+struct UpstreamStatus {
+    #[serde(default, rename = "deployedRelease")]
+    release: UpstreamRelease,
+}
+
+#[derive(Default, Deserialize)]
+struct UpstreamRelease {
+    manifest: Option<Box<RawValue>>,
 }
 
 impl<'de> Deserialize<'de> for Primary {
@@ -157,13 +189,12 @@ impl<'de> Deserialize<'de> for Primary {
 impl From<Full> for Primary {
     fn from(full: Full) -> Primary {
         let meta = full.metadata;
-        let one_field = |entry: &Value| {
-            let field = entry.pointer("/fieldsV1/f:status/f:conditions").and_then(Value::as_object);
-            field.is_some_and(serde_json::Map::is_empty)
-        };
+        let one_field = |entry: &Entry| entry.fields.status.conditions.as_ref().is_some_and(|raw| raw.get() == "{}");
+        let spec = full.spec.as_deref().map_or("null", RawValue::get);
+        let status = full.status.as_deref().map_or("null", RawValue::get);
         Primary {
             conditions_are_one_field: meta.managed_fields.iter().any(one_field),
-            has_manifest: full.status.pointer("/deployedRelease/manifest").is_some(),
+            has_manifest: read::<UpstreamStatus>(status).release.manifest.is_some(),
             api_version: full.api_version.into(),
             kind: full.kind.into(),
             generation: meta.generation,
@@ -174,8 +205,9 @@ impl From<Full> for Primary {
             deleting: meta.deletion_timestamp.is_some(),
             finalizers: meta.finalizers.unwrap_or_default(),
             annotations: Annotations::new(&meta.annotations.unwrap_or_default()),
-            spec: full.spec.to_string().into(),
-            status: serde_json::from_value(full.status).unwrap_or_default(),
+            spec: spec.into(),
+            spec_digest: digest(spec).into(),
+            status: read(status),
             metadata: ObjectMeta {
                 name: meta.name,
                 namespace: meta.namespace,
@@ -185,6 +217,18 @@ impl From<Full> for Primary {
             },
         }
     }
+}
+
+/// A status of another shape is nobody's: it is written over.
+fn read<T: DeserializeOwned + Default>(status: &str) -> T {
+    serde_json::from_str(status).unwrap_or_default()
+}
+
+/// Servers may differ in spaces, escapes and the order of keys. What we cannot read counts as it is written.
+fn digest(spec: &str) -> String {
+    let value = json::decode_preserving_ints(spec.as_bytes()).ok();
+    let canonical = value.and_then(|value| json::encode(&value, EscapeHtml::No, Layout::Compact).ok());
+    digest_json(&String::from_utf8_lossy(canonical.as_deref().unwrap_or(spec.as_bytes())).into())
 }
 
 impl kube::Resource for Primary {
@@ -217,5 +261,65 @@ impl kube::Resource for Primary {
 
     fn meta_mut(&mut self) -> &mut ObjectMeta {
         &mut self.metadata
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::core::WatchEvent;
+
+    use super::*;
+
+    fn primary(rest: &str) -> Primary {
+        serde_json::from_str(&format!(r#"{{"metadata":{{"name":"web"}}{rest}}}"#)).unwrap()
+    }
+
+    #[test]
+    fn a_spec_is_the_servers_text_in_lists_and_in_watches() {
+        let text = r#"{"n":9007199254740993,"f":1.0,"u":18446744073709551616}"#;
+        assert_eq!(&*primary(&format!(r#","spec":{text}"#)).spec, text);
+        assert_eq!((&*primary("").spec, &*primary(r#","spec":null"#).spec), ("null", "null"));
+        let event = format!(r#"{{"type":"ADDED","object":{{"metadata":{{"name":"web"}},"spec":{text}}}}}"#);
+        let WatchEvent::Added(added) = serde_json::from_str::<WatchEvent<Primary>>(&event).unwrap() else { panic!() };
+        assert_eq!(&*added.spec, text);
+    }
+
+    #[test]
+    fn specs_that_say_the_same_have_one_digest() {
+        let digest = |spec: &str| primary(&format!(r#","spec":{spec}"#)).spec_digest;
+        assert_eq!(digest(r#"{"a":"<","b":1}"#), digest("{ \"b\": 1, \"a\": \"\\u003c\" }"));
+        assert_ne!(digest(r#"{"a":9007199254740993}"#), digest(r#"{"a":9007199254740992}"#));
+        assert_ne!(digest(r#"{"a":"1"}"#), digest(r#"{"a":1}"#));
+        assert!(primary(r#","spec":{"a":1}"#).differs_from(&primary(r#","spec":{"a":2}"#)));
+        assert!(!primary(r#","spec":{"a":1}"#).differs_from(&primary(r#","spec":{"a": 1}"#)));
+        let deep = |n: u32| format!("{}{n}{}", "[".repeat(600), "]".repeat(600));
+        assert_ne!(digest(&deep(1)), digest(&deep(2)));
+    }
+
+    #[test]
+    fn a_resource_that_nests_deep_is_read_all_the_same() {
+        let deep = format!("{}{}", "{\"a\":".repeat(600), "1").to_owned() + &"}".repeat(600);
+        let managed = format!(r#"[{{"manager":"x","fieldsV1":{{"f:spec":{deep}}}}}]"#);
+        let text = format!(
+            r#"{{"metadata":{{"name":"web","managedFields":{managed}}},"spec":{deep},"status":{{"other":{deep}}}}}"#
+        );
+        let read: Primary = serde_json::from_str(&text).unwrap();
+        assert_eq!((&*read.spec, read.status), (&*deep, Status::default()));
+    }
+
+    #[test]
+    fn managed_fields_and_status_tell_what_is_there() {
+        let with = |conditions: &str| {
+            let fields = format!(r#"{{"f:status":{{"f:conditions":{conditions}}}}}"#);
+            let text = format!(r#"{{"metadata":{{"managedFields":[{{"fieldsV1":{{}}}},{{"fieldsV1":{fields}}}]}}}}"#);
+            serde_json::from_str::<Primary>(&text).unwrap().conditions_are_one_field
+        };
+        assert!(with("{}"));
+        assert!(!with(r#"{"k:{\"type\":\"Ready\"}":{}}"#));
+        assert!(!primary("").conditions_are_one_field);
+        assert!(primary(r#","status":{"deployedRelease":{"name":"a","manifest":"---"}}"#).has_manifest);
+        assert!(!primary(r#","status":{"deployedRelease":{"name":"a"}}"#).has_manifest);
+        assert_eq!(primary(r#","status":{"deployedRelease":{"name":"a"}}"#).status.deployed_release.unwrap().name, "a");
+        assert_eq!(primary(r#","status":"odd""#).status, Status::default());
     }
 }

@@ -1,8 +1,9 @@
 //! The seam between the reconciler and the engine: a custom resource in, a candidate release out.
 
+use std::sync::Arc;
+
 use futures::future::BoxFuture;
 use helm::action::Candidate;
-use serde_json::Value;
 
 /// What a release is rendered from.
 #[derive(Clone, Debug)]
@@ -11,8 +12,8 @@ pub struct Request {
     pub name: String,
     /// The release's namespace.
     pub namespace: String,
-    /// The custom resource's `spec`.
-    pub spec: Value,
+    /// The custom resource's `spec`: the server's JSON; `null` if it has none.
+    pub spec: Arc<str>,
     /// The revision that `.Release.Revision` says.
     pub revision: u32,
 }

@@ -46,16 +46,17 @@ impl Renderer for Stub {
 }
 
 fn render(request: &Request) -> Result<Candidate, RenderError> {
-    if request.spec["broken"] == true {
+    let spec: Value = serde_json::from_str(&request.spec).unwrap();
+    if spec["broken"] == true {
         let message = "template: memcached/templates/a.yaml:3:5: executing \"a\" at <fail>: no".into();
         return Err(RenderError { reason: "RenderError", message });
     }
     let mut manifest = String::new();
-    for name in request.spec["maps"].as_array().into_iter().flatten() {
-        let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"value": request.spec["value"]}});
+    for name in spec["maps"].as_array().into_iter().flatten() {
+        let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"value": spec["value"]}});
         manifest = format!("{manifest}---\n{map}\n");
     }
-    if request.spec["unknown"] == true {
+    if spec["unknown"] == true {
         manifest = format!("{manifest}---\napiVersion: example.com/v1\nkind: Unknown\nmetadata:\n  name: u\n");
     }
     let mut objects = objects_of(&manifest).unwrap();
@@ -63,7 +64,7 @@ fn render(request: &Request) -> Result<Candidate, RenderError> {
     let chart = r#"{"metadata":{"name":"memcached","version":"0.1.0","appVersion":"1.6"}}"#;
     Ok(Candidate {
         chart: Arc::new(ChartDocument::from_json(chart).unwrap()),
-        config: request.spec.clone(),
+        config: spec,
         manifest,
         objects,
         hooks: Vec::new(),

@@ -119,7 +119,7 @@ impl Work<'_> {
 
     /// The digest of everything that the objects are made from.
     pub(super) fn inputs_digest(&self, primary: &Primary) -> String {
-        digest_json(&json!([self.shared.renderer.digest(), &*primary.spec, primary.name(), primary.namespace()]))
+        digest_json(&json!([self.shared.renderer.digest(), &*primary.spec_digest, primary.name(), primary.namespace()]))
     }
 
     fn objects(&self, release: Option<&Release>, primary: &Primary) -> Objects {
@@ -206,11 +206,8 @@ impl Work<'_> {
                 ),
             ));
         }
-        let spec: serde_json::Value = serde_json::from_str(&primary.spec).unwrap_or_default();
-        if !spec.is_object() && !spec.is_null() {
-            return Err(unusable("InvalidValues", "spec must be a map".to_owned()));
-        }
-        let request = Request { name: primary.name().into(), namespace: primary.namespace().into(), spec, revision };
+        let (name, namespace) = (primary.name().into(), primary.namespace().into());
+        let request = Request { name, namespace, spec: primary.spec.clone(), revision };
         let rendered = self.shared.renderer.render(request).await;
         let mut candidate = rendered.map_err(|e| unusable(e.reason, e.message))?;
         candidate.inputs = self.inputs_digest(primary);

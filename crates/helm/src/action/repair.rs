@@ -2,7 +2,7 @@
 
 use super::last::Deployed;
 use super::{Environment, Error, Look, read_release};
-use crate::kube::{Applied, Before, ObjectKey, Rule, Seen, Target, install_order, objects_of};
+use crate::kube::{Applied, Before, ObjectKey, Rule, Seen, Target, recorded_objects};
 use crate::release::Packed;
 use crate::storage::MarkedObject;
 
@@ -31,8 +31,7 @@ async fn apply(
     rule: Rule,
 ) -> Result<Vec<Applied>, Error> {
     let release = read_release(env, version, packed).await?;
-    let mut objects = objects_of(&release.manifest)?;
-    install_order(&mut objects);
+    let objects = recorded_objects(&release.manifest)?;
     let mut targets: Vec<Target<'_>> = Vec::new();
     for object in &objects {
         let key = env.applier.key(object, env.decoration).await?;

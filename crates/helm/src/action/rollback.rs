@@ -2,14 +2,13 @@
 
 use super::deploy::{Kind, deploy};
 use super::{Candidate, Current, Environment, Error, Failure, Outcome, read_release};
-use crate::kube::{install_order, objects_of};
+use crate::kube::recorded_objects;
 use crate::release::{HookEvent, Status};
 
 /// Rolls back to the deployed revision of `current`, whose `inputs` are those of the marks that it had.
 pub async fn rollback(env: &Environment<'_>, current: &Current, to: u32, inputs: &str) -> Result<Outcome, Failure> {
     let target = read_release(env, to, current.packed.as_ref()).await?;
-    let mut objects = objects_of(&target.manifest).map_err(Error::from)?;
-    install_order(&mut objects);
+    let objects = recorded_objects(&target.manifest).map_err(Error::from)?;
     let candidate = Candidate {
         chart: target.chart,
         config: target.config,

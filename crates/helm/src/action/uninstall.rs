@@ -3,7 +3,7 @@
 use futures::future::try_join_all;
 
 use super::{Environment, Error, read_release};
-use crate::kube::{HookRun, Removal, install_order, is_kept, objects_of, uninstall_order};
+use crate::kube::{HookRun, Removal, is_kept, recorded_objects, uninstall_order};
 use crate::release::{HookEvent, Packed};
 use crate::storage::{MarkedObject, Marks};
 
@@ -46,8 +46,7 @@ pub(super) async fn delete(env: &Environment<'_>, object: &MarkedObject) -> Resu
 /// The objects of a revision that has no marks of ours, from its stored manifest.
 pub async fn inventory_of(env: &Environment<'_>, version: u32) -> Result<(Marks, Packed), Error> {
     let release = read_release(env, version, None).await?;
-    let mut objects = objects_of(&release.manifest)?;
-    install_order(&mut objects);
+    let objects = recorded_objects(&release.manifest)?;
     let mut marks = Marks { delete_hooks: !release.hooks.is_empty(), ..Marks::default() };
     for object in &objects {
         // A kind that is served no more has no objects.

@@ -34,7 +34,7 @@ pub use live::{Live, Mark};
 pub use mapping::{Mapper, Resource};
 pub use memory::MemoryApi;
 pub use migrate::migrated_managers;
-pub use object::{Object, ObjectError, ObjectKey, digest_json, objects_of};
+pub use object::{Object, ObjectError, ObjectFault, ObjectKey, digest_json, objects_of, recorded_objects};
 pub use order::{install_order, uninstall_order};
 pub use ownership::{Ownership, Rule};
 pub use readiness::{Readiness, readiness_of};

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
+use crate::yaml;
+
 /// Which object: its version is left out, so that a chart may move an object to another one.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ObjectKey {
@@ -38,29 +40,71 @@ pub struct Object {
     pub namespace: Option<String>,
     /// The whole object.
     pub body: Value,
+    /// The template that it comes from; empty if the manifest does not say.
+    pub template: Arc<str>,
 }
 
-/// Why a document is no object.
+/// Why a manifest is no list of objects.
 #[derive(Debug, thiserror::Error)]
-pub enum ObjectError {
-    /// The document is not YAML.
+#[error("{}{fault}", place(.template))]
+pub struct ObjectError {
+    /// The template whose document it is; empty if the manifest does not say.
+    pub template: Arc<str>,
+    /// What is wrong.
+    pub fault: ObjectFault,
+}
+
+/// What is wrong with a document.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ObjectFault {
+    /// It is not YAML.
     #[error("cannot parse manifest: {0}")]
     Yaml(String),
     /// A field that every object needs is missing.
     #[error("manifest has an object without {0}")]
     Missing(&'static str),
+    /// No later revision could find it again.
+    #[error(
+        "{0} has metadata.generateName and no metadata.name: give it a name, as an upgrade could not find it again"
+    )]
+    Generated(String),
+    /// Helm's words.
+    #[error("metadata.name and metadata.generateName cannot both be set")]
+    TwoNames,
+}
+
+fn place(template: &str) -> String {
+    if template.is_empty() { String::new() } else { format!("{template}: ") }
 }
 
 impl Object {
     /// Reads one object.
-    pub fn new(body: Value) -> Result<Object, ObjectError> {
+    ///
+    /// # Errors
+    /// No `apiVersion` or `kind`.
+    pub fn new(body: Value) -> Result<Object, ObjectFault> {
         let text =
             |pointer: &str| body.pointer(pointer).and_then(Value::as_str).filter(|s| !s.is_empty()).map(str::to_owned);
-        let api_version = text("/apiVersion").ok_or(ObjectError::Missing("apiVersion"))?;
-        let kind = text("/kind").ok_or(ObjectError::Missing("kind"))?;
+        let api_version = text("/apiVersion").ok_or(ObjectFault::Missing("apiVersion"))?;
+        let kind = text("/kind").ok_or(ObjectFault::Missing("kind"))?;
         let name = text("/metadata/name").unwrap_or_default();
         let namespace = text("/metadata/namespace");
-        Ok(Object { api_version, kind, name, namespace, body })
+        Ok(Object { api_version, kind, name, namespace, body, template: "".into() })
+    }
+
+    /// Whether a release can have it: it has a name of its own, by which every later revision finds it.
+    ///
+    /// # Errors
+    /// No name, or one that is generated; both are refused by Helm, too, when it applies or upgrades.
+    pub fn check_name(&self) -> Result<(), ObjectError> {
+        let generated = self.body.pointer("/metadata/generateName").is_some_and(|name| *name != "" && !name.is_null());
+        let fault = match (self.name.is_empty(), generated) {
+            (false, false) => return Ok(()),
+            (false, true) => ObjectFault::TwoNames,
+            (true, true) => ObjectFault::Generated(self.kind.clone()),
+            (true, false) => ObjectFault::Missing("metadata.name"),
+        };
+        Err(ObjectError { template: self.template.clone(), fault })
     }
 
     /// The API group.
@@ -87,28 +131,48 @@ impl Object {
     }
 }
 
-/// Every object of a manifest, lists taken apart, empty documents left out.
+/// Every object of a manifest, read as Helm's client reads it: documents cut at lines of dashes, each with the line end of its last line,
+/// lists taken apart, empty documents left out, integers exact.
+///
+/// # Errors
+/// The first document that is no object.
 pub fn objects_of(manifest: &str) -> Result<Vec<Object>, ObjectError> {
+    let unreadable =
+        |template: Arc<str>, e: yaml::Error| ObjectError { template, fault: ObjectFault::Yaml(e.to_string()) };
     let mut objects = Vec::new();
-    for document in documents(manifest) {
-        let value = crate::yaml::parse(document.as_bytes()).map_err(|e| ObjectError::Yaml(e.to_string()))?;
-        add_objects(crate::json::to_serde(&value), &mut objects)?;
+    for document in yaml::split(manifest.as_bytes()).map_err(|e| unreadable("".into(), e))? {
+        let template = template_of(&document);
+        let value = yaml::parse_preserving_ints(&document).map_err(|e| unreadable(template.clone(), e))?;
+        let known = objects.len();
+        let added = add_objects(crate::json::to_serde(&value), &mut objects);
+        added.map_err(|fault| ObjectError { template: template.clone(), fault })?;
+        objects[known..].iter_mut().for_each(|object| object.template = template.clone());
     }
     Ok(objects)
 }
 
-fn add_objects(mut value: Value, objects: &mut Vec<Object>) -> Result<(), ObjectError> {
-    if value.is_null() {
-        return Ok(());
-    }
-    let is_list = value.get("kind").and_then(Value::as_str).is_some_and(|kind| kind.ends_with("List"));
-    match value.get_mut("items").map(Value::take) {
-        Some(Value::Array(items)) if is_list => items.into_iter().try_for_each(|item| add_objects(item, objects)),
-        Some(items) => {
-            value["items"] = items;
-            objects.push(Object::new(value)?);
-            Ok(())
-        }
+/// The objects of a stored manifest that can be found again, in install order. Others' records have objects with a generated name, too.
+///
+/// # Errors
+/// As [`objects_of`].
+pub fn recorded_objects(manifest: &str) -> Result<Vec<Object>, ObjectError> {
+    let mut objects = objects_of(manifest)?;
+    objects.retain(|object| !object.name.is_empty());
+    super::install_order(&mut objects);
+    Ok(objects)
+}
+
+/// What Helm writes on top of each document; the first one of a stream begins with its dashes.
+fn template_of(document: &[u8]) -> Arc<str> {
+    let first = document.split(|byte| *byte == b'\n').find(|line| !line.starts_with(b"---")).unwrap_or_default();
+    let template = first.strip_prefix(b"# Source: ").unwrap_or_default();
+    String::from_utf8_lossy(template).into()
+}
+
+fn add_objects(mut value: Value, objects: &mut Vec<Object>) -> Result<(), ObjectFault> {
+    match items_of(&mut value) {
+        Some(items) => items.into_iter().try_for_each(|item| add_objects(item, objects)),
+        None if value.is_null() => Ok(()),
         None => {
             objects.push(Object::new(value)?);
             Ok(())
@@ -116,20 +180,25 @@ fn add_objects(mut value: Value, objects: &mut Vec<Object>) -> Result<(), Object
     }
 }
 
-/// The documents of a stream: a line that starts with `---` ends one.
-fn documents(manifest: &str) -> impl Iterator<Item = &str> {
-    let mut rest = Some(manifest);
-    std::iter::from_fn(move || {
-        let text = rest?;
-        let cut = if text.starts_with("---") { Some(0) } else { text.find("\n---").map(|at| at + 1) };
-        let (document, after) = match cut {
-            Some(at) => (&text[..at], Some(&text[at + 3..])),
-            None => (text, None),
-        };
-        rest = after;
-        Some(document)
-    })
-    .filter(|document| document.lines().any(|line| !line.trim().is_empty() && !line.trim_start().starts_with('#')))
+/// The items of a list. One that says no kind is of the list's, as in Kubernetes' decoder.
+fn items_of(value: &mut Value) -> Option<Vec<Value>> {
+    let kind = value.get("kind")?.as_str()?.strip_suffix("List")?.to_owned();
+    let api_version = value.get("apiVersion").cloned();
+    let mut items = match value.get_mut("items")?.take() {
+        Value::Array(items) => items,
+        Value::Null => Vec::new(),
+        other => {
+            value["items"] = other;
+            return None;
+        }
+    };
+    for item in items.iter_mut().filter_map(Value::as_object_mut) {
+        if !kind.is_empty() && !item.contains_key("kind") && !item.contains_key("apiVersion") {
+            item.insert("kind".into(), kind.as_str().into());
+            item.extend(api_version.clone().map(|version| ("apiVersion".into(), version)));
+        }
+    }
+    Some(items)
 }
 
 /// The first 64 bits of the SHA-256 of a value, in hexadecimal; keys in any order give the same.
@@ -166,4 +235,131 @@ fn feed_text(text: &str, hash: &mut Sha256) {
     hash.update(b"\"");
     hash.update((text.len() as u64).to_le_bytes());
     hash.update(text);
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn config_map(text: &str) -> String {
+        format!("apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: a\n{text}")
+    }
+
+    fn data(manifest: &str) -> Value {
+        objects_of(manifest).unwrap().remove(0).body["data"]["x"].clone()
+    }
+
+    #[test]
+    fn a_text_at_the_end_of_a_document_keeps_its_line_ends() {
+        for (block, expected) in [
+            ("|\n    a", "a\n"),
+            ("|\n    a\n", "a\n"),
+            ("|\n    a\n\n", "a\n"),
+            ("|-\n    a\n", "a"),
+            ("|+\n    a", "a\n"),
+            ("|+\n    a\n", "a\n\n"),
+            ("|+\n    a\n\n", "a\n\n\n"),
+            (">\n    a\n    b", "a b\n"),
+        ] {
+            let document = config_map(&format!("data:\n  x: {block}"));
+            for manifest in [
+                format!("---\n# Source: c/templates/a.yaml\n{document}\n"),
+                format!(
+                    "---\n# Source: c/templates/a.yaml\n{document}\n---\n# Source: c/templates/b.yaml\n{document}\n"
+                ),
+            ] {
+                assert_eq!(data(&manifest), expected, "{manifest:?}");
+            }
+        }
+        assert_eq!(data(&config_map("data:\r\n  x: |\r\n    a\r\n    b\r\n")), "a\nb\n");
+    }
+
+    #[test]
+    fn dashes_inside_a_text_do_not_cut_a_document() {
+        assert_eq!(data(&config_map("data:\n  x: |\n    ---\n    a\n")), "---\na\n");
+        let error = objects_of("a: b\n--- c\n").unwrap_err();
+        assert_eq!(error.to_string(), "cannot parse manifest: invalid Yaml document separator: c");
+    }
+
+    #[test]
+    fn numbers_are_those_of_kubernetes_decoder() {
+        for (text, expected) in [
+            ("9007199254740993", json!(9007199254740993_i64)),
+            ("-9223372036854775808", json!(i64::MIN)),
+            ("18446744073709551615", json!(18446744073709551615.0)),
+            ("1000000", json!(1000000)),
+            ("1e3", json!(1000)),
+            ("1.0", json!(1)),
+            ("1.5", json!(1.5)),
+            ("0x10", json!(16)),
+            ("1e300", json!(1e300)),
+        ] {
+            assert_eq!(data(&config_map(&format!("data:\n  x: {text}\n"))), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn lists_are_taken_apart_and_their_items_take_the_lists_kind() {
+        let names = |manifest: &str| {
+            let objects = objects_of(manifest).unwrap();
+            objects.iter().map(|o| format!("{} {} {}", o.api_version, o.kind, o.name)).collect::<Vec<_>>()
+        };
+        let list = "apiVersion: v1\nkind: ConfigMapList\nitems:\n- metadata: {name: a}\n- {apiVersion: v1, kind: Secret, metadata: {name: b}}\n";
+        assert_eq!(names(list), ["v1 ConfigMap a", "v1 Secret b"]);
+        assert_eq!(names("apiVersion: v1\nkind: List\nitems: null\n"), [""; 0]);
+        assert_eq!(names("apiVersion: x/v1\nkind: Menu\nitems: [1]\nmetadata: {name: m}\n"), ["x/v1 Menu m"]);
+        assert_eq!(
+            names("apiVersion: x/v1\nkind: PriceList\nitems: {a: 1}\nmetadata: {name: p}\n"),
+            ["x/v1 PriceList p"]
+        );
+        let nested = "apiVersion: v1\nkind: List\nitems:\n- kind: SecretList\n  apiVersion: v1\n  items: [{metadata: {name: s}}]\n";
+        assert_eq!(names(nested), ["v1 Secret s"]);
+        let half = "apiVersion: v1\nkind: SecretList\nitems: [{kind: Secret}]\n";
+        assert_eq!(objects_of(half).unwrap_err().fault, ObjectFault::Missing("apiVersion"));
+        assert!(objects_of("apiVersion: v1\nkind: List\nitems: [{metadata: {name: s}}]\n").is_err());
+    }
+
+    #[test]
+    fn errors_name_the_template_and_no_value() {
+        let error =
+            |text: &str| objects_of(&format!("---\n# Source: c/templates/a.yaml\n{text}")).unwrap_err().to_string();
+        assert_eq!(error("kind: X\nsecret: s3\n"), "c/templates/a.yaml: manifest has an object without apiVersion");
+        assert_eq!(error("apiVersion: v1\n"), "c/templates/a.yaml: manifest has an object without kind");
+        assert!(
+            error("a: [\n").starts_with("c/templates/a.yaml: cannot parse manifest: error converting YAML to JSON")
+        );
+    }
+
+    #[test]
+    fn an_object_needs_one_name_of_its_own() {
+        let check = |metadata: Value| {
+            let body = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata});
+            Object { template: "c/a.yaml".into(), ..Object::new(body).unwrap() }.check_name().map_err(|e| e.to_string())
+        };
+        assert_eq!(check(json!({"name": "a"})), Ok(()));
+        assert_eq!(check(json!({"name": "a", "generateName": ""})), Ok(()));
+        assert_eq!(check(json!({"name": "a", "generateName": null})), Ok(()));
+        let refused = |metadata| check(metadata).unwrap_err();
+        assert_eq!(
+            refused(json!({"generateName": "a-"})),
+            "c/a.yaml: ConfigMap has metadata.generateName and no metadata.name: give it a name, as an upgrade could not find it again"
+        );
+        assert_eq!(
+            refused(json!({"name": "a", "generateName": "a-"})),
+            "c/a.yaml: metadata.name and metadata.generateName cannot both be set"
+        );
+        assert_eq!(refused(json!({})), "c/a.yaml: manifest has an object without metadata.name");
+        assert_eq!(refused(json!({"generateName": ""})), "c/a.yaml: manifest has an object without metadata.name");
+    }
+
+    #[test]
+    fn a_record_has_the_objects_that_can_be_found_again_in_install_order() {
+        let manifest = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: d}\n---\n\
+            apiVersion: v1\nkind: ConfigMap\nmetadata: {generateName: a-}\n---\napiVersion: v1\nkind: Secret\nmetadata: {name: s}\n";
+        let names: Vec<String> = recorded_objects(manifest).unwrap().into_iter().map(|o| o.name).collect();
+        assert_eq!(names, ["s", "d"]);
+        assert!(recorded_objects("kind: X\n").is_err());
+    }
 }

@@ -70,13 +70,10 @@ impl Server {
     /// Applies each object for show; says what the server finds wrong with all of them.
     async fn check(&self, rendered: &Rendered, namespace: &str) -> Result<(), String> {
         let mut wrong = Vec::new();
-        for manifest in &rendered.manifests {
-            let objects = objects_of(&manifest.content).map_err(|e| format!("{}: {e}", manifest.path))?;
-            for object in objects {
-                if let Err(error) = self.dry_run(&object, namespace).await {
-                    let name = format!("{} {:?}", object.kind, object.name);
-                    wrong.push(format!("{}: {name}: {}", manifest.path, chain(&error)));
-                }
+        for object in objects_of(&rendered.manifest()).map_err(|e| e.to_string())? {
+            if let Err(error) = self.dry_run(&object, namespace).await {
+                let name = format!("{} {:?}", object.kind, object.name);
+                wrong.push(format!("{}: {name}: {}", object.template, chain(&error)));
             }
         }
         if wrong.is_empty() {
@@ -89,15 +86,12 @@ impl Server {
     async fn dry_run(&self, object: &Object, namespace: &str) -> Result<(), ApiError> {
         let resource = self.0.mapper.resource(&object.api_version, &object.kind).await?;
         let namespace = object.namespace.as_deref().unwrap_or(namespace);
-        let path = resource.path(namespace, &object.name)?;
         let body = serde_json::to_vec(&object.body).map_err(ApiError::Json)?;
+        let query = format!("dryRun=All&fieldValidation=Strict&fieldManager={FIELD_MANAGER}");
         let call = if object.name.is_empty() {
-            Call::post(format!("{path}?dryRun=All&fieldValidation=Strict&fieldManager={FIELD_MANAGER}"), body)
+            Call::post(format!("{}?{query}", resource.collection(namespace)?), body)
         } else {
-            Call::apply(
-                format!("{path}?dryRun=All&fieldValidation=Strict&force=true&fieldManager={FIELD_MANAGER}"),
-                body,
-            )
+            Call::apply(format!("{}?{query}&force=true", resource.path(namespace, &object.name)?), body)
         };
         self.0.api().send(call).await.map(|_| ())
     }
