@@ -3,7 +3,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{Object, Resource};
+use super::{Object, Resource, decoded};
 
 /// The label by which dependents are watched: the chart's name.
 pub const CHART_LABEL: &str = "helm.sdk.operatorframework.io/chart";
@@ -79,6 +79,7 @@ impl Decoration {
     /// The object as it is applied.
     pub fn decorate(&self, object: &Object, resource: &Resource) -> Value {
         let mut body = object.body.clone();
+        decoded::decode(&mut body);
         let namespace = self.namespace_of(object, resource).to_owned();
         let metadata = child(&mut body, "metadata");
         for server_side in ["managedFields", "resourceVersion", "uid", "creationTimestamp", "ownerReferences"] {
@@ -145,4 +146,21 @@ fn child_of<'a>(map: &'a mut Map<String, Value>, key: &str) -> &'a mut Map<Strin
         *value = Value::Object(Map::new());
     }
     value.as_object_mut().expect("made an object just above")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_object_is_sent_as_the_server_decodes_it_and_stays_as_the_chart_says_it() {
+        let resource =
+            Resource { api_version: "v1".into(), kind: "Secret".into(), plural: "secrets".into(), namespaced: true };
+        let decoration = Decoration { release: "r".into(), namespace: "ns".into(), chart: "c".into(), owner: None };
+        let said = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, "type": null, "stringData": {"a": "x"}});
+        let object = Object::new(said.clone()).unwrap();
+        let sent = decoration.decorate(&object, &resource);
+        assert_eq!((sent.get("type"), sent.get("stringData"), &sent["data"]), (None, None, &json!({"a": "eA=="})));
+        assert_eq!(object.body, said);
+    }
 }
