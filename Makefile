@@ -118,6 +118,11 @@ GIVEN_CASES = $(addprefix --vectors ,$(VECTORS)) $(addprefix --corpus ,$(CORPUS)
 conformance: ## Compare with Helm's recorded answers: VECTORS="FILE…" CORPUS="DIR…", else the project's own.
 	TZ=UTC cargo run --release --quiet -p conformance --bin conformance -- $(or $(strip $(GIVEN_CASES)),$(OWN_CASES))
 
+.PHONY: parity
+parity: cluster ## Compare live objects with Helm's: CORPUS="DIR…" SHARD=i/n ONLY="TEXT…" (minutes a shard), else the project's own charts.
+	cargo build --release --quiet -p helm-operator
+	cargo run --release --quiet -p parity -- $(addprefix --corpus ,$(CORPUS)) $(addprefix --shard ,$(SHARD)) $(addprefix --only ,$(ONLY))
+
 .PHONY: bench-render
 bench-render: ## Time rendering, in turn with Helm's engine where it is at hand; CHARTS="DIR…" adds charts, CORPUS=DIR all of a corpus.
 	CORPUS='$(CORPUS)' hack/bench-render $(CHARTS)

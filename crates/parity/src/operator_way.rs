@@ -1,0 +1,309 @@
+//! A release by a custom resource: one operator process serves a kind for each chart.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::path::Path;
+use std::process::Stdio;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, anyhow, bail};
+use helm::{json, yaml};
+use http::Method;
+use serde_json::{Value, json};
+use tokio::process::{Child, Command};
+
+use crate::corpus::{Case, Chart};
+use crate::live::GROUP;
+use crate::outcome::{Ground, Outcome};
+use crate::plane::{NAMESPACE, Plane};
+use crate::walk::{RELEASE, Way};
+
+/// How long the operator may take for one step.
+const LIMIT: Duration = Duration::from_secs(60);
+const POLL: Duration = Duration::from_millis(30);
+const LOG_LINES: usize = 10;
+
+/// The operator at work on an API server.
+pub(crate) struct Operator<'a> {
+    plane: &'a Plane,
+    /// The kind's number by the chart's name.
+    numbers: BTreeMap<&'a str, usize>,
+    binary: &'a Path,
+    folder: tempfile::TempDir,
+    process: Mutex<Child>,
+}
+
+/// The definition of each chart's kind.
+pub(crate) fn crds(charts: usize) -> Vec<Value> {
+    let crd = |number| {
+        let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+        json!({
+            "metadata": {"name": format!("{}.{GROUP}", plural(number))},
+            "spec": {
+                "group": GROUP, "scope": "Namespaced",
+                "names": {"kind": kind(number), "plural": plural(number), "singular": kind(number).to_lowercase()},
+                "versions": [{
+                    "name": "v1", "served": true, "storage": true, "subresources": {"status": {}},
+                    "schema": {"openAPIV3Schema": schema},
+                }],
+            },
+        })
+    };
+    (0..charts).map(crd).collect()
+}
+
+fn kind(number: usize) -> String {
+    format!("Chart{number:04}")
+}
+
+fn plural(number: usize) -> String {
+    format!("chart{number:04}s")
+}
+
+impl<'a> Operator<'a> {
+    /// Starts it; the kinds of [`crds`] are there.
+    pub(crate) fn start(plane: &'a Plane, binary: &'a Path, charts: &'a [Chart]) -> anyhow::Result<Operator<'a>> {
+        let folder = tempfile::tempdir()?;
+        let watch = |(number, chart): (usize, &Chart)| json!({"group": GROUP, "version": "v1", "kind": kind(number), "chart": chart.folder});
+        let watches: Vec<Value> = charts.iter().enumerate().map(watch).collect();
+        fs::write(folder.path().join("watches.yaml"), Value::from(watches).to_string())?;
+        let process = Mutex::new(spawn(plane, binary, folder.path())?);
+        let numbers = charts.iter().enumerate().map(|(number, chart)| (chart.name.as_str(), number)).collect();
+        Ok(Operator { plane, numbers, binary, folder, process })
+    }
+
+    /// Ends it as Kubernetes would, and starts it again.
+    pub(crate) async fn restart(&self) -> anyhow::Result<()> {
+        let pid = self.process().id().context("the operator has ended")?;
+        Command::new("kill").arg(pid.to_string()).status().await?;
+        let began = Instant::now();
+        while self.process().try_wait()?.is_none() {
+            self.wait(began, "the operator to end").await?;
+        }
+        *self.process() = spawn(self.plane, self.binary, self.folder.path())?;
+        Ok(())
+    }
+
+    /// Makes the resource or changes its values; returns before anything comes of it.
+    pub(crate) async fn set(&self, chart: &Chart, case: &Case, namespace: &str) -> anyhow::Result<()> {
+        let number = self.number(chart)?;
+        let path = resources(number, namespace);
+        let mut resource = json!({
+            "apiVersion": format!("{GROUP}/v1"), "kind": kind(number), "spec": values(case)?,
+            "metadata": {"name": RELEASE, "annotations": no_hooks()},
+        });
+        match self.plane.get(&format!("{path}/{RELEASE}")).await {
+            Ok(old) => {
+                resource["metadata"] = old["metadata"].clone();
+                self.plane.send(Method::PUT, &format!("{path}/{RELEASE}"), &resource).await?;
+            }
+            Err(kube::Error::Api(status)) if status.code == 404 => drop(self.plane.create(&path, &resource).await?),
+            Err(error) => return Err(error.into()),
+        }
+        Ok(())
+    }
+
+    /// Waits until the resource says what has come of it.
+    pub(crate) async fn outcome(&self, chart: &Chart, namespace: &str) -> anyhow::Result<Outcome> {
+        let path = format!("{}/{RELEASE}", resources(self.number(chart)?, namespace));
+        let began = Instant::now();
+        loop {
+            let resource = self.plane.get(&path).await?;
+            if let Some(outcome) = outcome_of(&resource) {
+                return Ok(outcome);
+            }
+            if self.wait(began, "a condition").await.is_err() {
+                self.check_running()?;
+                return Ok(Outcome::Refused(
+                    Ground::Stuck,
+                    format!("after {} s: {}", LIMIT.as_secs(), resource["status"]),
+                ));
+            }
+        }
+    }
+
+    /// How often each chart's controller has reconciled since the start.
+    pub(crate) async fn reconciles(&self) -> anyhow::Result<BTreeMap<String, u64>> {
+        let text = self.metrics().await?;
+        let mut counts = BTreeMap::new();
+        for line in text.lines().filter(|line| line.starts_with("controller_runtime_reconcile_total{")) {
+            let controller = line.split('"').nth(1).unwrap_or_default().to_owned();
+            let count: f64 = line.rsplit(' ').next().unwrap_or_default().parse().unwrap_or_default();
+            *counts.entry(controller).or_default() += count as u64;
+        }
+        Ok(counts)
+    }
+
+    /// The name that metrics know the chart's controller by.
+    pub(crate) fn controller(&self, chart: &Chart) -> anyhow::Result<String> {
+        Ok(format!("{}-controller", kind(self.number(chart)?).to_lowercase()))
+    }
+
+    /// What it has logged since its last start.
+    fn log(&self) -> String {
+        fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
+    }
+
+    async fn metrics(&self) -> anyhow::Result<String> {
+        use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+        let began = Instant::now();
+        let address = loop {
+            let log = self.log();
+            let line = log.lines().find(|line| line.contains("bindAddress") && line.to_lowercase().contains("metrics"));
+            if let Some(line) = line {
+                let line: Value = serde_json::from_str(line)?;
+                break line["bindAddress"].as_str().context("no address of metrics")?.to_owned();
+            }
+            self.wait(began, "metrics").await?;
+        };
+        let mut stream = tokio::net::TcpStream::connect(address).await?;
+        stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").await?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await?;
+        Ok(answer)
+    }
+
+    pub(crate) async fn wait(&self, began: Instant, what: &str) -> anyhow::Result<()> {
+        if began.elapsed() > LIMIT {
+            bail!("waited {} s for {what}", LIMIT.as_secs());
+        }
+        tokio::time::sleep(POLL).await;
+        Ok(())
+    }
+
+    fn number(&self, chart: &Chart) -> anyhow::Result<usize> {
+        self.numbers.get(chart.name.as_str()).copied().ok_or_else(|| anyhow!("chart {} is not served", chart.name))
+    }
+
+    fn check_running(&self) -> anyhow::Result<()> {
+        let Some(status) = self.process().try_wait()? else { return Ok(()) };
+        let log = self.log();
+        let lines: Vec<&str> = log.lines().collect();
+        bail!("the operator ended with {status}:\n{}", lines[lines.len().saturating_sub(LOG_LINES)..].join("\n"))
+    }
+
+    fn process(&self) -> std::sync::MutexGuard<'_, Child> {
+        self.process.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Way for Operator<'_> {
+    fn name(&self) -> &'static str {
+        "operator"
+    }
+
+    fn plane(&self) -> &Plane {
+        self.plane
+    }
+
+    async fn install(&self, chart: &Chart, case: &Case) -> anyhow::Result<Outcome> {
+        self.set(chart, case, NAMESPACE).await?;
+        self.outcome(chart, NAMESPACE).await
+    }
+
+    async fn upgrade(&self, chart: &Chart, case: &Case) -> anyhow::Result<Outcome> {
+        self.install(chart, case).await
+    }
+
+    /// A resource that does not go is freed, so that the next chart finds its place clear.
+    async fn uninstall(&self, chart: &Chart) -> anyhow::Result<Outcome> {
+        let path = format!("{}/{RELEASE}", resources(self.number(chart)?, NAMESPACE));
+        self.plane.send(Method::DELETE, &path, &Value::Null).await?;
+        let began = Instant::now();
+        while let Ok(resource) = self.plane.get(&path).await {
+            if self.wait(began, "an uninstall").await.is_err() {
+                self.check_running()?;
+                self.plane.send(Method::PATCH, &path, &json!({"metadata": {"finalizers": null}})).await?;
+                return Ok(Outcome::Refused(
+                    Ground::Stuck,
+                    format!("after {} s: {}", LIMIT.as_secs(), resource["status"]),
+                ));
+            }
+        }
+        Ok(Outcome::Done)
+    }
+}
+
+fn spawn(plane: &Plane, binary: &Path, folder: &Path) -> anyhow::Result<Child> {
+    let watches = format!("--watches-file={}", folder.join("watches.yaml").display());
+    let mut command = Command::new(binary);
+    command.args(["run", &watches, "--metrics-bind-address=127.0.0.1:0", "--health-probe-bind-address=0"]);
+    command.env("KUBECONFIG", plane.cluster.operator_kubeconfig_path()).env_remove("WATCH_NAMESPACE").env("TZ", "UTC");
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(File::create(folder.join("log"))?).kill_on_drop(true);
+    command.spawn().with_context(|| format!("cannot start {}", binary.display()))
+}
+
+fn resources(number: usize, namespace: &str) -> String {
+    format!("/apis/{GROUP}/v1/namespaces/{namespace}/{}", plural(number))
+}
+
+fn no_hooks() -> Value {
+    let annotation = |action| (format!("helm.sdk.operatorframework.io/{action}-disable-hooks"), "true".into());
+    Value::Object(["install", "upgrade", "uninstall"].map(annotation).into_iter().collect())
+}
+
+/// The values file as the `spec` that a user would write for it.
+fn values(case: &Case) -> anyhow::Result<Value> {
+    let Some(file) = &case.values else { return Ok(json!({})) };
+    let text = fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
+    let values = yaml::parse_map(&text).map_err(|error| anyhow!("{}: {error}", file.display()))?;
+    let text = json::encode(&values.into(), json::EscapeHtml::No, json::Layout::Compact)?;
+    Ok(serde_json::from_slice(&text)?)
+}
+
+/// What the resource's conditions say of its newest generation; nothing while they say nothing of it.
+fn outcome_of(resource: &Value) -> Option<Outcome> {
+    let generation = &resource["metadata"]["generation"];
+    let conditions = resource["status"]["conditions"].as_array()?;
+    let current = |kind: &str| {
+        let is = |c: &&Value| c["type"] == kind && c["status"] == "True" && c["observedGeneration"] == *generation;
+        conditions.iter().find(is)
+    };
+    if let Some(failed) = current("ReleaseFailed").or_else(|| current("Irreconcilable")) {
+        let text = |field: &str| failed[field].as_str().unwrap_or_default().to_owned();
+        return Some(Outcome::refused(&format!("{}: {}", text("reason"), text("message"))));
+    }
+    current("Deployed").map(|_| Outcome::Done)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn resource(conditions: &[(&str, &str, i64)]) -> Value {
+        let condition = |(kind, status, generation): &(&str, &str, i64)| json!({"type": kind, "status": status, "observedGeneration": generation, "reason": "R", "message": "is invalid"});
+        let conditions: Vec<Value> = conditions.iter().map(condition).collect();
+        json!({"metadata": {"generation": 2}, "status": {"conditions": conditions}})
+    }
+
+    #[test]
+    fn only_conditions_of_the_newest_generation_tell_the_outcome() {
+        assert_eq!(outcome_of(&json!({"metadata": {"generation": 1}})), None);
+        assert_eq!(outcome_of(&resource(&[("Deployed", "True", 1)])), None);
+        assert_eq!(outcome_of(&resource(&[("Deployed", "False", 2)])), None);
+        assert_eq!(outcome_of(&resource(&[("Deployed", "True", 2)])), Some(Outcome::Done));
+        let refused = Some(Outcome::Refused(Ground::Object, "R: is invalid".into()));
+        assert_eq!(outcome_of(&resource(&[("Deployed", "True", 2), ("ReleaseFailed", "True", 2)])), refused);
+        assert_eq!(outcome_of(&resource(&[("Irreconcilable", "True", 2)])), refused);
+    }
+
+    #[test]
+    fn a_values_file_is_a_spec_with_the_numbers_that_a_user_writes() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("values.yaml");
+        fs::write(&file, "a: 1000000\nb: 1.5\nc: null\nd: on\n").unwrap();
+        let case = Case { name: "x".into(), values: Some(file) };
+        assert_eq!(values(&case).unwrap().to_string(), r#"{"a":1000000,"b":1.5,"c":null,"d":true}"#);
+        assert_eq!(values(&Case { name: "x".into(), values: None }).unwrap(), json!({}));
+    }
+
+    #[test]
+    fn every_chart_has_a_kind_of_its_own() {
+        let crds = crds(2);
+        assert_eq!(crds[1]["metadata"]["name"], "chart0001s.parity.example.com");
+        assert_eq!(crds[1]["spec"]["names"]["kind"], "Chart0001");
+        assert_eq!(resources(1, "ns"), "/apis/parity.example.com/v1/namespaces/ns/chart0001s");
+        assert_eq!(no_hooks()["helm.sdk.operatorframework.io/upgrade-disable-hooks"], "true");
+    }
+}

@@ -1,0 +1,198 @@
+//! Where two runs of one chart may differ: what templates draw at random, what the server chooses, and how integers print.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::LazyLock;
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use regex::{Captures, Regex};
+use serde_json::Value;
+
+use crate::compare::leaves;
+use crate::live::{Id, Objects};
+
+/// Places in which two runs of Helm differ.
+#[derive(Clone, Debug, Default)]
+pub struct Random {
+    paths: BTreeMap<Id, BTreeSet<String>>,
+    /// Kinds of which some names are random: group, kind, namespace; and the names that are not.
+    names: BTreeMap<(String, String, String), BTreeSet<String>>,
+}
+
+/// In Go's `%v`, a float64 of 2^21 or more, or one with many zeros.
+static EXPONENT: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"(\d)(?:\.(\d+))?e\+(\d\d)").ok());
+
+impl Random {
+    /// What differs between what two runs of the same steps by the same way left.
+    #[must_use]
+    pub fn between(one: &Objects, other: &Objects) -> Random {
+        let mut random = Random { names: random_names(one, other), paths: BTreeMap::new() };
+        let (one, other) = (random.rename(one), random.rename(other));
+        for (id, left) in &one {
+            let Some(right) = other.get(id).filter(|right| *right != left) else { continue };
+            let (left, right) = (leaves(left), leaves(right));
+            let all = left.keys().chain(right.keys());
+            let paths = all.filter(|path| left.get(*path) != right.get(*path)).cloned().collect();
+            random.paths.insert(id.clone(), paths);
+        }
+        random
+    }
+
+    /// Whether the place is random. Ids are those of [`Random::rename`].
+    #[must_use]
+    pub fn contains(&self, id: &Id, path: &str) -> bool {
+        self.paths.get(id).is_some_and(|paths| paths.contains(path))
+    }
+
+    /// The objects with their random names replaced by `*1`, `*2` and so on, in order.
+    #[must_use]
+    pub fn rename(&self, objects: &Objects) -> Objects {
+        let mut numbers: BTreeMap<&(String, String, String), usize> = BTreeMap::new();
+        let mut renamed = Objects::new();
+        for (id, object) in objects {
+            let (mut id, mut object) = (id.clone(), object.clone());
+            if let Some((key, fixed)) = self.names.get_key_value(&key(&id))
+                && !fixed.contains(&id.name)
+            {
+                let number = numbers.entry(key).or_default();
+                *number += 1;
+                id.name = format!("*{number}");
+                object["metadata"]["name"] = id.name.as_str().into();
+            }
+            renamed.insert(id, object);
+        }
+        renamed
+    }
+}
+
+fn key(id: &Id) -> (String, String, String) {
+    (id.group.clone(), id.kind.clone(), id.namespace.clone())
+}
+
+fn random_names(one: &Objects, other: &Objects) -> BTreeMap<(String, String, String), BTreeSet<String>> {
+    let in_one_only = |id: &&Id| one.contains_key(*id) != other.contains_key(*id);
+    let random: BTreeSet<_> = one.keys().chain(other.keys()).filter(in_one_only).map(key).collect();
+    let fixed = |of: &(String, String, String)| {
+        let in_both = one.keys().filter(|id| key(id) == *of && other.contains_key(*id));
+        in_both.map(|id| id.name.clone()).collect()
+    };
+    random.into_iter().map(|of| (of.clone(), fixed(&of))).collect()
+}
+
+/// Whether the API server chooses the value where nobody sets it.
+#[must_use]
+pub fn is_servers(id: &Id, path: &str) -> bool {
+    id.kind == "Service"
+        && id.group.is_empty()
+        && (path == "/spec/clusterIP"
+            || path == "/spec/healthCheckNodePort"
+            || path.starts_with("/spec/clusterIPs/")
+            || (path.starts_with("/spec/ports/") && path.ends_with("/nodePort")))
+}
+
+/// Whether the texts are the same once Helm's floats (`1e+06`) are written as the integers that they are in a resource.
+#[must_use]
+pub fn is_by_integers(id: &Id, path: &str, helm: Option<&Value>, ours: Option<&Value>) -> bool {
+    let text = |value: Option<&Value>| {
+        let text = value.and_then(Value::as_str)?.to_owned();
+        let encoded = id.kind == "Secret" && path.starts_with("/data/");
+        if !encoded {
+            return Some(text);
+        }
+        let bytes = BASE64_STANDARD.decode(&text).ok()?;
+        Some(String::from_utf8_lossy(&bytes).into_owned())
+    };
+    let (Some(helm), Some(ours)) = (text(helm), text(ours)) else { return false };
+    helm != ours && without_exponents(&helm) == ours
+}
+
+fn without_exponents(text: &str) -> String {
+    let Some(exponent) = &*EXPONENT else { return text.to_owned() };
+    let expand = |found: &Captures<'_>| {
+        let digits = found.get(2).map_or("", |fraction| fraction.as_str());
+        let zeros = found[3].parse::<usize>().unwrap_or_default().checked_sub(digits.len());
+        match zeros {
+            Some(zeros) => format!("{}{digits}{}", &found[1], "0".repeat(zeros)),
+            None => found[0].to_owned(),
+        }
+    };
+    exponent.replace_all(text, expand).into_owned()
+}
+
+/// Whether it may be a checksum over a text in which an integer was printed.
+#[must_use]
+pub fn is_digest(value: Option<&Value>) -> bool {
+    let text = value.and_then(Value::as_str).unwrap_or_default();
+    matches!(text.len(), 32 | 40 | 63 | 64) && text.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn id(kind: &str, name: &str) -> Id {
+        Id { group: String::new(), kind: kind.into(), namespace: "ns".into(), name: name.into() }
+    }
+
+    fn objects(all: &[(&str, &str, Value)]) -> Objects {
+        all.iter().map(|(kind, name, body)| (id(kind, name), body.clone())).collect()
+    }
+
+    #[test]
+    fn places_that_differ_between_two_runs_are_random_and_no_others() {
+        let one = objects(&[("Secret", "x", json!({"data": {"a": "1", "b": "2"}}))]);
+        let other = objects(&[("Secret", "x", json!({"data": {"a": "1", "b": "3", "c": "4"}}))]);
+        let random = Random::between(&one, &other);
+        let of = |path| random.contains(&id("Secret", "x"), path);
+        assert_eq!([of("/data/a"), of("/data/b"), of("/data/c")], [false, true, true]);
+        assert!(!random.contains(&id("Secret", "y"), "/data/b"));
+    }
+
+    #[test]
+    fn random_names_are_numbered_and_fixed_ones_stay() {
+        let body = |name: &str| json!({"metadata": {"name": name}});
+        let one = objects(&[("Job", "a-x1", body("a-x1")), ("Job", "b", body("b")), ("Pod", "p", body("p"))]);
+        let other = objects(&[("Job", "a-z9", body("a-z9")), ("Job", "b", body("b")), ("Pod", "p", body("p"))]);
+        let random = Random::between(&one, &other);
+        let names = |of: &Objects| random.rename(of).into_keys().map(|id| id.name).collect::<Vec<_>>();
+        assert_eq!(names(&one), ["*1", "b", "p"]);
+        assert_eq!(random.rename(&one), random.rename(&other));
+    }
+
+    #[test]
+    fn the_server_chooses_addresses_and_ports_of_services_only() {
+        let service = id("Service", "x");
+        for path in ["/spec/clusterIP", "/spec/clusterIPs/0", "/spec/ports/1/nodePort", "/spec/healthCheckNodePort"] {
+            assert!(is_servers(&service, path), "{path}");
+            assert!(!is_servers(&id("ConfigMap", "x"), path), "{path}");
+        }
+        assert!(!is_servers(&service, "/spec/ports/0/port"));
+        assert!(!is_servers(&Id { group: "serving.example".into(), ..service }, "/spec/clusterIP"));
+    }
+
+    #[test]
+    fn floats_of_helm_are_integers_of_the_resource() {
+        let check = |kind: &str, path: &str, helm: &str, ours: &str| {
+            is_by_integers(&id(kind, "x"), path, Some(&json!(helm)), Some(&json!(ours)))
+        };
+        assert!(check("ConfigMap", "/data/a", "size 1e+06, 1.048576e+06 b", "size 1000000, 1048576 b"));
+        assert!(check("Secret", "/data/a", "MWUrMDY=", "MTAwMDAwMA=="));
+        assert!(!check("Secret", "/stringData/a", "MWUrMDY=", "MTAwMDAwMA=="));
+        assert!(!check("ConfigMap", "/data/a", "size 1e+06", "size 1000001"));
+        assert!(!check("ConfigMap", "/data/a", "size 1000000", "size 1e+06"));
+        assert!(!check("ConfigMap", "/data/a", "1.23456789e+02", "123"));
+        assert!(!check("ConfigMap", "/data/a", "same", "same"));
+        assert!(!is_by_integers(&id("ConfigMap", "x"), "/data/a", Some(&json!(1)), None));
+    }
+
+    #[test]
+    fn digests_are_long_and_hexadecimal() {
+        assert!(is_digest(Some(&json!("0a".repeat(32)))));
+        for other in [json!("0a"), json!("zz".repeat(32)), json!(1)] {
+            assert!(!is_digest(Some(&other)), "{other}");
+        }
+        assert!(!is_digest(None));
+    }
+}
