@@ -328,6 +328,12 @@ impl Release {
         self.revisions.iter().rev().find(|(_, r)| r.status == Status::Deployed).map(|(v, r)| (*v, r))
     }
 
+    /// The deployed revision; if none is, the newest that once was.
+    pub(super) fn last_good(&self) -> Option<u32> {
+        let newest = |status| self.revisions.iter().rev().find(|(_, r)| r.status == status).map(|(v, _)| *v);
+        newest(Status::Deployed).or_else(|| newest(Status::Superseded))
+    }
+
     /// Whether one of the revisions says that it is the owner's.
     pub(super) fn is_owned_by(&self, owner: &Owner) -> bool {
         self.revisions.values().any(|r| {

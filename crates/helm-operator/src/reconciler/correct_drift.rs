@@ -10,6 +10,7 @@ use tokio::time::Instant;
 
 use super::cache::{Drift, Release};
 use super::primary::Primary;
+use super::undo;
 use super::work::{Next, Work, chain, reference};
 use crate::status::{Fault, condition};
 
@@ -46,6 +47,7 @@ pub(super) async fn repair(work: &mut Work<'_>, primary: &Primary) -> Result<Nex
         );
     }
     remember(work, &applied);
+    undo::tell_refused(work, primary, &applied);
     remark(work, primary, version, &marks, &applied).await.map_err(|e| fault(&e))?;
     // Without a watch nothing says whether it helped.
     Ok(if watched { Next::Look } else { Next::Done })
@@ -108,6 +110,7 @@ pub(super) async fn move_in(work: &mut Work<'_>, primary: &Primary) -> Result<Ne
     let packed = work.release().and_then(|r| r.packed).filter(|(v, _)| *v == version).map(|(_, p)| p);
     let applied = action::move_in(&env, version, packed.as_ref()).await.map_err(|e| fault(&e))?;
     remember(work, &applied);
+    undo::tell_refused(work, primary, &applied);
     let mut whole = (*marks).clone();
     whole.objects = applied.iter().map(MarkedObject::from).collect();
     whole.complete = true;

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use helm::action::{self, Outcome};
 use helm::kube::Resource;
 use helm::release::Status;
-use helm::storage::Marks;
 
 use super::cache::Revision;
 use super::primary::Primary;
-use super::work::{Next, Work, chain, is_transient, reference};
+use super::undo;
+use super::work::{Next, Work, reference};
 use crate::status::{Fault, condition};
 
 /// Installs the candidate.
@@ -37,36 +37,19 @@ pub(super) async fn install(work: &mut Work<'_>, primary: &Primary) -> Result<Ne
         }
         Err(failure) => {
             let reason = if failure.cause.is_foreign() { "ReleaseConflict" } else { "InstallError" };
-            let mut message = chain(&failure.cause);
-            // Where the server only was away, the record stays and the install is gone on with.
-            if !is_transient(&failure.cause)
-                && let Some((_, left)) = &failure.recorded
-                && let Err(error) = take_away(work, primary, left).await
-            {
-                message = format!("failed installation ({message}) and failed rollback: {}", chain(&error));
-            }
+            let message = undo::after_action(work, primary, &failure).await;
             Err(Fault { condition: condition::RELEASE_FAILED, reason, message })
         }
     }
-}
-
-async fn take_away(work: &Work<'_>, primary: &Primary, left: &Marks) -> Result<(), action::Error> {
-    let decoration = work.decoration(primary);
-    let env = work.environment(&decoration, primary, "uninstall");
-    action::delete_objects(&env, left).await?;
-    let mut versions: Vec<u32> = work.release().map(|r| r.revisions.into_keys().collect()).unwrap_or_default();
-    if versions.is_empty() {
-        versions.push(1);
-    }
-    env.storage.delete_all(&decoration.namespace, &decoration.release, &versions).await?;
-    work.shared.cache.change_release(work.key, |release| release.revisions.clear());
-    Ok(())
 }
 
 /// Takes the outcome of an action into the cache.
 pub(super) async fn record(work: &Work<'_>, outcome: Outcome) {
     let shared = work.shared;
     shared.cache.put_applied(&outcome.applied, work.key);
+    if let Some(primary) = shared.cache.primary(work.key) {
+        undo::tell_refused(work, &primary, &outcome.applied);
+    }
     let mut kinds: Vec<Arc<Resource>> = Vec::new();
     for object in &outcome.marks.objects {
         if let Ok(kind) = shared.applier.mapper.resource(&object.api_version, &object.key.kind).await

@@ -14,6 +14,7 @@ mod settle;
 mod state;
 #[cfg(test)]
 mod tests;
+mod undo;
 mod uninstall;
 mod upgrade;
 mod watch;
@@ -25,7 +26,7 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use helm::chart::Chart;
 use helm::engine::Engine;
-use helm::kube::{Api, Applier, Live, Resource, Slot};
+use helm::kube::{Api, Applier, Live, Policy, Resource, Slot};
 use helm::storage::{RecordMeta, Storage};
 use kube::core::{GroupVersionKind, Selector};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch as channel};
@@ -155,6 +156,7 @@ pub(crate) struct Settings {
     max_history: usize,
     one_namespace: bool,
     suppress_overrides: bool,
+    apply: Policy,
 }
 
 impl Shared {
@@ -314,6 +316,7 @@ fn settings(controller: &ChartController, context: &Context) -> Settings {
         max_history: controller.max_history,
         one_namespace: !context.namespaces.is_all(),
         suppress_overrides: context.config.suppress_override_values,
+        apply: controller.watch.apply,
     }
 }
 

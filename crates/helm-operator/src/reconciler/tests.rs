@@ -20,6 +20,9 @@ use super::{Hooks, Settings, Shared, work};
 use crate::events::Events;
 use crate::metrics::{Metrics, ReconcileResult};
 
+#[path = "failure_scenarios.rs"]
+mod failure_scenarios;
+
 const PRIMARY: &str = "/apis/cache.my.domain/v1/namespaces/ns/memcacheds/web";
 const SECRETS: &str = "/api/v1/namespaces/ns/secrets";
 const MAPS: &str = "/api/v1/namespaces/ns/configmaps";
@@ -111,6 +114,7 @@ impl World {
             max_history: 3,
             one_namespace: false,
             suppress_overrides: false,
+            apply: helm::kube::Policy::Auto,
         };
         let shared = Shared {
             applier: Applier::new(api.clone()),

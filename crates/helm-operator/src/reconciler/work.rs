@@ -15,7 +15,7 @@ use super::cache::{Failed, Release};
 use super::primary::{Primary, ResourceKey};
 use super::render::Request;
 use super::state::{Inputs, Objects, Observed, Recorded, Step, next_step};
-use super::{Shared, correct_drift, install, settle, uninstall, upgrade};
+use super::{Shared, correct_drift, install, settle, undo, uninstall, upgrade};
 use crate::metrics::ReconcileResult;
 use crate::status::{Fault, Health, condition};
 
@@ -76,7 +76,10 @@ impl Work<'_> {
             Step::Refuse => Err(foreign(primary)),
             Step::AddFinalizer => uninstall::add_finalizer(self, primary).await,
             Step::Read => correct_drift::read(self, primary).await,
-            Step::Render => self.render(primary).await,
+            Step::Render => match self.render(primary).await {
+                Err(fault) => Err(undo::after_render(self, primary, fault).await),
+                rendered => rendered,
+            },
             Step::Install => install::install(self, primary).await,
             Step::Upgrade => upgrade::upgrade(self, primary).await,
             Step::MoveIn => correct_drift::move_in(self, primary).await,
@@ -235,6 +238,7 @@ impl Work<'_> {
             adopt: primary.annotations.adopt(),
             description: primary.annotations.description(action),
             max_history: self.shared.settings.max_history,
+            apply: self.shared.settings.apply,
             ..Options::default()
         };
         Environment {
@@ -272,6 +276,7 @@ impl Work<'_> {
             pending: newest.status.is_pending(),
             versions: release.revisions.keys().copied().collect(),
             deployed: deployed.map(|(v, _)| v),
+            last_good: release.last_good(),
             inventory,
             packed,
             first_deployed: None,
@@ -343,14 +348,13 @@ fn recorded(release: Option<&Release>, primary: &Primary) -> Recorded {
     if !release.is_owned_by(&primary.owner()) && !primary.annotations.adopt() {
         return Recorded::Foreign;
     }
-    let deployed = release.deployed().is_some();
     match newest.status {
         Status::Deployed if newest.marks.as_ref().is_some_and(|m| m.complete || !m.objects.is_empty()) => {
             Recorded::Deployed
         }
         Status::Deployed => Recorded::Unread,
         Status::PendingInstall => Recorded::PendingInstall,
-        Status::Failed if !deployed => Recorded::FailedInstall,
+        Status::Failed if undo::was_never_deployed(release) => Recorded::FailedInstall,
         Status::Failed => Recorded::Failed,
         Status::Uninstalled | Status::Uninstalling => Recorded::Uninstalled,
         _ => Recorded::Pending,
@@ -404,16 +408,4 @@ pub(super) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
         source = cause.source();
     }
     text
-}
-
-/// Whether an error says nothing about the chart: the server was not there, or not able.
-pub(super) fn is_transient(error: &(dyn std::error::Error + 'static)) -> bool {
-    let mut next = Some(error);
-    while let Some(error) = next {
-        if let Some(error) = error.downcast_ref::<helm::kube::Error>() {
-            return error.nature() == helm::kube::Nature::Transient;
-        }
-        next = error.source();
-    }
-    false
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use helm::kube::Policy;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::core::Selector;
 
@@ -10,7 +11,7 @@ use super::node::{Entry, Node};
 use super::{DryRunOption, Error, OverrideValuesType, Watch, parse_duration};
 
 /// The keys of an entry, as they are written.
-const KEYS: [&str; 11] = [
+const KEYS: [&str; 12] = [
     "group",
     "version",
     "kind",
@@ -22,6 +23,7 @@ const KEYS: [&str; 11] = [
     "reconcilePeriod",
     "maxConcurrentReconciles",
     "dryRunOption",
+    "apply",
 ];
 
 /// Decodes an entry; adds unknown keys to `warnings`.
@@ -50,6 +52,7 @@ fn empty() -> Watch {
         watch_dependent_resources: true,
         selector: Selector::default(),
         dry_run_option: DryRunOption::default(),
+        apply: Policy::default(),
     }
 }
 
@@ -74,6 +77,7 @@ fn set(watch: &mut Watch, key: &str, entry: &Entry, env: &Env) -> Result<(), Err
         }
         "maxConcurrentReconciles" => watch.max_concurrent_reconciles = Some(positive(entry)?),
         "dryRunOption" => watch.dry_run_option = dry_run_option(entry)?,
+        "apply" => watch.apply = policy(entry)?,
         _ => {}
     }
     Ok(())
@@ -142,6 +146,15 @@ fn dry_run_option(entry: &Entry) -> Result<DryRunOption, Error> {
         "server" => DryRunOption::Server,
         _ => DryRunOption::Unset,
     })
+}
+
+fn policy(entry: &Entry) -> Result<Policy, Error> {
+    match string(entry)?.as_str() {
+        "auto" => Ok(Policy::Auto),
+        "server" => Ok(Policy::Server),
+        "client" => Ok(Policy::Client),
+        other => Err(wrong(entry, format!("must be \"auto\", \"server\" or \"client\", found {other:?}"))),
+    }
 }
 
 fn selector(entry: &Entry) -> Result<Selector, Error> {

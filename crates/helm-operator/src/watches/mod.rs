@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use go_template::Map;
+use helm::kube::Policy;
 use kube::core::{ApiResource, GroupVersionKind, Selector};
 
 pub use duration::{DurationError, parse_duration};
@@ -44,6 +45,8 @@ pub struct Watch {
     pub selector: Selector,
     /// Whether `lookup` may read the cluster when a release is compared with its chart.
     pub dry_run_option: DryRunOption,
+    /// Which way the chart's objects are written.
+    pub apply: Policy,
 }
 
 /// How the text of override values becomes values.

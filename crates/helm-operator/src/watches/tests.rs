@@ -31,6 +31,16 @@ fn an_entry_has_upstreams_defaults() {
 }
 
 #[test]
+fn objects_are_written_as_apply_says() {
+    assert_eq!(one("").unwrap().apply, Policy::Auto);
+    for (text, policy) in [("auto", Policy::Auto), ("server", Policy::Server), ("client", Policy::Client)] {
+        assert_eq!(one(&format!("  apply: {text}")).unwrap().apply, policy);
+    }
+    let error = one("  apply: both").unwrap_err();
+    assert_eq!(error, "watches file, line 6: apply: must be \"auto\", \"server\" or \"client\", found \"both\"");
+}
+
+#[test]
 fn every_key_is_read_in_any_case() {
     let watch = one("
   WatchDependentResources: false

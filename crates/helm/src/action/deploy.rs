@@ -8,7 +8,7 @@ use jiff::Timestamp;
 
 use super::last::Deployed;
 use super::uninstall::delete;
-use super::{Candidate, Current, Environment, Error, Failure, Known, Look, Outcome, read_release};
+use super::{Candidate, Current, Environment, Error, Failure, Known, Look, Outcome, Recorded, failure, read_release};
 use crate::kube::{Applied, Before, HookRun, Object, ObjectKey, Policy, Rule, Seen, Target, uninstall_order};
 use crate::release::{Hook, HookEvent, Info, Release, Status};
 use crate::storage::{MarkedObject, Marks};
@@ -38,13 +38,7 @@ pub(super) async fn deploy(
     let run = run(env, candidate, &keys, &surveyed, current, &mut release, &kind).await;
     match run {
         Ok((marks, applied)) => complete(env, release, marks, applied, current, kind).await,
-        Err(cause) => {
-            release.set_status(Status::Failed, format!("{} {:?} failed: {cause}", kind.failed, release.name));
-            if let Err(error) = env.storage.update(&release, None).await {
-                tracing::warn!(release = release.name, %error, "cannot record a failed revision");
-            }
-            Err(Failure { cause, recorded: Some((release.version, ahead)) })
-        }
+        Err(cause) => Err(failure::record(env, release, ahead, current, kind.failed, cause).await),
     }
 }
 
@@ -139,7 +133,7 @@ async fn run(
     let objects = candidate.objects.iter().zip(keys);
     let targets: Vec<Target<'_>> =
         objects.filter_map(|(object, key)| target(env, object, key, surveyed, current)).collect();
-    let last = Deployed::new(env, current.and_then(|c| c.deployed), current.and_then(|c| c.packed.as_ref()));
+    let last = Deployed::new(env, current.and_then(|c| c.last_good), current.and_then(|c| c.packed.as_ref()));
     let applied = env.applier.apply_all(&targets, &last.writing()).await?;
     prune(env, keys, current).await?;
     if !env.options.disable_hooks {
@@ -250,9 +244,13 @@ async fn complete(
 ) -> Result<Outcome, Failure> {
     release.set_status(Status::Deployed, env.options.description.clone().unwrap_or(kind.complete));
     let written = env.storage.update(&release, Some(&marks)).await;
-    let written = written.map_err(|e| Failure { cause: e.into(), recorded: Some((release.version, marks.clone())) })?;
-    let (_, dropped) =
-        futures::future::join(supersede(env, current, release.version), drop_old(env, current, release.version)).await;
+    let recorded = |marks| Recorded { version: release.version, status: kind.pending, marks, dropped: Vec::new() };
+    let written = written.map_err(|e| Failure { cause: e.into(), recorded: Some(recorded(marks.clone())) })?;
+    let (_, dropped) = futures::future::join(
+        supersede(env, current, release.version),
+        failure::drop_old(env, current, release.version),
+    )
+    .await;
     let first_deployed = release.info.first_deployed;
     Ok(Outcome {
         version: release.version,
@@ -280,20 +278,4 @@ async fn supersede(env: &Environment<'_>, current: Option<&Current>, version: u3
     if let Err(error) = superseded.await {
         tracing::warn!(release = env.decoration.release, revision = deployed, %error, "cannot mark a revision superseded");
     }
-}
-
-async fn drop_old(env: &Environment<'_>, current: Option<&Current>, version: u32) -> Vec<u32> {
-    let Some(current) = current.filter(|_| env.options.max_history > 0) else { return Vec::new() };
-    let older: Vec<u32> = current.versions.iter().copied().filter(|v| *v < version).collect();
-    let surplus = (older.len() + 1).saturating_sub(env.options.max_history);
-    let mut dropped = Vec::new();
-    for old in older.into_iter().filter(|v| Some(*v) != current.deployed).take(surplus) {
-        match env.storage.delete(&env.decoration.namespace, &env.decoration.release, old).await {
-            Ok(()) => dropped.push(old),
-            Err(error) => {
-                tracing::warn!(release = env.decoration.release, revision = old, %error, "cannot drop an old revision")
-            }
-        }
-    }
-    dropped
 }

@@ -3,6 +3,7 @@
 //! Counterpart: Helm's `pkg/action`. Every action writes its record ahead, so that whatever a crash leaves is known, and can be repeated.
 
 mod deploy;
+mod failure;
 mod install;
 mod last;
 mod repair;
@@ -16,9 +17,10 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use crate::kube::{
-    Applied, Applier, ApplyError, Decoration, HookError, Mark, Object, ObjectError, ObjectKey, Policy, Proven, Slot,
+    Applied, Applier, ApplyError, Decoration, HookError, Mark, Nature, Object, ObjectError, ObjectKey, Policy, Proven,
+    Slot,
 };
-use crate::release::{ChartDocument, Hook, Packed, Release};
+use crate::release::{ChartDocument, Hook, Packed, Release, Status};
 use crate::storage::{self, Marks, Storage, Written};
 
 pub use install::install;
@@ -152,6 +154,8 @@ pub struct Current {
     pub versions: Vec<u32>,
     /// The revision that is deployed, if any: older than `version` after a failure.
     pub deployed: Option<u32>,
+    /// The deployed revision; if none is, the last that was: what runs is nearest to it.
+    pub last_good: Option<u32>,
     /// The objects that may exist: those of the newest and of the deployed revision.
     pub inventory: Marks,
     /// The deployed revision's record, if it is at hand.
@@ -200,6 +204,18 @@ pub enum Error {
 }
 
 impl Error {
+    /// Whether the error says nothing about the chart: the server was not there, or not able.
+    pub fn is_transient(&self) -> bool {
+        let mut next: Option<&(dyn std::error::Error + 'static)> = Some(self);
+        while let Some(error) = next {
+            if let Some(error) = error.downcast_ref::<crate::kube::Error>() {
+                return error.nature() == Nature::Transient;
+            }
+            next = error.source();
+        }
+        false
+    }
+
     /// Whether an object is someone else's.
     pub fn is_foreign(&self) -> bool {
         matches!(self, Error::Apply(ApplyError::Foreign(_)))
@@ -213,8 +229,21 @@ pub struct Failure {
     /// Why.
     #[source]
     pub cause: Error,
-    /// The revision whose record was written, and its inventory; absent if nothing was.
-    pub recorded: Option<(u32, Marks)>,
+    /// The revision whose record was written; absent if nothing was.
+    pub recorded: Option<Recorded>,
+}
+
+/// What a failed action left in the history.
+#[derive(Clone, Debug)]
+pub struct Recorded {
+    /// The revision.
+    pub version: u32,
+    /// `failed`, or pending if the action is to be gone on with.
+    pub status: Status,
+    /// Every object that may exist now.
+    pub marks: Marks,
+    /// Revisions that were dropped from the history.
+    pub dropped: Vec<u32>,
 }
 
 impl From<Error> for Failure {

@@ -1,0 +1,248 @@
+//! What failed attempts leave, how often they are recorded, and which objects are written as a client would.
+
+use helm::kube::{Call, Error};
+
+use super::*;
+
+const TYPED: &str = "failed to create typed patch object (ns/b; /v1, Kind=ConfigMap): .data.value: expected string, got &value.valueUnstructured{Value:hunter2}";
+const WEBHOOK: &str =
+    "Internal error occurred: failed calling webhook \"check.example.com\": failed to call webhook: connection refused";
+
+/// Whether a request writes the ConfigMap of this name with this text in it.
+fn writes(call: &Call, name: &str, text: &str) -> bool {
+    let body = call.body.as_ref().map(|(_, json)| String::from_utf8_lossy(json).into_owned()).unwrap_or_default();
+    let named = call.path.contains(&format!("/configmaps/{name}")) || body.contains(&format!("\"name\":\"{name}\""));
+    call.path.contains("/configmaps") && named && body.contains(text)
+}
+
+/// Refuses `b` with this text whichever way it is written, as the server does an object of wrong types.
+fn refuse(world: &World, text: &'static str) {
+    world.server.refuse(move |call| writes(call, "b", text).then(|| Error::answer(500, "", TYPED)));
+}
+
+/// Refuses to set `a` back.
+fn refuse_to_roll_back(world: &World) {
+    world.server.refuse(|call| writes(call, "a", "\"1\"").then(|| Error::answer(403, "Forbidden", "a is frozen")));
+}
+
+/// A webhook is away that looks at `b`.
+fn webhook_is_away(world: &World, text: &'static str) {
+    world.server.refuse(move |call| writes(call, "b", text).then(|| Error::answer(500, "InternalError", WEBHOOK)));
+}
+
+/// Tries again as often, each time after the longest wait.
+async fn retry(world: &World, times: usize) {
+    for _ in 0..times {
+        tokio::time::advance(Duration::from_secs(600)).await;
+        world.reconcile().await;
+    }
+}
+
+fn set_value(world: &World, value: &str) {
+    world.edit(|p| p["spec"]["value"] = value.into());
+}
+
+async fn installed() -> World {
+    let world = World::new(spec());
+    world.reconcile().await;
+    world
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_of_wrong_types_is_no_outage_and_the_upgrade_is_rolled_back() {
+    let world = installed().await;
+    refuse(&world, "abc");
+    set_value(&world, "abc");
+    world.reconcile().await;
+    assert_eq!((world.value_of("a"), world.value_of("b"), world.value_of("c")), (json!("1"), json!("1"), json!("1")));
+    assert_eq!(world.history(), ["1 superseded", "2 failed", "3 deployed"]);
+    let expected = "True/UpgradeError/cannot apply ConfigMap \"b\": does not fit its schema: .data.value: expected string, got string";
+    assert_eq!(world.condition("ReleaseFailed").unwrap(), expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_install_of_wrong_types_leaves_nothing() {
+    let world = World::new(spec());
+    refuse(&world, "\"1\"");
+    world.reconcile().await;
+    retry(&world, 3).await;
+    assert_eq!((world.maps(), world.history()), (vec![], vec![]));
+    assert!(world.condition("ReleaseFailed").unwrap().starts_with("True/InstallError/cannot apply ConfigMap \"b\""));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_outage_makes_one_revision_however_long_it_lasts() {
+    let world = World::new(spec());
+    webhook_is_away(&world, "value");
+    world.reconcile().await;
+    retry(&world, 8).await;
+    assert_eq!(world.history(), ["1 pending-install"]);
+    assert!(world.condition("ReleaseFailed").unwrap().contains("failed calling webhook"));
+    world.server.accept();
+    retry(&world, 1).await;
+    assert_eq!((world.maps().len(), world.history()), (3, vec!["1 deployed".to_owned()]));
+
+    webhook_is_away(&world, "\"2\"");
+    set_value(&world, "2");
+    world.reconcile().await;
+    retry(&world, 8).await;
+    assert_eq!(world.history(), ["1 deployed", "2 pending-upgrade"]);
+    world.server.accept();
+    retry(&world, 1).await;
+    assert_eq!((world.value_of("b"), world.history()), (json!("2"), vec!["1 superseded".into(), "2 deployed".into()]));
+    assert_eq!(world.condition("ReleaseFailed"), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_waits_of_an_outage_grow() {
+    let world = World::new(spec());
+    webhook_is_away(&world, "value");
+    let mut attempts = 0;
+    for _ in 0..600 {
+        let before = world.server.writes();
+        world.reconcile().await;
+        attempts += usize::from(world.server.writes() > before + 1);
+        tokio::time::advance(Duration::from_secs(1)).await;
+    }
+    assert!((8..=14).contains(&attempts), "{attempts} attempts in ten minutes");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_an_outage_left_half_done_is_taken_back_once_nothing_can_be_rendered() {
+    let world = installed().await;
+    webhook_is_away(&world, "\"2\"");
+    set_value(&world, "2");
+    world.reconcile().await;
+    assert_eq!((world.value_of("a"), world.value_of("b")), (json!("2"), json!("1")), "half applied");
+    world.edit(|p| p["spec"]["broken"] = true.into());
+    retry(&world, 1).await;
+    assert_eq!((world.value_of("a"), world.value_of("b")), (json!("1"), json!("1")));
+    assert_eq!(world.history(), ["1 superseded", "2 deployed"]);
+    assert!(world.condition("Irreconcilable").unwrap().contains("templates/a.yaml:3:5"));
+
+    let world = World::new(spec());
+    webhook_is_away(&world, "value");
+    world.reconcile().await;
+    assert!(!world.maps().is_empty(), "half installed");
+    world.edit(|p| p["spec"]["broken"] = true.into());
+    retry(&world, 1).await;
+    assert_eq!((world.maps(), world.history()), (vec![], vec![]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_cannot_be_rolled_back_is_told_and_tried_again() {
+    let world = installed().await;
+    refuse(&world, "\"2\"");
+    refuse_to_roll_back(&world);
+    set_value(&world, "2");
+    world.reconcile().await;
+    let message = world.condition("ReleaseFailed").unwrap();
+    assert!(message.ends_with("; rollback failed: cannot apply ConfigMap \"a\": a is frozen"), "{message}");
+    assert_eq!(world.history(), ["1 deployed", "2 failed", "3 failed"]);
+    world.server.accept();
+    world.edit(|p| p["spec"]["broken"] = true.into());
+    retry(&world, 1).await;
+    assert_eq!((world.value_of("a"), world.value_of("b")), (json!("1"), json!("1")));
+    assert!(world.history().last().unwrap().ends_with("deployed"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn failures_do_not_outgrow_the_history() {
+    let world = installed().await;
+    refuse(&world, "abc");
+    set_value(&world, "abc");
+    retry(&world, 6).await;
+    assert_eq!(world.history(), ["11 superseded", "12 failed", "13 deployed"]);
+    refuse_to_roll_back(&world);
+    set_value(&world, "abcd");
+    retry(&world, 6).await;
+    let history = world.history();
+    assert_eq!((history.len(), history[0].as_str()), (3, "13 deployed"), "{history:?}");
+    assert_eq!(world.server.paths().iter().filter(|p| p.starts_with(SECRETS)).count(), 3);
+}
+
+/// What `helm rollback` leaves when it fails: nothing deployed, and a newest record without marks of ours.
+fn fail_a_rollback_by_hand(world: &World) {
+    let path = |version: u32| format!("{SECRETS}/sh.helm.release.v1.web.v{version}");
+    let mut newest = world.server.object(&path(1)).unwrap();
+    for version in [1, 2] {
+        let mut record = world.server.object(&path(version)).unwrap();
+        record["metadata"]["labels"]["status"] = "superseded".into();
+        world.server.put(&path(version), record, "helm");
+    }
+    newest["metadata"]["name"] = "sh.helm.release.v1.web.v3".into();
+    newest["metadata"]["annotations"] = Value::Null;
+    (newest["metadata"]["labels"]["version"], newest["metadata"]["labels"]["status"]) = ("3".into(), "failed".into());
+    world.server.put(&path(3), newest, "helm");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_that_ran_once_is_healed_and_never_taken_away() {
+    let world = installed().await;
+    world.edit(|p| p["spec"]["maps"] = json!(["a", "b", "d"]));
+    world.reconcile().await;
+    assert_eq!(world.maps(), ["a", "b", "d"]);
+    fail_a_rollback_by_hand(&world);
+    refuse(&world, "abc");
+    set_value(&world, "abc");
+    let world = World::on(world.server);
+    world.reconcile().await;
+    retry(&world, 4).await;
+    assert_eq!(world.maps(), ["a", "b", "d"], "what runs stays");
+    assert_eq!(world.history()[0], "2 superseded", "the last good revision stays: {:?}", world.history());
+
+    world.edit(|p| p["spec"] = json!({"maps": ["a", "b"], "value": "2"}));
+    world.reconcile().await;
+    assert_eq!(
+        (world.maps(), world.value_of("b")),
+        (vec!["a".to_owned(), "b".into()], json!("2")),
+        "and no orphan is left"
+    );
+    assert!(world.history().last().unwrap().ends_with(" deployed"));
+    assert_eq!(world.condition("ReleaseFailed"), None);
+}
+
+/// How often objects were written as a client because server-side apply refused them.
+fn told(world: &World) -> usize {
+    let metrics = world.shared.metrics.encode();
+    let line = metrics.lines().find(|l| l.starts_with("helm_operator_outcomes_total") && l.contains("ClientSideApply"));
+    line.and_then(|l| l.rsplit(' ').next()?.parse().ok()).unwrap_or(0)
+}
+
+/// Refuses to apply `b`, and takes it from a client.
+fn refuse_only_applies(world: &World) {
+    world.server.refuse(|call| {
+        let applies = call.body.as_ref().is_some_and(|(kind, _)| *kind == "application/apply-patch+yaml");
+        (applies && writes(call, "b", "value")).then(|| Error::answer(500, "", TYPED))
+    });
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_only_a_client_may_write_is_told_once_for_each_change_and_drifts_as_everything_else() {
+    let world = World::new(spec());
+    refuse_only_applies(&world);
+    world.reconcile().await;
+    assert_eq!((world.maps().len(), world.history(), told(&world)), (3, vec!["1 deployed".to_owned()], 1));
+    let world = World::on(world.server);
+    assert_eq!((world.requests().await, told(&world)), (0, 0), "after a restart nothing is tried again");
+
+    let mut changed = world.server.object(&format!("{MAPS}/b")).unwrap();
+    changed["data"]["value"] = "mine".into();
+    world.server.put(&format!("{MAPS}/b"), changed, "kubectl");
+    let before = world.server.log().len();
+    world.reconcile().await;
+    assert_eq!((world.value_of("b"), told(&world)), (json!("1"), 0), "repaired the way it was made");
+    let log = world.server.log()[before..].to_vec();
+    assert_eq!(log.iter().filter(|l| **l == format!("PATCH {MAPS}/b")).count(), 1, "{log:?}");
+    assert_eq!(world.requests().await, 0);
+
+    set_value(&world, "2");
+    world.reconcile().await;
+    assert_eq!((world.value_of("b"), told(&world)), (json!("2"), 1));
+    world.edit(|p| p["spec"]["maps"] = json!(["a", "b"]));
+    world.reconcile().await;
+    assert_eq!((world.maps().len(), told(&world)), (2, 1), "an unchanged object is not tried again");
+    world.delete();
+    world.reconcile().await;
+    assert!(world.maps().is_empty());
+}

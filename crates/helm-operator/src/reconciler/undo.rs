@@ -1,0 +1,184 @@
+//! Takes back what a failed attempt left: the deployed revision comes back, and a release that never was is taken away again.
+//!
+//! Also when the attempt that left it is not the one that failed now: a later one may fail before it writes anything.
+
+use std::sync::Arc;
+
+use helm::action::{self, Current, Failure};
+use helm::kube::Way;
+use helm::release::Status;
+
+use super::cache::{Release, Revision};
+use super::install::record;
+use super::primary::Primary;
+use super::work::{Work, chain, reference};
+use crate::status::Fault;
+
+/// How what an attempt left is taken back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Remedy {
+    /// Nothing was left, or nothing that could be taken back.
+    Nothing,
+    /// This revision is deployed, and comes back.
+    RollBack(u32),
+    /// No revision was ever deployed: objects and records go.
+    TakeAway,
+}
+
+fn remedy(release: &Release) -> Remedy {
+    let Some((_, newest)) = release.newest() else { return Remedy::Nothing };
+    let unfinished = newest.status == Status::Failed || newest.status.is_pending();
+    match release.deployed() {
+        _ if !unfinished => Remedy::Nothing,
+        Some((to, _)) => Remedy::RollBack(to),
+        None if was_never_deployed(release) => Remedy::TakeAway,
+        None => Remedy::Nothing,
+    }
+}
+
+/// Whether the records prove that no revision was ever deployed: every one from the first is there, and each is an install that did not end
+/// well. A rollback by hand can fail and leave nothing `deployed` while everything runs; and a history may have been pruned.
+pub(super) fn was_never_deployed(release: &Release) -> bool {
+    let whole = release.revisions.keys().copied().eq(1..=release.revisions.len() as u32);
+    whole && release.revisions.values().all(|r| matches!(r.status, Status::Failed | Status::PendingInstall))
+}
+
+/// What failed, told with what is done about it. An outage is no reason to take anything back: the attempt is gone on with.
+pub(super) async fn after_action(work: &Work<'_>, primary: &Primary, failure: &Failure) -> String {
+    note(work, failure);
+    let message = chain(&failure.cause);
+    if failure.cause.is_transient() {
+        return message;
+    }
+    with_undo(work, primary, message).await
+}
+
+/// As [`after_action`], for what could not even be rendered.
+pub(super) async fn after_render(work: &Work<'_>, primary: &Primary, fault: Fault) -> Fault {
+    let message = with_undo(work, primary, fault.message).await;
+    Fault { message, ..fault }
+}
+
+async fn with_undo(work: &Work<'_>, primary: &Primary, message: String) -> String {
+    let Some(release) = work.release() else { return message };
+    match remedy(&release) {
+        Remedy::Nothing => message,
+        Remedy::RollBack(to) => match roll_back(work, primary, to).await {
+            Ok(()) => message,
+            Err(failure) => format!("{message}; rollback failed: {}", chain(&failure.cause)),
+        },
+        Remedy::TakeAway => match take_away(work, primary).await {
+            Ok(()) => message,
+            Err(error) => format!("failed installation ({message}) and failed rollback: {}", chain(&error)),
+        },
+    }
+}
+
+/// Takes the failed revision into the cache: the watch will tell the same later.
+fn note(work: &Work<'_>, failure: &Failure) {
+    let Some(recorded) = &failure.recorded else { return };
+    work.shared.cache.change_release(work.key, |release| {
+        let marks = Some(Arc::new(recorded.marks.clone()));
+        let revision = Revision { status: recorded.status, resource_version: 0, owners: Vec::new(), marks };
+        release.revisions.insert(recorded.version, revision);
+        recorded.dropped.iter().for_each(|version| _ = release.revisions.remove(version));
+    });
+}
+
+async fn roll_back(work: &Work<'_>, primary: &Primary, to: u32) -> Result<(), Failure> {
+    let Some(current) = work.current() else { return Ok(()) };
+    let decoration = work.decoration(primary);
+    let env = work.environment(&decoration, primary, "upgrade");
+    let inputs = current.inventory.inputs.clone();
+    match action::rollback(&env, &current, to, &inputs).await {
+        Ok(outcome) => {
+            tracing::info!(resource = %work.key, to, revision = outcome.version, "Rolled back release");
+            record(work, outcome).await;
+            Ok(())
+        }
+        Err(failure) => {
+            note(work, &failure);
+            Err(failure)
+        }
+    }
+}
+
+async fn take_away(work: &Work<'_>, primary: &Primary) -> Result<(), action::Error> {
+    let Some(current) = work.current() else { return Ok(()) };
+    let decoration = work.decoration(primary);
+    let env = work.environment(&decoration, primary, "uninstall");
+    let current = with_recorded_objects(&env, current, &[]).await?;
+    action::delete_objects(&env, &current.inventory).await?;
+    env.storage.delete_all(&decoration.namespace, &decoration.release, &current.versions).await?;
+    work.shared.cache.change_release(work.key, |release| release.revisions.clear());
+    Ok(())
+}
+
+/// The release to upgrade from. Where nothing is deployed, the objects that run are those of the last good revision and of the newest one.
+pub(super) async fn base(env: &action::Environment<'_>, current: Current) -> Result<Current, action::Error> {
+    let good: Vec<u32> = current.last_good.into_iter().filter(|_| current.deployed.is_none()).collect();
+    with_recorded_objects(env, current, &good).await
+}
+
+/// Adds the objects of these revisions' manifests, and of the newest one's if it has no marks of ours.
+async fn with_recorded_objects(
+    env: &action::Environment<'_>,
+    mut current: Current,
+    versions: &[u32],
+) -> Result<Current, action::Error> {
+    let newest = (current.deployed.is_none() && current.inventory.objects.is_empty()).then_some(current.version);
+    for version in versions.iter().copied().chain(newest) {
+        let (marks, _) = action::inventory_of(env, version).await?;
+        let unknown: Vec<_> = marks.objects.into_iter().filter(|o| current.inventory.find(&o.key).is_none()).collect();
+        current.inventory.objects.extend(unknown);
+    }
+    Ok(current)
+}
+
+/// Tells of objects that server-side apply refused, and that were written as a client would: once for each change.
+pub(super) fn tell_refused(work: &Work<'_>, primary: &Primary, applied: &[helm::kube::Applied]) {
+    const REASON: &str = "ClientSideApply";
+    for one in applied {
+        let Way::Client { refused: Some(why) } = &one.way else { continue };
+        let note = format!("server-side apply refuses {}, so it is written as a client would: {why}", one.key);
+        tracing::warn!(resource = %work.key, object = %one.key, why, "server-side apply refuses an object");
+        work.shared.metrics.outcome(&work.shared.settings.controller, REASON);
+        work.shared.events.warning(reference(primary), REASON, "Apply", note);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn release(statuses: &[(u32, Status)]) -> Release {
+        let revision = |status| Revision { status, resource_version: 0, owners: Vec::new(), marks: None };
+        let revisions = statuses.iter().map(|(version, status)| (*version, revision(*status))).collect();
+        Release { revisions, ..Release::default() }
+    }
+
+    #[test]
+    fn what_was_ever_deployed_is_never_taken_away() {
+        use Remedy::{Nothing, RollBack, TakeAway};
+        use Status::{Deployed, Failed, PendingInstall, PendingRollback, PendingUpgrade, Superseded, Uninstalled};
+        let cases: [(&[(u32, Status)], Remedy); 14] = [
+            (&[], Nothing),
+            (&[(1, Deployed)], Nothing),
+            (&[(1, Failed)], TakeAway),
+            (&[(1, PendingInstall)], TakeAway),
+            (&[(1, Failed), (2, Failed)], TakeAway),
+            (&[(1, Failed), (2, PendingInstall)], TakeAway),
+            (&[(1, Deployed), (2, Failed)], RollBack(1)),
+            (&[(1, Superseded), (2, Deployed), (3, PendingUpgrade)], RollBack(2)),
+            (&[(1, Superseded), (2, Superseded), (3, Failed)], Nothing),
+            (&[(1, Superseded), (2, PendingRollback)], Nothing),
+            (&[(1, Failed), (2, PendingUpgrade)], Nothing),
+            (&[(1, Uninstalled), (2, Failed)], Nothing),
+            (&[(4, Failed), (5, Failed)], Nothing),
+            (&[(1, Failed), (3, Failed)], Nothing),
+        ];
+        for (statuses, expected) in cases {
+            assert_eq!(remedy(&release(statuses)), expected, "{statuses:?}");
+        }
+    }
+}

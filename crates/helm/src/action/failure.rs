@@ -1,0 +1,65 @@
+//! Records that an attempt failed, and keeps the history within its bounds whatever happens.
+
+use super::{Current, Environment, Error, Failure, Recorded};
+use crate::release::{Release, Status};
+use crate::storage::Marks;
+
+/// Records the failure of the attempt that `release` stands for. An attempt that only met an outage stays pending: the next one goes on with
+/// the same revision.
+pub(super) async fn record(
+    env: &Environment<'_>,
+    mut release: Release,
+    marks: Marks,
+    current: Option<&Current>,
+    what: &str,
+    cause: Error,
+) -> Failure {
+    let status = if cause.is_transient() { release.info.status } else { Status::Failed };
+    release.set_status(status, format!("{what} {:?} failed: {cause}", release.name));
+    if let Err(error) = env.storage.update(&release, None).await {
+        tracing::warn!(release = release.name, %error, "cannot record a failed revision");
+    }
+    let dropped = drop_old(env, current, release.version).await;
+    Failure { cause, recorded: Some(Recorded { version: release.version, status, marks, dropped }) }
+}
+
+/// Deletes the oldest revisions beyond the limit, but never the deployed one, nor the last good one. Returns those that are gone.
+pub(super) async fn drop_old(env: &Environment<'_>, current: Option<&Current>, version: u32) -> Vec<u32> {
+    let Some(current) = current else { return Vec::new() };
+    let mut dropped = Vec::new();
+    for old in surplus(&current.versions, version, &[current.deployed, current.last_good], env.options.max_history) {
+        match env.storage.delete(&env.decoration.namespace, &env.decoration.release, old).await {
+            Ok(()) => dropped.push(old),
+            Err(error) => {
+                tracing::warn!(release = env.decoration.release, revision = old, %error, "cannot drop an old revision")
+            }
+        }
+    }
+    dropped
+}
+
+/// The oldest revisions, so that with `version` no more than `max` stay; 0 keeps all. Those of `keep` stay even so.
+fn surplus(versions: &[u32], version: u32, keep: &[Option<u32>], max: usize) -> Vec<u32> {
+    let older: Vec<u32> = versions.iter().copied().filter(|v| *v < version).collect();
+    let surplus = if max == 0 { 0 } else { (older.len() + 1).saturating_sub(max) };
+    older.into_iter().filter(|v| !keep.contains(&Some(*v))).take(surplus).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::surplus;
+
+    #[test]
+    fn the_oldest_revisions_beyond_the_limit_go_but_for_the_good_ones() {
+        let check = |versions: &[u32], version, keep: &[Option<u32>], max, expected: &[u32]| {
+            assert_eq!(surplus(versions, version, keep, max), expected, "{versions:?} {version} {keep:?} {max}");
+        };
+        check(&[], 1, &[None], 3, &[]);
+        check(&[1, 2], 3, &[Some(2)], 3, &[]);
+        check(&[1, 2, 3], 4, &[Some(3)], 3, &[1]);
+        check(&[1, 2, 3], 3, &[Some(2)], 3, &[]);
+        check(&[1, 2, 3, 4], 5, &[Some(1), Some(1)], 3, &[2, 3]);
+        check(&[1, 2, 3, 4], 5, &[None, Some(2)], 2, &[1, 3, 4]);
+        check(&[1, 2, 3], 4, &[None], 0, &[]);
+    }
+}
