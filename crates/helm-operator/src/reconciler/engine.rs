@@ -8,7 +8,7 @@ use helm::action::Candidate;
 use helm::chart::Chart;
 use helm::engine::{self, Capabilities, Engine, KubeVersion, Lookup, ReleaseOptions, Rendered};
 use helm::json;
-use helm::kube::{Applier, Call, Object, ObjectError, digest_json, install_order, objects_of};
+use helm::kube::{Applier, Call, Duplicate, Object, ObjectError, digest_json, each_once, install_order, objects_of};
 use helm::release::{ChartDocument, DeletePolicy, Hook, HookEvent};
 use serde_json::json;
 
@@ -117,7 +117,7 @@ impl Renderer for EngineRenderer {
                 let rendered = engine
                     .render(&request)
                     .map_err(|e| RenderError { reason: reason(&e), message: e.without_values() })?;
-                candidate(rendered, json::to_serde(&Value::Map(values.clone())), document)
+                candidate(rendered, json::to_serde(&Value::Map(values.clone())), document, &release.namespace)
             });
             rendered
                 .await
@@ -138,9 +138,10 @@ fn candidate(
     rendered: Rendered,
     config: serde_json::Value,
     chart: Arc<ChartDocument>,
+    namespace: &str,
 ) -> Result<Candidate, RenderError> {
     let manifest = rendered.manifest();
-    let objects = release_objects(&manifest).map_err(|e| unusable(&e))?;
+    let (objects, duplicates) = release_objects(&manifest, namespace).map_err(|e| unusable(&e))?;
     let mut crds = Vec::new();
     for crd in &rendered.crds {
         let found =
@@ -148,15 +149,17 @@ fn candidate(
         crds.extend(found.map_err(|e| unusable(&e))?);
     }
     let hooks = rendered.hooks.into_iter().map(hook).collect();
-    Ok(Candidate { chart, config, manifest, objects, hooks, notes: rendered.notes, crds, inputs: String::new() })
+    let (notes, inputs) = (rendered.notes, String::new());
+    Ok(Candidate { chart, config, manifest, objects, hooks, notes, crds, duplicates, inputs })
 }
 
 /// The objects of the very text that the record keeps, in install order.
-fn release_objects(manifest: &str) -> Result<Vec<Object>, ObjectError> {
-    let mut objects = objects_of(manifest)?;
+fn release_objects(manifest: &str, namespace: &str) -> Result<(Vec<Object>, Vec<Duplicate>), ObjectError> {
+    let objects = objects_of(manifest)?;
     objects.iter().try_for_each(Object::check_name)?;
+    let (mut objects, duplicates) = each_once(objects, namespace);
     install_order(&mut objects);
-    Ok(objects)
+    Ok((objects, duplicates))
 }
 
 fn unusable(error: &ObjectError) -> RenderError {
@@ -202,7 +205,7 @@ mod tests {
             crds: crds.iter().map(crd).collect(),
             ..Rendered::default()
         };
-        candidate(rendered, json!({}), Arc::new(ChartDocument::from_json("{}").unwrap()))
+        candidate(rendered, json!({}), Arc::new(ChartDocument::from_json("{}").unwrap()), "ns")
     }
 
     fn map(metadata: &str, data: &str) -> String {
@@ -231,5 +234,20 @@ mod tests {
             of(&[], &["kind: X"]).unwrap_err().to_string(),
             "c/crds/a.yaml: manifest has an object without apiVersion"
         );
+    }
+
+    #[test]
+    fn of_an_object_that_two_templates_make_the_last_counts() {
+        let candidate = of(&[&map("name: a", "one"), &map("name: a, namespace: ns", "two")], &[]).unwrap();
+        let texts: Vec<_> = candidate.objects.iter().map(|o| &o.body["data"]["x"]).collect();
+        assert_eq!(texts, ["two"]);
+        let said: Vec<String> = candidate.duplicates.iter().map(ToString::to_string).collect();
+        assert_eq!(
+            said,
+            [
+                "c/templates/0.yaml makes ConfigMap \"a\", and so does c/templates/1.yaml, which counts: remove one of them"
+            ]
+        );
+        assert_eq!(candidate.manifest.matches("kind: ConfigMap").count(), 2, "the record keeps what the chart says");
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use helm::action::{self, Outcome};
+use helm::action::{self, Candidate, Outcome};
 use helm::kube::Resource;
 use helm::release::Status;
 
@@ -16,6 +16,7 @@ use crate::status::{Fault, condition};
 pub(super) async fn install(work: &mut Work<'_>, primary: &Primary) -> Result<Next, Fault> {
     let Some(candidate) = work.candidate.take() else { return Ok(Next::Done) };
     tell_overrides(work, primary);
+    tell_duplicates(work, primary, &candidate);
     before(work, primary, &candidate.config).await;
     let decoration = work.decoration(primary);
     let env = work.environment(&decoration, primary, "install");
@@ -77,6 +78,14 @@ pub(super) async fn record(work: &Work<'_>, outcome: Outcome) {
         history.same_inputs = None;
         history.resynced = Some(tokio::time::Instant::now());
     });
+}
+
+/// A warning for each object that the chart makes more than once.
+pub(super) fn tell_duplicates(work: &Work<'_>, primary: &Primary, candidate: &Candidate) {
+    for duplicate in &candidate.duplicates {
+        tracing::warn!(resource = %work.key, %duplicate, "an object is made more than once");
+        work.shared.events.warning(reference(primary), "DuplicateObject", "Render", duplicate.to_string());
+    }
 }
 
 /// Upstream's event for each override value in use.

@@ -73,6 +73,7 @@ fn render(request: &Request) -> Result<Candidate, RenderError> {
         hooks: Vec::new(),
         notes: "enjoy".into(),
         crds: Vec::new(),
+        duplicates: Vec::new(),
         inputs: String::new(),
     })
 }

@@ -2,7 +2,7 @@
 
 use helm::action;
 
-use super::install::{after, before, record, tell_overrides};
+use super::install::{after, before, record, tell_duplicates, tell_overrides};
 use super::primary::Primary;
 use super::undo;
 use super::work::{Next, Work, reference};
@@ -12,6 +12,7 @@ use crate::status::{Fault, condition};
 pub(super) async fn upgrade(work: &mut Work<'_>, primary: &Primary) -> Result<Next, Fault> {
     let (Some(candidate), Some(current)) = (work.candidate.take(), work.current()) else { return Ok(Next::Done) };
     tell_overrides(work, primary);
+    tell_duplicates(work, primary, &candidate);
     before(work, primary, &candidate.config).await;
     let decoration = work.decoration(primary);
     let env = work.environment(&decoration, primary, "upgrade");

@@ -4,7 +4,7 @@ use futures::future::BoxFuture;
 use tokio::sync::OnceCell;
 
 use super::{Environment, Error, read_release};
-use crate::kube::{self, LastApplied, Object, ObjectKey, Writing, objects_of};
+use crate::kube::{self, LastApplied, Object, ObjectKey, Writing, recorded_objects};
 use crate::release::Packed;
 use crate::storage;
 
@@ -31,7 +31,7 @@ impl<'a> Deployed<'a> {
         let Some(version) = self.version else { return Ok(Vec::new()) };
         let release = read_release(self.env, version, self.packed).await?;
         let mut objects = Vec::new();
-        for object in objects_of(&release.manifest)? {
+        for object in recorded_objects(&release.manifest, &self.env.decoration.namespace)? {
             // A kind that is served no more has no objects.
             if let Ok(key) = self.env.applier.key(&object, self.env.decoration).await {
                 objects.push((key, object));

@@ -17,8 +17,8 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use crate::kube::{
-    Applied, Applier, ApplyError, Decoration, HookError, Mark, Nature, Object, ObjectError, ObjectKey, Policy, Proven,
-    Slot,
+    Applied, Applier, ApplyError, Decoration, Duplicate, HookError, Mark, Nature, Object, ObjectError, ObjectKey,
+    Policy, Proven, Slot,
 };
 use crate::release::{ChartDocument, Hook, Packed, Release, Status};
 use crate::storage::{self, Marks, Storage, Written};
@@ -49,6 +49,8 @@ pub struct Candidate {
     pub notes: String,
     /// The objects of the chart's `crds` folder: made on install only.
     pub crds: Vec<Object>,
+    /// What the chart makes more than once: the objects have only the last of each.
+    pub duplicates: Vec<Duplicate>,
     /// The digest of everything that it was made from.
     pub inputs: String,
 }

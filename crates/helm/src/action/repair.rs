@@ -31,7 +31,7 @@ async fn apply(
     rule: Rule,
 ) -> Result<Vec<Applied>, Error> {
     let release = read_release(env, version, packed).await?;
-    let objects = recorded_objects(&release.manifest)?;
+    let objects = recorded_objects(&release.manifest, &env.decoration.namespace)?;
     let mut targets: Vec<Target<'_>> = Vec::new();
     for object in &objects {
         let key = env.applier.key(object, env.decoration).await?;

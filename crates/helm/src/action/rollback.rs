@@ -8,7 +8,7 @@ use crate::release::{HookEvent, Status};
 /// Rolls back to the deployed revision of `current`, whose `inputs` are those of the marks that it had.
 pub async fn rollback(env: &Environment<'_>, current: &Current, to: u32, inputs: &str) -> Result<Outcome, Failure> {
     let target = read_release(env, to, current.packed.as_ref()).await?;
-    let objects = recorded_objects(&target.manifest).map_err(Error::from)?;
+    let objects = recorded_objects(&target.manifest, &env.decoration.namespace).map_err(Error::from)?;
     let candidate = Candidate {
         chart: target.chart,
         config: target.config,
@@ -17,6 +17,7 @@ pub async fn rollback(env: &Environment<'_>, current: &Current, to: u32, inputs:
         hooks: target.hooks,
         notes: target.info.notes,
         crds: Vec::new(),
+        duplicates: Vec::new(),
         inputs: inputs.to_owned(),
     };
     let kind = Kind {

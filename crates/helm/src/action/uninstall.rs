@@ -46,7 +46,7 @@ pub(super) async fn delete(env: &Environment<'_>, object: &MarkedObject) -> Resu
 /// The objects of a revision that has no marks of ours, from its stored manifest.
 pub async fn inventory_of(env: &Environment<'_>, version: u32) -> Result<(Marks, Packed), Error> {
     let release = read_release(env, version, None).await?;
-    let objects = recorded_objects(&release.manifest)?;
+    let objects = recorded_objects(&release.manifest, &env.decoration.namespace)?;
     let mut marks = Marks { delete_hooks: !release.hooks.is_empty(), ..Marks::default() };
     for object in &objects {
         // A kind that is served no more has no objects.

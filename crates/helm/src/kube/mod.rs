@@ -36,7 +36,9 @@ pub use live::{Live, Mark};
 pub use mapping::{Mapper, Resource};
 pub use memory::MemoryApi;
 pub use migrate::migrated_managers;
-pub use object::{Object, ObjectError, ObjectFault, ObjectKey, digest_json, objects_of, recorded_objects};
+pub use object::{
+    Duplicate, Object, ObjectError, ObjectFault, ObjectKey, digest_json, each_once, objects_of, recorded_objects,
+};
 pub use order::{install_order, uninstall_order};
 pub use ownership::{Ownership, Rule};
 pub use readiness::{Readiness, readiness_of};
