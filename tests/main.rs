@@ -3,6 +3,7 @@
 
 mod chart;
 mod chart_kinds;
+mod client_side;
 mod config;
 mod generated;
 mod native;
