@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use helm::action;
-use helm::kube::Applied;
+use helm::kube::{Applied, Way};
 use helm::storage::{MarkedObject, Marks};
 use tokio::time::Instant;
 
@@ -149,7 +149,7 @@ async fn remark(
     let mut new = marks.clone();
     for object in &mut new.objects {
         if let Some(one) = applied.iter().find(|a| a.key == object.key) {
-            object.mark = one.live.mark;
+            (object.mark, object.client) = (one.live.mark, one.way != Way::Server);
         }
     }
     if new == *marks { Ok(()) } else { write_marks(work, primary, version, new).await }

@@ -246,3 +246,22 @@ async fn what_only_a_client_may_write_is_told_once_for_each_change_and_drifts_as
     world.reconcile().await;
     assert!(world.maps().is_empty());
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_repair_that_an_apply_refuses_by_now_goes_as_a_client_and_is_remembered() {
+    let world = installed().await;
+    refuse_only_applies(&world);
+    let drift = |world: &World| {
+        let mut changed = world.server.object(&format!("{MAPS}/b")).unwrap();
+        changed["data"]["value"] = "mine".into();
+        world.server.put(&format!("{MAPS}/b"), changed, "kubectl");
+    };
+    drift(&world);
+    world.reconcile().await;
+    assert_eq!((world.value_of("b"), told(&world), world.history()), (json!("1"), 1, vec!["1 deployed".to_owned()]));
+    let world = World::on(world.server);
+    assert_eq!(world.requests().await, 0);
+    drift(&world);
+    world.reconcile().await;
+    assert_eq!((world.value_of("b"), told(&world)), (json!("1"), 0), "not tried again");
+}

@@ -61,3 +61,71 @@ impl LastApplied for Deployed<'_> {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeMap, HashMap};
+    use std::sync::Arc;
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::action::{Look, Options};
+    use crate::kube::{Applier, Decoration, MemoryApi, Policy};
+    use crate::release::{ChartDocument, Info, Release};
+    use crate::storage::{Marks, Storage};
+
+    const MANIFEST: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n---\napiVersion: x/v1\nkind: Gone\nmetadata: {name: b}\n";
+
+    /// What the revision says of the ConfigMap `a`.
+    async fn last(server: &Arc<MemoryApi>, version: Option<u32>) -> Result<Option<Object>, kube::Error> {
+        let (applier, storage) = (Applier::new(server.clone()), Storage::new(server.clone()));
+        let decoration = Decoration { release: "web".into(), namespace: "ns".into(), chart: "c".into(), owner: None };
+        let live: HashMap<ObjectKey, Look> = HashMap::new();
+        let options = Options { apply: Policy::Client, ..Options::default() };
+        let (decoration, slot) = (&decoration, &());
+        let env = Environment { applier: &applier, storage: &storage, decoration, live: &live, slot, options };
+        let key = ObjectKey { group: "".into(), kind: "ConfigMap".into(), namespace: "ns".into(), name: "a".into() };
+        let deployed = Deployed::new(&env, version, None);
+        assert_eq!(deployed.writing().policy, Policy::Client);
+        deployed.last(&key).await?;
+        let reads = server.log().iter().filter(|line| line.contains("/secrets/")).count();
+        let again = deployed.last(&key).await;
+        assert_eq!(server.log().iter().filter(|line| line.contains("/secrets/")).count(), reads, "read once");
+        again
+    }
+
+    async fn recorded(manifest: &str) -> Arc<MemoryApi> {
+        let server = Arc::new(MemoryApi::new());
+        let release = Release {
+            name: "web".into(),
+            namespace: "ns".into(),
+            version: 1,
+            info: Info::default(),
+            chart: Arc::new(ChartDocument::from_json(&json!({"metadata": {"name": "c"}}).to_string()).unwrap()),
+            config: json!({}),
+            manifest: manifest.into(),
+            hooks: Vec::new(),
+            apply_method: "ssa".into(),
+            labels: BTreeMap::new(),
+        };
+        Storage::new(server.clone()).create(&release, &Marks::default()).await.unwrap();
+        server
+    }
+
+    #[tokio::test]
+    async fn the_deployed_revision_is_read_for_a_merge() {
+        let server = recorded(MANIFEST).await;
+        assert_eq!(last(&server, Some(1)).await.unwrap().unwrap().name, "a");
+        assert!(last(&server, None).await.unwrap().is_none());
+        assert!(last(&server, Some(2)).await.unwrap().is_none(), "a record that is gone says nothing");
+        assert!(last(&recorded("kind: X").await, Some(1)).await.unwrap().is_none(), "nor does one that cannot be read");
+    }
+
+    #[tokio::test]
+    async fn an_outage_is_not_taken_for_an_empty_record() {
+        let server = recorded(MANIFEST).await;
+        server.refuse(|call| call.path.contains("/secrets/").then(|| kube::Error::answer(503, "", "away")));
+        assert_eq!(last(&server, Some(1)).await.unwrap_err().to_string(), "away");
+    }
+}

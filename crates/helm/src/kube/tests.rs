@@ -277,6 +277,26 @@ async fn a_hook_job_that_never_ends_is_given_up() {
 }
 
 #[test]
+fn the_mark_is_of_all_entries_that_are_ours() {
+    let entry = |manager: &str, operation: &str, subresource: &str, field: &str| json!({"manager": manager, "operation": operation, "subresource": subresource, "fieldsV1": {field: {}}});
+    let mark = |entries: &[&Value]| {
+        serde_json::from_value::<Live>(json!({"metadata": {"managedFields": entries}})).unwrap().mark
+    };
+    let (apply, update) = (entry("helm-operator", "Apply", "", "f:a"), entry("helm-operator", "Update", "", "f:a"));
+    let newer = entry("helm-operator", "Update", "", "f:b");
+    let (status, other) = (entry("helm-operator", "Update", "status", "f:c"), entry("kubectl", "Update", "", "f:c"));
+    assert_eq!(mark(&[&status, &other]), None);
+    assert_eq!(mark(&[&apply, &status, &other]), mark(&[&apply]));
+    // Marks of earlier versions of the operator are of an apply's entry alone, and must go on to count.
+    assert_eq!(mark(&[&apply]).unwrap().to_string(), "9889202c259c1b7a");
+    assert_ne!(mark(&[&apply]), mark(&[&update]));
+    assert_ne!(mark(&[&apply]), mark(&[&apply, &update]));
+    assert_ne!(mark(&[&update]), mark(&[&newer]));
+    assert_eq!(mark(&[&update, &newer]), mark(&[&newer, &update]));
+    assert_eq!(mark(&[&entry("helm-operator", "Other", "", "f:a")]), None);
+}
+
+#[test]
 fn manifests_are_taken_apart_into_objects() {
     let manifest = "---\n# Source: a\napiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: a\ndata:\n  x: \"a\\n---b\"\n---\n# nothing\n---\n\
         apiVersion: v1\nkind: List\nitems:\n- apiVersion: v1\n  kind: Secret\n  metadata:\n    name: s\n    namespace: other\n";

@@ -42,6 +42,15 @@ fn marks() -> Marks {
     Marks { inputs: "i".into(), owner: "u".into(), objects: vec![object], complete: true, delete_hooks: true }
 }
 
+#[test]
+fn the_annotation_keeps_what_is_known_of_each_object() {
+    for (kept, client) in [(false, false), (true, false), (false, true), (true, true)] {
+        let mut marks = marks();
+        (marks.objects[0].kept, marks.objects[0].client) = (kept, client);
+        assert_eq!(Marks::parse(&marks.to_text()), Some(marks));
+    }
+}
+
 #[tokio::test]
 async fn a_record_is_helms_secret_with_our_marks() {
     let server = Arc::new(MemoryApi::new());

@@ -428,6 +428,27 @@ async fn an_unowned_default_in_the_way_is_cleared_and_the_object_stays_applied()
 }
 
 #[tokio::test]
+async fn a_definition_that_an_apply_refuses_is_created_as_a_client_would() {
+    let world = server();
+    let server = &world.0;
+    assert!(world.1.apply_definition(&deployment("fine")).await.unwrap());
+    assert!(!world.1.apply_definition(&deployment("fine")).await.unwrap(), "one that exists is left as it is");
+    assert!(!world.1.apply_definition(&deployment("odd")).await.unwrap());
+    let at = "/apis/apps/v1/deployments/web";
+    assert_eq!(server.object(at).unwrap()["spec"]["image"], "fine");
+    server.remove(at);
+    assert!(world.1.apply_definition(&deployment("odd")).await.unwrap());
+    assert_eq!(server.object(at).unwrap()["spec"]["image"], "odd");
+    server.remove(at);
+    server.refuse(|call| (call.method == http::Method::POST).then(|| Error::answer(400, "BadRequest", "no such type")));
+    let error = world.1.apply_definition(&deployment("odd")).await.unwrap_err();
+    assert!(
+        matches!(&error, ApplyError::Failed { source, .. } if source.to_string().contains(".spec.bogus")),
+        "{error:?}"
+    );
+}
+
+#[tokio::test]
 async fn openapi_documents_are_read_once_and_only_for_kinds_that_may_have_rules() {
     let server = Arc::new(MemoryApi::new());
     let text = json!({"components": {"schemas": {"io.k8s.api.apps.v1.Deployment": {

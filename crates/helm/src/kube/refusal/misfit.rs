@@ -3,20 +3,21 @@
 //! The messages are structured-merge-diff's (`typed/validate.go`), which print values with their Go types, even several lines of them.
 
 /// How a message begins whose object could not be typed.
-const BEGINNINGS: [&str; 5] = [
-    "failed to create typed patch object (",
-    "failed to create typed live object (",
-    "failed to convert new object (",
-    "failed to convert new typed object (",
-    "failed to convert live object (",
-];
+const BEGINNINGS: [&str; 2] = ["failed to create typed patch object (", "failed to create typed live object ("];
+
+/// What a message has in it whose object could not be decoded. Conversions fail for other reasons, too: a webhook that is away.
+const UNDECODABLE: &str = "error decoding from json: ";
 
 /// What is said where nothing more can be told without quoting values.
 const UNKNOWN: &str = "does not fit its schema";
 
 /// The explanation of such a message; nothing for any other message.
 pub(super) fn explain(message: &str) -> Option<String> {
-    BEGINNINGS.iter().find(|beginning| message.starts_with(**beginning))?;
+    let untyped = BEGINNINGS.iter().any(|beginning| message.starts_with(beginning));
+    let undecodable = message.starts_with("failed to convert ") && message.contains(UNDECODABLE);
+    if !untyped && !undecodable {
+        return None;
+    }
     let faults = details(message).map(faults).unwrap_or_default();
     Some(if faults.is_empty() { UNKNOWN.to_owned() } else { format!("{UNKNOWN}: {}", faults.join("; ")) })
 }
@@ -29,7 +30,7 @@ fn details(message: &str) -> Option<&str> {
 }
 
 fn faults(details: &str) -> Vec<String> {
-    if let Some((_, cause)) = details.split_once("error decoding from json: ") {
+    if let Some((_, cause)) = details.split_once(UNDECODABLE) {
         return vec![without_quoted(cause)];
     }
     let lines = details.strip_prefix("errors:\n  ").unwrap_or(details);

@@ -39,7 +39,8 @@ impl Error {
 
     /// Whether server-side apply alone may be what the server objects to: to a client's create or patch it may say yes.
     pub fn may_suit_a_client(&self) -> bool {
-        matches!(self.code(), Some(400 | 422))
+        // 405 and 415: an aggregated server that knows no apply.
+        matches!(self.code(), Some(400 | 405 | 415 | 422))
     }
 
     /// The fields that the server objects to, as it names them: `spec.strategy.rollingUpdate`.

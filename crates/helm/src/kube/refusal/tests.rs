@@ -135,10 +135,13 @@ fn refusals_are_permanent_unless_they_say_nothing_about_the_request() {
     let webhook = "Internal error occurred: failed calling webhook \"check.example.com\": failed to call webhook: Post \"https://check.ns.svc:443/?timeout=10s\": \
         dial tcp 10.96.0.7:443: connect: connection refused";
     let typed = "failed to create typed patch object (/d; apps/v1, Kind=Deployment): .spec.replicas: expected numeric (int or float), got string";
+    let conversion = "failed to convert live object (/x; example.com/v1, Kind=Db) to proper version: conversion webhook for example.com/v2, Kind=Db failed: \
+        Post \"https://convert.ns.svc:443/?timeout=30s\": dial tcp 10.96.0.8:443: connect: connection refused";
     let cases = [
         (500, "InternalError", webhook, Nature::Transient),
         (500, "InternalError", "Internal error occurred: etcdserver: leader changed", Nature::Transient),
         (500, "", typed, Nature::Permanent),
+        (500, "", conversion, Nature::Transient),
         (503, "ServiceUnavailable", "apiserver not ready", Nature::Transient),
         (
             504,
@@ -169,7 +172,7 @@ fn refusals_are_permanent_unless_they_say_nothing_about_the_request() {
     assert_eq!(Error::Json(serde_json::from_str::<u8>("x").unwrap_err()).nature(), Nature::Transient);
     assert_eq!(Error::NoKind { api_version: "v1".into(), kind: "X".into() }.nature(), Nature::Permanent);
     assert_eq!(Error::InvalidName("..".into()).nature(), Nature::Permanent);
-    assert!(status(400, "BadRequest", "no").may_suit_a_client());
+    assert!([400, 405, 415, 422].iter().all(|code| status(*code, "", "no").may_suit_a_client()));
     assert!(!status(403, "Forbidden", "no").may_suit_a_client());
     assert!(!Error::Transport("reset".into()).may_suit_a_client());
 }
