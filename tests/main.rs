@@ -11,3 +11,4 @@ mod operator;
 mod rendered;
 mod rights;
 mod take_over;
+mod values;
