@@ -10,6 +10,7 @@ mod client_side;
 mod decoded;
 mod decorate;
 mod delete;
+mod duplicate;
 mod hooks;
 mod live;
 mod mapping;
@@ -31,14 +32,13 @@ pub use client_side::LastApplied;
 pub use decoded::OPEN_FIELDS;
 pub use decorate::{CHART_LABEL, Decoration, Owner, PRIMARY_ANNOTATION, PRIMARY_TYPE_ANNOTATION, is_kept};
 pub use delete::{Proven, Removal};
+pub use duplicate::{Duplicate, each_once};
 pub use hooks::{HookError, HookRun, Slot};
 pub use live::{Live, Mark};
 pub use mapping::{Mapper, Resource};
 pub use memory::MemoryApi;
 pub use migrate::migrated_managers;
-pub use object::{
-    Duplicate, Object, ObjectError, ObjectFault, ObjectKey, digest_json, each_once, objects_of, recorded_objects,
-};
+pub use object::{Object, ObjectError, ObjectFault, ObjectKey, digest_json, objects_of, recorded_objects};
 pub use order::{install_order, uninstall_order};
 pub use ownership::{Ownership, Rule};
 pub use readiness::{Readiness, readiness_of};

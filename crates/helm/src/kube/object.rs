@@ -1,6 +1,5 @@
 //! One object of a manifest: what it is called and what it says.
 
-use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
 
@@ -64,6 +63,14 @@ pub enum ObjectFault {
     /// A field that every object needs is missing.
     #[error("manifest has an object without {0}")]
     Missing(&'static str),
+    /// A field that must be a text is something else.
+    #[error("{field} must be a string, got {got}; quote it in the template")]
+    NotText {
+        /// The field.
+        field: &'static str,
+        /// What JSON calls what is there.
+        got: &'static str,
+    },
     /// No later revision could find it again.
     #[error(
         "{0} has metadata.generateName and no metadata.name: give it a name, as an upgrade could not find it again"
@@ -82,14 +89,12 @@ impl Object {
     /// Reads one object.
     ///
     /// # Errors
-    /// No `apiVersion` or `kind`.
+    /// No `apiVersion` or `kind`; a name or namespace that is no text.
     pub fn new(body: Value) -> Result<Object, ObjectFault> {
-        let text =
-            |pointer: &str| body.pointer(pointer).and_then(Value::as_str).filter(|s| !s.is_empty()).map(str::to_owned);
-        let api_version = text("/apiVersion").ok_or(ObjectFault::Missing("apiVersion"))?;
-        let kind = text("/kind").ok_or(ObjectFault::Missing("kind"))?;
-        let name = text("/metadata/name").unwrap_or_default();
-        let namespace = text("/metadata/namespace");
+        let api_version = text(body.get("apiVersion"), "apiVersion")?.ok_or(ObjectFault::Missing("apiVersion"))?;
+        let kind = text(body.get("kind"), "kind")?.ok_or(ObjectFault::Missing("kind"))?;
+        let name = text(body.pointer("/metadata/name"), "metadata.name")?.unwrap_or_default();
+        let namespace = text(body.pointer("/metadata/namespace"), "metadata.namespace")?;
         Ok(Object { api_version, kind, name, namespace, body, template: "".into() })
     }
 
@@ -114,7 +119,7 @@ impl Object {
     }
 
     /// Which object it is, as far as its text says. `namespace` is the release's.
-    fn key(&self, namespace: &str) -> ObjectKey {
+    pub(super) fn key(&self, namespace: &str) -> ObjectKey {
         ObjectKey {
             group: self.group().into(),
             kind: self.kind.as_str().into(),
@@ -140,6 +145,19 @@ impl Object {
         }
         digest_json(&body)
     }
+}
+
+/// The text, unless it is empty; nothing and null are none.
+fn text(value: Option<&Value>, field: &'static str) -> Result<Option<String>, ObjectFault> {
+    let got = match value {
+        None | Some(Value::Null) => return Ok(None),
+        Some(Value::String(text)) => return Ok(Some(text.clone()).filter(|text| !text.is_empty())),
+        Some(Value::Bool(_)) => "bool",
+        Some(Value::Number(_)) => "number",
+        Some(Value::Array(_)) => "array",
+        Some(Value::Object(_)) => "object",
+    };
+    Err(ObjectFault::NotText { field, got })
 }
 
 /// Every object of a manifest, read as Helm's client reads it: documents cut at lines of dashes, each with the line end of its last line,
@@ -170,52 +188,9 @@ pub fn objects_of(manifest: &str) -> Result<Vec<Object>, ObjectError> {
 pub fn recorded_objects(manifest: &str, namespace: &str) -> Result<Vec<Object>, ObjectError> {
     let mut objects = objects_of(manifest)?;
     objects.retain(|object| !object.name.is_empty());
-    let (mut objects, _) = each_once(objects, namespace);
+    let (mut objects, _) = super::each_once(objects, namespace);
     super::install_order(&mut objects);
     Ok(objects)
-}
-
-/// An object that a chart makes more than once, with different texts.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Duplicate {
-    /// Which object.
-    pub key: ObjectKey,
-    /// The template whose object does not count.
-    pub dropped: Arc<str>,
-    /// The template of the last one, which counts.
-    pub kept: Arc<str>,
-}
-
-impl fmt::Display for Duplicate {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Duplicate { key, dropped, kept } = self;
-        if dropped == kept {
-            return write!(f, "{kept} makes {key} more than once, and only the last one counts: remove the others");
-        }
-        write!(f, "{dropped} makes {key}, and so does {kept}, which counts: remove one of them")
-    }
-}
-
-/// Leaves of several objects with one name the last one, as Helm's upgrade does, and says which others were not the same.
-pub fn each_once(objects: Vec<Object>, namespace: &str) -> (Vec<Object>, Vec<Duplicate>) {
-    let mut last: HashMap<ObjectKey, usize> = HashMap::new();
-    for (i, object) in objects.iter().enumerate() {
-        last.insert(object.key(namespace), i);
-    }
-    if last.len() == objects.len() {
-        return (objects, Vec::new());
-    }
-    let mut duplicates = Vec::new();
-    for (i, object) in objects.iter().enumerate() {
-        let key = object.key(namespace);
-        let kept = &objects[last[&key]];
-        if last[&key] != i && object.body != kept.body {
-            duplicates.push(Duplicate { key, dropped: object.template.clone(), kept: kept.template.clone() });
-        }
-    }
-    let counts: HashSet<usize> = last.into_values().collect();
-    let kept = objects.into_iter().enumerate().filter(|(i, _)| counts.contains(i));
-    (kept.map(|(_, object)| object).collect(), duplicates)
 }
 
 /// What Helm writes on top of each document; the first one of a stream begins with its dashes.
@@ -419,38 +394,5 @@ mod tests {
         assert_eq!(objects.iter().map(|o| &*o.name).collect::<Vec<_>>(), ["s", "d"]);
         assert_eq!(objects[1].body["metadata"]["labels"]["x"], "z");
         assert!(recorded_objects("kind: X\n", "ns").is_err());
-    }
-
-    #[test]
-    fn of_several_objects_with_one_name_the_last_counts() {
-        let object = |api_version: &str, namespace: &str, name: &str, value: &str, template: &str| {
-            let metadata = match namespace {
-                "" => json!({"name": name}),
-                _ => json!({"name": name, "namespace": namespace}),
-            };
-            let body =
-                json!({"apiVersion": api_version, "kind": "ConfigMap", "metadata": metadata, "data": {"x": value}});
-            Object { template: template.into(), ..Object::new(body).unwrap() }
-        };
-        let once = |objects: &[Object]| {
-            let (kept, duplicates) = each_once(objects.to_vec(), "ns");
-            let kept: Vec<String> = kept.iter().map(|o| o.body["data"]["x"].as_str().unwrap().to_owned()).collect();
-            (kept, duplicates.iter().map(ToString::to_string).collect::<Vec<_>>())
-        };
-        let (a, b) = (object("v1", "", "a", "1", "t/a"), object("v1", "", "b", "2", "t/a"));
-        let (kept, said) = once(&[a.clone(), b.clone(), object("v1", "ns", "a", "3", "t/b")]);
-        assert_eq!(kept, ["2", "3"]);
-        assert_eq!(said, ["t/a makes ConfigMap \"a\", and so does t/b, which counts: remove one of them"]);
-        let (kept, said) = once(&[a.clone(), object("v1", "", "a", "4", "t/a")]);
-        assert_eq!(kept, ["4"]);
-        assert_eq!(said, ["t/a makes ConfigMap \"a\" more than once, and only the last one counts: remove the others"]);
-        let others = [object("x/v1", "", "a", "5", ""), object("v1", "other", "a", "6", ""), b];
-        assert_eq!(
-            once(&[&[a.clone()], &others[..]].concat()),
-            (vec!["1".into(), "5".into(), "6".into(), "2".into()], vec![])
-        );
-        assert_eq!(once(&[a.clone(), a]), (vec!["1".into()], vec![]), "the same text twice is no matter");
-        let versions = [object("x/v1", "", "a", "7", "t/a"), object("x/v2", "", "a", "8", "t/b")];
-        assert_eq!(once(&versions).0, ["8"]);
     }
 }
