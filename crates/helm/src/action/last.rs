@@ -24,7 +24,7 @@ impl<'a> Deployed<'a> {
 
     /// How the release's objects are written over that revision.
     pub(super) fn writing(&'a self) -> Writing<'a> {
-        Writing { decoration: self.env.decoration, policy: self.env.options.apply, last: self }
+        Writing::new(self.env.decoration, self.env.options.apply, self)
     }
 
     async fn read(&self) -> Result<Vec<(ObjectKey, Object)>, Error> {

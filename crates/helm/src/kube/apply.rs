@@ -146,6 +146,9 @@ impl Applier {
 
     /// Applies objects that are in install order: one kind after the other, objects of one kind at once.
     pub async fn apply_all(&self, targets: &[Target<'_>], writing: &Writing<'_>) -> Result<Vec<Applied>, ApplyError> {
+        let objects = targets.iter().map(|target| target.object);
+        let definitions: Vec<&Object> = objects.filter(|o| o.kind == "CustomResourceDefinition").collect();
+        let writing = &Writing { definitions: &definitions, ..*writing };
         let mut applied = Vec::with_capacity(targets.len());
         for group in targets.chunk_by(|a, b| a.object.kind == b.object.kind) {
             applied.extend(try_join_all(group.iter().map(|target| self.apply(target, writing))).await?);

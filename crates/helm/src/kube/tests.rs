@@ -28,7 +28,7 @@ fn target(object: &Object, rule: Rule, seen: Seen) -> Target<'_> {
 }
 
 async fn apply(applier: &Applier, target: Target<'_>) -> Result<Applied, ApplyError> {
-    applier.apply(&target, &Writing { decoration: &decoration(), policy: Policy::Auto, last: &() }).await
+    applier.apply(&target, &Writing::new(&decoration(), Policy::Auto, &())).await
 }
 
 /// Applies the service, whatever is there.

@@ -1,6 +1,7 @@
 //! Writes one object of a release: by server-side apply, and as a client would if that alone is refused.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
@@ -9,7 +10,10 @@ use super::apply::{Applier, Existing, Seen, bytes};
 use super::client_side::LastApplied;
 use super::migrate::migrated_managers;
 use super::refusal::Nature;
-use super::{Decoration, FIELD_MANAGER, Live, ObjectKey, Resource, unowned};
+use super::{Decoration, FIELD_MANAGER, Live, Object, ObjectKey, Resource, unowned};
+
+/// How long new fields of a definition are waited for, in milliseconds: some three seconds, for a moment is enough for one server, and more may serve.
+const PAUSES: [u64; 6] = [50, 100, 200, 400, 800, 1600];
 
 /// Which way objects are written: `apply` in watches.yaml.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -56,9 +60,21 @@ pub struct Writing<'a> {
     pub policy: Policy,
     /// What the deployed revision says of them.
     pub last: &'a dyn LastApplied,
+    /// The definitions of custom resources that are applied before them.
+    pub definitions: &'a [&'a Object],
 }
 
-impl Writing<'_> {
+impl<'a> Writing<'a> {
+    /// Objects that are written over what `last` says, without definitions of their kinds.
+    pub fn new(decoration: &'a Decoration, policy: Policy, last: &'a dyn LastApplied) -> Writing<'a> {
+        Writing { decoration, policy, last, definitions: &[] }
+    }
+
+    fn defines(&self, resource: &Resource) -> bool {
+        let is_of = |spec: &Value| spec["group"] == resource.group() && spec["names"]["kind"] == *resource.kind;
+        self.definitions.iter().any(|definition| is_of(&definition.body["spec"]))
+    }
+
     fn is_as_client(&self, before: Before) -> bool {
         match self.policy {
             Policy::Auto => before == Before::Client { changed: false },
@@ -94,7 +110,7 @@ impl Applier {
             let live = self.write_as_client(body, seen, writing).await?;
             return Ok((live, Way::Client { refused: None }));
         }
-        let refused = match self.write_by_apply(body, seen, before).await {
+        let refused = match self.write_once_defined(body, seen, before, writing).await {
             Ok(live) => return Ok((live, Way::Server)),
             Err(error) if writing.policy == Policy::Auto && error.may_suit_a_client() => error,
             Err(error) => return Err(error),
@@ -105,6 +121,25 @@ impl Applier {
             Err(error) if error.nature() == Nature::Permanent && !error.is_conflict() => Err(refused),
             Err(error) => Err(error),
         }
+    }
+
+    /// Applies; again and again for a moment if the kind's definition has just been applied, for the server learns new fields a moment after
+    /// it took them, and a client's write would lose them.
+    async fn write_once_defined(
+        &self,
+        body: &Body,
+        seen: &Seen,
+        before: Before,
+        writing: &Writing<'_>,
+    ) -> Result<Live, Error> {
+        let is_new = writing.defines(&body.resource);
+        for pause in PAUSES.into_iter().filter(|_| is_new) {
+            match self.write_by_apply(body, seen, before).await {
+                Err(error) if error.is_undeclared() => tokio::time::sleep(Duration::from_millis(pause)).await,
+                answer => return answer,
+            }
+        }
+        self.write_by_apply(body, seen, before).await
     }
 
     async fn write_by_apply(&self, body: &Body, seen: &Seen, before: Before) -> Result<Live, Error> {

@@ -237,7 +237,7 @@ async fn apply(
         Mode::ClientChanged => (Rule::Keep, ours, Before::Client { changed: true }),
     };
     let target = Target { object, rule, seen, before };
-    applier.apply(&target, &Writing { decoration: &decoration(), policy, last }).await
+    applier.apply(&target, &Writing::new(&decoration(), policy, last)).await
 }
 
 fn log(server: &MemoryApi, from: usize) -> Vec<String> {
@@ -446,6 +446,41 @@ async fn a_definition_that_an_apply_refuses_is_created_as_a_client_would() {
         matches!(&error, ApplyError::Failed { source, .. } if source.to_string().contains(".spec.bogus")),
         "{error:?}"
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn new_fields_of_a_definition_are_waited_for_before_a_client_would_lose_them() {
+    let undeclared =
+        "failed to create typed patch object (/x; example.com/v1, Kind=Db): .spec.new: field not declared in schema";
+    let definition = |kind: &str, group: &str| {
+        let spec = json!({"group": group, "names": {"kind": kind}});
+        Object::new(
+            json!({"apiVersion": "v1", "kind": "CustomResourceDefinition", "metadata": {"name": "dbs"}, "spec": spec}),
+        )
+        .unwrap()
+    };
+    let custom = Object::new(json!({"apiVersion": "example.com/v1", "kind": "Db", "metadata": {"name": "x"}})).unwrap();
+    let ways = async |definition: Object, refusals: usize| {
+        let server = Arc::new(MemoryApi::new());
+        server.serve("example.com/v1", "Db", "dbs", true);
+        server.serve("v1", "CustomResourceDefinition", "crds", false);
+        let left = std::sync::atomic::AtomicUsize::new(refusals);
+        server.refuse(move |call| {
+            use std::sync::atomic::Ordering::SeqCst;
+            let applies = call.method == http::Method::PATCH && call.path.contains("/dbs/");
+            let refused = applies && left.fetch_update(SeqCst, SeqCst, |left| left.checked_sub(1)).is_ok();
+            refused.then(|| Error::answer(500, "", undeclared))
+        });
+        let of = |object| Target { object, rule: Rule::Import, seen: Seen::Absent, before: Before::Apply };
+        let applier = Applier::new(server);
+        let targets = [of(&definition), of(&custom)];
+        let applied = applier.apply_all(&targets, &Writing::new(&decoration(), Policy::Auto, &())).await.unwrap();
+        applied[1].way == Way::Server
+    };
+    assert!(ways(definition("Db", "example.com"), 6).await);
+    assert!(!ways(definition("Db", "example.com"), 7).await, "at last it goes as a client");
+    assert!(!ways(definition("Other", "example.com"), 1).await);
+    assert!(!ways(definition("Db", "other.com"), 1).await);
 }
 
 #[tokio::test]

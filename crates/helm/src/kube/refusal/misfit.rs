@@ -8,6 +8,9 @@ const BEGINNINGS: [&str; 2] = ["failed to create typed patch object (", "failed 
 /// What a message has in it whose object could not be decoded. Conversions fail for other reasons, too: a webhook that is away.
 const UNDECODABLE: &str = "error decoding from json: ";
 
+/// What is said of a field that the schema does not know.
+pub(super) const UNDECLARED: &str = "field not declared in schema";
+
 /// What is said where nothing more can be told without quoting values.
 const UNKNOWN: &str = "does not fit its schema";
 
@@ -51,7 +54,7 @@ type Explainer = fn(&str) -> String;
 
 const EXPLAINERS: [(&str, Explainer); 5] = [
     ("expected ", wrong_type),
-    ("field not declared in schema", |_| "field not declared in schema".to_owned()),
+    (UNDECLARED, |_| UNDECLARED.to_owned()),
     ("duplicate entries for key ", duplicate),
     ("element ", element),
     ("schema error: ", |_| "the schema has no such type".to_owned()),

@@ -43,6 +43,11 @@ impl Error {
         matches!(self.code(), Some(400 | 405 | 415 | 422))
     }
 
+    /// Whether the object has fields that its schema does not know.
+    pub(super) fn is_undeclared(&self) -> bool {
+        matches!(self, Error::Refused { code: 422, message, .. } if message.contains(misfit::UNDECLARED))
+    }
+
     /// The fields that the server objects to, as it names them: `spec.strategy.rollingUpdate`.
     pub fn fields(&self) -> &[String] {
         match self {
