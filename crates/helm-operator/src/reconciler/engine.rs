@@ -15,7 +15,7 @@ use serde_json::json;
 use super::render::{RenderError, Renderer, Request};
 use crate::lookup::ClusterLookup;
 use crate::values;
-use crate::watches::{DryRunOption, Watch};
+use crate::watches::Watch;
 
 /// Renders one chart for one watch.
 pub(super) struct EngineRenderer {
@@ -25,14 +25,8 @@ pub(super) struct EngineRenderer {
     overrides: Vec<(String, String)>,
     applier: Applier,
     kube_version: KubeVersion,
-    known: RwLock<Option<Known>>,
-}
-
-/// What one discovery found.
-#[derive(Clone)]
-struct Known {
-    generation: usize,
-    capabilities: Arc<Capabilities>,
+    /// What a discovery found, and which.
+    known: RwLock<Option<(usize, Arc<Capabilities>)>>,
     digest: String,
 }
 
@@ -50,39 +44,48 @@ impl EngineRenderer {
         let kube_version = KubeVersion::parse(version["gitVersion"].as_str().unwrap_or_default())?;
         let document = Arc::new(ChartDocument::of(engine.chart())?);
         let overrides = watch.override_values.clone().into_iter().collect();
-        Ok(EngineRenderer { engine, document, watch, overrides, applier, kube_version, known: RwLock::default() })
+        let typed = (&watch.override_values, format!("{:?}", watch.override_values_type));
+        let digest = digest_json(&json!([engine.chart().digest(), typed]));
+        Ok(EngineRenderer {
+            engine,
+            document,
+            watch,
+            overrides,
+            applier,
+            kube_version,
+            known: RwLock::default(),
+            digest,
+        })
     }
 
-    fn known(&self) -> Known {
+    /// What the cluster serves. It never is a reason to render: new kinds must not rotate passwords.
+    fn capabilities(&self) -> Arc<Capabilities> {
         let generation = self.applier.mapper.generation();
         let known = self.known.read().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
-        if let Some(known) = known.filter(|known| known.generation == generation) {
-            return known;
+        if let Some((at, capabilities)) = known
+            && at == generation
+        {
+            return capabilities;
         }
         let (generation, api_versions) = self.applier.mapper.known_api_versions();
-        let overrides = (&self.watch.override_values, format!("{:?}", self.watch.override_values_type));
-        let digest = digest_json(&json!([self.chart().digest(), overrides, self.kube_version.version, api_versions]));
         let capabilities = Arc::new(Capabilities::new(self.kube_version.clone(), api_versions));
-        let known = Known { generation, capabilities, digest };
-        *self.known.write().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(known.clone());
-        known
+        *self.known.write().unwrap_or_else(std::sync::PoisonError::into_inner) =
+            Some((generation, capabilities.clone()));
+        capabilities
     }
 
     fn chart(&self) -> &Chart {
         self.engine.chart()
     }
 
-    fn lookup(&self) -> Option<Arc<dyn Lookup>> {
-        if matches!(self.watch.dry_run_option, DryRunOption::Client | DryRunOption::None) {
-            return None;
-        }
-        Some(Arc::new(ClusterLookup { applier: self.applier.clone(), runtime: tokio::runtime::Handle::current() }))
+    fn lookup(&self) -> Arc<dyn Lookup> {
+        Arc::new(ClusterLookup { applier: self.applier.clone(), runtime: tokio::runtime::Handle::current() })
     }
 }
 
 impl Renderer for EngineRenderer {
     fn digest(&self) -> String {
-        self.known().digest
+        self.digest.clone()
     }
 
     fn chart_name(&self) -> &str {
@@ -104,14 +107,14 @@ impl Renderer for EngineRenderer {
                 is_upgrade: request.revision > 1,
             };
             let (engine, document, lookup) = (self.engine.clone(), self.document.clone(), self.lookup());
-            let capabilities = self.known().capabilities;
+            let capabilities = self.capabilities();
             // A chart may compute for long, and `lookup` waits for the cluster.
             let rendered = tokio::task::spawn_blocking(move || {
                 let request = engine::Request {
                     values: &values,
                     release: &release,
                     capabilities: &capabilities,
-                    lookup,
+                    lookup: Some(lookup),
                     skip_schema: false,
                 };
                 let rendered = engine

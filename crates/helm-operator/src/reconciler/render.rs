@@ -30,7 +30,7 @@ pub struct RenderError {
 
 /// Renders one chart; in tests, a stand-in.
 pub trait Renderer: Send + Sync {
-    /// A digest of all that is not the resource: chart, override values, capabilities.
+    /// A digest of all that is not the resource and is a reason to render anew: chart and override values.
     fn digest(&self) -> String;
 
     /// The chart's name.

@@ -8,7 +8,7 @@ use kube::core::Selector;
 
 use super::expand::{self, Env};
 use super::node::{Entry, Node};
-use super::{DryRunOption, Error, OverrideValuesType, Watch, parse_duration};
+use super::{Error, OverrideValuesType, Watch, parse_duration};
 
 /// The keys of an entry, as they are written.
 const KEYS: [&str; 12] = [
@@ -51,7 +51,6 @@ fn empty() -> Watch {
         max_concurrent_reconciles: None,
         watch_dependent_resources: true,
         selector: Selector::default(),
-        dry_run_option: DryRunOption::default(),
         apply: Policy::default(),
     }
 }
@@ -76,7 +75,8 @@ fn set(watch: &mut Watch, key: &str, entry: &Entry, env: &Env) -> Result<(), Err
             watch.reconcile_period = Some(period.map_err(|cause| wrong(entry, cause.to_string()))?);
         }
         "maxConcurrentReconciles" => watch.max_concurrent_reconciles = Some(positive(entry)?),
-        "dryRunOption" => watch.dry_run_option = dry_run_option(entry)?,
+        // Upstream compares by a dry run and lets this choose its kind. Nothing is compared by a dry run here.
+        "dryRunOption" => _ = string(entry)?,
         "apply" => watch.apply = policy(entry)?,
         _ => {}
     }
@@ -136,16 +136,6 @@ fn override_values_type(entry: &Entry) -> Result<OverrideValuesType, Error> {
         "string" => Ok(OverrideValuesType::String),
         other => Err(wrong(entry, format!("must be \"typed\" or \"string\", found {other:?}"))),
     }
-}
-
-/// Unknown options are taken as unset, as upstream does not look at them.
-fn dry_run_option(entry: &Entry) -> Result<DryRunOption, Error> {
-    Ok(match string(entry)?.as_str() {
-        "none" => DryRunOption::None,
-        "client" => DryRunOption::Client,
-        "server" => DryRunOption::Server,
-        _ => DryRunOption::Unset,
-    })
 }
 
 fn policy(entry: &Entry) -> Result<Policy, Error> {

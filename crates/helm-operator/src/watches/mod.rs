@@ -43,8 +43,6 @@ pub struct Watch {
     pub watch_dependent_resources: bool,
     /// Which custom resources are served, by their labels; empty: all.
     pub selector: Selector,
-    /// Whether `lookup` may read the cluster when a release is compared with its chart.
-    pub dry_run_option: DryRunOption,
     /// Which way the chart's objects are written.
     pub apply: Policy,
 }
@@ -57,20 +55,6 @@ pub enum OverrideValuesType {
     Typed,
     /// As `--set-string`: every value is a string (operator-sdk).
     String,
-}
-
-/// Upstream's `dryRunOption`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum DryRunOption {
-    /// Nothing was said.
-    #[default]
-    Unset,
-    /// `none`.
-    None,
-    /// `client`: `lookup` finds nothing.
-    Client,
-    /// `server`: `lookup` reads the cluster.
-    Server,
 }
 
 /// Why watches.yaml can't be used. The texts are upstream's where it has one.

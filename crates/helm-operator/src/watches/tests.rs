@@ -57,7 +57,6 @@ fn every_key_is_read_in_any_case() {
     assert_eq!(watch.override_values_type, OverrideValuesType::String);
     assert_eq!(watch.reconcile_period, Some(Duration::from_secs(90)));
     assert_eq!(watch.max_concurrent_reconciles, Some(4));
-    assert_eq!(watch.dry_run_option, DryRunOption::Server);
     assert!(!watch.watch_dependent_resources);
     assert_eq!(watch.selector.to_string(), "app=x,tier in (a,b)");
 }
