@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use super::last::Deployed;
 use super::uninstall::delete;
 use super::{Candidate, Current, Environment, Error, Failure, Known, Look, Outcome, Recorded, failure, read_release};
-use crate::kube::{Applied, Before, HookRun, Object, ObjectKey, Policy, Rule, Seen, Target, uninstall_order};
+use crate::kube::{Applied, Before, HookRun, Object, ObjectKey, Owner, Policy, Rule, Seen, Target, uninstall_order};
 use crate::release::{Hook, HookEvent, Info, Release, Status};
 use crate::storage::{MarkedObject, Marks};
 
@@ -88,8 +88,10 @@ fn inventory(candidate: &Candidate, keys: &[ObjectKey], env: &Environment<'_>, c
     let old = current.iter().flat_map(|c| &c.inventory.objects).filter(|o| !new.contains(&o.key));
     objects.extend(old.map(|o| MarkedObject { mark: None, ..o.clone() }));
     Marks {
-        inputs: String::new(),
+        // With them an interrupted action of the same inputs is gone on with.
+        inputs: candidate.inputs.clone(),
         owner: owner_uid(env),
+        owner_type: owner_type(env),
         objects,
         complete: false,
         delete_hooks: has_delete_hooks(&candidate.hooks),
@@ -98,6 +100,10 @@ fn inventory(candidate: &Candidate, keys: &[ObjectKey], env: &Environment<'_>, c
 
 fn owner_uid(env: &Environment<'_>) -> String {
     env.decoration.owner.as_ref().map_or_else(String::new, |owner| owner.uid.clone())
+}
+
+fn owner_type(env: &Environment<'_>) -> String {
+    env.decoration.owner.as_ref().map_or_else(String::new, Owner::annotated_type)
 }
 
 fn has_delete_hooks(hooks: &[Hook]) -> bool {
@@ -230,7 +236,14 @@ fn marks(
     };
     let objects = keys.iter().filter_map(marked).collect();
     let delete_hooks = has_delete_hooks(&candidate.hooks);
-    Marks { inputs: candidate.inputs.clone(), owner: owner_uid(env), objects, complete: true, delete_hooks }
+    Marks {
+        inputs: candidate.inputs.clone(),
+        owner: owner_uid(env),
+        owner_type: owner_type(env),
+        objects,
+        complete: true,
+        delete_hooks,
+    }
 }
 
 /// Completes the record; the revision before becomes superseded, and the oldest ones go.

@@ -6,6 +6,7 @@ mod deploy;
 mod failure;
 mod install;
 mod last;
+mod orphans;
 mod repair;
 mod rollback;
 mod uninstall;
@@ -18,12 +19,13 @@ use jiff::Timestamp;
 
 use crate::kube::{
     Applied, Applier, ApplyError, Decoration, Duplicate, HookError, Mark, Nature, Object, ObjectError, ObjectKey,
-    Policy, Proven, Slot,
+    Policy, Proven, Slot, recorded_objects,
 };
 use crate::release::{ChartDocument, Hook, Packed, Release, Status};
 use crate::storage::{self, Marks, Storage, Written};
 
 pub use install::install;
+pub use orphans::orphans;
 pub use repair::{move_in, repair};
 pub use rollback::rollback;
 pub use uninstall::{delete_objects, inventory_of, run_delete_hooks};
@@ -53,6 +55,27 @@ pub struct Candidate {
     pub duplicates: Vec<Duplicate>,
     /// The digest of everything that it was made from.
     pub inputs: String,
+}
+
+impl Candidate {
+    /// What a recorded revision was made of, to be made again as it was rendered then.
+    ///
+    /// # Errors
+    /// The stored manifest cannot be read.
+    pub fn recorded(release: Release, inputs: &str) -> Result<Candidate, Error> {
+        let objects = recorded_objects(&release.manifest, &release.namespace)?;
+        Ok(Candidate {
+            chart: release.chart,
+            config: release.config,
+            manifest: release.manifest,
+            objects,
+            hooks: release.hooks,
+            notes: release.info.notes,
+            crds: Vec::new(),
+            duplicates: Vec::new(),
+            inputs: inputs.to_owned(),
+        })
+    }
 }
 
 /// Where and how an action works.

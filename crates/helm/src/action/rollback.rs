@@ -1,25 +1,13 @@
 //! Makes an earlier revision current again, as a new one. Helm's `pkg/action/rollback.go`.
 
 use super::deploy::{Kind, deploy};
-use super::{Candidate, Current, Environment, Error, Failure, Outcome, read_release};
-use crate::kube::recorded_objects;
+use super::{Candidate, Current, Environment, Failure, Outcome, read_release};
 use crate::release::{HookEvent, Status};
 
 /// Rolls back to the deployed revision of `current`, whose `inputs` are those of the marks that it had.
 pub async fn rollback(env: &Environment<'_>, current: &Current, to: u32, inputs: &str) -> Result<Outcome, Failure> {
     let target = read_release(env, to, current.packed.as_ref()).await?;
-    let objects = recorded_objects(&target.manifest, &env.decoration.namespace).map_err(Error::from)?;
-    let candidate = Candidate {
-        chart: target.chart,
-        config: target.config,
-        manifest: target.manifest,
-        objects,
-        hooks: target.hooks,
-        notes: target.info.notes,
-        crds: Vec::new(),
-        duplicates: Vec::new(),
-        inputs: inputs.to_owned(),
-    };
+    let candidate = Candidate::recorded(target, inputs)?;
     let kind = Kind {
         pending: Status::PendingRollback,
         before: HookEvent::PreRollback,

@@ -42,6 +42,11 @@ impl Call {
         Call { accept: Some("application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"), ..Call::get(path) }
     }
 
+    /// `GET path` for the metadata of a collection's objects only, as `PartialObjectMetadataList`.
+    pub fn metadata_list(path: impl Into<String>) -> Call {
+        Call { accept: Some("application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"), ..Call::get(path) }
+    }
+
     /// `POST path` with a JSON body.
     pub fn post(path: impl Into<String>, json: Vec<u8>) -> Call {
         Call { body: Some(("application/json", json)), ..Call::new(Method::POST, path) }
@@ -134,6 +139,11 @@ impl Error {
     /// Whether the object does not exist.
     pub fn is_not_found(&self) -> bool {
         self.code() == Some(404)
+    }
+
+    /// Whether the right is missing.
+    pub fn is_forbidden(&self) -> bool {
+        self.code() == Some(403)
     }
 
     /// Whether the object exists or is not as expected.

@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use futures::future::try_join_all;
-use futures::{StreamExt, TryStreamExt};
-use http::Method;
+use futures::{FutureExt, StreamExt, TryStreamExt, stream};
 use serde_json::Value;
 
 use super::api::{Api, Call, Error};
@@ -205,22 +204,26 @@ impl Applier {
         objects: &[(&Object, Rule)],
         decoration: &Decoration,
     ) -> Result<Vec<(ObjectKey, Seen)>, ApplyError> {
-        let looks = objects.iter().map(|(object, rule)| async move {
-            let failed = |source| ApplyError::Failed { verb: "read", object: describe(object), source };
-            let resource = self.resource(object).await?;
-            let key = key_of(object, decoration, &resource);
-            let path = resource.path(&key.namespace, &object.name).map_err(failed)?;
-            let seen = self.survey_one(&path, &key, *rule, decoration).await.map_err(failed)?;
-            Ok::<_, ApplyError>(seen.map(|seen| (key, seen)))
-        });
-        let (found, foreign): (Vec<_>, Vec<_>) = futures::stream::iter(looks)
-            .buffered(MAX_READS)
-            .try_collect::<Vec<_>>()
-            .await?
-            .into_iter()
-            .partition(Result::is_ok);
+        let looks: Vec<_> =
+            objects.iter().map(|(object, rule)| self.survey_object(object, *rule, decoration).boxed()).collect();
+        let (found, foreign): (Vec<_>, Vec<_>) =
+            stream::iter(looks).buffered(MAX_READS).try_collect::<Vec<_>>().await?.into_iter().partition(Result::is_ok);
         let foreign: Vec<Conflict> = foreign.into_iter().filter_map(Result::err).collect();
         if foreign.is_empty() { Ok(found.into_iter().flatten().collect()) } else { Err(ApplyError::Foreign(foreign)) }
+    }
+
+    async fn survey_object(
+        &self,
+        object: &Object,
+        rule: Rule,
+        decoration: &Decoration,
+    ) -> Result<Result<(ObjectKey, Seen), Conflict>, ApplyError> {
+        let failed = |source| ApplyError::Failed { verb: "read", object: describe(object), source };
+        let resource = self.resource(object).await?;
+        let key = key_of(object, decoration, &resource);
+        let path = resource.path(&key.namespace, &object.name).map_err(failed)?;
+        let seen = self.survey_one(&path, &key, rule, decoration).await.map_err(failed)?;
+        Ok(seen.map(|seen| (key, seen)))
     }
 
     async fn survey_one(
@@ -276,16 +279,18 @@ impl Applier {
         Ok(live.readiness(object.group(), &object.kind))
     }
 
-    /// Whether the object exists.
-    pub async fn exists(&self, key: &ObjectKey, api_version: &str) -> Result<bool, Error> {
+    /// An object's metadata as the server has it; nothing if the object or its kind does not exist.
+    ///
+    /// # Errors
+    /// The server refuses or is away.
+    pub async fn look_up(&self, key: &ObjectKey, api_version: &str) -> Result<Option<Live>, ApplyError> {
+        let failed = |source| ApplyError::Failed { verb: "read", object: key.to_string(), source };
         let resource = match self.mapper.resource(api_version, &key.kind).await {
-            Err(Error::NoKind { .. }) => return Ok(false),
-            found => found?,
+            Err(Error::NoKind { .. }) => return Ok(None),
+            found => found.map_err(failed)?,
         };
-        match self.api.send(Call::new(Method::GET, resource.path(&key.namespace, &key.name)?)).await {
-            Err(error) if error.is_not_found() => Ok(false),
-            answer => answer.map(|_| true),
-        }
+        let path = resource.path(&key.namespace, &key.name).map_err(failed)?;
+        self.read(&path).await.map_err(failed)
     }
 }
 

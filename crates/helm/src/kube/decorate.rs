@@ -122,8 +122,8 @@ pub(super) fn says_keep(policy: &str) -> bool {
     policy.trim().eq_ignore_ascii_case("keep")
 }
 
-/// A label's value has at most 63 characters; chart names may have more.
-fn label_value(chart: &str) -> &str {
+/// The value of [`CHART_LABEL`] for a chart: a label's value has at most 63 characters, and chart names may have more.
+pub fn label_value(chart: &str) -> &str {
     let mut end = chart.len().min(63);
     while !chart.is_char_boundary(end) {
         end -= 1;

@@ -23,6 +23,9 @@ pub struct Resource {
     pub namespaced: bool,
 }
 
+/// What must be possible with a kind for its objects to be looked for and deleted.
+const CLEANABLE: [&str; 2] = ["list", "delete"];
+
 impl Resource {
     /// The API group; empty for the core group.
     pub fn group(&self) -> &str {
@@ -89,6 +92,8 @@ fn segment<'a>(what: &'static str, text: &'a str) -> Result<PercentEncode<'a>, E
 struct Table {
     generation: usize,
     resources: HashMap<(Arc<str>, Arc<str>), Arc<Resource>>,
+    /// One version of each kind whose objects can be listed and deleted.
+    cleanable: Vec<Arc<Resource>>,
     api_versions: Vec<String>,
 }
 
@@ -130,6 +135,12 @@ impl Mapper {
     pub fn known_api_versions(&self) -> (usize, Vec<String>) {
         let table = self.table();
         (table.generation, table.api_versions.clone())
+    }
+
+    /// Every kind whose objects can be listed and deleted, each in one version, as the server serves them now.
+    pub async fn cleanable(&self) -> Result<Vec<Arc<Resource>>, Error> {
+        self.refresh().await?;
+        Ok(self.table().cleanable.clone())
     }
 
     /// What tells one discovery from the next.
@@ -188,13 +199,18 @@ impl Table {
         let Some(kind) = found.response_kind.map(|k| Arc::<str>::from(k.kind)) else { return };
         self.api_versions.push(format!("{api_version}/{kind}"));
         let namespaced = found.scope == "Namespaced";
-        let resource = Resource {
+        let resource = Arc::new(Resource {
             api_version: api_version.clone(),
             kind: kind.clone(),
             plural: found.resource.into(),
             namespaced,
-        };
-        self.resources.entry((api_version.clone(), kind)).or_insert_with(|| Arc::new(resource));
+        });
+        let can = |verb: &str| found.verbs.iter().any(|v| v == verb);
+        let known = |other: &Arc<Resource>| other.group() == resource.group() && other.plural == resource.plural;
+        if CLEANABLE.into_iter().all(can) && !self.cleanable.iter().any(known) {
+            self.cleanable.push(resource.clone());
+        }
+        self.resources.entry((api_version.clone(), kind)).or_insert(resource);
     }
 }
 
@@ -232,6 +248,8 @@ struct FoundResource {
     response_kind: Option<ResponseKind>,
     #[serde(default)]
     scope: String,
+    #[serde(default)]
+    verbs: Vec<String>,
 }
 
 #[derive(Deserialize)]

@@ -196,7 +196,9 @@ impl State {
         for (api_version, kind, plural, namespaced) in &self.kinds {
             let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
             let scope = if *namespaced { "Namespaced" } else { "Cluster" };
-            let resource = json!({"resource": plural, "responseKind": {"kind": kind}, "scope": scope});
+            let resource = json!({
+                "resource": plural, "responseKind": {"kind": kind}, "scope": scope, "verbs": ["get", "list", "delete"],
+            });
             groups.entry(group).or_default().entry(version).or_default().push(resource);
         }
         let version = |(version, resources)| json!({"version": version, "resources": resources});

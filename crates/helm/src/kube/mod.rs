@@ -30,7 +30,7 @@ pub use api::{Answer, Api, Call, Error};
 pub use apply::{Applied, Applier, ApplyError, Conflict, Existing, Seen, Target};
 pub use client_side::LastApplied;
 pub use decoded::OPEN_FIELDS;
-pub use decorate::{CHART_LABEL, Decoration, Owner, PRIMARY_ANNOTATION, PRIMARY_TYPE_ANNOTATION, is_kept};
+pub use decorate::{CHART_LABEL, Decoration, Owner, PRIMARY_ANNOTATION, PRIMARY_TYPE_ANNOTATION, is_kept, label_value};
 pub use delete::{Proven, Removal};
 pub use duplicate::{Duplicate, each_once};
 pub use hooks::{HookError, HookRun, Slot};

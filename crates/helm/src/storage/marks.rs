@@ -25,6 +25,8 @@ pub struct Marks {
     pub inputs: String,
     /// The uid of the custom resource that the release belongs to.
     pub owner: String,
+    /// The owner's `Kind.group`. With the record's own name and namespace it tells the same resource in an earlier life, of another uid.
+    pub owner_type: String,
     /// The objects, in install order.
     pub objects: Vec<MarkedObject>,
     /// Whether every object was applied: only then marks are complete.
@@ -69,6 +71,8 @@ struct Text {
     i: String,
     u: String,
     #[serde(default)]
+    k: String,
+    #[serde(default)]
     c: bool,
     #[serde(default)]
     h: bool,
@@ -89,6 +93,7 @@ impl Marks {
         Some(Marks {
             inputs: text.i,
             owner: text.u,
+            owner_type: text.k,
             objects: objects.collect(),
             complete: text.c,
             delete_hooks: text.h,
@@ -107,6 +112,7 @@ impl Marks {
         let mut text = Text {
             i: self.inputs.clone(),
             u: self.owner.clone(),
+            k: self.owner_type.clone(),
             c: self.complete,
             h: self.delete_hooks,
             o: self.objects.iter().map(object).collect(),

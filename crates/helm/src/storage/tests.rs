@@ -39,7 +39,14 @@ fn marks() -> Marks {
         kept: true,
         client: true,
     };
-    Marks { inputs: "i".into(), owner: "u".into(), objects: vec![object], complete: true, delete_hooks: true }
+    Marks {
+        inputs: "i".into(),
+        owner: "u".into(),
+        owner_type: "Memcached.cache.my.domain".into(),
+        objects: vec![object],
+        complete: true,
+        delete_hooks: true,
+    }
 }
 
 #[test]

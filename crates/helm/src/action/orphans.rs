@@ -1,0 +1,72 @@
+//! Finds a release's objects without its record, by what the objects themselves say: for a resource whose record went first.
+//!
+//! A namespace's deletion takes the record with it, and cluster-scoped objects have no owner reference that would take them, too.
+
+use futures::{FutureExt, StreamExt, TryStreamExt, stream};
+use serde::Deserialize;
+
+use super::{Environment, Error};
+use crate::kube::{ApplyError, CHART_LABEL, Call, Live, ObjectKey, Ownership, Resource, label_value};
+use crate::storage::{MarkedObject, Marks};
+
+/// How many kinds are listed at once.
+const MAX_LISTS: usize = 8;
+
+#[derive(Deserialize)]
+struct List {
+    items: Vec<Live>,
+}
+
+/// Every object in the cluster that carries the chart's label and is proven to be this release's; one list for each kind. Kinds and
+/// namespaces that may not be listed are left out.
+///
+/// # Errors
+/// The server is away, or refuses for another reason than missing rights.
+pub async fn orphans(env: &Environment<'_>) -> Result<Marks, Error> {
+    let failed = |source| ApplyError::Failed { verb: "list", object: "the kinds that are served".into(), source };
+    let kinds = env.applier.mapper.cleanable().await.map_err(failed)?;
+    let lists: Vec<_> = kinds.iter().map(|kind| objects_of_kind(env, kind).boxed()).collect();
+    let found: Vec<Vec<MarkedObject>> = stream::iter(lists).buffered(MAX_LISTS).try_collect().await?;
+    Ok(Marks { objects: found.into_iter().flatten().collect(), ..Marks::default() })
+}
+
+async fn objects_of_kind(env: &Environment<'_>, kind: &Resource) -> Result<Vec<MarkedObject>, Error> {
+    let failed = |source| ApplyError::Failed { verb: "list", object: kind.plural.to_string(), source };
+    let everywhere = list(env, kind, "").await;
+    let found = match everywhere {
+        Err(error) if error.is_forbidden() && kind.namespaced => list(env, kind, &env.decoration.namespace).await,
+        found => found,
+    };
+    let items = match found {
+        // Without the right to list, nothing of this kind was made by us.
+        Err(error) if error.is_forbidden() || error.is_not_found() => Vec::new(),
+        found => found.map_err(failed)?,
+    };
+    let ours = items.iter().filter(|live| env.decoration.ownership(live) == Ownership::Ours);
+    Ok(ours.map(|live| marked(kind, live)).collect())
+}
+
+async fn list(env: &Environment<'_>, kind: &Resource, namespace: &str) -> Result<Vec<Live>, crate::kube::Error> {
+    let label = label_value(&env.decoration.chart);
+    let path = format!("{}?labelSelector={CHART_LABEL}%3D{label}", kind.collection(namespace)?);
+    let list: List = env.applier.api().send(Call::metadata_list(path)).await?.parse()?;
+    Ok(list.items)
+}
+
+fn marked(kind: &Resource, live: &Live) -> MarkedObject {
+    let text = |of: &Option<String>| of.as_deref().unwrap_or_default().into();
+    let key = ObjectKey {
+        group: kind.group().into(),
+        kind: kind.kind.clone(),
+        namespace: text(&live.metadata.namespace),
+        name: text(&live.metadata.name),
+    };
+    MarkedObject {
+        key,
+        api_version: kind.api_version.clone(),
+        digest: String::new(),
+        mark: None,
+        kept: live.kept,
+        client: false,
+    }
+}
