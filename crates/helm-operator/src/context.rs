@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use kube::core::{DynamicResourceScope, NamespaceResourceScope};
+use kube::core::NamespaceResourceScope;
 use kube::runtime::events::{Recorder, Reporter};
 use kube::{Api, Client, Resource};
 use tokio_util::sync::CancellationToken;
@@ -52,19 +52,6 @@ impl Context {
         match &self.namespaces.0[..] {
             [] => vec![Api::all(self.client.clone())],
             names => names.iter().map(|name| Api::namespaced(self.client.clone(), name)).collect(),
-        }
-    }
-
-    /// The same for a kind known only at run time. A cluster-scoped kind gets one API, whatever the namespaces.
-    pub fn dynamic_apis<K>(&self, resource: &K::DynamicType, namespaced: bool) -> Vec<Api<K>>
-    where
-        K: Resource<Scope = DynamicResourceScope>,
-    {
-        match &self.namespaces.0[..] {
-            names if namespaced && !names.is_empty() => {
-                names.iter().map(|name| Api::namespaced_with(self.client.clone(), name, resource)).collect()
-            }
-            _ => vec![Api::all_with(self.client.clone(), resource)],
         }
     }
 }

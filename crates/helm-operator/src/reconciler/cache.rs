@@ -1,18 +1,22 @@
 //! What the controller knows without asking: resources, releases, dependents, and what happened to each lately.
 //!
-//! Fed by watches and by the answers to our own writes; of two sayings the one with the higher resource version counts.
+//! Fed by streams ([`super::feed`]) and by the answers to our own writes; [`super::stamp`] says how long each is believed. Of two
+//! versions of one object the newer one counts, and an object that was seen to be deleted does not come back.
 
 use std::collections::hash_map::Entry;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-use helm::action::LiveView;
-use helm::kube::{Applied, Live, Mark, ObjectKey, Owner, Readiness, Resource};
+use helm::action::{Known, LiveView, Look};
+use helm::kube::{Applied, Decoration, Live, Mark, ObjectKey, Owner, Proven, Readiness, Resource};
 use helm::release::{Packed, Status};
 use helm::storage::{Marks, RecordMeta};
 use tokio::time::Instant;
 
+use super::feed::Scope;
 use super::primary::{Primary, ResourceKey};
+use super::stamp::{Epoch, Stamp};
 use crate::status::Fault;
 
 /// The controller's knowledge.
@@ -23,11 +27,45 @@ pub(super) struct Cache {
 
 #[derive(Default)]
 struct State {
-    primaries: HashMap<ResourceKey, Arc<Primary>>,
+    primaries: HashMap<ResourceKey, (Arc<Primary>, Stamp)>,
     releases: HashMap<ResourceKey, Release>,
     dependents: HashMap<ObjectKey, Dependent>,
-    kinds: HashMap<(Arc<str>, Arc<str>), KindState>,
+    kinds: HashMap<KindKey, Vec<Scope>>,
     histories: HashMap<ResourceKey, History>,
+    gone: Gone,
+}
+
+/// Group and kind.
+type KindKey = (Arc<str>, Arc<str>);
+
+fn kind_key(resource: &Resource) -> KindKey {
+    (Arc::from(resource.group()), resource.kind.clone())
+}
+
+/// How long a deletion is remembered: longer than any answer to a write takes.
+const REMEMBERED: Duration = Duration::from_secs(300);
+
+/// The uids that were seen to be deleted lately, so that the late answer to a write does not bring one back.
+#[derive(Default)]
+struct Gone {
+    uids: HashSet<Box<str>>,
+    order: VecDeque<(Instant, Box<str>)>,
+}
+
+impl Gone {
+    fn add(&mut self, uid: &str) {
+        let now = Instant::now();
+        while self.order.front().is_some_and(|(at, _)| *at + REMEMBERED < now) {
+            self.order.pop_front().map(|(_, uid)| self.uids.remove(&uid));
+        }
+        if self.uids.insert(uid.into()) {
+            self.order.push_back((now, uid.into()));
+        }
+    }
+
+    fn has(&self, uid: &str) -> bool {
+        self.uids.contains(uid)
+    }
 }
 
 /// A release's revisions.
@@ -46,6 +84,7 @@ pub(super) struct Revision {
     /// The uids of the owners that the record names.
     pub(super) owners: Vec<Box<str>>,
     pub(super) marks: Option<Arc<Marks>>,
+    pub(super) stamp: Stamp,
 }
 
 /// A live object of a release.
@@ -56,29 +95,30 @@ pub(super) struct Dependent {
     pub(super) mark: Option<Mark>,
     pub(super) readiness: Readiness,
     pub(super) deleting: bool,
+    /// The resource to wake.
     pub(super) owner: Option<ResourceKey>,
+    /// Whether its own metadata says that it is the owner's release's.
+    pub(super) ours: bool,
+    /// Whether its own annotation says that it outlives the release.
+    pub(super) kept: bool,
+    pub(super) stamp: Stamp,
     /// Who else manages its fields.
     pub(super) other_manager: Option<Box<str>>,
-}
-
-/// Whether a kind is watched.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum KindState {
-    Starting,
-    Synced,
 }
 
 /// What happened to a resource lately.
 #[derive(Clone, Debug, Default)]
 pub(super) struct History {
-    /// Inputs that gave the deployed objects, though the record says others.
-    pub(super) same_inputs: Option<String>,
     pub(super) failure: Option<Failed>,
     pub(super) drift: Drift,
     /// Notes to put into the status at the next write.
     pub(super) notes: Option<String>,
     /// The status that was written last, and what the server made of it.
     pub(super) written: Option<(crate::status::Status, crate::status::Status)>,
+    /// The release whose records vanished though we had not uninstalled it.
+    pub(super) lost: Option<Arc<Release>>,
+    /// The uid of the resource after whose uninstall nothing was left to be looked for.
+    pub(super) cleared: Option<Box<str>>,
     /// When everything was last applied without being asked: for what marks can't tell.
     pub(super) resynced: Option<Instant>,
 }
@@ -115,28 +155,36 @@ impl Cache {
     }
 
     pub(super) fn primary(&self, key: &ResourceKey) -> Option<Arc<Primary>> {
-        self.state().primaries.get(key).cloned()
+        self.state().primaries.get(key).map(|(primary, _)| primary.clone())
     }
 
-    /// Takes a resource in; says whether a reconcile could have to act on it.
+    /// Stores a resource that a stream told; returns whether it may need reconciling.
+    pub(super) fn see_primary(&self, primary: Primary, epoch: Epoch) -> bool {
+        self.state().put_primary(primary, Some(epoch))
+    }
+
+    /// Stores a resource from the answer to our own write; returns whether it may need reconciling.
     pub(super) fn put_primary(&self, primary: Primary) -> bool {
         let mut state = self.state();
-        let old = state.primaries.get(&primary.key());
-        let newer = |old: &&Arc<Primary>| old.uid() == primary.uid() && version(old) > version(&primary);
-        if old.is_some_and(|old| newer(&old)) {
-            return false;
+        !state.gone.has(primary.uid()) && state.put_primary(primary, None)
+    }
+
+    /// Drops a resource of this uid; returns whether it was known.
+    pub(super) fn remove_primary(&self, key: &ResourceKey, uid: &str) -> bool {
+        let mut state = self.state();
+        state.gone.add(uid);
+        let known = state.primaries.get(key).is_some_and(|(primary, _)| primary.uid() == uid);
+        if known {
+            state.primaries.remove(key);
         }
-        let differs = old.is_none_or(|old| primary.differs_from(old));
-        state.primaries.insert(primary.key(), Arc::new(primary));
-        differs
+        known
     }
 
-    pub(super) fn remove_primary(&self, key: &ResourceKey) {
-        self.state().primaries.remove(key);
-    }
-
-    pub(super) fn primaries(&self) -> Vec<ResourceKey> {
-        self.state().primaries.keys().cloned().collect()
+    /// The resources in a scope that the list which just ended does not have.
+    pub(super) fn unlisted_primaries(&self, scope: &Scope, list: Epoch) -> Vec<Arc<Primary>> {
+        let state = self.state();
+        let all = state.primaries.values().filter(|(primary, _)| scope.covers(primary.namespace()));
+        all.filter(|(_, stamp)| !stamp.survives(list)).map(|(primary, _)| primary.clone()).collect()
     }
 
     /// Forgets all but the releases of a resource that is gone.
@@ -148,12 +196,17 @@ impl Cache {
         self.state().releases.get(key).cloned()
     }
 
-    /// Takes a record's metadata in; says whether it was news.
-    pub(super) fn put_record(&self, meta: RecordMeta) -> bool {
+    /// Stores a record's metadata; returns whether it was news.
+    pub(super) fn see_record(&self, meta: RecordMeta, epoch: Epoch) -> bool {
         let key = ResourceKey::new(&meta.namespace, &meta.name);
         let mut state = self.state();
         let release = state.releases.entry(key).or_default();
-        if release.revisions.get(&meta.version).is_some_and(|known| known.resource_version >= meta.resource_version) {
+        let known = release.revisions.get_mut(&meta.version);
+        if let Some(known) = known
+            && known.resource_version >= meta.resource_version
+        {
+            let confirmed = known.resource_version == meta.resource_version;
+            known.stamp = if confirmed { Stamp::seen(epoch) } else { known.stamp.listed(epoch) };
             return false;
         }
         let revision = Revision {
@@ -161,24 +214,22 @@ impl Cache {
             resource_version: meta.resource_version,
             owners: meta.owners.into_iter().map(Into::into).collect(),
             marks: meta.marks.map(Arc::new),
+            stamp: Stamp::seen(epoch),
         };
         release.revisions.insert(meta.version, revision);
         release.slim();
         true
     }
 
-    /// Takes a record's deletion in; says whether it was news.
+    /// Drops a deleted record; returns whether it was news.
     pub(super) fn remove_record(&self, meta: &RecordMeta) -> bool {
         let key = ResourceKey::new(&meta.namespace, &meta.name);
         let mut state = self.state();
-        let Some(release) = state.releases.get_mut(&key) else { return false };
+        let Some(release) = state.releases.get(&key) else { return false };
         if release.revisions.get(&meta.version).is_none_or(|known| known.resource_version > meta.resource_version) {
             return false;
         }
-        release.revisions.remove(&meta.version);
-        if release.revisions.is_empty() {
-            state.releases.remove(&key);
-        }
+        state.lose_revisions(&key, |version, _| version == meta.version);
         true
     }
 
@@ -193,19 +244,14 @@ impl Cache {
         result
     }
 
-    /// Keeps only these records of a kind of list: what a new list does not have is gone. Returns the releases concerned.
-    pub(super) fn retain_records(&self, listed: &HashSet<(ResourceKey, u32)>, newest: u64) -> Vec<ResourceKey> {
+    /// Drops the records in a scope that the list which just ended does not have. Returns the releases concerned.
+    pub(super) fn sweep_records(&self, scope: &Scope, list: Epoch) -> Vec<ResourceKey> {
         let mut state = self.state();
-        let mut gone = Vec::new();
-        state.releases.retain(|key, release| {
-            let before = release.revisions.len();
-            release.revisions.retain(|v, r| r.resource_version > newest || listed.contains(&(key.clone(), *v)));
-            if release.revisions.len() != before {
-                gone.push(key.clone());
-            }
-            !release.revisions.is_empty()
-        });
-        gone
+        let covered = state.releases.iter().filter(|(key, _)| scope.covers(&key.namespace));
+        let swept = |release: &Release| release.revisions.values().any(|r| !r.stamp.survives(list));
+        let keys: Vec<ResourceKey> = covered.filter(|(_, r)| swept(r)).map(|(key, _)| key.clone()).collect();
+        keys.iter().for_each(|key| state.lose_revisions(key, |_, revision| !revision.stamp.survives(list)));
+        keys
     }
 
     pub(super) fn history(&self, key: &ResourceKey) -> History {
@@ -220,86 +266,110 @@ impl Cache {
         self.state().dependents.get(key).cloned()
     }
 
-    /// Takes a live object in; returns its owner if something changed that matters.
-    pub(super) fn put_dependent(&self, key: ObjectKey, live: &Live, owner: Option<ResourceKey>) -> Option<ResourceKey> {
-        let new = Dependent {
-            uid: live.metadata.uid.as_deref().unwrap_or_default().into(),
-            resource_version: live.resource_version(),
-            mark: live.mark,
-            readiness: live.readiness(&key.group, &key.kind),
-            deleting: live.deleting,
-            owner,
-            other_manager: live.other_managers.last().map(|m| m.as_str().into()),
-        };
-        let mut state = self.state();
-        let old = state.dependents.get(&key);
-        if old.is_some_and(|old| old.resource_version >= new.resource_version) {
-            return None;
-        }
-        let same = old.is_some_and(|old| {
-            (&old.uid, old.mark, old.readiness, old.deleting) == (&new.uid, new.mark, new.readiness, new.deleting)
-        });
-        let owner = new.owner.clone().filter(|_| !same);
-        state.dependents.insert(key, new);
-        owner
+    /// Stores a live object that a stream told; returns its owner if something changed that matters.
+    pub(super) fn see_dependent(&self, key: ObjectKey, live: &Live, whose: Whose, epoch: Epoch) -> Option<ResourceKey> {
+        self.state().put_dependent(key, live, whose, Some(epoch))
     }
 
+    /// Drops whatever had the key of an object that is nobody's we know; returns its owner.
+    pub(super) fn displace_dependent(&self, key: &ObjectKey) -> Option<ResourceKey> {
+        self.state().dependents.remove(key).and_then(|dependent| dependent.owner)
+    }
+
+    /// Stores live objects from the answers to our own applies.
     pub(super) fn put_applied(&self, applied: &[Applied], owner: &ResourceKey) {
+        let mut state = self.state();
         for one in applied {
-            self.put_dependent(one.key.clone(), &one.live, Some(owner.clone()));
+            if !state.gone.has(one.live.metadata.uid.as_deref().unwrap_or_default()) {
+                let whose = Whose { owner: Some(owner.clone()), ours: true };
+                state.put_dependent(one.key.clone(), &one.live, whose, None);
+            }
         }
     }
 
-    /// Takes a live object's deletion in; returns its owner.
-    pub(super) fn remove_dependent(&self, key: &ObjectKey, resource_version: u64) -> Option<ResourceKey> {
+    /// Drops a deleted object; returns its owner.
+    pub(super) fn remove_dependent(&self, key: &ObjectKey, live: &Live) -> Option<ResourceKey> {
         let mut state = self.state();
-        if state.dependents.get(key).is_none_or(|known| known.resource_version > resource_version) {
+        let uid = live.metadata.uid.as_deref().unwrap_or_default();
+        state.gone.add(uid);
+        if state.dependents.get(key).is_none_or(|known| *known.uid != *uid) {
             return None;
         }
         state.dependents.remove(key).and_then(|dependent| dependent.owner)
     }
 
-    /// What a new list of a kind does not have is gone, unless it is newer than the list. Returns the owners concerned.
-    pub(super) fn retain_dependents(
-        &self,
-        resource: &Resource,
-        namespace: Option<&str>,
-        listed: &HashSet<ObjectKey>,
-        newest: u64,
-    ) -> Vec<ResourceKey> {
-        let mut gone = Vec::new();
+    /// Drops the objects of a kind and scope that the list which just ended does not have. Returns the owners concerned.
+    pub(super) fn sweep_dependents(&self, resource: &Resource, scope: &Scope, list: Epoch) -> HashSet<ResourceKey> {
+        let mut owners = HashSet::new();
         self.state().dependents.retain(|key, dependent| {
-            let in_list = *key.kind == *resource.kind
-                && *key.group == *resource.group()
-                && namespace.is_none_or(|n| *key.namespace == *n);
-            let stays = !in_list || listed.contains(key) || dependent.resource_version > newest;
+            let covered = is_of(key, resource) && scope.covers(&key.namespace);
+            let stays = !covered || dependent.stamp.survives(list);
             if !stays {
-                gone.extend(dependent.owner.clone());
+                owners.extend(dependent.owner.clone());
             }
             stays
         });
-        gone
+        owners
+    }
+
+    /// The objects among these that we wrote, whose events are overdue.
+    pub(super) fn overdue(&self, keys: &[&ObjectKey]) -> Vec<ObjectKey> {
+        let (state, now) = (self.state(), Instant::now());
+        keys.iter().filter(|key| state.ask_at(key).is_some_and(|at| at <= now)).map(|key| (*key).clone()).collect()
+    }
+
+    /// When the first of these objects that we wrote is to be asked for; nothing if every event has come.
+    pub(super) fn ask_at(&self, keys: &[&ObjectKey]) -> Option<Instant> {
+        let state = self.state();
+        keys.iter().filter_map(|key| state.ask_at(key)).min()
+    }
+
+    /// Takes in what the server said when asked for an object whose event is overdue.
+    pub(super) fn confirm(&self, key: &ObjectKey, live: Option<&Live>) {
+        let mut state = self.state();
+        let uid = live.and_then(|l| l.metadata.uid.as_deref()).unwrap_or_default();
+        let Some(known) = state.dependents.get_mut(key) else { return };
+        if *known.uid == *uid {
+            known.stamp = known.stamp.confirmed();
+        } else {
+            state.dependents.remove(key);
+        }
     }
 
     /// Notes that a kind is being watched; false if it is already.
     pub(super) fn start_kind(&self, resource: &Resource) -> bool {
-        match self.state().kinds.entry((Arc::from(resource.group()), resource.kind.clone())) {
+        match self.state().kinds.entry(kind_key(resource)) {
             Entry::Occupied(_) => false,
             Entry::Vacant(free) => {
-                free.insert(KindState::Starting);
+                free.insert(Vec::new());
                 true
             }
         }
     }
 
-    pub(super) fn kind_synced(&self, resource: &Resource) {
-        let key = (Arc::from(resource.group()), resource.kind.clone());
-        self.state().kinds.insert(key, KindState::Synced);
+    /// Notes that a kind's objects in this scope are all known.
+    pub(super) fn kind_synced(&self, resource: &Resource, scope: &Scope) {
+        let mut state = self.state();
+        let scopes = state.kinds.entry(kind_key(resource)).or_default();
+        if !scopes.contains(scope) {
+            scopes.push(scope.clone());
+        }
     }
 
-    /// Whether absence from the cache means that the object is gone.
+    /// Whether absence from the cache means that the object is gone: a stream that covers it has listed.
     pub(super) fn is_synced(&self, key: &ObjectKey) -> bool {
-        self.state().kinds.get(&(key.group.clone(), key.kind.clone())) == Some(&KindState::Synced)
+        let state = self.state();
+        let scopes = state.kinds.get(&(key.group.clone(), key.kind.clone()));
+        scopes.is_some_and(|all| all.iter().any(|scope| scope.covers(&key.namespace)))
+    }
+
+    /// The resources whose releases have objects of a kind.
+    pub(super) fn resources_with(&self, resource: &Resource) -> Vec<ResourceKey> {
+        let has = |release: &Release| {
+            let marks = release.revisions.values().filter_map(|r| r.marks.as_ref());
+            marks.flat_map(|m| &m.objects).any(|o| is_of(&o.key, resource))
+        };
+        self.state().releases.iter().filter(|(_, release)| has(release)).map(|(key, _)| key.clone()).collect()
     }
 
     /// Every kind of every release's objects of these resources, as `(apiVersion, kind)`.
@@ -311,10 +381,111 @@ impl Cache {
     }
 }
 
+impl State {
+    fn put_primary(&mut self, primary: Primary, epoch: Option<Epoch>) -> bool {
+        let key = primary.key();
+        let old = self.primaries.get_mut(&key);
+        if let Some((old, stamp)) = old
+            && old.uid() == primary.uid()
+            && version(old) >= version(&primary)
+        {
+            if let Some(epoch) = epoch {
+                let confirmed = version(old) == version(&primary);
+                *stamp = if confirmed { Stamp::seen(epoch) } else { stamp.listed(epoch) };
+            }
+            return false;
+        }
+        let old = self.primaries.get(&key);
+        let differs = old.is_none_or(|(old, _)| primary.differs_from(old));
+        let stamp = epoch.map_or_else(|| Stamp::written(old.map(|(_, stamp)| *stamp)), Stamp::seen);
+        self.primaries.insert(key, (Arc::new(primary), stamp));
+        differs
+    }
+
+    fn put_dependent(
+        &mut self,
+        key: ObjectKey,
+        live: &Live,
+        whose: Whose,
+        epoch: Option<Epoch>,
+    ) -> Option<ResourceKey> {
+        let uid = live.metadata.uid.as_deref().unwrap_or_default();
+        let known = self.dependents.get_mut(&key);
+        if let Some(known) = known
+            && known.resource_version >= live.resource_version()
+        {
+            if let Some(epoch) = epoch {
+                let confirmed = known.resource_version == live.resource_version();
+                known.stamp = if confirmed { Stamp::seen(epoch) } else { known.stamp.listed(epoch) };
+            }
+            return None;
+        }
+        let old = self.dependents.get(&key);
+        let new = Dependent {
+            uid: uid.into(),
+            resource_version: live.resource_version(),
+            mark: live.mark,
+            readiness: live.readiness(&key.group, &key.kind),
+            deleting: live.deleting,
+            owner: whose.owner,
+            ours: whose.ours,
+            kept: live.kept,
+            stamp: epoch.map_or_else(|| Stamp::written(old.map(|o| o.stamp)), Stamp::seen),
+            other_manager: live.other_managers.last().map(|m| m.as_str().into()),
+        };
+        let same = old.is_some_and(|old| {
+            (&old.uid, old.mark, old.readiness, old.deleting, old.ours)
+                == (&new.uid, new.mark, new.readiness, new.deleting, new.ours)
+        });
+        let owner = new.owner.clone().filter(|_| !same);
+        self.dependents.insert(key, new);
+        owner
+    }
+
+    /// Drops revisions of a release. What the last of them had is remembered while its resource exists: a namespace's deletion takes
+    /// the record before the resource is let go.
+    fn lose_revisions(&mut self, key: &ResourceKey, lost: impl Fn(u32, &Revision) -> bool) {
+        let Some(release) = self.releases.get_mut(key) else { return };
+        let before = release.clone();
+        release.revisions.retain(|version, revision| !lost(*version, revision));
+        if release.revisions.is_empty() {
+            self.releases.remove(key);
+            if self.primaries.contains_key(key) {
+                self.histories.entry(key.clone()).or_default().lost = Some(Arc::new(before));
+            }
+        }
+    }
+
+    fn ask_at(&self, key: &ObjectKey) -> Option<Instant> {
+        self.dependents.get(key)?.stamp.ask_at()
+    }
+}
+
+/// Whose a live object is: whom to wake for it, and whether its own metadata proves it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Whose {
+    pub(super) owner: Option<ResourceKey>,
+    pub(super) ours: bool,
+}
+
+fn is_of(key: &ObjectKey, resource: &Resource) -> bool {
+    *key.kind == *resource.kind && *key.group == *resource.group()
+}
+
 impl LiveView for Cache {
-    fn look(&self, key: &ObjectKey) -> Option<(String, Option<Mark>)> {
-        let dependent = self.dependent(key)?;
-        Some((dependent.uid.into(), dependent.mark.filter(|_| !dependent.deleting)))
+    fn look(&self, key: &ObjectKey, decoration: &Decoration) -> Look {
+        let Some(dependent) = self.dependent(key) else {
+            return if self.is_synced(key) { Look::Absent } else { Look::Unknown };
+        };
+        let owner = decoration.owner.as_ref().map(|o| ResourceKey::new(&o.namespace, &o.name));
+        if !dependent.ours || dependent.owner != owner {
+            return Look::Unknown;
+        }
+        Look::Ours(Known {
+            mark: dependent.mark.filter(|_| !dependent.deleting),
+            kept: dependent.kept,
+            proven: Proven { uid: dependent.uid.into(), resource_version: dependent.resource_version.to_string() },
+        })
     }
 }
 
@@ -334,10 +505,27 @@ impl Release {
         newest(Status::Deployed).or_else(|| newest(Status::Superseded))
     }
 
-    /// Whether one of the revisions says that it is the owner's.
+    /// The objects that may exist: those of the deployed revision, and what an unfinished or failed one above it may have left, of
+    /// which no marks are known.
+    pub(super) fn inventory(&self) -> Marks {
+        let deployed = self.deployed();
+        let mut inventory = deployed.and_then(|(_, r)| r.marks.as_deref().cloned()).unwrap_or_default();
+        let Some((version, newest)) = self.newest() else { return inventory };
+        if deployed.map(|(v, _)| v) != Some(version) {
+            inventory.complete = false;
+            let all = newest.marks.iter().flat_map(|m| &m.objects);
+            let left: Vec<_> = all.filter(|o| inventory.find(&o.key).is_none()).cloned().collect();
+            inventory.objects.extend(left);
+        }
+        inventory
+    }
+
+    /// Whether one of the revisions says that it is the owner's, in this life or an earlier one under the same name.
     pub(super) fn is_owned_by(&self, owner: &Owner) -> bool {
+        let kind = owner.annotated_type();
         self.revisions.values().any(|r| {
-            r.marks.as_ref().is_some_and(|m| m.owner == owner.uid) || r.owners.iter().any(|uid| **uid == *owner.uid)
+            r.marks.as_ref().is_some_and(|m| m.owner == owner.uid || m.owner_type == kind)
+                || r.owners.iter().any(|uid| **uid == *owner.uid)
         })
     }
 
@@ -349,7 +537,11 @@ impl Release {
                 && let Some(marks) = &revision.marks
                 && !marks.objects.is_empty()
             {
-                revision.marks = Some(Arc::new(Marks { owner: marks.owner.clone(), ..Marks::default() }));
+                revision.marks = Some(Arc::new(Marks {
+                    owner: marks.owner.clone(),
+                    owner_type: marks.owner_type.clone(),
+                    ..Marks::default()
+                }));
             }
         }
     }

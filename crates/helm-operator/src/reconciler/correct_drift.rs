@@ -10,6 +10,7 @@ use tokio::time::Instant;
 
 use super::cache::{Drift, Release};
 use super::primary::Primary;
+use super::stamp::Stamp;
 use super::undo;
 use super::work::{Next, Work, chain, reference};
 use crate::status::{Fault, condition};
@@ -91,6 +92,7 @@ pub(super) async fn read(work: &mut Work<'_>, primary: &Primary) -> Result<Next,
     let env = work.environment(&decoration, primary, "upgrade");
     let (mut marks, packed) = action::inventory_of(&env, version).await.map_err(|e| fault(&e))?;
     marks.owner = primary.uid().to_owned();
+    marks.owner_type = primary.owner().annotated_type();
     // A release without objects has nothing to move in.
     marks.complete = marks.objects.is_empty();
     work.shared.cache.change_release(work.key, |release| {
@@ -115,6 +117,7 @@ pub(super) async fn move_in(work: &mut Work<'_>, primary: &Primary) -> Result<Ne
     whole.objects = applied.iter().map(MarkedObject::from).collect();
     whole.complete = true;
     whole.owner = primary.uid().to_owned();
+    whole.owner_type = primary.owner().annotated_type();
     whole.inputs = work.inputs_digest(primary);
     write_marks(work, primary, version, whole).await.map_err(|e| fault(&e))?;
     let mut kinds = Vec::new();
@@ -125,6 +128,24 @@ pub(super) async fn move_in(work: &mut Work<'_>, primary: &Primary) -> Result<Ne
     tracing::info!(resource = %work.key, version, "Took over release");
     work.succeed();
     Ok(Next::Look)
+}
+
+/// Asks for the objects that we wrote and whose events are overdue.
+pub(super) async fn confirm(work: &mut Work<'_>) -> Result<Next, Fault> {
+    let Some((_, marks)) = deployed(work) else { return Ok(Next::Done) };
+    for key in work.shared.cache.overdue(&work.watched(&marks)) {
+        let Some(object) = marks.find(&key) else { continue };
+        let live = work.shared.applier.look_up(&key, &object.api_version).await.map_err(|e| fault(&e.into()))?;
+        work.shared.cache.confirm(&key, live.as_ref());
+    }
+    Ok(Next::Look)
+}
+
+/// Notes that other inputs give the objects that are deployed.
+pub(super) async fn note_inputs(work: &Work<'_>, primary: &Primary, version: u32, inputs: String) -> Result<(), Fault> {
+    let Some((_, marks)) = deployed(work) else { return Ok(()) };
+    let marks = Marks { inputs, ..(*marks).clone() };
+    write_marks(work, primary, version, marks).await.map_err(|e| fault(&e))
 }
 
 fn deployed(work: &Work<'_>) -> Option<(u32, Arc<Marks>)> {
@@ -161,12 +182,13 @@ async fn write_marks(work: &Work<'_>, primary: &Primary, version: u32, marks: Ma
         if let Some(revision) = release.revisions.get_mut(&version) {
             revision.marks = Some(Arc::new(marks));
             revision.resource_version = written;
+            revision.stamp = Stamp::written(Some(revision.stamp));
         }
     });
     Ok(())
 }
 
-fn fault(error: &action::Error) -> Fault {
+pub(super) fn fault(error: &action::Error) -> Fault {
     let reason = if error.is_foreign() { "ReleaseConflict" } else { "ReconcileError" };
     Fault { condition: condition::IRRECONCILABLE, reason, message: chain(error) }
 }

@@ -8,6 +8,7 @@ use helm::release::Status;
 
 use super::cache::Revision;
 use super::primary::Primary;
+use super::stamp::Stamp;
 use super::undo;
 use super::work::{Next, Work, reference};
 use crate::status::{Fault, condition};
@@ -69,13 +70,14 @@ pub(super) async fn record(work: &Work<'_>, outcome: Outcome) {
         }
         let marks = Some(Arc::new(outcome.marks));
         let resource_version = outcome.written.resource_version;
-        let revision = Revision { status: Status::Deployed, resource_version, owners: Vec::new(), marks };
+        let stamp = Stamp::written(release.revisions.get(&outcome.version).map(|known| known.stamp));
+        let revision = Revision { status: Status::Deployed, resource_version, owners: Vec::new(), marks, stamp };
         release.revisions.insert(outcome.version, revision);
         release.packed = Some((outcome.version, outcome.written.packed));
     });
     shared.cache.change_history(work.key, |history| {
         history.notes = Some(outcome.notes);
-        history.same_inputs = None;
+        (history.lost, history.cleared) = (None, None);
         history.resynced = Some(tokio::time::Instant::now());
     });
 }

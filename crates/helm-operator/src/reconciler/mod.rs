@@ -6,11 +6,13 @@
 mod cache;
 mod correct_drift;
 mod engine;
+mod feed;
 mod install;
 mod primary;
 mod queue;
 mod render;
 mod settle;
+mod stamp;
 mod state;
 #[cfg(test)]
 mod tests;
@@ -23,13 +25,13 @@ mod work;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use futures::future::BoxFuture;
+use futures::future::{BoxFuture, join_all};
 use helm::chart::Chart;
 use helm::engine::Engine;
-use helm::kube::{Api, Applier, Live, Policy, Resource, Slot};
+use helm::kube::{Api, Applier, Decoration, Live, ObjectKey, Ownership, Policy, Resource, Slot};
 use helm::storage::{RecordMeta, Storage};
 use kube::core::{GroupVersionKind, Selector};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch as channel};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::task::JoinSet;
 
 use crate::context::Context;
@@ -39,10 +41,12 @@ use crate::metrics::Metrics;
 use crate::native::{self, Controller};
 use crate::values;
 use crate::watches::Watch;
-use cache::Cache;
+use cache::{Cache, Dependent, Whose};
 use engine::EngineRenderer;
+use feed::{Sink, Stream};
 use primary::{Primary, ResourceKey};
 use queue::Queue;
+use stamp::Epoch;
 
 pub use render::{RenderError, Renderer, Request};
 
@@ -154,7 +158,6 @@ pub(crate) struct Settings {
     period: Duration,
     watch_dependents: bool,
     max_history: usize,
-    one_namespace: bool,
     suppress_overrides: bool,
     apply: Policy,
 }
@@ -164,10 +167,10 @@ impl Shared {
         self.queue.push(key);
     }
 
-    fn see_primary(&self, primary: Primary) {
+    fn see_primary(&self, primary: Primary, epoch: Epoch) {
         let key = primary.key();
         self.metrics.resource_created(&self.gvk(), &key.namespace, &key.name, primary.created);
-        if self.cache.put_primary(primary) {
+        if self.cache.see_primary(primary, epoch) {
             self.wake(key);
         }
     }
@@ -177,16 +180,18 @@ impl Shared {
         GroupVersionKind::gvk(self.resource.group(), version, &self.resource.kind)
     }
 
-    fn lose_primary(&self, key: &ResourceKey) {
-        self.metrics.resource_deleted(&self.gvk(), &key.namespace, &key.name);
-        self.cache.remove_primary(key);
-        self.cache.forget(key);
-        self.queue.cancel(key);
+    /// Forgets a resource that is gone, unless one of another uid has taken its place.
+    fn lose_primary(&self, key: &ResourceKey, uid: &str) {
+        if self.cache.remove_primary(key, uid) {
+            self.metrics.resource_deleted(&self.gvk(), &key.namespace, &key.name);
+            self.cache.forget(key);
+            self.queue.cancel(key);
+        }
     }
 
-    fn see_record(&self, meta: RecordMeta) {
+    fn see_record(&self, meta: RecordMeta, epoch: Epoch) {
         let key = ResourceKey::new(&meta.namespace, &meta.name);
-        if self.cache.put_record(meta) {
+        if self.cache.see_record(meta, epoch) {
             self.wake(key);
         }
     }
@@ -197,21 +202,39 @@ impl Shared {
         }
     }
 
-    fn see_dependent(&self, resource: &Resource, live: &Live) {
+    fn see_dependent(&self, resource: &Resource, live: &Live, epoch: Epoch) {
         let key = watch::key_of(resource, live);
-        let owner = self.owner_of(live).or_else(|| self.cache.dependent(&key).and_then(|known| known.owner));
-        // Another controller's, of a chart with the same name.
-        if owner.is_none() {
-            return;
-        }
-        if let Some(owner) = self.cache.put_dependent(key, live, owner) {
+        let owner = match self.whose(&key, live) {
+            // Another controller's, of a chart with the same name: whatever of ours had this key is gone.
+            Whose { owner: None, .. } => self.cache.displace_dependent(&key),
+            whose => self.cache.see_dependent(key, live, whose, epoch),
+        };
+        owner.into_iter().for_each(|owner| self.wake(owner));
+    }
+
+    fn lose_dependent(&self, resource: &Resource, live: &Live) {
+        if let Some(owner) = self.cache.remove_dependent(&watch::key_of(resource, live), live) {
             self.wake(owner);
         }
     }
 
-    fn lose_dependent(&self, resource: &Resource, live: &Live) {
-        if let Some(owner) = self.cache.remove_dependent(&watch::key_of(resource, live), live.resource_version()) {
-            self.wake(owner);
+    /// Whose a live object is. One that lost what named its owner still wakes the owner that it had, but proves nothing.
+    fn whose(&self, key: &ObjectKey, live: &Live) -> Whose {
+        let same_object = |known: &Dependent| live.metadata.uid.as_deref() == Some(&*known.uid);
+        let known = || self.cache.dependent(key).filter(same_object)?.owner;
+        let owner = self.owner_of(live).or_else(known);
+        let primary = owner.as_ref().and_then(|owner| self.cache.primary(owner));
+        let ours = primary.is_some_and(|primary| self.decoration(&primary).ownership(live) == Ownership::Ours);
+        Whose { owner, ours }
+    }
+
+    /// What a resource's release adds to its objects.
+    fn decoration(&self, primary: &Primary) -> Decoration {
+        Decoration {
+            release: primary.name().to_owned(),
+            namespace: primary.namespace().to_owned(),
+            chart: self.renderer.chart_name().to_owned(),
+            owner: Some(primary.owner()),
         }
     }
 
@@ -229,10 +252,6 @@ impl Shared {
         let primary = live.primary.as_deref().filter(|_| ours)?;
         let (namespace, name) = primary.split_once('/').unwrap_or(("", primary));
         Some(ResourceKey::new(namespace, name))
-    }
-
-    fn watches_one_namespace(&self) -> bool {
-        self.settings.one_namespace
     }
 
     /// Asks for a watch of each kind; kinds that are watched already are left out.
@@ -314,7 +333,6 @@ fn settings(controller: &ChartController, context: &Context) -> Settings {
         period: controller.watch.reconcile_period.unwrap_or(context.config.reconcile_period),
         watch_dependents: controller.watch.watch_dependent_resources,
         max_history: controller.max_history,
-        one_namespace: !context.namespaces.is_all(),
         suppress_overrides: context.config.suppress_override_values,
         apply: controller.watch.apply,
     }
@@ -329,24 +347,20 @@ async fn start_watches(
     mut kinds: mpsc::UnboundedReceiver<Arc<Resource>>,
 ) {
     let mut tasks = JoinSet::new();
-    let (synced, mut lists) = channel::channel(0);
-    let primaries = watch::primaries(context, &shared.resource, selector);
-    let records = watch::records(context);
-    let expected = primaries.len() + records.len();
-    for stream in primaries {
-        tasks.spawn(watch::feed_primaries(shared.clone(), stream, synced.clone()));
+    let mut lists = Vec::new();
+    for stream in watch::primaries(context, &shared.resource, selector) {
+        lists.push(start_feed(watch::Primaries(shared.clone()), stream, &mut tasks));
     }
-    for stream in records {
-        tasks.spawn(watch::feed_records(shared.clone(), stream, synced.clone()));
+    for stream in watch::records(context) {
+        lists.push(start_feed(watch::Records(shared.clone()), stream, &mut tasks));
     }
-    // Neither can fail: `synced` lives as long as this function.
-    _ = lists.wait_for(|n| *n >= expected).await;
+    join_all(lists).await;
     shared.watch_kinds(known_kinds(shared).await);
     let mut first = Vec::new();
     while let Ok(kind) = kinds.try_recv() {
         first.push(watch_kind(shared, context, kind, &mut tasks));
     }
-    _ = tokio::time::timeout(FIRST_LISTS, futures::future::join_all(first)).await;
+    _ = tokio::time::timeout(FIRST_LISTS, join_all(first)).await;
     shared.queue.open();
     while let Some(kind) = kinds.recv().await {
         let listed = watch_kind(shared, context, kind, &mut tasks);
@@ -373,20 +387,26 @@ fn watch_kind(
     tasks: &mut JoinSet<()>,
 ) -> BoxFuture<'static, ()> {
     tracing::info!(kind = &*kind.kind, api_version = &*kind.api_version, "Watching dependent resource");
-    let (synced, mut lists) = channel::channel(0);
     let streams = watch::dependents(context, &kind, shared.renderer.chart_name());
-    let expected = streams.len();
-    for stream in streams {
-        tasks.spawn(watch::feed_dependents(shared.clone(), kind.clone(), stream, synced.clone()));
-    }
+    let start = |stream| start_feed(watch::Dependents(shared.clone(), kind.clone()), stream, tasks);
+    let lists: Vec<_> = streams.into_iter().map(start).collect();
     let shared = shared.clone();
     Box::pin(async move {
-        if lists.wait_for(|n| *n >= expected).await.is_ok() {
-            shared.cache.kind_synced(&kind);
-            // What drifted before the first list is known only now.
-            shared.cache.primaries().into_iter().for_each(|key| shared.wake(key));
-        }
+        join_all(lists).await;
+        // What drifted before the first list is known only now.
+        shared.cache.resources_with(&kind).into_iter().for_each(|key| shared.wake(key));
     })
+}
+
+/// Feeds a sink in a task; the future ends when the first list is in, or never will be.
+fn start_feed<T: Send + 'static>(
+    sink: impl Sink<T> + 'static,
+    stream: Stream<T>,
+    tasks: &mut JoinSet<()>,
+) -> BoxFuture<'static, ()> {
+    let (first, listed) = oneshot::channel();
+    tasks.spawn(feed::feed(sink, stream, first));
+    Box::pin(async { _ = listed.await })
 }
 
 /// Works on what is queued until the process ends, then lets what runs finish.

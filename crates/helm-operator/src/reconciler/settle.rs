@@ -9,6 +9,7 @@ use tokio::time::Instant;
 
 use super::cache::Release;
 use super::primary::Primary;
+use super::uninstall;
 use super::work::Work;
 use crate::metrics::ReconcileResult;
 use crate::status::{DeployedRelease, Facts, Status};
@@ -82,7 +83,7 @@ async fn write_status(work: &Work<'_>, primary: &Primary) {
             work.shared.cache.put_primary(answer);
             work.shared.cache.change_history(work.key, |h| (h.written, h.notes) = (Some((status, answered)), None));
         }
-        Err(error) if error.is_not_found() => {}
+        Err(error) if error.is_not_found() => uninstall::refresh(work, primary).await,
         Err(error) => {
             tracing::warn!(resource = %work.key, %error, "cannot write the status");
             work.shared.queue.push_after(work.key.clone(), Duration::from_secs(1));
@@ -131,7 +132,10 @@ fn plan(work: &Work<'_>, primary: &Primary) -> ReconcileResult {
     let wait = held.map(|at| at.saturating_duration_since(Instant::now()).max(Duration::from_millis(10)));
     let period = primary.annotations.reconcile_period().ok().flatten().unwrap_or(work.shared.settings.period);
     let period = (period > Duration::ZERO).then_some(period);
-    match wait.into_iter().chain(period).min() {
+    let marks = work.release().as_ref().and_then(Release::deployed).and_then(|(_, r)| r.marks.clone());
+    let ask = marks.and_then(|marks| work.shared.cache.ask_at(&work.watched(&marks)));
+    let ask = ask.map(|at| at.saturating_duration_since(Instant::now()));
+    match wait.into_iter().chain(period).chain(ask).min() {
         Some(after) => work.shared.queue.push_after(work.key.clone(), after),
         None => work.shared.queue.cancel(work.key),
     }

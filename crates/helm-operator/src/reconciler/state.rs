@@ -26,6 +26,8 @@ pub(super) struct Observed {
 pub(super) enum Recorded {
     /// There is none.
     None,
+    /// There is none any more, though the resource had a release that we have not uninstalled.
+    Lost,
     /// It is someone else's.
     Foreign,
     /// An install did not end.
@@ -68,6 +70,8 @@ pub(super) enum Objects {
     Drifted,
     /// They drift again and again: it is too early to repair.
     Looping,
+    /// As we left them, but the events of our own writes are overdue.
+    Unconfirmed,
 }
 
 /// What is done next.
@@ -93,6 +97,8 @@ pub(super) enum Step {
     MoveIn,
     /// Put back what drifted.
     Repair,
+    /// Ask for objects whose events are overdue.
+    Confirm,
     /// Delete the objects and the records.
     Uninstall,
     /// Let the resource go.
@@ -130,7 +136,11 @@ fn when_not_deployed(recorded: Recorded, observed: &Observed) -> Step {
     match recorded {
         _ if observed.held => Step::Wait,
         _ if !rendered => Step::Render,
-        Recorded::None | Recorded::PendingInstall | Recorded::FailedInstall | Recorded::Uninstalled => Step::Install,
+        Recorded::None
+        | Recorded::Lost
+        | Recorded::PendingInstall
+        | Recorded::FailedInstall
+        | Recorded::Uninstalled => Step::Install,
         _ => Step::Upgrade,
     }
 }
@@ -145,6 +155,7 @@ fn when_deployed(observed: &Observed) -> Step {
         (_, Objects::Unmarked) => Step::MoveIn,
         (_, Objects::Drifted) => Step::Repair,
         (_, Objects::Looping) => Step::Wait,
+        (_, Objects::Unconfirmed) => Step::Confirm,
         (_, Objects::Intact) => Step::Nothing,
     }
 }
@@ -214,6 +225,7 @@ mod tests {
                 Step::Repair,
             ),
             ("held", Observed { inputs: Inputs::Changed, held: true, ..FINE }, Step::Wait),
+            ("own writes without events", Observed { objects: Objects::Unconfirmed, ..FINE }, Step::Confirm),
             ("an upstream's record", Observed { release: Recorded::Unread, ..FINE }, Step::Read),
             (
                 "an upstream's objects",
@@ -233,6 +245,7 @@ mod tests {
             ("even if suspended", Observed { suspended: true, ..deleting.clone() }, Step::Uninstall),
             ("failed just now", Observed { held: true, ..deleting.clone() }, Step::Wait),
             ("nothing recorded", Observed { release: Recorded::None, ..deleting.clone() }, Step::RemoveFinalizer),
+            ("record lost", Observed { release: Recorded::Lost, ..deleting.clone() }, Step::Uninstall),
             ("someone else's", Observed { release: Recorded::Foreign, ..deleting.clone() }, Step::RemoveFinalizer),
             ("another finalizer only", Observed { finalizer: false, ..deleting }, Step::Nothing),
         ]);

@@ -1,21 +1,26 @@
 //! Whole reconciles against the API server in memory: scenarios, and a crash after each single write.
 
-use std::collections::HashSet;
+use std::cell::Cell;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
 use helm::action::Candidate;
-use helm::kube::{Api, Applier, Live, MemoryApi, Resource, install_order, objects_of};
+use helm::kube::{Api, Applier, MemoryApi, Resource, install_order, objects_of};
 use helm::release::ChartDocument;
 use helm::storage::{RecordMeta, Storage};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 
 use super::cache::Cache;
+use super::feed::{Scope, Sink};
 use super::primary::{FINALIZER, Primary, ResourceKey};
 use super::queue::Queue;
 use super::render::{RenderError, Renderer, Request};
+use super::stamp::Epoch;
+use super::watch::{Dependents, Primaries, Records};
 use super::{Hooks, Settings, Shared, work};
 use crate::events::Events;
 use crate::metrics::{Metrics, ReconcileResult};
@@ -81,39 +86,46 @@ fn render(request: &Request) -> Result<Candidate, RenderError> {
 /// A controller, and the server that outlives it.
 struct World {
     server: Arc<MemoryApi>,
-    shared: Shared,
+    shared: Arc<Shared>,
+    /// Counts the lists of its streams.
+    lists: Cell<u64>,
 }
 
 fn key() -> ResourceKey {
     ResourceKey::new("ns", "web")
 }
 
+fn primary(namespace: &str, name: &str, spec: Value) -> (String, Value) {
+    let metadata = json!({"name": name, "namespace": namespace, "generation": 1});
+    let body = json!({"apiVersion": "cache.my.domain/v1", "kind": "Memcached", "metadata": metadata, "spec": spec});
+    (format!("/apis/cache.my.domain/v1/namespaces/{namespace}/memcacheds/{name}"), body)
+}
+
+fn resource(api_version: &str, kind: &str, plural: &str, namespaced: bool) -> Resource {
+    Resource { api_version: api_version.into(), kind: kind.into(), plural: plural.into(), namespaced }
+}
+
 impl World {
     fn new(spec: Value) -> World {
         let server = Arc::new(MemoryApi::new());
         server.serve("cache.my.domain/v1", "Memcached", "memcacheds", true);
-        let primary = json!({
-            "apiVersion": "cache.my.domain/v1", "kind": "Memcached", "metadata": {"name": "web", "namespace": "ns", "generation": 1}, "spec": spec,
-        });
-        server.put(PRIMARY, primary, "user");
+        let (path, primary) = primary("ns", "web", spec);
+        server.put(&path, primary, "user");
         World::on(server)
     }
 
     /// A controller that has just started.
     fn on(server: Arc<MemoryApi>) -> World {
+        World::rendering(server, Arc::new(Stub))
+    }
+
+    fn rendering(server: Arc<MemoryApi>, renderer: Arc<dyn Renderer>) -> World {
         let api: Arc<dyn Api> = server.clone();
-        let resource = Resource {
-            api_version: "cache.my.domain/v1".into(),
-            kind: "Memcached".into(),
-            plural: "memcacheds".into(),
-            namespaced: true,
-        };
         let settings = Settings {
             controller: "memcached-controller".into(),
             period: Duration::from_secs(60),
             watch_dependents: true,
             max_history: 3,
-            one_namespace: false,
             suppress_overrides: false,
             apply: helm::kube::Policy::Auto,
         };
@@ -123,58 +135,75 @@ impl World {
             api,
             cache: Cache::default(),
             queue: Queue::new(),
-            renderer: Arc::new(Stub),
+            renderer,
             hooks: Hooks::default(),
             metrics: Metrics::default(),
             events: Events::default(),
             settings,
-            resource: Arc::new(resource),
+            resource: Arc::new(resource("cache.my.domain/v1", "Memcached", "memcacheds", true)),
             new_kinds: mpsc::unbounded_channel().0,
         };
-        let world = World { server, shared };
+        let world = World { server, shared: Arc::new(shared), lists: Cell::new(0) };
         world.feed();
         world
     }
 
-    /// What the watches would tell.
+    /// What new lists of every stream would tell.
     fn feed(&self) {
-        let cache = &self.shared.cache;
-        let read = |path: &str| self.server.object(path);
-        match read(PRIMARY) {
-            Some(primary) => self.shared.see_primary(serde_json::from_value::<Primary>(primary).unwrap()),
-            None => self.shared.lose_primary(&key()),
-        }
-        let maps = Resource {
-            api_version: "v1".into(),
-            kind: "ConfigMap".into(),
-            plural: "configmaps".into(),
-            namespaced: true,
-        };
-        let (mut records, mut listed) = (HashSet::new(), HashSet::new());
+        self.relist(&Scope::ALL, "");
+    }
+
+    /// What new lists of the streams of one namespace would tell; of all if `namespace` is empty.
+    fn relist(&self, scope: &Scope, namespace: &str) {
+        self.lists.set(self.lists.get() + 1);
+        let epoch = Epoch { number: self.lists.get(), began: Instant::now() };
+        let maps = Arc::new(resource("v1", "ConfigMap", "configmaps", true));
+        let roles = Arc::new(resource("rbac.authorization.k8s.io/v1", "ClusterRole", "clusterroles", false));
+        let (primaries, records) = (Primaries(self.shared.clone()), Records(self.shared.clone()));
+        let dependents = [Dependents(self.shared.clone(), maps), Dependents(self.shared.clone(), roles)];
         for path in self.server.paths() {
-            let Some(object) = read(&path) else { continue };
-            if path.starts_with(SECRETS) {
-                let mut metadata = object["metadata"].clone();
-                (metadata["namespace"], metadata["managedFields"]) = ("ns".into(), Value::Null);
-                let meta = RecordMeta::read(&serde_json::from_value(metadata).unwrap()).unwrap();
-                records.insert((key(), meta.version));
-                self.shared.see_record(meta);
-            } else if path.starts_with(MAPS) {
-                let live: Live = serde_json::from_value(object).unwrap();
-                listed.insert(super::watch::key_of(&maps, &live));
-                self.shared.see_dependent(&maps, &live);
+            let Some(mut object) = self.server.object(&path) else { continue };
+            let (collection, _) = path.rsplit_once('/').unwrap();
+            let (_, plural) = collection.rsplit_once('/').unwrap();
+            let own = collection.split("/namespaces/").nth(1).map(|rest| rest.split('/').next().unwrap().to_owned());
+            if !namespace.is_empty() && own.as_deref().is_some_and(|own| own != namespace) {
+                continue;
+            }
+            object["metadata"]["namespace"] = own.map_or(Value::Null, Value::from);
+            match plural {
+                "memcacheds" => primaries.see(serde_json::from_value::<Primary>(object).unwrap(), epoch),
+                "secrets" => {
+                    object["metadata"]["managedFields"] = Value::Null;
+                    let metadata = serde_json::from_value(object["metadata"].take()).unwrap();
+                    records.see(RecordMeta::read(&metadata).unwrap(), epoch);
+                }
+                "configmaps" => dependents[0].see(serde_json::from_value(object).unwrap(), epoch),
+                "clusterroles" => dependents[1].see(serde_json::from_value(object).unwrap(), epoch),
+                _ => {}
             }
         }
-        cache.retain_records(&records, u64::MAX);
-        cache.retain_dependents(&maps, None, &listed, u64::MAX);
-        cache.kind_synced(&maps);
+        primaries.sweep(scope, epoch);
+        records.sweep(scope, epoch);
+        dependents[0].sweep(scope, epoch);
+        dependents[1].sweep(&Scope::ALL, epoch);
+    }
+
+    /// Puts one more resource there.
+    fn add(&self, namespace: &str, name: &str, spec: Value) -> ResourceKey {
+        let (path, primary) = primary(namespace, name, spec);
+        self.server.put(&path, primary, "user");
+        ResourceKey::new(namespace, name)
+    }
+
+    async fn reconcile_one(&self, key: &ResourceKey) -> ReconcileResult {
+        self.feed();
+        let result = work::reconcile(&self.shared, key, &()).await;
+        self.feed();
+        result
     }
 
     async fn reconcile(&self) -> ReconcileResult {
-        self.feed();
-        let result = work::reconcile(&self.shared, &key(), &()).await;
-        self.feed();
-        result
+        self.reconcile_one(&key()).await
     }
 
     /// Changes the resource as its user would.
@@ -211,7 +240,11 @@ impl World {
     }
 
     fn condition(&self, kind: &str) -> Option<String> {
-        let primary = self.shared.cache.primary(&key())?;
+        self.condition_of(&key(), kind)
+    }
+
+    fn condition_of(&self, key: &ResourceKey, kind: &str) -> Option<String> {
+        let primary = self.shared.cache.primary(key)?;
         primary.status.find(kind).map(|c| format!("{}/{}/{}", c.status, c.reason, c.message))
     }
 
@@ -231,8 +264,8 @@ fn spec() -> Value {
 #[tokio::test(start_paused = true)]
 async fn install_upgrade_and_uninstall_stay_in_their_budget_of_requests() {
     let world = World::new(spec());
-    // Finalizer, record, three objects, record, status; the event comes on top.
-    assert_eq!(world.requests().await, 7);
+    // Finalizer, three reads for conflicts, record, three objects, record, status; the event comes on top.
+    assert_eq!(world.requests().await, 10);
     assert_eq!((world.maps(), world.history()), (vec!["a".into(), "b".into(), "c".into()], vec!["1 deployed".into()]));
     assert_eq!(world.condition("Deployed").unwrap(), "True/InstallSuccessful/enjoy");
     assert_eq!(world.condition("Ready").unwrap(), "True/Ready/");
@@ -338,18 +371,89 @@ async fn a_failed_install_leaves_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failed_upgrade_is_rolled_back() {
+async fn a_conflict_is_found_before_anything_is_written_and_names_the_owner() {
     let world = World::new(spec());
     world.reconcile().await;
-    let foreign =
-        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "z"}, "data": {"value": "theirs"}});
-    world.server.put(&format!("{MAPS}/z"), foreign, "kubectl");
+    let annotations = json!({"meta.helm.sh/release-name": "other", "meta.helm.sh/release-namespace": "ns"});
+    let theirs =
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "z", "annotations": annotations}});
+    world.server.put(&format!("{MAPS}/z"), theirs.clone(), "helm");
     world.edit(|p| p["spec"] = json!({"maps": ["a", "b", "c", "z"], "value": "2"}));
+    let writes = world.server.writes();
     world.reconcile().await;
-    assert_eq!((world.value_of("a"), world.value_of("z")), (json!("1"), json!("theirs")));
-    assert_eq!(world.history(), ["1 superseded", "2 failed", "3 deployed"]);
-    assert!(world.condition("ReleaseFailed").unwrap().starts_with("True/ReleaseConflict/"));
+    assert_eq!(world.server.writes(), writes + 1, "the status only");
+    assert_eq!((world.value_of("a"), world.history()), (json!("1"), vec!["1 deployed".to_owned()]));
+    assert_eq!(world.server.object(&format!("{MAPS}/z")).unwrap()["metadata"]["annotations"], annotations);
+    let message = world.condition("ReleaseFailed").unwrap();
+    assert!(message.starts_with("True/ReleaseConflict/ConfigMap \"z\" in namespace \"ns\" exists"), "{message}");
+    assert!(message.ends_with("it belongs to release \"other\" in namespace \"ns\""), "{message}");
     assert_eq!(world.requests().await, 0, "the same is not tried again at once");
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_resources_with_one_object_leave_it_to_the_first() {
+    let world = World::new(json!({"maps": ["shared"], "value": "1"}));
+    world.reconcile().await;
+    let uid = |world: &World| world.server.object(&format!("{MAPS}/shared")).unwrap()["metadata"]["uid"].clone();
+    let first = uid(&world);
+    let second = world.add("ns", "two", json!({"maps": ["own", "shared"], "value": "2"}));
+    for _ in 0..5 {
+        world.reconcile_one(&second).await;
+        world.reconcile().await;
+        tokio::time::advance(Duration::from_secs(600)).await;
+    }
+    assert_eq!((uid(&world), world.value_of("shared"), world.maps()), (first, json!("1"), vec!["shared".to_owned()]));
+    let message = world.condition_of(&second, "ReleaseFailed").unwrap();
+    assert!(message.contains("it belongs to Memcached \"web\", its controller"), "{message}");
+    assert_eq!((world.condition("Irreconcilable"), world.history()), (None, vec!["1 deployed".to_owned()]));
+
+    // Nor does the second one's end touch it.
+    let path = primary("ns", "two", Value::Null).0;
+    let mut deleted = world.server.object(&path).unwrap();
+    deleted["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
+    world.server.put(&path, deleted, "user");
+    world.reconcile_one(&second).await;
+    assert_eq!((world.server.object(&path), world.maps()), (None, vec!["shared".to_owned()]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_that_another_owner_took_is_neither_pruned_nor_repaired_nor_deleted() {
+    let taken = |world: &World| {
+        let path = format!("{MAPS}/b");
+        let mut object = world.server.object(&path).unwrap();
+        object["metadata"]["ownerReferences"] =
+            json!([{"apiVersion": "x/v1", "kind": "Other", "name": "o", "uid": "o", "controller": true}]);
+        object["data"]["value"] = "theirs".into();
+        world.server.put(&path, object, "other");
+    };
+    let world = World::new(spec());
+    world.reconcile().await;
+    taken(&world);
+    world.reconcile().await;
+    assert_eq!(world.value_of("b"), "theirs");
+    let message = world.condition("Irreconcilable").unwrap();
+    assert!(message.starts_with("True/ReleaseConflict/"), "{message}");
+    assert!(message.contains("Other \"o\", its controller"), "{message}");
+    world.edit(|p| p["spec"]["maps"] = json!(["a"]));
+    world.reconcile().await;
+    assert_eq!(world.maps(), ["a", "b"]);
+    world.delete();
+    tokio::time::advance(Duration::from_secs(600)).await;
+    world.reconcile().await;
+    assert_eq!(world.server.paths(), [format!("{MAPS}/b")]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_live_object_that_says_keep_is_not_pruned() {
+    let world = World::new(spec());
+    world.reconcile().await;
+    let path = format!("{MAPS}/b");
+    let mut object = world.server.object(&path).unwrap();
+    object["metadata"]["annotations"]["helm.sh/resource-policy"] = "keep".into();
+    world.server.put(&path, object, "kubectl");
+    world.edit(|p| p["spec"]["maps"] = json!(["a"]));
+    world.reconcile().await;
+    assert_eq!((world.maps(), world.history().len()), (vec!["a".to_owned(), "b".into()], 2));
 }
 
 #[tokio::test(start_paused = true)]
@@ -367,10 +471,12 @@ async fn the_history_is_bounded() {
 async fn a_release_of_someone_else_is_refused_unless_adopted() {
     let world = World::new(spec());
     world.reconcile().await;
-    let mut primary = world.server.object(PRIMARY).unwrap();
-    world.server.remove(PRIMARY);
-    (primary["status"], primary["metadata"]["finalizers"]) = (Value::Null, Value::Null);
-    world.server.put(PRIMARY, primary, "user");
+    let path = format!("{SECRETS}/sh.helm.release.v1.web.v1");
+    let mut record = world.server.object(&path).unwrap();
+    let marks = record["metadata"]["annotations"]["helm.sdk.operatorframework.io/marks"].as_str().unwrap();
+    let marks = marks.replace("Memcached.cache.my.domain", "Redis.cache.my.domain").replace("uid-", "another-");
+    record["metadata"]["annotations"]["helm.sdk.operatorframework.io/marks"] = marks.into();
+    world.server.put(&path, record, "other");
     let world = World::on(world.server);
     world.reconcile().await;
     assert!(world.condition("Irreconcilable").unwrap().starts_with("True/ReleaseConflict/release \"web\""));
@@ -378,6 +484,23 @@ async fn a_release_of_someone_else_is_refused_unless_adopted() {
     world.reconcile().await;
     assert_eq!(world.condition("Irreconcilable"), None);
     assert_eq!(world.condition("Ready").unwrap(), "True/Ready/");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_resource_that_was_forced_away_and_made_anew_takes_its_release_over_without_a_revision() {
+    let world = World::new(spec());
+    world.reconcile().await;
+    let mut primary = world.server.object(PRIMARY).unwrap();
+    world.server.remove(PRIMARY);
+    (primary["status"], primary["metadata"]["finalizers"]) = (Value::Null, Value::Null);
+    world.server.put(PRIMARY, primary, "user");
+    let uid = world.server.object(PRIMARY).unwrap()["metadata"]["uid"].clone();
+    for world in [World::on(world.server.clone()), world] {
+        world.reconcile().await;
+        assert_eq!((world.history(), world.condition("Irreconcilable")), (vec!["1 deployed".to_owned()], None));
+        let object = world.server.object(&format!("{MAPS}/a")).unwrap();
+        assert_eq!(object["metadata"]["ownerReferences"][0]["uid"], uid);
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -459,4 +582,201 @@ async fn the_finalizer_comes_before_the_first_object() {
     world.server.die_after(None);
     assert_eq!(world.server.object(PRIMARY).unwrap()["metadata"]["finalizers"], json!([FINALIZER]));
     assert!(world.maps().is_empty());
+}
+
+/// Renders as [`Stub`], and counts how often.
+#[derive(Default)]
+struct Counting {
+    renders: AtomicUsize,
+}
+
+impl Renderer for Counting {
+    fn digest(&self) -> String {
+        "chart".into()
+    }
+
+    fn chart_name(&self) -> &str {
+        "memcached"
+    }
+
+    fn overrides(&self) -> &[(String, String)] {
+        &[]
+    }
+
+    /// Like a chart that makes passwords up: the value is another one each time.
+    fn render(&self, mut request: Request) -> BoxFuture<'_, Result<Candidate, RenderError>> {
+        let count = self.renders.fetch_add(1, Ordering::SeqCst);
+        let mut spec: Value = serde_json::from_str(&request.spec).unwrap();
+        spec["value"] = format!("password {count}").into();
+        request.spec = spec.to_string().into();
+        Box::pin(async move { render(&request) })
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_interrupted_action_is_gone_on_with_as_it_was_rendered() {
+    for writes in 2..6 {
+        let server = World::new(spec()).server;
+        let world = World::rendering(server.clone(), Arc::new(Counting::default()));
+        server.die_after(Some(writes));
+        world.reconcile().await;
+        server.die_after(None);
+        let renderer = Arc::new(Counting { renders: AtomicUsize::new(100) });
+        let world = World::rendering(server, renderer.clone());
+        world.reconcile().await;
+        assert_eq!(renderer.renders.load(Ordering::SeqCst), 100, "after {writes} writes");
+        assert_eq!((world.value_of("a"), world.value_of("c")), (json!("password 0"), json!("password 0")));
+        assert_eq!(world.history(), ["1 deployed"]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_changed_inputs_are_a_reason_to_render_again() {
+    let server = World::new(spec()).server;
+    let renderer = Arc::new(Counting::default());
+    World::rendering(server.clone(), renderer.clone()).reconcile().await;
+    assert_eq!(renderer.renders.load(Ordering::SeqCst), 1);
+    let world = World::rendering(server, renderer.clone());
+    world.server.remove(&format!("{MAPS}/a"));
+    world.reconcile().await;
+    world.edit(|p| p["metadata"]["labels"] = json!({"x": "y"}));
+    world.reconcile().await;
+    assert_eq!(renderer.renders.load(Ordering::SeqCst), 1, "neither a restart, nor drift, nor a label");
+    assert_eq!(world.value_of("a"), "password 0");
+    world.edit(|p| p["spec"]["more"] = 1.into());
+    world.reconcile().await;
+    assert_eq!(world.history(), ["1 superseded", "2 deployed"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn inputs_that_give_the_same_objects_are_noted_once_and_for_all() {
+    let world = World::new(spec());
+    world.reconcile().await;
+    world.edit(|p| p["spec"]["unused"] = 1.into());
+    world.reconcile().await;
+    let world = World::on(world.server);
+    assert_eq!((world.requests().await, world.history()), (0, vec!["1 deployed".to_owned()]));
+    let renderer = Arc::new(Counting::default());
+    World::rendering(world.server, renderer.clone()).reconcile().await;
+    assert_eq!(renderer.renders.load(Ordering::SeqCst), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_deleted_while_nobody_watched_is_put_back_by_the_next_list() {
+    let world = World::new(spec());
+    world.reconcile().await;
+    tokio::time::advance(Duration::from_secs(60)).await;
+    ["a", "b", "c"].iter().for_each(|map| world.server.remove(&format!("{MAPS}/{map}")));
+    world.reconcile().await;
+    assert_eq!((world.maps().len(), world.history()), (3, vec!["1 deployed".to_owned()]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_resource_that_vanished_unseen_is_forgotten_by_the_next_list() {
+    let world = World::new(spec());
+    world.reconcile().await;
+    tokio::time::advance(Duration::from_secs(60)).await;
+    world.server.remove(PRIMARY);
+    let before = world.server.log().len();
+    world.reconcile().await;
+    assert!(world.shared.cache.primary(&key()).is_none());
+    assert_eq!(world.server.log().len(), before);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_resource_that_is_gone_before_its_status_is_written_is_forgotten_at_once() {
+    let world = World::new(json!({"broken": true}));
+    world.reconcile().await;
+    let world = World::on(world.server);
+    world.edit(|p| p["spec"]["more"] = 1.into());
+    world.feed();
+    world.server.remove(PRIMARY);
+    let before = world.server.log().len();
+    work::reconcile(&world.shared, &key(), &()).await;
+    assert!(world.shared.cache.primary(&key()).is_none());
+    assert_eq!(world.server.log()[before..], [format!("PATCH {PRIMARY}/status"), format!("GET {PRIMARY}")]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_of_one_namespace_says_nothing_of_another() {
+    let world = World::new(spec());
+    world.reconcile().await;
+    let other = world.add("two", "web", json!({"maps": ["x"], "value": "1"}));
+    world.reconcile_one(&other).await;
+    tokio::time::advance(Duration::from_secs(60)).await;
+    for namespace in ["ns", "two", "ns"] {
+        world.relist(&Scope::namespace(namespace), namespace);
+    }
+    let before = world.server.log().len();
+    for key in [key(), other] {
+        work::reconcile(&world.shared, &key, &()).await;
+        assert_eq!(world.shared.cache.release(&key).unwrap().revisions.len(), 1);
+    }
+    assert_eq!(world.server.log()[before..], [] as [String; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_own_write_whose_event_never_comes_is_asked_for() {
+    let world = World::new(spec());
+    world.feed();
+    work::reconcile(&world.shared, &key(), &()).await;
+    world.shared.cache.kind_synced(&resource("v1", "ConfigMap", "configmaps", true), &Scope::ALL);
+    world.server.remove(&format!("{MAPS}/b"));
+    work::reconcile(&world.shared, &key(), &()).await;
+    assert_eq!(world.maps(), ["a", "c"], "nothing tells yet");
+    tokio::time::advance(Duration::from_secs(11)).await;
+    work::reconcile(&world.shared, &key(), &()).await;
+    assert_eq!(world.maps(), ["a", "b", "c"]);
+}
+
+/// A cluster role of the release beside its maps: what no owner reference takes along.
+fn claimed_role(world: &World) {
+    let annotations = json!({
+        "meta.helm.sh/release-name": "web", "meta.helm.sh/release-namespace": "ns",
+        "operator-sdk/primary-resource": "ns/web", "operator-sdk/primary-resource-type": "Memcached.cache.my.domain",
+    });
+    let metadata = json!({"name": "role", "annotations": annotations, "labels": {"helm.sdk.operatorframework.io/chart": "memcached"}});
+    world.server.put(ROLE, json!({"metadata": metadata}), "helm-operator");
+}
+
+const ROLE: &str = "/apis/rbac.authorization.k8s.io/v1/clusterroles/role";
+
+#[tokio::test(start_paused = true)]
+async fn a_release_whose_record_went_first_is_uninstalled_by_what_was_known() {
+    let world = World::new(spec());
+    world.reconcile().await;
+    world.server.remove(&format!("{SECRETS}/sh.helm.release.v1.web.v1"));
+    world.delete();
+    let before = world.server.log().len();
+    world.reconcile().await;
+    assert!(world.server.paths().is_empty(), "{:?}", world.server.paths());
+    assert!(!world.server.log()[before..].iter().any(|line| line.contains("clusterroles")), "nothing is searched for");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_whose_record_went_while_we_were_down_is_uninstalled_by_what_its_objects_say() {
+    let world = World::new(spec());
+    world.reconcile().await;
+    claimed_role(&world);
+    let mut other = world.server.object(ROLE).unwrap();
+    other["metadata"]["annotations"]["operator-sdk/primary-resource"] = "ns/other".into();
+    let theirs = ROLE.replace("/role", "/theirs");
+    world.server.put(&theirs, other, "helm-operator");
+    world.server.remove(&format!("{SECRETS}/sh.helm.release.v1.web.v1"));
+    world.delete();
+    let world = World::on(world.server);
+    world.reconcile().await;
+    assert_eq!(world.server.paths(), [theirs], "{:?}", world.condition("ReleaseFailed"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_resource_that_never_had_a_release_is_let_go_without_a_search() {
+    let world = World::new(json!({"broken": true}));
+    world.reconcile().await;
+    claimed_role(&world);
+    world.delete();
+    let before = world.server.log().len();
+    world.reconcile().await;
+    assert_eq!(world.server.paths(), [ROLE]);
+    assert_eq!(world.server.log().len(), before + 1, "the finalizer");
 }

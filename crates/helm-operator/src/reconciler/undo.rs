@@ -11,6 +11,7 @@ use helm::release::Status;
 use super::cache::{Release, Revision};
 use super::install::record;
 use super::primary::Primary;
+use super::stamp::Stamp;
 use super::work::{Work, chain, reference};
 use crate::status::Fault;
 
@@ -79,7 +80,8 @@ fn note(work: &Work<'_>, failure: &Failure) {
     let Some(recorded) = &failure.recorded else { return };
     work.shared.cache.change_release(work.key, |release| {
         let marks = Some(Arc::new(recorded.marks.clone()));
-        let revision = Revision { status: recorded.status, resource_version: 0, owners: Vec::new(), marks };
+        let stamp = Stamp::written(release.revisions.get(&recorded.version).map(|known| known.stamp));
+        let revision = Revision { status: recorded.status, resource_version: 0, owners: Vec::new(), marks, stamp };
         release.revisions.insert(recorded.version, revision);
         recorded.dropped.iter().for_each(|version| _ = release.revisions.remove(version));
     });
@@ -111,6 +113,7 @@ async fn take_away(work: &Work<'_>, primary: &Primary) -> Result<(), action::Err
     action::delete_objects(&env, &current.inventory).await?;
     env.storage.delete_all(&decoration.namespace, &decoration.release, &current.versions).await?;
     work.shared.cache.change_release(work.key, |release| release.revisions.clear());
+    work.shared.cache.change_history(work.key, |history| history.lost = None);
     Ok(())
 }
 
@@ -152,7 +155,8 @@ mod tests {
     use super::*;
 
     fn release(statuses: &[(u32, Status)]) -> Release {
-        let revision = |status| Revision { status, resource_version: 0, owners: Vec::new(), marks: None };
+        let stamp = Stamp::written(None);
+        let revision = |status| Revision { status, resource_version: 0, owners: Vec::new(), marks: None, stamp };
         let revisions = statuses.iter().map(|(version, status)| (*version, revision(*status))).collect();
         Release { revisions, ..Release::default() }
     }

@@ -1,7 +1,7 @@
 //! Takes a release away with its custom resource, by what is recorded alone; and the finalizer that gives us the time.
 
-use helm::action;
-use helm::kube::{Call, FIELD_MANAGER};
+use helm::action::{self, Environment, Look};
+use helm::kube::{Call, FIELD_MANAGER, Ownership};
 use helm::release::HookEvent;
 use serde_json::json;
 
@@ -39,15 +39,33 @@ async fn set_finalizers(work: &Work<'_>, primary: &Primary, finalizers: &[String
             let answer: Primary = answer.parse().map_err(failed)?;
             let gone = answer.deleting && answer.finalizers.is_empty();
             if gone {
-                work.shared.lose_primary(work.key)
+                work.shared.lose_primary(work.key, primary.uid())
             } else {
                 _ = work.shared.cache.put_primary(answer)
             }
             Ok(if gone { Next::Done } else { Next::Look })
         }
-        // Gone, or changed a moment ago: the watch will tell.
-        Err(error) if error.is_not_found() => Ok(Next::Done),
+        // Gone, or changed a moment ago.
+        Err(error) if error.is_not_found() || error.is_conflict() => {
+            refresh(work, primary).await;
+            Ok(Next::Look)
+        }
         Err(error) => Err(failed(error)),
+    }
+}
+
+/// Reads the resource again after the server said that it is not as the cache has it. A read that fails leaves it to the watch.
+pub(super) async fn refresh(work: &Work<'_>, primary: &Primary) {
+    let Ok(path) = work.shared.resource.path(primary.namespace(), primary.name()) else { return };
+    match work.shared.api.send(Call::get(path)).await.and_then(|answer| answer.parse::<Primary>()) {
+        Ok(live) => {
+            if live.uid() != primary.uid() {
+                work.shared.lose_primary(work.key, primary.uid());
+            }
+            work.shared.cache.put_primary(live);
+        }
+        Err(error) if error.is_not_found() => work.shared.lose_primary(work.key, primary.uid()),
+        Err(error) => tracing::debug!(resource = %work.key, %error, "cannot read the resource again"),
     }
 }
 
@@ -63,6 +81,9 @@ pub(super) async fn uninstall(work: &mut Work<'_>, primary: &Primary) -> Result<
                 format!("uninstalled release {:?}", primary.name()),
             );
             work.shared.cache.change_release(work.key, |release| release.revisions.clear());
+            work.shared.cache.change_history(work.key, |history| {
+                (history.lost, history.cleared) = (None, Some(primary.uid().into()));
+            });
             work.succeed();
             Ok(Next::Look)
         }
@@ -78,11 +99,11 @@ pub(super) async fn uninstall(work: &mut Work<'_>, primary: &Primary) -> Result<
     }
 }
 
-/// Says whether everything is gone that has to be.
+/// Deletes what is recorded; returns whether everything is gone that has to be.
 async fn delete(work: &Work<'_>, primary: &Primary) -> Result<bool, action::Error> {
-    let Some(current) = work.current() else { return Ok(true) };
     let decoration = work.decoration(primary);
     let env = work.environment(&decoration, primary, "uninstall");
+    let Some(current) = work.current() else { return delete_lost(work, primary, &env).await };
     let (inventory, packed) = match (&current.inventory.objects[..], current.inventory.complete) {
         ([], false) => {
             action::inventory_of(&env, current.version).await.map(|(marks, packed)| (marks, Some(packed)))?
@@ -94,7 +115,7 @@ async fn delete(work: &Work<'_>, primary: &Primary) -> Result<bool, action::Erro
         action::run_delete_hooks(&env, HookEvent::PreDelete, version, packed.as_ref()).await?;
     }
     action::delete_objects(&env, &inventory).await?;
-    if primary.annotations.uninstall_wait() && !is_gone(work, &inventory).await? {
+    if primary.annotations.uninstall_wait() && !is_gone(work, &env, &inventory).await? {
         return Ok(false);
     }
     if inventory.delete_hooks {
@@ -104,20 +125,35 @@ async fn delete(work: &Work<'_>, primary: &Primary) -> Result<bool, action::Erro
     Ok(true)
 }
 
-/// Whether every object that is not kept is gone: by the watches where there are, else by asking.
-async fn is_gone(work: &Work<'_>, inventory: &helm::storage::Marks) -> Result<bool, action::Error> {
+/// Deletes what a release without a record has left: by what was known of it, else by what the objects say of themselves. Hooks are in
+/// the record, so none runs.
+async fn delete_lost(work: &Work<'_>, primary: &Primary, env: &Environment<'_>) -> Result<bool, action::Error> {
+    let known = work.shared.cache.history(work.key).lost.map(|release| release.inventory());
+    let inventory = match known {
+        Some(known) if !known.objects.is_empty() => known,
+        _ => action::orphans(env).await?,
+    };
+    tracing::info!(resource = %work.key, objects = inventory.objects.len(), "Uninstalling a release whose record is gone");
+    action::delete_objects(env, &inventory).await?;
+    Ok(!primary.annotations.uninstall_wait() || is_gone(work, env, &inventory).await?)
+}
+
+/// Whether every object that the uninstall deletes is gone.
+async fn is_gone(
+    work: &Work<'_>,
+    env: &Environment<'_>,
+    inventory: &helm::storage::Marks,
+) -> Result<bool, action::Error> {
     for object in inventory.objects.iter().filter(|o| !o.kept) {
-        let gone = if work.shared.cache.is_synced(&object.key) {
-            work.shared.cache.dependent(&object.key).is_none()
-        } else {
-            let exists = work.shared.applier.exists(&object.key, &object.api_version).await;
-            !exists.map_err(|source| helm::kube::ApplyError::Failed {
-                verb: "delete",
-                object: object.key.to_string(),
-                source,
-            })?
+        // A watch that still has the object saves asking; that it has not proves nothing.
+        let waits = match env.live.look(&object.key, env.decoration) {
+            Look::Ours(live) => !live.kept,
+            Look::Absent | Look::Unknown => {
+                let live = work.shared.applier.look_up(&object.key, &object.api_version).await?;
+                live.is_some_and(|live| env.decoration.ownership(&live) == Ownership::Ours && !live.kept)
+            }
         };
-        if !gone {
+        if waits {
             return Ok(false);
         }
     }

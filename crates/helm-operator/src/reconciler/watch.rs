@@ -1,12 +1,10 @@
-//! Feeds the cache and the queue from watches: resources, release records, and dependents by kind.
+//! What is watched, and how it gets into the cache: resources, release records, and dependents by kind, a stream for each namespace.
 
-use std::collections::HashSet;
 use std::fmt::Debug;
 use std::sync::Arc;
 
 use futures::StreamExt;
 use futures::future::ready;
-use futures::stream::BoxStream;
 use helm::kube::{CHART_LABEL, Live, ObjectKey, Resource};
 use helm::storage::{RecordMeta, SELECTOR};
 use k8s_openapi::api::core::v1::Secret;
@@ -14,135 +12,152 @@ use kube::Api;
 use kube::core::{ApiResource, PartialObjectMeta, Selector};
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Event};
-use tokio::sync::watch;
+use serde::de::DeserializeOwned;
 
 use super::Shared;
-use super::primary::{Primary, ResourceKey};
+use super::feed::{Scope, Sink, Stream};
+use super::primary::Primary;
+use super::stamp::Epoch;
 use crate::context::Context;
 
-/// Tells when a first list is in.
-pub(super) type Synced = watch::Sender<usize>;
-
-type Events<K> = BoxStream<'static, watcher::Result<Event<K>>>;
-
 /// Watches the custom resources.
-pub(super) fn primaries(context: &Context, resource: &Resource, selector: &Selector) -> Vec<Events<Primary>> {
-    let kind = api_resource(resource);
+pub(super) fn primaries(context: &Context, resource: &Resource, selector: &Selector) -> Vec<Stream<Primary>> {
     let config = watcher::Config::default().labels_from(selector);
-    let apis: Vec<Api<Primary>> = context.dynamic_apis(&kind, resource.namespaced);
-    apis.into_iter().map(|api| watcher::watcher(api, config.clone()).default_backoff().boxed()).collect()
-}
-
-/// Takes in custom resources until the stream is dropped.
-pub(super) async fn feed_primaries(shared: Arc<Shared>, mut events: Events<Primary>, synced: Synced) {
-    let mut listed = Vec::new();
-    while let Some(event) = events.next().await {
-        match event {
-            Ok(Event::Init) => listed.clear(),
-            Ok(Event::InitApply(primary)) => {
-                listed.push(primary.key());
-                shared.see_primary(primary);
-            }
-            Ok(Event::InitDone) => synced.send_modify(|n| *n += 1),
-            Ok(Event::Apply(primary)) => shared.see_primary(primary),
-            Ok(Event::Delete(primary)) => shared.lose_primary(&primary.key()),
-            Err(error) => tracing::warn!(%error, "cannot watch custom resources"),
-        }
-    }
+    let stream = |(scope, api): (Scope, Api<Primary>)| Stream { scope, events: watched(api, &config).boxed() };
+    apis(context, resource).into_iter().map(stream).collect()
 }
 
 /// Watches the release records, their metadata only.
-pub(super) fn records(context: &Context) -> Vec<Events<RecordMeta>> {
+pub(super) fn records(context: &Context) -> Vec<Stream<RecordMeta>> {
     let config = watcher::Config::default().labels(SELECTOR);
-    let apis: Vec<Api<PartialObjectMeta<Secret>>> = context.apis();
-    let stream = |api| {
-        let events = watcher::watcher(api, config.clone()).default_backoff();
-        let read = |m: PartialObjectMeta<Secret>| RecordMeta::read(&m.metadata);
-        events.filter_map(move |event| ready(reduce(event, read))).boxed()
-    };
-    apis.into_iter().map(stream).collect()
-}
-
-/// Takes in release records until the stream is dropped.
-pub(super) async fn feed_records(shared: Arc<Shared>, mut events: Events<RecordMeta>, synced: Synced) {
-    let (mut listed, mut newest) = (HashSet::new(), 0);
-    while let Some(event) = events.next().await {
-        match event {
-            Ok(Event::Init) => (listed, newest) = (HashSet::new(), 0),
-            Ok(Event::InitApply(meta)) => {
-                newest = newest.max(meta.resource_version);
-                listed.insert((ResourceKey::new(&meta.namespace, &meta.name), meta.version));
-                shared.see_record(meta);
-            }
-            Ok(Event::InitDone) => {
-                let gone = shared.cache.retain_records(&listed, newest);
-                gone.into_iter().for_each(|key| shared.wake(key));
-                listed = HashSet::new();
-                synced.send_modify(|n| *n += 1);
-            }
-            Ok(Event::Apply(meta)) => shared.see_record(meta),
-            Ok(Event::Delete(meta)) => shared.lose_record(&meta),
-            Err(error) => tracing::warn!(%error, "cannot watch release records"),
+    let scopes = scopes(context, true);
+    let api = |scope: &Option<String>| -> Api<PartialObjectMeta<Secret>> {
+        match scope {
+            Some(namespace) => Api::namespaced(context.client.clone(), namespace),
+            None => Api::all(context.client.clone()),
         }
-    }
+    };
+    let read = |m: PartialObjectMeta<Secret>| RecordMeta::read(&m.metadata);
+    let stream = |scope: Option<String>| Stream {
+        events: watched(api(&scope), &config).filter_map(move |event| ready(reduce(event, read))).boxed(),
+        scope: scope_of(scope.as_deref()),
+    };
+    scopes.into_iter().map(stream).collect()
 }
 
 /// Watches the chart's objects of one kind: in full where readiness is in the status, else their metadata.
-pub(super) fn dependents(context: &Context, resource: &Resource, chart: &str) -> Vec<Events<Live>> {
-    let kind = api_resource(resource);
-    let config = watcher::Config::default().labels(&format!("{CHART_LABEL}={chart}"));
+pub(super) fn dependents(context: &Context, resource: &Resource, chart: &str) -> Vec<Stream<Live>> {
+    let config = watcher::Config::default().labels(&format!("{CHART_LABEL}={}", helm::kube::label_value(chart)));
     if has_readiness(resource) {
-        let apis: Vec<Api<Live>> = context.dynamic_apis(&kind, resource.namespaced);
-        return apis.into_iter().map(|api| watcher::watcher(api, config.clone()).default_backoff().boxed()).collect();
+        let stream = |(scope, api): (Scope, Api<Live>)| Stream { scope, events: watched(api, &config).boxed() };
+        return apis(context, resource).into_iter().map(stream).collect();
     }
-    let apis: Vec<Api<PartialObjectMeta<Live>>> = context.dynamic_apis(&kind, resource.namespaced);
-    let stream = |api| {
-        let events = watcher::watcher(api, config.clone()).default_backoff();
-        let read = |m: PartialObjectMeta<Live>| Some(Live::from_metadata(m.metadata));
-        events.filter_map(move |event| ready(reduce(event, read))).boxed()
+    let read = |m: PartialObjectMeta<Live>| Some(Live::from_metadata(m.metadata));
+    let stream = |(scope, api): (Scope, Api<PartialObjectMeta<Live>>)| Stream {
+        scope,
+        events: watched(api, &config).filter_map(move |event| ready(reduce(event, read))).boxed(),
     };
-    apis.into_iter().map(stream).collect()
+    apis(context, resource).into_iter().map(stream).collect()
 }
 
-/// Takes in dependents of one kind until the stream is dropped. `namespace` is the one that is watched, if one is.
-pub(super) async fn feed_dependents(
-    shared: Arc<Shared>,
-    resource: Arc<Resource>,
-    mut events: Events<Live>,
-    synced: Synced,
-) {
-    let (mut listed, mut newest, mut namespaces) = (HashSet::new(), 0, HashSet::new());
-    let several = shared.watches_one_namespace();
-    while let Some(event) = events.next().await {
-        match event {
-            Ok(Event::Init) => (listed, newest) = (HashSet::new(), 0),
-            Ok(Event::InitApply(live)) => {
-                newest = newest.max(live.resource_version());
-                namespaces.extend(live.metadata.namespace.clone());
-                listed.insert(key_of(&resource, &live));
-                shared.see_dependent(&resource, &live);
-            }
-            Ok(Event::InitDone) => {
-                // A stream of one namespace must not judge the objects of another.
-                let only: Vec<Option<&str>> =
-                    if several { namespaces.iter().map(|n| Some(n.as_str())).collect() } else { vec![None] };
-                for namespace in only {
-                    shared
-                        .cache
-                        .retain_dependents(&resource, namespace, &listed, newest)
-                        .into_iter()
-                        .for_each(|key| shared.wake(key));
-                }
-                listed = HashSet::new();
-                synced.send_modify(|n| *n += 1);
-            }
-            Ok(Event::Apply(live)) => {
-                namespaces.extend(live.metadata.namespace.clone().filter(|n| several && !namespaces.contains(n)));
-                shared.see_dependent(&resource, &live);
-            }
-            Ok(Event::Delete(live)) => shared.lose_dependent(&resource, &live),
-            Err(error) => tracing::warn!(%error, kind = &*resource.kind, "cannot watch dependents"),
+/// The namespaces that are watched one by one; `None` stands for all of them, and for kinds without namespaces.
+fn scopes(context: &Context, namespaced: bool) -> Vec<Option<String>> {
+    match &context.namespaces.0[..] {
+        names if namespaced && !names.is_empty() => names.iter().cloned().map(Some).collect(),
+        _ => vec![None],
+    }
+}
+
+fn scope_of(namespace: Option<&str>) -> Scope {
+    namespace.map_or(Scope::ALL, Scope::namespace)
+}
+
+fn apis<K>(context: &Context, resource: &Resource) -> Vec<(Scope, Api<K>)>
+where
+    K: kube::Resource<Scope = kube::core::DynamicResourceScope, DynamicType = ApiResource>,
+{
+    let kind = api_resource(resource);
+    let api = |namespace: Option<String>| match namespace {
+        Some(name) => (Scope::namespace(&name), Api::namespaced_with(context.client.clone(), &name, &kind)),
+        None => (Scope::ALL, Api::all_with(context.client.clone(), &kind)),
+    };
+    scopes(context, resource.namespaced).into_iter().map(api).collect()
+}
+
+fn watched<K>(
+    api: Api<K>,
+    config: &watcher::Config,
+) -> impl futures::Stream<Item = watcher::Result<Event<K>>> + Send + 'static + use<K>
+where
+    K: kube::Resource + Clone + DeserializeOwned + Debug + Send + 'static,
+{
+    watcher::watcher(api, config.clone()).default_backoff()
+}
+
+/// Takes in custom resources.
+pub(super) struct Primaries(pub(super) Arc<Shared>);
+
+impl Sink<Primary> for Primaries {
+    fn see(&self, primary: Primary, epoch: Epoch) {
+        self.0.see_primary(primary, epoch);
+    }
+
+    fn lose(&self, primary: Primary) {
+        self.0.lose_primary(&primary.key(), primary.uid());
+    }
+
+    fn sweep(&self, scope: &Scope, list: Epoch) {
+        for gone in self.0.cache.unlisted_primaries(scope, list) {
+            self.0.lose_primary(&gone.key(), gone.uid());
         }
+    }
+
+    fn what(&self) -> String {
+        format!("{} resources", self.0.resource.kind)
+    }
+}
+
+/// Takes in release records.
+pub(super) struct Records(pub(super) Arc<Shared>);
+
+impl Sink<RecordMeta> for Records {
+    fn see(&self, meta: RecordMeta, epoch: Epoch) {
+        self.0.see_record(meta, epoch);
+    }
+
+    fn lose(&self, meta: RecordMeta) {
+        self.0.lose_record(&meta);
+    }
+
+    fn sweep(&self, scope: &Scope, list: Epoch) {
+        self.0.cache.sweep_records(scope, list).into_iter().for_each(|key| self.0.wake(key));
+    }
+
+    fn what(&self) -> String {
+        "release records".into()
+    }
+}
+
+/// Takes in dependents of one kind.
+pub(super) struct Dependents(pub(super) Arc<Shared>, pub(super) Arc<Resource>);
+
+impl Sink<Live> for Dependents {
+    fn see(&self, live: Live, epoch: Epoch) {
+        self.0.see_dependent(&self.1, &live, epoch);
+    }
+
+    fn lose(&self, live: Live) {
+        self.0.lose_dependent(&self.1, &live);
+    }
+
+    fn sweep(&self, scope: &Scope, list: Epoch) {
+        let gone = self.0.cache.sweep_dependents(&self.1, scope, list);
+        self.0.cache.kind_synced(&self.1, scope);
+        gone.into_iter().for_each(|key| self.0.wake(key));
+    }
+
+    fn what(&self) -> String {
+        format!("{} {}", self.1.api_version, self.1.kind)
     }
 }
 
@@ -156,7 +171,7 @@ pub(super) fn key_of(resource: &Resource, live: &Live) -> ObjectKey {
 }
 
 /// Passes an event on with its object reduced; an object that reduces to nothing is left out.
-fn reduce<A, B: Debug>(
+fn reduce<A, B>(
     event: watcher::Result<Event<A>>,
     reduce: impl Fn(A) -> Option<B>,
 ) -> Option<watcher::Result<Event<B>>> {

@@ -11,7 +11,7 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use serde_json::json;
 use tokio::time::Instant;
 
-use super::cache::{Failed, Release};
+use super::cache::{Failed, History, Release, Revision};
 use super::primary::{Primary, ResourceKey};
 use super::render::Request;
 use super::state::{Inputs, Objects, Observed, Recorded, Step, next_step};
@@ -21,6 +21,9 @@ use crate::status::{Fault, Health, condition};
 
 /// No resource needs more steps than this; more would be a fault of ours.
 const MAX_STEPS: usize = 12;
+/// How the digest of a release's inputs is made. Another way of making it must compare recorded inputs in another way, or every release
+/// would be rendered anew at the operator's next start.
+const INPUTS_SCHEME: &str = "2";
 /// The first wait after a failure; each further one is twice as long.
 const FIRST_RETRY: Duration = Duration::from_millis(500);
 /// The longest wait after a failure.
@@ -84,6 +87,7 @@ impl Work<'_> {
             Step::Upgrade => upgrade::upgrade(self, primary).await,
             Step::MoveIn => correct_drift::move_in(self, primary).await,
             Step::Repair => correct_drift::repair(self, primary).await,
+            Step::Confirm => correct_drift::confirm(self).await,
             Step::Uninstall => uninstall::uninstall(self, primary).await,
             Step::RemoveFinalizer => uninstall::remove_finalizer(self, primary).await,
         }
@@ -95,7 +99,7 @@ impl Work<'_> {
             deleting: primary.deleting,
             finalizer: primary.has_finalizer(),
             suspended: primary.annotations.suspend(),
-            release: recorded(release.as_ref(), primary),
+            release: recorded(release.as_ref(), primary, &self.shared.cache.history(self.key)),
             inputs: self.inputs(release.as_ref(), primary),
             objects: self.objects(release.as_ref(), primary),
             held: self.is_held(primary),
@@ -110,19 +114,14 @@ impl Work<'_> {
         if let Some(rendered) = self.rendered {
             return rendered;
         }
-        let digest = self.inputs_digest(primary);
         let recorded = release.and_then(Release::deployed).and_then(|(_, r)| r.marks.as_ref());
-        let same = recorded.is_some_and(|m| m.inputs == digest);
-        if same || self.shared.cache.history(self.key).same_inputs.as_ref() == Some(&digest) {
-            Inputs::Same
-        } else {
-            Inputs::Changed
-        }
+        if recorded.is_some_and(|m| m.inputs == self.inputs_digest(primary)) { Inputs::Same } else { Inputs::Changed }
     }
 
     /// The digest of everything that the objects are made from.
     pub(super) fn inputs_digest(&self, primary: &Primary) -> String {
-        digest_json(&json!([self.shared.renderer.digest(), &*primary.spec_digest, primary.name(), primary.namespace()]))
+        let parts = json!([self.shared.renderer.digest(), &*primary.spec_digest, primary.name(), primary.namespace()]);
+        format!("{INPUTS_SCHEME}:{}", digest_json(&parts))
     }
 
     fn objects(&self, release: Option<&Release>, primary: &Primary) -> Objects {
@@ -133,10 +132,16 @@ impl Work<'_> {
             return Objects::Unmarked;
         }
         if self.drifted(marks).is_empty() {
-            return Objects::Intact;
+            let overdue = self.shared.cache.overdue(&self.watched(marks));
+            return if overdue.is_empty() { Objects::Intact } else { Objects::Unconfirmed };
         }
         let looping = self.shared.cache.history(self.key).drift.hold_until.is_some_and(|until| Instant::now() < until);
         if looping { Objects::Looping } else { Objects::Drifted }
+    }
+
+    /// The objects whose events a stream brings.
+    pub(super) fn watched<'m>(&self, marks: &'m Marks) -> Vec<&'m ObjectKey> {
+        marks.objects.iter().map(|object| &object.key).filter(|key| self.shared.cache.is_synced(key)).collect()
     }
 
     /// The objects that are gone or lost fields of ours. Where nothing is watched, everything once a period.
@@ -181,11 +186,17 @@ impl Work<'_> {
             // As the deployed revision was rendered, so that a chart that prints its revision is no change.
             let candidate = self.candidate(primary, *revision).await?;
             if is_same(&candidate, marks, primary.namespace()) {
-                let inputs = candidate.inputs;
-                self.shared.cache.change_history(self.key, |h| h.same_inputs = Some(inputs));
                 self.rendered = Some(Inputs::RenderedSame);
+                if marks.complete && marks.owner == primary.uid() {
+                    correct_drift::note_inputs(self, primary, *revision, candidate.inputs).await?;
+                }
                 return Ok(Next::Look);
             }
+        }
+        if let Some(candidate) = self.unfinished(primary).await? {
+            self.candidate = Some(candidate);
+            self.rendered = Some(Inputs::RenderedOther);
+            return Ok(Next::Look);
         }
         let newest = self
             .release()
@@ -195,6 +206,18 @@ impl Work<'_> {
         self.candidate = Some(self.candidate(primary, newest + 1).await?);
         self.rendered = Some(Inputs::RenderedOther);
         Ok(Next::Look)
+    }
+
+    /// What an interrupted action of ours was making of the same inputs: it is gone on with as it was rendered, random values too.
+    async fn unfinished(&self, primary: &Primary) -> Result<Option<Candidate>, Fault> {
+        let inputs = self.inputs_digest(primary);
+        let release = self.release();
+        let newest = release.as_ref().and_then(Release::newest).filter(|(_, r)| r.status.is_pending());
+        let same = |r: &Revision| r.marks.as_ref().is_some_and(|m| m.inputs == inputs && m.owner == primary.uid());
+        let Some((version, _)) = newest.filter(|(_, r)| same(r)) else { return Ok(None) };
+        let record = self.shared.storage.get(primary.namespace(), primary.name(), version).await;
+        let record = record.map_err(|e| correct_drift::fault(&e.into()))?;
+        Candidate::recorded(record, &inputs).map(Some).map_err(|e| correct_drift::fault(&e))
     }
 
     async fn candidate(&self, primary: &Primary, revision: u32) -> Result<Candidate, Fault> {
@@ -219,12 +242,7 @@ impl Work<'_> {
 
     /// What the release adds to its objects.
     pub(super) fn decoration(&self, primary: &Primary) -> Decoration {
-        Decoration {
-            release: primary.name().to_owned(),
-            namespace: primary.namespace().to_owned(),
-            chart: self.shared.renderer.chart_name().to_owned(),
-            owner: Some(primary.owner()),
-        }
+        self.shared.decoration(primary)
     }
 
     pub(super) fn environment<'b>(
@@ -256,19 +274,7 @@ impl Work<'_> {
         let release = self.release()?;
         let (version, newest) = release.newest()?;
         let deployed = release.deployed();
-        let mut inventory = deployed.and_then(|(_, r)| r.marks.as_deref().cloned()).unwrap_or_default();
-        if deployed.map(|(v, _)| v) != Some(version) {
-            // What an unfinished or failed revision may have left: known, but nothing is known of its marks.
-            inventory.complete = false;
-            let left = newest
-                .marks
-                .iter()
-                .flat_map(|m| &m.objects)
-                .filter(|o| inventory.find(&o.key).is_none())
-                .cloned()
-                .collect::<Vec<_>>();
-            inventory.objects.extend(left);
-        }
+        let inventory = release.inventory();
         let packed =
             release.packed.as_ref().filter(|(v, _)| Some(*v) == deployed.map(|(d, _)| d)).map(|(_, p)| p.clone());
         Some(Current {
@@ -343,8 +349,10 @@ impl Work<'_> {
     }
 }
 
-fn recorded(release: Option<&Release>, primary: &Primary) -> Recorded {
-    let Some((release, (_, newest))) = release.and_then(|r| Some((r, r.newest()?))) else { return Recorded::None };
+fn recorded(release: Option<&Release>, primary: &Primary, history: &History) -> Recorded {
+    let Some((release, (_, newest))) = release.and_then(|r| Some((r, r.newest()?))) else {
+        return if is_lost(primary, history) { Recorded::Lost } else { Recorded::None };
+    };
     if !release.is_owned_by(&primary.owner()) && !primary.annotations.adopt() {
         return Recorded::Foreign;
     }
@@ -359,6 +367,12 @@ fn recorded(release: Option<&Release>, primary: &Primary) -> Recorded {
         Status::Uninstalled | Status::Uninstalling => Recorded::Uninstalled,
         _ => Recorded::Pending,
     }
+}
+
+/// Whether there was a release whose objects may still be there: its record vanished before our eyes, or the status tells of one.
+fn is_lost(primary: &Primary, history: &History) -> bool {
+    let cleared = history.cleared.as_deref() == Some(primary.uid());
+    !cleared && (history.lost.is_some() || primary.status.deployed_release.is_some())
 }
 
 fn foreign(primary: &Primary) -> Fault {

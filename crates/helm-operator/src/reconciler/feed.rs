@@ -1,0 +1,146 @@
+//! One stream of list and watch events into the cache: mark and sweep by the list's epoch, within the stream's own scope.
+//!
+//! What a list does not have is gone, whether the list is the first, one after an expired watch, or empty. Nothing is judged by the
+//! resource versions of the listed items: they say nothing about what the list lacks.
+
+use std::sync::Arc;
+
+use futures::StreamExt;
+use futures::stream::BoxStream;
+use kube::runtime::watcher::{self, Event};
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use super::stamp::Epoch;
+
+/// What a stream covers: one namespace, or everything.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Scope(Option<Arc<str>>);
+
+impl Scope {
+    /// Every namespace, and what has none.
+    pub(super) const ALL: Scope = Scope(None);
+
+    /// One namespace.
+    pub(super) fn namespace(name: &str) -> Scope {
+        Scope(Some(name.into()))
+    }
+
+    /// Whether objects of the namespace are in the stream.
+    pub(super) fn covers(&self, namespace: &str) -> bool {
+        self.0.as_deref().is_none_or(|only| only == namespace)
+    }
+}
+
+/// List and watch events of one kind in one scope.
+pub(super) struct Stream<T> {
+    pub(super) scope: Scope,
+    pub(super) events: BoxStream<'static, watcher::Result<Event<T>>>,
+}
+
+/// Where the events of a stream go.
+pub(super) trait Sink<T>: Send {
+    /// Takes an item in that a list or an event of this epoch has.
+    fn see(&self, item: T, epoch: Epoch);
+    /// Takes an item's deletion in.
+    fn lose(&self, item: T);
+    /// Drops what the list that just ended should have had and had not.
+    fn sweep(&self, scope: &Scope, list: Epoch);
+    /// What is watched, for the log.
+    fn what(&self) -> String;
+}
+
+/// Feeds the sink until the stream ends. `first` is told when the first list is in.
+pub(super) async fn feed<T>(sink: impl Sink<T>, mut stream: Stream<T>, first: oneshot::Sender<()>) {
+    let mut first = Some(first);
+    let mut epoch = Epoch { number: 0, began: Instant::now() };
+    while let Some(event) = stream.events.next().await {
+        match event {
+            Ok(Event::Init) => epoch = Epoch { number: epoch.number + 1, began: Instant::now() },
+            Ok(Event::InitApply(item) | Event::Apply(item)) => sink.see(item, epoch),
+            Ok(Event::InitDone) => {
+                sink.sweep(&stream.scope, epoch);
+                // Nobody may be waiting.
+                _ = first.take().map(|first| first.send(()));
+            }
+            Ok(Event::Delete(item)) => sink.lose(item),
+            Err(error) => tracing::warn!(error = crate::report::chain(&error), "cannot watch {}", sink.what()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use futures::stream;
+
+    use super::*;
+
+    /// Writes down what it is told.
+    #[derive(Clone, Default)]
+    struct Told(Arc<Mutex<Vec<String>>>);
+
+    impl Told {
+        fn note(&self, text: String) {
+            self.0.lock().unwrap().push(text);
+        }
+    }
+
+    impl Sink<&'static str> for Told {
+        fn see(&self, item: &'static str, epoch: Epoch) {
+            self.note(format!("{item} in {}", epoch.number));
+        }
+
+        fn lose(&self, item: &'static str) {
+            self.note(format!("{item} gone"));
+        }
+
+        fn sweep(&self, scope: &Scope, list: Epoch) {
+            self.note(format!("sweep {} of {}", list.number, scope.0.as_deref().unwrap_or("all")));
+        }
+
+        fn what(&self) -> String {
+            "tests".into()
+        }
+    }
+
+    #[tokio::test]
+    async fn every_list_ends_with_a_sweep_of_its_own_epoch_even_an_empty_one() {
+        let expired = watcher::Error::NoResourceVersion;
+        let events = [
+            Ok(Event::Init),
+            Ok(Event::InitApply("a")),
+            Ok(Event::InitDone),
+            Ok(Event::Apply("b")),
+            Ok(Event::Delete("a")),
+            Err(expired),
+            Ok(Event::Init),
+            Ok(Event::InitDone),
+            Ok(Event::Apply("c")),
+        ];
+        let told = Told::default();
+        let (first, listed) = oneshot::channel();
+        feed(told.clone(), Stream { scope: Scope::namespace("ns"), events: stream::iter(events).boxed() }, first).await;
+        listed.await.unwrap();
+        let expected = ["a in 1", "sweep 1 of ns", "b in 1", "a gone", "sweep 2 of ns", "c in 2"];
+        assert_eq!(*told.0.lock().unwrap(), expected);
+    }
+
+    #[tokio::test]
+    async fn a_list_that_is_cut_off_sweeps_nothing_and_tells_nobody() {
+        let events = [Ok(Event::Init), Ok(Event::InitApply("a")), Ok(Event::Init), Ok(Event::InitApply("b"))];
+        let told = Told::default();
+        let (first, listed) = oneshot::channel();
+        feed(told.clone(), Stream { scope: Scope::ALL, events: stream::iter(events).boxed() }, first).await;
+        assert!(listed.await.is_err());
+        assert_eq!(*told.0.lock().unwrap(), ["a in 1", "b in 2"]);
+    }
+
+    #[test]
+    fn a_scope_covers_its_namespace_or_everything() {
+        assert!(Scope::ALL.covers("a") && Scope::ALL.covers(""));
+        assert!(Scope::namespace("a").covers("a"));
+        assert!(!Scope::namespace("a").covers("b") && !Scope::namespace("a").covers(""));
+    }
+}
