@@ -83,7 +83,7 @@ mod tests {
         assert_eq!(said, ["t/a makes ConfigMap \"a\" more than once, and only the last one counts: remove the others"]);
         let others = [object("x/v1", "", "a", "5", ""), object("v1", "other", "a", "6", ""), b];
         assert_eq!(
-            once(&[&[a.clone()], &others[..]].concat()),
+            once(&[std::slice::from_ref(&a), &others[..]].concat()),
             (vec!["1".into(), "5".into(), "6".into(), "2".into()], vec![])
         );
         assert_eq!(once(&[a.clone(), a]), (vec!["1".into()], vec![]), "the same text twice is no matter");
