@@ -280,3 +280,58 @@ fn a_chart_may_ask_for_a_client_altogether() {
         assert_eq!(spec_of(&namespace, "service", "web")["ports"], spec_of(&helm, "service", "web")["ports"]);
     }
 }
+
+#[test]
+fn a_release_whose_rollback_by_hand_failed_is_healed_and_loses_nothing() {
+    let Some(cluster) = TestCluster::shared_or_skip() else { return };
+    let namespace = cluster.namespace("rolled").unwrap();
+    let operator = start(cluster, &namespace, "auto");
+    for colour in ["blue", "red"] {
+        set(&namespace, "web", &json!({"colour": colour}));
+        wait_for(&namespace, "web", "Ready");
+    }
+    operator.terminate();
+    let mut helm = cluster.command("helm");
+    // A conflict with our field manager, or a webhook that says no: Helm leaves nothing deployed.
+    let no = json!({
+        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy", "metadata": {"name": namespace.name()},
+        "spec": {
+            "matchConstraints": {"resourceRules": [
+                {"apiGroups": ["apps"], "apiVersions": ["*"], "operations": ["UPDATE"], "resources": ["deployments"]},
+            ]},
+            "validations": [{"expression": "false", "message": "frozen"}],
+        },
+    });
+    let binding = json!({
+        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicyBinding", "metadata": {"name": namespace.name()},
+        "spec": {
+            "policyName": namespace.name(), "validationActions": ["Deny"],
+            "matchResources": {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace.name()}}},
+        },
+    });
+    cluster.apply(&no.to_string()).unwrap();
+    cluster.apply(&binding.to_string()).unwrap();
+    eventually("a frozen Deployment", || {
+        let frozen = namespace.kubectl(["annotate", "deployment", "web", "--overwrite", "frozen=yes"]);
+        if frozen.is_err() { Ok(()) } else { Err("not frozen yet") }
+    });
+    helm.args(["rollback", "web", "1", "-n", namespace.name()]).env("KUBECONFIG", cluster.kubeconfig_path());
+    let Ok(output) = helm.output() else { return };
+    assert!(!output.status.success(), "the rollback was meant to fail");
+    let deployed = || namespace.kubectl(["get", "secrets", "-l", "owner=helm,status=deployed", "-o", "name"]).unwrap();
+    assert_eq!(deployed(), "", "nothing is deployed");
+    let uid = || get(&namespace, ["deployment", "web"])["metadata"]["uid"].clone();
+    let before = uid();
+
+    let _operator = start(cluster, &namespace, "auto");
+    set(&namespace, "web", &json!({"replicaCount": "abc"}));
+    assert!(wait_for(&namespace, "web", "ReleaseFailed")["message"].as_str().unwrap().contains(".spec.replicas"));
+    assert_eq!(uid(), before);
+    for kind in ["validatingadmissionpolicybinding", "validatingadmissionpolicy"] {
+        cluster.kubectl(["delete", kind, namespace.name()]).unwrap();
+    }
+    set(&namespace, "web", &json!({"colour": "green"}));
+    wait_for(&namespace, "web", "Ready");
+    assert_eq!((uid(), deployed().lines().count()), (before, 1));
+    assert_eq!(get(&namespace, ["configmap", "web"])["data"]["colour"], "green");
+}

@@ -136,6 +136,13 @@ mod tests {
     }
 
     #[test]
+    fn the_entry_of_a_subresource_is_not_ours() {
+        let mut live = live(json!({"strategy": {"rollingUpdate": {}}}), json!({}), json!({}));
+        live["metadata"]["managedFields"][1]["subresource"] = "status".into();
+        check(&live, json!({"strategy": {}}), "spec.strategy.rollingUpdate", None);
+    }
+
+    #[test]
     fn a_volume_is_found_by_its_name() {
         let volume = json!({"volumes": [{"name": "x", "emptyDir": {}}]});
         let fields = json!({"f:volumes": {"k:{\"name\":\"y\"}": {}, "k:{\"name\":\"x\"}": {".": {}, "f:name": {}}}});

@@ -396,6 +396,27 @@ async fn what_both_ways_refuse_is_told_in_the_applys_words_and_an_outage_in_its_
 }
 
 #[tokio::test]
+async fn defaults_are_looked_for_only_if_the_server_names_fields() {
+    let world = server();
+    let server = &world.0;
+    apply(&world, &deployment("fine"), Policy::Auto, &(), Mode::New).await.unwrap();
+    for (fields, expected) in [
+        (vec![], vec!["PATCH deployments/web"]),
+        (vec!["spec.strategy.type".to_owned()], vec!["PATCH deployments/web", "GET deployments/web"]),
+    ] {
+        server.refuse(move |call| {
+            let refused =
+                || Error::Refused { code: 422, reason: "Invalid".into(), message: "no".into(), fields: fields.clone() };
+            (call.method == http::Method::PATCH).then(refused)
+        });
+        let before = server.log().len();
+        apply(&world, &deployment("other"), Policy::Server, &(), Mode::Ours).await.unwrap_err();
+        assert_eq!(log(server, before), expected);
+        server.accept();
+    }
+}
+
+#[tokio::test]
 async fn an_unowned_default_in_the_way_is_cleared_and_the_object_stays_applied() {
     let server = Arc::new(MemoryApi::new());
     let world = (server.clone(), Applier::new(server.clone()));
