@@ -8,6 +8,7 @@ mod config;
 mod generated;
 mod native;
 mod operator;
+mod parity;
 mod rendered;
 mod rights;
 mod take_over;

@@ -49,6 +49,7 @@ const SIGNS: [(Ground, &[&str]); 6] = [
         Ground::Object,
         &[
             "is invalid",
+            "does not fit its schema",
             "Invalid value",
             "Forbidden",
             "is forbidden",
@@ -109,6 +110,7 @@ mod tests {
                 Ground::UnservedKind,
             ),
             ("Service \"x\" is invalid: spec.ports: Required value", Ground::Object),
+            ("Deployment \"x\": does not fit its schema: .spec.replicas: expected number, got string", Ground::Object),
             ("failed to create typed patch object (ns/x; apps/v1, Kind=Deployment)", Ground::Object),
             ("ClusterRole \"x\" exists and cannot be imported: invalid ownership metadata", Ground::Conflict),
             ("namespaces \"monitoring\" not found", Ground::NotFound),

@@ -1,0 +1,40 @@
+//! What the operator leaves on an API server beside what Helm leaves there, for the charts that show most; `make parity` takes all of them.
+
+use std::time::Duration;
+
+use parity::corpus;
+use test_cluster::Binaries;
+
+/// What server-side apply refuses, what three-way merges differ in, and what texts lose on their way.
+const CHARTS: [&str; 6] =
+    ["duplicate-keys", "kept", "null-in-custom-resource", "recreate-null", "text", "undeclared-fields"];
+
+/// Comparing starts control planes of its own.
+fn can_start() -> bool {
+    match Binaries::find() {
+        Ok(Binaries::Folder(folder)) => folder.join("helm").is_file(),
+        Ok(Binaries::Existing(_)) => false,
+        Err(error) => {
+            assert!(std::env::var_os("CI").is_none(), "{error}");
+            false
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn charts_leave_the_objects_that_they_leave_by_helm() {
+    if !can_start() {
+        eprintln!("skipped: no binaries to start; `make cluster` builds them");
+        return;
+    }
+    let mut charts = corpus::own(&parity::own_charts()).unwrap();
+    charts.retain(|chart| CHARTS.contains(&chart.name.as_str()));
+    let options = parity::Options {
+        charts,
+        operator: env!("CARGO_BIN_EXE_memcached-operator").into(),
+        known: parity::known::OURS.to_owned(),
+        limit: Duration::from_secs(300),
+    };
+    let report = parity::run(&options).await.unwrap();
+    assert!(report.is_fine(), "{}", report.text());
+}
