@@ -39,6 +39,7 @@ mod tests {
     #[test]
     fn what_yaml_refuses_or_folds_is_escaped_and_nothing_else() {
         check("a\u{7E}b", "a~b");
+        check("\u{7F}", "\\u007f");
         check("\u{7F}\u{80}\u{85}\u{9F}\u{A0}", "\\u007f\\u0080\\u0085\\u009f\u{A0}");
         check("é \u{2027}\u{2028}\u{2029}\u{202A}", "é \u{2027}\\u2028\\u2029\u{202A}");
         check("\u{FEFE}\u{FEFF}\u{FF00}", "\u{FEFE}\\ufeff\u{FF00}");

@@ -37,11 +37,10 @@ impl Resource {
     /// # Errors
     /// A namespace that cannot stand in a path.
     pub fn collection(&self, namespace: &str) -> Result<String, Error> {
-        let segment = segment("namespace", namespace)?;
         let root = if self.api_version.contains('/') { "apis" } else { "api" };
         let mut path = format!("/{root}/{}", self.api_version);
         if self.namespaced && !namespace.is_empty() {
-            path = format!("{path}/namespaces/{segment}");
+            path = format!("{path}/namespaces/{}", segment("namespace", namespace)?);
         }
         Ok(format!("{path}/{}", self.plural))
     }
@@ -272,6 +271,7 @@ mod tests {
         assert_eq!(path("v1", true, "ns"), "/api/v1/namespaces/ns/things/a");
         assert_eq!(path("v1", true, ""), "/api/v1/things/a");
         assert_eq!(path("x.y/v2", false, "ns"), "/apis/x.y/v2/things/a");
+        assert_eq!(path("v1", false, "a/b"), "/api/v1/things/a", "no namespace is asked for");
         assert_eq!(resource("x.y/v2", true).collection("ns").unwrap(), "/apis/x.y/v2/namespaces/ns/things");
         assert_eq!(resource("v1", true).collection("").unwrap(), "/api/v1/things");
     }
