@@ -1,7 +1,10 @@
 //! One request to the API server and its answer, real or in memory.
 
+use std::time::Duration;
+
 use futures::future::BoxFuture;
 use http::Method;
+use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use serde::de::DeserializeOwned;
 
 use super::as_yaml::as_yaml;
@@ -108,6 +111,18 @@ pub enum Error {
     /// No answer.
     #[error("cannot reach the API server")]
     Transport(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// The answer, or its end, did not come in time.
+    #[error("the API server did not complete its answer within {seconds} s")]
+    TimedOut {
+        /// The limit.
+        seconds: u64,
+    },
+    /// The answer is larger than what is read.
+    #[error("the API server's answer exceeds {limit} bytes")]
+    TooLarge {
+        /// The limit.
+        limit: usize,
+    },
     /// The answer is not what was asked for.
     #[error("cannot parse the API server's answer")]
     Json(#[source] serde_json::Error),
@@ -152,25 +167,121 @@ impl Error {
     }
 }
 
+/// How long a request may take, its answer's body included. The API server itself ends any request but a watch after a minute
+/// (`--request-timeout`); the rest is for the way.
+const MAX_TIME: Duration = Duration::from_secs(90);
+
+/// How large an answer may be: a list of 5,000 Pods of 12 KB, for a `lookup` may ask for everything. More would be the end of a
+/// process with little memory.
+const MAX_BODY: usize = 64 << 20;
+
+/// What one request may take.
+#[derive(Clone, Copy)]
+struct Bounds {
+    time: Duration,
+    body: usize,
+}
+
 impl Api for ::kube::Client {
     fn send(&self, call: Call) -> BoxFuture<'_, Result<Answer, Error>> {
-        Box::pin(async move {
-            let mut request = http::Request::builder().method(call.method).uri(call.path);
-            if let Some(accept) = call.accept {
-                request = request.header(http::header::ACCEPT, accept);
+        Box::pin(send_within(self, call, Bounds { time: MAX_TIME, body: MAX_BODY }))
+    }
+}
+
+async fn send_within(client: &::kube::Client, call: Call, bounds: Bounds) -> Result<Answer, Error> {
+    let answer = tokio::time::timeout(bounds.time, exchange(client, call, bounds.body)).await;
+    answer.unwrap_or(Err(Error::TimedOut { seconds: bounds.time.as_secs() }))
+}
+
+async fn exchange(client: &::kube::Client, call: Call, max_body: usize) -> Result<Answer, Error> {
+    let response = client.send(request(call)?).await.map_err(|e| Error::Transport(Box::new(e)))?;
+    let code = response.status().as_u16();
+    let body = Limited::new(response.into_body(), max_body).collect().await.map_err(|error| {
+        if error.is::<LengthLimitError>() { Error::TooLarge { limit: max_body } } else { Error::Transport(error) }
+    })?;
+    let bytes = body.to_bytes();
+    if code < 400 { Ok(Answer(bytes.into())) } else { Err(refusal(code, &bytes)) }
+}
+
+fn request(call: Call) -> Result<http::Request<::kube::client::Body>, Error> {
+    let mut request = http::Request::builder().method(call.method).uri(call.path);
+    if let Some(accept) = call.accept {
+        request = request.header(http::header::ACCEPT, accept);
+    }
+    let body = match call.body {
+        Some((content_type, json)) => {
+            request = request.header(http::header::CONTENT_TYPE, content_type);
+            json
+        }
+        None => Vec::new(),
+    };
+    request.body(body.into()).map_err(|e| Error::Transport(Box::new(e)))
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::TcpListener;
+
+    use super::super::Nature;
+    use super::*;
+
+    /// A server that answers every request with these bytes and then keeps the connection open without a word.
+    async fn client(answer: String) -> ::kube::Client {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        tokio::spawn(async move {
+            let mut connections = Vec::new();
+            while let Ok((mut connection, _)) = listener.accept().await {
+                // The whole request comes in one piece: it is small.
+                _ = connection.read(&mut [0; 4096]).await;
+                _ = connection.write_all(answer.as_bytes()).await;
+                connections.push(connection);
             }
-            let body = match call.body {
-                Some((content_type, json)) => {
-                    request = request.header(http::header::CONTENT_TYPE, content_type);
-                    json
-                }
-                None => Vec::new(),
-            };
-            let request = request.body(::kube::client::Body::from(body)).map_err(|e| Error::Transport(Box::new(e)))?;
-            let response = ::kube::Client::send(self, request).await.map_err(|e| Error::Transport(Box::new(e)))?;
-            let code = response.status().as_u16();
-            let bytes = response.into_body().collect_bytes().await.map_err(|e| Error::Transport(Box::new(e)))?;
-            if code < 400 { Ok(Answer(bytes.into())) } else { Err(refusal(code, &bytes)) }
-        })
+        });
+        let config = ::kube::Config::new(format!("http://{address}").parse().unwrap());
+        ::kube::Client::try_from(config).unwrap()
+    }
+
+    fn answer(code: u16, length: usize, body: &str) -> String {
+        format!("HTTP/1.1 {code} X\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}")
+    }
+
+    async fn ask(answer: String, time: u64, body: usize) -> Result<String, Error> {
+        let bounds = Bounds { time: Duration::from_millis(time), body };
+        let answer = send_within(&client(answer).await, Call::get("/api"), bounds).await?;
+        Ok(String::from_utf8(answer.0).unwrap())
+    }
+
+    #[tokio::test]
+    async fn an_answer_within_the_bounds_is_taken() {
+        assert_eq!(ask(answer(200, 4, "true"), 60_000, 4).await.unwrap(), "true");
+        assert_eq!(ask(answer(404, 2, "{}"), 60_000, 4).await.unwrap_err().code(), Some(404));
+    }
+
+    #[tokio::test]
+    async fn a_body_that_never_ends_is_given_up() {
+        let error = ask(answer(200, 5, "true"), 300, 64).await.unwrap_err();
+        assert_eq!(error.to_string(), "the API server did not complete its answer within 0 s");
+        assert_eq!(error.nature(), Nature::Transient);
+    }
+
+    #[tokio::test]
+    async fn a_body_that_is_too_large_is_given_up_at_the_bound() {
+        for code in [200, 500] {
+            let error = ask(answer(code, 1 << 40, "true, and so on"), 60_000, 4).await.unwrap_err();
+            assert_eq!(error.to_string(), "the API server's answer exceeds 4 bytes");
+            assert_eq!(error.nature(), Nature::Transient);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_breaks_is_no_answer() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let config = ::kube::Config::new(format!("http://{}", listener.local_addr().unwrap()).parse().unwrap());
+        drop(listener);
+        let client = ::kube::Client::try_from(config).unwrap();
+        let error = Api::send(&client, Call::get("/api")).await.unwrap_err();
+        assert!(matches!(error, Error::Transport(_)), "{error:?}");
     }
 }

@@ -23,7 +23,7 @@ impl Error {
     /// Whether the same request may be taken later.
     pub fn nature(&self) -> Nature {
         match self {
-            Error::Transport(_) | Error::Json(_) => Nature::Transient,
+            Error::Transport(_) | Error::TimedOut { .. } | Error::TooLarge { .. } | Error::Json(_) => Nature::Transient,
             Error::Refused { code: 401 | 408 | 425 | 429 | 500.., .. } => Nature::Transient,
             // Someone else wrote at the same moment; that the object exists already would be said again.
             Error::Refused { code: 409, reason, .. } if reason == "Conflict" => Nature::Transient,
