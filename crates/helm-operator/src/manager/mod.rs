@@ -93,9 +93,12 @@ pub enum Error {
         /// Why, if it said so.
         source: Option<native::Error>,
     },
-    /// Reconciles did not finish in the grace period, or a second signal came.
+    /// Reconciles did not finish in the grace period.
     #[error("reconciles were still running after {0:?}")]
     Grace(Duration),
+    /// A second signal came before everything had ended.
+    #[error("stopped at once by a second signal")]
+    Hurried,
 }
 
 /// Runs controllers until it is told to end.
@@ -145,13 +148,22 @@ impl Manager {
         let client = client::connect(&self.metrics).await?;
         let (shutdown, hurry) = (CancellationToken::new(), CancellationToken::new());
         let signals = tokio::spawn(run::signals(shutdown.clone(), hurry.clone()));
-        let grace = self.config.shutdown_grace;
-        let result = tokio::select! {
-            result = self.run_until(client, shutdown) => result,
-            () = hurry.cancelled() => Err(Error::Grace(grace)),
-        };
+        let result = self.run_until_hurried(client, shutdown, hurry).await;
         signals.abort();
         result
+    }
+
+    /// As [`run_until`](Self::run_until), but drops everything when `hurry` is cancelled.
+    async fn run_until_hurried(
+        self,
+        client: Client,
+        shutdown: CancellationToken,
+        hurry: CancellationToken,
+    ) -> Result<(), Error> {
+        tokio::select! {
+            result = self.run_until(client, shutdown) => result,
+            () = hurry.cancelled() => Err(Error::Hurried),
+        }
     }
 
     /// Runs everything with this client until `shutdown` is cancelled.

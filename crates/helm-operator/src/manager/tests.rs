@@ -101,6 +101,24 @@ async fn reconciles_that_never_end_are_given_up_after_the_grace_period() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_second_signal_ends_everything_at_once_and_is_said_to() {
+    let diary = Diary::default();
+    let fake = Fake { diary: diary.clone(), finish: Duration::from_secs(7), ends: None };
+    let (shutdown, hurry) = (CancellationToken::new(), CancellationToken::new());
+    let (first, second) = (shutdown.clone(), hurry.clone());
+    tokio::spawn(async move {
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        first.cancel();
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        second.cancel();
+    });
+    let began = tokio::time::Instant::now();
+    let ended = Manager::new(config()).native(fake).run_until_hurried(client(0), shutdown, hurry).await;
+    assert_eq!(chain(&ended.unwrap_err()), "stopped at once by a second signal");
+    assert_eq!((began.elapsed().as_millis(), &diary.lock().unwrap()[..]), (60_100, &["start", "told"][..]));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_controller_that_ends_ends_the_manager() {
     let (diary, ended) = run(config(), 0, Some("no such kind".into()), 0).await;
     assert_eq!((diary, ended.as_str()), (vec!["start"], "controller \"fake-controller\" ended: no such kind"));
