@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use kube::core::NamespaceResourceScope;
-use kube::runtime::events::{Recorder, Reporter};
 use kube::{Api, Client, Resource};
 use tokio_util::sync::CancellationToken;
 
+use crate::events::Events;
 use crate::manager::Config;
 use crate::metrics::Metrics;
 
@@ -16,7 +16,7 @@ pub struct Context {
     /// The process's one client; it counts its requests.
     pub client: Client,
     /// Publishes events in the controller's name; equal ones are counted on one Event.
-    pub recorder: Recorder,
+    pub events: Events,
     /// The process's metrics.
     pub metrics: Metrics,
     /// Cancelled when the process ends: take no new work, finish what runs.
@@ -32,16 +32,14 @@ pub struct Context {
 impl Context {
     /// The handles of a process, as yet for no controller in particular.
     pub fn new(client: Client, config: Arc<Config>, metrics: Metrics, shutdown: CancellationToken) -> Context {
-        let reporter = Reporter { controller: "helm-operator".to_owned(), instance: config.pod_name.clone() };
-        let recorder = Recorder::new(client.clone(), reporter);
+        let events = Events::new(Arc::new(client.clone()), "helm-operator", config.pod_name.as_deref());
         let namespaces = config.namespaces.clone();
-        Context { client, recorder, metrics, shutdown, namespaces, config, controller: "helm-operator".into() }
+        Context { client, events, metrics, shutdown, namespaces, config, controller: "helm-operator".into() }
     }
 
     /// The same handles for the controller of this name.
     pub fn for_controller(&self, name: &str) -> Context {
-        let reporter = Reporter { controller: name.to_owned(), instance: self.config.pod_name.clone() };
-        Context { recorder: Recorder::new(self.client.clone(), reporter), controller: name.into(), ..self.clone() }
+        Context { events: self.events.for_controller(name), controller: name.into(), ..self.clone() }
     }
 
     /// One API for each namespace that is served, or one for all of them.

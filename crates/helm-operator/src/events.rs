@@ -1,40 +1,365 @@
 //! Events on the custom resource: one for each change, published in the background, never waited for.
+//!
+//! An event that says the same again is counted on the first one; one that says something else is an event of its own, or its text would
+//! not be seen. Counterpart: client-go's `tools/events`, whose key leaves the text out.
 
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use helm::kube::{Answer, Api, Call, Error};
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
-use kube::runtime::events::{Event, EventType, Recorder};
+use serde_json::{Value, json};
+use tokio::time::Instant;
 
-use crate::report::{MAX_NOTE, shorten};
+use crate::report::{Outcome, chain, shorten};
 
-/// Publishes events; without a recorder (in tests) it only logs.
+/// The longest note that the events API takes, in bytes.
+const MAX_NOTE: usize = 1024;
+/// The longest name of an object, in bytes.
+const MAX_NAME: usize = 253;
+/// How long after its last sight an event is counted on: as client-go, and well within the hour for which servers keep events.
+const SERIES: Duration = Duration::from_secs(360);
+/// The most events to count on; the one not seen for longest goes first.
+const MAX_SEEN: usize = 1024;
+
+/// Publishes events; without a recorder (in tests) it drops them. Cheap to clone.
 #[derive(Clone, Default)]
 pub struct Events {
-    recorder: Option<Recorder>,
+    recorder: Option<Arc<Recorder>>,
+}
+
+struct Recorder {
+    api: Arc<dyn Api>,
+    controller: String,
+    instance: String,
+    seen: Mutex<HashMap<Said, Seen>>,
+}
+
+/// What makes two events the same.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Said {
+    namespace: String,
+    uid: String,
+    name: String,
+    kind: &'static str,
+    reason: String,
+    action: String,
+    note: String,
+}
+
+/// An event that was published.
+#[derive(Clone, Debug)]
+struct Seen {
+    event: String,
+    count: u32,
+    last: Instant,
 }
 
 impl Events {
-    /// Events through this recorder.
-    pub fn new(recorder: Recorder) -> Events {
-        Events { recorder: Some(recorder) }
+    /// Events through this server, in a controller's name; `instance` is the pod's.
+    pub fn new(api: Arc<dyn Api>, controller: &str, instance: Option<&str>) -> Events {
+        let instance = instance.unwrap_or(controller).to_owned();
+        let recorder = Recorder { api, controller: controller.to_owned(), instance, seen: Mutex::default() };
+        Events { recorder: Some(Arc::new(recorder)) }
+    }
+
+    /// The same under another controller's name.
+    #[must_use]
+    pub(crate) fn for_controller(&self, controller: &str) -> Events {
+        self.recorder.as_ref().map_or_else(Events::default, |recorder| {
+            let pod = Some(recorder.instance.as_str()).filter(|instance| *instance != recorder.controller);
+            Events::new(recorder.api.clone(), controller, pod)
+        })
     }
 
     /// Something was done.
     pub fn normal(&self, on: ObjectReference, reason: &str, action: &str, note: String) {
-        self.publish(on, EventType::Normal, reason, action, note);
+        self.publish(&on, "Normal", reason, action, &note);
     }
 
     /// Something is wrong, or worth a look.
     pub fn warning(&self, on: ObjectReference, reason: &str, action: &str, note: String) {
-        self.publish(on, EventType::Warning, reason, action, note);
+        self.publish(&on, "Warning", reason, action, &note);
     }
 
-    fn publish(&self, on: ObjectReference, type_: EventType, reason: &str, action: &str, note: String) {
+    fn publish(&self, on: &ObjectReference, kind: &'static str, reason: &str, action: &str, note: &str) {
         let Some(recorder) = self.recorder.clone() else { return };
-        let note = Some(shorten(&note, MAX_NOTE));
-        let event = Event { type_, reason: reason.into(), action: action.into(), note, secondary: None };
-        tokio::spawn(async move {
-            if let Err(error) = recorder.publish(&event, &on).await {
-                tracing::debug!(%error, reason = event.reason, "cannot publish an event");
+        let (on, said) = (on.clone(), said(on, kind, reason, action, note));
+        tokio::spawn(async move { recorder.deliver(&on, &said).await });
+    }
+
+    /// Publishes what a reconcile came to, and waits for it.
+    pub(crate) async fn outcome(&self, on: &ObjectReference, outcome: &Outcome) {
+        let Some(recorder) = &self.recorder else { return };
+        let kind = if outcome.failed { "Warning" } else { "Normal" };
+        recorder.deliver(on, &said(on, kind, outcome.reason, outcome.action, &outcome.message)).await;
+    }
+}
+
+fn said(on: &ObjectReference, kind: &'static str, reason: &str, action: &str, note: &str) -> Said {
+    Said {
+        // Events of cluster-scoped objects live there.
+        namespace: on.namespace.clone().unwrap_or_else(|| "default".to_owned()),
+        uid: on.uid.clone().unwrap_or_default(),
+        name: on.name.clone().unwrap_or_default(),
+        kind,
+        reason: reason.to_owned(),
+        action: action.to_owned(),
+        note: shorten(note, MAX_NOTE),
+    }
+}
+
+impl Recorder {
+    /// An event that can't be published is logged, and nothing more.
+    async fn deliver(&self, on: &ObjectReference, said: &Said) {
+        if let Err(error) = self.publish(on, said).await {
+            tracing::warn!(error = chain(&error), reason = said.reason, "Cannot publish an event");
+        }
+    }
+
+    async fn publish(&self, on: &ObjectReference, said: &Said) -> Result<(), Error> {
+        if let Some(seen) = self.count(said, Instant::now()) {
+            match self.repeat(said, &seen).await {
+                // The server forgot it, or it never arrived.
+                Err(error) if error.is_not_found() => {}
+                answer => return answer.map(drop),
             }
+        }
+        let now = Timestamp::now();
+        let event = event_name(&said.name, now);
+        // Known before it arrives: the same may be said again meanwhile.
+        self.remember(said, Seen { event: event.clone(), count: 1, last: Instant::now() });
+        let created = self.create(on, said, &event, now).await;
+        if created.is_err() {
+            self.seen().remove(said);
+        }
+        created.map(drop)
+    }
+
+    async fn create(&self, on: &ObjectReference, said: &Said, event: &str, now: Timestamp) -> Result<Answer, Error> {
+        let body = json!({
+            "apiVersion": "events.k8s.io/v1", "kind": "Event", "metadata": {"name": event, "namespace": said.namespace},
+            "eventTime": micro_time(now), "type": said.kind, "reason": said.reason, "action": said.action, "note": said.note,
+            "regarding": on, "reportingController": self.controller, "reportingInstance": self.instance,
         });
+        self.api.send(Call::post(collection(said), body.to_string().into_bytes())).await
+    }
+
+    async fn repeat(&self, said: &Said, seen: &Seen) -> Result<Answer, Error> {
+        let body: Value = json!({"series": {"count": seen.count, "lastObservedTime": micro_time(Timestamp::now())}});
+        let path = format!("{}/{}", collection(said), seen.event);
+        self.api.send(Call::merge(path, body.to_string().into_bytes())).await
+    }
+
+    /// Counts what was said a short while ago.
+    fn count(&self, said: &Said, now: Instant) -> Option<Seen> {
+        let mut all = self.seen();
+        let seen = all.get_mut(said).filter(|seen| now.saturating_duration_since(seen.last) < SERIES)?;
+        (seen.count, seen.last) = (seen.count.saturating_add(1), now);
+        Some(seen.clone())
+    }
+
+    fn remember(&self, said: &Said, seen: Seen) {
+        let mut all = self.seen();
+        let now = seen.last;
+        all.retain(|_, old| now.saturating_duration_since(old.last) < SERIES);
+        if all.len() >= MAX_SEEN
+            && let Some(oldest) = all.iter().min_by_key(|(_, seen)| seen.last).map(|(said, _)| said.clone())
+        {
+            all.remove(&oldest);
+        }
+        all.insert(said.clone(), seen);
+    }
+
+    fn seen(&self) -> MutexGuard<'_, HashMap<Said, Seen>> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn collection(said: &Said) -> String {
+    format!("/apis/events.k8s.io/v1/namespaces/{}/events", said.namespace)
+}
+
+/// The object's name and the time, as client-go's; a long name is cut where it stays a name.
+fn event_name(name: &str, now: Timestamp) -> String {
+    let suffix = format!(".{:x}", now.as_nanosecond());
+    let kept = &name[..name.floor_char_boundary(MAX_NAME - suffix.len())];
+    format!("{}{suffix}", kept.trim_end_matches(['.', '-']))
+}
+
+fn micro_time(time: Timestamp) -> String {
+    time.strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use helm::kube::MemoryApi;
+
+    use super::*;
+
+    const EVENTS: &str = "/apis/events.k8s.io/v1/namespaces/ns/events/";
+
+    struct World {
+        server: Arc<MemoryApi>,
+        events: Events,
+    }
+
+    impl World {
+        fn new() -> World {
+            let server = Arc::new(MemoryApi::new());
+            World { events: Events::new(server.clone(), "a-controller", Some("a-pod")), server }
+        }
+
+        async fn say(&self, reason: &'static str, note: &str) {
+            self.events.outcome(&on(), &Outcome::failed(reason, "Reconcile", note)).await;
+        }
+
+        /// Each event with its count, in the order in which they came.
+        fn published(&self) -> Vec<String> {
+            let count = |event: &Value| event["series"]["count"].as_u64().map_or(String::new(), |n| format!(" x{n}"));
+            let paths = self.server.paths();
+            let events = paths.iter().filter(|path| path.starts_with(EVENTS)).filter_map(|p| self.server.object(p));
+            events.map(|e| format!("{} {}{}", text(&e["reason"]), text(&e["note"]), count(&e))).collect()
+        }
+
+        fn known(&self) -> usize {
+            self.events.recorder.as_ref().unwrap().seen().len()
+        }
+    }
+
+    fn text(of: &Value) -> &str {
+        of.as_str().unwrap()
+    }
+
+    fn on() -> ObjectReference {
+        ObjectReference {
+            name: Some("web".into()),
+            namespace: Some("ns".into()),
+            uid: Some("u".into()),
+            ..ObjectReference::default()
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_later_text_is_an_event_of_its_own_and_the_same_text_is_counted() {
+        let world = World::new();
+        world.say("InstallError", "got 5").await;
+        world.say("InstallError", "got 14").await;
+        world.say("InstallError", "got 14").await;
+        world.say("InstallError", "got 14").await;
+        world.say("UpgradeError", "got 14").await;
+        assert_eq!(world.published(), ["InstallError got 5", "InstallError got 14 x3", "UpgradeError got 14"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_event_says_what_kubernetes_asks_for() {
+        let world = World::new();
+        world.events.normal(on(), "Installed", "Install", "x".repeat(2000));
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        let path = world.server.paths().into_iter().find(|path| path.starts_with(EVENTS)).unwrap();
+        let event = world.server.object(&path).unwrap();
+        let said = ["type", "reason", "action", "reportingController", "reportingInstance"].map(|f| text(&event[f]));
+        assert_eq!(said, ["Normal", "Installed", "Install", "a-controller", "a-pod"]);
+        assert_eq!((&event["regarding"]["uid"], &event["metadata"]["namespace"]), (&json!("u"), &json!("ns")));
+        assert_eq!(text(&event["note"]).len(), MAX_NOTE - 1);
+        assert_eq!(
+            (text(&event["eventTime"]).len(), &event["series"]),
+            ("2026-01-02T03:04:05.678901Z".len(), &Value::Null)
+        );
+        assert!(text(&event["metadata"]["name"]).starts_with("web."));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_was_last_said_six_minutes_ago_is_said_anew() {
+        let world = World::new();
+        for pause in [0, 359, 359, 360] {
+            tokio::time::advance(Duration::from_secs(pause)).await;
+            world.say("InstallError", "no").await;
+        }
+        assert_eq!(world.published(), ["InstallError no x3", "InstallError no"]);
+        assert_eq!(world.known(), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_event_that_the_server_lost_is_made_anew() {
+        let world = World::new();
+        world.say("InstallError", "no").await;
+        let path = world.server.paths().into_iter().find(|path| path.starts_with(EVENTS)).unwrap();
+        world.server.remove(&path);
+        world.say("InstallError", "no").await;
+        assert_eq!(world.published(), ["InstallError no"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_event_that_was_not_published_is_not_counted_on() {
+        let world = World::new();
+        world.server.die_after(Some(0));
+        world.say("InstallError", "no").await;
+        world.server.die_after(None);
+        assert_eq!((world.published(), world.known()), (vec![], 0));
+        world.say("InstallError", "no").await;
+        assert_eq!(world.published(), ["InstallError no"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_events_to_count_on_are_bounded_and_the_oldest_go_first() {
+        let world = World::new();
+        for n in 0..MAX_SEEN + 2 {
+            tokio::time::advance(Duration::from_millis(1)).await;
+            world.say("InstallError", &n.to_string()).await;
+        }
+        assert_eq!(world.known(), MAX_SEEN);
+        let seen = world.events.recorder.as_ref().unwrap().seen();
+        assert!(seen.keys().all(|said| !["0", "1"].contains(&said.note.as_str())));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn events_of_what_has_no_namespace_go_to_the_default_one() {
+        let world = World::new();
+        world.events.normal(ObjectReference { namespace: None, ..on() }, "Installed", "Install", "x".into());
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        assert!(
+            world.server.paths().iter().any(|p| p.starts_with("/apis/events.k8s.io/v1/namespaces/default/events/web."))
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn another_controller_of_the_same_pod_has_a_name_of_its_own() {
+        let named = |events: &Events| {
+            let recorder = events.recorder.as_ref().unwrap();
+            (recorder.controller.clone(), recorder.instance.clone())
+        };
+        let server = Arc::new(MemoryApi::new());
+        let pod = Events::new(server.clone(), "a", Some("pod")).for_controller("b");
+        assert_eq!(named(&pod), ("b".to_owned(), "pod".to_owned()));
+        let none = Events::new(server, "a", None).for_controller("b");
+        assert_eq!(named(&none), ("b".to_owned(), "b".to_owned()));
+        assert!(Events::default().for_controller("b").recorder.is_none());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_failure_is_a_warning_and_what_was_done_is_not() {
+        let world = World::new();
+        let outcomes =
+            [Outcome::failed("InstallError", "Install", "no"), Outcome::changed("Installed", "Install", "yes")];
+        for outcome in &outcomes {
+            world.events.outcome(&on(), outcome).await;
+        }
+        let kind = |reason: &str| {
+            let paths = world.server.paths();
+            let event = paths.iter().filter_map(|p| world.server.object(p)).find(|e| e["reason"] == reason);
+            text(&event.unwrap()["type"]).to_owned()
+        };
+        assert_eq!((kind("InstallError"), kind("Installed")), ("Warning".to_owned(), "Normal".to_owned()));
+    }
+
+    #[test]
+    fn an_event_has_a_name_however_long_its_objects_is() {
+        let now = Timestamp::from_nanosecond(0xabc).unwrap();
+        assert_eq!(event_name("web", now), "web.abc");
+        let long = event_name(&format!("{}-.{}", "a".repeat(247), "b".repeat(4)), now);
+        assert_eq!(long, format!("{}.abc", "a".repeat(247)));
     }
 }

@@ -43,6 +43,7 @@ struct Families {
     registry: Registry,
     reconciles: Family<ResultLabels, Counter>,
     errors: Family<ControllerLabels, Counter>,
+    panics: Family<ControllerLabels, Counter>,
     seconds: Family<ControllerLabels, Histogram, fn() -> Histogram>,
     max_concurrent: Family<ControllerLabels, Gauge>,
     active: Family<ControllerLabels, Gauge>,
@@ -111,6 +112,7 @@ impl Families {
             registry: Registry::default(),
             reconciles: Family::default(),
             errors: Family::default(),
+            panics: Family::default(),
             seconds: Family::new_with_constructor(|| Histogram::new(BUCKETS)),
             max_concurrent: Family::default(),
             active: Family::default(),
@@ -130,6 +132,11 @@ impl Families {
         r.register("helm_operator_build", "Build of the operator", Info::new(labels.to_vec()));
         r.register("controller_runtime_reconcile", "Reconciles by controller and result", self.reconciles.clone());
         r.register("controller_runtime_reconcile_errors", "Failed reconciles by controller", self.errors.clone());
+        r.register(
+            "controller_runtime_reconcile_panics",
+            "Reconciles that panicked by controller",
+            self.panics.clone(),
+        );
         r.register(
             "controller_runtime_reconcile_time_seconds",
             "Length of reconciles by controller",
@@ -170,6 +177,7 @@ impl Metrics {
         self.0.max_concurrent.get_or_create(&labels).set(i64::try_from(max_concurrent).unwrap_or(i64::MAX));
         drop(self.0.active.get_or_create(&labels));
         drop(self.0.errors.get_or_create(&labels));
+        drop(self.0.panics.get_or_create(&labels));
         for result in [ReconcileResult::Success, ReconcileResult::RequeueAfter, ReconcileResult::Error] {
             drop(self.0.reconciles.get_or_create(&ResultLabels { controller: controller.clone(), result }));
         }
@@ -180,6 +188,11 @@ impl Metrics {
         let labels = ControllerLabels { controller: controller.clone() };
         self.0.active.get_or_create(&labels).inc();
         Running { families: self.0.clone(), labels, started: Instant::now() }
+    }
+
+    /// Counts a reconcile that panicked: a bug.
+    pub fn reconcile_panicked(&self, controller: &Arc<str>) {
+        self.0.panics.get_or_create(&ControllerLabels { controller: controller.clone() }).inc();
     }
 
     /// Counts what a reconcile came to.
@@ -279,6 +292,7 @@ mod tests {
         metrics.controller(&"memcached-controller".into(), 2);
         check(&metrics, r#"controller_runtime_max_concurrent_reconciles{controller="memcached-controller"} 2"#);
         check(&metrics, r#"controller_runtime_active_workers{controller="memcached-controller"} 0"#);
+        check(&metrics, r#"controller_runtime_reconcile_panics_total{controller="memcached-controller"} 0"#);
         check(&metrics, r#"controller_runtime_reconcile_total{controller="memcached-controller",result="success"} 0"#);
     }
 
@@ -292,6 +306,13 @@ mod tests {
         check(&metrics, r#"controller_runtime_reconcile_total{controller="a-controller",result="error"} 1"#);
         check(&metrics, r#"controller_runtime_reconcile_errors_total{controller="a-controller"} 1"#);
         check(&metrics, r#"controller_runtime_reconcile_time_seconds_count{controller="a-controller"} 1"#);
+    }
+
+    #[test]
+    fn a_panic_is_counted() {
+        let metrics = Metrics::default();
+        metrics.reconcile_panicked(&"a-controller".into());
+        check(&metrics, r#"controller_runtime_reconcile_panics_total{controller="a-controller"} 1"#);
     }
 
     #[test]

@@ -7,13 +7,9 @@ use std::future::Future;
 
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::runtime::controller::Action;
-use kube::runtime::events::{Event, EventType};
 
 use crate::context::Context;
 use crate::metrics::ReconcileResult;
-
-/// The longest note that the events API takes, in bytes.
-pub(crate) const MAX_NOTE: usize = 1024;
 
 /// An error with a stable name for conditions, events and metrics.
 pub trait Reason: Error {
@@ -50,9 +46,7 @@ impl Outcome {
 pub async fn report(context: &Context, object: &ObjectReference, outcome: &Outcome) {
     context.metrics.outcome(&context.controller, outcome.reason);
     log(context, object, outcome);
-    if let Err(error) = context.recorder.publish(&event(outcome), object).await {
-        tracing::warn!(error = chain(&error), reason = outcome.reason, "Cannot publish event");
-    }
+    context.events.outcome(object, outcome).await;
 }
 
 /// Runs one reconcile of `object`: counts and times it, and logs its error with the causes.
@@ -105,16 +99,6 @@ fn place(object: &ObjectReference) -> (&str, &str) {
     (object.namespace.as_deref().unwrap_or_default(), object.name.as_deref().unwrap_or_default())
 }
 
-fn event(outcome: &Outcome) -> Event {
-    Event {
-        type_: if outcome.failed { EventType::Warning } else { EventType::Normal },
-        reason: outcome.reason.to_owned(),
-        note: Some(shorten(&outcome.message, MAX_NOTE)),
-        action: outcome.action.to_owned(),
-        secondary: None,
-    }
-}
-
 /// At most `max` bytes of the text, cut between characters, with an ellipsis where it was cut: in the middle, since the start of an error says
 /// where, and its end why.
 pub(crate) fn shorten(text: &str, max: usize) -> String {
@@ -152,11 +136,5 @@ mod tests {
         check("exactly 10", 10, "exactly 10");
         check("longer than ten", 10, "lon…ten");
         check("äöüäöü", 8, "ä…ü");
-    }
-
-    #[test]
-    fn a_failure_is_a_warning() {
-        assert_eq!(event(&Outcome::failed("InstallError", "Install", "no")).type_, EventType::Warning);
-        assert_eq!(event(&Outcome::changed("Installed", "Install", "yes")).type_, EventType::Normal);
     }
 }

@@ -21,6 +21,8 @@ pub mod condition {
     pub const RELEASE_FAILED: &str = "ReleaseFailed";
     /// The release cannot be made to follow the resource; present only when true.
     pub const IRRECONCILABLE: &str = "Irreconcilable";
+    /// A long step is under way, and what it waits for; present only when true.
+    pub const RECONCILING: &str = "Reconciling";
 }
 
 /// The types that are ours; others on the resource are someone else's.
@@ -30,7 +32,7 @@ const OURS: [&str; 7] = [
     condition::READY,
     condition::RELEASE_FAILED,
     condition::IRRECONCILABLE,
-    "Reconciling",
+    condition::RECONCILING,
     "Stalled",
 ];
 
@@ -107,6 +109,8 @@ pub struct Facts {
     pub fault: Option<Fault>,
     /// Uninstalled, but waiting for objects to go.
     pub waiting_for_objects: bool,
+    /// Uninstalled and let go; the finalizers of others that still keep the resource.
+    pub kept_by: Vec<String>,
 }
 
 /// How the objects of a release are doing.
@@ -148,6 +152,22 @@ impl Status {
         (next.sorted() != self.sorted()).then_some(next)
     }
 
+    /// The status while a long step runs, with what it waits for; nothing if it says what this one says. All but `Ready` stays as it is.
+    pub fn in_progress(&self, generation: i64, waits_for: &str, now: Timestamp) -> Option<Status> {
+        let waits_for = format!("waiting for {waits_for}");
+        let mut conditions = vec![
+            new(condition::INITIALIZED, "True", "", ""),
+            new(condition::RECONCILING, "True", "Progressing", &waits_for),
+            new(condition::READY, "Unknown", "Progressing", &waits_for),
+        ];
+        conditions.iter_mut().for_each(|c| *c = self.keep_time(c.clone(), generation, now));
+        let replaced = |c: &&Condition| conditions.iter().any(|new| new.kind == c.kind);
+        let kept: Vec<Condition> = self.conditions.iter().filter(|c| !replaced(c)).cloned().collect();
+        conditions.extend(kept);
+        let next = Status { conditions, observed_generation: Some(generation), ..self.clone() };
+        (next.sorted() != self.sorted()).then_some(next)
+    }
+
     fn keep_time(&self, mut condition: Condition, generation: i64, now: Timestamp) -> Condition {
         let old = self.find(&condition.kind).filter(|old| old.status == condition.status);
         let now = || now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
@@ -185,6 +205,9 @@ fn wanted(facts: &Facts, old: &Status) -> Vec<Condition> {
 }
 
 fn deployed(facts: &Facts, old: &Status) -> Option<Condition> {
+    if !facts.kept_by.is_empty() {
+        return Some(new(condition::DEPLOYED, "False", "UninstallSuccessful", "The release is uninstalled."));
+    }
     if facts.waiting_for_objects {
         return Some(new(
             condition::DEPLOYED,
@@ -207,12 +230,17 @@ fn ready(facts: &Facts) -> Condition {
     let ready = |status, reason, message: &str| new(condition::READY, status, reason, message);
     match (&facts.fault, &facts.release, &facts.health) {
         _ if facts.waiting_for_objects => ready("False", "Uninstalling", ""),
+        _ if !facts.kept_by.is_empty() => ready("False", "Uninstalled", &kept_by(&facts.kept_by)),
         (Some(fault), _, _) => ready("False", fault.reason, &fault.message),
         (None, None, _) => ready("False", "NotInstalled", ""),
         (None, Some(_), Health::Ready) => ready("True", "Ready", ""),
         (None, Some(_), Health::Progressing(what)) => ready("False", "Progressing", &format!("{what} is not ready")),
         (None, Some(_), Health::Failed(what)) => ready("False", "Failed", &format!("{what} failed")),
     }
+}
+
+fn kept_by(finalizers: &[String]) -> String {
+    format!("the release is uninstalled; the resource stays for the finalizers of others: {}", finalizers.join(", "))
 }
 
 fn new(kind: &str, status: &str, reason: &str, message: &str) -> Condition {
@@ -305,5 +333,44 @@ mod tests {
         let long = format!("where{}why", "x".repeat(100_000));
         let cut = new("Ready", "False", "X", &long).message;
         assert!(cut.starts_with("where") && cut.ends_with("why"), "{cut}");
+    }
+
+    #[test]
+    fn what_a_long_step_waits_for_replaces_ready_and_nothing_else() {
+        let first = Status::default().next(&facts(), at(0)).unwrap();
+        let waiting = first.in_progress(2, "hook a.yaml: Job \"a\" is running (2m of 1h)", at(60)).unwrap();
+        let text = "waiting for hook a.yaml: Job \"a\" is running (2m of 1h)";
+        let mut expected = vec![
+            "Deployed=True/InstallSuccessful/hello".to_owned(),
+            "Initialized=True//".into(),
+            format!("Ready=Unknown/Progressing/{text}"),
+            format!("Reconciling=True/Progressing/{text}"),
+        ];
+        assert_eq!(summary(&waiting.sorted()), expected);
+        assert_eq!((waiting.observed_generation, &waiting.deployed_release), (Some(2), &first.deployed_release));
+        assert_eq!(waiting.in_progress(2, "hook a.yaml: Job \"a\" is running (2m of 1h)", at(70)), None);
+        let later = waiting.in_progress(2, "b", at(70)).unwrap();
+        assert_eq!(
+            later.find(condition::RECONCILING).unwrap().last_transition_time.as_deref(),
+            Some("1970-01-01T00:01:00Z")
+        );
+        expected.truncate(2);
+        expected.push("Ready=True/Ready/".into());
+        assert_eq!(summary(&later.next(&facts(), at(80)).unwrap().sorted()), expected);
+    }
+
+    #[test]
+    fn a_resource_that_others_keep_is_uninstalled_and_names_them() {
+        let first = Status::default().next(&facts(), at(0)).unwrap();
+        let gone = Facts { release: None, notes: None, kept_by: vec!["a/b".into(), "c".into()], ..facts() };
+        let status = first.next(&gone, at(1)).unwrap();
+        let text = "the release is uninstalled; the resource stays for the finalizers of others: a/b, c";
+        let expected = [
+            "Initialized=True//",
+            "Deployed=False/UninstallSuccessful/The release is uninstalled.",
+            &format!("Ready=False/Uninstalled/{text}"),
+        ];
+        assert_eq!(summary(&status), expected);
+        assert_eq!(status.deployed_release, None);
     }
 }

@@ -15,9 +15,9 @@ use helm::storage::{Marks, RecordMeta};
 use tokio::time::Instant;
 
 use super::feed::Scope;
+use super::history::History;
 use super::primary::{Primary, ResourceKey};
 use super::stamp::{Epoch, Stamp};
-use crate::status::Fault;
 
 /// The controller's knowledge.
 #[derive(Default)]
@@ -102,56 +102,15 @@ pub(super) struct Dependent {
     /// Whether its own annotation says that it outlives the release.
     pub(super) kept: bool,
     pub(super) stamp: Stamp,
-    /// Who else manages its fields.
-    pub(super) other_manager: Option<Box<str>>,
-}
-
-/// What happened to a resource lately.
-#[derive(Clone, Debug, Default)]
-pub(super) struct History {
-    pub(super) failure: Option<Failed>,
-    pub(super) drift: Drift,
-    /// Notes to put into the status at the next write.
-    pub(super) notes: Option<String>,
-    /// The status that was written last, and what the server made of it.
-    pub(super) written: Option<(crate::status::Status, crate::status::Status)>,
-    /// The release whose records vanished though we had not uninstalled it.
-    pub(super) lost: Option<Arc<Release>>,
-    /// The uid of the resource after whose uninstall nothing was left to be looked for.
-    pub(super) cleared: Option<Box<str>>,
-    /// When everything was last applied without being asked: for what marks can't tell.
-    pub(super) resynced: Option<Instant>,
-}
-
-/// A failure that stands.
-#[derive(Clone, Debug)]
-pub(super) struct Failed {
-    pub(super) fault: Fault,
-    /// The inputs that failed.
-    pub(super) inputs: String,
-    pub(super) attempts: u32,
-    pub(super) retry_at: Instant,
-}
-
-/// How often something drifted.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Drift {
-    pub(super) streak: u32,
-    pub(super) repaired: Option<Instant>,
-    pub(super) hold_until: Option<Instant>,
-    pub(super) told: bool,
-}
-
-impl Drift {
-    /// Whether the last repair, or the wait after it, is no longer ago than this.
-    pub(super) fn is_recent(&self, span: std::time::Duration) -> bool {
-        self.hold_until.or(self.repaired).is_some_and(|last| Instant::now().saturating_duration_since(last) < span)
-    }
 }
 
 impl Cache {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn primaries(&self) -> Vec<Arc<Primary>> {
+        self.state().primaries.values().map(|(primary, _)| primary.clone()).collect()
     }
 
     pub(super) fn primary(&self, key: &ResourceKey) -> Option<Arc<Primary>> {
@@ -431,7 +390,6 @@ impl State {
             ours: whose.ours,
             kept: live.kept,
             stamp: epoch.map_or_else(|| Stamp::written(old.map(|o| o.stamp)), Stamp::seen),
-            other_manager: live.other_managers.last().map(|m| m.as_str().into()),
         };
         let same = old.is_some_and(|old| {
             (&old.uid, old.mark, old.readiness, old.deleting, old.ours)

@@ -1,28 +1,23 @@
 //! Puts back what drifted, and takes over what an upstream left; neither makes a revision.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use helm::action;
-use helm::kube::{Applied, Way};
+use helm::action::{self, Environment};
+use helm::kube::{Applied, ObjectKey, Way};
+use helm::release::Packed;
 use helm::storage::{MarkedObject, Marks};
 use tokio::time::Instant;
 
-use super::cache::{Drift, Release};
+use super::cache::Release;
+use super::history::FIGHT;
 use super::primary::Primary;
 use super::stamp::Stamp;
 use super::undo;
 use super::work::{Next, Work, chain, reference};
 use crate::status::{Fault, condition};
 
-/// Repairs of one resource that follow each other this closely count as one streak.
-pub(super) const STREAK: Duration = Duration::from_secs(20);
-/// The reason that says so.
-pub(super) const FIGHT: &str = "DriftLoop";
-/// A streak longer than this is a fight with another manager.
-const PATIENCE: u32 = 5;
-/// The longest wait in such a fight.
-const LONGEST_HOLD: Duration = Duration::from_secs(300);
+/// No more objects are named in one message.
+const MAX_NAMED: usize = 3;
 
 /// Applies again what is gone or lost fields of ours.
 pub(super) async fn repair(work: &mut Work<'_>, primary: &Primary) -> Result<Next, Fault> {
@@ -30,12 +25,15 @@ pub(super) async fn repair(work: &mut Work<'_>, primary: &Primary) -> Result<Nex
     let drifted = work.drifted(&marks);
     let names: Vec<String> = drifted.iter().map(ToString::to_string).collect();
     let watched = drifted.iter().any(|key| work.shared.cache.is_synced(key));
-    if watched && let Some(fault) = guard(work, primary, &names, &drifted) {
-        return Err(fault);
-    }
     let decoration = work.decoration(primary);
     let env = work.environment(&decoration, primary, "upgrade");
     let packed = work.release().and_then(|r| r.packed).filter(|(v, _)| *v == version).map(|(_, p)| p);
+    if watched && work.shared.cache.change_history(work.key, |history| history.drift.count(Instant::now())) {
+        let fault = fight(&env, version, packed.as_ref(), primary, &drifted).await;
+        work.shared.cache.change_history(work.key, |history| history.drift.fault = Some(fault.clone()));
+        work.tell(primary, &fault, true);
+        return Ok(Next::Done);
+    }
     let objects: Vec<&MarkedObject> = marks.objects.iter().filter(|o| drifted.contains(&o.key)).collect();
     let applied = action::repair(&env, version, packed.as_ref(), &objects).await.map_err(|e| fault(&e))?;
     if watched {
@@ -47,6 +45,7 @@ pub(super) async fn repair(work: &mut Work<'_>, primary: &Primary) -> Result<Nex
             format!("put back {}", names.join(", ")),
         );
     }
+    work.shared.cache.change_history(work.key, |history| history.drift.succeed());
     remember(work, &applied);
     undo::tell_refused(work, primary, &applied);
     remark(work, primary, version, &marks, &applied).await.map_err(|e| fault(&e))?;
@@ -54,33 +53,31 @@ pub(super) async fn repair(work: &mut Work<'_>, primary: &Primary) -> Result<Nex
     Ok(if watched { Next::Look } else { Next::Done })
 }
 
-/// Counts repairs. Too many in a row: waits longer and longer, and says whom with.
-fn guard(work: &Work<'_>, primary: &Primary, names: &[String], drifted: &[helm::kube::ObjectKey]) -> Option<Fault> {
-    let now = Instant::now();
-    let drift = work.shared.cache.change_history(work.key, |history| {
-        let drift = &mut history.drift;
-        let since = drift.hold_until.or(drift.repaired);
-        let goes_on = since.is_some_and(|last| now.saturating_duration_since(last) < STREAK);
-        *drift = Drift {
-            streak: if goes_on { drift.streak + 1 } else { 1 },
-            repaired: Some(now),
-            hold_until: None,
-            told: drift.told && goes_on,
-        };
-        if drift.streak > PATIENCE {
-            let hold = Duration::from_secs(1) * 2_u32.saturating_pow((drift.streak - PATIENCE).min(10));
-            drift.hold_until = Some(now + hold.min(LONGEST_HOLD));
-        }
-        drift.clone()
-    });
-    if drift.streak <= PATIENCE || drift.told {
-        return None;
+/// Who keeps changing or deleting what. Reading that may fail, and then less is said.
+async fn fight(
+    env: &Environment<'_>,
+    version: u32,
+    packed: Option<&Packed>,
+    primary: &Primary,
+    drifted: &[ObjectKey],
+) -> Fault {
+    let named = &drifted[..drifted.len().min(MAX_NAMED)];
+    let rivals = action::rivals(env, version, packed, named).await.unwrap_or_default();
+    let mut told: Vec<String> = named
+        .iter()
+        .map(|key| {
+            rivals
+                .iter()
+                .find(|(of, _)| of == key)
+                .map_or_else(|| format!("someone keeps changing {key}"), |(_, r)| r.told(key))
+        })
+        .collect();
+    if drifted.len() > named.len() {
+        told.push(format!("and so with {} more", drifted.len() - named.len()));
     }
-    work.shared.cache.change_history(work.key, |history| history.drift.told = true);
-    let manager = drifted.iter().find_map(|key| work.shared.cache.dependent(key)?.other_manager);
-    let who = manager.as_deref().unwrap_or("someone");
-    let message = format!("{who} keeps changing what the release {:?} sets in {}", primary.name(), names.join(", "));
-    Some(Fault { condition: condition::IRRECONCILABLE, reason: FIGHT, message })
+    let message =
+        format!("{}; the release {:?} sets it again after longer and longer waits", told.join("; "), primary.name());
+    Fault { condition: condition::IRRECONCILABLE, reason: FIGHT, message }
 }
 
 /// Reads a record that has no marks of ours and notes what objects it has.

@@ -7,10 +7,13 @@ mod cache;
 mod correct_drift;
 mod engine;
 mod feed;
+mod history;
 mod install;
 mod primary;
+mod progress;
 mod queue;
 mod render;
+mod schedule;
 mod settle;
 mod stamp;
 mod state;
@@ -22,9 +25,11 @@ mod upgrade;
 mod watch;
 mod work;
 
+use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use futures::FutureExt as _;
 use futures::future::{BoxFuture, join_all};
 use helm::chart::Chart;
 use helm::engine::Engine;
@@ -33,17 +38,20 @@ use helm::storage::{RecordMeta, Storage};
 use kube::core::{GroupVersionKind, Selector};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
 
+use crate::backoff;
 use crate::context::Context;
 use crate::events::Events;
 use crate::hooks::{PostHook, PreHook};
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, ReconcileResult};
 use crate::native::{self, Controller};
 use crate::values;
 use crate::watches::Watch;
 use cache::{Cache, Dependent, Whose};
 use engine::EngineRenderer;
 use feed::{Sink, Stream};
+use history::History;
 use primary::{Primary, ResourceKey};
 use queue::Queue;
 use stamp::Epoch;
@@ -175,6 +183,16 @@ impl Shared {
         }
     }
 
+    /// Remembers what the status of each resource says of the time before this process.
+    fn recall(&self) {
+        let (now, today) = (tokio::time::Instant::now(), jiff::Timestamp::now());
+        for primary in self.cache.primaries() {
+            if let Some(history) = History::recall(&primary, now, today) {
+                self.cache.change_history(&primary.key(), |known| *known = history);
+            }
+        }
+    }
+
     fn gvk(&self) -> GroupVersionKind {
         let (_, version) = self.resource.api_version.rsplit_once('/').unwrap_or(("", &self.resource.api_version));
         GroupVersionKind::gvk(self.resource.group(), version, &self.resource.kind)
@@ -191,15 +209,24 @@ impl Shared {
 
     fn see_record(&self, meta: RecordMeta, epoch: Epoch) {
         let key = ResourceKey::new(&meta.namespace, &meta.name);
+        let foreign = meta.marks.is_none();
         if self.cache.see_record(meta, epoch) {
-            self.wake(key);
+            self.wake_for_record(key, foreign);
         }
     }
 
     fn lose_record(&self, meta: &RecordMeta) {
         if self.cache.remove_record(meta) {
-            self.wake(ResourceKey::new(&meta.namespace, &meta.name));
+            self.wake_for_record(ResourceKey::new(&meta.namespace, &meta.name), meta.marks.is_none());
         }
+    }
+
+    /// A record of someone else's is a change of the resource's inputs; our own records are the outcome of what may have failed.
+    fn wake_for_record(&self, key: ResourceKey, foreign: bool) {
+        if foreign {
+            self.cache.change_history(&key, |history| history.lift(tokio::time::Instant::now()));
+        }
+        self.wake(key);
     }
 
     fn see_dependent(&self, resource: &Resource, live: &Live, epoch: Epoch) {
@@ -286,7 +313,7 @@ async fn run(controller: ChartController, context: Context) -> Result<(), native
         storage: Storage::new(api.clone()),
         settings: settings(&controller, &context),
         metrics: context.metrics.clone(),
-        events: Events::new(context.recorder.clone()),
+        events: context.events.clone(),
         renderer,
         hooks: controller.hooks,
         cache: Cache::default(),
@@ -302,7 +329,7 @@ async fn run(controller: ChartController, context: Context) -> Result<(), native
     let served = tokio::select! {
         // Dropping the watches ends them.
         () = watches => Ok(()),
-        result = serve(&shared, &context, workers) => result,
+        result = serve(&shared, &context.shutdown, workers) => result,
     };
     served
 }
@@ -361,6 +388,7 @@ async fn start_watches(
         first.push(watch_kind(shared, context, kind, &mut tasks));
     }
     _ = tokio::time::timeout(FIRST_LISTS, join_all(first)).await;
+    shared.recall();
     shared.queue.open();
     while let Some(kind) = kinds.recv().await {
         let listed = watch_kind(shared, context, kind, &mut tasks);
@@ -410,9 +438,9 @@ fn start_feed<T: Send + 'static>(
 }
 
 /// Works on what is queued until the process ends, then lets what runs finish.
-async fn serve(shared: &Arc<Shared>, context: &Context, workers: usize) -> Result<(), native::Error> {
+async fn serve(shared: &Arc<Shared>, shutdown: &CancellationToken, workers: usize) -> Result<(), native::Error> {
     let places = Arc::new(Semaphore::new(workers.max(1)));
-    context.metrics.controller(&shared.settings.controller, workers);
+    shared.metrics.controller(&shared.settings.controller, workers);
     let mut running = JoinSet::new();
     loop {
         while running.try_join_next().is_some() {}
@@ -423,22 +451,51 @@ async fn serve(shared: &Arc<Shared>, context: &Context, workers: usize) -> Resul
             (places.clone().acquire_owned().await, key)
         };
         let (place, key) = tokio::select! {
-            () = context.shutdown.cancelled() => break,
+            () = shutdown.cancelled() => break,
             next = next => next,
         };
         let place = Place { all: places.clone(), held: Mutex::new(place.ok()) };
-        running.spawn(work_on(shared.clone(), context.clone(), key, place));
+        running.spawn(work_on(Running { shared: shared.clone(), key }, place));
     }
     while running.join_next().await.is_some() {}
     Ok(())
 }
 
-async fn work_on(shared: Arc<Shared>, context: Context, key: ResourceKey, place: Place) {
-    let timer = context.metrics.reconcile(&shared.settings.controller);
-    let result = work::reconcile(&shared, &key, &place).await;
+/// A key that is worked on, however that ends.
+struct Running {
+    shared: Arc<Shared>,
+    key: ResourceKey,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.shared.queue.done(&self.key);
+    }
+}
+
+async fn work_on(running: Running, place: Place) {
+    let Running { shared, key } = &running;
+    let timer = shared.metrics.reconcile(&shared.settings.controller);
+    let result = match caught(Box::pin(work::reconcile(shared, key, &place))).await {
+        Some(result) => result,
+        None => panicked(shared, key).await,
+    };
     timer.finish(result);
+    // Before the key is free again: whoever takes it next needs a place.
     drop(place);
-    shared.queue.done(&key);
+}
+
+/// What a future comes to; nothing if it panicked. Locks are taken as they were left, and no change is left half done.
+async fn caught<T>(work: BoxFuture<'_, T>) -> Option<T> {
+    AssertUnwindSafe(work).catch_unwind().await.ok()
+}
+
+/// A bug must cost one resource some time, and the others nothing.
+async fn panicked(shared: &Shared, key: &ResourceKey) -> ReconcileResult {
+    shared.metrics.reconcile_panicked(&shared.settings.controller);
+    tracing::error!(resource = %key, "A reconcile panicked: this is a bug; the resource is tried again later");
+    shared.queue.push_after(key.clone(), backoff::LONGEST);
+    caught(Box::pin(work::after_panic(shared, key))).await.unwrap_or(ReconcileResult::Error)
 }
 
 /// A place among the workers.

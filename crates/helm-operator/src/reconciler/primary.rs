@@ -101,6 +101,8 @@ impl Primary {
             || self.deleting != older.deleting
             || self.annotations != older.annotations
             || self.has_finalizer() != older.has_finalizer()
+            // The status names them.
+            || (self.deleting && self.finalizers != older.finalizers)
             || self.spec_digest != older.spec_digest
     }
 

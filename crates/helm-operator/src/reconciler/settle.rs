@@ -1,27 +1,34 @@
 //! Records the outcome of a reconcile: one status write if something is new, and when to look again.
 
-use std::time::Duration;
-
 use helm::kube::{Call, FIELD_MANAGER};
 use jiff::Timestamp;
 use serde_json::json;
 use tokio::time::Instant;
 
+use super::Shared;
 use super::cache::Release;
-use super::primary::Primary;
+use super::primary::{Primary, ResourceKey};
+use super::schedule::{End, Times, next_look};
 use super::uninstall;
-use super::work::Work;
+use super::work::{Work, chain};
+use crate::backoff;
 use crate::metrics::ReconcileResult;
-use crate::status::{DeployedRelease, Facts, Status};
+use crate::status::{DeployedRelease, Facts, Status, condition};
 
 /// Writes the status and plans the next look.
-pub(super) async fn settle(work: &Work<'_>) -> ReconcileResult {
+pub(super) async fn settle(work: &Work<'_>, end: End) -> ReconcileResult {
     let Some(primary) = work.shared.cache.primary(work.key) else { return ReconcileResult::Success };
-    // A resource that is let go, or that was never ours, has no status to write.
-    if !primary.deleting || primary.has_finalizer() {
+    if has_status(&primary) {
         write_status(work, &primary).await;
     }
-    plan(work, &primary)
+    plan(work, &primary, end)
+}
+
+/// A resource that is let go, or that was never ours, has no status to write, unless others keep it.
+fn has_status(primary: &Primary) -> bool {
+    let kept_by_others =
+        || primary.status.find(condition::DEPLOYED).is_some() && !primary.other_finalizers().is_empty();
+    !primary.deleting || primary.has_finalizer() || kept_by_others()
 }
 
 fn facts(work: &Work<'_>, primary: &Primary) -> Facts {
@@ -29,14 +36,19 @@ fn facts(work: &Work<'_>, primary: &Primary) -> Facts {
     let deployed = release.as_ref().and_then(Release::deployed);
     let history = work.shared.cache.history(work.key);
     let conflict = history.failure.as_ref().is_some_and(|f| f.fault.reason == "ReleaseConflict");
-    let deployed = deployed.filter(|_| !conflict && !work.uninstalled);
+    let kept_by: Vec<String> = match primary.deleting && !primary.has_finalizer() {
+        true => primary.other_finalizers().into_iter().cloned().collect(),
+        false => Vec::new(),
+    };
+    let deployed = deployed.filter(|_| !conflict && !work.uninstalled && kept_by.is_empty());
     Facts {
         generation: primary.generation,
         release: deployed.map(|(version, _)| deployed_release(primary, version, release.as_ref())),
-        notes: history.notes,
         health: deployed.and_then(|(_, r)| r.marks.as_ref()).map(|m| work.health(m)).unwrap_or_default(),
-        fault: history.failure.map(|f| f.fault),
+        fault: history.fault().cloned(),
+        notes: history.notes,
         waiting_for_objects: work.uninstalled,
+        kept_by,
     }
 }
 
@@ -63,31 +75,48 @@ fn deployed_release(primary: &Primary, version: u32, release: Option<&Release>) 
 }
 
 async fn write_status(work: &Work<'_>, primary: &Primary) {
-    let Some(status) = primary.status.next(&facts(work, primary), Timestamp::now()) else { return };
-    // A schema may drop fields of ours; then the same is not written again and again.
-    if work
-        .shared
-        .cache
-        .history(work.key)
-        .written
-        .is_some_and(|(wrote, answer)| is_alike(&wrote, &status) && answer == primary.status)
-    {
+    let history = work.shared.cache.history(work.key);
+    // What the process before this one said of its failure stays until something is tried.
+    if history.recalled(primary).is_some() {
         return;
+    }
+    let Some(status) = primary.status.next(&facts(work, primary), Timestamp::now()) else { return written(work) };
+    // A schema may drop fields of ours; then the same is not written again and again.
+    if history.written.is_some_and(|(wrote, answer)| is_alike(&wrote, &status) && answer == primary.status) {
+        return written(work);
     }
     if primary.has_manifest {
         drop_manifest(work, primary).await;
     }
-    match apply(work, primary, &status).await {
+    match apply(work.shared, primary, &status).await {
         Ok(answer) => {
             let answered = answer.status.clone();
             work.shared.cache.put_primary(answer);
             work.shared.cache.change_history(work.key, |h| (h.written, h.notes) = (Some((status, answered)), None));
+            written(work);
         }
         Err(error) if error.is_not_found() => uninstall::refresh(work, primary).await,
         Err(error) => {
-            tracing::warn!(resource = %work.key, %error, "cannot write the status");
-            work.shared.queue.push_after(work.key.clone(), Duration::from_secs(1));
+            tracing::warn!(resource = %work.key, error = chain(&error), "Cannot write the status");
+            work.shared.cache.change_history(work.key, |history| {
+                let failures = history.unwritten.map_or(0, |(failures, _)| failures).saturating_add(1);
+                history.unwritten = Some((failures, Instant::now() + backoff::wait(failures)));
+            });
         }
+    }
+}
+
+fn written(work: &Work<'_>) {
+    work.shared.cache.change_history(work.key, |history| history.unwritten = None);
+}
+
+/// Writes what a long step waits for into the status.
+pub(super) async fn write_progress(shared: &Shared, key: &ResourceKey, what: &str) {
+    let Some(primary) = shared.cache.primary(key) else { return };
+    let Some(status) = primary.status.in_progress(primary.generation, what, Timestamp::now()) else { return };
+    match apply(shared, &primary, &status).await {
+        Ok(answer) => _ = shared.cache.put_primary(answer),
+        Err(error) => tracing::debug!(resource = %key, error = chain(&error), "Cannot write progress into the status"),
     }
 }
 
@@ -110,8 +139,8 @@ fn is_alike(a: &Status, b: &Status) -> bool {
     timeless(a) == timeless(b)
 }
 
-async fn apply(work: &Work<'_>, primary: &Primary, status: &Status) -> Result<Primary, helm::kube::Error> {
-    let path = work.shared.resource.path(primary.namespace(), primary.name())?;
+async fn apply(shared: &Shared, primary: &Primary, status: &Status) -> Result<Primary, helm::kube::Error> {
+    let path = shared.resource.path(primary.namespace(), primary.name())?;
     let mut metadata = json!({"name": primary.name(), "uid": primary.uid()});
     if !primary.namespace().is_empty() {
         metadata["namespace"] = primary.namespace().into();
@@ -121,27 +150,30 @@ async fn apply(work: &Work<'_>, primary: &Primary, status: &Status) -> Result<Pr
         "status": status.to_apply(primary.conditions_are_one_field),
     });
     let path = format!("{path}/status?fieldManager={FIELD_MANAGER}&force=true");
-    work.shared.api.send(Call::apply(path, body.to_string().into_bytes())).await?.parse()
+    shared.api.send(Call::apply(path, body.to_string().into_bytes())).await?.parse()
 }
 
-/// When to look again: after the wait that a failure has, else after the period.
-fn plan(work: &Work<'_>, primary: &Primary) -> ReconcileResult {
+/// Sets the resource's one timer.
+fn plan(work: &Work<'_>, primary: &Primary, end: End) -> ReconcileResult {
     let history = work.shared.cache.history(work.key);
-    let failed = history.failure.is_some();
-    let held = history.failure.map(|f| f.retry_at).into_iter().chain(history.drift.hold_until).min();
-    let wait = held.map(|at| at.saturating_duration_since(Instant::now()).max(Duration::from_millis(10)));
-    let period = primary.annotations.reconcile_period().ok().flatten().unwrap_or(work.shared.settings.period);
-    let period = (period > Duration::ZERO).then_some(period);
     let marks = work.release().as_ref().and_then(Release::deployed).and_then(|(_, r)| r.marks.clone());
-    let ask = marks.and_then(|marks| work.shared.cache.ask_at(&work.watched(&marks)));
-    let ask = ask.map(|at| at.saturating_duration_since(Instant::now()));
-    match wait.into_iter().chain(period).chain(ask).min() {
-        Some(after) => work.shared.queue.push_after(work.key.clone(), after),
+    let asks = marks.and_then(|marks| work.shared.cache.ask_at(&work.watched(&marks)));
+    let times = Times {
+        decided: work.decided,
+        ended: Instant::now(),
+        period: primary.annotations.reconcile_period().ok().flatten().unwrap_or(work.shared.settings.period),
+        holds: history.deadlines(),
+        asks,
+        unwritten: history.unwritten.map(|(_, at)| at),
+    };
+    let look = next_look(end, &times);
+    match look {
+        Some(at) => work.shared.queue.push_after(work.key.clone(), at.saturating_duration_since(times.ended)),
         None => work.shared.queue.cancel(work.key),
     }
-    match (failed, period) {
-        (true, _) => ReconcileResult::Error,
-        (false, Some(_)) => ReconcileResult::RequeueAfter,
-        (false, None) => ReconcileResult::Success,
+    match (end, look) {
+        (End::Failed, _) => ReconcileResult::Error,
+        (_, Some(_)) => ReconcileResult::RequeueAfter,
+        (_, None) => ReconcileResult::Success,
     }
 }

@@ -2,6 +2,8 @@
 //!
 //! Counterpart: fluxcd/helm-controller's `state.go` and `atomic_release.go`; the rules are operator-sdk's and helm-operator-plugins'.
 
+use std::fmt;
+
 /// What is true of a resource and its release.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Observed {
@@ -105,6 +107,88 @@ pub(super) enum Step {
     RemoveFinalizer,
 }
 
+impl Observed {
+    /// Whether nothing is to be done for as long as nothing changes.
+    pub(super) fn is_idle(&self) -> bool {
+        if self.deleting { !self.finalizer } else { self.suspended }
+    }
+}
+
+/// Words for the log: `install`.
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Step::Nothing => "nothing",
+            Step::Wait => "wait",
+            Step::Refuse => "refuse",
+            Step::AddFinalizer => "add finalizer",
+            Step::Read => "read record",
+            Step::Render => "render",
+            Step::Install => "install",
+            Step::Upgrade => "upgrade",
+            Step::MoveIn => "take objects over",
+            Step::Repair => "repair",
+            Step::Confirm => "confirm own writes",
+            Step::Uninstall => "uninstall",
+            Step::RemoveFinalizer => "remove finalizer",
+        })
+    }
+}
+
+/// Words for the log: `release deployed, inputs changed, objects intact, held`.
+impl fmt::Display for Observed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "release {}, inputs {}, objects {}", self.release, self.inputs, self.objects)?;
+        let flags = [
+            (self.deleting, "deleting"),
+            (!self.finalizer, "without finalizer"),
+            (self.suspended, "suspended"),
+            (self.held, "held"),
+        ];
+        flags.iter().filter(|(set, _)| *set).try_for_each(|(_, word)| write!(f, ", {word}"))
+    }
+}
+
+impl fmt::Display for Recorded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Recorded::None => "absent",
+            Recorded::Lost => "lost",
+            Recorded::Foreign => "someone else's",
+            Recorded::PendingInstall => "being installed",
+            Recorded::Pending => "being changed",
+            Recorded::Failed => "failed",
+            Recorded::FailedInstall => "failed to install",
+            Recorded::Uninstalled => "uninstalled",
+            Recorded::Unread => "deployed by an upstream",
+            Recorded::Deployed => "deployed",
+        })
+    }
+}
+
+impl fmt::Display for Inputs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Inputs::Same => "unchanged",
+            Inputs::Changed => "changed",
+            Inputs::RenderedSame => "render the same",
+            Inputs::RenderedOther => "rendered",
+        })
+    }
+}
+
+impl fmt::Display for Objects {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Objects::Intact => "intact",
+            Objects::Unmarked => "not marked as ours",
+            Objects::Unconfirmed => "not confirmed",
+            Objects::Drifted => "drifted",
+            Objects::Looping => "drifting again and again",
+        })
+    }
+}
+
 /// Decides.
 pub(super) fn next_step(observed: &Observed) -> Step {
     if observed.deleting {
@@ -114,10 +198,12 @@ pub(super) fn next_step(observed: &Observed) -> Step {
         return Step::Nothing;
     }
     match observed.release {
+        Recorded::Deployed if observed.finalizer => when_deployed(observed),
+        // A failed step is a step that failed, whichever: only repairs have a hold of their own.
+        _ if observed.held => Step::Wait,
         Recorded::Foreign => Step::Refuse,
         _ if !observed.finalizer => Step::AddFinalizer,
         Recorded::Unread => Step::Read,
-        Recorded::Deployed => when_deployed(observed),
         recorded => when_not_deployed(recorded, observed),
     }
 }
@@ -125,8 +211,8 @@ pub(super) fn next_step(observed: &Observed) -> Step {
 fn when_deleting(observed: &Observed) -> Step {
     match observed.release {
         _ if !observed.finalizer => Step::Nothing,
-        Recorded::None | Recorded::Foreign => Step::RemoveFinalizer,
         _ if observed.held => Step::Wait,
+        Recorded::None | Recorded::Foreign => Step::RemoveFinalizer,
         _ => Step::Uninstall,
     }
 }
@@ -134,7 +220,6 @@ fn when_deleting(observed: &Observed) -> Step {
 fn when_not_deployed(recorded: Recorded, observed: &Observed) -> Step {
     let rendered = matches!(observed.inputs, Inputs::RenderedSame | Inputs::RenderedOther);
     match recorded {
-        _ if observed.held => Step::Wait,
         _ if !rendered => Step::Render,
         Recorded::None
         | Recorded::Lost
@@ -152,6 +237,7 @@ fn when_deployed(observed: &Observed) -> Step {
         (Inputs::Changed | Inputs::RenderedOther, _) if observed.held => Step::Wait,
         (Inputs::Changed, _) => Step::Render,
         (Inputs::RenderedOther, _) => Step::Upgrade,
+        (_, Objects::Unmarked) if observed.held => Step::Wait,
         (_, Objects::Unmarked) => Step::MoveIn,
         (_, Objects::Drifted) => Step::Repair,
         (_, Objects::Looping) => Step::Wait,
@@ -226,6 +312,20 @@ mod tests {
             ),
             ("held", Observed { inputs: Inputs::Changed, held: true, ..FINE }, Step::Wait),
             ("own writes without events", Observed { objects: Objects::Unconfirmed, ..FINE }, Step::Confirm),
+            (
+                "a hold of other steps lets repairs through",
+                Observed { objects: Objects::Drifted, held: true, ..FINE },
+                Step::Repair,
+            ),
+            (
+                "taking objects over failed just now",
+                Observed { objects: Objects::Unmarked, held: true, ..FINE },
+                Step::Wait,
+            ),
+            ("reading failed just now", Observed { release: Recorded::Unread, held: true, ..FINE }, Step::Wait),
+            ("refused just now", Observed { release: Recorded::Foreign, held: true, ..FINE }, Step::Wait),
+            ("no finalizer yet", Observed { finalizer: false, ..FINE }, Step::AddFinalizer),
+            ("the finalizer failed just now", Observed { finalizer: false, held: true, ..FINE }, Step::Wait),
             ("an upstream's record", Observed { release: Recorded::Unread, ..FINE }, Step::Read),
             (
                 "an upstream's objects",
@@ -246,8 +346,35 @@ mod tests {
             ("failed just now", Observed { held: true, ..deleting.clone() }, Step::Wait),
             ("nothing recorded", Observed { release: Recorded::None, ..deleting.clone() }, Step::RemoveFinalizer),
             ("record lost", Observed { release: Recorded::Lost, ..deleting.clone() }, Step::Uninstall),
+            (
+                "the finalizer failed just now",
+                Observed { release: Recorded::None, held: true, ..deleting.clone() },
+                Step::Wait,
+            ),
             ("someone else's", Observed { release: Recorded::Foreign, ..deleting.clone() }, Step::RemoveFinalizer),
             ("another finalizer only", Observed { finalizer: false, ..deleting }, Step::Nothing),
         ]);
+    }
+
+    #[test]
+    fn only_a_change_wakes_what_is_suspended_or_let_go() {
+        let check = |observed: Observed, expected| assert_eq!(observed.is_idle(), expected, "{observed}");
+        check(FINE, false);
+        check(Observed { suspended: true, ..FINE }, true);
+        check(Observed { suspended: true, deleting: true, ..FINE }, false);
+        check(Observed { deleting: true, finalizer: false, ..FINE }, true);
+        check(Observed { finalizer: false, ..FINE }, false);
+    }
+
+    #[test]
+    fn the_log_has_words() {
+        let said = |observed: Observed| format!("{}: {observed}", next_step(&observed));
+        assert_eq!(said(FINE), "nothing: release deployed, inputs unchanged, objects intact");
+        let held = Observed { inputs: Inputs::Changed, held: true, objects: Objects::Looping, ..FINE };
+        assert_eq!(said(held), "wait: release deployed, inputs changed, objects drifting again and again, held");
+        let new = Observed { release: Recorded::None, finalizer: false, suspended: true, deleting: true, ..FINE };
+        let expected =
+            "nothing: release absent, inputs unchanged, objects intact, deleting, without finalizer, suspended";
+        assert_eq!(said(new), expected);
     }
 }

@@ -11,42 +11,40 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use serde_json::json;
 use tokio::time::Instant;
 
-use super::cache::{Failed, History, Release, Revision};
+use super::cache::{Release, Revision};
+use super::history::History;
 use super::primary::{Primary, ResourceKey};
+use super::progress::{Progress, publishing};
 use super::render::Request;
+use super::schedule::End;
 use super::state::{Inputs, Objects, Observed, Recorded, Step, next_step};
 use super::{Shared, correct_drift, install, settle, undo, uninstall, upgrade};
 use crate::metrics::ReconcileResult;
 use crate::status::{Fault, Health, condition};
 
-/// No resource needs more steps than this; more would be a fault of ours.
+/// No resource needs more steps than this; exceeding it is a bug.
 const MAX_STEPS: usize = 12;
 /// How the digest of a release's inputs is made. Another way of making it must compare recorded inputs in another way, or every release
 /// would be rendered anew at the operator's next start.
 const INPUTS_SCHEME: &str = "2";
-/// The first wait after a failure; each further one is twice as long.
-const FIRST_RETRY: Duration = Duration::from_millis(500);
-/// The longest wait after a failure.
-const LAST_RETRY: Duration = Duration::from_secs(300);
 
 /// Works on one resource until nothing is left to do.
 pub(super) async fn reconcile(shared: &Shared, key: &ResourceKey, slot: &dyn Slot) -> ReconcileResult {
-    let mut work = Work { shared, key, slot, candidate: None, rendered: None, uninstalled: false };
-    for _ in 0..MAX_STEPS {
-        let Some(primary) = shared.cache.primary(key) else { break };
-        let observed = work.observe(&primary);
-        let step = next_step(&observed);
-        tracing::debug!(resource = %key, ?step, ?observed, "next step");
-        match work.act(step, &primary).await {
-            Ok(Next::Look) => {}
-            Ok(Next::Done) => break,
-            Err(fault) => {
-                work.fail(&primary, fault);
-                break;
-            }
-        }
+    let progress = Progress::new(slot);
+    let said = progress.said();
+    let mut work = Work::new(shared, key, &progress);
+    let end = publishing(shared, key, said, Box::pin(work.steps())).await;
+    settle::settle(&work, end).await
+}
+
+/// Notes that a reconcile panicked; the resource waits as after any failure.
+pub(super) async fn after_panic(shared: &Shared, key: &ResourceKey) -> ReconcileResult {
+    let work = Work::new(shared, key, &());
+    if let Some(primary) = shared.cache.primary(key) {
+        let message = "the operator failed on this resource, which is a bug; its log says where".to_owned();
+        work.fail(&primary, Fault { condition: condition::IRRECONCILABLE, reason: "InternalError", message });
     }
-    settle::settle(&work).await
+    settle::settle(&work, End::Failed).await
 }
 
 /// A reconcile under way.
@@ -60,22 +58,69 @@ pub(super) struct Work<'a> {
     rendered: Option<Inputs>,
     /// The objects are deleted, and are waited for.
     pub(super) uninstalled: bool,
+    /// When the last step was decided.
+    pub(super) decided: Instant,
 }
 
 /// Whether to look again after a step.
 pub(super) enum Next {
+    /// At once.
     Look,
+    /// When something changes, or after the period.
     Done,
+    /// When something changes, or at this time: no watch may tell.
+    At(Instant),
+}
+
+impl<'a> Work<'a> {
+    fn new(shared: &'a Shared, key: &'a ResourceKey, slot: &'a dyn Slot) -> Work<'a> {
+        Work { shared, key, slot, candidate: None, rendered: None, uninstalled: false, decided: Instant::now() }
+    }
 }
 
 impl Work<'_> {
+    /// One step after the other, until there is none or one fails.
+    async fn steps(&mut self) -> End {
+        for _ in 0..MAX_STEPS {
+            let Some(primary) = self.shared.cache.primary(self.key) else { return End::Idle };
+            self.decided = Instant::now();
+            let observed = self.observe(&primary);
+            let step = next_step(&observed);
+            tracing::debug!(resource = %self.key, %step, because = %observed, "Next step");
+            match self.act(step, &primary).await {
+                Ok(Next::Look) => {}
+                Ok(Next::Done) if observed.is_idle() => return End::Idle,
+                Ok(Next::Done) => return End::Rest,
+                Ok(Next::At(time)) => return End::At(time),
+                Err(fault) => return self.failed(step, &primary, fault),
+            }
+        }
+        let Some(primary) = self.shared.cache.primary(self.key) else { return End::Idle };
+        let message = format!("the resource was not settled after {MAX_STEPS} steps, which is a bug");
+        self.fail(&primary, Fault { condition: condition::IRRECONCILABLE, reason: "InternalError", message });
+        End::Failed
+    }
+
+    /// A failed repair holds repairs, any other failure everything else.
+    fn failed(&self, step: Step, primary: &Primary, fault: Fault) -> End {
+        if step == Step::Repair {
+            self.fail_repair(primary, fault)
+        } else {
+            self.fail(primary, fault)
+        }
+        End::Failed
+    }
+
     async fn act(&mut self, step: Step, primary: &Arc<Primary>) -> Result<Next, Fault> {
         match step {
             Step::Nothing => {
                 self.calm(primary);
                 Ok(Next::Done)
             }
-            Step::Wait => Ok(Next::Done),
+            Step::Wait => {
+                self.shared.cache.change_history(self.key, |history| history.drift.calm_fight(self.decided));
+                Ok(Next::Done)
+            }
             Step::Refuse => Err(foreign(primary)),
             Step::AddFinalizer => uninstall::add_finalizer(self, primary).await,
             Step::Read => correct_drift::read(self, primary).await,
@@ -102,7 +147,7 @@ impl Work<'_> {
             release: recorded(release.as_ref(), primary, &self.shared.cache.history(self.key)),
             inputs: self.inputs(release.as_ref(), primary),
             objects: self.objects(release.as_ref(), primary),
-            held: self.is_held(primary),
+            held: self.is_held(primary, release.as_ref()),
         }
     }
 
@@ -135,7 +180,7 @@ impl Work<'_> {
             let overdue = self.shared.cache.overdue(&self.watched(marks));
             return if overdue.is_empty() { Objects::Intact } else { Objects::Unconfirmed };
         }
-        let looping = self.shared.cache.history(self.key).drift.hold_until.is_some_and(|until| Instant::now() < until);
+        let looping = self.shared.cache.history(self.key).drift.hold_until.is_some_and(|until| self.decided < until);
         if looping { Objects::Looping } else { Objects::Drifted }
     }
 
@@ -166,9 +211,12 @@ impl Work<'_> {
         period > Duration::ZERO && last.is_none_or(|last| last.elapsed() >= period.mul_f64(0.9))
     }
 
-    fn is_held(&self, primary: &Primary) -> bool {
+    fn is_held(&self, primary: &Primary, release: Option<&Release>) -> bool {
         let history = self.shared.cache.history(self.key);
-        history.failure.is_some_and(|f| f.inputs == self.attempt(primary) && Instant::now() < f.retry_at)
+        // What the process before this one began is ended at once, whatever had failed before.
+        let begun = release.and_then(Release::newest).is_some_and(|(_, newest)| newest.status.is_pending());
+        let recalled = history.recalled(primary).is_some_and(|until| until > self.decided);
+        (recalled && !begun) || history.held_until(&self.attempt(primary), self.decided).is_some()
     }
 
     /// What an attempt is made with: other inputs are tried at once.
@@ -291,19 +339,24 @@ impl Work<'_> {
 
     /// Notes a failure: the same is tried again later and later, anything else at once.
     fn fail(&self, primary: &Primary, fault: Fault) {
-        let inputs = self.attempt(primary);
-        let news = self.shared.cache.change_history(self.key, |history| {
-            let same = history.failure.as_ref().filter(|f| f.inputs == inputs);
-            let attempts = same.map_or(0, |f| f.attempts) + 1;
-            let news = history.failure.as_ref().is_none_or(|f| f.fault != fault);
-            let wait = (FIRST_RETRY * 2_u32.saturating_pow(attempts - 1).min(1 << 12)).min(LAST_RETRY);
-            history.failure = Some(Failed { fault: fault.clone(), inputs, attempts, retry_at: Instant::now() + wait });
-            news
-        });
-        tracing::error!(resource = %self.key, reason = fault.reason, error = fault.message, "cannot reconcile");
+        let (inputs, noted) = (self.attempt(primary), fault.clone());
+        let news = self.shared.cache.change_history(self.key, |h| h.fail(noted, inputs, Instant::now()));
+        self.tell(primary, &fault, news);
+    }
+
+    /// The same for a repair: it holds nothing but repairs.
+    fn fail_repair(&self, primary: &Primary, fault: Fault) {
+        let noted = fault.clone();
+        let news = self.shared.cache.change_history(self.key, |h| h.drift.fail(noted, Instant::now()));
+        self.tell(primary, &fault, news);
+    }
+
+    /// Logs a fault, and publishes it if it is news.
+    pub(super) fn tell(&self, primary: &Primary, fault: &Fault, news: bool) {
+        tracing::error!(resource = %self.key, reason = fault.reason, error = fault.message, "Cannot reconcile");
         if news {
             self.shared.metrics.outcome(&self.shared.settings.controller, fault.reason);
-            self.shared.events.warning(reference(primary), fault.reason, "Reconcile", fault.message);
+            self.shared.events.warning(reference(primary), fault.reason, "Reconcile", fault.message.clone());
         }
     }
 
@@ -313,17 +366,14 @@ impl Work<'_> {
             return;
         }
         self.shared.cache.change_history(self.key, |history| {
-            let fights = history.failure.as_ref().is_some_and(|f| f.fault.reason == correct_drift::FIGHT)
-                && history.drift.is_recent(correct_drift::STREAK);
-            if !fights {
-                history.failure = None;
-            }
+            history.succeed();
+            history.drift.calm(self.decided);
         });
     }
 
     /// Forgets the failure: something succeeded.
     pub(super) fn succeed(&self) {
-        self.shared.cache.change_history(self.key, |history| history.failure = None);
+        self.shared.cache.change_history(self.key, |history| history.succeed());
     }
 
     /// How the deployed objects are doing.

@@ -60,8 +60,6 @@ pub struct Live {
     pub primary: Option<String>,
     /// `operator-sdk/primary-resource-type`: kind and group of its owner.
     pub primary_type: Option<String>,
-    /// Who else manages fields of it, for telling who takes ours.
-    pub other_managers: Vec<String>,
 }
 
 impl Live {
@@ -169,13 +167,6 @@ impl<'de> Deserialize<'de> for Live {
 impl Live {
     fn new(mut meta: Meta, reported: Option<Reported>) -> Live {
         let mark = mark_of(&meta.managed_fields);
-        let mut other_managers: Vec<String> = meta
-            .managed_fields
-            .into_iter()
-            .filter(|e| e.manager != FIELD_MANAGER && e.subresource.is_empty())
-            .map(|e| e.manager)
-            .collect();
-        other_managers.dedup();
         let mut annotations = meta.annotations.take().unwrap_or_default();
         Live {
             mark,
@@ -188,7 +179,6 @@ impl Live {
             kept: annotations.get(RESOURCE_POLICY).is_some_and(|policy| says_keep(policy)),
             primary: annotations.remove(PRIMARY_ANNOTATION),
             primary_type: annotations.remove(PRIMARY_TYPE_ANNOTATION),
-            other_managers,
             metadata: ObjectMeta {
                 name: meta.name,
                 namespace: meta.namespace,

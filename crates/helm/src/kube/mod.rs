@@ -21,6 +21,7 @@ mod order;
 mod ownership;
 mod readiness;
 mod refusal;
+mod rivals;
 #[cfg(test)]
 mod tests;
 mod unowned;
@@ -43,6 +44,7 @@ pub use order::{install_order, uninstall_order};
 pub use ownership::{Ownership, Rule};
 pub use readiness::{Readiness, readiness_of};
 pub use refusal::Nature;
+pub use rivals::Rival;
 pub use write::{Before, Policy, Way, Writing};
 
 /// The field manager of everything that we apply; operator-sdk's binary had the same name.

@@ -1,8 +1,9 @@
 //! Whole reconciles against the API server in memory: scenarios, and a crash after each single write.
 
-use std::cell::Cell;
+mod time;
+
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
@@ -25,7 +26,6 @@ use super::{Hooks, Settings, Shared, work};
 use crate::events::Events;
 use crate::metrics::{Metrics, ReconcileResult};
 
-#[path = "failure_scenarios.rs"]
 mod failure_scenarios;
 
 const PRIMARY: &str = "/apis/cache.my.domain/v1/namespaces/ns/memcacheds/web";
@@ -55,6 +55,7 @@ impl Renderer for Stub {
 
 fn render(request: &Request) -> Result<Candidate, RenderError> {
     let spec: Value = serde_json::from_str(&request.spec).unwrap();
+    assert!(spec["panic"] != true, "a bug");
     if spec["broken"] == true {
         let message = "template: memcached/templates/a.yaml:3:5: executing \"a\" at <fail>: no".into();
         return Err(RenderError { reason: "RenderError", message });
@@ -88,7 +89,7 @@ struct World {
     server: Arc<MemoryApi>,
     shared: Arc<Shared>,
     /// Counts the lists of its streams.
-    lists: Cell<u64>,
+    lists: AtomicU64,
 }
 
 fn key() -> ResourceKey {
@@ -143,8 +144,9 @@ impl World {
             resource: Arc::new(resource("cache.my.domain/v1", "Memcached", "memcacheds", true)),
             new_kinds: mpsc::unbounded_channel().0,
         };
-        let world = World { server, shared: Arc::new(shared), lists: Cell::new(0) };
+        let world = World { server, shared: Arc::new(shared), lists: AtomicU64::new(0) };
         world.feed();
+        world.shared.recall();
         world
     }
 
@@ -155,8 +157,8 @@ impl World {
 
     /// What new lists of the streams of one namespace would tell; of all if `namespace` is empty.
     fn relist(&self, scope: &Scope, namespace: &str) {
-        self.lists.set(self.lists.get() + 1);
-        let epoch = Epoch { number: self.lists.get(), began: Instant::now() };
+        let number = self.lists.fetch_add(1, Ordering::Relaxed) + 1;
+        let epoch = Epoch { number, began: Instant::now() };
         let maps = Arc::new(resource("v1", "ConfigMap", "configmaps", true));
         let roles = Arc::new(resource("rbac.authorization.k8s.io/v1", "ClusterRole", "clusterroles", false));
         let (primaries, records) = (Primaries(self.shared.clone()), Records(self.shared.clone()));
@@ -332,7 +334,10 @@ async fn a_fight_over_a_field_is_named_and_slowed_down() {
     }
     assert_eq!(world.value_of("b"), "mine");
     let message = world.condition("Irreconcilable").unwrap();
-    assert_eq!(message, "True/DriftLoop/fighter keeps changing what the release \"web\" sets in ConfigMap \"b\"");
+    assert_eq!(
+        message,
+        "True/DriftLoop/fighter keeps changing .data.value of ConfigMap \"b\"; the release \"web\" sets it again after longer and longer waits"
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,0 +1,386 @@
+//! What happened to a resource lately: what failed, who fights, and what the process before this one knew of both.
+//!
+//! Times are given by the caller, so that every rule is a table. Holds end by themselves; only a change of the resource's own inputs ends
+//! one early.
+
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use tokio::time::Instant;
+
+use super::cache::Release;
+use super::primary::Primary;
+use crate::backoff;
+use crate::status::{Condition, Fault, Status, condition};
+
+/// The reason that tells of a fight over an object's fields.
+pub(super) const FIGHT: &str = "DriftLoop";
+/// Repairs of one resource that follow each other this closely count as one streak; a fight that is quiet for so long is over.
+const STREAK: Duration = Duration::from_secs(20);
+/// A streak longer than this is a fight with another manager.
+const PATIENCE: u32 = 5;
+/// After a restart, what was failing is tried once within this time: soon, because the restart may have brought a better chart, and
+/// spread, because hundreds may be failing.
+const SPREAD: Duration = Duration::from_secs(30);
+
+/// What happened to a resource lately.
+#[derive(Clone, Debug, Default)]
+pub(super) struct History {
+    pub(super) failure: Option<Failed>,
+    /// The failure that the process before this one left, until something is tried.
+    pub(super) recalled: Option<Recalled>,
+    pub(super) drift: Drift,
+    /// Notes to put into the status at the next write.
+    pub(super) notes: Option<String>,
+    /// The status that was written last, and what the server made of it.
+    pub(super) written: Option<(Status, Status)>,
+    /// The status could not be written: how often in a row, and when it is tried again.
+    pub(super) unwritten: Option<(u32, Instant)>,
+    /// The release whose records vanished though we had not uninstalled it.
+    pub(super) lost: Option<Arc<Release>>,
+    /// The uid of the resource after whose uninstall nothing was left to be looked for.
+    pub(super) cleared: Option<Box<str>>,
+    /// When everything was last applied without being asked: for what marks can't tell.
+    pub(super) resynced: Option<Instant>,
+}
+
+/// A failure that stands.
+#[derive(Clone, Debug)]
+pub(super) struct Failed {
+    pub(super) fault: Fault,
+    /// The inputs that failed.
+    pub(super) inputs: String,
+    pub(super) attempts: u32,
+    pub(super) retry_at: Instant,
+}
+
+/// A failure of another process: the status tells that there is one, and since when.
+#[derive(Clone, Debug)]
+pub(super) struct Recalled {
+    /// The resource that the status is about: another one, or another spec, is no failure yet.
+    of: Arc<Primary>,
+    attempts: u32,
+    retry_at: Instant,
+}
+
+/// Repairs, and what became of them.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Drift {
+    /// Repairs in a row, each soon after the one before.
+    streak: u32,
+    repaired: Option<Instant>,
+    /// No repair before this time.
+    pub(super) hold_until: Option<Instant>,
+    /// Repairs that failed in a row.
+    failures: u32,
+    /// The fight, or why the last repair failed.
+    pub(super) fault: Option<Fault>,
+}
+
+impl History {
+    /// What the status says of the time before this process, if it says that the resource, as it is now, was failing.
+    pub(super) fn recall(primary: &Arc<Primary>, now: Instant, today: Timestamp) -> Option<History> {
+        let stands = |kind| {
+            let condition = primary.status.find(kind)?;
+            (condition.status == "True" && condition.observed_generation == Some(primary.generation))
+                .then_some((kind, condition))
+        };
+        let (kind, failing) = [condition::RELEASE_FAILED, condition::IRRECONCILABLE].into_iter().find_map(stands)?;
+        if failing.reason == FIGHT {
+            let fault = Fault { condition: kind, reason: FIGHT, message: failing.message.clone() };
+            let drift = Drift { streak: PATIENCE + 1, repaired: Some(now), fault: Some(fault), ..Drift::default() };
+            return Some(History { drift, ..History::default() });
+        }
+        let lasted = lasted(failing, today);
+        let retry_at = now + lasted.min(SPREAD).mul_f64(share(primary.uid()));
+        let recalled = Recalled { of: primary.clone(), attempts: backoff::failures_within(lasted), retry_at };
+        Some(History { recalled: Some(recalled), ..History::default() })
+    }
+
+    /// Until when nothing may be tried with these inputs; absent if something may be tried now.
+    pub(super) fn held_until(&self, inputs: &str, now: Instant) -> Option<Instant> {
+        self.failure.as_ref().filter(|f| f.inputs == inputs).map(|f| f.retry_at).filter(|until| *until > now)
+    }
+
+    /// The failure of the process before this one, if it is one of the resource as it is now.
+    pub(super) fn recalled(&self, primary: &Primary) -> Option<Instant> {
+        self.recalled.as_ref().filter(|recalled| !primary.differs_from(&recalled.of)).map(|recalled| recalled.retry_at)
+    }
+
+    /// Notes a failure: the same inputs are tried again later and later. Returns whether it is news.
+    pub(super) fn fail(&mut self, fault: Fault, inputs: String, now: Instant) -> bool {
+        let known = self.failure.as_ref();
+        let before = match known {
+            Some(failure) if failure.inputs == inputs => failure.attempts,
+            Some(_) => 0,
+            None => self.recalled.as_ref().map_or(0, |r| r.attempts),
+        };
+        let news = known.is_none_or(|failure| failure.fault != fault);
+        let attempts = before.saturating_add(1);
+        self.recalled = None;
+        self.failure = Some(Failed { fault, inputs, attempts, retry_at: now + backoff::wait(attempts) });
+        news
+    }
+
+    /// Something succeeded, or nothing is left to do.
+    pub(super) fn succeed(&mut self) {
+        self.failure = None;
+        self.recalled = None;
+    }
+
+    /// Lets the next look try again at once: the release was changed by someone else.
+    pub(super) fn lift(&mut self, now: Instant) {
+        if let Some(failure) = &mut self.failure {
+            failure.retry_at = now;
+        }
+        self.recalled = None;
+    }
+
+    /// What is wrong.
+    pub(super) fn fault(&self) -> Option<&Fault> {
+        self.failure.as_ref().map(|f| &f.fault).or(self.drift.fault.as_ref())
+    }
+
+    /// Every time at which something is to be done again, past ones too.
+    pub(super) fn deadlines(&self) -> [Option<Instant>; 4] {
+        [
+            self.failure.as_ref().map(|f| f.retry_at),
+            self.recalled.as_ref().map(|r| r.retry_at),
+            self.drift.hold_until,
+            self.drift.quiet_at().filter(|_| self.drift.is_fight()),
+        ]
+    }
+}
+
+impl Drift {
+    /// Counts a repair that is about to be made, and holds the next one back if there were too many in a row. Returns whether a fight
+    /// has just begun: then this repair is left out, and people are told.
+    pub(super) fn count(&mut self, now: Instant) -> bool {
+        let goes_on = self.quiet_at().is_some_and(|quiet| now < quiet);
+        self.streak = if goes_on { self.streak.saturating_add(1) } else { 1 };
+        self.repaired = Some(now);
+        self.hold_until = self.streak.checked_sub(PATIENCE + 1).map(|over| now + backoff::wait(over.saturating_add(3)));
+        self.hold_until.is_some() && !self.is_fight()
+    }
+
+    /// The repair that was counted failed, which is no sign of a fight. Returns whether it is news.
+    pub(super) fn fail(&mut self, fault: Fault, now: Instant) -> bool {
+        self.streak = self.streak.saturating_sub(1);
+        self.failures = self.failures.saturating_add(1);
+        self.hold_until = Some(now + backoff::wait(self.failures));
+        let news = self.fault.as_ref() != Some(&fault);
+        self.fault = Some(fault);
+        news
+    }
+
+    /// A repair succeeded; a fight is not over for that.
+    pub(super) fn succeed(&mut self) {
+        self.failures = 0;
+        if !self.is_fight() {
+            self.fault = None;
+        }
+    }
+
+    /// Nothing has drifted: a repair that failed is needed no more, and a fight is over once it was quiet for a while.
+    pub(super) fn calm(&mut self, now: Instant) {
+        self.calm_fight(now);
+        self.succeed();
+    }
+
+    /// A fight is over once it was quiet for a while.
+    pub(super) fn calm_fight(&mut self, now: Instant) {
+        if self.is_fight() && self.quiet_at().is_none_or(|quiet| quiet <= now) {
+            self.fault = None;
+        }
+    }
+
+    fn is_fight(&self) -> bool {
+        self.fault.as_ref().is_some_and(|f| f.reason == FIGHT)
+    }
+
+    /// When the streak counts as over unless something drifts before.
+    fn quiet_at(&self) -> Option<Instant> {
+        self.hold_until.max(self.repaired).map(|last| last + STREAK)
+    }
+}
+
+fn lasted(failing: &Condition, today: Timestamp) -> Duration {
+    let since = failing.last_transition_time.as_ref().and_then(|time| time.parse::<Timestamp>().ok());
+    since.and_then(|since| today.duration_since(since).try_into().ok()).unwrap_or_default()
+}
+
+/// A share of 1 that is the resource's own.
+fn share(uid: &str) -> f64 {
+    let mut hasher = DefaultHasher::new();
+    uid.hash(&mut hasher);
+    f64::from(u16::try_from(hasher.finish() >> 48).unwrap_or(u16::MAX)) / f64::from(u16::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn fault(reason: &'static str) -> Fault {
+        Fault { condition: condition::IRRECONCILABLE, reason, message: "no".into() }
+    }
+
+    fn failing(reason: &str, generation: i64, uid: &str) -> Arc<Primary> {
+        Arc::new(resource(reason, generation, uid, "{}"))
+    }
+
+    fn resource(reason: &str, generation: i64, uid: &str, annotations: &str) -> Primary {
+        let annotations: serde_json::Value = serde_json::from_str(annotations).unwrap();
+        serde_json::from_value(json!({
+            "metadata": {"name": "web", "uid": uid, "generation": 2, "annotations": annotations},
+            "status": {"conditions": [{"type": "ReleaseFailed", "status": "True", "reason": reason, "message": "m",
+                "lastTransitionTime": "2026-01-01T00:00:00Z", "observedGeneration": generation}]},
+        }))
+        .unwrap()
+    }
+
+    /// Half an hour after those conditions.
+    fn today() -> Timestamp {
+        "2026-01-01T00:30:00Z".parse().unwrap()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_same_inputs_are_held_longer_and_longer_and_others_not_at_all() {
+        let now = Instant::now();
+        let mut history = History::default();
+        assert_eq!(history.held_until("a", now), None);
+        for (attempt, wait) in [(1, 500), (2, 1_000), (3, 2_000)] {
+            assert_eq!(history.fail(fault("X"), "a".into(), now), attempt == 1);
+            let until = now + Duration::from_millis(wait);
+            assert_eq!(history.held_until("a", now), Some(until));
+            assert_eq!(history.held_until("a", until), None);
+            assert_eq!(history.held_until("b", now), None);
+        }
+        assert!(history.fail(fault("Y"), "b".into(), now), "another fault is news");
+        assert_eq!(history.failure.as_ref().unwrap().attempts, 1);
+        assert_eq!(history.fault(), Some(&fault("Y")));
+        history.lift(now);
+        assert_eq!((history.held_until("b", now), history.failure.as_ref().unwrap().attempts), (None, 1));
+        history.succeed();
+        assert_eq!(history.fault(), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn after_a_restart_what_failed_is_tried_once_soon_and_then_as_late_as_before() {
+        let now = Instant::now();
+        let primary = failing("InstallError", 2, "u");
+        let mut history = History::recall(&primary, now, today()).unwrap();
+        let retry_at = history.recalled(&primary).unwrap();
+        assert!(retry_at <= now + SPREAD);
+        assert_eq!(history.deadlines()[1], Some(retry_at));
+        assert!(history.fail(fault("InstallError"), "any".into(), now));
+        assert_eq!(history.held_until("any", now), Some(now + backoff::LONGEST));
+        assert_eq!(history.recalled(&primary), None);
+        let mut history = History::recall(&primary, now, today()).unwrap();
+        let annotated = "{\"helm.sdk.operatorframework.io/adopt\": \"true\"}";
+        assert_eq!(history.recalled(&resource("InstallError", 2, "u", annotated)), None, "a change of its own");
+        history.lift(now);
+        assert_eq!(history.recalled(&primary), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn first_tries_after_a_restart_are_spread_but_no_longer_than_the_failing_has_lasted() {
+        let now = Instant::now();
+        let retry = |uid: usize, today| {
+            let primary = failing("InstallError", 2, &uid.to_string());
+            History::recall(&primary, now, today).unwrap().recalled(&primary).unwrap() - now
+        };
+        let first = (0..100).filter(|uid| retry(*uid, today()) < SPREAD / 2).count();
+        assert!((35..65).contains(&first), "{first} of 100 in the first half");
+        let just_now = "2026-01-01T00:00:01Z".parse().unwrap();
+        assert!((0..100).all(|uid| retry(uid, just_now) <= SECOND));
+        let before = "2025-12-31T00:00:00Z".parse().unwrap();
+        assert_eq!(retry(1, before), Duration::ZERO, "a clock that went back");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nothing_is_recalled_of_other_inputs_or_of_a_healthy_resource() {
+        let now = Instant::now();
+        assert!(History::recall(&failing("InstallError", 1, "u"), now, today()).is_none());
+        let mut healthy = resource("InstallError", 2, "u", "{}");
+        healthy.status.conditions[0].status = "False".into();
+        assert!(History::recall(&Arc::new(healthy.clone()), now, today()).is_none());
+        healthy.status.conditions.clear();
+        assert!(History::recall(&Arc::new(healthy), now, today()).is_none());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_fight_is_recalled_with_what_was_said_of_it() {
+        let now = Instant::now();
+        let mut history = History::recall(&failing(FIGHT, 2, "u"), now, today()).unwrap();
+        assert!(history.recalled.is_none());
+        assert_eq!(history.fault().unwrap().message, "m");
+        assert!(!history.drift.count(now + SECOND), "it was told already");
+        assert!(history.drift.hold_until.is_some(), "and goes on");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_sixth_repair_in_a_row_is_a_fight_and_each_further_one_waits_twice_as_long() {
+        let mut now = Instant::now();
+        let mut drift = Drift::default();
+        for _ in 0..PATIENCE {
+            assert!(!drift.count(now));
+            assert_eq!(drift.hold_until, None);
+            now += STREAK - SECOND;
+        }
+        assert!(drift.count(now));
+        drift.fault = Some(fault(FIGHT));
+        assert_eq!(drift.hold_until, Some(now + 2 * SECOND));
+        for seconds in [4, 8, 16, 32, 64, 128, 256, 300, 300] {
+            now = drift.hold_until.unwrap() + STREAK - SECOND;
+            assert!(!drift.count(now), "told once");
+            assert_eq!(drift.hold_until, Some(now + seconds * SECOND));
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_fight_is_over_when_it_was_quiet_and_this_has_a_deadline() {
+        let now = Instant::now();
+        let mut drift = Drift::default();
+        (0..=PATIENCE).for_each(|_| _ = drift.count(now));
+        assert_eq!(
+            History { drift: drift.clone(), ..History::default() }.deadlines(),
+            [None, None, drift.hold_until, None]
+        );
+        drift.fault = Some(fault(FIGHT));
+        let over = now + 2 * SECOND + STREAK;
+        let history = History { drift: drift.clone(), ..History::default() };
+        assert_eq!(history.deadlines(), [None, None, Some(now + 2 * SECOND), Some(over)]);
+        drift.calm(over - SECOND);
+        drift.succeed();
+        assert!(drift.fault.is_some());
+        assert!(!drift.count(over - SECOND), "it goes on");
+        drift.calm(over + 4 * SECOND + STREAK);
+        assert_eq!(drift.fault, None);
+        assert!(!drift.count(over + 5 * SECOND + STREAK));
+        assert_eq!((drift.streak, drift.hold_until), (1, None));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn repairs_that_fail_wait_longer_and_longer_and_are_no_fight() {
+        let mut now = Instant::now();
+        let mut drift = Drift::default();
+        for (attempt, wait) in (1..=10).map(|n| (n, backoff::wait(n))) {
+            assert!(!drift.count(now));
+            assert_eq!(drift.fail(fault("ReconcileError"), now), attempt == 1);
+            assert_eq!(drift.hold_until, Some(now + wait));
+            now += wait;
+        }
+        assert_eq!(drift.fault, Some(fault("ReconcileError")));
+        drift.succeed();
+        assert_eq!((drift.failures, &drift.fault), (0, &None));
+        drift.fail(fault("ReconcileError"), now);
+        drift.calm(now + 100 * SECOND);
+        assert_eq!((drift.failures, drift.fault), (0, None));
+    }
+}

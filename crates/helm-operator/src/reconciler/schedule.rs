@@ -1,0 +1,80 @@
+//! When a resource is looked at again if nothing happens before: pure.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// How a reconcile ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    /// Nothing is to be done for as long as nothing changes: suspended, gone or let go.
+    Idle,
+    /// All that can be done now is done.
+    Rest,
+    /// It waits for what no watch may tell: asks at this time.
+    At(Instant),
+    /// A step failed.
+    Failed,
+}
+
+/// The times that count.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Times {
+    /// When the last step was decided.
+    pub(super) decided: Instant,
+    /// When the reconcile ended.
+    pub(super) ended: Instant,
+    /// The reconcile period; zero for none.
+    pub(super) period: Duration,
+    /// When holds end.
+    pub(super) holds: [Option<Instant>; 4],
+    /// When an own write that no event has confirmed is to be asked for.
+    pub(super) asks: Option<Instant>,
+    /// When a status that could not be written is tried again.
+    pub(super) unwritten: Option<Instant>,
+}
+
+/// When to look again; absent if only a change may wake the resource. A deadline that had passed when the step was decided has had its
+/// effect: it is no reason to look again.
+pub(super) fn next_look(end: End, times: &Times) -> Option<Instant> {
+    if end == End::Idle {
+        return times.unwritten;
+    }
+    let period = (times.period > Duration::ZERO).then(|| times.ended + times.period);
+    let waits = if let End::At(at) = end { Some(at) } else { None };
+    let deadlines = times.holds.into_iter().chain([times.asks]).flatten().filter(|at| *at > times.decided);
+    deadlines.chain(period).chain(waits).chain(times.unwritten).min()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[tokio::test(start_paused = true)]
+    async fn the_next_look_is_at_the_first_time_that_is_still_to_come() {
+        let start = Instant::now();
+        let at = |second: u32| Some(start + second * SECOND);
+        let none = [None; 4];
+        let (decided, ended) = (start + 10 * SECOND, start + 12 * SECOND);
+        let check = |behaviour: &str, end, period: u32, holds, unwritten, expected: Option<Instant>| {
+            let times = Times { decided, ended, period: period * SECOND, holds, asks: None, unwritten };
+            assert_eq!(next_look(end, &times), expected, "{behaviour}");
+            let [asks, rest @ ..] = holds;
+            let times = Times { holds: [None, rest[0], rest[1], rest[2]], asks, ..times };
+            assert_eq!(next_look(end, &times), expected, "{behaviour}, asking");
+        };
+        check("after the period", End::Rest, 60, none, None, at(72));
+        check("never without a period", End::Rest, 0, none, None, None);
+        check("at the end of a hold", End::Rest, 60, [at(30), None, at(20), at(40)], None, at(20));
+        check("not for holds that ended", End::Rest, 60, [at(9), at(10), None, None], None, at(72));
+        check("nor without a period", End::Rest, 0, [at(9), at(10), None, None], None, None);
+        check("holds that ended meanwhile count", End::Failed, 60, [at(11), None, None, None], None, at(11));
+        check("a failure waits for its hold", End::Failed, 0, [at(30), None, None, None], None, at(30));
+        check("what has to be asked for", End::At(start + 15 * SECOND), 60, none, None, at(15));
+        check("a status to be written", End::Rest, 60, [at(30), None, None, None], at(13), at(13));
+        check("idle", End::Idle, 60, [at(30), None, None, None], None, None);
+        check("idle with a status to be written", End::Idle, 60, none, at(13), at(13));
+    }
+}

@@ -1,0 +1,358 @@
+//! When things run: the whole loop in virtual time, against the API server in memory, with reconciles counted.
+
+use tokio_util::sync::CancellationToken;
+
+use super::*;
+use crate::reconciler::progress::publishing;
+use crate::reconciler::{history, serve, settle};
+
+const HOUR: Duration = Duration::from_secs(3600);
+const SECOND: Duration = Duration::from_secs(1);
+const PRIMARIES: &str = "/apis/cache.my.domain/v1/namespaces/ns/memcacheds/";
+
+impl World {
+    /// Works as a process does, until `until` ends; watches tell what is new every tenth of a second.
+    async fn work_until(&self, until: impl Future<Output = ()>) {
+        self.work_and_feed(until, SECOND / 10).await;
+    }
+
+    async fn work_and_feed(&self, until: impl Future<Output = ()>, every: Duration) {
+        let shutdown = CancellationToken::new();
+        let watches = async {
+            loop {
+                self.feed();
+                tokio::time::sleep(every).await;
+            }
+        };
+        self.shared.queue.open();
+        tokio::select! {
+            () = until => {}
+            () = watches => unreachable!(),
+            _ = serve(&self.shared, &shutdown, 4) => unreachable!(),
+        }
+    }
+
+    /// An hour takes no more feeds than a minute.
+    async fn work_for(&self, time: Duration) {
+        self.work_and_feed(tokio::time::sleep(time), (time / 600).max(SECOND / 10)).await;
+    }
+
+    /// The sum of a metric over its labels, as far as they contain this.
+    fn total(&self, metric: &str, labels: &str) -> u64 {
+        let text = self.shared.metrics.encode();
+        let lines = text.lines().filter(|line| line.starts_with(&format!("{metric}{{")) && line.contains(labels));
+        lines.map(|line| line.rsplit_once(' ').unwrap().1.parse::<u64>().unwrap()).sum()
+    }
+
+    fn reconciles(&self) -> u64 {
+        self.total("controller_runtime_reconcile_total", "")
+    }
+
+    fn failures(&self) -> u64 {
+        self.total("controller_runtime_reconcile_total", "error")
+    }
+
+    fn fight(&self) {
+        let mut changed = self.server.object(&format!("{MAPS}/b")).unwrap();
+        changed["data"]["value"] = "mine".into();
+        self.server.put(&format!("{MAPS}/b"), changed, "fighter");
+    }
+
+    fn annotate(&self, name: &str, value: &str) {
+        let name = format!("helm.sdk.operatorframework.io/{name}");
+        self.edit(|primary| primary["metadata"]["annotations"] = json!({name: value}));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_healthy_resource_is_looked_at_once_a_period() {
+    let world = World::new(spec());
+    world.work_for(30 * SECOND).await;
+    let before = world.reconciles();
+    world.work_for(HOUR).await;
+    assert!((59..=61).contains(&(world.reconciles() - before)), "{}", world.reconciles() - before);
+    assert!(world.shared.queue.timers() <= 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_a_fight_its_condition_clears_and_only_the_period_wakes() {
+    let world = World::new(spec());
+    let fighting = async {
+        tokio::time::sleep(SECOND).await;
+        for _ in 0..300 {
+            world.fight();
+            tokio::time::sleep(SECOND / 5).await;
+        }
+    };
+    world.work_until(fighting).await;
+    assert!(
+        world.condition("Irreconcilable").unwrap().contains("fighter keeps changing .data.value of ConfigMap \"b\"")
+    );
+    // The last wait was half a minute at most; then it has to be quiet for a while.
+    world.work_for(90 * SECOND).await;
+    assert_eq!((world.condition("Irreconcilable"), world.value_of("b")), (None, json!("1")));
+    assert_eq!(world.condition("Ready").unwrap(), "True/Ready/");
+    let before = world.reconciles();
+    world.work_for(HOUR).await;
+    assert!(world.reconciles() - before <= 61, "{} reconciles in an hour", world.reconciles() - before);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_end_of_a_fight_is_told_without_a_period_too() {
+    let world = World::new(spec());
+    world.annotate("reconcile-period", "0");
+    let fighting = async {
+        tokio::time::sleep(SECOND).await;
+        for _ in 0..100 {
+            world.fight();
+            tokio::time::sleep(SECOND / 5).await;
+        }
+    };
+    world.work_until(fighting).await;
+    assert!(world.condition("Irreconcilable").is_some());
+    world.work_for(120 * SECOND).await;
+    assert_eq!((world.condition("Irreconcilable"), world.value_of("b")), (None, json!("1")));
+    let before = world.reconciles();
+    world.work_for(HOUR).await;
+    assert_eq!(world.reconciles(), before);
+    assert_eq!(world.shared.queue.timers(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_suspended_failing_resource_is_not_looked_at() {
+    let world = World::new(json!({"broken": true}));
+    world.work_for(10 * SECOND).await;
+    assert!(world.failures() > 1);
+    world.annotate("suspend", "true");
+    world.work_for(SECOND).await;
+    let before = (world.reconciles(), world.condition("Irreconcilable"));
+    world.work_for(HOUR).await;
+    assert_eq!((world.reconciles(), world.condition("Irreconcilable")), before);
+    world.annotate("suspend", "false");
+    world.work_for(SECOND).await;
+    assert!(world.reconciles() > before.0, "it goes on when it may");
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_wake_jumps_a_backoff_but_a_change_of_the_resource() {
+    let world = World::new(json!({"broken": true}));
+    let waking = async {
+        for _ in 0..450 {
+            tokio::time::sleep(SECOND / 10).await;
+            world.shared.wake(key());
+        }
+    };
+    world.work_until(waking).await;
+    // At 0, 0.5, 1.5, 3.5, 7.5, 15.5 and 31.5 s.
+    assert_eq!(world.failures(), 7);
+    assert_eq!(world.total("helm_operator_outcomes_total", "RenderError"), 1);
+    world.edit(|primary| primary["spec"] = json!({"broken": true, "value": "2"}));
+    world.work_for(SECOND / 4).await;
+    assert_eq!(world.failures(), 8);
+    world.edit(|primary| primary["spec"] = spec());
+    world.work_for(SECOND / 4).await;
+    assert_eq!((world.failures(), world.condition("Ready").unwrap()), (8, "True/Ready/".to_owned()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_record_of_someone_elses_ends_a_backoff_and_our_own_do_not() {
+    let world = World::new(json!({"maps": ["a"], "unknown": true}));
+    world.work_for(100 * SECOND).await;
+    let before = world.failures();
+    assert!(before <= 8, "{before} attempts, though each writes and deletes records");
+    let meta = |marks: bool| {
+        let annotations =
+            if marks { json!({helm::storage::MARKS_ANNOTATION: "{\"i\":\"\",\"u\":\"\"}"}) } else { json!({}) };
+        RecordMeta::read(&serde_json::from_value(json!({
+            "name": "sh.helm.release.v1.web.v9", "namespace": "ns", "resourceVersion": if marks { "99998" } else { "99999" }, "annotations": annotations,
+            "labels": {"name": "web", "owner": "helm", "version": "9", "status": "superseded"},
+        })).unwrap()).unwrap()
+    };
+    let epoch = Epoch { number: 1_000_000, began: Instant::now() };
+    world.shared.see_record(meta(true), epoch);
+    assert!(world.shared.cache.history(&key()).failure.unwrap().retry_at > tokio::time::Instant::now());
+    world.shared.see_record(meta(false), epoch);
+    assert!(world.shared.cache.history(&key()).failure.unwrap().retry_at <= tokio::time::Instant::now());
+}
+
+#[tokio::test(start_paused = true)]
+async fn failing_resources_are_tried_once_soon_after_a_restart_and_not_all_at_once() {
+    let world = World::new(spec());
+    (0..50).for_each(|n| _ = world.add("ns", &format!("r{n}"), json!({"broken": true, "n": n})));
+    world.work_and_feed(tokio::time::sleep(2 * SECOND), SECOND).await;
+    for path in world.server.paths().iter().filter(|path| path.starts_with(&format!("{PRIMARIES}r"))) {
+        let mut primary = world.server.object(path).unwrap();
+        for condition in primary["status"]["conditions"].as_array_mut().unwrap() {
+            condition["lastTransitionTime"] = "2020-01-01T00:00:00Z".into();
+        }
+        world.server.put(path, primary, "clock");
+    }
+    let world = World::on(world.server);
+    let writes = world.server.writes();
+    world.work_and_feed(tokio::time::sleep(5 * SECOND), SECOND).await;
+    assert!((1..25).contains(&world.failures()), "{} of 50 at once", world.failures());
+    let failing = |n| world.condition_of(&ResourceKey::new("ns", &format!("r{n}")), "Irreconcilable").unwrap();
+    assert!((0..50).all(|n| failing(n).starts_with("True/RenderError/")));
+    let waking = async {
+        for _ in 0..40 {
+            // As if ever more kinds were synced, each of which used to wake everybody.
+            world.shared.cache.primaries().iter().for_each(|primary| world.shared.wake(primary.key()));
+            tokio::time::sleep(SECOND).await;
+        }
+    };
+    world.work_and_feed(waking, 10 * SECOND).await;
+    assert_eq!(world.failures(), 50, "each once within 45 s");
+    assert_eq!(world.server.writes(), writes, "and nothing new is said of them");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_costs_one_resource_some_time_and_the_others_nothing() {
+    let world = World::new(json!({"panic": true}));
+    let fine = world.add("ns", "fine", json!({"maps": ["x"]}));
+    world.work_for(45 * SECOND).await;
+    assert_eq!(world.total("controller_runtime_reconcile_panics_total", ""), 7);
+    assert_eq!(world.failures(), 7);
+    assert_eq!(world.condition_of(&fine, "Ready").unwrap(), "True/Ready/");
+    assert!(world.condition("Irreconcilable").unwrap().starts_with("True/InternalError/the operator failed on this"));
+    assert_eq!(world.total("controller_runtime_active_workers", ""), 0);
+    world.edit(|primary| primary["spec"] = spec());
+    world.work_for(SECOND).await;
+    assert_eq!(world.condition("Ready").unwrap(), "True/Ready/");
+    assert_eq!(world.condition("Irreconcilable"), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_status_that_cannot_be_written_is_tried_again_later_and_later() {
+    let world = World::new(spec());
+    world.annotate("reconcile-period", "0");
+    world.work_for(SECOND).await;
+    world.server.die_after(Some(0));
+    world.edit(|primary| primary["spec"]["broken"] = true.into());
+    world.work_for(45 * SECOND).await;
+    let failures = world.shared.cache.history(&key()).unwritten.unwrap().0;
+    // After each attempt, and after each wait of its own.
+    assert!((7..=14).contains(&failures), "{failures}");
+    world.server.die_after(None);
+    world.annotate("suspend", "true");
+    world.work_for(60 * SECOND).await;
+    assert!(world.condition("Irreconcilable").unwrap().starts_with("True/RenderError/"));
+    assert_eq!(world.shared.cache.history(&key()).unwritten, None);
+    let before = world.reconciles();
+    world.work_for(HOUR).await;
+    assert_eq!(world.reconciles(), before);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_step_waits_for_is_in_the_status_seldom_and_only_if_it_is_new() {
+    let world = World::new(spec());
+    world.reconcile().await;
+    let progress = super::super::progress::Progress::new(&());
+    let said = progress.said();
+    let reconciling = || world.condition("Reconciling");
+    let writes = || world.server.writes();
+    let steps = async {
+        let before = writes();
+        helm::kube::Slot::waits_for(&progress, "a Job");
+        tokio::time::sleep(SECOND).await;
+        assert_eq!(writes(), before, "a short wait is not worth a write");
+        tokio::time::sleep(2 * SECOND).await;
+        assert_eq!((writes(), reconciling().unwrap()), (before + 1, "True/Progressing/waiting for a Job".to_owned()));
+        for n in 0..300 {
+            helm::kube::Slot::waits_for(&progress, &format!("a Job for {n} s"));
+            tokio::time::sleep(SECOND / 10).await;
+        }
+        assert!((before + 3..=before + 4).contains(&writes()), "{} writes in 30 s", writes() - before);
+        let before = writes();
+        for _ in 0..300 {
+            helm::kube::Slot::waits_for(&progress, "a Job for long");
+            tokio::time::sleep(SECOND).await;
+        }
+        assert_eq!(writes(), before + 1);
+        helm::kube::Slot::waits_for(&progress, "what is over at once");
+        helm::kube::Slot::enter(&progress).await;
+        tokio::time::sleep(60 * SECOND).await;
+        assert_eq!(writes(), before + 1);
+    };
+    publishing(&world.shared, &key(), said, Box::pin(steps)).await;
+    assert_eq!(world.condition("Ready").unwrap(), "Unknown/Progressing/waiting for a Job for long");
+    world.reconcile().await;
+    assert_eq!((world.condition("Ready").unwrap(), reconciling()), ("True/Ready/".to_owned(), None));
+}
+
+#[tokio::test(start_paused = true)]
+async fn progress_that_cannot_be_written_stops_nothing() {
+    let world = World::new(spec());
+    world.reconcile().await;
+    world.server.die_after(Some(0));
+    settle::write_progress(&world.shared, &key(), "a Job").await;
+    settle::write_progress(&world.shared, &ResourceKey::new("ns", "gone"), "a Job").await;
+    assert_eq!(world.condition("Ready").unwrap(), "True/Ready/");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_resource_that_others_keep_is_not_ready_and_names_them_and_is_left_alone() {
+    let world = World::new(spec());
+    world.edit(|primary| primary["metadata"]["finalizers"] = json!(["example.com/a", "example.com/b"]));
+    world.work_for(SECOND).await;
+    world.delete();
+    world.work_for(SECOND).await;
+    let ready = |names: &str| {
+        format!(
+            "False/Uninstalled/the release is uninstalled; the resource stays for the finalizers of others: {names}"
+        )
+    };
+    assert_eq!(world.condition("Ready").unwrap(), ready("example.com/a, example.com/b"));
+    assert_eq!(world.condition("Deployed").unwrap(), "False/UninstallSuccessful/The release is uninstalled.");
+    assert!(world.maps().is_empty());
+    world.edit(|primary| primary["metadata"]["finalizers"] = json!(["example.com/b"]));
+    world.work_for(SECOND).await;
+    assert_eq!(world.condition("Ready").unwrap(), ready("example.com/b"));
+    let before = world.reconciles();
+    world.work_for(HOUR).await;
+    assert_eq!(world.reconciles(), before);
+    let world = World::on(world.server);
+    world.work_for(SECOND).await;
+    assert_eq!(world.condition("Ready").unwrap(), ready("example.com/b"), "after a restart");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_resource_that_was_never_ours_gets_no_status_when_it_goes() {
+    let world = World::new(spec());
+    world.edit(|primary| {
+        primary["metadata"]["finalizers"] = json!(["example.com/a"]);
+        primary["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
+    });
+    world.work_for(SECOND).await;
+    assert_eq!(world.server.object(PRIMARY).unwrap()["status"], Value::Null);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_repair_that_fails_waits_longer_and_longer_and_is_told_once() {
+    let world = World::new(spec());
+    world.work_for(SECOND).await;
+    world.server.die_after(Some(0));
+    world.fight();
+    world.work_for(45 * SECOND).await;
+    assert_eq!(world.failures(), 7);
+    assert_eq!(world.total("helm_operator_outcomes_total", history::FIGHT), 0);
+    world.server.die_after(None);
+    world.work_for(60 * SECOND).await;
+    assert_eq!((world.value_of("b"), world.condition("Irreconcilable")), (json!("1"), None));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fight_with_a_deleter_is_named_too() {
+    let world = World::new(spec());
+    let fighting = async {
+        for _ in 0..100 {
+            tokio::time::sleep(SECOND / 5).await;
+            world.server.remove(&format!("{MAPS}/a"));
+        }
+    };
+    world.work_until(fighting).await;
+    let told = world.condition("Irreconcilable").unwrap();
+    assert!(
+        told.contains("DriftLoop/someone keeps deleting ConfigMap \"a\"; the release \"web\" sets it again"),
+        "{told}"
+    );
+}

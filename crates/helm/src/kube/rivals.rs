@@ -1,0 +1,303 @@
+//! Who takes which of our fields away: read from the managed fields of a live object, once somebody asks.
+//!
+//! Names fields and managers only, never values.
+
+use std::fmt::Write as _;
+
+use serde_json::{Map, Value, json};
+
+use super::api::{Call, Error};
+use super::apply::Applier;
+use super::{Decoration, FIELD_MANAGER, Object, ObjectKey};
+
+/// No more fields are named in one message.
+const MAX_FIELDS: usize = 5;
+
+/// The key of an item that a set does not have.
+const ABSENT: &str = "[]";
+
+/// What happened to an object of ours.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rival {
+    /// Whether the object does not exist.
+    pub gone: bool,
+    /// Who has the fields now, as far as the object tells.
+    pub manager: Option<String>,
+    /// The fields that we apply and that are ours no more: `.spec.replicas`.
+    pub fields: Vec<String>,
+}
+
+impl Rival {
+    /// The same for people.
+    pub fn told(&self, object: &ObjectKey) -> String {
+        if self.gone {
+            return format!("someone keeps deleting {object}");
+        }
+        let who = self.manager.as_deref().unwrap_or("someone");
+        let mut text = format!("{who} keeps changing ");
+        match &self.fields[..] {
+            [] => {}
+            fields if fields.len() <= MAX_FIELDS => _ = write!(text, "{} of ", fields.join(", ")),
+            fields => {
+                let (named, more) = (fields[..MAX_FIELDS].join(", "), fields.len() - MAX_FIELDS);
+                _ = write!(text, "{named} and {more} more fields of ");
+            }
+        }
+        format!("{text}{object}")
+    }
+}
+
+impl Applier {
+    /// Reads the object and tells who took which fields of ours.
+    ///
+    /// # Errors
+    /// The object cannot be read.
+    pub async fn rival(&self, object: &Object, decoration: &Decoration) -> Result<Rival, Error> {
+        let resource = self.mapper.resource(&object.api_version, &object.kind).await?;
+        let path = resource.path(decoration.namespace_of(object, &resource), &object.name)?;
+        match self.api().send(Call::get(path)).await {
+            Err(error) if error.is_not_found() => Ok(Rival { gone: true, ..Rival::default() }),
+            answer => Ok(rival(&answer?.parse()?, &decoration.decorate(object, &resource))),
+        }
+    }
+}
+
+/// Compares what we apply with what the live object says is ours.
+fn rival(live: &Value, applied: &Value) -> Rival {
+    let entries = || live["metadata"]["managedFields"].as_array().into_iter().flatten();
+    let whole = |entry: &&Value| entry["subresource"].as_str().unwrap_or_default().is_empty();
+    let is_ours = |entry: &&Value| entry["manager"] == FIELD_MANAGER;
+    let mut ours = json!({});
+    entries().filter(whole).filter(is_ours).for_each(|entry| unite(&mut ours, &entry["fieldsV1"]));
+    let mut lost = Vec::new();
+    look(applied, &ours, &mut Vec::new(), &mut lost);
+    // The one who has it now wrote it; of several the last.
+    let has = |entry: &&Value| lost.iter().any(|path| contains(&entry["fieldsV1"], path));
+    let others = entries().filter(whole).filter(|entry| !is_ours(entry)).filter(has);
+    let rival = others.max_by_key(|entry| entry["time"].as_str().unwrap_or_default());
+    Rival {
+        gone: false,
+        manager: rival.and_then(|entry| entry["manager"].as_str()).map(str::to_owned),
+        fields: lost.iter().map(|path| shown(path)).collect(),
+    }
+}
+
+/// Adds the fields of one set to another.
+fn unite(set: &mut Value, more: &Value) {
+    let (Some(set), Some(more)) = (set.as_object_mut(), more.as_object()) else { return };
+    for (key, inner) in more {
+        unite(set.entry(key.clone()).or_insert_with(|| json!({})), inner);
+    }
+}
+
+/// Collects the paths, in the keys of `fieldsV1`, of what is applied and is not in the set.
+fn look(applied: &Value, set: &Value, path: &mut Vec<String>, lost: &mut Vec<Vec<String>>) {
+    match applied {
+        // A field that has no fields of its own in the set is owned whole.
+        _ if !path.is_empty() && set.as_object().is_some_and(Map::is_empty) => {}
+        Value::Object(fields) => {
+            for (name, value) in fields {
+                if !is_identity(path, name) && !value.is_null() {
+                    step(format!("f:{name}"), value, set, path, lost);
+                }
+            }
+        }
+        Value::Array(items) => {
+            for item in items {
+                step(key_of_item(item, set), item, set, path, lost);
+            }
+        }
+        _ => {}
+    }
+}
+
+fn step(key: String, value: &Value, set: &Value, path: &mut Vec<String>, lost: &mut Vec<Vec<String>>) {
+    let (found, has_name) = (set.get(&key), key != ABSENT);
+    path.push(key);
+    match (found, value) {
+        (Some(inner), value) => look(value, inner, path, lost),
+        // Each field by its own name, for another may have only some of them.
+        (None, Value::Object(fields)) if has_name && !fields.is_empty() => look(value, &Value::Null, path, lost),
+        _ if lost.contains(path) => {}
+        _ => lost.push(path.clone()),
+    }
+    path.pop();
+}
+
+/// What says which object it is, is nobody's field.
+fn is_identity(path: &[String], name: &str) -> bool {
+    match path {
+        [] => ["apiVersion", "kind"].contains(&name),
+        [parent] => parent == "f:metadata" && ["name", "namespace", "uid", "resourceVersion"].contains(&name),
+        _ => false,
+    }
+}
+
+/// The key that an item of a list has in the set: `k:{"name":"web"}` or `v:"x"`; [`ABSENT`] if it is not there.
+fn key_of_item(item: &Value, set: &Value) -> String {
+    let keys = set.as_object().into_iter().flat_map(Map::keys);
+    let is_item = |key: &&String| match (key.split_once(':'), item) {
+        (Some(("k", fields)), Value::Object(item)) => {
+            let fields: Map<String, Value> = serde_json::from_str(fields).unwrap_or_default();
+            // A field that the server adds by default may be part of the key.
+            !fields.is_empty() && fields.iter().all(|(name, value)| item.get(name).is_none_or(|v| v == value))
+        }
+        (Some(("v", value)), item) => serde_json::from_str::<Value>(value).is_ok_and(|value| value == *item),
+        _ => false,
+    };
+    keys.into_iter().find(is_item).cloned().unwrap_or_else(|| ABSENT.to_owned())
+}
+
+/// Whether a set has the field, or one that it is in as a whole.
+fn contains(set: &Value, path: &[String]) -> bool {
+    let Some((key, rest)) = path.split_first() else { return set.is_object() };
+    if key == ABSENT {
+        return set.is_object();
+    }
+    set.get(key).is_some_and(|inner| inner.as_object().is_some_and(Map::is_empty) || contains(inner, rest))
+}
+
+/// A path for people: `.spec.template.spec.containers[name=web].image`.
+fn shown(path: &[String]) -> String {
+    let mut text = String::new();
+    for key in path {
+        match key.split_once(':') {
+            Some(("f", name)) if name.contains(['.', '/']) => _ = write!(text, "[{name}]"),
+            Some(("f", name)) => _ = write!(text, ".{name}"),
+            Some(("k", fields)) => {
+                let fields: Map<String, Value> = serde_json::from_str(fields).unwrap_or_default();
+                let fields: Vec<String> = fields
+                    .iter()
+                    .map(|(name, value)| {
+                        format!("{name}={}", value.as_str().map_or_else(|| value.to_string(), str::to_owned))
+                    })
+                    .collect();
+                _ = write!(text, "[{}]", fields.join(","));
+            }
+            // The value of an item is no name.
+            _ => text.push_str("[]"),
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(manager: &str, time: &str, fields: Value) -> Value {
+        json!({"manager": manager, "operation": "Update", "time": time, "fieldsV1": fields})
+    }
+
+    fn check(applied: Value, entries: Vec<Value>, manager: Option<&str>, fields: &[&str]) {
+        let found = rival(&json!({"metadata": {"managedFields": entries}}), &applied);
+        assert_eq!(
+            (found.manager.as_deref(), &found.fields[..]),
+            (manager, &fields.iter().map(|f| (*f).to_owned()).collect::<Vec<_>>()[..])
+        );
+    }
+
+    fn deployment() -> Value {
+        json!({
+            "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "namespace": "ns", "labels": {"a/b": "x"}},
+            "spec": {"replicas": 1, "paused": null, "template": {"spec": {"containers": [
+                {"name": "web", "image": "i", "ports": [{"containerPort": 80}]}, {"name": "side", "image": "j"},
+            ]}}},
+        })
+    }
+
+    fn template(fields: Value) -> Value {
+        json!({"f:template": {"f:spec": {"f:containers": {"k:{\"name\":\"web\"}": fields}}}})
+    }
+
+    #[test]
+    fn a_field_that_another_has_now_is_named_with_that_one() {
+        let ports = json!({"k:{\"containerPort\":80,\"protocol\":\"TCP\"}": {".": {}, "f:containerPort": {}}});
+        let mut ours = template(json!({".": {}, "f:name": {}, "f:ports": ports}));
+        ours["f:template"]["f:spec"]["f:containers"]["k:{\"name\":\"side\"}"] =
+            json!({".": {}, "f:name": {}, "f:image": {}});
+        let ours = json!({"f:metadata": {"f:labels": {"f:a/b": {}}}, "f:spec": ours});
+        let entries = vec![
+            entry(FIELD_MANAGER, "9", ours),
+            entry("kubectl", "1", json!({"f:spec": template(json!({"f:image": {}}))})),
+            entry("scaler", "2", json!({"f:spec": {"f:replicas": {}}})),
+            entry("bystander", "3", json!({"f:status": {"f:replicas": {}}})),
+        ];
+        let fields = [".spec.replicas", ".spec.template.spec.containers[name=web].image"];
+        check(deployment(), entries, Some("scaler"), &fields);
+    }
+
+    #[test]
+    fn the_entries_of_ours_count_together_and_those_of_subresources_not() {
+        let mut status = entry(FIELD_MANAGER, "1", json!({"f:data": {"f:c": {}}}));
+        status["subresource"] = "status".into();
+        let mut other_status = entry("other", "5", json!({"f:data": {"f:c": {}}}));
+        other_status["subresource"] = "status".into();
+        let entries = vec![
+            entry(FIELD_MANAGER, "1", json!({"f:data": {"f:a": {}}})),
+            entry(FIELD_MANAGER, "2", json!({"f:data": {"f:b": {}}})),
+            status,
+            other_status,
+        ];
+        check(json!({"data": {"a": 1, "b": 2, "c": 3}}), entries, None, &[".data.c"]);
+    }
+
+    #[test]
+    fn what_is_owned_whole_is_ours_with_all_that_is_in_it() {
+        check(
+            json!({"spec": {"list": [1, {"a": 2}], "map": {"a": 1}}}),
+            vec![entry(FIELD_MANAGER, "1", json!({"f:spec": {"f:list": {}, "f:map": {}}}))],
+            None,
+            &[],
+        );
+    }
+
+    #[test]
+    fn items_that_are_gone_are_told_once_and_without_their_values() {
+        let ours = json!({"f:spec": {"f:set": {"v:\"a\"": {}}}});
+        let theirs = json!({"f:spec": {"f:set": {}}});
+        let entries = vec![entry(FIELD_MANAGER, "1", ours), entry("them", "2", theirs)];
+        check(json!({"spec": {"set": ["a", "secret", "hidden"]}}), entries, Some("them"), &[".spec.set[]"]);
+    }
+
+    #[test]
+    fn whoever_has_a_field_whole_has_what_is_in_it_and_the_last_writer_counts() {
+        let whole = |manager, time| entry(manager, time, json!({"f:spec": {"f:map": {}}}));
+        let entries = vec![whole("a", "1"), whole("b", "3"), whole("c", "2")];
+        check(
+            json!({"spec": {"map": {"x": 1, "y": {"z": []}}}}),
+            entries,
+            Some("b"),
+            &[".spec.map.x", ".spec.map.y.z"],
+        );
+    }
+
+    #[test]
+    fn keys_with_dots_are_told_apart_from_paths() {
+        let entries = vec![entry("them", "2", json!({"f:metadata": {"f:labels": {"f:a/b": {}}}}))];
+        check(
+            json!({"metadata": {"name": "web", "labels": {"a/b": "x"}}}),
+            entries,
+            Some("them"),
+            &[".metadata.labels[a/b]"],
+        );
+        let entries = vec![entry(FIELD_MANAGER, "1", json!({"f:metadata": {"f:labels": {"f:c": {}}}}))];
+        check(json!({"metadata": {"name": "web", "labels": {"a/b": "x"}}}), entries, None, &[".metadata.labels[a/b]"]);
+    }
+
+    #[test]
+    fn people_are_told_who_and_what_but_not_everything() {
+        let key = ObjectKey { group: "".into(), kind: "ConfigMap".into(), namespace: "ns".into(), name: "b".into() };
+        let told = |gone, manager: Option<&str>, fields: usize| {
+            let fields = (0..fields).map(|n| format!(".f{n}")).collect();
+            Rival { gone, manager: manager.map(str::to_owned), fields }.told(&key)
+        };
+        assert_eq!(told(true, None, 0), "someone keeps deleting ConfigMap \"b\"");
+        assert_eq!(told(false, None, 0), "someone keeps changing ConfigMap \"b\"");
+        assert_eq!(told(false, Some("x"), 5), "x keeps changing .f0, .f1, .f2, .f3, .f4 of ConfigMap \"b\"");
+        assert_eq!(
+            told(false, Some("x"), 7),
+            "x keeps changing .f0, .f1, .f2, .f3, .f4 and 2 more fields of ConfigMap \"b\""
+        );
+    }
+}
