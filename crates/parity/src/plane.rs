@@ -24,8 +24,16 @@ const POLL: Duration = Duration::from_millis(30);
 /// Requests at once.
 const PARALLEL: usize = 8;
 /// Written by servers and controllers, never by a chart.
-const IGNORED: [&str; 7] =
-    ["Event", "Lease", "Endpoints", "EndpointSlice", "ComponentStatus", "ControllerRevision", "StorageVersion"];
+const IGNORED: [&str; 8] = [
+    "Event",
+    "Lease",
+    "Endpoints",
+    "EndpointSlice",
+    "ComponentStatus",
+    "ControllerRevision",
+    "StorageVersion",
+    "IPAddress",
+];
 
 /// An API server and its store, alone.
 pub(crate) struct Plane {
