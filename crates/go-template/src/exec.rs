@@ -8,6 +8,7 @@ use crate::error::{Cause, ExecError, FuncError, LimitError, Location};
 use crate::fmt;
 use crate::funcs::{Builtin, not_callable, printable};
 use crate::function::{Function, Param};
+use crate::limits::long_text;
 use crate::node::{
     ActionNode, Arg, BranchNode, Callee, ChainNode, CommandNode, DOLLAR, FieldNode, IdentifierNode, ListNode, Node,
     NumberNode, PipeNode, TemplateNode, Tree, VarId, VariableNode,
@@ -17,16 +18,9 @@ use crate::scope::{MissingKey, Scope};
 use crate::stack;
 use crate::strconv::quote;
 use crate::value::{Kind, Object, Reached, Str, UintType, Value};
-use crate::work;
 
 /// How deep `{{template}}` may nest: Go's own limit.
 pub const MAX_EXEC_DEPTH: usize = 100_000;
-
-/// So many bytes of a text that a function is given count as a step.
-const BYTES_PER_STEP: u64 = 32;
-
-/// So many items of a list that a function is given count as a step.
-const ITEMS_PER_STEP: u64 = 8;
 
 /// How a walk ended.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -152,7 +146,7 @@ impl<'t> State<'_, '_, 't> {
     }
 
     fn step(&mut self) -> Result<(), Failure> {
-        let charged = self.scope.charge(1);
+        let charged = self.scope.step();
         self.within(charged)
     }
 
@@ -172,9 +166,8 @@ impl<'t> State<'_, '_, 't> {
         self.step()?;
         match node {
             Node::Text(text) => {
-                let bytes = &self.tree.text[text.range.clone()];
-                self.scope.out.extend_from_slice(bytes);
-                let counted = self.scope.wrote(bytes.len());
+                self.scope.out.extend_from_slice(&self.tree.text[text.range.clone()]);
+                let counted = self.scope.wrote();
                 self.within(counted)?;
             }
             Node::Action(action) => self.walk_action(dot, action)?,
@@ -606,12 +599,12 @@ impl<'t> State<'_, '_, 't> {
             }
             Target::Function(function) => {
                 let mut values = self.eval_args(dot, signature, args, last, Reflected::into_value)?;
-                call_function(self.scope, function, &mut values).map(of_interface)
+                call_function(self.scope, function, name, &mut values).map(of_interface)
             }
             Target::Bound(function, receiver) => {
                 let mut values = self.eval_args(dot, signature, args, last, Reflected::into_value)?;
                 values.insert(0, receiver.clone());
-                call_function(self.scope, function, &mut values).map(of_interface)
+                call_function(self.scope, function, name, &mut values).map(of_interface)
             }
             Target::Method(object, ..) => {
                 let values = self.eval_args(dot, signature, args, last, Reflected::into_value)?;
@@ -752,7 +745,9 @@ impl<'t> State<'_, '_, 't> {
             }
             value => fmt::append_value(&mut self.scope.out, &printable(value)),
         }
-        let counted = self.scope.wrote(self.scope.out.len() - before);
+        // What prints values stops at this size.
+        let counted =
+            if self.scope.out.len() - before > fmt::MAX_OUTPUT { Err(long_text()) } else { self.scope.wrote() };
         self.within(counted)
     }
 }
@@ -766,23 +761,19 @@ fn display(node: &ActionNode, object: &dyn Object) -> Option<Str> {
     if made { object.display() } else { object.display_in_place() }
 }
 
-/// Calls the function; what it was given and what it did count as steps. The function's own error says more than that they are too many.
-fn call_function(scope: &mut Scope<'_>, function: &Function, args: &mut [Value]) -> Result<Value, FuncError> {
-    scope.charge(args.iter().map(cost).sum())?;
+/// Calls the function; what it was given and what it did count. The function's own error says more than that this is too much.
+fn call_function(
+    scope: &mut Scope<'_>,
+    function: &Function,
+    name: &Str,
+    args: &mut [Value],
+) -> Result<Value, FuncError> {
+    args.iter().try_for_each(|arg| scope.given(arg))?;
     let result = function.call(scope, args);
-    let charged = scope.charge(work::take());
+    let noted = scope.noted(name);
     let value = result?;
-    charged?;
+    noted?;
     Ok(value)
-}
-
-/// The steps that an argument counts as, by its size: most functions walk what they are given.
-fn cost(arg: &Value) -> u64 {
-    match arg {
-        Value::String(s) | Value::Bytes(s) => s.len() as u64 / BYTES_PER_STEP,
-        Value::List(list) => list.len() as u64 / ITEMS_PER_STEP,
-        _ => 0,
-    }
 }
 
 impl<'f> Target<'f> {

@@ -7,8 +7,10 @@ mod exec;
 pub mod fmt;
 mod funcs;
 pub mod function;
+mod held;
 mod item;
 mod lex;
+mod limits;
 mod node;
 mod number;
 mod parse;
@@ -25,12 +27,13 @@ mod work;
 pub use error::{Cause, ExecError, FuncError, LimitError, Location, ParseError};
 pub use exec::MAX_EXEC_DEPTH;
 pub use function::{FromValue, FuncMap, Function, IntoFunction, IntoReturn, Param, Rest, Scope};
+pub use limits::{Limits, Spent};
 pub use node::Tree;
 pub use parse::{MAX_BLOCK_DEPTH, MAX_PAREN_DEPTH, Parsed, parse};
-pub use scope::{Limits, MissingKey, Options, Spent, ValuesMethods};
+pub use scope::{MissingKey, Options, ValuesMethods};
 pub use scratch::build_str;
 pub use template::Templates;
 pub use value::{
     Entries, Field, Kind, List, ListType, MAX_COPIED_DEPTH, MAX_COPIED_VALUES, Map, MapType, Object, Str, Value,
 };
-pub use work::note_work;
+pub use work::{note_time, note_work};

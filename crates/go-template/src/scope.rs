@@ -1,28 +1,21 @@
-//! One run: the templates, the host's state, the output, and how much of everything is left. Functions get it too.
+//! One run: the templates, the host's state, the output, and what it has used. Functions get it too.
 //!
 //! Go has no counterpart: there, functions close over what they need and nothing is bounded.
 
 use std::any::Any;
 use std::mem;
 use std::sync::Arc;
-use std::time::Instant;
 
 use crate::error::{FuncError, LimitError};
 use crate::exec;
-use crate::fmt;
 use crate::function::Function;
+use crate::limits::{Limits, Spent};
 use crate::node::{Tree, VarId};
 use crate::reflect::Reflected;
 use crate::stack;
 use crate::template::Templates;
-use crate::value::{MapType, Value};
-
-/// How much a run has used.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Spent {
-    steps: u64,
-    written: usize,
-}
+use crate::value::{MapType, Str, Value};
+use crate::work;
 
 /// What a missing map key gives: Go's `missingkey` option.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -34,34 +27,6 @@ pub enum MissingKey {
     Zero,
     /// An error.
     Error,
-}
-
-/// How much a run may use.
-#[derive(Clone, Debug)]
-pub struct Limits {
-    /// Nodes and commands that it may execute: bounds time, the same on each machine.
-    pub steps: u64,
-    /// Bytes that it may write, those of nested executions and of what functions give included: bounds memory.
-    pub output: usize,
-    /// Executions that may be inside each other through functions such as Helm's `include`.
-    pub executions: usize,
-    /// The moment after which it stops.
-    pub deadline: Option<Instant>,
-}
-
-impl Limits {
-    /// About a second on a slow core; the heaviest public charts need a tenth of it.
-    pub const STEPS: u64 = 10_000_000;
-    /// Far more than a release may have, which is stored in 1 MiB, compressed.
-    pub const OUTPUT: usize = 256 << 20;
-    /// More than Helm's own limit of `include`, of which each template name has one.
-    pub const EXECUTIONS: usize = 5_000;
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Limits { steps: Self::STEPS, output: Self::OUTPUT, executions: Self::EXECUTIONS, deadline: None }
-    }
 }
 
 /// How templates are executed.
@@ -78,9 +43,6 @@ pub struct Options {
 /// Methods by name: few, so a list finds them faster than a map.
 pub type ValuesMethods = Arc<[(&'static str, Arc<Function>)]>;
 
-/// After so many steps the clock is read.
-const STEPS_PER_CLOCK: u64 = 1024;
-
 /// What a function may ask of the run that calls it: its host's state, and other templates.
 pub struct Scope<'a> {
     host: Option<&'a mut dyn Any>,
@@ -88,8 +50,7 @@ pub struct Scope<'a> {
     pub(crate) missing_key: MissingKey,
     values_methods: ValuesMethods,
     limits: Limits,
-    steps: u64,
-    written: usize,
+    spent: Spent,
     executions: usize,
     /// What the templates that run have written.
     pub(crate) out: Vec<u8>,
@@ -106,8 +67,7 @@ impl<'a> Scope<'a> {
             missing_key: options.missing_key,
             values_methods: options.values_methods,
             limits: options.limits,
-            steps: 0,
-            written: 0,
+            spent: Spent::default(),
             executions: 0,
             out: Vec::new(),
             vars: Vec::new(),
@@ -131,14 +91,14 @@ impl<'a> Scope<'a> {
         Options { missing_key: self.missing_key, limits, values_methods }
     }
 
-    /// How much this run has used so far.
-    pub fn spent(&self) -> Spent {
-        Spent { steps: self.steps, written: self.written }
+    /// Takes what this run has used so far, which another run goes on from.
+    pub fn take_spent(&mut self) -> Spent {
+        mem::take(&mut self.spent)
     }
 
     /// Goes on from what another run with the same limits has used.
     pub fn set_spent(&mut self, spent: Spent) {
-        (self.steps, self.written) = (spent.steps, spent.written);
+        self.spent = spent;
     }
 
     /// The templates that names are looked up in.
@@ -200,7 +160,8 @@ impl<'a> Scope<'a> {
         finish: impl FnOnce(&[u8]) -> T,
     ) -> Result<T, FuncError> {
         if self.executions >= self.limits.executions {
-            return Err(limit("executions", format!("{} templates inside each other", self.limits.executions)).into());
+            let message = format!("{} templates inside each other", self.limits.executions);
+            return Err(LimitError { name: "executions", message }.into());
         }
         self.executions += 1;
         // All executions that are inside each other write to one buffer, each behind what the outer one has written.
@@ -217,15 +178,46 @@ impl<'a> Scope<'a> {
     /// # Errors
     /// The limit that was exceeded.
     pub fn charge(&mut self, steps: u64) -> Result<(), LimitError> {
-        let before = self.steps;
-        self.steps = before.saturating_add(steps);
-        if self.steps > self.limits.steps {
-            return Err(limit("steps", format!("{} template steps", self.limits.steps)));
+        self.spent.worked(steps, &self.limits)
+    }
+
+    /// Counts bytes of output that the host wrote for the run, or that it keeps of what a template wrote.
+    ///
+    /// # Errors
+    /// The limit that was exceeded.
+    pub fn keep(&mut self, bytes: usize) -> Result<(), LimitError> {
+        self.spent.keep(bytes, self.out.len(), &self.limits)
+    }
+
+    /// Counts a step.
+    #[inline]
+    pub(crate) fn step(&mut self) -> Result<(), LimitError> {
+        self.spent.step(1, &self.limits)
+    }
+
+    /// Checks the output after something was written.
+    #[inline]
+    pub(crate) fn wrote(&mut self) -> Result<(), LimitError> {
+        self.spent.check_output(self.out.len(), &self.limits)
+    }
+
+    /// Counts an argument of a function.
+    pub(crate) fn given(&mut self, arg: &Value) -> Result<(), LimitError> {
+        self.spent.given(arg, &self.limits)
+    }
+
+    /// Counts what a function gave.
+    pub(crate) fn made(&mut self, value: &Value) -> Result<(), LimitError> {
+        self.spent.made(value, self.out.len(), &self.limits)
+    }
+
+    /// Counts what the function of the name noted.
+    pub(crate) fn noted(&mut self, name: &Str) -> Result<(), LimitError> {
+        let (steps, time) = work::take();
+        if !time.is_zero() {
+            self.spent.took(name, time, &self.limits)?;
         }
-        if before / STEPS_PER_CLOCK != self.steps / STEPS_PER_CLOCK {
-            return self.check_deadline();
-        }
-        Ok(())
+        self.spent.worked(steps, &self.limits)
     }
 
     /// The method of this name that the map's type has.
@@ -243,43 +235,4 @@ impl<'a> Scope<'a> {
     pub(crate) fn has_map_method(&self, ty: MapType, name: &[u8]) -> bool {
         ty == MapType::Values && self.values_methods.iter().any(|(method, _)| method.as_bytes() == name)
     }
-
-    fn check_deadline(&self) -> Result<(), LimitError> {
-        match self.limits.deadline {
-            Some(deadline) if Instant::now() >= deadline => Err(limit("deadline", "out of time".to_owned())),
-            _ => Ok(()),
-        }
-    }
-
-    /// Counts what was written, for hosts that write for the run.
-    ///
-    /// # Errors
-    /// The limit that was exceeded.
-    pub fn wrote(&mut self, bytes: usize) -> Result<(), LimitError> {
-        // What prints values stops at this size, so the text may lack its end.
-        if bytes > fmt::MAX_OUTPUT {
-            return Err(limit("output", format!("{} bytes at once", fmt::MAX_OUTPUT)));
-        }
-        self.written = self.written.saturating_add(bytes);
-        if self.written > self.limits.output {
-            return Err(limit("output", format!("{} bytes", self.limits.output)));
-        }
-        Ok(())
-    }
-
-    /// Counts what a function gave as written: it may be kept, as often as there are steps.
-    pub(crate) fn made(&mut self, value: &Value) -> Result<(), LimitError> {
-        match value {
-            Value::String(s) | Value::Bytes(s) => self.wrote(s.len()),
-            Value::List(list) => self.wrote(list.len() * ELEMENT),
-            _ => Ok(()),
-        }
-    }
-}
-
-/// What an element of a list counts, in bytes.
-const ELEMENT: usize = 8;
-
-fn limit(name: &'static str, message: String) -> LimitError {
-    LimitError { name, message }
 }

@@ -25,5 +25,6 @@ pub mod kube;
 pub mod release;
 pub mod storage;
 
+mod processor_time;
 #[cfg(test)]
 mod vectors;

@@ -81,6 +81,11 @@ impl List {
         self.items.holds_map
     }
 
+    /// Whether there are other clones.
+    pub(super) fn is_shared(&self) -> bool {
+        Arc::strong_count(&self.items) > 1
+    }
+
     /// The items, if this is the last reference to them.
     pub(super) fn into_last_items(self) -> Vec<Value> {
         Arc::into_inner(self.items).map(|mut items| mem::take(&mut items.items)).unwrap_or_default()

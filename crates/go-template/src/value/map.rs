@@ -110,6 +110,11 @@ impl Map {
         Arc::ptr_eq(&self.shared, &other.shared)
     }
 
+    /// Whether there are other clones.
+    pub(super) fn is_shared(&self) -> bool {
+        Arc::strong_count(&self.shared) > 1
+    }
+
     /// The entries, sorted by key's bytes.
     pub fn entries(&self) -> Entries<'_> {
         match self.untouched() {

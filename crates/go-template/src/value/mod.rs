@@ -9,6 +9,7 @@ mod list;
 mod map;
 mod object;
 mod path;
+mod size;
 mod string;
 
 pub use copy::{MAX_COPIED_DEPTH, MAX_COPIED_VALUES};

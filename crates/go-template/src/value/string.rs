@@ -15,6 +15,11 @@ impl Str {
         String::from_utf8_lossy(&self.0)
     }
 
+    /// Whether there are other clones.
+    pub(super) fn is_shared(&self) -> bool {
+        Arc::strong_count(&self.0) > 1
+    }
+
     /// The text, if it is UTF-8.
     pub fn as_utf8(&self) -> Option<&str> {
         std::str::from_utf8(&self.0).ok()

@@ -1,11 +1,11 @@
 //! Each limit is hit here: the error names it, and nothing overflows.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use go_template::{
     FuncError, FuncMap, Function, LimitError, Limits, List, ListType, MAX_BLOCK_DEPTH, MAX_COPIED_DEPTH,
-    MAX_PAREN_DEPTH, Map, Options, Param, Rest, Scope, Str, Templates, Value, parse,
+    MAX_PAREN_DEPTH, Map, Options, Param, Rest, Scope, Str, Templates, Value, note_time, note_work, parse,
 };
 
 fn functions() -> FuncMap {
@@ -15,6 +15,20 @@ fn functions() -> FuncMap {
         map.insert(key, value);
         map
     });
+    funcs.add("map", |items: Rest<Value>| -> Map {
+        items.0.into_vec().into_iter().enumerate().map(|(i, item)| (i.to_string(), item)).collect()
+    });
+    funcs.add("size", |text: Str| text.len() as i64);
+    funcs.add("work", || {
+        note_work(500);
+        ""
+    });
+    for name in ["sleep", "nap"] {
+        funcs.add(name, |seconds: isize| {
+            note_time(Duration::from_secs(seconds.unsigned_abs() as u64));
+            ""
+        });
+    }
     funcs.add("copy", |value: Value| value.try_deep_copy().map_err(FuncError::from));
     funcs.insert(
         "include",
@@ -47,16 +61,105 @@ fn endless_work_ends_with_the_limit_of_steps() {
 }
 
 #[test]
-fn a_long_output_ends_with_the_limit_of_output() {
-    check("{{range 100}}0123456789{{end}}", Limits { output: 999, ..Limits::default() }, "output");
-    check("{{range 100}}{{print \"0123456789\"}}{{end}}", Limits { output: 999, ..Limits::default() }, "output");
+fn too_many_steps_say_what_they_were_for() {
+    let limits = || Limits { steps: 1000, ..Limits::default() };
+    let large = format!("{{{{$x := {:?}}}}}", "x".repeat(128_000));
+    for (template, expected) in [
+        ("{{range 1000}}x{{end}}", "what loops and includes repeat"),
+        (&format!("{large}{{{{range 9}}}}{{{{size $x}}}}{{{{end}}}}"), "large texts and lists"),
+        ("{{range 9}}{{work}}{{end}}", "what functions merge, copy, parse or search"),
+    ] {
+        let error = render(template, limits()).expect_err("the limit is hit").to_string();
+        let all = format!("limit steps exceeded: 1000 template steps, most of them for {expected}");
+        assert!(error.contains(&all), "{error}");
+    }
+    assert!(render(&format!("{large}{{{{size $x}}}}"), Limits { steps: 1002, ..Limits::default() }).is_err());
+    assert!(render(&format!("{large}{{{{size $x}}}}"), Limits { steps: 1004, ..Limits::default() }).is_ok());
 }
 
 #[test]
-fn what_functions_give_counts_as_output() {
-    check("{{range 100}}{{$x := print \"0123456789\"}}{{end}}", Limits { output: 999, ..Limits::default() }, "output");
-    check("{{range 100}}{{$x := list 1 2}}{{end}}", Limits { output: 999, ..Limits::default() }, "output");
-    check("{{$x := \"0123456789\"}}{{range 100}}{{$x = print $x $x}}{{end}}", Limits::default(), "output");
+fn a_long_output_ends_with_the_limit_of_output() {
+    let limits = |output| Limits { output, ..Limits::default() };
+    for ten in ["0123456789", "{{print \"0123456789\"}}", "{{include \"ten\" .}}"] {
+        let hundred = format!("{{{{define \"ten\"}}}}0123456789{{{{end}}}}{{{{range 100}}}}{ten}{{{{end}}}}");
+        check(&hundred, limits(999), "output");
+        assert_eq!(render(&hundred, limits(1010)).map(|output| output.len()).ok(), Some(1000), "{ten}");
+    }
+}
+
+#[test]
+fn output_that_the_host_keeps_stays_output() {
+    let templates = Arc::new(Templates::default());
+    let options = Options { limits: Limits { output: 10, ..Limits::default() }, ..Options::default() };
+    let mut scope = Scope::new(Arc::clone(&templates), options.clone());
+    assert!(scope.keep(6).and_then(|()| scope.keep(4)).is_ok());
+    let spent = scope.take_spent();
+    assert_eq!(scope.keep(10), Ok(()), "a run of its own");
+    let mut next = Scope::new(templates, options);
+    next.set_spent(spent);
+    assert_eq!(next.keep(1).expect_err("the limit is hit").name, "output");
+}
+
+#[test]
+fn text_that_is_thrown_away_is_neither_output_nor_held() {
+    let limits = || Limits { output: 20, memory: 4000, ..Limits::default() };
+    for call in ["print \"0123456789\"", "list 1 2 3", "map 1 2 3", "include \"ten\" ."] {
+        let template =
+            format!("{{{{define \"ten\"}}}}0123456789{{{{end}}}}{{{{range 1000}}}}{{{{$x := {call}}}}}{{{{end}}}}");
+        assert_eq!(render(&template, limits()).map_err(|e| e.to_string()), Ok(Vec::new()), "{call}");
+    }
+}
+
+#[test]
+fn what_functions_made_and_something_holds_ends_with_the_limit_of_memory() {
+    let limits = || Limits { memory: 100_000, ..Limits::default() };
+    for call in ["print \"0123456789\"", "list 1 2 3", "map 1 2 3", "list (map 1) (print \"a\")"] {
+        let keep = |times: usize| {
+            format!(
+                "{{{{$all := map}}}}{{{{range $i := {times}}}}}{{{{$_ := set $all (print $i) ({call})}}}}{{{{end}}}}"
+            )
+        };
+        check(&keep(2000), limits(), "memory");
+        assert!(render(&keep(50), limits()).is_ok(), "{call}");
+        // Only once is in the map; what was there before is free again.
+        let again = keep(2000).replace("(print $i)", "\"key\"");
+        assert!(render(&again, limits()).is_ok(), "{call}");
+    }
+    check(
+        "{{range 2000}}{{print \"0123456789\"}}{{$x := list 1}}{{end}}",
+        Limits { memory: 9999, ..limits() },
+        "memory",
+    );
+}
+
+#[test]
+fn too_much_memory_says_what_holds_it() {
+    let template = "{{$all := map}}{{range $i := 99}}{{$_ := set $all (print $i) (print \"0123456789\" $i)}}{{end}}";
+    let error = render(&format!("0123456789{template}"), Limits { memory: 5000, ..Limits::default() });
+    let error = error.expect_err("the limit is hit").limit().map(LimitError::to_string).unwrap_or_default();
+    let (start, end) =
+        ("limit memory exceeded: 5000 bytes at once: 10 bytes of output, ", "of values, the largest a string of ");
+    assert!(error.starts_with(start) && error.contains(end), "{error}");
+}
+
+#[test]
+fn one_text_ends_with_the_limit_of_a_text() {
+    let limits = Limits::default;
+    check("{{$x := \"0123456789\"}}{{range 100}}{{$x = print $x $x}}{{end}}", limits(), "text");
+    let doubled = "{{$x := list \"0123456789abcdef\"}}{{range 21}}{{$x = list $x $x}}{{end}}";
+    check(&format!("{doubled}{{{{$x}}}}"), limits(), "text");
+}
+
+#[test]
+fn slow_functions_end_with_the_limit_of_function_time() {
+    let limits = || Limits { function_time: Duration::from_secs(30), ..Limits::default() };
+    assert!(render("{{range 3}}{{sleep 9}}{{end}}{{nap 3}}", limits()).is_ok());
+    let error = render("{{range 3}}{{sleep 9}}{{end}}{{nap 4}}", limits()).expect_err("the limit is hit");
+    let expected = "limit function time exceeded: 30s of processor time for functions that are slow by nature, most of it for sleep; \
+                    call it less often: each include of a template that calls it calls it again";
+    assert_eq!(error.limit().map(LimitError::to_string).as_deref(), Some(expected));
+    check("{{sleep 1}}", Limits { deadline: Some(Instant::now()), ..limits() }, "deadline");
+    check("{{sleep 31}}", limits(), "function time");
 }
 
 #[test]

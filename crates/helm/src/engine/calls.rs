@@ -125,10 +125,9 @@ fn tpl(scope: &mut Scope<'_>, args: &[Value]) -> Result<Value, FuncError> {
     Ok(Value::String(output))
 }
 
-/// What a text without actions gives: itself, for the steps and bytes that its one node takes.
+/// What a text without actions gives: itself, for the step that its one node takes.
 fn plain(scope: &mut Scope<'_>, text: &Str) -> Result<Value, FuncError> {
     scope.charge(u64::from(!text.is_empty()))?;
-    scope.wrote(text.len())?;
     Ok(Value::String(match without_no_value(text) {
         Cow::Borrowed(_) => text.clone(),
         Cow::Owned(clean) => clean.into(),

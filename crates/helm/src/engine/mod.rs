@@ -27,7 +27,7 @@ pub use render::{Error, ReleaseOptions, Rendered, Request};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use go_template::{Limits, Map, MissingKey, Options, Scope, Str, Value};
+use go_template::{FuncError, Limits, Map, MissingKey, Options, Scope, Str, Value};
 
 use crate::chart::{Chart, ChartView, Resolver};
 use crate::values;
@@ -124,10 +124,13 @@ fn run(program: &Program, tops: &Tops, mut scope: Scope<'_>) -> Result<Vec<File>
         top.insert("Template", file.about());
         let top = Value::Map(top.clone());
         let clean = |output: &[u8]| calls::without_no_value(output).into_owned();
+        let failed = |error: FuncError| RenderError::exec(&file.name().to_text(), &error);
         let output = match file.tree() {
-            Some(tree) => scope
-                .execute_tree_into(tree, &top, clean)
-                .map_err(|error| RenderError::exec(&file.name().to_text(), &error))?,
+            Some(tree) => {
+                let output = scope.execute_tree_into(tree, &top, clean).map_err(failed)?;
+                scope.keep(output.len()).map_err(|limit| failed(limit.into()))?;
+                output
+            }
             None => clean(&program.handlebars().execute(&file.name().to_text(), &top, &mut scope)?),
         };
         files.push((file.name().clone(), output));

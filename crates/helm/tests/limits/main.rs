@@ -7,6 +7,7 @@
 mod archives;
 mod bounded;
 mod functions;
+mod honest;
 mod numbers;
 mod patterns;
 mod schemas;
@@ -17,7 +18,7 @@ mod yaml;
 
 use std::sync::Arc;
 
-use go_template::Map;
+use go_template::{Limits, Map};
 use helm::chart::{Chart, File};
 use helm::engine::{Capabilities, Engine, ReleaseOptions, Rendered, Request};
 
@@ -37,10 +38,14 @@ fn chart(files: Vec<File>) -> Result<Arc<Chart>, String> {
 }
 
 fn render_chart(chart: Arc<Chart>, values: &Map) -> Result<Rendered, String> {
+    render_within(chart, values, Limits::default())
+}
+
+fn render_within(chart: Arc<Chart>, values: &Map, limits: Limits) -> Result<Rendered, String> {
     let release = ReleaseOptions { name: "r".into(), namespace: "n".into(), revision: 1, is_upgrade: false };
     let capabilities = Capabilities::default();
     let request = Request { values, release: &release, capabilities: &capabilities, lookup: None, skip_schema: false };
-    Engine::new(chart).render(&request).map_err(|error| error.to_string())
+    Engine::new(chart).with_limits(limits).render(&request).map_err(|error| error.to_string())
 }
 
 fn render(template: &str) -> Result<Rendered, String> {

@@ -1,6 +1,10 @@
 //! Values that double, nest and hold themselves.
 
-use super::{Cases, render};
+use std::time::Duration;
+
+use go_template::{Limits, Map};
+
+use super::{Cases, chart, file, render, render_within};
 
 #[test]
 fn nested_values_do_not_grow_without_end() {
@@ -148,13 +152,27 @@ fn lists_do_not_grow_without_end() {
 }
 
 #[test]
-#[cfg_attr(debug_assertions, ignore = "takes minutes in a build that is not optimised")]
 fn slow_functions_are_not_called_for_ever() {
     let mut cases = Cases::of(module_path!(), "slow_functions_are_not_called_for_ever");
-    for call in ["bcrypt \"a\"", "derivePassword 1 \"long\" \"a\" \"b\" \"c\"", "genPrivateKey \"rsa\""] {
-        cases.add_slow(format!("{call}, for ever"), move || {
-            let error = render(&format!("{{{{ range 1000000 }}}}{{{{ $x := {call} }}}}{{{{ end }}}}")).map(|_| ());
-            super::is_error(error, "limit steps exceeded");
+    for (function, arguments) in [
+        ("bcrypt", "\"a\""),
+        ("htpasswd", "\"u\" \"a\""),
+        ("derivePassword", "1 \"long\" \"a\" \"b\" \"c\""),
+        ("genPrivateKey", "\"rsa\""),
+        ("genPrivateKey", "\"dsa\""),
+        ("genPrivateKey", "\"ecdsa\""),
+        ("genCA", "\"a\" 1"),
+        ("genSelfSignedCertWithKey", "\"a\" nil nil 1 $k"),
+    ] {
+        cases.add_slow(format!("{function} {arguments}, for ever"), move || {
+            let key = "{{ $k := genPrivateKey \"ecdsa\" }}";
+            let template = format!("{key}{{{{ range 1000000 }}}}{{{{ $x := {function} {arguments} }}}}{{{{ end }}}}");
+            let limits = Limits { function_time: Duration::from_millis(300), ..Limits::default() };
+            let chart = chart(vec![file("templates/t.yaml", template)]).unwrap();
+            let expected = format!(
+                "limit function time exceeded: 300ms of processor time for functions that are slow by nature, most of it for {function};"
+            );
+            super::is_error(render_within(chart, &Map::default(), limits).map(|_| ()), &expected);
         });
     }
     cases.run();

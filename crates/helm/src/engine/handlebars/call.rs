@@ -1,5 +1,6 @@
 //! Functions as Handlebars helpers: each call runs as a small Go template, so that arguments are checked and errors worded as there.
 
+use std::mem;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
 use go_template::{Cause, FuncError, FuncMap, Function, Options, Param, Parsed, Scope, Spent, Templates, Value};
@@ -41,10 +42,10 @@ impl State {
         let mut memory = Memory::default();
         let context = memory.json_of(top)?;
         let state = State {
-            host: scope.host::<Render>().map(std::mem::take).unwrap_or_default(),
+            host: scope.host::<Render>().map(mem::take).unwrap_or_default(),
             templates: Arc::clone(scope.templates()),
             options: scope.options(),
-            spent: scope.spent(),
+            spent: scope.take_spent(),
             top: top.clone(),
             memory,
             partials: 0,
@@ -55,9 +56,9 @@ impl State {
 
     /// Hands the run back.
     pub(super) fn end(&mut self, scope: &mut Scope<'_>) {
-        scope.set_spent(self.spent);
+        scope.set_spent(mem::take(&mut self.spent));
         if let Some(host) = scope.host::<Render>() {
-            *host = std::mem::take(&mut self.host);
+            *host = mem::take(&mut self.host);
         }
     }
 
@@ -68,9 +69,9 @@ impl State {
 
     fn with_scope<T>(&mut self, f: impl FnOnce(&mut Scope<'_>) -> T) -> T {
         let mut scope = Scope::new(Arc::clone(&self.templates), self.options.clone()).with_host(&mut self.host);
-        scope.set_spent(self.spent);
+        scope.set_spent(mem::take(&mut self.spent));
         let result = f(&mut scope);
-        self.spent = scope.spent();
+        self.spent = scope.take_spent();
         result
     }
 
@@ -78,7 +79,7 @@ impl State {
         if let Some(failed) = &self.failed {
             return Err(failed.clone());
         }
-        let charged = self.with_scope(|scope| scope.charge(steps).and_then(|()| scope.wrote(bytes)));
+        let charged = self.with_scope(|scope| scope.charge(steps).and_then(|()| scope.keep(bytes)));
         charged.map_err(|limit| limit.to_string())
     }
 
@@ -98,7 +99,7 @@ impl State {
         let args = Value::list(fit(name, args));
         let done = self.with_scope(|scope| scope.execute_tree(parsed.main(), &args));
         done.map_err(|error| message(&error))?;
-        Ok(std::mem::take(&mut self.host.result))
+        Ok(mem::take(&mut self.host.result))
     }
 }
 

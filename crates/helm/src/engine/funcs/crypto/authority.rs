@@ -7,6 +7,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use go_template::{Field, FromValue, FuncError, FuncMap, Function, Kind, List, Object, Param, Str, Value};
 
+use super::clock::timed;
 use super::key::{CERTIFICATE_RSA_BITS, PrivateKey};
 use super::pem;
 use super::x509::{Issuer, Subject, certify};
@@ -185,8 +186,8 @@ fn issue(
     key: &PrivateKey,
     issuer: Option<(&Issuer, &PrivateKey)>,
 ) -> Result<Certificate, FuncError> {
-    let certificate =
-        certify(subject, key, issuer).map_err(|e| FuncError::new(format!("error creating certificate: {e}")))?;
+    let certificate = timed(|| certify(subject, key, issuer))
+        .map_err(|e| FuncError::new(format!("error creating certificate: {e}")))?;
     Ok(Certificate { cert: pem::encode("CERTIFICATE", &certificate), key: key.pem() })
 }
 

@@ -1,9 +1,9 @@
 //! `derivePassword`: the Master Password algorithm, which makes a site's password from one's own.
 
-use go_template::{FromValue, FuncError, Function, Param, Str, Value, note_work};
+use go_template::{FromValue, FuncError, Function, Param, Str, Value};
 use ring::hmac;
 
-use super::HASH_STEPS;
+use super::clock::timed;
 
 const SEED: &[u8] = b"com.lyndir.masterpassword";
 
@@ -30,8 +30,7 @@ fn derive(counter: u32, kind: &Str, password: &[u8], user: &[u8], site: &[u8]) -
     let Some(templates) = templates(kind) else {
         return Ok(format!("cannot find password template {kind}"));
     };
-    note_work(2 * HASH_STEPS);
-    let key = master_key(password, user)?;
+    let key = timed(|| master_key(password, user))?;
     let message = [SEED, &(site.len() as u32).to_be_bytes(), site, &counter.to_be_bytes()].concat();
     let seed = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, &key), &message);
     let (first, rest) = seed.as_ref().split_first().ok_or("empty digest")?;

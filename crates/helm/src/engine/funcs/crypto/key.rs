@@ -1,6 +1,6 @@
 //! Private keys: making, reading, writing and signing with them.
 
-use go_template::{FuncError, note_work};
+use go_template::FuncError;
 use num_bigint::BigUint;
 use ring::rand::SystemRandom;
 use ring::signature::{
@@ -8,8 +8,9 @@ use ring::signature::{
     Ed25519KeyPair, KeyPair, RSA_PKCS1_SHA256, RsaKeyPair,
 };
 
+use super::clock::timed;
 use super::der::{self, Element, bit_string, element, integer, sequence, tag};
-use super::{KEY_STEPS, SIGNATURE_STEPS, no_random, pem, random};
+use super::{no_random, pem, random};
 
 /// The size of a certificate's RSA key, in bits: Sprig's.
 pub(super) const CERTIFICATE_RSA_BITS: usize = 2048;
@@ -76,22 +77,23 @@ impl Curve {
 impl PrivateKey {
     /// A new RSA key of so many bits.
     pub(super) fn generate_rsa(bits: usize) -> Result<PrivateKey, FuncError> {
-        note_work(KEY_STEPS);
-        loop {
-            let (p, q) = (
-                primes::random_prime(bits / 2).map_err(no_random)?,
-                primes::random_prime(bits / 2).map_err(no_random)?,
-            );
-            if let Some(key) = rsa_of_primes(&p, &q) {
-                return Ok(PrivateKey::Rsa(key));
+        timed(|| {
+            loop {
+                let (p, q) = (
+                    primes::random_prime(bits / 2).map_err(no_random)?,
+                    primes::random_prime(bits / 2).map_err(no_random)?,
+                );
+                if let Some(key) = rsa_of_primes(&p, &q) {
+                    return Ok(PrivateKey::Rsa(key));
+                }
             }
-        }
+        })
     }
 
     /// A new ECDSA key on P-256.
     pub(super) fn generate_ecdsa() -> Result<PrivateKey, FuncError> {
-        let document = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, &SystemRandom::new());
-        let document = document.map_err(|_| FuncError::new("cannot read random numbers"))?;
+        let generate = || EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, &SystemRandom::new());
+        let document = timed(generate).map_err(|_| FuncError::new("cannot read random numbers"))?;
         from_pkcs8(document.as_ref()).ok_or_else(|| FuncError::new("cannot generate the key"))
     }
 
@@ -102,7 +104,10 @@ impl PrivateKey {
 
     /// A new DSA key with parameters of its own.
     pub(super) fn generate_dsa() -> Result<PrivateKey, FuncError> {
-        note_work(KEY_STEPS);
+        timed(PrivateKey::random_dsa)
+    }
+
+    fn random_dsa() -> Result<PrivateKey, FuncError> {
         let (bits, small_bits) = DSA_BITS;
         let q = primes::random_prime(small_bits).map_err(no_random)?;
         let p = dsa_modulus(&q, bits)?;
@@ -175,7 +180,6 @@ impl PrivateKey {
 
     /// The message's signature.
     pub(super) fn sign(&self, message: &[u8]) -> Result<Vec<u8>, FuncError> {
-        note_work(SIGNATURE_STEPS);
         let random = SystemRandom::new();
         let refused = |e: ring::error::KeyRejected| FuncError::new(format!("x509: cannot sign with the key: {e}"));
         let failed = |_| FuncError::new("x509: cannot sign with the key");

@@ -4,6 +4,7 @@
 
 mod aes;
 mod authority;
+mod clock;
 mod der;
 mod derive;
 mod key;
@@ -12,9 +13,10 @@ mod pem;
 mod tests;
 mod x509;
 
-use go_template::{FuncError, FuncMap, Str, note_work};
+use go_template::{FuncError, FuncMap, Str};
 use ring::digest::{SHA1_FOR_LEGACY_USE_ONLY, SHA256, SHA512, digest};
 
+use clock::timed;
 use key::PrivateKey;
 
 /// Adds the family's functions.
@@ -38,12 +40,6 @@ pub(crate) const BCRYPT_COST: u32 = 10;
 
 /// The longest password that bcrypt takes, in bytes.
 const MAX_BCRYPT_PASSWORD: usize = 72;
-
-/// What slow functions count among a render's steps, of which it has ten millions: a loop could call them as often as others. A render may make
-/// some 30 RSA keys, 50 hashes of passwords (those of `derivePassword` count twice) and 500 signatures.
-const KEY_STEPS: u64 = 300_000;
-const HASH_STEPS: u64 = 200_000;
-const SIGNATURE_STEPS: u64 = 20_000;
 
 /// So many bytes from the operating system.
 fn random<const N: usize>() -> Result<[u8; N], FuncError> {
@@ -79,8 +75,7 @@ fn bcrypt_hash(password: &[u8]) -> String {
         );
     }
     // Go's library writes the older prefix for what is the same hash.
-    note_work(HASH_STEPS);
-    match bcrypt::hash_with_result(password, BCRYPT_COST) {
+    match timed(|| bcrypt::hash_with_result(password, BCRYPT_COST)) {
         Ok(parts) => parts.format_for_version(bcrypt::Version::TwoA),
         Err(error) => format!("failed to encrypt string with bcrypt: {error}"),
     }

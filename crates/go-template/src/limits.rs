@@ -1,0 +1,272 @@
+//! How much a run may use, what it has used, and the words for what was too much.
+//!
+//! Go has no counterpart: there, nothing is bounded.
+
+use std::fmt;
+use std::time::{Duration, Instant};
+
+use crate::error::LimitError;
+use crate::held::Held;
+use crate::value::{Str, Value};
+
+/// How much a run may use.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// Nodes and commands that it may execute, and what functions do with large values: bounds time, the same on each machine.
+    pub steps: u64,
+    /// Bytes of output that it may have at once: what the host keeps of templates that ended, and what those that run have written.
+    /// What a function such as `include` took over is no longer output.
+    pub output: usize,
+    /// Bytes that it may hold at once: its output, and what functions made as long as something refers to it.
+    pub memory: usize,
+    /// Processor time that functions may take which are slow by nature, and say so with [`note_time`](crate::note_time).
+    pub function_time: Duration,
+    /// Executions that may be inside each other through functions such as Helm's `include`.
+    pub executions: usize,
+    /// The moment after which it stops.
+    pub deadline: Option<Instant>,
+}
+
+impl Limits {
+    /// About a second on a slow core; the heaviest public charts need a tenth of it.
+    pub const STEPS: u64 = 10_000_000;
+    /// Far more than a release may have, which is stored in 1 MiB, compressed.
+    pub const OUTPUT: usize = 128 << 20;
+    /// Twice the largest output: room to make it.
+    pub const MEMORY: usize = 256 << 20;
+    /// Some 200 RSA keys or 300 hashes of passwords: what a chart may ask for that makes all of its certificates anew wherever it takes
+    /// a checksum of them.
+    pub const FUNCTION_TIME: Duration = Duration::from_secs(20);
+    /// More than Helm's own limit of `include`, of which each template name has one.
+    pub const EXECUTIONS: usize = 5_000;
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            steps: Self::STEPS,
+            output: Self::OUTPUT,
+            memory: Self::MEMORY,
+            function_time: Self::FUNCTION_TIME,
+            executions: Self::EXECUTIONS,
+            deadline: None,
+        }
+    }
+}
+
+/// After so many steps the clock is read.
+const STEPS_PER_CLOCK: u64 = 1024;
+
+/// The longest text that one function makes, in bytes: what prints values stops at this size, so a longer one may lack its end.
+const MAX_TEXT: usize = crate::fmt::MAX_OUTPUT;
+
+/// So many bytes of a text that a function is given or makes count as a step.
+const BYTES_PER_STEP: usize = 128;
+
+/// So many items of a list that a function is given or makes count as a step.
+const ITEMS_PER_STEP: usize = 8;
+
+/// So many values that are looked at, to see what of them is still held, count as a step.
+const LOOKS_PER_STEP: usize = 16;
+
+/// What a run has used. A host that runs parts of one render as runs of their own hands it on from one to the next.
+#[derive(Debug, Default)]
+pub struct Spent {
+    steps: u64,
+    /// The steps among them for texts and lists that functions were given or made.
+    data: u64,
+    /// The steps among them for what functions noted.
+    work: u64,
+    /// Bytes of output that the host keeps.
+    kept: usize,
+    held: Held,
+    times: Times,
+}
+
+impl Spent {
+    /// Counts steps of the templates themselves.
+    #[inline]
+    pub(crate) fn step(&mut self, steps: u64, limits: &Limits) -> Result<(), LimitError> {
+        let before = self.steps;
+        self.steps = before.saturating_add(steps);
+        if self.steps > limits.steps {
+            return Err(self.too_many_steps(limits));
+        }
+        if before / STEPS_PER_CLOCK != self.steps / STEPS_PER_CLOCK {
+            return check_deadline(limits);
+        }
+        Ok(())
+    }
+
+    /// Counts an argument by its size: most functions walk what they are given.
+    pub(crate) fn given(&mut self, arg: &Value, limits: &Limits) -> Result<(), LimitError> {
+        match arg {
+            Value::String(s) | Value::Bytes(s) => self.charge_data(s.len() / BYTES_PER_STEP, limits),
+            Value::List(list) => self.charge_data(list.len() / ITEMS_PER_STEP, limits),
+            _ => Ok(()),
+        }
+    }
+
+    /// Counts what a function gave, unless something holds it already, with so many bytes of output in templates that run.
+    pub(crate) fn made(&mut self, value: &Value, running: usize, limits: &Limits) -> Result<(), LimitError> {
+        let steps = match value {
+            Value::String(s) | Value::Bytes(s) if s.len() > MAX_TEXT => return Err(long_text()),
+            Value::String(s) | Value::Bytes(s) => s.len() / BYTES_PER_STEP,
+            Value::List(list) => list.len() / ITEMS_PER_STEP,
+            Value::Map(_) | Value::Object(_) => 0,
+            _ => return Ok(()),
+        };
+        if value.is_shared() {
+            return Ok(());
+        }
+        self.charge_data(steps, limits)?;
+        self.held.add(value, limits.memory);
+        if self.held.is_due() {
+            self.look(limits)?;
+        }
+        self.check_memory(running, limits)
+    }
+
+    /// Counts what a function noted.
+    pub(crate) fn worked(&mut self, steps: u64, limits: &Limits) -> Result<(), LimitError> {
+        self.work = self.work.saturating_add(steps);
+        self.step(steps, limits)
+    }
+
+    /// Counts the time that the function of the name noted.
+    pub(crate) fn took(&mut self, name: &Str, time: Duration, limits: &Limits) -> Result<(), LimitError> {
+        self.times.add(name, time);
+        if self.times.total > limits.function_time {
+            return Err(self.times.exceeded(limits));
+        }
+        check_deadline(limits)
+    }
+
+    /// Counts bytes that the host keeps as output, with so many in templates that run.
+    pub(crate) fn keep(&mut self, bytes: usize, running: usize, limits: &Limits) -> Result<(), LimitError> {
+        self.kept = self.kept.saturating_add(bytes);
+        self.check_output(running, limits)
+    }
+
+    /// Checks the output, with so many bytes of it in templates that run.
+    #[inline]
+    pub(crate) fn check_output(&mut self, running: usize, limits: &Limits) -> Result<(), LimitError> {
+        if self.kept.saturating_add(running) > limits.output {
+            return Err(long_output(limits));
+        }
+        self.check_memory(running, limits)
+    }
+
+    #[inline]
+    fn check_memory(&mut self, running: usize, limits: &Limits) -> Result<(), LimitError> {
+        let output = self.kept.saturating_add(running);
+        if output.saturating_add(self.held.bytes()) <= limits.memory {
+            return Ok(());
+        }
+        self.look(limits)?;
+        match output.saturating_add(self.held.bytes()) <= limits.memory {
+            true => Ok(()),
+            false => Err(self.held.exceeded(output, limits)),
+        }
+    }
+
+    /// Looks what is still held.
+    #[cold]
+    fn look(&mut self, limits: &Limits) -> Result<(), LimitError> {
+        let looked = self.held.look(limits.memory);
+        self.worked((looked / LOOKS_PER_STEP) as u64, limits)
+    }
+
+    fn charge_data(&mut self, steps: usize, limits: &Limits) -> Result<(), LimitError> {
+        self.data = self.data.saturating_add(steps as u64);
+        self.step(steps as u64, limits)
+    }
+
+    #[cold]
+    fn too_many_steps(&self, limits: &Limits) -> LimitError {
+        let nodes = self.steps.saturating_sub(self.data).saturating_sub(self.work);
+        let most = if nodes >= self.data.max(self.work) {
+            "what loops and includes repeat; let them run less often"
+        } else if self.data >= self.work {
+            "large texts and lists that functions are given or make; use fewer or smaller ones"
+        } else {
+            "what functions merge, copy, parse or search; let them do less"
+        };
+        LimitError { name: "steps", message: format!("{} template steps, most of them for {most}", limits.steps) }
+    }
+}
+
+/// The time of slow functions, together and by name.
+#[derive(Debug, Default)]
+struct Times {
+    total: Duration,
+    by_name: Vec<(Str, Duration)>,
+}
+
+impl Times {
+    fn add(&mut self, name: &Str, time: Duration) {
+        self.total += time;
+        match self.by_name.iter_mut().find(|(known, _)| known == name) {
+            Some((_, sum)) => *sum += time,
+            None => self.by_name.push((name.clone(), time)),
+        }
+    }
+
+    fn exceeded(&self, limits: &Limits) -> LimitError {
+        let slowest = self.by_name.iter().max_by_key(|(_, time)| time);
+        let slowest = slowest.map(|(name, _)| name.to_string()).unwrap_or_default();
+        let message = format!(
+            "{:?} of processor time for functions that are slow by nature, most of it for {slowest}; call it less often: each include of \
+             a template that calls it calls it again",
+            limits.function_time,
+        );
+        LimitError { name: "function time", message }
+    }
+}
+
+/// A number of bytes, for people.
+pub(crate) struct Size(pub(crate) usize);
+
+impl fmt::Display for Size {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 >> 20 {
+            0 => write!(f, "{} bytes", self.0),
+            mib => write!(f, "{mib} MiB"),
+        }
+    }
+}
+
+#[cold]
+fn long_output(limits: &Limits) -> LimitError {
+    let message = format!("{} in the files rendered so far; write less, or split the chart", Size(limits.output));
+    LimitError { name: "output", message }
+}
+
+#[cold]
+pub(crate) fn long_text() -> LimitError {
+    LimitError { name: "text", message: format!("{} in one text; put it together from smaller ones", Size(MAX_TEXT)) }
+}
+
+fn check_deadline(limits: &Limits) -> Result<(), LimitError> {
+    match limits.deadline {
+        Some(deadline) if Instant::now() >= deadline => {
+            let message = "out of time; let loops and includes run less often".to_owned();
+            Err(LimitError { name: "deadline", message })
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_shown_as_people_say_them() {
+        for (bytes, shown) in
+            [(0, "0 bytes"), ((1 << 20) - 1, "1048575 bytes"), (1 << 20, "1 MiB"), (256 << 20, "256 MiB")]
+        {
+            assert_eq!(Size(bytes).to_string(), shown);
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! Charts that do much but nothing wrong, each just below a limit, and what one step further says.
+
+use std::time::Duration;
+
+use go_template::{Limits, Map};
+
+use super::{Cases, chart, file, is_error, render_within};
+
+/// Renders the files, and the template of this many documents, each with a checksum of what `_h.tpl` defines as `what`.
+fn checksums(what: &str, data: &str, documents: usize, limits: Limits) -> Result<usize, String> {
+    let mut files =
+        vec![file("templates/_h.tpl", format!("{{{{ define \"what\" }}}}{what}{{{{ end }}}}")), file("x.conf", data)];
+    files.extend((0..documents).map(|i| {
+        let text = format!(
+            "kind: ConfigMap\nmetadata: {{name: a{i}, annotations: {{c: {{{{ include \"what\" . | sha256sum }}}}}}}}\n"
+        );
+        file(&format!("templates/d{i}.yaml"), text)
+    }));
+    render_within(chart(files)?, &Map::default(), limits).map(|rendered| rendered.manifests.len())
+}
+
+const CONFIG: &str = "data:\n  x: |\n{{ .Files.Get \"x.conf\" | indent 4 }}";
+
+/// A CA and seven certificates, as a chart with internal TLS makes them.
+const CERTIFICATES: &str = "{{ $ca := genCA \"ca\" 365 }}{{ range until 7 }}{{ $c := genSignedCert \"x\" nil (list \"a.svc\") 365 $ca }}\
+                            k{{ . }}: {{ $c.Key | b64enc }}\n{{ end }}";
+
+#[test]
+fn text_that_is_thrown_away_is_not_output() {
+    let mut cases = Cases::of(module_path!(), "text_that_is_thrown_away_is_not_output");
+    cases.add("checksums of 11 KB, 120 times, with an output of 24 KB and 200 KB of memory", || {
+        let limits = || Limits { output: 24_000, memory: 200_000, ..Limits::default() };
+        let data = "a line of a file\n".repeat(540);
+        assert_eq!(checksums(CONFIG, &data, 120, limits()), Ok(120));
+        let shorter = Limits { output: 20_000, ..limits() };
+        is_error(
+            checksums(CONFIG, &data, 120, shorter),
+            "limit output exceeded: 20000 bytes in the files rendered so far; ",
+        );
+        let kept = format!("{CONFIG}{{{{ $_ := set .Values (uuidv4) (.Files.Get \"x.conf\" | indent 4) }}}}");
+        let expected = "limit memory exceeded: 200000 bytes at once: ";
+        is_error(checksums(&kept, &data, 120, limits()), expected);
+    });
+    cases.run();
+}
+
+#[test]
+#[cfg_attr(debug_assertions, ignore = "takes minutes in a build that is not optimised")]
+fn a_large_file_may_be_included_by_many_templates() {
+    let mut cases = Cases::of(module_path!(), "a_large_file_may_be_included_by_many_templates");
+    let data = || "a line of a configuration file that is fairly long = 12345\n".repeat(15_500);
+    cases.add_slow("checksums of 900 KB, 240 times", move || {
+        assert_eq!(checksums(CONFIG, &data(), 240, Limits::default()), Ok(240));
+    });
+    cases.add_slow("checksums of 900 KB, 2000 times", move || {
+        let expected = "limit steps exceeded: 10000000 template steps, most of them for large texts and lists";
+        is_error(checksums(CONFIG, &data(), 2000, Limits::default()), expected);
+    });
+    cases.run();
+}
+
+#[test]
+#[cfg_attr(debug_assertions, ignore = "takes minutes in a build that is not optimised")]
+fn keys_may_be_made_again_by_each_include() {
+    let mut cases = Cases::of(module_path!(), "keys_may_be_made_again_by_each_include");
+    cases.add_slow("eight keys, six times", || {
+        assert_eq!(checksums(CERTIFICATES, "", 6, Limits::default()), Ok(6));
+    });
+    cases.run();
+}
+
+#[test]
+fn keys_count_their_time_and_no_steps() {
+    let mut cases = Cases::of(module_path!(), "keys_count_their_time_and_no_steps");
+    let limits = |time| Limits { steps: 1000, function_time: Duration::from_millis(time), ..Limits::default() };
+    cases.add_slow("eight keys in a minute", move || {
+        assert_eq!(checksums(CERTIFICATES, "", 1, limits(60_000)), Ok(1));
+    });
+    cases.add_slow("eight keys in a millisecond", move || {
+        let expected = "limit function time exceeded: 1ms of processor time for functions that are slow by nature, most of it for genCA; \
+                        call it less often: each include of a template that calls it calls it again";
+        is_error(checksums(CERTIFICATES, "", 1, limits(1)), expected);
+    });
+    cases.run();
+}
