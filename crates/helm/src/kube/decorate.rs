@@ -163,4 +163,108 @@ mod tests {
         assert_eq!((sent.get("type"), sent.get("stringData"), &sent["data"]), (None, None, &json!({"a": "eA=="})));
         assert_eq!(object.body, said);
     }
+
+    fn resource(namespaced: bool) -> Resource {
+        Resource { api_version: "v1".into(), kind: "Thing".into(), plural: "things".into(), namespaced }
+    }
+
+    fn object(metadata: Value) -> Object {
+        Object::new(json!({"apiVersion": "v1", "kind": "Thing", "metadata": metadata})).unwrap()
+    }
+
+    fn decoration(owner_namespace: &str) -> Decoration {
+        let owner = Owner {
+            api_version: "x.y/v1".into(),
+            kind: "Db".into(),
+            name: "db".into(),
+            namespace: owner_namespace.into(),
+            uid: "u".into(),
+        };
+        Decoration { release: "r".into(), namespace: "ns".into(), chart: "c".into(), owner: Some(owner) }
+    }
+
+    #[test]
+    fn what_only_the_server_sets_is_not_sent() {
+        let metadata = json!({
+            "name": "a", "managedFields": [], "resourceVersion": "1", "uid": "u", "creationTimestamp": "t",
+            "ownerReferences": [{}], "labels": {"a": "b", MANAGED_BY_LABEL: "me"}, "annotations": "none",
+        });
+        let decoration = Decoration { owner: None, ..decoration("ns") };
+        let sent = decoration.decorate(&object(metadata), &resource(true));
+        let expected = json!({
+            "name": "a", "namespace": "ns", "labels": {"a": "b", MANAGED_BY_LABEL: "Helm", CHART_LABEL: "c"},
+            "annotations": {"meta.helm.sh/release-name": "r", "meta.helm.sh/release-namespace": "ns"},
+        });
+        assert_eq!(sent["metadata"], expected);
+    }
+
+    #[test]
+    fn an_object_goes_where_it_says_else_to_the_releases_namespace() {
+        let namespace = |metadata, namespaced| {
+            let (decoration, object, resource) = (decoration("ns"), object(metadata), resource(namespaced));
+            let sent = decoration.decorate(&object, &resource)["metadata"]["namespace"].clone();
+            (decoration.namespace_of(&object, &resource).to_owned(), sent)
+        };
+        assert_eq!(namespace(json!({"name": "a"}), true), ("ns".into(), json!("ns")));
+        assert_eq!(namespace(json!({"name": "a", "namespace": "other"}), true), ("other".into(), json!("other")));
+        assert_eq!(namespace(json!({"name": "a"}), false), (String::new(), Value::Null));
+    }
+
+    #[test]
+    fn an_owner_is_a_reference_where_kubernetes_allows_one_else_an_annotation() {
+        let keep = json!({"name": "a", "annotations": {"helm.sh/resource-policy": " KEEP "}});
+        let reference = json!([{
+            "apiVersion": "x.y/v1", "kind": "Db", "name": "db", "uid": "u", "controller": true, "blockOwnerDeletion": true,
+        }]);
+        let annotated = |name: &str| (Value::Null, json!(name), json!("Db.x.y"));
+        let referenced = || (reference.clone(), Value::Null, Value::Null);
+        for (owner_namespace, metadata, namespaced, expected) in [
+            ("ns", json!({"name": "a"}), true, referenced()),
+            ("ns", json!({"name": "a", "namespace": "other"}), true, annotated("ns/db")),
+            ("ns", json!({"name": "a"}), false, annotated("ns/db")),
+            ("", json!({"name": "a"}), false, referenced()),
+            ("", json!({"name": "a"}), true, referenced()),
+            ("ns", keep.clone(), true, annotated("ns/db")),
+            ("", keep, false, annotated("db")),
+        ] {
+            let sent = decoration(owner_namespace).decorate(&object(metadata.clone()), &resource(namespaced));
+            let annotations = &sent["metadata"]["annotations"];
+            let found = (
+                sent["metadata"]["ownerReferences"].clone(),
+                annotations[PRIMARY_ANNOTATION].clone(),
+                annotations[PRIMARY_TYPE_ANNOTATION].clone(),
+            );
+            assert_eq!(found, expected, "{owner_namespace:?} {metadata} {namespaced}");
+        }
+    }
+
+    #[test]
+    fn only_the_policy_keep_keeps() {
+        let kept =
+            |policy: Value| is_kept(&object(json!({"name": "a", "annotations": {"helm.sh/resource-policy": policy}})));
+        assert!(kept(json!("keep")) && kept(json!("Keep")) && kept(json!("\tkeep\n")));
+        assert!(!kept(json!("keeper")) && !kept(json!("")) && !kept(json!(true)));
+        assert!(!is_kept(&object(json!({"name": "a"}))));
+    }
+
+    #[test]
+    fn a_long_chart_name_is_cut_to_a_label_s_length() {
+        let cut = |chart: &str| label_value(chart).to_owned();
+        assert_eq!(cut("memcached"), "memcached");
+        assert_eq!(cut(&"a".repeat(63)), "a".repeat(63));
+        assert_eq!(cut(&"a".repeat(64)), "a".repeat(63));
+        assert_eq!(cut(&format!("{}-_.b", "a".repeat(60))), "a".repeat(60));
+        assert_eq!(cut(&format!("{}é", "a".repeat(62))), "a".repeat(62));
+    }
+
+    #[test]
+    fn what_is_no_object_becomes_one() {
+        let mut body = json!([1]);
+        child(&mut body, "metadata").insert("a".into(), 1.into());
+        assert_eq!(body, json!({"metadata": {"a": 1}}));
+        child(&mut body, "metadata").insert("b".into(), 2.into());
+        assert_eq!(body, json!({"metadata": {"a": 1, "b": 2}}));
+        child_of(body.as_object_mut().unwrap(), "metadata").remove("a");
+        assert_eq!(body, json!({"metadata": {"b": 2}}));
+    }
 }

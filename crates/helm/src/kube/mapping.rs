@@ -260,6 +260,7 @@ struct ResponseKind {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kube::MemoryApi;
 
     fn resource(api_version: &str, namespaced: bool) -> Resource {
         Resource { api_version: api_version.into(), kind: "Thing".into(), plural: "things".into(), namespaced }
@@ -294,5 +295,81 @@ mod tests {
         assert_eq!(refused("a%", "b"), r#"invalid namespace "a%": [may not contain '%']"#);
         assert_eq!(refused("ns", "%/"), r#"invalid resource name "%/": [may not contain '/' may not contain '%']"#);
         assert_eq!(refused("ns", ""), "resource name may not be empty");
+    }
+
+    #[test]
+    fn the_group_is_what_stands_before_the_slash() {
+        assert_eq!(resource("apps/v1", true).group(), "apps");
+        assert_eq!(resource("v1", true).group(), "");
+    }
+
+    fn mapper() -> (Arc<MemoryApi>, Mapper) {
+        let server = Arc::new(MemoryApi::default());
+        server.serve("v1", "Secret", "secrets", true);
+        server.serve("x.y/v1", "Db", "dbs", false);
+        (server.clone(), Mapper::new(server))
+    }
+
+    const DISCOVERIES: [&str; 2] = ["GET /api", "GET /apis"];
+
+    #[tokio::test]
+    async fn a_kind_is_looked_up_once_and_a_missing_one_again() {
+        let (server, mapper) = mapper();
+        assert_eq!(mapper.generation(), 0);
+        let db = Resource { kind: "Db".into(), plural: "dbs".into(), ..resource("x.y/v1", false) };
+        assert_eq!(*mapper.resource("x.y/v1", "Db").await.unwrap(), db);
+        let secret = Resource { kind: "Secret".into(), plural: "secrets".into(), ..resource("v1", true) };
+        assert_eq!(*mapper.resource("v1", "Secret").await.unwrap(), secret);
+        assert_eq!((server.log(), mapper.generation()), (DISCOVERIES.map(str::to_owned).to_vec(), 1));
+        let error = mapper.resource("x.y/v1", "Later").await.unwrap_err();
+        assert!(
+            matches!(&error, Error::NoKind { api_version, kind } if (api_version.as_str(), kind.as_str()) == ("x.y/v1", "Later")),
+            "{error}"
+        );
+        server.serve("x.y/v1", "Later", "laters", true);
+        assert_eq!(&*mapper.resource("x.y/v1", "Later").await.unwrap().plural, "laters");
+        assert_eq!((server.log().len(), mapper.generation()), (6, 3));
+    }
+
+    #[tokio::test]
+    async fn api_versions_are_sorted_and_read_anew_only_on_demand() {
+        let (server, mapper) = mapper();
+        assert_eq!(mapper.known_api_versions(), (0, vec![]));
+        let first = ["v1", "v1/Secret", "x.y/v1", "x.y/v1/Db"].map(str::to_owned).to_vec();
+        assert_eq!(mapper.api_versions().await.unwrap(), first);
+        assert_eq!(mapper.known_api_versions(), (1, first.clone()));
+        server.serve("a.b/v2", "Thing", "things", true);
+        assert_eq!(mapper.api_versions().await.unwrap(), first);
+        assert_eq!(server.log().len(), 2);
+        mapper.refresh().await.unwrap();
+        let second = [["a.b/v2", "a.b/v2/Thing"].map(str::to_owned).to_vec(), first].concat();
+        assert_eq!(mapper.known_api_versions(), (2, second.clone()));
+        assert_eq!(mapper.api_versions().await.unwrap(), second);
+        assert_eq!(server.log().len(), 4);
+    }
+
+    #[tokio::test]
+    async fn many_misses_at_once_make_one_discovery() {
+        let (server, mapper) = mapper();
+        let (a, b) = tokio::join!(mapper.resource("v1", "Secret"), mapper.resource("x.y/v1", "Db"));
+        assert!(a.is_ok() && b.is_ok());
+        let (seen, _) = (mapper.table(), mapper.refresh().await);
+        mapper.refresh_unless_newer(&seen).await.unwrap();
+        assert_eq!((server.log().len(), mapper.generation()), (4, 2));
+    }
+
+    #[test]
+    fn of_two_resources_of_a_kind_the_first_serves_it() {
+        let mut table = Table::default();
+        let groups = serde_json::json!({"items": [{"versions": [{"version": "v1", "resources": [
+            {"resource": "pods", "scope": "Namespaced", "responseKind": {"kind": "Pod"}},
+            {"resource": "others", "scope": "Cluster", "responseKind": {"kind": "Pod"}},
+            {"resource": "nothing"},
+        ]}]}]});
+        table.add(serde_json::from_value(groups).unwrap());
+        let pod = find(&table, "v1", "Pod").unwrap();
+        assert_eq!((&*pod.plural, pod.namespaced), ("pods", true));
+        assert_eq!(table.api_versions, ["v1", "v1/Pod", "v1/Pod"]);
+        assert!(find(&table, "v1", "Other").is_none() && find(&table, "v2", "Pod").is_none());
     }
 }

@@ -60,3 +60,77 @@ fn unite(into: &mut Value, from: &Value, depth: usize) {
         unite(into.entry(key.clone()).or_insert_with(|| Value::Object(Map::new())), value, depth + 1);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(manager: &str, operation: &str, fields: Value) -> Value {
+        json!({"manager": manager, "operation": operation, "apiVersion": "v1", "time": manager, "fieldsV1": fields})
+    }
+
+    fn ours(version: &str, time: &str, fields: Value) -> Value {
+        json!({
+            "manager": FIELD_MANAGER, "operation": "Apply", "apiVersion": version, "time": time,
+            "fieldsType": "FieldsV1", "fieldsV1": fields,
+        })
+    }
+
+    #[test]
+    fn there_is_nothing_to_turn_without_a_predecessor() {
+        assert_eq!(migrated_managers(&Value::Null), None);
+        assert_eq!(migrated_managers(&json!([])), None);
+        let apply = ours("v1", "t", json!({"f:a": {}}));
+        let status = {
+            let mut entry = entry("helm", "Update", json!({"f:status": {}}));
+            entry["subresource"] = "status".into();
+            entry
+        };
+        assert_eq!(migrated_managers(&json!([apply, entry("kubectl", "Update", json!({})), status])), None);
+    }
+
+    #[test]
+    fn the_fields_of_every_predecessor_become_ours() {
+        for manager in PREDECESSORS {
+            let entries =
+                json!([entry("kubectl", "Update", json!({"f:b": {}})), entry(manager, "Update", json!({"f:a": {}}))]);
+            let expected = json!([ours("v1", manager, json!({"f:a": {}})), entries[0]]);
+            assert_eq!(migrated_managers(&entries), Some(expected), "{manager}");
+        }
+        let annotated = json!({"f:metadata": {"f:annotations": {"f:meta.helm.sh/release-name": {}}}});
+        let migrated = migrated_managers(&json!([entry("my-operator", "Update", annotated.clone())]));
+        assert_eq!(migrated, Some(json!([ours("v1", "my-operator", annotated)])));
+    }
+
+    #[test]
+    fn two_predecessors_and_we_are_united_under_our_newest() {
+        let mine = ours("apps/v1", "now", json!({"f:spec": {"f:b": {".": {}}, "f:c": {}}}));
+        let entries = json!([
+            entry("helm", "Update", json!({"f:spec": {"f:a": {}, "f:b": {}}})),
+            entry("kubectl", "Update", json!({})),
+            mine,
+            entry("manager", "Apply", json!({"f:spec": {"f:d": {}}})),
+        ]);
+        let united = ours("apps/v1", "now", json!({"f:spec": {"f:a": {}, "f:b": {".": {}}, "f:c": {}, "f:d": {}}}));
+        assert_eq!(migrated_managers(&entries), Some(json!([united, entries[1]])));
+    }
+
+    #[test]
+    fn hostile_depth_is_cut_off() {
+        let deep = |levels: usize| (0..levels).fold(json!({}), |inner, _| json!({"f:a": inner}));
+        let depth = |mut value: &Value| {
+            let mut depth = 0;
+            while let Some(inner) = value.get("f:a") {
+                (value, depth) = (inner, depth + 1);
+            }
+            depth
+        };
+        for (levels, expected) in
+            [(MAX_DEPTH, MAX_DEPTH), (MAX_DEPTH + 1, MAX_DEPTH + 1), (MAX_DEPTH + 9, MAX_DEPTH + 1)]
+        {
+            let mut into = json!({});
+            unite(&mut into, &deep(levels), 0);
+            assert_eq!(depth(&into), expected);
+        }
+    }
+}

@@ -142,3 +142,239 @@ fn generic(status: &Value) -> Readiness {
     let unready = condition(status, "Ready").is_some_and(|ready| ready != "True");
     ready_if(!going && !unready)
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const R: Readiness = Readiness::Ready;
+    const P: Readiness = Readiness::Progressing;
+    const F: Readiness = Readiness::Failed;
+
+    /// The base is ready; each case changes fields of spec and status (`null` takes one away) and says what that makes of it.
+    #[track_caller]
+    fn check(of: (&str, &str), spec: &Value, status: &Value, cases: &[(Value, Value, Readiness)]) {
+        assert_eq!(readiness_of(of.0, of.1, Some(2), spec, status), R, "{of:?} itself");
+        for (spec_change, status_change, expected) in cases {
+            let (spec, status) = (changed(spec, spec_change), changed(status, status_change));
+            assert_eq!(readiness_of(of.0, of.1, Some(2), &spec, &status), *expected, "{of:?} {spec} {status}");
+        }
+    }
+
+    fn changed(base: &Value, change: &Value) -> Value {
+        let mut value = base.clone();
+        for (key, field) in change.as_object().unwrap() {
+            value[key] = field.clone();
+        }
+        value.as_object_mut().unwrap().retain(|_, field| !field.is_null());
+        value
+    }
+
+    fn conditions(all: &[(&str, &str)]) -> Value {
+        let all = all.iter().map(|(kind, status)| json!({"type": kind, "status": status}));
+        json!({"conditions": all.collect::<Vec<_>>()})
+    }
+
+    #[test]
+    fn an_older_generation_is_on_its_way_whatever_the_kind() {
+        let at = |generation, observed: Value| {
+            readiness_of("x.y", "Db", generation, &Value::Null, &json!({"observedGeneration": observed}))
+        };
+        assert_eq!(at(Some(2), json!(1)), P);
+        assert_eq!(at(Some(2), json!(2)), R);
+        assert_eq!(at(Some(2), json!(3)), R);
+        assert_eq!(at(None, json!(1)), R);
+        assert_eq!(at(Some(2), json!("1")), R);
+    }
+
+    #[test]
+    fn a_deployment_is_ready_when_all_replicas_are_new_and_available() {
+        let spec = json!({"replicas": 3});
+        let status = json!({
+            "observedGeneration": 2, "replicas": 3, "updatedReplicas": 3, "readyReplicas": 3, "availableReplicas": 3,
+        });
+        let status = &status;
+        let exceeded = json!({"conditions": [{"type": "Progressing", "reason": "ProgressDeadlineExceeded"}]});
+        let other = json!({"conditions": [{"type": "Other", "reason": "ProgressDeadlineExceeded"}]});
+        check(
+            ("apps", "Deployment"),
+            &spec,
+            status,
+            &[
+                (json!({}), json!({"observedGeneration": null}), P),
+                (json!({}), json!({"updatedReplicas": 2, "replicas": 2, "availableReplicas": 2}), P),
+                (json!({}), json!({"replicas": 4}), P),
+                (json!({}), json!({"availableReplicas": 2}), P),
+                (json!({}), json!({"readyReplicas": 2}), P),
+                (json!({"replicas": null}), json!({}), R),
+                (json!({"replicas": null}), json!({"readyReplicas": null}), P),
+                (json!({"replicas": 2}), json!({}), R),
+                (json!({}), exceeded, F),
+                (json!({}), other, R),
+            ],
+        );
+    }
+
+    #[test]
+    fn a_stateful_set_is_ready_when_its_partition_is_rolled_out() {
+        let spec = json!({"replicas": 3, "updateStrategy": {"type": "RollingUpdate"}});
+        let status = json!({
+            "observedGeneration": 2, "replicas": 3, "readyReplicas": 3, "updatedReplicas": 3,
+            "currentRevision": "b", "updateRevision": "b",
+        });
+        let partition = |n: i64| json!({"updateStrategy": {"rollingUpdate": {"partition": n}}});
+        let on_delete = json!({"updateStrategy": {"type": "OnDelete"}});
+        check(
+            ("apps", "StatefulSet"),
+            &spec,
+            &status,
+            &[
+                (json!({}), json!({"observedGeneration": null}), P),
+                (json!({}), json!({"replicas": 2}), P),
+                (json!({}), json!({"replicas": 4}), P),
+                (json!({}), json!({"readyReplicas": 2}), P),
+                (json!({}), json!({"updatedReplicas": 2}), P),
+                (json!({}), json!({"currentRevision": "a"}), P),
+                (partition(0), json!({"currentRevision": "a"}), P),
+                (partition(1), json!({"currentRevision": "a", "updatedReplicas": 2}), R),
+                (partition(1), json!({"currentRevision": "a", "updatedReplicas": 1}), P),
+                (partition(5), json!({"currentRevision": "a", "updatedReplicas": 0}), R),
+                (on_delete, json!({"readyReplicas": 0, "currentRevision": "a"}), R),
+            ],
+        );
+    }
+
+    #[test]
+    fn a_daemon_set_is_ready_when_every_node_has_the_new_one() {
+        let status = json!({
+            "observedGeneration": 2, "desiredNumberScheduled": 3, "currentNumberScheduled": 3, "updatedNumberScheduled": 3,
+            "numberAvailable": 3, "numberReady": 3,
+        });
+        let none = || json!({});
+        check(
+            ("apps", "DaemonSet"),
+            &none(),
+            &status,
+            &[
+                (none(), json!({"observedGeneration": null}), P),
+                (none(), json!({"currentNumberScheduled": 2}), P),
+                (none(), json!({"updatedNumberScheduled": 2}), P),
+                (none(), json!({"numberAvailable": 2}), P),
+                (none(), json!({"numberReady": null}), P),
+                (none(), json!({"numberReady": 4}), R),
+            ],
+        );
+    }
+
+    #[test]
+    fn replicas_are_ready_when_they_are_as_many_as_wanted() {
+        let (spec, none) = (json!({"replicas": 3}), || json!({}));
+        let status = json!({"replicas": 3, "fullyLabeledReplicas": 3, "availableReplicas": 3, "readyReplicas": 3});
+        let both = [
+            (none(), json!({"replicas": 2}), P),
+            (none(), json!({"replicas": 4}), P),
+            (none(), json!({"availableReplicas": 2}), P),
+            (none(), json!({"readyReplicas": 2}), P),
+        ];
+        let fully = |expected| [(none(), json!({"fullyLabeledReplicas": 2}), expected)];
+        check(("apps", "ReplicaSet"), &spec, &status, &both);
+        check(("apps", "ReplicaSet"), &spec, &status, &fully(P));
+        check(("", "ReplicationController"), &spec, &status, &both);
+        check(("", "ReplicationController"), &spec, &status, &fully(R));
+    }
+
+    #[test]
+    fn jobs_and_pods_end_one_way_or_the_other() {
+        let none = || json!({});
+        check(
+            ("batch", "Job"),
+            &none(),
+            &conditions(&[("Complete", "True")]),
+            &[
+                (none(), conditions(&[]), P),
+                (none(), conditions(&[("Complete", "False")]), P),
+                (none(), json!({"conditions": null, "startTime": "2026-01-01T00:00:00Z"}), R),
+                (none(), conditions(&[("Failed", "True")]), F),
+                (none(), conditions(&[("Failed", "False")]), P),
+            ],
+        );
+        let running = changed(&conditions(&[("Ready", "True")]), &json!({"phase": "Running"}));
+        check(
+            ("", "Pod"),
+            &none(),
+            &running,
+            &[
+                (none(), conditions(&[("Ready", "False")]), P),
+                (none(), conditions(&[]), P),
+                (none(), json!({"phase": "Pending"}), P),
+                (none(), json!({"phase": null}), P),
+                (none(), json!({"phase": "Succeeded", "conditions": null}), R),
+                (none(), json!({"phase": "Failed"}), F),
+            ],
+        );
+    }
+
+    #[test]
+    fn claims_services_budgets_and_definitions_have_rules_of_their_own() {
+        let none = || json!({});
+        check(
+            ("", "PersistentVolumeClaim"),
+            &none(),
+            &json!({"phase": "Bound"}),
+            &[(none(), json!({"phase": "Pending"}), P), (none(), json!({"phase": null}), P)],
+        );
+        let ingress = |all: Value| json!({"loadBalancer": {"ingress": all}});
+        let balancer = json!({"type": "LoadBalancer", "clusterIP": ""});
+        check(
+            ("", "Service"),
+            &json!({"type": "ClusterIP"}),
+            &none(),
+            &[
+                (balancer.clone(), none(), P),
+                (balancer.clone(), ingress(json!([])), P),
+                (balancer, ingress(json!([{"ip": "1.2.3.4"}])), R),
+                (json!({"type": "LoadBalancer", "clusterIP": "10.0.0.1"}), none(), R),
+            ],
+        );
+        check(
+            ("policy", "PodDisruptionBudget"),
+            &none(),
+            &json!({"currentHealthy": 2, "desiredHealthy": 2}),
+            &[
+                (none(), json!({"currentHealthy": 1}), P),
+                (none(), json!({"currentHealthy": 3}), R),
+                (none(), json!({"currentHealthy": null}), P),
+            ],
+        );
+        let of = ("apiextensions.k8s.io", "CustomResourceDefinition");
+        check(
+            of,
+            &none(),
+            &conditions(&[("Established", "True")]),
+            &[(none(), conditions(&[("Established", "False")]), P), (none(), conditions(&[]), P)],
+        );
+    }
+
+    #[test]
+    fn any_other_kind_says_by_its_conditions_how_it_is() {
+        let none = || json!({});
+        for of in [("x.y", "Db"), ("x.y", "Deployment"), ("", "Job"), ("apps", "Pod")] {
+            check(
+                of,
+                &none(),
+                &none(),
+                &[
+                    (none(), conditions(&[("Ready", "True")]), R),
+                    (none(), conditions(&[("Ready", "False")]), P),
+                    (none(), conditions(&[("Ready", "Unknown")]), P),
+                    (none(), conditions(&[("Reconciling", "True"), ("Ready", "True")]), P),
+                    (none(), conditions(&[("Reconciling", "False")]), R),
+                    (none(), conditions(&[("Ready", "True"), ("Stalled", "True")]), F),
+                    (none(), conditions(&[("Stalled", "False")]), R),
+                ],
+            );
+        }
+    }
+}
