@@ -325,7 +325,10 @@ fn a_release_whose_rollback_by_hand_failed_is_healed_and_loses_nothing() {
 
     let _operator = start(cluster, &namespace, "auto");
     set(&namespace, "web", &json!({"replicaCount": "abc"}));
-    assert!(wait_for(&namespace, "web", "ReleaseFailed")["message"].as_str().unwrap().contains(".spec.replicas"));
+    eventually("the refusal", || {
+        let failed = condition(&get(&namespace, ["odd", "web"]), "ReleaseFailed").clone();
+        if failed["message"].as_str().is_some_and(|m| m.contains(".spec.replicas")) { Ok(()) } else { Err(failed) }
+    });
     assert_eq!(uid(), before);
     for kind in ["validatingadmissionpolicybinding", "validatingadmissionpolicy"] {
         cluster.kubectl(["delete", kind, namespace.name()]).unwrap();

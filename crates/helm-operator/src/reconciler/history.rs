@@ -7,6 +7,7 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 use std::time::Duration;
 
+use helm::action::Refusal;
 use jiff::Timestamp;
 use tokio::time::Instant;
 
@@ -29,6 +30,8 @@ const SPREAD: Duration = Duration::from_secs(30);
 #[derive(Clone, Debug, Default)]
 pub(super) struct History {
     pub(super) failure: Option<Failed>,
+    /// What an attempt was refused for good, and its inputs.
+    pub(super) refused: Option<(String, Refusal)>,
     /// The failure that the process before this one left, until something is tried.
     pub(super) recalled: Option<Recalled>,
     pub(super) drift: Drift,

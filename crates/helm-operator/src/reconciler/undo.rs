@@ -47,6 +47,8 @@ pub(super) fn was_never_deployed(release: &Release) -> bool {
 /// What failed, told with what is done about it. An outage is no reason to take anything back: the attempt is gone on with.
 pub(super) async fn after_action(work: &Work<'_>, primary: &Primary, failure: &Failure) -> String {
     note(work, failure);
+    let refused = failure.cause.refusal().map(|refusal| (work.attempt(primary), refusal));
+    work.shared.cache.change_history(work.key, |history| history.refused = refused);
     let message = chain(&failure.cause);
     if failure.cause.is_transient() {
         return message;
@@ -90,7 +92,9 @@ fn note(work: &Work<'_>, failure: &Failure) {
 async fn roll_back(work: &Work<'_>, primary: &Primary, to: u32) -> Result<(), Failure> {
     let Some(current) = work.current() else { return Ok(()) };
     let decoration = work.decoration(primary);
-    let env = work.environment(&decoration, primary, "upgrade");
+    let mut env = work.environment(&decoration, primary, "upgrade");
+    // What was refused is another revision's.
+    env.options.refused = None;
     let inputs = current.inventory.inputs.clone();
     match action::rollback(&env, &current, to, &inputs).await {
         Ok(outcome) => {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use helm::action::{Candidate, Current, Environment, Options};
+use helm::action::{Candidate, Current, Environment, Options, Refusal};
 use helm::kube::{Decoration, ObjectKey, Readiness, Slot, digest_json};
 use helm::release::Status;
 use helm::storage::Marks;
@@ -220,7 +220,7 @@ impl Work<'_> {
     }
 
     /// What an attempt is made with: other inputs are tried at once.
-    fn attempt(&self, primary: &Primary) -> String {
+    pub(super) fn attempt(&self, primary: &Primary) -> String {
         if primary.deleting {
             "uninstall".to_owned()
         } else {
@@ -305,6 +305,7 @@ impl Work<'_> {
             description: primary.annotations.description(action),
             max_history: self.shared.settings.max_history,
             apply: self.shared.settings.apply,
+            refused: self.refused(primary),
             ..Options::default()
         };
         Environment {
@@ -315,6 +316,12 @@ impl Work<'_> {
             slot: self.slot,
             options,
         }
+    }
+
+    /// What the last attempt was refused, if it was made with the same inputs.
+    fn refused(&self, primary: &Primary) -> Option<Refusal> {
+        let (inputs, refusal) = self.shared.cache.history(self.key).refused?;
+        (inputs == self.attempt(primary)).then_some(refusal)
     }
 
     /// The release as the actions take it; nothing if no revision exists.

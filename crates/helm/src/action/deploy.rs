@@ -32,6 +32,7 @@ pub(super) async fn deploy(
 ) -> Result<Outcome, Failure> {
     let keys = keys(env, candidate).await?;
     let surveyed = survey(env, candidate, &keys, current).await?;
+    failure::rehearse(env, candidate).await?;
     let mut release = release(env, candidate, current, &kind);
     let ahead = inventory(candidate, &keys, env, current);
     write_ahead(env, &release, &ahead, current).await?;

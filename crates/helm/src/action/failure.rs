@@ -1,8 +1,44 @@
 //! Records that an attempt failed, and keeps the history within its bounds whatever happens.
 
-use super::{Current, Environment, Error, Failure, Recorded};
+use super::{Candidate, Current, Environment, Error, Failure, Recorded};
+use crate::kube::{ApplyError, Nature};
 use crate::release::{Release, Status};
 use crate::storage::Marks;
+
+/// An object that an attempt was refused for good, for the next attempt with the same inputs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// Kind and name.
+    object: String,
+    /// What the server said.
+    message: String,
+}
+
+impl Error {
+    /// The object that the attempt was refused, if it was for good.
+    pub fn refusal(&self) -> Option<Refusal> {
+        match self {
+            Error::Apply(ApplyError::Failed { verb: "apply", object, source })
+                if source.nature() == Nature::Permanent =>
+            {
+                Some(Refusal { object: object.clone(), message: source.to_string() })
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Tries the object that the last attempt was refused, as a dry run: where the server says the same again, nothing is written, so that what
+/// runs is not changed and changed back at every retry.
+pub(super) async fn rehearse(env: &Environment<'_>, candidate: &Candidate) -> Result<(), Error> {
+    let Some(refusal) = &env.options.refused else { return Ok(()) };
+    let object = candidate.objects.iter().find(|o| format!("{} {:?}", o.kind, o.name) == refusal.object);
+    let Some(object) = object else { return Ok(()) };
+    match env.applier.rehearse(object, env.decoration).await.map_err(Error::from) {
+        Err(error) if error.refusal().as_ref() == Some(refusal) => Err(error),
+        _ => Ok(()),
+    }
+}
 
 /// Records the failure of the attempt that `release` stands for. An attempt that only met an outage stays pending: the next one goes on with
 /// the same revision.

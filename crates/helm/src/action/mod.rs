@@ -25,6 +25,7 @@ use crate::kube::{
 use crate::release::{ChartDocument, Hook, Packed, Release, Status};
 use crate::storage::{self, Marks, Storage, Written};
 
+pub use failure::Refusal;
 pub use install::install;
 pub use orphans::orphans;
 pub use repair::{move_in, repair};
@@ -111,6 +112,8 @@ pub struct Options {
     pub hook_timeout: Duration,
     /// Which way objects are written.
     pub apply: Policy,
+    /// What the last attempt with the same inputs was refused.
+    pub refused: Option<Refusal>,
 }
 
 impl Default for Options {
@@ -122,6 +125,7 @@ impl Default for Options {
             max_history: 10,
             hook_timeout: HOOK_TIMEOUT,
             apply: Policy::default(),
+            refused: None,
         }
     }
 }

@@ -165,11 +165,7 @@ impl Applier {
     pub async fn apply(&self, target: &Target<'_>, writing: &Writing<'_>) -> Result<Applied, ApplyError> {
         let (object, decoration) = (target.object, writing.decoration);
         let failed = |source| ApplyError::Failed { verb: "apply", object: describe(object), source };
-        let resource = self.resource(object).await?;
-        let key = key_of(object, decoration, &resource);
-        let path = resource.path(&key.namespace, &object.name).map_err(failed)?;
-        let json = decoration.decorate(object, &resource);
-        let body = Body { resource, key, path, json };
+        let body = self.body(object, decoration).await?;
         let mut seen = target.seen.clone();
         if writing.moves_back(target.before) && matches!(seen, Seen::Ours { .. }) {
             seen = Seen::Unknown;
@@ -193,6 +189,22 @@ impl Applier {
         let digest = object.digest(&decoration.namespace);
         let api_version = body.resource.api_version.clone();
         Ok(Applied { key: body.key, api_version, digest, kept: is_kept(object), live, way })
+    }
+
+    /// Asks server-side apply what it says of an object, without writing it. An unowned default in the way counts as refused.
+    pub async fn rehearse(&self, object: &Object, decoration: &Decoration) -> Result<(), ApplyError> {
+        let body = self.body(object, decoration).await?;
+        let failed = |source| ApplyError::Failed { verb: "apply", object: describe(object), source };
+        self.dry_run(&body).await.map_err(failed)
+    }
+
+    async fn body(&self, object: &Object, decoration: &Decoration) -> Result<Body, ApplyError> {
+        let resource = self.resource(object).await?;
+        let key = key_of(object, decoration, &resource);
+        let path = resource.path(&key.namespace, &object.name);
+        let path = path.map_err(|source| ApplyError::Failed { verb: "apply", object: describe(object), source })?;
+        let json = decoration.decorate(object, &resource);
+        Ok(Body { resource, key, path, json })
     }
 
     /// Reads the metadata of objects before anything is written: one request each, at once.

@@ -142,6 +142,11 @@ impl Applier {
         self.write_by_apply(body, seen, before).await
     }
 
+    /// Asks server-side apply what it says of an object, without writing it.
+    pub(super) async fn dry_run(&self, body: &Body) -> Result<(), Error> {
+        self.send_apply(&format!("{}?dryRun=All&", body.path), &body.json).await.map(|_| ())
+    }
+
     async fn write_by_apply(&self, body: &Body, seen: &Seen, before: Before) -> Result<Live, Error> {
         match seen {
             Seen::Unknown | Seen::Absent => self.create(&body.path, &body.json).await,

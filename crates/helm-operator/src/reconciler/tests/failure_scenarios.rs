@@ -147,15 +147,44 @@ async fn what_cannot_be_rolled_back_is_told_and_tried_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn failures_do_not_outgrow_the_history() {
+async fn a_retry_that_is_refused_the_same_again_writes_nothing() {
     let world = installed().await;
     refuse(&world, "abc");
     set_value(&world, "abc");
-    retry(&world, 6).await;
+    world.reconcile().await;
+    let (before, told) = (world.server.object(&format!("{MAPS}/a")), world.condition("ReleaseFailed"));
+    let from = world.server.log().len();
+    retry(&world, 5).await;
+    assert_eq!((world.server.object(&format!("{MAPS}/a")), world.condition("ReleaseFailed")), (before, told));
+    assert_eq!(world.history(), ["1 superseded", "2 failed", "3 deployed"]);
+    let log = world.server.log()[from..].to_vec();
+    let dry_run = format!("PATCH {MAPS}/b");
+    assert!(log.iter().all(|line| *line == dry_run || line.starts_with("GET ")), "{log:?}");
+    assert_eq!(log.iter().filter(|line| **line == dry_run).count(), 5);
+    // Said something else, it is worth a try; so are other inputs.
+    world.server.accept();
+    world.server.refuse(|call| writes(call, "b", "abc").then(|| Error::answer(403, "Forbidden", "no quota")));
+    retry(&world, 1).await;
+    assert_eq!(world.history(), ["3 superseded", "4 failed", "5 deployed"]);
+    world.server.accept();
+    retry(&world, 1).await;
+    assert_eq!((world.value_of("b"), world.condition("ReleaseFailed")), (json!("abc"), None));
+}
+
+#[tokio::test(start_paused = true)]
+async fn failures_do_not_outgrow_the_history() {
+    let world = installed().await;
+    refuse(&world, "abc");
+    for at in 0..6 {
+        set_value(&world, &format!("abc{at}"));
+        world.reconcile().await;
+    }
     assert_eq!(world.history(), ["11 superseded", "12 failed", "13 deployed"]);
     refuse_to_roll_back(&world);
-    set_value(&world, "abcd");
-    retry(&world, 6).await;
+    for at in 6..12 {
+        set_value(&world, &format!("abc{at}"));
+        world.reconcile().await;
+    }
     let history = world.history();
     assert_eq!((history.len(), history[0].as_str()), (3, "13 deployed"), "{history:?}");
     assert_eq!(world.server.paths().iter().filter(|p| p.starts_with(SECRETS)).count(), 3);
