@@ -51,12 +51,23 @@ pub(super) async fn record(
     cause: Error,
 ) -> Failure {
     let status = if cause.is_transient() { release.info.status } else { Status::Failed };
-    release.set_status(status, format!("{what} {:?} failed: {cause}", release.name));
+    release.set_status(status, format!("{what} {:?} failed: {}", release.name, with_causes(&cause)));
     if let Err(error) = env.storage.update(&release, None).await {
         tracing::warn!(release = release.name, %error, "cannot record a failed revision");
     }
     let dropped = drop_old(env, current, release.version).await;
     Failure { cause, recorded: Some(Recorded { version: release.version, status, marks, dropped }) }
+}
+
+/// An error with its causes, as `helm history` shows them: `a: b: c`.
+fn with_causes(error: &Error) -> String {
+    let mut text = error.to_string();
+    let mut next = std::error::Error::source(error);
+    while let Some(cause) = next {
+        text = format!("{text}: {cause}");
+        next = cause.source();
+    }
+    text
 }
 
 /// Deletes the oldest revisions beyond the limit, but never the deployed one, nor the last good one. Returns those that are gone.

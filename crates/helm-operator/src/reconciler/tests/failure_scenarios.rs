@@ -58,6 +58,9 @@ async fn an_object_of_wrong_types_is_no_outage_and_the_upgrade_is_rolled_back() 
     assert_eq!(world.history(), ["1 superseded", "2 failed", "3 deployed"]);
     let expected = "True/UpgradeError/cannot apply ConfigMap \"b\": does not fit its schema: .data.value: expected string, got string";
     assert_eq!(world.condition("ReleaseFailed").unwrap(), expected);
+    let record = world.shared.storage.get("ns", "web", 2).await.unwrap();
+    let cause = expected.trim_start_matches("True/UpgradeError/");
+    assert_eq!(record.info.description, format!("Upgrade \"web\" failed: {cause}"));
 }
 
 #[tokio::test(start_paused = true)]
