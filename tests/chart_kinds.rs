@@ -9,26 +9,32 @@ use crate::chart::{condition, get};
 use crate::operator::{Operator, eventually};
 
 /// Starts an operator that serves Widgets, with one worker.
-fn start(cluster: &TestCluster, namespace: &Namespace<'_>) -> Operator {
+pub(crate) fn start(cluster: &TestCluster, namespace: &Namespace<'_>) -> Operator {
     static ONCE: Once = Once::new();
-    ONCE.call_once(|| {
-        cluster.apply(include_str!("fixtures/crds/widget.yaml")).unwrap();
-        cluster
-            .kubectl(["wait", "--for=condition=Established", "--timeout=30s", "crd/widgets.test.my.domain"])
-            .unwrap();
-    });
+    ONCE.call_once(|| define(cluster));
+    serve(cluster, namespace)
+}
+
+/// Makes the kind Widget.
+pub(crate) fn define(cluster: &TestCluster) {
+    cluster.apply(include_str!("fixtures/crds/widget.yaml")).unwrap();
+    cluster.kubectl(["wait", "--for=condition=Established", "--timeout=30s", "crd/widgets.test.my.domain"]).unwrap();
+}
+
+/// Starts an operator where the kind is there already.
+pub(crate) fn serve(cluster: &TestCluster, namespace: &Namespace<'_>) -> Operator {
     let chart = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/charts/widget");
     let watch = json!([{"group": "test.my.domain", "version": "v1", "kind": "Widget", "chart": chart}]);
     Operator::start_watches(cluster, namespace, &watch.to_string(), &["--max-concurrent-reconciles=1"])
 }
 
-fn set(namespace: &Namespace<'_>, name: &str, spec: Value) {
+pub(crate) fn set(namespace: &Namespace<'_>, name: &str, spec: Value) {
     let widget = json!({"apiVersion": "test.my.domain/v1", "kind": "Widget", "metadata": {"name": name}, "spec": spec});
     namespace.apply(&widget.to_string()).unwrap();
 }
 
 /// Waits until the widget has this condition for its newest generation; returns the condition.
-fn wait_for(namespace: &Namespace<'_>, name: &str, kind: &str) -> Value {
+pub(crate) fn wait_for(namespace: &Namespace<'_>, name: &str, kind: &str) -> Value {
     eventually(kind, || {
         let widget = get(namespace, ["widget", name]);
         let found = condition(&widget, kind);
@@ -37,14 +43,14 @@ fn wait_for(namespace: &Namespace<'_>, name: &str, kind: &str) -> Value {
     })
 }
 
-fn events_of(namespace: &Namespace<'_>, name: &str) -> String {
+pub(crate) fn events_of(namespace: &Namespace<'_>, name: &str) -> String {
     let selector = format!("--field-selector=involvedObject.name={name},involvedObject.kind=Widget");
     let columns = "jsonpath={range .items[*]}{.reason}: {.message}{\"\\n\"}{end}";
     namespace.kubectl(["get", "events", &selector, "-o", columns]).unwrap()
 }
 
 /// What the operator made and deleted of Jobs and ConfigMaps, in order: `create jobs`, `patch configmaps/web`.
-fn writes(cluster: &TestCluster, namespace: &Namespace<'_>) -> Vec<String> {
+pub(crate) fn writes(cluster: &TestCluster, namespace: &Namespace<'_>) -> Vec<String> {
     let requests = cluster.requests().unwrap();
     let ours = requests.iter().filter(|r| r.user == "operator" && r.namespace == namespace.name() && r.is_write());
     let kinds = ours.filter(|r| ["jobs", "configmaps"].contains(&r.resource.as_str()) && r.code < 300);

@@ -6,6 +6,7 @@ mod chart_kinds;
 mod client_side;
 mod config;
 mod generated;
+mod hooks;
 mod native;
 mod operator;
 mod parity;

@@ -25,6 +25,19 @@ impl Annotations {
         parse_duration(text).map(Some)
     }
 
+    /// `hook-timeout`: how long one of the chart's hooks may take, as a Go duration; zero: as long as it takes.
+    pub fn hook_timeout(&self) -> Result<Option<Duration>, DurationError> {
+        let Some(text) = self.0.get("hook-timeout") else { return Ok(None) };
+        parse_duration(text).map(Some)
+    }
+
+    /// What is wrong with an annotation, named with its key; nothing if all is well.
+    pub fn fault(&self) -> Option<String> {
+        let checks = [("reconcile-period", self.reconcile_period()), ("hook-timeout", self.hook_timeout())];
+        let bad = checks.into_iter().find_map(|(key, value)| Some((key, value.err()?)));
+        bad.map(|(key, error)| format!("annotation {PREFIX}{key}: {error}"))
+    }
+
     /// `uninstall-wait`: whether the resource stays until every object is gone. Default false.
     pub fn uninstall_wait(&self) -> bool {
         self.flag("uninstall-wait", false)
@@ -93,6 +106,20 @@ mod tests {
             assert!(period(bad).is_err(), "{bad}");
         }
         assert_eq!(annotations(&[]).reconcile_period().unwrap(), None);
+    }
+
+    #[test]
+    fn a_bad_duration_is_named_with_its_annotation() {
+        let fault = |pairs| annotations(pairs).fault();
+        assert_eq!(fault(&[("hook-timeout", "2h"), ("reconcile-period", "0")]), None);
+        let expected =
+            r#"annotation helm.sdk.operatorframework.io/hook-timeout: time: unknown unit "x" in duration "1x""#;
+        assert_eq!(fault(&[("hook-timeout", "1x")]).unwrap(), expected);
+        let expected =
+            r#"annotation helm.sdk.operatorframework.io/reconcile-period: duration "-1s" must not be negative"#;
+        assert_eq!(fault(&[("reconcile-period", "-1s"), ("hook-timeout", "0")]).unwrap(), expected);
+        assert_eq!(annotations(&[("hook-timeout", "90m")]).hook_timeout().unwrap(), Some(Duration::from_secs(5400)));
+        assert_eq!(annotations(&[]).hook_timeout().unwrap(), None);
     }
 
     #[test]

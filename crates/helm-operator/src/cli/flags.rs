@@ -37,6 +37,10 @@ pub struct Run {
     #[arg(long, default_value = "1m", value_parser = duration, value_name = "DURATION")]
     reconcile_period: Duration,
 
+    /// How long one of a chart's hooks may take, as a Go duration; 0 means as long as it takes
+    #[arg(long, default_value = "1h", value_parser = duration, value_name = "DURATION")]
+    hook_timeout: Duration,
+
     /// Most reconciles at once for each kind [default: number of cores]
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..), value_name = "N")]
     max_concurrent_reconciles: Option<u16>,
@@ -122,6 +126,7 @@ impl Run {
         let old_name = || env("OPERATOR_NAME").filter(|name| !name.is_empty());
         Ok(Config {
             reconcile_period: self.reconcile_period,
+            hook_timeout: self.hook_timeout,
             max_concurrent_reconciles: self
                 .max_concurrent_reconciles
                 .map_or(defaults.max_concurrent_reconciles, usize::from),

@@ -23,6 +23,7 @@ fn config(line: &str, env: &[(&str, &str)]) -> Result<Config, String> {
 fn the_defaults_are_upstreams() {
     let config = config("run", &[]).unwrap();
     assert_eq!(config.reconcile_period, Duration::from_secs(60));
+    assert_eq!(config.hook_timeout, Duration::from_secs(3600));
     assert_eq!(config.metrics_bind_address, ":8080");
     assert_eq!(config.health_probe_bind_address, ":8081");
     assert!(!config.leader_elect && config.namespaces.is_all() && !config.suppress_override_values);
@@ -32,11 +33,12 @@ fn the_defaults_are_upstreams() {
 
 #[test]
 fn every_flag_reaches_the_configuration() {
-    let line = "run --watches-file=w.yaml --reconcile-period=1m30s --max-concurrent-reconciles 3 --metrics-bind-address=0 \
+    let line = "run --watches-file=w.yaml --reconcile-period=1m30s --hook-timeout=2h --max-concurrent-reconciles 3 --metrics-bind-address=0 \
         --metrics-secure --metrics-require-rbac --health-probe-bind-address=127.0.0.1:0 --leader-elect --leader-election-id=me \
         --leader-election-namespace=ns --suppress-override-values --enable-http2=true --zap-devel=false --zap-encoder=console \
         --zap-log-level=debug --zap-stacktrace-level=panic --zap-time-encoding=iso8601";
     let config = config(line, &[("WATCH_NAMESPACE", "a, b")]).unwrap();
+    assert_eq!(config.hook_timeout, Duration::from_secs(7200));
     assert_eq!((config.reconcile_period, config.max_concurrent_reconciles), (Duration::from_secs(90), 3));
     assert_eq!((&*config.metrics_bind_address, &*config.health_probe_bind_address), ("0", "127.0.0.1:0"));
     assert!(config.leader_elect && config.suppress_override_values);

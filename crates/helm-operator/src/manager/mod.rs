@@ -25,6 +25,8 @@ use crate::{lease, server};
 pub struct Config {
     /// How often a resource is looked at without an event when its watch does not say; zero: never.
     pub reconcile_period: Duration,
+    /// How long one of a chart's hooks may take when its watch does not say; zero: as long as it takes.
+    pub hook_timeout: Duration,
     /// How many resources of one kind are worked on at once when its watch does not say; at least 1.
     pub max_concurrent_reconciles: usize,
     /// Where `/metrics` is served, as `:8080` or `127.0.0.1:0`; `0` or empty: nowhere.
@@ -187,6 +189,7 @@ impl Default for Config {
     fn default() -> Config {
         Config {
             reconcile_period: Duration::from_secs(60),
+            hook_timeout: helm::action::HOOK_TIMEOUT,
             max_concurrent_reconciles: std::thread::available_parallelism().map_or(1, usize::from),
             metrics_bind_address: ":8080".into(),
             health_probe_bind_address: ":8081".into(),

@@ -12,6 +12,7 @@ use helm::action::{Known, LiveView, Look};
 use helm::kube::{Applied, Decoration, Live, Mark, ObjectKey, Owner, Proven, Readiness, Resource};
 use helm::release::{Packed, Status};
 use helm::storage::{Marks, RecordMeta};
+use jiff::Timestamp;
 use tokio::time::Instant;
 
 use super::feed::Scope;
@@ -85,6 +86,8 @@ pub(super) struct Revision {
     pub(super) owners: Vec<Box<str>>,
     pub(super) marks: Option<Arc<Marks>>,
     pub(super) stamp: Stamp,
+    /// When it was last written, if a watch told.
+    pub(super) written: Option<Timestamp>,
 }
 
 /// A live object of a release.
@@ -174,6 +177,7 @@ impl Cache {
             owners: meta.owners.into_iter().map(Into::into).collect(),
             marks: meta.marks.map(Arc::new),
             stamp: Stamp::seen(epoch),
+            written: meta.written,
         };
         release.revisions.insert(meta.version, revision);
         release.slim();
@@ -463,21 +467,6 @@ impl Release {
         newest(Status::Deployed).or_else(|| newest(Status::Superseded))
     }
 
-    /// The objects that may exist: those of the deployed revision, and what an unfinished or failed one above it may have left, of
-    /// which no marks are known.
-    pub(super) fn inventory(&self) -> Marks {
-        let deployed = self.deployed();
-        let mut inventory = deployed.and_then(|(_, r)| r.marks.as_deref().cloned()).unwrap_or_default();
-        let Some((version, newest)) = self.newest() else { return inventory };
-        if deployed.map(|(v, _)| v) != Some(version) {
-            inventory.complete = false;
-            let all = newest.marks.iter().flat_map(|m| &m.objects);
-            let left: Vec<_> = all.filter(|o| inventory.find(&o.key).is_none()).cloned().collect();
-            inventory.objects.extend(left);
-        }
-        inventory
-    }
-
     /// Whether one of the revisions says that it is the owner's, in this life or an earlier one under the same name.
     pub(super) fn is_owned_by(&self, owner: &Owner) -> bool {
         let kind = owner.annotated_type();
@@ -487,17 +476,17 @@ impl Release {
         })
     }
 
-    /// The objects are needed of the newest and the deployed revision only.
+    /// The objects are needed of what may be live only: the base and what was begun after it.
     fn slim(&mut self) {
-        let keep = [self.newest().map(|(v, _)| v), self.deployed().map(|(v, _)| v)];
-        for (version, revision) in &mut self.revisions {
-            if !keep.contains(&Some(*version))
-                && let Some(marks) = &revision.marks
+        let base = self.base().map_or(0, |(version, _)| version);
+        for (_, revision) in self.revisions.range_mut(..base) {
+            if let Some(marks) = &revision.marks
                 && !marks.objects.is_empty()
             {
                 revision.marks = Some(Arc::new(Marks {
                     owner: marks.owner.clone(),
                     owner_type: marks.owner_type.clone(),
+                    taken_over: marks.taken_over,
                     ..Marks::default()
                 }));
             }

@@ -4,11 +4,10 @@ use std::sync::Arc;
 
 use helm::action::{self, Environment};
 use helm::kube::{Applied, ObjectKey, Way};
-use helm::release::Packed;
+use helm::release::{Packed, Status};
 use helm::storage::{MarkedObject, Marks};
 use tokio::time::Instant;
 
-use super::cache::Release;
 use super::history::FIGHT;
 use super::primary::Primary;
 use super::stamp::Stamp;
@@ -80,24 +79,33 @@ async fn fight(
     Fault { condition: condition::IRRECONCILABLE, reason: FIGHT, message }
 }
 
-/// Reads a record that has no marks of ours and notes what objects it has.
+/// Reads the records that have no marks of ours and notes what objects they have.
 pub(super) async fn read(work: &mut Work<'_>, primary: &Primary) -> Result<Next, Fault> {
-    let Some(version) = work.release().as_ref().and_then(Release::newest).map(|(v, _)| v) else {
-        return Ok(Next::Done);
-    };
+    let Some(release) = work.release() else { return Ok(Next::Done) };
     let decoration = work.decoration(primary);
     let env = work.environment(&decoration, primary, "upgrade");
-    let (mut marks, packed) = action::inventory_of(&env, version).await.map_err(|e| fault(&e))?;
-    marks.owner = primary.uid().to_owned();
-    marks.owner_type = primary.owner().annotated_type();
-    // A release without objects has nothing to move in.
-    marks.complete = marks.objects.is_empty();
-    work.shared.cache.change_release(work.key, |release| {
-        if let Some(revision) = release.revisions.get_mut(&version) {
-            revision.marks = Some(Arc::new(marks));
-        }
-        release.packed = Some((version, packed));
-    });
+    let base = release.base().map(|(v, _)| v);
+    for version in release.unread() {
+        let (mut marks, packed) = action::inventory_of(&env, version).await.map_err(|e| fault(&e))?;
+        marks.owner = primary.uid().to_owned();
+        marks.owner_type = primary.owner().annotated_type();
+        // A release without objects has nothing to move in.
+        marks.complete = marks.objects.is_empty();
+        let abandoned = release.revisions.get(&version).is_some_and(|r| r.status.is_pending() && r.marks.is_none());
+        let status = if abandoned { Some(action::abandon(&env, &packed).await.map_err(|e| fault(&e))?) } else { None };
+        work.shared.cache.change_release(work.key, |release| {
+            if let Some(revision) = release.revisions.get_mut(&version) {
+                revision.marks = Some(Arc::new(marks));
+                if let Some(written) = status {
+                    (revision.status, revision.resource_version) = (Status::Failed, written);
+                    revision.stamp = Stamp::written(Some(revision.stamp));
+                }
+            }
+            if Some(version) == base {
+                release.packed = Some((version, packed));
+            }
+        });
+    }
     Ok(Next::Look)
 }
 
@@ -116,7 +124,8 @@ pub(super) async fn move_in(work: &mut Work<'_>, primary: &Primary) -> Result<Ne
     whole.owner = primary.uid().to_owned();
     whole.owner_type = primary.owner().annotated_type();
     whole.inputs = work.inputs_digest(primary);
-    write_marks(work, primary, version, whole).await.map_err(|e| fault(&e))?;
+    let written = action::record_move(&env, version, packed.as_ref(), &whole).await.map_err(|e| fault(&e))?;
+    keep(work, version, whole, written);
     let mut kinds = Vec::new();
     for one in &applied {
         kinds.extend(work.shared.applier.mapper.resource(&one.api_version, &one.key.kind).await.ok());
@@ -175,6 +184,11 @@ async fn remark(
 
 async fn write_marks(work: &Work<'_>, primary: &Primary, version: u32, marks: Marks) -> Result<(), action::Error> {
     let written = work.shared.storage.mark(primary.namespace(), primary.name(), version, &marks).await?;
+    keep(work, version, marks, written);
+    Ok(())
+}
+
+fn keep(work: &Work<'_>, version: u32, marks: Marks, written: u64) {
     work.shared.cache.change_release(work.key, |release| {
         if let Some(revision) = release.revisions.get_mut(&version) {
             revision.marks = Some(Arc::new(marks));
@@ -182,7 +196,6 @@ async fn write_marks(work: &Work<'_>, primary: &Primary, version: u32, marks: Ma
             revision.stamp = Stamp::written(Some(revision.stamp));
         }
     });
-    Ok(())
 }
 
 pub(super) fn fault(error: &action::Error) -> Fault {

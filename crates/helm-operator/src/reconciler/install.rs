@@ -71,7 +71,8 @@ pub(super) async fn record(work: &Work<'_>, outcome: Outcome) {
         let marks = Some(Arc::new(outcome.marks));
         let resource_version = outcome.written.resource_version;
         let stamp = Stamp::written(release.revisions.get(&outcome.version).map(|known| known.stamp));
-        let revision = Revision { status: Status::Deployed, resource_version, owners: Vec::new(), marks, stamp };
+        let (status, owners) = (Status::Deployed, Vec::new());
+        let revision = Revision { status, resource_version, owners, marks, stamp, written: None };
         release.revisions.insert(outcome.version, revision);
         release.packed = Some((outcome.version, outcome.written.packed));
     });

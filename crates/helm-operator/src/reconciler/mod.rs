@@ -7,11 +7,16 @@ mod cache;
 mod correct_drift;
 mod engine;
 mod feed;
+#[cfg(test)]
+mod helm_tests;
 mod history;
+#[cfg(test)]
+mod hook_tests;
 mod install;
 mod primary;
 mod progress;
 mod queue;
+mod recorded;
 mod render;
 mod schedule;
 mod settle;
@@ -164,6 +169,7 @@ pub(crate) struct Shared {
 pub(crate) struct Settings {
     controller: Arc<str>,
     period: Duration,
+    hook_timeout: Duration,
     watch_dependents: bool,
     max_history: usize,
     suppress_overrides: bool,
@@ -358,6 +364,7 @@ fn settings(controller: &ChartController, context: &Context) -> Settings {
     Settings {
         controller: context.controller.clone(),
         period: controller.watch.reconcile_period.unwrap_or(context.config.reconcile_period),
+        hook_timeout: controller.watch.hook_timeout.unwrap_or(context.config.hook_timeout),
         watch_dependents: controller.watch.watch_dependent_resources,
         max_history: controller.max_history,
         suppress_overrides: context.config.suppress_override_values,

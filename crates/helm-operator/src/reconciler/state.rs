@@ -19,6 +19,8 @@ pub(super) struct Observed {
     pub(super) inputs: Inputs,
     /// The live objects against the revision's.
     pub(super) objects: Objects,
+    /// An annotation of the resource cannot be read.
+    pub(super) misannotated: bool,
     /// The same inputs failed, and it is too early to try again.
     pub(super) held: bool,
 }
@@ -32,6 +34,8 @@ pub(super) enum Recorded {
     Lost,
     /// It is someone else's.
     Foreign,
+    /// Somebody else is at work on it: a person's `helm`, or an upstream.
+    InFlight,
     /// An install did not end.
     PendingInstall,
     /// An upgrade or rollback did not end.
@@ -42,7 +46,7 @@ pub(super) enum Recorded {
     FailedInstall,
     /// It is uninstalled but its record is kept.
     Uninstalled,
-    /// It is deployed, but its record has no marks of ours: an upstream made it.
+    /// Some of the revisions that may have left objects have no marks of ours: Helm or an upstream made or wrote them.
     Unread,
     /// It is deployed.
     Deployed,
@@ -85,9 +89,13 @@ pub(super) enum Step {
     Wait,
     /// Say that the release is someone else's.
     Refuse,
+    /// Say which annotation cannot be read.
+    Complain,
+    /// Say that somebody else is at work, and until when that is respected.
+    Leave,
     /// Put our finalizer on the resource.
     AddFinalizer,
-    /// Read the record that an upstream made.
+    /// Read the records that Helm or an upstream made.
     Read,
     /// Render the chart.
     Render,
@@ -129,6 +137,8 @@ impl fmt::Display for Step {
             Step::MoveIn => "take objects over",
             Step::Repair => "repair",
             Step::Confirm => "confirm own writes",
+            Step::Complain => "complain",
+            Step::Leave => "leave alone",
             Step::Uninstall => "uninstall",
             Step::RemoveFinalizer => "remove finalizer",
         })
@@ -160,7 +170,8 @@ impl fmt::Display for Recorded {
             Recorded::Failed => "failed",
             Recorded::FailedInstall => "failed to install",
             Recorded::Uninstalled => "uninstalled",
-            Recorded::Unread => "deployed by an upstream",
+            Recorded::InFlight => "somebody else at work",
+            Recorded::Unread => "not read",
             Recorded::Deployed => "deployed",
         })
     }
@@ -197,8 +208,12 @@ pub(super) fn next_step(observed: &Observed) -> Step {
     if observed.suspended {
         return Step::Nothing;
     }
+    if observed.misannotated && observed.release != Recorded::Foreign {
+        return if observed.held { Step::Wait } else { Step::Complain };
+    }
     match observed.release {
         Recorded::Deployed if observed.finalizer => when_deployed(observed),
+        Recorded::InFlight if observed.finalizer => Step::Leave,
         // A failed step is a step that failed, whichever: only repairs have a hold of their own.
         _ if observed.held => Step::Wait,
         Recorded::Foreign => Step::Refuse,
@@ -211,8 +226,11 @@ pub(super) fn next_step(observed: &Observed) -> Step {
 fn when_deleting(observed: &Observed) -> Step {
     match observed.release {
         _ if !observed.finalizer => Step::Nothing,
+        // What it is about to make would be left behind.
+        Recorded::InFlight => Step::Leave,
         _ if observed.held => Step::Wait,
         Recorded::None | Recorded::Foreign => Step::RemoveFinalizer,
+        Recorded::Unread => Step::Read,
         _ => Step::Uninstall,
     }
 }
@@ -257,6 +275,7 @@ mod tests {
         release: Recorded::Deployed,
         inputs: Inputs::Same,
         objects: Objects::Intact,
+        misannotated: false,
         held: false,
     };
 
@@ -333,6 +352,38 @@ mod tests {
                 Step::MoveIn,
             ),
             ("someone else's", Observed { release: Recorded::Foreign, finalizer: false, ..FINE }, Step::Refuse),
+        ]);
+    }
+
+    #[test]
+    fn somebody_elses_action_is_left_alone_until_it_ends() {
+        let theirs = Observed { release: Recorded::InFlight, objects: Objects::Drifted, ..FINE };
+        check(&[
+            ("whatever else is to be done", Observed { inputs: Inputs::Changed, ..theirs.clone() }, Step::Leave),
+            ("what it makes would outlive a deletion", Observed { deleting: true, ..theirs.clone() }, Step::Leave),
+            ("even while held", Observed { held: true, ..theirs.clone() }, Step::Leave),
+            ("but the finalizer is ours", Observed { finalizer: false, ..theirs.clone() }, Step::AddFinalizer),
+            ("suspended", Observed { suspended: true, ..theirs }, Step::Nothing),
+            ("then its record is read", Observed { release: Recorded::Unread, ..FINE }, Step::Read),
+            ("before a deletion, too", Observed { release: Recorded::Unread, deleting: true, ..FINE }, Step::Read),
+            (
+                "unless that failed just now",
+                Observed { release: Recorded::Unread, deleting: true, held: true, ..FINE },
+                Step::Wait,
+            ),
+        ]);
+    }
+
+    #[test]
+    fn an_annotation_that_cannot_be_read_stops_everything_but_a_deletion() {
+        let bad = Observed { misannotated: true, ..FINE };
+        check(&[
+            ("deployed", bad.clone(), Step::Complain),
+            ("new", Observed { release: Recorded::None, finalizer: false, ..bad.clone() }, Step::Complain),
+            ("somebody else's", Observed { release: Recorded::Foreign, ..bad.clone() }, Step::Refuse),
+            ("said just now", Observed { held: true, ..bad.clone() }, Step::Wait),
+            ("suspended", Observed { suspended: true, ..bad.clone() }, Step::Nothing),
+            ("deleted", Observed { deleting: true, ..bad }, Step::Uninstall),
         ]);
     }
 

@@ -83,7 +83,8 @@ fn note(work: &Work<'_>, failure: &Failure) {
     work.shared.cache.change_release(work.key, |release| {
         let marks = Some(Arc::new(recorded.marks.clone()));
         let stamp = Stamp::written(release.revisions.get(&recorded.version).map(|known| known.stamp));
-        let revision = Revision { status: recorded.status, resource_version: 0, owners: Vec::new(), marks, stamp };
+        let (status, owners) = (recorded.status, Vec::new());
+        let revision = Revision { status, resource_version: 0, owners, marks, stamp, written: None };
         release.revisions.insert(recorded.version, revision);
         recorded.dropped.iter().for_each(|version| _ = release.revisions.remove(version));
     });
@@ -160,7 +161,8 @@ mod tests {
 
     fn release(statuses: &[(u32, Status)]) -> Release {
         let stamp = Stamp::written(None);
-        let revision = |status| Revision { status, resource_version: 0, owners: Vec::new(), marks: None, stamp };
+        let revision =
+            |status| Revision { status, resource_version: 0, owners: Vec::new(), marks: None, stamp, written: None };
         let revisions = statuses.iter().map(|(version, status)| (*version, revision(*status))).collect();
         Release { revisions, ..Release::default() }
     }

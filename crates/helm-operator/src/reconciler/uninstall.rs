@@ -1,13 +1,20 @@
 //! Takes a release away with its custom resource, by what is recorded alone; and the finalizer that gives us the time.
 
-use helm::action::{self, Environment, Look};
+use std::sync::Arc;
+
+use helm::action::{self, Environment, Farewell, Look, Uninstalling};
 use helm::kube::{Call, FIELD_MANAGER, Ownership};
-use helm::release::HookEvent;
+use helm::release::Status;
 use serde_json::json;
 
 use super::primary::{FINALIZER, Primary};
+use super::stamp::Stamp;
 use super::work::{Next, Work, chain, reference};
 use crate::status::{Fault, condition};
+
+/// What to do about a hook that keeps a release from being uninstalled.
+const WITHOUT_HOOKS: &str =
+    "; the annotation helm.sdk.operatorframework.io/uninstall-disable-hooks: \"true\" uninstalls without hooks";
 
 /// Puts our finalizer on, before anything is made that it has to take away.
 pub(super) async fn add_finalizer(work: &mut Work<'_>, primary: &Primary) -> Result<Next, Fault> {
@@ -94,7 +101,11 @@ pub(super) async fn uninstall(work: &mut Work<'_>, primary: &Primary) -> Result<
             Ok(Next::Done)
         }
         Err(error) => {
-            Err(Fault { condition: condition::RELEASE_FAILED, reason: "UninstallError", message: chain(&error) })
+            let mut message = chain(&error);
+            if matches!(error, action::Error::Hook(_)) {
+                message.push_str(WITHOUT_HOOKS);
+            }
+            Err(Fault { condition: condition::RELEASE_FAILED, reason: "UninstallError", message })
         }
     }
 }
@@ -103,23 +114,25 @@ pub(super) async fn uninstall(work: &mut Work<'_>, primary: &Primary) -> Result<
 async fn delete(work: &Work<'_>, primary: &Primary) -> Result<bool, action::Error> {
     let decoration = work.decoration(primary);
     let env = work.environment(&decoration, primary, "uninstall");
-    let Some(current) = work.current() else { return delete_lost(work, primary, &env).await };
-    let (inventory, packed) = match (&current.inventory.objects[..], current.inventory.complete) {
-        ([], false) => {
-            action::inventory_of(&env, current.version).await.map(|(marks, packed)| (marks, Some(packed)))?
-        }
-        _ => (current.inventory.clone(), current.packed.clone()),
+    let (Some(current), Some(mut at)) = (work.current(), uninstalling(work)) else {
+        return delete_lost(work, primary, &env).await;
     };
-    let version = current.deployed.unwrap_or(current.version);
+    let inventory = at.marks.clone();
     if inventory.delete_hooks {
-        action::run_delete_hooks(&env, HookEvent::PreDelete, version, packed.as_ref()).await?;
+        let ran = action::run_pre_delete(&env, &mut at).await;
+        remember(work, &at);
+        ran?;
     }
     action::delete_objects(&env, &inventory).await?;
     if primary.annotations.uninstall_wait() && !is_gone(work, &env, &inventory).await? {
         return Ok(false);
     }
     if inventory.delete_hooks {
-        action::run_delete_hooks(&env, HookEvent::PostDelete, version, packed.as_ref()).await?;
+        let ran = action::run_post_delete(&env, &mut at).await;
+        remember(work, &at);
+        if let Farewell::GivenUp(error) = ran? {
+            give_up(work, primary, &error);
+        }
     }
     env.storage.delete_all(&decoration.namespace, &decoration.release, &current.versions).await?;
     Ok(true)
@@ -136,6 +149,38 @@ async fn delete_lost(work: &Work<'_>, primary: &Primary, env: &Environment<'_>) 
     tracing::info!(resource = %work.key, objects = inventory.objects.len(), "Uninstalling a release whose record is gone");
     action::delete_objects(env, &inventory).await?;
     Ok(!primary.annotations.uninstall_wait() || is_gone(work, env, &inventory).await?)
+}
+
+/// The revision whose hooks are run: the one that the live objects come from, else the newest.
+fn uninstalling(work: &Work<'_>) -> Option<Uninstalling> {
+    let release = work.release()?;
+    let (version, _) = release.base().or(release.newest())?;
+    let packed = release.packed.as_ref().filter(|(v, _)| *v == version).map(|(_, p)| p.clone());
+    Some(Uninstalling { version, marks: release.inventory(), packed, resource_version: None })
+}
+
+/// Takes what the hooks of an uninstall recorded into the cache: the next look must not run them again.
+fn remember(work: &Work<'_>, at: &Uninstalling) {
+    let Some(resource_version) = at.resource_version else { return };
+    work.shared.cache.change_release(work.key, |release| {
+        if let Some(revision) = release.revisions.get_mut(&at.version) {
+            revision.status = Status::Uninstalling;
+            revision.resource_version = resource_version;
+            revision.marks = Some(Arc::new(at.marks.clone()));
+            revision.stamp = Stamp::written(Some(revision.stamp));
+        }
+        release.packed = at.packed.clone().map(|packed| (at.version, packed));
+    });
+}
+
+fn give_up(work: &Work<'_>, primary: &Primary, error: &action::Error) {
+    let message = format!(
+        "a hook after the uninstall failed {} times, and the release is let go without it: {}",
+        action::POST_DELETE_TRIES,
+        chain(error)
+    );
+    tracing::error!(resource = %work.key, error = message, "gave up a hook");
+    work.shared.events.warning(reference(primary), "HookGivenUp", "Uninstall", message);
 }
 
 /// Whether every object that the uninstall deletes is gone.

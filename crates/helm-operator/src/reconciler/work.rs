@@ -3,21 +3,22 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use helm::action::{Candidate, Current, Environment, Options, Refusal};
+use helm::action::{Candidate, Current, Environment, Options, Refusal, Unfinished};
 use helm::kube::{Decoration, ObjectKey, Readiness, Slot, digest_json};
-use helm::release::Status;
 use helm::storage::Marks;
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
 use serde_json::json;
 use tokio::time::Instant;
 
 use super::cache::{Release, Revision};
-use super::history::History;
+use super::history::{Failed, History};
 use super::primary::{Primary, ResourceKey};
 use super::progress::{Progress, publishing};
+use super::recorded::recorded;
 use super::render::Request;
 use super::schedule::End;
-use super::state::{Inputs, Objects, Observed, Recorded, Step, next_step};
+use super::state::{Inputs, Objects, Observed, Step, next_step};
 use super::{Shared, correct_drift, install, settle, undo, uninstall, upgrade};
 use crate::metrics::ReconcileResult;
 use crate::status::{Fault, Health, condition};
@@ -122,6 +123,8 @@ impl Work<'_> {
                 Ok(Next::Done)
             }
             Step::Refuse => Err(foreign(primary)),
+            Step::Complain => Err(misannotated(primary)),
+            Step::Leave => Ok(self.leave(primary)),
             Step::AddFinalizer => uninstall::add_finalizer(self, primary).await,
             Step::Read => correct_drift::read(self, primary).await,
             Step::Render => match self.render(primary).await {
@@ -144,7 +147,14 @@ impl Work<'_> {
             deleting: primary.deleting,
             finalizer: primary.has_finalizer(),
             suspended: primary.annotations.suspend(),
-            release: recorded(release.as_ref(), primary, &self.shared.cache.history(self.key)),
+            release: recorded(
+                release.as_ref(),
+                is_lost(primary, &self.shared.cache.history(self.key)),
+                &primary.owner(),
+                primary.annotations.adopt(),
+                Timestamp::now(),
+            ),
+            misannotated: primary.annotations.fault().is_some(),
             inputs: self.inputs(release.as_ref(), primary),
             objects: self.objects(release.as_ref(), primary),
             held: self.is_held(primary, release.as_ref()),
@@ -229,8 +239,13 @@ impl Work<'_> {
     }
 
     async fn render(&mut self, primary: &Primary) -> Result<Next, Fault> {
-        let deployed = self.release().as_ref().and_then(Release::deployed).map(|(v, r)| (v, r.marks.clone()));
-        if let Some((revision, Some(marks))) = &deployed {
+        let release = self.release();
+        let newest = release.as_ref().and_then(Release::newest).map(|(v, _)| v);
+        let deployed = release.as_ref().and_then(Release::deployed).map(|(v, r)| (v, r.marks.clone()));
+        // What was begun since may have changed the objects, whatever the deployed revision says of them.
+        if let Some((revision, Some(marks))) = &deployed
+            && newest == Some(*revision)
+        {
             // As the deployed revision was rendered, so that a chart that prints its revision is no change.
             let candidate = self.candidate(primary, *revision).await?;
             if is_same(&candidate, marks, primary.namespace()) {
@@ -304,9 +319,10 @@ impl Work<'_> {
             adopt: primary.annotations.adopt(),
             description: primary.annotations.description(action),
             max_history: self.shared.settings.max_history,
+            hook_timeout: self.hook_timeout(primary),
             apply: self.shared.settings.apply,
             refused: self.refused(primary),
-            ..Options::default()
+            unclaimed_hooks: primary.annotations.adopt() || self.release().is_some_and(|r| r.is_taken_over()),
         };
         Environment {
             applier: &self.shared.applier,
@@ -328,20 +344,48 @@ impl Work<'_> {
     pub(super) fn current(&self) -> Option<Current> {
         let release = self.release()?;
         let (version, newest) = release.newest()?;
-        let deployed = release.deployed();
-        let inventory = release.inventory();
-        let packed =
-            release.packed.as_ref().filter(|(v, _)| Some(*v) == deployed.map(|(d, _)| d)).map(|(_, p)| p.clone());
+        let base = release.base().map(|(v, _)| v);
+        let packed = release.packed.as_ref().filter(|(v, _)| Some(*v) == base).map(|(_, p)| p.clone());
+        let unfinished = newest.marks.as_ref().filter(|_| newest.status.is_pending());
         Some(Current {
             version,
             pending: newest.status.is_pending(),
             versions: release.revisions.keys().copied().collect(),
-            deployed: deployed.map(|(v, _)| v),
+            deployed: release.deployed().map(|(v, _)| v),
             last_good: release.last_good(),
-            inventory,
+            inventory: release.inventory(),
             packed,
-            first_deployed: None,
+            first_deployed: release.first_deployed(),
+            unfinished: unfinished.map(|m| Unfinished { inputs: m.inputs.clone(), hooks_done: m.hooks_done }),
+            taken_over: release.is_taken_over(),
         })
+    }
+
+    /// How long one of the chart's hooks may take; a deletion does not stop at an annotation that cannot be read.
+    fn hook_timeout(&self, primary: &Primary) -> Option<Duration> {
+        let asked = primary.annotations.hook_timeout().ok().flatten();
+        Some(asked.unwrap_or(self.shared.settings.hook_timeout)).filter(|limit| !limit.is_zero())
+    }
+
+    /// Says that somebody else is at work on the release, and looks again when that is no longer respected, or when it ends.
+    fn leave(&self, primary: &Primary) -> Next {
+        let (release, now) = (self.release(), Timestamp::now());
+        let Some((release, until)) = release.as_ref().and_then(|r| Some((r, r.in_flight(now)?))) else {
+            return Next::Look;
+        };
+        let fault = in_flight(primary, release, until);
+        let retry_at = Instant::now() + Duration::try_from(until.duration_since(now)).unwrap_or_default();
+        let news = self.shared.cache.change_history(self.key, |history| {
+            let news = history.failure.as_ref().is_none_or(|f| f.fault != fault);
+            // No inputs have failed: what follows is not held.
+            history.failure = Some(Failed { fault: fault.clone(), inputs: String::new(), attempts: 0, retry_at });
+            news
+        });
+        if news {
+            tracing::info!(resource = %self.key, reason = fault.reason, message = fault.message, "Left alone");
+            self.shared.events.normal(reference(primary), fault.reason, "Reconcile", fault.message);
+        }
+        Next::At(retry_at)
     }
 
     /// Notes a failure: the same is tried again later and later, anything else at once.
@@ -406,24 +450,21 @@ impl Work<'_> {
     }
 }
 
-fn recorded(release: Option<&Release>, primary: &Primary, history: &History) -> Recorded {
-    let Some((release, (_, newest))) = release.and_then(|r| Some((r, r.newest()?))) else {
-        return if is_lost(primary, history) { Recorded::Lost } else { Recorded::None };
-    };
-    if !release.is_owned_by(&primary.owner()) && !primary.annotations.adopt() {
-        return Recorded::Foreign;
-    }
-    match newest.status {
-        Status::Deployed if newest.marks.as_ref().is_some_and(|m| m.complete || !m.objects.is_empty()) => {
-            Recorded::Deployed
-        }
-        Status::Deployed => Recorded::Unread,
-        Status::PendingInstall => Recorded::PendingInstall,
-        Status::Failed if undo::was_never_deployed(release) => Recorded::FailedInstall,
-        Status::Failed => Recorded::Failed,
-        Status::Uninstalled | Status::Uninstalling => Recorded::Uninstalled,
-        _ => Recorded::Pending,
-    }
+/// Seconds are enough for people.
+fn in_flight(primary: &Primary, release: &Release, until: Timestamp) -> Fault {
+    let (version, status) = release.newest().map(|(v, r)| (v, r.status.as_str())).unwrap_or_default();
+    let until = until.strftime("%Y-%m-%dT%H:%M:%SZ");
+    let message = format!(
+        "revision {version} of release {:?} is {status} and was not written by this operator: somebody's helm is at work; \
+         it is left alone until it ends, or until {until}",
+        primary.name()
+    );
+    Fault { condition: condition::IRRECONCILABLE, reason: "ReleaseInFlight", message }
+}
+
+fn misannotated(primary: &Primary) -> Fault {
+    let message = primary.annotations.fault().unwrap_or_default();
+    Fault { condition: condition::IRRECONCILABLE, reason: "InvalidAnnotation", message }
 }
 
 /// Whether there was a release whose objects may still be there: its record vanished before our eyes, or the status tells of one.

@@ -1,6 +1,7 @@
 //! One entry of watches.yaml into a [`Watch`], key by key, as leniently as Go's JSON decoder.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use helm::kube::Policy;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
@@ -11,7 +12,7 @@ use super::node::{Entry, Node};
 use super::{Error, OverrideValuesType, Watch, parse_duration};
 
 /// The keys of an entry, as they are written.
-const KEYS: [&str; 12] = [
+const KEYS: [&str; 13] = [
     "group",
     "version",
     "kind",
@@ -21,6 +22,7 @@ const KEYS: [&str; 12] = [
     "overrideValuesType",
     "selector",
     "reconcilePeriod",
+    "hookTimeout",
     "maxConcurrentReconciles",
     "dryRunOption",
     "apply",
@@ -48,6 +50,7 @@ fn empty() -> Watch {
         override_values: BTreeMap::new(),
         override_values_type: OverrideValuesType::default(),
         reconcile_period: None,
+        hook_timeout: None,
         max_concurrent_reconciles: None,
         watch_dependent_resources: true,
         selector: Selector::default(),
@@ -70,10 +73,8 @@ fn set(watch: &mut Watch, key: &str, entry: &Entry, env: &Env) -> Result<(), Err
         "overrideValues" => watch.override_values = override_values(entry, env)?,
         "overrideValuesType" => watch.override_values_type = override_values_type(entry)?,
         "selector" => watch.selector = selector(entry)?,
-        "reconcilePeriod" => {
-            let period = parse_duration(&string(entry)?);
-            watch.reconcile_period = Some(period.map_err(|cause| wrong(entry, cause.to_string()))?);
-        }
+        "reconcilePeriod" => watch.reconcile_period = Some(duration(entry)?),
+        "hookTimeout" => watch.hook_timeout = Some(duration(entry)?),
         "maxConcurrentReconciles" => watch.max_concurrent_reconciles = Some(positive(entry)?),
         // Upstream compares by a dry run and lets this choose its kind. Nothing is compared by a dry run here.
         "dryRunOption" => _ = string(entry)?,
@@ -88,6 +89,10 @@ fn string(entry: &Entry) -> Result<String, Error> {
         Node::String(text) => Ok(text.clone()),
         other => Err(wrong(entry, format!("expected a string, found {}", other.type_name()))),
     }
+}
+
+fn duration(entry: &Entry) -> Result<Duration, Error> {
+    parse_duration(&string(entry)?).map_err(|cause| wrong(entry, cause.to_string()))
 }
 
 fn boolean(entry: &Entry) -> Result<bool, Error> {

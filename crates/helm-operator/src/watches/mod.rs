@@ -37,6 +37,8 @@ pub struct Watch {
     pub override_values_type: OverrideValuesType,
     /// How often a resource is looked at without an event; absent: the flag decides; zero: never.
     pub reconcile_period: Option<Duration>,
+    /// How long one of the chart's hooks may take; absent: the flag decides; zero: as long as it takes.
+    pub hook_timeout: Option<Duration>,
     /// How many resources of this kind are worked on at once, at least 1; absent: the flag decides.
     pub max_concurrent_reconciles: Option<usize>,
     /// Whether changes to the chart's objects start a reconcile.

@@ -48,6 +48,7 @@ fn every_key_is_read_in_any_case() {
   overrideValuesType: string
   selector: {matchLabels: {app: x}, matchExpressions: [{key: tier, operator: In, values: [a, b]}]}
   reconcilePeriod: 1m30s
+  hookTimeout: 2h
   maxConcurrentReconciles: 4
   dryRunOption: server
 ")
@@ -56,6 +57,7 @@ fn every_key_is_read_in_any_case() {
     assert_eq!(watch.override_values, pairs.map(|(k, v)| (k.to_owned(), v.to_owned())).into());
     assert_eq!(watch.override_values_type, OverrideValuesType::String);
     assert_eq!(watch.reconcile_period, Some(Duration::from_secs(90)));
+    assert_eq!(watch.hook_timeout, Some(Duration::from_secs(7200)));
     assert_eq!(watch.max_concurrent_reconciles, Some(4));
     assert!(!watch.watch_dependent_resources);
     assert_eq!(watch.selector.to_string(), "app=x,tier in (a,b)");
@@ -80,6 +82,7 @@ fn a_wrong_value_is_refused_with_its_line() {
         "  reconcilePeriod: 1x\n",
         r#"watches file, line 6: reconcilePeriod: time: unknown unit "x" in duration "1x""#,
     );
+    check("  hookTimeout: soon\n", r#"watches file, line 6: hookTimeout: time: invalid duration "soon""#);
     check(
         "  maxConcurrentReconciles: 0\n",
         "watches file, line 6: maxConcurrentReconciles: must be between 1 and 65535, found 0",

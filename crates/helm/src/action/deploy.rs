@@ -7,9 +7,13 @@ use futures::future::try_join_all;
 use jiff::Timestamp;
 
 use super::last::Deployed;
+use super::resume::{await_next, has, not_run, resume};
 use super::uninstall::delete;
-use super::{Candidate, Current, Environment, Error, Failure, Known, Look, Outcome, Recorded, failure, read_release};
-use crate::kube::{Applied, Before, HookRun, Object, ObjectKey, Owner, Policy, Rule, Seen, Target, uninstall_order};
+use super::{
+    Candidate, Current, Environment, Error, Failure, HELMS_WAY, Known, Look, Outcome, Recorded, Records, failure,
+    read_release,
+};
+use crate::kube::{Applied, Before, Object, ObjectKey, Owner, Rule, Seen, Target, uninstall_order};
 use crate::release::{Hook, HookEvent, Info, Release, Status};
 use crate::storage::{MarkedObject, Marks};
 
@@ -30,15 +34,29 @@ pub(super) async fn deploy(
     current: Option<&Current>,
     kind: Kind,
 ) -> Result<Outcome, Failure> {
+    let recorded = resume(env, candidate, current, kind.pending).await?;
+    let candidate = recorded.as_ref().unwrap_or(candidate);
     let keys = keys(env, candidate).await?;
     let surveyed = survey(env, candidate, &keys, current).await?;
     failure::rehearse(env, candidate).await?;
     let mut release = release(env, candidate, current, &kind);
-    let ahead = inventory(candidate, &keys, env, current);
+    let mut ahead = inventory(candidate, &keys, env, current, &release);
+    if recorded.is_some() {
+        release.hooks.clone_from(&candidate.hooks);
+        ahead.hooks_done = current.and_then(|c| c.unfinished.as_ref()).is_some_and(|u| u.hooks_done);
+    }
     write_ahead(env, &release, &ahead, current).await?;
-    let run = run(env, candidate, &keys, &surveyed, current, &mut release, &kind).await;
-    match run {
-        Ok((marks, applied)) => complete(env, release, marks, applied, current, kind).await,
+    let ran = async {
+        run_before(env, &mut release, &mut ahead, &kind).await?;
+        let applied = apply(env, candidate, &keys, &surveyed, current).await?;
+        run_after(env, &mut release, &kind).await?;
+        Ok::<_, Error>(applied)
+    };
+    match ran.await {
+        Ok(applied) => {
+            let marks = marks(env, candidate, &keys, current, &applied, &release);
+            complete(env, release, marks, applied, current, kind).await
+        }
         Err(cause) => Err(failure::record(env, release, ahead, current, kind.failed, cause).await),
     }
 }
@@ -68,14 +86,20 @@ fn release(env: &Environment<'_>, candidate: &Candidate, current: Option<&Curren
         chart: candidate.chart.clone(),
         config: candidate.config.clone(),
         manifest: candidate.manifest.clone(),
-        hooks: candidate.hooks.clone(),
-        apply_method: if env.options.apply == Policy::Client { "csa" } else { "ssa" }.into(),
+        hooks: not_run(&candidate.hooks),
+        apply_method: HELMS_WAY.into(),
         labels: std::collections::BTreeMap::new(),
     }
 }
 
 /// Everything that may exist once the action runs: the candidate's objects, then what is to be pruned.
-fn inventory(candidate: &Candidate, keys: &[ObjectKey], env: &Environment<'_>, current: Option<&Current>) -> Marks {
+fn inventory(
+    candidate: &Candidate,
+    keys: &[ObjectKey],
+    env: &Environment<'_>,
+    current: Option<&Current>,
+    release: &Release,
+) -> Marks {
     let object = |(object, key): (&Object, &ObjectKey)| MarkedObject {
         key: key.clone(),
         api_version: object.api_version.as_str().into(),
@@ -96,6 +120,9 @@ fn inventory(candidate: &Candidate, keys: &[ObjectKey], env: &Environment<'_>, c
         objects,
         complete: false,
         delete_hooks: has_delete_hooks(&candidate.hooks),
+        first_deployed: release.info.first_deployed,
+        taken_over: current.is_some_and(|c| c.taken_over),
+        ..Marks::default()
     }
 }
 
@@ -108,7 +135,7 @@ fn owner_type(env: &Environment<'_>) -> String {
 }
 
 fn has_delete_hooks(hooks: &[Hook]) -> bool {
-    hooks.iter().any(|hook| hook.events.contains(&HookEvent::PreDelete) || hook.events.contains(&HookEvent::PostDelete))
+    has(hooks, HookEvent::PreDelete) || has(hooks, HookEvent::PostDelete)
 }
 
 async fn write_ahead(
@@ -124,29 +151,49 @@ async fn write_ahead(
     Ok(())
 }
 
-async fn run(
+/// Applies what the candidate has, and deletes what it has no more.
+async fn apply(
     env: &Environment<'_>,
     candidate: &Candidate,
     keys: &[ObjectKey],
     surveyed: &Surveyed,
     current: Option<&Current>,
-    release: &mut Release,
-    kind: &Kind,
-) -> Result<(Marks, Vec<Applied>), Error> {
-    let hooks = HookRun { decoration: env.decoration, timeout: env.options.hook_timeout, slot: env.slot };
-    if !env.options.disable_hooks {
-        env.applier.run_hooks(&mut release.hooks, kind.before, &hooks).await?;
-    }
+) -> Result<Vec<Applied>, Error> {
     let objects = candidate.objects.iter().zip(keys);
     let targets: Vec<Target<'_>> =
         objects.filter_map(|(object, key)| target(env, object, key, surveyed, current)).collect();
     let last = Deployed::new(env, current.and_then(|c| c.last_good), current.and_then(|c| c.packed.as_ref()));
     let applied = env.applier.apply_all(&targets, &last.writing()).await?;
     prune(env, keys, current).await?;
-    if !env.options.disable_hooks {
-        env.applier.run_hooks(&mut release.hooks, kind.after, &hooks).await?;
+    Ok(applied)
+}
+
+/// Runs the hooks before the objects, unless they were done when the action was cut off.
+async fn run_before(env: &Environment<'_>, release: &mut Release, ahead: &mut Marks, kind: &Kind) -> Result<(), Error> {
+    if env.options.disable_hooks || !has(&release.hooks, kind.before) {
+        return Ok(());
     }
-    Ok((marks(env, candidate, keys, current, &applied), applied))
+    let records = Records { storage: env.storage };
+    let run = env.hook_run(&records);
+    if !ahead.hooks_done {
+        env.applier.run_hooks(release, kind.before, &run).await?;
+        await_next(&mut release.hooks, kind.after);
+        ahead.hooks_done = true;
+        // Before what succeeded is deleted, or a restart would not know that it did.
+        env.storage.update(release, Some(ahead)).await?;
+    }
+    Ok(env.applier.clean_up_hooks(release, kind.before, &run).await?)
+}
+
+async fn run_after(env: &Environment<'_>, release: &mut Release, kind: &Kind) -> Result<(), Error> {
+    if env.options.disable_hooks || !has(&release.hooks, kind.after) {
+        return Ok(());
+    }
+    let records = Records { storage: env.storage };
+    let run = env.hook_run(&records);
+    env.applier.run_hooks(release, kind.after, &run).await?;
+    env.storage.update(release, None).await?;
+    Ok(env.applier.clean_up_hooks(release, kind.after, &run).await?)
 }
 
 /// What was read of live objects before the first write.
@@ -230,6 +277,7 @@ fn marks(
     keys: &[ObjectKey],
     current: Option<&Current>,
     applied: &[Applied],
+    release: &Release,
 ) -> Marks {
     let marked = |key: &ObjectKey| {
         let now = applied.iter().find(|a| a.key == *key).map(MarkedObject::from);
@@ -244,6 +292,9 @@ fn marks(
         objects,
         complete: true,
         delete_hooks,
+        first_deployed: release.info.first_deployed,
+        taken_over: current.is_some_and(|c| c.taken_over),
+        ..Marks::default()
     }
 }
 

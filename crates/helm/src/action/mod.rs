@@ -8,6 +8,7 @@ mod install;
 mod last;
 mod orphans;
 mod repair;
+mod resume;
 mod rivals;
 mod rollback;
 mod uninstall;
@@ -16,11 +17,12 @@ mod upgrade;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::BoxFuture;
 use jiff::Timestamp;
 
 use crate::kube::{
-    Applied, Applier, ApplyError, Decoration, Duplicate, HookError, Mark, Nature, Object, ObjectError, ObjectKey,
-    Policy, Proven, Slot, recorded_objects,
+    Applied, Applier, ApplyError, Decoration, Duplicate, HookError, HookRun, Journal, JournalError, Mark, Nature,
+    Object, ObjectError, ObjectKey, Policy, Proven, Slot, recorded_objects,
 };
 use crate::release::{ChartDocument, Hook, Packed, Release, Status};
 use crate::storage::{self, Marks, Storage, Written};
@@ -28,14 +30,20 @@ use crate::storage::{self, Marks, Storage, Written};
 pub use failure::Refusal;
 pub use install::install;
 pub use orphans::orphans;
-pub use repair::{move_in, repair};
+pub use repair::{move_in, record_move, repair};
 pub use rivals::rivals;
 pub use rollback::rollback;
-pub use uninstall::{delete_objects, inventory_of, run_delete_hooks};
+pub use uninstall::{
+    Farewell, POST_DELETE_TRIES, Uninstalling, abandon, delete_objects, inventory_of, run_post_delete, run_pre_delete,
+};
 pub use upgrade::upgrade;
 
-/// How long a hook may take, as `helm install --timeout`.
-pub const HOOK_TIMEOUT: Duration = Duration::from_secs(300);
+/// How long a hook may take unless somebody says otherwise: long enough for a migration.
+pub const HOOK_TIMEOUT: Duration = Duration::from_secs(3600);
+
+/// How a person's `helm upgrade` or `helm rollback` is to write over a revision of ours, whichever way we wrote it: by three-way merges. As
+/// a server-side apply it would conflict with our field manager. See docs/decisions/0008-helm-by-hand.md.
+pub(crate) const HELMS_WAY: &str = "csa";
 
 /// A release as the chart and the values want it.
 #[derive(Clone, Debug)]
@@ -108,8 +116,10 @@ pub struct Options {
     pub description: Option<String>,
     /// How many revisions are kept; 0: all.
     pub max_history: usize,
-    /// How long one hook may take.
-    pub hook_timeout: Duration,
+    /// How long one hook may take; absent: as long as it takes.
+    pub hook_timeout: Option<Duration>,
+    /// Whether Helm itself made a revision of this release, so that hooks that nobody claims may be its.
+    pub unclaimed_hooks: bool,
     /// Which way objects are written.
     pub apply: Policy,
     /// What the last attempt with the same inputs was refused.
@@ -123,10 +133,34 @@ impl Default for Options {
             adopt: false,
             description: None,
             max_history: 10,
-            hook_timeout: HOOK_TIMEOUT,
+            hook_timeout: Some(HOOK_TIMEOUT),
+            unclaimed_hooks: false,
             apply: Policy::default(),
             refused: None,
         }
+    }
+}
+
+impl Environment<'_> {
+    fn hook_run<'a>(&'a self, journal: &'a dyn Journal) -> HookRun<'a> {
+        HookRun {
+            decoration: self.decoration,
+            timeout: self.options.hook_timeout,
+            unclaimed: self.options.unclaimed_hooks,
+            slot: self.slot,
+            journal,
+        }
+    }
+}
+
+/// Writes the phases of hooks into the release's record.
+struct Records<'a> {
+    storage: &'a Storage,
+}
+
+impl Journal for Records<'_> {
+    fn record<'a>(&'a self, release: &'a Release) -> BoxFuture<'a, Result<(), JournalError>> {
+        Box::pin(async move { Ok(self.storage.update(release, None).await.map(|_| ())?) })
     }
 }
 
@@ -193,6 +227,19 @@ pub struct Current {
     pub packed: Option<Packed>,
     /// When revision 1 was made, if known.
     pub first_deployed: Option<Timestamp>,
+    /// How far the newest revision's action came, if it is pending.
+    pub unfinished: Option<Unfinished>,
+    /// Whether Helm itself made one of the revisions.
+    pub taken_over: bool,
+}
+
+/// How far an action came that did not end.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Unfinished {
+    /// The digest of what it was made from.
+    pub inputs: String,
+    /// Whether the hooks before its objects are done.
+    pub hooks_done: bool,
 }
 
 /// A release after an action.
@@ -249,7 +296,7 @@ impl Error {
 
     /// Whether an object is someone else's.
     pub fn is_foreign(&self) -> bool {
-        matches!(self, Error::Apply(ApplyError::Foreign(_)))
+        matches!(self, Error::Apply(ApplyError::Foreign(_)) | Error::Hook(HookError::Foreign { .. }))
     }
 }
 

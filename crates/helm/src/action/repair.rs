@@ -1,10 +1,10 @@
 //! Puts back what drifted, and takes over what an upstream applied; no revision is made.
 
 use super::last::Deployed;
-use super::{Environment, Error, Look, read_release};
+use super::{Environment, Error, HELMS_WAY, Look, read_release};
 use crate::kube::{Applied, Before, ObjectKey, Rule, Seen, Target, recorded_objects};
 use crate::release::Packed;
-use crate::storage::MarkedObject;
+use crate::storage::{MarkedObject, Marks};
 
 /// Applies these objects of the deployed revision again, each the way it was written before. One that somebody else claims by now is a conflict.
 pub async fn repair(
@@ -54,4 +54,20 @@ fn seen(env: &Environment<'_>, key: &ObjectKey, rule: Rule) -> Seen {
         Look::Absent if rule == Rule::Keep => Seen::Absent,
         _ => Seen::Unknown,
     }
+}
+
+/// Records that every object of a revision that Helm or an upstream made is ours. Returns the record's resource version.
+pub async fn record_move(
+    env: &Environment<'_>,
+    version: u32,
+    packed: Option<&Packed>,
+    marks: &Marks,
+) -> Result<u64, Error> {
+    let mut release = read_release(env, version, packed).await?;
+    if release.apply_method == "ssa" {
+        // Now our field manager has what Helm's had.
+        release.apply_method = HELMS_WAY.into();
+        return Ok(env.storage.update(&release, Some(marks)).await?.resource_version);
+    }
+    Ok(env.storage.mark(&release.namespace, &release.name, version, marks).await?)
 }

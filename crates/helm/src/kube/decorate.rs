@@ -76,6 +76,11 @@ impl Decoration {
         object.namespace.as_deref().unwrap_or(&self.namespace)
     }
 
+    /// The value of [`CHART_LABEL`].
+    pub(super) fn chart_label(&self) -> &str {
+        label_value(&self.chart)
+    }
+
     /// The object as it is applied.
     pub fn decorate(&self, object: &Object, resource: &Resource) -> Value {
         let mut body = object.body.clone();
@@ -90,7 +95,7 @@ impl Decoration {
         }
         let labels = child_of(metadata, "labels");
         labels.insert(MANAGED_BY_LABEL.into(), "Helm".into());
-        labels.insert(CHART_LABEL.into(), label_value(&self.chart).into());
+        labels.insert(CHART_LABEL.into(), self.chart_label().into());
         let annotations = child_of(metadata, "annotations");
         annotations.insert(RELEASE_NAME.into(), self.release.as_str().into());
         annotations.insert(RELEASE_NAMESPACE.into(), self.namespace.as_str().into());

@@ -66,13 +66,20 @@ impl Applier {
                     },
                 },
             };
-            let preconditions = json!({"uid": target.uid, "resourceVersion": target.resource_version});
-            let options = json!({"propagationPolicy": "Background", "preconditions": preconditions});
-            match self.api.send(Call::delete(path.clone(), bytes(&options))).await {
-                Err(error) if error.is_not_found() => return Ok(Removal::Absent),
+            match self.delete_proven(&path, &target).await {
                 Err(error) if error.is_conflict() && tries < MAX_TRIES => {}
-                answer => return answer.map(|_| Removal::Sent).map_err(failed),
+                answer => return answer.map_err(failed),
             }
+        }
+    }
+
+    /// Deletes the very object in the very state that was proven to be this release's. A conflict: it changed since.
+    pub(super) async fn delete_proven(&self, path: &str, proven: &Proven) -> Result<Removal, Error> {
+        let preconditions = json!({"uid": proven.uid, "resourceVersion": proven.resource_version});
+        let options = json!({"propagationPolicy": "Background", "preconditions": preconditions});
+        match self.api.send(Call::delete(path, bytes(&options))).await {
+            Err(error) if error.is_not_found() => Ok(Removal::Absent),
+            answer => answer.map(|_| Removal::Sent),
         }
     }
 

@@ -29,6 +29,20 @@ struct State {
     log: Vec<String>,
     writes: usize,
     writes_left: Option<usize>,
+    disturbances: Vec<(String, usize, Disturbance)>,
+}
+
+/// What goes wrong with a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Disturbance {
+    /// It does not arrive.
+    Unreachable,
+    /// It is served, and the answer is lost.
+    AnswerLost,
+    /// It is refused with this HTTP status.
+    Refused(u16),
+    /// It is never answered.
+    Unanswered,
 }
 
 impl MemoryApi {
@@ -88,6 +102,11 @@ impl MemoryApi {
         self.refusals.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
+    /// Disturbs the next requests of which `METHOD path` contains this text.
+    pub fn disturb(&self, text: &str, requests: usize, how: Disturbance) {
+        self.state().disturbances.push((text.into(), requests, how));
+    }
+
     /// The object at a path.
     pub fn object(&self, path: &str) -> Option<Value> {
         self.state().objects.get(path).cloned()
@@ -131,15 +150,32 @@ impl MemoryApi {
 
 impl Api for MemoryApi {
     fn send(&self, call: Call) -> BoxFuture<'_, Result<Answer, Error>> {
+        let disturbance = self.state().disturbance(&call);
         // Cloned, for a refusal may look at this server's objects.
         let refusals = self.refusals.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let refused = refusals.iter().find_map(|refuse| refuse(&call));
-        let answer = self.state().serve(&call, refused);
+        let serve = || {
+            let refused = refusals.iter().find_map(|refuse| refuse(&call));
+            self.state().serve(&call, refused)
+        };
+        let answer = match disturbance {
+            Some(Disturbance::Unreachable) => Err(Error::Transport("connection refused".into())),
+            Some(Disturbance::Refused(code)) => Err(refused(code, "Disturbed", &call.path)),
+            Some(Disturbance::Unanswered) => return Box::pin(std::future::pending()),
+            Some(Disturbance::AnswerLost) => serve().and(Err(Error::Transport("connection reset".into()))),
+            None => serve(),
+        };
         Box::pin(async move { answer.map(|value| Answer(value.to_string().into_bytes())) })
     }
 }
 
 impl State {
+    fn disturbance(&mut self, call: &Call) -> Option<Disturbance> {
+        let line = format!("{} {}", call.method, call.path);
+        let at = self.disturbances.iter().position(|(text, left, _)| *left > 0 && line.contains(text))?;
+        self.disturbances[at].1 -= 1;
+        Some(self.disturbances[at].2)
+    }
+
     fn serve(&mut self, call: &Call, refused: Option<Error>) -> Result<Value, Error> {
         let (path, query) = call.path.split_once('?').unwrap_or((&call.path, ""));
         if self.writes_left == Some(0) {
@@ -211,6 +247,9 @@ impl State {
     }
 
     fn post(&mut self, path: &str, mut body: Value, manager: &str) -> Result<Value, Error> {
+        if let (None, Some(prefix)) = (body["metadata"]["name"].as_str(), body["metadata"]["generateName"].as_str()) {
+            body["metadata"]["name"] = format!("{prefix}{}", self.version).into();
+        }
         let name = body["metadata"]["name"].as_str().unwrap_or_default().to_owned();
         let at = format!("{path}/{name}");
         if self.objects.contains_key(&at) {

@@ -1,10 +1,8 @@
 use std::sync::Arc;
-use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use super::*;
-use crate::release::{DeletePolicy, Hook, HookEvent, HookPhase};
 
 const SERVICE: &str = "/api/v1/namespaces/ns/services/web";
 
@@ -239,41 +237,6 @@ async fn an_unknown_kind_and_a_hostile_name_are_errors() {
     let mut object = service();
     object.name = "../secrets/x".into();
     assert!(apply(&applier, target(&object, Rule::Import, Seen::Absent)).await.is_err());
-}
-
-fn hook(name: &str, weight: i64) -> Hook {
-    Hook {
-        name: name.into(),
-        kind: "ConfigMap".into(),
-        path: format!("c/templates/{name}.yaml"),
-        manifest: format!("apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {name}\n"),
-        events: vec![HookEvent::PreInstall],
-        weight,
-        ..Hook::default()
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn hooks_run_by_weight_and_are_deleted_by_policy() {
-    let (server, applier) = server();
-    let mut hooks =
-        [hook("b", 5), hook("a", -1), Hook { delete_policies: vec![DeletePolicy::HookSucceeded], ..hook("c", 0) }];
-    let run = HookRun { decoration: &decoration(), timeout: Duration::from_secs(5), slot: &() };
-    applier.run_hooks(&mut hooks, HookEvent::PreInstall, &run).await.unwrap();
-    let made: Vec<String> = server.log().into_iter().filter(|l| l.starts_with("POST")).collect();
-    assert_eq!(made.len(), 3);
-    assert_eq!(server.paths(), ["/api/v1/namespaces/ns/configmaps/a", "/api/v1/namespaces/ns/configmaps/b"]);
-    assert!(hooks.iter().all(|h| h.last_run.phase == HookPhase::Succeeded));
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_hook_job_that_never_ends_is_given_up() {
-    let (_, applier) = server();
-    let manifest = "apiVersion: batch/v1\nkind: Job\nmetadata:\n  name: j\n".to_owned();
-    let mut hooks = [Hook { kind: "Job".into(), manifest, ..hook("j", 0) }];
-    let run = HookRun { decoration: &decoration(), timeout: Duration::from_secs(300), slot: &() };
-    let error = applier.run_hooks(&mut hooks, HookEvent::PreInstall, &run).await.unwrap_err();
-    assert_eq!(error.to_string(), "hook c/templates/j.yaml did not end within 300 s");
 }
 
 #[test]

@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::kube::{Applied, Mark, ObjectKey, Way};
@@ -33,6 +34,14 @@ pub struct Marks {
     pub complete: bool,
     /// Whether hooks run when the release is uninstalled.
     pub delete_hooks: bool,
+    /// Whether the hooks before an action's objects are done: of an install, upgrade or rollback that is pending, or of an uninstall.
+    pub hooks_done: bool,
+    /// How often hooks after an uninstall failed.
+    pub failed_farewells: u32,
+    /// When revision 1 was made, if known.
+    pub first_deployed: Option<Timestamp>,
+    /// Whether Helm itself made this revision or one before it.
+    pub taken_over: bool,
 }
 
 /// An object of a release and our mark on it.
@@ -76,8 +85,20 @@ struct Text {
     c: bool,
     #[serde(default)]
     h: bool,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    d: bool,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    t: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    f: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    m: bool,
     #[serde(default)]
     o: Vec<(String, String, String, String, String, String, u8)>,
+}
+
+fn is_zero(n: &u32) -> bool {
+    *n == 0
 }
 
 impl Marks {
@@ -97,6 +118,10 @@ impl Marks {
             objects: objects.collect(),
             complete: text.c,
             delete_hooks: text.h,
+            hooks_done: text.d,
+            failed_farewells: text.t,
+            first_deployed: text.f,
+            taken_over: text.m,
         })
     }
 
@@ -115,6 +140,10 @@ impl Marks {
             k: self.owner_type.clone(),
             c: self.complete,
             h: self.delete_hooks,
+            d: self.hooks_done,
+            t: self.failed_farewells,
+            f: self.first_deployed,
+            m: self.taken_over,
             o: self.objects.iter().map(object).collect(),
         };
         let json = serde_json::to_string(&text).unwrap_or_default();

@@ -29,6 +29,10 @@ pub const MAX_RECORD: usize = 1 << 20;
 /// The selector of every release record.
 pub const SELECTOR: &str = "owner=helm";
 
+/// The label with the uid of the custom resource that a release belongs to. Helm's writing takes annotations off a record, but keeps labels
+/// and hands them on to the revisions that it makes.
+pub const OWNER_LABEL: &str = "helm.sdk.operatorframework.io/owner";
+
 /// Labels that are Helm's own.
 const SYSTEM_LABELS: [&str; 6] = ["name", "owner", "status", "version", "createdAt", "modifiedAt"];
 
@@ -95,8 +99,10 @@ pub struct RecordMeta {
     pub resource_version: u64,
     /// Our annotation.
     pub marks: Option<Marks>,
-    /// The uids of its owner references: the upstreams made the custom resource an owner.
+    /// The uids of the custom resources that it belongs to: our label says so, or, with the upstreams, its owner references.
     pub owners: Vec<String>,
+    /// When it was last written, as far as can be told: by the server's clock, or later by the writer's.
+    pub written: Option<Timestamp>,
 }
 
 impl RecordMeta {
@@ -108,6 +114,7 @@ impl RecordMeta {
         if metadata.name.as_deref() != Some(release::key(name, version).as_str()) {
             return None;
         }
+        let label_owner = labels.get(OWNER_LABEL).cloned().into_iter();
         let annotation = metadata.annotations.as_ref().and_then(|a| a.get(MARKS_ANNOTATION));
         Some(RecordMeta {
             name: name.clone(),
@@ -116,9 +123,18 @@ impl RecordMeta {
             status: labels.get("status").map_or(Status::Unknown, |s| Status::parse(s)),
             resource_version: metadata.resource_version.as_deref().and_then(|v| v.parse().ok()).unwrap_or(0),
             marks: annotation.and_then(|text| Marks::parse(text)),
-            owners: metadata.owner_references.iter().flatten().map(|o| o.uid.clone()).collect(),
+            owners: label_owner.chain(metadata.owner_references.iter().flatten().map(|o| o.uid.clone())).collect(),
+            written: written(metadata, Timestamp::now()),
         })
     }
+}
+
+/// A writer's clock may be behind, so the server's counts where it is later; or ahead, and then it says nothing.
+fn written(metadata: &ObjectMeta, now: Timestamp) -> Option<Timestamp> {
+    let labels = metadata.labels.as_ref();
+    let label = |key| labels?.get(key)?.parse().ok().and_then(|seconds| Timestamp::from_second(seconds).ok());
+    let labels = ["createdAt", "modifiedAt"].into_iter().filter_map(label).filter(|time| *time <= now);
+    labels.chain(metadata.creation_timestamp.as_ref().map(|time| time.0)).max()
 }
 
 #[derive(Deserialize)]
@@ -150,6 +166,7 @@ impl Storage {
                 "annotations": {MARKS_ANNOTATION: marks.to_text()},
             },
         });
+        own(&mut secret["metadata"]["labels"], marks);
         secret["data"] = json!({"release": STANDARD.encode(packed.to_record())});
         let path = format!("/api/v1/namespaces/{}/secrets?fieldManager={FIELD_MANAGER}", release.namespace);
         let call = Call::post(path, secret.to_string().into_bytes());
@@ -167,6 +184,7 @@ impl Storage {
         });
         if let Some(marks) = marks {
             patch["metadata"]["annotations"] = json!({MARKS_ANNOTATION: marks.to_text()});
+            own(&mut patch["metadata"]["labels"], marks);
         }
         let resource_version = self.patch(&release.namespace, &release.key(), &patch).await?;
         Ok(Written { packed, resource_version })
@@ -174,7 +192,9 @@ impl Storage {
 
     /// Writes only the marks of a revision; returns its resource version.
     pub async fn mark(&self, namespace: &str, name: &str, version: u32, marks: &Marks) -> Result<u64, Error> {
-        let patch = json!({"metadata": {"annotations": {MARKS_ANNOTATION: marks.to_text()}, "ownerReferences": null}});
+        let mut patch =
+            json!({"metadata": {"annotations": {MARKS_ANNOTATION: marks.to_text()}, "ownerReferences": null}});
+        own(&mut patch["metadata"]["labels"], marks);
         self.patch(namespace, &release::key(name, version), &patch).await
     }
 
@@ -261,6 +281,13 @@ fn labels(release: &Release, time: &str) -> Value {
     labels["version"] = release.version.to_string().into();
     labels[time] = Timestamp::now().as_second().to_string().into();
     labels
+}
+
+/// Says whose the release is.
+fn own(labels: &mut Value, marks: &Marks) {
+    if !marks.owner.is_empty() {
+        labels[OWNER_LABEL] = marks.owner.as_str().into();
+    }
 }
 
 /// Packs a release so that a Secret holds it: without the chart's other files if need be, then without notes.

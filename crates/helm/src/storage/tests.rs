@@ -46,6 +46,10 @@ fn marks() -> Marks {
         objects: vec![object],
         complete: true,
         delete_hooks: true,
+        hooks_done: true,
+        failed_farewells: 3,
+        first_deployed: Some(jiff::Timestamp::UNIX_EPOCH),
+        taken_over: true,
     }
 }
 

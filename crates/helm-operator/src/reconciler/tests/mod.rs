@@ -9,7 +9,7 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use helm::action::Candidate;
 use helm::kube::{Api, Applier, MemoryApi, Resource, install_order, objects_of};
-use helm::release::ChartDocument;
+use helm::release::{ChartDocument, Hook};
 use helm::storage::{RecordMeta, Storage};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
@@ -28,9 +28,9 @@ use crate::metrics::{Metrics, ReconcileResult};
 
 mod failure_scenarios;
 
-const PRIMARY: &str = "/apis/cache.my.domain/v1/namespaces/ns/memcacheds/web";
-const SECRETS: &str = "/api/v1/namespaces/ns/secrets";
-const MAPS: &str = "/api/v1/namespaces/ns/configmaps";
+pub(super) const PRIMARY: &str = "/apis/cache.my.domain/v1/namespaces/ns/memcacheds/web";
+pub(super) const SECRETS: &str = "/api/v1/namespaces/ns/secrets";
+pub(super) const MAPS: &str = "/api/v1/namespaces/ns/configmaps";
 
 /// A chart that makes a ConfigMap for each name in `spec.maps`, with `spec.value` in it.
 struct Stub;
@@ -73,10 +73,10 @@ fn render(request: &Request) -> Result<Candidate, RenderError> {
     let chart = r#"{"metadata":{"name":"memcached","version":"0.1.0","appVersion":"1.6"}}"#;
     Ok(Candidate {
         chart: Arc::new(ChartDocument::from_json(chart).unwrap()),
+        hooks: spec["hooks"].as_array().into_iter().flatten().map(hook).collect(),
         config: spec,
         manifest,
         objects,
-        hooks: Vec::new(),
         notes: "enjoy".into(),
         crds: Vec::new(),
         duplicates: Vec::new(),
@@ -84,15 +84,30 @@ fn render(request: &Request) -> Result<Candidate, RenderError> {
     })
 }
 
+/// A Job that runs at some events: `{"name": …, "events": […], "policies": […], "spec": …}`.
+fn hook(of: &Value) -> Hook {
+    let job = json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": of["name"]}, "spec": of["spec"]});
+    let text = of["name"].as_str().unwrap();
+    Hook {
+        name: text.into(),
+        kind: "Job".into(),
+        path: format!("memcached/templates/{text}.yaml"),
+        manifest: job.to_string(),
+        events: serde_json::from_value(of["events"].clone()).unwrap(),
+        delete_policies: serde_json::from_value(of["policies"].clone()).unwrap_or_default(),
+        ..Hook::default()
+    }
+}
+
 /// A controller, and the server that outlives it.
-struct World {
-    server: Arc<MemoryApi>,
-    shared: Arc<Shared>,
+pub(super) struct World {
+    pub(super) server: Arc<MemoryApi>,
+    pub(super) shared: Arc<Shared>,
     /// Counts the lists of its streams.
     lists: AtomicU64,
 }
 
-fn key() -> ResourceKey {
+pub(super) fn key() -> ResourceKey {
     ResourceKey::new("ns", "web")
 }
 
@@ -107,7 +122,7 @@ fn resource(api_version: &str, kind: &str, plural: &str, namespaced: bool) -> Re
 }
 
 impl World {
-    fn new(spec: Value) -> World {
+    pub(super) fn new(spec: Value) -> World {
         let server = Arc::new(MemoryApi::new());
         server.serve("cache.my.domain/v1", "Memcached", "memcacheds", true);
         let (path, primary) = primary("ns", "web", spec);
@@ -116,7 +131,7 @@ impl World {
     }
 
     /// A controller that has just started.
-    fn on(server: Arc<MemoryApi>) -> World {
+    pub(super) fn on(server: Arc<MemoryApi>) -> World {
         World::rendering(server, Arc::new(Stub))
     }
 
@@ -125,6 +140,7 @@ impl World {
         let settings = Settings {
             controller: "memcached-controller".into(),
             period: Duration::from_secs(60),
+            hook_timeout: Duration::from_secs(3600),
             watch_dependents: true,
             max_history: 3,
             suppress_overrides: false,
@@ -151,7 +167,7 @@ impl World {
     }
 
     /// What new lists of every stream would tell.
-    fn feed(&self) {
+    pub(super) fn feed(&self) {
         self.relist(&Scope::ALL, "");
     }
 
@@ -204,12 +220,12 @@ impl World {
         result
     }
 
-    async fn reconcile(&self) -> ReconcileResult {
+    pub(super) async fn reconcile(&self) -> ReconcileResult {
         self.reconcile_one(&key()).await
     }
 
     /// Changes the resource as its user would.
-    fn edit(&self, change: impl FnOnce(&mut Value)) {
+    pub(super) fn edit(&self, change: impl FnOnce(&mut Value)) {
         let mut primary = self.server.object(PRIMARY).unwrap();
         change(&mut primary);
         let generation = primary["metadata"]["generation"].as_i64().unwrap_or(0);
@@ -217,12 +233,12 @@ impl World {
         self.server.put(PRIMARY, primary, "user");
     }
 
-    fn delete(&self) {
+    pub(super) fn delete(&self) {
         self.edit(|primary| primary["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into());
     }
 
     /// The names of the release's objects.
-    fn maps(&self) -> Vec<String> {
+    pub(super) fn maps(&self) -> Vec<String> {
         self.server
             .paths()
             .iter()
@@ -231,17 +247,17 @@ impl World {
             .collect()
     }
 
-    fn value_of(&self, map: &str) -> Value {
+    pub(super) fn value_of(&self, map: &str) -> Value {
         self.server.object(&format!("{MAPS}/{map}")).unwrap()["data"]["value"].clone()
     }
 
     /// Each revision with its status.
-    fn history(&self) -> Vec<String> {
+    pub(super) fn history(&self) -> Vec<String> {
         let release = self.shared.cache.release(&key()).unwrap_or_default();
         release.revisions.iter().map(|(v, r)| format!("{v} {}", r.status.as_str())).collect()
     }
 
-    fn condition(&self, kind: &str) -> Option<String> {
+    pub(super) fn condition(&self, kind: &str) -> Option<String> {
         self.condition_of(&key(), kind)
     }
 
@@ -251,7 +267,7 @@ impl World {
     }
 
     /// The requests of a reconcile, discovery left out.
-    async fn requests(&self) -> usize {
+    pub(super) async fn requests(&self) -> usize {
         let count = || self.server.log().iter().filter(|l| !l.ends_with("/api") && !l.ends_with("/apis")).count();
         let before = count();
         self.reconcile().await;
@@ -259,7 +275,7 @@ impl World {
     }
 }
 
-fn spec() -> Value {
+pub(super) fn spec() -> Value {
     json!({"maps": ["a", "b", "c"], "value": "1"})
 }
 
@@ -481,6 +497,7 @@ async fn a_release_of_someone_else_is_refused_unless_adopted() {
     let marks = record["metadata"]["annotations"]["helm.sdk.operatorframework.io/marks"].as_str().unwrap();
     let marks = marks.replace("Memcached.cache.my.domain", "Redis.cache.my.domain").replace("uid-", "another-");
     record["metadata"]["annotations"]["helm.sdk.operatorframework.io/marks"] = marks.into();
+    record["metadata"]["labels"][helm::storage::OWNER_LABEL] = "another".into();
     world.server.put(&path, record, "other");
     let world = World::on(world.server);
     world.reconcile().await;

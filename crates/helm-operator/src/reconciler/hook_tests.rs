@@ -1,0 +1,296 @@
+//! A chart's hooks in whole reconciles: restarts, waits, failures; against the API server in memory, on which somebody else ends Jobs.
+
+use std::time::Duration;
+
+use helm::kube::MemoryApi;
+use serde_json::{Value, json};
+use tokio::time::sleep;
+
+use super::tests::{MAPS, PRIMARY, SECRETS, World, spec};
+use crate::metrics::ReconcileResult;
+
+const JOBS: &str = "/apis/batch/v1/namespaces/ns/jobs";
+
+fn with_hooks(hooks: Value) -> Value {
+    let mut spec = spec();
+    spec["hooks"] = hooks;
+    spec
+}
+
+fn hook(name: &str, event: &str) -> Value {
+    json!({"name": name, "events": [event]})
+}
+
+/// Ends every Job that runs, five seconds after each look.
+async fn end_jobs(server: &MemoryApi, how: &str) {
+    loop {
+        sleep(Duration::from_secs(5)).await;
+        for path in server.paths().into_iter().filter(|path| path.starts_with(JOBS)) {
+            let mut job = server.object(&path).unwrap();
+            if job["status"].is_null() {
+                job["status"]["conditions"] = json!([{"type": how, "status": "True", "message": "as told"}]);
+                server.put(&path, job, "kube-controller-manager");
+            }
+        }
+    }
+}
+
+/// Reconciles while Jobs end like this.
+async fn reconcile(world: &World, how: &str) -> ReconcileResult {
+    tokio::select! {
+        result = world.reconcile() => result,
+        () = end_jobs(&world.server, how) => unreachable!("it has no end"),
+    }
+}
+
+/// Reconciles for some time and is killed then.
+async fn killed_after(world: &World, seconds: u64) {
+    tokio::select! {
+        _ = world.reconcile() => {}
+        () = sleep(Duration::from_secs(seconds)) => {}
+    }
+}
+
+fn count(world: &World, request: &str) -> usize {
+    world.server.log().iter().filter(|line| line.starts_with(request)).count()
+}
+
+/// The phases of a revision's hooks, as `helm` reads them.
+async fn phases(world: &World, version: u32) -> Vec<String> {
+    let release = world.shared.storage.get("ns", "web", version).await.unwrap();
+    release.hooks.iter().map(|hook| format!("{} {:?}", hook.name, hook.last_run.phase)).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_chart_without_hooks_costs_no_more_than_before_and_one_with_hooks_a_record_for_each() {
+    let world = World::new(spec());
+    world.reconcile().await;
+    let plain = world.server.writes();
+    let world =
+        World::new(with_hooks(json!([hook("a", "pre-install"), hook("b", "pre-install"), hook("c", "post-upgrade")])));
+    reconcile(&world, "Complete").await;
+    // Two objects, a record before each, one after both.
+    assert_eq!(world.server.writes(), plain + 5);
+    assert_eq!(phases(&world, 1).await, ["a Succeeded", "b Succeeded", "c NotRun"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hook_that_runs_when_the_operator_dies_is_found_again() {
+    let world = World::new(with_hooks(json!([hook("first", "pre-install"), hook("migrate", "pre-install")])));
+    tokio::select! {
+        () = killed_after(&world, 30) => {}
+        // Only the first ends.
+        () = async {
+            sleep(Duration::from_secs(5)).await;
+            let path = format!("{JOBS}/first");
+            let mut job = world.server.object(&path).unwrap();
+            job["status"]["conditions"] = json!([{"type": "Complete", "status": "True"}]);
+            world.server.put(&path, job, "kube-controller-manager");
+            std::future::pending::<()>().await;
+        } => {}
+    }
+    world.feed();
+    assert_eq!((world.history(), world.maps()), (vec!["1 pending-install".to_owned()], vec![]));
+    assert_eq!(phases(&world, 1).await, ["first Succeeded", "migrate Running"]);
+    let world = World::on(world.server);
+    reconcile(&world, "Complete").await;
+    assert_eq!((world.history(), world.maps().len()), (vec!["1 deployed".to_owned()], 3));
+    assert_eq!(count(&world, &format!("POST {JOBS}")), 2, "{:?}", world.server.log());
+    assert_eq!(count(&world, &format!("DELETE {JOBS}")), 0);
+    assert_eq!(world.condition("Ready").unwrap(), "True/Ready/");
+}
+
+#[tokio::test(start_paused = true)]
+async fn other_values_are_another_action_whose_hooks_run() {
+    let world = World::new(with_hooks(json!([hook("migrate", "pre-install")])));
+    killed_after(&world, 30).await;
+    world.edit(|p| p["spec"]["value"] = "2".into());
+    let world = World::on(world.server);
+    reconcile(&world, "Complete").await;
+    assert_eq!((world.value_of("a"), world.history()), (json!("2"), vec!["1 deployed".to_owned()]));
+    assert_eq!(count(&world, &format!("DELETE {JOBS}/migrate")), 1);
+    assert_eq!(count(&world, &format!("POST {JOBS}")), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_hook_runs_twice_wherever_an_upgrade_is_cut_off() {
+    let both = json!({"name": "both", "events": ["pre-upgrade", "post-upgrade"]});
+    let gone = json!({"name": "gone", "events": ["post-upgrade"], "policies": ["hook-succeeded"]});
+    let after = hook("after", "post-upgrade");
+    let hooks = json!([hook("before", "pre-upgrade"), both, gone, after]);
+    for writes in 0.. {
+        let world = World::new(with_hooks(hooks.clone()));
+        reconcile(&world, "Complete").await;
+        world.edit(|p| p["spec"]["value"] = "2".into());
+        world.server.die_after(Some(writes));
+        tokio::select! {
+            _ = reconcile(&world, "Complete") => {}
+            () = sleep(Duration::from_secs(300)) => {}
+        }
+        let died = world.server.writes_left() == Some(0);
+        world.server.die_after(None);
+        let world = World::on(world.server);
+        for _ in 0..3 {
+            reconcile(&world, "Complete").await;
+            tokio::time::advance(Duration::from_secs(600)).await;
+        }
+        assert_eq!((world.value_of("a"), world.history().last().unwrap().as_str()), (json!("2"), "2 deployed"));
+        // `before`, `both` twice, `gone` and `after`.
+        assert_eq!(count(&world, &format!("POST {JOBS}")), 5, "after {writes} writes: {:#?}", world.server.log());
+        if !died {
+            assert!(writes > 10, "the scenario wrote nothing");
+            return;
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_for_the_objects_does_not_run_hooks_again() {
+    let world = World::new(with_hooks(json!([hook("farewell", "pre-delete"), hook("gone", "post-delete")])));
+    world.edit(|p| p["metadata"]["annotations"] = json!({"helm.sdk.operatorframework.io/uninstall-wait": "true"}));
+    reconcile(&world, "Complete").await;
+    let mut held = world.server.object(&format!("{MAPS}/a")).unwrap();
+    held["metadata"]["finalizers"] = json!(["x/y"]);
+    world.server.put(&format!("{MAPS}/a"), held, "someone");
+    world.delete();
+    for _ in 0..20 {
+        reconcile(&world, "Complete").await;
+    }
+    assert_eq!(count(&world, &format!("POST {JOBS}")), 1, "{:?}", world.server.log());
+    assert_eq!((world.maps(), world.history()), (vec!["a".to_owned()], vec!["1 uninstalling".to_owned()]));
+    assert!(world.condition("Deployed").unwrap().contains("Waiting until all resources are deleted"));
+    // Nothing of it is forgotten by a restart.
+    let world = World::on(world.server);
+    reconcile(&world, "Complete").await;
+    assert_eq!(count(&world, &format!("POST {JOBS}")), 1);
+    world.server.remove(&format!("{MAPS}/a"));
+    reconcile(&world, "Complete").await;
+    assert_eq!(count(&world, &format!("POST {JOBS}")), 2);
+    assert_eq!(world.server.paths(), [format!("{JOBS}/farewell"), format!("{JOBS}/gone")]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hook_before_an_uninstall_that_fails_keeps_everything_and_says_the_way_out() {
+    let world = World::new(with_hooks(json!([hook("ok", "pre-delete"), hook("z-farewell", "pre-delete")])));
+    reconcile(&world, "Complete").await;
+    world.delete();
+    tokio::join!(
+        async {
+            // The first succeeds, the second fails.
+            sleep(Duration::from_secs(1)).await;
+            let path = format!("{JOBS}/ok");
+            let mut job = world.server.object(&path).unwrap();
+            job["status"]["conditions"] = json!([{"type": "Complete", "status": "True"}]);
+            world.server.put(&path, job, "kube-controller-manager");
+        },
+        async {
+            assert_eq!(reconcile(&world, "Failed").await, ReconcileResult::Error);
+        }
+    );
+    let failed = world.condition("ReleaseFailed").unwrap();
+    assert!(
+        failed.starts_with(
+            "True/UninstallError/hook memcached/templates/z-farewell.yaml failed: Job \"z-farewell\": as told"
+        ),
+        "{failed}"
+    );
+    assert!(
+        failed.ends_with("helm.sdk.operatorframework.io/uninstall-disable-hooks: \"true\" uninstalls without hooks"),
+        "{failed}"
+    );
+    assert_eq!((world.maps().len(), world.history()), (3, vec!["1 uninstalling".to_owned()]));
+    assert_eq!(phases(&world, 1).await, ["ok Succeeded", "z-farewell Failed"]);
+    for _ in 0..8 {
+        tokio::time::advance(Duration::from_secs(600)).await;
+        reconcile(&world, "Failed").await;
+    }
+    assert_eq!(world.maps().len(), 3);
+    assert_eq!(count(&world, &format!("POST {JOBS}")), 1 + 9, "what succeeded is not run again");
+    world.edit(|p| {
+        p["metadata"]["annotations"] = json!({"helm.sdk.operatorframework.io/uninstall-disable-hooks": "true"})
+    });
+    tokio::time::advance(Duration::from_secs(600)).await;
+    world.reconcile().await;
+    assert!(world.server.object(PRIMARY).is_none() && world.maps().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hook_after_an_uninstall_that_always_fails_is_given_up() {
+    let world = World::new(with_hooks(json!([hook("gone", "post-delete")])));
+    reconcile(&world, "Complete").await;
+    world.delete();
+    for tries in 1..5 {
+        assert_eq!(reconcile(&world, "Failed").await, ReconcileResult::Error);
+        assert_eq!(count(&world, &format!("POST {JOBS}")), tries);
+        assert!(world.condition("ReleaseFailed").unwrap().contains("gone.yaml failed"));
+        assert!(world.maps().is_empty() && world.server.object(PRIMARY).is_some());
+        tokio::time::advance(Duration::from_secs(600)).await;
+    }
+    // The count outlives the process.
+    let world = World::on(world.server);
+    tokio::time::advance(Duration::from_secs(60)).await;
+    reconcile(&world, "Failed").await;
+    assert_eq!(count(&world, &format!("POST {JOBS}")), 5);
+    assert_eq!(world.server.paths(), [format!("{JOBS}/gone")]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_time_of_a_hook_is_the_annotations_or_the_watchs_and_zero_is_no_limit() {
+    let limited = |annotation: Option<&'static str>| async move {
+        let world = World::new(with_hooks(json!([hook("slow", "pre-install")])));
+        if let Some(text) = annotation {
+            world.edit(|p| p["metadata"]["annotations"] = json!({"helm.sdk.operatorframework.io/hook-timeout": text}));
+        }
+        let began = tokio::time::Instant::now();
+        tokio::select! {
+            _ = world.reconcile() => {}
+            () = sleep(Duration::from_secs(100_000)) => {}
+        }
+        (began.elapsed().as_secs_f64().round(), world.condition("ReleaseFailed").unwrap_or_default())
+    };
+    let (seconds, failed) = limited(None).await;
+    assert!(
+        seconds == 3600.0 && failed.contains("slow.yaml did not end within 1h0m0s: waited for Job \"slow\" to end"),
+        "{failed}"
+    );
+    assert_eq!(limited(Some("90s")).await.0, 90.0);
+    assert_eq!(limited(Some("0")).await.0, 100_000.0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_annotation_that_cannot_be_read_is_named_and_keeps_no_resource_from_going() {
+    let world = World::new(spec());
+    world.reconcile().await;
+    world.edit(|p| p["metadata"]["annotations"] = json!({"helm.sdk.operatorframework.io/hook-timeout": "soon"}));
+    assert_eq!(world.reconcile().await, ReconcileResult::Error);
+    let expected =
+        "True/InvalidAnnotation/annotation helm.sdk.operatorframework.io/hook-timeout: time: invalid duration \"soon\"";
+    assert_eq!(world.condition("Irreconcilable").unwrap(), expected);
+    world.edit(|p| p["metadata"]["annotations"] = json!({"helm.sdk.operatorframework.io/hook-timeout": "2h"}));
+    world.reconcile().await;
+    assert_eq!(world.condition("Irreconcilable"), None);
+    world.edit(|p| p["metadata"]["annotations"] = json!({"helm.sdk.operatorframework.io/hook-timeout": "soon"}));
+    world.delete();
+    world.reconcile().await;
+    assert!(world.server.paths().is_empty(), "{:?}", world.server.paths());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_of_a_hooks_name_that_is_someone_elses_is_a_conflict() {
+    let world = World::new(with_hooks(json!([hook("migrate", "pre-install")])));
+    let annotations = json!({"meta.helm.sh/release-name": "other", "meta.helm.sh/release-namespace": "ns"});
+    world.server.put(
+        &format!("{JOBS}/migrate"),
+        json!({"metadata": {"name": "migrate", "annotations": annotations}}),
+        "helm",
+    );
+    world.reconcile().await;
+    let expected = "True/ReleaseConflict/hook memcached/templates/migrate.yaml cannot replace Job \"migrate\": it belongs to release \"other\" in namespace \"ns\"";
+    assert_eq!(world.condition("ReleaseFailed").unwrap(), expected);
+    assert_eq!(count(&world, &format!("DELETE {JOBS}")), 0);
+    assert!(
+        world.server.paths().iter().all(|path| !path.starts_with(SECRETS) && !path.starts_with(MAPS)),
+        "{:?}",
+        world.server.paths()
+    );
+}

@@ -1,0 +1,259 @@
+//! What a release's records say: which revision counts, which have to be read, and whether somebody else is at work. Pure.
+
+use std::time::Duration;
+
+use helm::kube::Owner;
+use helm::release::Status;
+use helm::storage::Marks;
+use jiff::Timestamp;
+
+use super::cache::{Release, Revision};
+use super::state::Recorded;
+use super::undo;
+
+/// How long an action that somebody else began is left alone after its last sign of life. Helm gives up after five minutes.
+pub(super) const PATIENCE: Duration = Duration::from_secs(600);
+
+/// The newest revision of a release, as far as a decision depends on it.
+/// Without a release, `lost` says that there was one whose objects may still be there.
+pub(super) fn recorded(release: Option<&Release>, lost: bool, owner: &Owner, adopt: bool, now: Timestamp) -> Recorded {
+    let Some((release, (_, newest))) = release.and_then(|r| Some((r, r.newest()?))) else {
+        return if lost { Recorded::Lost } else { Recorded::None };
+    };
+    if !release.is_owned_by(owner) && !adopt {
+        return Recorded::Foreign;
+    }
+    if release.in_flight(now).is_some() {
+        return Recorded::InFlight;
+    }
+    if !release.unread().is_empty() {
+        return Recorded::Unread;
+    }
+    match newest.status {
+        Status::Deployed => Recorded::Deployed,
+        Status::Uninstalled | Status::Uninstalling => Recorded::Uninstalled,
+        Status::PendingInstall => Recorded::PendingInstall,
+        Status::Failed if undo::was_never_deployed(release) => Recorded::FailedInstall,
+        Status::Failed => Recorded::Failed,
+        _ => Recorded::Pending,
+    }
+}
+
+impl Release {
+    /// The revision that the live objects come from: the deployed one, else one that is being uninstalled, else the last that was
+    /// deployed once. A failed `helm rollback` leaves nothing deployed.
+    pub(super) fn base(&self) -> Option<(u32, &Revision)> {
+        [Status::Deployed, Status::Uninstalling, Status::Superseded].into_iter().find_map(|status| {
+            self.revisions
+                .iter()
+                .rev()
+                .find(|(_, r)| r.status == status)
+                .map(|(version, revision)| (*version, revision))
+        })
+    }
+
+    /// The revisions whose objects may be live and are not known: Helm made them, or Helm's writing took our marks off.
+    pub(super) fn unread(&self) -> Vec<u32> {
+        let base = self.base().map_or(0, |(version, _)| version);
+        self.revisions.range(base..).filter(|(_, revision)| !is_known(revision)).map(|(version, _)| *version).collect()
+    }
+
+    /// Until when the newest revision is left alone, because somebody else's action on it did not end. Our records have marks, Helm's have
+    /// none.
+    pub(super) fn in_flight(&self, now: Timestamp) -> Option<Timestamp> {
+        let (_, newest) = self.newest()?;
+        let under_way = newest.status.is_pending() || newest.status == Status::Uninstalling;
+        let until = newest.written.filter(|_| under_way && newest.marks.is_none())?.checked_add(PATIENCE).ok()?;
+        (now < until).then_some(until)
+    }
+
+    /// Whether Helm itself made one of the revisions that count.
+    pub(super) fn is_taken_over(&self) -> bool {
+        self.revisions.values().any(|r| r.marks.as_ref().is_some_and(|m| m.taken_over))
+    }
+
+    /// When revision 1 was made, as far as marks tell.
+    pub(super) fn first_deployed(&self) -> Option<Timestamp> {
+        self.revisions.values().rev().find_map(|r| r.marks.as_ref()?.first_deployed)
+    }
+
+    /// The objects that may be live: those of the base and of what was begun after it.
+    pub(super) fn inventory(&self) -> Marks {
+        let base = self.base();
+        let mut inventory = base.and_then(|(_, r)| r.marks.as_deref().cloned()).unwrap_or_default();
+        let from = base.map_or(0, |(version, _)| version + 1);
+        for (_, revision) in self.revisions.range(from..) {
+            // Known, but nothing is known of marks on them.
+            inventory.complete = false;
+            for object in revision.marks.iter().flat_map(|marks| &marks.objects) {
+                if inventory.find(&object.key).is_none() {
+                    inventory.objects.push(object.clone());
+                }
+            }
+        }
+        inventory
+    }
+}
+
+/// Marks without objects are those of a release that has none, or so many that they did not fit.
+fn is_known(revision: &Revision) -> bool {
+    revision.marks.as_ref().is_some_and(|m| m.complete || !m.objects.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use helm::kube::ObjectKey;
+    use helm::storage::MarkedObject;
+
+    use super::super::stamp::Stamp;
+    use super::*;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    fn object(name: &str) -> MarkedObject {
+        let key = ObjectKey { group: "".into(), kind: "ConfigMap".into(), namespace: "ns".into(), name: name.into() };
+        MarkedObject { key, api_version: "v1".into(), digest: String::new(), mark: None, kept: false, client: false }
+    }
+
+    /// Marks of ours with these objects.
+    fn ours(names: &[&str]) -> Option<Marks> {
+        let objects = names.iter().map(|name| object(name)).collect();
+        Some(Marks { owner: "u1".into(), inputs: "i".into(), objects, ..Marks::default() })
+    }
+
+    fn complete(names: &[&str]) -> Option<Marks> {
+        ours(names).map(|marks| Marks { complete: true, ..marks })
+    }
+
+    /// Revisions from 1, written at second 1,000.
+    fn release(revisions: &[(Status, Option<Marks>)]) -> Release {
+        let revision = |(status, marks): &(Status, Option<Marks>)| Revision {
+            status: *status,
+            resource_version: 1,
+            owners: vec!["u1".into()],
+            marks: marks.clone().map(Arc::new),
+            stamp: Stamp::written(None),
+            written: Some(at(1000)),
+        };
+        Release { revisions: (1..).zip(revisions.iter().map(revision)).collect(), packed: None }
+    }
+
+    fn owner(uid: &str) -> Owner {
+        Owner {
+            api_version: "v1".into(),
+            kind: "K".into(),
+            name: "web".into(),
+            namespace: "ns".into(),
+            uid: uid.into(),
+        }
+    }
+
+    use Status::{
+        Deployed, Failed, PendingInstall, PendingRollback, PendingUpgrade, Superseded, Uninstalled, Uninstalling,
+    };
+
+    #[test]
+    fn the_newest_record_says_what_is_done_next() {
+        let a = || ours(&["a"]);
+        for (behaviour, revisions, expected) in [
+            ("deployed", vec![(Deployed, complete(&["a"]))], Recorded::Deployed),
+            ("deployed, without objects", vec![(Deployed, complete(&[]))], Recorded::Deployed),
+            ("deployed, with too many objects", vec![(Deployed, ours(&[]))], Recorded::Unread),
+            ("deployed by an upstream", vec![(Deployed, None)], Recorded::Unread),
+            ("our install was cut off", vec![(PendingInstall, a())], Recorded::PendingInstall),
+            ("our upgrade was cut off", vec![(Deployed, a()), (PendingUpgrade, a())], Recorded::Pending),
+            ("our rollback was cut off", vec![(Deployed, a()), (PendingRollback, a())], Recorded::Pending),
+            ("our upgrade failed", vec![(Deployed, a()), (Failed, a())], Recorded::Failed),
+            ("our install failed", vec![(Failed, a())], Recorded::FailedInstall),
+            ("two installs failed", vec![(Failed, a()), (Failed, a())], Recorded::FailedInstall),
+            ("a rollback failed", vec![(Superseded, a()), (Failed, a())], Recorded::Failed),
+            ("our uninstall was cut off", vec![(Uninstalling, a())], Recorded::Uninstalled),
+            ("uninstalled, history kept", vec![(Uninstalled, complete(&[]))], Recorded::Uninstalled),
+            ("helm installs", vec![(PendingInstall, None)], Recorded::InFlight),
+            ("helm upgrades", vec![(Deployed, a()), (PendingUpgrade, None)], Recorded::InFlight),
+            ("helm rolls back", vec![(Deployed, a()), (PendingRollback, None)], Recorded::InFlight),
+            ("helm uninstalls", vec![(Uninstalling, None)], Recorded::InFlight),
+            ("helm upgraded", vec![(Superseded, None), (Deployed, None)], Recorded::Unread),
+            ("helm's upgrade failed", vec![(Deployed, a()), (Failed, None)], Recorded::Unread),
+            ("helm's rollback failed", vec![(Superseded, None), (Failed, a())], Recorded::Unread),
+        ] {
+            assert_eq!(
+                recorded(Some(&release(&revisions)), false, &owner("u1"), false, at(1599)),
+                expected,
+                "{behaviour}"
+            );
+        }
+        assert_eq!(recorded(None, false, &owner("u1"), false, at(0)), Recorded::None);
+        assert_eq!(recorded(None, true, &owner("u1"), false, at(0)), Recorded::Lost);
+        assert_eq!(recorded(Some(&Release::default()), false, &owner("u1"), false, at(0)), Recorded::None);
+    }
+
+    #[test]
+    fn anothers_release_is_taken_only_if_asked() {
+        let release = release(&[(Deployed, complete(&["a"]))]);
+        assert_eq!(recorded(Some(&release), false, &owner("u2"), false, at(0)), Recorded::Foreign);
+        assert_eq!(recorded(Some(&release), false, &owner("u2"), true, at(0)), Recorded::Deployed);
+    }
+
+    #[test]
+    fn an_action_in_flight_is_left_alone_for_ten_minutes_after_its_last_sign_of_life() {
+        let helms = release(&[(Deployed, ours(&["a"])), (PendingUpgrade, None)]);
+        assert_eq!(helms.in_flight(at(1599)), Some(at(1600)));
+        assert_eq!(helms.in_flight(at(1600)), None);
+        assert_eq!(recorded(Some(&helms), false, &owner("u1"), false, at(1600)), Recorded::Unread);
+        assert_eq!(release(&[(Deployed, None), (PendingUpgrade, ours(&["a"]))]).in_flight(at(1000)), None);
+        assert_eq!(release(&[(Deployed, None)]).in_flight(at(1000)), None);
+        let mut undated = helms;
+        undated.revisions.values_mut().for_each(|revision| revision.written = None);
+        assert_eq!(undated.in_flight(at(1000)), None);
+    }
+
+    #[test]
+    fn everything_that_may_be_live_is_in_the_inventory() {
+        let check =
+            |revisions: &[(Status, Option<Marks>)], base: Option<u32>, unread: &[u32], names: &[&str], complete| {
+                let release = release(revisions);
+                assert_eq!(release.base().map(|(version, _)| version), base, "{revisions:?}");
+                assert_eq!(release.unread(), unread, "{revisions:?}");
+                let inventory = release.inventory();
+                assert_eq!(inventory.objects.iter().map(|o| &*o.key.name).collect::<Vec<_>>(), names, "{revisions:?}");
+                assert_eq!(inventory.complete, complete, "{revisions:?}");
+            };
+        check(&[(Superseded, None), (Deployed, complete(&["a"]))], Some(2), &[], &["a"], true);
+        check(&[(Deployed, complete(&["a"])), (Failed, ours(&["a", "b"]))], Some(1), &[], &["a", "b"], false);
+        check(
+            &[(Deployed, complete(&["a"])), (Failed, None), (PendingUpgrade, ours(&["c"]))],
+            Some(1),
+            &[2],
+            &["a", "c"],
+            false,
+        );
+        check(&[(Superseded, None), (Superseded, None), (Failed, None)], Some(2), &[2, 3], &[], false);
+        check(&[(Failed, ours(&["a"])), (Failed, ours(&["b"]))], None, &[], &["a", "b"], false);
+        check(
+            &[(Superseded, None), (Uninstalling, ours(&["a"])), (Failed, ours(&["b"]))],
+            Some(2),
+            &[],
+            &["a", "b"],
+            false,
+        );
+        assert!(Release::default().inventory().objects.is_empty());
+    }
+
+    #[test]
+    fn what_is_carried_over_is_found_in_any_revision() {
+        let marked = |change: fn(&mut Marks)| {
+            let mut marks = ours(&["a"]);
+            marks.iter_mut().for_each(change);
+            release(&[(Superseded, marks), (Deployed, ours(&["a"])), (Failed, None)])
+        };
+        let plain = marked(|_| {});
+        assert_eq!((plain.is_taken_over(), plain.first_deployed()), (false, None));
+        assert!(marked(|m| m.taken_over = true).is_taken_over());
+        assert_eq!(marked(|m| m.first_deployed = Some(at(7))).first_deployed(), Some(at(7)));
+    }
+}

@@ -1,0 +1,130 @@
+//! A hook's objects on the server: made with the mark of their run, found again by it, deleted only if they are this release's.
+
+use serde_json::Value;
+
+use super::one::{Clock, Pause};
+use super::{HOOK_RUN_ANNOTATION, HookError, HookRun};
+use crate::kube::api::{Call, Error};
+use crate::kube::apply::{Applier, bytes, describe};
+use crate::kube::{Answer, CHART_LABEL, FIELD_MANAGER, Live, Nature, Object, Ownership, objects_of};
+use crate::release::{Hook, Release};
+
+/// Helm's annotation of every hook.
+const HOOK: &str = "helm.sh/hook";
+
+/// The objects of a hook.
+pub(super) fn of(hook: &Hook) -> Result<Vec<Object>, HookError> {
+    objects_of(&hook.manifest).map_err(|source| HookError::Object { path: hook.path.clone(), source })
+}
+
+/// The mark of one run of one hook: by it the object of a run is told from those of earlier ones.
+pub(super) struct Stamp(String);
+
+impl Stamp {
+    pub(super) fn of(release: &Release, at: usize) -> Stamp {
+        let started = release.hooks[at].last_run.started_at.unwrap_or_default();
+        Stamp(format!("{}.{started}", release.version))
+    }
+
+    fn is_on(&self, live: &Value) -> bool {
+        live["metadata"]["annotations"][HOOK_RUN_ANNOTATION] == self.0.as_str()
+    }
+}
+
+impl Applier {
+    /// The path of the object of this run; nothing if there is none.
+    pub(super) async fn find(
+        &self,
+        object: &Object,
+        stamp: &Stamp,
+        run: &HookRun<'_>,
+    ) -> Result<Option<String>, Error> {
+        let resource = self.mapper.resource(&object.api_version, &object.kind).await?;
+        let namespace = run.decoration.namespace_of(object, &resource);
+        if !object.name.is_empty() {
+            let path = resource.path(namespace, &object.name)?;
+            let live = self.look(&path).await?;
+            return Ok(live.filter(|live| stamp.is_on(live)).map(|_| path));
+        }
+        // The server chose its name.
+        let collection = resource.collection(namespace)?;
+        let chart = run.decoration.chart_label();
+        let call = Call::get(format!("{collection}?labelSelector={CHART_LABEL}%3D{chart}"));
+        let list: Value = self.api().send(call).await?.parse()?;
+        let made = list["items"].as_array().into_iter().flatten().find(|live| stamp.is_on(live));
+        let name = made.and_then(|live| live["metadata"]["name"].as_str());
+        name.map(|name| resource.path(namespace, name)).transpose()
+    }
+
+    /// Makes an object. One that an earlier request of this run made, whose answer was lost, is found.
+    pub(super) async fn make_once(&self, object: &Object, stamp: &Stamp, run: &HookRun<'_>) -> Result<String, Error> {
+        match self.create_hook(object, stamp, run).await {
+            Err(error) if error.is_conflict() || error.nature() == Nature::Transient => {
+                let found = self.find(object, stamp, run).await.ok().flatten();
+                found.ok_or(error)
+            }
+            made => made,
+        }
+    }
+
+    async fn create_hook(&self, object: &Object, stamp: &Stamp, run: &HookRun<'_>) -> Result<String, Error> {
+        let resource = self.mapper.resource(&object.api_version, &object.kind).await?;
+        let namespace = run.decoration.namespace_of(object, &resource);
+        let collection = resource.collection(namespace)?;
+        let mut body = run.decoration.decorate(object, &resource);
+        body["metadata"]["annotations"][HOOK_RUN_ANNOTATION] = stamp.0.as_str().into();
+        let call = Call::post(format!("{collection}?fieldManager={FIELD_MANAGER}"), bytes(&body));
+        let made: Value = self.api().send(call).await?.parse()?;
+        resource.path(namespace, made["metadata"]["name"].as_str().unwrap_or(&object.name))
+    }
+
+    /// Deletes an object that is this release's and waits until it is gone. Already gone is fine.
+    pub(super) async fn delete_hook(&self, object: &Object, clock: &Clock<'_>) -> Result<(), HookError> {
+        let what = format!("{} to be gone", describe(object));
+        let resource = clock.patiently(&what, || self.mapper.resource(&object.api_version, &object.kind)).await?;
+        let path = resource.path(clock.run.decoration.namespace_of(object, &resource), &object.name);
+        let path = path.map_err(|source| HookError::Api { path: clock.hook.path.clone(), source })?;
+        let mut pause = Pause::default();
+        while let Some(metadata) = clock.patiently(&what, || self.look_at_metadata(&path)).await? {
+            let live = clock.patiently(&what, || async { Answer(bytes(&metadata)).parse::<Live>() }).await?;
+            if live.deleting {
+                clock.wait(&what, None, &mut pause).await?;
+                continue;
+            }
+            prove(&live, &metadata, object, clock)?;
+            if !clock.patiently(&what, || self.delete_if_unchanged(&path, &live)).await? {
+                clock.wait(&what, None, &mut pause).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns whether it was deleted; one that changed since has to be looked at again.
+    async fn delete_if_unchanged(&self, path: &str, live: &Live) -> Result<bool, Error> {
+        match self.delete_proven(path, &live.proven()).await {
+            Err(error) if error.is_conflict() => Ok(false),
+            answer => answer.map(|_| true),
+        }
+    }
+
+    async fn look_at_metadata(&self, path: &str) -> Result<Option<Value>, Error> {
+        match self.api().send(Call::metadata(path)).await {
+            Err(error) if error.is_not_found() => Ok(None),
+            answer => answer?.parse().map(Some),
+        }
+    }
+}
+
+/// Whether the object may be deleted: it is this release's, or a hook of Helm's that nobody claims.
+fn prove(live: &Live, metadata: &Value, object: &Object, clock: &Clock<'_>) -> Result<(), HookError> {
+    let why = match clock.run.decoration.ownership(live) {
+        Ownership::Ours => return Ok(()),
+        // Helm puts no owner on the objects of hooks, only the annotation that the chart has.
+        Ownership::Unclaimed if clock.run.unclaimed && metadata["metadata"]["annotations"][HOOK].is_string() => {
+            return Ok(());
+        }
+        Ownership::Unclaimed => "nothing in its metadata says that it is this release's".to_owned(),
+        Ownership::Foreign(owner) => format!("it belongs to {owner}"),
+    };
+    Err(HookError::Foreign { path: clock.hook.path.clone(), object: describe(object), why })
+}

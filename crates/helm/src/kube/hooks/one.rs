@@ -1,0 +1,258 @@
+//! Runs one hook: written down, made or found again, waited for until it ends or its time is over.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde_json::Value;
+use tokio::time::Instant;
+
+use super::decide::{Absence, Known, absence, expires, known, outcome};
+use super::objects::{self, Stamp};
+use super::{HookError, HookRun};
+use crate::kube::api::{Call, Error};
+use crate::kube::apply::{Applier, describe};
+use crate::kube::{Answer, Nature, Object};
+use crate::release::{DeletePolicy, Hook, HookPhase, LastRun, Release};
+
+/// How long one request may go unanswered before it is sent again.
+const REQUEST_LIMIT: Duration = Duration::from_secs(30);
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+const LAST_PAUSE: Duration = Duration::from_secs(2);
+
+impl Applier {
+    pub(super) async fn run_hook(&self, release: &mut Release, at: usize, run: &HookRun<'_>) -> Result<(), HookError> {
+        let hook = &mut release.hooks[at];
+        if hook.last_run.phase == HookPhase::Succeeded {
+            return Ok(());
+        }
+        if hook.delete_policies.is_empty() {
+            hook.delete_policies = vec![DeletePolicy::BeforeHookCreation];
+        }
+        let ended = self.start_and_wait(release, at, run).await;
+        let last_run = &mut release.hooks[at].last_run;
+        last_run.phase = if ended.is_ok() { HookPhase::Succeeded } else { HookPhase::Failed };
+        last_run.completed_at = Some(Timestamp::now());
+        ended
+    }
+
+    async fn start_and_wait(&self, release: &mut Release, at: usize, run: &HookRun<'_>) -> Result<(), HookError> {
+        let objects = objects::of(&release.hooks[at])?;
+        let phase = release.hooks[at].last_run.phase;
+        let resumed = matches!(phase, HookPhase::Running | HookPhase::Unknown);
+        let expiring = objects.iter().any(|object| expires(&object.kind, &object.body));
+        if !resumed {
+            self.delete_by_policy(&release.hooks[at], DeletePolicy::BeforeHookCreation, run).await?;
+            let phase = if expiring { HookPhase::Unknown } else { HookPhase::Running };
+            release.hooks[at].last_run = LastRun { started_at: Some(Timestamp::now()), completed_at: None, phase };
+            record(release, at, run).await?;
+        }
+        let stamp = Stamp::of(release, at);
+        let hook = release.hooks[at].clone();
+        let clock = Clock::start(&hook, run);
+        let mut awaited = Vec::new();
+        for object in &objects {
+            let found = if resumed { self.find_again(object, &stamp, phase, &clock).await? } else { None };
+            match found {
+                Some(Found::Ended) => {}
+                Some(Found::At(path)) => awaited.push((object, path)),
+                None => awaited.push((object, self.make(object, &stamp, &clock).await?)),
+            }
+        }
+        if release.hooks[at].last_run.phase == HookPhase::Unknown {
+            release.hooks[at].last_run.phase = HookPhase::Running;
+            record(release, at, run).await?;
+        }
+        for (object, path) in awaited {
+            self.wait_for(object, &path, &clock).await?;
+        }
+        Ok(())
+    }
+
+    /// Looks for the object of a run that an earlier process began; nothing if it has to be made.
+    async fn find_again(
+        &self,
+        object: &Object,
+        stamp: &Stamp,
+        phase: HookPhase,
+        clock: &Clock<'_>,
+    ) -> Result<Option<Found>, HookError> {
+        let what = format!("{} to be found", describe(object));
+        if let Some(path) = clock.patiently(&what, || self.find(object, stamp, clock.run)).await? {
+            return Ok(Some(Found::At(path)));
+        }
+        match absence(known(phase, expires(&object.kind, &object.body)), expires(&object.kind, &object.body)) {
+            Absence::Succeeded => Ok(Some(Found::Ended)),
+            Absence::Failed(why) => Err(clock.failed(object, &why)),
+            Absence::Make => {
+                // What is left there is of an earlier run.
+                if clock.hook.delete_policies.contains(&DeletePolicy::BeforeHookCreation) && !object.name.is_empty() {
+                    self.delete_hook(object, clock).await?;
+                }
+                Ok(None)
+            }
+        }
+    }
+
+    /// Makes an object, however often the server must be asked; one that an unanswered request made is found.
+    async fn make(&self, object: &Object, stamp: &Stamp, clock: &Clock<'_>) -> Result<String, HookError> {
+        let what = format!("{} to be made", describe(object));
+        clock.patiently(&what, || self.make_once(object, stamp, clock.run)).await
+    }
+
+    /// Waits until a Job or Pod has ended.
+    async fn wait_for(&self, object: &Object, path: &str, clock: &Clock<'_>) -> Result<(), HookError> {
+        let name = format!("{} {:?}", object.kind, path.rsplit('/').next().unwrap_or_default());
+        let what = format!("{name} to end");
+        let (mut seen, mut pause) = (Value::Null, Pause::default());
+        loop {
+            let live = clock.patiently(&what, || self.look(path)).await?;
+            let ended = match live {
+                Some(live) => {
+                    seen = live["status"].clone();
+                    outcome(&object.kind, &seen)
+                }
+                None => match absence(Known::Seen(&seen), expires(&object.kind, &object.body)) {
+                    Absence::Failed(why) => Some(Err(why)),
+                    Absence::Succeeded | Absence::Make => Some(Ok(())),
+                },
+            };
+            match ended {
+                Some(Ok(())) => return Ok(()),
+                Some(Err(why)) => {
+                    return Err(HookError::Failed { path: clock.hook.path.clone(), why: format!("{name}: {why}") });
+                }
+                None => clock.wait(&what, None, &mut pause).await?,
+            }
+        }
+    }
+
+    /// An object as it is; nothing if it is gone.
+    pub(super) async fn look(&self, path: &str) -> Result<Option<Value>, Error> {
+        let answer: Result<Answer, Error> = self.api().send(Call::get(path)).await;
+        match answer {
+            Err(error) if error.is_not_found() => Ok(None),
+            answer => answer?.parse().map(Some),
+        }
+    }
+}
+
+/// What an earlier process left of a hook's object.
+enum Found {
+    /// It is there, at this path.
+    At(String),
+    /// It ended, and the server deleted it.
+    Ended,
+}
+
+async fn record(release: &Release, at: usize, run: &HookRun<'_>) -> Result<(), HookError> {
+    let clock = Clock::start(&release.hooks[at], run);
+    let mut pause = Pause::default();
+    loop {
+        match run.journal.record(release).await {
+            Ok(()) => return Ok(()),
+            Err(error) if is_transient(&*error) => {
+                clock.wait("the release to be recorded", Some(&error.to_string()), &mut pause).await?;
+            }
+            Err(source) => return Err(HookError::Record { path: clock.hook.path.clone(), source }),
+        }
+    }
+}
+
+/// Whether the server, and not what it was asked for, is why something failed.
+fn is_transient(error: &(dyn std::error::Error + 'static)) -> bool {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        if let Some(error) = error.downcast_ref::<Error>() {
+            return error.nature() == Nature::Transient;
+        }
+        next = error.source();
+    }
+    false
+}
+
+/// A hook's time.
+pub(super) struct Clock<'a> {
+    pub(super) hook: &'a Hook,
+    pub(super) run: &'a HookRun<'a>,
+    started: Instant,
+    /// What passed before this process began to look.
+    before: Duration,
+}
+
+impl<'a> Clock<'a> {
+    /// For a hook that runs, its time counts from its recorded start, for whichever process; else from now.
+    pub(super) fn start(hook: &'a Hook, run: &'a HookRun<'a>) -> Clock<'a> {
+        let running = matches!(hook.last_run.phase, HookPhase::Running | HookPhase::Unknown);
+        let before = hook.last_run.started_at.filter(|_| running).map(|at| Timestamp::now().duration_since(at));
+        let before = before.and_then(|passed| Duration::try_from(passed).ok()).unwrap_or_default();
+        Clock { hook, run, started: Instant::now(), before }
+    }
+
+    fn elapsed(&self) -> Duration {
+        self.before + self.started.elapsed()
+    }
+
+    /// Asks until the server answers.
+    pub(super) async fn patiently<T, F>(&self, what: &str, mut ask: impl FnMut() -> F) -> Result<T, HookError>
+    where
+        F: Future<Output = Result<T, Error>>,
+    {
+        let mut pause = Pause::default();
+        loop {
+            let trouble = match tokio::time::timeout(REQUEST_LIMIT, ask()).await {
+                Ok(Ok(answer)) => return Ok(answer),
+                Ok(Err(error)) if error.nature() == Nature::Transient => error.to_string(),
+                Ok(Err(source)) => return Err(HookError::Api { path: self.hook.path.clone(), source }),
+                Err(_) => format!("no answer within {} s", REQUEST_LIMIT.as_secs()),
+            };
+            tracing::debug!(hook = self.hook.path, what, trouble, "waiting for the API server");
+            self.wait(what, Some(&trouble), &mut pause).await?;
+        }
+    }
+
+    /// Waits a little, unless the hook's time is over.
+    pub(super) async fn wait(&self, what: &str, trouble: Option<&str>, pause: &mut Pause) -> Result<(), HookError> {
+        let what = trouble.map_or_else(|| what.to_owned(), |trouble| format!("{what} ({trouble})"));
+        let (elapsed, limit) = (self.elapsed(), self.run.timeout);
+        let left = limit.map(|limit| limit.saturating_sub(elapsed));
+        if left == Some(Duration::ZERO) {
+            let limit = go_duration(limit.unwrap_or_default());
+            return Err(HookError::TimedOut { path: self.hook.path.clone(), limit, what });
+        }
+        self.run.slot.waits_for(&format!("hook {}: waiting for {what} ({})", self.hook.path, passed(elapsed, limit)));
+        tokio::time::sleep(pause.next().min(left.unwrap_or(Duration::MAX))).await;
+        Ok(())
+    }
+
+    pub(super) fn failed(&self, object: &Object, why: &str) -> HookError {
+        HookError::Failed { path: self.hook.path.clone(), why: format!("{}: {why}", describe(object)) }
+    }
+}
+
+/// `2m0s of 1h0m0s`.
+fn passed(elapsed: Duration, limit: Option<Duration>) -> String {
+    let elapsed = go_duration(Duration::from_secs(elapsed.as_secs()));
+    limit.map_or(elapsed.clone(), |limit| format!("{elapsed} of {}", go_duration(limit)))
+}
+
+/// As Go writes it: `1h0m0s`.
+fn go_duration(duration: Duration) -> String {
+    crate::time::Duration(i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX)).to_string()
+}
+
+/// Longer and longer waits between two looks at a hook's object.
+pub(super) struct Pause(Duration);
+
+impl Default for Pause {
+    fn default() -> Self {
+        Pause(FIRST_PAUSE)
+    }
+}
+
+impl Pause {
+    fn next(&mut self) -> Duration {
+        let now = self.0;
+        self.0 = (now * 2).min(LAST_PAUSE);
+        now
+    }
+}

@@ -1,0 +1,573 @@
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
+
+use super::decide::{Absence, Known, absence, expires, known, order, outcome};
+use super::*;
+use crate::kube::{Disturbance, MemoryApi, Owner};
+use crate::release::{ChartDocument, HookPhase, Info, LastRun};
+
+const JOBS: &str = "/apis/batch/v1/namespaces/ns/jobs";
+const JOB: &str = "/apis/batch/v1/namespaces/ns/jobs/j";
+const MAPS: &str = "/api/v1/namespaces/ns/configmaps";
+
+fn decoration() -> Decoration {
+    let owner = Owner {
+        api_version: "cache.my.domain/v1".into(),
+        kind: "Memcached".into(),
+        name: "web".into(),
+        namespace: "ns".into(),
+        uid: "u1".into(),
+    };
+    Decoration { release: "web".into(), namespace: "ns".into(), chart: "memcached".into(), owner: Some(owner) }
+}
+
+fn map(name: &str, weight: i64) -> Hook {
+    Hook {
+        name: name.into(),
+        kind: "ConfigMap".into(),
+        path: format!("c/templates/{name}.yaml"),
+        manifest: format!("apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {name}\n"),
+        events: vec![HookEvent::PreInstall],
+        weight,
+        ..Hook::default()
+    }
+}
+
+fn job(spec: &str) -> Hook {
+    let manifest = format!("apiVersion: batch/v1\nkind: Job\nmetadata:\n  name: j\nspec: {{{spec}}}\n");
+    Hook { kind: "Job".into(), manifest, ..map("j", 0) }
+}
+
+fn release(hooks: Vec<Hook>) -> Release {
+    Release {
+        name: "web".into(),
+        namespace: "ns".into(),
+        version: 3,
+        info: Info::default(),
+        chart: Arc::new(ChartDocument::from_json(r#"{"metadata":{"name":"memcached","version":"1.0.0"}}"#).unwrap()),
+        config: json!({}),
+        manifest: String::new(),
+        hooks,
+        apply_method: String::new(),
+        labels: BTreeMap::new(),
+    }
+}
+
+/// A release whose only hook began to run some time ago, and the mark of that run.
+fn begun(hook: Hook, phase: HookPhase, ago: Duration) -> (Release, String) {
+    let started = Timestamp::now() - SignedDuration::try_from(ago).unwrap();
+    let last_run = LastRun { started_at: Some(started), completed_at: None, phase };
+    let delete_policies = vec![DeletePolicy::BeforeHookCreation];
+    (release(vec![Hook { last_run, delete_policies, ..hook }]), format!("3.{started}"))
+}
+
+/// Everything that a run is told and writes down.
+#[derive(Default)]
+struct Notes {
+    waits: Mutex<Vec<String>>,
+    phases: Mutex<Vec<Vec<HookPhase>>>,
+    refuse: Mutex<Vec<Error>>,
+}
+
+impl Slot for Notes {
+    fn leave(&self) {}
+
+    fn enter(&self) -> BoxFuture<'_, ()> {
+        Box::pin(ready(()))
+    }
+
+    fn waits_for(&self, what: &str) {
+        self.waits.lock().unwrap().push(what.to_owned());
+    }
+}
+
+impl Journal for Notes {
+    fn record<'a>(&'a self, release: &'a Release) -> BoxFuture<'a, Result<(), JournalError>> {
+        if let Some(error) = self.refuse.lock().unwrap().pop() {
+            return Box::pin(ready(Err(error.into())));
+        }
+        self.phases.lock().unwrap().push(release.hooks.iter().map(|hook| hook.last_run.phase).collect());
+        Box::pin(ready(Ok(())))
+    }
+}
+
+/// A server, and whoever runs hooks on it.
+struct World {
+    server: Arc<MemoryApi>,
+    applier: Applier,
+    notes: Notes,
+    timeout: Option<Duration>,
+    unclaimed: bool,
+}
+
+impl World {
+    fn new() -> World {
+        let server = Arc::new(MemoryApi::new());
+        let applier = Applier::new(server.clone());
+        let timeout = Some(Duration::from_secs(300));
+        World { server, applier, notes: Notes::default(), timeout, unclaimed: false }
+    }
+
+    async fn run(&self, release: &mut Release) -> Result<(), HookError> {
+        let decoration = decoration();
+        let run = HookRun {
+            decoration: &decoration,
+            timeout: self.timeout,
+            unclaimed: self.unclaimed,
+            slot: &self.notes,
+            journal: &self.notes,
+        };
+        self.applier.run_hooks(release, HookEvent::PreInstall, &run).await?;
+        self.applier.clean_up_hooks(release, HookEvent::PreInstall, &run).await
+    }
+
+    /// Runs, while someone does something to the server after some time.
+    async fn run_while(
+        &self,
+        release: &mut Release,
+        after: u64,
+        act: impl FnOnce(&MemoryApi),
+    ) -> Result<(), HookError> {
+        let later = async {
+            sleep(Duration::from_secs(after)).await;
+            act(&self.server);
+        };
+        tokio::join!(self.run(release), later).0
+    }
+
+    fn writes(&self) -> Vec<String> {
+        let log = self.server.log();
+        log.into_iter().filter(|line| !line.starts_with("GET")).collect()
+    }
+}
+
+fn end(server: &MemoryApi, condition: &str) {
+    let mut job = server.object(JOB).unwrap();
+    job["status"]["conditions"] = json!([{"type": condition, "status": "True", "message": "as told"}]);
+    server.put(JOB, job, "kube-controller-manager");
+}
+
+fn complete(server: &MemoryApi) {
+    end(server, "Complete");
+}
+
+/// The object of a run, as an earlier process made it.
+fn put_job(server: &MemoryApi, stamp: &str, spec: Value) {
+    let annotations = json!({
+        "meta.helm.sh/release-name": "web", "meta.helm.sh/release-namespace": "ns", HOOK_RUN_ANNOTATION: stamp,
+    });
+    let metadata = json!({"name": "j", "annotations": annotations, "labels": {"app.kubernetes.io/managed-by": "Helm"}});
+    server.put(
+        JOB,
+        json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec}),
+        "helm-operator",
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn hooks_run_by_weight_and_are_deleted_by_policy() {
+    let world = World::new();
+    let c = Hook { delete_policies: vec![DeletePolicy::HookSucceeded], ..map("c", 0) };
+    let mut release =
+        release(vec![map("b", 5), map("a", -1), c, Hook { events: vec![HookEvent::PostInstall], ..map("d", 0) }]);
+    world.run(&mut release).await.unwrap();
+    assert_eq!(
+        world.writes(),
+        [format!("POST {MAPS}"), format!("POST {MAPS}"), format!("POST {MAPS}"), format!("DELETE {MAPS}/c")]
+    );
+    assert_eq!(world.server.paths(), [format!("{MAPS}/a"), format!("{MAPS}/b")]);
+    use HookPhase::{NotRun, Running, Succeeded};
+    assert_eq!(
+        release.hooks.iter().map(|h| h.last_run.phase).collect::<Vec<_>>(),
+        [Succeeded, Succeeded, Succeeded, NotRun]
+    );
+    assert!(release.hooks[0].last_run.completed_at >= release.hooks[0].last_run.started_at);
+    // Each run is written down before its object is made.
+    let phases = world.notes.phases.lock().unwrap().clone();
+    assert_eq!(
+        phases,
+        [
+            [NotRun, Running, NotRun, NotRun],
+            [NotRun, Succeeded, Running, NotRun],
+            [Running, Succeeded, Succeeded, NotRun]
+        ]
+    );
+    let annotations = world.server.object(&format!("{MAPS}/a")).unwrap()["metadata"]["annotations"].clone();
+    let started = release.hooks[1].last_run.started_at.unwrap();
+    assert_eq!(annotations[HOOK_RUN_ANNOTATION], format!("3.{started}"));
+    assert_eq!(annotations["meta.helm.sh/release-name"], "web");
+}
+
+#[tokio::test(start_paused = true)]
+async fn hooks_that_succeeded_do_not_run_again() {
+    let world = World::new();
+    let mut release = release(vec![map("a", 0), job("")]);
+    release.hooks.iter_mut().for_each(|hook| hook.last_run.phase = HookPhase::Succeeded);
+    world.run(&mut release).await.unwrap();
+    assert_eq!(world.server.log(), Vec::<String>::new());
+    assert!(world.notes.phases.lock().unwrap().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_event_without_hooks_costs_nothing() {
+    let world = World::new();
+    let mut release = release(vec![Hook { events: vec![HookEvent::PostInstall], ..map("d", 0) }]);
+    world.run(&mut release).await.unwrap();
+    assert_eq!(world.server.log(), Vec::<String>::new());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_long_job_is_waited_for_and_what_is_waited_for_is_told() {
+    let world = World { timeout: None, ..World::new() };
+    let mut release = release(vec![job("")]);
+    let began = Instant::now();
+    world.run_while(&mut release, 7200, complete).await.unwrap();
+    assert!((7200..7203).contains(&began.elapsed().as_secs()), "{:?}", began.elapsed());
+    assert_eq!(release.hooks[0].last_run.phase, HookPhase::Succeeded);
+    let waits = world.notes.waits.lock().unwrap();
+    assert_eq!(waits[0], "hook c/templates/j.yaml: waiting for Job \"j\" to end (0s)");
+    assert!(
+        waits.last().unwrap().ends_with(" (1h59m59s)") || waits.last().unwrap().ends_with(" (1h59m58s)"),
+        "{:?}",
+        waits.last()
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_that_never_ends_is_given_up_at_the_limit() {
+    let world = World::new();
+    let mut release = release(vec![job("")]);
+    let began = Instant::now();
+    let error = world.run(&mut release).await.unwrap_err();
+    assert_eq!(error.to_string(), "hook c/templates/j.yaml did not end within 5m0s: waited for Job \"j\" to end");
+    assert_eq!(began.elapsed().as_secs_f64().round(), 300.0);
+    assert_eq!(release.hooks[0].last_run.phase, HookPhase::Failed);
+    assert!(world.notes.waits.lock().unwrap().iter().all(|wait| wait.ends_with(" of 5m0s)")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_that_fails_fails_the_hook_and_stops_those_after_it() {
+    let world = World::new();
+    let failing = Hook { delete_policies: vec![DeletePolicy::HookFailed], ..job("") };
+    let first = Hook { delete_policies: vec![DeletePolicy::HookSucceeded], ..map("first", -1) };
+    let mut release = release(vec![first, failing, map("z", 1)]);
+    let error = world.run_while(&mut release, 5, |server| end(server, "Failed")).await.unwrap_err();
+    assert_eq!(error.to_string(), "hook c/templates/j.yaml failed: Job \"j\": as told");
+    assert_eq!(world.server.paths(), Vec::<String>::new());
+    use HookPhase::{Failed, NotRun, Succeeded};
+    assert_eq!(release.hooks.iter().map(|h| h.last_run.phase).collect::<Vec<_>>(), [Succeeded, Failed, NotRun]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn failing_looks_are_repeated_and_end_nothing() {
+    let world = World::new();
+    let mut release = release(vec![job("")]);
+    let restart = |server: &MemoryApi| {
+        server.disturb("GET /apis/batch", 20, Disturbance::Unreachable);
+        server.disturb("GET /apis/batch", 2, Disturbance::Refused(503));
+        server.disturb("GET /apis/batch", 1, Disturbance::Refused(429));
+        server.disturb("GET /apis/batch", 1, Disturbance::Unanswered);
+        complete(server);
+    };
+    world.run_while(&mut release, 10, restart).await.unwrap();
+    assert_eq!(world.writes(), [format!("POST {JOBS}")]);
+    let waits = world.notes.waits.lock().unwrap();
+    assert!(waits.iter().any(|wait| wait.contains("Job \"j\" to end (cannot reach the API server)")), "{waits:?}");
+    assert!(waits.iter().any(|wait| wait.contains("(no answer within 30 s)")), "{waits:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_look_that_is_refused_for_good_fails_the_hook() {
+    let world = World::new();
+    let mut release = release(vec![job("")]);
+    let error = world.run_while(&mut release, 10, |server| server.disturb("GET", 1, Disturbance::Refused(403))).await;
+    assert!(matches!(error.unwrap_err(), HookError::Api { source: Error::Refused { code: 403, .. }, .. }));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_stays_away_is_named_when_the_time_is_over() {
+    let world = World::new();
+    let mut release = release(vec![job("")]);
+    let away = |server: &MemoryApi| server.disturb("GET /apis/batch", 100_000, Disturbance::Unreachable);
+    let error = world.run_while(&mut release, 10, away).await.unwrap_err();
+    let expected =
+        "hook c/templates/j.yaml did not end within 5m0s: waited for Job \"j\" to end (cannot reach the API server)";
+    assert_eq!(error.to_string(), expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_is_made_once_however_its_request_fares() {
+    for how in [Disturbance::Unreachable, Disturbance::AnswerLost, Disturbance::Refused(503)] {
+        for manifest in ["name: j", "generateName: j-"] {
+            let world = World::new();
+            world.server.disturb("POST", 1, how);
+            let hook = Hook {
+                manifest: format!("apiVersion: v1\nkind: ConfigMap\nmetadata: {{{manifest}}}\n"),
+                ..map("j", 0)
+            };
+            let mut release = release(vec![hook]);
+            world.run(&mut release).await.unwrap();
+            assert_eq!(world.server.paths().len(), 1, "{how:?} {manifest}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_that_exists_and_may_not_be_replaced_fails_the_hook() {
+    let world = World::new();
+    put_job(&world.server, "2.long ago", json!({}));
+    let mut release = release(vec![Hook { delete_policies: vec![DeletePolicy::HookSucceeded], ..job("") }]);
+    let error = world.run(&mut release).await.unwrap_err();
+    assert!(matches!(error, HookError::Api { source: Error::Refused { code: 409, .. }, .. }), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_that_cannot_be_recorded_is_recorded_later() {
+    let world = World::new();
+    let away = || Error::Transport("connection refused".into());
+    world.notes.refuse.lock().unwrap().extend([away(), away()]);
+    world.run(&mut release(vec![map("a", 0)])).await.unwrap();
+    assert!(world.notes.waits.lock().unwrap()[0].contains("waiting for the release to be recorded (cannot reach"));
+    let forbidden = Error::Refused { code: 403, reason: "Forbidden".into(), message: "no".into(), fields: Vec::new() };
+    world.notes.refuse.lock().unwrap().push(forbidden);
+    let error = world.run(&mut release(vec![map("b", 0)])).await.unwrap_err();
+    assert_eq!(error.to_string(), "cannot record hook c/templates/b.yaml");
+    assert_eq!(world.server.paths(), [format!("{MAPS}/a")]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_that_runs_is_found_again_and_waited_for() {
+    let world = World::new();
+    let (mut release, stamp) = begun(job(""), HookPhase::Running, Duration::from_secs(100));
+    put_job(&world.server, &stamp, json!({}));
+    world.run_while(&mut release, 60, complete).await.unwrap();
+    assert_eq!(world.writes(), Vec::<String>::new());
+    assert!(world.notes.waits.lock().unwrap()[0].ends_with(" (1m40s of 5m0s)"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_time_of_a_hook_counts_from_its_start_but_a_last_look_is_taken() {
+    let world = World::new();
+    let (mut late, stamp) = begun(job(""), HookPhase::Running, Duration::from_secs(1000));
+    put_job(&world.server, &stamp, json!({}));
+    let began = Instant::now();
+    let error = world.run(&mut late).await.unwrap_err();
+    assert!(matches!(error, HookError::TimedOut { .. }) && began.elapsed().is_zero(), "{error}");
+    let (mut done, stamp) = begun(job(""), HookPhase::Running, Duration::from_secs(1000));
+    put_job(&world.server, &stamp, json!({}));
+    complete(&world.server);
+    world.run(&mut done).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_of_an_earlier_run_is_replaced_even_after_a_restart() {
+    let world = World::new();
+    put_job(&world.server, "2.long ago", json!({}));
+    let (mut release, stamp) = begun(job(""), HookPhase::Running, Duration::ZERO);
+    world.run_while(&mut release, 9, complete).await.unwrap();
+    assert_eq!(world.writes(), [format!("DELETE {JOB}"), format!("POST {JOBS}")]);
+    assert_eq!(world.server.object(JOB).unwrap()["metadata"]["annotations"][HOOK_RUN_ANNOTATION], stamp);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_whose_name_the_server_chose_is_found_again() {
+    let world = World::new();
+    let manifest = "apiVersion: batch/v1\nkind: Job\nmetadata: {generateName: j-}\n".to_owned();
+    let hook = Hook { manifest, ..job("") };
+    let mut first = release(vec![hook]);
+    world.timeout.unwrap();
+    world.run(&mut first).await.unwrap_err();
+    let made = world.server.paths();
+    assert_eq!(made.len(), 1);
+    first.hooks[0].last_run.phase = HookPhase::Running;
+    world.run(&mut first).await.unwrap_err();
+    assert_eq!(world.server.paths(), made);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_that_expires_is_recorded_once_more_when_it_was_made() {
+    let world = World::new();
+    let mut release = release(vec![job("ttlSecondsAfterFinished: 0")]);
+    world.run_while(&mut release, 5, complete).await.unwrap();
+    assert_eq!(*world.notes.phases.lock().unwrap(), [[HookPhase::Unknown], [HookPhase::Running]]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_that_expired_between_two_looks_succeeded() {
+    let world = World::new();
+    let mut release = release(vec![job("ttlSecondsAfterFinished: 0")]);
+    world.run_while(&mut release, 5, |server| server.remove(JOB)).await.unwrap();
+    assert_eq!(world.writes().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_that_expired_during_a_restart_is_not_run_again() {
+    let world = World::new();
+    let expiring = || job("ttlSecondsAfterFinished: 0");
+    let (mut made, _) = begun(expiring(), HookPhase::Running, Duration::from_secs(9));
+    world.run(&mut made).await.unwrap();
+    assert_eq!(world.writes(), Vec::<String>::new());
+    let (mut announced, _) = begun(expiring(), HookPhase::Unknown, Duration::from_secs(9));
+    world.run_while(&mut announced, 9, complete).await.unwrap();
+    assert_eq!(world.writes(), [format!("POST {JOBS}")]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_that_somebody_deletes_fails_the_hook() {
+    let world = World::new();
+    let mut release = release(vec![job("")]);
+    let error = world.run_while(&mut release, 5, |server| server.remove(JOB)).await.unwrap_err();
+    assert_eq!(error.to_string(), "hook c/templates/j.yaml failed: Job \"j\": it was deleted before it ended");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hook_replaces_only_what_is_its_releases() {
+    let helms = json!({"helm.sh/hook": "pre-install"});
+    let others = json!({"helm.sh/hook": "pre-install", "meta.helm.sh/release-name": "other", "meta.helm.sh/release-namespace": "ns"});
+    let controlled = json!([{"apiVersion": "v1", "kind": "X", "name": "x", "controller": true, "uid": "u2"}]);
+    let cases = [
+        ("anybody's", json!({}), json!([]), true, false),
+        ("another release's", others.clone(), json!([]), true, false),
+        ("another resource's", helms.clone(), controlled, true, false),
+        ("Helm's, where only we made revisions", helms.clone(), json!([]), false, false),
+        ("Helm's, where Helm made a revision", helms, json!([]), true, true),
+        (
+            "ours by its controller",
+            json!({}),
+            json!([{"apiVersion": "v1", "kind": "X", "name": "x", "controller": true, "uid": "u1"}]),
+            false,
+            true,
+        ),
+    ];
+    for (whose, annotations, owners, unclaimed, replaced) in cases {
+        let world = World { unclaimed, ..World::new() };
+        let metadata = json!({"name": "a", "annotations": annotations, "ownerReferences": owners});
+        world.server.put(&format!("{MAPS}/a"), json!({"metadata": metadata, "data": {"x": "theirs"}}), "someone");
+        let ran = world.run(&mut release(vec![map("a", 0)])).await;
+        assert_eq!(ran.is_ok(), replaced, "{whose}: {ran:?}");
+        let live = world.server.object(&format!("{MAPS}/a")).unwrap();
+        assert_eq!(live["data"]["x"] == "theirs", !replaced, "{whose}");
+        if annotations == others {
+            let text = ran.unwrap_err().to_string();
+            let expected = "hook c/templates/a.yaml cannot replace ConfigMap \"a\": it belongs to release \"other\" in namespace \"ns\"";
+            assert_eq!(text, expected);
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_deleted_is_waited_for_and_deleted_once() {
+    let world = World::new();
+    put_job(&world.server, "2.long ago", json!({}));
+    let mut held = world.server.object(JOB).unwrap();
+    held["metadata"]["finalizers"] = json!(["x/y"]);
+    world.server.put(JOB, held, "someone");
+    let mut release = release(vec![job("")]);
+    let later = async {
+        sleep(Duration::from_secs(20)).await;
+        world.server.remove(JOB);
+        sleep(Duration::from_secs(20)).await;
+        complete(&world.server);
+    };
+    tokio::join!(world.run(&mut release), later).0.unwrap();
+    assert_eq!(world.writes(), [format!("DELETE {JOB}"), format!("POST {JOBS}")]);
+    assert!(world.notes.waits.lock().unwrap()[0].contains("waiting for Job \"j\" to be gone"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn definitions_of_kinds_are_never_deleted() {
+    let world = World::new();
+    let hook = Hook {
+        kind: "CustomResourceDefinition".into(),
+        delete_policies: vec![DeletePolicy::HookSucceeded],
+        ..map("a", 0)
+    };
+    world.run(&mut release(vec![hook])).await.unwrap();
+    assert_eq!(world.server.paths(), [format!("{MAPS}/a")]);
+}
+
+/// Counts how often the place among the workers is given away and taken again.
+#[derive(Default)]
+struct Places(Mutex<Vec<&'static str>>);
+
+impl Slot for Places {
+    fn leave(&self) {
+        self.0.lock().unwrap().push("leave");
+    }
+
+    fn enter(&self) -> BoxFuture<'_, ()> {
+        self.0.lock().unwrap().push("enter");
+        Box::pin(ready(()))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_place_among_the_workers_is_given_away_for_hooks_only() {
+    let (world, places, decoration) = (World::new(), Places::default(), decoration());
+    let run = HookRun { decoration: &decoration, timeout: None, unclaimed: false, slot: &places, journal: &() };
+    let mut release = release(vec![map("a", 0)]);
+    world.applier.run_hooks(&mut release, HookEvent::PostInstall, &run).await.unwrap();
+    world.applier.clean_up_hooks(&release, HookEvent::PreInstall, &run).await.unwrap();
+    assert!(places.0.lock().unwrap().is_empty());
+    world.applier.run_hooks(&mut release, HookEvent::PreInstall, &run).await.unwrap();
+    assert_eq!(*places.0.lock().unwrap(), ["leave", "enter"]);
+}
+
+#[test]
+fn the_absence_of_an_object_means_what_is_known_of_it() {
+    let running = json!({"active": 1});
+    let failing =
+        json!({"conditions": [{"type": "FailureTarget", "status": "True", "reason": "BackoffLimitExceeded"}]});
+    let failed = json!({"conditions": [{"type": "Failed", "status": "True", "message": "no"}]});
+    let deleted = || Absence::Failed("it was deleted before it ended".into());
+    for (known, expires, expected) in [
+        (Known::Announced, false, Absence::Make),
+        (Known::Announced, true, Absence::Make),
+        (Known::Made, true, Absence::Succeeded),
+        (Known::Made, false, deleted()),
+        (Known::Seen(&running), true, Absence::Succeeded),
+        (Known::Seen(&running), false, deleted()),
+        (Known::Seen(&failing), true, Absence::Failed("BackoffLimitExceeded".into())),
+        (Known::Seen(&failed), true, Absence::Failed("no".into())),
+    ] {
+        assert_eq!(absence(known, expires), expected, "{known:?} {expires}");
+    }
+    for (phase, expires, expected) in [
+        (HookPhase::Running, true, Known::Made),
+        (HookPhase::Running, false, Known::Announced),
+        (HookPhase::Unknown, true, Known::Announced),
+    ] {
+        assert_eq!(known(phase, expires), expected, "{phase:?} {expires}");
+    }
+    let ttl = json!({"spec": {"ttlSecondsAfterFinished": 0}});
+    assert!(expires("Job", &ttl) && !expires("Pod", &ttl) && !expires("Job", &json!({"spec": {}})));
+}
+
+#[test]
+fn a_status_says_how_a_job_or_pod_ended() {
+    let condition = |kind: &str, status: &str| json!({"conditions": [{"type": kind, "status": status, "reason": "r"}]});
+    for (kind, status, expected) in [
+        ("Job", condition("Complete", "True"), Some(Ok(()))),
+        ("Job", condition("Complete", "False"), None),
+        ("Job", condition("Failed", "True"), Some(Err("r".to_owned()))),
+        ("Job", condition("SuccessCriteriaMet", "True"), None),
+        ("Job", Value::Null, None),
+        ("Pod", json!({"phase": "Succeeded"}), Some(Ok(()))),
+        ("Pod", json!({"phase": "Failed", "message": "m", "reason": "r"}), Some(Err("m".into()))),
+        ("Pod", json!({"phase": "Failed"}), Some(Err("no reason given".into()))),
+        ("Pod", json!({"phase": "Running"}), None),
+        ("ConfigMap", Value::Null, Some(Ok(()))),
+    ] {
+        assert_eq!(outcome(kind, &status), expected, "{kind} {status}");
+    }
+}
+
+#[test]
+fn hooks_are_ordered_by_weight_and_name() {
+    let hooks = [map("b", 1), map("c", -1), map("a", 1), Hook { events: vec![HookEvent::PreDelete], ..map("0", 0) }];
+    assert_eq!(order(&hooks, HookEvent::PreInstall), [1, 2, 0]);
+}

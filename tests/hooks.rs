@@ -1,0 +1,253 @@
+//! A chart's hooks when something goes wrong, and a person's `helm` on our releases, on a real control plane.
+
+use std::process::{Child, Stdio};
+
+use serde_json::{Value, json};
+use test_cluster::{Component, Namespace, Options, TestCluster};
+
+use crate::chart::{condition, get};
+use crate::chart_kinds::{define, events_of, serve, set, start, wait_for, writes};
+use crate::operator::eventually;
+
+const CHART: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/charts/widget");
+const HOOK_TIMEOUT: &str = "helm.sdk.operatorframework.io/hook-timeout";
+
+/// The pod of a hook's Job, once it is there.
+fn pod_of(namespace: &Namespace<'_>, job: &str) -> String {
+    eventually("pod of the hook", || {
+        let selector = format!("job-name={job}");
+        let pods = namespace.kubectl(["get", "pods", "-l", &selector, "-o", "name"]).unwrap();
+        if pods.is_empty() { Err(pods) } else { Ok(pods.trim().to_owned()) }
+    })
+}
+
+fn finish(namespace: &Namespace<'_>, pod: &str) {
+    let done = r#"{"status": {"phase": "Succeeded"}}"#;
+    namespace.kubectl(["patch", pod, "--subresource=status", "-p", done]).unwrap();
+}
+
+/// How often a Job was created and deleted.
+fn runs(cluster: &TestCluster, namespace: &Namespace<'_>, job: &str) -> (usize, usize) {
+    let writes = writes(cluster, namespace);
+    let count = |verb: &str| writes.iter().filter(|line| **line == format!("{verb} jobs/{job}")).count();
+    (count("create"), count("delete"))
+}
+
+fn annotate(namespace: &Namespace<'_>, name: &str, annotation: &str) {
+    namespace.kubectl(["annotate", "--overwrite", "widget", name, annotation]).unwrap();
+}
+
+/// Waits until the widget says so of its newest generation.
+fn wait_said(namespace: &Namespace<'_>, name: &str, kind: &str, text: &str) -> String {
+    eventually(text, || {
+        let widget = get(namespace, ["widget", name]);
+        let message = condition(&widget, kind)["message"].as_str().unwrap_or_default().to_owned();
+        if message.contains(text) { Ok(message) } else { Err(widget) }
+    })
+}
+
+fn revision(namespace: &Namespace<'_>, name: &str) -> Value {
+    get(namespace, ["widget", name])["status"]["deployedRelease"]["revision"].clone()
+}
+
+/// Starts Helm as a person would.
+fn helm(cluster: &TestCluster, namespace: &Namespace<'_>, arguments: &[&str]) -> Child {
+    let mut command = cluster.command("helm");
+    command.args(arguments).args(["-n", namespace.name()]).env("KUBECONFIG", cluster.kubeconfig_path());
+    command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+/// Waits for Helm to succeed.
+fn succeed(helm: Child) {
+    let output = helm.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// Revisions with their status, as Helm tells them.
+fn history(cluster: &TestCluster, namespace: &Namespace<'_>) -> Vec<String> {
+    let output = helm(cluster, namespace, &["history", "web", "-o", "json"]).wait_with_output().unwrap();
+    let revisions: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let line = |r: &Value| format!("{} {}", r["revision"], r["status"].as_str().unwrap());
+    revisions.as_array().unwrap().iter().map(line).collect()
+}
+
+#[test]
+fn a_hook_outlives_the_api_server_and_the_operator() {
+    if TestCluster::shared_or_skip().is_none() {
+        return;
+    }
+    let cluster = TestCluster::start(Options { audit: true, folder: None }).unwrap();
+    define(&cluster);
+    let namespace = cluster.namespace("hook-outlives").unwrap();
+    let operator = serve(&cluster, &namespace);
+    set(&namespace, "web", json!({"hooks": true, "fate": "stuck"}));
+    let pod = pod_of(&namespace, "web-z-first");
+    let uid = get(&namespace, ["job", "web-z-first"])["metadata"]["uid"].clone();
+
+    // More looks fail than one: they are at most two seconds apart.
+    cluster.kill(Component::ApiServer).unwrap();
+    let began = std::time::Instant::now();
+    eventually("failing looks", || {
+        let passed = began.elapsed();
+        if passed.as_secs() >= 5 { Ok(()) } else { Err(passed) }
+    });
+    cluster.restart(Component::ApiServer).unwrap();
+    eventually("the operator to look again", || {
+        let looks = cluster.requests().unwrap();
+        let looks = looks.iter().filter(|r| r.user == "operator" && r.verb == "get" && r.name == "web-z-first").count();
+        if looks > 0 { Ok(()) } else { Err(looks) }
+    });
+    assert_eq!(get(&namespace, ["job", "web-z-first"])["metadata"]["uid"], uid);
+
+    operator.kill();
+    let _operator = serve(&cluster, &namespace);
+    wait_said_or_running(&namespace);
+    finish(&namespace, &pod);
+    wait_for(&namespace, "web", "Ready");
+    assert_eq!(runs(&cluster, &namespace, "web-z-first"), (1, 1));
+    assert_eq!(runs(&cluster, &namespace, "web-a-second"), (1, 0));
+    assert_eq!(revision(&namespace, "web"), 1);
+}
+
+/// Waits until a new operator has found the hook again: it reads the record, which says that it runs.
+fn wait_said_or_running(namespace: &Namespace<'_>) {
+    eventually("a record of a hook that runs", || {
+        let record = get(namespace, ["secret", "sh.helm.release.v1.web.v1"]);
+        let status = record["metadata"]["labels"]["status"].clone();
+        if status == "pending-install" { Ok(()) } else { Err(status) }
+    });
+}
+
+#[test]
+fn a_wait_for_the_uninstall_does_not_run_its_hooks_again() {
+    let Some(cluster) = TestCluster::shared_or_skip() else { return };
+    let namespace = cluster.namespace("hook-once").unwrap();
+    let _operator = start(cluster, &namespace);
+    set(&namespace, "web", json!({"hooks": true}));
+    wait_for(&namespace, "web", "Ready");
+    annotate(&namespace, "web", "helm.sdk.operatorframework.io/uninstall-wait=true");
+    let held = r#"{"metadata": {"finalizers": ["test.my.domain/held"]}}"#;
+    namespace.kubectl(["patch", "configmap", "web", "--type=merge", "-p", held]).unwrap();
+    namespace.kubectl(["delete", "widget", "web", "--wait=false"]).unwrap();
+    wait_said(&namespace, "web", "Deployed", "Waiting until all resources are deleted");
+    // Whatever wakes it, it only looks.
+    for n in 0..20 {
+        annotate(&namespace, "web", &format!("helm.sdk.operatorframework.io/test={n}"));
+    }
+    namespace
+        .kubectl(["patch", "configmap", "web", "--type=merge", "-p", r#"{"metadata": {"finalizers": null}}"#])
+        .unwrap();
+    namespace.kubectl(["wait", "--for=delete", "widget/web", "--timeout=60s"]).unwrap();
+    assert_eq!(runs(cluster, &namespace, "web-farewell"), (1, 1));
+    assert_eq!(namespace.kubectl(["get", "secret", "-l", "owner=helm", "-o", "name"]).unwrap(), "");
+}
+
+#[test]
+fn a_hook_after_the_uninstall_that_always_fails_is_given_up() {
+    let Some(cluster) = TestCluster::shared_or_skip() else { return };
+    let namespace = cluster.namespace("hook-given-up").unwrap();
+    let operator = start(cluster, &namespace);
+    set(&namespace, "web", json!({"goodbye": "fails"}));
+    wait_for(&namespace, "web", "Ready");
+    namespace.kubectl(["delete", "widget", "web", "--wait=false"]).unwrap();
+    wait_said(&namespace, "web", "ReleaseFailed", "Job \"web-goodbye\"");
+    namespace.kubectl(["wait", "--for=delete", "widget/web", "--timeout=60s"]).unwrap();
+    assert_eq!(runs(cluster, &namespace, "web-goodbye").0, 5);
+    eventually("event", || match events_of(&namespace, "web") {
+        events if events.contains("HookGivenUp: a hook after the uninstall failed 5 times") => Ok(()),
+        events => Err(events),
+    });
+    operator.logged("gave up a hook");
+    assert_eq!(get(&namespace, ["configmap", "web"]), Value::Null);
+}
+
+#[test]
+fn the_time_of_a_hook_can_be_set_and_a_bad_time_is_named() {
+    let Some(cluster) = TestCluster::shared_or_skip() else { return };
+    let namespace = cluster.namespace("hook-time").unwrap();
+    let _operator = start(cluster, &namespace);
+    let widget = |time: &str| {
+        let metadata = json!({"name": "web", "annotations": {HOOK_TIMEOUT: time}});
+        let widget = json!({
+            "apiVersion": "test.my.domain/v1", "kind": "Widget", "metadata": metadata, "spec": {"hooks": true, "fate": "stuck"},
+        });
+        namespace.apply(&widget.to_string()).unwrap();
+    };
+    widget("soon");
+    let said = wait_said(&namespace, "web", "Irreconcilable", HOOK_TIMEOUT);
+    assert!(said.ends_with(r#"time: invalid duration "soon""#), "{said}");
+    assert_eq!(get(&namespace, ["job", "web-z-first"]), Value::Null);
+    widget("1s");
+    let said = wait_said(&namespace, "web", "ReleaseFailed", "did not end within 1s");
+    assert!(said.contains("Job \"web-z-first\" to end"), "{said}");
+}
+
+#[test]
+fn a_persons_upgrade_is_left_alone_until_it_ends_and_then_the_resource_wins() {
+    let Some(cluster) = TestCluster::shared_or_skip() else { return };
+    let namespace = cluster.namespace("by-hand").unwrap();
+    let _operator = start(cluster, &namespace);
+    set(&namespace, "web", json!({"colour": "green"}));
+    wait_for(&namespace, "web", "Ready");
+    // The hook keeps Helm waiting.
+    let upgrade = helm(
+        cluster,
+        &namespace,
+        &["upgrade", "web", CHART, "--set=upgrading=stuck,colour=blue,sealed=theirs", "--timeout=60s"],
+    );
+    let said = wait_said(&namespace, "web", "Irreconcilable", "somebody's helm is at work");
+    assert!(said.starts_with("revision 2 of release \"web\" is pending-upgrade"), "{said}");
+    let pod = pod_of(&namespace, "web-upgrading");
+    set(&namespace, "web", json!({"colour": "yellow"}));
+    wait_for(&namespace, "web", "Irreconcilable");
+    assert_eq!(get(&namespace, ["configmap", "web"])["data"]["colour"], "green");
+    finish(&namespace, &pod);
+    succeed(upgrade);
+    wait_for(&namespace, "web", "Ready");
+    assert_eq!(get(&namespace, ["configmap", "web"])["data"]["colour"], "yellow");
+    assert_eq!(get(&namespace, ["configmap", "web-sealed"]), Value::Null, "an orphan");
+    assert_eq!(history(cluster, &namespace), ["1 superseded", "2 superseded", "3 deployed"]);
+}
+
+#[test]
+fn a_persons_rollback_works_and_then_the_resource_wins() {
+    let Some(cluster) = TestCluster::shared_or_skip() else { return };
+    let namespace = cluster.namespace("rollback").unwrap();
+    let _operator = start(cluster, &namespace);
+    set(&namespace, "web", json!({"colour": "green", "sealed": "first"}));
+    wait_for(&namespace, "web", "Ready");
+    set(&namespace, "web", json!({"colour": "yellow"}));
+    wait_for(&namespace, "web", "Ready");
+    assert_eq!(revision(&namespace, "web"), 2);
+    succeed(helm(cluster, &namespace, &["rollback", "web", "1"]));
+    eventually("the resource's values again", || match history(cluster, &namespace) {
+        all if all == ["1 superseded", "2 superseded", "3 superseded", "4 deployed"] => Ok(()),
+        all => Err(all),
+    });
+    wait_for(&namespace, "web", "Ready");
+    assert_eq!(get(&namespace, ["configmap", "web"])["data"]["colour"], "yellow");
+    assert_eq!(get(&namespace, ["configmap", "web-sealed"]), Value::Null, "an orphan");
+
+    // One that fails leaves nothing deployed, and costs nothing either.
+    let uid = get(&namespace, ["configmap", "web"])["metadata"]["uid"].clone();
+    let server_side = &["rollback", "web", "1", "--server-side=true"];
+    assert!(!helm(cluster, &namespace, server_side).wait_with_output().unwrap().status.success());
+    eventually("healed", || match history(cluster, &namespace).last() {
+        Some(last) if last == "6 deployed" => Ok(()),
+        last => Err(last.cloned()),
+    });
+    wait_for(&namespace, "web", "Ready");
+    let map = get(&namespace, ["configmap", "web"]);
+    assert_eq!((&map["data"]["colour"], &map["metadata"]["uid"]), (&json!("yellow"), &uid));
+    assert_eq!(get(&namespace, ["configmap", "web-sealed"]), Value::Null, "an orphan");
+    // And what Helm's field manager had is ours again.
+    let managed = namespace.kubectl([
+        "get",
+        "configmap",
+        "web",
+        "--show-managed-fields",
+        "-o",
+        "jsonpath={.metadata.managedFields[*].manager}",
+    ]);
+    assert_eq!(managed.unwrap(), "helm-operator");
+}
