@@ -29,6 +29,8 @@ pub(crate) struct Operator<'a> {
     plane: &'a Plane,
     /// The kind's number by the chart's name.
     numbers: BTreeMap<&'a str, usize>,
+    /// Why a chart is not served: with it the operator would not start.
+    broken: BTreeMap<&'a str, String>,
     binary: &'a Path,
     folder: tempfile::TempDir,
     process: Mutex<Child>,
@@ -66,11 +68,13 @@ impl<'a> Operator<'a> {
     pub(crate) fn start(plane: &'a Plane, binary: &'a Path, charts: &'a [Chart]) -> anyhow::Result<Operator<'a>> {
         let folder = tempfile::tempdir()?;
         let watch = |(number, chart): (usize, &Chart)| json!({"group": GROUP, "version": "v1", "kind": kind(number), "chart": chart.folder});
-        let watches: Vec<Value> = charts.iter().enumerate().map(watch).collect();
+        let broken = broken(charts);
+        let served = charts.iter().enumerate().filter(|(_, chart)| !broken.contains_key(chart.name.as_str()));
+        let watches: Vec<Value> = served.map(watch).collect();
         fs::write(folder.path().join("watches.yaml"), Value::from(watches).to_string())?;
         let process = Mutex::new(spawn(plane, binary, folder.path())?);
         let numbers = charts.iter().enumerate().map(|(number, chart)| (chart.name.as_str(), number)).collect();
-        Ok(Operator { plane, numbers, binary, folder, process })
+        Ok(Operator { plane, numbers, broken, binary, folder, process })
     }
 
     /// Ends it as Kubernetes would, and starts it again.
@@ -198,6 +202,9 @@ impl Way for Operator<'_> {
     }
 
     async fn install(&self, chart: &Chart, case: &Case) -> anyhow::Result<Outcome> {
+        if let Some(why) = self.broken.get(chart.name.as_str()) {
+            return Ok(Outcome::refused(why));
+        }
         self.set(chart, case, NAMESPACE).await?;
         self.outcome(chart, NAMESPACE).await
     }
@@ -208,6 +215,9 @@ impl Way for Operator<'_> {
 
     /// A resource that does not go is freed, so that the next chart finds its place clear.
     async fn uninstall(&self, chart: &Chart) -> anyhow::Result<Outcome> {
+        if self.broken.contains_key(chart.name.as_str()) {
+            return Ok(Outcome::Done);
+        }
         let path = format!("{}/{RELEASE}", resources(self.number(chart)?, NAMESPACE));
         self.plane.send(Method::DELETE, &path, &Value::Null).await?;
         let began = Instant::now();
@@ -223,6 +233,12 @@ impl Way for Operator<'_> {
         }
         Ok(Outcome::Done)
     }
+}
+
+/// Charts that do not load, and why.
+fn broken(charts: &[Chart]) -> BTreeMap<&str, String> {
+    let why = |chart: &Chart| helm::chart::Chart::load(&chart.folder).err().map(|error| error.to_string());
+    charts.iter().filter_map(|chart| Some((chart.name.as_str(), why(chart)?))).collect()
 }
 
 fn spawn(plane: &Plane, binary: &Path, folder: &Path) -> anyhow::Result<Child> {
@@ -296,6 +312,21 @@ mod tests {
         let case = Case { name: "x".into(), values: Some(file) };
         assert_eq!(values(&case).unwrap().to_string(), r#"{"a":1000000,"b":1.5,"c":null,"d":true}"#);
         assert_eq!(values(&Case { name: "x".into(), values: None }).unwrap(), json!({}));
+    }
+
+    #[test]
+    fn charts_that_do_not_load_are_told_apart() {
+        let folder = tempfile::tempdir().unwrap();
+        let chart = |name: &str, about: &str| {
+            let path = folder.path().join(name);
+            fs::create_dir_all(&path).unwrap();
+            fs::write(path.join("Chart.yaml"), about).unwrap();
+            Chart { name: name.into(), folder: path, cases: Vec::new() }
+        };
+        let charts = [chart("nameless", "version: 1.0.0"), chart("whole", "apiVersion: v2\nname: a\nversion: 1.0.0")];
+        let told = broken(&charts);
+        assert_eq!(told.keys().copied().collect::<Vec<_>>(), ["nameless"]);
+        assert!(told["nameless"].contains("chart.metadata.name is required"), "{told:?}");
     }
 
     #[test]
