@@ -97,15 +97,21 @@ impl<'a> Operator<'a> {
             "apiVersion": format!("{GROUP}/v1"), "kind": kind(number), "spec": values(case)?,
             "metadata": {"name": RELEASE, "annotations": no_hooks()},
         });
-        match self.plane.get(&format!("{path}/{RELEASE}")).await {
-            Ok(old) => {
-                resource["metadata"] = old["metadata"].clone();
-                self.plane.send(Method::PUT, &format!("{path}/{RELEASE}"), &resource).await?;
+        loop {
+            let answer = match self.plane.get(&format!("{path}/{RELEASE}")).await {
+                Ok(old) => {
+                    resource["metadata"] = old["metadata"].clone();
+                    self.plane.send(Method::PUT, &format!("{path}/{RELEASE}"), &resource).await
+                }
+                Err(kube::Error::Api(status)) if status.code == 404 => self.plane.create(&path, &resource).await,
+                Err(error) => Err(error),
+            };
+            match answer {
+                // The operator wrote its status meanwhile.
+                Err(kube::Error::Api(status)) if status.code == 409 => {}
+                answer => return Ok(answer.map(drop)?),
             }
-            Err(kube::Error::Api(status)) if status.code == 404 => drop(self.plane.create(&path, &resource).await?),
-            Err(error) => return Err(error.into()),
         }
-        Ok(())
     }
 
     /// Waits until the resource says what has come of it.
