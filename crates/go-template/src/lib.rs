@@ -36,4 +36,4 @@ pub use template::Templates;
 pub use value::{
     Entries, Field, Kind, List, ListType, MAX_COPIED_DEPTH, MAX_COPIED_VALUES, Map, MapType, Object, Str, Value,
 };
-pub use work::{note_time, note_work};
+pub use work::{SlowTime, note_time, note_work};

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use crate::error::LimitError;
 use crate::held::Held;
 use crate::value::{Str, Value};
+use crate::work::SlowTime;
 
 /// How much a run may use.
 #[derive(Clone, Debug)]
@@ -23,7 +24,7 @@ pub struct Limits {
     pub function_time: Duration,
     /// Executions that may be inside each other through functions such as Helm's `include`.
     pub executions: usize,
-    /// The moment after which it stops.
+    /// The moment after which it stops; what slow functions take comes on top.
     pub deadline: Option<Instant>,
 }
 
@@ -93,7 +94,7 @@ impl Spent {
             return Err(self.too_many_steps(limits));
         }
         if before / STEPS_PER_CLOCK != self.steps / STEPS_PER_CLOCK {
-            return check_deadline(limits);
+            return self.check_deadline(limits);
         }
         Ok(())
     }
@@ -134,12 +135,12 @@ impl Spent {
     }
 
     /// Counts the time that the function of the name noted.
-    pub(crate) fn took(&mut self, name: &Str, time: Duration, limits: &Limits) -> Result<(), LimitError> {
+    pub(crate) fn took(&mut self, name: &Str, time: SlowTime, limits: &Limits) -> Result<(), LimitError> {
         self.times.add(name, time);
-        if self.times.total > limits.function_time {
+        if self.times.total.processor > limits.function_time {
             return Err(self.times.exceeded(limits));
         }
-        check_deadline(limits)
+        self.check_deadline(limits)
     }
 
     /// Counts bytes that the host keeps as output, with so many in templates that run.
@@ -182,6 +183,16 @@ impl Spent {
         self.step(steps as u64, limits)
     }
 
+    fn check_deadline(&self, limits: &Limits) -> Result<(), LimitError> {
+        match limits.deadline {
+            Some(deadline) if Instant::now() >= deadline + self.times.total.elapsed => {
+                let message = "out of time; let loops and includes run less often".to_owned();
+                Err(LimitError { name: "deadline", message })
+            }
+            _ => Ok(()),
+        }
+    }
+
     #[cold]
     fn too_many_steps(&self, limits: &Limits) -> LimitError {
         let nodes = self.steps.saturating_sub(self.data).saturating_sub(self.work);
@@ -199,13 +210,14 @@ impl Spent {
 /// The time of slow functions, together and by name.
 #[derive(Debug, Default)]
 struct Times {
-    total: Duration,
+    total: SlowTime,
     by_name: Vec<(Str, Duration)>,
 }
 
 impl Times {
-    fn add(&mut self, name: &Str, time: Duration) {
-        self.total += time;
+    fn add(&mut self, name: &Str, SlowTime { processor: time, elapsed }: SlowTime) {
+        self.total.processor += time;
+        self.total.elapsed += elapsed;
         match self.by_name.iter_mut().find(|(known, _)| known == name) {
             Some((_, sum)) => *sum += time,
             None => self.by_name.push((name.clone(), time)),
@@ -245,16 +257,6 @@ fn long_output(limits: &Limits) -> LimitError {
 #[cold]
 pub(crate) fn long_text() -> LimitError {
     LimitError { name: "text", message: format!("{} in one text; put it together from smaller ones", Size(MAX_TEXT)) }
-}
-
-fn check_deadline(limits: &Limits) -> Result<(), LimitError> {
-    match limits.deadline {
-        Some(deadline) if Instant::now() >= deadline => {
-            let message = "out of time; let loops and includes run less often".to_owned();
-            Err(LimitError { name: "deadline", message })
-        }
-        _ => Ok(()),
-    }
 }
 
 #[cfg(test)]

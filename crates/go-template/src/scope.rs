@@ -15,7 +15,7 @@ use crate::reflect::Reflected;
 use crate::stack;
 use crate::template::Templates;
 use crate::value::{MapType, Str, Value};
-use crate::work;
+use crate::work::{self, SlowTime};
 
 /// What a missing map key gives: Go's `missingkey` option.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -214,7 +214,7 @@ impl<'a> Scope<'a> {
     /// Counts what the function of the name noted.
     pub(crate) fn noted(&mut self, name: &Str) -> Result<(), LimitError> {
         let (steps, time) = work::take();
-        if !time.is_zero() {
+        if time != SlowTime::default() {
             self.spent.took(name, time, &self.limits)?;
         }
         self.spent.worked(steps, &self.limits)

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use go_template::{
     FuncError, FuncMap, Function, LimitError, Limits, List, ListType, MAX_BLOCK_DEPTH, MAX_COPIED_DEPTH,
-    MAX_PAREN_DEPTH, Map, Options, Param, Rest, Scope, Str, Templates, Value, note_time, note_work, parse,
+    MAX_PAREN_DEPTH, Map, Options, Param, Rest, Scope, SlowTime, Str, Templates, Value, note_time, note_work, parse,
 };
 
 fn functions() -> FuncMap {
@@ -25,10 +25,17 @@ fn functions() -> FuncMap {
     });
     for name in ["sleep", "nap"] {
         funcs.add(name, |seconds: isize| {
-            note_time(Duration::from_secs(seconds.unsigned_abs() as u64));
+            note_time(SlowTime {
+                processor: Duration::from_secs(seconds.unsigned_abs() as u64),
+                ..SlowTime::default()
+            });
             ""
         });
     }
+    funcs.add("wait", || {
+        note_time(SlowTime { elapsed: Duration::from_secs(60), ..SlowTime::default() });
+        ""
+    });
     funcs.add("copy", |value: Value| value.try_deep_copy().map_err(FuncError::from));
     funcs.insert(
         "include",
@@ -160,6 +167,16 @@ fn slow_functions_end_with_the_limit_of_function_time() {
     assert_eq!(error.limit().map(LimitError::to_string).as_deref(), Some(expected));
     check("{{sleep 1}}", Limits { deadline: Some(Instant::now()), ..limits() }, "deadline");
     check("{{sleep 31}}", limits(), "function time");
+}
+
+#[test]
+fn what_slow_functions_take_on_the_clock_puts_the_deadline_off() {
+    let limits = || Limits { deadline: Some(Instant::now()), ..Limits::default() };
+    check("{{range 9999}}{{end}}{{wait}}", limits(), "deadline");
+    assert!(render("{{wait}}{{range 9999}}{{end}}", limits()).is_ok());
+    let long_ago = Limits { deadline: Instant::now().checked_sub(Duration::from_secs(90)), ..limits() };
+    check("{{wait}}{{range 9999}}{{end}}", long_ago.clone(), "deadline");
+    assert!(render("{{wait}}{{wait}}{{range 9999}}{{end}}", long_ago).is_err(), "it had passed at the first");
 }
 
 #[test]
