@@ -50,12 +50,16 @@ impl Held {
     /// Looks what is still held; gives how many values were looked at.
     pub(crate) fn look(&mut self, limit: usize) -> usize {
         let looked = self.noted.len();
-        let mut bytes = self.early;
-        self.noted.retain(|(value, size)| {
-            let held = value.is_shared();
-            bytes += if held { *size } else { 0 };
-            held
-        });
+        let (mut bytes, mut held) = (self.early, Vec::new());
+        // A value was noted after its parts: taken first, it no longer holds them when they are looked at.
+        while let Some((value, size)) = self.noted.pop() {
+            if value.is_shared() {
+                bytes += size;
+                held.push((value, size));
+            }
+        }
+        held.reverse();
+        self.noted = held;
         self.bytes = bytes;
         self.look_at = self.next_look(limit);
         looked
@@ -157,6 +161,17 @@ mod tests {
         drop(part);
         held.look(LIMIT);
         assert_eq!(held.bytes(), 10_000);
+    }
+
+    #[test]
+    fn parts_of_what_nobody_holds_are_forgotten_with_it() {
+        let mut held = Held::default();
+        (0..10).for_each(|_| held.add(&text(), LIMIT));
+        let nested = (0..9).fold(text(), |inner, _| Value::list(vec!["x".repeat(2000).into(), inner]));
+        held.add(&nested, LIMIT);
+        drop(nested);
+        assert!(held.look(LIMIT) > 9);
+        assert_eq!((held.bytes(), held.look(LIMIT)), (10_000, 0));
     }
 
     #[test]
