@@ -14,6 +14,9 @@ KUBECTL ?= $(or $(shell command -v kubectl),$(CURDIR)/target/cluster/bin/kubectl
 IGNORE_NOT_FOUND ?= true
 # Seconds per fuzz target.
 FUZZ_SECONDS ?= 60
+# Which part of the mutants, such as 1/8, and further words for cargo-mutants.
+SHARD ?=
+MUTANTS ?=
 
 CLUSTER := cargo run --quiet -p test-cluster --bin cluster --
 
@@ -42,6 +45,13 @@ build: ## Build the operator and the command line.
 .PHONY: test
 test: cluster ## Run all tests; those that need a cluster start one.
 	cargo test --workspace $(CARGO_FLAGS)
+
+# cargo-mutants counts shards from 0.
+.PHONY: mutants
+mutants: ## Change the code that reaches a cluster and see whether unit tests notice; SHARD=1/8 for a part, MUTANTS="-f GLOB…" for some files.
+	@cargo mutants --version >/dev/null 2>&1 || { echo "cargo-mutants is missing: cargo install cargo-mutants --locked" >&2; exit 1; }
+	cargo mutants --no-shuffle --output target --package helm --package helm-operator $(MUTANTS) \
+	  $(if $(SHARD),--shard "$$(( $(firstword $(subst /, ,$(SHARD))) - 1 ))/$(lastword $(subst /, ,$(SHARD)))")
 
 .PHONY: fmt
 fmt: ## Format the code.
