@@ -10,6 +10,7 @@ mod hooks;
 mod native;
 mod operator;
 mod parity;
+mod ownership;
 mod rendered;
 mod rights;
 mod take_over;

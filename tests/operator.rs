@@ -41,6 +41,16 @@ impl Operator {
         Operator::start(cluster, namespace, folder, &[&[file.as_str()], flags].concat())
     }
 
+    /// Starts it for several namespaces with a watches.yaml of the test's own.
+    pub(crate) fn start_in(cluster: &TestCluster, namespaces: &[&Namespace<'_>], watches: &str) -> Operator {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("watches.yaml");
+        fs::write(&file, watches).unwrap();
+        let names: Vec<&str> = namespaces.iter().map(|namespace| namespace.name()).collect();
+        let flags = [&*format!("--watches-file={}", file.display())];
+        Operator::spawn(&cluster.operator_kubeconfig_path(), &names.join(","), folder, &flags)
+    }
+
     /// Starts it for one namespace with the project's own watches.yaml, on free ports, with these further flags.
     pub(crate) fn start_charts(cluster: &TestCluster, namespace: &Namespace<'_>, flags: &[&str]) -> Operator {
         Operator::start(cluster, namespace, tempfile::tempdir().unwrap(), flags)
@@ -48,20 +58,20 @@ impl Operator {
 
     /// Starts it for one namespace with the project's own watches.yaml and somebody's rights.
     pub(crate) fn start_as(kubeconfig: &Path, namespace: &Namespace<'_>, flags: &[&str]) -> Operator {
-        Operator::spawn(kubeconfig, namespace, tempfile::tempdir().unwrap(), flags)
+        Operator::spawn(kubeconfig, namespace.name(), tempfile::tempdir().unwrap(), flags)
     }
 
     fn start(cluster: &TestCluster, namespace: &Namespace<'_>, folder: tempfile::TempDir, flags: &[&str]) -> Operator {
         install_kinds(cluster);
-        Operator::spawn(&cluster.operator_kubeconfig_path(), namespace, folder, flags)
+        Operator::spawn(&cluster.operator_kubeconfig_path(), namespace.name(), folder, flags)
     }
 
-    fn spawn(kubeconfig: &Path, namespace: &Namespace<'_>, folder: tempfile::TempDir, flags: &[&str]) -> Operator {
+    fn spawn(kubeconfig: &Path, namespaces: &str, folder: tempfile::TempDir, flags: &[&str]) -> Operator {
         let child = Command::new(env!("CARGO_BIN_EXE_memcached-operator"))
             .args(["run", "--metrics-bind-address=127.0.0.1:0", "--health-probe-bind-address=127.0.0.1:0"])
             .args(flags)
             .env("KUBECONFIG", kubeconfig)
-            .env("WATCH_NAMESPACE", namespace.name())
+            .env("WATCH_NAMESPACE", namespaces)
             .current_dir(env!("CARGO_MANIFEST_DIR"))
             .stdin(Stdio::null())
             .stderr(File::create(folder.path().join("log")).unwrap())
@@ -104,6 +114,20 @@ impl Operator {
         assert!(Command::new("kill").arg(self.child.id().to_string()).status().unwrap().success());
         let status = eventually("the end", || self.child.try_wait().unwrap().ok_or("still running"));
         (status, self.log())
+    }
+
+    /// SIGSTOP: it sees and does nothing, and its connections stay open.
+    pub(crate) fn pause(&self) {
+        self.signal("-STOP");
+    }
+
+    /// Lets a paused one go on.
+    pub(crate) fn resume(&self) {
+        self.signal("-CONT");
+    }
+
+    fn signal(&self, signal: &str) {
+        assert!(Command::new("kill").args([signal, &self.child.id().to_string()]).status().unwrap().success());
     }
 
     /// SIGKILL, as a crash.

@@ -9,6 +9,7 @@ use std::fmt;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 use super::FIELD_MANAGER;
 use super::decorate::{
@@ -112,14 +113,20 @@ struct Reported {
     status: Value,
 }
 
+/// What may nest as deep as its author likes is read as text first, so that one object cannot keep a whole list from being read.
 #[derive(serde::Deserialize)]
 struct Full {
     #[serde(default)]
     metadata: Meta,
-    #[serde(default)]
-    spec: Value,
-    #[serde(default)]
-    status: Value,
+    spec: Option<Box<RawValue>>,
+    status: Option<Box<RawValue>>,
+}
+
+/// The fields that readiness asks for, each kept unless it is too deep.
+fn readiness_spec(text: Option<&RawValue>) -> Value {
+    let fields: Option<BTreeMap<String, Box<RawValue>>> = text.and_then(|text| serde_json::from_str(text.get()).ok());
+    let wanted = fields.into_iter().flatten().filter(|(field, _)| READINESS_FIELDS.contains(&field.as_str()));
+    Value::Object(wanted.filter_map(|(field, text)| Some((field, serde_json::from_str(text.get()).ok()?))).collect())
 }
 
 #[derive(Default, serde::Deserialize)]
@@ -150,15 +157,21 @@ struct Entry {
     operation: String,
     #[serde(default)]
     subresource: String,
+    #[serde(default, deserialize_with = "fields")]
     fields_v1: Option<Fields>,
+}
+
+fn fields<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Fields>, D::Error> {
+    let text = Option::<Box<RawValue>>::deserialize(from)?;
+    Ok(text.map(|text| Fields::of(text.get())))
 }
 
 impl<'de> Deserialize<'de> for Live {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Live, D::Error> {
-        let Full { metadata, mut spec, status } = Full::deserialize(from)?;
-        if let Value::Object(fields) = &mut spec {
-            fields.retain(|field, _| READINESS_FIELDS.contains(&field.as_str()));
-        }
+        let Full { metadata, spec, status } = Full::deserialize(from)?;
+        let spec = readiness_spec(spec.as_deref());
+        // What is too deep for us says nothing about readiness, either.
+        let status = status.and_then(|text| serde_json::from_str(text.get()).ok()).unwrap_or_default();
         let reported = Reported { generation: metadata.generation, spec, status };
         Ok(Live::new(metadata, Some(reported)))
     }
@@ -240,6 +253,13 @@ struct Fields(u64);
 impl<'de> Deserialize<'de> for Fields {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Fields, D::Error> {
         from.deserialize_any(FieldsVisitor)
+    }
+}
+
+impl Fields {
+    /// The digest of a `fieldsV1`. One that is too deep to be read counts as it is written: servers sort its keys.
+    fn of(text: &str) -> Fields {
+        serde_json::from_str(text).unwrap_or_else(|_| Fields(hash(text.as_bytes())))
     }
 }
 

@@ -325,3 +325,26 @@ fn kinds_are_sorted_as_helm_sorts_them() {
         ["Service", "Deployment", "ServiceAccount", "Apple", "Zebra"]
     );
 }
+
+#[test]
+fn an_object_that_nests_too_deep_is_read_all_the_same() {
+    let deep = |inner: &str| format!("{}{inner}{}", "{\"f:a\":".repeat(700), "}".repeat(700));
+    let object = |fields: &str| {
+        let text = format!(
+            r#"{{"metadata":{{"name":"x","generation":2,"managedFields":[{{"manager":"helm-operator","operation":"Apply","fieldsV1":{fields}}}]}},
+            "spec":{{"replicas":3,"deep":{},"type":{}}},"status":{}}}"#,
+            deep("1"),
+            deep("2"),
+            deep("3")
+        );
+        serde_json::from_str::<Live>(&text).unwrap()
+    };
+    let (one, other) = (object(&deep("{}")), object(&deep("{\"f:b\":{}}")));
+    assert!(one.mark.is_some() && one.mark != other.mark);
+    assert_eq!(one.mark, object(&deep("{}")).mark);
+    assert_eq!(one.readiness("example.com", "Thing"), Readiness::Ready);
+    let listed = format!(r#"{{"metadata":{{}},"items":[{{"metadata":{{"name":"a"}},"spec":{}}}]}}"#, deep("1"));
+    assert_eq!(serde_json::from_str::<::kube::core::ObjectList<Live>>(&listed).unwrap().items.len(), 1);
+    let event = format!(r#"{{"type":"ADDED","object":{{"metadata":{{"name":"a"}},"status":{}}}}}"#, deep("1"));
+    serde_json::from_str::<::kube::core::WatchEvent<Live>>(&event).unwrap();
+}
