@@ -212,7 +212,7 @@ fn a_deleted_namespace_takes_its_releases_cluster_scoped_objects_along() {
             if left.unwrap().is_empty() { Ok(()) } else { Err(log()) }
         });
         for role in &roles {
-            assert!(!exists(&other, ["clusterrole", role]), "{role} with the operator down: {down}");
+            assert!(!exists(&other, ["clusterrole", role]), "{role} with the operator down: {down}: {}", log());
         }
         assert!(exists(&other, ["clusterrole", &staying]));
         other.kubectl(["delete", "holder", "web-0", "--timeout=60s"]).unwrap();

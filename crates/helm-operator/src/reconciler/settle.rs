@@ -9,6 +9,7 @@ use super::Shared;
 use super::cache::Release;
 use super::primary::{Primary, ResourceKey};
 use super::schedule::{End, Times, next_look};
+use super::state::Recorded;
 use super::uninstall;
 use super::work::{Work, chain};
 use crate::backoff;
@@ -35,15 +36,17 @@ fn facts(work: &Work<'_>, primary: &Primary) -> Facts {
     let release = work.release();
     let deployed = release.as_ref().and_then(Release::deployed);
     let history = work.shared.cache.history(work.key);
-    let conflict = history.failure.as_ref().is_some_and(|f| f.fault.reason == "ReleaseConflict");
+    let recorded = work.recorded(primary);
     let kept_by: Vec<String> = match primary.deleting && !primary.has_finalizer() {
         true => primary.other_finalizers().into_iter().cloned().collect(),
         false => Vec::new(),
     };
-    let deployed = deployed.filter(|_| !conflict && !work.uninstalled && kept_by.is_empty());
+    let deployed = deployed.filter(|_| recorded != Recorded::Foreign && !work.uninstalled && kept_by.is_empty());
+    // The status alone tells of a release whose record is gone, until that release is uninstalled.
+    let lost = primary.status.deployed_release.clone().filter(|_| recorded == Recorded::Lost);
     Facts {
         generation: primary.generation,
-        release: deployed.map(|(version, _)| deployed_release(primary, version, release.as_ref())),
+        release: deployed.map(|(version, _)| deployed_release(primary, version, release.as_ref())).or(lost),
         health: deployed.and_then(|(_, r)| r.marks.as_ref()).map(|m| work.health(m)).unwrap_or_default(),
         fault: history.fault().cloned(),
         notes: history.notes,

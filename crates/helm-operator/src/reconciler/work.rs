@@ -147,18 +147,23 @@ impl Work<'_> {
             deleting: primary.deleting,
             finalizer: primary.has_finalizer(),
             suspended: primary.annotations.suspend(),
-            release: recorded(
-                release.as_ref(),
-                is_lost(primary, &self.shared.cache.history(self.key)),
-                &primary.owner(),
-                primary.annotations.adopt(),
-                Timestamp::now(),
-            ),
+            release: self.recorded(primary),
             misannotated: primary.annotations.fault().is_some(),
             inputs: self.inputs(release.as_ref(), primary),
             objects: self.objects(release.as_ref(), primary),
             held: self.is_held(primary, release.as_ref()),
         }
+    }
+
+    /// What the newest revision is to the resource.
+    pub(super) fn recorded(&self, primary: &Primary) -> Recorded {
+        recorded(
+            self.release().as_ref(),
+            is_lost(primary, &self.shared.cache.history(self.key)),
+            &primary.owner(),
+            primary.annotations.adopt(),
+            Timestamp::now(),
+        )
     }
 
     pub(super) fn release(&self) -> Option<Release> {

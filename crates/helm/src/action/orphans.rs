@@ -14,7 +14,8 @@ const MAX_LISTS: usize = 8;
 
 #[derive(Deserialize)]
 struct List {
-    items: Vec<Live>,
+    /// An empty list of metadata has `null` here.
+    items: Option<Vec<Live>>,
 }
 
 /// Every object in the cluster that carries the chart's label and is proven to be this release's; one list for each kind. Kinds and
@@ -50,7 +51,7 @@ async fn list(env: &Environment<'_>, kind: &Resource, namespace: &str) -> Result
     let label = label_value(&env.decoration.chart);
     let path = format!("{}?labelSelector={CHART_LABEL}%3D{label}", kind.collection(namespace)?);
     let list: List = env.applier.api().send(Call::metadata_list(path)).await?.parse()?;
-    Ok(list.items)
+    Ok(list.items.unwrap_or_default())
 }
 
 fn marked(kind: &Resource, live: &Live) -> MarkedObject {

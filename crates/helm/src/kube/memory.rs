@@ -224,6 +224,8 @@ impl State {
         }
         let items: Vec<&Value> =
             self.objects.iter().filter(|(p, o)| is_in(p, path) && selected(o, query)).map(|(_, o)| o).collect();
+        // As the server does for an empty list of metadata.
+        let items = if items.is_empty() { Value::Null } else { json!(items) };
         Ok(json!({"items": items, "metadata": {"resourceVersion": self.version.to_string()}}))
     }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use helm::action::Candidate;
-use helm::kube::{Api, Applier, MemoryApi, Resource, install_order, objects_of};
+use helm::kube::{Api, Applier, Error, MemoryApi, Resource, install_order, objects_of};
 use helm::release::{ChartDocument, Hook};
 use helm::storage::{RecordMeta, Storage};
 use serde_json::{Value, json};
@@ -405,6 +405,8 @@ async fn a_conflict_is_found_before_anything_is_written_and_names_the_owner() {
     assert_eq!(world.server.writes(), writes + 1, "the status only");
     assert_eq!((world.value_of("a"), world.history()), (json!("1"), vec!["1 deployed".to_owned()]));
     assert_eq!(world.server.object(&format!("{MAPS}/z")).unwrap()["metadata"]["annotations"], annotations);
+    let status = &world.server.object(PRIMARY).unwrap()["status"];
+    assert_eq!(status["deployedRelease"]["revision"], 1, "what runs is still told");
     let message = world.condition("ReleaseFailed").unwrap();
     assert!(message.starts_with("True/ReleaseConflict/ConfigMap \"z\" in namespace \"ns\" exists"), "{message}");
     assert!(message.ends_with("it belongs to release \"other\" in namespace \"ns\""), "{message}");
@@ -786,6 +788,12 @@ async fn a_release_whose_record_went_while_we_were_down_is_uninstalled_by_what_i
     world.server.put(&theirs, other, "helm-operator");
     world.server.remove(&format!("{SECRETS}/sh.helm.release.v1.web.v1"));
     world.delete();
+    // A first attempt that fails must not look as if there was nothing to do.
+    world.server.refuse(|call| call.path.contains("clusterroles").then(|| Error::Transport("away".into())));
+    let world = World::on(world.server);
+    world.reconcile().await;
+    assert!(world.condition("ReleaseFailed").unwrap().contains("UninstallError"));
+    world.server.accept();
     let world = World::on(world.server);
     world.reconcile().await;
     assert_eq!(world.server.paths(), [theirs], "{:?}", world.condition("ReleaseFailed"));
