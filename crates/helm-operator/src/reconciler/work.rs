@@ -18,7 +18,7 @@ use super::progress::{Progress, publishing};
 use super::recorded::recorded;
 use super::render::Request;
 use super::schedule::End;
-use super::state::{Inputs, Objects, Observed, Step, next_step};
+use super::state::{Inputs, Objects, Observed, Recorded, Step, next_step};
 use super::{Shared, correct_drift, install, settle, undo, uninstall, upgrade};
 use crate::metrics::ReconcileResult;
 use crate::status::{Fault, Health, condition};
