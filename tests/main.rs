@@ -14,4 +14,5 @@ mod parity;
 mod rendered;
 mod rights;
 mod take_over;
+mod time;
 mod values;

@@ -32,6 +32,10 @@ struct State {
     releases: HashMap<ResourceKey, Release>,
     dependents: HashMap<ObjectKey, Dependent>,
     kinds: HashMap<KindKey, Vec<Scope>>,
+    /// Kinds whose first list is under way, with the resources that wait for it.
+    listing: HashMap<KindKey, HashSet<ResourceKey>>,
+    /// Kinds that may not be listed: absence from the cache proves nothing, and nobody tells of drift.
+    refused: HashSet<KindKey>,
     histories: HashMap<ResourceKey, History>,
     gone: Gone,
 }
@@ -310,9 +314,44 @@ impl Cache {
         }
     }
 
+    /// Lets the resources whose recorded releases have objects of a kind wait for its first list.
+    pub(super) fn await_kind(&self, resource: &Resource) {
+        let waiting = self.resources_with(resource).into_iter().collect();
+        self.state().listing.insert(kind_key(resource), waiting);
+    }
+
+    /// Notes that a kind's first list is in, or is waited for no longer; `refused` if it may not be listed.
+    pub(super) fn kind_listed(&self, resource: &Resource, refused: bool) {
+        let mut state = self.state();
+        state.listing.remove(&kind_key(resource));
+        if refused {
+            state.refused.insert(kind_key(resource));
+        }
+    }
+
+    /// Whether a resource waits for the first list of a kind.
+    pub(super) fn is_listing(&self, key: &ResourceKey) -> bool {
+        self.state().listing.values().any(|waiting| waiting.contains(key))
+    }
+
+    /// Whether objects of the kind may not be listed.
+    pub(super) fn is_refused(&self, key: &ObjectKey) -> bool {
+        self.state().refused.contains(&(key.group.clone(), key.kind.clone()))
+    }
+
+    /// Whether a change of an object may matter to a resource: it is its release's, or nobody knows what the release has. A hook's
+    /// object is neither.
+    pub(super) fn concerns(&self, owner: &ResourceKey, object: &ObjectKey) -> bool {
+        let state = self.state();
+        let Some(release) = state.releases.get(owner) else { return true };
+        let is_known = release.revisions.values().any(|r| r.marks.is_some());
+        !is_known || release.objects().any(|key| key == object)
+    }
+
     /// Notes that a kind's objects in this scope are all known.
     pub(super) fn kind_synced(&self, resource: &Resource, scope: &Scope) {
         let mut state = self.state();
+        state.refused.remove(&kind_key(resource));
         let scopes = state.kinds.entry(kind_key(resource)).or_default();
         if !scopes.contains(scope) {
             scopes.push(scope.clone());
@@ -452,6 +491,12 @@ impl LiveView for Cache {
 }
 
 impl Release {
+    /// The objects of the newest and of the deployed revision; some may come twice.
+    fn objects(&self) -> impl Iterator<Item = &ObjectKey> {
+        let marks = self.revisions.values().filter_map(|r| r.marks.as_ref());
+        marks.flat_map(|marks| &marks.objects).map(|object| &object.key)
+    }
+
     pub(super) fn newest(&self) -> Option<(u32, &Revision)> {
         self.revisions.last_key_value().map(|(v, r)| (*v, r))
     }

@@ -38,6 +38,15 @@ pub(super) struct Stream<T> {
     pub(super) events: BoxStream<'static, watcher::Result<Event<T>>>,
 }
 
+/// What became of a stream's first list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum First {
+    /// It is in.
+    Listed,
+    /// The server does not give it to us; later it may.
+    Refused,
+}
+
 /// Where the events of a stream go.
 pub(super) trait Sink<T>: Send {
     /// Takes an item in that a list or an event of this epoch has.
@@ -50,8 +59,8 @@ pub(super) trait Sink<T>: Send {
     fn what(&self) -> String;
 }
 
-/// Feeds the sink until the stream ends. `first` is told when the first list is in.
-pub(super) async fn feed<T>(sink: impl Sink<T>, mut stream: Stream<T>, first: oneshot::Sender<()>) {
+/// Feeds the sink until the stream ends. `first` is told what became of the first list.
+pub(super) async fn feed<T>(sink: impl Sink<T>, mut stream: Stream<T>, first: oneshot::Sender<First>) {
     let mut first = Some(first);
     let mut epoch = Epoch { number: 0, began: Instant::now() };
     while let Some(event) = stream.events.next().await {
@@ -61,11 +70,25 @@ pub(super) async fn feed<T>(sink: impl Sink<T>, mut stream: Stream<T>, first: on
             Ok(Event::InitDone) => {
                 sink.sweep(&stream.scope, epoch);
                 // Nobody may be waiting.
-                _ = first.take().map(|first| first.send(()));
+                _ = first.take().map(|first| first.send(First::Listed));
             }
             Ok(Event::Delete(item)) => sink.lose(item),
-            Err(error) => tracing::warn!(error = crate::report::chain(&error), "cannot watch {}", sink.what()),
+            Err(error) => {
+                tracing::warn!(error = crate::report::chain(&error), "Cannot watch {}", sink.what());
+                if is_refused(&error) {
+                    _ = first.take().map(|first| first.send(First::Refused));
+                }
+            }
         }
+    }
+}
+
+/// Whether trying again helps only after someone has changed rights or kinds.
+fn is_refused(error: &watcher::Error) -> bool {
+    match error {
+        watcher::Error::InitialListFailed(kube::Error::Api(status))
+        | watcher::Error::WatchStartFailed(kube::Error::Api(status)) => matches!(status.code, 403 | 404 | 405),
+        _ => false,
     }
 }
 
@@ -122,7 +145,7 @@ mod tests {
         let told = Told::default();
         let (first, listed) = oneshot::channel();
         feed(told.clone(), Stream { scope: Scope::namespace("ns"), events: stream::iter(events).boxed() }, first).await;
-        listed.await.unwrap();
+        assert_eq!(listed.await, Ok(First::Listed));
         let expected = ["a in 1", "sweep 1 of ns", "b in 1", "a gone", "sweep 2 of ns", "c in 2"];
         assert_eq!(*told.0.lock().unwrap(), expected);
     }
@@ -135,6 +158,18 @@ mod tests {
         feed(told.clone(), Stream { scope: Scope::ALL, events: stream::iter(events).boxed() }, first).await;
         assert!(listed.await.is_err());
         assert_eq!(*told.0.lock().unwrap(), ["a in 1", "b in 2"]);
+    }
+
+    #[tokio::test]
+    async fn a_list_that_the_server_refuses_is_told_at_once_and_an_outage_is_not() {
+        for (code, expected) in [(403, true), (404, true), (405, true), (500, false), (429, false)] {
+            let status = kube::core::Status::failure("no", "no").with_code(code);
+            let error = watcher::Error::InitialListFailed(kube::Error::Api(Box::new(status)));
+            let (first, listed) = oneshot::channel();
+            let events = stream::iter([Err(error)]).boxed();
+            feed(Told::default(), Stream { scope: Scope::ALL, events }, first).await;
+            assert_eq!(listed.await.ok(), expected.then_some(First::Refused), "{code}");
+        }
     }
 
     #[test]

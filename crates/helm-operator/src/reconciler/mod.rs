@@ -55,7 +55,7 @@ use crate::values;
 use crate::watches::Watch;
 use cache::{Cache, Dependent, Whose};
 use engine::EngineRenderer;
-use feed::{Sink, Stream};
+use feed::{First, Sink, Stream};
 use history::History;
 use primary::{Primary, ResourceKey};
 use queue::Queue;
@@ -63,7 +63,7 @@ use stamp::Epoch;
 
 pub use render::{RenderError, Renderer, Request};
 
-/// How long the first lists of dependents may take before work starts without them.
+/// How long a resource waits for the first list of a kind that its release has.
 const FIRST_LISTS: Duration = Duration::from_secs(30);
 
 /// Keeps the releases of one kind of custom resource.
@@ -240,15 +240,15 @@ impl Shared {
         let owner = match self.whose(&key, live) {
             // Another controller's, of a chart with the same name: whatever of ours had this key is gone.
             Whose { owner: None, .. } => self.cache.displace_dependent(&key),
-            whose => self.cache.see_dependent(key, live, whose, epoch),
+            whose => self.cache.see_dependent(key.clone(), live, whose, epoch),
         };
-        owner.into_iter().for_each(|owner| self.wake(owner));
+        owner.into_iter().filter(|owner| self.cache.concerns(owner, &key)).for_each(|owner| self.wake(owner));
     }
 
     fn lose_dependent(&self, resource: &Resource, live: &Live) {
-        if let Some(owner) = self.cache.remove_dependent(&watch::key_of(resource, live), live) {
-            self.wake(owner);
-        }
+        let key = watch::key_of(resource, live);
+        let owner = self.cache.remove_dependent(&key, live);
+        owner.into_iter().filter(|owner| self.cache.concerns(owner, &key)).for_each(|owner| self.wake(owner));
     }
 
     /// Whose a live object is. One that lost what named its owner still wakes the owner that it had, but proves nothing.
@@ -390,11 +390,12 @@ async fn start_watches(
     }
     join_all(lists).await;
     shared.watch_kinds(known_kinds(shared).await);
-    let mut first = Vec::new();
+    // Each resource waits for the kinds that its own release has.
     while let Ok(kind) = kinds.try_recv() {
-        first.push(watch_kind(shared, context, kind, &mut tasks));
+        shared.cache.await_kind(&kind);
+        let listed = watch_kind(shared, context, kind, &mut tasks);
+        tasks.spawn(listed);
     }
-    _ = tokio::time::timeout(FIRST_LISTS, join_all(first)).await;
     shared.recall();
     shared.queue.open();
     while let Some(kind) = kinds.recv().await {
@@ -427,21 +428,23 @@ fn watch_kind(
     let lists: Vec<_> = streams.into_iter().map(start).collect();
     let shared = shared.clone();
     Box::pin(async move {
-        join_all(lists).await;
+        let lists = tokio::time::timeout(FIRST_LISTS, join_all(lists)).await;
+        let refused = lists.unwrap_or_default().contains(&First::Refused);
+        shared.cache.kind_listed(&kind, refused);
         // What drifted before the first list is known only now.
         shared.cache.resources_with(&kind).into_iter().for_each(|key| shared.wake(key));
     })
 }
 
-/// Feeds a sink in a task; the future ends when the first list is in, or never will be.
+/// Feeds a sink in a task; the future ends when the first list is in, or the server refused it, or it never will be.
 fn start_feed<T: Send + 'static>(
     sink: impl Sink<T> + 'static,
     stream: Stream<T>,
     tasks: &mut JoinSet<()>,
-) -> BoxFuture<'static, ()> {
+) -> BoxFuture<'static, First> {
     let (first, listed) = oneshot::channel();
     tasks.spawn(feed::feed(sink, stream, first));
-    Box::pin(async { _ = listed.await })
+    Box::pin(async { listed.await.unwrap_or(First::Refused) })
 }
 
 /// Works on what is queued until the process ends, then lets what runs finish.

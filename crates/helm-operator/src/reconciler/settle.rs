@@ -80,7 +80,8 @@ fn deployed_release(primary: &Primary, version: u32, release: Option<&Release>) 
 async fn write_status(work: &Work<'_>, primary: &Primary) {
     let history = work.shared.cache.history(work.key);
     // What the process before this one said of its failure stays until something is tried.
-    if history.recalled(primary).is_some() {
+    // How its objects are doing is known only once they are listed.
+    if history.recalled(primary).is_some() || work.is_listing() {
         return;
     }
     let Some(status) = primary.status.next(&facts(work, primary), Timestamp::now()) else { return written(work) };

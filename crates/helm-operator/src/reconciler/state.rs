@@ -23,6 +23,8 @@ pub(super) struct Observed {
     pub(super) misannotated: bool,
     /// The same inputs failed, and it is too early to try again.
     pub(super) held: bool,
+    /// The first list of a kind that the release has is still under way.
+    pub(super) listing: bool,
 }
 
 /// The newest revision of a release.
@@ -154,6 +156,7 @@ impl fmt::Display for Observed {
             (!self.finalizer, "without finalizer"),
             (self.suspended, "suspended"),
             (self.held, "held"),
+            (self.listing, "objects not listed yet"),
         ];
         flags.iter().filter(|(set, _)| *set).try_for_each(|(_, word)| write!(f, ", {word}"))
     }
@@ -210,6 +213,10 @@ pub(super) fn next_step(observed: &Observed) -> Step {
     }
     if observed.misannotated && observed.release != Recorded::Foreign {
         return if observed.held { Step::Wait } else { Step::Complain };
+    }
+    // What is live is not known yet.
+    if observed.listing {
+        return Step::Wait;
     }
     match observed.release {
         Recorded::Deployed if observed.finalizer => when_deployed(observed),
@@ -277,6 +284,7 @@ mod tests {
         objects: Objects::Intact,
         misannotated: false,
         held: false,
+        listing: false,
     };
 
     fn check(cases: &[(&str, Observed, Step)]) {
@@ -343,6 +351,7 @@ mod tests {
             ),
             ("reading failed just now", Observed { release: Recorded::Unread, held: true, ..FINE }, Step::Wait),
             ("refused just now", Observed { release: Recorded::Foreign, held: true, ..FINE }, Step::Wait),
+            ("objects not listed yet", Observed { inputs: Inputs::Changed, listing: true, ..FINE }, Step::Wait),
             ("no finalizer yet", Observed { finalizer: false, ..FINE }, Step::AddFinalizer),
             ("the finalizer failed just now", Observed { finalizer: false, held: true, ..FINE }, Step::Wait),
             ("an upstream's record", Observed { release: Recorded::Unread, ..FINE }, Step::Read),
@@ -393,6 +402,7 @@ mod tests {
         check(&[
             ("deployed", deleting.clone(), Step::Uninstall),
             ("pending", Observed { release: Recorded::PendingInstall, ..deleting.clone() }, Step::Uninstall),
+            ("even if not listed yet", Observed { listing: true, ..deleting.clone() }, Step::Uninstall),
             ("even if suspended", Observed { suspended: true, ..deleting.clone() }, Step::Uninstall),
             ("failed just now", Observed { held: true, ..deleting.clone() }, Step::Wait),
             ("nothing recorded", Observed { release: Recorded::None, ..deleting.clone() }, Step::RemoveFinalizer),

@@ -1,16 +1,21 @@
 //! Takes a release away with its custom resource, by what is recorded alone; and the finalizer that gives us the time.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use helm::action::{self, Environment, Farewell, Look, Uninstalling};
 use helm::kube::{Call, FIELD_MANAGER, Ownership};
 use helm::release::Status;
 use serde_json::json;
+use tokio::time::Instant;
 
 use super::primary::{FINALIZER, Primary};
 use super::stamp::Stamp;
 use super::work::{Next, Work, chain, reference};
 use crate::status::{Fault, condition};
+
+/// How long after a look at objects that no watch covers they are looked at again.
+const ASK_AGAIN: Duration = Duration::from_secs(5);
 
 /// What to do about a hook that keeps a release from being uninstalled.
 const WITHOUT_HOOKS: &str =
@@ -98,7 +103,7 @@ pub(super) async fn uninstall(work: &mut Work<'_>, primary: &Primary) -> Result<
             tracing::info!(resource = %work.key, "Uninstall wait: Waiting until all resources are deleted");
             work.uninstalled = true;
             work.succeed();
-            Ok(Next::Done)
+            Ok(if work.is_watched() { Next::Done } else { Next::At(Instant::now() + ASK_AGAIN) })
         }
         Err(error) => {
             let mut message = chain(&error);

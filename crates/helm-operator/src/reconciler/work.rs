@@ -152,6 +152,7 @@ impl Work<'_> {
             inputs: self.inputs(release.as_ref(), primary),
             objects: self.objects(release.as_ref(), primary),
             held: self.is_held(primary, release.as_ref()),
+            listing: self.is_listing(),
         }
     }
 
@@ -209,7 +210,9 @@ impl Work<'_> {
         let due = self.is_resync_due();
         let cache = &self.shared.cache;
         let drifted = marks.objects.iter().filter(|object| match cache.dependent(&object.key) {
-            _ if !cache.is_synced(&object.key) => due && !self.shared.settings.watch_dependents,
+            _ if !cache.is_synced(&object.key) => {
+                due && (!self.shared.settings.watch_dependents || cache.is_refused(&object.key))
+            }
             // It will be gone soon, and then it is put back.
             Some(live) if live.deleting => false,
             Some(live) if object.mark.is_none() || live.mark.is_none() => due && object.mark.is_none(),
@@ -430,6 +433,17 @@ impl Work<'_> {
     /// Forgets the failure: something succeeded.
     pub(super) fn succeed(&self) {
         self.shared.cache.change_history(self.key, |history| history.succeed());
+    }
+
+    /// Whether every object of the release is covered by a watch that has listed.
+    pub(super) fn is_watched(&self) -> bool {
+        let marks = self.release().as_ref().and_then(Release::newest).and_then(|(_, newest)| newest.marks.clone());
+        marks.is_some_and(|marks| marks.objects.iter().all(|object| self.shared.cache.is_synced(&object.key)))
+    }
+
+    /// Whether the first list of a kind that the release has is still under way.
+    pub(super) fn is_listing(&self) -> bool {
+        self.shared.cache.is_listing(self.key)
     }
 
     /// How the deployed objects are doing.
