@@ -87,7 +87,7 @@ pub(super) async fn feed<T>(sink: impl Sink<T>, mut stream: Stream<T>, first: on
 fn is_refused(error: &watcher::Error) -> bool {
     match error {
         watcher::Error::InitialListFailed(kube::Error::Api(status))
-        | watcher::Error::WatchStartFailed(kube::Error::Api(status)) => matches!(status.code, 403 | 404 | 405),
+        | watcher::Error::WatchStartFailed(kube::Error::Api(status)) => matches!(status.code, 403..=405),
         _ => false,
     }
 }

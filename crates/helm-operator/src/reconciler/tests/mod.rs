@@ -796,6 +796,8 @@ async fn a_release_whose_record_went_while_we_were_down_is_uninstalled_by_what_i
     world.server.accept();
     let world = World::on(world.server);
     world.reconcile().await;
+    tokio::time::advance(Duration::from_secs(60)).await;
+    world.reconcile().await;
     assert_eq!(world.server.paths(), [theirs], "{:?}", world.condition("ReleaseFailed"));
 }
 
