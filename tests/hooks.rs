@@ -76,7 +76,7 @@ fn a_hook_outlives_the_api_server_and_the_operator() {
     if TestCluster::shared_or_skip().is_none() {
         return;
     }
-    let cluster = TestCluster::start(Options { audit: true, folder: None }).unwrap();
+    let cluster = TestCluster::start(Options { audit: true, ..Options::default() }).unwrap();
     define(&cluster);
     let namespace = cluster.namespace("hook-outlives").unwrap();
     let operator = serve(&cluster, &namespace);

@@ -153,7 +153,9 @@ fn relist(cluster: &TestCluster) {
     set(&one, "kept", json!({"map": "kept"}));
     set(&one, "gone", json!({"map": "gone"}));
     set(&two, "only", json!({"map": "only", "role": "gap-role"}));
-    [(&one, "kept"), (&one, "gone"), (&two, "only")].map(|(namespace, name)| wait_for(namespace, name, "Ready"));
+    for (namespace, name) in [(&one, "kept"), (&one, "gone"), (&two, "only")] {
+        wait_for(namespace, name, "Ready");
+    }
 
     operator.pause();
     one.kubectl(["delete", "configmap", "kept"]).unwrap();
