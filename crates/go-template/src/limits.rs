@@ -61,13 +61,13 @@ const STEPS_PER_CLOCK: u64 = 1024;
 /// The longest text that one function makes, in bytes: what prints values stops at this size, so a longer one may lack its end.
 const MAX_TEXT: usize = crate::fmt::MAX_OUTPUT;
 
-/// So many bytes of a text that a function is given or makes count as a step.
+/// A function's string arguments and results cost one step per this many bytes.
 const BYTES_PER_STEP: usize = 128;
 
-/// So many items of a list that a function is given or makes count as a step.
+/// A function's list arguments and results cost one step per this many items.
 const ITEMS_PER_STEP: usize = 8;
 
-/// So many values that are looked at, to see what of them is still held, count as a step.
+/// Finding out which values are still held costs one step per this many values.
 const LOOKS_PER_STEP: usize = 16;
 
 /// What a run has used. A host that runs parts of one render as runs of their own hands it on from one to the next.

@@ -171,8 +171,7 @@ impl Cache {
         if let Some(known) = known
             && known.resource_version >= meta.resource_version
         {
-            let confirmed = known.resource_version == meta.resource_version;
-            known.stamp = if confirmed { Stamp::seen(epoch) } else { known.stamp.listed(epoch) };
+            known.stamp = known.stamp.told(epoch, known.resource_version == meta.resource_version);
             return false;
         }
         let revision = Revision {
@@ -367,10 +366,7 @@ impl Cache {
 
     /// The resources whose releases have objects of a kind.
     pub(super) fn resources_with(&self, resource: &Resource) -> Vec<ResourceKey> {
-        let has = |release: &Release| {
-            let marks = release.revisions.values().filter_map(|r| r.marks.as_ref());
-            marks.flat_map(|m| &m.objects).any(|o| is_of(&o.key, resource))
-        };
+        let has = |release: &Release| release.objects().any(|key| is_of(key, resource));
         self.state().releases.iter().filter(|(_, release)| has(release)).map(|(key, _)| key.clone()).collect()
     }
 
@@ -392,8 +388,7 @@ impl State {
             && version(old) >= version(&primary)
         {
             if let Some(epoch) = epoch {
-                let confirmed = version(old) == version(&primary);
-                *stamp = if confirmed { Stamp::seen(epoch) } else { stamp.listed(epoch) };
+                *stamp = stamp.told(epoch, version(old) == version(&primary));
             }
             return false;
         }
@@ -417,8 +412,7 @@ impl State {
             && known.resource_version >= live.resource_version()
         {
             if let Some(epoch) = epoch {
-                let confirmed = known.resource_version == live.resource_version();
-                known.stamp = if confirmed { Stamp::seen(epoch) } else { known.stamp.listed(epoch) };
+                known.stamp = known.stamp.told(epoch, known.resource_version == live.resource_version());
             }
             return None;
         }
@@ -447,13 +441,13 @@ impl State {
     /// the record before the resource is let go.
     fn lose_revisions(&mut self, key: &ResourceKey, lost: impl Fn(u32, &Revision) -> bool) {
         let Some(release) = self.releases.get_mut(key) else { return };
-        let before = release.clone();
-        release.revisions.retain(|version, revision| !lost(*version, revision));
-        if release.revisions.is_empty() {
-            self.releases.remove(key);
-            if self.primaries.contains_key(key) {
-                self.histories.entry(key.clone()).or_default().lost = Some(Arc::new(before));
-            }
+        if !release.revisions.iter().all(|(version, revision)| lost(*version, revision)) {
+            release.revisions.retain(|version, revision| !lost(*version, revision));
+            return;
+        }
+        let whole = self.releases.remove(key).map(Arc::new);
+        if self.primaries.contains_key(key) {
+            self.histories.entry(key.clone()).or_default().lost = whole;
         }
     }
 

@@ -40,9 +40,9 @@ impl Stamp {
         Stamp { epoch: known.map_or(0, |k| k.epoch), wrote: Some(Instant::now()) }
     }
 
-    /// The same entry, told by the stream again in another list; what we wrote stays unconfirmed.
-    pub(super) fn listed(self, epoch: Epoch) -> Stamp {
-        Stamp { epoch: epoch.number, ..self }
+    /// The same entry, told by the stream again. An older version of it, which our own write has overtaken, confirms nothing.
+    pub(super) fn told(self, epoch: Epoch, is_current: bool) -> Stamp {
+        Stamp { epoch: epoch.number, wrote: self.wrote.filter(|_| !is_current) }
     }
 
     /// The same entry, after the server was asked and has it.
@@ -80,7 +80,7 @@ mod tests {
             ("in the list", Stamp::seen(list), true),
             ("in the list before", Stamp::seen(epoch(2)), false),
             ("written before the list", early, false),
-            ("written before and listed", early.listed(list), true),
+            ("written before and listed", early.told(list, false), true),
             ("written while it ran", late, true),
             ("seen before, written while it ran", Stamp::written(Some(Stamp::seen(epoch(2)))), true),
             ("seen in the list, written later", Stamp::written(Some(Stamp::seen(list))), true),
@@ -94,6 +94,7 @@ mod tests {
         assert_eq!(Stamp::seen(epoch(1)).ask_at(), None);
         let wrote = Stamp::written(Some(Stamp::seen(epoch(1))));
         assert_eq!(wrote.ask_at(), Some(Instant::now() + CONFIRMATION));
-        assert_eq!(wrote.listed(epoch(2)).ask_at(), wrote.ask_at());
+        assert_eq!(wrote.told(epoch(2), false).ask_at(), wrote.ask_at());
+        assert_eq!(wrote.told(epoch(2), true).ask_at(), None);
     }
 }

@@ -32,7 +32,7 @@ pub(super) struct Observed {
 pub(super) enum Recorded {
     /// There is none.
     None,
-    /// There is none any more, though the resource had a release that we have not uninstalled.
+    /// Its records are gone, but we have not uninstalled it.
     Lost,
     /// It is someone else's.
     Foreign,

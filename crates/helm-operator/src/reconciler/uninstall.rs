@@ -195,7 +195,7 @@ async fn is_gone(
     inventory: &helm::storage::Marks,
 ) -> Result<bool, action::Error> {
     for object in inventory.objects.iter().filter(|o| !o.kept) {
-        // A watch that still has the object saves asking; that it has not proves nothing.
+        // An object that a watch still has needs no request; one that it lacks may exist all the same.
         let waits = match env.live.look(&object.key, env.decoration) {
             Look::Ours(live) => !live.kept,
             Look::Absent | Look::Unknown => {
