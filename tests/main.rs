@@ -11,6 +11,7 @@ mod native;
 mod operator;
 mod ownership;
 mod parity;
+mod recorded;
 mod rendered;
 mod rights;
 mod take_over;

@@ -154,7 +154,7 @@ pub(super) async fn note_inputs(work: &Work<'_>, primary: &Primary, version: u32
     write_marks(work, primary, version, marks).await.map_err(|e| fault(&e))
 }
 
-fn deployed(work: &Work<'_>) -> Option<(u32, Arc<Marks>)> {
+pub(super) fn deployed(work: &Work<'_>) -> Option<(u32, Arc<Marks>)> {
     let release = work.release()?;
     let (version, revision) = release.deployed()?;
     Some((version, revision.marks.clone()?))

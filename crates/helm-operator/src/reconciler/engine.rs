@@ -96,6 +96,11 @@ impl Renderer for EngineRenderer {
         &self.overrides
     }
 
+    fn sources(&self, spec: &str) -> Option<(Arc<ChartDocument>, serde_json::Value)> {
+        let values = values::of_spec(spec, &self.watch.override_values, self.watch.override_values_type).ok()?;
+        Some((self.document.clone(), json::to_serde(&Value::Map(values))))
+    }
+
     fn render(&self, request: Request) -> BoxFuture<'_, Result<Candidate, RenderError>> {
         Box::pin(async move {
             let values = values::of_spec(&request.spec, &self.watch.override_values, self.watch.override_values_type)

@@ -4,6 +4,7 @@
 //! Counterpart: operator-sdk's `internal/helm/controller` and helm-operator-plugins' `pkg/reconciler`.
 
 mod cache;
+mod compare;
 mod correct_drift;
 mod engine;
 mod feed;

@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use futures::future::BoxFuture;
 use helm::action::Candidate;
+use helm::release::ChartDocument;
+use serde_json::Value;
 
 /// What a release is rendered from.
 #[derive(Clone, Debug)]
@@ -38,6 +40,11 @@ pub trait Renderer: Send + Sync {
 
     /// Override values in use, as `(key, value)`, for the events that say so.
     fn overrides(&self) -> &[(String, String)];
+
+    /// The chart and the values that a render of this `spec` would record. Nothing if that cannot be told without rendering.
+    fn sources(&self, _spec: &str) -> Option<(Arc<ChartDocument>, Value)> {
+        None
+    }
 
     /// Renders. `inputs` of the candidate is left empty.
     fn render(&self, request: Request) -> BoxFuture<'_, Result<Candidate, RenderError>>;

@@ -59,6 +59,8 @@ pub(super) enum Recorded {
 pub(super) enum Inputs {
     /// The same: rendering would give the same.
     Same,
+    /// Recorded by an upstream, by Helm, or by an operator that makes digests in another way: the record itself has to tell.
+    Uncompared,
     /// Not the same, and not rendered yet.
     Changed,
     /// Rendered; the objects are those of the revision.
@@ -99,6 +101,8 @@ pub(super) enum Step {
     AddFinalizer,
     /// Read the records that Helm or an upstream made.
     Read,
+    /// Compare chart and values with those of the record.
+    Compare,
     /// Render the chart.
     Render,
     /// Make the first revision, or go on making it.
@@ -133,6 +137,7 @@ impl fmt::Display for Step {
             Step::Refuse => "refuse",
             Step::AddFinalizer => "add finalizer",
             Step::Read => "read record",
+            Step::Compare => "compare with record",
             Step::Render => "render",
             Step::Install => "install",
             Step::Upgrade => "upgrade",
@@ -184,6 +189,7 @@ impl fmt::Display for Inputs {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Inputs::Same => "unchanged",
+            Inputs::Uncompared => "not compared",
             Inputs::Changed => "changed",
             Inputs::RenderedSame => "render the same",
             Inputs::RenderedOther => "rendered",
@@ -258,8 +264,11 @@ fn when_not_deployed(recorded: Recorded, observed: &Observed) -> Step {
 fn when_deployed(observed: &Observed) -> Step {
     match (observed.inputs, observed.objects) {
         // What was deployed is kept as it was, even while what should be next cannot be made.
-        (Inputs::Changed | Inputs::RenderedOther, Objects::Drifted) if observed.held => Step::Repair,
-        (Inputs::Changed | Inputs::RenderedOther, _) if observed.held => Step::Wait,
+        (Inputs::Uncompared | Inputs::Changed | Inputs::RenderedOther, Objects::Drifted) if observed.held => {
+            Step::Repair
+        }
+        (Inputs::Uncompared | Inputs::Changed | Inputs::RenderedOther, _) if observed.held => Step::Wait,
+        (Inputs::Uncompared, _) => Step::Compare,
         (Inputs::Changed, _) => Step::Render,
         (Inputs::RenderedOther, _) => Step::Upgrade,
         (_, Objects::Unmarked) if observed.held => Step::Wait,
@@ -315,6 +324,11 @@ mod tests {
             ("upgrade or rollback", rendered(Recorded::Pending), Step::Upgrade),
             ("failed upgrade", rendered(Recorded::Failed), Step::Upgrade),
             ("same inputs are rendered again", Observed { release: Recorded::Pending, ..FINE }, Step::Render),
+            (
+                "and those of another scheme",
+                Observed { release: Recorded::Pending, inputs: Inputs::Uncompared, ..FINE },
+                Step::Render,
+            ),
         ]);
     }
 
@@ -323,6 +337,18 @@ mod tests {
         check(&[
             ("nothing differs", FINE, Step::Nothing),
             ("inputs differ", Observed { inputs: Inputs::Changed, ..FINE }, Step::Render),
+            ("inputs of another scheme", Observed { inputs: Inputs::Uncompared, ..FINE }, Step::Compare),
+            (
+                "inputs of another scheme, and drift",
+                Observed { inputs: Inputs::Uncompared, objects: Objects::Drifted, ..FINE },
+                Step::Compare,
+            ),
+            ("not while held", Observed { inputs: Inputs::Uncompared, held: true, ..FINE }, Step::Wait),
+            (
+                "but drift is repaired",
+                Observed { inputs: Inputs::Uncompared, objects: Objects::Drifted, held: true, ..FINE },
+                Step::Repair,
+            ),
             ("but not the objects", Observed { inputs: Inputs::RenderedSame, ..FINE }, Step::Nothing),
             ("the objects differ", Observed { inputs: Inputs::RenderedOther, ..FINE }, Step::Upgrade),
             (

@@ -11,7 +11,7 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use serde_json::json;
 use tokio::time::Instant;
 
-use super::cache::{Release, Revision};
+use super::cache::Release;
 use super::history::{Failed, History};
 use super::primary::{Primary, ResourceKey};
 use super::progress::{Progress, publishing};
@@ -19,16 +19,12 @@ use super::recorded::recorded;
 use super::render::Request;
 use super::schedule::End;
 use super::state::{Inputs, Objects, Observed, Recorded, Step, next_step};
-use super::{Shared, correct_drift, install, settle, undo, uninstall, upgrade};
+use super::{Shared, compare, correct_drift, install, settle, undo, uninstall, upgrade};
 use crate::metrics::ReconcileResult;
 use crate::status::{Fault, Health, condition};
 
 /// No resource needs more steps than this; exceeding it is a bug.
 const MAX_STEPS: usize = 12;
-/// How the digest of a release's inputs is made. Another way of making it must compare recorded inputs in another way, or every release
-/// would be rendered anew at the operator's next start.
-const INPUTS_SCHEME: &str = "2";
-
 /// Works on one resource until nothing is left to do.
 pub(super) async fn reconcile(shared: &Shared, key: &ResourceKey, slot: &dyn Slot) -> ReconcileResult {
     let progress = Progress::new(slot);
@@ -55,8 +51,8 @@ pub(super) struct Work<'a> {
     pub(super) slot: &'a dyn Slot,
     /// What was rendered, for the next revision.
     pub(super) candidate: Option<Candidate>,
-    /// What rendering showed.
-    rendered: Option<Inputs>,
+    /// What comparing or rendering showed.
+    pub(super) judged: Option<Inputs>,
     /// The objects are deleted, and are waited for.
     pub(super) uninstalled: bool,
     /// When the last step was decided.
@@ -75,7 +71,7 @@ pub(super) enum Next {
 
 impl<'a> Work<'a> {
     fn new(shared: &'a Shared, key: &'a ResourceKey, slot: &'a dyn Slot) -> Work<'a> {
-        Work { shared, key, slot, candidate: None, rendered: None, uninstalled: false, decided: Instant::now() }
+        Work { shared, key, slot, candidate: None, judged: None, uninstalled: false, decided: Instant::now() }
     }
 }
 
@@ -127,6 +123,7 @@ impl Work<'_> {
             Step::Leave => Ok(self.leave(primary)),
             Step::AddFinalizer => uninstall::add_finalizer(self, primary).await,
             Step::Read => correct_drift::read(self, primary).await,
+            Step::Compare => compare::compare(self, primary).await,
             Step::Render => match self.render(primary).await {
                 Err(fault) => Err(undo::after_render(self, primary, fault).await),
                 rendered => rendered,
@@ -172,17 +169,17 @@ impl Work<'_> {
     }
 
     fn inputs(&self, release: Option<&Release>, primary: &Primary) -> Inputs {
-        if let Some(rendered) = self.rendered {
-            return rendered;
+        if let Some(judged) = self.judged {
+            return judged;
         }
-        let recorded = release.and_then(Release::deployed).and_then(|(_, r)| r.marks.as_ref());
-        if recorded.is_some_and(|m| m.inputs == self.inputs_digest(primary)) { Inputs::Same } else { Inputs::Changed }
+        let marks = release.and_then(Release::deployed).and_then(|(_, revision)| revision.marks.as_ref());
+        compare::judge(marks.map(|marks| marks.inputs.as_str()), &self.inputs_digest(primary))
     }
 
     /// The digest of everything that the objects are made from.
     pub(super) fn inputs_digest(&self, primary: &Primary) -> String {
         let parts = json!([self.shared.renderer.digest(), &*primary.spec_digest, primary.name(), primary.namespace()]);
-        format!("{INPUTS_SCHEME}:{}", digest_json(&parts))
+        compare::with_scheme(&digest_json(&parts))
     }
 
     fn objects(&self, release: Option<&Release>, primary: &Primary) -> Objects {
@@ -257,7 +254,7 @@ impl Work<'_> {
             // As the deployed revision was rendered, so that a chart that prints its revision is no change.
             let candidate = self.candidate(primary, *revision).await?;
             if is_same(&candidate, marks, primary.namespace()) {
-                self.rendered = Some(Inputs::RenderedSame);
+                self.judged = Some(Inputs::RenderedSame);
                 if marks.complete && marks.owner == primary.uid() {
                     correct_drift::note_inputs(self, primary, *revision, candidate.inputs).await?;
                 }
@@ -266,7 +263,7 @@ impl Work<'_> {
         }
         if let Some(candidate) = self.unfinished(primary).await? {
             self.candidate = Some(candidate);
-            self.rendered = Some(Inputs::RenderedOther);
+            self.judged = Some(Inputs::RenderedOther);
             return Ok(Next::Look);
         }
         let newest = self
@@ -275,7 +272,7 @@ impl Work<'_> {
             .and_then(Release::newest)
             .map_or(0, |(v, r)| if r.status.is_pending() { v - 1 } else { v });
         self.candidate = Some(self.candidate(primary, newest + 1).await?);
-        self.rendered = Some(Inputs::RenderedOther);
+        self.judged = Some(Inputs::RenderedOther);
         Ok(Next::Look)
     }
 
@@ -284,10 +281,19 @@ impl Work<'_> {
         let inputs = self.inputs_digest(primary);
         let release = self.release();
         let newest = release.as_ref().and_then(Release::newest).filter(|(_, r)| r.status.is_pending());
-        let same = |r: &Revision| r.marks.as_ref().is_some_and(|m| m.inputs == inputs && m.owner == primary.uid());
-        let Some((version, _)) = newest.filter(|(_, r)| same(r)) else { return Ok(None) };
+        let Some((version, marks)) = newest.and_then(|(v, r)| Some((v, r.marks.clone()?))) else { return Ok(None) };
+        let judged = compare::judge(Some(&marks.inputs), &inputs);
+        if judged == Inputs::Changed || marks.owner != primary.uid() {
+            return Ok(None);
+        }
         let record = self.shared.storage.get(primary.namespace(), primary.name(), version).await;
         let record = record.map_err(|e| correct_drift::fault(&e.into()))?;
+        if judged == Inputs::Uncompared {
+            if !compare::is_made_from(self, primary, &record) {
+                return Ok(None);
+            }
+            compare::adopt(self, version, &marks, &inputs);
+        }
         Candidate::recorded(record, &inputs).map(Some).map_err(|e| correct_drift::fault(&e))
     }
 

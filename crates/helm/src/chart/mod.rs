@@ -111,6 +111,11 @@ impl Chart {
         &self.digest
     }
 
+    /// A digest of the charts below `charts/` alone.
+    pub(crate) fn dependencies_digest(&self) -> String {
+        digest(&[], &self.dependencies)
+    }
+
     /// The schema, compiled at the first call, or why it cannot be; `None` without one.
     pub(crate) fn compiled_schema(&self) -> Option<&Result<Schema, String>> {
         let schema = self.schema.as_ref()?;

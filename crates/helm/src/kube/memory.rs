@@ -138,6 +138,14 @@ impl MemoryApi {
         state.objects.insert(path.into(), object);
     }
 
+    /// Puts an object there as a server had it: uid, resource version and managed fields are the object's own.
+    pub fn restore(&self, path: &str, object: Value) {
+        let mut state = self.state();
+        let version = object["metadata"]["resourceVersion"].as_str().and_then(|version| version.parse().ok());
+        state.version = state.version.max(version.unwrap_or(0));
+        state.objects.insert(path.into(), object);
+    }
+
     /// Takes an object away.
     pub fn remove(&self, path: &str) {
         self.state().objects.remove(path);
@@ -213,6 +221,9 @@ impl State {
     fn get(&self, path: &str, query: &str) -> Result<Value, Error> {
         if path == "/api" || path == "/apis" {
             return Ok(self.discovery(path == "/api"));
+        }
+        if path == "/version" {
+            return Ok(json!({"gitVersion": "v1.36.0"}));
         }
         if let Some(object) = self.objects.get(path) {
             return Ok(object.clone());

@@ -5,6 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
 
 use super::codec::{ChartDocument, Error};
+use super::sources::SUBCHARTS;
 use crate::chart::{Chart, Dependency, File, Metadata};
 use crate::json::to_serde;
 
@@ -12,7 +13,7 @@ impl ChartDocument {
     /// The record's part that is the chart's.
     pub fn of(chart: &Chart) -> Result<ChartDocument, Error> {
         let files = |files: &[File]| files.iter().map(file).collect::<Vec<_>>();
-        let document = json!({
+        let mut document = json!({
             "metadata": metadata(&chart.metadata),
             "lock": chart.lock.as_ref().map(to_serde),
             "templates": files(&chart.templates),
@@ -20,6 +21,10 @@ impl ChartDocument {
             "schema": chart.schema.as_ref().map(|schema| STANDARD.encode(&**schema)),
             "files": files(&chart.files),
         });
+        if !chart.dependencies.is_empty() {
+            // Helm's records leave subcharts out, and Helm does not mind what it does not know.
+            document[SUBCHARTS] = chart.dependencies_digest().into();
+        }
         ChartDocument::from_json(&document.to_string())
     }
 }

@@ -15,6 +15,7 @@ use flate2::write::GzEncoder;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
+use super::sources::{FILES, files_digest};
 use super::{Hook, Info, Release};
 
 /// The most JSON that one record may unpack to; etcd takes about 1.5 MiB of compressed data, so real ones stay far below.
@@ -37,7 +38,7 @@ pub enum Error {
     Json(#[from] serde_json::Error),
 }
 
-/// A chart inside a release record: its JSON, of which only the metadata is ever read.
+/// A chart inside a release record: its JSON, of which the metadata is at hand.
 #[derive(Clone)]
 pub struct ChartDocument {
     /// The chart's name; empty if the record has none.
@@ -85,14 +86,23 @@ impl ChartDocument {
         Ok(ChartDocument { name: metadata.name, version: metadata.version, app_version: metadata.app_version, member })
     }
 
-    /// The same chart without the files that are no templates: what a record can best do without.
-    pub fn without_files(&self) -> Result<ChartDocument, Error> {
+    /// The chart's JSON.
+    ///
+    /// # Errors
+    /// The document was not made from JSON.
+    pub(super) fn to_json(&self) -> Result<serde_json::Value, Error> {
         let mut json = Vec::new();
         inflate(&self.member, &mut json)?;
         let json = json.strip_prefix(b"{\"chart\":").and_then(|j| j.strip_suffix(b",")).unwrap_or(&json);
-        let mut chart: serde_json::Value = serde_json::from_slice(json)?;
-        if let Some(files) = chart.get_mut("files") {
-            *files = serde_json::json!([]);
+        Ok(serde_json::from_slice(json)?)
+    }
+
+    /// The same chart without the files that are no templates: what a record can best do without. Their digest stays.
+    pub fn without_files(&self) -> Result<ChartDocument, Error> {
+        let mut chart = self.to_json()?;
+        if chart.get("files").is_some() {
+            chart[FILES] = files_digest(&chart["files"]).into();
+            chart["files"] = serde_json::json!([]);
         }
         ChartDocument::from_json(&chart.to_string())
     }

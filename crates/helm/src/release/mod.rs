@@ -5,6 +5,7 @@
 mod chart;
 mod codec;
 mod hook;
+mod sources;
 mod status;
 #[cfg(test)]
 mod tests;
@@ -17,6 +18,7 @@ use serde::{Deserialize, Serialize};
 
 pub use codec::{ChartDocument, Error, Packed};
 pub use hook::{DeletePolicy, Hook, HookEvent, HookPhase, LastRun};
+pub use sources::Difference;
 pub use status::Status;
 
 /// One revision of a release.

@@ -72,3 +72,89 @@ fn names_follow_helms_rule() {
     }
     assert!(is_valid_name(&"a".repeat(53)) && !is_valid_name(&"a".repeat(54)));
 }
+
+#[test]
+fn a_record_proves_what_it_was_made_from() {
+    use Difference::{Files, Subcharts, Values};
+    let chart = |files: &str, more: &str| {
+        let text =
+            format!(r#"{{"metadata":{{"name":"c"}},"templates":[],"values":{{"a":1}},"files":[{files}]{more}}}"#);
+        Arc::new(ChartDocument::from_json(&text).unwrap())
+    };
+    let readme = r#"{"name":"README.md","data":"YQ=="}"#;
+    let with_readme = Arc::new(chart(readme, "").without_files().unwrap());
+    let subcharts = chart("", r#","subchartsDigest":"x""#);
+    let config = serde_json::json!({"a": 2});
+    let differs = |recorded: &Arc<ChartDocument>, manifest: &str, current: &Arc<ChartDocument>| {
+        let release =
+            Release { chart: recorded.clone(), manifest: manifest.into(), config: config.clone(), ..sample() };
+        let record = Packed::pack(&release).unwrap().to_record();
+        let read = Packed::from_record(record.as_bytes(), BTreeMap::new()).unwrap();
+        read.differs_from(current, &config).unwrap()
+    };
+    let plain = chart("", "");
+    assert_eq!(differs(&plain, "", &plain), None);
+    assert_eq!(differs(&with_readme, "", &chart(readme, "")), None);
+    assert_eq!(differs(&with_readme, "", &plain), Some(Files));
+    assert_eq!(differs(&plain, "# Source: c/charts/sub/templates/a.yaml", &plain), Some(Subcharts));
+    assert_eq!(differs(&plain, "", &subcharts), Some(Subcharts), "Helm's records do not say");
+    assert_eq!(differs(&subcharts, "# Source: c/charts/sub/templates/a.yaml", &subcharts), None);
+    let release = Release { chart: plain.clone(), config: config.clone(), ..sample() };
+    assert_eq!(release.differs_from(&plain, &serde_json::json!({})).unwrap(), Some(Values));
+}
+
+#[test]
+fn a_chart_with_subcharts_says_so_in_its_record() {
+    use crate::chart::{Chart, File};
+    let file = |name: &str, text: &str| File { name: name.into(), data: text.into() };
+    let chart = |version: &str| {
+        let yaml = |name: &str, version: &str| format!("apiVersion: v2\nname: {name}\nversion: {version}\n");
+        let files = vec![file("Chart.yaml", &yaml("c", "1.0.0")), file("charts/s/Chart.yaml", &yaml("s", version))];
+        ChartDocument::of(&Chart::load_files(files).unwrap()).unwrap().to_json().unwrap()[sources::SUBCHARTS].clone()
+    };
+    assert!(chart("1.0.0").is_string());
+    assert_eq!(chart("1.0.0"), chart("1.0.0"));
+    assert_ne!(chart("1.0.0"), chart("1.0.1"));
+    let alone = Chart::load_files(vec![file("Chart.yaml", "apiVersion: v2\nname: c\nversion: 1.0.0\n")]).unwrap();
+    assert!(ChartDocument::of(&alone).unwrap().to_json().unwrap()[sources::SUBCHARTS].is_null());
+}
+
+/// The files of a chart as a record keeps it, loaded as from a folder.
+fn reloaded(recorded: &ChartDocument) -> ChartDocument {
+    use crate::chart::{Chart, File};
+    use base64::Engine as _;
+    let chart = recorded.to_json().unwrap();
+    let file = |name: &str, text: String| File { name: name.into(), data: text.as_str().into() };
+    let listed = ["templates", "files"].iter().flat_map(|list| chart[list].as_array().unwrap()).map(|of| {
+        let data = base64::engine::general_purpose::STANDARD.decode(of["data"].as_str().unwrap()).unwrap();
+        file(of["name"].as_str().unwrap(), String::from_utf8(data).unwrap())
+    });
+    let own = [file("Chart.yaml", chart["metadata"].to_string()), file("values.yaml", chart["values"].to_string())];
+    ChartDocument::of(&Chart::load_files(own.into_iter().chain(listed).collect()).unwrap()).unwrap()
+}
+
+#[test]
+fn records_of_every_upstream_prove_what_they_were_made_from() {
+    let shared =
+        std::env::var("SHARED").unwrap_or_else(|_| concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared").into());
+    let folder = std::path::Path::new(&shared).join("upstream-state");
+    if !folder.is_dir() {
+        eprintln!("skipped: no recorded cluster state at {}", folder.display());
+        return;
+    }
+    let items = |upstream: &str, file: &str| -> Vec<serde_json::Value> {
+        let text = std::fs::read_to_string(folder.join(upstream).join(file)).unwrap();
+        let list: serde_json::Value = serde_json::from_str(&text).unwrap();
+        list["items"].as_array().or(list.as_array()).unwrap().clone()
+    };
+    for upstream in ["operator-sdk", "helm-operator-plugins"] {
+        let secret = items(upstream, "secrets.json").pop().unwrap();
+        let record = secret["data"]["release"].as_str().unwrap();
+        let record = base64::Engine::decode(&base64::engine::general_purpose::STANDARD, record).unwrap();
+        let release = Packed::from_record(&record, BTreeMap::new()).unwrap();
+        let (chart, mut spec) = (reloaded(&release.chart), items(upstream, "cr.json")[0]["spec"].take());
+        assert_eq!(release.differs_from(&chart, &spec).unwrap(), None, "{upstream}");
+        spec["replicaCount"] = 4.into();
+        assert_eq!(release.differs_from(&chart, &spec).unwrap(), Some(Difference::Values), "{upstream}");
+    }
+}

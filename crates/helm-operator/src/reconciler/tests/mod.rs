@@ -27,6 +27,7 @@ use crate::events::Events;
 use crate::metrics::{Metrics, ReconcileResult};
 
 mod failure_scenarios;
+mod recorded;
 
 pub(super) const PRIMARY: &str = "/apis/cache.my.domain/v1/namespaces/ns/memcacheds/web";
 pub(super) const SECRETS: &str = "/api/v1/namespaces/ns/secrets";
@@ -178,7 +179,9 @@ impl World {
         let maps = Arc::new(resource("v1", "ConfigMap", "configmaps", true));
         let roles = Arc::new(resource("rbac.authorization.k8s.io/v1", "ClusterRole", "clusterroles", false));
         let (primaries, records) = (Primaries(self.shared.clone()), Records(self.shared.clone()));
-        let dependents = [Dependents(self.shared.clone(), maps), Dependents(self.shared.clone(), roles)];
+        let secrets = Arc::new(resource("v1", "Secret", "secrets", true));
+        let deployments = Arc::new(resource("apps/v1", "Deployment", "deployments", true));
+        let dependents = [maps, roles, secrets, deployments].map(|kind| Dependents(self.shared.clone(), kind));
         for path in self.server.paths() {
             let Some(mut object) = self.server.object(&path) else { continue };
             let (collection, _) = path.rsplit_once('/').unwrap();
@@ -190,12 +193,16 @@ impl World {
             object["metadata"]["namespace"] = own.map_or(Value::Null, Value::from);
             match plural {
                 "memcacheds" => primaries.see(serde_json::from_value::<Primary>(object).unwrap(), epoch),
+                "secrets" if object["metadata"]["labels"]["owner"] != "helm" => {
+                    dependents[2].see(serde_json::from_value(object).unwrap(), epoch)
+                }
                 "secrets" => {
                     object["metadata"]["managedFields"] = Value::Null;
                     let metadata = serde_json::from_value(object["metadata"].take()).unwrap();
                     records.see(RecordMeta::read(&metadata).unwrap(), epoch);
                 }
                 "configmaps" => dependents[0].see(serde_json::from_value(object).unwrap(), epoch),
+                "deployments" => dependents[3].see(serde_json::from_value(object).unwrap(), epoch),
                 "clusterroles" => dependents[1].see(serde_json::from_value(object).unwrap(), epoch),
                 _ => {}
             }
@@ -204,6 +211,8 @@ impl World {
         records.sweep(scope, epoch);
         dependents[0].sweep(scope, epoch);
         dependents[1].sweep(&Scope::ALL, epoch);
+        dependents[2].sweep(scope, epoch);
+        dependents[3].sweep(scope, epoch);
     }
 
     /// Puts one more resource there.

@@ -1,0 +1,105 @@
+//! Whether a recorded revision was made from the resource's chart and values, although its digest does not tell: an upstream, Helm or another
+//! version of this operator wrote it. Then it is kept as it was rendered, random values too, and only the digest is written.
+
+use std::sync::Arc;
+
+use helm::release::Release;
+use helm::storage::{Error, Marks};
+
+use super::correct_drift::{deployed, fault, note_inputs};
+use super::primary::Primary;
+use super::state::Inputs;
+use super::work::{Next, Work};
+use crate::status::Fault;
+
+/// How the digest of a release's inputs is made; a new way gets a new scheme. Digests of other schemes are not compared: the record tells.
+const SCHEME: &str = "2";
+
+/// A digest with the way in which it was made.
+pub(super) fn with_scheme(digest: &str) -> String {
+    format!("{SCHEME}:{digest}")
+}
+
+/// A revision's inputs against the resource's, as far as digests tell.
+pub(super) fn judge(recorded: Option<&str>, current: &str) -> Inputs {
+    match recorded {
+        Some(recorded) if recorded == current => Inputs::Same,
+        Some(recorded) if recorded.split_once(':').is_none_or(|(scheme, _)| scheme != SCHEME) => Inputs::Uncompared,
+        _ => Inputs::Changed,
+    }
+}
+
+/// Compares the deployed revision's chart and values with the resource's, and notes today's digest if they are the same.
+pub(super) async fn compare(work: &mut Work<'_>, primary: &Primary) -> Result<Next, Fault> {
+    let Some((version, marks)) = deployed(work) else { return Ok(Next::Done) };
+    work.judged = Some(Inputs::Changed);
+    let Some(record) = read(work, primary, version).await? else { return Ok(Next::Look) };
+    if is_made_from(work, primary, &record) {
+        work.judged = Some(Inputs::Same);
+        // Else taking the objects over notes it.
+        if marks.complete && marks.owner == primary.uid() {
+            note_inputs(work, primary, version, work.inputs_digest(primary)).await?;
+        }
+    }
+    Ok(Next::Look)
+}
+
+/// The revision's record; nothing if it cannot be decoded: then it proves nothing.
+async fn read(work: &Work<'_>, primary: &Primary, version: u32) -> Result<Option<Release>, Fault> {
+    let packed = work.release().and_then(|release| release.packed).filter(|(known, _)| *known == version);
+    if let Some((_, packed)) = packed {
+        return Ok(packed.unpack().ok());
+    }
+    match work.shared.storage.get(primary.namespace(), primary.name(), version).await {
+        Ok(record) => Ok(Some(record)),
+        Err(Error::Codec { .. }) => Ok(None),
+        Err(error) => Err(fault(&error.into())),
+    }
+}
+
+/// Whether a record proves that it was made from the resource's chart and values.
+pub(super) fn is_made_from(work: &Work<'_>, primary: &Primary, record: &Release) -> bool {
+    let Some((chart, values)) = work.shared.renderer.sources(&primary.spec) else { return false };
+    let difference = record.differs_from(&chart, &values);
+    match &difference {
+        Ok(None) => {
+            tracing::info!(resource = %work.key, revision = record.version, "The recorded chart and values are the same")
+        }
+        Ok(Some(what)) => {
+            tracing::info!(resource = %work.key, revision = record.version, "Not proven to be as recorded: {what}")
+        }
+        Err(error) => {
+            tracing::info!(resource = %work.key, revision = record.version, %error, "Cannot read the recorded chart")
+        }
+    }
+    matches!(difference, Ok(None))
+}
+
+/// Takes a pending revision for one of today's inputs, so that what it did already is not done again.
+pub(super) fn adopt(work: &Work<'_>, version: u32, marks: &Marks, inputs: &str) {
+    let marks = Arc::new(Marks { inputs: inputs.to_owned(), ..marks.clone() });
+    work.shared.cache.change_release(work.key, |release| {
+        release.revisions.entry(version).and_modify(|revision| revision.marks = Some(marks));
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_digests_of_one_scheme_tell_of_a_change() {
+        let current = with_scheme("abc");
+        for (recorded, expected) in [
+            (Some("2:abc"), Inputs::Same),
+            (Some("2:abd"), Inputs::Changed),
+            (Some("1:abc"), Inputs::Uncompared),
+            (Some("3:abc"), Inputs::Uncompared),
+            (Some("abc"), Inputs::Uncompared),
+            (Some(""), Inputs::Uncompared),
+            (None, Inputs::Changed),
+        ] {
+            assert_eq!(judge(recorded, &current), expected, "{recorded:?}");
+        }
+    }
+}

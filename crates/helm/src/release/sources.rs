@@ -1,0 +1,329 @@
+//! Whether a recorded revision was made from the same chart and values as are at hand: then rendering them again would only change what the
+//! chart makes up, as passwords.
+//!
+//! Proof is by the record alone, whoever wrote it. What a record does not say, as the subcharts in one of Helm's, proves nothing.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde_json::{Map, Number, Value};
+use sha2::{Digest as _, Sha256};
+
+use super::Release;
+use super::codec::{ChartDocument, Error};
+
+/// The digest of what the subcharts are made of, in a record of ours; absent without subcharts.
+pub(super) const SUBCHARTS: &str = "subchartsDigest";
+/// The digest of the files that a record of ours had to leave out.
+pub(super) const FILES: &str = "filesDigest";
+
+/// Integers beyond this are no exact floats.
+const MAX_EXACT: f64 = 9_007_199_254_740_992.0;
+
+/// What was not proven to be the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Difference {
+    /// What `Chart.yaml` says.
+    Metadata,
+    /// The chart's templates.
+    Templates,
+    /// The chart's default values.
+    Defaults,
+    /// The chart's other files.
+    Files,
+    /// The values' schema.
+    Schema,
+    /// The charts below `charts/`.
+    Subcharts,
+    /// The user's values.
+    Values,
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Difference::Metadata => "the chart's metadata",
+            Difference::Templates => "the chart's templates",
+            Difference::Defaults => "the chart's default values",
+            Difference::Files => "the chart's files",
+            Difference::Schema => "the values' schema",
+            Difference::Subcharts => "the chart's subcharts",
+            Difference::Values => "the values",
+        })
+    }
+}
+
+/// What a revision is made from.
+#[derive(Clone, Copy)]
+struct Made<'a> {
+    /// The chart, as records keep it.
+    chart: &'a Value,
+    /// The user's values.
+    config: &'a Value,
+}
+
+impl Release {
+    /// The first thing that is not proven to be the same as in this chart with these values; nothing if all of it is.
+    ///
+    /// # Errors
+    /// One of the charts is not what a record holds.
+    pub fn differs_from(&self, chart: &ChartDocument, config: &Value) -> Result<Option<Difference>, Error> {
+        let (recorded, current) = (self.chart.to_json()?, chart.to_json()?);
+        let recorded = Made { chart: &recorded, config: &self.config };
+        let subcharts = recorded.chart[SUBCHARTS].is_null() && self.manifest.contains("/charts/");
+        Ok(difference(recorded, Made { chart: &current, config }).or(subcharts.then_some(Difference::Subcharts)))
+    }
+}
+
+fn difference(recorded: Made<'_>, current: Made<'_>) -> Option<Difference> {
+    let (old, new) = (recorded.chart, current.chart);
+    let same = [
+        (Difference::Metadata, alike(&filled(&old["metadata"]), &filled(&new["metadata"]))),
+        (Difference::Templates, sorted(&old["templates"]) == sorted(&new["templates"])),
+        (Difference::Defaults, alike(&table(&old["values"]), &table(&new["values"]))),
+        (Difference::Files, files(old) == files(new)),
+        (Difference::Schema, old["schema"] == new["schema"]),
+        (Difference::Subcharts, old[SUBCHARTS] == new[SUBCHARTS]),
+        (Difference::Values, same_values(recorded.config, current)),
+    ];
+    same.into_iter().find_map(|(part, same)| (!same).then_some(part))
+}
+
+/// Whether recorded values are the resource's: as they are, or with the chart's defaults beneath, as helm-operator-plugins records them.
+/// A null takes a default away, so with nulls the latter are not the same.
+fn same_values(recorded: &Value, current: Made<'_>) -> bool {
+    let (recorded, own) = (table(recorded), table(current.config));
+    alike(&recorded, &own) || (!has_null(&own) && alike(&recorded, &beneath(&own, &current.chart["values"])))
+}
+
+/// Values with defaults beneath them.
+fn beneath(own: &Value, defaults: &Value) -> Value {
+    let (Some(own), Some(defaults)) = (own.as_object(), defaults.as_object()) else { return own.clone() };
+    let mut all = own.clone();
+    for (key, default) in defaults {
+        let value = all.get(key).map_or_else(|| default.clone(), |own| beneath(own, default));
+        all.insert(key.clone(), value);
+    }
+    all.into()
+}
+
+fn has_null(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Array(items) => items.iter().any(has_null),
+        Value::Object(map) => map.values().any(has_null),
+        _ => false,
+    }
+}
+
+/// A table of values; none at all is an empty one.
+fn table(value: &Value) -> Cow<'_, Value> {
+    if value.is_null() { Cow::Owned(Map::new().into()) } else { Cow::Borrowed(value) }
+}
+
+/// Without what Go leaves out when it is empty.
+fn filled(value: &Value) -> Value {
+    match value {
+        Value::Object(map) => {
+            let filled = map.iter().map(|(key, value)| (key.clone(), filled(value)));
+            filled.filter(|(_, value)| !is_empty(value)).collect::<Map<_, _>>().into()
+        }
+        Value::Array(items) => items.iter().map(filled).collect(),
+        other => other.clone(),
+    }
+}
+
+fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::Null | Value::Bool(false) => true,
+        Value::String(text) => text.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        Value::Object(map) => map.is_empty(),
+        Value::Bool(true) | Value::Number(_) => false,
+    }
+}
+
+fn text<'a>(file: &'a Value, key: &str) -> &'a str {
+    file.get(key).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// Names and contents of a record's files, in one order.
+fn sorted(list: &Value) -> Vec<(&str, &str)> {
+    let mut files: Vec<_> = list.as_array().into_iter().flatten().map(|f| (text(f, "name"), text(f, "data"))).collect();
+    files.sort_unstable();
+    files
+}
+
+/// The digest of a recorded chart's files, left out or not.
+fn files(chart: &Value) -> String {
+    chart[FILES].as_str().map_or_else(|| files_digest(&chart["files"]), str::to_owned)
+}
+
+/// The digest of files as a record lists them.
+pub(super) fn files_digest(list: &Value) -> String {
+    let mut hash = Sha256::new();
+    for (name, data) in sorted(list) {
+        // Neither a path's length nor base64 can be mistaken for the other.
+        hash.update(format!("{}:{name}{}:{data}", name.len(), data.len()));
+    }
+    hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Equal, whichever way whole numbers are written: YAML's are floats in Go, and JSON's of a resource integers.
+fn alike(a: &Value, b: &Value) -> bool {
+    match (a, b) {
+        (Value::Number(a), Value::Number(b)) => a == b || whole(a).is_some_and(|whole_a| whole(b) == Some(whole_a)),
+        (Value::Array(a), Value::Array(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| alike(a, b)),
+        (Value::Object(a), Value::Object(b)) => {
+            a.len() == b.len() && a.iter().all(|(key, a)| b.get(key).is_some_and(|b| alike(a, b)))
+        }
+        _ => a == b,
+    }
+}
+
+fn whole(number: &Number) -> Option<i128> {
+    let exact = |float: &f64| float.fract() == 0.0 && float.abs() < MAX_EXACT;
+    let integer = number.as_i64().map(i128::from).or_else(|| number.as_u64().map(i128::from));
+    integer.or_else(|| number.as_f64().filter(exact).map(|float| float as i128))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// A chart as a record keeps it.
+    fn chart() -> Value {
+        json!({
+            "metadata": {"name": "web", "version": "1.0.0", "apiVersion": "v2", "keywords": ["a"]},
+            "lock": null,
+            "templates": [{"name": "templates/a.yaml", "data": "YQ=="}, {"name": "templates/b.yaml", "data": "Yg=="}],
+            "values": {"port": 80, "image": {"tag": "1", "size": 1.5}, "none": null},
+            "schema": null,
+            "files": [{"name": "README.md", "data": "Yw=="}],
+        })
+    }
+
+    fn config() -> Value {
+        json!({"port": 81, "image": {"tag": "2"}})
+    }
+
+    /// Changes a chart and values.
+    type Change = fn(&mut Value, &mut Value);
+
+    /// What differs in a record of this chart and values that was changed.
+    fn changed(change: Change) -> Option<Difference> {
+        let (mut chart_then, mut config_then) = (chart(), config());
+        change(&mut chart_then, &mut config_then);
+        let (chart, config) = (chart(), config());
+        difference(Made { chart: &chart_then, config: &config_then }, Made { chart: &chart, config: &config })
+    }
+
+    #[test]
+    fn how_a_record_writes_the_same_is_no_difference() {
+        assert_eq!(changed(|_, _| {}), None);
+        let alike: [(&str, Change); 8] = [
+            ("a lock", |chart, _| chart["lock"] = json!({"digest": "x"})),
+            ("times of files", |chart, _| chart["modtime"] = "2026-01-01T00:00:00Z".into()),
+            ("times of templates", |chart, _| chart["templates"][0]["modtime"] = "2026-01-01T00:00:00Z".into()),
+            ("another order", |chart, _| chart["templates"].as_array_mut().unwrap().reverse()),
+            ("empty metadata", |chart, _| {
+                chart["metadata"]["icon"] = "".into();
+                chart["metadata"]["deprecated"] = false.into();
+                chart["metadata"]["annotations"] = json!({});
+                chart["metadata"]["sources"] = json!([]);
+                chart["metadata"]["dependencies"] = Value::Null;
+            }),
+            ("whole floats", |chart, config| {
+                chart["values"]["port"] = json!(80.0);
+                config["port"] = json!(81.0);
+            }),
+            ("files that were left out", |chart, _| {
+                chart[FILES] = files_digest(&chart["files"]).into();
+                chart["files"] = json!([]);
+            }),
+            ("defaults beneath", |chart, config| *config = beneath(config, &chart["values"])),
+        ];
+        for (what, change) in alike {
+            assert_eq!(changed(change), None, "{what}");
+        }
+    }
+
+    #[test]
+    fn whatever_may_render_otherwise_is_a_difference() {
+        use Difference::{Defaults, Files, Metadata, Schema, Subcharts, Templates, Values};
+        let cases: [(&str, Change, Difference); 19] = [
+            ("version", |chart, _| chart["metadata"]["version"] = "1.0.1".into(), Metadata),
+            ("keywords", |chart, _| chart["metadata"]["keywords"][0] = "b".into(), Metadata),
+            ("no metadata", |chart, _| chart["metadata"] = Value::Null, Metadata),
+            ("deprecated", |chart, _| chart["metadata"]["deprecated"] = true.into(), Metadata),
+            ("a template", |chart, _| chart["templates"][1]["data"] = "YQ==".into(), Templates),
+            ("a template's name", |chart, _| chart["templates"][1]["name"] = "templates/c.yaml".into(), Templates),
+            ("a template less", |chart, _| _ = chart["templates"].as_array_mut().unwrap().pop(), Templates),
+            ("no templates", |chart, _| chart["templates"] = Value::Null, Templates),
+            ("a default", |chart, _| chart["values"]["port"] = 82.into(), Defaults),
+            ("a default as text", |chart, _| chart["values"]["port"] = "80".into(), Defaults),
+            ("a default less", |chart, _| _ = chart["values"].as_object_mut().unwrap().remove("none"), Defaults),
+            ("a file", |chart, _| chart["files"][0]["data"] = "".into(), Files),
+            ("files left out without a trace", |chart, _| chart["files"] = json!([]), Files),
+            ("files that were left out", |chart, _| chart[FILES] = "x".into(), Files),
+            ("a schema", |chart, _| chart["schema"] = "e30=".into(), Schema),
+            ("subcharts", |chart, _| chart[SUBCHARTS] = "x".into(), Subcharts),
+            ("a value", |_, config| config["image"]["tag"] = "1".into(), Values),
+            ("a value more", |_, config| config["more"] = 1.into(), Values),
+            ("no values", |_, config| *config = Value::Null, Values),
+        ];
+        for (what, change, expected) in cases {
+            assert_eq!(changed(change), Some(expected), "{what}");
+        }
+        assert_eq!(Templates.to_string(), "the chart's templates");
+    }
+
+    #[test]
+    fn no_values_are_an_empty_table() {
+        let (chart, config, none) = (chart(), json!({}), Value::Null);
+        let made = |config| Made { chart: &chart, config };
+        assert_eq!(difference(made(&none), made(&config)), None);
+        assert_eq!(difference(made(&config), made(&none)), None);
+    }
+
+    #[test]
+    fn a_null_takes_a_default_away_so_defaults_beneath_say_something_else() {
+        let (chart, config) = (chart(), json!({"list": [{"port": null}]}));
+        let recorded = beneath(&config, &chart["values"]);
+        let made = |config| Made { chart: &chart, config };
+        assert_eq!(difference(made(&recorded), made(&config)), Some(Difference::Values));
+        assert_eq!(difference(made(&config), made(&config)), None);
+    }
+
+    #[test]
+    fn numbers_are_compared_by_value() {
+        let check = |a: Value, b: Value, expected: bool| assert_eq!(alike(&a, &b), expected, "{a} {b}");
+        check(json!(1), json!(1.0), true);
+        check(json!(-1.0), json!(-1), true);
+        check(json!(1), json!(1.5), false);
+        check(json!(1.5), json!(1.5), true);
+        check(json!(1.5), json!(1.25), false);
+        check(json!(9_007_199_254_740_993_u64), json!(9_007_199_254_740_992.0), false);
+        check(json!(9_007_199_254_740_992_u64), json!(9_007_199_254_740_992.0), false);
+        check(json!(u64::MAX), json!(u64::MAX), true);
+        check(json!([1, {"a": 2}]), json!([1.0, {"a": 2.0}]), true);
+        check(json!([1, 2]), json!([1]), false);
+        check(json!({"a": 1}), json!({"b": 1}), false);
+        check(json!({"a": 1}), json!({"a": 1, "b": 1}), false);
+        check(json!(1), json!("1"), false);
+        check(json!(true), json!(true), true);
+    }
+
+    #[test]
+    fn a_digest_of_files_tells_names_from_contents() {
+        let digest = |files: &[(&str, &str)]| {
+            files_digest(&files.iter().map(|(name, data)| json!({"name": name, "data": data})).collect())
+        };
+        assert_eq!(digest(&[("a", "b"), ("c", "d")]), digest(&[("c", "d"), ("a", "b")]));
+        for other in [digest(&[]), digest(&[("a", "bc")]), digest(&[("ab", "c")]), digest(&[("a", "b"), ("c", "")])] {
+            assert_ne!(digest(&[("a", "b")]), other);
+        }
+    }
+}
