@@ -210,7 +210,8 @@ impl<'t> State<'_, '_, 't> {
         {
             let flow = self.walk_list(dot, list)?;
             self.scope.vars.truncate(mark);
-            return Ok(flow);
+            // As in Go, `break` ends the range whose `else` it stands in; `continue` goes on with the range around it.
+            return Ok(if flow == Flow::Break { Flow::Next } else { flow });
         }
         self.scope.vars.truncate(mark);
         Ok(Flow::Next)
@@ -260,9 +261,11 @@ impl<'t> State<'_, '_, 't> {
                 self.iterate(range, (0..n).map(|i| (Reflected::Invalid, element(i))))
             }
             other => {
-                let mut message = b"range can't iterate over ".to_vec();
-                fmt::append_value(&mut message, &other);
-                self.errorf(String::from_utf8_lossy(&message))
+                let mut shown = Vec::new();
+                fmt::append_value(&mut shown, &other);
+                // Go follows a pointer before it names what it cannot iterate over.
+                let shown = shown.strip_prefix(b"&").filter(|_| other.kind() == Kind::Ptr).unwrap_or(&shown);
+                self.errorf(format!("range can't iterate over {}", String::from_utf8_lossy(shown)))
             }
         }
     }

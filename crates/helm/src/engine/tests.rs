@@ -79,6 +79,12 @@ fn fail_and_required_say_their_message_alone() {
 }
 
 #[test]
+fn a_range_names_the_struct_behind_a_pointer_without_its_ampersand() {
+    let text = error(&[("templates/t", "{{ range .Capabilities }}{{ end }}")]);
+    assert!(text.contains("range can't iterate over {{v"), "{text}");
+}
+
+#[test]
 fn a_text_that_is_no_template_names_its_line() {
     assert_eq!(error(&[("templates/t", "a\n{{ if }}")]), "parse error at (c/templates/t:2): missing value for if");
 }

@@ -117,7 +117,12 @@ fn from_float(seconds: f64) -> Result<Duration, String> {
     if seconds.abs() > i64::MAX as f64 / 1e9 {
         return Err(format!("duration seconds overflow: {}", shown(seconds)));
     }
-    Ok(Duration((seconds * 1e9) as i64))
+    Ok(Duration(wrapping_nanoseconds(seconds * 1e9)))
+}
+
+/// Go's conversion on amd64, where 2^63 becomes the lowest number: the check for an overflow lets just that one through.
+fn wrapping_nanoseconds(nanoseconds: f64) -> i64 {
+    if nanoseconds >= i64::MAX as f64 { i64::MIN } else { nanoseconds as i64 }
 }
 
 #[cfg(test)]
@@ -134,6 +139,8 @@ mod tests {
             (duration_value(Duration(5)), Ok("5ns")),
             (Value::from(""), Err("empty duration")),
             (Value::from("1d"), Err("could not parse duration \"1d\"")),
+            (Value::from("9223372036.854775807"), Ok("-2562047h47m16.854775808s")),
+            (Value::from("-9223372036.854775807"), Ok("-2562047h47m16.854775808s")),
             (Value::from("1e999"), Err("could not parse duration \"1e999\"")),
             (Value::from("9999999999999"), Err("duration seconds overflow: 9.999999999999e+12")),
             (Value::from("NaN"), Err("invalid duration seconds: NaN")),
