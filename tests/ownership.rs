@@ -189,7 +189,7 @@ fn a_deleted_namespace_takes_its_releases_cluster_scoped_objects_along() {
         let roles: Vec<String> = (0..3).map(|n| format!("{}-{n}", namespace.name())).collect();
         let operator = start(cluster, &[&namespace, &other]);
         for (n, role) in roles.iter().enumerate() {
-            set(&namespace, &format!("web-{n}"), json!({"map": format!("map-{n}"), "role": role}));
+            set(&namespace, &format!("web-{n}"), json!({"map": format!("map-{n}"), "role": role, "farewell": n == 0}));
         }
         let staying = format!("{}-stays", namespace.name());
         set(&other, "web-0", json!({"role": staying}));

@@ -107,8 +107,8 @@ pub struct Facts {
     pub health: Health,
     /// What went wrong last and still is wrong.
     pub fault: Option<Fault>,
-    /// Uninstalled, but waiting for objects to go.
-    pub waiting_for_objects: bool,
+    /// Uninstalled, but waiting for these objects to go.
+    pub awaited: Option<String>,
     /// Uninstalled and let go; the finalizers of others that still keep the resource.
     pub kept_by: Vec<String>,
 }
@@ -208,13 +208,9 @@ fn deployed(facts: &Facts, old: &Status) -> Option<Condition> {
     if !facts.kept_by.is_empty() {
         return Some(new(condition::DEPLOYED, "False", "UninstallSuccessful", "The release is uninstalled."));
     }
-    if facts.waiting_for_objects {
-        return Some(new(
-            condition::DEPLOYED,
-            "False",
-            "UninstallSuccessful",
-            "Waiting until all resources are deleted.",
-        ));
+    if let Some(awaited) = &facts.awaited {
+        let message = format!("Waiting until all resources are deleted: {awaited}");
+        return Some(new(condition::DEPLOYED, "False", "UninstallSuccessful", &message));
     }
     let Some(release) = &facts.release else {
         // Upstream leaves the condition out before the first install.
@@ -229,7 +225,7 @@ fn deployed(facts: &Facts, old: &Status) -> Option<Condition> {
 fn ready(facts: &Facts) -> Condition {
     let ready = |status, reason, message: &str| new(condition::READY, status, reason, message);
     match (&facts.fault, &facts.release, &facts.health) {
-        _ if facts.waiting_for_objects => ready("False", "Uninstalling", ""),
+        _ if facts.awaited.is_some() => ready("False", "Uninstalling", facts.awaited.as_deref().unwrap_or_default()),
         _ if !facts.kept_by.is_empty() => ready("False", "Uninstalled", &kept_by(&facts.kept_by)),
         (Some(fault), _, _) => ready("False", fault.reason, &fault.message),
         (None, None, _) => ready("False", "NotInstalled", ""),

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use helm::kube::MemoryApi;
+use helm::kube::{Error, MemoryApi};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
-use super::tests::{MAPS, PRIMARY, SECRETS, World, spec};
+use super::tests::{MAPS, PRIMARY, SECRETS, World, key, spec};
+use super::work;
 use crate::metrics::ReconcileResult;
 
 const JOBS: &str = "/apis/batch/v1/namespaces/ns/jobs";
@@ -162,7 +163,9 @@ async fn a_wait_for_the_objects_does_not_run_hooks_again() {
     }
     assert_eq!(count(&world, &format!("POST {JOBS}")), 1, "{:?}", world.server.log());
     assert_eq!((world.maps(), world.history()), (vec!["a".to_owned()], vec!["1 uninstalling".to_owned()]));
-    assert!(world.condition("Deployed").unwrap().contains("Waiting until all resources are deleted"));
+    let waits = "Waiting until all resources are deleted: ConfigMap ns/a (finalizers: x/y)";
+    assert_eq!(world.condition("Deployed").unwrap(), format!("False/UninstallSuccessful/{waits}"));
+    assert_eq!(world.condition("Ready").unwrap(), "False/Uninstalling/ConfigMap ns/a (finalizers: x/y)");
     // Nothing of it is forgotten by a restart.
     let world = World::on(world.server);
     reconcile(&world, "Complete").await;
@@ -297,4 +300,81 @@ async fn an_object_of_a_hooks_name_that_is_someone_elses_is_a_conflict() {
         "{:?}",
         world.server.paths()
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_resource_goes_with_its_namespace_although_no_hook_can_be_made_there() {
+    let world = World::new(with_hooks(json!([hook("farewell", "pre-delete"), hook("gone", "post-delete")])));
+    reconcile(&world, "Complete").await;
+    world.server.refuse(|call| {
+        let terminating = || Error::answer(403, "NamespaceTerminating", "namespace ns is being terminated");
+        (call.method == http::Method::POST).then(terminating)
+    });
+    world.delete();
+    world.reconcile().await;
+    assert!(world.server.paths().is_empty(), "{:?}", world.server.paths());
+    assert_eq!(count(&world, &format!("POST {JOBS}")), 2, "each is tried once");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hook_that_a_webhook_refuses_is_tried_later_within_the_same_revision() {
+    let world = World::new(with_hooks(json!([hook("migrate", "pre-install")])));
+    world.server.refuse(|call| {
+        let is_new_job = call.method == http::Method::POST && call.path.starts_with(JOBS);
+        is_new_job.then(|| Error::answer(500, "InternalError", "webhook is down"))
+    });
+    let began = tokio::time::Instant::now();
+    assert_eq!(reconcile(&world, "Complete").await, ReconcileResult::Error);
+    assert!(began.elapsed() < Duration::from_secs(150));
+    let failed = world.condition("ReleaseFailed").unwrap();
+    assert!(failed.contains("cannot run hook memcached/templates/migrate.yaml: webhook is down"), "{failed}");
+    world.server.accept();
+    tokio::time::advance(Duration::from_secs(600)).await;
+    reconcile(&world, "Complete").await;
+    assert_eq!((world.history(), world.maps().len()), (vec!["1 deployed".to_owned()], 3));
+}
+
+/// A resource that waits for its objects, each held by somebody's finalizer, and is deleted.
+async fn deleted_and_held(maps: &[&str]) -> World {
+    let world = World::new(json!({"maps": maps, "value": "1"}));
+    world.edit(|p| p["metadata"]["annotations"] = json!({"helm.sdk.operatorframework.io/uninstall-wait": "true"}));
+    world.reconcile().await;
+    for map in maps {
+        let path = format!("{MAPS}/{map}");
+        let mut held = world.server.object(&path).unwrap();
+        held["metadata"]["finalizers"] = json!(["x/y"]);
+        world.server.put(&path, held, "someone");
+    }
+    world.delete();
+    world
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_few_of_the_objects_that_are_waited_for_are_named() {
+    let world = deleted_and_held(&["a", "b", "c", "d", "e"]).await;
+    world.reconcile().await;
+    let one = |name: &str| format!("ConfigMap ns/{name} (finalizers: x/y)");
+    let said = world.condition("Ready").unwrap();
+    assert_eq!(said, format!("False/Uninstalling/{}, {}, {} and 2 more", one("a"), one("b"), one("c")));
+    world.server.remove(&format!("{MAPS}/a"));
+    world.reconcile().await;
+    let said = world.condition("Ready").unwrap();
+    assert_eq!(said, format!("False/Uninstalling/{}, {}, {} and 1 more", one("b"), one("c"), one("d")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_that_no_watch_has_is_waited_for_and_named() {
+    let world = deleted_and_held(&["a"]).await;
+    world.feed();
+    let maps = helm::kube::Resource {
+        api_version: "v1".into(),
+        kind: "ConfigMap".into(),
+        plural: "configmaps".into(),
+        namespaced: true,
+    };
+    let live = world.server.object(&format!("{MAPS}/a")).unwrap();
+    world.shared.lose_dependent(&maps, &serde_json::from_value(live).unwrap());
+    work::reconcile(&world.shared, &key(), &()).await;
+    assert_eq!(world.condition("Ready").unwrap(), "False/Uninstalling/ConfigMap ns/a (finalizers: x/y)");
+    assert_eq!(world.maps(), ["a"]);
 }

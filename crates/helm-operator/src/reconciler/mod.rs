@@ -3,6 +3,7 @@
 //! `state` decides, `work` loops, `install`, `upgrade`, `uninstall` and `correct_drift` act, `settle` records the outcome once.
 //! Counterpart: operator-sdk's `internal/helm/controller` and helm-operator-plugins' `pkg/reconciler`.
 
+mod awaited;
 mod cache;
 mod compare;
 mod correct_drift;

@@ -41,7 +41,7 @@ fn facts(work: &Work<'_>, primary: &Primary) -> Facts {
         true => primary.other_finalizers().into_iter().cloned().collect(),
         false => Vec::new(),
     };
-    let deployed = deployed.filter(|_| recorded != Recorded::Foreign && !work.uninstalled && kept_by.is_empty());
+    let deployed = deployed.filter(|_| recorded != Recorded::Foreign && work.awaited.is_none() && kept_by.is_empty());
     // The status alone tells of a release whose record is gone, until that release is uninstalled.
     let lost = primary.status.deployed_release.clone().filter(|_| recorded == Recorded::Lost);
     Facts {
@@ -50,7 +50,7 @@ fn facts(work: &Work<'_>, primary: &Primary) -> Facts {
         health: deployed.and_then(|(_, r)| r.marks.as_ref()).map(|m| work.health(m)).unwrap_or_default(),
         fault: history.fault().cloned(),
         notes: history.notes,
-        waiting_for_objects: work.uninstalled,
+        awaited: work.awaited.clone(),
         kept_by,
     }
 }

@@ -3,12 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use helm::action::{self, Environment, Farewell, Look, Uninstalling};
-use helm::kube::{Call, FIELD_MANAGER, Ownership};
+use helm::action::{self, Environment, Farewell, Uninstalling};
+use helm::kube::{Call, FIELD_MANAGER, HookError};
 use helm::release::Status;
+use helm::storage::Marks;
 use serde_json::json;
 use tokio::time::Instant;
 
+use super::awaited::awaited;
 use super::primary::{FINALIZER, Primary};
 use super::stamp::Stamp;
 use super::work::{Next, Work, chain, reference};
@@ -84,7 +86,7 @@ pub(super) async fn refresh(work: &Work<'_>, primary: &Primary) {
 /// Deletes hooks, objects and records; with `uninstall-wait` the records stay until the objects are gone.
 pub(super) async fn uninstall(work: &mut Work<'_>, primary: &Primary) -> Result<Next, Fault> {
     match delete(work, primary).await {
-        Ok(true) => {
+        Ok(None) => {
             tracing::info!(resource = %work.key, "Uninstalled release");
             work.shared.events.normal(
                 reference(primary),
@@ -99,9 +101,9 @@ pub(super) async fn uninstall(work: &mut Work<'_>, primary: &Primary) -> Result<
             work.succeed();
             Ok(Next::Look)
         }
-        Ok(false) => {
-            tracing::info!(resource = %work.key, "Uninstall wait: Waiting until all resources are deleted");
-            work.uninstalled = true;
+        Ok(Some(awaited)) => {
+            tracing::info!(resource = %work.key, awaited, "Uninstall wait: Waiting until all resources are deleted");
+            work.awaited = Some(awaited);
             work.succeed();
             Ok(if work.is_watched() { Next::Done } else { Next::At(Instant::now() + ASK_AGAIN) })
         }
@@ -115,8 +117,8 @@ pub(super) async fn uninstall(work: &mut Work<'_>, primary: &Primary) -> Result<
     }
 }
 
-/// Deletes what is recorded; returns whether everything is gone that has to be.
-async fn delete(work: &Work<'_>, primary: &Primary) -> Result<bool, action::Error> {
+/// Deletes what is recorded; returns what of it is waited for.
+async fn delete(work: &Work<'_>, primary: &Primary) -> Result<Option<String>, action::Error> {
     let decoration = work.decoration(primary);
     let env = work.environment(&decoration, primary, "uninstall");
     let (Some(current), Some(mut at)) = (work.current(), uninstalling(work)) else {
@@ -126,26 +128,41 @@ async fn delete(work: &Work<'_>, primary: &Primary) -> Result<bool, action::Erro
     if inventory.delete_hooks {
         let ran = action::run_pre_delete(&env, &mut at).await;
         remember(work, &at);
-        ran?;
+        tell_left_out(work, primary, &ran?);
     }
     action::delete_objects(&env, &inventory).await?;
-    if primary.annotations.uninstall_wait() && !is_gone(work, &env, &inventory).await? {
-        return Ok(false);
+    if let Some(awaited) = still_there(work, primary, &env, &inventory).await? {
+        return Ok(Some(awaited));
     }
     if inventory.delete_hooks {
         let ran = action::run_post_delete(&env, &mut at).await;
         remember(work, &at);
-        if let Farewell::GivenUp(error) = ran? {
-            give_up(work, primary, &error);
+        match ran? {
+            Farewell::Done(left_out) => tell_left_out(work, primary, &left_out),
+            Farewell::GivenUp(error) => give_up(work, primary, &error),
         }
     }
     env.storage.delete_all(&decoration.namespace, &decoration.release, &current.versions).await?;
-    Ok(true)
+    Ok(None)
+}
+
+/// What the resource wants to be waited for and is not gone yet.
+async fn still_there(
+    work: &Work<'_>,
+    primary: &Primary,
+    env: &Environment<'_>,
+    inventory: &Marks,
+) -> Result<Option<String>, action::Error> {
+    if primary.annotations.uninstall_wait() { awaited(work, env, inventory).await } else { Ok(None) }
 }
 
 /// Deletes what a release without a record has left: by what was known of it, else by what the objects say of themselves. Hooks are in
 /// the record, so none runs.
-async fn delete_lost(work: &Work<'_>, primary: &Primary, env: &Environment<'_>) -> Result<bool, action::Error> {
+async fn delete_lost(
+    work: &Work<'_>,
+    primary: &Primary,
+    env: &Environment<'_>,
+) -> Result<Option<String>, action::Error> {
     let known = work.shared.cache.history(work.key).lost.map(|release| release.inventory());
     let inventory = match known {
         Some(known) if !known.objects.is_empty() => known,
@@ -153,7 +170,7 @@ async fn delete_lost(work: &Work<'_>, primary: &Primary, env: &Environment<'_>) 
     };
     tracing::info!(resource = %work.key, objects = inventory.objects.len(), "Uninstalling a release whose record is gone");
     action::delete_objects(env, &inventory).await?;
-    Ok(!primary.annotations.uninstall_wait() || is_gone(work, env, &inventory).await?)
+    still_there(work, primary, env, &inventory).await
 }
 
 /// The revision whose hooks are run: the one that the live objects come from, else the newest.
@@ -178,6 +195,15 @@ fn remember(work: &Work<'_>, at: &Uninstalling) {
     });
 }
 
+/// Says which hooks did not run because the namespace is being deleted.
+fn tell_left_out(work: &Work<'_>, primary: &Primary, hooks: &[HookError]) {
+    for error in hooks {
+        let message = format!("the release is uninstalled without a hook: {}", chain(error));
+        tracing::warn!(resource = %work.key, message, "Left a hook out");
+        work.shared.events.warning(reference(primary), "HookSkipped", "Uninstall", message);
+    }
+}
+
 fn give_up(work: &Work<'_>, primary: &Primary, error: &action::Error) {
     let message = format!(
         "a hook after the uninstall failed {} times, and the release is let go without it: {}",
@@ -186,26 +212,4 @@ fn give_up(work: &Work<'_>, primary: &Primary, error: &action::Error) {
     );
     tracing::error!(resource = %work.key, error = message, "gave up a hook");
     work.shared.events.warning(reference(primary), "HookGivenUp", "Uninstall", message);
-}
-
-/// Whether every object that the uninstall deletes is gone.
-async fn is_gone(
-    work: &Work<'_>,
-    env: &Environment<'_>,
-    inventory: &helm::storage::Marks,
-) -> Result<bool, action::Error> {
-    for object in inventory.objects.iter().filter(|o| !o.kept) {
-        // An object that a watch still has needs no request; one that it lacks may exist all the same.
-        let waits = match env.live.look(&object.key, env.decoration) {
-            Look::Ours(live) => !live.kept,
-            Look::Absent | Look::Unknown => {
-                let live = work.shared.applier.look_up(&object.key, &object.api_version).await?;
-                live.is_some_and(|live| env.decoration.ownership(&live) == Ownership::Ours && !live.kept)
-            }
-        };
-        if waits {
-            return Ok(false);
-        }
-    }
-    Ok(true)
 }

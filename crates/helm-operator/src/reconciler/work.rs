@@ -53,8 +53,8 @@ pub(super) struct Work<'a> {
     pub(super) candidate: Option<Candidate>,
     /// What comparing or rendering showed.
     pub(super) judged: Option<Inputs>,
-    /// The objects are deleted, and are waited for.
-    pub(super) uninstalled: bool,
+    /// The objects are deleted, and these are waited for.
+    pub(super) awaited: Option<String>,
     /// When the last step was decided.
     pub(super) decided: Instant,
 }
@@ -71,7 +71,7 @@ pub(super) enum Next {
 
 impl<'a> Work<'a> {
     fn new(shared: &'a Shared, key: &'a ResourceKey, slot: &'a dyn Slot) -> Work<'a> {
-        Work { shared, key, slot, candidate: None, judged: None, uninstalled: false, decided: Instant::now() }
+        Work { shared, key, slot, candidate: None, judged: None, awaited: None, decided: Instant::now() }
     }
 }
 

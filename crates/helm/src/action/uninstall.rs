@@ -5,7 +5,7 @@ use jiff::Timestamp;
 
 use super::resume::{await_next, has, not_run};
 use super::{Environment, Error, Records, read_release};
-use crate::kube::{Removal, is_kept, recorded_objects, uninstall_order};
+use crate::kube::{HookError, Removal, is_kept, recorded_objects, uninstall_order};
 use crate::release::{HookEvent, Packed, Release, Status};
 use crate::storage::{MarkedObject, Marks, Written};
 
@@ -28,23 +28,24 @@ pub struct Uninstalling {
 /// How the hooks after an uninstall went.
 #[derive(Debug)]
 pub enum Farewell {
-    /// They succeeded, or there are none.
-    Done,
+    /// They succeeded, or there are none; but for these, which cannot be made because the namespace is being deleted.
+    Done(Vec<HookError>),
     /// They failed for the last time: the release goes without them.
     GivenUp(Error),
 }
 
 /// Runs the hooks before an uninstall, once: a repetition runs only what has not succeeded. The record becomes `uninstalling`, as with Helm.
+/// Returns those that were left out, because nothing can be made in a namespace that is being deleted.
 ///
 /// # Errors
 /// A hook failed: nothing may be deleted. The record says which.
-pub async fn run_pre_delete(env: &Environment<'_>, at: &mut Uninstalling) -> Result<(), Error> {
+pub async fn run_pre_delete(env: &Environment<'_>, at: &mut Uninstalling) -> Result<Vec<HookError>, Error> {
     if env.options.disable_hooks || at.marks.hooks_done {
-        return Ok(());
+        return Ok(Vec::new());
     }
     let mut release = read_release(env, at.version, at.packed.as_ref()).await?;
     if !has(&release.hooks, HookEvent::PreDelete) && !has(&release.hooks, HookEvent::PostDelete) {
-        return Ok(());
+        return Ok(Vec::new());
     }
     begin(&mut release);
     let records = Records { storage: env.storage };
@@ -55,9 +56,10 @@ pub async fn run_pre_delete(env: &Environment<'_>, at: &mut Uninstalling) -> Res
         at.marks.hooks_done = true;
     }
     let written = env.storage.update(&release, Some(&at.marks)).await;
-    ran?;
+    let left_out = ran?;
     at.take(written?);
-    Ok(env.applier.clean_up_hooks(&release, HookEvent::PreDelete, &run).await?)
+    env.applier.clean_up_hooks(&release, HookEvent::PreDelete, &run).await?;
+    Ok(left_out)
 }
 
 /// Marks the release as being uninstalled, once.
@@ -75,19 +77,22 @@ fn begin(release: &mut Release) {
 /// A hook failed, and there are tries left.
 pub async fn run_post_delete(env: &Environment<'_>, at: &mut Uninstalling) -> Result<Farewell, Error> {
     if env.options.disable_hooks || at.marks.failed_farewells >= POST_DELETE_TRIES {
-        return Ok(Farewell::Done);
+        return Ok(Farewell::Done(Vec::new()));
     }
     let mut release = read_release(env, at.version, at.packed.as_ref()).await?;
     if !has(&release.hooks, HookEvent::PostDelete) {
-        return Ok(Farewell::Done);
+        return Ok(Farewell::Done(Vec::new()));
     }
     let records = Records { storage: env.storage };
     let run = env.hook_run(&records);
     let ran = env.applier.run_hooks(&mut release, HookEvent::PostDelete, &run).await;
-    let Err(error) = ran else {
-        env.storage.update(&release, None).await.map(|written| at.take(written))?;
-        env.applier.clean_up_hooks(&release, HookEvent::PostDelete, &run).await?;
-        return Ok(Farewell::Done);
+    let error = match ran {
+        Ok(left_out) => {
+            env.storage.update(&release, None).await.map(|written| at.take(written))?;
+            env.applier.clean_up_hooks(&release, HookEvent::PostDelete, &run).await?;
+            return Ok(Farewell::Done(left_out));
+        }
+        Err(error) => error,
     };
     at.marks.failed_farewells += 1;
     match env.storage.update(&release, Some(&at.marks)).await {

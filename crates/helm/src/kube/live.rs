@@ -39,7 +39,7 @@ impl Mark {
 /// A live object, reduced.
 #[derive(Clone, Debug)]
 pub struct Live {
-    /// Name, namespace, uid and resource version only.
+    /// Name, namespace, uid, resource version and finalizers only.
     pub metadata: ObjectMeta,
     /// Our mark; absent if we never applied it or the server keeps no managed fields.
     pub mark: Option<Mark>,
@@ -79,6 +79,7 @@ impl Live {
             resource_version: metadata.resource_version,
             generation: None,
             deletion_timestamp: metadata.deletion_timestamp.map(|_| String::new()),
+            finalizers: metadata.finalizers,
             owner_references: metadata.owner_references.unwrap_or_default(),
             labels: metadata.labels,
             annotations: metadata.annotations,
@@ -138,6 +139,7 @@ struct Meta {
     resource_version: Option<String>,
     generation: Option<i64>,
     deletion_timestamp: Option<String>,
+    finalizers: Option<Vec<String>>,
     #[serde(default)]
     owner_references: Vec<OwnerReference>,
     #[serde(default)]
@@ -197,6 +199,7 @@ impl Live {
                 namespace: meta.namespace,
                 uid: meta.uid,
                 resource_version: meta.resource_version,
+                finalizers: meta.finalizers,
                 ..ObjectMeta::default()
             },
         }

@@ -132,9 +132,17 @@ pub enum HookError {
     },
 }
 
+impl HookError {
+    /// Whether its object cannot be made because the namespace is being deleted.
+    fn is_terminating(&self) -> bool {
+        matches!(self, HookError::Api { source, .. } if source.is_terminating())
+    }
+}
+
 impl Applier {
     /// Runs the hooks of an event that have not succeeded yet, and notes in the release how each went. One that was running is found
-    /// again and waited for. Stops at the first that fails.
+    /// again and waited for. Stops at the first that fails. A deletion does not stop at hooks that cannot be made because their namespace
+    /// is being deleted: it leaves them out, and they are returned.
     ///
     /// Once this succeeded, and the release is written down, [`Applier::clean_up_hooks`] deletes what succeeded.
     pub fn run_hooks<'a>(
@@ -142,16 +150,29 @@ impl Applier {
         release: &'a mut Release,
         event: HookEvent,
         run: &'a HookRun<'a>,
-    ) -> BoxFuture<'a, Result<(), HookError>> {
+    ) -> BoxFuture<'a, Result<Vec<HookError>, HookError>> {
         Box::pin(async move {
             let order = decide::order(&release.hooks, event);
-            away(run, !order.is_empty(), self.run_in_order(release, &order, run)).await
+            let deletes = matches!(event, HookEvent::PreDelete | HookEvent::PostDelete);
+            away(run, !order.is_empty(), self.run_in_order(release, &order, deletes, run)).await
         })
     }
 
-    async fn run_in_order(&self, release: &mut Release, order: &[usize], run: &HookRun<'_>) -> Result<(), HookError> {
+    async fn run_in_order(
+        &self,
+        release: &mut Release,
+        order: &[usize],
+        deletes: bool,
+        run: &HookRun<'_>,
+    ) -> Result<Vec<HookError>, HookError> {
+        let mut left_out = Vec::new();
         for (done, at) in order.iter().enumerate() {
-            if let Err(error) = self.run_hook(release, *at, run).await {
+            let ran = self.run_hook(release, *at, run).await;
+            if let Err(error) = ran {
+                if deletes && error.is_terminating() {
+                    left_out.push(error);
+                    continue;
+                }
                 // The hook's own error is what matters; a failing clean-up is only logged.
                 log_cleanup(self.delete_by_policy(&release.hooks[*at], DeletePolicy::HookFailed, run).await);
                 for earlier in &order[..done] {
@@ -161,7 +182,7 @@ impl Applier {
                 return Err(error);
             }
         }
-        Ok(())
+        Ok(left_out)
     }
 
     /// Deletes the objects of an event's hooks whose policy is `hook-succeeded`. Repeating it is fine.

@@ -18,6 +18,10 @@ use crate::release::{DeletePolicy, Hook, HookPhase, LastRun, Release};
 const REQUEST_LIMIT: Duration = Duration::from_secs(30);
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LAST_PAUSE: Duration = Duration::from_secs(2);
+/// The longest pause between two requests that the server answers with an error of its own, or of a webhook.
+const LAST_REFUSED_PAUSE: Duration = Duration::from_secs(15);
+/// How long an object is tried to be made while the server answers so. It is there and says no: the action fails, and is tried again later.
+const REFUSED_LIMIT: Duration = Duration::from_secs(120);
 
 impl Applier {
     pub(super) async fn run_hook(&self, release: &mut Release, at: usize, run: &HookRun<'_>) -> Result<(), HookError> {
@@ -93,10 +97,10 @@ impl Applier {
         }
     }
 
-    /// Makes an object, however often the server must be asked; one that an unanswered request made is found.
+    /// Makes an object, however often the server must be asked while it is away; one that an unanswered request made is found.
     async fn make(&self, object: &Object, stamp: &Stamp, clock: &Clock<'_>) -> Result<String, HookError> {
         let what = format!("{} to be made", describe(object));
-        clock.patiently(&what, || self.make_once(object, stamp, clock.run)).await
+        clock.ask(&what, Some(REFUSED_LIMIT), || self.make_once(object, stamp, clock.run)).await
     }
 
     /// Waits until a Job or Pod has ended.
@@ -193,15 +197,28 @@ impl<'a> Clock<'a> {
     }
 
     /// Asks until the server answers.
-    pub(super) async fn patiently<T, F>(&self, what: &str, mut ask: impl FnMut() -> F) -> Result<T, HookError>
+    pub(super) async fn patiently<T, F>(&self, what: &str, ask: impl FnMut() -> F) -> Result<T, HookError>
     where
         F: Future<Output = Result<T, Error>>,
     {
-        let mut pause = Pause::default();
+        self.ask(what, None, ask).await
+    }
+
+    /// Asks until the server answers, or has answered with errors for as long as `refused`.
+    async fn ask<T, F>(&self, what: &str, refused: Option<Duration>, mut ask: impl FnMut() -> F) -> Result<T, HookError>
+    where
+        F: Future<Output = Result<T, Error>>,
+    {
+        let mut pause = if refused.is_some() { Pause::up_to(LAST_REFUSED_PAUSE) } else { Pause::default() };
+        let mut refused_since: Option<Instant> = None;
         loop {
-            let trouble = match tokio::time::timeout(REQUEST_LIMIT, ask()).await {
+            let answer = tokio::time::timeout(REQUEST_LIMIT, ask()).await;
+            let is_refusal = matches!(answer, Ok(Err(Error::Refused { .. })));
+            refused_since = is_refusal.then(|| refused_since.unwrap_or_else(Instant::now));
+            let over = refused.zip(refused_since).is_some_and(|(limit, since)| since.elapsed() >= limit);
+            let trouble = match answer {
                 Ok(Ok(answer)) => return Ok(answer),
-                Ok(Err(error)) if error.nature() == Nature::Transient => error.to_string(),
+                Ok(Err(error)) if error.nature() == Nature::Transient && !over => error.to_string(),
                 Ok(Err(source)) => return Err(HookError::Api { path: self.hook.path.clone(), source }),
                 Err(_) => format!("no answer within {} s", REQUEST_LIMIT.as_secs()),
             };
@@ -241,18 +258,25 @@ fn go_duration(duration: Duration) -> String {
 }
 
 /// Longer and longer waits between two looks at a hook's object.
-pub(super) struct Pause(Duration);
+pub(super) struct Pause {
+    next: Duration,
+    last: Duration,
+}
 
 impl Default for Pause {
     fn default() -> Self {
-        Pause(FIRST_PAUSE)
+        Pause::up_to(LAST_PAUSE)
     }
 }
 
 impl Pause {
+    fn up_to(last: Duration) -> Pause {
+        Pause { next: FIRST_PAUSE, last }
+    }
+
     fn next(&mut self) -> Duration {
-        let now = self.0;
-        self.0 = (now * 2).min(LAST_PAUSE);
+        let now = self.next;
+        self.next = (now * 2).min(self.last);
         now
     }
 }

@@ -125,6 +125,16 @@ impl World {
         self.applier.clean_up_hooks(release, HookEvent::PreInstall, &run).await
     }
 
+    /// Runs the hooks of another event; returns those that were left out.
+    async fn run_at(&self, event: HookEvent, release: &mut Release) -> Result<Vec<String>, HookError> {
+        release.hooks.iter_mut().for_each(|hook| hook.events = vec![event]);
+        let decoration = decoration();
+        let (timeout, unclaimed) = (self.timeout, self.unclaimed);
+        let run = HookRun { decoration: &decoration, timeout, unclaimed, slot: &self.notes, journal: &self.notes };
+        let left_out = self.applier.run_hooks(release, event, &run).await?;
+        Ok(left_out.iter().map(ToString::to_string).collect())
+    }
+
     /// Runs, while someone does something to the server after some time.
     async fn run_while(
         &self,
@@ -314,6 +324,71 @@ async fn an_object_is_made_once_however_its_request_fares() {
             assert_eq!(world.server.paths().len(), 1, "{how:?} {manifest}");
         }
     }
+}
+
+fn terminating() -> Error {
+    Error::answer(403, "NamespaceTerminating", "namespace ns is being terminated")
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deletion_leaves_out_hooks_that_a_namespace_that_goes_does_not_take() {
+    for event in [HookEvent::PreDelete, HookEvent::PostDelete] {
+        let world = World::new();
+        let in_other = Hook {
+            manifest: "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: b, namespace: other}\n".into(),
+            ..map("b", 1)
+        };
+        world.server.refuse(|call| call.path.starts_with(MAPS).then(terminating));
+        let mut release = release(vec![map("a", 0), in_other, map("c", 2)]);
+        let left_out = world.run_at(event, &mut release).await.unwrap();
+        assert_eq!(left_out, ["cannot run hook c/templates/a.yaml", "cannot run hook c/templates/c.yaml"]);
+        assert_eq!(world.server.paths(), ["/api/v1/namespaces/other/configmaps/b"]);
+        let phases: Vec<_> = release.hooks.iter().map(|hook| hook.last_run.phase).collect();
+        assert_eq!(phases, [HookPhase::Failed, HookPhase::Succeeded, HookPhase::Failed]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn other_actions_and_other_refusals_stop_at_a_hook_that_cannot_be_made() {
+    use HookEvent::{PostUpgrade, PreDelete, PreInstall};
+    let forbidden: fn() -> Error = || Error::answer(403, "Forbidden", "no");
+    for (event, refusal) in
+        [(PreInstall, terminating as fn() -> Error), (PostUpgrade, terminating), (PreDelete, forbidden)]
+    {
+        let world = World::new();
+        world.server.refuse(move |call| (call.method == http::Method::POST).then(refusal));
+        let error = world.run_at(event, &mut release(vec![map("a", 0)])).await.unwrap_err();
+        assert!(matches!(error, HookError::Api { source: Error::Refused { code: 403, .. }, .. }), "{event:?}: {error}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_that_the_server_keeps_refusing_fails_the_hook_long_before_its_time() {
+    let began = Instant::now();
+    let world = World { timeout: Some(Duration::from_secs(3600)), ..World::new() };
+    world.server.disturb("POST", 100_000, Disturbance::Refused(500));
+    let error = world.run(&mut release(vec![map("a", 0)])).await.unwrap_err();
+    assert!(matches!(error, HookError::Api { source: Error::Refused { code: 500, .. }, .. }), "{error}");
+    let took = began.elapsed().as_secs();
+    assert!((120..140).contains(&took), "{took} s");
+    let waits = world.notes.waits.lock().unwrap();
+    assert!((10..25).contains(&waits.len()), "{} waits", waits.len());
+    assert!(
+        waits[0].contains("waiting for ConfigMap \"a\" to be made (") && waits[0].contains("Disturbed"),
+        "{waits:?}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_is_away_now_and_then_refuses_for_less_long() {
+    let world = World { timeout: Some(Duration::from_secs(3600)), ..World::new() };
+    // Each time it refuses for less than two minutes; the outage between begins the count anew.
+    world.server.disturb("POST", 12, Disturbance::Refused(503));
+    world.server.disturb("POST", 1, Disturbance::Unreachable);
+    world.server.disturb("POST", 6, Disturbance::Refused(503));
+    let began = Instant::now();
+    world.run(&mut release(vec![map("a", 0)])).await.unwrap();
+    assert!(began.elapsed().as_secs() > 120);
 }
 
 #[tokio::test(start_paused = true)]

@@ -43,6 +43,11 @@ impl Error {
         matches!(self.code(), Some(400 | 405 | 415 | 422))
     }
 
+    /// Whether nothing can be made because the namespace is being deleted.
+    pub fn is_terminating(&self) -> bool {
+        matches!(self, Error::Refused { code: 403, reason, .. } if reason == TERMINATING)
+    }
+
     /// Whether the object has fields that its schema does not know.
     pub(super) fn is_undeclared(&self) -> bool {
         matches!(self, Error::Refused { code: 422, message, .. } if message.contains(misfit::UNDECLARED))
@@ -76,7 +81,11 @@ struct Details {
 #[serde(default)]
 struct Cause {
     field: String,
+    reason: String,
 }
+
+/// The reason and the cause of a refusal to make anything in a namespace that is being deleted.
+const TERMINATING: &str = "NamespaceTerminating";
 
 /// The error of an answer with a status of 400 or more.
 ///
@@ -90,8 +99,10 @@ pub(super) fn refusal(code: u16, body: &[u8]) -> Error {
     }
     let details = status.details.unwrap_or_default();
     let of_secret = matches!(details.kind.as_str(), "Secret" | "secrets") || message.contains("Secret \"");
+    let terminating = details.causes.iter().any(|cause| cause.reason == TERMINATING);
+    let reason = if terminating { TERMINATING.to_owned() } else { status.reason };
     let fields = details.causes.into_iter().map(|cause| cause.field).filter(|field| !field.is_empty()).collect();
-    Error::Refused { code, reason: status.reason, message: without_values(&message, of_secret), fields }
+    Error::Refused { code, reason, message: without_values(&message, of_secret), fields }
 }
 
 /// What stands for a value that is not shown.

@@ -223,3 +223,19 @@ fn values_of_secrets_and_whole_structures_are_hidden() {
     assert_eq!(refusal(502, b" Bad Gateway\n").to_string(), "Bad Gateway");
     assert!(Error::InvalidName("..".into()).fields().is_empty());
 }
+
+#[test]
+fn a_namespace_that_is_being_deleted_is_told_from_missing_rights() {
+    let answer = |code, causes: &str| {
+        let body = format!(r#"{{"reason": "Forbidden", "message": "no", "details": {{"causes": [{causes}]}}}}"#);
+        refusal(code, body.as_bytes())
+    };
+    let terminating = r#"{"reason": "NamespaceTerminating", "message": "no", "field": "metadata.namespace"}"#;
+    let error = answer(403, terminating);
+    assert!(error.is_terminating() && error.nature() == Nature::Permanent);
+    assert_eq!(error.fields(), ["metadata.namespace"]);
+    assert!(!answer(403, "").is_terminating());
+    assert!(!answer(403, r#"{"field": "NamespaceTerminating"}"#).is_terminating());
+    assert!(!answer(404, terminating).is_terminating());
+    assert!(!Error::Transport("no".into()).is_terminating());
+}
