@@ -1,4 +1,5 @@
-//! The process's one client: found as kubectl finds its cluster, named in the server's logs, counted, never waiting for ever.
+//! The process's one client: found as kubectl finds its cluster, named in the server's logs, counted, never waiting for ever and
+//! never reading without end.
 
 use std::pin::Pin;
 use std::task::{Context as Task, Poll};
@@ -10,6 +11,7 @@ use kube::client::ClientBuilder;
 use tower::{BoxError, Layer, Service};
 
 use super::Error;
+use super::bounded::Bounded;
 use crate::metrics::Metrics;
 
 /// How long the server may take to begin its answer; a watch may take longer.
@@ -46,9 +48,9 @@ where
     S::Error: Into<BoxError>,
     S::Future: Send + 'static,
 {
-    type Response = Response<R>;
+    type Response = Response<Bounded<R>>;
     type Error = BoxError;
-    type Future = Pin<Box<dyn Future<Output = Result<Response<R>, BoxError>> + Send>>;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<Bounded<R>>, BoxError>> + Send>>;
 
     fn poll_ready(&mut self, task: &mut Task<'_>) -> Poll<Result<(), BoxError>> {
         self.inner.poll_ready(task).map_err(Into::into)
@@ -68,7 +70,7 @@ where
                 },
             };
             metrics.request(answer.as_ref().map_or(0, |a| a.status().as_u16()), &method);
-            answer
+            Ok(answer?.map(|body| if watch { Bounded::watch(body) } else { Bounded::answer(body) }))
         })
     }
 }
@@ -79,7 +81,11 @@ mod tests {
 
     type Answer = Result<Response<()>, BoxError>;
 
-    async fn ask(metrics: &Metrics, uri: &str, work: impl Future<Output = Answer> + Send + 'static) -> Answer {
+    async fn ask(
+        metrics: &Metrics,
+        uri: &str,
+        work: impl Future<Output = Answer> + Send + 'static,
+    ) -> Result<Response<Bounded<()>>, BoxError> {
         let mut work = Some(work);
         let service = tower::service_fn(move |_: Request<()>| work.take().expect("asked once"));
         Counted(metrics.clone()).layer(service).call(Request::get(uri).body(()).unwrap()).await

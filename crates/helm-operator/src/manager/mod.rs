@@ -2,6 +2,7 @@
 //!
 //! Counterpart: controller-runtime's `pkg/manager`.
 
+mod bounded;
 mod charts;
 mod client;
 mod run;

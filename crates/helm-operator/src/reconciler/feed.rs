@@ -63,7 +63,9 @@ pub(super) trait Sink<T>: Send {
 pub(super) async fn feed<T>(sink: impl Sink<T>, mut stream: Stream<T>, first: oneshot::Sender<First>) {
     let mut first = Some(first);
     let mut epoch = Epoch { number: 0, began: Instant::now() };
+    let mut trouble = Trouble::default();
     while let Some(event) = stream.events.next().await {
+        trouble.hear(&event, &sink.what());
         match event {
             Ok(Event::Init) => epoch = Epoch { number: epoch.number + 1, began: Instant::now() },
             Ok(Event::InitApply(item) | Event::Apply(item)) => sink.see(item, epoch),
@@ -74,10 +76,50 @@ pub(super) async fn feed<T>(sink: impl Sink<T>, mut stream: Stream<T>, first: on
             }
             Ok(Event::Delete(item)) => sink.lose(item),
             Err(error) => {
-                tracing::warn!(error = crate::report::chain(&error), "Cannot watch {}", sink.what());
                 if is_refused(&error) {
                     _ = first.take().map(|first| first.send(First::Refused));
                 }
+            }
+        }
+    }
+}
+
+/// Why a stream does not come: said once, however often it is tried again, and again when the reason changes.
+#[derive(Debug, Default)]
+struct Trouble(Option<String>);
+
+/// What there is to say.
+#[derive(Debug, PartialEq, Eq)]
+enum Saying {
+    /// Nothing.
+    Nothing,
+    /// It does not come, for this reason.
+    Trouble(String),
+    /// It still does not come, for the same reason.
+    Still(String),
+    /// It comes again.
+    Over,
+}
+
+impl Trouble {
+    fn hear<T>(&mut self, event: &watcher::Result<Event<T>>, what: &str) {
+        match self.judge(event) {
+            Saying::Nothing => {}
+            Saying::Trouble(error) => tracing::warn!(error, "Cannot watch {what}"),
+            Saying::Still(error) => tracing::debug!(error, "Still cannot watch {what}"),
+            Saying::Over => tracing::info!("Watching {what} again"),
+        }
+    }
+
+    fn judge<T>(&mut self, event: &watcher::Result<Event<T>>) -> Saying {
+        match event {
+            // A list that begins may fail as the one before.
+            Ok(Event::Init | Event::InitApply(_)) => Saying::Nothing,
+            Ok(_) => self.0.take().map_or(Saying::Nothing, |_| Saying::Over),
+            Err(error) => {
+                let reason = crate::report::chain(error);
+                let known = self.0.replace(reason.clone()).is_some_and(|known| known == reason);
+                if known { Saying::Still(reason) } else { Saying::Trouble(reason) }
             }
         }
     }
@@ -169,6 +211,38 @@ mod tests {
             let events = stream::iter([Err(error)]).boxed();
             feed(Told::default(), Stream { scope: Scope::ALL, events }, first).await;
             assert_eq!(listed.await.ok(), expected.then_some(First::Refused), "{code}");
+        }
+    }
+
+    #[test]
+    fn a_reason_is_said_once_and_again_when_it_changes() {
+        let refused = |message: &str| {
+            let status = kube::core::Status::failure(message, "Forbidden").with_code(403);
+            Err(watcher::Error::InitialListFailed(kube::Error::Api(Box::new(status))))
+        };
+        let mut trouble = Trouble::default();
+        let mut said = |event: watcher::Result<Event<&'static str>>| match trouble.judge(&event) {
+            Saying::Nothing => "nothing".to_owned(),
+            Saying::Trouble(why) => {
+                format!("trouble: {}", why.split("refused ").nth(1).unwrap_or(&why).get(..1).unwrap())
+            }
+            Saying::Still(_) => "still".into(),
+            Saying::Over => "over".into(),
+        };
+        let events = [
+            (Ok(Event::Init), "nothing"),
+            (refused("refused a"), "trouble: a"),
+            (Ok(Event::Init), "nothing"),
+            (Ok(Event::InitApply("x")), "nothing"),
+            (refused("refused a"), "still"),
+            (refused("refused b"), "trouble: b"),
+            (Ok(Event::InitDone), "over"),
+            (Ok(Event::Apply("x")), "nothing"),
+            (refused("refused b"), "trouble: b"),
+            (Ok(Event::Delete("x")), "over"),
+        ];
+        for (event, expected) in events {
+            assert_eq!(said(event), expected);
         }
     }
 

@@ -20,16 +20,20 @@ use super::primary::Primary;
 use super::stamp::Epoch;
 use crate::context::Context;
 
+/// How many objects one answer may list: as many of the largest that etcd holds, 1.5 MiB, as fit into the largest answer, 64 MiB. So large
+/// resources cannot keep their whole kind from being listed.
+const PAGE: u32 = 40;
+
 /// Watches the custom resources.
 pub(super) fn primaries(context: &Context, resource: &Resource, selector: &Selector) -> Vec<Stream<Primary>> {
-    let config = watcher::Config::default().labels_from(selector);
+    let config = paged().labels_from(selector);
     let stream = |(scope, api): (Scope, Api<Primary>)| Stream { scope, events: watched(api, &config).boxed() };
     apis(context, resource).into_iter().map(stream).collect()
 }
 
 /// Watches the release records, their metadata only.
 pub(super) fn records(context: &Context) -> Vec<Stream<RecordMeta>> {
-    let config = watcher::Config::default().labels(SELECTOR);
+    let config = paged().labels(SELECTOR);
     let scopes = scopes(context, true);
     let api = |scope: &Option<String>| -> Api<PartialObjectMeta<Secret>> {
         match scope {
@@ -47,7 +51,7 @@ pub(super) fn records(context: &Context) -> Vec<Stream<RecordMeta>> {
 
 /// Watches the chart's objects of one kind: in full where readiness is in the status, else their metadata.
 pub(super) fn dependents(context: &Context, resource: &Resource, chart: &str) -> Vec<Stream<Live>> {
-    let config = watcher::Config::default().labels(&format!("{CHART_LABEL}={}", helm::kube::label_value(chart)));
+    let config = paged().labels(&format!("{CHART_LABEL}={}", helm::kube::label_value(chart)));
     if has_readiness(resource) {
         let stream = |(scope, api): (Scope, Api<Live>)| Stream { scope, events: watched(api, &config).boxed() };
         return apis(context, resource).into_iter().map(stream).collect();
@@ -58,6 +62,10 @@ pub(super) fn dependents(context: &Context, resource: &Resource, chart: &str) ->
         events: watched(api, &config).filter_map(move |event| ready(reduce(event, read))).boxed(),
     };
     apis(context, resource).into_iter().map(stream).collect()
+}
+
+fn paged() -> watcher::Config {
+    watcher::Config::default().page_size(PAGE)
 }
 
 /// The namespaces that are watched one by one; `None` stands for all of them, and for kinds without namespaces.

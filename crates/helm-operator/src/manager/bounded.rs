@@ -1,0 +1,133 @@
+//! How much of an answer is read: all of an ordinary one, and each event of a watch, have a bound. What a server sends beyond ends the answer.
+
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use http_body::{Body, Frame, SizeHint};
+use tower::BoxError;
+
+/// How large an ordinary answer may be, a page of a list too: as large as those to single requests.
+const MAX_ANSWER: usize = 64 << 20;
+/// How large one event of a watch may be: etcd holds objects of 1.5 MiB, which as JSON may be some times larger.
+const MAX_EVENT: usize = 16 << 20;
+
+/// Why an answer ended.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+enum TooLarge {
+    #[error("the API server's answer exceeds {0} bytes")]
+    Answer(usize),
+    #[error("an event of the API server's watch exceeds {0} bytes")]
+    Event(usize),
+}
+
+/// The body of an answer with a bound.
+pub(super) struct Bounded<B> {
+    inner: B,
+    /// Read of the answer, or of the event that is being read.
+    read: usize,
+    limit: usize,
+    /// Whether each line is an event of its own.
+    lines: bool,
+}
+
+impl<B> Bounded<B> {
+    pub(super) fn answer(inner: B) -> Bounded<B> {
+        Bounded { inner, read: 0, limit: MAX_ANSWER, lines: false }
+    }
+
+    pub(super) fn watch(inner: B) -> Bounded<B> {
+        Bounded { inner, read: 0, limit: MAX_EVENT, lines: true }
+    }
+
+    fn count(&mut self, data: &[u8]) -> Result<(), TooLarge> {
+        let lines = self.lines;
+        // The parts between line ends: each but the first begins an event.
+        for (at, part) in data.split(|byte| lines && *byte == b'\n').enumerate() {
+            self.read = if at == 0 { self.read + part.len() } else { part.len() };
+            if self.read > self.limit {
+                return Err(if lines { TooLarge::Event(self.limit) } else { TooLarge::Answer(self.limit) });
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<B> Body for Bounded<B>
+where
+    B: Body + Unpin,
+    B::Data: AsRef<[u8]>,
+    B::Error: Into<BoxError>,
+{
+    type Data = B::Data;
+    type Error = BoxError;
+
+    fn poll_frame(mut self: Pin<&mut Self>, task: &mut Context<'_>) -> Poll<Option<Result<Frame<B::Data>, BoxError>>> {
+        let frame = match ready!(Pin::new(&mut self.inner).poll_frame(task)) {
+            Some(Ok(frame)) => frame,
+            Some(Err(error)) => return Poll::Ready(Some(Err(error.into()))),
+            None => return Poll::Ready(None),
+        };
+        let counted = frame.data_ref().map_or(Ok(()), |data| self.count(data.as_ref()));
+        Poll::Ready(Some(counted.map(|()| frame).map_err(Into::into)))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.inner.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.inner.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(mut body: Bounded<()>, limit: usize, pieces: &[&str], expected: Result<usize, TooLarge>) {
+        body.limit = limit;
+        let counted = pieces.iter().try_for_each(|piece| body.count(piece.as_bytes()));
+        assert_eq!(counted.map(|()| body.read), expected, "{pieces:?}");
+    }
+
+    #[test]
+    fn an_answer_is_bounded_as_a_whole() {
+        let check = |pieces: &[&str], expected| check(Bounded::answer(()), 4, pieces, expected);
+        check(&[], Ok(0));
+        check(&["ab", "cd"], Ok(4));
+        check(&["ab", "cde"], Err(TooLarge::Answer(4)));
+        check(&["a\nb\n", "c"], Err(TooLarge::Answer(4)));
+    }
+
+    #[test]
+    fn a_watch_is_bounded_by_its_events() {
+        let check = |pieces: &[&str], expected| check(Bounded::watch(()), 4, pieces, expected);
+        check(&["abcd\n", "efgh\ni"], Ok(1));
+        check(&["abcd\n"], Ok(0));
+        check(&["ab", "cd\nefgh\n\n"], Ok(0));
+        check(&["ab", "cde\n"], Err(TooLarge::Event(4)));
+        check(&["a\nbcdef"], Err(TooLarge::Event(4)));
+        check(&["a\nbcd", "e", "f\n"], Err(TooLarge::Event(4)));
+    }
+
+    #[tokio::test]
+    async fn what_is_beyond_the_bound_ends_the_answer() {
+        use http_body_util::{BodyExt as _, Full};
+        let body = |text: &'static str| Full::new(text.as_bytes());
+        let read = async |mut bounded: Bounded<Full<&'static [u8]>>| {
+            bounded.limit = 4;
+            bounded.collect().await.map(|read| read.to_bytes().to_vec()).map_err(|error| error.to_string())
+        };
+        assert_eq!(read(Bounded::answer(body("abcd"))).await.unwrap(), b"abcd");
+        let error = read(Bounded::answer(body("abcde"))).await.unwrap_err();
+        assert_eq!(error, "the API server's answer exceeds 4 bytes");
+        let error = read(Bounded::watch(body("a\nbcdef"))).await.unwrap_err();
+        assert_eq!(error, "an event of the API server's watch exceeds 4 bytes");
+        assert_eq!(read(Bounded::watch(body("abcd\nefgh\n"))).await.unwrap(), b"abcd\nefgh\n");
+    }
+
+    #[test]
+    fn the_bounds_are_those_of_the_objects_that_a_server_can_hold() {
+        assert_eq!((Bounded::answer(()).limit, Bounded::watch(()).limit), (67_108_864, 16_777_216));
+    }
+}
