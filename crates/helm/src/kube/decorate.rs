@@ -67,6 +67,21 @@ pub struct Decoration {
     pub owner: Option<Owner>,
 }
 
+/// What only the server sets, or the owner of a release.
+const SERVER_SIDE: [&str; 5] = ["managedFields", "resourceVersion", "uid", "creationTimestamp", "ownerReferences"];
+
+impl Object {
+    /// The object as every write sends it, without what a release adds: read as the server's decoder reads it, and without what is not the
+    /// chart's to say.
+    pub fn as_sent(&self) -> Value {
+        let mut body = self.body.clone();
+        decoded::decode(&mut body);
+        let metadata = child(&mut body, "metadata");
+        SERVER_SIDE.iter().for_each(|field| _ = metadata.remove(*field));
+        body
+    }
+}
+
 impl Decoration {
     /// The namespace of an object of this resource; empty if the resource is cluster-scoped.
     pub fn namespace_of<'a>(&'a self, object: &'a Object, resource: &Resource) -> &'a str {
@@ -83,13 +98,9 @@ impl Decoration {
 
     /// The object as it is applied.
     pub fn decorate(&self, object: &Object, resource: &Resource) -> Value {
-        let mut body = object.body.clone();
-        decoded::decode(&mut body);
+        let mut body = object.as_sent();
         let namespace = self.namespace_of(object, resource).to_owned();
         let metadata = child(&mut body, "metadata");
-        for server_side in ["managedFields", "resourceVersion", "uid", "creationTimestamp", "ownerReferences"] {
-            metadata.remove(server_side);
-        }
         if !namespace.is_empty() {
             metadata.insert("namespace".into(), namespace.as_str().into());
         }

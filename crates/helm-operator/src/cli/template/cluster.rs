@@ -86,7 +86,7 @@ impl Server {
     async fn dry_run(&self, object: &Object, namespace: &str) -> Result<(), ApiError> {
         let resource = self.0.mapper.resource(&object.api_version, &object.kind).await?;
         let namespace = object.namespace.as_deref().unwrap_or(namespace);
-        let body = serde_json::to_vec(&object.body).map_err(ApiError::Json)?;
+        let body = serde_json::to_vec(&object.as_sent()).map_err(ApiError::Json)?;
         let query = format!("dryRun=All&fieldValidation=Strict&fieldManager={FIELD_MANAGER}");
         let call = if object.name.is_empty() {
             Call::post(format!("{}?{query}", resource.collection(namespace)?), body)
@@ -103,6 +103,28 @@ mod tests {
     use helm::manifest::{Head, Manifest};
 
     use super::*;
+
+    #[test]
+    fn objects_are_checked_as_the_operator_sends_them() {
+        let api = Arc::new(MemoryApi::new());
+        let sent = Arc::new(std::sync::Mutex::new(Vec::new()));
+        let seen = sent.clone();
+        api.refuse(move |call| {
+            let body = call.body.as_ref().map(|(_, json)| serde_json::from_slice::<serde_json::Value>(json).unwrap());
+            seen.lock().unwrap().extend(body);
+            None
+        });
+        let content =
+            "apiVersion: v1\nkind: Secret\nmetadata: {name: a, uid: u}\ntype: null\nstringData: {k: x}\n".to_owned();
+        let secret = Manifest { path: "c/templates/s.yaml".into(), content, head: Head::default() };
+        let rendered = Rendered { manifests: vec![secret], ..Rendered::default() };
+        let server = Server(Applier::new(api));
+        let checked = Builder::new_current_thread().build().unwrap().block_on(server.check(&rendered, "ns"));
+        assert_eq!(checked, Ok(()));
+        let expected =
+            serde_json::json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "a"}, "data": {"k": "eA=="}});
+        assert_eq!(*sent.lock().unwrap(), [expected]);
+    }
 
     #[test]
     fn every_object_that_the_server_refuses_is_named() {
