@@ -26,6 +26,7 @@ use super::{Hooks, Settings, Shared, work};
 use crate::events::Events;
 use crate::metrics::{Metrics, ReconcileResult};
 
+mod cache;
 mod failure_scenarios;
 mod recorded;
 

@@ -1,0 +1,303 @@
+//! What the cache believes: late answers, older events, other uids, what the last of a release had.
+
+use std::sync::Arc;
+
+use helm::kube::{Applied, Live, Mark, ObjectKey, Way};
+use helm::release::Status;
+use helm::storage::{MarkedObject, Marks};
+
+use super::*;
+use crate::reconciler::cache::{Revision, Whose};
+use crate::reconciler::stamp::{CONFIRMATION, Stamp};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn config_maps() -> Resource {
+    resource("v1", "ConfigMap", "configmaps", true)
+}
+
+fn object_key(kind: &str, name: &str) -> ObjectKey {
+    ObjectKey { group: "".into(), kind: kind.into(), namespace: "ns".into(), name: name.into() }
+}
+
+fn epoch(number: u64) -> Epoch {
+    Epoch { number, began: Instant::now() }
+}
+
+fn live(uid: &str, version: u64) -> Live {
+    let metadata = json!({"name": "a", "namespace": "ns", "uid": uid, "resourceVersion": version.to_string()});
+    serde_json::from_value(json!({"metadata": metadata})).unwrap()
+}
+
+fn marked(mark: u64, version: u64) -> Live {
+    let mut live = live("u", version);
+    live.mark = Some(Mark(mark));
+    live
+}
+
+fn whose() -> Whose {
+    Whose { owner: Some(key()), ours: true }
+}
+
+fn applied(uid: &str, version: u64) -> Applied {
+    Applied {
+        key: object_key("ConfigMap", "a"),
+        api_version: "v1".into(),
+        digest: String::new(),
+        kept: false,
+        live: live(uid, version),
+        way: Way::Server,
+    }
+}
+
+fn of(uid: &str, version: u64, spec: u64) -> Primary {
+    let metadata = json!({
+        "name": "web", "namespace": "ns", "uid": uid, "resourceVersion": version.to_string(), "generation": spec,
+    });
+    serde_json::from_value(json!({"metadata": metadata, "spec": {"n": spec}})).unwrap()
+}
+
+fn record(version: u32, resource_version: u64) -> RecordMeta {
+    let labels = json!({"owner": "helm", "name": "web", "version": version.to_string(), "status": "deployed"});
+    let name = format!("sh.helm.release.v1.web.v{version}");
+    let metadata =
+        json!({"name": name, "namespace": "ns", "labels": labels, "resourceVersion": resource_version.to_string()});
+    RecordMeta::read(&serde_json::from_value(metadata).unwrap()).unwrap()
+}
+
+fn revision(status: Status, objects: &[&str]) -> Revision {
+    let object = |name: &&str| MarkedObject {
+        key: object_key("ConfigMap", name),
+        api_version: "v1".into(),
+        digest: String::new(),
+        mark: None,
+        kept: false,
+        client: false,
+    };
+    let marks = Marks {
+        owner: "uid".into(),
+        owner_type: "Memcached.cache.my.domain".into(),
+        taken_over: true,
+        objects: objects.iter().map(object).collect(),
+        ..Marks::default()
+    };
+    Revision {
+        status,
+        resource_version: 1,
+        owners: Vec::new(),
+        marks: Some(Arc::new(marks)),
+        stamp: Stamp::written(None),
+        written: None,
+    }
+}
+
+fn with_revisions(revisions: &[(u32, Status, &[&str])]) -> Cache {
+    let cache = Cache::default();
+    cache.change_release(&key(), |release| {
+        for (version, status, objects) in revisions {
+            release.revisions.insert(*version, revision(*status, objects));
+        }
+    });
+    cache
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_late_answer_to_a_write_brings_no_deleted_object_back_for_five_minutes() {
+    let cache = Cache::default();
+    let a = object_key("ConfigMap", "a");
+    let delete = |uid: &str| cache.remove_dependent(&a, &live(uid, 9));
+    let comes_back = || {
+        cache.put_applied(&[applied("first", 1)], &key());
+        cache.dependent(&a).is_some()
+    };
+    delete("first");
+    delete("second");
+    assert!(!comes_back());
+    tokio::time::advance(300 * SECOND).await;
+    delete("third");
+    assert!(!comes_back(), "the five minutes are not over");
+    tokio::time::advance(SECOND).await;
+    delete("fourth");
+    assert!(comes_back(), "what is remembered for ever fills the memory");
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_a_resource_the_newer_version_counts_and_another_uid_replaces_it() {
+    let cache = Cache::default();
+    let generation = || cache.primary(&key()).unwrap().generation;
+    assert!(cache.see_primary(of("u", 5, 1), epoch(1)));
+    assert!(!cache.see_primary(of("u", 4, 2), epoch(1)), "an older event is no news");
+    assert_eq!(generation(), 1);
+    assert!(!cache.see_primary(of("u", 6, 1), epoch(1)), "a write of the status alone is nothing to act on");
+    assert!(cache.see_primary(of("u", 7, 2), epoch(1)));
+    assert!(cache.see_primary(of("other", 3, 3), epoch(1)), "versions of two objects do not compare");
+    assert_eq!(generation(), 3);
+    assert!(!cache.remove_primary(&key(), "u"), "the one before is gone already");
+    assert!(cache.remove_primary(&key(), "other"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_the_event_of_a_write_confirms_it_and_no_older_one() {
+    let cache = Cache::default();
+    let before = Epoch { number: 2, began: Instant::now() };
+    tokio::time::advance(SECOND).await;
+    cache.put_primary(of("u", 5, 1));
+    cache.see_primary(of("u", 4, 1), epoch(1));
+    assert!(cache.unlisted_primaries(&Scope::ALL, before).is_empty(), "written after the list began");
+    cache.see_primary(of("u", 5, 1), epoch(1));
+    assert_eq!(cache.unlisted_primaries(&Scope::ALL, before).len(), 1, "confirmed, and the next list lacks it");
+
+    let a = object_key("ConfigMap", "a");
+    let asked = || cache.ask_at(&[&object_key("ConfigMap", "unknown"), &a]);
+    cache.put_applied(&[applied("u", 5)], &key());
+    assert_eq!(asked(), Some(Instant::now() + CONFIRMATION));
+    cache.see_dependent(a.clone(), &live("u", 4), whose(), epoch(1));
+    assert!(asked().is_some());
+    assert!(cache.overdue(&[&a]).is_empty());
+    tokio::time::advance(CONFIRMATION).await;
+    assert_eq!(cache.overdue(&[&a]), [a.clone()]);
+    cache.see_dependent(a.clone(), &live("u", 5), whose(), epoch(1));
+    assert_eq!(asked(), None);
+
+    cache.change_release(&key(), |release| {
+        release.revisions.insert(1, Revision { resource_version: 5, ..revision(Status::Deployed, &[]) });
+    });
+    let stamp = || cache.release(&key()).unwrap().revisions[&1].stamp;
+    assert!(!cache.see_record(record(1, 4), epoch(1)));
+    assert!(stamp().ask_at().is_some());
+    assert!(!cache.see_record(record(1, 5), epoch(1)));
+    assert!(stamp().ask_at().is_none());
+    assert!(cache.see_record(record(1, 6), epoch(1)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_server_confirms_is_not_asked_for_again() {
+    let cache = Cache::default();
+    let a = object_key("ConfigMap", "a");
+    cache.put_applied(&[applied("u", 5)], &key());
+    cache.confirm(&a, Some(&live("u", 5)));
+    assert_eq!(cache.ask_at(&[&a]), None);
+    cache.confirm(&a, Some(&live("other", 9)));
+    assert!(cache.dependent(&a).is_none(), "another object has its name");
+}
+
+#[test]
+fn a_deleted_record_is_dropped_unless_a_newer_one_has_its_name() {
+    let cache = Cache::default();
+    let versions =
+        || cache.release(&key()).map(|r| r.revisions.keys().copied().collect::<Vec<_>>()).unwrap_or_default();
+    assert!(!cache.remove_record(&record(1, 9)), "nobody knew it");
+    for version in [1, 2] {
+        cache.see_record(record(version, 5), epoch(1));
+    }
+    assert!(!cache.remove_record(&record(3, 9)));
+    assert!(!cache.remove_record(&record(1, 4)), "it was made anew since");
+    assert_eq!(versions(), [1, 2]);
+    assert!(cache.remove_record(&record(1, 5)));
+    assert_eq!(versions(), [2]);
+    assert!(cache.remove_record(&record(2, 6)));
+    assert!(cache.release(&key()).is_none());
+}
+
+#[test]
+fn what_the_last_record_had_is_kept_as_long_as_the_resource_is_there() {
+    let lost = |cache: &Cache| cache.history(&key()).lost.is_some();
+    let cache = with_revisions(&[(1, Status::Superseded, &[]), (2, Status::Deployed, &["a"])]);
+    cache.put_primary(of("u", 1, 1));
+    cache.remove_record(&record(1, 5));
+    assert!(!lost(&cache) && cache.release(&key()).is_some());
+    cache.remove_record(&record(2, 5));
+    assert!(lost(&cache) && cache.release(&key()).is_none());
+    cache.forget(&key());
+    assert!(!lost(&cache));
+    let cache = with_revisions(&[(1, Status::Deployed, &["a"])]);
+    cache.remove_record(&record(1, 5));
+    assert!(!lost(&cache), "nobody is there to uninstall it for");
+}
+
+#[test]
+fn an_objects_owner_is_woken_by_what_matters_and_by_its_end() {
+    let cache = Cache::default();
+    let a = object_key("ConfigMap", "a");
+    let see = |live: &Live| cache.see_dependent(a.clone(), live, whose(), epoch(1));
+    assert_eq!(see(&marked(1, 5)), Some(key()));
+    assert_eq!(see(&marked(1, 6)), None, "nothing that we look at");
+    assert_eq!(see(&marked(2, 7)), Some(key()));
+    assert_eq!(see(&marked(3, 6)), None, "an older event");
+    assert_eq!(cache.remove_dependent(&a, &live("other", 9)), None);
+    assert!(cache.dependent(&a).is_some());
+    assert_eq!(cache.remove_dependent(&a, &live("u", 9)), Some(key()));
+    assert!(cache.dependent(&a).is_none());
+    see(&live("v", 10));
+    assert_eq!(cache.displace_dependent(&a), Some(key()));
+    assert_eq!(cache.displace_dependent(&a), None);
+}
+
+#[test]
+fn a_list_says_nothing_of_other_kinds() {
+    let cache = Cache::default();
+    let keys = [
+        object_key("ConfigMap", "a"),
+        object_key("Secret", "a"),
+        ObjectKey { group: "example.com".into(), ..object_key("ConfigMap", "a") },
+    ];
+    for key in &keys {
+        cache.see_dependent(key.clone(), &live("u", 5), whose(), epoch(1));
+    }
+    assert_eq!(cache.sweep_dependents(&config_maps(), &Scope::ALL, epoch(2)).into_iter().collect::<Vec<_>>(), [key()]);
+    let left: Vec<bool> = keys.iter().map(|key| cache.dependent(key).is_some()).collect();
+    assert_eq!(left, [false, true, true]);
+}
+
+#[test]
+fn a_kind_is_watched_once_and_known_where_it_was_listed() {
+    let cache = Cache::default();
+    let a = object_key("ConfigMap", "a");
+    assert!(cache.start_kind(&config_maps()) && !cache.start_kind(&config_maps()));
+    assert!(!cache.is_synced(&a), "it is not listed yet");
+    cache.kind_synced(&config_maps(), &Scope::namespace("other"));
+    assert!(!cache.is_synced(&a));
+    cache.kind_synced(&config_maps(), &Scope::namespace("ns"));
+    assert!(cache.is_synced(&a) && !cache.is_synced(&object_key("Secret", "a")));
+}
+
+#[test]
+fn the_kinds_to_watch_are_those_of_the_releases_of_resources_that_exist() {
+    let cache = with_revisions(&[(1, Status::Deployed, &["a"])]);
+    assert!(cache.kinds_of_releases().is_empty());
+    cache.put_primary(of("u", 1, 1));
+    assert_eq!(cache.kinds_of_releases().into_iter().collect::<Vec<_>>(), [("v1".into(), "ConfigMap".into())]);
+    assert_eq!(cache.resources_with(&config_maps()), [key()]);
+    assert!(cache.resources_with(&resource("v1", "Secret", "secrets", true)).is_empty());
+}
+
+#[test]
+fn what_ran_last_is_the_deployed_revision_or_else_the_newest_superseded_one() {
+    use Status::{Deployed, Failed, Superseded};
+    for (statuses, expected) in [
+        (&[Superseded, Deployed, Failed][..], Some(2)),
+        (&[Superseded, Superseded, Failed], Some(2)),
+        (&[Failed, Failed], None),
+        (&[Deployed, Superseded], Some(1)),
+    ] {
+        let revisions: Vec<(u32, Status, &[&str])> =
+            (1..).zip(statuses).map(|(version, status)| (version, *status, &[][..])).collect();
+        assert_eq!(with_revisions(&revisions).release(&key()).unwrap().last_good(), expected, "{statuses:?}");
+    }
+}
+
+#[test]
+fn of_revisions_before_the_running_one_only_whose_they_were_is_kept() {
+    let cache = with_revisions(&[
+        (1, Status::Superseded, &["old"]),
+        (2, Status::Superseded, &[]),
+        (3, Status::Deployed, &["a"]),
+        (4, Status::Failed, &["b"]),
+    ]);
+    let release = cache.release(&key()).unwrap();
+    let objects: Vec<usize> =
+        release.revisions.values().map(|r| r.marks.as_ref().map_or(0, |m| m.objects.len())).collect();
+    assert_eq!(objects, [0, 0, 1, 1]);
+    let old = release.revisions[&1].marks.clone().unwrap();
+    assert_eq!((&*old.owner, &*old.owner_type, old.taken_over), ("uid", "Memcached.cache.my.domain", true));
+}
