@@ -276,6 +276,9 @@ impl State {
     fn store(&mut self, path: &str, mut object: Value) -> Result<Value, Error> {
         self.version += 1;
         object["metadata"]["resourceVersion"] = self.version.to_string().into();
+        if let Some((namespace, _)) = path.split_once("/namespaces/").and_then(|(_, rest)| rest.split_once('/')) {
+            object["metadata"]["namespace"] = namespace.into();
+        }
         let no_finalizers = object["metadata"]["finalizers"].as_array().is_none_or(Vec::is_empty);
         if object["metadata"]["deletionTimestamp"].is_string() && no_finalizers {
             self.objects.remove(path);

@@ -27,6 +27,7 @@ use crate::events::Events;
 use crate::metrics::{Metrics, ReconcileResult};
 
 mod cache;
+mod controller;
 mod failure_scenarios;
 mod recorded;
 

@@ -1,0 +1,225 @@
+//! A whole controller with its watches, over a client of the API server in memory.
+
+use std::sync::Mutex;
+
+use helm::kube::{Call, Owner};
+use http::{Request as HttpRequest, Response};
+use k8s_openapi::api::core::v1::ObjectReference;
+use kube::client::Body;
+use tokio_util::sync::CancellationToken;
+
+use super::*;
+use crate::context::{Context, Namespaces};
+use crate::hooks::{Error as HookFailure, PostHook, PreHook};
+use crate::manager::Config;
+use crate::native::Controller;
+use crate::reconciler::ChartController;
+use crate::watches;
+
+/// What was asked for, queries included.
+type Asked = Arc<Mutex<Vec<String>>>;
+
+/// A client of the server. Watches bring nothing: lists, and the answers to its writes, are all that a controller learns.
+fn client(server: &Arc<MemoryApi>, asked: &Asked) -> kube::Client {
+    let (server, asked) = (server.clone(), asked.clone());
+    let service = tower::service_fn(move |request: HttpRequest<Body>| {
+        let (server, asked) = (server.clone(), asked.clone());
+        async move {
+            let uri = request.uri().to_string();
+            asked.lock().unwrap().push(format!("{} {uri}", request.method()));
+            if uri.contains("watch=true") {
+                std::future::pending::<()>().await;
+            }
+            Ok::<_, std::convert::Infallible>(answer(&server, request).await)
+        }
+    });
+    kube::Client::new(service, "default")
+}
+
+async fn answer(server: &MemoryApi, request: HttpRequest<Body>) -> Response<Body> {
+    let (parts, body) = request.into_parts();
+    let types = ["application/json", "application/apply-patch+yaml", "application/merge-patch+json"];
+    let is_sent =
+        |known: &&&str| parts.headers.get("content-type").is_some_and(|sent| sent.as_bytes() == known.as_bytes());
+    let body = body.collect_bytes().await.unwrap().to_vec();
+    let body = types.iter().find(is_sent).filter(|_| !body.is_empty()).map(|known| (*known, body));
+    let call = Call { method: parts.method, path: parts.uri.to_string(), body, accept: None };
+    let (code, body) = match server.send(call).await {
+        Ok(answer) => (200, answer.0),
+        Err(Error::Refused { code, reason, message, .. }) => (
+            code,
+            json!({"kind": "Status", "reason": reason, "message": message, "code": code}).to_string().into_bytes(),
+        ),
+        Err(other) => panic!("{other}"),
+    };
+    Response::builder().status(code).body(Body::from(body)).unwrap()
+}
+
+struct Running {
+    server: Arc<MemoryApi>,
+    asked: Asked,
+    context: Context,
+}
+
+impl Running {
+    fn new(server: Arc<MemoryApi>) -> Running {
+        let asked = Asked::default();
+        let client = client(&server, &asked);
+        let context = Context::new(client, Arc::new(Config::default()), Metrics::default(), CancellationToken::new());
+        Running { server, asked, context: context.for_controller("memcached-controller") }
+    }
+
+    /// Runs the controller until something is so, and then to its end, which it must reach.
+    async fn until(&self, controller: ChartController, so: impl Fn() -> bool) {
+        let condition = async {
+            while !so() {
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+            self.context.shutdown.cancel();
+        };
+        let both = async { tokio::join!(Box::new(controller).run(self.context.clone()), condition).0 };
+        tokio::time::timeout(Duration::from_secs(100), both).await.expect("it comes to its end").unwrap();
+    }
+
+    fn asked(&self, what: &str) -> bool {
+        self.asked.lock().unwrap().iter().any(|line| line.contains(what))
+    }
+
+    fn is_ready(&self) -> bool {
+        let conditions = self.server.object(PRIMARY).unwrap()["status"]["conditions"].clone();
+        conditions.as_array().into_iter().flatten().any(|c| c["type"] == "Ready" && c["status"] == "True")
+    }
+}
+
+fn controller(rest: &str) -> ChartController {
+    let text = format!("- {{group: cache.my.domain, version: v1, kind: Memcached, chart: x{rest}}}");
+    let watch = watches::parse(&text, |_| None).unwrap().watches.remove(0);
+    ChartController::with_renderer(watch, Arc::new(Stub))
+}
+
+/// A server with one resource and the kinds that its chart has.
+fn server() -> Arc<MemoryApi> {
+    let server = World::new(spec()).server;
+    server.serve("v1", "ConfigMap", "configmaps", true);
+    server.serve("v1", "Secret", "secrets", true);
+    server
+}
+
+#[derive(Clone, Default)]
+struct Notes(Arc<Mutex<Vec<String>>>);
+
+impl PreHook for Notes {
+    fn run<'a>(&'a self, resource: &'a Owner, values: &'a Value) -> BoxFuture<'a, Result<(), HookFailure>> {
+        self.0.lock().unwrap().push(format!("before {} {}", resource.name, values["value"]));
+        Box::pin(async { Err("no matter".into()) })
+    }
+}
+
+impl PostHook for Notes {
+    fn run<'a>(
+        &'a self,
+        resource: &'a Owner,
+        revision: u32,
+        manifest: &'a str,
+    ) -> BoxFuture<'a, Result<(), HookFailure>> {
+        let maps = manifest.matches("ConfigMap").count();
+        self.0.lock().unwrap().push(format!("after {} {revision} {maps}", resource.name));
+        Box::pin(async { Err("no matter".into()) })
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_controller_installs_what_its_lists_bring_and_ends_when_told() {
+    let running = Running::new(server());
+    let notes = Notes::default();
+    let controller = controller("").pre_hook(notes.clone()).post_hook(notes.clone());
+    assert_eq!(controller.name(), "memcached-controller");
+    running.until(controller, || running.is_ready()).await;
+    assert_eq!(running.server.object(&format!("{MAPS}/c")).unwrap()["data"]["value"], "1");
+    assert_eq!(*notes.0.lock().unwrap(), ["before web \"1\"", "after web 1 3"]);
+    for stream in [
+        "GET /apis/cache.my.domain/v1/memcacheds?&",
+        "GET /api/v1/secrets?",
+        "GET /api/v1/configmaps?",
+        "labelSelector=helm.sdk.operatorframework.io%2Fchart%3Dmemcached",
+        "labelSelector=owner%3Dhelm",
+    ] {
+        assert!(running.asked(stream), "{stream}: {:#?}", running.asked.lock().unwrap());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_kinds_of_recorded_releases_are_listed_at_the_start_and_drift_is_repaired() {
+    let running = Running::new(server());
+    running.until(controller(""), || running.is_ready()).await;
+    running.server.remove(&format!("{MAPS}/b"));
+    let again = Running::new(running.server);
+    again.until(controller(""), || again.server.object(&format!("{MAPS}/b")).is_some()).await;
+    assert!(again.asked("GET /api/v1/configmaps?"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_served_namespace_has_its_own_streams_and_only_those() {
+    let mut running = Running::new(server());
+    running.context.namespaces = Namespaces(["ns".to_owned(), "other".to_owned()].into());
+    running
+        .until(controller(", selector: {matchLabels: {a: b}}"), || {
+            running.asked("watch=true") && running.asked("/namespaces/other/secrets?")
+        })
+        .await;
+    for kind in ["/apis/cache.my.domain/v1/namespaces/NS/memcacheds?", "/api/v1/namespaces/NS/secrets?"] {
+        for namespace in ["ns", "other"] {
+            assert!(running.asked(&kind.replace("NS", namespace)), "{:#?}", running.asked.lock().unwrap());
+        }
+    }
+    assert!(running.asked("labelSelector=a%3Db"));
+    assert!(!running.asked("/api/v1/secrets") && !running.asked("/v1/memcacheds"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kind_that_is_served_later_is_waited_for_and_the_wait_ends_when_told() {
+    let server = Arc::new(MemoryApi::new());
+    let running = Running::new(server.clone());
+    let served = async {
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        server.serve("cache.my.domain/v1", "Memcached", "memcacheds", true);
+        server.serve("v1", "ConfigMap", "configmaps", true);
+        let (path, primary) = primary("ns", "web", spec());
+        server.put(&path, primary, "user");
+    };
+    let there = || server.object(PRIMARY).is_some() && running.is_ready();
+    tokio::join!(running.until(controller(""), there), served);
+
+    let nothing = Running::new(Arc::new(MemoryApi::new()));
+    nothing.until(controller(""), || nothing.asked("GET /apis")).await;
+}
+
+/// The events of a server: on what, of which type and reason, and the note.
+fn events(server: &MemoryApi) -> Vec<(ObjectReference, String)> {
+    let paths = server.paths().into_iter().filter(|path| path.contains("/events/"));
+    let event = |path: String| {
+        let event = server.object(&path).unwrap();
+        let said = ["type", "reason", "note"].map(|field| event[field].as_str().unwrap().to_owned()).join("/");
+        (serde_json::from_value(event["regarding"].clone()).unwrap(), said)
+    };
+    paths.map(event).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn events_name_the_resource_and_what_became_of_it() {
+    let running = Running::new(server());
+    running.until(controller(""), || running.is_ready() && !events(&running.server).is_empty()).await;
+    let all = events(&running.server);
+    let (on, said) = &all[0];
+    assert_eq!(said, "Normal/Installed/installed release \"web\" with chart memcached-0.1.0");
+    let uid = running.server.object(PRIMARY).unwrap()["metadata"]["uid"].as_str().map(str::to_owned);
+    let expected = ObjectReference {
+        api_version: Some("cache.my.domain/v1".into()),
+        kind: Some("Memcached".into()),
+        name: Some("web".into()),
+        namespace: Some("ns".into()),
+        uid,
+        ..ObjectReference::default()
+    };
+    assert_eq!(*on, expected);
+}
