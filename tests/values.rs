@@ -194,6 +194,48 @@ fn an_apply_keeps_every_character() {
     });
 }
 
+/// `toYaml` makes nothing of such keys, in Helm as here: only a chart's own text has them.
+const LONG_KEYS: &str = r#"apiVersion: test.my.domain/v1
+kind: Holder
+metadata:
+  name: held-{{ .Release.Name }}
+spec:
+  suspended: true
+  plain:
+    {{ repeat 1000 "a" }}: 1
+    ? {{ repeat 1023 "b" }}
+    : 2
+    ? {{ repeat 5000 "é\"\\" | quote }}
+    : three
+  nested:
+  - ? {{ repeat 2000 "c," | quote }}
+    : ? {{ repeat 2000 "d" }}
+      : [1, {? {{ repeat 2000 "e" }} : f}]
+"#;
+
+#[test]
+fn keys_of_any_length_are_applied_as_helm_writes_them() {
+    let Some(cluster) = TestCluster::shared_or_skip() else { return };
+    let namespace = cluster.namespace("long-keys").unwrap();
+    cluster.apply(include_str!("fixtures/crds/holder.yaml")).unwrap();
+    cluster.kubectl(["wait", "--for=condition=Established", "--timeout=30s", "crd/holders.test.my.domain"]).unwrap();
+    let chart = chart(&[("held.yaml", LONG_KEYS)]);
+    let _operator = serve(cluster, &namespace, &chart);
+    set(cluster, &namespace, "ours", "{}");
+    wait_for(&namespace, "ours", "Ready");
+    let held = namespace.kubectl(["get", "holder", "held-ours", "-o", "json", "--show-managed-fields"]).unwrap();
+    let held: Value = serde_json::from_str(&held).unwrap();
+    let operations: Vec<_> =
+        held["metadata"]["managedFields"].as_array().unwrap().iter().map(|e| &e["operation"]).collect();
+    assert_eq!(operations, ["Apply"]);
+    assert_eq!(held["spec"]["plain"][&"é\"\\".repeat(5000)], "three");
+    assert_eq!(held["spec"]["plain"][&"b".repeat(1023)], 2);
+    if helm(cluster, &namespace, &["install", "helm", chart.path().to_str().unwrap(), "--server-side=false"]).is_some()
+    {
+        assert!(get(&namespace, ["holder", "held-helm"])["spec"] == held["spec"]);
+    }
+}
+
 const SECRET: &str = r#"apiVersion: v1
 kind: Secret
 metadata:

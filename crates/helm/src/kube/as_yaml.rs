@@ -1,9 +1,50 @@
-//! JSON that a YAML parser reads as JSON: how the server reads the body of an apply.
+//! JSON that a YAML parser reads as JSON: how the server reads the body of an apply. Keys that are too long for that become YAML's own.
 //!
 //! Counterpart: the character classes of libyaml's reader and scanner, as go.yaml.in/yaml/v2 has them.
 
-/// The same JSON with escapes for what YAML refuses in a text or changes: some characters, which in JSON stand in strings only.
+/// The longest key, quotes included, in bytes, that is written as JSON has it. YAML looks for the colon after a key within 1,024 characters.
+const MAX_SIMPLE_KEY: usize = 1000;
+
+/// The compact JSON as YAML that says the same.
 pub(super) fn as_yaml(json: Vec<u8>) -> Vec<u8> {
+    with_long_keys(escaped(json))
+}
+
+/// The same JSON with `? ` before each key that is longer than YAML would look.
+fn with_long_keys(json: Vec<u8>) -> Vec<u8> {
+    let mut marked = Vec::new();
+    let (mut copied, mut at) = (0, 0);
+    while let Some(open) = json[at..].iter().position(|byte| *byte == b'"').map(|found| at + found) {
+        let end = text_end(&json, open);
+        if end - open > MAX_SIMPLE_KEY && json.get(end) == Some(&b':') {
+            marked.extend_from_slice(&json[copied..open]);
+            marked.extend_from_slice(b"? ");
+            copied = open;
+        }
+        at = end;
+    }
+    if copied == 0 {
+        return json;
+    }
+    marked.extend_from_slice(&json[copied..]);
+    marked
+}
+
+/// Where the text that opens there is over: after its closing quote.
+fn text_end(json: &[u8], open: usize) -> usize {
+    let mut at = open + 1;
+    while let Some(byte) = json.get(at) {
+        match byte {
+            b'"' => return at + 1,
+            b'\\' => at += 2,
+            _ => at += 1,
+        }
+    }
+    json.len()
+}
+
+/// The same JSON with escapes for what YAML refuses in a text or changes: some characters, which in JSON stand in strings only.
+fn escaped(json: Vec<u8>) -> Vec<u8> {
     if json.iter().all(|byte| *byte < 0x7F) {
         return json;
     }
@@ -46,6 +87,28 @@ mod tests {
         check("\u{FFFD}\u{FFFE}\u{FFFF}\u{10000}", "\u{FFFD}\\ufffe\\uffff\u{10000}");
         check("\u{1F600}\u{10FFFF}", "\u{1F600}\u{10FFFF}");
         check("\u{1}\n\"\\", "\\u0001\\n\\\"\\\\");
+    }
+
+    #[test]
+    fn a_key_that_is_too_long_for_json_becomes_a_key_of_yaml() {
+        let key = |length: usize| format!("\"{}\"", "k".repeat(length - 2));
+        let check = |json: String, expected: String| assert_eq!(String::from_utf8(as_yaml(json.into())), Ok(expected));
+        check(format!("{{{}:1}}", key(1000)), format!("{{{}:1}}", key(1000)));
+        let long = key(1001);
+        check(format!("{{{long}:1}}"), format!("{{? {long}:1}}"));
+        check(
+            format!("{{\"a\":{{{long}:{{{long}:[{long},{{{long}:{long}}}]}}}},\"b\":2}}"),
+            format!("{{\"a\":{{? {long}:{{? {long}:[{long},{{? {long}:{long}}}]}}}},\"b\":2}}"),
+        );
+        let quoted = format!("\"{}\"", "\\\"\\\\:".repeat(500));
+        check(format!("{{{quoted}:{quoted}}}"), format!("{{? {quoted}:{quoted}}}"));
+        let text = format!("{{\"a\":{long}}}");
+        check(text.clone(), text);
+        check(long.clone(), long);
+        check("\"cut".into(), "\"cut".into());
+        check("\"cut\\".into(), "\"cut\\".into());
+        let beyond = format!("\"{}\"", "\u{85}".repeat(200));
+        check(format!("{{{beyond}:1}}"), format!("{{? \"{}\":1}}", "\\u0085".repeat(200)));
     }
 
     #[test]
