@@ -338,3 +338,41 @@ fn a_release_whose_rollback_by_hand_failed_is_healed_and_loses_nothing() {
     assert_eq!((uid(), deployed().lines().count()), (before, 1));
     assert_eq!(get(&namespace, ["configmap", "web"])["data"]["colour"], "green");
 }
+
+#[test]
+fn an_upgrade_that_names_a_key_twice_leaves_what_an_install_leaves() {
+    let Some(cluster) = TestCluster::shared_or_skip() else { return };
+    let (namespace, helm) = (cluster.namespace("twice").unwrap(), cluster.namespace("twice-helm").unwrap());
+    let _operator = start(cluster, &namespace, "auto");
+    let (once, twice) = (json!({"shape": "", "colour": "blue"}), json!({"shape": "duplicate", "colour": "red"}));
+    for (name, steps) in [("grown", vec![&once, &twice]), ("fresh", vec![&twice])] {
+        for values in steps {
+            set(&namespace, name, values);
+            wait_for(&namespace, name, "Ready");
+        }
+    }
+    let env = |name| spec_of(&namespace, "deployment", name)["template"]["spec"]["containers"][0]["env"].clone();
+    let red = json!({"name": "COLOUR", "value": "red"});
+    assert_eq!((env("grown"), env("fresh")), (json!([red, red]), json!([red, red])));
+    for server_side in ["false", "true"] {
+        let name = format!("helm-{server_side}");
+        let run = |verb: &str, values: &Value| {
+            let server_side = format!("--server-side={server_side}");
+            let mut command = cluster.command("helm");
+            command.args([verb, &name, CHART, &server_side, "--disable-openapi-validation", "-n", helm.name()]);
+            for (key, value) in values.as_object().unwrap() {
+                command.arg(format!("--set-json={key}={value}"));
+            }
+            let output = command.env("KUBECONFIG", cluster.kubeconfig_path()).output().ok()?;
+            Some((output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned()))
+        };
+        let Some((installed, why)) = run("install", &once) else { return };
+        assert!(installed, "{why}");
+        let (upgraded, why) = run("upgrade", &twice).unwrap();
+        let live = get(&helm, ["deployment", &name])["spec"]["template"]["spec"]["containers"][0]["env"].clone();
+        // Helm's client joins the entries, so that a release that was upgraded has others than one that was installed.
+        let blue = json!({"name": "COLOUR", "value": "blue"});
+        let expected = if server_side == "false" { (true, json!([red])) } else { (false, json!([blue])) };
+        assert_eq!((upgraded, live), expected, "{why}");
+    }
+}
