@@ -258,4 +258,35 @@ mod tests {
         );
         assert_eq!(candidate.manifest.matches("kind: ConfigMap").count(), 2, "the record keeps what the chart says");
     }
+
+    #[test]
+    fn a_hook_is_recorded_with_all_that_it_says() {
+        let read = hook(helm::manifest::Hook {
+            name: "migrate".into(),
+            kind: "Job".into(),
+            path: "c/templates/job.yaml".into(),
+            manifest: "kind: Job".into(),
+            events: vec!["pre-upgrade".into()],
+            weight: -5,
+            delete_policies: ["hook-succeeded", "hook-failed", "before-hook-creation", "odd"].map(Into::into).into(),
+            output_log_policies: vec!["hook-failed".into()],
+        });
+        let expected = Hook {
+            name: "migrate".into(),
+            kind: "Job".into(),
+            path: "c/templates/job.yaml".into(),
+            manifest: "kind: Job".into(),
+            events: vec![HookEvent::PreUpgrade],
+            weight: -5,
+            delete_policies: vec![
+                DeletePolicy::HookSucceeded,
+                DeletePolicy::HookFailed,
+                DeletePolicy::BeforeHookCreation,
+                DeletePolicy::Other,
+            ],
+            output_log_policies: vec!["hook-failed".into()],
+            ..Hook::default()
+        };
+        assert_eq!(format!("{read:?}"), format!("{expected:?}"));
+    }
 }

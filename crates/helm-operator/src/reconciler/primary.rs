@@ -324,4 +324,32 @@ mod tests {
         assert_eq!(primary(r#","status":{"deployedRelease":{"name":"a"}}"#).status.deployed_release.unwrap().name, "a");
         assert_eq!(primary(r#","status":"odd""#).status, Status::default());
     }
+
+    #[test]
+    fn only_what_a_reconcile_acts_on_is_a_difference() {
+        let with = |metadata: &str| -> Primary {
+            serde_json::from_str(&format!(r#"{{"metadata":{{"name":"web","uid":"u"{metadata}}}}}"#)).unwrap()
+        };
+        let (ours, others) = (r#","finalizers":["uninstall-helm-release"]"#, r#","finalizers":["other"]"#);
+        let deleting = r#","deletionTimestamp":"2026-01-01T00:00:00Z""#;
+        for (old, new, differs) in [
+            ("", "", false),
+            (r#","resourceVersion":"1""#, r#","resourceVersion":"2","labels":{"a":"b"}"#, false),
+            ("", r#","generation":2"#, true),
+            ("", deleting, true),
+            ("", ours, true),
+            ("", others, false),
+            (deleting, &format!("{deleting}{others}"), true),
+            (&format!("{deleting}{others}"), &format!("{deleting}{others}"), false),
+            ("", r#","annotations":{"helm.sdk.operatorframework.io/suspend":"true"}"#, true),
+        ] {
+            assert_eq!(with(new).differs_from(&with(old)), differs, "{old} -> {new}");
+        }
+        assert!(with("").differs_from(&serde_json::from_str(r#"{"metadata":{"name":"web","uid":"v"}}"#).unwrap()));
+    }
+
+    #[test]
+    fn a_resource_is_named_by_namespace_and_name() {
+        assert_eq!(ResourceKey::new("ns", "web").to_string(), "ns/web");
+    }
 }

@@ -213,3 +213,49 @@ fn api_resource(resource: &Resource) -> ApiResource {
         plural: resource.plural.to_string(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(api_version: &str, kind: &str) -> Resource {
+        Resource { api_version: api_version.into(), kind: kind.into(), plural: "x".into(), namespaced: true }
+    }
+
+    #[test]
+    fn what_has_no_status_worth_reading_is_watched_by_its_metadata_alone() {
+        for (api_version, kind, in_full) in [
+            ("v1", "Pod", true),
+            ("v1", "PersistentVolumeClaim", true),
+            ("v1", "ConfigMap", false),
+            ("v1", "Secret", false),
+            ("apps/v1", "Deployment", true),
+            ("batch/v1", "Job", true),
+            ("autoscaling/v2", "HorizontalPodAutoscaler", false),
+            ("networking.k8s.io/v1", "Ingress", false),
+            ("apiextensions.k8s.io/v1", "CustomResourceDefinition", true),
+            ("example.com/v1", "Anything", true),
+        ] {
+            assert_eq!(has_readiness(&of(api_version, kind)), in_full, "{api_version} {kind}");
+        }
+    }
+
+    #[test]
+    fn every_event_is_passed_on_but_those_of_objects_that_say_nothing() {
+        let even = |n: u32| (n % 2 == 0).then(|| n.to_string());
+        let told = |event| reduce(event, even).map(|event| format!("{event:?}"));
+        for (event, expected) in [
+            (Event::Init, Some("Ok(Init)")),
+            (Event::InitDone, Some("Ok(InitDone)")),
+            (Event::InitApply(2), Some("Ok(InitApply(\"2\"))")),
+            (Event::Apply(4), Some("Ok(Apply(\"4\"))")),
+            (Event::Delete(6), Some("Ok(Delete(\"6\"))")),
+            (Event::InitApply(1), None),
+            (Event::Apply(1), None),
+            (Event::Delete(1), None),
+        ] {
+            assert_eq!(told(Ok(event)).as_deref(), expected);
+        }
+        assert_eq!(told(Err(watcher::Error::NoResourceVersion)).as_deref(), Some("Err(NoResourceVersion)"));
+    }
+}
