@@ -70,7 +70,7 @@ pub(super) enum Next {
 }
 
 impl<'a> Work<'a> {
-    fn new(shared: &'a Shared, key: &'a ResourceKey, slot: &'a dyn Slot) -> Work<'a> {
+    pub(super) fn new(shared: &'a Shared, key: &'a ResourceKey, slot: &'a dyn Slot) -> Work<'a> {
         Work { shared, key, slot, candidate: None, judged: None, awaited: None, decided: Instant::now() }
     }
 }

@@ -29,6 +29,7 @@ use crate::metrics::{Metrics, ReconcileResult};
 mod cache;
 mod controller;
 mod failure_scenarios;
+mod looks;
 mod recorded;
 
 pub(super) const PRIMARY: &str = "/apis/cache.my.domain/v1/namespaces/ns/memcacheds/web";
@@ -108,6 +109,8 @@ pub(super) struct World {
     pub(super) shared: Arc<Shared>,
     /// Counts the lists of its streams.
     lists: AtomicU64,
+    /// Whether no stream brings the chart's objects.
+    blind: bool,
 }
 
 pub(super) fn key() -> ResourceKey {
@@ -139,8 +142,22 @@ impl World {
     }
 
     fn rendering(server: Arc<MemoryApi>, renderer: Arc<dyn Renderer>) -> World {
+        World::start(server, renderer, false, |_| {})
+    }
+
+    /// A controller that no stream tells of the chart's objects.
+    fn blind(server: Arc<MemoryApi>, change: impl FnOnce(&mut Settings)) -> World {
+        World::start(server, Arc::new(Stub), true, change)
+    }
+
+    fn start(
+        server: Arc<MemoryApi>,
+        renderer: Arc<dyn Renderer>,
+        blind: bool,
+        change: impl FnOnce(&mut Settings),
+    ) -> World {
         let api: Arc<dyn Api> = server.clone();
-        let settings = Settings {
+        let mut settings = Settings {
             controller: "memcached-controller".into(),
             period: Duration::from_secs(60),
             hook_timeout: Duration::from_secs(3600),
@@ -149,6 +166,7 @@ impl World {
             suppress_overrides: false,
             apply: helm::kube::Policy::Auto,
         };
+        change(&mut settings);
         let shared = Shared {
             applier: Applier::new(api.clone()),
             storage: Storage::new(api.clone()),
@@ -163,7 +181,7 @@ impl World {
             resource: Arc::new(resource("cache.my.domain/v1", "Memcached", "memcacheds", true)),
             new_kinds: mpsc::unbounded_channel().0,
         };
-        let world = World { server, shared: Arc::new(shared), lists: AtomicU64::new(0) };
+        let world = World { server, shared: Arc::new(shared), lists: AtomicU64::new(0), blind };
         world.feed();
         world.shared.recall();
         world
@@ -194,7 +212,9 @@ impl World {
             }
             object["metadata"]["namespace"] = own.map_or(Value::Null, Value::from);
             match plural {
+                "configmaps" | "deployments" | "clusterroles" if self.blind => {}
                 "memcacheds" => primaries.see(serde_json::from_value::<Primary>(object).unwrap(), epoch),
+                "secrets" if object["metadata"]["labels"]["owner"] != "helm" && self.blind => {}
                 "secrets" if object["metadata"]["labels"]["owner"] != "helm" => {
                     dependents[2].see(serde_json::from_value(object).unwrap(), epoch)
                 }
@@ -211,6 +231,9 @@ impl World {
         }
         primaries.sweep(scope, epoch);
         records.sweep(scope, epoch);
+        if self.blind {
+            return;
+        }
         dependents[0].sweep(scope, epoch);
         dependents[1].sweep(&Scope::ALL, epoch);
         dependents[2].sweep(scope, epoch);

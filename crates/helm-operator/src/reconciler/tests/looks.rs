@@ -1,0 +1,298 @@
+//! What a look at the cache shows: drift, health, what is waited for, whose an object is, and what a lost write leaves.
+
+use helm::kube::{Disturbance, Live, Mark, ObjectKey, Readiness};
+use helm::storage::Marks;
+
+use super::*;
+use crate::reconciler::cache::Whose;
+use crate::reconciler::work::Work;
+use crate::status::Health;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn map_key(name: &str) -> ObjectKey {
+    ObjectKey { group: "".into(), kind: "ConfigMap".into(), namespace: "ns".into(), name: name.into() }
+}
+
+fn change_map(world: &World, name: &str) {
+    let path = format!("{MAPS}/{name}");
+    let mut object = world.server.object(&path).unwrap();
+    object["data"]["value"] = "mine".into();
+    world.server.put(&path, object, "kubectl");
+}
+
+fn marks(world: &World) -> Marks {
+    let release = world.shared.cache.release(&key()).unwrap();
+    Marks::clone(release.deployed().unwrap().1.marks.as_ref().unwrap())
+}
+
+/// The names of what drifted from these marks.
+fn drifted(world: &World, marks: &Marks) -> Vec<String> {
+    Work::new(&world.shared, &key(), &()).drifted(marks).iter().map(|key| key.name.to_string()).collect()
+}
+
+/// Lets time pass, and reconciles; whether the change to map `b` was undone.
+async fn is_put_back_after(world: &World, seconds: u64) -> bool {
+    tokio::time::advance(Duration::from_secs(seconds)).await;
+    world.reconcile().await;
+    world.value_of("b") == "1"
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_no_watch_covers_is_applied_again_once_a_period() {
+    let world = World::blind(World::new(spec()).server, |settings| settings.watch_dependents = false);
+    world.reconcile().await;
+    change_map(&world, "b");
+    assert!(!is_put_back_after(&world, 50).await);
+    assert!(is_put_back_after(&world, 4).await, "a tenth of the period early, for timers are not exact");
+    change_map(&world, "b");
+    assert!(!is_put_back_after(&world, 50).await, "the period begins anew");
+
+    let world = World::blind(World::new(spec()).server, |settings| {
+        settings.watch_dependents = false;
+        settings.period = Duration::ZERO;
+    });
+    world.reconcile().await;
+    change_map(&world, "b");
+    assert!(!is_put_back_after(&world, 100_000).await, "without a period never");
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_kinds_to_be_watched_only_those_that_may_not_be_listed_are_applied_again() {
+    let world = World::blind(World::new(spec()).server, |_| {});
+    world.reconcile().await;
+    change_map(&world, "b");
+    assert!(!is_put_back_after(&world, 600).await, "their list is to come");
+    let config_maps = resource("v1", "ConfigMap", "configmaps", true);
+    world.shared.cache.kind_listed(&config_maps, true);
+    assert!(is_put_back_after(&world, 600).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_that_is_being_deleted_is_put_back_once_it_is_gone() {
+    let world = World::new(spec());
+    world.reconcile().await;
+    let path = format!("{MAPS}/b");
+    let mut object = world.server.object(&path).unwrap();
+    object["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
+    object["data"]["value"] = "mine".into();
+    world.server.put(&path, object, "kubectl");
+    world.reconcile().await;
+    assert_eq!(world.value_of("b"), "mine");
+    assert_eq!(world.condition("Ready").unwrap(), "False/Progressing/ConfigMap \"b\" is not ready");
+    world.server.remove(&path);
+    world.reconcile().await;
+    assert_eq!(world.value_of("b"), "1");
+}
+
+#[tokio::test(start_paused = true)]
+async fn where_the_server_keeps_no_marks_everything_is_applied_once_a_period() {
+    let world = World::new(spec());
+    world.reconcile().await;
+    let (marked, mut unmarked) = (marks(&world), marks(&world));
+    unmarked.objects[1].mark = None;
+    assert!(drifted(&world, &marked).is_empty() && drifted(&world, &unmarked).is_empty());
+    let unmark = |name: &str| {
+        let mut live: Live = serde_json::from_value(world.server.object(&format!("{MAPS}/{name}")).unwrap()).unwrap();
+        live.mark = None;
+        live.metadata.resource_version = Some("1000".into());
+        let whose = Whose { owner: Some(key()), ours: true };
+        world.shared.cache.see_dependent(map_key(name), &live, whose, Epoch { number: 99, began: Instant::now() });
+    };
+    unmark("a");
+    assert!(drifted(&world, &marked).is_empty(), "a mark that is there no more is no change of a field");
+    tokio::time::advance(60 * SECOND).await;
+    assert!(drifted(&world, &marked).is_empty());
+    assert_eq!(drifted(&world, &unmarked), ["b"]);
+    let mut changed = marked;
+    changed.objects[2].mark = Some(Mark(1));
+    assert_eq!(drifted(&world, &changed), ["c"]);
+}
+
+/// Notes how an object of the release is doing.
+fn see(world: &World, name: &str, status: &str) {
+    let metadata = json!({"name": name, "namespace": "ns", "uid": name, "resourceVersion": "1000", "generation": 1});
+    let conditions = match status {
+        "failed" => json!([{"type": "Progressing", "status": "False", "reason": "ProgressDeadlineExceeded"}]),
+        _ => json!([]),
+    };
+    let ready = u8::from(status == "ready");
+    let status = json!({
+        "observedGeneration": 1, "conditions": conditions, "replicas": 1, "updatedReplicas": 1,
+        "readyReplicas": ready, "availableReplicas": ready,
+    });
+    let live =
+        serde_json::from_value(json!({"metadata": metadata, "spec": {"replicas": 1}, "status": status})).unwrap();
+    let key = ObjectKey { group: "apps".into(), kind: "Deployment".into(), ..map_key(name) };
+    let epoch = Epoch { number: 99, began: Instant::now() };
+    world.shared.cache.see_dependent(key, &live, Whose { owner: Some(super::key()), ours: true }, epoch);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_first_object_that_failed_is_named_or_else_the_first_on_its_way() {
+    let world = World::new(spec());
+    world.reconcile().await;
+    let health = |objects: &[(&str, &str)]| {
+        let mut marks = marks(&world);
+        let one = marks.objects[0].clone();
+        marks.objects = objects
+            .iter()
+            .map(|(name, status)| {
+                if *status != "absent" {
+                    see(&world, name, status);
+                }
+                let mut object = one.clone();
+                object.key = ObjectKey { group: "apps".into(), kind: "Deployment".into(), ..map_key(name) };
+                object
+            })
+            .collect();
+        Work::new(&world.shared, &key(), &()).health(&marks)
+    };
+    let name = |name: &str| format!("Deployment \"{name}\"");
+    assert_eq!(health(&[("r", "ready")]), Health::Ready);
+    assert_eq!(health(&[("r", "ready"), ("p", "progressing"), ("q", "progressing")]), Health::Progressing(name("p")));
+    assert_eq!(health(&[("p", "progressing"), ("f", "failed")]), Health::Failed(name("f")));
+    assert_eq!(health(&[("gone", "absent")]), Health::Progressing(name("gone")), "its kind is listed");
+    let world = World::blind(world.server, |_| {});
+    let work_key = key();
+    let work = Work::new(&world.shared, &work_key, &());
+    assert_eq!(work.health(&marks(&world)), Health::Ready, "nobody tells of it");
+    assert!(!work.is_watched());
+    assert_eq!(Readiness::default(), Readiness::Ready);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_is_watched_once_all_its_kinds_are_listed() {
+    let world = World::new(spec());
+    let of = key();
+    let work = Work::new(&world.shared, &of, &());
+    assert!(!work.is_watched(), "there is none");
+    world.reconcile().await;
+    assert!(work.is_watched());
+}
+
+#[tokio::test(start_paused = true)]
+async fn whose_an_object_is_its_controller_says_or_else_its_annotation() {
+    let world = World::new(spec());
+    let owner_of = |metadata: Value| {
+        let mut metadata = metadata;
+        metadata["name"] = "a".into();
+        metadata["namespace"] = "ns".into();
+        world.shared.owner_of(&serde_json::from_value(json!({"metadata": metadata})).unwrap())
+    };
+    let by_reference = |api_version: &str, kind: &str| {
+        owner_of(json!({"ownerReferences": [
+            {"apiVersion": api_version, "kind": kind, "name": "web", "uid": "u", "controller": true},
+        ]}))
+    };
+    assert_eq!(by_reference("cache.my.domain/v1", "Memcached"), Some(key()));
+    assert_eq!(by_reference("cache.my.domain/v2", "Memcached"), Some(key()), "versions of a kind are one kind");
+    assert_eq!(by_reference("other.domain/v1", "Memcached"), None);
+    assert_eq!(by_reference("cache.my.domain/v1", "Other"), None);
+    let by_annotation = |primary: &str, kind: &str| {
+        owner_of(json!({"annotations": {
+            "operator-sdk/primary-resource": primary, "operator-sdk/primary-resource-type": kind,
+        }}))
+    };
+    assert_eq!(by_annotation("ns/web", "Memcached.cache.my.domain"), Some(key()));
+    assert_eq!(by_annotation("web", "Memcached.cache.my.domain"), Some(ResourceKey::new("", "web")));
+    assert_eq!(by_annotation("ns/web", "Other.cache.my.domain"), None);
+    assert_eq!(owner_of(json!({})), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_that_lost_its_owner_wakes_the_owner_that_it_had_and_another_of_its_name_does_not() {
+    let world = World::new(spec());
+    world.reconcile().await;
+    let whose = |uid: &str| {
+        let live = json!({"metadata": {"name": "a", "namespace": "ns", "uid": uid}});
+        world.shared.whose(&map_key("a"), &serde_json::from_value(live).unwrap())
+    };
+    let uid = world.server.object(&format!("{MAPS}/a")).unwrap()["metadata"]["uid"].as_str().unwrap().to_owned();
+    assert_eq!(whose(&uid), Whose { owner: Some(key()), ours: false });
+    assert_eq!(whose("another"), Whose { owner: None, ours: false });
+}
+
+/// Whether something wakes the resource that waits for nothing.
+async fn wakes(world: &World, what: impl FnOnce()) -> bool {
+    world.shared.queue.open();
+    while let Ok(key) = tokio::time::timeout(SECOND, world.shared.queue.next()).await {
+        world.shared.queue.done(&key);
+    }
+    what();
+    let woken = tokio::time::timeout(SECOND, world.shared.queue.next()).await;
+    woken.inspect(|key| world.shared.queue.done(key)).is_ok()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_object_and_a_lost_record_wake_their_resource() {
+    let world = World::new(spec());
+    world.reconcile().await;
+    let live: Live = serde_json::from_value(world.server.object(&format!("{MAPS}/a")).unwrap()).unwrap();
+    let maps = Arc::new(resource("v1", "ConfigMap", "configmaps", true));
+    assert!(wakes(&world, || Dependents(world.shared.clone(), maps.clone()).lose(live.clone())).await);
+    assert!(!wakes(&world, || Dependents(world.shared.clone(), maps).lose(live)).await, "it is known to be gone");
+
+    let path = world.server.paths().into_iter().find(|path| path.contains("sh.helm.release.v1")).unwrap();
+    let metadata = serde_json::from_value(world.server.object(&path).unwrap()["metadata"].take()).unwrap();
+    let meta = RecordMeta::read(&metadata).unwrap();
+    assert!(wakes(&world, || Records(world.shared.clone()).lose(meta)).await);
+    assert!(world.shared.cache.release(&key()).is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_resource_that_is_gone_leaves_no_failure_for_one_of_its_name() {
+    let world = World::new(spec());
+    world.edit(|p| p["spec"]["broken"] = true.into());
+    assert_eq!(world.reconcile().await, ReconcileResult::Error);
+    assert!(world.shared.cache.history(&key()).fault().is_some());
+    let gone = world.shared.cache.primary(&key()).unwrap();
+    Primaries(world.shared.clone()).lose(Primary::clone(&gone));
+    assert!(world.shared.cache.primary(&key()).is_none());
+    assert!(world.shared.cache.history(&key()).fault().is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_finalizer_that_cannot_be_set_because_the_resource_changed_is_set_on_what_is_there_now() {
+    for (code, gone) in [(409, false), (404, true)] {
+        let world = World::new(spec());
+        world.server.disturb(
+            "PATCH /apis/cache.my.domain/v1/namespaces/ns/memcacheds/web?",
+            1,
+            Disturbance::Refused(code),
+        );
+        if gone {
+            world.server.disturb("GET /apis/cache.my.domain", 1, Disturbance::Refused(404));
+        }
+        world.reconcile().await;
+        assert_eq!(world.maps().len(), if gone { 0 } else { 3 }, "{code}");
+    }
+    let world = World::new(spec());
+    world.server.disturb("PATCH /apis/cache.my.domain", 1, Disturbance::Refused(500));
+    assert_eq!(world.reconcile().await, ReconcileResult::Error);
+    let told = world.condition("Irreconcilable").unwrap();
+    assert!(told.starts_with("True/ReconcileError/failed to add uninstall finalizer: "), "{told}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_resource_that_another_replaced_is_forgotten_when_the_server_says_so() {
+    let world = World::new(spec());
+    let old = world.shared.cache.primary(&key()).unwrap();
+    world.server.remove(PRIMARY);
+    let (path, mut body) = primary("ns", "web", spec());
+    body["metadata"]["finalizers"] = json!([]);
+    world.server.put(&path, body, "user");
+    world.shared.cache.change_history(&key(), |history| history.resynced = Some(Instant::now()));
+    let of = key();
+    let work = Work::new(&world.shared, &of, &());
+    crate::reconciler::uninstall::refresh(&work, &old).await;
+    assert_ne!(world.shared.cache.primary(&key()).unwrap().uid(), old.uid());
+    assert!(world.shared.cache.history(&key()).resynced.is_none());
+    let new = world.shared.cache.primary(&key()).unwrap();
+    world.shared.cache.change_history(&key(), |history| history.resynced = Some(Instant::now()));
+    crate::reconciler::uninstall::refresh(&work, &new).await;
+    assert!(world.shared.cache.history(&key()).resynced.is_some(), "it is the same");
+    world.server.disturb("GET /apis/cache.my.domain", 1, Disturbance::Refused(500));
+    crate::reconciler::uninstall::refresh(&work, &new).await;
+    assert!(world.shared.cache.primary(&key()).is_some(), "a read that fails says nothing");
+}
