@@ -6,7 +6,7 @@ use helm::kube::{Error, MemoryApi};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
-use super::tests::{MAPS, PRIMARY, SECRETS, World, key, spec};
+use super::tests::{MAPS, PRIMARY, SECRETS, Telling, World, key, spec};
 use super::work;
 use crate::metrics::ReconcileResult;
 
@@ -377,4 +377,32 @@ async fn an_object_that_no_watch_has_is_waited_for_and_named() {
     work::reconcile(&world.shared, &key(), &()).await;
     assert_eq!(world.condition("Ready").unwrap(), "False/Uninstalling/ConfigMap ns/a (finalizers: x/y)");
     assert_eq!(world.maps(), ["a"]);
+}
+
+/// Makes the digest of a release's inputs one of another version of the operator.
+fn of_another_version(world: &World) {
+    let path = format!("{SECRETS}/sh.helm.release.v1.web.v1");
+    let mut record = world.server.object(&path).unwrap();
+    let marks = &mut record["metadata"]["annotations"][helm::storage::MARKS_ANNOTATION];
+    let mut noted: Value = serde_json::from_str(marks.as_str().unwrap()).unwrap();
+    noted["i"] = "1:0123456789abcdef".into();
+    *marks = noted.to_string().into();
+    world.server.put(&path, record, "helm-operator");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hook_that_another_version_of_the_operator_began_is_found_again() {
+    for (same, runs) in [(true, 1), (false, 2)] {
+        let world = World::new(with_hooks(json!([hook("migrate", "pre-install")])));
+        killed_after(&world, 30).await;
+        of_another_version(&world);
+        if !same {
+            world.edit(|p| p["spec"]["value"] = "2".into());
+        }
+        let world = World::rendering(world.server, std::sync::Arc::new(Telling));
+        reconcile(&world, "Complete").await;
+        let value = if same { "1" } else { "2" };
+        assert_eq!((world.value_of("a"), world.history()), (json!(value), vec!["1 deployed".to_owned()]));
+        assert_eq!(count(&world, &format!("POST {JOBS}")), runs, "same inputs: {same}");
+    }
 }

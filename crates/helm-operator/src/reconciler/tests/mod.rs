@@ -141,7 +141,7 @@ impl World {
         World::rendering(server, Arc::new(Stub))
     }
 
-    fn rendering(server: Arc<MemoryApi>, renderer: Arc<dyn Renderer>) -> World {
+    pub(super) fn rendering(server: Arc<MemoryApi>, renderer: Arc<dyn Renderer>) -> World {
         World::start(server, renderer, false, |_| {})
     }
 
@@ -640,6 +640,32 @@ async fn the_finalizer_comes_before_the_first_object() {
     world.server.die_after(None);
     assert_eq!(world.server.object(PRIMARY).unwrap()["metadata"]["finalizers"], json!([FINALIZER]));
     assert!(world.maps().is_empty());
+}
+
+/// Renders as [`Stub`], and tells beforehand from what.
+pub(super) struct Telling;
+
+impl Renderer for Telling {
+    fn digest(&self) -> String {
+        "chart".into()
+    }
+
+    fn chart_name(&self) -> &str {
+        "memcached"
+    }
+
+    fn overrides(&self) -> &[(String, String)] {
+        &[]
+    }
+
+    fn sources(&self, spec: &str) -> Option<(Arc<ChartDocument>, Value)> {
+        let chart = r#"{"metadata":{"name":"memcached","version":"0.1.0","appVersion":"1.6"}}"#;
+        Some((Arc::new(ChartDocument::from_json(chart).unwrap()), serde_json::from_str(spec).unwrap()))
+    }
+
+    fn render(&self, request: Request) -> BoxFuture<'_, Result<Candidate, RenderError>> {
+        Stub.render(request)
+    }
 }
 
 /// Renders as [`Stub`], and counts how often.
