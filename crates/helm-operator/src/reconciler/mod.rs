@@ -409,7 +409,7 @@ async fn start_watches(
 async fn known_kinds(shared: &Shared) -> Vec<Arc<Resource>> {
     let mut resources = Vec::new();
     for (api_version, kind) in shared.cache.kinds_of_releases() {
-        match shared.applier.mapper.resource(&api_version, &kind).await {
+        match shared.applier.mapper.any_version(&api_version, &kind).await {
             Ok(resource) => resources.push(resource),
             Err(error) => tracing::warn!(api_version = &*api_version, kind = &*kind, %error, "cannot watch dependents"),
         }

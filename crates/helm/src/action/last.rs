@@ -4,7 +4,7 @@ use futures::future::BoxFuture;
 use tokio::sync::OnceCell;
 
 use super::{Environment, Error, read_release};
-use crate::kube::{self, LastApplied, Object, ObjectKey, Writing, recorded_objects};
+use crate::kube::{self, ApplyError, LastApplied, Object, ObjectKey, Writing, recorded_objects};
 use crate::release::Packed;
 use crate::storage;
 
@@ -32,8 +32,7 @@ impl<'a> Deployed<'a> {
         let release = read_release(self.env, version, self.packed).await?;
         let mut objects = Vec::new();
         for object in recorded_objects(&release.manifest, &self.env.decoration.namespace)? {
-            // A kind that is served no more has no objects.
-            if let Ok(key) = self.env.applier.key(&object, self.env.decoration).await {
+            if let Some(key) = self.env.applier.recorded_key(&object, self.env.decoration).await? {
                 objects.push((key, object));
             }
         }
@@ -45,6 +44,7 @@ impl<'a> Deployed<'a> {
         match self.read().await {
             Ok(objects) => Ok(objects),
             Err(Error::Storage(storage::Error::Api { source, .. })) if !source.is_not_found() => Err(source),
+            Err(Error::Apply(ApplyError::Failed { source, .. })) => Err(source),
             Err(error) => {
                 tracing::warn!(release = self.env.decoration.release, %error, "cannot read what was applied last");
                 Ok(Vec::new())
@@ -126,6 +126,13 @@ mod tests {
     async fn an_outage_is_not_taken_for_an_empty_record() {
         let server = recorded(MANIFEST).await;
         server.refuse(|call| call.path.contains("/secrets/").then(|| kube::Error::answer(503, "", "away")));
+        assert_eq!(last(&server, Some(1)).await.unwrap_err().to_string(), "away");
+    }
+
+    #[tokio::test]
+    async fn nor_is_one_of_discovery_taken_for_a_kind_that_is_gone() {
+        let server = recorded(MANIFEST).await;
+        server.refuse(|call| (call.path == "/apis").then(|| kube::Error::answer(503, "", "away")));
         assert_eq!(last(&server, Some(1)).await.unwrap_err().to_string(), "away");
     }
 }

@@ -11,6 +11,8 @@ mod repair;
 mod resume;
 mod rivals;
 mod rollback;
+#[cfg(test)]
+mod tests;
 mod uninstall;
 mod upgrade;
 

@@ -34,7 +34,9 @@ async fn apply(
     let objects = recorded_objects(&release.manifest, &env.decoration.namespace)?;
     let mut targets: Vec<Target<'_>> = Vec::new();
     for object in &objects {
-        let key = env.applier.key(object, env.decoration).await?;
+        // A kind that is served no more has no objects that drift.
+        let recorded = env.applier.recorded_key(object, env.decoration).await?;
+        let Some(key) = recorded else { continue };
         let known = only.map(|only| only.iter().find(|known| known.key == key));
         if let Some(None) = known {
             continue;

@@ -17,8 +17,8 @@ pub async fn rivals(
     let release = read_release(env, version, packed).await?;
     let mut rivals = Vec::new();
     for object in &objects_of(&release.manifest)? {
-        let key = env.applier.key(object, env.decoration).await?;
-        if of.contains(&key) {
+        let key = env.applier.recorded_key(object, env.decoration).await?;
+        if let Some(key) = key.filter(|key| of.contains(key)) {
             let failed = |source| ApplyError::Failed { verb: "read", object: key.to_string(), source };
             let rival = env.applier.rival(object, env.decoration).await.map_err(failed)?;
             rivals.push((key, rival));

@@ -141,8 +141,7 @@ pub async fn inventory_of(env: &Environment<'_>, version: u32) -> Result<(Marks,
         ..Marks::default()
     };
     for object in &objects {
-        // A kind that is served no more has no objects.
-        let Ok(key) = env.applier.key(object, env.decoration).await else { continue };
+        let Some(key) = env.applier.recorded_key(object, env.decoration).await? else { continue };
         marks.objects.push(MarkedObject {
             key,
             api_version: object.api_version.as_str().into(),

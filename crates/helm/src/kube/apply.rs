@@ -143,6 +143,22 @@ impl Applier {
         Ok(key_of(object, decoration, &resource))
     }
 
+    /// The key in this release of an object that was applied before; absent if its kind is served no more, in no version: then there is none.
+    ///
+    /// # Errors
+    /// The server is away.
+    pub async fn recorded_key(
+        &self,
+        object: &Object,
+        decoration: &Decoration,
+    ) -> Result<Option<ObjectKey>, ApplyError> {
+        match self.mapper.any_version(&object.api_version, &object.kind).await {
+            Err(Error::NoKind { .. }) => Ok(None),
+            Ok(resource) => Ok(Some(key_of(object, decoration, &resource))),
+            Err(source) => Err(ApplyError::Failed { verb: "find", object: describe(object), source }),
+        }
+    }
+
     /// Applies objects that are in install order: one kind after the other, objects of one kind at once.
     pub async fn apply_all(&self, targets: &[Target<'_>], writing: &Writing<'_>) -> Result<Vec<Applied>, ApplyError> {
         let objects = targets.iter().map(|target| target.object);
@@ -297,7 +313,7 @@ impl Applier {
     /// The server refuses or is away.
     pub async fn look_up(&self, key: &ObjectKey, api_version: &str) -> Result<Option<Live>, ApplyError> {
         let failed = |source| ApplyError::Failed { verb: "read", object: key.to_string(), source };
-        let resource = match self.mapper.resource(api_version, &key.kind).await {
+        let resource = match self.mapper.any_version(api_version, &key.kind).await {
             Err(Error::NoKind { .. }) => return Ok(None),
             found => found.map_err(failed)?,
         };

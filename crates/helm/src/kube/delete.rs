@@ -48,7 +48,7 @@ impl Applier {
         decoration: &Decoration,
     ) -> Result<Removal, ApplyError> {
         let failed = |source| ApplyError::Failed { verb: "delete", object: key.to_string(), source };
-        let resource = match self.mapper.resource(api_version, &key.kind).await {
+        let resource = match self.mapper.any_version(api_version, &key.kind).await {
             Err(Error::NoKind { .. }) => return Ok(Removal::Absent),
             found => found.map_err(failed)?,
         };

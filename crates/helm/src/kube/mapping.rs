@@ -29,7 +29,7 @@ const CLEANABLE: [&str; 2] = ["list", "delete"];
 impl Resource {
     /// The API group; empty for the core group.
     pub fn group(&self) -> &str {
-        self.api_version.split_once('/').map_or("", |(group, _)| group)
+        group_of(&self.api_version)
     }
 
     /// The path of the collection: in a namespace, or without one everywhere.
@@ -55,6 +55,10 @@ impl Resource {
         }
         Ok(format!("{}/{}", self.collection(namespace)?, segment("resource name", name)?))
     }
+}
+
+fn group_of(api_version: &str) -> &str {
+    api_version.split_once('/').map_or("", |(group, _)| group)
 }
 
 /// What Go leaves as it is in a path, but for the slash.
@@ -119,6 +123,21 @@ impl Mapper {
         self.refresh_unless_newer(&seen).await?;
         find(&self.table(), api_version, kind)
             .ok_or_else(|| Error::NoKind { api_version: api_version.to_owned(), kind: kind.to_owned() })
+    }
+
+    /// The resource by which objects of the kind are found: in this version or, once it is served no more, in another one of its group.
+    ///
+    /// # Errors
+    /// No version of the kind is served, or the server is away.
+    pub async fn any_version(&self, api_version: &str, kind: &str) -> Result<Arc<Resource>, Error> {
+        match self.resource(api_version, kind).await {
+            Err(unserved @ Error::NoKind { .. }) => {
+                let table = self.table();
+                let same = |other: &&Arc<Resource>| *other.kind == *kind && other.group() == group_of(api_version);
+                table.cleanable.iter().find(same).cloned().ok_or(unserved)
+            }
+            found => found,
+        }
     }
 
     /// Every `group/version` and `group/version/Kind`, sorted: Helm's `.Capabilities.APIVersions`.
@@ -329,6 +348,24 @@ mod tests {
         server.serve("x.y/v1", "Later", "laters", true);
         assert_eq!(&*mapper.resource("x.y/v1", "Later").await.unwrap().plural, "laters");
         assert_eq!((server.log().len(), mapper.generation()), (6, 3));
+    }
+
+    #[tokio::test]
+    async fn objects_are_found_in_another_version_once_theirs_is_served_no_more() {
+        let (server, mapper) = mapper();
+        server.serve("x.y/v2", "Db", "dbs", false);
+        server.serve("other/v2", "Job", "jobs", false);
+        let found = async |api_version: &str, kind: &str| match mapper.any_version(api_version, kind).await {
+            Ok(resource) => resource.api_version.to_string(),
+            Err(error) => error.to_string(),
+        };
+        assert_eq!(found("x.y/v2", "Db").await, "x.y/v2");
+        assert_eq!(found("x.y/v1beta1", "Db").await, "x.y/v1");
+        assert_eq!(found("x.y/v2", "Job").await, "no matches for kind \"Job\" in version \"x.y/v2\"");
+        assert_eq!(found("v2", "Db").await, "no matches for kind \"Db\" in version \"v2\"");
+        assert_eq!(found("v2", "Secret").await, "v1");
+        server.refuse(|call| (call.path == "/apis").then(|| Error::answer(503, "ServiceUnavailable", "away")));
+        assert!(!matches!(mapper.any_version("x.y/v3", "Db").await, Err(Error::NoKind { .. }) | Ok(_)));
     }
 
     #[tokio::test]

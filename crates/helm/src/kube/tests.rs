@@ -218,6 +218,25 @@ async fn deleting_needs_proof_and_hits_nothing_but_what_was_proven() {
 }
 
 #[tokio::test]
+async fn an_object_whose_version_is_served_no_more_is_found_and_deleted_in_another() {
+    let (server, applier) = server();
+    let key = put(&applier, Rule::Import).await.unwrap().key;
+    let mut object = service();
+    for (api_version, found) in [("v0", Some(key.clone())), ("v1", Some(key.clone())), ("gone/v1", None)] {
+        object.api_version = api_version.into();
+        assert_eq!(applier.recorded_key(&object, &decoration()).await.unwrap(), found, "{api_version}");
+    }
+    assert!(applier.look_up(&key, "v0").await.unwrap().is_some());
+    assert!(applier.look_up(&key, "gone/v1").await.unwrap().is_none());
+    assert_eq!(applier.delete(&key, "v0", None, &decoration()).await.unwrap(), Removal::Sent);
+    assert!(server.object(SERVICE).is_none());
+
+    server.refuse(|call| (call.path == "/apis").then(|| Error::answer(503, "", "away")));
+    let error = applier.recorded_key(&object, &decoration()).await.unwrap_err();
+    assert!(matches!(error, ApplyError::Failed { verb: "find", .. }), "{error}");
+}
+
+#[tokio::test]
 async fn what_a_watch_has_proven_is_deleted_by_one_request() {
     let (server, applier) = server();
     let applied = put(&applier, Rule::Import).await.unwrap();
