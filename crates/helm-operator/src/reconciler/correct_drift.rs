@@ -22,7 +22,6 @@ const MAX_NAMED: usize = 3;
 pub(super) async fn repair(work: &mut Work<'_>, primary: &Primary) -> Result<Next, Fault> {
     let Some((version, marks)) = deployed(work) else { return Ok(Next::Done) };
     let drifted = work.drifted(&marks);
-    let names: Vec<String> = drifted.iter().map(ToString::to_string).collect();
     let watched = drifted.iter().any(|key| work.shared.cache.is_synced(key));
     let decoration = work.decoration(primary);
     let env = work.environment(&decoration, primary, "upgrade");
@@ -35,21 +34,24 @@ pub(super) async fn repair(work: &mut Work<'_>, primary: &Primary) -> Result<Nex
     }
     let objects: Vec<&MarkedObject> = marks.objects.iter().filter(|o| drifted.contains(&o.key)).collect();
     let applied = action::repair(&env, version, packed.as_ref(), &objects).await.map_err(|e| fault(&e))?;
-    if watched {
-        tracing::info!(resource = %work.key, objects = names.join(", "), "Reconciled release");
-        work.shared.events.normal(
-            reference(primary),
-            "DriftCorrected",
-            "Repair",
-            format!("put back {}", names.join(", ")),
-        );
+    let put_back = put_back(&applied);
+    if watched && !put_back.is_empty() {
+        tracing::info!(resource = %work.key, objects = put_back, "Reconciled release");
+        let told = format!("put back {put_back}");
+        work.shared.events.normal(reference(primary), "DriftCorrected", "Repair", told);
     }
-    work.shared.cache.change_history(work.key, |history| history.drift.succeed());
+    work.shared.cache.change_history(work.key, |history| history.drift.succeed(!put_back.is_empty()));
     remember(work, &applied);
     undo::tell_refused(work, primary, &applied);
     remark(work, primary, version, &marks, &applied).await.map_err(|e| fault(&e))?;
     // Without a watch nothing says whether it helped.
     Ok(if watched { Next::Look } else { Next::Done })
+}
+
+/// The objects that a repair changed. None if somebody took only what the chart does not say: a client owns the defaults of what it creates.
+fn put_back(applied: &[Applied]) -> String {
+    let changed = applied.iter().filter(|one| one.changed);
+    changed.map(|one| one.key.to_string()).collect::<Vec<_>>().join(", ")
 }
 
 /// Who keeps changing or deleting what. Reading that may fail, and then less is said.

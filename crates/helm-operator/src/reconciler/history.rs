@@ -178,8 +178,15 @@ impl Drift {
         news
     }
 
-    /// A repair succeeded; a fight is not over for that.
-    pub(super) fn succeed(&mut self) {
+    /// The repair that was counted succeeded; a fight is not over for that. One that found nothing to change is no sign of a fight.
+    pub(super) fn succeed(&mut self, changed: bool) {
+        if !changed {
+            self.streak = self.streak.saturating_sub(1);
+        }
+        self.mend();
+    }
+
+    fn mend(&mut self) {
         self.failures = 0;
         if !self.is_fight() {
             self.fault = None;
@@ -189,7 +196,7 @@ impl Drift {
     /// Nothing has drifted: a repair that failed is needed no more, and a fight is over once it was quiet for a while.
     pub(super) fn calm(&mut self, now: Instant) {
         self.calm_fight(now);
-        self.succeed();
+        self.mend();
     }
 
     /// A fight is over once it was quiet for a while.
@@ -347,6 +354,20 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn a_repair_that_finds_nothing_to_change_is_no_sign_of_a_fight() {
+        let now = Instant::now();
+        let mut drift = Drift::default();
+        for _ in 0..PATIENCE + 2 {
+            assert!(!drift.count(now));
+            drift.succeed(false);
+        }
+        assert_eq!(drift.streak, 0);
+        drift.count(now);
+        drift.succeed(true);
+        assert_eq!(drift.streak, 1);
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn a_fight_is_over_when_it_was_quiet_and_this_has_a_deadline() {
         let now = Instant::now();
         let mut drift = Drift::default();
@@ -360,7 +381,7 @@ mod tests {
         let history = History { drift: drift.clone(), ..History::default() };
         assert_eq!(history.deadlines(), [None, None, Some(now + 2 * SECOND), Some(over)]);
         drift.calm(over - SECOND);
-        drift.succeed();
+        drift.succeed(true);
         assert!(drift.fault.is_some());
         assert!(!drift.count(over - SECOND), "it goes on");
         drift.calm(over + 4 * SECOND + STREAK);
@@ -380,7 +401,7 @@ mod tests {
             now += wait;
         }
         assert_eq!(drift.fault, Some(fault("ReconcileError")));
-        drift.succeed();
+        drift.succeed(true);
         assert_eq!((drift.failures, &drift.fault), (0, &None));
         drift.fail(fault("ReconcileError"), now);
         drift.calm(now + 100 * SECOND);

@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::api::{Api, Call, Error};
 use super::client_side::Schemas;
 use super::decorate::{Decoration, is_kept};
-use super::write::{Before, Body, Way, Writing};
+use super::write::{Before, Body, Way, Writing, Written};
 use super::{Live, Mapper, Object, ObjectKey, Proven, Resource, Rule};
 
 /// How often an apply is tried again because the live object was not what it had been.
@@ -69,6 +69,8 @@ pub struct Applied {
     pub live: Live,
     /// Which way it was written.
     pub way: Way,
+    /// Whether the server was asked to change anything: a client's merge may find that all is as it should be.
+    pub changed: bool,
 }
 
 /// Why an object was not applied or deleted.
@@ -187,7 +189,7 @@ impl Applier {
             seen = Seen::Unknown;
         }
         let mut tries = 0;
-        let (live, way) = loop {
+        let Written { live, way, changed } = loop {
             tries += 1;
             match &seen {
                 Seen::Unknown => {}
@@ -204,7 +206,7 @@ impl Applier {
         };
         let digest = object.digest(&decoration.namespace);
         let api_version = body.resource.api_version.clone();
-        Ok(Applied { key: body.key, api_version, digest, kept: is_kept(object), live, way })
+        Ok(Applied { key: body.key, api_version, digest, kept: is_kept(object), live, way, changed })
     }
 
     /// Asks server-side apply what it says of an object, without writing it. An unowned default in the way counts as refused.

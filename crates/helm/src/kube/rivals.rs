@@ -73,7 +73,8 @@ fn rival(live: &Value, applied: &Value) -> Rival {
     look(applied, &ours, &mut Vec::new(), &mut lost);
     // The one who has it now wrote it; of several the last.
     let has = |entry: &&Value| lost.iter().any(|path| contains(&entry["fieldsV1"], path));
-    let others = entries().filter(whole).filter(|entry| !is_ours(entry)).filter(has);
+    // An autoscaler writes through `scale`, and what it writes there is a field of the object.
+    let others = entries().filter(|entry| entry["subresource"] != "status").filter(|entry| !is_ours(entry)).filter(has);
     let rival = others.max_by_key(|entry| entry["time"].as_str().unwrap_or_default());
     Rival {
         gone: false,
@@ -240,6 +241,15 @@ mod tests {
             other_status,
         ];
         check(json!({"data": {"a": 1, "b": 2, "c": 3}}), entries, None, &[".data.c"]);
+    }
+
+    #[test]
+    fn an_autoscaler_is_named_though_it_writes_through_a_subresource() {
+        let mut scale = entry("autoscaler", "2", json!({"f:spec": {"f:replicas": {}}}));
+        scale["subresource"] = "scale".into();
+        let ours = entry(FIELD_MANAGER, "1", json!({"f:spec": {"f:paused": {}}}));
+        let applied = json!({"spec": {"paused": true, "replicas": 1}});
+        check(applied, vec![ours, scale], Some("autoscaler"), &[".spec.replicas"]);
     }
 
     #[test]

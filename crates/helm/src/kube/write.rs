@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::api::{Call, Error};
 use super::apply::{Applier, Existing, Seen, bytes};
-use super::client_side::LastApplied;
+use super::client_side::{LastApplied, Merged};
 use super::migrate::migrated_managers;
 use super::refusal::Nature;
 use super::{Decoration, FIELD_MANAGER, Live, Object, ObjectKey, Resource, unowned};
@@ -49,6 +49,19 @@ pub enum Way {
         /// What server-side apply said of it, if it was tried.
         refused: Option<String>,
     },
+}
+
+/// What a write left.
+pub(super) struct Written {
+    pub(super) live: Live,
+    pub(super) way: Way,
+    pub(super) changed: bool,
+}
+
+impl Written {
+    fn by_client(merged: Merged, refused: Option<String>) -> Written {
+        Written { live: merged.live, way: Way::Client { refused }, changed: merged.changed }
+    }
 }
 
 /// How the objects of a release are written.
@@ -105,18 +118,17 @@ impl Applier {
         seen: &Seen,
         before: Before,
         writing: &Writing<'_>,
-    ) -> Result<(Live, Way), Error> {
+    ) -> Result<Written, Error> {
         if writing.is_as_client(before) {
-            let live = self.write_as_client(body, seen, writing).await?;
-            return Ok((live, Way::Client { refused: None }));
+            return Ok(Written::by_client(self.write_as_client(body, seen, writing).await?, None));
         }
         let refused = match self.write_once_defined(body, seen, before, writing).await {
-            Ok(live) => return Ok((live, Way::Server)),
+            Ok(live) => return Ok(Written { live, way: Way::Server, changed: true }),
             Err(error) if writing.policy == Policy::Auto && error.may_suit_a_client() => error,
             Err(error) => return Err(error),
         };
         match self.write_as_client(body, seen, writing).await {
-            Ok(live) => Ok((live, Way::Client { refused: Some(refused.to_string()) })),
+            Ok(merged) => Ok(Written::by_client(merged, Some(refused.to_string()))),
             // Both say no: what server-side apply says names the field.
             Err(error) if error.nature() == Nature::Permanent && !error.is_conflict() => Err(refused),
             Err(error) => Err(error),

@@ -47,6 +47,7 @@ fn applied(uid: &str, version: u64) -> Applied {
         kept: false,
         live: live(uid, version),
         way: Way::Server,
+        changed: true,
     }
 }
 

@@ -279,6 +279,32 @@ async fn what_only_a_client_may_write_is_told_once_for_each_change_and_drifts_as
     assert!(world.maps().is_empty());
 }
 
+/// Takes a field away that we have only because a client owns the defaults of what it creates.
+async fn take_default(world: &World, number: u32) {
+    let path = format!("{MAPS}/b");
+    let mut managers = world.server.object(&path).unwrap()["metadata"]["managedFields"].clone();
+    let ours = managers.as_array_mut().unwrap().iter_mut().find(|m| m["manager"] == "helm-operator").unwrap();
+    ours["fieldsV1"]["f:defaults"] = json!({format!("f:left{number}"): {}});
+    let patch = json!([{"op": "replace", "path": "/metadata/managedFields", "value": managers}]);
+    world.server.send(Call::json_patch(path, patch.to_string().into_bytes())).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn defaults_that_others_take_from_a_client_are_noted_and_are_no_fight() {
+    let world = World::new(spec());
+    refuse_only_applies(&world);
+    world.reconcile().await;
+    for number in 0..8 {
+        take_default(&world, number).await;
+        let before = world.server.log().len();
+        world.reconcile().await;
+        let log = world.server.log()[before..].join("\n");
+        assert!(log.contains("/secrets/sh.helm.release.v1.web.v1") && !log.contains(&format!("PATCH {MAPS}")), "{log}");
+    }
+    assert_eq!((world.condition("Irreconcilable"), world.history()), (None, vec!["1 deployed".to_owned()]));
+    assert_eq!(world.requests().await, 0);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_repair_that_an_apply_refuses_by_now_goes_as_a_client_and_is_remembered() {
     let world = installed().await;

@@ -33,9 +33,17 @@ impl LastApplied for () {
 
 impl Applier {
     /// Creates the object, or patches the one that was seen. A conflict says that something else is there by now.
-    pub(super) async fn write_as_client(&self, body: &Body, seen: &Seen, writing: &Writing<'_>) -> Result<Live, Error> {
+    pub(super) async fn write_as_client(
+        &self,
+        body: &Body,
+        seen: &Seen,
+        writing: &Writing<'_>,
+    ) -> Result<Merged, Error> {
         let uid = match seen {
-            Seen::Unknown | Seen::Absent => return self.post(&body.resource, &body.key.namespace, &body.json).await,
+            Seen::Unknown | Seen::Absent => {
+                let live = self.post(&body.resource, &body.key.namespace, &body.json).await?;
+                return Ok(Merged { live, changed: true });
+            }
             Seen::Ours { uid } => uid,
             Seen::Read(existing) => &existing.uid,
         };
@@ -54,21 +62,28 @@ impl Applier {
         self.api.send(Call::post(path, bytes(json))).await?.parse()
     }
 
-    async fn patch(&self, body: &Body, writing: &Writing<'_>, live: Value) -> Result<Live, Error> {
+    async fn patch(&self, body: &Body, writing: &Writing<'_>, live: Value) -> Result<Merged, Error> {
         let last = writing.last.last(&body.key).await?;
         let last = last.map(|object| writing.decoration.decorate(&object, &body.resource));
         let document = self.schemas.document(&body.resource).await?;
         let schema = document.as_ref().and_then(|document| document.schema(&body.resource.kind));
         let mut patch = Value::Object(patch::three_way(last.as_ref(), &body.json, &live, schema));
         if patch == json!({}) {
-            return serde_json::from_value(live).map_err(Error::Json);
+            return Ok(Merged { live: serde_json::from_value(live).map_err(Error::Json)?, changed: false });
         }
         // The object that was judged, and no other of its name.
         patch["metadata"]["uid"] = live["metadata"]["uid"].clone();
         let path = format!("{}?fieldManager={FIELD_MANAGER}", body.path);
         let call = if schema.is_some() { Call::strategic } else { Call::merge };
-        self.api.send(call(path, bytes(&patch))).await?.parse()
+        Ok(Merged { live: self.api.send(call(path, bytes(&patch))).await?.parse()?, changed: true })
     }
+}
+
+/// What a client's write left.
+pub(super) struct Merged {
+    pub(super) live: Live,
+    /// Whether there was anything to change.
+    pub(super) changed: bool,
 }
 
 fn changed(body: &Body) -> Error {

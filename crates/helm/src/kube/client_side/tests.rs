@@ -324,6 +324,9 @@ async fn the_policy_decides_which_way_objects_go() {
     let changed =
         apply(&world, &deployment("other"), Policy::Client, &Last(deployment("fine")), Mode::Ours).await.unwrap();
     assert_eq!(changed.way, Way::Client { refused: None });
+    let same =
+        apply(&world, &deployment("other"), Policy::Client, &Last(deployment("other")), Mode::Ours).await.unwrap();
+    assert_eq!((made.changed, changed.changed, same.changed), (true, true, false));
     assert_eq!(server.object(DEPLOYMENT).unwrap()["spec"]["image"], "other");
     server.remove(DEPLOYMENT);
     apply(&world, &deployment("again"), Policy::Client, &(), Mode::Ours).await.unwrap();
