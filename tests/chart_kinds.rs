@@ -7,6 +7,9 @@ use test_cluster::{Namespace, TestCluster};
 
 use crate::chart::{condition, get};
 use crate::operator::{Operator, eventually};
+use crate::resource::Kind;
+
+const WIDGET: Kind = Kind("Widget");
 
 /// Starts an operator that serves Widgets, with one worker.
 pub(crate) fn start(cluster: &TestCluster, namespace: &Namespace<'_>) -> Operator {
@@ -29,24 +32,16 @@ pub(crate) fn serve(cluster: &TestCluster, namespace: &Namespace<'_>) -> Operato
 }
 
 pub(crate) fn set(namespace: &Namespace<'_>, name: &str, spec: Value) {
-    let widget = json!({"apiVersion": "test.my.domain/v1", "kind": "Widget", "metadata": {"name": name}, "spec": spec});
-    namespace.apply(&widget.to_string()).unwrap();
+    WIDGET.set(namespace, name, &spec);
 }
 
 /// Waits until the widget has this condition for its newest generation; returns the condition.
 pub(crate) fn wait_for(namespace: &Namespace<'_>, name: &str, kind: &str) -> Value {
-    eventually(kind, || {
-        let widget = get(namespace, ["widget", name]);
-        let found = condition(&widget, kind);
-        let current = found["observedGeneration"] == widget["metadata"]["generation"];
-        if found["status"] == "True" && current { Ok(found.clone()) } else { Err(widget) }
-    })
+    condition(&WIDGET.wait_for(namespace, name, kind), kind).clone()
 }
 
 pub(crate) fn events_of(namespace: &Namespace<'_>, name: &str) -> String {
-    let selector = format!("--field-selector=involvedObject.name={name},involvedObject.kind=Widget");
-    let columns = "jsonpath={range .items[*]}{.reason}: {.message}{\"\\n\"}{end}";
-    namespace.kubectl(["get", "events", &selector, "-o", columns]).unwrap()
+    WIDGET.events_of(namespace, name)
 }
 
 /// What the operator made and deleted of Jobs and ConfigMaps, in order: `create jobs`, `patch configmaps/web`.

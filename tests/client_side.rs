@@ -7,6 +7,9 @@ use test_cluster::{Namespace, TestCluster};
 
 use crate::chart::{condition, get};
 use crate::operator::{Operator, eventually};
+use crate::resource::Kind;
+
+const ODD: Kind = Kind("Odd");
 
 const CHART: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/charts/odd");
 
@@ -23,18 +26,12 @@ fn start(cluster: &TestCluster, namespace: &Namespace<'_>, apply: &str) -> Opera
 }
 
 fn set(namespace: &Namespace<'_>, name: &str, spec: &Value) {
-    let odd = json!({"apiVersion": "test.my.domain/v1", "kind": "Odd", "metadata": {"name": name}, "spec": spec});
-    namespace.apply(&odd.to_string()).unwrap();
+    ODD.set(namespace, name, spec);
 }
 
 /// Waits until the resource has this condition for its newest generation; returns the condition.
 fn wait_for(namespace: &Namespace<'_>, name: &str, kind: &str) -> Value {
-    eventually(kind, || {
-        let odd = get(namespace, ["odd", name]);
-        let found = condition(&odd, kind);
-        let current = found["observedGeneration"] == odd["metadata"]["generation"];
-        if found["status"] == "True" && current { Ok(found.clone()) } else { Err(odd) }
-    })
+    condition(&ODD.wait_for(namespace, name, kind), kind).clone()
 }
 
 fn events(namespace: &Namespace<'_>) -> String {
@@ -43,14 +40,14 @@ fn events(namespace: &Namespace<'_>) -> String {
 }
 
 /// The operations of our entries among an object's managed fields.
-fn operations(object: &Value) -> Vec<String> {
+pub(crate) fn operations(object: &Value) -> Vec<String> {
     let entries = object["metadata"]["managedFields"].as_array().unwrap();
     let ours = entries.iter().filter(|e| e["manager"] == "helm-operator");
     ours.map(|e| e["operation"].as_str().unwrap().to_owned()).collect()
 }
 
 /// An object with its managed fields.
-fn whole(namespace: &Namespace<'_>, what: [&str; 2]) -> Value {
+pub(crate) fn whole(namespace: &Namespace<'_>, what: [&str; 2]) -> Value {
     let answer = namespace.kubectl(["get", what[0], what[1], "-o", "json", "--show-managed-fields"]).unwrap();
     serde_json::from_str(&answer).unwrap()
 }

@@ -6,9 +6,14 @@ use test_cluster::{Component, Namespace, Options, TestCluster};
 
 use crate::chart::{condition, get};
 use crate::operator::{Operator, eventually};
+use crate::resource::Kind;
 
-fn install_kind(cluster: &TestCluster) {
-    cluster.apply(include_str!("fixtures/crds/holder.yaml")).unwrap();
+pub(crate) const HOLDER: Kind = Kind("Holder");
+
+pub(crate) fn install_kind(cluster: &TestCluster) {
+    // Several tests may do so at once, and by server-side apply that is no error.
+    let apply = ["apply", "--server-side", "-f", "-"];
+    cluster.kubectl_with_input(apply, include_str!("fixtures/crds/holder.yaml")).unwrap();
     cluster.kubectl(["wait", "--for=condition=Established", "--timeout=30s", "crd/holders.test.my.domain"]).unwrap();
 }
 
@@ -21,22 +26,15 @@ fn start(cluster: &TestCluster, namespaces: &[&Namespace<'_>]) -> Operator {
 }
 
 fn set(namespace: &Namespace<'_>, name: &str, spec: Value) {
-    let holder = json!({"apiVersion": "test.my.domain/v1", "kind": "Holder", "metadata": {"name": name}, "spec": spec});
-    namespace.apply(&holder.to_string()).unwrap();
+    HOLDER.set(namespace, name, &spec);
 }
 
-/// Waits until the resource has this condition for its newest generation; returns the resource.
 fn wait_for(namespace: &Namespace<'_>, name: &str, kind: &str) -> Value {
-    eventually(kind, || {
-        let holder = get(namespace, ["holder", name]);
-        let found = condition(&holder, kind);
-        let current = found["observedGeneration"] == holder["metadata"]["generation"];
-        if found["status"] == "True" && current { Ok(holder) } else { Err(holder) }
-    })
+    HOLDER.wait_for(namespace, name, kind)
 }
 
 fn revision(namespace: &Namespace<'_>, name: &str) -> Value {
-    get(namespace, ["holder", name])["status"]["deployedRelease"]["revision"].clone()
+    HOLDER.revision(namespace, name)
 }
 
 fn uid(namespace: &Namespace<'_>, what: [&str; 2]) -> String {

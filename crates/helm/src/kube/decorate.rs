@@ -3,7 +3,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{Object, Resource, decoded};
+use super::{Object, Resource, ca_bundle, decoded};
 
 /// The label by which dependents are watched: the chart's name.
 pub const CHART_LABEL: &str = "helm.sdk.operatorframework.io/chart";
@@ -76,6 +76,7 @@ impl Object {
     pub fn as_sent(&self) -> Value {
         let mut body = self.body.clone();
         decoded::decode(&mut body);
+        ca_bundle::drop_placeholders(&mut body);
         let metadata = child(&mut body, "metadata");
         SERVER_SIDE.iter().for_each(|field| _ = metadata.remove(*field));
         body
@@ -178,6 +179,23 @@ mod tests {
         let sent = decoration.decorate(&object, &resource);
         assert_eq!((sent.get("type"), sent.get("stringData"), &sent["data"]), (None, None, &json!({"a": "eA=="})));
         assert_eq!(object.body, said);
+    }
+
+    #[test]
+    fn an_injector_s_field_is_not_applied() {
+        let resource = Resource {
+            api_version: "apiregistration.k8s.io/v1".into(),
+            kind: "APIService".into(),
+            plural: "apiservices".into(),
+            namespaced: false,
+        };
+        let decoration = Decoration { release: "r".into(), namespace: "ns".into(), chart: "c".into(), owner: None };
+        let said = json!({
+            "apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService", "metadata": {"name": "s"},
+            "spec": {"caBundle": "Cg==", "group": "g"},
+        });
+        let sent = decoration.decorate(&Object::new(said).unwrap(), &resource);
+        assert_eq!(sent["spec"], json!({"group": "g"}));
     }
 
     fn resource(namespaced: bool) -> Resource {

@@ -6,6 +6,7 @@
 mod api;
 mod apply;
 mod as_yaml;
+mod ca_bundle;
 mod client_side;
 mod decoded;
 mod decorate;
