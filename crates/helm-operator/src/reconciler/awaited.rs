@@ -25,10 +25,10 @@ pub(super) async fn awaited(
     let is_seen =
         |object: &&&MarkedObject| matches!(env.live.look(&object.key, env.decoration), Look::Ours(live) if !live.kept);
     let seen: Vec<&MarkedObject> = deleted.iter().filter(is_seen).copied().collect();
-    // What the watches have is there for now, whatever the server says; only what holds it is asked for.
+    // What the watches have is there for now, whatever the server says. What holds it is asked for, and left out if there is no answer.
     let mut held = Vec::new();
     for object in seen.iter().take(MAX_NAMED) {
-        let finalizers = look(work, env, object).await?.unwrap_or_default();
+        let finalizers = look(work, env, object).await.ok().flatten().unwrap_or_default();
         held.push(Held { key: object.key.clone(), finalizers });
     }
     if !seen.is_empty() {

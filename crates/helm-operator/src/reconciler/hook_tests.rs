@@ -360,6 +360,15 @@ async fn a_few_of_the_objects_that_are_waited_for_are_named() {
     world.reconcile().await;
     let said = world.condition("Ready").unwrap();
     assert_eq!(said, format!("False/Uninstalling/{}, {}, {} and 1 more", one("b"), one("c"), one("d")));
+    // What holds them is said only if there is an answer.
+    world.server.refuse(|call| {
+        let held = ["c", "d", "e"].iter().any(|name| call.path.starts_with(&format!("{MAPS}/{name}")));
+        (call.method == http::Method::GET && held).then(|| Error::answer(503, "", "away"))
+    });
+    world.server.remove(&format!("{MAPS}/b"));
+    world.reconcile().await;
+    let said = world.condition("Ready").unwrap();
+    assert_eq!(said, "False/Uninstalling/ConfigMap ns/c, ConfigMap ns/d, ConfigMap ns/e");
 }
 
 #[tokio::test(start_paused = true)]
