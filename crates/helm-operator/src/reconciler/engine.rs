@@ -266,7 +266,7 @@ mod tests {
             kind: "Job".into(),
             path: "c/templates/job.yaml".into(),
             manifest: "kind: Job".into(),
-            events: vec!["pre-upgrade".into()],
+            events: vec!["pre-upgrade"],
             weight: -5,
             delete_policies: ["hook-succeeded", "hook-failed", "before-hook-creation", "odd"].map(Into::into).into(),
             output_log_policies: vec!["hook-failed".into()],

@@ -242,7 +242,7 @@ mod tests {
 
     #[test]
     fn every_event_is_passed_on_but_those_of_objects_that_say_nothing() {
-        let even = |n: u32| (n % 2 == 0).then(|| n.to_string());
+        let even = |n: u32| n.is_multiple_of(2).then(|| n.to_string());
         let told = |event| reduce(event, even).map(|event| format!("{event:?}"));
         for (event, expected) in [
             (Event::Init, Some("Ok(Init)")),
