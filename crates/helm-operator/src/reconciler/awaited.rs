@@ -22,8 +22,11 @@ pub(super) async fn awaited(
     inventory: &Marks,
 ) -> Result<Option<String>, action::Error> {
     let deleted: Vec<&MarkedObject> = inventory.objects.iter().filter(|object| !object.kept).collect();
-    let is_seen =
-        |object: &&&MarkedObject| matches!(env.live.look(&object.key, env.decoration), Look::Ours(live) if !live.kept);
+    // Of kinds that no stream brings, the cache has our own writes, and nobody tells when they are gone.
+    let is_seen = |object: &&&MarkedObject| {
+        work.shared.cache.is_synced(&object.key)
+            && matches!(env.live.look(&object.key, env.decoration), Look::Ours(live) if !live.kept)
+    };
     let seen: Vec<&MarkedObject> = deleted.iter().filter(is_seen).copied().collect();
     // What the watches have is there for now, whatever the server says. What holds it is asked for, and left out if there is no answer.
     let mut held = Vec::new();

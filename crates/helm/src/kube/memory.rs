@@ -329,6 +329,7 @@ impl State {
     }
 
     fn merge(&mut self, path: &str, body: Value, manager: &str) -> Result<Value, Error> {
+        let path = path.strip_suffix("/status").unwrap_or(path);
         let old = self.objects.get(path).cloned().ok_or_else(|| refused(404, "NotFound", path))?;
         let mut object = old.clone();
         let version = &body["metadata"]["resourceVersion"];

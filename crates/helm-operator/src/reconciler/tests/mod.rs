@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use helm::action::Candidate;
-use helm::kube::{Api, Applier, Error, MemoryApi, Resource, install_order, objects_of};
+use helm::kube::{Api, Applier, Error, MemoryApi, Resource, each_once, install_order, objects_of};
 use helm::release::{ChartDocument, Hook};
 use helm::storage::{RecordMeta, Storage};
 use serde_json::{Value, json};
@@ -31,6 +31,7 @@ mod controller;
 mod failure_scenarios;
 mod looks;
 mod recorded;
+mod told;
 
 pub(super) const PRIMARY: &str = "/apis/cache.my.domain/v1/namespaces/ns/memcacheds/web";
 pub(super) const SECRETS: &str = "/api/v1/namespaces/ns/secrets";
@@ -72,7 +73,11 @@ fn render(request: &Request) -> Result<Candidate, RenderError> {
     if spec["unknown"] == true {
         manifest = format!("{manifest}---\napiVersion: example.com/v1\nkind: Unknown\nmetadata:\n  name: u\n");
     }
-    let mut objects = objects_of(&manifest).unwrap();
+    if spec["twice"] == true {
+        manifest =
+            format!("{manifest}---\napiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: a\ndata:\n  value: last\n");
+    }
+    let (mut objects, duplicates) = each_once(objects_of(&manifest).unwrap(), &request.namespace);
     install_order(&mut objects);
     let chart = r#"{"metadata":{"name":"memcached","version":"0.1.0","appVersion":"1.6"}}"#;
     Ok(Candidate {
@@ -83,7 +88,7 @@ fn render(request: &Request) -> Result<Candidate, RenderError> {
         objects,
         notes: "enjoy".into(),
         crds: Vec::new(),
-        duplicates: Vec::new(),
+        duplicates,
         inputs: String::new(),
     })
 }
@@ -142,17 +147,24 @@ impl World {
     }
 
     pub(super) fn rendering(server: Arc<MemoryApi>, renderer: Arc<dyn Renderer>) -> World {
-        World::start(server, renderer, false, |_| {})
+        World::start(server, renderer, Events::default(), false, |_| {})
+    }
+
+    /// A controller whose events the server takes.
+    fn telling(server: Arc<MemoryApi>, renderer: Arc<dyn Renderer>, change: impl FnOnce(&mut Settings)) -> World {
+        let events = Events::new(server.clone(), "memcached-controller", None);
+        World::start(server, renderer, events, false, change)
     }
 
     /// A controller that no stream tells of the chart's objects.
     fn blind(server: Arc<MemoryApi>, change: impl FnOnce(&mut Settings)) -> World {
-        World::start(server, Arc::new(Stub), true, change)
+        World::start(server, Arc::new(Stub), Events::default(), true, change)
     }
 
     fn start(
         server: Arc<MemoryApi>,
         renderer: Arc<dyn Renderer>,
+        events: Events,
         blind: bool,
         change: impl FnOnce(&mut Settings),
     ) -> World {
@@ -176,7 +188,7 @@ impl World {
             renderer,
             hooks: Hooks::default(),
             metrics: Metrics::default(),
-            events: Events::default(),
+            events,
             settings,
             resource: Arc::new(resource("cache.my.domain/v1", "Memcached", "memcacheds", true)),
             new_kinds: mpsc::unbounded_channel().0,

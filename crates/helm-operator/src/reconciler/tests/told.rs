@@ -1,0 +1,265 @@
+//! What people are told: events and the status, on a release's whole way.
+
+use std::sync::Mutex;
+
+use helm::kube::Disturbance;
+use tokio_util::sync::CancellationToken;
+
+use super::*;
+use crate::reconciler::serve;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// Renders as [`Stub`], with override values, and notes for which revision.
+#[derive(Default)]
+struct Noting {
+    revisions: Mutex<Vec<u32>>,
+    overrides: Vec<(String, String)>,
+}
+
+impl Renderer for Noting {
+    fn digest(&self) -> String {
+        "chart".into()
+    }
+
+    fn chart_name(&self) -> &str {
+        "memcached"
+    }
+
+    fn overrides(&self) -> &[(String, String)] {
+        &self.overrides
+    }
+
+    fn render(&self, request: Request) -> BoxFuture<'_, Result<Candidate, RenderError>> {
+        self.revisions.lock().unwrap().push(request.revision);
+        Box::pin(async move { render(&request) })
+    }
+}
+
+/// The events so far, oldest first: type, reason, how often, note.
+async fn events(world: &World) -> Vec<String> {
+    tokio::time::sleep(SECOND).await;
+    let paths = world.server.paths().into_iter().filter(|path| path.contains("/events/"));
+    let event = |path: String| {
+        let event = world.server.object(&path).unwrap();
+        let text = |field: &str| event[field].as_str().unwrap().to_owned();
+        let count = event["series"]["count"].as_u64().unwrap_or(1);
+        (text("eventTime"), format!("{} {} x{count}: {}", text("type"), text("reason"), text("note")))
+    };
+    let mut all: Vec<(String, String)> = paths.map(event).collect();
+    all.sort();
+    all.into_iter().map(|(_, said)| said).collect()
+}
+
+fn status(world: &World) -> Value {
+    world.server.object(PRIMARY).unwrap()["status"].clone()
+}
+
+#[tokio::test(start_paused = true)]
+async fn override_values_and_duplicate_objects_are_told_and_a_value_only_if_it_may_be() {
+    for (suppressed, value) in [(false, "s3cret"), (true, "****")] {
+        let mut spec = spec();
+        spec["twice"] = true.into();
+        let renderer = Noting { overrides: vec![("auth.password".into(), "s3cret".into())], ..Noting::default() };
+        let change = |settings: &mut Settings| settings.suppress_overrides = suppressed;
+        let world = World::telling(World::new(spec).server, Arc::new(renderer), change);
+        world.reconcile().await;
+        let told = events(&world).await;
+        let overridden = format!("Chart value \"auth.password\" overridden to {value:?} by operator's watches.yaml");
+        assert!(told.contains(&format!("Warning OverrideValuesInUse x1: {overridden}")), "{told:#?}");
+        let duplicates: Vec<_> = told.iter().filter(|event| event.contains("DuplicateObject")).collect();
+        assert_eq!(duplicates.len(), 1, "{told:#?}");
+        assert!(duplicates[0].contains("ConfigMap \"a\""));
+        assert_eq!(world.value_of("a"), "last");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_chart_is_rendered_for_the_revision_that_is_made() {
+    let renderer = Arc::new(Noting::default());
+    let world = World::telling(World::new(spec()).server, renderer.clone(), |_| {});
+    world.reconcile().await;
+    let rendered = || std::mem::take(&mut *renderer.revisions.lock().unwrap());
+    assert_eq!(rendered(), [1]);
+    for (value, expected) in [("2", [1, 2]), ("3", [2, 3])] {
+        world.edit(|p| p["spec"]["value"] = value.into());
+        world.reconcile().await;
+        assert_eq!(rendered(), expected, "as the deployed one, to see whether anything changes, and then as the next");
+    }
+    world.server.die_after(Some(2));
+    world.edit(|p| p["spec"]["value"] = "4".into());
+    world.reconcile().await;
+    world.server.die_after(None);
+    rendered();
+    world.edit(|p| p["spec"]["value"] = "5".into());
+    let world = World::telling(world.server, renderer.clone(), |_| {});
+    world.reconcile().await;
+    assert_eq!((rendered(), world.value_of("a")), (vec![4], json!("5")), "the one that was begun is made");
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_a_restart_the_status_keeps_the_chart_of_the_running_revision_and_of_no_other() {
+    let world = World::new(spec());
+    world.reconcile().await;
+    let told = json!({"name": "web", "revision": 1, "chart": "memcached-0.1.0", "appVersion": "1.6"});
+    assert_eq!(status(&world)["deployedRelease"], told);
+    let restarted = |server: Arc<MemoryApi>, release: Value| async move {
+        let mut primary = server.object(PRIMARY).unwrap();
+        primary["status"]["deployedRelease"] = release;
+        server.put(PRIMARY, primary, "someone");
+        let world = World::on(server);
+        world.reconcile().await;
+        (status(&world)["deployedRelease"].clone(), world.server)
+    };
+    let (same, server) = restarted(world.server, told.clone()).await;
+    assert_eq!(same, told);
+    let (other, server) = restarted(server, json!({"name": "web", "revision": 7, "chart": "memcached-9"})).await;
+    assert_eq!((&other["name"], &other["revision"], &other["chart"]), (&json!("web"), &json!(1), &json!("")));
+    let (nothing, _) = restarted(server, Value::Null).await;
+    assert_eq!((&nothing["name"], &nothing["revision"]), (&json!("web"), &json!(1)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_manifest_that_operator_sdk_kept_in_the_status_goes() {
+    let server = World::new(spec()).server;
+    let mut primary = server.object(PRIMARY).unwrap();
+    primary["status"] = json!({"deployedRelease": {"name": "web", "manifest": "password: s3cret"}});
+    server.put(PRIMARY, primary, "operator-sdk");
+    let world = World::on(server);
+    world.reconcile().await;
+    let release = &status(&world)["deployedRelease"];
+    assert_eq!((&release["manifest"], &release["revision"]), (&Value::Null, &json!(1)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_of_someone_elses_is_not_told_as_the_resources() {
+    let world = World::new(spec());
+    world.reconcile().await;
+    let path = world.server.paths().into_iter().find(|path| path.contains("sh.helm.release.v1")).unwrap();
+    let mut record = world.server.object(&path).unwrap();
+    record["metadata"]["annotations"] = Value::Null;
+    record["metadata"]["ownerReferences"] = json!([{"apiVersion": "x/v1", "kind": "X", "name": "x", "uid": "x"}]);
+    let labels = json!({"owner": "helm", "name": "web", "version": "1", "status": "deployed"});
+    record["metadata"]["labels"] = labels;
+    let server = World::new(spec()).server;
+    server.put(&path, record, "helm");
+    let world = World::telling(server, Arc::new(Stub), |_| {});
+    world.reconcile().await;
+    assert!(world.condition("Irreconcilable").unwrap().starts_with("True/ReleaseConflict/release \"web\""));
+    assert_eq!(status(&world)["deployedRelease"], Value::Null);
+    assert!(world.maps().is_empty());
+    assert_eq!(events(&world).await.iter().filter(|said| said.contains("ReleaseConflict x1")).count(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn while_its_objects_are_waited_for_a_deleted_resource_tells_of_no_release() {
+    let world = World::blind(World::new(spec()).server, |_| {});
+    world.reconcile().await;
+    world.edit(|p| p["metadata"]["annotations"] = json!({"helm.sdk.operatorframework.io/uninstall-wait": "true"}));
+    let path = format!("{MAPS}/b");
+    let mut held = world.server.object(&path).unwrap();
+    held["metadata"]["finalizers"] = json!(["example.com/hold"]);
+    world.server.put(&path, held, "someone");
+    world.delete();
+    assert_eq!(world.reconcile().await, ReconcileResult::RequeueAfter);
+    assert_eq!(status(&world)["deployedRelease"], Value::Null);
+    // No watch tells of the end: it is asked for.
+    let began = Instant::now();
+    let watches = async {
+        tokio::time::sleep(30 * SECOND).await;
+        let mut free = world.server.object(&path).unwrap();
+        free["metadata"]["finalizers"] = Value::Null;
+        world.server.put(&path, free, "someone");
+        world.server.remove(&path);
+        while world.server.object(PRIMARY).is_some() && began.elapsed() < 60 * SECOND {
+            tokio::time::sleep(SECOND / 10).await;
+        }
+    };
+    world.shared.queue.open();
+    let shutdown = CancellationToken::new();
+    tokio::select! {
+        () = watches => {}
+        _ = serve(&world.shared, &shutdown, 1) => unreachable!(),
+    }
+    assert!(began.elapsed() < 40 * SECOND, "{:?} {:#?} {}", began.elapsed(), world.server.log(), status(&world));
+    let looks =
+        world.server.log().iter().filter(|line| line.contains("DELETE") && line.contains("configmaps/b")).count();
+    assert!(looks < 20, "two requests in five seconds: {looks}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_resource_that_waits_for_a_hook_holds_no_worker() {
+    let mut spec = spec();
+    spec["hooks"] = json!([{"name": "slow", "events": ["pre-install"]}]);
+    let world = World::new(spec);
+    let other = world.add("ns", "other", json!({"maps": ["x"]}));
+    world.feed();
+    let ready = async {
+        while world.server.object(&format!("{MAPS}/x")).is_none() || world.condition_of(&other, "Ready").is_none() {
+            tokio::time::sleep(SECOND / 10).await;
+        }
+    };
+    world.shared.queue.open();
+    let shutdown = CancellationToken::new();
+    tokio::select! {
+        () = ready => {}
+        () = tokio::time::sleep(60 * SECOND) => panic!("the only worker waits for the hook"),
+        _ = serve(&world.shared, &shutdown, 1) => unreachable!(),
+    }
+    assert!(world.maps() == ["x"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn hooks_that_an_uninstall_ran_are_not_run_again_when_the_rest_failed() {
+    let mut spec = spec();
+    spec["hooks"] = json!([{"name": "bye", "events": ["pre-delete"]}]);
+    let world = World::new(spec);
+    world.reconcile().await;
+    world.delete();
+    world.feed();
+    world.server.disturb("DELETE /api/v1/namespaces/ns/configmaps", 1, Disturbance::Refused(500));
+    let jobs = "/apis/batch/v1/namespaces/ns/jobs/bye";
+    let ended = async {
+        loop {
+            if let Some(mut job) = world.server.object(jobs)
+                && job["status"].is_null()
+            {
+                job["status"]["conditions"] = json!([{"type": "Complete", "status": "True"}]);
+                world.server.put(jobs, job, "kube-controller-manager");
+            }
+            tokio::time::sleep(SECOND).await;
+        }
+    };
+    let of = key();
+    let twice = async {
+        assert_eq!(work::reconcile(&world.shared, &of, &()).await, ReconcileResult::Error);
+        tokio::time::advance(600 * SECOND).await;
+        // No watch told of what the first try recorded.
+        work::reconcile(&world.shared, &of, &()).await;
+    };
+    tokio::select! {
+        () = twice => {}
+        () = ended => unreachable!(),
+    }
+    assert_eq!(world.server.log().iter().filter(|line| line.starts_with("POST /apis/batch")).count(), 1);
+    assert!(world.server.object(PRIMARY).is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fight_over_many_objects_names_three() {
+    let names = ["a", "b", "c", "d", "e"];
+    let world = World::new(json!({"maps": names, "value": "1"}));
+    world.reconcile().await;
+    for _ in 0..8 {
+        for name in names {
+            let path = format!("{MAPS}/{name}");
+            let mut changed = world.server.object(&path).unwrap();
+            changed["data"]["value"] = "mine".into();
+            world.server.put(&path, changed, "fighter");
+        }
+        world.reconcile().await;
+    }
+    let said = world.condition("Irreconcilable").unwrap();
+    assert_eq!(said.matches("fighter keeps changing").count(), 3, "{said}");
+    assert!(said.contains("; and so with 2 more; the release \"web\" sets it again"), "{said}");
+}
