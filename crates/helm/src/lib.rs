@@ -27,4 +27,6 @@ pub mod storage;
 
 mod processor_time;
 #[cfg(test)]
+mod sample;
+#[cfg(test)]
 mod vectors;

@@ -64,15 +64,14 @@ impl LastApplied for Deployed<'_> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::{BTreeMap, HashMap};
+    use std::collections::HashMap;
     use std::sync::Arc;
-
-    use serde_json::json;
 
     use super::*;
     use crate::action::{Look, Options};
-    use crate::kube::{Applier, Decoration, MemoryApi, Policy};
-    use crate::release::{ChartDocument, Info, Release};
+    use crate::kube::{Applier, MemoryApi, Policy};
+    use crate::release::Release;
+    use crate::sample;
     use crate::storage::{Marks, Storage};
 
     const MANIFEST: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n---\napiVersion: x/v1\nkind: Gone\nmetadata: {name: b}\n";
@@ -80,7 +79,7 @@ mod tests {
     /// What the revision says of the ConfigMap `a`.
     async fn last(server: &Arc<MemoryApi>, version: Option<u32>) -> Result<Option<Object>, kube::Error> {
         let (applier, storage) = (Applier::new(server.clone()), Storage::new(server.clone()));
-        let decoration = Decoration { release: "web".into(), namespace: "ns".into(), chart: "c".into(), owner: None };
+        let decoration = sample::decoration();
         let live: HashMap<ObjectKey, Look> = HashMap::new();
         let options = Options { apply: Policy::Client, ..Options::default() };
         let (decoration, slot) = (&decoration, &());
@@ -97,18 +96,7 @@ mod tests {
 
     async fn recorded(manifest: &str) -> Arc<MemoryApi> {
         let server = Arc::new(MemoryApi::new());
-        let release = Release {
-            name: "web".into(),
-            namespace: "ns".into(),
-            version: 1,
-            info: Info::default(),
-            chart: Arc::new(ChartDocument::from_json(&json!({"metadata": {"name": "c"}}).to_string()).unwrap()),
-            config: json!({}),
-            manifest: manifest.into(),
-            hooks: Vec::new(),
-            apply_method: "ssa".into(),
-            labels: BTreeMap::new(),
-        };
+        let release = Release { manifest: manifest.into(), ..sample::release() };
         Storage::new(server.clone()).create(&release, &Marks::default()).await.unwrap();
         server
     }

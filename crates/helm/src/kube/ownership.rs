@@ -109,19 +109,9 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::sample::decoration;
 
     const OURS: fn(&str) -> Value = |kind| json!([{"apiVersion": "cache.my.domain/v1", "kind": kind, "name": "web", "uid": "u1", "controller": true}]);
-
-    fn decoration() -> Decoration {
-        let owner = Owner {
-            api_version: "cache.my.domain/v1".into(),
-            kind: "Memcached".into(),
-            name: "web".into(),
-            namespace: "ns".into(),
-            uid: "u1".into(),
-        };
-        Decoration { release: "web".into(), namespace: "ns".into(), chart: "memcached".into(), owner: Some(owner) }
-    }
 
     fn annotated(name: &str, namespace: &str) -> Value {
         json!({"annotations": {RELEASE_NAME: name, RELEASE_NAMESPACE: namespace}, "labels": {MANAGED_BY_LABEL: "Helm"}})

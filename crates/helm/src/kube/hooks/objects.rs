@@ -6,7 +6,7 @@ use super::one::{Clock, Pause};
 use super::{HOOK_RUN_ANNOTATION, HookError, HookRun};
 use crate::kube::api::{Call, Error};
 use crate::kube::apply::{Applier, bytes, describe};
-use crate::kube::{Answer, CHART_LABEL, FIELD_MANAGER, Live, Nature, Object, Ownership, objects_of};
+use crate::kube::{Answer, CHART_LABEL, FIELD_MANAGER, Live, Object, Ownership, objects_of};
 use crate::release::{Hook, Release};
 
 /// Helm's annotation of every hook.
@@ -59,10 +59,7 @@ impl Applier {
     /// Makes an object. One that an earlier request of this run made, whose answer was lost, is found.
     pub(super) async fn make_once(&self, object: &Object, stamp: &Stamp, run: &HookRun<'_>) -> Result<String, Error> {
         match self.create_hook(object, stamp, run).await {
-            Err(error) if error.is_conflict() || error.nature() == Nature::Transient => {
-                let found = self.find(object, stamp, run).await.ok().flatten();
-                found.ok_or(error)
-            }
+            Err(error) => self.find(object, stamp, run).await.ok().flatten().ok_or(error),
             made => made,
         }
     }

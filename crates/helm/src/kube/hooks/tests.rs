@@ -1,4 +1,3 @@
-use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use jiff::{SignedDuration, Timestamp};
@@ -7,34 +6,16 @@ use tokio::time::{Instant, sleep};
 
 use super::decide::{Absence, Known, absence, expires, known, order, outcome};
 use super::*;
-use crate::kube::{Disturbance, MemoryApi, Owner};
-use crate::release::{ChartDocument, HookPhase, Info, LastRun};
+use crate::kube::{Disturbance, MemoryApi};
+use crate::release::{HookPhase, LastRun};
+use crate::sample::{self, decoration};
 
 const JOBS: &str = "/apis/batch/v1/namespaces/ns/jobs";
 const JOB: &str = "/apis/batch/v1/namespaces/ns/jobs/j";
 const MAPS: &str = "/api/v1/namespaces/ns/configmaps";
 
-fn decoration() -> Decoration {
-    let owner = Owner {
-        api_version: "cache.my.domain/v1".into(),
-        kind: "Memcached".into(),
-        name: "web".into(),
-        namespace: "ns".into(),
-        uid: "u1".into(),
-    };
-    Decoration { release: "web".into(), namespace: "ns".into(), chart: "memcached".into(), owner: Some(owner) }
-}
-
 fn map(name: &str, weight: i64) -> Hook {
-    Hook {
-        name: name.into(),
-        kind: "ConfigMap".into(),
-        path: format!("c/templates/{name}.yaml"),
-        manifest: format!("apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {name}\n"),
-        events: vec![HookEvent::PreInstall],
-        weight,
-        ..Hook::default()
-    }
+    Hook { weight, ..sample::hook(name, &[HookEvent::PreInstall]) }
 }
 
 fn job(spec: &str) -> Hook {
@@ -43,18 +24,7 @@ fn job(spec: &str) -> Hook {
 }
 
 fn release(hooks: Vec<Hook>) -> Release {
-    Release {
-        name: "web".into(),
-        namespace: "ns".into(),
-        version: 3,
-        info: Info::default(),
-        chart: Arc::new(ChartDocument::from_json(r#"{"metadata":{"name":"memcached","version":"1.0.0"}}"#).unwrap()),
-        config: json!({}),
-        manifest: String::new(),
-        hooks,
-        apply_method: String::new(),
-        labels: BTreeMap::new(),
-    }
+    Release { version: 3, hooks, ..sample::release() }
 }
 
 /// A release whose only hook began to run some time ago, and the mark of that run.
@@ -551,6 +521,72 @@ async fn what_is_deleted_is_waited_for_and_deleted_once() {
     tokio::join!(world.run(&mut release), later).0.unwrap();
     assert_eq!(world.writes(), [format!("DELETE {JOB}"), format!("POST {JOBS}")]);
     assert!(world.notes.waits.lock().unwrap()[0].contains("waiting for Job \"j\" to be gone"));
+}
+
+/// The ConfigMap of an earlier run of the hook `a`.
+fn put_map(server: &MemoryApi, value: &str) {
+    let annotations = json!({"meta.helm.sh/release-name": "web", "meta.helm.sh/release-namespace": "ns"});
+    let object = json!({"metadata": {"name": "a", "annotations": annotations}, "data": {"x": value}});
+    server.put(&format!("{MAPS}/a"), object, "helm-operator");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_gone_at_once_is_not_waited_for() {
+    let world = World::new();
+    put_map(&world.server, "old");
+    let began = Instant::now();
+    world.run(&mut release(vec![map("a", 0)])).await.unwrap();
+    assert!(began.elapsed().is_zero() && world.notes.waits.lock().unwrap().is_empty());
+    assert_eq!(world.writes(), [format!("DELETE {MAPS}/a"), format!("POST {MAPS}")]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_changes_before_it_is_deleted_is_looked_at_again_after_a_pause() {
+    let world = World::new();
+    put_map(&world.server, "old");
+    let (server, changes) = (Arc::downgrade(&world.server), Mutex::new(2));
+    world.server.refuse(move |call| {
+        let mut left = changes.lock().unwrap();
+        if call.method == http::Method::DELETE && *left > 0 {
+            *left -= 1;
+            put_map(&*server.upgrade()?, &format!("new {left}"));
+        }
+        None
+    });
+    let began = Instant::now();
+    world.run(&mut release(vec![map("a", 0)])).await.unwrap();
+    assert!(!began.elapsed().is_zero());
+    assert_eq!(world.writes().len(), 4);
+    assert_eq!(world.notes.waits.lock().unwrap().len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deletion_that_is_refused_for_good_fails_the_hook() {
+    let world = World::new();
+    put_map(&world.server, "old");
+    world.server.disturb("DELETE", 1, Disturbance::Refused(403));
+    let error = world.run(&mut release(vec![map("a", 0)])).await.unwrap_err();
+    assert!(matches!(error, HookError::Api { source: Error::Refused { code: 403, .. }, .. }), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_outage_is_not_taken_for_an_object_that_is_gone() {
+    let world = World::new();
+    put_map(&world.server, "old");
+    world.server.disturb(&format!("GET {MAPS}/a"), 1, Disturbance::Refused(503));
+    world.run(&mut release(vec![map("a", 0)])).await.unwrap();
+    assert_eq!(world.writes(), [format!("DELETE {MAPS}/a"), format!("POST {MAPS}")]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_a_restart_an_earlier_runs_object_goes_only_by_the_hooks_policy() {
+    let world = World::new();
+    put_map(&world.server, "old");
+    let (mut release, _) = begun(map("a", 0), HookPhase::Running, Duration::ZERO);
+    release.hooks[0].delete_policies = vec![DeletePolicy::HookSucceeded];
+    let error = world.run(&mut release).await.unwrap_err();
+    assert!(matches!(error, HookError::Api { source: Error::Refused { code: 409, .. }, .. }), "{error}");
+    assert_eq!(world.server.object(&format!("{MAPS}/a")).unwrap()["data"]["x"], "old");
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,0 +1,49 @@
+//! What tests act on: a custom resource's release, its hooks, and what it gives its objects.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::json;
+
+use crate::kube::{Decoration, Owner};
+use crate::release::{ChartDocument, Hook, HookEvent, Info, Release};
+
+/// The release `web` of the Memcached `web`, both in the namespace `ns`.
+pub(crate) fn decoration() -> Decoration {
+    let owner = Owner {
+        api_version: "cache.my.domain/v1".into(),
+        kind: "Memcached".into(),
+        name: "web".into(),
+        namespace: "ns".into(),
+        uid: "u1".into(),
+    };
+    Decoration { release: "web".into(), namespace: "ns".into(), chart: "memcached".into(), owner: Some(owner) }
+}
+
+/// That release's first revision, without objects.
+pub(crate) fn release() -> Release {
+    Release {
+        name: "web".into(),
+        namespace: "ns".into(),
+        version: 1,
+        info: Info::default(),
+        chart: Arc::new(ChartDocument::from_json(r#"{"metadata":{"name":"memcached","version":"1.0.0"}}"#).unwrap()),
+        config: json!({}),
+        manifest: String::new(),
+        hooks: Vec::new(),
+        apply_method: "ssa".into(),
+        labels: BTreeMap::new(),
+    }
+}
+
+/// A hook that makes a ConfigMap, and so ends at once.
+pub(crate) fn hook(name: &str, events: &[HookEvent]) -> Hook {
+    Hook {
+        name: name.into(),
+        kind: "ConfigMap".into(),
+        path: format!("c/templates/{name}.yaml"),
+        manifest: format!("apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {name}\n"),
+        events: events.to_vec(),
+        ..Hook::default()
+    }
+}
