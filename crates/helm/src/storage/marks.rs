@@ -130,7 +130,7 @@ impl Marks {
         let object = |o: &MarkedObject| {
             let mark = o.mark.map_or_else(String::new, |m| m.to_string());
             let key = &o.key;
-            let flags = if o.kept { KEPT } else { 0 } | if o.client { CLIENT } else { 0 };
+            let flags = if o.kept { KEPT } else { 0 } + if o.client { CLIENT } else { 0 };
             let (kind, namespace, name) = (key.kind.to_string(), key.namespace.to_string(), key.name.to_string());
             (o.api_version.to_string(), kind, namespace, name, o.digest.clone(), mark, flags)
         };

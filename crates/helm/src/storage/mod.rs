@@ -166,7 +166,7 @@ impl Storage {
                 "annotations": {MARKS_ANNOTATION: marks.to_text()},
             },
         });
-        own(&mut secret["metadata"]["labels"], marks);
+        own(&mut secret["metadata"], marks);
         secret["data"] = json!({"release": STANDARD.encode(packed.to_record())});
         let path = format!("/api/v1/namespaces/{}/secrets?fieldManager={FIELD_MANAGER}", release.namespace);
         let call = Call::post(path, secret.to_string().into_bytes());
@@ -184,7 +184,7 @@ impl Storage {
         });
         if let Some(marks) = marks {
             patch["metadata"]["annotations"] = json!({MARKS_ANNOTATION: marks.to_text()});
-            own(&mut patch["metadata"]["labels"], marks);
+            own(&mut patch["metadata"], marks);
         }
         let resource_version = self.patch(&release.namespace, &release.key(), &patch).await?;
         Ok(Written { packed, resource_version })
@@ -194,7 +194,7 @@ impl Storage {
     pub async fn mark(&self, namespace: &str, name: &str, version: u32, marks: &Marks) -> Result<u64, Error> {
         let mut patch =
             json!({"metadata": {"annotations": {MARKS_ANNOTATION: marks.to_text()}, "ownerReferences": null}});
-        own(&mut patch["metadata"]["labels"], marks);
+        own(&mut patch["metadata"], marks);
         self.patch(namespace, &release::key(name, version), &patch).await
     }
 
@@ -283,10 +283,10 @@ fn labels(release: &Release, time: &str) -> Value {
     labels
 }
 
-/// Says whose the release is.
-fn own(labels: &mut Value, marks: &Marks) {
+/// Says whose the release is. Without an owner the labels are not even named: a patch with `labels: null` would take them all away.
+fn own(metadata: &mut Value, marks: &Marks) {
     if !marks.owner.is_empty() {
-        labels[OWNER_LABEL] = marks.owner.as_str().into();
+        metadata["labels"][OWNER_LABEL] = marks.owner.as_str().into();
     }
 }
 
