@@ -92,7 +92,8 @@ fn release(env: &Environment<'_>, candidate: &Candidate, current: Option<&Curren
     }
 }
 
-/// Everything that may exist once the action runs: the candidate's objects, then what is to be pruned.
+/// Everything that may exist once the action runs: the candidate's objects, then what is to be pruned. Not complete, for nothing is applied
+/// yet.
 fn inventory(
     candidate: &Candidate,
     keys: &[ObjectKey],
@@ -118,7 +119,6 @@ fn inventory(
         owner: owner_uid(env),
         owner_type: owner_type(env),
         objects,
-        complete: false,
         delete_hooks: has_delete_hooks(&candidate.hooks),
         first_deployed: release.info.first_deployed,
         taken_over: current.is_some_and(|c| c.taken_over),
@@ -238,11 +238,12 @@ fn target<'a>(
 ) -> Option<Target<'a>> {
     let rule = rule(env, key, current);
     let known = current.and_then(|c| c.inventory.find(key)).filter(|_| rule == Rule::Keep);
-    let seen = match env.live.look(key, env.decoration) {
-        Look::Ours(live) if known.is_some_and(|k| is_intact(k, &live) && is_same(object, k, env)) => return None,
-        Look::Ours(live) if rule == Rule::Keep => Seen::Ours { uid: live.proven.uid },
-        Look::Absent if rule == Rule::Keep => Seen::Absent,
-        _ => surveyed.get(key).cloned().unwrap_or(Seen::Unknown),
+    let seen = match (surveyed.get(key), env.live.look(key, env.decoration)) {
+        (_, Look::Ours(live)) if known.is_some_and(|k| is_intact(k, &live) && is_same(object, k, env)) => return None,
+        (Some(read), _) => read.clone(),
+        (None, Look::Ours(live)) => Seen::Ours { uid: live.proven.uid },
+        (None, Look::Absent) => Seen::Absent,
+        (None, Look::Unknown) => Seen::Unknown,
     };
     let before = match current.and_then(|c| c.inventory.find(key)) {
         Some(known) if known.client => Before::Client { changed: !is_same(object, known, env) },

@@ -51,10 +51,13 @@ async fn apply(
 
 /// What the watches tell is enough only for objects that we applied before.
 fn seen(env: &Environment<'_>, key: &ObjectKey, rule: Rule) -> Seen {
+    if rule != Rule::Keep {
+        return Seen::Unknown;
+    }
     match env.live.look(key, env.decoration) {
-        Look::Ours(live) if rule == Rule::Keep => Seen::Ours { uid: live.proven.uid },
-        Look::Absent if rule == Rule::Keep => Seen::Absent,
-        _ => Seen::Unknown,
+        Look::Ours(live) => Seen::Ours { uid: live.proven.uid },
+        Look::Absent => Seen::Absent,
+        Look::Unknown => Seen::Unknown,
     }
 }
 

@@ -1,82 +1,563 @@
-//! Actions on a recorded revision, of which some objects' versions are served no more.
-
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
-use serde_json::json;
+use futures::FutureExt as _;
+use http::Method;
+use serde_json::{Value, json};
 
 use super::*;
-use crate::kube::{Applier, Decoration, MemoryApi};
-use crate::release::{ChartDocument, Info, Release};
-use crate::storage::{MarkedObject, Marks};
+use crate::kube::{self, Call, Disturbance, Live, MemoryApi, Way};
+use crate::release::HookEvent;
+use crate::sample;
+use crate::storage::MarkedObject;
 
-/// A ConfigMap, a Thing in a version that is served no more, and a kind that is gone.
-const MANIFEST: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n---\n\
-    apiVersion: x/v1beta1\nkind: Thing\nmetadata: {name: b}\nspec: {size: 1}\n---\n\
-    apiVersion: y/v1\nkind: Gone\nmetadata: {name: c}\n";
+const MAPS: &str = "/api/v1/namespaces/ns/configmaps";
+const RECORD: &str = "/api/v1/namespaces/ns/secrets/sh.helm.release.v1.web.v1";
 
-const THING: &str = "/apis/x/v1/namespaces/ns/things/b";
-
-async fn recorded() -> Arc<MemoryApi> {
-    let server = Arc::new(MemoryApi::new());
-    server.serve("x/v1", "Thing", "things", true);
-    let release = Release {
-        name: "web".into(),
-        namespace: "ns".into(),
-        version: 1,
-        info: Info::default(),
-        chart: Arc::new(ChartDocument::from_json(&json!({"metadata": {"name": "c"}}).to_string()).unwrap()),
-        config: json!({}),
-        manifest: MANIFEST.into(),
-        hooks: Vec::new(),
-        apply_method: "ssa".into(),
-        labels: Default::default(),
-    };
-    Storage::new(server.clone()).create(&release, &Marks::default()).await.unwrap();
-    server
+/// A server, what is known of its objects, and what the user asked for.
+struct World {
+    server: Arc<MemoryApi>,
+    applier: Applier,
+    storage: Storage,
+    decoration: Decoration,
+    live: HashMap<ObjectKey, Look>,
+    options: Options,
 }
 
-/// Runs with what an action needs.
-async fn with<T>(server: &Arc<MemoryApi>, run: impl AsyncFnOnce(&Environment<'_>) -> T) -> T {
-    let (applier, storage) = (Applier::new(server.clone()), Storage::new(server.clone()));
-    let decoration = Decoration { release: "web".into(), namespace: "ns".into(), chart: "c".into(), owner: None };
-    let live: HashMap<ObjectKey, Look> = HashMap::new();
-    let (decoration, slot, options) = (&decoration, &(), Options::default());
-    run(&Environment { applier: &applier, storage: &storage, decoration, live: &live, slot, options }).await
+impl World {
+    fn new() -> World {
+        let server = Arc::new(MemoryApi::new());
+        let (applier, storage) = (Applier::new(server.clone()), Storage::new(server.clone()));
+        let (decoration, live) = (sample::decoration(), HashMap::new());
+        World { server, applier, storage, decoration, live, options: Options::default() }
+    }
+
+    fn env(&self) -> Environment<'_> {
+        Environment {
+            applier: &self.applier,
+            storage: &self.storage,
+            decoration: &self.decoration,
+            live: &self.live,
+            slot: &(),
+            options: self.options.clone(),
+        }
+    }
+
+    async fn install(&self, candidate: &Candidate) -> Current {
+        current(&install(&self.env(), candidate, None).await.unwrap())
+    }
+
+    /// Lets a watch show the ConfigMap as one of this release, as it is now.
+    fn watch(&mut self, name: &str) {
+        let live: Live = serde_json::from_value(self.map(name)).unwrap();
+        let known = Known { proven: live.proven(), mark: live.mark, kept: false };
+        self.live.insert(key(name), Look::Ours(known));
+    }
+
+    fn map(&self, name: &str) -> Value {
+        self.server.object(&format!("{MAPS}/{name}")).unwrap()
+    }
+
+    /// Has someone write other data into the ConfigMap.
+    fn tamper(&self, name: &str) {
+        let mut live = self.map(name);
+        live["data"] = json!({"x": "theirs"});
+        self.server.put(&format!("{MAPS}/{name}"), live, "kubectl");
+    }
+
+    /// The requests for ConfigMaps of this name since then.
+    fn requests(&self, since: usize, name: &str) -> Vec<String> {
+        let path = format!("{MAPS}/{name}");
+        let log = self.server.log();
+        log[since..].iter().filter_map(|line| Some(line.strip_suffix(&path)?.trim_end().to_owned())).collect()
+    }
+}
+
+fn key(name: &str) -> ObjectKey {
+    ObjectKey { group: "".into(), kind: "ConfigMap".into(), namespace: "ns".into(), name: name.into() }
+}
+
+fn object(api_version: &str, kind: &str, name: &str) -> Value {
+    json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": name}})
+}
+
+/// A ConfigMap with a value.
+fn map(name: &str, value: &str) -> Value {
+    let mut object = object("v1", "ConfigMap", name);
+    object["data"] = json!({"x": value});
+    object
+}
+
+/// What a chart of these objects makes.
+fn candidate(objects: &[Value]) -> Candidate {
+    let manifest = objects.iter().map(|object| format!("---\n{object}\n")).collect();
+    Candidate::recorded(Release { manifest, ..sample::release() }, "inputs").unwrap()
+}
+
+/// The release after an action, as a reconciler knows it.
+fn current(outcome: &Outcome) -> Current {
+    Current {
+        version: outcome.version,
+        pending: false,
+        versions: (1..=outcome.version).collect(),
+        deployed: Some(outcome.version),
+        last_good: Some(outcome.version),
+        inventory: outcome.marks.clone(),
+        packed: Some(outcome.written.packed.clone()),
+        first_deployed: outcome.first_deployed,
+        unfinished: None,
+        taken_over: outcome.marks.taken_over,
+    }
+}
+
+/// A live ConfigMap that a release of this name made with Helm, with data that no chart has.
+fn made_by_helm(name: &str, release: &str) -> Value {
+    let annotations = json!({"meta.helm.sh/release-name": release, "meta.helm.sh/release-namespace": "ns"});
+    let labels = json!({"app.kubernetes.io/managed-by": "Helm", "helm.sdk.operatorframework.io/chart": "memcached"});
+    json!({
+        "apiVersion": "v1", "kind": "ConfigMap", "data": {"old": "1"},
+        "metadata": {"name": name, "namespace": "ns", "labels": labels, "annotations": annotations},
+    })
+}
+
+fn is_write(call: &Call, name: &str) -> bool {
+    call.method == Method::PATCH && call.path.starts_with(&format!("{MAPS}/{name}?"))
+}
+
+fn names(marks: &Marks) -> Vec<&str> {
+    marks.objects.iter().map(|object| &*object.key.name).collect()
+}
+
+#[tokio::test]
+async fn a_record_is_written_ahead_with_whatever_may_exist_once_the_action_ends() {
+    let world = World::new();
+    let mut before = world.install(&candidate(&[map("a", "1"), map("b", "1")])).await;
+    (before.taken_over, before.first_deployed) = (true, Some(Timestamp::UNIX_EPOCH));
+    world.server.refuse(|call| is_write(call, "c").then(|| kube::Error::answer(403, "Forbidden", "no")));
+    let mut next = candidate(&[map("b", "2"), map("c", "1")]);
+    next.hooks = vec![sample::hook("bye", &[HookEvent::PostDelete])];
+    let failure = upgrade(&world.env(), &next, &before).await.unwrap_err();
+    let marks = failure.recorded.unwrap().marks;
+    assert_eq!(names(&marks), ["b", "c", "a"]);
+    assert!(marks.objects.iter().all(|object| object.mark.is_none()), "nothing is applied yet");
+    assert_eq!((marks.owner.as_str(), marks.owner_type.as_str()), ("u1", "Memcached.cache.my.domain"));
+    assert_eq!(marks.first_deployed, Some(Timestamp::UNIX_EPOCH));
+    assert!(!marks.complete && marks.delete_hooks && marks.taken_over);
+    let history = world.storage.history("ns", "web").await.unwrap();
+    assert_eq!((history[1].status, history[1].marks.as_ref()), (Status::Failed, Some(&marks)));
+}
+
+#[tokio::test]
+async fn an_upgrade_keeps_what_is_known_of_the_release() {
+    let world = World::new();
+    let mut before = world.install(&candidate(&[map("a", "1"), map("b", "1")])).await;
+    assert!(!before.inventory.taken_over && before.inventory.complete);
+    (before.taken_over, before.first_deployed) = (true, Some(Timestamp::UNIX_EPOCH));
+    let outcome = upgrade(&world.env(), &candidate(&[map("b", "2")]), &before).await.unwrap();
+    assert_eq!(names(&outcome.marks), ["b"]);
+    assert!(outcome.marks.taken_over && outcome.marks.complete);
+    assert_eq!(outcome.marks.first_deployed, Some(Timestamp::UNIX_EPOCH));
+    assert!(world.server.object(&format!("{MAPS}/a")).is_none());
+    let history = world.storage.history("ns", "web").await.unwrap();
+    assert_eq!(history.iter().map(|meta| meta.status).collect::<Vec<_>>(), [Status::Superseded, Status::Deployed]);
+}
+
+#[tokio::test]
+async fn only_a_user_who_asks_for_it_takes_someone_elses_object() {
+    let mut world = World::new();
+    world.server.put(&format!("{MAPS}/a"), made_by_helm("a", "other"), "helm");
+    let failure = install(&world.env(), &candidate(&[map("a", "1")]), None).await.unwrap_err();
+    assert!(failure.cause.is_foreign() && failure.recorded.is_none(), "{failure}");
+    assert_eq!(world.server.writes(), 0);
+    world.options.adopt = true;
+    world.install(&candidate(&[map("a", "1")])).await;
+    assert_eq!(world.map("a")["data"], json!({"x": "1"}));
+}
+
+#[tokio::test]
+async fn an_object_that_the_release_did_not_have_is_read_once_whatever_a_watch_said() {
+    for absent in [false, true] {
+        let mut world = World::new();
+        world.server.put(&format!("{MAPS}/a"), made_by_helm("a", "web"), "helm");
+        world.watch("a");
+        if absent {
+            world.live.insert(key("a"), Look::Absent);
+        }
+        let since = world.server.log().len();
+        world.install(&candidate(&[map("a", "1")])).await;
+        assert_eq!(world.map("a")["data"], json!({"x": "1"}), "what Helm had written became ours and went");
+        assert_eq!(world.requests(since, "a"), ["GET", "PATCH", "PATCH"], "{absent}");
+    }
+}
+
+#[tokio::test]
+async fn an_object_that_the_release_had_is_written_as_a_watch_shows_it() {
+    let mut world = World::new();
+    let before = world.install(&candidate(&[map("a", "1"), map("b", "1")])).await;
+    world.tamper("a");
+    world.watch("a");
+    world.server.remove(&format!("{MAPS}/b"));
+    world.live.insert(key("b"), Look::Absent);
+    let since = world.server.log().len();
+    let outcome = upgrade(&world.env(), &candidate(&[map("a", "1"), map("b", "1")]), &before).await.unwrap();
+    assert_eq!(outcome.applied.len(), 2);
+    assert_eq!((world.requests(since, "a"), world.requests(since, "b")), (vec!["PATCH".into()], vec!["PATCH".into()]));
+    assert_eq!(world.map("a")["data"], json!({"x": "1"}));
+}
+
+#[tokio::test]
+async fn an_object_is_applied_again_unless_its_mark_is_proven_to_be_the_same() {
+    let mark = |n| Some(Mark(n));
+    for (recorded, live, applied) in
+        [(mark(1), mark(1), false), (mark(1), mark(2), true), (mark(1), None, true), (None, None, true)]
+    {
+        let mut world = World::new();
+        let mut before = world.install(&candidate(&[map("a", "1")])).await;
+        before.inventory.objects[0].mark = recorded;
+        world.watch("a");
+        let Some(Look::Ours(known)) = world.live.get_mut(&key("a")) else { panic!("watched just above") };
+        known.mark = live;
+        let outcome = upgrade(&world.env(), &candidate(&[map("a", "1")]), &before).await.unwrap();
+        assert_eq!(!outcome.applied.is_empty(), applied, "{recorded:?} {live:?}");
+    }
+}
+
+/// A world whose server refuses to apply ConfigMaps with the value `odd`, and how often it was asked to.
+fn picky() -> (World, Arc<AtomicUsize>) {
+    let (world, asked) = (World::new(), Arc::new(AtomicUsize::new(0)));
+    let count = asked.clone();
+    world.server.refuse(move |call| {
+        let (content_type, body) = call.body.as_ref()?;
+        let odd = *content_type == "application/apply-patch+yaml" && String::from_utf8_lossy(body).contains("odd");
+        odd.then(|| {
+            count.fetch_add(1, Ordering::Relaxed);
+            kube::Error::answer(422, "Invalid", "data: Invalid value")
+        })
+    });
+    (world, asked)
+}
+
+#[tokio::test]
+async fn what_server_side_apply_refused_is_offered_to_it_again_only_when_it_changes() {
+    let (world, asked) = picky();
+    let before = world.install(&candidate(&[map("a", "odd")])).await;
+    assert!(before.inventory.objects[0].client);
+    let refused = asked.swap(0, Ordering::Relaxed);
+    assert_eq!(refused, 1);
+    world.tamper("a");
+    let outcome = upgrade(&world.env(), &candidate(&[map("a", "odd")]), &before).await.unwrap();
+    assert_eq!((asked.swap(0, Ordering::Relaxed), &outcome.applied[0].way), (0, &Way::Client { refused: None }));
+    assert_eq!(world.map("a")["data"], json!({"x": "odd"}));
+    upgrade(&world.env(), &candidate(&[map("a", "odder")]), &current(&outcome)).await.unwrap();
+    assert_ne!(asked.load(Ordering::Relaxed), 0);
+}
+
+const DEFINITION: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/dbs.x.y";
+
+/// A chart with a definition in `crds`, and an object of the new kind.
+fn with_definition() -> Candidate {
+    let definition = object("apiextensions.k8s.io/v1", "CustomResourceDefinition", "dbs.x.y");
+    Candidate { crds: vec![Object::new(definition).unwrap()], ..candidate(&[object("x.y/v1", "Db", "db")]) }
+}
+
+fn world_with_definitions() -> World {
+    let world = World::new();
+    world.server.serve("apiextensions.k8s.io/v1", "CustomResourceDefinition", "customresourcedefinitions", false);
+    world
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_definitions_of_a_chart_are_made_and_served_before_anything_else() {
+    let world = world_with_definitions();
+    let establish = async {
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        assert_eq!(world.server.paths(), [DEFINITION], "nothing is recorded or made yet");
+        let mut definition = world.server.object(DEFINITION).unwrap();
+        definition["status"] = json!({"conditions": [{"type": "Established", "status": "True"}]});
+        world.server.serve("x.y/v1", "Db", "dbs", true);
+        world.server.put(DEFINITION, definition, "kube-apiserver");
+    };
+    let chart = with_definition();
+    tokio::join!(world.install(&chart), establish);
+    assert!(world.server.object("/apis/x.y/v1/namespaces/ns/dbs/db").is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_definition_that_exists_is_neither_changed_nor_waited_for() {
+    let world = world_with_definitions();
+    world.server.serve("x.y/v1", "Db", "dbs", true);
+    world.server.put(DEFINITION, json!({"metadata": {"name": "dbs.x.y"}, "spec": "theirs"}), "someone");
+    let began = tokio::time::Instant::now();
+    world.install(&with_definition()).await;
+    assert!(began.elapsed().is_zero());
+    assert_eq!(world.server.object(DEFINITION).unwrap()["spec"], "theirs");
+}
+
+#[tokio::test]
+async fn a_definition_that_cannot_be_made_fails_the_install_before_anything_is_recorded() {
+    let world = world_with_definitions();
+    world.server.disturb(DEFINITION, 1, Disturbance::Refused(403));
+    let failure = install(&world.env(), &with_definition(), None).await.unwrap_err();
+    assert_eq!(failure.cause.to_string(), "cannot apply CustomResourceDefinition \"dbs.x.y\"");
+    assert!(world.server.paths().is_empty());
+}
+
+#[tokio::test]
+async fn a_rollback_runs_its_hooks_again_though_their_record_says_that_they_succeeded() {
+    let world = World::new();
+    let mut first = candidate(&[map("a", "1")]);
+    first.hooks = vec![sample::hook("h", &[HookEvent::PreInstall, HookEvent::PreRollback])];
+    let installed = world.install(&first).await;
+    let packed = installed.packed.clone();
+    let next = upgrade(&world.env(), &candidate(&[map("a", "2")]), &installed).await.unwrap();
+    world.server.remove(&format!("{MAPS}/h"));
+    let back = rollback(&world.env(), &Current { packed, ..current(&next) }, 1, "inputs").await.unwrap();
+    assert_eq!(back.version, 3);
+    assert_eq!(world.map("a")["data"], json!({"x": "1"}));
+    assert_eq!(world.map("h")["metadata"]["name"], "h");
+}
+
+#[tokio::test]
+async fn an_action_that_was_cut_off_goes_on_as_it_was_recorded_and_runs_no_hook_twice() {
+    let world = World::new();
+    let mut first = candidate(&[map("a", "random")]);
+    first.hooks = vec![sample::hook("h", &[HookEvent::PreInstall])];
+    world.server.disturb(&format!("PATCH {MAPS}/a"), 1, Disturbance::Unreachable);
+    let failure = install(&world.env(), &first, None).await.unwrap_err();
+    let recorded = failure.recorded.unwrap();
+    assert_eq!(recorded.status, Status::PendingInstall);
+    let unfinished = Unfinished { inputs: "inputs".into(), hooks_done: true };
+    let cut_off = Current {
+        version: 1,
+        pending: true,
+        versions: vec![1],
+        deployed: None,
+        last_good: None,
+        inventory: recorded.marks,
+        packed: None,
+        first_deployed: None,
+        unfinished: Some(unfinished),
+        taken_over: false,
+    };
+    world.server.remove(&format!("{MAPS}/h"));
+    let again = Candidate { hooks: first.hooks.clone(), ..candidate(&[map("a", "random anew")]) };
+    let outcome = install(&world.env(), &again, Some(&cut_off)).await.unwrap();
+    assert_eq!((outcome.version, &world.map("a")["data"]["x"]), (1, &json!("random")));
+    assert!(world.server.object(&format!("{MAPS}/h")).is_none());
+}
+
+#[tokio::test]
+async fn a_repair_writes_what_a_watch_shows_and_nothing_else_without_reading_it() {
+    let mut world = World::new();
+    let installed = world.install(&candidate(&[map("a", "1"), map("b", "1"), map("c", "1")])).await;
+    ["a", "c"].iter().for_each(|name| world.tamper(name));
+    world.watch("a");
+    world.server.remove(&format!("{MAPS}/b"));
+    world.live.insert(key("b"), Look::Absent);
+    let objects = &installed.inventory.objects;
+    let since = world.server.log().len();
+    let repaired = repair(&world.env(), 1, installed.packed.as_ref(), &[&objects[0], &objects[1]]).await.unwrap();
+    assert_eq!(repaired.len(), 2);
+    assert_eq!(["a", "b", "c"].map(|name| world.requests(since, name).join(" ")), ["PATCH", "PATCH", ""]);
+    assert_eq!(["a", "b", "c"].map(|name| world.map(name)["data"]["x"].clone()), ["1", "1", "theirs"]);
+}
+
+#[tokio::test]
+async fn taking_over_a_release_reads_its_objects_whatever_a_watch_said() {
+    for absent in [false, true] {
+        let mut world = World::new();
+        world.server.put(&format!("{MAPS}/a"), made_by_helm("a", "web"), "helm");
+        world.watch("a");
+        if absent {
+            world.live.insert(key("a"), Look::Absent);
+        }
+        let manifest = format!("---\n{}\n", map("a", "1"));
+        let packed = Packed::pack(&Release { manifest, ..sample::release() }).unwrap();
+        let since = world.server.log().len();
+        move_in(&world.env(), 1, Some(&packed)).await.unwrap();
+        assert_eq!(world.map("a")["data"], json!({"x": "1"}), "what Helm had written became ours and went");
+        assert_eq!(world.requests(since, "a"), ["GET", "PATCH", "PATCH"], "{absent}");
+    }
+}
+
+#[tokio::test]
+async fn a_move_tells_helm_how_to_write_over_the_revision_from_now_on() {
+    for (recorded, expected) in [("ssa", "csa"), ("csa", "csa"), ("", "")] {
+        let world = World::new();
+        let release = Release { apply_method: recorded.into(), ..sample::release() };
+        world.storage.create(&release, &Marks::default()).await.unwrap();
+        let record = |world: &World| world.server.object(RECORD).unwrap()["data"].clone();
+        let before = record(&world);
+        let marks = Marks { complete: true, ..Marks::default() };
+        let version = record_move(&world.env(), 1, None, &marks).await.unwrap();
+        assert_eq!(world.server.object(RECORD).unwrap()["metadata"]["resourceVersion"], version.to_string());
+        assert_eq!(world.storage.get("ns", "web", 1).await.unwrap().apply_method, expected);
+        assert_eq!(record(&world) == before, recorded == expected, "a record is written only if it changes");
+        assert_eq!(world.storage.history("ns", "web").await.unwrap()[0].marks, Some(marks));
+    }
+}
+
+/// An installed release with a ConfigMap and a hook, about to be uninstalled.
+async fn installed_with(events: &[HookEvent]) -> (World, Uninstalling) {
+    let world = World::new();
+    let mut candidate = candidate(&[map("a", "1")]);
+    candidate.hooks = if events.is_empty() { Vec::new() } else { vec![sample::hook("h", events)] };
+    let installed = world.install(&candidate).await;
+    let at = Uninstalling { version: 1, marks: installed.inventory, packed: installed.packed, resource_version: None };
+    (world, at)
+}
+
+#[tokio::test]
+async fn a_release_with_any_hook_of_an_uninstall_is_recorded_as_uninstalling_first() {
+    use HookEvent::{PostDelete, PostInstall, PreDelete};
+    for (events, uninstalling) in
+        [(vec![PreDelete], true), (vec![PostDelete], true), (vec![PostInstall], false), (Vec::new(), false)]
+    {
+        let (world, mut at) = installed_with(&events).await;
+        assert_eq!(at.marks.delete_hooks, uninstalling, "{events:?}");
+        let writes = world.server.writes();
+        run_pre_delete(&world.env(), &mut at).await.unwrap();
+        let record = world.storage.get("ns", "web", 1).await.unwrap();
+        assert_eq!(record.info.status == Status::Uninstalling, uninstalling, "{events:?}");
+        assert_eq!(world.server.writes() > writes, uninstalling, "{events:?}");
+        if uninstalling {
+            // Whoever goes on needs no other look at the record.
+            let live = &world.server.object(RECORD).unwrap()["metadata"]["resourceVersion"];
+            assert_eq!(*live, at.resource_version.unwrap().to_string());
+            assert_eq!(at.packed.unwrap().unpack().unwrap().info.status, Status::Uninstalling);
+        }
+    }
+}
+
+#[tokio::test]
+async fn hooks_after_an_uninstall_run_unless_switched_off_or_given_up() {
+    for (disable_hooks, failed_farewells, runs) in
+        [(false, 0, true), (true, 0, false), (false, POST_DELETE_TRIES, false)]
+    {
+        let (mut world, mut at) = installed_with(&[HookEvent::PostDelete]).await;
+        (world.options.disable_hooks, at.marks.failed_farewells) = (disable_hooks, failed_farewells);
+        let farewell = run_post_delete(&world.env(), &mut at).await.unwrap();
+        assert!(matches!(farewell, Farewell::Done(left_out) if left_out.is_empty()));
+        assert_eq!(world.server.object(&format!("{MAPS}/h")).is_some(), runs, "{disable_hooks} {failed_farewells}");
+    }
+}
+
+#[tokio::test]
+async fn objects_of_a_kind_are_deleted_at_once_and_kinds_one_after_the_other() {
+    let world = World::new();
+    let service = |name| object("v1", "Service", name);
+    let objects = [service("a"), service("b"), object("apps/v1", "Deployment", "c")];
+    let installed = world.install(&candidate(&objects)).await;
+    world.server.disturb("DELETE /api/v1/namespaces/ns/services/a", 1, Disturbance::Unanswered);
+    assert!(delete_objects(&world.env(), &installed.inventory).now_or_never().is_none(), "it waits for an answer");
+    let left: Vec<String> = world.server.paths().into_iter().filter(|path| !path.contains("/secrets/")).collect();
+    assert_eq!(left, ["/api/v1/namespaces/ns/services/a", "/apis/apps/v1/namespaces/ns/deployments/c"]);
+}
+
+#[tokio::test]
+async fn the_inventory_of_a_revision_without_marks_is_read_from_its_record() {
+    use HookEvent::{PostDelete, PostInstall, PreDelete};
+    for (events, delete_hooks) in [(PreDelete, true), (PostDelete, true), (PostInstall, false)] {
+        let (world, at) = installed_with(&[events]).await;
+        let (marks, packed) = inventory_of(&world.env(), 1).await.unwrap();
+        assert_eq!(names(&marks), ["a"]);
+        assert_eq!(marks.delete_hooks, delete_hooks, "{events:?}");
+        assert_eq!(marks.first_deployed, at.marks.first_deployed);
+        assert!(marks.first_deployed.is_some() && marks.taken_over);
+        assert_eq!(packed.unpack().unwrap().key(), "sh.helm.release.v1.web.v1");
+    }
+}
+
+/// A world with an orphaned ConfigMap and ClusterRole, and one of another release.
+fn orphaned() -> World {
+    let world = World::new();
+    world.server.put(&format!("{MAPS}/a"), made_by_helm("a", "web"), "helm");
+    world.server.put(&format!("{MAPS}/b"), made_by_helm("b", "other"), "helm");
+    world.server.put(
+        "/apis/rbac.authorization.k8s.io/v1/clusterroles/r",
+        json!({"metadata": made_by_helm("r", "web")["metadata"]}),
+        "helm",
+    );
+    world
+}
+
+async fn found(world: &World) -> Result<Vec<String>, Error> {
+    let objects = orphans(&world.env()).await?.objects;
+    Ok(objects.iter().map(|object: &MarkedObject| object.key.name.to_string()).collect())
+}
+
+#[tokio::test]
+async fn orphans_are_found_where_the_operator_may_look() {
+    const EVERYWHERE: &str = "/api/v1/configmaps?";
+    const IN_NAMESPACE: &str = "/api/v1/namespaces/ns/configmaps?";
+    const ROLES: &str = "/apis/rbac.authorization.k8s.io/v1/clusterroles?";
+    for (refused, code, expected) in [
+        (vec![], 403, ["a", "r"].as_slice()),
+        (vec![EVERYWHERE], 403, &["a", "r"]),
+        (vec![EVERYWHERE, IN_NAMESPACE], 403, &["r"]),
+        (vec![ROLES], 403, &["a"]),
+        // The kind went while it was looked for.
+        (vec![EVERYWHERE], 404, &["r"]),
+    ] {
+        let world = orphaned();
+        let paths = refused.clone();
+        world.server.refuse(move |call| {
+            let refused = paths.iter().any(|path| call.path.starts_with(path));
+            refused.then(|| kube::Error::answer(code, "", "no"))
+        });
+        assert_eq!(found(&world).await.unwrap(), expected, "{refused:?}");
+    }
+}
+
+#[tokio::test]
+async fn an_outage_is_not_taken_for_a_kind_without_orphans() {
+    for path in ["/api/v1/configmaps", "/apis/rbac.authorization.k8s.io/v1/clusterroles"] {
+        let world = orphaned();
+        world.server.disturb(&format!("GET {path}"), 1, Disturbance::Refused(503));
+        let error = found(&world).await.unwrap_err();
+        assert!(error.is_transient(), "{error}");
+    }
+}
+
+/// A recorded revision of a ConfigMap, a Thing in a version that is served no more, and an object of a kind that is gone.
+async fn outdated() -> World {
+    let world = World::new();
+    world.server.serve("x/v1", "Thing", "things", true);
+    let objects = [map("a", "1"), object("x/v1beta1", "Thing", "b"), object("y/v1", "Gone", "c")];
+    let manifest = objects.iter().map(|object| format!("---\n{object}\n")).collect();
+    world.storage.create(&Release { manifest, ..sample::release() }, &Marks::default()).await.unwrap();
+    world
 }
 
 #[tokio::test]
 async fn an_inventory_has_what_another_version_serves_and_nothing_that_is_gone() {
-    let server = recorded().await;
-    let (marks, _) = with(&server, async |env| inventory_of(env, 1).await).await.unwrap();
+    let world = outdated().await;
+    let (marks, _) = inventory_of(&world.env(), 1).await.unwrap();
     let found: Vec<_> = marks.objects.iter().map(|o| (&*o.key.name, &*o.api_version)).collect();
     assert_eq!(found, [("a", "v1"), ("b", "x/v1beta1")]);
-    server.refuse(|call| (call.path == "/apis").then(|| crate::kube::Error::answer(503, "", "away")));
-    assert!(with(&server, async |env| inventory_of(env, 1).await).await.is_err(), "an outage is no proof");
+    world.server.refuse(|call| (call.path == "/apis").then(|| kube::Error::answer(503, "", "away")));
+    assert!(inventory_of(&world.env(), 1).await.is_err(), "an outage is no proof");
 }
 
 #[tokio::test]
 async fn a_repair_is_not_kept_from_its_object_by_others_that_are_served_no_more() {
-    let server = recorded().await;
-    let repaired = with(&server, async |env| {
-        let (marks, _) = inventory_of(env, 1).await.unwrap();
-        let drifted: Vec<&MarkedObject> = marks.objects.iter().filter(|o| &*o.key.name == "a").collect();
-        repair(env, 1, None, &drifted).await
-    });
-    let names: Vec<_> = repaired.await.unwrap().into_iter().map(|one| one.key.name.to_string()).collect();
+    let world = outdated().await;
+    let (marks, _) = inventory_of(&world.env(), 1).await.unwrap();
+    let repaired = repair(&world.env(), 1, None, &[&marks.objects[0]]).await.unwrap();
+    let names: Vec<_> = repaired.iter().map(|one| &*one.key.name).collect();
     assert_eq!(names, ["a"]);
 }
 
 #[tokio::test]
 async fn a_rival_is_named_by_another_version() {
-    let server = recorded().await;
-    server.put(THING, json!({"metadata": {"name": "b"}, "spec": {"size": 2}}), "scaler");
-    let rivals = with(&server, async |env| {
-        let (marks, _) = inventory_of(env, 1).await.unwrap();
-        let keys: Vec<ObjectKey> = marks.objects.iter().map(|o| o.key.clone()).collect();
-        rivals(env, 1, None, &keys[1..]).await
-    });
-    let told: Vec<_> =
-        rivals.await.unwrap().into_iter().map(|(key, rival)| (key.name.to_string(), rival.manager)).collect();
-    assert_eq!(told, [("b".to_owned(), Some("scaler".to_owned()))]);
+    let world = outdated().await;
+    let live = json!({"metadata": {"name": "b"}, "spec": {"size": 2}});
+    world.server.put("/apis/x/v1/namespaces/ns/things/b", live, "scaler");
+    let (marks, _) = inventory_of(&world.env(), 1).await.unwrap();
+    let keys: Vec<ObjectKey> = marks.objects.iter().map(|o| o.key.clone()).collect();
+    let rivals = rivals(&world.env(), 1, None, &keys[1..]).await.unwrap();
+    let told: Vec<_> = rivals.iter().map(|(key, rival)| (&*key.name, rival.manager.as_deref())).collect();
+    assert_eq!(told, [("b", Some("scaler"))]);
 }
