@@ -525,7 +525,9 @@ async fn an_outage_is_not_taken_for_a_kind_without_orphans() {
 async fn outdated() -> World {
     let world = World::new();
     world.server.serve("x/v1", "Thing", "things", true);
-    let objects = [map("a", "1"), object("x/v1beta1", "Thing", "b"), object("y/v1", "Gone", "c")];
+    let mut thing = object("x/v1beta1", "Thing", "b");
+    thing["spec"] = json!({"size": 1});
+    let objects = [map("a", "1"), thing, object("y/v1", "Gone", "c")];
     let manifest = objects.iter().map(|object| format!("---\n{object}\n")).collect();
     world.storage.create(&Release { manifest, ..sample::release() }, &Marks::default()).await.unwrap();
     world

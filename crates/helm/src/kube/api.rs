@@ -256,7 +256,9 @@ mod tests {
     #[tokio::test]
     async fn an_answer_within_the_bounds_is_taken() {
         assert_eq!(ask(answer(200, 4, "true"), 60_000, 4).await.unwrap(), "true");
-        assert_eq!(ask(answer(404, 2, "{}"), 60_000, 4).await.unwrap_err().code(), Some(404));
+        for code in [400, 404] {
+            assert_eq!(ask(answer(code, 2, "{}"), 60_000, 4).await.unwrap_err().code(), Some(code));
+        }
     }
 
     #[tokio::test]

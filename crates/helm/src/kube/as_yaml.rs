@@ -45,10 +45,13 @@ fn text_end(json: &[u8], open: usize) -> usize {
 
 /// The same JSON with escapes for what YAML refuses in a text or changes: some characters, which in JSON stand in strings only.
 fn escaped(json: Vec<u8>) -> Vec<u8> {
-    if json.iter().all(|byte| *byte < 0x7F) {
-        return json;
+    let text = match String::from_utf8(json) {
+        Ok(text) => text,
+        Err(no_text) => return no_text.into_bytes(),
+    };
+    if !text.contains(is_special) {
+        return text.into_bytes();
     }
-    let Ok(text) = str::from_utf8(&json) else { return json };
     let mut escaped = String::with_capacity(text.len() + 64);
     for c in text.chars() {
         if is_special(c) {

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
-use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde::de::{Deserialize, Deserializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
@@ -250,12 +250,15 @@ impl ::kube::Resource for Live {
     }
 }
 
-/// The digest of a `fieldsV1`, taken while parsing: nothing of it is kept. Keys in any order give the same.
+/// The digest of a `fieldsV1`, which is structures all the way down, taken while parsing: nothing of it is kept. Keys in any order give the
+/// same.
 struct Fields(u64);
 
 impl<'de> Deserialize<'de> for Fields {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Fields, D::Error> {
-        from.deserialize_any(FieldsVisitor)
+        let fields = BTreeMap::<String, Fields>::deserialize(from)?;
+        let digest = |(key, Fields(inner)): (&String, &Fields)| mix(hash(key.as_bytes()) ^ inner.rotate_left(23));
+        Ok(Fields(mix(fields.iter().map(digest).fold(1, u64::wrapping_add))))
     }
 }
 
@@ -263,56 +266,6 @@ impl Fields {
     /// The digest of a `fieldsV1`. One that is too deep to be read counts as it is written: servers sort its keys.
     fn of(text: &str) -> Fields {
         serde_json::from_str(text).unwrap_or_else(|_| Fields(hash(text.as_bytes())))
-    }
-}
-
-struct FieldsVisitor;
-
-impl<'de> Visitor<'de> for FieldsVisitor {
-    type Value = Fields;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a set of fields")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Fields, A::Error> {
-        let mut sum = 1_u64;
-        while let Some((key, Fields(inner))) = map.next_entry::<Cow<'de, str>, Fields>()? {
-            sum = sum.wrapping_add(mix(hash(key.as_bytes()) ^ inner.rotate_left(23)));
-        }
-        Ok(Fields(mix(sum)))
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Fields, A::Error> {
-        let mut sum = 2_u64;
-        while let Some(Fields(inner)) = seq.next_element()? {
-            sum = mix(sum ^ inner);
-        }
-        Ok(Fields(sum))
-    }
-
-    fn visit_str<E>(self, text: &str) -> Result<Fields, E> {
-        Ok(Fields(hash(text.as_bytes())))
-    }
-
-    fn visit_bool<E>(self, value: bool) -> Result<Fields, E> {
-        Ok(Fields(3 + u64::from(value)))
-    }
-
-    fn visit_i64<E>(self, value: i64) -> Result<Fields, E> {
-        Ok(Fields(mix(value as u64)))
-    }
-
-    fn visit_u64<E>(self, value: u64) -> Result<Fields, E> {
-        Ok(Fields(mix(value)))
-    }
-
-    fn visit_f64<E>(self, value: f64) -> Result<Fields, E> {
-        Ok(Fields(mix(value.to_bits())))
-    }
-
-    fn visit_unit<E>(self) -> Result<Fields, E> {
-        Ok(Fields(5))
     }
 }
 

@@ -409,4 +409,30 @@ mod tests {
         assert_eq!(table.api_versions, ["v1", "v1/Pod", "v1/Pod"]);
         assert!(find(&table, "v1", "Other").is_none() && find(&table, "v2", "Pod").is_none());
     }
+
+    #[tokio::test]
+    async fn each_kind_is_cleaned_up_in_one_version_of_its_group() {
+        let (server, mapper) = mapper();
+        server.serve("x.y/v2", "Db", "dbs", false);
+        server.serve("x.y/v2", "Table", "tables", false);
+        server.serve("z.w/v1", "Db", "dbs", true);
+        let found = mapper.cleanable().await.unwrap();
+        let found: Vec<_> = found.iter().map(|r| (&*r.api_version, &*r.plural)).collect();
+        assert_eq!(found, [("v1", "secrets"), ("x.y/v1", "dbs"), ("x.y/v2", "tables"), ("z.w/v1", "dbs")]);
+    }
+
+    #[test]
+    fn only_kinds_that_can_be_listed_and_deleted_are_cleaned_up() {
+        let kind = |kind: &str, verbs: &[&str]| serde_json::json!({"resource": kind, "responseKind": {"kind": kind}, "verbs": verbs});
+        let resources = [
+            kind("Review", &["create"]),
+            kind("Status", &["get", "list"]),
+            kind("Binding", &["create", "delete"]),
+            kind("Pod", &["get", "list", "delete"]),
+        ];
+        let mut table = Table::default();
+        let groups = serde_json::json!({"items": [{"versions": [{"version": "v1", "resources": resources}]}]});
+        table.add(serde_json::from_value(groups).unwrap());
+        assert_eq!(table.cleanable.iter().map(|resource| &*resource.kind).collect::<Vec<_>>(), ["Pod"]);
+    }
 }

@@ -202,6 +202,10 @@ impl State {
         let body = body.unwrap_or(Value::Null);
         let kind = call.body.as_ref().map_or("", |(content_type, _)| *content_type);
         match (call.method.as_str(), kind) {
+            // Who does not ask for aggregated discovery gets the older one, which is of no use here.
+            ("GET", _) if ["/api", "/apis"].contains(&path) && !wants_aggregated(call) => {
+                Ok(json!({"kind": "APIVersions", "versions": ["v1"]}))
+            }
             ("GET", _) => self.get(path, query),
             ("POST", _) => self.post(path, body, manager),
             ("DELETE", _) => self.delete(path, query, &body),
@@ -389,6 +393,10 @@ impl State {
         object["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
         self.store(path, object)
     }
+}
+
+fn wants_aggregated(discovery: &Call) -> bool {
+    discovery.accept.is_some_and(|accept| accept.contains("APIGroupDiscoveryList"))
 }
 
 fn refused(code: u16, reason: &str, path: &str) -> Error {

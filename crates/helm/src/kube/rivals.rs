@@ -271,6 +271,19 @@ mod tests {
     }
 
     #[test]
+    fn values_of_a_set_that_are_ours_are_not_lost() {
+        let ours = json!({"f:spec": {"f:set": {"v:\"a\"": {}}}});
+        check(json!({"spec": {"set": ["a"]}}), vec![entry(FIELD_MANAGER, "1", ours)], None, &[]);
+    }
+
+    #[test]
+    fn structures_that_are_gone_are_named_as_a_whole_where_their_fields_cannot_be() {
+        let ours = json!({"f:spec": {"f:list": {"k:{\"name\":\"a\"}": {".": {}, "f:name": {}}}}});
+        let applied = json!({"spec": {"empty": {}, "list": [{"name": "a"}, {"name": "b", "image": "i"}]}});
+        check(applied, vec![entry(FIELD_MANAGER, "1", ours)], None, &[".spec.empty", ".spec.list[]"]);
+    }
+
+    #[test]
     fn whoever_has_a_field_whole_has_what_is_in_it_and_the_last_writer_counts() {
         let whole = |manager, time| entry(manager, time, json!({"f:spec": {"f:map": {}}}));
         let entries = vec![whole("a", "1"), whole("b", "3"), whole("c", "2")];

@@ -1,21 +1,12 @@
 use std::sync::Arc;
 
+use futures::FutureExt as _;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::sample::decoration;
 
 const SERVICE: &str = "/api/v1/namespaces/ns/services/web";
-
-fn decoration() -> Decoration {
-    let owner = Owner {
-        api_version: "cache.my.domain/v1".into(),
-        kind: "Memcached".into(),
-        name: "web".into(),
-        namespace: "ns".into(),
-        uid: "u1".into(),
-    };
-    Decoration { release: "web".into(), namespace: "ns".into(), chart: "memcached".into(), owner: Some(owner) }
-}
 
 fn service() -> Object {
     Object::new(json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"}, "spec": {"type": "ClusterIP", "port": 1}})).unwrap()
@@ -269,8 +260,9 @@ fn the_mark_is_of_all_entries_that_are_ours() {
     let (status, other) = (entry("helm-operator", "Update", "status", "f:c"), entry("kubectl", "Update", "", "f:c"));
     assert_eq!(mark(&[&status, &other]), None);
     assert_eq!(mark(&[&apply, &status, &other]), mark(&[&apply]));
-    // Marks of earlier versions of the operator are of an apply's entry alone, and must go on to count.
+    // Marks of earlier versions of the operator must go on to count.
     assert_eq!(mark(&[&apply]).unwrap().to_string(), "9889202c259c1b7a");
+    assert_eq!(mark(&[&update]).unwrap().to_string(), "bf7beb58a356ff1a");
     assert_ne!(mark(&[&apply]), mark(&[&update]));
     assert_ne!(mark(&[&apply]), mark(&[&apply, &update]));
     assert_ne!(mark(&[&update]), mark(&[&newer]));
@@ -366,4 +358,129 @@ fn an_object_that_nests_too_deep_is_read_all_the_same() {
     assert_eq!(serde_json::from_str::<::kube::core::ObjectList<Live>>(&listed).unwrap().items.len(), 1);
     let event = format!(r#"{{"type":"ADDED","object":{{"metadata":{{"name":"a"}},"status":{}}}}}"#, deep("1"));
     serde_json::from_str::<::kube::core::WatchEvent<Live>>(&event).unwrap();
+}
+
+#[test]
+fn a_live_object_is_asked_for_at_its_kinds_path_and_known_by_its_metadata() {
+    let kind = ::kube::core::GroupVersionKind::gvk("apps", "v1", "Deployment");
+    let resource = ::kube::core::ApiResource::from_gvk_with_plural(&kind, "deployments");
+    assert_eq!(<Live as ::kube::Resource>::url_path(&resource, Some("ns")), "/apis/apps/v1/namespaces/ns/deployments");
+    let mut live: Live = serde_json::from_value(json!({"metadata": {"name": "web", "namespace": "ns"}})).unwrap();
+    let reference = ::kube::Resource::object_ref(&live, &resource);
+    let text = |of: &str| Some(of.to_owned());
+    assert_eq!((reference.api_version, reference.kind), (text("apps/v1"), text("Deployment")));
+    assert_eq!((reference.namespace, reference.name), (text("ns"), text("web")));
+    assert_eq!(<Live as ::kube::Resource>::group(&resource), "apps");
+    assert_eq!(<Live as ::kube::Resource>::version(&resource), "v1");
+    ::kube::Resource::meta_mut(&mut live).name = Some("other".into());
+    assert_eq!(live.metadata.name.as_deref(), Some("other"));
+}
+
+#[test]
+fn an_object_is_judged_by_what_its_spec_asks_for() {
+    let status = json!({"observedGeneration": 1, "replicas": 1, "updatedReplicas": 1, "readyReplicas": 1, "availableReplicas": 1});
+    let readiness = |replicas: usize| {
+        let object = json!({"metadata": {"generation": 1}, "spec": {"replicas": replicas}, "status": status});
+        serde_json::from_value::<Live>(object).unwrap().readiness("apps", "Deployment")
+    };
+    assert_eq!((readiness(1), readiness(3)), (Readiness::Ready, Readiness::Progressing));
+}
+
+/// A server that answers every such write of the service with this status, and a service that is ours.
+async fn refusing(method: &'static str, code: u16, reason: &'static str) -> (Arc<MemoryApi>, Applier) {
+    let (server, applier) = server();
+    put(&applier, Rule::Import).await.unwrap();
+    server.refuse(move |call| (call.method == method).then(|| Error::answer(code, reason, "no")));
+    (server, applier)
+}
+
+fn sent(server: &MemoryApi, method: &str) -> usize {
+    server.log().iter().filter(|line| **line == format!("{method} {SERVICE}")).count()
+}
+
+#[tokio::test]
+async fn an_object_that_changes_faster_than_it_can_be_written_is_given_up_after_five_tries() {
+    let (server, applier) = refusing("PATCH", 409, "Conflict").await;
+    let uid = server.object(SERVICE).unwrap()["metadata"]["uid"].as_str().unwrap().to_owned();
+    let before = sent(&server, "PATCH");
+    let error = apply(&applier, target(&service(), Rule::Keep, Seen::Ours { uid })).await.unwrap_err();
+    assert!(matches!(error, ApplyError::Failed { source: Error::Refused { code: 409, .. }, .. }), "{error}");
+    assert_eq!(sent(&server, "PATCH") - before, 5);
+}
+
+#[tokio::test]
+async fn a_deletion_is_tried_again_only_where_the_object_changed_and_five_times_at_most() {
+    for (code, reason, tries) in [(409, "Conflict", 5), (403, "Forbidden", 1)] {
+        let (server, applier) = refusing("DELETE", code, reason).await;
+        let key = service().key("ns");
+        let error = applier.delete(&key, "v1", None, &decoration()).await.unwrap_err();
+        assert_eq!(error.to_string(), "cannot delete Service \"web\"");
+        assert_eq!(sent(&server, "DELETE"), tries, "{code}");
+    }
+}
+
+#[tokio::test]
+async fn an_outage_is_never_taken_for_an_object_that_is_gone() {
+    let (_, applier) = refusing("GET", 503, "").await;
+    let (object, decoration, key) = (service(), decoration(), service().key("ns"));
+    assert!(applier.survey(&[(&object, Rule::Import)], &decoration).await.is_err());
+    assert!(applier.delete(&key, "v1", None, &decoration).await.is_err());
+    assert!(applier.look_up(&key, "v1").await.is_err());
+    assert!(applier.rival(&object, &decoration).await.is_err());
+}
+
+#[tokio::test]
+async fn an_object_that_is_gone_is_told_as_such() {
+    let (_, applier) = server();
+    let (object, decoration) = (service(), decoration());
+    assert!(applier.look_up(&object.key("ns"), "v1").await.unwrap().is_none());
+    assert!(applier.look_up(&object.key("ns"), "gone/v1").await.unwrap().is_none());
+    assert_eq!(applier.rival(&object, &decoration).await.unwrap(), Rival { gone: true, ..Rival::default() });
+}
+
+#[tokio::test]
+async fn objects_of_a_kind_are_applied_at_once_and_kinds_one_after_the_other() {
+    let (server, applier) = server();
+    let object = |kind: &str, name: &str| {
+        Object::new(json!({"apiVersion": "v1", "kind": kind, "metadata": {"name": name}})).unwrap()
+    };
+    let objects = [object("ConfigMap", "a"), object("ConfigMap", "b"), object("Service", "c")];
+    let targets: Vec<_> = objects.iter().map(|object| target(object, Rule::Import, Seen::Absent)).collect();
+    server.disturb("PATCH /api/v1/namespaces/ns/configmaps/a", 1, Disturbance::Unanswered);
+    let (decoration, last) = (decoration(), ());
+    let writing = Writing::new(&decoration, Policy::Auto, &last);
+    assert!(applier.apply_all(&targets, &writing).now_or_never().is_none(), "it waits for an answer");
+    assert_eq!(server.paths(), ["/api/v1/namespaces/ns/configmaps/b"]);
+}
+
+#[tokio::test]
+async fn a_definition_is_made_as_a_client_would_only_if_that_may_help() {
+    let (server, applier) = refusing("PATCH", 403, "Forbidden").await;
+    server.remove(SERVICE);
+    applier.apply_definition(&service()).await.unwrap_err();
+    assert!(server.log().iter().all(|line| !line.starts_with("POST")));
+    assert!(server.paths().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_fields_that_a_new_definition_may_bring_are_waited_for() {
+    let definition = json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "dbs.x.y"},
+        "spec": {"group": "x.y", "names": {"kind": "Db"}},
+    });
+    let db = Object::new(json!({"apiVersion": "x.y/v1", "kind": "Db", "metadata": {"name": "db"}})).unwrap();
+    let objects = [Object::new(definition).unwrap(), db];
+    let targets: Vec<_> = objects.iter().map(|object| target(object, Rule::Import, Seen::Absent)).collect();
+    let undeclared =
+        "failed to create typed patch object (ns/db; x.y/v1, Kind=Db): .spec.new: field not declared in schema";
+    for (code, message, tries) in [(500, undeclared, 7), (422, "spec.size: Invalid value: 0: too small", 1)] {
+        let (server, applier) = server();
+        server.serve("apiextensions.k8s.io/v1", "CustomResourceDefinition", "customresourcedefinitions", false);
+        server.serve("x.y/v1", "Db", "dbs", true);
+        server.refuse(move |call| call.path.contains("/dbs/").then(|| Error::answer(code, "", message)));
+        let decoration = decoration();
+        let writing = Writing::new(&decoration, Policy::Server, &());
+        applier.apply_all(&targets, &writing).await.unwrap_err();
+        assert_eq!(server.log().iter().filter(|line| line.contains("/dbs/")).count(), tries, "{message}");
+    }
 }

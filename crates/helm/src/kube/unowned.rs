@@ -145,11 +145,11 @@ mod tests {
     #[test]
     fn a_volume_is_found_by_its_name() {
         let volume = json!({"volumes": [{"name": "x", "emptyDir": {}}]});
-        let fields = json!({"f:volumes": {"k:{\"name\":\"y\"}": {}, "k:{\"name\":\"x\"}": {".": {}, "f:name": {}}}});
+        let fields = json!({"f:volumes": {"k:{\"name\":\"a\"}": {}, "k:{\"name\":\"x\"}": {".": {}, "f:name": {}}}});
         let live = live(volume, fields, json!({}));
         let wanted = json!({"volumes": [{"name": "x", "configMap": {}}]});
         let mut expected =
-            json!({"f:volumes": {"k:{\"name\":\"y\"}": {}, "k:{\"name\":\"x\"}": {".": {}, "f:name": {}}}});
+            json!({"f:volumes": {"k:{\"name\":\"a\"}": {}, "k:{\"name\":\"x\"}": {".": {}, "f:name": {}}}});
         expected["f:volumes"]["k:{\"name\":\"x\"}"]["f:emptyDir"] = json!({});
         check(&live, wanted.clone(), "spec.volumes[0].configMap", Some(expected));
         check(&live, wanted, "spec.volumes[1].configMap", None);

@@ -43,7 +43,9 @@ async fn answer(server: &MemoryApi, request: HttpRequest<Body>) -> Response<Body
         |known: &&&str| parts.headers.get("content-type").is_some_and(|sent| sent.as_bytes() == known.as_bytes());
     let body = body.collect_bytes().await.unwrap().to_vec();
     let body = types.iter().find(is_sent).filter(|_| !body.is_empty()).map(|known| (*known, body));
-    let call = Call { method: parts.method, path: parts.uri.to_string(), body, accept: None };
+    // Leaked, for what a call accepts is a constant elsewhere.
+    let accept = parts.headers.get("accept").and_then(|sent| sent.to_str().ok()).map(|sent| &*sent.to_owned().leak());
+    let call = Call { method: parts.method, path: parts.uri.to_string(), body, accept };
     let (code, body) = match server.send(call).await {
         Ok(answer) => (200, answer.0),
         Err(Error::Refused { code, reason, message, .. }) => (

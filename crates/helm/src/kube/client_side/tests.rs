@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::patch::three_way;
 use super::schema::Document;
 use super::*;
-use crate::kube::{Applied, ApplyError, Before, Decoration, MemoryApi, Policy, Rule, Target, Way};
+use crate::kube::{Applied, ApplyError, Before, Decoration, Disturbance, MemoryApi, Policy, Rule, Target, Way};
 
 /// An extract of a real server's `/openapi/v3/apis/apps/v1`.
 fn document() -> Document {
@@ -167,6 +167,11 @@ fn other_lists_are_sets_or_whole() {
     assert_eq!(
         strategic(json!({}), json!({"whole": {"a": 1}}), json!({"whole": {"b": 1}})),
         json!({"whole": {"a": 1}})
+    );
+    assert_eq!(
+        strategic(json!({}), json!({"whole": {"a": 1, "b": 1}}), json!({"whole": {"b": 1}})),
+        json!({"whole": {"a": 1, "b": 1}}),
+        "what replaces is sent whole"
     );
     assert_eq!(
         strategic(json!({}), json!({"unknown": {"a": [1]}}), json!({"unknown": {"a": [2]}})),
@@ -449,6 +454,15 @@ async fn an_unowned_default_in_the_way_is_cleared_and_the_object_stays_applied()
         assert_eq!(applied.way, Way::Server);
         assert_eq!(server.object(DEPLOYMENT).unwrap()["spec"]["strategy"]["type"], "Recreate");
     }
+}
+
+#[tokio::test]
+async fn an_outage_during_a_clients_write_is_not_taken_for_a_change_of_the_object() {
+    let world = server();
+    apply(&world, &deployment("odd"), Policy::Client, &(), Mode::New).await.unwrap();
+    world.0.disturb(&format!("GET {DEPLOYMENT}"), 1, Disturbance::Refused(503));
+    let error = apply(&world, &deployment("new"), Policy::Client, &(), Mode::Client).await.unwrap_err();
+    assert!(matches!(error, ApplyError::Failed { source: Error::Refused { code: 503, .. }, .. }), "{error:?}");
 }
 
 #[tokio::test]

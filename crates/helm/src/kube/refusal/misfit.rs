@@ -124,7 +124,6 @@ impl Type {
             _ if text.starts_with('[') => Type::List,
             "true" | "false" | "bool" => Type::Boolean,
             "nil" | "<nil>" | "interface {" | "interface {}(nil)" => Type::Null,
-            "int" | "int64" | "float64" => Type::Number,
             _ if bare.parse::<f64>().is_ok() => Type::Number,
             _ => Type::String,
         }

@@ -134,7 +134,7 @@ fn value_end(text: &str) -> usize {
     for (at, c) in text.char_indices() {
         match c {
             _ if escaped => escaped = false,
-            '\\' if quoted => escaped = true,
+            '\\' => escaped = true,
             '"' => quoted = !quoted,
             _ if quoted => {}
             '{' | '[' => depth += 1,

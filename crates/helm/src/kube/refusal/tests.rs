@@ -57,6 +57,10 @@ fn an_object_that_does_not_fit_its_schema_is_explained_without_its_values() {
         ),
         (".immutable: expected boolean, got &{5}", ".immutable: expected boolean, got number"),
         (
+            ".immutable: expected boolean, got &{int}",
+            ".immutable: expected boolean, got string; give true or false, without quotes",
+        ),
+        (
             ".spec.replicas: expected numeric (int or float), got string",
             ".spec.replicas: expected number, got string; give a number, without quotes",
         ),
@@ -211,6 +215,14 @@ fn values_of_secrets_and_whole_structures_are_hidden() {
         (
             "X \"x\" is invalid: [a: Invalid value: 5: no, b: Invalid value: \"y\"]",
             "X \"x\" is invalid: [a: Invalid value: 5: no, b: Invalid value: \"y\"]",
+        ),
+        (
+            "X \"x\" is invalid: a: Invalid value: core.Env{Count:1, Value:\"hunter2\", Nested:core.Y{A:1, B:2}}: no",
+            "X \"x\" is invalid: a: Invalid value: <hidden>: no",
+        ),
+        (
+            "Secret \"s\" is invalid: [a: Invalid value: 12:30,45: no, b: Invalid value: C:\\\\: no]",
+            "Secret \"s\" is invalid: [a: Invalid value: <hidden>: no, b: Invalid value: <hidden>: no]",
         ),
         ("X \"x\" is invalid: a: Invalid value: {\"unended", "X \"x\" is invalid: a: Invalid value: <hidden>"),
     ];
