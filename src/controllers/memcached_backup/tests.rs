@@ -229,3 +229,20 @@ async fn somebody_elses_deployment_is_not_taken_and_the_status_says_so_once() {
     reconcile(Arc::new(backup), all).await.unwrap_err();
     assert_eq!(script.events().len(), 1);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_kind_that_is_not_served_keeps_nobody_from_stopping() {
+    let script = Script::default();
+    let not_found = json!({"kind": "Status", "status": "Failure", "reason": "NotFound", "code": 404});
+    (0..50).for_each(|_| script.answer(404, not_found.clone()));
+    let shutdown = CancellationToken::new();
+    let context = Context::new(script.client(), Arc::new(Config::default()), Metrics::default(), shutdown.clone());
+    let told = async {
+        while script.asked().len() < 3 {
+            tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+        }
+        shutdown.cancel();
+    };
+    let both = async { tokio::join!(native::Controller::run(Box::new(Controller), context), told).0 };
+    tokio::time::timeout(std::time::Duration::from_secs(5), both).await.expect("it ends").unwrap();
+}

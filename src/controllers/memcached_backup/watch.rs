@@ -1,8 +1,10 @@
 //! The watches: backups, their Deployments and their pods, each reduced to what is needed before it is kept.
 
-use std::future::ready;
+use std::future::{pending, ready};
+use std::pin::pin;
 use std::sync::Arc;
 
+use futures::future::{Either, select};
 use futures::{Stream, StreamExt as _, TryStreamExt as _};
 use helm_operator::backoff::Backoff;
 use helm_operator::context::Context;
@@ -11,7 +13,7 @@ use helm_operator::report::chain;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::Pod;
 use kube::core::{GroupVersionKind, PartialObjectMeta};
-use kube::runtime::reflector::{self, ObjectRef};
+use kube::runtime::reflector::{self, ObjectRef, Store};
 use kube::runtime::watcher::{self, Event};
 use kube::runtime::{Config, Controller, WatchStreamExt as _, controller, watcher as watch};
 use kube::{Api, Resource as _, ResourceExt as _};
@@ -41,7 +43,8 @@ pub(super) async fn serve(
     let concurrency = u16::try_from(context.config.max_concurrent_reconciles).unwrap_or(u16::MAX);
     let shutdown = context.shutdown.clone().cancelled_owned();
     let shared = Shared { context, deployments: deployment_store, pods: pod_store, backoff: Backoff::default() };
-    Controller::for_stream(backups, backup_store)
+    let unlisted = told_before_the_first_list(backup_store.clone(), shared.context.clone());
+    let controller = Controller::for_stream(backups, backup_store)
         .owns_stream(deployments.touched_objects())
         .watches_stream(pods, |pod| owner(&pod))
         .with_config(Config::default().concurrency(concurrency))
@@ -50,9 +53,19 @@ pub(super) async fn serve(
         .for_each(|result| {
             log(result);
             ready(())
-        })
-        .await;
+        });
+    select(pin!(controller), pin!(unlisted)).await;
     Ok(())
+}
+
+/// Ends when the shutdown comes before any backup is known. Nothing runs by then, but kube's controller waits for its first list, which
+/// never comes where the kind is not served.
+async fn told_before_the_first_list(backups: Store<MemcachedBackup>, context: Context) {
+    let listed = backups.wait_until_ready();
+    match select(pin!(listed), pin!(context.shutdown.cancelled())).await {
+        Either::Left(_) => pending().await,
+        Either::Right(_) => {}
+    }
 }
 
 /// The backups' events; counts which there are.
