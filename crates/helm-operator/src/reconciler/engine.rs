@@ -196,7 +196,8 @@ fn hook(of: helm::manifest::Hook) -> Hook {
 
 #[cfg(test)]
 mod tests {
-    use helm::chart::Crd;
+    use helm::chart::{Crd, File};
+    use helm::kube::MemoryApi;
     use helm::manifest::{Head, Manifest};
 
     use super::*;
@@ -288,5 +289,54 @@ mod tests {
             ..Hook::default()
         };
         assert_eq!(format!("{read:?}"), format!("{expected:?}"));
+    }
+
+    async fn renderer(template: &str) -> (Arc<MemoryApi>, EngineRenderer) {
+        let server = Arc::new(MemoryApi::new());
+        server.serve("v1", "ConfigMap", "configmaps", true);
+        let file = |name: &str, text: &str| File { name: name.into(), data: text.into() };
+        let chart = Chart::load_files(vec![
+            file("Chart.yaml", "apiVersion: v2\nname: demo\nversion: 1.2.3\n"),
+            file("values.yaml", "size: 1\n"),
+            file("values.schema.json", r#"{"properties": {"size": {"type": "integer"}}}"#),
+            file("templates/a.yaml", template),
+        ]);
+        let watch = "- {group: g, version: v1, kind: K, chart: x, overrideValues: {auth.password: fixed}}";
+        let watch = crate::watches::parse(watch, |_| None).unwrap().watches.remove(0);
+        let engine = Arc::new(Engine::new(chart.unwrap()));
+        let renderer = EngineRenderer::new(engine, watch, Applier::new(server.clone())).await.unwrap();
+        (server, renderer)
+    }
+
+    async fn rendered(renderer: &EngineRenderer, spec: &str, revision: u32) -> Result<String, RenderError> {
+        let request = Request { name: "web".into(), namespace: "ns".into(), spec: spec.into(), revision };
+        renderer.render(request).await.map(|candidate| candidate.manifest)
+    }
+
+    #[tokio::test]
+    async fn a_render_knows_its_release_its_overrides_and_what_the_cluster_serves() {
+        let template = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata:\n  \
+            text: '{{ .Release.Name }} {{ .Release.Revision }} {{ .Release.IsUpgrade }} {{ .Values.auth.password }} \
+            {{ .Capabilities.KubeVersion.Minor }} {{ .Capabilities.APIVersions.Has \"example.com/v1/Kind\" }}'";
+        let (server, renderer) = renderer(template).await;
+        assert_eq!(renderer.chart_name(), "demo");
+        assert_eq!(renderer.overrides(), [("auth.password".to_owned(), "fixed".to_owned())]);
+        let first = rendered(&renderer, "{}", 1).await.unwrap();
+        assert!(first.contains("text: 'web 1 false fixed 36 false'"), "{first}");
+        let second = rendered(&renderer, "{\"auth\": {\"password\": \"mine\"}}", 2).await.unwrap();
+        assert!(second.contains("text: 'web 2 true fixed 36 false'"), "{second}");
+        server.serve("example.com/v1", "Kind", "kinds", true);
+        renderer.applier.mapper.resource("example.com/v1", "Kind").await.unwrap();
+        let third = rendered(&renderer, "{}", 3).await.unwrap();
+        assert!(third.contains("text: 'web 3 true fixed 36 true'"), "{third}");
+    }
+
+    #[tokio::test]
+    async fn a_render_that_fails_has_a_reason() {
+        let (_, renderer) = renderer("{{ fail \"no\" }}").await;
+        let failed = async |spec: &str| rendered(&renderer, spec, 1).await.unwrap_err().reason;
+        assert_eq!(failed("{}").await, "RenderError");
+        assert_eq!(failed(r#"{"size": "large"}"#).await, "InvalidValues");
+        assert_eq!(failed("[]").await, "InvalidValues");
     }
 }

@@ -352,4 +352,21 @@ mod tests {
     fn a_resource_is_named_by_namespace_and_name() {
         assert_eq!(ResourceKey::new("ns", "web").to_string(), "ns/web");
     }
+
+    #[test]
+    fn its_kind_is_that_of_its_api() {
+        let gvk = kube::core::GroupVersionKind::gvk("cache.my.domain", "v1", "Memcached");
+        let api = kube::core::ApiResource::from_gvk(&gvk);
+        let told = [
+            <Primary as kube::Resource>::group(&api),
+            <Primary as kube::Resource>::version(&api),
+            <Primary as kube::Resource>::kind(&api),
+            <Primary as kube::Resource>::api_version(&api),
+            <Primary as kube::Resource>::plural(&api),
+        ];
+        assert_eq!(told, ["cache.my.domain", "v1", "Memcached", "cache.my.domain/v1", "memcacheds"]);
+        let mut web = primary("");
+        kube::Resource::meta_mut(&mut web).uid = Some("u".into());
+        assert_eq!((web.uid(), kube::Resource::meta(&web).name.as_deref()), ("u", Some("web")));
+    }
 }
