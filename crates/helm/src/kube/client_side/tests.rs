@@ -6,6 +6,7 @@ use super::patch::three_way;
 use super::schema::Document;
 use super::*;
 use crate::kube::{Applied, ApplyError, Before, Decoration, Disturbance, MemoryApi, Policy, Rule, Target, Way};
+use crate::sample;
 
 /// An extract of a real server's `/openapi/v3/apis/apps/v1`.
 fn document() -> Document {
@@ -183,7 +184,7 @@ fn other_lists_are_sets_or_whole() {
 const DEPLOYMENT: &str = "/apis/apps/v1/namespaces/ns/deployments/web";
 
 fn decoration() -> Decoration {
-    Decoration { release: "web".into(), namespace: "ns".into(), chart: "c".into(), owner: None }
+    Decoration { owner: None, ..sample::decoration() }
 }
 
 fn deployment(image: &str) -> Object {
