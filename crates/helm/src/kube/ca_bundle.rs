@@ -83,6 +83,7 @@ mod tests {
     #[test]
     fn a_comment_is_a_placeholder_and_what_is_no_base64_is_left_to_the_server() {
         assert!(is_placeholder("") && is_placeholder("Cg==") && is_placeholder("IyBDQQ=="));
+        assert!(is_placeholder(&STANDARD.encode("# an injector puts the bundle here")));
         assert!(!is_placeholder(PEM) && !is_placeholder("${CA_BUNDLE}") && !is_placeholder("Cg="));
     }
 
