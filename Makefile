@@ -58,10 +58,14 @@ fmt: ## Format the code.
 	cargo fmt --all
 
 .PHONY: lint
-lint: ## Check format, lints and, with cargo-deny, licences and advisories.
+lint: docs ## Check format, lints, documentation and, with cargo-deny, licences and advisories.
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
 	@if cargo deny --version >/dev/null 2>&1; then cargo deny check; else echo "cargo-deny is not installed: licences and advisories not checked"; fi
+
+.PHONY: docs
+docs: ## Build the documentation of the crates; a broken link is an error.
+	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --document-private-items --quiet
 
 .PHONY: manifests
 manifests: ## Rewrite what is generated under config/crd.

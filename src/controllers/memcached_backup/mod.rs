@@ -1,6 +1,6 @@
 //! Serves `MemcachedBackup`: a Deployment of its size, and the names of its pods in its status.
 //!
-//! [`decide`] says what to do, this file does it. Nothing is written while nothing changes. The Deployment goes with its owner, so
+//! `decide` says what to do, this file does it. Nothing is written while nothing changes. The Deployment goes with its owner, so
 //! there is no finalizer.
 
 mod decide;

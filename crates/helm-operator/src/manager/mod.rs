@@ -44,8 +44,6 @@ pub struct Config {
     pub suppress_override_values: bool,
     /// The namespaces to serve.
     pub namespaces: Namespaces,
-    /// The field manager of everything that is applied.
-    pub field_manager: String,
     /// The name of the pod that this process runs in, or the host's.
     pub pod_name: Option<String>,
     /// How long running reconciles may take to finish once the process is told to end.
@@ -199,7 +197,6 @@ impl Default for Config {
             leader_election_namespace: String::new(),
             suppress_override_values: false,
             namespaces: Namespaces::default(),
-            field_manager: "helm-operator".into(),
             pod_name: std::env::var("HOSTNAME").ok().filter(|name| !name.is_empty()),
             shutdown_grace: Duration::from_secs(8),
         }

@@ -44,7 +44,7 @@ pub enum Error {
     /// The pattern is not UTF-8.
     #[error("could not read rune")]
     BadRune,
-    /// Alternatives nested deeper than [`MAX_DEPTH`](parse::MAX_DEPTH).
+    /// Alternatives nested deeper than the 50 levels that are read.
     #[error("pattern is nested too deeply (max {max})", max = parse::MAX_DEPTH)]
     TooDeep,
     /// The pattern is longer than [`MAX_PATTERN_LENGTH`].

@@ -1,6 +1,6 @@
 //! JSON as Go's `encoding/json` reads and writes it, and the way between our values and `serde_json`'s.
 //!
-//! [`encode`] is `Marshal`, [`decode`] `Unmarshal` into `interface{}`, with their errors. Objects are not kept in the order of a struct's fields
+//! [`encode()`] is `Marshal`, [`decode()`] `Unmarshal` into `interface{}`, with their errors. Objects are not kept in the order of a struct's fields
 //! but sorted, as maps are.
 
 mod convert;

@@ -22,7 +22,7 @@ pub struct Options {
     #[cfg_attr(feature = "cli", arg(short = 'f', long, value_name = "FILE"))]
     pub values: Vec<String>,
 
-    /// Set a value: a.b[0]=c,d=e
+    /// Set a value: `a.b[0]=c,d=e`
     #[cfg_attr(feature = "cli", arg(long, value_name = "KEY=VALUE"))]
     pub set: Vec<String>,
 

@@ -1,6 +1,6 @@
 //! YAML as Helm reads and writes it: sigs.k8s.io/yaml v1.6.0 over yaml.v2, which is YAML 1.1 by libyaml's rules.
 //!
-//! [`parse`] is `Unmarshal` into `interface{}`, [`emit`] is `Marshal`, [`emit_pretty`] what `toYamlPretty` uses (yaml.v3). The parser is our
+//! [`parse`] is `Unmarshal` into `interface{}`, [`emit()`] is `Marshal`, [`emit_pretty`] what `toYamlPretty` uses (yaml.v3). The parser is our
 //! own: no crate agrees with libyaml on every document and on the errors' text. Depth, aliases and output are bounded.
 
 mod compose;
