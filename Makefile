@@ -48,7 +48,7 @@ test: cluster ## Run all tests; those that need a cluster start one.
 
 # cargo-mutants counts shards from 0.
 .PHONY: mutants
-mutants: ## Change the code that reaches a cluster and see whether unit tests notice; SHARD=1/8 for a part, MUTANTS="-f GLOB…" for some files.
+mutants: ## Change the code that reaches a cluster and see whether unit tests notice; SHARD=1/8 for a part, MUTANTS="--re TEXT" for those whose file or function has it.
 	@cargo mutants --version >/dev/null 2>&1 || { echo "cargo-mutants is missing: cargo install cargo-mutants --locked" >&2; exit 1; }
 	cargo mutants --no-shuffle --output target --package helm --package helm-operator $(MUTANTS) \
 	  $(if $(SHARD),--shard "$$(( $(firstword $(subst /, ,$(SHARD))) - 1 ))/$(lastword $(subst /, ,$(SHARD)))")
