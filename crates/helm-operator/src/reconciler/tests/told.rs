@@ -209,6 +209,61 @@ async fn a_resource_that_waits_for_a_hook_holds_no_worker() {
     assert!(world.maps() == ["x"]);
 }
 
+/// Ends the Job `bye` like this, whenever it runs.
+async fn end_job(world: &World, how: &str) {
+    let path = "/apis/batch/v1/namespaces/ns/jobs/bye";
+    loop {
+        if let Some(mut job) = world.server.object(path)
+            && job["status"].is_null()
+        {
+            job["status"]["conditions"] = json!([{"type": how, "status": "True", "message": "no disk"}]);
+            world.server.put(path, job, "kube-controller-manager");
+        }
+        tokio::time::sleep(SECOND).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hook_after_an_uninstall_that_is_given_up_is_told() {
+    let mut spec = spec();
+    spec["hooks"] = json!([{"name": "bye", "events": ["post-delete"]}]);
+    let world = World::telling(World::new(spec).server, Arc::new(Stub), |_| {});
+    world.reconcile().await;
+    world.delete();
+    let tries = async {
+        while world.server.object(PRIMARY).is_some() {
+            world.reconcile().await;
+            tokio::time::advance(600 * SECOND).await;
+        }
+    };
+    tokio::select! {
+        () = tries => {}
+        () = end_job(&world, "Failed") => unreachable!(),
+    }
+    let told = events(&world).await;
+    let given_up =
+        "Warning HookGivenUp x1: a hook after the uninstall failed 5 times, and the release is let go without it: ";
+    assert!(told.iter().any(|said| said.starts_with(given_up) && said.contains("no disk")), "{told:#?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hook_that_is_left_out_in_a_namespace_that_goes_is_told() {
+    let mut spec = spec();
+    spec["hooks"] = json!([{"name": "bye", "events": ["pre-delete"]}]);
+    let world = World::telling(World::new(spec).server, Arc::new(Stub), |_| {});
+    world.reconcile().await;
+    world.delete();
+    world.server.refuse(|call| {
+        let refused = call.method == http::Method::POST && call.path.contains("/jobs");
+        refused.then(|| Error::answer(403, "NamespaceTerminating", "namespace ns is being terminated"))
+    });
+    world.reconcile().await;
+    let told = events(&world).await;
+    let left_out = "Warning HookSkipped x1: the release is uninstalled without a hook: ";
+    assert!(told.iter().any(|said| said.starts_with(left_out)), "{told:#?}");
+    assert!(world.server.object(PRIMARY).is_none());
+}
+
 #[tokio::test(start_paused = true)]
 async fn hooks_that_an_uninstall_ran_are_not_run_again_when_the_rest_failed() {
     let mut spec = spec();
@@ -218,18 +273,6 @@ async fn hooks_that_an_uninstall_ran_are_not_run_again_when_the_rest_failed() {
     world.delete();
     world.feed();
     world.server.disturb("DELETE /api/v1/namespaces/ns/configmaps", 1, Disturbance::Refused(500));
-    let jobs = "/apis/batch/v1/namespaces/ns/jobs/bye";
-    let ended = async {
-        loop {
-            if let Some(mut job) = world.server.object(jobs)
-                && job["status"].is_null()
-            {
-                job["status"]["conditions"] = json!([{"type": "Complete", "status": "True"}]);
-                world.server.put(jobs, job, "kube-controller-manager");
-            }
-            tokio::time::sleep(SECOND).await;
-        }
-    };
     let of = key();
     let twice = async {
         assert_eq!(work::reconcile(&world.shared, &of, &()).await, ReconcileResult::Error);
@@ -239,7 +282,7 @@ async fn hooks_that_an_uninstall_ran_are_not_run_again_when_the_rest_failed() {
     };
     tokio::select! {
         () = twice => {}
-        () = ended => unreachable!(),
+        () = end_job(&world, "Complete") => unreachable!(),
     }
     assert_eq!(world.server.log().iter().filter(|line| line.starts_with("POST /apis/batch")).count(), 1);
     assert!(world.server.object(PRIMARY).is_none());
