@@ -4,20 +4,19 @@
 //! versions of one object the newer one counts, and an object that was seen to be deleted does not come back.
 
 use std::collections::hash_map::Entry;
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use helm::action::{Known, LiveView, Look};
-use helm::kube::{Applied, Decoration, Live, Mark, ObjectKey, Owner, Proven, Readiness, Resource};
-use helm::release::{Packed, Status};
-use helm::storage::{Marks, RecordMeta};
-use jiff::Timestamp;
+use helm::kube::{Applied, Decoration, Live, Mark, ObjectKey, Proven, Readiness, Resource};
+use helm::storage::RecordMeta;
 use tokio::time::Instant;
 
 use super::feed::Scope;
 use super::history::History;
 use super::primary::{Primary, ResourceKey};
+use super::release::{Release, Revision};
 use super::stamp::{Epoch, Stamp};
 
 /// The controller's knowledge.
@@ -71,27 +70,6 @@ impl Gone {
     fn has(&self, uid: &str) -> bool {
         self.uids.contains(uid)
     }
-}
-
-/// A release's revisions.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Release {
-    pub(super) revisions: BTreeMap<u32, Revision>,
-    /// The deployed revision's record, if this process wrote or read it.
-    pub(super) packed: Option<(u32, Packed)>,
-}
-
-/// One revision.
-#[derive(Clone, Debug)]
-pub(super) struct Revision {
-    pub(super) status: Status,
-    pub(super) resource_version: u64,
-    /// The uids of the owners that the record names.
-    pub(super) owners: Vec<Box<str>>,
-    pub(super) marks: Option<Arc<Marks>>,
-    pub(super) stamp: Stamp,
-    /// When it was last written, if a watch told.
-    pub(super) written: Option<Timestamp>,
 }
 
 /// A live object of a release.
@@ -481,55 +459,6 @@ impl LiveView for Cache {
             kept: dependent.kept,
             proven: Proven { uid: dependent.uid.into(), resource_version: dependent.resource_version.to_string() },
         })
-    }
-}
-
-impl Release {
-    /// The objects of the newest and of the deployed revision; some may come twice.
-    fn objects(&self) -> impl Iterator<Item = &ObjectKey> {
-        let marks = self.revisions.values().filter_map(|r| r.marks.as_ref());
-        marks.flat_map(|marks| &marks.objects).map(|object| &object.key)
-    }
-
-    pub(super) fn newest(&self) -> Option<(u32, &Revision)> {
-        self.revisions.last_key_value().map(|(v, r)| (*v, r))
-    }
-
-    /// The newest revision that is deployed.
-    pub(super) fn deployed(&self) -> Option<(u32, &Revision)> {
-        self.revisions.iter().rev().find(|(_, r)| r.status == Status::Deployed).map(|(v, r)| (*v, r))
-    }
-
-    /// The deployed revision; if none is, the newest that once was.
-    pub(super) fn last_good(&self) -> Option<u32> {
-        let newest = |status| self.revisions.iter().rev().find(|(_, r)| r.status == status).map(|(v, _)| *v);
-        newest(Status::Deployed).or_else(|| newest(Status::Superseded))
-    }
-
-    /// Whether one of the revisions says that it is the owner's, in this life or an earlier one under the same name.
-    pub(super) fn is_owned_by(&self, owner: &Owner) -> bool {
-        let kind = owner.annotated_type();
-        self.revisions.values().any(|r| {
-            r.marks.as_ref().is_some_and(|m| m.owner == owner.uid || m.owner_type == kind)
-                || r.owners.iter().any(|uid| **uid == *owner.uid)
-        })
-    }
-
-    /// The objects are needed of what may be live only: the base and what was begun after it.
-    fn slim(&mut self) {
-        let base = self.base().map_or(0, |(version, _)| version);
-        for (_, revision) in self.revisions.range_mut(..base) {
-            if let Some(marks) = &revision.marks
-                && !marks.objects.is_empty()
-            {
-                revision.marks = Some(Arc::new(Marks {
-                    owner: marks.owner.clone(),
-                    owner_type: marks.owner_type.clone(),
-                    taken_over: marks.taken_over,
-                    ..Marks::default()
-                }));
-            }
-        }
     }
 }
 

@@ -11,8 +11,8 @@ use helm::action::Refusal;
 use jiff::Timestamp;
 use tokio::time::Instant;
 
-use super::cache::Release;
 use super::primary::Primary;
+use super::release::Release;
 use crate::backoff;
 use crate::status::{Condition, Fault, Status, condition};
 

@@ -6,8 +6,8 @@ use helm::action::{self, Candidate, Outcome};
 use helm::kube::Resource;
 use helm::release::Status;
 
-use super::cache::Revision;
 use super::primary::Primary;
+use super::release::Revision;
 use super::stamp::Stamp;
 use super::undo;
 use super::work::{Next, Work, reference};

@@ -19,6 +19,7 @@ mod primary;
 mod progress;
 mod queue;
 mod recorded;
+mod release;
 mod render;
 mod schedule;
 mod settle;

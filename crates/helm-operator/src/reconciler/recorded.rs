@@ -7,7 +7,7 @@ use helm::release::Status;
 use helm::storage::Marks;
 use jiff::Timestamp;
 
-use super::cache::{Release, Revision};
+use super::release::{Release, Revision};
 use super::state::Recorded;
 use super::undo;
 

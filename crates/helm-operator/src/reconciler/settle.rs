@@ -6,8 +6,8 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use super::Shared;
-use super::cache::Release;
 use super::primary::{Primary, ResourceKey};
+use super::release::Release;
 use super::schedule::{End, Times, next_look};
 use super::state::Recorded;
 use super::uninstall;

@@ -8,9 +8,9 @@ use helm::action::{self, Current, Failure};
 use helm::kube::Way;
 use helm::release::Status;
 
-use super::cache::{Release, Revision};
 use super::install::record;
 use super::primary::Primary;
+use super::release::{Release, Revision};
 use super::stamp::Stamp;
 use super::work::{Work, chain, reference};
 use crate::status::Fault;

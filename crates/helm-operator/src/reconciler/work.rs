@@ -11,11 +11,11 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use serde_json::json;
 use tokio::time::Instant;
 
-use super::cache::Release;
 use super::history::{Failed, History};
 use super::primary::{Primary, ResourceKey};
 use super::progress::{Progress, publishing};
 use super::recorded::recorded;
+use super::release::Release;
 use super::render::Request;
 use super::schedule::End;
 use super::state::{Inputs, Objects, Observed, Recorded, Step, next_step};

@@ -7,7 +7,8 @@ use helm::release::Status;
 use helm::storage::{MarkedObject, Marks};
 
 use super::*;
-use crate::reconciler::cache::{Revision, Whose};
+use crate::reconciler::cache::Whose;
+use crate::reconciler::release::Revision;
 use crate::reconciler::stamp::{CONFIRMATION, Stamp};
 
 const SECOND: Duration = Duration::from_secs(1);
