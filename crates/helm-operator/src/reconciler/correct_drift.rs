@@ -10,7 +10,6 @@ use tokio::time::Instant;
 
 use super::history::FIGHT;
 use super::primary::Primary;
-use super::stamp::Stamp;
 use super::undo;
 use super::work::{Next, Work, chain, reference};
 use crate::status::{Fault, condition};
@@ -99,8 +98,8 @@ pub(super) async fn read(work: &mut Work<'_>, primary: &Primary) -> Result<Next,
             if let Some(revision) = release.revisions.get_mut(&version) {
                 revision.marks = Some(Arc::new(marks));
                 if let Some(written) = status {
-                    (revision.status, revision.resource_version) = (Status::Failed, written);
-                    revision.stamp = Stamp::written(Some(revision.stamp));
+                    revision.status = Status::Failed;
+                    revision.rewritten(written);
                 }
             }
             if Some(version) == base {
@@ -194,8 +193,7 @@ fn keep(work: &Work<'_>, version: u32, marks: Marks, written: u64) {
     work.shared.cache.change_release(work.key, |release| {
         if let Some(revision) = release.revisions.get_mut(&version) {
             revision.marks = Some(Arc::new(marks));
-            revision.resource_version = written;
-            revision.stamp = Stamp::written(Some(revision.stamp));
+            revision.rewritten(written);
         }
     });
 }

@@ -7,8 +7,6 @@ use helm::kube::Resource;
 use helm::release::Status;
 
 use super::primary::Primary;
-use super::release::Revision;
-use super::stamp::Stamp;
 use super::undo;
 use super::work::{Next, Work, reference};
 use crate::status::{Fault, condition};
@@ -68,12 +66,7 @@ pub(super) async fn record(work: &Work<'_>, outcome: Outcome) {
         for dropped in &outcome.dropped {
             release.revisions.remove(dropped);
         }
-        let marks = Some(Arc::new(outcome.marks));
-        let resource_version = outcome.written.resource_version;
-        let stamp = Stamp::written(release.revisions.get(&outcome.version).map(|known| known.stamp));
-        let (status, owners) = (Status::Deployed, Vec::new());
-        let revision = Revision { status, resource_version, owners, marks, stamp, written: None };
-        release.revisions.insert(outcome.version, revision);
+        release.put(outcome.version, Status::Deployed, outcome.written.resource_version, outcome.marks);
         release.packed = Some((outcome.version, outcome.written.packed));
     });
     shared.cache.change_history(work.key, |history| {

@@ -31,7 +31,22 @@ pub(super) struct Revision {
     pub(super) written: Option<Timestamp>,
 }
 
+impl Revision {
+    /// Notes that a write of ours gave its record this version.
+    pub(super) fn rewritten(&mut self, resource_version: u64) {
+        self.resource_version = resource_version;
+        self.stamp = Stamp::written(Some(self.stamp));
+    }
+}
+
 impl Release {
+    /// Stores a revision whose record we wrote whole.
+    pub(super) fn put(&mut self, version: u32, status: Status, resource_version: u64, marks: Marks) {
+        let stamp = Stamp::written(self.revisions.get(&version).map(|known| known.stamp));
+        let (owners, marks) = (Vec::new(), Some(Arc::new(marks)));
+        self.revisions.insert(version, Revision { status, resource_version, owners, marks, stamp, written: None });
+    }
+
     /// The objects of the newest and of the deployed revision; some may come twice.
     pub(super) fn objects(&self) -> impl Iterator<Item = &ObjectKey> {
         let marks = self.revisions.values().filter_map(|r| r.marks.as_ref());

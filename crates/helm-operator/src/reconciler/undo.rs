@@ -2,16 +2,13 @@
 //!
 //! Also when the attempt that left it is not the one that failed now: a later one may fail before it writes anything.
 
-use std::sync::Arc;
-
 use helm::action::{self, Current, Failure};
 use helm::kube::Way;
 use helm::release::Status;
 
 use super::install::record;
 use super::primary::Primary;
-use super::release::{Release, Revision};
-use super::stamp::Stamp;
+use super::release::Release;
 use super::work::{Work, chain, reference};
 use crate::status::Fault;
 
@@ -81,11 +78,7 @@ async fn with_undo(work: &Work<'_>, primary: &Primary, message: String) -> Strin
 fn note(work: &Work<'_>, failure: &Failure) {
     let Some(recorded) = &failure.recorded else { return };
     work.shared.cache.change_release(work.key, |release| {
-        let marks = Some(Arc::new(recorded.marks.clone()));
-        let stamp = Stamp::written(release.revisions.get(&recorded.version).map(|known| known.stamp));
-        let (status, owners) = (recorded.status, Vec::new());
-        let revision = Revision { status, resource_version: 0, owners, marks, stamp, written: None };
-        release.revisions.insert(recorded.version, revision);
+        release.put(recorded.version, recorded.status, 0, recorded.marks.clone());
         recorded.dropped.iter().for_each(|version| _ = release.revisions.remove(version));
     });
 }
@@ -157,6 +150,8 @@ pub(super) fn tell_refused(work: &Work<'_>, primary: &Primary, applied: &[helm::
 
 #[cfg(test)]
 mod tests {
+    use super::super::release::Revision;
+    use super::super::stamp::Stamp;
     use super::*;
 
     fn release(statuses: &[(u32, Status)]) -> Release {

@@ -12,7 +12,6 @@ use tokio::time::Instant;
 
 use super::awaited::awaited;
 use super::primary::{FINALIZER, Primary};
-use super::stamp::Stamp;
 use super::work::{Next, Work, chain, reference};
 use crate::status::{Fault, condition};
 
@@ -187,9 +186,8 @@ fn remember(work: &Work<'_>, at: &Uninstalling) {
     work.shared.cache.change_release(work.key, |release| {
         if let Some(revision) = release.revisions.get_mut(&at.version) {
             revision.status = Status::Uninstalling;
-            revision.resource_version = resource_version;
             revision.marks = Some(Arc::new(at.marks.clone()));
-            revision.stamp = Stamp::written(Some(revision.stamp));
+            revision.rewritten(resource_version);
         }
         release.packed = at.packed.clone().map(|packed| (at.version, packed));
     });
