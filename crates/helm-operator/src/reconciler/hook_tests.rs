@@ -6,7 +6,7 @@ use helm::kube::{Error, MemoryApi};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
-use super::tests::{MAPS, PRIMARY, SECRETS, Telling, World, key, spec};
+use super::tests::{MAPS, PRIMARY, SECRETS, World, key, spec, telling};
 use super::work;
 use crate::metrics::ReconcileResult;
 
@@ -408,7 +408,7 @@ async fn a_hook_that_another_version_of_the_operator_began_is_found_again() {
         if !same {
             world.edit(|p| p["spec"]["value"] = "2".into());
         }
-        let world = World::rendering(world.server, std::sync::Arc::new(Telling));
+        let world = World::rendering(world.server, std::sync::Arc::new(telling()));
         reconcile(&world, "Complete").await;
         let value = if same { "1" } else { "2" };
         assert_eq!((world.value_of("a"), world.history()), (json!(value), vec!["1 deployed".to_owned()]));

@@ -11,16 +11,6 @@ use crate::reconciler::cache::Whose;
 use crate::reconciler::release::Revision;
 use crate::reconciler::stamp::{CONFIRMATION, Stamp};
 
-const SECOND: Duration = Duration::from_secs(1);
-
-fn config_maps() -> Resource {
-    resource("v1", "ConfigMap", "configmaps", true)
-}
-
-fn object_key(kind: &str, name: &str) -> ObjectKey {
-    ObjectKey { group: "".into(), kind: kind.into(), namespace: "ns".into(), name: name.into() }
-}
-
 fn epoch(number: u64) -> Epoch {
     Epoch { number, began: Instant::now() }
 }

@@ -96,7 +96,7 @@ impl Running {
 fn controller(rest: &str) -> ChartController {
     let text = format!("- {{group: cache.my.domain, version: v1, kind: Memcached, chart: x{rest}}}");
     let watch = watches::parse(&text, |_| None).unwrap().watches.remove(0);
-    ChartController::with_renderer(watch, Arc::new(Stub))
+    ChartController::with_renderer(watch, Arc::new(Stub::default()))
 }
 
 /// A server with one resource and the kinds that its chart has.
@@ -196,23 +196,17 @@ async fn a_kind_that_is_served_later_is_waited_for_and_the_wait_ends_when_told()
     nothing.until(controller(""), || nothing.asked("GET /apis")).await;
 }
 
-/// The events of a server: on what, of which type and reason, and the note.
-fn events(server: &MemoryApi) -> Vec<(ObjectReference, String)> {
-    let paths = server.paths().into_iter().filter(|path| path.contains("/events/"));
-    let event = |path: String| {
-        let event = server.object(&path).unwrap();
-        let said = ["type", "reason", "note"].map(|field| event[field].as_str().unwrap().to_owned()).join("/");
-        (serde_json::from_value(event["regarding"].clone()).unwrap(), said)
-    };
-    paths.map(event).collect()
+/// On what an event is, and what it says: type, reason and note.
+fn told(event: &Value) -> (ObjectReference, String) {
+    let said = ["type", "reason", "note"].map(|field| event[field].as_str().unwrap().to_owned()).join("/");
+    (serde_json::from_value(event["regarding"].clone()).unwrap(), said)
 }
 
 #[tokio::test(start_paused = true)]
 async fn events_name_the_resource_and_what_became_of_it() {
     let running = Running::new(server());
     running.until(controller(""), || running.is_ready() && !events(&running.server).is_empty()).await;
-    let all = events(&running.server);
-    let (on, said) = &all[0];
+    let (on, said) = told(&events(&running.server)[0]);
     assert_eq!(said, "Normal/Installed/installed release \"web\" with chart memcached-0.1.0");
     let uid = running.server.object(PRIMARY).unwrap()["metadata"]["uid"].as_str().map(str::to_owned);
     let expected = ObjectReference {
@@ -223,5 +217,5 @@ async fn events_name_the_resource_and_what_became_of_it() {
         uid,
         ..ObjectReference::default()
     };
-    assert_eq!(*on, expected);
+    assert_eq!(on, expected);
 }

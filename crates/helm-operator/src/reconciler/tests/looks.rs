@@ -8,10 +8,8 @@ use crate::reconciler::cache::Whose;
 use crate::reconciler::work::Work;
 use crate::status::Health;
 
-const SECOND: Duration = Duration::from_secs(1);
-
 fn map_key(name: &str) -> ObjectKey {
-    ObjectKey { group: "".into(), kind: "ConfigMap".into(), namespace: "ns".into(), name: name.into() }
+    object_key("ConfigMap", name)
 }
 
 fn change_map(world: &World, name: &str) {
@@ -63,8 +61,7 @@ async fn of_kinds_to_be_watched_only_those_that_may_not_be_listed_are_applied_ag
     world.reconcile().await;
     change_map(&world, "b");
     assert!(!is_put_back_after(&world, 600).await, "their list is to come");
-    let config_maps = resource("v1", "ConfigMap", "configmaps", true);
-    world.shared.cache.kind_listed(&config_maps, true);
+    world.shared.cache.kind_listed(&config_maps(), true);
     assert!(is_put_back_after(&world, 600).await);
 }
 
@@ -166,7 +163,7 @@ async fn a_release_is_watched_once_all_its_kinds_are_listed() {
     let world = World::new(spec());
     let of = key();
     let work = Work::new(&world.shared, &of, &());
-    assert!(!work.is_watched(), "there is none");
+    assert!(!work.is_watched(), "no release is installed");
     world.reconcile().await;
     assert!(work.is_watched());
 }
@@ -229,7 +226,7 @@ async fn a_lost_object_and_a_lost_record_wake_their_resource() {
     let world = World::new(spec());
     world.reconcile().await;
     let live: Live = serde_json::from_value(world.server.object(&format!("{MAPS}/a")).unwrap()).unwrap();
-    let maps = Arc::new(resource("v1", "ConfigMap", "configmaps", true));
+    let maps = Arc::new(config_maps());
     assert!(wakes(&world, || Dependents(world.shared.clone(), maps.clone()).lose(live.clone())).await);
     assert!(!wakes(&world, || Dependents(world.shared.clone(), maps).lose(live)).await, "it is known to be gone");
 

@@ -2,13 +2,13 @@
 
 mod time;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
 use helm::action::Candidate;
-use helm::kube::{Api, Applier, Error, MemoryApi, Resource, each_once, install_order, objects_of};
+use helm::kube::{Api, Applier, Error, MemoryApi, ObjectKey, Resource, each_once, install_order, objects_of};
 use helm::release::{ChartDocument, Hook};
 use helm::storage::{RecordMeta, Storage};
 use serde_json::{Value, json};
@@ -36,9 +36,18 @@ mod told;
 pub(super) const PRIMARY: &str = "/apis/cache.my.domain/v1/namespaces/ns/memcacheds/web";
 pub(super) const SECRETS: &str = "/api/v1/namespaces/ns/secrets";
 pub(super) const MAPS: &str = "/api/v1/namespaces/ns/configmaps";
+const SECOND: Duration = Duration::from_secs(1);
 
 /// A chart that makes a ConfigMap for each name in `spec.maps`, with `spec.value` in it.
-struct Stub;
+#[derive(Default)]
+pub(super) struct Stub {
+    overrides: Vec<(String, String)>,
+    tells: bool,
+    makes_up: bool,
+    renders: AtomicUsize,
+    /// The revisions that it rendered for.
+    revisions: Mutex<Vec<u32>>,
+}
 
 impl Renderer for Stub {
     fn digest(&self) -> String {
@@ -50,12 +59,28 @@ impl Renderer for Stub {
     }
 
     fn overrides(&self) -> &[(String, String)] {
-        &[]
+        &self.overrides
     }
 
-    fn render(&self, request: Request) -> BoxFuture<'_, Result<Candidate, RenderError>> {
+    fn sources(&self, spec: &str) -> Option<(Arc<ChartDocument>, Value)> {
+        self.tells.then(|| (document(), serde_json::from_str(spec).unwrap()))
+    }
+
+    fn render(&self, mut request: Request) -> BoxFuture<'_, Result<Candidate, RenderError>> {
+        self.revisions.lock().unwrap().push(request.revision);
+        let count = self.renders.fetch_add(1, Ordering::SeqCst);
+        if self.makes_up {
+            let mut spec: Value = serde_json::from_str(&request.spec).unwrap();
+            spec["value"] = format!("password {count}").into();
+            request.spec = spec.to_string().into();
+        }
         Box::pin(async move { render(&request) })
     }
+}
+
+fn document() -> Arc<ChartDocument> {
+    let chart = r#"{"metadata":{"name":"memcached","version":"0.1.0","appVersion":"1.6"}}"#;
+    Arc::new(ChartDocument::from_json(chart).unwrap())
 }
 
 fn render(request: &Request) -> Result<Candidate, RenderError> {
@@ -79,9 +104,8 @@ fn render(request: &Request) -> Result<Candidate, RenderError> {
     }
     let (mut objects, duplicates) = each_once(objects_of(&manifest).unwrap(), &request.namespace);
     install_order(&mut objects);
-    let chart = r#"{"metadata":{"name":"memcached","version":"0.1.0","appVersion":"1.6"}}"#;
     Ok(Candidate {
-        chart: Arc::new(ChartDocument::from_json(chart).unwrap()),
+        chart: document(),
         hooks: spec["hooks"].as_array().into_iter().flatten().map(hook).collect(),
         config: spec,
         manifest,
@@ -118,6 +142,16 @@ pub(super) struct World {
     blind: bool,
 }
 
+/// Tells beforehand from what it renders.
+pub(super) fn telling() -> Stub {
+    Stub { tells: true, ..Stub::default() }
+}
+
+/// Makes the value up, another one each time, as charts do with passwords.
+fn made_up() -> Stub {
+    Stub { makes_up: true, ..Stub::default() }
+}
+
 pub(super) fn key() -> ResourceKey {
     ResourceKey::new("ns", "web")
 }
@@ -132,6 +166,22 @@ fn resource(api_version: &str, kind: &str, plural: &str, namespaced: bool) -> Re
     Resource { api_version: api_version.into(), kind: kind.into(), plural: plural.into(), namespaced }
 }
 
+fn config_maps() -> Resource {
+    resource("v1", "ConfigMap", "configmaps", true)
+}
+
+fn object_key(kind: &str, name: &str) -> ObjectKey {
+    ObjectKey { group: "".into(), kind: kind.into(), namespace: "ns".into(), name: name.into() }
+}
+
+/// The events that a server has, oldest first.
+fn events(server: &MemoryApi) -> Vec<Value> {
+    let paths = server.paths().into_iter().filter(|path| path.contains("/events/"));
+    let mut all: Vec<Value> = paths.map(|path| server.object(&path).unwrap()).collect();
+    all.sort_by_key(|event| event["eventTime"].to_string());
+    all
+}
+
 impl World {
     pub(super) fn new(spec: Value) -> World {
         let server = Arc::new(MemoryApi::new());
@@ -143,7 +193,7 @@ impl World {
 
     /// A controller that has just started.
     pub(super) fn on(server: Arc<MemoryApi>) -> World {
-        World::rendering(server, Arc::new(Stub))
+        World::rendering(server, Arc::new(Stub::default()))
     }
 
     pub(super) fn rendering(server: Arc<MemoryApi>, renderer: Arc<dyn Renderer>) -> World {
@@ -158,7 +208,7 @@ impl World {
 
     /// A controller that no stream tells of the chart's objects.
     fn blind(server: Arc<MemoryApi>, change: impl FnOnce(&mut Settings)) -> World {
-        World::start(server, Arc::new(Stub), Events::default(), true, change)
+        World::start(server, Arc::new(Stub::default()), Events::default(), true, change)
     }
 
     fn start(
@@ -208,7 +258,7 @@ impl World {
     fn relist(&self, scope: &Scope, namespace: &str) {
         let number = self.lists.fetch_add(1, Ordering::Relaxed) + 1;
         let epoch = Epoch { number, began: Instant::now() };
-        let maps = Arc::new(resource("v1", "ConfigMap", "configmaps", true));
+        let maps = Arc::new(config_maps());
         let roles = Arc::new(resource("rbac.authorization.k8s.io/v1", "ClusterRole", "clusterroles", false));
         let (primaries, records) = (Primaries(self.shared.clone()), Records(self.shared.clone()));
         let secrets = Arc::new(resource("v1", "Secret", "secrets", true));
@@ -654,70 +704,15 @@ async fn the_finalizer_comes_before_the_first_object() {
     assert!(world.maps().is_empty());
 }
 
-/// Renders as [`Stub`], and tells beforehand from what.
-pub(super) struct Telling;
-
-impl Renderer for Telling {
-    fn digest(&self) -> String {
-        "chart".into()
-    }
-
-    fn chart_name(&self) -> &str {
-        "memcached"
-    }
-
-    fn overrides(&self) -> &[(String, String)] {
-        &[]
-    }
-
-    fn sources(&self, spec: &str) -> Option<(Arc<ChartDocument>, Value)> {
-        let chart = r#"{"metadata":{"name":"memcached","version":"0.1.0","appVersion":"1.6"}}"#;
-        Some((Arc::new(ChartDocument::from_json(chart).unwrap()), serde_json::from_str(spec).unwrap()))
-    }
-
-    fn render(&self, request: Request) -> BoxFuture<'_, Result<Candidate, RenderError>> {
-        Stub.render(request)
-    }
-}
-
-/// Renders as [`Stub`], and counts how often.
-#[derive(Default)]
-struct Counting {
-    renders: AtomicUsize,
-}
-
-impl Renderer for Counting {
-    fn digest(&self) -> String {
-        "chart".into()
-    }
-
-    fn chart_name(&self) -> &str {
-        "memcached"
-    }
-
-    fn overrides(&self) -> &[(String, String)] {
-        &[]
-    }
-
-    /// Like a chart that makes passwords up: the value is another one each time.
-    fn render(&self, mut request: Request) -> BoxFuture<'_, Result<Candidate, RenderError>> {
-        let count = self.renders.fetch_add(1, Ordering::SeqCst);
-        let mut spec: Value = serde_json::from_str(&request.spec).unwrap();
-        spec["value"] = format!("password {count}").into();
-        request.spec = spec.to_string().into();
-        Box::pin(async move { render(&request) })
-    }
-}
-
 #[tokio::test(start_paused = true)]
 async fn an_interrupted_action_is_gone_on_with_as_it_was_rendered() {
     for writes in 2..6 {
         let server = World::new(spec()).server;
-        let world = World::rendering(server.clone(), Arc::new(Counting::default()));
+        let world = World::rendering(server.clone(), Arc::new(made_up()));
         server.die_after(Some(writes));
         world.reconcile().await;
         server.die_after(None);
-        let renderer = Arc::new(Counting { renders: AtomicUsize::new(100) });
+        let renderer = Arc::new(Stub { renders: AtomicUsize::new(100), ..made_up() });
         let world = World::rendering(server, renderer.clone());
         world.reconcile().await;
         assert_eq!(renderer.renders.load(Ordering::SeqCst), 100, "after {writes} writes");
@@ -729,7 +724,7 @@ async fn an_interrupted_action_is_gone_on_with_as_it_was_rendered() {
 #[tokio::test(start_paused = true)]
 async fn only_changed_inputs_are_a_reason_to_render_again() {
     let server = World::new(spec()).server;
-    let renderer = Arc::new(Counting::default());
+    let renderer = Arc::new(made_up());
     World::rendering(server.clone(), renderer.clone()).reconcile().await;
     assert_eq!(renderer.renders.load(Ordering::SeqCst), 1);
     let world = World::rendering(server, renderer.clone());
@@ -752,7 +747,7 @@ async fn inputs_that_give_the_same_objects_are_noted_once_and_for_all() {
     world.reconcile().await;
     let world = World::on(world.server);
     assert_eq!((world.requests().await, world.history()), (0, vec!["1 deployed".to_owned()]));
-    let renderer = Arc::new(Counting::default());
+    let renderer = Arc::new(made_up());
     World::rendering(world.server, renderer.clone()).reconcile().await;
     assert_eq!(renderer.renders.load(Ordering::SeqCst), 0);
 }

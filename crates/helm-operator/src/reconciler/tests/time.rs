@@ -7,7 +7,6 @@ use crate::reconciler::progress::publishing;
 use crate::reconciler::{history, serve, settle};
 
 const HOUR: Duration = Duration::from_secs(3600);
-const SECOND: Duration = Duration::from_secs(1);
 const PRIMARIES: &str = "/apis/cache.my.domain/v1/namespaces/ns/memcacheds/";
 
 impl World {
@@ -357,10 +356,6 @@ async fn a_fight_with_a_deleter_is_named_too() {
     );
 }
 
-fn config_map() -> Resource {
-    resource("v1", "ConfigMap", "configmaps", true)
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_resource_waits_for_the_kinds_of_its_release_and_no_other_does() {
     let world = World::new(spec());
@@ -368,13 +363,13 @@ async fn a_resource_waits_for_the_kinds_of_its_release_and_no_other_does() {
     let world = World::on(world.server);
     world.edit(|primary| primary["spec"]["value"] = "2".into());
     let new = world.add("ns", "new", json!({"maps": ["x"]}));
-    world.shared.cache.await_kind(&config_map());
+    world.shared.cache.await_kind(&config_maps());
     world.work_for(30 * SECOND).await;
     assert_eq!(
         (world.value_of("a"), world.condition_of(&new, "Ready").unwrap()),
         (json!("1"), "True/Ready/".to_owned())
     );
-    world.shared.cache.kind_listed(&config_map(), false);
+    world.shared.cache.kind_listed(&config_maps(), false);
     world.shared.wake(key());
     world.work_for(SECOND).await;
     assert_eq!(world.value_of("a"), "2");
@@ -385,12 +380,7 @@ async fn only_objects_of_the_release_wake_its_resource() {
     let world = World::new(spec());
     world.reconcile().await;
     let concerns = |name: &str| {
-        let key = helm::kube::ObjectKey {
-            group: "".into(),
-            kind: "ConfigMap".into(),
-            namespace: "ns".into(),
-            name: name.into(),
-        };
+        let key = object_key("ConfigMap", name);
         world.shared.cache.concerns(&super::key(), &key)
     };
     assert_eq!((concerns("a"), concerns("a-hook")), (true, false));
@@ -402,10 +392,9 @@ async fn only_objects_of_the_release_wake_its_resource() {
 async fn a_kind_that_may_not_be_listed_is_refused_until_it_is_synced() {
     let world = World::new(spec());
     let cache = &world.shared.cache;
-    let key =
-        helm::kube::ObjectKey { group: "".into(), kind: "ConfigMap".into(), namespace: "ns".into(), name: "a".into() };
-    cache.kind_listed(&config_map(), true);
+    let key = object_key("ConfigMap", "a");
+    cache.kind_listed(&config_maps(), true);
     assert!(cache.is_refused(&key));
-    cache.kind_synced(&config_map(), &Scope::ALL);
+    cache.kind_synced(&config_maps(), &Scope::ALL);
     assert!(!cache.is_refused(&key));
 }

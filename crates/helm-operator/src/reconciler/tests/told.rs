@@ -1,54 +1,20 @@
 //! What people are told: events and the status, on a release's whole way.
 
-use std::sync::Mutex;
-
 use helm::kube::Disturbance;
 use tokio_util::sync::CancellationToken;
 
 use super::*;
 use crate::reconciler::serve;
 
-const SECOND: Duration = Duration::from_secs(1);
-
-/// Renders as [`Stub`], with override values, and notes for which revision.
-#[derive(Default)]
-struct Noting {
-    revisions: Mutex<Vec<u32>>,
-    overrides: Vec<(String, String)>,
-}
-
-impl Renderer for Noting {
-    fn digest(&self) -> String {
-        "chart".into()
-    }
-
-    fn chart_name(&self) -> &str {
-        "memcached"
-    }
-
-    fn overrides(&self) -> &[(String, String)] {
-        &self.overrides
-    }
-
-    fn render(&self, request: Request) -> BoxFuture<'_, Result<Candidate, RenderError>> {
-        self.revisions.lock().unwrap().push(request.revision);
-        Box::pin(async move { render(&request) })
-    }
-}
-
 /// The events so far, oldest first: type, reason, how often, note.
-async fn events(world: &World) -> Vec<String> {
+async fn told(world: &World) -> Vec<String> {
     tokio::time::sleep(SECOND).await;
-    let paths = world.server.paths().into_iter().filter(|path| path.contains("/events/"));
-    let event = |path: String| {
-        let event = world.server.object(&path).unwrap();
+    let said = |event: Value| {
         let text = |field: &str| event[field].as_str().unwrap().to_owned();
         let count = event["series"]["count"].as_u64().unwrap_or(1);
-        (text("eventTime"), format!("{} {} x{count}: {}", text("type"), text("reason"), text("note")))
+        format!("{} {} x{count}: {}", text("type"), text("reason"), text("note"))
     };
-    let mut all: Vec<(String, String)> = paths.map(event).collect();
-    all.sort();
-    all.into_iter().map(|(_, said)| said).collect()
+    events(&world.server).into_iter().map(said).collect()
 }
 
 fn status(world: &World) -> Value {
@@ -60,11 +26,11 @@ async fn override_values_and_duplicate_objects_are_told_and_a_value_only_if_it_m
     for (suppressed, value) in [(false, "s3cret"), (true, "****")] {
         let mut spec = spec();
         spec["twice"] = true.into();
-        let renderer = Noting { overrides: vec![("auth.password".into(), "s3cret".into())], ..Noting::default() };
+        let renderer = Stub { overrides: vec![("auth.password".into(), "s3cret".into())], ..Stub::default() };
         let change = |settings: &mut Settings| settings.suppress_overrides = suppressed;
         let world = World::telling(World::new(spec).server, Arc::new(renderer), change);
         world.reconcile().await;
-        let told = events(&world).await;
+        let told = told(&world).await;
         let overridden = format!("Chart value \"auth.password\" overridden to {value:?} by operator's watches.yaml");
         assert!(told.contains(&format!("Warning OverrideValuesInUse x1: {overridden}")), "{told:#?}");
         let duplicates: Vec<_> = told.iter().filter(|event| event.contains("DuplicateObject")).collect();
@@ -76,7 +42,7 @@ async fn override_values_and_duplicate_objects_are_told_and_a_value_only_if_it_m
 
 #[tokio::test(start_paused = true)]
 async fn a_chart_is_rendered_for_the_revision_that_is_made() {
-    let renderer = Arc::new(Noting::default());
+    let renderer = Arc::new(Stub::default());
     let world = World::telling(World::new(spec()).server, renderer.clone(), |_| {});
     world.reconcile().await;
     let rendered = || std::mem::take(&mut *renderer.revisions.lock().unwrap());
@@ -143,12 +109,12 @@ async fn a_release_of_someone_elses_is_not_told_as_the_resources() {
     record["metadata"]["labels"] = labels;
     let server = World::new(spec()).server;
     server.put(&path, record, "helm");
-    let world = World::telling(server, Arc::new(Stub), |_| {});
+    let world = World::telling(server, Arc::new(Stub::default()), |_| {});
     world.reconcile().await;
     assert!(world.condition("Irreconcilable").unwrap().starts_with("True/ReleaseConflict/release \"web\""));
     assert_eq!(status(&world)["deployedRelease"], Value::Null);
     assert!(world.maps().is_empty());
-    assert_eq!(events(&world).await.iter().filter(|said| said.contains("ReleaseConflict x1")).count(), 1);
+    assert_eq!(told(&world).await.iter().filter(|said| said.contains("ReleaseConflict x1")).count(), 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -209,6 +175,16 @@ async fn a_resource_that_waits_for_a_hook_holds_no_worker() {
     assert!(world.maps() == ["x"]);
 }
 
+/// A resource that is installed and deleted, with the hook `bye` at this event of its uninstall.
+async fn deleted_with_hook(event: &str) -> World {
+    let mut spec = spec();
+    spec["hooks"] = json!([{"name": "bye", "events": [event]}]);
+    let world = World::telling(World::new(spec).server, Arc::new(Stub::default()), |_| {});
+    world.reconcile().await;
+    world.delete();
+    world
+}
+
 /// Ends the Job `bye` like this, whenever it runs.
 async fn end_job(world: &World, how: &str) {
     let path = "/apis/batch/v1/namespaces/ns/jobs/bye";
@@ -225,11 +201,7 @@ async fn end_job(world: &World, how: &str) {
 
 #[tokio::test(start_paused = true)]
 async fn a_hook_after_an_uninstall_that_is_given_up_is_told() {
-    let mut spec = spec();
-    spec["hooks"] = json!([{"name": "bye", "events": ["post-delete"]}]);
-    let world = World::telling(World::new(spec).server, Arc::new(Stub), |_| {});
-    world.reconcile().await;
-    world.delete();
+    let world = deleted_with_hook("post-delete").await;
     let tries = async {
         while world.server.object(PRIMARY).is_some() {
             world.reconcile().await;
@@ -240,7 +212,7 @@ async fn a_hook_after_an_uninstall_that_is_given_up_is_told() {
         () = tries => {}
         () = end_job(&world, "Failed") => unreachable!(),
     }
-    let told = events(&world).await;
+    let told = told(&world).await;
     let given_up =
         "Warning HookGivenUp x1: a hook after the uninstall failed 5 times, and the release is let go without it: ";
     assert!(told.iter().any(|said| said.starts_with(given_up) && said.contains("no disk")), "{told:#?}");
@@ -248,17 +220,13 @@ async fn a_hook_after_an_uninstall_that_is_given_up_is_told() {
 
 #[tokio::test(start_paused = true)]
 async fn a_hook_that_is_left_out_in_a_namespace_that_goes_is_told() {
-    let mut spec = spec();
-    spec["hooks"] = json!([{"name": "bye", "events": ["pre-delete"]}]);
-    let world = World::telling(World::new(spec).server, Arc::new(Stub), |_| {});
-    world.reconcile().await;
-    world.delete();
+    let world = deleted_with_hook("pre-delete").await;
     world.server.refuse(|call| {
         let refused = call.method == http::Method::POST && call.path.contains("/jobs");
         refused.then(|| Error::answer(403, "NamespaceTerminating", "namespace ns is being terminated"))
     });
     world.reconcile().await;
-    let told = events(&world).await;
+    let told = told(&world).await;
     let left_out = "Warning HookSkipped x1: the release is uninstalled without a hook: ";
     assert!(told.iter().any(|said| said.starts_with(left_out)), "{told:#?}");
     assert!(world.server.object(PRIMARY).is_none());
@@ -266,11 +234,7 @@ async fn a_hook_that_is_left_out_in_a_namespace_that_goes_is_told() {
 
 #[tokio::test(start_paused = true)]
 async fn hooks_that_an_uninstall_ran_are_not_run_again_when_the_rest_failed() {
-    let mut spec = spec();
-    spec["hooks"] = json!([{"name": "bye", "events": ["pre-delete"]}]);
-    let world = World::new(spec);
-    world.reconcile().await;
-    world.delete();
+    let world = deleted_with_hook("pre-delete").await;
     world.feed();
     world.server.disturb("DELETE /api/v1/namespaces/ns/configmaps", 1, Disturbance::Refused(500));
     let of = key();
