@@ -1,0 +1,98 @@
+//! Arguments: their values, and the checks against the types of parameters.
+
+use super::{At, Eval, Failure, State};
+use crate::function::Param;
+use crate::node::{Arg, NumberNode};
+use crate::reflect::Reflected;
+use crate::stack;
+use crate::strconv::quote;
+use crate::value::{UintType, Value};
+
+impl<'t> State<'_, '_, 't> {
+    /// The value of a constant where no type is asked for.
+    pub(super) fn literal(&mut self, arg: &'t Arg) -> Eval {
+        match arg {
+            Arg::Bool(_, value) => Ok(Reflected::Concrete(Value::Bool(*value))),
+            Arg::String(string) => Ok(Reflected::Concrete(string.value.clone())),
+            Arg::Number(number) => self.ideal_constant(arg, number),
+            _ => self.errorf(format!("can't evaluate command {}", quote(arg.to_string().as_bytes()))),
+        }
+    }
+
+    /// The syntax of a number tells its type.
+    fn ideal_constant(&mut self, arg: &'t Arg, number: &NumberNode) -> Eval {
+        self.at = At::Arg(arg);
+        match number.ideal() {
+            Some(value) => Ok(Reflected::Concrete(value)),
+            None => self.errorf(format!("{} overflows int", number.text)),
+        }
+    }
+
+    /// Makes sure that a value can be an argument of the type.
+    pub(super) fn validate_type(&self, value: &Reflected, param: Param) -> Result<(), Failure> {
+        if let Reflected::Invalid = value {
+            return match param.can_be_nil() {
+                true => Ok(()),
+                false => self.errorf(format!("invalid value; expected {}", param.name())),
+            };
+        }
+        if param.accepts(value.value()) {
+            return Ok(());
+        }
+        let got = match value {
+            Reflected::Interface(Value::Nil) => "interface {}",
+            other => other.value().type_name(),
+        };
+        self.errorf(format!("wrong type for value; expected {}; got {got}", param.name()))
+    }
+
+    /// The argument, checked against the type of the parameter.
+    pub(super) fn eval_arg(&mut self, dot: &Reflected, param: Param, arg: &'t Arg) -> Eval {
+        self.at = At::Arg(arg);
+        match arg {
+            Arg::Nil(_) if param.can_be_nil() => Ok(Reflected::Invalid),
+            Arg::Nil(_) => self.errorf(format!("cannot assign nil to {}", param.name())),
+            Arg::Bool(..) | Arg::Number(_) | Arg::String(_) => self.eval_constant(param, arg),
+            _ => {
+                let value = self.eval_any(dot, arg);
+                if let Ok(value) = &value {
+                    self.validate_type(value, param)?;
+                }
+                value
+            }
+        }
+    }
+
+    /// An argument that is no constant, of whatever type.
+    pub(super) fn eval_any(&mut self, dot: &Reflected, arg: &'t Arg) -> Eval {
+        self.at = At::Arg(arg);
+        match arg {
+            Arg::Dot(_) => Ok(dot.clone()),
+            Arg::Field(field) => self.eval_field_node(dot, arg, field, &[], None),
+            Arg::Variable(variable) => self.eval_variable_node(dot, arg, variable, &[], None),
+            Arg::Pipe(pipe) => stack::grow(|| self.eval_pipeline(dot, pipe)),
+            Arg::Identifier(name) => self.eval_function(dot, arg, name, At::Arg(arg), &[], None),
+            Arg::Chain(chain) => stack::grow(|| self.eval_chain_node(dot, arg, chain, &[], None)),
+            _ => self.literal(arg),
+        }
+    }
+
+    /// A constant becomes what the parameter is, if it can.
+    fn eval_constant(&mut self, param: Param, arg: &'t Arg) -> Eval {
+        let value = match (param, arg) {
+            (Param::Any | Param::Reflect, _) => return self.literal(arg),
+            (Param::Bool, Arg::Bool(_, value)) => Some(Value::Bool(*value)),
+            (Param::String, Arg::String(string)) => Some(string.value.clone()),
+            (Param::Int, Arg::Number(n)) => n.int.map(Value::int),
+            (Param::Int64 | Param::Duration, Arg::Number(n)) => n.int.map(Value::int64),
+            (Param::Uint32, Arg::Number(n)) => n.uint.map(|v| Value::Uint(v & u64::from(u32::MAX), UintType::Uint32)),
+            (Param::Float, Arg::Number(n)) => n.float.map(Value::Float),
+            _ => None,
+        };
+        match (value, param.constant_name()) {
+            (Some(value), _) => Ok(Reflected::Concrete(value)),
+            (None, Some(expected)) => self.errorf(format!("expected {expected}; found {arg}")),
+            (None, None) => self.errorf(format!("can't handle {arg} for arg of type {}", param.name())),
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! Fields, map entries and methods: `.X.Y`, `$x.Y` and `(pipeline).Y`.
+
+use super::call::{Target, of_interface};
+use super::{At, Eval, Failure, State};
+use crate::node::{Arg, ChainNode, FieldNode, VariableNode};
+use crate::reflect::Reflected;
+use crate::scope::MissingKey;
+use crate::strconv::quote;
+use crate::value::{Kind, Object, Reached, Str, Value};
+
+impl<'t> State<'_, '_, 't> {
+    pub(super) fn eval_field_node(
+        &mut self,
+        dot: &Reflected,
+        node: &'t Arg,
+        field: &'t FieldNode,
+        args: &'t [Arg],
+        last: Option<Reflected>,
+    ) -> Eval {
+        self.at = At::Arg(node);
+        self.eval_field_chain(dot, dot, node, &field.ident, args, last)
+    }
+
+    pub(super) fn eval_chain_node(
+        &mut self,
+        dot: &Reflected,
+        node: &'t Arg,
+        chain: &'t ChainNode,
+        args: &'t [Arg],
+        last: Option<Reflected>,
+    ) -> Eval {
+        self.at = At::Arg(node);
+        let receiver = self.eval_any(dot, &chain.node)?;
+        self.eval_field_chain(dot, &receiver, node, &chain.fields, args, last)
+    }
+
+    pub(super) fn eval_variable_node(
+        &mut self,
+        dot: &Reflected,
+        node: &'t Arg,
+        variable: &'t VariableNode,
+        args: &'t [Arg],
+        last: Option<Reflected>,
+    ) -> Eval {
+        self.at = At::Arg(node);
+        let value = self.var_value(variable)?;
+        if variable.fields.is_empty() {
+            self.not_a_function(args, last.as_ref())?;
+            return Ok(value);
+        }
+        self.eval_field_chain(dot, &value, node, &variable.fields, args, last)
+    }
+
+    /// `.X.Y.Z`, perhaps with arguments, which the last one gets.
+    fn eval_field_chain(
+        &mut self,
+        dot: &Reflected,
+        receiver: &Reflected,
+        node: &'t Arg,
+        all: &'t [Str],
+        args: &'t [Arg],
+        last: Option<Reflected>,
+    ) -> Eval {
+        let Some((final_field, fields)) = all.split_last() else {
+            return Ok(receiver.clone());
+        };
+        let Some((first, rest)) = fields.split_first() else {
+            return self.eval_field(dot, final_field, node, args, last, receiver);
+        };
+        if args.len() <= 1
+            && last.is_none()
+            && let Value::Map(map) = receiver.value()
+        {
+            match map.reach(all, &|ty, name| self.scope.has_map_method(ty, name)) {
+                Reached::Value(value) => return Ok(Reflected::Interface(value)),
+                Reached::Missing => return self.missing_key(Reflected::Interface(Value::Nil), final_field),
+                Reached::Unknown => {}
+            }
+        }
+        let mut current = self.eval_field(dot, first, node, &[], None, receiver)?;
+        for field in rest {
+            current = self.eval_field(dot, field, node, &[], None, &current)?;
+        }
+        self.eval_field(dot, final_field, node, args, last, &current)
+    }
+
+    fn eval_field(
+        &mut self,
+        dot: &Reflected,
+        field: &'t Str,
+        node: &'t Arg,
+        args: &'t [Arg],
+        last: Option<Reflected>,
+        receiver: &Reflected,
+    ) -> Eval {
+        let has_args = args.len() > 1 || last.is_some();
+        match receiver {
+            Reflected::Invalid if self.scope.missing_key == MissingKey::Error => {
+                self.errorf(format!("nil data; no entry for key {}", quote(field)))
+            }
+            Reflected::Invalid => Ok(Reflected::Invalid),
+            Reflected::Interface(Value::Nil) => self.errorf(format!("nil pointer evaluating interface {{}}.{field}")),
+            Reflected::Concrete(value) | Reflected::Interface(value) => match value {
+                Value::Map(map) => {
+                    if let Some(method) = self.scope.map_method(map.ty(), field) {
+                        return self.eval_call(dot, Target::Bound(&method, value), At::Arg(node), field, args, last);
+                    }
+                    if has_args {
+                        return self.errorf(format!("{field} is not a method but has arguments"));
+                    }
+                    match map.get(field) {
+                        Some(value) if map.ty().is_interface() => Ok(Reflected::Interface(value)),
+                        Some(value) => Ok(Reflected::Concrete(value)),
+                        None => self.missing_key(Reflected::zero_element(map.ty()), field),
+                    }
+                }
+                Value::Object(object) => self.eval_object_field(dot, field, node, args, last, (receiver, &**object)),
+                _ => self.cannot_evaluate(field, receiver),
+            },
+        }
+    }
+
+    fn missing_key(&self, zero: Reflected, field: &Str) -> Eval {
+        match self.scope.missing_key {
+            MissingKey::Invalid => Ok(Reflected::Invalid),
+            MissingKey::Zero => Ok(zero),
+            MissingKey::Error => self.errorf(format!("map has no entry for key {}", quote(field))),
+        }
+    }
+
+    #[cold]
+    fn cannot_evaluate<T>(&self, field: &Str, receiver: &Reflected) -> Result<T, Failure> {
+        self.errorf(format!("can't evaluate field {field} in type {}", receiver.type_name()))
+    }
+
+    /// A method if there is one, else a field.
+    fn eval_object_field(
+        &mut self,
+        dot: &Reflected,
+        field: &'t Str,
+        node: &'t Arg,
+        args: &'t [Arg],
+        last: Option<Reflected>,
+        (receiver, object): (&Reflected, &dyn Object),
+    ) -> Eval {
+        let Some(name) = field.as_utf8() else {
+            return self.cannot_evaluate(field, receiver);
+        };
+        if let Some((params, variadic)) = object.signature(name) {
+            return self.eval_call(dot, Target::Method(object, params, variadic), At::Arg(node), field, args, last);
+        }
+        let Some(value) = object.field(name) else {
+            return match object.fields().iter().any(|hidden| hidden.name == name) {
+                true => self.errorf(format!("{field} is an unexported field of struct type {}", receiver.type_name())),
+                false => self.cannot_evaluate(field, receiver),
+            };
+        };
+        if args.len() > 1 || last.is_some() {
+            return self.errorf(match object.kind() {
+                Kind::Map => format!("{field} is not a method but has arguments"),
+                _ => format!("{field} has arguments but cannot be invoked as function"),
+            });
+        }
+        Ok(of_interface(value))
+    }
+}

@@ -1,0 +1,261 @@
+//! Trees into output: `walk*` writes, `eval*` computes. Counterpart: Go's `text/template/exec.go`, method by method.
+//!
+//! Unlike Go's, nothing here panics to leave a loop or to fail: see [`Flow`] and [`Failure`].
+
+mod arg;
+mod call;
+mod field;
+mod print;
+mod range;
+
+use smallvec::SmallVec;
+
+use crate::error::{Cause, ExecError, LimitError, Location};
+use crate::node::{
+    ActionNode, Arg, BranchNode, CommandNode, DOLLAR, ListNode, Node, PipeNode, TemplateNode, Tree, VarId, VariableNode,
+};
+use crate::reflect::Reflected;
+use crate::scope::Scope;
+use crate::stack;
+use crate::strconv::quote;
+use crate::value::Value;
+
+/// How deep `{{template}}` may nest: Go's own limit.
+pub const MAX_EXEC_DEPTH: usize = 100_000;
+
+/// How a walk ended.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Flow {
+    Next,
+    Break,
+    Continue,
+}
+
+/// The error is large and rare: boxed, so that results stay small.
+type Failure = Box<ExecError>;
+type Eval = Result<Reflected, Failure>;
+/// Arguments of a call; few have more than four.
+pub(crate) type Args<T> = SmallVec<[T; 4]>;
+
+/// Executes the tree on the data; the output goes to the scope.
+pub(crate) fn execute(scope: &mut Scope<'_>, tree: &Tree, data: &Value) -> Result<(), Failure> {
+    let dot = Reflected::value_of(data.clone());
+    State::run(scope, tree, dot, 0)
+}
+
+/// The node that is at work, for errors.
+#[derive(Clone, Copy)]
+enum At<'t> {
+    Nothing,
+    Pipe(&'t PipeNode),
+    Command(&'t CommandNode),
+    Arg(&'t Arg),
+    Template(&'t TemplateNode),
+    Action(&'t ActionNode),
+}
+
+impl At<'_> {
+    fn describe(self) -> Option<(usize, String)> {
+        Some(match self {
+            At::Nothing => return None,
+            At::Pipe(n) => (n.pos, n.to_string()),
+            At::Command(n) => (n.pos, n.to_string()),
+            At::Arg(n) => (n.pos(), n.to_string()),
+            At::Template(n) => (n.pos, n.to_string()),
+            At::Action(n) => (n.pos, n.to_string()),
+        })
+    }
+}
+
+/// The execution of one template.
+struct State<'s, 'h, 't> {
+    scope: &'s mut Scope<'h>,
+    tree: &'t Tree,
+    at: At<'t>,
+    /// Where this template's variables start.
+    base: usize,
+    /// How many templates this one is inside of.
+    depth: usize,
+}
+
+impl<'t> State<'_, '_, 't> {
+    fn run(scope: &mut Scope<'_>, tree: &Tree, dot: Reflected, depth: usize) -> Result<(), Failure> {
+        let base = scope.vars.len();
+        scope.vars.push((DOLLAR, dot.clone()));
+        let mut state = State { scope, tree, at: At::Nothing, base, depth };
+        let result = state.walk_list(&dot, &tree.root);
+        scope.vars.truncate(base);
+        result.map(|_| ())
+    }
+
+    // Variables.
+
+    fn set_var(&mut self, variable: &VariableNode, value: Reflected) -> Result<(), Failure> {
+        match self.scope.vars[self.base..].iter_mut().rev().find(|(id, _)| *id == variable.id) {
+            Some((_, slot)) => *slot = value,
+            None => return self.errorf(format!("undefined variable: {}", variable.name)),
+        }
+        Ok(())
+    }
+
+    /// Sets the variable that was declared last (1) or before it (2).
+    fn set_top_var(&mut self, n: usize, value: Reflected) {
+        let top = self.scope.vars.len();
+        self.scope.vars[top - n].1 = value;
+    }
+
+    fn var_value(&self, variable: &VariableNode) -> Eval {
+        match self.find_var(variable.id) {
+            Some(value) => Ok(value.clone()),
+            None => self.errorf(format!("undefined variable: {}", variable.name)),
+        }
+    }
+
+    fn find_var(&self, id: VarId) -> Option<&Reflected> {
+        self.scope.vars[self.base..].iter().rev().find(|(i, _)| *i == id).map(|(_, value)| value)
+    }
+
+    // Errors.
+
+    #[cold]
+    fn fail(&self, cause: Cause) -> Failure {
+        let template = self.tree.name.to_text().into_owned();
+        let Some((pos, context)) = self.at.describe() else {
+            return Box::new(ExecError { template, location: None, context: String::new(), cause });
+        };
+        let (line, column) = self.tree.line_and_column(pos);
+        let location = Some(Location { name: self.tree.parse_name.clone(), line, column });
+        Box::new(ExecError { template, location, context, cause })
+    }
+
+    #[cold]
+    fn errorf<T>(&self, message: impl Into<String>) -> Result<T, Failure> {
+        Err(self.fail(Cause::Message(message.into())))
+    }
+
+    fn within<T>(&self, result: Result<T, LimitError>) -> Result<T, Failure> {
+        result.map_err(|limit| self.fail(Cause::Limit(limit)))
+    }
+
+    fn step(&mut self) -> Result<(), Failure> {
+        let charged = self.scope.step();
+        self.within(charged)
+    }
+
+    // Walk functions step through the template and write.
+
+    fn walk_list(&mut self, dot: &Reflected, list: &'t ListNode) -> Result<Flow, Failure> {
+        for node in &list.nodes {
+            let flow = self.walk(dot, node)?;
+            if flow != Flow::Next {
+                return Ok(flow);
+            }
+        }
+        Ok(Flow::Next)
+    }
+
+    fn walk(&mut self, dot: &Reflected, node: &'t Node) -> Result<Flow, Failure> {
+        self.step()?;
+        match node {
+            Node::Text(text) => {
+                self.scope.out.extend_from_slice(&self.tree.text[text.range.clone()]);
+                let counted = self.scope.wrote();
+                self.within(counted)?;
+            }
+            Node::Action(action) => self.walk_action(dot, action)?,
+            Node::If(branch) => return stack::grow(|| self.walk_if_or_with(dot, branch, false)),
+            Node::With(branch) => return stack::grow(|| self.walk_if_or_with(dot, branch, true)),
+            Node::Range(branch) => return stack::grow(|| self.walk_range(dot, branch)),
+            Node::Template(template) => stack::grow(|| self.walk_template(dot, template))?,
+            Node::Break => return Ok(Flow::Break),
+            Node::Continue => return Ok(Flow::Continue),
+        }
+        Ok(Flow::Next)
+    }
+
+    /// Variables that the action declares stay until the next `end`; an action that declares prints nothing.
+    fn walk_action(&mut self, dot: &Reflected, action: &'t ActionNode) -> Result<(), Failure> {
+        let value = self.eval_pipeline(dot, &action.pipe)?;
+        if action.pipe.decl.is_empty() {
+            self.print_value(action, &value)?;
+        }
+        Ok(())
+    }
+
+    fn walk_if_or_with(&mut self, dot: &Reflected, branch: &'t BranchNode, with: bool) -> Result<Flow, Failure> {
+        let mark = self.scope.vars.len();
+        let value = self.eval_pipeline(dot, &branch.pipe)?;
+        let flow = match (value.value().is_true(), &branch.else_list) {
+            (true, _) => self.walk_list(if with { &value } else { dot }, &branch.list)?,
+            (false, Some(list)) => self.walk_list(dot, list)?,
+            (false, None) => Flow::Next,
+        };
+        self.scope.vars.truncate(mark);
+        Ok(flow)
+    }
+
+    fn walk_template(&mut self, dot: &Reflected, node: &'t TemplateNode) -> Result<(), Failure> {
+        self.at = At::Template(node);
+        let Some(tree) = self.scope.templates().lookup(&node.name).cloned() else {
+            return self.errorf(format!("template {} not defined", quote(&node.name)));
+        };
+        if self.depth == MAX_EXEC_DEPTH {
+            return self.errorf(format!("exceeded maximum template depth ({MAX_EXEC_DEPTH})"));
+        }
+        let dot = match &node.pipe {
+            Some(pipe) => self.eval_pipeline(dot, pipe)?,
+            None => Reflected::Invalid,
+        };
+        State::run(self.scope, &tree, dot, self.depth + 1)
+    }
+
+    // Eval functions compute values and write nothing.
+
+    fn eval_pipeline(&mut self, dot: &Reflected, pipe: &'t PipeNode) -> Eval {
+        self.at = At::Pipe(pipe);
+        let Some((first, others)) = pipe.cmds.split_first() else { return Ok(Reflected::Invalid) };
+        let mut value = self.eval_command(dot, first, None)?.elem();
+        for command in others {
+            value = self.eval_command(dot, command, Some(value))?.elem();
+        }
+        for variable in &pipe.decl {
+            match pipe.is_assign {
+                true => self.set_var(variable, value.clone())?,
+                false => self.scope.vars.push((variable.id, value.clone())),
+            }
+        }
+        Ok(value)
+    }
+
+    fn not_a_function(&self, args: &[Arg], last: Option<&Reflected>) -> Result<(), Failure> {
+        if args.len() > 1 || last.is_some() {
+            return self.errorf(format!("can't give argument to non-function {}", args[0]));
+        }
+        Ok(())
+    }
+
+    /// `last` is the value that comes through the pipe.
+    fn eval_command(&mut self, dot: &Reflected, command: &'t CommandNode, last: Option<Reflected>) -> Eval {
+        let first = &command.args[0];
+        match first {
+            Arg::Field(field) => return self.eval_field_node(dot, first, field, &command.args, last),
+            Arg::Chain(chain) => return self.eval_chain_node(dot, first, chain, &command.args, last),
+            Arg::Identifier(name) => {
+                return self.eval_function(dot, first, name, At::Command(command), &command.args, last);
+            }
+            Arg::Pipe(pipe) => {
+                self.not_a_function(&command.args, last.as_ref())?;
+                return stack::grow(|| self.eval_pipeline(dot, pipe));
+            }
+            Arg::Variable(variable) => return self.eval_variable_node(dot, first, variable, &command.args, last),
+            _ => {}
+        }
+        self.at = At::Arg(first);
+        self.not_a_function(&command.args, last.as_ref())?;
+        match first {
+            Arg::Dot(_) => Ok(dot.clone()),
+            Arg::Nil(_) => self.errorf("nil is not a command"),
+            literal => self.literal(literal),
+        }
+    }
+}

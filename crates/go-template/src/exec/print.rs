@@ -1,0 +1,37 @@
+//! What an action prints.
+
+use super::{At, Failure, State};
+use crate::fmt;
+use crate::funcs::printable;
+use crate::limits::long_text;
+use crate::node::{ActionNode, Arg};
+use crate::reflect::Reflected;
+use crate::value::{Object, Str, Value};
+
+impl<'t> State<'_, '_, 't> {
+    pub(super) fn print_value(&mut self, node: &'t ActionNode, value: &Reflected) -> Result<(), Failure> {
+        self.at = At::Action(node);
+        let before = self.scope.out.len();
+        match value.value() {
+            Value::Nil => self.scope.out.extend_from_slice(b"<no value>"),
+            Value::Func(_) => return self.errorf(format!("can't print {node} of type {}", value.type_name())),
+            Value::Object(object) if let Some(text) = display(node, object.as_ref()) => {
+                self.scope.out.extend_from_slice(&text)
+            }
+            value => fmt::append_value(&mut self.scope.out, &printable(value)),
+        }
+        // What prints values stops at this size.
+        let counted =
+            if self.scope.out.len() - before > fmt::MAX_OUTPUT { Err(long_text()) } else { self.scope.wrote() };
+        self.within(counted)
+    }
+}
+
+/// What the object prints as: where a function made it, it does not stand in its owner. Three functions pass on what they were given.
+fn display(node: &ActionNode, object: &dyn Object) -> Option<Str> {
+    let made = node.pipe.cmds.last().is_some_and(|command| match command.args.first() {
+        Some(Arg::Identifier(function)) => ![&b"and"[..], b"index", b"or"].contains(&&*function.name),
+        _ => false,
+    });
+    if made { object.display() } else { object.display_in_place() }
+}
