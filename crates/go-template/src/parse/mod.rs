@@ -1,0 +1,209 @@
+//! Tokens into trees: one method a grammar rule. Counterpart: Go's `text/template/parse/parse.go`, error texts included.
+//!
+//! Unlike Go's, it resolves functions here and not when they are called, and bounds how deep blocks nest.
+
+mod control;
+mod pipeline;
+mod term;
+mod tokens;
+
+use std::collections::HashMap;
+use std::mem;
+use std::sync::Arc;
+
+use crate::error::ParseError;
+use crate::function::FuncMap;
+use crate::item::{Item, ItemType};
+use crate::lex::Lexer;
+use crate::node::{DOLLAR, ListNode, Node, TextNode, Tree, VarId};
+use crate::strconv::{quote, unquote};
+use crate::value::Str;
+
+/// How deep parentheses may nest: Go's own limit.
+pub const MAX_PAREN_DEPTH: usize = 10_000;
+
+/// How deep `if`, `range`, `with` and `block` may nest, `else if` included. Go has no limit; no chart comes near this one.
+pub const MAX_BLOCK_DEPTH: usize = 10_000;
+
+/// What one text defines.
+#[derive(Clone, Debug)]
+pub struct Parsed {
+    pub(crate) main: Arc<Tree>,
+    pub(crate) trees: Vec<Arc<Tree>>,
+}
+
+impl Parsed {
+    /// The template that has the text's own name: what is outside of each `define`.
+    pub fn main(&self) -> &Arc<Tree> {
+        &self.main
+    }
+
+    /// Every template of the text, the main one included, each name once.
+    pub fn trees(&self) -> &[Arc<Tree>] {
+        &self.trees
+    }
+}
+
+/// Parses the text of the template `name`; the functions it names are those of `funcs` and Go's own.
+///
+/// # Errors
+/// Go's message, such as `template: NAME:3: unexpected EOF`.
+pub fn parse(name: impl Into<Str>, text: impl Into<Str>, funcs: &FuncMap) -> Result<Parsed, ParseError> {
+    let (name, text) = (name.into(), text.into());
+    let mut parser = Parser::new(&name, &text, funcs);
+    match parser.parse(&name) {
+        Ok(main) => Ok(Parsed { main, trees: parser.trees }),
+        Err(error) => Err(*error),
+    }
+}
+
+type Result2<T> = Result<T, Box<ParseError>>;
+
+struct Parser<'a> {
+    text: &'a Str,
+    parse_name: Arc<str>,
+    funcs: &'a FuncMap,
+    lex: Lexer<'a>,
+    scope: ParseScope<'a>,
+    /// Every variable's name in the text, to number them.
+    names: HashMap<&'a [u8], VarId>,
+    block_depth: usize,
+    trees: Vec<Arc<Tree>>,
+}
+
+/// What each `define` and `block` has of its own.
+struct ParseScope<'a> {
+    /// Three-token lookahead, as in Go; the first is the last one that the lexer gave.
+    token: [Item<'a>; 3],
+    peek_count: usize,
+    /// Variables defined at the moment.
+    vars: Vec<VarId>,
+    /// Line of the left delimiter of the action; 0 outside.
+    action_line: usize,
+    range_depth: usize,
+    paren_depth: usize,
+}
+
+impl ParseScope<'_> {
+    fn new() -> Self {
+        let token = [Item::NONE; 3];
+        ParseScope { token, peek_count: 0, vars: vec![DOLLAR], action_line: 0, range_depth: 0, paren_depth: 0 }
+    }
+}
+
+/// What a list may hold or end with.
+enum Element {
+    Node(Node),
+    End,
+    Else,
+}
+
+impl<'a> Parser<'a> {
+    fn new(name: &Str, text: &'a Str, funcs: &'a FuncMap) -> Parser<'a> {
+        let mut lex = Lexer::new(text);
+        lex.break_ok = funcs.get("break").is_none();
+        lex.continue_ok = funcs.get("continue").is_none();
+        let names = HashMap::from([(&b"$"[..], DOLLAR)]);
+        let parse_name = name.to_text().into();
+        Parser { text, parse_name, funcs, lex, scope: ParseScope::new(), names, block_depth: 0, trees: Vec::new() }
+    }
+
+    // Templates.
+
+    /// The whole text.
+    fn parse(&mut self, name: &Str) -> Result2<Arc<Tree>> {
+        let mut root = ListNode::default();
+        while self.peek().typ != ItemType::Eof {
+            if self.peek().typ == ItemType::LeftDelim {
+                let delim = self.next();
+                if self.next_non_space().typ == ItemType::Define {
+                    self.in_own_scope(Parser::parse_definition)?;
+                    continue;
+                }
+                self.backup2(delim);
+            }
+            match self.text_or_action()? {
+                Element::Node(node) => root.nodes.push(node),
+                Element::End => return self.errorf("unexpected {{end}}"),
+                Element::Else => return self.errorf("unexpected {{else}}"),
+            }
+        }
+        self.add(name.clone(), root)
+    }
+
+    fn in_own_scope<T>(&mut self, f: impl FnOnce(&mut Self) -> Result2<T>) -> Result2<T> {
+        let outer = mem::replace(&mut self.scope, ParseScope::new());
+        let result = f(self);
+        self.scope = outer;
+        result
+    }
+
+    /// `{{define "name"}} … {{end}}`, from the name on.
+    fn parse_definition(&mut self) -> Result2<()> {
+        const CONTEXT: &str = "define clause";
+        let token = self.next_non_space();
+        if token.typ != ItemType::String && token.typ != ItemType::RawString {
+            return self.unexpected(token, CONTEXT);
+        }
+        let name = self.unquote(token)?;
+        self.expect(ItemType::RightDelim, CONTEXT)?;
+        match self.item_list()? {
+            (_, Element::Else) => self.errorf(format!("unexpected {{{{else}}}} in {CONTEXT}")),
+            (root, _) => self.add(name, root).map(|_| ()),
+        }
+    }
+
+    /// Adds the template, unless it is empty and there is one of the name.
+    fn add(&mut self, name: Str, root: ListNode) -> Result2<Arc<Tree>> {
+        let tree = Tree { name, parse_name: Arc::clone(&self.parse_name), text: self.text.clone(), root };
+        let tree = Arc::new(tree);
+        let Some(i) = self.trees.iter().position(|t| t.name == tree.name) else {
+            self.trees.push(Arc::clone(&tree));
+            return Ok(tree);
+        };
+        if self.trees[i].is_empty() {
+            self.trees[i] = Arc::clone(&tree);
+        } else if !tree.is_empty() {
+            return self.errorf(format!("template: multiple definition of template {}", quote(&tree.name)));
+        }
+        Ok(Arc::clone(&self.trees[i]))
+    }
+
+    fn unquote(&mut self, token: Item<'a>) -> Result2<Str> {
+        match unquote(token.val) {
+            Some(text) => Ok(text.into()),
+            None => self.errorf("invalid syntax"),
+        }
+    }
+
+    // Lists and actions.
+
+    /// Everything up to `{{end}}` or `{{else}}`, which is returned too.
+    fn item_list(&mut self) -> Result2<(ListNode, Element)> {
+        let mut list = ListNode::default();
+        while self.peek_non_space().typ != ItemType::Eof {
+            match self.text_or_action()? {
+                Element::Node(node) => list.nodes.push(node),
+                end => return Ok((list, end)),
+            }
+        }
+        self.errorf("unexpected EOF")
+    }
+
+    fn text_or_action(&mut self) -> Result2<Element> {
+        let token = self.next_non_space();
+        match token.typ {
+            ItemType::Text => {
+                let range = token.pos..token.pos + token.val.len();
+                Ok(Element::Node(Node::Text(TextNode { range })))
+            }
+            ItemType::LeftDelim => {
+                self.scope.action_line = token.line;
+                let element = self.action();
+                self.scope.action_line = 0;
+                element
+            }
+            _ => self.unexpected(token, "input"),
+        }
+    }
+}

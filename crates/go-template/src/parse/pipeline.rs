@@ -1,0 +1,126 @@
+//! Pipelines: declarations, and commands with their operands.
+
+use super::{Parser, Result2};
+use crate::item::{Item, ItemType};
+use crate::node::{Arg, CommandNode, PipeNode};
+
+impl<'a> Parser<'a> {
+    /// Declarations, if any, then commands up to the token `end`.
+    pub(super) fn pipeline(&mut self, context: &str, end: ItemType) -> Result2<PipeNode> {
+        let pos = self.peek_non_space().pos;
+        let mut pipe = PipeNode { pos, is_assign: false, decl: Vec::new(), cmds: Vec::new() };
+        while self.declaration(&mut pipe, context)? {}
+        loop {
+            let token = self.next_non_space();
+            match token.typ {
+                t if t == end => {
+                    self.check_pipeline(&pipe, context)?;
+                    return Ok(pipe);
+                }
+                ItemType::Bool
+                | ItemType::CharConstant
+                | ItemType::Complex
+                | ItemType::Dot
+                | ItemType::Field
+                | ItemType::Identifier
+                | ItemType::Number
+                | ItemType::Nil
+                | ItemType::RawString
+                | ItemType::String
+                | ItemType::Variable
+                | ItemType::LeftParen => {
+                    self.backup();
+                    let command = self.command()?;
+                    pipe.cmds.push(command);
+                }
+                _ => return self.unexpected(token, context),
+            }
+        }
+    }
+
+    /// One declared or assigned variable; true if another follows.
+    fn declaration(&mut self, pipe: &mut PipeNode, context: &str) -> Result2<bool> {
+        let variable = self.peek_non_space();
+        if variable.typ != ItemType::Variable {
+            return Ok(false);
+        }
+        self.next();
+        // Space is a token: in "$x foo" three tokens must be read to know that $x is an argument.
+        let after = self.peek();
+        let next = self.peek_non_space();
+        match next.typ {
+            ItemType::Assign | ItemType::Declare => {
+                pipe.is_assign = next.typ == ItemType::Assign;
+                self.next_non_space();
+                self.declare(pipe, variable);
+                Ok(false)
+            }
+            ItemType::Char if next.val == b"," => {
+                self.next_non_space();
+                self.declare(pipe, variable);
+                self.second_variable(pipe, context)
+            }
+            _ if after.typ == ItemType::Space => {
+                self.backup3(variable, after);
+                Ok(false)
+            }
+            _ => {
+                self.backup2(variable);
+                Ok(false)
+            }
+        }
+    }
+
+    fn declare(&mut self, pipe: &mut PipeNode, token: Item<'a>) {
+        let variable = self.new_variable(token);
+        self.scope.vars.push(variable.id);
+        pipe.decl.push(variable);
+    }
+
+    /// After a comma: only `range` has a second variable.
+    fn second_variable(&mut self, pipe: &PipeNode, context: &str) -> Result2<bool> {
+        if context != "range" || pipe.decl.len() >= 2 {
+            return self.errorf(format!("too many declarations in {context}"));
+        }
+        match self.peek_non_space().typ {
+            ItemType::Variable | ItemType::RightDelim | ItemType::RightParen => Ok(true),
+            _ => self.errorf("range can only initialize variables"),
+        }
+    }
+
+    fn check_pipeline(&self, pipe: &PipeNode, context: &str) -> Result2<()> {
+        if pipe.cmds.is_empty() {
+            return self.errorf(format!("missing value for {context}"));
+        }
+        let literal = |c: &CommandNode| {
+            matches!(c.args[0], Arg::Bool(..) | Arg::Dot(_) | Arg::Nil(_) | Arg::Number(_) | Arg::String(_))
+        };
+        match pipe.cmds.iter().skip(1).position(literal) {
+            Some(i) => self.errorf(format!("non executable command in pipeline stage {}", i + 2)),
+            None => Ok(()),
+        }
+    }
+
+    /// Operands up to a `|`, which is passed, or to a right delimiter, which is not.
+    fn command(&mut self) -> Result2<CommandNode> {
+        let mut command = CommandNode { pos: self.peek_non_space().pos, args: Vec::new() };
+        loop {
+            self.peek_non_space();
+            if let Some(operand) = self.operand()? {
+                command.args.push(operand);
+            }
+            let token = self.next();
+            match token.typ {
+                ItemType::Space => continue,
+                ItemType::RightDelim | ItemType::RightParen => self.backup(),
+                ItemType::Pipe => {}
+                _ => return self.unexpected(token, "operand"),
+            }
+            break;
+        }
+        if command.args.is_empty() {
+            return self.errorf("empty command");
+        }
+        Ok(command)
+    }
+}
