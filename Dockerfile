@@ -1,10 +1,10 @@
 # syntax=docker/dockerfile:1
-# The reference operator: one static binary with its charts and watches.yaml, and nothing else in the image.
+# The reference operator: a static binary, its charts and watches.yaml on an empty image.
 
 FROM docker.io/library/rust:1.95-alpine AS build
-# ring and mimalloc compile some C and assembly.
+# ring and mimalloc compile C and assembly.
 RUN apk add --no-cache gcc musl-dev
-# The image's own compiler is the pinned one; rust-toolchain.toml would fetch lint tools as well.
+# Use the image's compiler, which is the pinned version; rust-toolchain.toml would also download lint tools.
 ENV RUSTUP_TOOLCHAIN=1.95.0
 WORKDIR /src
 COPY . .
@@ -18,6 +18,6 @@ COPY watches.yaml /opt/helm/watches.yaml
 COPY helm-charts /opt/helm/helm-charts
 ENV HOME=/opt/helm
 WORKDIR /opt/helm
-# By number, for Kubernetes can only check runAsNonRoot so.
+# Numeric, because Kubernetes can check runAsNonRoot only for a numeric user.
 USER 65532:65532
 ENTRYPOINT ["/usr/local/bin/memcached-operator", "run", "--watches-file=./watches.yaml"]
