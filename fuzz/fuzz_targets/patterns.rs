@@ -2,10 +2,10 @@
 #![no_main]
 
 use go_template::Value;
-use helm::glob::{Glob, Work};
-use helm::regex::Regex;
-use helm::time::{Duration, Time};
-use helm::path_match::Pattern;
+use golibs::glob::{Glob, Work};
+use golibs::path_match::Pattern;
+use golibs::regex::Regex;
+use golibs::time::{Duration, Time};
 use helm::toml;
 use libfuzzer_sys::fuzz_target;
 

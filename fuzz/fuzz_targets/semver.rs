@@ -1,7 +1,7 @@
 //! Any text is a version or not, and a constraint or not: a version, a line end, a constraint.
 #![no_main]
 
-use helm::semver::{Constraint, MAX_VERSION_LENGTH, Version};
+use golibs::semver::{Constraint, MAX_VERSION_LENGTH, Version};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {

@@ -6,9 +6,10 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use go_template::{Str, Value};
+use golibs::{glob, regex, semver};
 use helm::chart::{self, Chart, File};
 use helm::engine::{Capabilities, Engine, KubeVersion, ReleaseOptions};
-use helm::{glob, json, regex, semver, yaml};
+use helm::{json, yaml};
 use serde::Deserialize;
 use serde_json::Value as Json;
 
@@ -191,8 +192,8 @@ fn float_case(case: &Case) -> Outcome {
     let printed = String::from_utf8_lossy(&go_template::fmt::sprint(&[Value::Float(number)])).into_owned();
     let got = [
         ("print", printed),
-        ("json", go_template::fmt::json_float(number).unwrap_or_default()),
-        ("fixed", go_template::fmt::format_float(number, b'f', None)),
+        ("json", golibs::strconv::float::json_float(number).unwrap_or_default()),
+        ("fixed", golibs::strconv::float::format_float(number, b'f', None)),
     ];
     for (field, got) in got {
         if case.text(field) != got {

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::stack;
-use crate::strconv::quote;
+use golibs::strconv::quote;
 
 /// A text that is no template. Shown as Go does: `template: NAME:LINE: message`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -1,6 +1,7 @@
 //! Text made safe for HTML, JavaScript and URLs: the functions `html`, `js` and `urlquery`. Counterpart: the escapers of `text/template/funcs.go`.
 
-use crate::fmt::{Rune, is_print, runes};
+use golibs::strconv::quote::{Rune, runes};
+use golibs::unicode::printable::is_print;
 
 /// Go's `template.HTMLEscapeString`.
 pub fn html(text: &[u8]) -> Vec<u8> {

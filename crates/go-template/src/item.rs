@@ -1,7 +1,7 @@
 //! The tokens that the lexer gives to the parser, and how error messages show them. Counterpart: the first part of Go's
 //! `text/template/parse/lex.go`.
 
-use crate::strconv::{decode_rune, quote};
+use golibs::strconv::{decode_rune, quote};
 
 /// The kind of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

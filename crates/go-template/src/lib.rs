@@ -18,11 +18,8 @@ mod reflect;
 mod scope;
 mod scratch;
 mod stack;
-mod strconv;
 mod template;
-mod unicode;
 pub mod value;
-mod work;
 
 pub use error::{Cause, ExecError, FuncError, LimitError, Location, ParseError};
 pub use exec::MAX_EXEC_DEPTH;
@@ -36,4 +33,3 @@ pub use template::Templates;
 pub use value::{
     Entries, Field, Kind, List, ListType, MAX_COPIED_DEPTH, MAX_COPIED_VALUES, Map, MapType, Object, Str, Value,
 };
-pub use work::{SlowTime, note_time, note_work};

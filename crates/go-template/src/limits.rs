@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use crate::error::LimitError;
 use crate::held::Held;
 use crate::value::{Str, Value};
-use crate::work::SlowTime;
+use golibs::work::SlowTime;
 
 /// How much a run may use.
 #[derive(Clone, Debug)]

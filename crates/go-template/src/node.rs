@@ -9,8 +9,8 @@ use std::sync::Arc;
 use crate::funcs::Builtin;
 use crate::function::Function;
 use crate::stack;
-use crate::strconv::quote;
 use crate::value::{Str, Value};
+use golibs::strconv::quote;
 
 /// A byte offset in the text.
 pub(crate) type Pos = usize;

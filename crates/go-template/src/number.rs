@@ -2,8 +2,8 @@
 
 use crate::item::ItemType;
 use crate::node::{NumberNode, Pos};
-use crate::strconv::{parse_float, parse_int, parse_uint, quote, unquote_char};
 use crate::value::Value;
+use golibs::strconv::{parse_float, parse_int, parse_uint, quote, unquote_char};
 
 /// The number of a token; the error is Go's text.
 pub(crate) fn new_number(pos: Pos, text: &[u8], typ: ItemType) -> Result<NumberNode, String> {

@@ -15,7 +15,7 @@ use crate::reflect::Reflected;
 use crate::stack;
 use crate::template::Templates;
 use crate::value::{MapType, Str, Value};
-use crate::work::{self, SlowTime};
+use golibs::work::{self, SlowTime};
 
 /// What a missing map key gives: Go's `missingkey` option.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -7,16 +7,11 @@ pub mod engine;
 pub mod manifest;
 pub mod template;
 
-pub mod path_match;
 pub mod schema;
 pub mod strvals;
 pub mod values;
 
-pub mod glob;
 pub mod json;
-pub mod regex;
-pub mod semver;
-pub mod time;
 pub mod toml;
 pub mod yaml;
 
@@ -25,8 +20,5 @@ pub mod kube;
 pub mod release;
 pub mod storage;
 
-mod processor_time;
 #[cfg(test)]
 mod sample;
-#[cfg(test)]
-mod vectors;

@@ -5,8 +5,8 @@ use crate::function::Param;
 use crate::node::{Arg, NumberNode};
 use crate::reflect::Reflected;
 use crate::stack;
-use crate::strconv::quote;
 use crate::value::{UintType, Value};
+use golibs::strconv::quote;
 
 impl<'t> State<'_, '_, 't> {
     /// The value of a constant where no type is asked for.

@@ -5,8 +5,8 @@ use super::{At, Eval, Failure, State};
 use crate::node::{Arg, ChainNode, FieldNode, VariableNode};
 use crate::reflect::Reflected;
 use crate::scope::MissingKey;
-use crate::strconv::quote;
 use crate::value::{Kind, Object, Reached, Str, Value};
+use golibs::strconv::quote;
 
 impl<'t> State<'_, '_, 't> {
     pub(super) fn eval_field_node(

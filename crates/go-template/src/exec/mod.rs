@@ -17,8 +17,8 @@ use crate::node::{
 use crate::reflect::Reflected;
 use crate::scope::Scope;
 use crate::stack;
-use crate::strconv::quote;
 use crate::value::Value;
+use golibs::strconv::quote;
 
 /// How deep `{{template}}` may nest: Go's own limit.
 pub const MAX_EXEC_DEPTH: usize = 100_000;

@@ -1,8 +1,8 @@
 //! One number, character or string with flags, width and precision. Counterpart: Go's `fmt/format.go`.
 
-use super::float::format_float;
-use super::printable::is_print;
-use super::quote::{self, Charset, first_rune, runes};
+use golibs::strconv::float::format_float;
+use golibs::strconv::quote::{self, Charset, first_rune, runes};
+use golibs::unicode::printable::is_print;
 
 /// What stands between `%` and the verb.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -2,19 +2,13 @@
 //!
 //! Leaves out `Formatter` and scanning. Addresses (`%p`) are a constant, since Go's differ with each run.
 
-mod float;
 mod format;
-mod printable;
 mod printer;
 mod printf;
-mod quote;
 #[cfg(test)]
 mod tests;
 
-pub use float::{format_float, json_float};
-pub use printable::is_print;
 pub use printer::{MAX_DEPTH, MAX_OUTPUT};
-pub use quote::{Charset, Rune, append_quoted, can_backquote, first_rune, quote, quote_rune, runes};
 
 use crate::value::Value;
 use printer::Printer;

@@ -2,8 +2,8 @@
 
 use super::format::Flags;
 use super::printer::Printer;
-use super::quote::first_rune;
 use crate::value::Value;
+use golibs::strconv::quote::first_rune;
 
 /// The largest width or precision, which is Go's own bound.
 const MAX_SIZE: i64 = 1_000_000;

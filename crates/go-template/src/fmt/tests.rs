@@ -2,6 +2,7 @@ use std::path::PathBuf;
 
 use super::*;
 use crate::value::{Map, Str};
+use golibs::strconv::float::{format_float, json_float};
 
 fn check(format: &str, args: &[Value], expected: &str) {
     let text = sprintf(format.as_bytes(), args);

@@ -2,7 +2,7 @@
 
 use super::{Lexer, Step, is_alpha_numeric};
 use crate::item::ItemType;
-use crate::strconv::quote;
+use golibs::strconv::quote;
 
 impl<'a> Lexer<'a> {
     /// Passes what is up to the closing quote; false if it is missing on the line.

@@ -5,8 +5,8 @@
 mod literal;
 
 use crate::item::{Item, ItemType};
-use crate::strconv::{Rune, decode_last_rune, decode_rune};
-use crate::unicode;
+use golibs::strconv::{Rune, decode_last_rune, decode_rune};
+use golibs::unicode;
 
 fn keyword(word: &[u8]) -> Option<ItemType> {
     Some(match word {

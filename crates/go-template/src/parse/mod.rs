@@ -16,8 +16,8 @@ use crate::function::FuncMap;
 use crate::item::{Item, ItemType};
 use crate::lex::Lexer;
 use crate::node::{DOLLAR, ListNode, Node, TextNode, Tree, VarId};
-use crate::strconv::{quote, unquote};
 use crate::value::Str;
+use golibs::strconv::{quote, unquote};
 
 /// How deep parentheses may nest: Go's own limit.
 pub const MAX_PAREN_DEPTH: usize = 10_000;

@@ -8,8 +8,8 @@ use crate::item::{Item, ItemType};
 use crate::node::{Arg, Callee, ChainNode, FieldNode, IdentifierNode, PipeNode, Pos, StringNode, VarId, VariableNode};
 use crate::number::new_number;
 use crate::stack;
-use crate::strconv::quote;
 use crate::value::{Str, Value};
+use golibs::strconv::quote;
 
 impl<'a> Parser<'a> {
     /// A term, perhaps followed by field accesses.

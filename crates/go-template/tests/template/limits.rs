@@ -5,8 +5,9 @@ use std::time::{Duration, Instant};
 
 use go_template::{
     FuncError, FuncMap, Function, LimitError, Limits, List, ListType, MAX_BLOCK_DEPTH, MAX_COPIED_DEPTH,
-    MAX_PAREN_DEPTH, Map, Options, Param, Rest, Scope, SlowTime, Str, Templates, Value, note_time, note_work, parse,
+    MAX_PAREN_DEPTH, Map, Options, Param, Rest, Scope, Str, Templates, Value, parse,
 };
+use golibs::work::{SlowTime, note_time, note_work};
 
 fn functions() -> FuncMap {
     let mut funcs = FuncMap::default();

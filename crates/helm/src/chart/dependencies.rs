@@ -10,8 +10,8 @@ use go_template::{Map, Value};
 use sha2::{Digest as _, Sha256};
 
 use super::{Chart, Crd, Dependency, Metadata};
-use crate::semver::{Constraint, Version};
 use crate::values::{self, Nulls};
+use golibs::semver::{Constraint, Version};
 
 /// A chart as one render sees it.
 #[derive(Clone, Debug)]

@@ -1,6 +1,6 @@
 //! `.helmignore`: which files of a chart's folder are left out. Counterpart: Helm's `pkg/ignore`.
 
-use crate::path_match::Pattern;
+use golibs::path_match::Pattern;
 
 use super::LoadError;
 

@@ -10,8 +10,8 @@ use base64::Engine as _;
 use go_template::{FuncError, Kind, List, Map, MapType, Object, Param, Scope, Str, Value};
 
 use super::funcs::exceeded;
-use crate::glob::{self, Work};
 use crate::yaml;
+use golibs::glob::{self, Work};
 
 /// So much of the work of a pattern counts as one of the template's steps.
 const WORK_PER_STEP: u64 = 16;
@@ -42,14 +42,14 @@ impl Files {
     fn glob(&self, scope: &mut Scope<'_>, pattern: &Str) -> Result<Value, FuncError> {
         let glob = match glob::cached(&pattern.to_text()) {
             Ok(glob) => glob,
-            Err(error) if error.limit().is_some() => return Err(error.into()),
+            Err(error) if error.limit().is_some() => return Err(glob_failed(error)),
             Err(_) => return Ok(self.to_value()),
         };
         scope.charge((pattern.len() as u64).pow(2) / LENGTH_PER_STEP)?;
         let mut work = Work::default();
         let mut found = Vec::new();
         for (path, data) in self.0.iter() {
-            if glob.is_match(path, &mut work)? {
+            if glob.is_match(path, &mut work).map_err(glob_failed)? {
                 found.push((path.clone(), data.clone()));
             }
         }
@@ -75,13 +75,11 @@ impl Files {
     }
 }
 
-impl From<glob::Error> for FuncError {
-    fn from(error: glob::Error) -> FuncError {
-        let message = error.to_string();
-        match error.limit() {
-            Some(name) => exceeded(name, message),
-            None => message.into(),
-        }
+fn glob_failed(error: glob::Error) -> FuncError {
+    let message = error.to_string();
+    match error.limit() {
+        Some(name) => exceeded(name, message),
+        None => message.into(),
     }
 }
 

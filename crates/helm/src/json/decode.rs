@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use go_template::fmt::{Charset, quote};
 use go_template::{List, ListType, Map, MapType, Str, Value};
+use golibs::strconv::quote::{Charset, quote};
 
 use super::{MAX_DEPTH, MAX_VALUES, TypeError};
 

@@ -5,7 +5,7 @@ use regex::RegexBuilder;
 use regex_syntax::ast::parse::Parser;
 use serde_json::Value as Json;
 
-use crate::regex::Regex;
+use golibs::regex::Regex;
 
 /// The longest pattern, in bytes.
 pub const MAX_PATTERN_BYTES: usize = 4096;

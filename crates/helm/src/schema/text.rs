@@ -1,11 +1,11 @@
 //! What a kind of error says. Counterpart: `kind/kind.go` of santhosh-tekuri/jsonschema v6.
 
 use boon::{ErrorKind, ValidationError};
-use go_template::fmt::{Charset, quote};
+use golibs::strconv::quote::{Charset, quote};
 use serde_json::{Number, Value as Json};
 
 use super::number;
-use crate::regex::Regex;
+use golibs::regex::Regex;
 
 /// The first line of an error.
 pub(super) fn root(error: &ValidationError<'_, '_>) -> String {

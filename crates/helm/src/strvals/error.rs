@@ -1,7 +1,7 @@
 //! Why a text cannot be parsed, with the words of Helm and of Go's `strconv`.
 
 use go_template::Value;
-use go_template::fmt::{Charset, quote};
+use golibs::strconv::quote::{Charset, quote};
 
 use super::{MAX_INDEX, MAX_NESTED_LISTS, MAX_NESTED_NAME_LEVEL};
 

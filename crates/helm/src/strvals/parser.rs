@@ -1,7 +1,7 @@
 //! Names and indexes, down to the place where a value goes.
 
-use go_template::fmt::{Charset, quote_rune};
 use go_template::{List, ListType, Map, Str, Value};
+use golibs::strconv::quote::{Charset, quote_rune};
 use serde_json::Value as Json;
 
 use super::scan::Scanner;

@@ -8,7 +8,7 @@ use std::path::{Component, Path};
 use super::{Error, Options};
 use crate::engine::Rendered;
 use crate::manifest;
-use crate::path_match::Pattern;
+use golibs::path_match::Pattern;
 
 /// Documents in the order in which they are printed.
 pub(super) struct Documents {

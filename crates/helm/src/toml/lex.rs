@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use go_template::fmt::{Charset, quote, quote_rune};
+use golibs::strconv::quote::{Charset, quote, quote_rune};
 
 /// What is wrong, and on which line.
 #[derive(Debug)]

@@ -4,7 +4,7 @@ use go_template::Value;
 
 use super::lex::quote_text;
 use crate::engine::funcs::time_value;
-use crate::time::{Time, Zone};
+use golibs::time::{Time, Zone};
 
 /// An integer, with underscores and a base.
 pub(super) fn integer(text: &str) -> Result<Value, String> {

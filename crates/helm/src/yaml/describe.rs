@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use go_template::fmt::{Charset, quote};
+use golibs::strconv::quote::{Charset, quote};
 
 use super::compose::{Document, Node, NodeId};
 use super::decode::{Resolved, resolve_tagged};

@@ -1,6 +1,7 @@
 //! How large the result of one function may get. Charts are untrusted, and a short template can ask for any size.
 
-use go_template::{FuncError, LimitError, note_work};
+use go_template::{FuncError, LimitError};
+use golibs::work::note_work;
 
 /// The longest string that one function makes, in bytes: far over any manifest, which a cluster takes up to 1.5 MiB of.
 pub(super) const MAX_STRING_BYTES: usize = 16 << 20;

@@ -9,7 +9,6 @@ mod defaults;
 mod dict;
 mod encoding;
 mod flow;
-mod letter;
 mod limits;
 mod list;
 mod math;

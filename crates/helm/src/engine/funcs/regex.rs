@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use go_template::fmt::{Charset, can_backquote, quote};
-use go_template::{FuncError, FuncMap, List, ListType, Str, Value, note_work};
+use go_template::{FuncError, FuncMap, List, ListType, Str, Value};
+use golibs::strconv::quote::{Charset, can_backquote, quote};
+use golibs::work::note_work;
 
 use super::limits::{MAX_LIST_ITEMS, check_list, check_string, exceeded};
-use crate::regex::{Error, MAX_SEARCH_WORK, Regex, TooSlow, cached, quote_meta};
+use golibs::regex::{Error, MAX_SEARCH_WORK, Regex, TooSlow, cached, quote_meta};
 
 /// So much of a search's work counts as a step: two bytes of text for a small pattern.
 const WORK_PER_STEP: u64 = 8 << 10;

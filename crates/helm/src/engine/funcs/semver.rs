@@ -6,21 +6,21 @@ use std::sync::Arc;
 use go_template::value::UintType;
 use go_template::{Field, FuncError, FuncMap, Kind, Object, Param, Scope, Str, Value};
 
-use crate::semver::{Constraint, Error, Version};
+use golibs::semver::{Constraint, Error, Version};
 
 /// Adds the family's functions.
 pub(super) fn register(map: &mut FuncMap) {
-    map.add("semver", |version: Str| -> Result<Value, FuncError> { Ok(pointer(Version::parse(&version.to_text())?)) });
+    map.add("semver", |version: Str| -> Result<Value, FuncError> {
+        Version::parse(&version.to_text()).map(pointer).map_err(failed)
+    });
     map.add("semverCompare", |constraint: Str, version: Str| -> Result<bool, FuncError> {
-        let constraint = Constraint::parse(&constraint.to_text())?;
-        Ok(constraint.check(&Version::parse(&version.to_text())?))
+        let constraint = Constraint::parse(&constraint.to_text()).map_err(failed)?;
+        Ok(constraint.check(&Version::parse(&version.to_text()).map_err(failed)?))
     });
 }
 
-impl From<Error> for FuncError {
-    fn from(error: Error) -> FuncError {
-        FuncError::new(error.to_string())
-    }
+fn failed(error: Error) -> FuncError {
+    FuncError::new(error.to_string())
 }
 
 /// A version in a template. `semver` gives a pointer; incrementing gives a plain struct, which has fewer methods in Go.
@@ -144,7 +144,7 @@ impl Object for VersionObject {
 }
 
 fn next(version: Result<Version, Error>) -> Result<Value, FuncError> {
-    Ok(plain(version?))
+    version.map(plain).map_err(failed)
 }
 
 fn text(args: &[Value]) -> Result<String, FuncError> {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::bound::{MAX_NESTING, MAX_OPENERS, MAX_PARTIALS};
 use crate::chart::{Chart, File};
 use crate::engine::{Capabilities, Engine, Error, ReleaseOptions, Rendered, Request};
-use crate::processor_time::processor_time;
+use golibs::processor_time::processor_time;
 
 const VALUES: &str = r#"
 name: web

@@ -254,7 +254,7 @@ fn passed(elapsed: Duration, limit: Option<Duration>) -> String {
 
 /// As Go writes it: `1h0m0s`.
 fn go_duration(duration: Duration) -> String {
-    crate::time::Duration(i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX)).to_string()
+    golibs::time::Duration(i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX)).to_string()
 }
 
 /// Longer and longer waits between two looks at a hook's object.

@@ -11,7 +11,7 @@ use super::clock::timed;
 use super::key::{CERTIFICATE_RSA_BITS, PrivateKey};
 use super::pem;
 use super::x509::{Issuer, Subject, certify};
-use crate::time::{Duration, Time};
+use golibs::time::{Duration, Time};
 
 /// Adds the certificates' functions.
 pub(super) fn register(map: &mut FuncMap) {

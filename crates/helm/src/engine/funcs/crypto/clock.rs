@@ -2,9 +2,9 @@
 
 use std::time::Instant;
 
-use go_template::{SlowTime, note_time};
+use golibs::work::{SlowTime, note_time};
 
-use crate::processor_time::processor_time;
+use golibs::processor_time::processor_time;
 
 /// Runs what is slow by nature, and notes the time that it takes for the render. Not to be used inside itself.
 pub(super) fn timed<T>(slow: impl FnOnce() -> T) -> T {

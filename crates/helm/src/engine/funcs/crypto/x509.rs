@@ -10,7 +10,7 @@ use ring::digest::{SHA256, digest};
 use super::der::{self, Element, Reader, bit_string, element, integer, sequence, tag};
 use super::key::PrivateKey;
 use super::random;
-use crate::time::{Time, Zone};
+use golibs::time::{Time, Zone};
 
 const COMMON_NAME: &[u8] = b"\x55\x04\x03";
 const KEY_USAGE: &[u8] = b"\x55\x1d\x0f";
@@ -155,7 +155,7 @@ fn alternative_names(subject: &Subject) -> Result<Vec<u8>, FuncError> {
     let mut names = Vec::new();
     for name in &subject.names {
         if !name.is_ascii() {
-            let quoted = go_template::fmt::quote(name.as_bytes(), go_template::fmt::Charset::Unicode);
+            let quoted = golibs::strconv::quote::quote(name.as_bytes(), golibs::strconv::quote::Charset::Unicode);
             return Err(FuncError::new(format!(
                 "x509: {} cannot be encoded as an IA5String",
                 String::from_utf8_lossy(&quoted)

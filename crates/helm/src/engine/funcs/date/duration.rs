@@ -5,7 +5,7 @@ use go_template::{FuncError, FuncMap, Str, Value};
 
 use super::super::cast::named_number;
 use super::object::{duration_of, duration_value, time_of};
-use crate::time::{Duration, Time};
+use golibs::time::{Duration, Time};
 
 /// Adds the durations' functions.
 pub(super) fn register(map: &mut FuncMap) {
@@ -99,7 +99,7 @@ fn of_text(text: &Str) -> Result<Duration, String> {
     match trimmed.parse::<f64>().ok().filter(|n| !out_of_range(n)) {
         Some(seconds) => from_float(seconds),
         None => {
-            let quoted = go_template::fmt::quote(text, go_template::fmt::Charset::Unicode);
+            let quoted = golibs::strconv::quote::quote(text, golibs::strconv::quote::Charset::Unicode);
             Err(format!("could not parse duration {}", String::from_utf8_lossy(&quoted)))
         }
     }

@@ -6,7 +6,7 @@ mod object;
 use go_template::value::IntType;
 use go_template::{FromValue, FuncError, FuncMap, Param, Str, Value};
 
-use crate::time::{Duration, Time, Zone};
+use golibs::time::{Duration, Time, Zone};
 use object::time_of;
 pub(crate) use object::time_value;
 

@@ -6,7 +6,8 @@ mod merge;
 #[cfg(test)]
 mod tests;
 
-use go_template::{FuncError, FuncMap, Function, List, Map, MapType, Param, Rest, Scope, Str, Value, note_work};
+use go_template::{FuncError, FuncMap, Function, List, Map, MapType, Param, Rest, Scope, Str, Value};
+use golibs::work::note_work;
 
 use super::cast::to_text;
 use super::limits::Walk;

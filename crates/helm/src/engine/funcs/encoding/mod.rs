@@ -5,7 +5,8 @@
 
 pub(super) mod base;
 
-use go_template::{FuncError, FuncMap, List, ListType, Map, MapType, Str, Value, note_work};
+use go_template::{FuncError, FuncMap, List, ListType, Map, MapType, Str, Value};
+use golibs::work::note_work;
 
 use super::limits::{Walk, exceeded};
 use crate::json::{self, EncodeError, EscapeHtml, Layout};

@@ -1,9 +1,9 @@
 //! Parts of a text: trimming, cutting and abbreviating. Counterparts: Go's `strings`, Sprig's `strings.go` and goutils' `stringutils.go`.
 
-use go_template::fmt::{Rune, first_rune, runes};
 use go_template::{FuncError, FuncMap, Str};
+use golibs::strconv::quote::{Rune, first_rune, runes};
 
-use crate::engine::funcs::letter::{chars, is_space};
+use golibs::unicode::class::{chars, is_space};
 
 /// Adds the functions.
 pub(super) fn register(map: &mut FuncMap) {

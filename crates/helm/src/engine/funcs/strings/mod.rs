@@ -11,6 +11,7 @@ mod tests;
 mod words;
 
 use go_template::{FuncMap, Rest, Str, Value, build_str, fmt};
+use golibs::strconv::quote::{Charset, append_quoted};
 
 use super::cast::to_text;
 
@@ -38,8 +39,8 @@ fn contains(s: &[u8], part: &[u8]) -> bool {
 
 fn quote(Rest(values): Rest<Value>) -> Str {
     joined(&values, |out, v| match v {
-        Value::String(s) => fmt::append_quoted(out, s, fmt::Charset::Unicode),
-        v => fmt::append_quoted(out, &to_text(v), fmt::Charset::Unicode),
+        Value::String(s) => append_quoted(out, s, Charset::Unicode),
+        v => append_quoted(out, &to_text(v), Charset::Unicode),
     })
 }
 

@@ -1,7 +1,7 @@
 //! Text into parts and back. Counterparts: Go's `strings.Split` and `Join`, and Sprig's `strings.go`.
 
-use go_template::fmt::{Rune, runes};
 use go_template::{FuncError, FuncMap, List, Map, MapType, Str, Value};
+use golibs::strconv::quote::{Rune, runes};
 
 use crate::engine::funcs::cast::{items, to_text};
 use crate::engine::funcs::limits::{MAX_LIST_ITEMS, check_list, check_string};

@@ -2,7 +2,7 @@
 
 use go_template::{FuncMap, Str};
 
-use crate::engine::funcs::letter::{Class, chars, is, is_space, to_lower, to_upper};
+use golibs::unicode::class::{Class, chars, is, is_space, to_lower, to_upper};
 
 /// Adds the functions.
 pub(super) fn register(map: &mut FuncMap) {

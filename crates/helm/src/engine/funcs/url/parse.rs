@@ -3,7 +3,7 @@
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
 
-use go_template::fmt::{Charset, quote};
+use golibs::strconv::quote::{Charset, quote};
 
 use super::escape::{Part, escape, unescape};
 

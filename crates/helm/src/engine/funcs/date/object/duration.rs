@@ -6,7 +6,7 @@ use std::sync::Arc;
 use go_template::{FuncError, Kind, Object, Param, Scope, Str, Value};
 
 use super::downcast;
-use crate::time::Duration;
+use golibs::time::Duration;
 
 /// A `time.Duration`.
 pub(crate) fn duration_value(duration: Duration) -> Value {

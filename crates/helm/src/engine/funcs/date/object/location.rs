@@ -6,7 +6,7 @@ use std::sync::Arc;
 use go_template::{Field, FuncError, Kind, Object, Param, Scope, Str, Value};
 
 use super::downcast;
-use crate::time::Zone;
+use golibs::time::Zone;
 
 /// Go's name of the type.
 pub(super) const TYPE: &str = "*time.Location";

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use go_template::{FuncError, Kind, Object, Param, Scope, Str, Value};
 
-use crate::time::{DAYS, MONTHS};
+use golibs::time::{DAYS, MONTHS};
 
 /// A type whose numbers have names: Go's `time.Month` and `time.Weekday`.
 #[derive(Debug)]

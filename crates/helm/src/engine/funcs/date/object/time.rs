@@ -10,7 +10,7 @@ use super::downcast;
 use super::duration::{duration_argument, duration_value};
 use super::location::{self, location_of, location_value};
 use super::named::{MONTH, WEEKDAY, named};
-use crate::time::{Duration, Time, Zone};
+use golibs::time::{Duration, Time, Zone};
 
 /// A `time.Time`.
 pub(crate) fn time_value(time: Time) -> Value {

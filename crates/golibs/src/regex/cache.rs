@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, PoisonError, RwLock};
 
-use go_template::note_work;
+use crate::work::note_work;
 
 use super::{Error, Regex};
 

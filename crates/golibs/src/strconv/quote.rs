@@ -1,6 +1,6 @@
 //! Strings and characters in quotes, as Go source would have them. Counterpart: Go's `strconv.Quote` and its relatives.
 
-use super::printable::is_print;
+use crate::unicode::printable::is_print;
 
 /// What stands between the quotes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

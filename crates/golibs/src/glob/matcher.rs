@@ -1,7 +1,7 @@
 //! What a pattern is compiled to, and how it matches. Counterpart: gobwas' `match`, its slips included: the lengths of alternatives, bytes
 //! where characters were counted, and trees that are found in no text.
 
-use go_template::fmt::{first_rune, runes};
+use crate::strconv::quote::{first_rune, runes};
 
 use super::{Error, Work};
 

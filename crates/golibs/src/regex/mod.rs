@@ -174,8 +174,8 @@ pub fn quote_meta(text: &[u8]) -> Cow<'_, [u8]> {
 
 /// The length of the character at the position; at least one, past the end too.
 fn width_at(text: &[u8], position: usize) -> usize {
-    match go_template::fmt::first_rune(&text[position..]) {
-        Some(go_template::fmt::Rune::Char(_, width)) => width,
+    match crate::strconv::quote::first_rune(&text[position..]) {
+        Some(crate::strconv::quote::Rune::Char(_, width)) => width,
         _ => 1,
     }
 }

@@ -4,7 +4,7 @@
 
 use std::str::FromStr;
 
-use go_template::fmt::{Charset, quote};
+use crate::strconv::quote::{Charset, quote};
 
 use super::{Error, Version, prerelease};
 

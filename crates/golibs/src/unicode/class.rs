@@ -5,12 +5,13 @@
 
 use std::sync::LazyLock;
 
-use go_template::fmt::{Rune, is_print, runes};
+use super::printable::is_print;
+use crate::strconv::quote::{Rune, runes};
 use regex::Regex;
 
 /// A general category of characters.
 #[derive(Clone, Copy)]
-pub(super) enum Class {
+pub enum Class {
     /// `unicode.IsLetter`.
     Letter,
     /// `unicode.IsUpper`.
@@ -31,7 +32,7 @@ static CLASSES: LazyLock<[Option<Regex>; 7]> =
     LazyLock::new(|| ["L", "Lu", "Ll", "Lt", "Nd", "N", "P"].map(|name| Regex::new(&format!("\\p{{{name}}}")).ok()));
 
 /// Whether the character is of the class.
-pub(super) fn is(class: Class, c: char) -> bool {
+pub fn is(class: Class, c: char) -> bool {
     if c.is_ascii() {
         return match class {
             Class::Letter => c.is_ascii_alphabetic(),
@@ -47,12 +48,12 @@ pub(super) fn is(class: Class, c: char) -> bool {
 }
 
 /// Go's `unicode.IsSpace`.
-pub(super) fn is_space(c: char) -> bool {
+pub fn is_space(c: char) -> bool {
     c.is_whitespace()
 }
 
 /// Go's `unicode.ToUpper`.
-pub(super) fn to_upper(c: char) -> char {
+pub fn to_upper(c: char) -> char {
     match u32::from(c) {
         // Greek letters with iota subscript, which Rust maps to two characters.
         code @ (0x1f80..=0x1f87 | 0x1f90..=0x1f97 | 0x1fa0..=0x1fa7) => shifted(code + 8, c),
@@ -62,12 +63,12 @@ pub(super) fn to_upper(c: char) -> char {
 }
 
 /// Go's `unicode.ToLower`.
-pub(super) fn to_lower(c: char) -> char {
+pub fn to_lower(c: char) -> char {
     if c == '\u{130}' { 'i' } else { known(c, single(c.to_lowercase(), c)) }
 }
 
 /// Go's `unicode.ToTitle`.
-pub(super) fn to_title(c: char) -> char {
+pub fn to_title(c: char) -> char {
     match u32::from(c) {
         0x1c4..=0x1c6 => '\u{1c5}',
         0x1c7..=0x1c9 => '\u{1c8}',
@@ -94,7 +95,7 @@ fn known(c: char, mapped: char) -> char {
 }
 
 /// The characters as Go's `[]rune(s)` has them: U+FFFD for each invalid byte.
-pub(super) fn chars(bytes: &[u8]) -> impl Iterator<Item = char> {
+pub fn chars(bytes: &[u8]) -> impl Iterator<Item = char> {
     runes(bytes).map(|rune| match rune {
         Rune::Char(c, _) => c,
         Rune::Invalid(_) => char::REPLACEMENT_CHARACTER,

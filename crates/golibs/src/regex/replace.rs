@@ -1,6 +1,6 @@
 //! Replacing matches, literally or by a template with `$1` and `${name}`. Counterpart: Go's `ReplaceAll` and `Expand`.
 
-use go_template::fmt::{Rune, first_rune};
+use crate::strconv::quote::{Rune, first_rune};
 
 use super::search::Search;
 use super::{Regex, Span, TooSlow, width_at};

@@ -2,8 +2,11 @@
 //!
 //! Rust's own tables are of another Unicode version and another notion of a letter.
 
+pub mod class;
+pub mod printable;
+
 /// Whether the character is of category L.
-pub(crate) fn is_letter(c: char) -> bool {
+pub fn is_letter(c: char) -> bool {
     if c.is_ascii() {
         return c.is_ascii_alphabetic();
     }
@@ -11,7 +14,7 @@ pub(crate) fn is_letter(c: char) -> bool {
 }
 
 /// Whether the character is of category Nd.
-pub(crate) fn is_digit(c: char) -> bool {
+pub fn is_digit(c: char) -> bool {
     if c.is_ascii() {
         return c.is_ascii_digit();
     }

@@ -1,4 +1,4 @@
-//! What a function did beyond being called, for the run to count: functions that see no [`Scope`](crate::Scope) note it here.
+//! What a call costs beyond being made. A function notes it on its thread; whoever runs functions under a limit collects it afterwards.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -8,13 +8,12 @@ thread_local! {
     static TIME: Cell<SlowTime> = const { Cell::new(SlowTime { processor: Duration::ZERO, elapsed: Duration::ZERO }) };
 }
 
-/// Notes work of the function that is being called on this thread, such as the values that it visited. The run that calls it takes as
-/// many steps off what it may use.
+/// Notes work that the current call does, such as the number of values that it visits: the caller counts it as steps.
 pub fn note_work(steps: u64) {
     NOTED.set(NOTED.get().saturating_add(steps));
 }
 
-/// What a function took that is slow by nature.
+/// The time of calls that are slow by nature.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SlowTime {
     /// Processor time, which counts.
@@ -23,15 +22,14 @@ pub struct SlowTime {
     pub elapsed: Duration,
 }
 
-/// Notes time of the function that is being called on this thread: for what is slow by nature, such as making a key, where steps would be a
-/// guess. The run that calls it takes it off [`function_time`](crate::Limits::function_time) instead of its deadline.
+/// Notes time that the current call takes, for what is slow by nature, such as making a key, where a number of steps would be a guess.
 pub fn note_time(time: SlowTime) {
     let before = TIME.get();
     let processor = before.processor.saturating_add(time.processor);
     TIME.set(SlowTime { processor, elapsed: before.elapsed.saturating_add(time.elapsed) });
 }
 
-/// What was noted since the last time.
-pub(crate) fn take() -> (u64, SlowTime) {
+/// Returns what this thread noted since the last call, and forgets it.
+pub fn take() -> (u64, SlowTime) {
     (NOTED.take(), TIME.take())
 }

@@ -1,27 +1,32 @@
 //! Literals between text and value: runes, quoted strings, numbers. Counterpart: the parts of Go's `strconv` and `unicode/utf8` that
 //! the template parser calls.
 
-use crate::fmt;
+pub mod float;
+pub mod quote;
+
+use crate::unicode::printable::is_print;
 
 /// A rune as Go decodes it: bytes that are not UTF-8 give U+FFFD, one byte at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Rune {
-    pub(crate) code: u32,
+pub struct Rune {
+    /// The code point.
+    pub code: u32,
     /// How many bytes it took.
-    pub(crate) len: usize,
+    pub len: usize,
 }
 
 impl Rune {
     const REPLACEMENT: u32 = 0xFFFD;
 
-    pub(crate) fn to_char(self) -> char {
+    /// The character; U+FFFD for a code point that is none.
+    pub fn to_char(self) -> char {
         char::from_u32(self.code).unwrap_or(char::REPLACEMENT_CHARACTER)
     }
 
     /// Go's `%#U`.
-    pub(crate) fn unicode(self) -> String {
+    pub fn unicode(self) -> String {
         let c = self.to_char();
-        match fmt::is_print(c) {
+        match is_print(c) {
             true => format!("U+{:04X} '{c}'", self.code),
             false => format!("U+{:04X}", self.code),
         }
@@ -30,7 +35,7 @@ impl Rune {
 
 /// The first rune; `None` if there is no byte.
 #[inline]
-pub(crate) fn decode_rune(text: &[u8]) -> Option<Rune> {
+pub fn decode_rune(text: &[u8]) -> Option<Rune> {
     let first = *text.first()?;
     if first.is_ascii() {
         return Some(Rune { code: u32::from(first), len: 1 });
@@ -44,7 +49,7 @@ fn decode_multibyte(text: &[u8]) -> Option<Rune> {
 }
 
 /// The last rune; `None` if there is no byte.
-pub(crate) fn decode_last_rune(text: &[u8]) -> Option<Rune> {
+pub fn decode_last_rune(text: &[u8]) -> Option<Rune> {
     let last = *text.last()?;
     if last.is_ascii() {
         return Some(Rune { code: u32::from(last), len: 1 });
@@ -61,12 +66,12 @@ fn decode_exactly(bytes: &[u8]) -> Option<Rune> {
 }
 
 /// Go's `strconv.Quote`.
-pub(crate) fn quote(text: &[u8]) -> String {
-    String::from_utf8_lossy(&fmt::quote(text, fmt::Charset::Unicode)).into_owned()
+pub fn quote(text: &[u8]) -> String {
+    String::from_utf8_lossy(&quote::quote(text, quote::Charset::Unicode)).into_owned()
 }
 
 /// Go's `strconv.Unquote` for a token in double or back quotes; `None` is its `ErrSyntax`.
-pub(crate) fn unquote(token: &[u8]) -> Option<Vec<u8>> {
+pub fn unquote(token: &[u8]) -> Option<Vec<u8>> {
     match token {
         [b'`', inner @ .., b'`'] => Some(inner.iter().copied().filter(|b| *b != b'\r').collect()),
         [b'"', inner @ .., b'"'] => unquote_inner(inner),
@@ -89,13 +94,16 @@ fn unquote_inner(mut inner: &[u8]) -> Option<Vec<u8>> {
 
 /// One character of a literal: `\x` and octal escapes are bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Unquoted {
+pub enum Unquoted {
+    /// From a `\\x` or octal escape.
     Byte(u8),
+    /// Any other character.
     Char(char),
 }
 
 impl Unquoted {
-    pub(crate) fn code(self) -> u32 {
+    /// The byte's or the character's number.
+    pub fn code(self) -> u32 {
         match self {
             Unquoted::Byte(b) => u32::from(b),
             Unquoted::Char(c) => u32::from(c),
@@ -104,7 +112,7 @@ impl Unquoted {
 }
 
 /// Go's `strconv.UnquoteChar`: the first character of a literal's inside and the rest; `None` is `ErrSyntax`.
-pub(crate) fn unquote_char(text: &[u8], quote: u8) -> Option<(Unquoted, &[u8])> {
+pub fn unquote_char(text: &[u8], quote: u8) -> Option<(Unquoted, &[u8])> {
     match text {
         [] => None,
         [c, ..] if *c == quote => None,
@@ -156,7 +164,7 @@ fn digits(text: &[u8], count: usize, radix: u32) -> Option<(u32, &[u8])> {
 }
 
 /// Go's `strconv.ParseUint` with base 0.
-pub(crate) fn parse_uint(text: &str) -> Option<u64> {
+pub fn parse_uint(text: &str) -> Option<u64> {
     let (radix, number) = match text.as_bytes() {
         [b'0', b'x' | b'X', _, ..] => (16, &text[2..]),
         [b'0', b'o' | b'O', _, ..] => (8, &text[2..]),
@@ -172,7 +180,7 @@ pub(crate) fn parse_uint(text: &str) -> Option<u64> {
 }
 
 /// Go's `strconv.ParseInt` with base 0.
-pub(crate) fn parse_int(text: &str) -> Option<i64> {
+pub fn parse_int(text: &str) -> Option<i64> {
     if let Some(number) = text.strip_prefix('-') {
         let value = parse_uint(number)?;
         return (value <= 1 << 63).then(|| (value as i64).wrapping_neg());
@@ -181,7 +189,7 @@ pub(crate) fn parse_int(text: &str) -> Option<i64> {
 }
 
 /// Go's `strconv.ParseFloat` for what a number token may hold; out of range is `None`, as an error there.
-pub(crate) fn parse_float(text: &str) -> Option<f64> {
+pub fn parse_float(text: &str) -> Option<f64> {
     let plain = without_underscores(text, text)?;
     let (negative, number) = match plain.as_bytes().first()? {
         b'-' => (true, &plain[1..]),
