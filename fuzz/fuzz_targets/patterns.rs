@@ -6,7 +6,7 @@ use golibs::glob::{Glob, Work};
 use golibs::path_match::Pattern;
 use golibs::regex::Regex;
 use golibs::time::{Duration, Time};
-use helm::toml;
+use go_encoding::toml;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: &[u8]| {

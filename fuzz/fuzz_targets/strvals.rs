@@ -2,7 +2,8 @@
 #![no_main]
 
 use go_template::{Map, Value};
-use helm::{strvals, yaml};
+use go_encoding::yaml;
+use helm::strvals;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {

@@ -1,7 +1,7 @@
 //! What is read from YAML and written again reads as the same; so does JSON.
 #![no_main]
 
-use helm::{json, yaml};
+use go_encoding::{json, yaml};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &[u8]| {

@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use clap::Parser as _;
+use go_encoding::yaml;
 use go_template::{List, ListType, Value};
-use helm::{manifest, yaml};
+use helm::manifest;
 use serde::Deserialize;
 
 use crate::report::{Outcome, Report};
@@ -121,7 +122,8 @@ fn documents(text: &[u8]) -> Result<Vec<Value>, yaml::Error> {
 fn same(left: &[Value], right: &[Value]) -> bool {
     left.iter().zip(right).all(|(left, right)| {
         let text = |value| {
-            helm::json::encode(value, helm::json::EscapeHtml::No, helm::json::Layout::Compact).unwrap_or_default()
+            go_encoding::json::encode(value, go_encoding::json::EscapeHtml::No, go_encoding::json::Layout::Compact)
+                .unwrap_or_default()
         };
         text(left) == text(right)
     })

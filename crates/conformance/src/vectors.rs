@@ -5,11 +5,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Context as _;
+use go_encoding::{json, yaml};
 use go_template::{Str, Value};
 use golibs::{glob, regex, semver};
 use helm::chart::{self, Chart, File};
 use helm::engine::{Capabilities, Engine, KubeVersion, ReleaseOptions};
-use helm::{json, yaml};
 use serde::Deserialize;
 use serde_json::Value as Json;
 

@@ -19,6 +19,7 @@ mod scope;
 mod scratch;
 mod stack;
 mod template;
+pub mod time;
 pub mod value;
 
 pub use error::{Cause, ExecError, FuncError, LimitError, Location, ParseError};

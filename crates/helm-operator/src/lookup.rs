@@ -1,8 +1,8 @@
 //! `lookup` of templates over an API server. Counterpart: Helm's `pkg/engine/lookup_func.go`.
 
+use go_encoding::json;
 use go_template::{Map, Value};
 use helm::engine::Lookup;
-use helm::json;
 use helm::kube::{Answer, Applier, Call, Error};
 use tokio::runtime::Handle;
 

@@ -4,8 +4,9 @@
 
 use std::collections::BTreeMap;
 
+use go_encoding::json;
 use go_template::{Map, Value};
-use helm::{json, strvals, values};
+use helm::{strvals, values};
 
 use crate::watches::OverrideValuesType;
 

@@ -11,10 +11,6 @@ pub mod schema;
 pub mod strvals;
 pub mod values;
 
-pub mod json;
-pub mod toml;
-pub mod yaml;
-
 pub mod action;
 pub mod kube;
 pub mod release;

@@ -4,7 +4,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use helm::{json, manifest, template, yaml};
+use go_encoding::{json, yaml};
+use helm::{manifest, template};
 use kube::core::{ApiResource, GroupVersionKind};
 use serde_json::{Value, json};
 

@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, anyhow, bail};
-use helm::{json, yaml};
+use go_encoding::{json, yaml};
 use http::Method;
 use serde_json::{Value, json};
 use tokio::process::{Child, Command};

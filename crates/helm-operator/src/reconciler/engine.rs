@@ -3,11 +3,11 @@
 use std::sync::{Arc, RwLock};
 
 use futures::future::BoxFuture;
+use go_encoding::json;
 use go_template::Value;
 use helm::action::Candidate;
 use helm::chart::Chart;
 use helm::engine::{self, Capabilities, Engine, KubeVersion, Lookup, ReleaseOptions, Rendered};
-use helm::json;
 use helm::kube::{Applier, Call, Duplicate, Object, ObjectError, digest_json, each_once, install_order, objects_of};
 use helm::release::{ChartDocument, DeletePolicy, Hook, HookEvent};
 use serde_json::json;

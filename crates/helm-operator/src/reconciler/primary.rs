@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use helm::json::{self, EscapeHtml, Layout};
+use go_encoding::json::{self, EscapeHtml, Layout};
 use helm::kube::{Owner, digest_json};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::de::DeserializeOwned;

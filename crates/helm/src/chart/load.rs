@@ -10,7 +10,8 @@ use go_template::{Map, Str};
 use super::archive::{self, MAX_CHART_BYTES};
 use super::metadata::{self, Metadata};
 use super::{Chart, File, digest};
-use crate::{values, yaml};
+use crate::values;
+use go_encoding::yaml;
 
 /// How deep charts may lie in charts.
 const MAX_DEPTH: usize = 64;

@@ -376,7 +376,7 @@ pub(crate) fn number_text(number: f64) -> String {
 }
 
 fn wrong_type(value: &Value, field: &str, wanted: &str) -> String {
-    let kind = crate::json::kind(value);
+    let kind = go_encoding::json::kind(value);
     let place = if field.is_empty() { "value".to_owned() } else { format!("struct field {field}") };
     format!(
         "error unmarshaling JSON: while decoding JSON: json: cannot unmarshal {kind} into Go {place} of type {wanted}"

@@ -3,7 +3,7 @@ use std::fs;
 use serde_json::{Value as Json, json};
 
 use super::*;
-use crate::json::to_serde;
+use go_encoding::json::to_serde;
 
 /// The real answers of Helm v4.3.1, one object a line: files, and what the chart has or the error.
 const CASES: &str = include_str!("cases.jsonl");

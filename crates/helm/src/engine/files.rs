@@ -10,7 +10,7 @@ use base64::Engine as _;
 use go_template::{FuncError, Kind, List, Map, MapType, Object, Param, Scope, Str, Value};
 
 use super::funcs::exceeded;
-use crate::yaml;
+use go_encoding::yaml;
 use golibs::glob::{self, Work};
 
 /// So much of the work of a pattern counts as one of the template's steps.

@@ -4,7 +4,8 @@ use std::sync::{Arc, LazyLock};
 
 use go_template::{FuncError, Function, IntoFunction as _, Map, MapType, Str, Value, ValuesMethods};
 
-use crate::{values, yaml};
+use crate::values;
+use go_encoding::yaml;
 
 /// The methods by name.
 pub(super) fn methods() -> ValuesMethods {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use crate::yaml;
+use go_encoding::yaml;
 
 /// Which object: its version is left out, so that a chart may move an object to another one.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -173,7 +173,7 @@ pub fn objects_of(manifest: &str) -> Result<Vec<Object>, ObjectError> {
         let template = template_of(&document);
         let value = yaml::parse_preserving_ints(&document).map_err(|e| unreadable(template.clone(), e))?;
         let known = objects.len();
-        let added = add_objects(crate::json::to_serde(&value), &mut objects);
+        let added = add_objects(go_encoding::json::to_serde(&value), &mut objects);
         added.map_err(|fault| ObjectError { template: template.clone(), fault })?;
         objects[known..].iter_mut().for_each(|object| object.template = template.clone());
     }

@@ -7,7 +7,7 @@ use super::{
     INSTALL_ORDER, Manifest, sort_by_kind, split,
 };
 use crate::chart::{field, number_text};
-use crate::yaml;
+use go_encoding::yaml;
 
 /// The events at which hooks run.
 const EVENTS: &[&str] = &[
@@ -147,6 +147,6 @@ fn text(value: Option<Value>, field: &str) -> Result<String, String> {
 }
 
 fn wrong_type(value: &Value, wanted: &str) -> String {
-    let kind = crate::json::kind(value);
+    let kind = go_encoding::json::kind(value);
     format!("error unmarshaling JSON: while decoding JSON: json: cannot unmarshal {kind} into Go {wanted}")
 }

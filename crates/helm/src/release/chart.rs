@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use super::codec::{ChartDocument, Error};
 use super::sources::SUBCHARTS;
 use crate::chart::{Chart, Dependency, File, Metadata};
-use crate::json::to_serde;
+use go_encoding::json::to_serde;
 
 impl ChartDocument {
     /// The record's part that is the chart's.

@@ -9,7 +9,7 @@ use serde_json::Value as Json;
 
 use super::tree::Show;
 use super::{bounds, patterns, text, tree};
-use crate::json;
+use go_encoding::json;
 
 /// The name that Helm gives to a chart's schema.
 const URL: &str = "file:///values.schema.json";

@@ -5,7 +5,7 @@ use serde_json::Value as Json;
 
 use super::*;
 use crate::chart::{Chart, File, resolve};
-use crate::json;
+use go_encoding::json;
 
 /// The real answers of Helm v4.3.1, one object a line: schema, values as JSON, and the error or an empty text.
 const CASES: &str = include_str!("cases.jsonl");

@@ -5,7 +5,8 @@ use std::io::Read as _;
 use go_template::{Map, Str, Value};
 
 use super::Options;
-use crate::{json, strvals, values};
+use crate::{strvals, values};
+use go_encoding::json;
 
 /// Files, then JSON, then `--set`, `--set-string`, `--set-file`, `--set-literal`: later ones win.
 pub(super) fn merged(options: &Options) -> Result<Map, String> {

@@ -11,7 +11,7 @@ pub use coalesce::{Error, Nulls, coalesce, merge_tables};
 
 use go_template::{Map, Value};
 
-use crate::yaml;
+use go_encoding::yaml;
 
 /// Reads a values file: one or more YAML documents, later ones over earlier ones.
 ///

@@ -4,7 +4,7 @@ use go_template::{Map, Value};
 
 use super::*;
 use crate::chart::{Chart, File, resolve};
-use crate::json;
+use go_encoding::json;
 
 fn chart(files: &[(&str, &str)]) -> Arc<Chart> {
     let files = files.iter().map(|(name, data)| File { name: (*name).to_owned(), data: (*data).into() }).collect();

@@ -28,8 +28,6 @@ pub(in crate::engine) use limits::exceeded;
 
 use go_template::FuncMap;
 
-pub(crate) use date::time_value;
-
 /// Every function that needs nothing of the render that calls it. `include`, `tpl` and `lookup` come from the engine.
 pub fn func_map() -> FuncMap {
     let mut map = FuncMap::default();

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use go_template::{Map, Str, Value};
 use serde_json::{Map as Fields, Number, Value as Json};
 
-use crate::json;
+use go_encoding::json;
 
 /// How many values a template may see at once: what it sees is copied into JSON.
 pub(super) const MAX_VALUES: usize = 1_000_000;

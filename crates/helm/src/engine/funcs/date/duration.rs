@@ -4,7 +4,7 @@ use go_template::value::IntType;
 use go_template::{FuncError, FuncMap, Str, Value};
 
 use super::super::cast::named_number;
-use super::object::{duration_of, duration_value, time_of};
+use go_template::time::{duration_of, duration_value, time_of};
 use golibs::time::{Duration, Time};
 
 /// Adds the durations' functions.

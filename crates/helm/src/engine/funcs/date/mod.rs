@@ -1,14 +1,12 @@
 //! Dates, times and durations. Counterpart: Sprig's `date.go`, and the duration helpers of Helm's `pkg/engine/funcs.go`.
 
 mod duration;
-mod object;
 
 use go_template::value::IntType;
 use go_template::{FromValue, FuncError, FuncMap, Param, Str, Value};
 
+use go_template::time::{time_of, time_value};
 use golibs::time::{Duration, Time, Zone};
-use object::time_of;
-pub(crate) use object::time_value;
 
 /// Adds the family's functions.
 pub(super) fn register(map: &mut FuncMap) {

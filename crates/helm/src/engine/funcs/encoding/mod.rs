@@ -9,9 +9,9 @@ use go_template::{FuncError, FuncMap, List, ListType, Map, MapType, Str, Value};
 use golibs::work::note_work;
 
 use super::limits::{Walk, exceeded};
-use crate::json::{self, EncodeError, EscapeHtml, Layout};
-use crate::yaml::EmitError;
-use crate::{toml, yaml};
+use go_encoding::json::{self, EncodeError, EscapeHtml, Layout};
+use go_encoding::yaml::EmitError;
+use go_encoding::{toml, yaml};
 
 /// Adds the family's functions.
 pub(super) fn register(map: &mut FuncMap) {

@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::sync::Arc;
 
-use go_template::{Field, FuncError, Kind, Object, Param, Scope, Str, Value};
+use crate::{Field, FuncError, Kind, Object, Param, Scope, Str, Value};
 
 use super::downcast;
 use golibs::time::Zone;

@@ -6,7 +6,7 @@
 mod convert;
 mod decode;
 mod encode;
-pub(crate) mod number;
+pub mod number;
 
 #[cfg(test)]
 mod tests;
@@ -18,9 +18,9 @@ use go_template::{List, Map, Value};
 
 pub use convert::{from_serde, to_serde};
 pub use decode::{DecodeError, decode, decode_list, decode_map, decode_preserving_ints};
-pub(crate) use decode::{decode_partly, integer};
+pub use decode::{decode_partly, integer};
 pub use encode::{EncodeError, EscapeHtml, Layout, MAX_OUTPUT, encode};
-pub(crate) use encode::{check_depth, quoted};
+pub use encode::{check_depth, quoted};
 
 /// How deep values may nest, read or written. Go allows 10,000.
 pub const MAX_DEPTH: usize = 500;
@@ -37,7 +37,7 @@ pub struct TypeError {
 }
 
 /// The value as a map; nil is an empty one.
-pub(crate) fn into_map(value: Value) -> Result<Map, TypeError> {
+pub fn into_map(value: Value) -> Result<Map, TypeError> {
     match value {
         Value::Map(map) => Ok(map),
         Value::Nil => Ok(Map::default()),
@@ -46,7 +46,7 @@ pub(crate) fn into_map(value: Value) -> Result<Map, TypeError> {
 }
 
 /// The value as a list; nil is an empty one.
-pub(crate) fn into_list(value: Value) -> Result<List, TypeError> {
+pub fn into_list(value: Value) -> Result<List, TypeError> {
     match value {
         Value::List(list) => Ok(list),
         Value::Nil => Ok(List::new(go_template::ListType::Interface, Vec::new())),
@@ -66,7 +66,7 @@ pub fn kind(value: &Value) -> &'static str {
 }
 
 /// The bytes as text; each byte that is no UTF-8 becomes U+FFFD, as in Go.
-pub(crate) fn to_utf8(bytes: &[u8]) -> Cow<'_, str> {
+pub fn to_utf8(bytes: &[u8]) -> Cow<'_, str> {
     if let Ok(text) = std::str::from_utf8(bytes) {
         return Cow::Borrowed(text);
     }
@@ -79,6 +79,6 @@ pub(crate) fn to_utf8(bytes: &[u8]) -> Cow<'_, str> {
 }
 
 /// How a `[]byte` stands in JSON.
-pub(crate) fn base64(bytes: &[u8]) -> String {
+pub fn base64(bytes: &[u8]) -> String {
     base64::engine::general_purpose::STANDARD.encode(bytes)
 }

@@ -23,7 +23,7 @@ use crate::json;
 use decode::Numbers;
 
 pub use documents::parse_documents;
-pub(crate) use documents::split;
+pub use documents::split;
 pub use emit::{MAX_OUTPUT, emit, emit_pretty};
 pub use error::{EmitError, Error};
 

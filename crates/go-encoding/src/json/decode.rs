@@ -51,7 +51,7 @@ pub fn decode_preserving_ints(text: &[u8]) -> Result<Value> {
 }
 
 /// As [`decode`]; a number that is too large is nil in the value, beside its error.
-pub(crate) fn decode_partly(text: &[u8]) -> Result<(Value, Option<DecodeError>)> {
+pub fn decode_partly(text: &[u8]) -> Result<(Value, Option<DecodeError>)> {
     Decoder::new(text, Numbers::Floats).document()
 }
 
@@ -329,7 +329,7 @@ impl<'a> Decoder<'a> {
 }
 
 /// The number without point and exponent, if it fits an `int64`.
-pub(crate) fn integer(text: &str) -> Option<i64> {
+pub fn integer(text: &str) -> Option<i64> {
     if text.contains(['.', 'e', 'E']) { None } else { text.parse().ok() }
 }
 

@@ -3,8 +3,8 @@
 use std::any::Any;
 use std::sync::Arc;
 
-use go_template::value::UintType;
-use go_template::{Field, FuncError, Kind, Object, Param, Scope, Str, Value};
+use crate::value::UintType;
+use crate::{Field, FuncError, Kind, Object, Param, Scope, Str, Value};
 
 use super::downcast;
 use super::duration::{duration_argument, duration_value};
@@ -13,12 +13,12 @@ use super::named::{MONTH, WEEKDAY, named};
 use golibs::time::{Duration, Time, Zone};
 
 /// A `time.Time`.
-pub(crate) fn time_value(time: Time) -> Value {
+pub fn time_value(time: Time) -> Value {
     Value::Object(Arc::new(TimeObject(time)))
 }
 
 /// The time, if the value is one.
-pub(crate) fn time_of(value: &Value) -> Option<Time> {
+pub fn time_of(value: &Value) -> Option<Time> {
     downcast::<TimeObject>(value).map(|object| object.0.clone())
 }
 

@@ -3,7 +3,7 @@
 use go_template::Value;
 
 use super::lex::quote_text;
-use crate::engine::funcs::time_value;
+use go_template::time::time_value;
 use golibs::time::{Time, Zone};
 
 /// An integer, with underscores and a base.

@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::sync::Arc;
 
-use go_template::{FuncError, Kind, Object, Param, Scope, Str, Value};
+use crate::{FuncError, Kind, Object, Param, Scope, Str, Value};
 
 use golibs::time::{DAYS, MONTHS};
 

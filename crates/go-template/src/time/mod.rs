@@ -5,11 +5,11 @@ mod location;
 mod named;
 mod time;
 
-use go_template::{Object, Value};
+use crate::{Object, Value};
 
-pub(super) use duration::{duration_of, duration_value};
-pub(super) use time::time_of;
-pub(crate) use time::time_value;
+pub use duration::{duration_of, duration_value};
+pub use time::time_of;
+pub use time::time_value;
 
 fn downcast<T: Object>(value: &Value) -> Option<&T> {
     match value {

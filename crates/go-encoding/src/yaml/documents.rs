@@ -13,7 +13,7 @@ pub fn parse_documents(text: &[u8]) -> Result<Vec<Map>, Error> {
 }
 
 /// The documents of the text, each line with its end; comments alone are one, too.
-pub(crate) fn split(text: &[u8]) -> Result<Vec<Vec<u8>>, Error> {
+pub fn split(text: &[u8]) -> Result<Vec<Vec<u8>>, Error> {
     let mut documents = Vec::new();
     let mut current = Vec::new();
     for line in lines(text) {

@@ -3,18 +3,18 @@
 use std::any::Any;
 use std::sync::Arc;
 
-use go_template::{FuncError, Kind, Object, Param, Scope, Str, Value};
+use crate::{FuncError, Kind, Object, Param, Scope, Str, Value};
 
 use super::downcast;
 use golibs::time::Duration;
 
 /// A `time.Duration`.
-pub(crate) fn duration_value(duration: Duration) -> Value {
+pub fn duration_value(duration: Duration) -> Value {
     Value::Object(Arc::new(DurationObject(duration)))
 }
 
 /// The duration, if the value is one.
-pub(crate) fn duration_of(value: &Value) -> Option<Duration> {
+pub fn duration_of(value: &Value) -> Option<Duration> {
     downcast::<DurationObject>(value).map(|object| object.0)
 }
 

@@ -59,14 +59,14 @@ pub fn encode(value: &Value, escape: EscapeHtml, layout: Layout) -> Result<Vec<u
 }
 
 /// The string in quotes, escaped for HTML.
-pub(crate) fn quoted(bytes: &[u8]) -> String {
+pub fn quoted(bytes: &[u8]) -> String {
     let mut out = Vec::new();
     write_string(&mut out, bytes, EscapeHtml::Yes);
     String::from_utf8(out).unwrap_or_default()
 }
 
 /// Fails at the depth limit, saying whether the innermost of the maps contains itself.
-pub(crate) fn check_depth(depth: usize, path: &[Map]) -> Result<(), EncodeError> {
+pub fn check_depth(depth: usize, path: &[Map]) -> Result<(), EncodeError> {
     if depth < MAX_DEPTH {
         return Ok(());
     }
