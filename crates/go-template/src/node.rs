@@ -181,6 +181,13 @@ pub(crate) struct NumberNode {
     pub(crate) text: Str,
 }
 
+impl CommandNode {
+    /// What the command evaluates, and the arguments for it.
+    pub(crate) fn operand(&self) -> (&Arg, &[Arg]) {
+        (&self.args[0], &self.args[1..])
+    }
+}
+
 impl Arg {
     pub(crate) fn pos(&self) -> Pos {
         match self {

@@ -1,5 +1,6 @@
 //! Arguments: their values, and the checks against the types of parameters.
 
+use super::call::Call;
 use super::{At, Eval, Failure, State};
 use crate::function::Param;
 use crate::node::{Arg, NumberNode};
@@ -66,13 +67,14 @@ impl<'t> State<'_, '_, 't> {
     /// An argument that is no constant, of whatever type.
     pub(super) fn eval_any(&mut self, dot: &Reflected, arg: &'t Arg) -> Eval {
         self.at = At::Arg(arg);
+        let call = &mut Call::bare(self.at);
         match arg {
             Arg::Dot(_) => Ok(dot.clone()),
-            Arg::Field(field) => self.eval_field_node(dot, arg, field, &[], None),
-            Arg::Variable(variable) => self.eval_variable_node(dot, arg, variable, &[], None),
+            Arg::Field(field) => self.eval_field_chain(dot, dot, &field.ident, call),
+            Arg::Variable(variable) => self.eval_variable(dot, variable, call),
             Arg::Pipe(pipe) => stack::grow(|| self.eval_pipeline(dot, pipe)),
-            Arg::Identifier(name) => self.eval_function(dot, arg, name, At::Arg(arg), &[], None),
-            Arg::Chain(chain) => stack::grow(|| self.eval_chain_node(dot, arg, chain, &[], None)),
+            Arg::Identifier(name) => self.eval_function(dot, name, call),
+            Arg::Chain(chain) => stack::grow(|| self.eval_chain(dot, chain, call)),
             _ => self.literal(arg),
         }
     }

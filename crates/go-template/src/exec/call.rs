@@ -11,7 +11,28 @@ use crate::reflect::Reflected;
 use crate::scope::Scope;
 use crate::value::{Object, Str, Value};
 
-/// What a call goes to.
+/// What an operand is applied to: a call of a function or a method, or a plain access if there are no arguments.
+pub(super) struct Call<'t> {
+    /// The node that an error of the call is reported at.
+    pub(super) node: At<'t>,
+    /// The arguments that follow the operand.
+    pub(super) args: &'t [Arg],
+    /// The value that comes through the pipe: the last argument.
+    pub(super) last: Option<Reflected>,
+}
+
+impl<'t> Call<'t> {
+    /// A call without arguments.
+    pub(super) fn bare(node: At<'t>) -> Call<'t> {
+        Call { node, args: &[], last: None }
+    }
+
+    pub(super) fn has_args(&self) -> bool {
+        !self.args.is_empty() || self.last.is_some()
+    }
+}
+
+/// What is called.
 pub(super) enum Target<'f> {
     Function(&'f Function),
     Builtin(Builtin),
@@ -20,63 +41,73 @@ pub(super) enum Target<'f> {
     Bound(&'f Function, &'f Value),
 }
 
+/// The types of a target's parameters.
+#[derive(Clone, Copy)]
+struct Signature<'f> {
+    params: &'f [Param],
+    /// The type of the further arguments, if there may be any.
+    variadic: Option<Param>,
+}
+
+impl Signature<'_> {
+    /// The type of the argument at the index.
+    fn param(self, index: usize) -> Param {
+        self.params.get(index).copied().or(self.variadic).unwrap_or(Param::Any)
+    }
+}
+
 impl<'t> State<'_, '_, 't> {
-    pub(super) fn eval_function(
-        &mut self,
-        dot: &Reflected,
-        node: &'t Arg,
-        function: &'t IdentifierNode,
-        call: At<'t>,
-        args: &'t [Arg],
-        last: Option<Reflected>,
-    ) -> Eval {
-        self.at = At::Arg(node);
+    /// Fails if something that cannot be called has arguments.
+    pub(super) fn not_a_function(&self, call: &Call<'t>) -> Result<(), Failure> {
+        match call.has_args() {
+            true => self.errorf(format!("can't give argument to non-function {}", call.node)),
+            false => Ok(()),
+        }
+    }
+
+    pub(super) fn eval_function(&mut self, dot: &Reflected, function: &'t IdentifierNode, call: &mut Call<'t>) -> Eval {
         let target = match &function.callee {
             Callee::Function(f) => Target::Function(f),
             Callee::Builtin(b) => Target::Builtin(*b),
         };
-        self.eval_call(dot, target, call, &function.name, args, last)
+        self.eval_call(dot, target, &function.name, call)
     }
 
-    /// Calls a function or method. The first of `args`, if there is any, is the function itself.
     pub(super) fn eval_call(
         &mut self,
         dot: &Reflected,
         target: Target<'_>,
-        node: At<'t>,
         name: &'t Str,
-        args: &'t [Arg],
-        last: Option<Reflected>,
+        call: &mut Call<'t>,
     ) -> Eval {
         self.step()?;
-        let args = args.get(1..).unwrap_or_default();
-        let (params, variadic) = target.signature();
-        self.check_count(params.len(), variadic.is_some(), name, args.len(), last.is_some())?;
+        let signature = target.signature();
+        self.check_count(signature, name, call)?;
         if let Target::Method(object, ..) = target
             && let Some(why) = name.as_utf8().and_then(|method| object.bad_results(method))
         {
             return self.errorf(why);
         }
-        if let Target::Builtin(builtin @ (Builtin::And | Builtin::Or)) = target {
-            return self.eval_and_or(dot, builtin == Builtin::Or, args, last);
-        }
-        let signature = (params, variadic);
+        let node = call.node;
         let called = match target {
+            Target::Builtin(Builtin::And) => return self.eval_and(dot, call),
+            Target::Builtin(Builtin::Or) => return self.eval_or(dot, call),
             Target::Builtin(builtin) => {
-                let mut values = self.eval_args(dot, signature, args, last, |value| value)?;
-                builtin.call(self.scope, args.first(), &mut values)
+                let callee = call.args.first();
+                let mut values = self.eval_args(dot, signature, call, |value| value)?;
+                builtin.call(self.scope, callee, &mut values)
             }
             Target::Function(function) => {
-                let mut values = self.eval_args(dot, signature, args, last, Reflected::into_value)?;
+                let mut values = self.eval_args(dot, signature, call, Reflected::into_value)?;
                 call_function(self.scope, function, name, &mut values).map(of_interface)
             }
             Target::Bound(function, receiver) => {
-                let mut values = self.eval_args(dot, signature, args, last, Reflected::into_value)?;
+                let mut values = self.eval_args(dot, signature, call, Reflected::into_value)?;
                 values.insert(0, receiver.clone());
                 call_function(self.scope, function, name, &mut values).map(of_interface)
             }
             Target::Method(object, ..) => {
-                let values = self.eval_args(dot, signature, args, last, Reflected::into_value)?;
+                let values = self.eval_args(dot, signature, call, Reflected::into_value)?;
                 call_method(self.scope, object, name, &values).map(of_interface)
             }
         };
@@ -95,44 +126,54 @@ impl<'t> State<'_, '_, 't> {
     fn eval_args<T>(
         &mut self,
         dot: &Reflected,
-        (params, variadic): (&[Param], Option<Param>),
-        args: &'t [Arg],
-        last: Option<Reflected>,
+        signature: Signature<'_>,
+        call: &mut Call<'t>,
         convert: impl Fn(Reflected) -> T,
     ) -> Result<Args<T>, Failure> {
-        let param = |i: usize| params.get(i).copied().or(variadic).unwrap_or(Param::Any);
         let mut values = SmallVec::new();
-        for (i, arg) in args.iter().enumerate() {
-            values.push(convert(self.eval_arg(dot, param(i), arg)?));
+        for (i, arg) in call.args.iter().enumerate() {
+            values.push(convert(self.eval_arg(dot, signature.param(i), arg)?));
         }
-        if let Some(last) = last {
-            self.validate_type(&last, param(args.len()))?;
+        if let Some(last) = call.last.take() {
+            self.validate_type(&last, signature.param(call.args.len()))?;
             values.push(convert(last));
         }
         Ok(values)
     }
 
-    fn check_count(&self, fixed: usize, variadic: bool, name: &Str, args: usize, last: bool) -> Result<(), Failure> {
-        let given = args + usize::from(last);
-        if variadic && given < fixed {
-            return self.errorf(format!("wrong number of args for {name}: want at least {fixed} got {args}"));
+    fn check_count(&self, signature: Signature<'_>, name: &Str, call: &Call<'t>) -> Result<(), Failure> {
+        let (want, args) = (signature.params.len(), call.args.len());
+        let got = args + usize::from(call.last.is_some());
+        match signature.variadic {
+            // Go leaves the value that comes through the pipe out of this count.
+            Some(_) if got < want => {
+                self.errorf(format!("wrong number of args for {name}: want at least {want} got {args}"))
+            }
+            None if got != want => self.errorf(format!("wrong number of args for {name}: want {want} got {got}")),
+            _ => Ok(()),
         }
-        if !variadic && given != fixed {
-            return self.errorf(format!("wrong number of args for {name}: want {fixed} got {given}"));
-        }
-        Ok(())
     }
 
-    /// `and` and `or` stop at the first argument that decides.
-    fn eval_and_or(&mut self, dot: &Reflected, or: bool, args: &'t [Arg], last: Option<Reflected>) -> Eval {
+    /// `and` stops at the first argument that is false.
+    fn eval_and(&mut self, dot: &Reflected, call: &mut Call<'t>) -> Eval {
+        self.eval_until(dot, call, |value| !value.is_true())
+    }
+
+    /// `or` stops at the first argument that is true.
+    fn eval_or(&mut self, dot: &Reflected, call: &mut Call<'t>) -> Eval {
+        self.eval_until(dot, call, Value::is_true)
+    }
+
+    /// The first argument that decides, else the last one. The arguments after it are not evaluated.
+    fn eval_until(&mut self, dot: &Reflected, call: &mut Call<'t>, decides: impl Fn(&Value) -> bool) -> Eval {
         let mut value = Reflected::Invalid;
-        for arg in args {
+        for arg in call.args {
             value = self.eval_arg(dot, Param::Reflect, arg)?;
-            if value.value().is_true() == or {
+            if decides(value.value()) {
                 return Ok(value);
             }
         }
-        Ok(last.unwrap_or(value))
+        Ok(call.last.take().unwrap_or(value))
     }
 }
 
@@ -152,13 +193,14 @@ fn call_function(
 }
 
 impl<'f> Target<'f> {
-    fn signature(&self) -> (&'f [Param], Option<Param>) {
-        match self {
+    fn signature(&self) -> Signature<'f> {
+        let (params, variadic) = match self {
             Target::Function(f) => (f.params(), f.variadic()),
             Target::Builtin(b) => b.signature(),
-            Target::Method(_, params, variadic) => (params, *variadic),
+            Target::Method(_, params, variadic) => (*params, *variadic),
             Target::Bound(f, _) => (f.params().get(1..).unwrap_or_default(), f.variadic()),
-        }
+        };
+        Signature { params, variadic }
     }
 }
 

@@ -1,99 +1,59 @@
 //! Fields, map entries and methods: `.X.Y`, `$x.Y` and `(pipeline).Y`.
 
-use super::call::{Target, of_interface};
-use super::{At, Eval, Failure, State};
-use crate::node::{Arg, ChainNode, FieldNode, VariableNode};
+use super::call::{Call, Target, of_interface};
+use super::{Eval, Failure, State};
+use crate::node::{ChainNode, VariableNode};
 use crate::reflect::Reflected;
 use crate::scope::MissingKey;
 use crate::value::{Kind, Object, Reached, Str, Value};
 use golibs::strconv::quote;
 
 impl<'t> State<'_, '_, 't> {
-    pub(super) fn eval_field_node(
-        &mut self,
-        dot: &Reflected,
-        node: &'t Arg,
-        field: &'t FieldNode,
-        args: &'t [Arg],
-        last: Option<Reflected>,
-    ) -> Eval {
-        self.at = At::Arg(node);
-        self.eval_field_chain(dot, dot, node, &field.ident, args, last)
-    }
-
-    pub(super) fn eval_chain_node(
-        &mut self,
-        dot: &Reflected,
-        node: &'t Arg,
-        chain: &'t ChainNode,
-        args: &'t [Arg],
-        last: Option<Reflected>,
-    ) -> Eval {
-        self.at = At::Arg(node);
+    pub(super) fn eval_chain(&mut self, dot: &Reflected, chain: &'t ChainNode, call: &mut Call<'t>) -> Eval {
         let receiver = self.eval_any(dot, &chain.node)?;
-        self.eval_field_chain(dot, &receiver, node, &chain.fields, args, last)
+        self.eval_field_chain(dot, &receiver, &chain.fields, call)
     }
 
-    pub(super) fn eval_variable_node(
-        &mut self,
-        dot: &Reflected,
-        node: &'t Arg,
-        variable: &'t VariableNode,
-        args: &'t [Arg],
-        last: Option<Reflected>,
-    ) -> Eval {
-        self.at = At::Arg(node);
+    pub(super) fn eval_variable(&mut self, dot: &Reflected, variable: &'t VariableNode, call: &mut Call<'t>) -> Eval {
         let value = self.var_value(variable)?;
         if variable.fields.is_empty() {
-            self.not_a_function(args, last.as_ref())?;
+            self.not_a_function(call)?;
             return Ok(value);
         }
-        self.eval_field_chain(dot, &value, node, &variable.fields, args, last)
+        self.eval_field_chain(dot, &value, &variable.fields, call)
     }
 
-    /// `.X.Y.Z`, perhaps with arguments, which the last one gets.
-    fn eval_field_chain(
+    /// `.X.Y.Z`, perhaps with arguments, which the last field gets.
+    pub(super) fn eval_field_chain(
         &mut self,
         dot: &Reflected,
         receiver: &Reflected,
-        node: &'t Arg,
-        all: &'t [Str],
-        args: &'t [Arg],
-        last: Option<Reflected>,
+        path: &'t [Str],
+        call: &mut Call<'t>,
     ) -> Eval {
-        let Some((final_field, fields)) = all.split_last() else {
+        let Some((final_field, fields)) = path.split_last() else {
             return Ok(receiver.clone());
         };
         let Some((first, rest)) = fields.split_first() else {
-            return self.eval_field(dot, final_field, node, args, last, receiver);
+            return self.eval_field(dot, receiver, final_field, call);
         };
-        if args.len() <= 1
-            && last.is_none()
+        if !call.has_args()
             && let Value::Map(map) = receiver.value()
         {
-            match map.reach(all, &|ty, name| self.scope.has_map_method(ty, name)) {
+            match map.reach(path, &|ty, name| self.scope.has_map_method(ty, name)) {
                 Reached::Value(value) => return Ok(Reflected::Interface(value)),
                 Reached::Missing => return self.missing_key(Reflected::Interface(Value::Nil), final_field),
                 Reached::Unknown => {}
             }
         }
-        let mut current = self.eval_field(dot, first, node, &[], None, receiver)?;
+        let mut current = self.eval_field(dot, receiver, first, &mut Call::bare(call.node))?;
         for field in rest {
-            current = self.eval_field(dot, field, node, &[], None, &current)?;
+            current = self.eval_field(dot, &current, field, &mut Call::bare(call.node))?;
         }
-        self.eval_field(dot, final_field, node, args, last, &current)
+        self.eval_field(dot, &current, final_field, call)
     }
 
-    fn eval_field(
-        &mut self,
-        dot: &Reflected,
-        field: &'t Str,
-        node: &'t Arg,
-        args: &'t [Arg],
-        last: Option<Reflected>,
-        receiver: &Reflected,
-    ) -> Eval {
-        let has_args = args.len() > 1 || last.is_some();
+    fn eval_field(&mut self, dot: &Reflected, receiver: &Reflected, field: &'t Str, call: &mut Call<'t>) -> Eval {
         match receiver {
             Reflected::Invalid if self.scope.missing_key == MissingKey::Error => {
                 self.errorf(format!("nil data; no entry for key {}", quote(field)))
@@ -103,9 +63,9 @@ impl<'t> State<'_, '_, 't> {
             Reflected::Concrete(value) | Reflected::Interface(value) => match value {
                 Value::Map(map) => {
                     if let Some(method) = self.scope.map_method(map.ty(), field) {
-                        return self.eval_call(dot, Target::Bound(&method, value), At::Arg(node), field, args, last);
+                        return self.eval_call(dot, Target::Bound(&method, value), field, call);
                     }
-                    if has_args {
+                    if call.has_args() {
                         return self.errorf(format!("{field} is not a method but has arguments"));
                     }
                     match map.get(field) {
@@ -114,7 +74,7 @@ impl<'t> State<'_, '_, 't> {
                         None => self.missing_key(Reflected::zero_element(map.ty()), field),
                     }
                 }
-                Value::Object(object) => self.eval_object_field(dot, field, node, args, last, (receiver, &**object)),
+                Value::Object(object) => self.eval_object_field(dot, receiver, &**object, field, call),
                 _ => self.cannot_evaluate(field, receiver),
             },
         }
@@ -137,17 +97,16 @@ impl<'t> State<'_, '_, 't> {
     fn eval_object_field(
         &mut self,
         dot: &Reflected,
+        receiver: &Reflected,
+        object: &dyn Object,
         field: &'t Str,
-        node: &'t Arg,
-        args: &'t [Arg],
-        last: Option<Reflected>,
-        (receiver, object): (&Reflected, &dyn Object),
+        call: &mut Call<'t>,
     ) -> Eval {
         let Some(name) = field.as_utf8() else {
             return self.cannot_evaluate(field, receiver);
         };
         if let Some((params, variadic)) = object.signature(name) {
-            return self.eval_call(dot, Target::Method(object, params, variadic), At::Arg(node), field, args, last);
+            return self.eval_call(dot, Target::Method(object, params, variadic), field, call);
         }
         let Some(value) = object.field(name) else {
             return match object.fields().iter().any(|hidden| hidden.name == name) {
@@ -155,7 +114,7 @@ impl<'t> State<'_, '_, 't> {
                 false => self.cannot_evaluate(field, receiver),
             };
         };
-        if args.len() > 1 || last.is_some() {
+        if call.has_args() {
             return self.errorf(match object.kind() {
                 Kind::Map => format!("{field} is not a method but has arguments"),
                 _ => format!("{field} has arguments but cannot be invoked as function"),

@@ -8,6 +8,9 @@ mod field;
 mod print;
 mod range;
 
+use std::fmt;
+
+use call::Call;
 use smallvec::SmallVec;
 
 use crate::error::{Cause, ExecError, LimitError, Location};
@@ -55,15 +58,29 @@ enum At<'t> {
 }
 
 impl At<'_> {
-    fn describe(self) -> Option<(usize, String)> {
+    fn pos(self) -> Option<usize> {
         Some(match self {
             At::Nothing => return None,
-            At::Pipe(n) => (n.pos, n.to_string()),
-            At::Command(n) => (n.pos, n.to_string()),
-            At::Arg(n) => (n.pos(), n.to_string()),
-            At::Template(n) => (n.pos, n.to_string()),
-            At::Action(n) => (n.pos, n.to_string()),
+            At::Pipe(n) => n.pos,
+            At::Command(n) => n.pos,
+            At::Arg(n) => n.pos(),
+            At::Template(n) => n.pos,
+            At::Action(n) => n.pos,
         })
+    }
+}
+
+/// As source text.
+impl fmt::Display for At<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            At::Nothing => Ok(()),
+            At::Pipe(n) => n.fmt(f),
+            At::Command(n) => n.fmt(f),
+            At::Arg(n) => n.fmt(f),
+            At::Template(n) => n.fmt(f),
+            At::Action(n) => n.fmt(f),
+        }
     }
 }
 
@@ -120,12 +137,11 @@ impl<'t> State<'_, '_, 't> {
     #[cold]
     fn fail(&self, cause: Cause) -> Failure {
         let template = self.tree.name.to_text().into_owned();
-        let Some((pos, context)) = self.at.describe() else {
-            return Box::new(ExecError { template, location: None, context: String::new(), cause });
-        };
-        let (line, column) = self.tree.line_and_column(pos);
-        let location = Some(Location { name: self.tree.parse_name.clone(), line, column });
-        Box::new(ExecError { template, location, context, cause })
+        let location = self.at.pos().map(|pos| {
+            let (line, column) = self.tree.line_and_column(pos);
+            Location { name: self.tree.parse_name.clone(), line, column }
+        });
+        Box::new(ExecError { template, location, context: self.at.to_string(), cause })
     }
 
     #[cold]
@@ -163,8 +179,8 @@ impl<'t> State<'_, '_, 't> {
                 self.within(counted)?;
             }
             Node::Action(action) => self.walk_action(dot, action)?,
-            Node::If(branch) => return stack::grow(|| self.walk_if_or_with(dot, branch, false)),
-            Node::With(branch) => return stack::grow(|| self.walk_if_or_with(dot, branch, true)),
+            Node::If(branch) => return stack::grow(|| self.walk_if(dot, branch)),
+            Node::With(branch) => return stack::grow(|| self.walk_with(dot, branch)),
             Node::Range(branch) => return stack::grow(|| self.walk_range(dot, branch)),
             Node::Template(template) => stack::grow(|| self.walk_template(dot, template))?,
             Node::Break => return Ok(Flow::Break),
@@ -182,16 +198,31 @@ impl<'t> State<'_, '_, 't> {
         Ok(())
     }
 
-    fn walk_if_or_with(&mut self, dot: &Reflected, branch: &'t BranchNode, with: bool) -> Result<Flow, Failure> {
+    fn walk_if(&mut self, dot: &Reflected, branch: &'t BranchNode) -> Result<Flow, Failure> {
         let mark = self.scope.vars.len();
-        let value = self.eval_pipeline(dot, &branch.pipe)?;
-        let flow = match (value.value().is_true(), &branch.else_list) {
-            (true, _) => self.walk_list(if with { &value } else { dot }, &branch.list)?,
-            (false, Some(list)) => self.walk_list(dot, list)?,
-            (false, None) => Flow::Next,
+        let condition = self.eval_pipeline(dot, &branch.pipe)?;
+        let flow = match condition.value().is_true() {
+            true => self.walk_list(dot, &branch.list),
+            false => self.walk_else(dot, branch),
         };
         self.scope.vars.truncate(mark);
-        Ok(flow)
+        flow
+    }
+
+    /// Unlike `if`, `with` makes the value the dot of its list.
+    fn walk_with(&mut self, dot: &Reflected, branch: &'t BranchNode) -> Result<Flow, Failure> {
+        let mark = self.scope.vars.len();
+        let value = self.eval_pipeline(dot, &branch.pipe)?;
+        let flow = match value.value().is_true() {
+            true => self.walk_list(&value, &branch.list),
+            false => self.walk_else(dot, branch),
+        };
+        self.scope.vars.truncate(mark);
+        flow
+    }
+
+    fn walk_else(&mut self, dot: &Reflected, branch: &'t BranchNode) -> Result<Flow, Failure> {
+        branch.else_list.as_ref().map_or(Ok(Flow::Next), |list| self.walk_list(dot, list))
     }
 
     fn walk_template(&mut self, dot: &Reflected, node: &'t TemplateNode) -> Result<(), Failure> {
@@ -227,35 +258,32 @@ impl<'t> State<'_, '_, 't> {
         Ok(value)
     }
 
-    fn not_a_function(&self, args: &[Arg], last: Option<&Reflected>) -> Result<(), Failure> {
-        if args.len() > 1 || last.is_some() {
-            return self.errorf(format!("can't give argument to non-function {}", args[0]));
-        }
-        Ok(())
-    }
-
     /// `last` is the value that comes through the pipe.
     fn eval_command(&mut self, dot: &Reflected, command: &'t CommandNode, last: Option<Reflected>) -> Eval {
-        let first = &command.args[0];
-        match first {
-            Arg::Field(field) => return self.eval_field_node(dot, first, field, &command.args, last),
-            Arg::Chain(chain) => return self.eval_chain_node(dot, first, chain, &command.args, last),
-            Arg::Identifier(name) => {
-                return self.eval_function(dot, first, name, At::Command(command), &command.args, last);
-            }
-            Arg::Pipe(pipe) => {
-                self.not_a_function(&command.args, last.as_ref())?;
-                return stack::grow(|| self.eval_pipeline(dot, pipe));
-            }
-            Arg::Variable(variable) => return self.eval_variable_node(dot, first, variable, &command.args, last),
-            _ => {}
+        let (operand, args) = command.operand();
+        let call = &mut Call { node: At::Arg(operand), args, last };
+        if let Arg::Pipe(pipe) = operand {
+            // As in Go, needless arguments are reported at the pipeline around the parentheses.
+            self.not_a_function(call)?;
+            return stack::grow(|| self.eval_pipeline(dot, pipe));
         }
-        self.at = At::Arg(first);
-        self.not_a_function(&command.args, last.as_ref())?;
-        match first {
-            Arg::Dot(_) => Ok(dot.clone()),
-            Arg::Nil(_) => self.errorf("nil is not a command"),
-            literal => self.literal(literal),
+        self.at = call.node;
+        match operand {
+            Arg::Field(field) => self.eval_field_chain(dot, dot, &field.ident, call),
+            Arg::Chain(chain) => self.eval_chain(dot, chain, call),
+            Arg::Identifier(name) => {
+                call.node = At::Command(command);
+                self.eval_function(dot, name, call)
+            }
+            Arg::Variable(variable) => self.eval_variable(dot, variable, call),
+            _ => {
+                self.not_a_function(call)?;
+                match operand {
+                    Arg::Dot(_) => Ok(dot.clone()),
+                    Arg::Nil(_) => self.errorf("nil is not a command"),
+                    literal => self.literal(literal),
+                }
+            }
         }
     }
 }
