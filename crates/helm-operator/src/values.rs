@@ -1,56 +1,63 @@
-//! The values that a custom resource's chart is rendered with: its `spec`, with the override values of watches.yaml on top.
-//!
-//! Counterparts: operator-sdk's `internal/helm/release/manager_factory.go` and helm-operator-plugins' `pkg/values`.
+//! The `spec` of a custom resource: its JSON as the server wrote it, and the values that it stands for.
 
-use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use go_encoding::json;
+use go_encoding::json::{self, EscapeHtml, Layout};
 use go_template::{Map, Value};
-use helm::{strvals, values};
+use helm::kube::digest_json;
 
-use crate::watches::OverrideValuesType;
-
-/// Why there are no values. The texts quote none.
+/// Why a `spec` holds no values. The texts quote none of them.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// `spec` is a list or a scalar.
+    /// It is a list or a scalar.
     #[error("spec must be a map of values, got {0}")]
-    NoMap(&'static str),
-    /// `spec` is past a limit.
+    NotAMap(&'static str),
+    /// It exceeds a limit.
     #[error("cannot read spec: {0}")]
     Unreadable(&'static str),
-    /// An override value that `--set` would not take.
-    #[error("cannot parse override value {key:?}: {cause}")]
-    Override {
-        /// Its path.
-        key: String,
-        /// The parser's words; never the value, which may be secret.
-        cause: String,
-    },
 }
 
-/// The values for a `spec`, given as the server's JSON: integers are `int64`, as operator-sdk has them, whose decoder is the API's. Nothing
-/// is `null` or absent there: no values.
-///
-/// # Errors
-/// See [`Error`].
-pub fn of_spec(spec: &str, overrides: &BTreeMap<String, String>, kind: OverrideValuesType) -> Result<Map, Error> {
-    let own = match json::decode_preserving_ints(spec.as_bytes()).map_err(|e| unreadable(&e))? {
-        Value::Map(map) => map,
-        Value::Nil => Map::default(),
-        other => return Err(Error::NoMap(json::kind(&other))),
-    };
-    let over = Map::default();
-    for (key, value) in overrides {
-        let text = format!("{key}={value}");
-        let parsed = match kind {
-            // Straight into the values: an index changes one item of a list.
-            OverrideValuesType::Typed => strvals::parse_into(&text, &own),
-            OverrideValuesType::String => strvals::parse_into_string(&text, &over),
-        };
-        parsed.map_err(|cause| Error::Override { key: key.clone(), cause: cause.to_string() })?;
+/// A resource's `spec`: the server's own JSON text, in which no number has lost a digit, and a digest of its contents.
+#[derive(Clone, Debug)]
+pub struct Spec {
+    json: Arc<str>,
+    digest: Arc<str>,
+}
+
+impl Spec {
+    /// The `spec` with this JSON text; `null` stands for none.
+    pub fn new(json: &str) -> Spec {
+        Spec { json: json.into(), digest: digest(json).into() }
     }
-    Ok(values::merge_maps(&own, &over))
+
+    /// The JSON text.
+    pub fn json(&self) -> &str {
+        &self.json
+    }
+
+    /// A digest of the contents: equal whatever spaces, escapes and order of keys the server chose.
+    pub fn digest(&self) -> &str {
+        &self.digest
+    }
+
+    /// The values, made anew by each call. Integers are `int64` as in operator-sdk, which uses the API's decoder. `null` gives no values.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub fn values(&self) -> Result<Map, Error> {
+        match json::decode_preserving_ints(self.json.as_bytes()).map_err(|e| unreadable(&e))? {
+            Value::Map(map) => Ok(map),
+            Value::Nil => Ok(Map::default()),
+            other => Err(Error::NotAMap(json::kind(&other))),
+        }
+    }
+}
+
+/// Servers differ in spaces, escapes and the order of keys. Text that we cannot read counts as it is written.
+fn digest(spec: &str) -> String {
+    let value = json::decode_preserving_ints(spec.as_bytes()).ok();
+    let canonical = value.and_then(|value| json::encode(&value, EscapeHtml::No, Layout::Compact).ok());
+    digest_json(&String::from_utf8_lossy(canonical.as_deref().unwrap_or(spec.as_bytes())).into())
 }
 
 /// The decoder's own words would quote a number or a character.
@@ -71,27 +78,9 @@ mod tests {
 
     use super::*;
 
-    fn check(spec: serde_json::Value, over: &[(&str, &str)], kind: OverrideValuesType, expected: serde_json::Value) {
-        let over = over.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
-        let values = of_spec(&spec.to_string(), &over, kind).unwrap();
-        assert_eq!(json::to_serde(&Value::Map(values)), expected);
-    }
-
     #[test]
-    fn override_values_win_with_their_type_or_as_strings() {
-        let spec = value!({"image": {"tag": "1", "name": "x"}, "count": 1});
-        let over = [("count", "3"), ("image.tag", "true")];
-        let typed = value!({"image": {"tag": true, "name": "x"}, "count": 3});
-        check(spec.clone(), &over, OverrideValuesType::Typed, typed);
-        let text = value!({"image": {"tag": "true", "name": "x"}, "count": "3"});
-        check(spec, &over, OverrideValuesType::String, text);
-        check(serde_json::Value::Null, &[], OverrideValuesType::Typed, value!({}));
-    }
-
-    #[test]
-    fn a_spec_that_is_no_map_and_a_broken_override_are_errors_without_values() {
-        let of_spec =
-            |spec: &str| of_spec(spec, &BTreeMap::new(), OverrideValuesType::Typed).map_err(|e| e.to_string());
+    fn an_invalid_spec_is_an_error_that_quotes_no_values() {
+        let of_spec = |spec: &str| Spec::new(spec).values().map_err(|e| e.to_string());
         for (spec, expected) in [
             ("[\"s3cret\"]", "spec must be a map of values, got array"),
             ("\"s3cret\"", "spec must be a map of values, got string"),
@@ -112,17 +101,9 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_override_is_named_by_its_key() {
-        let broken = BTreeMap::from([("r[x]".to_owned(), "s3cret".to_owned())]);
-        let error = of_spec("{}", &broken, OverrideValuesType::Typed).unwrap_err().to_string();
-        assert!(error.starts_with("cannot parse override value \"r[x]\": ") && !error.contains("s3cret"), "{error}");
-    }
-
-    #[test]
     fn integers_are_int64_and_other_numbers_float64() {
         let spec = r#"{"a":80,"b":9007199254740993,"c":-0,"d":1.0,"e":1e3,"f":18446744073709551615,"g":[1,{"h":-9223372036854775808}]}"#;
-        let over = BTreeMap::from([("o".to_owned(), "7".to_owned())]);
-        let values = of_spec(spec, &over, OverrideValuesType::Typed).unwrap();
+        let values = Spec::new(spec).values().unwrap();
         let get = |key: &str| values.get(key).unwrap();
         for (key, expected) in [
             ("a", Value::int64(80)),
@@ -131,7 +112,6 @@ mod tests {
             ("d", Value::Float(1.0)),
             ("e", Value::Float(1000.0)),
             ("f", Value::Float(18_446_744_073_709_552_000.0)),
-            ("o", Value::int64(7)),
         ] {
             assert_eq!(format!("{:?}", get(key)), format!("{expected:?}"), "{key}");
         }
@@ -148,7 +128,7 @@ mod tests {
         ];
         let files = files.map(|(name, data)| helm::chart::File { name: name.to_owned(), data: data.into() });
         let engine = Engine::new(Chart::load_files(files.into()).unwrap());
-        let values = of_spec(spec, &BTreeMap::new(), OverrideValuesType::Typed).unwrap();
+        let values = Spec::new(spec).values().unwrap();
         let release = ReleaseOptions { name: "r".into(), namespace: "ns".into(), revision: 1, is_upgrade: false };
         let capabilities = Capabilities::default();
         let request = Request {
@@ -196,5 +176,15 @@ mod tests {
         let refused = printed("a: 1", r#"{"port":65536}"#);
         assert!(refused.contains("maximum: want 65,535") && !refused.contains("65536"), "{refused}");
         assert!(printed("a: 1", r#"{"port":1.5}"#).contains("got number, want integer"));
+    }
+
+    #[test]
+    fn specs_with_the_same_contents_have_one_digest() {
+        let digest = |spec: &str| Spec::new(spec).digest().to_owned();
+        assert_eq!(digest(r#"{"a":"<","b":1}"#), digest("{ \"b\": 1, \"a\": \"\\u003c\" }"));
+        assert_ne!(digest(r#"{"a":9007199254740993}"#), digest(r#"{"a":9007199254740992}"#));
+        assert_ne!(digest(r#"{"a":"1"}"#), digest(r#"{"a":1}"#));
+        let deep = |n: u32| format!("{}{n}{}", "[".repeat(600), "]".repeat(600));
+        assert_ne!(digest(&deep(1)), digest(&deep(2)));
     }
 }

@@ -4,7 +4,7 @@ use std::sync::{Arc, RwLock};
 
 use futures::future::BoxFuture;
 use go_encoding::json;
-use go_template::Value;
+use go_template::{Map, Value};
 use helm::action::Candidate;
 use helm::chart::Chart;
 use helm::engine::{self, Capabilities, Engine, KubeVersion, Lookup, ReleaseOptions, Rendered};
@@ -14,15 +14,14 @@ use serde_json::json;
 
 use super::render::{RenderError, Renderer, Request};
 use crate::lookup::ClusterLookup;
-use crate::values;
-use crate::watches::Watch;
+use crate::values::Spec;
+use crate::watches::Overrides;
 
 /// Renders one chart for one watch.
 pub(super) struct EngineRenderer {
     engine: Arc<Engine>,
     document: Arc<ChartDocument>,
-    watch: Watch,
-    overrides: Vec<(String, String)>,
+    overrides: Overrides,
     applier: Applier,
     kube_version: KubeVersion,
     /// What a discovery found, and which.
@@ -37,25 +36,15 @@ impl EngineRenderer {
     /// No answer, or a chart that no record could keep.
     pub(super) async fn new(
         engine: Arc<Engine>,
-        watch: Watch,
+        overrides: Overrides,
         applier: Applier,
     ) -> Result<EngineRenderer, crate::native::Error> {
         let version: serde_json::Value = applier.api().send(Call::get("/version")).await?.parse()?;
         let kube_version = KubeVersion::parse(version["gitVersion"].as_str().unwrap_or_default())?;
         let document = Arc::new(ChartDocument::of(engine.chart())?);
-        let overrides = watch.override_values.clone().into_iter().collect();
-        let typed = (&watch.override_values, format!("{:?}", watch.override_values_type));
+        let typed = (overrides.texts(), format!("{:?}", overrides.kind()));
         let digest = digest_json(&json!([engine.chart().digest(), typed]));
-        Ok(EngineRenderer {
-            engine,
-            document,
-            watch,
-            overrides,
-            applier,
-            kube_version,
-            known: RwLock::default(),
-            digest,
-        })
+        Ok(EngineRenderer { engine, document, overrides, applier, kube_version, known: RwLock::default(), digest })
     }
 
     /// What the cluster serves. It never is a reason to render: new kinds must not rotate passwords.
@@ -78,6 +67,12 @@ impl EngineRenderer {
         self.engine.chart()
     }
 
+    fn values(&self, spec: &Spec) -> Result<Map, RenderError> {
+        let invalid = |message| RenderError { reason: "InvalidValues", message };
+        let own = spec.values().map_err(|e| invalid(e.to_string()))?;
+        self.overrides.over(own).map_err(|e| invalid(e.to_string()))
+    }
+
     fn lookup(&self) -> Arc<dyn Lookup> {
         Arc::new(ClusterLookup { applier: self.applier.clone(), runtime: tokio::runtime::Handle::current() })
     }
@@ -92,19 +87,18 @@ impl Renderer for EngineRenderer {
         &self.chart().metadata.name
     }
 
-    fn overrides(&self) -> &[(String, String)] {
-        &self.overrides
+    fn overrides(&self) -> Option<&Overrides> {
+        Some(&self.overrides)
     }
 
-    fn sources(&self, spec: &str) -> Option<(Arc<ChartDocument>, serde_json::Value)> {
-        let values = values::of_spec(spec, &self.watch.override_values, self.watch.override_values_type).ok()?;
+    fn sources(&self, spec: &Spec) -> Option<(Arc<ChartDocument>, serde_json::Value)> {
+        let values = self.values(spec).ok()?;
         Some((self.document.clone(), json::to_serde(&Value::Map(values))))
     }
 
     fn render(&self, request: Request) -> BoxFuture<'_, Result<Candidate, RenderError>> {
         Box::pin(async move {
-            let values = values::of_spec(&request.spec, &self.watch.override_values, self.watch.override_values_type)
-                .map_err(|e| RenderError { reason: "InvalidValues", message: e.to_string() })?;
+            let (values, inputs) = (self.values(&request.spec)?, request.inputs);
             let release = ReleaseOptions {
                 name: request.name,
                 namespace: request.namespace,
@@ -125,7 +119,8 @@ impl Renderer for EngineRenderer {
                 let rendered = engine
                     .render(&request)
                     .map_err(|e| RenderError { reason: reason(&e), message: e.without_values() })?;
-                candidate(rendered, json::to_serde(&Value::Map(values.clone())), document, &release.namespace)
+                let config = json::to_serde(&Value::Map(values.clone()));
+                candidate(rendered, config, document, &release.namespace, inputs)
             });
             rendered
                 .await
@@ -147,6 +142,7 @@ fn candidate(
     config: serde_json::Value,
     chart: Arc<ChartDocument>,
     namespace: &str,
+    inputs: String,
 ) -> Result<Candidate, RenderError> {
     let manifest = rendered.manifest();
     let (objects, duplicates) = release_objects(&manifest, namespace).map_err(|e| unusable(&e))?;
@@ -157,8 +153,7 @@ fn candidate(
         crds.extend(found.map_err(|e| unusable(&e))?);
     }
     let hooks = rendered.hooks.into_iter().map(hook).collect();
-    let (notes, inputs) = (rendered.notes, String::new());
-    Ok(Candidate { chart, config, manifest, objects, hooks, notes, crds, duplicates, inputs })
+    Ok(Candidate { chart, config, manifest, objects, hooks, notes: rendered.notes, crds, duplicates, inputs })
 }
 
 /// The objects of the very text that the record keeps, in install order.
@@ -214,7 +209,7 @@ mod tests {
             crds: crds.iter().map(crd).collect(),
             ..Rendered::default()
         };
-        candidate(rendered, json!({}), Arc::new(ChartDocument::from_json("{}").unwrap()), "ns")
+        candidate(rendered, json!({}), Arc::new(ChartDocument::from_json("{}").unwrap()), "ns", "digest".into())
     }
 
     fn map(metadata: &str, data: &str) -> String {
@@ -304,13 +299,16 @@ mod tests {
         let watch = "- {group: g, version: v1, kind: K, chart: x, overrideValues: {auth.password: fixed}}";
         let watch = crate::watches::parse(watch, |_| None).unwrap().watches.remove(0);
         let engine = Arc::new(Engine::new(chart.unwrap()));
-        let renderer = EngineRenderer::new(engine, watch, Applier::new(server.clone())).await.unwrap();
+        let renderer = EngineRenderer::new(engine, watch.overrides, Applier::new(server.clone())).await.unwrap();
         (server, renderer)
     }
 
     async fn rendered(renderer: &EngineRenderer, spec: &str, revision: u32) -> Result<String, RenderError> {
-        let request = Request { name: "web".into(), namespace: "ns".into(), spec: spec.into(), revision };
-        renderer.render(request).await.map(|candidate| candidate.manifest)
+        let (name, namespace, inputs) = ("web".into(), "ns".into(), "digest".to_owned());
+        let request = Request { name, namespace, spec: Spec::new(spec), revision, inputs: inputs.clone() };
+        let candidate = renderer.render(request).await?;
+        assert_eq!(candidate.inputs, inputs);
+        Ok(candidate.manifest)
     }
 
     #[tokio::test]
@@ -320,7 +318,8 @@ mod tests {
             {{ .Capabilities.KubeVersion.Minor }} {{ .Capabilities.APIVersions.Has \"example.com/v1/Kind\" }}'";
         let (server, renderer) = renderer(template).await;
         assert_eq!(renderer.chart_name(), "demo");
-        assert_eq!(renderer.overrides(), [("auth.password".to_owned(), "fixed".to_owned())]);
+        let overrides = renderer.overrides().unwrap().texts().clone();
+        assert_eq!(overrides, [("auth.password".to_owned(), "fixed".to_owned())].into());
         let first = rendered(&renderer, "{}", 1).await.unwrap();
         assert!(first.contains("text: 'web 1 false fixed 36 false'"), "{first}");
         let second = rendered(&renderer, "{\"auth\": {\"password\": \"mine\"}}", 2).await.unwrap();

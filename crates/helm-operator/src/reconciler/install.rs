@@ -10,6 +10,7 @@ use super::primary::Primary;
 use super::undo;
 use super::work::{Next, Work, reference};
 use crate::status::{Fault, condition};
+use crate::watches::Overrides;
 
 /// Installs the candidate.
 pub(super) async fn install(work: &mut Work<'_>, primary: &Primary) -> Result<Next, Fault> {
@@ -86,7 +87,7 @@ pub(super) fn tell_duplicates(work: &Work<'_>, primary: &Primary, candidate: &Ca
 
 /// Upstream's event for each override value in use.
 pub(super) fn tell_overrides(work: &Work<'_>, primary: &Primary) {
-    for (key, value) in work.shared.renderer.overrides() {
+    for (key, value) in work.shared.renderer.overrides().into_iter().flat_map(Overrides::texts) {
         let value = if work.shared.settings.suppress_overrides { "****" } else { value };
         let note = format!("Chart value {key:?} overridden to {value:?} by operator's watches.yaml");
         work.shared.events.warning(reference(primary), "OverrideValuesInUse", "Override", note);

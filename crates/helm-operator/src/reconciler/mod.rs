@@ -54,7 +54,6 @@ use crate::events::Events;
 use crate::hooks::{PostHook, PreHook};
 use crate::metrics::{Metrics, ReconcileResult};
 use crate::native::{self, Controller};
-use crate::values;
 use crate::watches::Watch;
 use cache::{Cache, Dependent, Whose};
 use engine::EngineRenderer;
@@ -95,7 +94,7 @@ impl ChartController {
     /// A controller for one entry of watches.yaml, whose chart is loaded here.
     ///
     /// # Errors
-    /// The chart cannot be loaded, is a library, or lacks dependencies; or an override value is none.
+    /// The chart cannot be loaded, is a library, or lacks dependencies.
     pub fn load(watch: Watch) -> Result<ChartController, native::Error> {
         let chart = Chart::load(&watch.chart)?;
         if let Some(why) = chart.not_installable() {
@@ -104,7 +103,6 @@ impl ChartController {
         if let [first, ..] = chart.missing_dependencies()[..] {
             return Err(format!("found in Chart.yaml, but missing in charts/ directory: {first}").into());
         }
-        values::of_spec("null", &watch.override_values, watch.override_values_type)?;
         Ok(ChartController::from(watch, Source::Engine(Arc::new(Engine::new(chart)))))
     }
 
@@ -314,7 +312,7 @@ async fn run(controller: ChartController, context: Context) -> Result<(), native
     let renderer: Arc<dyn Renderer> = match &controller.source {
         Source::Own(renderer) => renderer.clone(),
         Source::Engine(engine) => {
-            Arc::new(EngineRenderer::new(engine.clone(), controller.watch.clone(), applier.clone()).await?)
+            Arc::new(EngineRenderer::new(engine.clone(), controller.watch.overrides.clone(), applier.clone()).await?)
         }
     };
     let (new_kinds, kinds) = mpsc::unbounded_channel();

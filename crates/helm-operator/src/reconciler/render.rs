@@ -7,6 +7,9 @@ use helm::action::Candidate;
 use helm::release::ChartDocument;
 use serde_json::Value;
 
+use crate::values::Spec;
+use crate::watches::Overrides;
+
 /// What a release is rendered from.
 #[derive(Clone, Debug)]
 pub struct Request {
@@ -14,10 +17,12 @@ pub struct Request {
     pub name: String,
     /// The release's namespace.
     pub namespace: String,
-    /// The custom resource's `spec`: the server's JSON; `null` if it has none.
-    pub spec: Arc<str>,
-    /// The revision that `.Release.Revision` says.
+    /// The custom resource's `spec`.
+    pub spec: Spec,
+    /// What templates see as `.Release.Revision`.
     pub revision: u32,
+    /// The digest of everything that the release is made from; the candidate carries it.
+    pub inputs: String,
 }
 
 /// Why nothing was rendered.
@@ -38,14 +43,16 @@ pub trait Renderer: Send + Sync {
     /// The chart's name.
     fn chart_name(&self) -> &str;
 
-    /// Override values in use, as `(key, value)`, for the events that say so.
-    fn overrides(&self) -> &[(String, String)];
-
-    /// The chart and the values that a render of this `spec` would record. Nothing if that cannot be told without rendering.
-    fn sources(&self, _spec: &str) -> Option<(Arc<ChartDocument>, Value)> {
+    /// The override values that it lays over a `spec`, for the events that say so. Default: none.
+    fn overrides(&self) -> Option<&Overrides> {
         None
     }
 
-    /// Renders. `inputs` of the candidate is left empty.
+    /// The chart and the values that a render of this `spec` would record; `None` if only rendering can tell.
+    fn sources(&self, _spec: &Spec) -> Option<(Arc<ChartDocument>, Value)> {
+        None
+    }
+
+    /// Renders a candidate for the next revision, with the request's `inputs`.
     fn render(&self, request: Request) -> BoxFuture<'_, Result<Candidate, RenderError>>;
 }

@@ -178,7 +178,7 @@ impl Work<'_> {
 
     /// The digest of everything that the objects are made from.
     pub(super) fn inputs_digest(&self, primary: &Primary) -> String {
-        let parts = json!([self.shared.renderer.digest(), &*primary.spec_digest, primary.name(), primary.namespace()]);
+        let parts = json!([self.shared.renderer.digest(), primary.spec.digest(), primary.name(), primary.namespace()]);
         compare::with_scheme(&digest_json(&parts))
     }
 
@@ -299,22 +299,11 @@ impl Work<'_> {
 
     async fn candidate(&self, primary: &Primary, revision: u32) -> Result<Candidate, Fault> {
         let unusable = |reason, message| Fault { condition: condition::IRRECONCILABLE, reason, message };
-        if !helm::release::is_valid_name(primary.name()) {
-            return Err(unusable(
-                "InvalidName",
-                format!(
-                    "release name {:?}: invalid release name, must match regex \
-                ^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$ and the length must not be longer than 53",
-                    primary.name()
-                ),
-            ));
-        }
+        helm::release::check_name(primary.name()).map_err(|e| unusable("InvalidName", e.to_string()))?;
         let (name, namespace) = (primary.name().into(), primary.namespace().into());
-        let request = Request { name, namespace, spec: primary.spec.clone(), revision };
-        let rendered = self.shared.renderer.render(request).await;
-        let mut candidate = rendered.map_err(|e| unusable(e.reason, e.message))?;
-        candidate.inputs = self.inputs_digest(primary);
-        Ok(candidate)
+        let (spec, inputs) = (primary.spec.clone(), self.inputs_digest(primary));
+        let request = Request { name, namespace, spec, revision, inputs };
+        self.shared.renderer.render(request).await.map_err(|e| unusable(e.reason, e.message))
     }
 
     /// What the release adds to its objects.

@@ -9,7 +9,7 @@ use kube::core::Selector;
 
 use super::expand::{self, Env};
 use super::node::{Entry, Node};
-use super::{Error, OverrideValuesType, Watch, parse_duration};
+use super::{Error, OverrideValuesType, Overrides, Watch, parse_duration};
 
 /// The keys of an entry, as they are written.
 const KEYS: [&str; 13] = [
@@ -31,14 +31,25 @@ const KEYS: [&str; 13] = [
 /// Decodes an entry; adds unknown keys to `warnings`.
 pub(super) fn watch(entries: &[Entry], env: &Env, warnings: &mut Vec<String>) -> Result<Watch, Error> {
     let mut watch = empty();
+    let mut overrides = RawOverrides::default();
     for entry in entries {
         match known(&entry.key) {
-            Some(key) if entry.value != Node::Null => set(&mut watch, key, entry, env)?,
-            Some(_) => {}
+            _ if entry.value == Node::Null && known(&entry.key).is_some() => {}
+            Some("overrideValues") => overrides.texts = override_values(entry, env)?,
+            Some("overrideValuesType") => overrides.kind = override_values_type(entry)?,
+            Some(key) => set(&mut watch, key, entry)?,
             None => warnings.push(unknown(entry)),
         }
     }
+    watch.overrides = Overrides::parse(overrides.texts, overrides.kind)?;
     Ok(watch)
+}
+
+/// Two keys, in any order, that make one value.
+#[derive(Default)]
+struct RawOverrides {
+    texts: BTreeMap<String, String>,
+    kind: OverrideValuesType,
 }
 
 fn empty() -> Watch {
@@ -47,8 +58,7 @@ fn empty() -> Watch {
         version: String::new(),
         kind: String::new(),
         chart: Default::default(),
-        override_values: BTreeMap::new(),
-        override_values_type: OverrideValuesType::default(),
+        overrides: Overrides::default(),
         reconcile_period: None,
         hook_timeout: None,
         max_concurrent_reconciles: None,
@@ -63,15 +73,13 @@ fn known(key: &str) -> Option<&'static str> {
     KEYS.into_iter().find(|k| k.eq_ignore_ascii_case(key))
 }
 
-fn set(watch: &mut Watch, key: &str, entry: &Entry, env: &Env) -> Result<(), Error> {
+fn set(watch: &mut Watch, key: &str, entry: &Entry) -> Result<(), Error> {
     match key {
         "group" => watch.group = string(entry)?,
         "version" => watch.version = string(entry)?,
         "kind" => watch.kind = string(entry)?,
         "chart" => watch.chart = string(entry)?.into(),
         "watchDependentResources" => watch.watch_dependent_resources = boolean(entry)?,
-        "overrideValues" => watch.override_values = override_values(entry, env)?,
-        "overrideValuesType" => watch.override_values_type = override_values_type(entry)?,
         "selector" => watch.selector = selector(entry)?,
         "reconcilePeriod" => watch.reconcile_period = Some(duration(entry)?),
         "hookTimeout" => watch.hook_timeout = Some(duration(entry)?),

@@ -6,50 +6,50 @@ use std::sync::Arc;
 
 use go_template::{FuncError, FuncMap, Str, Templates, Value};
 
-/// A broken template. The text is upstream's.
+/// An override value whose template fails. The verbs are upstream's, which prints the whole text; here the key stands for it, because what
+/// the environment put into it may be secret.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// It can't be read.
-    #[error("invalid template string {text:?}: {cause}")]
+    /// It cannot be parsed.
+    #[error("invalid template string of {key:?}: {cause}")]
     Parse {
-        /// The text after the environment.
-        text: String,
-        /// What the template engine says.
+        /// The override value's path.
+        key: String,
+        /// The template engine's words, unless they could quote the environment.
         cause: String,
     },
-    /// It fails.
-    #[error("failed to execute template {text:?}: {cause}")]
+    /// It fails when it runs.
+    #[error("failed to execute template of {key:?}: {cause}")]
     Execute {
-        /// The text after the environment.
-        text: String,
-        /// What the template engine says.
+        /// The override value's path.
+        key: String,
+        /// The template engine's words, unless they could quote the environment.
         cause: String,
     },
 }
+
+/// Shown where the template engine would quote text that came from the environment.
+const HIDDEN: &str =
+    "the template is invalid once environment variables are expanded; quote them, or read them with the function env";
 
 /// Looks up an environment variable.
 pub(super) type Env = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
 
 /// Expands the environment, then the template, of the value `key`.
 pub(super) fn expand(key: &str, text: &str, env: &Env) -> Result<String, Error> {
-    let text = expand_env(text, &**env);
-    match text.contains("{{") {
-        true => render(key, text, env),
-        false => Ok(text),
+    let expanded = expand_env(text, &**env);
+    if !expanded.contains("{{") {
+        return Ok(expanded);
     }
-}
-
-fn render(key: &str, text: String, env: &Env) -> Result<String, Error> {
-    let parsed = match go_template::parse(key, text.as_str(), &functions(env)) {
-        Ok(parsed) => parsed,
-        Err(cause) => return Err(Error::Parse { text, cause: cause.to_string() }),
-    };
+    let is_written = expanded == text;
+    let cause = |error: &dyn std::fmt::Display| if is_written { error.to_string() } else { HIDDEN.to_owned() };
+    let parsed = go_template::parse(key, expanded.as_str(), &functions(env))
+        .map_err(|error| Error::Parse { key: key.to_owned(), cause: cause(&error) })?;
     let mut templates = Templates::new(key);
     templates.add(&parsed);
-    match Arc::new(templates).execute(key, &Value::Nil) {
-        Ok(bytes) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
-        Err(cause) => Err(Error::Execute { text, cause: cause.to_string() }),
-    }
+    let printed = Arc::new(templates).execute(key, &Value::Nil);
+    let bytes = printed.map_err(|error| Error::Execute { key: key.to_owned(), cause: cause(&error) })?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 /// Sprig's, with the two that Helm keeps from charts: an operator's own configuration may read its environment.
@@ -146,15 +146,17 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_template_is_refused_with_upstreams_text() {
+    fn an_invalid_template_is_rejected_by_its_key_without_what_the_environment_says() {
         let env: Env = Arc::new(env);
         let check = |text: &str, expected: &str| {
             assert_eq!(expand("k", text, &env).map_err(|e| e.to_string()), Err(expected.to_owned()));
         };
-        check("{{ nope }}", r#"invalid template string "{{ nope }}": template: k:1: function "nope" not defined"#);
+        check("{{ nope }}", r#"invalid template string of "k": template: k:1: function "nope" not defined"#);
         check(
             r#"{{ fail "no" }}"#,
-            r#"failed to execute template "{{ fail \"no\" }}": template: k:1:3: executing "k" at <fail "no">: error calling fail: no"#,
+            r#"failed to execute template of "k": template: k:1:3: executing "k" at <fail "no">: error calling fail: no"#,
         );
+        check("{{ $MY_IMAGE }}", &format!("invalid template string of \"k\": {HIDDEN}"));
+        check(r#"{{ fail "$MY_IMAGE" }}"#, &format!("failed to execute template of \"k\": {HIDDEN}"));
     }
 }

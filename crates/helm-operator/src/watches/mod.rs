@@ -6,19 +6,21 @@ mod decode;
 mod duration;
 mod expand;
 mod node;
+mod overrides;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use go_template::Map;
 use helm::kube::Policy;
 use kube::core::{ApiResource, GroupVersionKind, Selector};
 
 pub use duration::{DurationError, parse_duration};
+pub use expand::Error as ExpandError;
+pub use overrides::{OverrideError, OverrideValuesType, Overrides};
 
 /// One entry of watches.yaml: a kind of custom resource and the chart that serves it.
 #[derive(Clone, Debug)]
@@ -31,10 +33,8 @@ pub struct Watch {
     pub kind: String,
     /// The chart's folder or archive, relative to the working directory.
     pub chart: PathBuf,
-    /// Override values: a path as in `--set` and the value as text, with the environment and templates expanded.
-    pub override_values: BTreeMap<String, String>,
-    /// How the text of override values becomes values.
-    pub override_values_type: OverrideValuesType,
+    /// What is laid over the `spec` of each resource.
+    pub overrides: Overrides,
     /// How often a resource is looked at without an event; absent: the flag decides; zero: never.
     pub reconcile_period: Option<Duration>,
     /// How long one of the chart's hooks may take; absent: the flag decides; zero: as long as it takes.
@@ -47,16 +47,6 @@ pub struct Watch {
     pub selector: Selector,
     /// Which way the chart's objects are written.
     pub apply: Policy,
-}
-
-/// How the text of override values becomes values.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum OverrideValuesType {
-    /// As `--set`: `true`, `null` and integers have their type (helm-operator-plugins).
-    #[default]
-    Typed,
-    /// As `--set-string`: every value is a string (operator-sdk).
-    String,
 }
 
 /// Why watches.yaml can't be used. The texts are upstream's where it has one.
@@ -92,20 +82,13 @@ pub enum Error {
     /// Two entries for one kind.
     #[error("duplicate GVK: {0}")]
     Duplicate(String),
-    /// An override value that `--set` would not take.
-    #[error("invalid override value {text:?}: {cause}")]
-    Override {
-        /// The path and the value.
-        text: String,
-        /// What is wrong.
-        cause: String,
-    },
+    /// An override value that `--set` rejects.
+    #[error(transparent)]
+    Override(#[from] OverrideError),
     /// An override value's template is wrong.
     #[error("failed to expand override values: {0}")]
     Expand(#[source] expand::Error),
 }
-
-pub use expand::Error as ExpandError;
 
 /// What a watches file says, and what is odd about it.
 #[derive(Clone, Debug, Default)]
@@ -155,7 +138,6 @@ fn check(watches: &[Watch]) -> Result<(), Error> {
         if !seen.insert(gvk.clone()) {
             return Err(Error::Duplicate(gvk));
         }
-        watch.override_into(&Map::default())?;
     }
     Ok(())
 }
@@ -169,22 +151,6 @@ impl Watch {
     /// The controller's name in logs, metrics and events: `<kind in lower case>-controller`, as upstream.
     pub fn controller_name(&self) -> String {
         format!("{}-controller", self.kind.to_lowercase())
-    }
-
-    /// Puts the override values into a resource's `spec`, over what is there.
-    ///
-    /// # Errors
-    /// A path or value that `--set` would not take.
-    pub fn override_into(&self, spec: &Map) -> Result<(), Error> {
-        let parse = match self.override_values_type {
-            OverrideValuesType::Typed => helm::strvals::parse_into,
-            OverrideValuesType::String => helm::strvals::parse_into_string,
-        };
-        for (key, value) in &self.override_values {
-            let text = format!("{key}={value}");
-            parse(&text, spec).map_err(|cause| Error::Override { text, cause: cause.to_string() })?;
-        }
-        Ok(())
     }
 
     /// The API resource with a guessed plural. Discovery knows better; this is for tests and for a server that does not answer.

@@ -25,9 +25,9 @@ fn an_entry_has_upstreams_defaults() {
     assert_eq!(watch.gvk(), GroupVersionKind::gvk("cache.example.com", "v1alpha1", "Memcached"));
     assert_eq!(watch.chart, PathBuf::from("helm-charts/memcached"));
     assert_eq!(watch.controller_name(), "memcached-controller");
-    assert_eq!(watch.override_values_type, OverrideValuesType::Typed);
+    assert_eq!(watch.overrides.kind(), OverrideValuesType::Typed);
     assert_eq!((watch.reconcile_period, watch.max_concurrent_reconciles), (None, None));
-    assert!(watch.watch_dependent_resources && watch.selector.selects_all() && watch.override_values.is_empty());
+    assert!(watch.watch_dependent_resources && watch.selector.selects_all() && watch.overrides.texts().is_empty());
 }
 
 #[test]
@@ -54,8 +54,8 @@ fn every_key_is_read_in_any_case() {
 ")
     .unwrap();
     let pairs = [("a.b", "value"), ("count", "3"), ("empty", ""), ("flag", "true"), ("half", "0.5"), ("none", "")];
-    assert_eq!(watch.override_values, pairs.map(|(k, v)| (k.to_owned(), v.to_owned())).into());
-    assert_eq!(watch.override_values_type, OverrideValuesType::String);
+    assert_eq!(*watch.overrides.texts(), pairs.map(|(k, v)| (k.to_owned(), v.to_owned())).into());
+    assert_eq!(watch.overrides.kind(), OverrideValuesType::String);
     assert_eq!(watch.reconcile_period, Some(Duration::from_secs(90)));
     assert_eq!(watch.hook_timeout, Some(Duration::from_secs(7200)));
     assert_eq!(watch.max_concurrent_reconciles, Some(4));
@@ -66,7 +66,7 @@ fn every_key_is_read_in_any_case() {
 #[test]
 fn null_is_as_if_the_key_were_absent() {
     let watch = one("  reconcilePeriod: null\n  selector:\n  overrideValues:\n").unwrap();
-    assert!(watch.reconcile_period.is_none() && watch.selector.selects_all() && watch.override_values.is_empty());
+    assert!(watch.reconcile_period.is_none() && watch.selector.selects_all() && watch.overrides.texts().is_empty());
 }
 
 #[test]
@@ -159,8 +159,7 @@ fn override_values_are_typed_unless_strings_are_asked_for() {
     let check = |kind: &str, expected: &[(&str, go_template::Value)]| {
         let watch =
             one(&format!("  overrideValuesType: {kind}\n  overrideValues: {{on: true, count: 3, a.b: x}}\n")).unwrap();
-        let spec = Map::default();
-        watch.override_into(&spec).unwrap();
+        let spec = watch.overrides.over(go_template::Map::default()).unwrap();
         for (key, value) in expected {
             assert_eq!(format!("{:?}", spec.get(key.as_bytes())), format!("{:?}", Some(value.clone())), "{kind} {key}");
         }
@@ -170,10 +169,12 @@ fn override_values_are_typed_unless_strings_are_asked_for() {
 }
 
 #[test]
-fn override_values_that_set_would_not_take_stop_the_start() {
-    let error = one("  overrideValues: {'r[x]': z}\n").unwrap_err();
-    assert_eq!(
-        error,
-        "invalid override value \"r[x]=z\": error parsing index: strconv.Atoi: parsing \"x\": invalid syntax"
-    );
+fn an_invalid_override_value_stops_the_start_and_is_named_by_its_key() {
+    let check = |values: &str, expected: &str| {
+        let error = one(&format!("  overrideValues: {{{values}}}\n")).unwrap_err();
+        assert!(error.starts_with(expected) && !error.contains("s3cret"), "{error}");
+    };
+    check("'r[x]': s3cret", "invalid override value \"r[x]\": error parsing index: ");
+    check("a: '1,s3cret'", "invalid override value \"a\": its value is not valid for --set");
+    check("a: '{{ nope }}'", "failed to expand override values: invalid template string of \"a\": template: a:1: ");
 }

@@ -68,9 +68,9 @@ fn a_damaged_record_is_an_error() {
 #[test]
 fn names_follow_helms_rule() {
     for (name, valid) in [("web", true), ("a.b-c", true), ("", false), ("Web", false), ("-a", false), ("a.", false)] {
-        assert_eq!(is_valid_name(name), valid, "{name}");
+        assert_eq!(check_name(name).is_ok(), valid, "{name}");
     }
-    assert!(is_valid_name(&"a".repeat(53)) && !is_valid_name(&"a".repeat(54)));
+    assert!(check_name(&"a".repeat(53)).is_ok() && check_name(&"a".repeat(54)).is_err());
 }
 
 #[test]

@@ -165,9 +165,7 @@ impl Options {
         let values = user_values::merged(self).map_err(Error::Values)?;
         let chart = Chart::load(&path)?;
         check_installable(&chart)?;
-        if !release::is_valid_name(&name) {
-            return Err(Error::Usage(invalid_name(&name)));
-        }
+        release::check_name(&name).map_err(|error| Error::Usage(format!("release name check failed: {error}")))?;
         let release =
             ReleaseOptions { name, namespace: self.namespace.clone(), revision: 1, is_upgrade: self.is_upgrade };
         let request = Request {
@@ -267,10 +265,4 @@ fn check_installable(chart: &Chart) -> Result<(), Error> {
     }
     let missing = chart.missing_dependencies();
     if missing.is_empty() { Ok(()) } else { Err(Error::MissingDependencies(missing.join(", "))) }
-}
-
-fn invalid_name(name: &str) -> String {
-    format!(
-        "release name check failed: release name {name:?}: invalid release name, must match regex ^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$ and the length must not be longer than 53"
-    )
 }

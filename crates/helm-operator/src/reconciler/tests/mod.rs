@@ -25,6 +25,8 @@ use super::watch::{Dependents, Primaries, Records};
 use super::{Hooks, Settings, Shared, work};
 use crate::events::Events;
 use crate::metrics::{Metrics, ReconcileResult};
+use crate::values::Spec;
+use crate::watches::Overrides;
 
 mod cache;
 mod controller;
@@ -41,7 +43,7 @@ const SECOND: Duration = Duration::from_secs(1);
 /// A chart that makes a ConfigMap for each name in `spec.maps`, with `spec.value` in it.
 #[derive(Default)]
 pub(super) struct Stub {
-    overrides: Vec<(String, String)>,
+    overrides: Overrides,
     tells: bool,
     makes_up: bool,
     renders: AtomicUsize,
@@ -58,21 +60,21 @@ impl Renderer for Stub {
         "memcached"
     }
 
-    fn overrides(&self) -> &[(String, String)] {
-        &self.overrides
+    fn overrides(&self) -> Option<&Overrides> {
+        Some(&self.overrides)
     }
 
-    fn sources(&self, spec: &str) -> Option<(Arc<ChartDocument>, Value)> {
-        self.tells.then(|| (document(), serde_json::from_str(spec).unwrap()))
+    fn sources(&self, spec: &Spec) -> Option<(Arc<ChartDocument>, Value)> {
+        self.tells.then(|| (document(), serde_json::from_str(spec.json()).unwrap()))
     }
 
     fn render(&self, mut request: Request) -> BoxFuture<'_, Result<Candidate, RenderError>> {
         self.revisions.lock().unwrap().push(request.revision);
         let count = self.renders.fetch_add(1, Ordering::SeqCst);
         if self.makes_up {
-            let mut spec: Value = serde_json::from_str(&request.spec).unwrap();
+            let mut spec: Value = serde_json::from_str(request.spec.json()).unwrap();
             spec["value"] = format!("password {count}").into();
-            request.spec = spec.to_string().into();
+            request.spec = Spec::new(&spec.to_string());
         }
         Box::pin(async move { render(&request) })
     }
@@ -84,7 +86,7 @@ fn document() -> Arc<ChartDocument> {
 }
 
 fn render(request: &Request) -> Result<Candidate, RenderError> {
-    let spec: Value = serde_json::from_str(&request.spec).unwrap();
+    let spec: Value = serde_json::from_str(request.spec.json()).unwrap();
     assert!(spec["panic"] != true, "a bug");
     if spec["broken"] == true {
         let message = "template: memcached/templates/a.yaml:3:5: executing \"a\" at <fail>: no".into();
@@ -113,7 +115,7 @@ fn render(request: &Request) -> Result<Candidate, RenderError> {
         notes: "enjoy".into(),
         crds: Vec::new(),
         duplicates,
-        inputs: String::new(),
+        inputs: request.inputs.clone(),
     })
 }
 

@@ -56,7 +56,7 @@ async fn start(server: &Arc<MemoryApi>, chart: &Path) -> World {
     let watch = "- {group: cache.my.domain, version: v1, kind: Memcached, chart: x, overrideValues: {image: 'memcached:1.6.40'}}";
     let watch = watches::parse(watch, |_| None).unwrap().watches.remove(0);
     let engine = Arc::new(Engine::new(Chart::load(chart).unwrap()));
-    let renderer = EngineRenderer::new(engine, watch, Applier::new(server.clone())).await.unwrap();
+    let renderer = EngineRenderer::new(engine, watch.overrides, Applier::new(server.clone())).await.unwrap();
     World::rendering(server.clone(), Arc::new(renderer))
 }
 

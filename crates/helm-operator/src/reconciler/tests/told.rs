@@ -5,6 +5,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::*;
 use crate::reconciler::serve;
+use crate::watches::OverrideValuesType;
 
 /// The events so far, oldest first: type, reason, how often, note.
 async fn told(world: &World) -> Vec<String> {
@@ -26,7 +27,9 @@ async fn override_values_and_duplicate_objects_are_told_and_a_value_only_if_it_m
     for (suppressed, value) in [(false, "s3cret"), (true, "****")] {
         let mut spec = spec();
         spec["twice"] = true.into();
-        let renderer = Stub { overrides: vec![("auth.password".into(), "s3cret".into())], ..Stub::default() };
+        let texts = [("auth.password".to_owned(), "s3cret".to_owned())].into();
+        let overrides = Overrides::parse(texts, OverrideValuesType::Typed).unwrap();
+        let renderer = Stub { overrides, ..Stub::default() };
         let change = |settings: &mut Settings| settings.suppress_overrides = suppressed;
         let world = World::telling(World::new(spec).server, Arc::new(renderer), change);
         world.reconcile().await;
