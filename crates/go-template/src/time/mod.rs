@@ -2,14 +2,13 @@
 
 mod duration;
 mod location;
+mod moment;
 mod named;
-mod time;
 
 use crate::{Object, Value};
 
 pub use duration::{duration_of, duration_value};
-pub use time::time_of;
-pub use time::time_value;
+pub use moment::{time_of, time_value};
 
 fn downcast<T: Object>(value: &Value) -> Option<&T> {
     match value {
