@@ -5,9 +5,10 @@
 use std::fmt;
 use std::time::{Duration, Instant};
 
+use crate::changed::ChangedMaps;
 use crate::error::LimitError;
 use crate::held::Held;
-use crate::value::{Str, Value};
+use crate::value::{Map, Str, Value};
 use golibs::work::SlowTime;
 
 /// How much a run may use.
@@ -82,9 +83,22 @@ pub struct Spent {
     kept: usize,
     held: Held,
     times: Times,
+    changed: ChangedMaps,
 }
 
 impl Spent {
+    /// Notes that a function put the value into the map.
+    pub(crate) fn changed(&mut self, map: &Map, value: &Value) {
+        self.changed.add(map, value);
+    }
+
+    /// Empties every map that functions changed, and what is in it: a map that contains itself would otherwise never be freed.
+    ///
+    /// For the end of a run, by a host that made the run's values for it alone.
+    pub fn empty_changed_maps(self) {
+        self.changed.empty();
+    }
+
     /// Counts steps of the templates themselves.
     #[inline]
     pub(crate) fn step(&mut self, steps: u64, limits: &Limits) -> Result<(), LimitError> {

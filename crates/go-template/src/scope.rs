@@ -14,7 +14,7 @@ use crate::node::{Tree, VarId};
 use crate::reflect::Reflected;
 use crate::stack;
 use crate::template::Templates;
-use crate::value::{MapType, Str, Value};
+use crate::value::{Map, MapType, Str, Value};
 use golibs::work::{self, SlowTime};
 
 /// What a missing map key gives: Go's `missingkey` option.
@@ -99,6 +99,11 @@ impl<'a> Scope<'a> {
     /// Goes on from what another run with the same limits has used.
     pub fn set_spent(&mut self, spent: Spent) {
         self.spent = spent;
+    }
+
+    /// Notes that a function put the value into the map, for [`Spent::empty_changed_maps`].
+    pub fn note_change(&mut self, map: &Map, value: &Value) {
+        self.spent.changed(map, value);
     }
 
     /// The templates that names are looked up in.

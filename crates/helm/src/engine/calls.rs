@@ -1,13 +1,12 @@
 //! The functions that need the render that calls them: `include`, `tpl`, `lookup`. Counterpart: Helm's `pkg/engine/engine.go`.
 
 use std::borrow::Cow;
-use std::collections::HashSet;
 use std::sync::{Arc, LazyLock};
 
 use hashbrown::HashMap;
 use memchr::memmem::Finder;
 
-use go_template::{FuncError, FuncMap, Function, Map, Param, Parsed, Scope, Str, Templates, Value};
+use go_template::{FuncError, FuncMap, Function, Param, Parsed, Scope, Str, Templates, Value};
 
 use super::cache::Cache;
 use super::{funcs, lookup::Lookup};
@@ -26,41 +25,6 @@ pub(super) struct Render {
     pub(super) parsed: Arc<Cache<Str, Parsed>>,
     /// What a call from a Handlebars template gave.
     pub(super) result: Value,
-    /// Maps that were given other maps or lists, and so may hold themselves.
-    pub(super) changed: Vec<Map>,
-}
-
-impl Render {
-    /// Empties what was changed, with all that is in it: what holds itself would otherwise never be freed.
-    pub(super) fn release(self) {
-        let mut pending: Vec<Value> = self.changed.into_iter().map(Value::Map).collect();
-        let mut seen = HashSet::new();
-        while let Some(value) = pending.pop() {
-            match value {
-                Value::Map(map) => pending.extend(map.take_own().into_values().filter(nests)),
-                Value::List(list) if seen.insert(list.as_ptr()) => {
-                    pending.extend(list.iter().filter(|item| nests(item)).cloned());
-                }
-                _ => {}
-            }
-        }
-    }
-}
-
-fn nests(value: &Value) -> bool {
-    matches!(value, Value::Map(_) | Value::List(_))
-}
-
-/// Notes that the map was given the value, for [`Render::release`].
-pub(super) fn note_change(scope: &mut Scope<'_>, map: &Map, value: &Value) {
-    if !nests(value) {
-        return;
-    }
-    if let Some(render) = scope.host::<Render>()
-        && !render.changed.last().is_some_and(|last| last.same(map))
-    {
-        render.changed.push(map.clone());
-    }
 }
 
 /// Every function of Helm's engine.

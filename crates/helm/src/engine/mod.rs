@@ -99,9 +99,9 @@ impl Engine {
         let deadline = self.limits.deadline.map_or(latest, |own| own.min(latest));
         let limits = Limits { deadline: Some(deadline), ..self.limits };
         let options = Options { missing_key: MissingKey::Zero, values_methods: values_type::methods(), limits };
-        let scope = Scope::new(Arc::clone(program.templates()), options).with_host(&mut host);
-        let files = run(&program, &tops, scope);
-        host.release();
+        let mut scope = Scope::new(Arc::clone(program.templates()), options).with_host(&mut host);
+        let files = run(&program, &tops, &mut scope);
+        scope.take_spent().empty_changed_maps();
         files
     }
 
@@ -117,7 +117,7 @@ impl Engine {
 }
 
 /// Every file of the program, in its order.
-fn run(program: &Program, tops: &Tops, mut scope: Scope<'_>) -> Result<Vec<File>, RenderError> {
+fn run(program: &Program, tops: &Tops, scope: &mut Scope<'_>) -> Result<Vec<File>, RenderError> {
     let mut files = Vec::with_capacity(program.files().len());
     for file in program.files() {
         let top = tops.of(file.chart());
@@ -131,7 +131,7 @@ fn run(program: &Program, tops: &Tops, mut scope: Scope<'_>) -> Result<Vec<File>
                 scope.keep(output.len()).map_err(|limit| failed(limit.into()))?;
                 output
             }
-            None => clean(&program.handlebars().execute(&file.name().to_text(), &top, &mut scope)?),
+            None => clean(&program.handlebars().execute(&file.name().to_text(), &top, scope)?),
         };
         files.push((file.name().clone(), output));
     }

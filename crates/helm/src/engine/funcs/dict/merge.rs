@@ -4,7 +4,6 @@
 
 use go_template::{FromValue as _, FuncError, FuncMap, Function, Kind, Map, Param, Scope, Value};
 
-use crate::engine::calls::note_change;
 use crate::engine::funcs::limits::Walk;
 
 /// Which side wins where both have a value.
@@ -32,7 +31,7 @@ fn add(map: &mut FuncMap, name: &str, winner: Winner, types_differ: fn() -> Resu
         // Go's nil map takes nothing in: the result is another.
         let made = (dst.is_nil() && sources.iter().any(|source| !source.is_nil())).then(Map::default);
         let dst = made.as_ref().unwrap_or(dst);
-        sources.iter().for_each(|source| note_change(scope, dst, &Value::Map(source.clone())));
+        sources.iter().for_each(|source| scope.note_change(dst, &Value::Map(source.clone())));
         match merge_all(dst, sources, winner) {
             Err(Failure::Types) => types_differ(),
             Err(Failure::Limit(e)) => Err(e),

@@ -11,7 +11,6 @@ use golibs::work::note_work;
 
 use super::cast::to_text;
 use super::limits::Walk;
-use crate::engine::calls::note_change;
 
 /// Adds the family's functions.
 pub(super) fn register(map: &mut FuncMap) {
@@ -43,7 +42,7 @@ fn set(scope: &mut Scope<'_>, args: &[Value]) -> Result<Value, FuncError> {
     if map.is_nil() {
         return Err(nil_map());
     }
-    note_change(scope, map, value);
+    scope.note_change(map, value);
     map.insert(key.clone(), value.clone());
     Ok(Value::Map(map.with_type(MapType::Interface)))
 }
