@@ -6,7 +6,7 @@ use std::sync::{Arc, LazyLock};
 use go_template::{FuncMap, Limits, Map, Options, Scope, Templates, Value};
 use libfuzzer_sys::fuzz_target;
 
-static FUNCTIONS: LazyLock<FuncMap> = LazyLock::new(helm::engine::funcs::func_map);
+static FUNCTIONS: LazyLock<FuncMap> = LazyLock::new(sprig::func_map);
 
 fuzz_target!(|text: &[u8]| {
     let parsed = match go_template::parse("t", text, &FUNCTIONS) {

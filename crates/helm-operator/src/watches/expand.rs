@@ -54,7 +54,7 @@ pub(super) fn expand(key: &str, text: &str, env: &Env) -> Result<String, Error> 
 
 /// Sprig's, with the two that Helm keeps from charts: an operator's own configuration may read its environment.
 fn functions(env: &Env) -> FuncMap {
-    let mut functions = helm::engine::funcs::func_map();
+    let mut functions = sprig::func_map();
     let (one, all) = (env.clone(), env.clone());
     functions.add("env", move |name: Str| one(&name.to_string()).unwrap_or_default());
     functions.add("expandenv", move |text: Str| expand_env(&text.to_string(), &*all));

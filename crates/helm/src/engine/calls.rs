@@ -9,7 +9,7 @@ use memchr::memmem::Finder;
 use go_template::{FuncError, FuncMap, Function, Param, Parsed, Scope, Str, Templates, Value};
 
 use super::cache::Cache;
-use super::{funcs, lookup::Lookup};
+use super::lookup::Lookup;
 
 /// How often a template may be inside itself through `include`: Helm's own limit.
 pub const MAX_INCLUDES: u32 = 1000;
@@ -30,7 +30,7 @@ pub(super) struct Render {
 /// Every function of Helm's engine.
 pub(super) fn all() -> &'static FuncMap {
     static FUNCTIONS: LazyLock<FuncMap> = LazyLock::new(|| {
-        let mut map = funcs::func_map();
+        let mut map = sprig::func_map();
         let string_and_data = || vec![Param::String, Param::Any];
         map.insert("include", Function::new(string_and_data(), None, include));
         map.insert("tpl", Function::new(string_and_data(), None, tpl));

@@ -7,7 +7,7 @@ use std::fmt;
 
 use go_template::{Cause, FuncError};
 
-use super::funcs::{MESSAGE_END, MESSAGE_START};
+use sprig::{MESSAGE_END, MESSAGE_START};
 
 /// Why a chart does not render.
 #[derive(Clone, Debug, PartialEq, Eq)]

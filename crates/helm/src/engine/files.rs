@@ -9,9 +9,9 @@ use std::sync::Arc;
 use base64::Engine as _;
 use go_template::{FuncError, Kind, List, Map, MapType, Object, Param, Scope, Str, Value};
 
-use super::funcs::exceeded;
 use go_encoding::yaml;
 use golibs::glob::{self, Work};
+use sprig::exceeded;
 
 /// So much of the work of a pattern counts as one of the template's steps.
 const WORK_PER_STEP: u64 = 16;

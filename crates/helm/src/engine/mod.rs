@@ -7,7 +7,6 @@ mod calls;
 mod capabilities;
 mod error;
 mod files;
-pub mod funcs;
 mod handlebars;
 mod lookup;
 mod program;

@@ -208,7 +208,7 @@ impl Options {
             return Ok("release-name".to_owned());
         };
         let failed = |error: String| Error::Usage(error);
-        let funcs: FuncMap = engine::funcs::func_map();
+        let funcs: FuncMap = sprig::func_map();
         let parsed =
             go_template::parse("name-template", template.as_str(), &funcs).map_err(|e| failed(e.to_string()))?;
         let mut templates = go_template::Templates::new("name-template");

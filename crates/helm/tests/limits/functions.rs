@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use go_template::{Function, List, ListType, Map, Options, Param, Scope, Str, Templates, Value};
-use helm::engine::funcs::func_map;
+use sprig::func_map;
 
 use super::Cases;
 

@@ -1,6 +1,6 @@
 use go_template::{Map, MapType, Value};
 
-use crate::engine::funcs::test_call::{call, check};
+use crate::test_call::{call, check};
 
 fn map(entries: &[(&str, Value)]) -> Map {
     entries.iter().map(|(k, v)| (*k, v.clone())).collect()

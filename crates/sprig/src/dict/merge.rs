@@ -4,7 +4,7 @@
 
 use go_template::{FromValue as _, FuncError, FuncMap, Function, Kind, Map, Param, Scope, Value};
 
-use crate::engine::funcs::limits::Walk;
+use crate::limits::Walk;
 
 /// Which side wins where both have a value.
 #[derive(Clone, Copy, PartialEq, Eq)]

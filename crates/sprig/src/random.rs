@@ -94,7 +94,7 @@ fn uuidv4() -> Result<String, FuncError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::funcs::test_call::{check, text_of};
+    use crate::test_call::{check, text_of};
     use go_template::Value;
 
     #[test]

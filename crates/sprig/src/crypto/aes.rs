@@ -6,7 +6,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use go_template::FuncError;
 
-use super::super::encoding::base::decode64;
+use crate::encoding::base::decode64;
 
 use super::random;
 

@@ -2,7 +2,7 @@
 
 use go_template::{FuncError, FuncMap, List, ListType, Rest, Value};
 
-use crate::engine::funcs::limits::check_list;
+use crate::limits::check_list;
 
 /// Adds the functions.
 pub(super) fn register(map: &mut FuncMap) {

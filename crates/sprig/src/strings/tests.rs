@@ -1,6 +1,6 @@
 use go_template::{List, Value};
 
-use crate::engine::funcs::test_call::check;
+use crate::test_call::check;
 
 fn checks(function: &str, cases: &[(&[Value], &str)]) {
     for (args, expected) in cases {

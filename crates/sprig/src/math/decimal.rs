@@ -3,7 +3,7 @@
 use go_template::{FuncError, FuncMap, Rest, Value};
 use num_bigint::{BigInt, Sign};
 
-use crate::engine::funcs::cast::to_float64;
+use crate::cast::to_float64;
 
 /// How many digits after the point a quotient has.
 const DIVISION_PLACES: i64 = 16;

@@ -3,10 +3,10 @@
 use go_template::{FuncError, FuncMap, Str, Value};
 
 /// Marks where the chart author's message starts in an error, so that the engine can show it without the template's call chain.
-pub(in crate::engine) const MESSAGE_START: &str = "HELM_ERR_START";
+pub const MESSAGE_START: &str = "HELM_ERR_START";
 
 /// Marks where it ends.
-pub(in crate::engine) const MESSAGE_END: &str = "HELM_ERR_END";
+pub const MESSAGE_END: &str = "HELM_ERR_END";
 
 /// Adds the family's functions.
 pub(super) fn register(map: &mut FuncMap) {
@@ -29,7 +29,7 @@ fn marked(message: &Str) -> FuncError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::funcs::test_call::check;
+    use crate::test_call::check;
 
     #[test]
     fn required_fails_on_nil_and_empty_text_only() {

@@ -2,20 +2,20 @@
 
 /// The tags that are used here.
 pub(super) mod tag {
-    pub(in super::super) const INTEGER: u8 = 0x02;
-    pub(in super::super) const BIT_STRING: u8 = 0x03;
-    pub(in super::super) const OCTET_STRING: u8 = 0x04;
-    pub(in super::super) const OID: u8 = 0x06;
-    pub(in super::super) const UTF8_STRING: u8 = 0x0c;
-    pub(in super::super) const PRINTABLE_STRING: u8 = 0x13;
-    pub(in super::super) const UTC_TIME: u8 = 0x17;
-    pub(in super::super) const GENERALIZED_TIME: u8 = 0x18;
-    pub(in super::super) const SEQUENCE: u8 = 0x30;
-    pub(in super::super) const SET: u8 = 0x31;
+    pub(crate) const INTEGER: u8 = 0x02;
+    pub(crate) const BIT_STRING: u8 = 0x03;
+    pub(crate) const OCTET_STRING: u8 = 0x04;
+    pub(crate) const OID: u8 = 0x06;
+    pub(crate) const UTF8_STRING: u8 = 0x0c;
+    pub(crate) const PRINTABLE_STRING: u8 = 0x13;
+    pub(crate) const UTC_TIME: u8 = 0x17;
+    pub(crate) const GENERALIZED_TIME: u8 = 0x18;
+    pub(crate) const SEQUENCE: u8 = 0x30;
+    pub(crate) const SET: u8 = 0x31;
     /// `[n]`, constructed.
-    pub(in super::super) const CONTEXT: u8 = 0xa0;
+    pub(crate) const CONTEXT: u8 = 0xa0;
     /// `[n]`, primitive.
-    pub(in super::super) const CONTEXT_PRIMITIVE: u8 = 0x80;
+    pub(crate) const CONTEXT_PRIMITIVE: u8 = 0x80;
 }
 
 /// An element: tag, length, content.

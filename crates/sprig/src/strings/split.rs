@@ -3,8 +3,8 @@
 use go_template::{FuncError, FuncMap, List, Map, MapType, Str, Value};
 use golibs::strconv::quote::{Rune, runes};
 
-use crate::engine::funcs::cast::{items, to_text};
-use crate::engine::funcs::limits::{MAX_LIST_ITEMS, check_list, check_string};
+use crate::cast::{items, to_text};
+use crate::limits::{MAX_LIST_ITEMS, check_list, check_string};
 
 /// As many parts as a list may not have, for those who want all of them.
 const TOO_MANY: usize = MAX_LIST_ITEMS + 1;

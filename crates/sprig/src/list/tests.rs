@@ -1,6 +1,6 @@
 use go_template::{List, Map, Value};
 
-use crate::engine::funcs::test_call::{call, check};
+use crate::test_call::{call, check};
 
 fn int(v: i64) -> Value {
     Value::int(v)

@@ -17,7 +17,7 @@ pub(super) fn register(map: &mut FuncMap) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::funcs::test_call::check;
+    use crate::test_call::check;
 
     #[test]
     fn the_first_value_that_is_not_empty_wins() {

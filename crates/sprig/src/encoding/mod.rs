@@ -159,8 +159,8 @@ fn without_line_break(mut text: Vec<u8>) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::test_call::check;
     use super::*;
+    use crate::test_call::check;
 
     #[test]
     fn plain_functions_swallow_errors_and_must_functions_fail() {

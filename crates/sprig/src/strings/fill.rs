@@ -3,7 +3,7 @@
 use go_template::{FuncError, FuncMap, Str, build_str};
 
 use super::split::{characters, find, pieces};
-use crate::engine::funcs::limits::check_string;
+use crate::limits::check_string;
 
 /// Adds the functions.
 pub(super) fn register(map: &mut FuncMap) {

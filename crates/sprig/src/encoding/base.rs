@@ -6,7 +6,7 @@ use base64::engine::general_purpose::STANDARD;
 /// A byte that does not belong there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("illegal base{base} data at input byte {byte}")]
-pub(in crate::engine::funcs) struct Corrupt {
+pub(crate) struct Corrupt {
     base: u8,
     byte: usize,
 }
@@ -51,7 +51,7 @@ fn is_line_break(byte: u8) -> bool {
     byte == b'\n' || byte == b'\r'
 }
 
-pub(in crate::engine::funcs) fn decode64(text: &[u8]) -> Result<Vec<u8>, Corrupt> {
+pub(crate) fn decode64(text: &[u8]) -> Result<Vec<u8>, Corrupt> {
     // The crate refuses some of what Go takes, such as line breaks, and words its errors differently.
     STANDARD.decode(text).or_else(|_| decode64_by_byte(text))
 }

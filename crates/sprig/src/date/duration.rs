@@ -3,7 +3,7 @@
 use go_template::value::IntType;
 use go_template::{FuncError, FuncMap, Str, Value};
 
-use super::super::cast::named_number;
+use crate::cast::named_number;
 use go_template::time::{duration_of, duration_value, time_of};
 use golibs::time::{Duration, Time};
 

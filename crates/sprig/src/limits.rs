@@ -33,7 +33,7 @@ fn check(function: &str, name: &'static str, size: usize, limit: usize, unit: &s
 }
 
 /// The error of a limit.
-pub(in crate::engine) fn exceeded(name: &'static str, message: String) -> FuncError {
+pub fn exceeded(name: &'static str, message: String) -> FuncError {
     FuncError::Limit(LimitError { name, message })
 }
 

@@ -23,8 +23,8 @@ mod strings;
 mod test_call;
 mod url;
 
-pub(in crate::engine) use flow::{MESSAGE_END, MESSAGE_START};
-pub(in crate::engine) use limits::exceeded;
+pub use flow::{MESSAGE_END, MESSAGE_START};
+pub use limits::exceeded;
 
 use go_template::FuncMap;
 

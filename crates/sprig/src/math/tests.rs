@@ -1,6 +1,6 @@
 use go_template::Value;
 
-use crate::engine::funcs::test_call::check;
+use crate::test_call::check;
 
 fn int(v: i64) -> Value {
     Value::int(v)
