@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use helm::release::{Packed, Release};
+use helm_release::release::{Packed, Release};
 use k8s_openapi::ByteString;
 use serde_json::{Value, json};
 use test_cluster::{Namespace, TestCluster};

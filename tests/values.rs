@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::sync::Once;
 
-use helm::kube::{Api, Call, OPEN_FIELDS};
-use helm::release::{Packed, Release};
+use helm_release::kube::{Api, Call, OPEN_FIELDS};
+use helm_release::release::{Packed, Release};
 use k8s_openapi::ByteString;
 use serde_json::{Value, json};
 use tempfile::TempDir;

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use helm::kube::{Answer, Api, Call, Error};
+use helm_release::kube::{Answer, Api, Call, Error};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
 use serde_json::{Value, json};
@@ -195,7 +195,7 @@ fn micro_time(time: Timestamp) -> String {
 
 #[cfg(test)]
 mod tests {
-    use helm::kube::MemoryApi;
+    use helm_release::kube::MemoryApi;
 
     use super::*;
 

@@ -1,9 +1,9 @@
-//! What an operator's author can run around the actions on a release, in Rust; the chart's own hooks are `helm::kube`'s.
+//! What an operator's author can run around the actions on a release, in Rust; the chart's own hooks are `helm_release::kube`'s.
 //!
 //! Counterpart: helm-operator-plugins' `pkg/hook`. As there, a failing hook is logged and stops nothing.
 
 use futures::future::BoxFuture;
-use helm::kube::Owner;
+use helm_release::kube::Owner;
 
 /// Why a hook failed.
 pub type Error = Box<dyn std::error::Error + Send + Sync>;

@@ -3,7 +3,7 @@
 use go_encoding::json;
 use go_template::{Map, Value};
 use helm::engine::Lookup;
-use helm::kube::{Answer, Applier, Call, Error};
+use helm_release::kube::{Answer, Applier, Call, Error};
 use tokio::runtime::Handle;
 
 use crate::report::chain;
@@ -56,7 +56,7 @@ fn name_items(object: &Value) {
 mod tests {
     use std::sync::Arc;
 
-    use helm::kube::MemoryApi;
+    use helm_release::kube::MemoryApi;
     use serde_json::json;
 
     use super::*;

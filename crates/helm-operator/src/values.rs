@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use go_encoding::json::{self, EscapeHtml, Layout};
 use go_template::{Map, Value};
-use helm::kube::digest_json;
+use helm_release::kube::digest_json;
 
 /// Why a `spec` holds no values. The texts quote none of them.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]

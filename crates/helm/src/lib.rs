@@ -1,20 +1,13 @@
-//! Helm charts and releases: load, merge values, render exactly as Helm v4 does, record, apply.
+//! Helm charts as Helm v4 reads and renders them: load, merge values, validate, render.
 //!
-//! Reaches a cluster only in `storage`, `kube` and `engine::lookup`, each behind a trait with an in-memory twin.
+//! Reaches no cluster: what templates look up comes through [`engine::Lookup`].
 
 pub mod chart;
 pub mod engine;
 pub mod manifest;
+pub mod release_name;
 pub mod template;
 
 pub mod schema;
 pub mod strvals;
 pub mod values;
-
-pub mod action;
-pub mod kube;
-pub mod release;
-pub mod storage;
-
-#[cfg(test)]
-mod sample;

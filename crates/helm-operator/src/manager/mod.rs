@@ -188,7 +188,7 @@ impl Default for Config {
     fn default() -> Config {
         Config {
             reconcile_period: Duration::from_secs(60),
-            hook_timeout: helm::action::HOOK_TIMEOUT,
+            hook_timeout: helm_release::action::HOOK_TIMEOUT,
             max_concurrent_reconciles: std::thread::available_parallelism().map_or(1, usize::from),
             metrics_bind_address: ":8080".into(),
             health_probe_bind_address: ":8081".into(),

@@ -1,8 +1,8 @@
 //! What an uninstall that waits still waits for: which objects are there, and the finalizers that hold them.
 
-use helm::action::{self, Environment, Look};
-use helm::kube::{ObjectKey, Ownership};
-use helm::storage::{MarkedObject, Marks};
+use helm_release::action::{self, Environment, Look};
+use helm_release::kube::{ObjectKey, Ownership};
+use helm_release::storage::{MarkedObject, Marks};
 
 use super::work::Work;
 

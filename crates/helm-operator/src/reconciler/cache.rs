@@ -8,9 +8,9 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use helm::action::{Known, LiveView, Look};
-use helm::kube::{Applied, Decoration, Live, Mark, ObjectKey, Proven, Readiness, Resource};
-use helm::storage::RecordMeta;
+use helm_release::action::{Known, LiveView, Look};
+use helm_release::kube::{Applied, Decoration, Live, Mark, ObjectKey, Proven, Readiness, Resource};
+use helm_release::storage::RecordMeta;
 use tokio::time::Instant;
 
 use super::feed::Scope;

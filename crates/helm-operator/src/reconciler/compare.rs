@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
-use helm::release::Release;
-use helm::storage::{Error, Marks};
+use helm_release::release::Release;
+use helm_release::storage::{Error, Marks};
 
 use super::correct_drift::{deployed, fault, note_inputs};
 use super::primary::Primary;

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use helm::action::{self, Environment};
-use helm::kube::{Applied, ObjectKey, Way};
-use helm::release::{Packed, Status};
-use helm::storage::{MarkedObject, Marks};
+use helm_release::action::{self, Environment};
+use helm_release::kube::{Applied, ObjectKey, Way};
+use helm_release::release::{Packed, Status};
+use helm_release::storage::{MarkedObject, Marks};
 use tokio::time::Instant;
 
 use super::history::FIGHT;

@@ -5,11 +5,13 @@ use std::sync::{Arc, RwLock};
 use futures::future::BoxFuture;
 use go_encoding::json;
 use go_template::{Map, Value};
-use helm::action::Candidate;
 use helm::chart::Chart;
 use helm::engine::{self, Capabilities, Engine, KubeVersion, Lookup, ReleaseOptions, Rendered};
-use helm::kube::{Applier, Call, Duplicate, Object, ObjectError, digest_json, each_once, install_order, objects_of};
-use helm::release::{ChartDocument, DeletePolicy, Hook, HookEvent};
+use helm_release::action::Candidate;
+use helm_release::kube::{
+    Applier, Call, Duplicate, Object, ObjectError, digest_json, each_once, install_order, objects_of,
+};
+use helm_release::release::{ChartDocument, DeletePolicy, Hook, HookEvent};
 use serde_json::json;
 
 use super::render::{RenderError, Renderer, Request};
@@ -192,8 +194,8 @@ fn hook(of: helm::manifest::Hook) -> Hook {
 #[cfg(test)]
 mod tests {
     use helm::chart::{Crd, File};
-    use helm::kube::MemoryApi;
     use helm::manifest::{Head, Manifest};
+    use helm_release::kube::MemoryApi;
 
     use super::*;
 

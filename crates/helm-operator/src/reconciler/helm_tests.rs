@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use helm::release::{ChartDocument, Info, Packed, Release, Status};
+use helm_release::release::{ChartDocument, Info, Packed, Release, Status};
 use jiff::Timestamp;
 use k8s_openapi::ByteString;
 use serde_json::{Value, json};

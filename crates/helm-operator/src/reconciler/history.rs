@@ -7,7 +7,7 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 use std::time::Duration;
 
-use helm::action::Refusal;
+use helm_release::action::Refusal;
 use jiff::Timestamp;
 use tokio::time::Instant;
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use helm::kube::{Error, MemoryApi};
+use helm_release::kube::{Error, MemoryApi};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
@@ -375,7 +375,7 @@ async fn a_few_of_the_objects_that_are_waited_for_are_named() {
 async fn an_object_that_no_watch_has_is_waited_for_and_named() {
     let world = deleted_and_held(&["a"]).await;
     world.feed();
-    let maps = helm::kube::Resource {
+    let maps = helm_release::kube::Resource {
         api_version: "v1".into(),
         kind: "ConfigMap".into(),
         plural: "configmaps".into(),
@@ -392,7 +392,7 @@ async fn an_object_that_no_watch_has_is_waited_for_and_named() {
 fn of_another_version(world: &World) {
     let path = format!("{SECRETS}/sh.helm.release.v1.web.v1");
     let mut record = world.server.object(&path).unwrap();
-    let marks = &mut record["metadata"]["annotations"][helm::storage::MARKS_ANNOTATION];
+    let marks = &mut record["metadata"]["annotations"][helm_release::storage::MARKS_ANNOTATION];
     let mut noted: Value = serde_json::from_str(marks.as_str().unwrap()).unwrap();
     noted["i"] = "1:0123456789abcdef".into();
     *marks = noted.to_string().into();

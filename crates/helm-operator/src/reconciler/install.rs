@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use helm::action::{self, Candidate, Outcome};
-use helm::kube::Resource;
-use helm::release::Status;
+use helm_release::action::{self, Candidate, Outcome};
+use helm_release::kube::Resource;
+use helm_release::release::Status;
 
 use super::primary::Primary;
 use super::undo;

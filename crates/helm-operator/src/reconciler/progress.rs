@@ -4,7 +4,7 @@ use std::pin::pin;
 use std::time::Duration;
 
 use futures::future::{BoxFuture, Either, pending, select};
-use helm::kube::Slot;
+use helm_release::kube::Slot;
 use tokio::sync::watch;
 
 use super::Shared;

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use helm::kube::Owner;
-use helm::release::Status;
-use helm::storage::Marks;
+use helm_release::kube::Owner;
+use helm_release::release::Status;
+use helm_release::storage::Marks;
 use jiff::Timestamp;
 
 use super::release::{Release, Revision};
@@ -104,8 +104,8 @@ fn is_known(revision: &Revision) -> bool {
 mod tests {
     use std::sync::Arc;
 
-    use helm::kube::ObjectKey;
-    use helm::storage::MarkedObject;
+    use helm_release::kube::ObjectKey;
+    use helm_release::storage::MarkedObject;
 
     use super::super::stamp::Stamp;
     use super::*;

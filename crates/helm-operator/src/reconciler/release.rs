@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use helm::kube::{ObjectKey, Owner};
-use helm::release::{Packed, Status};
-use helm::storage::Marks;
+use helm_release::kube::{ObjectKey, Owner};
+use helm_release::release::{Packed, Status};
+use helm_release::storage::Marks;
 use jiff::Timestamp;
 
 use super::stamp::Stamp;

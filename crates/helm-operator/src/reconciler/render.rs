@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
-use helm::action::Candidate;
-use helm::release::ChartDocument;
+use helm_release::action::Candidate;
+use helm_release::release::ChartDocument;
 use serde_json::Value;
 
 use crate::values::Spec;

@@ -1,6 +1,6 @@
 //! Records the outcome of a reconcile: one status write if something is new, and when to look again.
 
-use helm::kube::{Call, FIELD_MANAGER};
+use helm_release::kube::{Call, FIELD_MANAGER};
 use jiff::Timestamp;
 use serde_json::json;
 use tokio::time::Instant;
@@ -143,7 +143,7 @@ fn is_alike(a: &Status, b: &Status) -> bool {
     timeless(a) == timeless(b)
 }
 
-async fn apply(shared: &Shared, primary: &Primary, status: &Status) -> Result<Primary, helm::kube::Error> {
+async fn apply(shared: &Shared, primary: &Primary, status: &Status) -> Result<Primary, helm_release::kube::Error> {
     let path = shared.resource.path(primary.namespace(), primary.name())?;
     let mut metadata = json!({"name": primary.name(), "uid": primary.uid()});
     if !primary.namespace().is_empty() {

@@ -2,9 +2,9 @@
 //!
 //! Also when the attempt that left it is not the one that failed now: a later one may fail before it writes anything.
 
-use helm::action::{self, Current, Failure};
-use helm::kube::Way;
-use helm::release::Status;
+use helm_release::action::{self, Current, Failure};
+use helm_release::kube::Way;
+use helm_release::release::Status;
 
 use super::install::record;
 use super::primary::Primary;
@@ -137,7 +137,7 @@ async fn with_recorded_objects(
 }
 
 /// Tells of objects that server-side apply refused, and that were written as a client would: once for each change.
-pub(super) fn tell_refused(work: &Work<'_>, primary: &Primary, applied: &[helm::kube::Applied]) {
+pub(super) fn tell_refused(work: &Work<'_>, primary: &Primary, applied: &[helm_release::kube::Applied]) {
     const REASON: &str = "ClientSideApply";
     for one in applied {
         let Way::Client { refused: Some(why) } = &one.way else { continue };

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use helm::action::{self, Environment, Farewell, Uninstalling};
-use helm::kube::{Call, FIELD_MANAGER, HookError};
-use helm::release::Status;
-use helm::storage::Marks;
+use helm_release::action::{self, Environment, Farewell, Uninstalling};
+use helm_release::kube::{Call, FIELD_MANAGER, HookError};
+use helm_release::release::Status;
+use helm_release::storage::Marks;
 use serde_json::json;
 use tokio::time::Instant;
 
@@ -37,7 +37,7 @@ pub(super) async fn remove_finalizer(work: &mut Work<'_>, primary: &Primary) -> 
 }
 
 async fn set_finalizers(work: &Work<'_>, primary: &Primary, finalizers: &[String], verb: &str) -> Result<Next, Fault> {
-    let failed = |e: helm::kube::Error| {
+    let failed = |e: helm_release::kube::Error| {
         let message = format!("failed to {verb} uninstall finalizer: {}", chain(&e));
         Fault { condition: condition::IRRECONCILABLE, reason: "ReconcileError", message }
     };

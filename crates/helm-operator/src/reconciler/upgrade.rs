@@ -1,6 +1,6 @@
 //! Makes the next revision; after a failed one the last good one is rolled back to, as upstream.
 
-use helm::action;
+use helm_release::action;
 
 use super::install::{after, before, record, tell_duplicates, tell_overrides};
 use super::primary::Primary;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use futures::StreamExt;
 use futures::future::ready;
-use helm::kube::{CHART_LABEL, Live, ObjectKey, Resource};
-use helm::storage::{RecordMeta, SELECTOR};
+use helm_release::kube::{CHART_LABEL, Live, ObjectKey, Resource};
+use helm_release::storage::{RecordMeta, SELECTOR};
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
 use kube::core::{ApiResource, PartialObjectMeta, Selector};
@@ -51,7 +51,7 @@ pub(super) fn records(context: &Context) -> Vec<Stream<RecordMeta>> {
 
 /// Watches the chart's objects of one kind: in full where readiness is in the status, else their metadata.
 pub(super) fn dependents(context: &Context, resource: &Resource, chart: &str) -> Vec<Stream<Live>> {
-    let config = paged().labels(&format!("{CHART_LABEL}={}", helm::kube::label_value(chart)));
+    let config = paged().labels(&format!("{CHART_LABEL}={}", helm_release::kube::label_value(chart)));
     if has_readiness(resource) {
         let stream = |(scope, api): (Scope, Api<Live>)| Stream { scope, events: watched(api, &config).boxed() };
         return apis(context, resource).into_iter().map(stream).collect();

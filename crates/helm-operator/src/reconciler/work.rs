@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use helm::action::{Candidate, Current, Environment, Options, Refusal, Unfinished};
-use helm::kube::{Decoration, ObjectKey, Readiness, Slot, digest_json};
-use helm::storage::Marks;
+use helm_release::action::{Candidate, Current, Environment, Options, Refusal, Unfinished};
+use helm_release::kube::{Decoration, ObjectKey, Readiness, Slot, digest_json};
+use helm_release::storage::Marks;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
 use serde_json::json;
@@ -299,7 +299,7 @@ impl Work<'_> {
 
     async fn candidate(&self, primary: &Primary, revision: u32) -> Result<Candidate, Fault> {
         let unusable = |reason, message| Fault { condition: condition::IRRECONCILABLE, reason, message };
-        helm::release::check_name(primary.name()).map_err(|e| unusable("InvalidName", e.to_string()))?;
+        helm::release_name::check(primary.name()).map_err(|e| unusable("InvalidName", e.to_string()))?;
         let (name, namespace) = (primary.name().into(), primary.namespace().into());
         let (spec, inputs) = (primary.spec.clone(), self.inputs_digest(primary));
         let request = Request { name, namespace, spec, revision, inputs };

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use helm::kube::Policy;
+use helm_release::kube::Policy;
 use kube::core::{ApiResource, GroupVersionKind, Selector};
 
 pub use duration::{DurationError, parse_duration};

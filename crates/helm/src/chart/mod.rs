@@ -112,7 +112,7 @@ impl Chart {
     }
 
     /// A digest of the charts below `charts/` alone.
-    pub(crate) fn dependencies_digest(&self) -> String {
+    pub fn dependencies_digest(&self) -> String {
         digest(&[], &self.dependencies)
     }
 

@@ -17,7 +17,7 @@ use go_template::{FuncMap, Value};
 
 use crate::chart::{Chart, LoadError};
 use crate::engine::{self, Capabilities, Engine, KubeVersion, Lookup, ReleaseOptions, RenderError, Rendered, Request};
-use crate::release;
+use crate::release_name;
 
 /// What the command prints, and what it wrote.
 #[derive(Debug, Default)]
@@ -165,7 +165,7 @@ impl Options {
         let values = user_values::merged(self).map_err(Error::Values)?;
         let chart = Chart::load(&path)?;
         check_installable(&chart)?;
-        release::check_name(&name).map_err(|error| Error::Usage(format!("release name check failed: {error}")))?;
+        release_name::check(&name).map_err(|error| Error::Usage(format!("release name check failed: {error}")))?;
         let release =
             ReleaseOptions { name, namespace: self.namespace.clone(), revision: 1, is_upgrade: self.is_upgrade };
         let request = Request {

@@ -4,8 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use helm::engine::{Capabilities, KubeVersion, Rendered};
-use helm::kube::{Applier, Call, Error as ApiError, FIELD_MANAGER, Object, objects_of};
 use helm::template::{Cluster, Error, Options, Output};
+use helm_release::kube::{Applier, Call, Error as ApiError, FIELD_MANAGER, Object, objects_of};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use tokio::runtime::Builder;
 
@@ -99,8 +99,8 @@ impl Server {
 
 #[cfg(test)]
 mod tests {
-    use helm::kube::MemoryApi;
     use helm::manifest::{Head, Manifest};
+    use helm_release::kube::MemoryApi;
 
     use super::*;
 

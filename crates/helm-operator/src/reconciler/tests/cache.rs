@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use helm::kube::{Applied, Live, Mark, ObjectKey, Way};
-use helm::release::Status;
-use helm::storage::{MarkedObject, Marks};
+use helm_release::kube::{Applied, Live, Mark, ObjectKey, Way};
+use helm_release::release::Status;
+use helm_release::storage::{MarkedObject, Marks};
 
 use super::*;
 use crate::reconciler::cache::Whose;

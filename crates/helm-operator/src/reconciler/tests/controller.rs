@@ -2,7 +2,7 @@
 
 use std::sync::Mutex;
 
-use helm::kube::{Call, Owner};
+use helm_release::kube::{Call, Owner};
 use http::{Request as HttpRequest, Response};
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::client::Body;

@@ -1,6 +1,6 @@
 //! What failed attempts leave, how often they are recorded, and which objects are written as a client would.
 
-use helm::kube::{Call, Error};
+use helm_release::kube::{Call, Error};
 
 use super::*;
 

@@ -1,7 +1,7 @@
 //! What a look at the cache shows: drift, health, what is waited for, whose an object is, and what a lost write leaves.
 
-use helm::kube::{Disturbance, Live, Mark, ObjectKey, Readiness};
-use helm::storage::Marks;
+use helm_release::kube::{Disturbance, Live, Mark, ObjectKey, Readiness};
+use helm_release::storage::Marks;
 
 use super::*;
 use crate::reconciler::cache::Whose;

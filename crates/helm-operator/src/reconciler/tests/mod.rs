@@ -7,10 +7,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use helm::action::Candidate;
-use helm::kube::{Api, Applier, Error, MemoryApi, ObjectKey, Resource, each_once, install_order, objects_of};
-use helm::release::{ChartDocument, Hook};
-use helm::storage::{RecordMeta, Storage};
+use helm_release::action::Candidate;
+use helm_release::kube::{Api, Applier, Error, MemoryApi, ObjectKey, Resource, each_once, install_order, objects_of};
+use helm_release::release::{ChartDocument, Hook};
+use helm_release::storage::{RecordMeta, Storage};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -228,7 +228,7 @@ impl World {
             watch_dependents: true,
             max_history: 3,
             suppress_overrides: false,
-            apply: helm::kube::Policy::Auto,
+            apply: helm_release::kube::Policy::Auto,
         };
         change(&mut settings);
         let shared = Shared {
@@ -597,7 +597,7 @@ async fn a_release_of_someone_else_is_refused_unless_adopted() {
     let marks = record["metadata"]["annotations"]["helm.sdk.operatorframework.io/marks"].as_str().unwrap();
     let marks = marks.replace("Memcached.cache.my.domain", "Redis.cache.my.domain").replace("uid-", "another-");
     record["metadata"]["annotations"]["helm.sdk.operatorframework.io/marks"] = marks.into();
-    record["metadata"]["labels"][helm::storage::OWNER_LABEL] = "another".into();
+    record["metadata"]["labels"][helm_release::storage::OWNER_LABEL] = "another".into();
     world.server.put(&path, record, "other");
     let world = World::on(world.server);
     world.reconcile().await;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use helm::chart::Chart;
 use helm::engine::Engine;
-use helm::release::{Packed, Release, Status};
+use helm_release::release::{Packed, Release, Status};
 use k8s_openapi::ByteString;
 
 use super::super::engine::EngineRenderer;
@@ -15,7 +15,7 @@ use super::*;
 use crate::watches;
 
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/fixtures/recorded");
-const MARKS: &str = helm::storage::MARKS_ANNOTATION;
+const MARKS: &str = helm_release::storage::MARKS_ANNOTATION;
 
 /// The folders of recorded states.
 fn versions() -> Vec<PathBuf> {
@@ -218,9 +218,9 @@ async fn an_upgrade_that_another_version_began_is_ended_as_it_was_rendered() {
 fn as_an_upstream_left_it(server: &MemoryApi) {
     let path = record_path(server);
     let mut secret = server.object(&path).unwrap();
-    let uid = secret["metadata"]["labels"][helm::storage::OWNER_LABEL].take();
+    let uid = secret["metadata"]["labels"][helm_release::storage::OWNER_LABEL].take();
     secret["metadata"]["annotations"] = Value::Null;
-    secret["metadata"]["labels"].as_object_mut().unwrap().remove(helm::storage::OWNER_LABEL);
+    secret["metadata"]["labels"].as_object_mut().unwrap().remove(helm_release::storage::OWNER_LABEL);
     secret["metadata"]["ownerReferences"] =
         json!([{"apiVersion": "cache.my.domain/v1", "kind": "Memcached", "name": "web", "uid": uid}]);
     server.restore(&path, secret);

@@ -161,7 +161,7 @@ async fn a_record_of_someone_elses_ends_a_backoff_and_our_own_do_not() {
     assert!(before <= 8, "{before} attempts, though each writes and deletes records");
     let meta = |marks: bool| {
         let annotations =
-            if marks { json!({helm::storage::MARKS_ANNOTATION: "{\"i\":\"\",\"u\":\"\"}"}) } else { json!({}) };
+            if marks { json!({helm_release::storage::MARKS_ANNOTATION: "{\"i\":\"\",\"u\":\"\"}"}) } else { json!({}) };
         RecordMeta::read(&serde_json::from_value(json!({
             "name": "sh.helm.release.v1.web.v9", "namespace": "ns", "resourceVersion": if marks { "99998" } else { "99999" }, "annotations": annotations,
             "labels": {"name": "web", "owner": "helm", "version": "9", "status": "superseded"},
@@ -251,24 +251,24 @@ async fn what_a_step_waits_for_is_in_the_status_seldom_and_only_if_it_is_new() {
     let writes = || world.server.writes();
     let steps = async {
         let before = writes();
-        helm::kube::Slot::waits_for(&progress, "a Job");
+        helm_release::kube::Slot::waits_for(&progress, "a Job");
         tokio::time::sleep(SECOND).await;
         assert_eq!(writes(), before, "a short wait is not worth a write");
         tokio::time::sleep(2 * SECOND).await;
         assert_eq!((writes(), reconciling().unwrap()), (before + 1, "True/Progressing/waiting for a Job".to_owned()));
         for n in 0..300 {
-            helm::kube::Slot::waits_for(&progress, &format!("a Job for {n} s"));
+            helm_release::kube::Slot::waits_for(&progress, &format!("a Job for {n} s"));
             tokio::time::sleep(SECOND / 10).await;
         }
         assert!((before + 3..=before + 4).contains(&writes()), "{} writes in 30 s", writes() - before);
         let before = writes();
         for _ in 0..300 {
-            helm::kube::Slot::waits_for(&progress, "a Job for long");
+            helm_release::kube::Slot::waits_for(&progress, "a Job for long");
             tokio::time::sleep(SECOND).await;
         }
         assert_eq!(writes(), before + 1);
-        helm::kube::Slot::waits_for(&progress, "what is over at once");
-        helm::kube::Slot::enter(&progress).await;
+        helm_release::kube::Slot::waits_for(&progress, "what is over at once");
+        helm_release::kube::Slot::enter(&progress).await;
         tokio::time::sleep(60 * SECOND).await;
         assert_eq!(writes(), before + 1);
     };

@@ -1,6 +1,6 @@
 //! What people are told: events and the status, on a release's whole way.
 
-use helm::kube::Disturbance;
+use helm_release::kube::Disturbance;
 use tokio_util::sync::CancellationToken;
 
 use super::*;

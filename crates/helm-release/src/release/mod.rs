@@ -94,33 +94,6 @@ pub fn key(name: &str, version: u32) -> String {
     format!("sh.helm.release.v1.{name}.v{version}")
 }
 
-/// The longest release name that Helm takes.
-pub const MAX_NAME: usize = 53;
-
-/// A name that Helm does not accept for a release. The text is Helm's.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "release name {0:?}: invalid release name, must match regex ^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$ and the length must not be longer than {MAX_NAME}"
-)]
-pub struct InvalidName(String);
-
-/// Checks a release name as Helm's `chartutil.ValidateReleaseName` does.
-///
-/// # Errors
-/// The name is empty, longer than [`MAX_NAME`], or not DNS labels between dots.
-pub fn check_name(name: &str) -> Result<(), InvalidName> {
-    let is_valid = !name.is_empty() && name.len() <= MAX_NAME && name.split('.').all(is_dns_label);
-    if is_valid { Ok(()) } else { Err(InvalidName(name.to_owned())) }
-}
-
-fn is_dns_label(label: &str) -> bool {
-    let alphanumeric = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
-    let bytes = label.as_bytes();
-    bytes.first().is_some_and(|b| alphanumeric(*b))
-        && bytes.last().is_some_and(|b| alphanumeric(*b))
-        && bytes.iter().all(|b| alphanumeric(*b) || *b == b'-')
-}
-
 /// Go's times in JSON: RFC 3339; Helm 3 wrote the zero time as an empty string.
 mod go_time {
     use jiff::Timestamp;

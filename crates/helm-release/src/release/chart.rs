@@ -6,8 +6,8 @@ use serde_json::{Map, Value, json};
 
 use super::codec::{ChartDocument, Error};
 use super::sources::SUBCHARTS;
-use crate::chart::{Chart, Dependency, File, Metadata};
 use go_encoding::json::to_serde;
+use helm::chart::{Chart, Dependency, File, Metadata};
 
 impl ChartDocument {
     /// The record's part that is the chart's.
@@ -35,7 +35,7 @@ fn file(file: &File) -> Value {
 
 fn metadata(of: &Metadata) -> Value {
     let annotations: Map<String, Value> = of.annotations.iter().map(|(k, v)| (k.clone(), v.as_str().into())).collect();
-    let maintainer = |m: &crate::chart::Maintainer| filled(json!({"name": m.name, "email": m.email, "url": m.url}));
+    let maintainer = |m: &helm::chart::Maintainer| filled(json!({"name": m.name, "email": m.email, "url": m.url}));
     filled(json!({
         "name": of.name, "home": of.home, "sources": of.sources, "version": of.version, "description": of.description,
         "keywords": of.keywords, "maintainers": of.maintainers.iter().map(maintainer).collect::<Vec<_>>(), "icon": of.icon,

@@ -1,7 +1,7 @@
 //! In which order objects are installed and deleted: the manifest's order of kinds, on objects.
 
 use super::Object;
-use crate::manifest::{INSTALL_ORDER, UNINSTALL_ORDER, sort_by_kind};
+use helm::manifest::{INSTALL_ORDER, UNINSTALL_ORDER, sort_by_kind};
 
 /// Sorts objects into the order in which they are installed; equal kinds keep theirs.
 pub fn install_order(objects: &mut [Object]) {

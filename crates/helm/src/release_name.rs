@@ -1,0 +1,42 @@
+//! Which names a release may have. Counterpart: Helm's `pkg/chart/common/util/validate_name.go`.
+
+/// The longest release name that Helm takes.
+pub const MAX_LENGTH: usize = 53;
+
+/// A name that Helm does not accept for a release. The text is Helm's.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "release name {0:?}: invalid release name, must match regex ^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$ and the length must not be longer than {MAX_LENGTH}"
+)]
+pub struct InvalidName(String);
+
+/// Checks a release name as Helm's `chartutil.ValidateReleaseName` does.
+///
+/// # Errors
+/// The name is empty, longer than [`MAX_LENGTH`], or not DNS labels between dots.
+pub fn check(name: &str) -> Result<(), InvalidName> {
+    let is_valid = !name.is_empty() && name.len() <= MAX_LENGTH && name.split('.').all(is_dns_label);
+    if is_valid { Ok(()) } else { Err(InvalidName(name.to_owned())) }
+}
+
+fn is_dns_label(label: &str) -> bool {
+    let alphanumeric = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
+    let bytes = label.as_bytes();
+    bytes.first().is_some_and(|b| alphanumeric(*b))
+        && bytes.last().is_some_and(|b| alphanumeric(*b))
+        && bytes.iter().all(|b| alphanumeric(*b) || *b == b'-')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_follow_helms_rule() {
+        for (name, valid) in [("web", true), ("a.b-c", true), ("", false), ("Web", false), ("-a", false), ("a.", false)]
+        {
+            assert_eq!(check(name).is_ok(), valid, "{name}");
+        }
+        assert!(check(&"a".repeat(53)).is_ok() && check(&"a".repeat(54)).is_err());
+    }
+}
