@@ -17,9 +17,7 @@ const NAME: &str = "memcached-sample";
 
 /// The folder of what an upstream left.
 fn recorded(upstream: &str) -> Option<PathBuf> {
-    let beside = || concat!(env!("CARGO_MANIFEST_DIR"), "/../shared").into();
-    let shared = std::env::var_os("SHARED").map_or_else(beside, PathBuf::from);
-    Some(shared.join("upstream-state").join(upstream)).filter(|folder| folder.is_dir())
+    shared_cases::path(&format!("upstream-state/{upstream}"))
 }
 
 fn items(file: &Path) -> Vec<Value> {

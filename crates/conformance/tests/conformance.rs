@@ -17,17 +17,6 @@ fn own() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("own")
 }
 
-/// The folder of recorded answers that is shared between the project's machines.
-fn shared() -> Option<PathBuf> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared");
-    let folder = std::env::var_os("SHARED").map_or(root, PathBuf::from);
-    if folder.is_dir() {
-        return Some(folder);
-    }
-    println!("skipped: no recorded answers at {}; set SHARED to their folder", folder.display());
-    None
-}
-
 #[test]
 fn our_own_snippets_and_charts_render_as_helm_renders_them() {
     check(&["--vectors".into(), own().join("vectors.jsonl"), "--corpus".into(), own()]);
@@ -35,18 +24,17 @@ fn our_own_snippets_and_charts_render_as_helm_renders_them() {
 
 #[test]
 fn shared_snippets_render_as_helm_renders_them() {
-    let Some(folder) = shared() else { return };
     let names = ["dev", "yaml-emit", "yaml-parse", "semver", "float", "glob", "regex"];
-    let files = names.iter().map(|name| folder.join("vectors").join(name).with_extension("jsonl"));
-    let args: Vec<PathBuf> = std::iter::once("--vectors".into()).chain(files).collect();
-    check(&args);
+    let files: Option<Vec<PathBuf>> =
+        names.iter().map(|name| shared_cases::path(&format!("vectors/{name}.jsonl"))).collect();
+    let Some(files) = files else { return };
+    check(&std::iter::once("--vectors".into()).chain(files).collect::<Vec<PathBuf>>());
 }
 
 #[test]
 fn shared_charts_render_as_helm_renders_them() {
-    let Some(folder) = shared() else { return };
+    let Some(archive) = shared_cases::path("corpus/corpus.tgz") else { return };
     let unpacked = tempfile::tempdir().unwrap();
-    let archive = folder.join("corpus/corpus.tgz");
     let done = Command::new("tar").arg("xzf").arg(&archive).arg("-C").arg(unpacked.path()).status().unwrap();
     assert!(done.success(), "cannot unpack {}", archive.display());
     check(&["--corpus".into(), unpacked.path().join("dev")]);

@@ -1,5 +1,3 @@
-use std::path::PathBuf;
-
 use super::*;
 use crate::value::{Map, Str};
 use golibs::strconv::float::{format_float, json_float};
@@ -165,15 +163,7 @@ fn a_map_that_contains_itself_ends_at_the_depth_limit() {
 
 #[test]
 fn floats_match_go() {
-    let shared =
-        std::env::var("SHARED").unwrap_or_else(|_| concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared").to_owned());
-    let path = PathBuf::from(shared).join("vectors/float.jsonl");
-    let Ok(text) = std::fs::read_to_string(&path) else {
-        eprintln!("skipped: no {}", path.display());
-        return;
-    };
-    for line in text.lines().filter(|l| !l.is_empty()) {
-        let case: serde_json::Value = serde_json::from_str(line).expect("a JSON line");
+    for case in shared_cases::lines("vectors/float.jsonl") {
         let field = |name: &str| case[name].as_str().unwrap_or_default().to_owned();
         let value: f64 = field("float").parse().expect("a number");
         assert_eq!(String::from_utf8_lossy(&sprint(&[Value::Float(value)])), field("print"));

@@ -1,7 +1,5 @@
 //! The language cases of the shared vectors that need no function beyond Go's own. Skipped where the vectors are absent.
 
-use std::fs;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use go_template::{ExecError, FuncError, FuncMap, Map, MapType, MissingKey, Options, Scope, Templates, Value, parse};
@@ -10,12 +8,6 @@ use serde_json::Value as Json;
 use crate::value;
 
 const NAME: &str = "c/templates/t";
-
-fn shared() -> Option<PathBuf> {
-    let beside = || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared");
-    let dir = std::env::var_os("SHARED").map_or_else(beside, PathBuf::from);
-    Some(dir.join("vectors/dev.jsonl")).filter(|file| file.exists())
-}
 
 fn render(template: &str, values: &Json) -> Result<String, FuncError> {
     let root: Map = [("Values", value(values))].into_iter().collect();
@@ -58,13 +50,8 @@ const HELMS: [&str; 9] =
 
 #[test]
 fn language_vectors_render_as_in_helm() {
-    let Some(file) = shared() else {
-        eprintln!("skipped: no shared vectors");
-        return;
-    };
     let (mut passed, mut skipped, mut failures) = (0, 0, Vec::new());
-    for line in fs::read_to_string(file).expect("vectors are readable").lines() {
-        let case: Json = serde_json::from_str(line).expect("a vector is JSON");
+    for case in shared_cases::lines("vectors/dev.jsonl") {
         let text = |key: &str| case[key].as_str().unwrap_or_default().to_owned();
         let template = text("template");
         if !text("group").starts_with("lang/") || HELMS.iter().any(|name| template.contains(name)) {

@@ -33,13 +33,7 @@ fn a_record_reads_back_as_what_was_written() {
 
 #[test]
 fn records_of_every_upstream_are_read() {
-    let shared =
-        std::env::var("SHARED").unwrap_or_else(|_| concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared").into());
-    let folder = std::path::Path::new(&shared).join("upstream-state");
-    if !folder.is_dir() {
-        eprintln!("skipped: no recorded cluster state at {}", folder.display());
-        return;
-    }
+    let Some(folder) = shared_cases::path("upstream-state") else { return };
     for upstream in ["operator-sdk", "helm-operator-plugins", "helm-v4"] {
         let text = std::fs::read_to_string(folder.join(upstream).join("secrets.json")).unwrap();
         let list: serde_json::Value = serde_json::from_str(&text).unwrap();
@@ -127,13 +121,7 @@ fn reloaded(recorded: &ChartDocument) -> ChartDocument {
 
 #[test]
 fn records_of_every_upstream_prove_what_they_were_made_from() {
-    let shared =
-        std::env::var("SHARED").unwrap_or_else(|_| concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared").into());
-    let folder = std::path::Path::new(&shared).join("upstream-state");
-    if !folder.is_dir() {
-        eprintln!("skipped: no recorded cluster state at {}", folder.display());
-        return;
-    }
+    let Some(folder) = shared_cases::path("upstream-state") else { return };
     let items = |upstream: &str, file: &str| -> Vec<serde_json::Value> {
         let text = std::fs::read_to_string(folder.join(upstream).join(file)).unwrap();
         let list: serde_json::Value = serde_json::from_str(&text).unwrap();
