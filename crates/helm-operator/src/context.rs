@@ -1,13 +1,13 @@
 //! What every controller, chart or native, is given: shared handles, never state.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use kube::core::NamespaceResourceScope;
 use kube::{Api, Client, Resource};
 use tokio_util::sync::CancellationToken;
 
 use crate::events::Events;
-use crate::manager::Config;
 use crate::metrics::Metrics;
 
 /// The shared handles of one controller. Cheap to clone.
@@ -21,20 +21,17 @@ pub struct Context {
     pub metrics: Metrics,
     /// Cancelled when the process ends: take no new work, finish what runs.
     pub shutdown: CancellationToken,
-    /// The namespaces to serve.
-    pub namespaces: Namespaces,
-    /// What the command line said.
-    pub config: Arc<Config>,
+    /// What the command line and the environment say to controllers.
+    pub config: Arc<ControllerConfig>,
     /// The controller's name: `<kind in lower case>-controller`.
     pub controller: Arc<str>,
 }
 
 impl Context {
     /// The handles of a process, as yet for no controller in particular.
-    pub fn new(client: Client, config: Arc<Config>, metrics: Metrics, shutdown: CancellationToken) -> Context {
+    pub fn new(client: Client, config: ControllerConfig, metrics: Metrics, shutdown: CancellationToken) -> Context {
         let events = Events::new(Arc::new(client.clone()), "helm-operator", config.pod_name.as_deref());
-        let namespaces = config.namespaces.clone();
-        Context { client, events, metrics, shutdown, namespaces, config, controller: "helm-operator".into() }
+        Context { client, events, metrics, shutdown, config: Arc::new(config), controller: "helm-operator".into() }
     }
 
     /// The same handles for the controller of this name.
@@ -47,9 +44,40 @@ impl Context {
     where
         K: Resource<Scope = NamespaceResourceScope, DynamicType: Default>,
     {
-        match &self.namespaces.0[..] {
+        match &self.config.namespaces.0[..] {
             [] => vec![Api::all(self.client.clone())],
             names => names.iter().map(|name| Api::namespaced(self.client.clone(), name)).collect(),
+        }
+    }
+}
+
+/// What applies to every controller unless its watch says otherwise.
+#[derive(Clone, Debug)]
+pub struct ControllerConfig {
+    /// The namespaces to serve. Default: all.
+    pub namespaces: Namespaces,
+    /// The name of this process's pod, or of its host. Default: `HOSTNAME`.
+    pub pod_name: Option<String>,
+    /// How often a resource is reconciled without an event; zero: never. Default: one minute.
+    pub reconcile_period: Duration,
+    /// How long one of a chart's hooks may take; zero: no limit. Default: one hour.
+    pub hook_timeout: Duration,
+    /// How many resources of one kind are reconciled at once; at least 1. Default: the number of processors.
+    pub max_concurrent_reconciles: usize,
+    /// Whether events show override values as `****`. Default: false.
+    pub suppress_override_values: bool,
+}
+
+impl Default for ControllerConfig {
+    /// Upstream's defaults.
+    fn default() -> ControllerConfig {
+        ControllerConfig {
+            namespaces: Namespaces::default(),
+            pod_name: std::env::var("HOSTNAME").ok().filter(|name| !name.is_empty()),
+            reconcile_period: Duration::from_secs(60),
+            hook_timeout: helm::action::HOOK_TIMEOUT,
+            max_concurrent_reconciles: std::thread::available_parallelism().map_or(1, usize::from),
+            suppress_override_values: false,
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Mutex;
 
-use helm_operator::manager::Config;
+use helm_operator::context::ControllerConfig;
 use helm_operator::metrics::Metrics;
 use http::{Request, Response};
 use kube::Client;
@@ -103,7 +103,7 @@ fn pod(name: &str, instance: &str, namespace: &str, terminating: bool) -> Partia
 
 fn shared(script: &Script, deployments: Vec<Deployment>, pods: Vec<PartialObjectMeta<Pod>>) -> Arc<Shared> {
     let context =
-        Context::new(script.client(), Arc::new(Config::default()), Metrics::default(), CancellationToken::new());
+        Context::new(script.client(), ControllerConfig::default(), Metrics::default(), CancellationToken::new());
     Arc::new(Shared {
         context: context.for_controller(NAME),
         deployments: filled(deployments),
@@ -236,7 +236,7 @@ async fn a_kind_that_is_not_served_keeps_nobody_from_stopping() {
     let not_found = json!({"kind": "Status", "status": "Failure", "reason": "NotFound", "code": 404});
     (0..50).for_each(|_| script.answer(404, not_found.clone()));
     let shutdown = CancellationToken::new();
-    let context = Context::new(script.client(), Arc::new(Config::default()), Metrics::default(), shutdown.clone());
+    let context = Context::new(script.client(), ControllerConfig::default(), Metrics::default(), shutdown.clone());
     let told = async {
         while script.asked().len() < 3 {
             tokio::time::sleep(std::time::Duration::from_millis(100)).await;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::{Arg, ArgAction, Args};
 
-use crate::context::Namespaces;
+use crate::context::{ControllerConfig, Namespaces};
 use crate::manager::Config;
 use crate::telemetry::{self, Encoder, LogLevel, TimeEncoding};
 use crate::watches::{DurationError, parse_duration};
@@ -124,20 +124,24 @@ impl Run {
         let defaults = Config::default();
         let address = self.metrics_bind_address.clone().or_else(|| self.metrics_addr.clone());
         let old_name = || env("OPERATOR_NAME").filter(|name| !name.is_empty());
-        Ok(Config {
+        let controllers = ControllerConfig {
             reconcile_period: self.reconcile_period,
             hook_timeout: self.hook_timeout,
             max_concurrent_reconciles: self
                 .max_concurrent_reconciles
-                .map_or(defaults.max_concurrent_reconciles, usize::from),
+                .map_or(defaults.controllers.max_concurrent_reconciles, usize::from),
+            suppress_override_values: self.suppress_override_values,
+            namespaces: Namespaces::parse(&env("WATCH_NAMESPACE").unwrap_or_default()),
+            pod_name: defaults.controllers.pod_name,
+        };
+        Ok(Config {
+            controllers,
             metrics_bind_address: address.unwrap_or(defaults.metrics_bind_address),
             health_probe_bind_address: self.health_probe_bind_address.clone(),
             leader_elect: self.leader_elect.or(self.enable_leader_election).unwrap_or(false),
             leader_election_id: self.leader_election_id.clone().or_else(old_name).unwrap_or_default(),
             leader_election_namespace: self.leader_election_namespace.clone(),
-            suppress_override_values: self.suppress_override_values,
-            namespaces: Namespaces::parse(&env("WATCH_NAMESPACE").unwrap_or_default()),
-            ..defaults
+            shutdown_grace: defaults.shutdown_grace,
         })
     }
 

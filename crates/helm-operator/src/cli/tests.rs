@@ -22,12 +22,14 @@ fn config(line: &str, env: &[(&str, &str)]) -> Result<Config, String> {
 #[test]
 fn the_defaults_are_upstreams() {
     let config = config("run", &[]).unwrap();
-    assert_eq!(config.reconcile_period, Duration::from_secs(60));
-    assert_eq!(config.hook_timeout, Duration::from_secs(3600));
+    assert_eq!(config.controllers.reconcile_period, Duration::from_secs(60));
+    assert_eq!(config.controllers.hook_timeout, Duration::from_secs(3600));
     assert_eq!(config.metrics_bind_address, ":8080");
     assert_eq!(config.health_probe_bind_address, ":8081");
-    assert!(!config.leader_elect && config.namespaces.is_all() && !config.suppress_override_values);
-    assert_eq!(config.max_concurrent_reconciles, std::thread::available_parallelism().unwrap().get());
+    assert!(
+        !config.leader_elect && config.controllers.namespaces.is_all() && !config.controllers.suppress_override_values
+    );
+    assert_eq!(config.controllers.max_concurrent_reconciles, std::thread::available_parallelism().unwrap().get());
     assert_eq!(parse("run").unwrap().watches_file, std::path::Path::new("./watches.yaml"));
 }
 
@@ -38,12 +40,15 @@ fn every_flag_reaches_the_configuration() {
         --leader-election-namespace=ns --suppress-override-values --enable-http2=true --zap-devel=false --zap-encoder=console \
         --zap-log-level=debug --zap-stacktrace-level=panic --zap-time-encoding=iso8601";
     let config = config(line, &[("WATCH_NAMESPACE", "a, b")]).unwrap();
-    assert_eq!(config.hook_timeout, Duration::from_secs(7200));
-    assert_eq!((config.reconcile_period, config.max_concurrent_reconciles), (Duration::from_secs(90), 3));
+    assert_eq!(config.controllers.hook_timeout, Duration::from_secs(7200));
+    assert_eq!(
+        (config.controllers.reconcile_period, config.controllers.max_concurrent_reconciles),
+        (Duration::from_secs(90), 3)
+    );
     assert_eq!((&*config.metrics_bind_address, &*config.health_probe_bind_address), ("0", "127.0.0.1:0"));
-    assert!(config.leader_elect && config.suppress_override_values);
+    assert!(config.leader_elect && config.controllers.suppress_override_values);
     assert_eq!((&*config.leader_election_id, &*config.leader_election_namespace), ("me", "ns"));
-    assert!(config.namespaces.contains("b") && !config.namespaces.contains("c"));
+    assert!(config.controllers.namespaces.contains("b") && !config.controllers.namespaces.contains("c"));
     let telemetry = parse(line).unwrap().telemetry();
     assert_eq!(telemetry.encoder, Some(telemetry::Encoder::Console));
     assert_eq!(telemetry.time, telemetry::TimeEncoding::Iso8601);
@@ -74,7 +79,13 @@ fn old_names_work_alone_and_warn() {
 
 #[test]
 fn flags_without_a_command_are_those_of_run() {
-    assert_eq!(config("--max-concurrent-reconciles=2 --leader-elect=false", &[]).unwrap().max_concurrent_reconciles, 2);
+    assert_eq!(
+        config("--max-concurrent-reconciles=2 --leader-elect=false", &[])
+            .unwrap()
+            .controllers
+            .max_concurrent_reconciles,
+        2
+    );
 }
 
 #[test]

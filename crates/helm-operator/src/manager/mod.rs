@@ -15,21 +15,17 @@ use std::time::Duration;
 use kube::Client;
 use tokio_util::sync::CancellationToken;
 
-use crate::context::Namespaces;
+use crate::context::ControllerConfig;
 use crate::metrics::Metrics;
 use crate::native::{self, Controller};
 use crate::watches::{self, Watch};
 use crate::{lease, server};
 
-/// What the command line and the environment say, for every controller.
+/// What the command line and the environment say.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// How often a resource is looked at without an event when its watch does not say; zero: never.
-    pub reconcile_period: Duration,
-    /// How long one of a chart's hooks may take when its watch does not say; zero: as long as it takes.
-    pub hook_timeout: Duration,
-    /// How many resources of one kind are worked on at once when its watch does not say; at least 1.
-    pub max_concurrent_reconciles: usize,
+    /// What controllers are given.
+    pub controllers: ControllerConfig,
     /// Where `/metrics` is served, as `:8080` or `127.0.0.1:0`; `0` or empty: nowhere.
     pub metrics_bind_address: String,
     /// Where `/healthz` and `/readyz` are served; `0` or empty: nowhere.
@@ -40,12 +36,6 @@ pub struct Config {
     pub leader_election_id: String,
     /// The lease's namespace; empty: the pod's own.
     pub leader_election_namespace: String,
-    /// Whether events show override values as `****`.
-    pub suppress_override_values: bool,
-    /// The namespaces to serve.
-    pub namespaces: Namespaces,
-    /// The name of the pod that this process runs in, or the host's.
-    pub pod_name: Option<String>,
     /// How long running reconciles may take to finish once the process is told to end.
     pub shutdown_grace: Duration,
 }
@@ -187,17 +177,12 @@ impl Default for Config {
     /// Upstream's defaults.
     fn default() -> Config {
         Config {
-            reconcile_period: Duration::from_secs(60),
-            hook_timeout: helm_release::action::HOOK_TIMEOUT,
-            max_concurrent_reconciles: std::thread::available_parallelism().map_or(1, usize::from),
+            controllers: ControllerConfig::default(),
             metrics_bind_address: ":8080".into(),
             health_probe_bind_address: ":8081".into(),
             leader_elect: false,
             leader_election_id: String::new(),
             leader_election_namespace: String::new(),
-            suppress_override_values: false,
-            namespaces: Namespaces::default(),
-            pod_name: std::env::var("HOSTNAME").ok().filter(|name| !name.is_empty()),
             shutdown_grace: Duration::from_secs(8),
         }
     }

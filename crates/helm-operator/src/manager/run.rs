@@ -1,7 +1,7 @@
 //! The order of things: servers first, then the lease, then the controllers; and back in the same order.
 
 use std::collections::HashSet;
-use std::sync::Arc;
+use std::time::Duration;
 
 use kube::Client;
 use tokio::task::JoinSet;
@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 use super::{Config, Error, Manager, charts};
 use crate::context::{Context, Namespaces};
 use crate::lease::{self, Election};
+use crate::metrics::Metrics;
 use crate::native::{self, Controller};
 use crate::server::{self, Server};
 
@@ -25,12 +26,11 @@ pub(super) async fn run(manager: Manager, client: Client, shutdown: Cancellation
     let mut controllers = charts::controllers(watches)?;
     controllers.extend(natives);
     let controllers = name(controllers);
-    let config = Arc::new(config);
-    let context = Context::new(client, config.clone(), metrics, CancellationToken::new());
-    let mut election = election(&context, timing)?;
-    let servers = Servers::start(&context).await?;
-    log_namespaces(&config.namespaces);
-    let result = lead(&context, controllers, election.as_mut(), shutdown).await;
+    let context = Context::new(client, config.controllers.clone(), metrics, CancellationToken::new());
+    let mut election = election(&context, &config, timing)?;
+    let servers = Servers::start(&config, &context.metrics).await?;
+    log_namespaces(&context.config.namespaces);
+    let result = lead(&context, &config, controllers, election.as_mut(), shutdown).await;
     if let Some(election) = &mut election {
         context.metrics.leader(&config.leader_election_id, false);
         if !matches!(result, Err(Error::Lost(_))) {
@@ -44,23 +44,24 @@ pub(super) async fn run(manager: Manager, client: Client, shutdown: Cancellation
 /// Leads: waits for the lease, runs the controllers, lets them finish while the lease is still held.
 async fn lead(
     context: &Context,
+    config: &Config,
     controllers: Vec<Named>,
     mut election: Option<&mut Election>,
     shutdown: CancellationToken,
 ) -> Result<(), Error> {
     if let Some(election) = &mut election {
-        context.metrics.leader(&context.config.leader_election_id, false);
+        context.metrics.leader(&config.leader_election_id, false);
         tokio::select! {
             () = election.acquire() => {}
             () = shutdown.cancelled() => return Ok(()),
         }
-        context.metrics.leader(&context.config.leader_election_id, true);
+        context.metrics.leader(&config.leader_election_id, true);
     }
     let mut running = start(context, controllers);
     tokio::select! {
         // A lost lease stops everything at once: what runs is dropped with `running`.
         lost = hold(election) => Err(lost.into()),
-        result = work(context, &mut running, shutdown) => result,
+        result = work(context, &mut running, shutdown, config.shutdown_grace) => result,
     }
 }
 
@@ -82,14 +83,18 @@ fn start(context: &Context, controllers: Vec<Named>) -> Running {
 }
 
 /// Until the shutdown; then tells the controllers and waits for them, within the grace period.
-async fn work(context: &Context, running: &mut Running, shutdown: CancellationToken) -> Result<(), Error> {
+async fn work(
+    context: &Context,
+    running: &mut Running,
+    shutdown: CancellationToken,
+    grace: Duration,
+) -> Result<(), Error> {
     tokio::select! {
         error = first_end(running) => return Err(error),
         () = shutdown.cancelled() => {}
     }
     tracing::info!(controllers = running.len(), "Stopping and waiting for controllers");
     context.shutdown.cancel();
-    let grace = context.config.shutdown_grace;
     tokio::time::timeout(grace, all_ends(running)).await.map_err(|_| Error::Grace(grace))?
 }
 
@@ -134,8 +139,7 @@ fn free_name(name: &str, taken: &HashSet<String>) -> String {
     std::iter::once(name.to_owned()).chain(numbered).find(|n| !taken.contains(n)).unwrap_or_default()
 }
 
-fn election(context: &Context, timing: lease::Timing) -> Result<Option<Election>, Error> {
-    let config: &Config = &context.config;
+fn election(context: &Context, config: &Config, timing: lease::Timing) -> Result<Option<Election>, Error> {
     if !config.leader_elect {
         return Ok(None);
     }
@@ -143,7 +147,7 @@ fn election(context: &Context, timing: lease::Timing) -> Result<Option<Election>
         return Err(Error::NoLeaseName);
     }
     let namespace = lease_namespace(config)?;
-    let identity = lease::identity(config.pod_name.as_deref());
+    let identity = lease::identity(context.config.pod_name.as_deref());
     Ok(Some(Election::new(context.client.clone(), &namespace, &config.leader_election_id, identity, timing)))
 }
 
@@ -169,10 +173,9 @@ struct Servers {
 }
 
 impl Servers {
-    async fn start(context: &Context) -> Result<Servers, Error> {
+    async fn start(config: &Config, metrics: &Metrics) -> Result<Servers, Error> {
         let mut servers = Servers { shutdown: CancellationToken::new(), tasks: JoinSet::new() };
-        let config = &context.config;
-        let metrics = server::metrics(&config.metrics_bind_address, context.metrics.clone()).await?;
+        let metrics = server::metrics(&config.metrics_bind_address, metrics.clone()).await?;
         servers.add("Serving metrics server", metrics);
         servers.add("Serving health probes", server::probes(&config.health_probe_bind_address).await?);
         Ok(servers)

@@ -70,7 +70,7 @@ fn paged() -> watcher::Config {
 
 /// The namespaces that are watched one by one; `None` stands for all of them, and for kinds without namespaces.
 fn scopes(context: &Context, namespaced: bool) -> Vec<Option<String>> {
-    match &context.namespaces.0[..] {
+    match &context.config.namespaces.0[..] {
         names if namespaced && !names.is_empty() => names.iter().cloned().map(Some).collect(),
         _ => vec![None],
     }

@@ -9,9 +9,8 @@ use kube::client::Body;
 use tokio_util::sync::CancellationToken;
 
 use super::*;
-use crate::context::{Context, Namespaces};
+use crate::context::{Context, ControllerConfig, Namespaces};
 use crate::hooks::{Error as HookFailure, PostHook, PreHook};
-use crate::manager::Config;
 use crate::native::Controller;
 use crate::reconciler::ChartController;
 use crate::watches;
@@ -67,7 +66,7 @@ impl Running {
     fn new(server: Arc<MemoryApi>) -> Running {
         let asked = Asked::default();
         let client = client(&server, &asked);
-        let context = Context::new(client, Arc::new(Config::default()), Metrics::default(), CancellationToken::new());
+        let context = Context::new(client, ControllerConfig::default(), Metrics::default(), CancellationToken::new());
         Running { server, asked, context: context.for_controller("memcached-controller") }
     }
 
@@ -163,7 +162,8 @@ async fn the_kinds_of_recorded_releases_are_listed_at_the_start_and_drift_is_rep
 #[tokio::test(start_paused = true)]
 async fn each_served_namespace_has_its_own_streams_and_only_those() {
     let mut running = Running::new(server());
-    running.context.namespaces = Namespaces(["ns".to_owned(), "other".to_owned()].into());
+    let namespaces = Namespaces(["ns".to_owned(), "other".to_owned()].into());
+    running.context.config = Arc::new(ControllerConfig { namespaces, ..ControllerConfig::default() });
     running
         .until(controller(", selector: {matchLabels: {a: b}}"), || {
             running.asked("watch=true") && running.asked("/namespaces/other/secrets?")
