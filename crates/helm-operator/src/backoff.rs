@@ -8,6 +8,8 @@ use std::hash::Hash;
 use std::sync::Mutex;
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 /// The wait after the first failure.
 pub const FIRST: Duration = Duration::from_millis(500);
 /// The longest wait.
@@ -25,6 +27,23 @@ pub fn failures_within(failing: Duration) -> u32 {
     // After n failures a resource has waited for 2^n - 1 first waits.
     let waits = failing.as_millis() / FIRST.as_millis() + 1;
     waits.ilog2()
+}
+
+/// A streak of failures, and when it is time to try again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Retry {
+    /// How many failures in a row.
+    pub(crate) failures: u32,
+    /// When to try again.
+    pub(crate) at: Instant,
+}
+
+impl Retry {
+    /// After one more failure than `failures`.
+    pub(crate) fn after(failures: u32, now: Instant) -> Retry {
+        let failures = failures.saturating_add(1);
+        Retry { failures, at: now + wait(failures) }
+    }
 }
 
 /// The failures in a row of each resource. Only failing resources take memory.

@@ -75,7 +75,7 @@ impl Default for ControllerConfig {
             namespaces: Namespaces::default(),
             pod_name: std::env::var("HOSTNAME").ok().filter(|name| !name.is_empty()),
             reconcile_period: Duration::from_secs(60),
-            hook_timeout: helm::action::HOOK_TIMEOUT,
+            hook_timeout: helm_release::action::HOOK_TIMEOUT,
             max_concurrent_reconciles: std::thread::available_parallelism().map_or(1, usize::from),
             suppress_override_values: false,
         }

@@ -44,8 +44,8 @@ struct Said {
     uid: String,
     name: String,
     kind: &'static str,
-    reason: String,
-    action: String,
+    reason: &'static str,
+    action: &'static str,
     note: String,
 }
 
@@ -74,51 +74,36 @@ impl Events {
         })
     }
 
-    /// Something was done.
-    pub fn normal(&self, on: ObjectReference, reason: &str, action: &str, note: String) {
-        self.publish(&on, "Normal", reason, action, &note);
+    /// Publishes an outcome in the background.
+    pub fn publish(&self, on: ObjectReference, outcome: Outcome) {
+        let events = self.clone();
+        tokio::spawn(async move { events.deliver(&on, &outcome).await });
     }
 
-    /// Something is wrong, or worth a look.
-    pub fn warning(&self, on: ObjectReference, reason: &str, action: &str, note: String) {
-        self.publish(&on, "Warning", reason, action, &note);
-    }
-
-    fn publish(&self, on: &ObjectReference, kind: &'static str, reason: &str, action: &str, note: &str) {
-        let Some(recorder) = self.recorder.clone() else { return };
-        let (on, said) = (on.clone(), said(on, kind, reason, action, note));
-        tokio::spawn(async move { recorder.deliver(&on, &said).await });
-    }
-
-    /// Publishes what a reconcile came to, and waits for it.
-    pub(crate) async fn outcome(&self, on: &ObjectReference, outcome: &Outcome) {
+    /// Publishes an outcome and waits for it. A failure is logged, and nothing more.
+    pub async fn deliver(&self, on: &ObjectReference, outcome: &Outcome) {
         let Some(recorder) = &self.recorder else { return };
-        let kind = if outcome.failed { "Warning" } else { "Normal" };
-        recorder.deliver(on, &said(on, kind, outcome.reason, outcome.action, &outcome.message)).await;
+        let said = said(on, outcome);
+        if let Err(error) = recorder.publish(on, &said).await {
+            tracing::warn!(error = chain(&error), reason = said.reason, "Cannot publish an event");
+        }
     }
 }
 
-fn said(on: &ObjectReference, kind: &'static str, reason: &str, action: &str, note: &str) -> Said {
+fn said(on: &ObjectReference, outcome: &Outcome) -> Said {
     Said {
         // Events of cluster-scoped objects live there.
         namespace: on.namespace.clone().unwrap_or_else(|| "default".to_owned()),
         uid: on.uid.clone().unwrap_or_default(),
         name: on.name.clone().unwrap_or_default(),
-        kind,
-        reason: reason.to_owned(),
-        action: action.to_owned(),
-        note: shorten(note, MAX_NOTE),
+        kind: if outcome.warning { "Warning" } else { "Normal" },
+        reason: outcome.reason,
+        action: outcome.action,
+        note: shorten(&outcome.message, MAX_NOTE),
     }
 }
 
 impl Recorder {
-    /// An event that can't be published is logged, and nothing more.
-    async fn deliver(&self, on: &ObjectReference, said: &Said) {
-        if let Err(error) = self.publish(on, said).await {
-            tracing::warn!(error = chain(&error), reason = said.reason, "Cannot publish an event");
-        }
-    }
-
     async fn publish(&self, on: &ObjectReference, said: &Said) -> Result<(), Error> {
         if let Some(seen) = self.count(said, Instant::now()) {
             match self.repeat(said, &seen).await {
@@ -213,7 +198,7 @@ mod tests {
         }
 
         async fn say(&self, reason: &'static str, note: &str) {
-            self.events.outcome(&on(), &Outcome::failed(reason, "Reconcile", note)).await;
+            self.events.deliver(&on(), &Outcome::warning(reason, "Reconcile", note)).await;
         }
 
         /// Each event with its count, in the order in which they came.
@@ -256,7 +241,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn an_event_says_what_kubernetes_asks_for() {
         let world = World::new();
-        world.events.normal(on(), "Installed", "Install", "x".repeat(2000));
+        world.events.publish(on(), Outcome::normal("Installed", "Install", "x".repeat(2000)));
         tokio::time::sleep(Duration::from_millis(1)).await;
         let path = world.server.paths().into_iter().find(|path| path.starts_with(EVENTS)).unwrap();
         let event = world.server.object(&path).unwrap();
@@ -318,7 +303,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn events_of_what_has_no_namespace_go_to_the_default_one() {
         let world = World::new();
-        world.events.normal(ObjectReference { namespace: None, ..on() }, "Installed", "Install", "x".into());
+        world.events.publish(ObjectReference { namespace: None, ..on() }, Outcome::normal("Installed", "Install", "x"));
         tokio::time::sleep(Duration::from_millis(1)).await;
         assert!(
             world.server.paths().iter().any(|p| p.starts_with("/apis/events.k8s.io/v1/namespaces/default/events/web."))
@@ -343,9 +328,9 @@ mod tests {
     async fn a_failure_is_a_warning_and_what_was_done_is_not() {
         let world = World::new();
         let outcomes =
-            [Outcome::failed("InstallError", "Install", "no"), Outcome::changed("Installed", "Install", "yes")];
+            [Outcome::warning("InstallError", "Install", "no"), Outcome::normal("Installed", "Install", "yes")];
         for outcome in &outcomes {
-            world.events.outcome(&on(), outcome).await;
+            world.events.deliver(&on(), outcome).await;
         }
         let kind = |reason: &str| {
             let paths = world.server.paths();

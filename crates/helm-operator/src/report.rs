@@ -20,8 +20,8 @@ pub trait Reason: Error {
 /// Something that a user should hear of. One event a change, never one a reconcile.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
-    /// Whether it is a warning.
-    pub failed: bool,
+    /// Whether its event is a `Warning`, else `Normal`.
+    pub warning: bool,
     /// The stable reason, in upper camel case.
     pub reason: &'static str,
     /// What was being done, in upper camel case: `Install`, `Scale`.
@@ -32,13 +32,13 @@ pub struct Outcome {
 
 impl Outcome {
     /// Something was done.
-    pub fn changed(reason: &'static str, action: &'static str, message: impl Into<String>) -> Outcome {
-        Outcome { failed: false, reason, action, message: message.into() }
+    pub fn normal(reason: &'static str, action: &'static str, message: impl Into<String>) -> Outcome {
+        Outcome { warning: false, reason, action, message: message.into() }
     }
 
-    /// Something failed.
-    pub fn failed(reason: &'static str, action: &'static str, message: impl Into<String>) -> Outcome {
-        Outcome { failed: true, reason, action, message: message.into() }
+    /// Something failed or deserves attention.
+    pub fn warning(reason: &'static str, action: &'static str, message: impl Into<String>) -> Outcome {
+        Outcome { warning: true, reason, action, message: message.into() }
     }
 }
 
@@ -46,7 +46,7 @@ impl Outcome {
 pub async fn report(context: &Context, object: &ObjectReference, outcome: &Outcome) {
     context.metrics.outcome(&context.controller, outcome.reason);
     log(context, object, outcome);
-    context.events.outcome(object, outcome).await;
+    context.events.deliver(object, outcome).await;
 }
 
 /// Runs one reconcile of `object`: counts and times it, and logs its error with the causes.
@@ -89,7 +89,7 @@ pub fn chain(error: &dyn Error) -> String {
 fn log(context: &Context, object: &ObjectReference, outcome: &Outcome) {
     let (namespace, name) = place(object);
     let (controller, reason, message) = (&*context.controller, outcome.reason, &outcome.message);
-    match outcome.failed {
+    match outcome.warning {
         true => tracing::error!(controller, namespace, name, reason, "{message}"),
         false => tracing::info!(controller, namespace, name, reason, "{message}"),
     }

@@ -150,13 +150,13 @@ async fn act(step: Step, backup: &MemcachedBackup, shared: &Shared, object: &Obj
             if !create(&deployments, backup).await? {
                 return Ok(());
             }
-            Outcome::changed("Created", "Create", format!("Created deployment {name} with size {}", backup.spec.size))
+            Outcome::normal("Created", "Create", format!("Created deployment {name} with size {}", backup.spec.size))
         }
         Step::Scale { from, to } => {
             let (patch, params) = (json!({"spec": {"replicas": to}}), PatchParams::apply(FIELD_MANAGER));
             let scaled = deployments.patch(&name, &params, &Patch::Merge(patch)).await;
             scaled.map_err(|error| Error::Scale(name.clone(), error))?;
-            Outcome::changed("Scaled", "Scale", format!("Scaled deployment {name} from {from} to {to}"))
+            Outcome::normal("Scaled", "Scale", format!("Scaled deployment {name} from {from} to {to}"))
         }
     };
     report::report(&shared.context, object, &outcome).await;
@@ -202,9 +202,9 @@ async fn tell(backup: &MemcachedBackup, shared: &Shared, object: &ObjectReferenc
         return;
     }
     let outcome = match after.reason.as_str() {
-        decide::READY => Outcome::changed("Ready", "Reconcile", after.message.clone()),
+        decide::READY => Outcome::normal("Ready", "Reconcile", after.message.clone()),
         decide::PROGRESSING => return,
-        _ => Outcome::failed("ReconcileFailed", "Reconcile", after.message.clone()),
+        _ => Outcome::warning("ReconcileFailed", "Reconcile", after.message.clone()),
     };
     report::report(&shared.context, object, &outcome).await;
 }

@@ -145,19 +145,14 @@ impl Cache {
         let key = ResourceKey::new(&meta.namespace, &meta.name);
         let mut state = self.state();
         let release = state.releases.entry(key).or_default();
-        let known = release.revisions.get_mut(&meta.version);
-        if let Some(known) = known
-            && known.resource_version >= meta.resource_version
-        {
-            known.stamp = known.stamp.told(epoch, known.resource_version == meta.resource_version);
-            return false;
-        }
+        let known = release.revisions.get_mut(&meta.version).map(|r| (&mut r.stamp, Some(r.resource_version)));
+        let Some(stamp) = Stamp::of_newer(known, meta.resource_version, Some(epoch)) else { return false };
         let revision = Revision {
             status: meta.status,
             resource_version: meta.resource_version,
             owners: meta.owners.into_iter().map(Into::into).collect(),
             marks: meta.marks.map(Arc::new),
-            stamp: Stamp::seen(epoch),
+            stamp,
             written: meta.written,
         };
         release.revisions.insert(meta.version, revision);
@@ -360,19 +355,13 @@ impl Cache {
 impl State {
     fn put_primary(&mut self, primary: Primary, epoch: Option<Epoch>) -> bool {
         let key = primary.key();
-        let old = self.primaries.get_mut(&key);
-        if let Some((old, stamp)) = old
-            && old.uid() == primary.uid()
-            && version(old) >= version(&primary)
-        {
-            if let Some(epoch) = epoch {
-                *stamp = stamp.told(epoch, version(old) == version(&primary));
-            }
-            return false;
-        }
-        let old = self.primaries.get(&key);
-        let differs = old.is_none_or(|(old, _)| primary.differs_from(old));
-        let stamp = epoch.map_or_else(|| Stamp::written(old.map(|(_, stamp)| *stamp)), Stamp::seen);
+        let known = self.primaries.get_mut(&key).map(|(old, stamp)| {
+            // Versions of another object of the same name do not compare.
+            let comparable = old.uid() == primary.uid();
+            (stamp, comparable.then(|| version(old)))
+        });
+        let Some(stamp) = Stamp::of_newer(known, version(&primary), epoch) else { return false };
+        let differs = self.primaries.get(&key).is_none_or(|(old, _)| primary.differs_from(old));
         self.primaries.insert(key, (Arc::new(primary), stamp));
         differs
     }
@@ -385,15 +374,8 @@ impl State {
         epoch: Option<Epoch>,
     ) -> Option<ResourceKey> {
         let uid = live.metadata.uid.as_deref().unwrap_or_default();
-        let known = self.dependents.get_mut(&key);
-        if let Some(known) = known
-            && known.resource_version >= live.resource_version()
-        {
-            if let Some(epoch) = epoch {
-                known.stamp = known.stamp.told(epoch, known.resource_version == live.resource_version());
-            }
-            return None;
-        }
+        let known = self.dependents.get_mut(&key).map(|known| (&mut known.stamp, Some(known.resource_version)));
+        let stamp = Stamp::of_newer(known, live.resource_version(), epoch)?;
         let old = self.dependents.get(&key);
         let new = Dependent {
             uid: uid.into(),
@@ -404,7 +386,7 @@ impl State {
             owner: whose.owner,
             ours: whose.ours,
             kept: live.kept,
-            stamp: epoch.map_or_else(|| Stamp::written(old.map(|o| o.stamp)), Stamp::seen),
+            stamp,
         };
         let same = old.is_some_and(|old| {
             (&old.uid, old.mark, old.readiness, old.deleting, old.ours)

@@ -11,7 +11,8 @@ use tokio::time::Instant;
 use super::history::FIGHT;
 use super::primary::Primary;
 use super::undo;
-use super::work::{Next, Work, chain, reference};
+use super::work::{Next, Work};
+use crate::report::{Outcome, chain};
 use crate::status::{Fault, condition};
 
 /// No more objects are named in one message.
@@ -36,8 +37,7 @@ pub(super) async fn repair(work: &mut Work<'_>, primary: &Primary) -> Result<Nex
     let put_back = put_back(&applied);
     if watched && !put_back.is_empty() {
         tracing::info!(resource = %work.key, objects = put_back, "Reconciled release");
-        let told = format!("put back {put_back}");
-        work.shared.events.normal(reference(primary), "DriftCorrected", "Repair", told);
+        work.shared.publish(primary, Outcome::normal("DriftCorrected", "Repair", format!("put back {put_back}")));
     }
     work.shared.cache.change_history(work.key, |history| history.drift.succeed(!put_back.is_empty()));
     remember(work, &applied);

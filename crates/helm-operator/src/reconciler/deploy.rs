@@ -1,43 +1,83 @@
-//! Makes the first revision; a failed one is taken away again, as upstream.
+//! Makes the next revision: installs the first, upgrades to any other. What a failed one left is taken back in [`super::undo`].
 
 use std::sync::Arc;
 
-use helm_release::action::{self, Candidate, Outcome};
+use helm_release::action::{self, Candidate, Failure, Outcome};
 use helm_release::kube::Resource;
 use helm_release::release::Status;
 
 use super::primary::Primary;
 use super::undo;
-use super::work::{Next, Work, reference};
+use super::work::{Next, Work};
+use crate::report;
 use crate::status::{Fault, condition};
 use crate::watches::Overrides;
+
+/// The words of an action for log, event and condition.
+struct Words {
+    action: &'static str,
+    done: &'static str,
+    failed: &'static str,
+}
+
+const INSTALL: Words = Words { action: "Install", done: "Installed", failed: "InstallError" };
+const UPGRADE: Words = Words { action: "Upgrade", done: "Upgraded", failed: "UpgradeError" };
 
 /// Installs the candidate.
 pub(super) async fn install(work: &mut Work<'_>, primary: &Primary) -> Result<Next, Fault> {
     let Some(candidate) = work.candidate.take() else { return Ok(Next::Done) };
-    tell_overrides(work, primary);
-    tell_duplicates(work, primary, &candidate);
-    before(work, primary, &candidate.config).await;
+    prepare(work, primary, &candidate).await;
     let decoration = work.decoration(primary);
     let env = work.environment(&decoration, primary, "install");
-    let current = work.current();
-    match action::install(&env, &candidate, current.as_ref()).await {
-        Ok(outcome) => {
-            let note = format!(
-                "installed release {:?} with chart {}-{}",
-                primary.name(),
-                candidate.chart.name,
-                candidate.chart.version
-            );
-            tracing::info!(resource = %work.key, revision = outcome.version, "Installed release");
-            work.shared.events.normal(reference(primary), "Installed", "Install", note);
+    let installed = action::install(&env, &candidate, work.current().as_ref()).await;
+    let chart = &candidate.chart;
+    let note = format!("installed release {:?} with chart {}-{}", primary.name(), chart.name, chart.version);
+    conclude(work, primary, &candidate, &INSTALL, installed.map(|outcome| (outcome, note))).await
+}
+
+/// Upgrades to the candidate.
+pub(super) async fn upgrade(work: &mut Work<'_>, primary: &Primary) -> Result<Next, Fault> {
+    let (Some(candidate), Some(current)) = (work.candidate.take(), work.current()) else { return Ok(Next::Done) };
+    prepare(work, primary, &candidate).await;
+    let decoration = work.decoration(primary);
+    let env = work.environment(&decoration, primary, "upgrade");
+    let upgraded = match undo::base(&env, current).await {
+        Ok(current) => action::upgrade(&env, &candidate, &current).await,
+        Err(cause) => Err(cause.into()),
+    };
+    let upgraded = upgraded.map(|outcome| {
+        let note = format!("upgraded release {:?} to revision {}", primary.name(), outcome.version);
+        (outcome, note)
+    });
+    conclude(work, primary, &candidate, &UPGRADE, upgraded).await
+}
+
+/// Publishes what the user should know beforehand, and runs the author's hooks.
+async fn prepare(work: &Work<'_>, primary: &Primary, candidate: &Candidate) {
+    tell_overrides(work, primary);
+    tell_duplicates(work, primary, candidate);
+    before(work, primary, &candidate.config).await;
+}
+
+/// Records what the action came to; a success comes with the note of its event.
+async fn conclude(
+    work: &Work<'_>,
+    primary: &Primary,
+    candidate: &Candidate,
+    words: &Words,
+    result: Result<(Outcome, String), Failure>,
+) -> Result<Next, Fault> {
+    match result {
+        Ok((outcome, note)) => {
+            tracing::info!(resource = %work.key, revision = outcome.version, "{} release", words.done);
+            work.shared.publish(primary, report::Outcome::normal(words.done, words.action, note));
             after(work, primary, &outcome, &candidate.manifest).await;
             record(work, outcome).await;
             work.succeed();
             Ok(Next::Look)
         }
         Err(failure) => {
-            let reason = if failure.cause.is_foreign() { "ReleaseConflict" } else { "InstallError" };
+            let reason = if failure.cause.is_foreign() { "ReleaseConflict" } else { words.failed };
             let message = undo::after_action(work, primary, &failure).await;
             Err(Fault { condition: condition::RELEASE_FAILED, reason, message })
         }
@@ -78,24 +118,24 @@ pub(super) async fn record(work: &Work<'_>, outcome: Outcome) {
 }
 
 /// A warning for each object that the chart makes more than once.
-pub(super) fn tell_duplicates(work: &Work<'_>, primary: &Primary, candidate: &Candidate) {
+fn tell_duplicates(work: &Work<'_>, primary: &Primary, candidate: &Candidate) {
     for duplicate in &candidate.duplicates {
         tracing::warn!(resource = %work.key, %duplicate, "an object is made more than once");
-        work.shared.events.warning(reference(primary), "DuplicateObject", "Render", duplicate.to_string());
+        work.shared.publish(primary, report::Outcome::warning("DuplicateObject", "Render", duplicate.to_string()));
     }
 }
 
 /// Upstream's event for each override value in use.
-pub(super) fn tell_overrides(work: &Work<'_>, primary: &Primary) {
+fn tell_overrides(work: &Work<'_>, primary: &Primary) {
     for (key, value) in work.shared.renderer.overrides().into_iter().flat_map(Overrides::texts) {
         let value = if work.shared.settings.suppress_overrides { "****" } else { value };
         let note = format!("Chart value {key:?} overridden to {value:?} by operator's watches.yaml");
-        work.shared.events.warning(reference(primary), "OverrideValuesInUse", "Override", note);
+        work.shared.publish(primary, report::Outcome::warning("OverrideValuesInUse", "Override", note));
     }
 }
 
 /// Runs the author's hooks before an action; as upstream, a failing one stops nothing.
-pub(super) async fn before(work: &Work<'_>, primary: &Primary, values: &serde_json::Value) {
+async fn before(work: &Work<'_>, primary: &Primary, values: &serde_json::Value) {
     for hook in &work.shared.hooks.before {
         if let Err(error) = hook.run(&primary.owner(), values).await {
             tracing::error!(resource = %work.key, %error, "pre-release hook failed");
@@ -104,7 +144,7 @@ pub(super) async fn before(work: &Work<'_>, primary: &Primary, values: &serde_js
 }
 
 /// Runs the author's hooks after an action.
-pub(super) async fn after(work: &Work<'_>, primary: &Primary, outcome: &Outcome, manifest: &str) {
+async fn after(work: &Work<'_>, primary: &Primary, outcome: &Outcome, manifest: &str) {
     for hook in &work.shared.hooks.after {
         if let Err(error) = hook.run(&primary.owner(), outcome.version, manifest).await {
             tracing::error!(resource = %work.key, %error, "post-release hook failed");

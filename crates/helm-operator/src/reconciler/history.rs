@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use super::primary::Primary;
 use super::release::Release;
-use crate::backoff;
+use crate::backoff::{self, Retry};
 use crate::status::{Condition, Fault, Status, condition};
 
 /// The reason that tells of a fight over an object's fields.
@@ -39,8 +39,8 @@ pub(super) struct History {
     pub(super) notes: Option<String>,
     /// The status that was written last, and what the server made of it.
     pub(super) written: Option<(Status, Status)>,
-    /// The status could not be written: how often in a row, and when it is tried again.
-    pub(super) unwritten: Option<(u32, Instant)>,
+    /// The status could not be written, and when it is tried again.
+    pub(super) unwritten: Option<Retry>,
     /// The release whose records vanished though we had not uninstalled it.
     pub(super) lost: Option<Arc<Release>>,
     /// The uid of the resource after whose uninstall nothing was left to be looked for.
@@ -55,8 +55,7 @@ pub(super) struct Failed {
     pub(super) fault: Fault,
     /// The inputs that failed.
     pub(super) inputs: String,
-    pub(super) attempts: u32,
-    pub(super) retry_at: Instant,
+    pub(super) retry: Retry,
 }
 
 /// A failure of another process: the status tells that there is one, and since when.
@@ -104,7 +103,7 @@ impl History {
 
     /// Until when nothing may be tried with these inputs; absent if something may be tried now.
     pub(super) fn held_until(&self, inputs: &str, now: Instant) -> Option<Instant> {
-        self.failure.as_ref().filter(|f| f.inputs == inputs).map(|f| f.retry_at).filter(|until| *until > now)
+        self.failure.as_ref().filter(|f| f.inputs == inputs).map(|f| f.retry.at).filter(|until| *until > now)
     }
 
     /// The failure of the process before this one, if it is one of the resource as it is now.
@@ -116,14 +115,13 @@ impl History {
     pub(super) fn fail(&mut self, fault: Fault, inputs: String, now: Instant) -> bool {
         let known = self.failure.as_ref();
         let before = match known {
-            Some(failure) if failure.inputs == inputs => failure.attempts,
+            Some(failure) if failure.inputs == inputs => failure.retry.failures,
             Some(_) => 0,
             None => self.recalled.as_ref().map_or(0, |r| r.attempts),
         };
         let news = known.is_none_or(|failure| failure.fault != fault);
-        let attempts = before.saturating_add(1);
         self.recalled = None;
-        self.failure = Some(Failed { fault, inputs, attempts, retry_at: now + backoff::wait(attempts) });
+        self.failure = Some(Failed { fault, inputs, retry: Retry::after(before, now) });
         news
     }
 
@@ -136,7 +134,7 @@ impl History {
     /// Lets the next look try again at once: the release was changed by someone else.
     pub(super) fn lift(&mut self, now: Instant) {
         if let Some(failure) = &mut self.failure {
-            failure.retry_at = now;
+            failure.retry.at = now;
         }
         self.recalled = None;
     }
@@ -149,7 +147,7 @@ impl History {
     /// Every time at which something is to be done again, past ones too.
     pub(super) fn deadlines(&self) -> [Option<Instant>; 4] {
         [
-            self.failure.as_ref().map(|f| f.retry_at),
+            self.failure.as_ref().map(|f| f.retry.at),
             self.recalled.as_ref().map(|r| r.retry_at),
             self.drift.hold_until,
             self.drift.quiet_at().filter(|_| self.drift.is_fight()),
@@ -171,8 +169,8 @@ impl Drift {
     /// The repair that was counted failed, which is no sign of a fight. Returns whether it is news.
     pub(super) fn fail(&mut self, fault: Fault, now: Instant) -> bool {
         self.streak = self.streak.saturating_sub(1);
-        self.failures = self.failures.saturating_add(1);
-        self.hold_until = Some(now + backoff::wait(self.failures));
+        let retry = Retry::after(self.failures, now);
+        (self.failures, self.hold_until) = (retry.failures, Some(retry.at));
         let news = self.fault.as_ref() != Some(&fault);
         self.fault = Some(fault);
         news
@@ -272,10 +270,10 @@ mod tests {
             assert_eq!(history.held_until("b", now), None);
         }
         assert!(history.fail(fault("Y"), "b".into(), now), "another fault is news");
-        assert_eq!(history.failure.as_ref().unwrap().attempts, 1);
+        assert_eq!(history.failure.as_ref().unwrap().retry.failures, 1);
         assert_eq!(history.fault(), Some(&fault("Y")));
         history.lift(now);
-        assert_eq!((history.held_until("b", now), history.failure.as_ref().unwrap().attempts), (None, 1));
+        assert_eq!((history.held_until("b", now), history.failure.as_ref().unwrap().retry.failures), (None, 1));
         history.succeed();
         assert_eq!(history.fault(), None);
     }

@@ -7,6 +7,7 @@ mod awaited;
 mod cache;
 mod compare;
 mod correct_drift;
+mod deploy;
 mod engine;
 mod feed;
 #[cfg(test)]
@@ -14,7 +15,6 @@ mod helm_tests;
 mod history;
 #[cfg(test)]
 mod hook_tests;
-mod install;
 mod primary;
 mod progress;
 mod queue;
@@ -29,7 +29,6 @@ mod state;
 mod tests;
 mod undo;
 mod uninstall;
-mod upgrade;
 mod watch;
 mod work;
 
@@ -54,6 +53,7 @@ use crate::events::Events;
 use crate::hooks::{PostHook, PreHook};
 use crate::metrics::{Metrics, ReconcileResult};
 use crate::native::{self, Controller};
+use crate::report::Outcome;
 use crate::watches::Watch;
 use cache::{Cache, Dependent, Whose};
 use engine::EngineRenderer;
@@ -67,6 +67,9 @@ pub use render::{RenderError, Renderer, Request};
 
 /// How long a resource waits for the first list of a kind that its release has.
 const FIRST_LISTS: Duration = Duration::from_secs(30);
+
+/// The longest wait between two tries to find a kind that is not served yet.
+const LONGEST_WAIT: Duration = Duration::from_secs(10);
 
 /// Keeps the releases of one kind of custom resource.
 pub struct ChartController {
@@ -262,6 +265,12 @@ impl Shared {
         Whose { owner, ours }
     }
 
+    /// Counts and publishes an outcome of a resource, in the background.
+    fn publish(&self, primary: &Primary, outcome: Outcome) {
+        self.metrics.outcome(&self.settings.controller, outcome.reason);
+        self.events.publish(primary.reference(), outcome);
+    }
+
     /// What a resource's release adds to its objects.
     fn decoration(&self, primary: &Primary) -> Decoration {
         Decoration {
@@ -348,17 +357,17 @@ async fn wait_until_served(
     kind: &str,
     context: &Context,
 ) -> Option<Arc<Resource>> {
-    let mut pause = Duration::from_millis(200);
-    loop {
+    for attempt in 1.. {
         match applier.mapper.resource(api_version, kind).await {
             Ok(resource) => return Some(resource),
             Err(error) => tracing::warn!(api_version, kind, %error, "the custom resource is not served yet"),
         }
         tokio::select! {
-            () = tokio::time::sleep(pause) => pause = (pause * 2).min(Duration::from_secs(10)),
+            () = tokio::time::sleep(backoff::wait(attempt).min(LONGEST_WAIT)) => {}
             () = context.shutdown.cancelled() => return None,
         }
     }
+    None
 }
 
 fn settings(controller: &ChartController, context: &Context) -> Settings {

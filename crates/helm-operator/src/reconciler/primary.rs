@@ -1,10 +1,10 @@
 //! A custom resource reduced to what the reconciler needs of it; managed fields and foreign metadata are dropped while parsing.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use helm_release::kube::Owner;
+use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
@@ -102,6 +102,18 @@ impl Primary {
             // The status names them.
             || (self.deleting && self.finalizers != older.finalizers)
             || self.spec.digest() != older.spec.digest()
+    }
+
+    /// The resource as events name it.
+    pub(super) fn reference(&self) -> ObjectReference {
+        ObjectReference {
+            api_version: Some(self.api_version.to_string()),
+            kind: Some(self.kind.to_string()),
+            name: Some(self.name().to_owned()),
+            namespace: Some(self.namespace().to_owned()).filter(|n| !n.is_empty()),
+            uid: Some(self.uid().to_owned()),
+            ..ObjectReference::default()
+        }
     }
 
     pub(super) fn owner(&self) -> Owner {
@@ -223,38 +235,7 @@ fn read<T: DeserializeOwned + Default>(status: &str) -> T {
     serde_json::from_str(status).unwrap_or_default()
 }
 
-impl kube::Resource for Primary {
-    type DynamicType = kube::core::ApiResource;
-    type Scope = kube::core::DynamicResourceScope;
-
-    fn kind(resource: &Self::DynamicType) -> Cow<'_, str> {
-        resource.kind.as_str().into()
-    }
-
-    fn group(resource: &Self::DynamicType) -> Cow<'_, str> {
-        resource.group.as_str().into()
-    }
-
-    fn version(resource: &Self::DynamicType) -> Cow<'_, str> {
-        resource.version.as_str().into()
-    }
-
-    fn api_version(resource: &Self::DynamicType) -> Cow<'_, str> {
-        resource.api_version.as_str().into()
-    }
-
-    fn plural(resource: &Self::DynamicType) -> Cow<'_, str> {
-        resource.plural.as_str().into()
-    }
-
-    fn meta(&self) -> &ObjectMeta {
-        &self.metadata
-    }
-
-    fn meta_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.metadata
-    }
-}
+helm_release::dynamic_resource!(Primary);
 
 #[cfg(test)]
 mod tests {

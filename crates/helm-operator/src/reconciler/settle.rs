@@ -11,9 +11,10 @@ use super::release::Release;
 use super::schedule::{End, Times, next_look};
 use super::state::Recorded;
 use super::uninstall;
-use super::work::{Work, chain};
-use crate::backoff;
+use super::work::Work;
+use crate::backoff::Retry;
 use crate::metrics::ReconcileResult;
+use crate::report::chain;
 use crate::status::{DeployedRelease, Facts, Status, condition};
 
 /// Writes the status and plans the next look.
@@ -103,8 +104,8 @@ async fn write_status(work: &Work<'_>, primary: &Primary) {
         Err(error) => {
             tracing::warn!(resource = %work.key, error = chain(&error), "Cannot write the status");
             work.shared.cache.change_history(work.key, |history| {
-                let failures = history.unwritten.map_or(0, |(failures, _)| failures).saturating_add(1);
-                history.unwritten = Some((failures, Instant::now() + backoff::wait(failures)));
+                let failures = history.unwritten.map_or(0, |retry| retry.failures);
+                history.unwritten = Some(Retry::after(failures, Instant::now()));
             });
         }
     }
@@ -168,7 +169,7 @@ fn plan(work: &Work<'_>, primary: &Primary, end: End) -> ReconcileResult {
         period: primary.annotations.reconcile_period().ok().flatten().unwrap_or(work.shared.settings.period),
         holds: history.deadlines(),
         asks,
-        unwritten: history.unwritten.map(|(_, at)| at),
+        unwritten: history.unwritten.map(|retry| retry.at),
     };
     let look = next_look(end, &times);
     match look {

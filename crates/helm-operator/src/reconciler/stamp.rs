@@ -40,6 +40,25 @@ impl Stamp {
         Stamp { epoch: known.map_or(0, |k| k.epoch), wrote: Some(Instant::now()) }
     }
 
+    /// The stamp of an item that a stream brings (`epoch`) or that answers our own write (none), over the known entry with its stamp and, if
+    /// it compares, its version. `None` if the entry is as new: then only its stamp changes.
+    pub(super) fn of_newer(
+        known: Option<(&mut Stamp, Option<u64>)>,
+        version: u64,
+        epoch: Option<Epoch>,
+    ) -> Option<Stamp> {
+        match (known, epoch) {
+            (Some((stamp, Some(at))), epoch) if at >= version => {
+                if let Some(epoch) = epoch {
+                    *stamp = stamp.told(epoch, at == version);
+                }
+                None
+            }
+            (_, Some(epoch)) => Some(Stamp::seen(epoch)),
+            (known, None) => Some(Stamp::written(known.map(|(stamp, _)| *stamp))),
+        }
+    }
+
     /// The same entry, told by the stream again. An older version of it, which our own write has overtaken, confirms nothing.
     pub(super) fn told(self, epoch: Epoch, is_current: bool) -> Stamp {
         Stamp { epoch: epoch.number, wrote: self.wrote.filter(|_| !is_current) }

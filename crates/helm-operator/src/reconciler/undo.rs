@@ -6,10 +6,11 @@ use helm_release::action::{self, Current, Failure};
 use helm_release::kube::Way;
 use helm_release::release::Status;
 
-use super::install::record;
+use super::deploy::record;
 use super::primary::Primary;
 use super::release::Release;
-use super::work::{Work, chain, reference};
+use super::work::Work;
+use crate::report::{Outcome, chain};
 use crate::status::Fault;
 
 /// How what an attempt left is taken back.
@@ -138,13 +139,11 @@ async fn with_recorded_objects(
 
 /// Tells of objects that server-side apply refused, and that were written as a client would: once for each change.
 pub(super) fn tell_refused(work: &Work<'_>, primary: &Primary, applied: &[helm_release::kube::Applied]) {
-    const REASON: &str = "ClientSideApply";
     for one in applied {
         let Way::Client { refused: Some(why) } = &one.way else { continue };
         let note = format!("server-side apply refuses {}, so it is written as a client would: {why}", one.key);
         tracing::warn!(resource = %work.key, object = %one.key, why, "server-side apply refuses an object");
-        work.shared.metrics.outcome(&work.shared.settings.controller, REASON);
-        work.shared.events.warning(reference(primary), REASON, "Apply", note);
+        work.shared.publish(primary, Outcome::warning("ClientSideApply", "Apply", note));
     }
 }
 

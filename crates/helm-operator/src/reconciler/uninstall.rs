@@ -12,7 +12,8 @@ use tokio::time::Instant;
 
 use super::awaited::awaited;
 use super::primary::{FINALIZER, Primary};
-use super::work::{Next, Work, chain, reference};
+use super::work::{Next, Work};
+use crate::report::{Outcome, chain};
 use crate::status::{Fault, condition};
 
 /// How long after a look at objects that no watch covers they are looked at again.
@@ -87,12 +88,8 @@ pub(super) async fn uninstall(work: &mut Work<'_>, primary: &Primary) -> Result<
     match delete(work, primary).await {
         Ok(None) => {
             tracing::info!(resource = %work.key, "Uninstalled release");
-            work.shared.events.normal(
-                reference(primary),
-                "Uninstalled",
-                "Uninstall",
-                format!("uninstalled release {:?}", primary.name()),
-            );
+            let note = format!("uninstalled release {:?}", primary.name());
+            work.shared.publish(primary, Outcome::normal("Uninstalled", "Uninstall", note));
             work.shared.cache.change_release(work.key, |release| release.revisions.clear());
             work.shared.cache.change_history(work.key, |history| {
                 (history.lost, history.cleared) = (None, Some(primary.uid().into()));
@@ -198,7 +195,7 @@ fn tell_left_out(work: &Work<'_>, primary: &Primary, hooks: &[HookError]) {
     for error in hooks {
         let message = format!("the release is uninstalled without a hook: {}", chain(error));
         tracing::warn!(resource = %work.key, message, "Left a hook out");
-        work.shared.events.warning(reference(primary), "HookSkipped", "Uninstall", message);
+        work.shared.publish(primary, Outcome::warning("HookSkipped", "Uninstall", message));
     }
 }
 
@@ -209,5 +206,5 @@ fn give_up(work: &Work<'_>, primary: &Primary, error: &action::Error) {
         chain(error)
     );
     tracing::error!(resource = %work.key, error = message, "gave up a hook");
-    work.shared.events.warning(reference(primary), "HookGivenUp", "Uninstall", message);
+    work.shared.publish(primary, Outcome::warning("HookGivenUp", "Uninstall", message));
 }

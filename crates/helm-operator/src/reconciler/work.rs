@@ -7,7 +7,6 @@ use helm_release::action::{Candidate, Current, Environment, Options, Refusal, Un
 use helm_release::kube::{Decoration, ObjectKey, Readiness, Slot, digest_json};
 use helm_release::storage::Marks;
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::ObjectReference;
 use serde_json::json;
 use tokio::time::Instant;
 
@@ -19,8 +18,10 @@ use super::release::Release;
 use super::render::Request;
 use super::schedule::End;
 use super::state::{Inputs, Objects, Observed, Recorded, Step, next_step};
-use super::{Shared, compare, correct_drift, install, settle, undo, uninstall, upgrade};
+use super::{Shared, compare, correct_drift, deploy, settle, undo, uninstall};
+use crate::backoff::Retry;
 use crate::metrics::ReconcileResult;
+use crate::report::Outcome;
 use crate::status::{Fault, Health, condition};
 
 /// No resource needs more steps than this; exceeding it is a bug.
@@ -128,8 +129,8 @@ impl Work<'_> {
                 Err(fault) => Err(undo::after_render(self, primary, fault).await),
                 rendered => rendered,
             },
-            Step::Install => install::install(self, primary).await,
-            Step::Upgrade => upgrade::upgrade(self, primary).await,
+            Step::Install => deploy::install(self, primary).await,
+            Step::Upgrade => deploy::upgrade(self, primary).await,
             Step::MoveIn => correct_drift::move_in(self, primary).await,
             Step::Repair => correct_drift::repair(self, primary).await,
             Step::Confirm => correct_drift::confirm(self).await,
@@ -377,18 +378,19 @@ impl Work<'_> {
             return Next::Look;
         };
         let fault = in_flight(primary, release, until);
-        let retry_at = Instant::now() + Duration::try_from(until.duration_since(now)).unwrap_or_default();
+        let at = Instant::now() + Duration::try_from(until.duration_since(now)).unwrap_or_default();
         let news = self.shared.cache.change_history(self.key, |history| {
             let news = history.failure.as_ref().is_none_or(|f| f.fault != fault);
             // No inputs have failed: what follows is not held.
-            history.failure = Some(Failed { fault: fault.clone(), inputs: String::new(), attempts: 0, retry_at });
+            history.failure =
+                Some(Failed { fault: fault.clone(), inputs: String::new(), retry: Retry { failures: 0, at } });
             news
         });
         if news {
             tracing::info!(resource = %self.key, reason = fault.reason, message = fault.message, "Left alone");
-            self.shared.events.normal(reference(primary), fault.reason, "Reconcile", fault.message);
+            self.shared.publish(primary, Outcome::normal(fault.reason, "Reconcile", fault.message));
         }
-        Next::At(retry_at)
+        Next::At(at)
     }
 
     /// Notes a failure: the same is tried again later and later, anything else at once.
@@ -409,8 +411,7 @@ impl Work<'_> {
     pub(super) fn tell(&self, primary: &Primary, fault: &Fault, news: bool) {
         tracing::error!(resource = %self.key, reason = fault.reason, error = fault.message, "Cannot reconcile");
         if news {
-            self.shared.metrics.outcome(&self.shared.settings.controller, fault.reason);
-            self.shared.events.warning(reference(primary), fault.reason, "Reconcile", fault.message.clone());
+            self.shared.publish(primary, Outcome::warning(fault.reason, "Reconcile", fault.message.clone()));
         }
     }
 
@@ -508,30 +509,4 @@ fn is_same(candidate: &Candidate, marks: &Marks, namespace: &str) -> bool {
     new.sort();
     old.sort();
     new == old
-}
-
-/// The resource as events name it.
-pub(super) fn reference(primary: &Primary) -> ObjectReference {
-    ObjectReference {
-        api_version: Some(primary.api_version.to_string()),
-        kind: Some(primary.kind.to_string()),
-        name: Some(primary.name().to_owned()),
-        namespace: Some(primary.namespace().to_owned()).filter(|n| !n.is_empty()),
-        uid: Some(primary.uid().to_owned()),
-        ..ObjectReference::default()
-    }
-}
-
-/// An error with its whole chain of causes: `a: b: c`.
-pub(super) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        let cause_text = cause.to_string();
-        if !text.ends_with(&cause_text) {
-            text = format!("{text}: {cause_text}");
-        }
-        source = cause.source();
-    }
-    text
 }

@@ -2,7 +2,6 @@
 //!
 //! Read from the answer to an apply and from watches alike; spec, status and managed fields are dropped while parsing.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -217,38 +216,7 @@ fn mark_of(entries: &[Entry]) -> Option<Mark> {
     digests.reduce(u64::wrapping_add).map(Mark)
 }
 
-impl ::kube::Resource for Live {
-    type DynamicType = ::kube::core::ApiResource;
-    type Scope = ::kube::core::DynamicResourceScope;
-
-    fn kind(resource: &Self::DynamicType) -> Cow<'_, str> {
-        resource.kind.as_str().into()
-    }
-
-    fn group(resource: &Self::DynamicType) -> Cow<'_, str> {
-        resource.group.as_str().into()
-    }
-
-    fn version(resource: &Self::DynamicType) -> Cow<'_, str> {
-        resource.version.as_str().into()
-    }
-
-    fn api_version(resource: &Self::DynamicType) -> Cow<'_, str> {
-        resource.api_version.as_str().into()
-    }
-
-    fn plural(resource: &Self::DynamicType) -> Cow<'_, str> {
-        resource.plural.as_str().into()
-    }
-
-    fn meta(&self) -> &ObjectMeta {
-        &self.metadata
-    }
-
-    fn meta_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.metadata
-    }
-}
+crate::dynamic_resource!(Live);
 
 /// The digest of a `fieldsV1`, which is structures all the way down, taken while parsing: nothing of it is kept. Keys in any order give the
 /// same.

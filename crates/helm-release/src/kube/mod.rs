@@ -12,6 +12,7 @@ mod decoded;
 mod decorate;
 mod delete;
 mod duplicate;
+mod dynamic;
 mod hooks;
 mod live;
 mod mapping;

@@ -169,9 +169,9 @@ async fn a_record_of_someone_elses_ends_a_backoff_and_our_own_do_not() {
     };
     let epoch = Epoch { number: 1_000_000, began: Instant::now() };
     world.shared.see_record(meta(true), epoch);
-    assert!(world.shared.cache.history(&key()).failure.unwrap().retry_at > tokio::time::Instant::now());
+    assert!(world.shared.cache.history(&key()).failure.unwrap().retry.at > tokio::time::Instant::now());
     world.shared.see_record(meta(false), epoch);
-    assert!(world.shared.cache.history(&key()).failure.unwrap().retry_at <= tokio::time::Instant::now());
+    assert!(world.shared.cache.history(&key()).failure.unwrap().retry.at <= tokio::time::Instant::now());
 }
 
 #[tokio::test(start_paused = true)]
@@ -228,7 +228,7 @@ async fn a_status_that_cannot_be_written_is_tried_again_later_and_later() {
     world.server.die_after(Some(0));
     world.edit(|primary| primary["spec"]["broken"] = true.into());
     world.work_for(45 * SECOND).await;
-    let failures = world.shared.cache.history(&key()).unwritten.unwrap().0;
+    let failures = world.shared.cache.history(&key()).unwritten.unwrap().failures;
     // After each attempt, and after each wait of its own.
     assert!((7..=14).contains(&failures), "{failures}");
     world.server.die_after(None);
