@@ -3,19 +3,24 @@
 use std::fmt;
 use std::sync::Arc;
 
+pub use crate::exec::EvalError;
+pub use crate::funcs::{ArgError, BuiltinError};
+pub use crate::lex::LexError;
+pub use crate::number::NumberError;
+pub use crate::parse::ParseErrorKind;
 use crate::stack;
 use golibs::strconv::quote;
 
-/// A text that is no template. Shown as Go does: `template: NAME:LINE: message`.
+/// Source text that failed to parse. Shown as Go does: `template: NAME:LINE: kind`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("template: {name}:{line}: {message}")]
+#[error("template: {name}:{line}: {kind}")]
 pub struct ParseError {
-    /// The name of the text.
+    /// The name of the source text.
     pub name: String,
     /// The line, from 1.
     pub line: usize,
-    /// What is wrong, in Go's words.
-    pub message: String,
+    /// What is wrong.
+    pub kind: ParseErrorKind,
 }
 
 /// Why a function or method failed. The executor adds which function it was and where.
@@ -24,6 +29,9 @@ pub enum FuncError {
     /// The function's own message, as Go's `error.Error()` has it.
     #[error("{0}")]
     Message(String),
+    /// A built-in function refused its arguments.
+    #[error("{0}")]
+    Builtin(Box<BuiltinError>),
     /// Another template that the function executed failed.
     #[error("{0}")]
     Template(Box<ExecError>),
@@ -68,7 +76,7 @@ impl FuncError {
             FuncError::Limit(limit) => Some(limit),
             FuncError::Template(error) => error.limit(),
             FuncError::Context { source, .. } => source.limit(),
-            FuncError::Message(_) | FuncError::Parse(_) | FuncError::NoTemplate { .. } => None,
+            FuncError::Message(_) | FuncError::Builtin(_) | FuncError::Parse(_) | FuncError::NoTemplate { .. } => None,
         }
     }
 }
@@ -88,6 +96,12 @@ impl From<&str> for FuncError {
 impl From<ParseError> for FuncError {
     fn from(error: ParseError) -> Self {
         FuncError::Parse(Box::new(error))
+    }
+}
+
+impl From<BuiltinError> for FuncError {
+    fn from(error: BuiltinError) -> Self {
+        FuncError::Builtin(Box::new(error))
     }
 }
 
@@ -136,8 +150,8 @@ pub struct ExecError {
 /// What was wrong with a node.
 #[derive(Clone, Debug)]
 pub enum Cause {
-    /// The executor's own complaint, in Go's words.
-    Message(String),
+    /// The node cannot be evaluated on its data.
+    Eval(EvalError),
     /// A function or method failed.
     Call {
         /// Its name.
@@ -152,7 +166,7 @@ pub enum Cause {
 impl fmt::Display for Cause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Cause::Message(message) => f.write_str(message),
+            Cause::Eval(error) => error.fmt(f),
             Cause::Call { function, error } => write!(f, "error calling {function}: {error}"),
             Cause::Limit(limit) => limit.fmt(f),
         }
@@ -163,7 +177,7 @@ impl ExecError {
     /// The limit that is at the root of this error, if one is.
     pub fn limit(&self) -> Option<&LimitError> {
         match &self.cause {
-            Cause::Message(_) => None,
+            Cause::Eval(_) => None,
             Cause::Call { error, .. } => stack::grow(|| error.limit()),
             Cause::Limit(limit) => Some(limit),
         }
@@ -190,7 +204,7 @@ impl ExecError {
 impl std::error::Error for ExecError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match &self.cause {
-            Cause::Message(_) => None,
+            Cause::Eval(error) => Some(error),
             Cause::Call { error, .. } => Some(error),
             Cause::Limit(limit) => Some(limit),
         }

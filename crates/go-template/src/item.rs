@@ -66,11 +66,10 @@ impl Item<'_> {
     /// What stands for a token that was not read yet.
     pub(crate) const NONE: Item<'static> = Item { typ: ItemType::Error, pos: 0, val: b"", line: 0 };
 
-    /// The token as error messages show it. `error` is the lexer's.
-    pub(crate) fn describe(&self, error: &str) -> String {
+    /// The token as error messages show it.
+    pub(crate) fn describe(&self) -> String {
         match self.typ {
             ItemType::Eof => "EOF".to_owned(),
-            ItemType::Error => error.to_owned(),
             t if t.is_keyword() => format!("<{}>", String::from_utf8_lossy(self.val)),
             _ if self.val.len() > 10 => format!("{}...", quote(first_runes(self.val, 10))),
             _ => quote(self.val),

@@ -1,7 +1,6 @@
 #![doc = include_str!("../README.md")]
 
 mod changed;
-mod compare;
 pub mod error;
 pub mod escape;
 mod exec;

@@ -2,11 +2,35 @@
 
 use crate::item::ItemType;
 use crate::node::{NumberNode, Pos};
-use crate::value::Value;
+use crate::value::{Str, Value};
 use golibs::strconv::{parse_float, parse_int, parse_uint, quote, unquote_char};
 
-/// The number of a token; the error is Go's text.
-pub(crate) fn new_number(pos: Pos, text: &[u8], typ: ItemType) -> Result<NumberNode, String> {
+/// Text that is not a number, in Go's words.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum NumberError {
+    /// A character constant with an invalid escape sequence.
+    #[error("invalid syntax")]
+    InvalidChar,
+    /// A character constant of several characters. Holds its source.
+    #[error("malformed character constant: {0}")]
+    MalformedChar(Str),
+    /// A complex number without digits on one side.
+    #[error("syntax error scanning complex number")]
+    Complex,
+    /// A part of a complex number that is not a number. Holds the part.
+    #[error("strconv.ParseFloat: parsing {}: invalid syntax", quote(.0.as_bytes()))]
+    ComplexPart(String),
+    /// Text that is neither an integer nor a floating-point number.
+    #[error("illegal number syntax: {}", quote(.0.as_bytes()))]
+    IllegalSyntax(String),
+    /// An integer of more than 64 bits.
+    #[error("integer overflow: {}", quote(.0.as_bytes()))]
+    Overflow(String),
+}
+
+/// Parses the number of a token.
+pub(crate) fn new_number(pos: Pos, text: &[u8], typ: ItemType) -> Result<NumberNode, NumberError> {
     let node = NumberNode { pos, text: text.into(), ..NumberNode::default() };
     match typ {
         ItemType::CharConstant => char_constant(node),
@@ -15,10 +39,10 @@ pub(crate) fn new_number(pos: Pos, text: &[u8], typ: ItemType) -> Result<NumberN
     }
 }
 
-fn char_constant(mut node: NumberNode) -> Result<NumberNode, String> {
-    let (value, tail) = unquote_char(&node.text[1..], b'\'').ok_or("invalid syntax")?;
+fn char_constant(mut node: NumberNode) -> Result<NumberNode, NumberError> {
+    let (value, tail) = unquote_char(&node.text[1..], b'\'').ok_or(NumberError::InvalidChar)?;
     if tail != b"'" {
-        return Err(format!("malformed character constant: {}", node.text));
+        return Err(NumberError::MalformedChar(node.text));
     }
     let code = value.code();
     node.int = Some(i64::from(code));
@@ -28,20 +52,20 @@ fn char_constant(mut node: NumberNode) -> Result<NumberNode, String> {
 }
 
 /// A pair such as `1+2i`.
-fn complex(mut node: NumberNode) -> Result<NumberNode, String> {
+fn complex(mut node: NumberNode) -> Result<NumberNode, NumberError> {
     let text = node.text.to_text().into_owned();
     let inner = text.strip_suffix('i').unwrap_or(&text);
-    let at = imaginary_sign(inner).ok_or("syntax error scanning complex number")?;
+    let at = imaginary_sign(inner).ok_or(NumberError::Complex)?;
     node.complex = Some((float_part(&inner[..at])?, float_part(&inner[at..])?));
     simplify_complex(&mut node);
     Ok(node)
 }
 
-fn float_part(text: &str) -> Result<f64, String> {
+fn float_part(text: &str) -> Result<f64, NumberError> {
     if !text.contains(|c: char| c.is_ascii_digit()) {
-        return Err("syntax error scanning complex number".to_owned());
+        return Err(NumberError::Complex);
     }
-    parse_float(text).ok_or_else(|| format!("strconv.ParseFloat: parsing {}: invalid syntax", quote(text.as_bytes())))
+    parse_float(text).ok_or_else(|| NumberError::ComplexPart(text.to_owned()))
 }
 
 /// Where the second number starts: the last sign that does not belong to an exponent.
@@ -52,7 +76,7 @@ fn imaginary_sign(text: &str) -> Option<usize> {
     (1..bytes.len()).rev().find(|i| matches!(bytes[*i], b'+' | b'-') && !of_exponent(bytes[i - 1]))
 }
 
-fn number(mut node: NumberNode) -> Result<NumberNode, String> {
+fn number(mut node: NumberNode) -> Result<NumberNode, NumberError> {
     let text = node.text.to_text().into_owned();
     if let Some(imaginary) = text.strip_suffix('i').and_then(parse_float) {
         node.complex = Some((0.0, imaginary));
@@ -72,12 +96,12 @@ fn number(mut node: NumberNode) -> Result<NumberNode, String> {
     Ok(node)
 }
 
-fn float(node: &mut NumberNode, text: &str) -> Result<(), String> {
+fn float(node: &mut NumberNode, text: &str) -> Result<(), NumberError> {
     let Some(value) = parse_float(text) else {
-        return Err(format!("illegal number syntax: {}", quote(text.as_bytes())));
+        return Err(NumberError::IllegalSyntax(text.to_owned()));
     };
     if !text.contains(['.', 'e', 'E', 'p', 'P']) {
-        return Err(format!("integer overflow: {}", quote(text.as_bytes())));
+        return Err(NumberError::Overflow(text.to_owned()));
     }
     hold_float(node, value);
     Ok(())

@@ -1,13 +1,12 @@
 //! Arguments: their values, and the checks against the types of parameters.
 
 use super::call::Call;
-use super::{At, Eval, Failure, State};
+use super::{At, Eval, EvalError, Failure, State};
 use crate::function::Param;
 use crate::node::{Arg, NumberNode};
 use crate::reflect::Reflected;
 use crate::stack;
 use crate::value::{UintType, Value};
-use golibs::strconv::quote;
 
 impl<'t> State<'_, '_, 't> {
     /// The value of a constant where no type is asked for.
@@ -16,7 +15,7 @@ impl<'t> State<'_, '_, 't> {
             Arg::Bool(_, value) => Ok(Reflected::Concrete(Value::Bool(*value))),
             Arg::String(string) => Ok(Reflected::Concrete(string.value.clone())),
             Arg::Number(number) => self.ideal_constant(arg, number),
-            _ => self.errorf(format!("can't evaluate command {}", quote(arg.to_string().as_bytes()))),
+            _ => self.error(EvalError::NotACommand(arg.to_string())),
         }
     }
 
@@ -25,7 +24,7 @@ impl<'t> State<'_, '_, 't> {
         self.at = At::Arg(arg);
         match number.ideal() {
             Some(value) => Ok(Reflected::Concrete(value)),
-            None => self.errorf(format!("{} overflows int", number.text)),
+            None => self.error(EvalError::Overflow(number.text.clone())),
         }
     }
 
@@ -34,7 +33,7 @@ impl<'t> State<'_, '_, 't> {
         if let Reflected::Invalid = value {
             return match param.can_be_nil() {
                 true => Ok(()),
-                false => self.errorf(format!("invalid value; expected {}", param.name())),
+                false => self.error(EvalError::InvalidValue(param)),
             };
         }
         if param.accepts(value.value()) {
@@ -44,7 +43,7 @@ impl<'t> State<'_, '_, 't> {
             Reflected::Interface(Value::Nil) => "interface {}",
             other => other.value().type_name(),
         };
-        self.errorf(format!("wrong type for value; expected {}; got {got}", param.name()))
+        self.error(EvalError::WrongType { expected: param, got: got.to_owned() })
     }
 
     /// The argument, checked against the type of the parameter.
@@ -52,7 +51,7 @@ impl<'t> State<'_, '_, 't> {
         self.at = At::Arg(arg);
         match arg {
             Arg::Nil(_) if param.can_be_nil() => Ok(Reflected::Invalid),
-            Arg::Nil(_) => self.errorf(format!("cannot assign nil to {}", param.name())),
+            Arg::Nil(_) => self.error(EvalError::NilArg(param)),
             Arg::Bool(..) | Arg::Number(_) | Arg::String(_) => self.eval_constant(param, arg),
             _ => {
                 let value = self.eval_any(dot, arg);
@@ -93,8 +92,8 @@ impl<'t> State<'_, '_, 't> {
         };
         match (value, param.constant_name()) {
             (Some(value), _) => Ok(Reflected::Concrete(value)),
-            (None, Some(expected)) => self.errorf(format!("expected {expected}; found {arg}")),
-            (None, None) => self.errorf(format!("can't handle {arg} for arg of type {}", param.name())),
+            (None, Some(expected)) => self.error(EvalError::WrongConstant { expected, found: arg.to_string() }),
+            (None, None) => self.error(EvalError::NoConstant { expected: param, found: arg.to_string() }),
         }
     }
 }

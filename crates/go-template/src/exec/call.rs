@@ -2,14 +2,14 @@
 
 use smallvec::SmallVec;
 
-use super::{Args, At, Eval, Failure, State};
+use super::{Args, At, Eval, EvalError, Failure, State};
 use crate::error::{Cause, FuncError};
-use crate::funcs::{Builtin, not_callable};
+use crate::funcs::{Builtin, BuiltinError};
 use crate::function::{Function, Param};
 use crate::node::{Arg, Callee, IdentifierNode};
 use crate::reflect::Reflected;
 use crate::scope::Scope;
-use crate::value::{Object, Str, Value};
+use crate::value::{BadResults, Object, Str, Value};
 
 /// What an operand is applied to: a call of a function or a method, or a plain access if there are no arguments.
 pub(super) struct Call<'t> {
@@ -60,7 +60,7 @@ impl<'t> State<'_, '_, 't> {
     /// Fails if something that cannot be called has arguments.
     pub(super) fn not_a_function(&self, call: &Call<'t>) -> Result<(), Failure> {
         match call.has_args() {
-            true => self.errorf(format!("can't give argument to non-function {}", call.node)),
+            true => self.error(EvalError::NotAFunction(call.node.to_string())),
             false => Ok(()),
         }
     }
@@ -84,9 +84,12 @@ impl<'t> State<'_, '_, 't> {
         let signature = target.signature();
         self.check_count(signature, name, call)?;
         if let Target::Method(object, ..) = target
-            && let Some(why) = name.as_utf8().and_then(|method| object.bad_results(method))
+            && let Some(results) = name.as_utf8().and_then(|method| object.bad_results(method))
         {
-            return self.errorf(why);
+            return self.error(match results {
+                BadResults::Count(count) => EvalError::ResultCount { method: name.clone(), count },
+                BadResults::Second(type_name) => EvalError::SecondResult { method: name.clone(), type_name },
+            });
         }
         let node = call.node;
         let called = match target {
@@ -146,10 +149,8 @@ impl<'t> State<'_, '_, 't> {
         let got = args + usize::from(call.last.is_some());
         match signature.variadic {
             // Go leaves the value that comes through the pipe out of this count.
-            Some(_) if got < want => {
-                self.errorf(format!("wrong number of args for {name}: want at least {want} got {args}"))
-            }
-            None if got != want => self.errorf(format!("wrong number of args for {name}: want {want} got {got}")),
+            Some(_) if got < want => self.error(EvalError::TooFewArgs { name: name.clone(), want, got: args }),
+            None if got != want => self.error(EvalError::ArgCount { name: name.clone(), want, got }),
             _ => Ok(()),
         }
     }
@@ -205,7 +206,7 @@ impl<'f> Target<'f> {
 }
 
 fn call_method(scope: &mut Scope<'_>, object: &dyn Object, name: &Str, args: &[Value]) -> Result<Value, FuncError> {
-    object.call(scope, &name.to_text(), args).unwrap_or_else(|| Err(not_callable(name)))
+    object.call(scope, &name.to_text(), args).unwrap_or_else(|| Err(BuiltinError::MissingMethod(name.clone()).into()))
 }
 
 /// What a function, method or field of type `interface{}` gives: nil stays an interface.

@@ -1,12 +1,11 @@
 //! Fields, map entries and methods: `.X.Y`, `$x.Y` and `(pipeline).Y`.
 
 use super::call::{Call, Target, of_interface};
-use super::{Eval, Failure, State};
+use super::{Eval, EvalError, Failure, State};
 use crate::node::{ChainNode, VariableNode};
 use crate::reflect::Reflected;
 use crate::scope::MissingKey;
 use crate::value::{Kind, Object, Reached, Str, Value};
-use golibs::strconv::quote;
 
 impl<'t> State<'_, '_, 't> {
     pub(super) fn eval_chain(&mut self, dot: &Reflected, chain: &'t ChainNode, call: &mut Call<'t>) -> Eval {
@@ -56,17 +55,17 @@ impl<'t> State<'_, '_, 't> {
     fn eval_field(&mut self, dot: &Reflected, receiver: &Reflected, field: &'t Str, call: &mut Call<'t>) -> Eval {
         match receiver {
             Reflected::Invalid if self.scope.missing_key == MissingKey::Error => {
-                self.errorf(format!("nil data; no entry for key {}", quote(field)))
+                self.error(EvalError::NilData(field.clone()))
             }
             Reflected::Invalid => Ok(Reflected::Invalid),
-            Reflected::Interface(Value::Nil) => self.errorf(format!("nil pointer evaluating interface {{}}.{field}")),
+            Reflected::Interface(Value::Nil) => self.error(EvalError::NilPointer(field.clone())),
             Reflected::Concrete(value) | Reflected::Interface(value) => match value {
                 Value::Map(map) => {
                     if let Some(method) = self.scope.map_method(map.ty(), field) {
                         return self.eval_call(dot, Target::Bound(&method, value), field, call);
                     }
                     if call.has_args() {
-                        return self.errorf(format!("{field} is not a method but has arguments"));
+                        return self.error(EvalError::NotAMethod(field.clone()));
                     }
                     match map.get(field) {
                         Some(value) if map.ty().is_interface() => Ok(Reflected::Interface(value)),
@@ -84,13 +83,13 @@ impl<'t> State<'_, '_, 't> {
         match self.scope.missing_key {
             MissingKey::Invalid => Ok(Reflected::Invalid),
             MissingKey::Zero => Ok(zero),
-            MissingKey::Error => self.errorf(format!("map has no entry for key {}", quote(field))),
+            MissingKey::Error => self.error(EvalError::MissingKey(field.clone())),
         }
     }
 
     #[cold]
     fn cannot_evaluate<T>(&self, field: &Str, receiver: &Reflected) -> Result<T, Failure> {
-        self.errorf(format!("can't evaluate field {field} in type {}", receiver.type_name()))
+        self.error(EvalError::NoField { field: field.clone(), type_name: receiver.type_name().to_owned() })
     }
 
     /// A method if there is one, else a field.
@@ -110,14 +109,17 @@ impl<'t> State<'_, '_, 't> {
         }
         let Some(value) = object.field(name) else {
             return match object.fields().iter().any(|hidden| hidden.name == name) {
-                true => self.errorf(format!("{field} is an unexported field of struct type {}", receiver.type_name())),
+                true => self.error(EvalError::UnexportedField {
+                    field: field.clone(),
+                    type_name: receiver.type_name().to_owned(),
+                }),
                 false => self.cannot_evaluate(field, receiver),
             };
         };
         if call.has_args() {
-            return self.errorf(match object.kind() {
-                Kind::Map => format!("{field} is not a method but has arguments"),
-                _ => format!("{field} has arguments but cannot be invoked as function"),
+            return self.error(match object.kind() {
+                Kind::Map => EvalError::NotAMethod(field.clone()),
+                _ => EvalError::NotInvokable(field.clone()),
             });
         }
         Ok(of_interface(value))

@@ -4,6 +4,7 @@
 
 mod arg;
 mod call;
+mod error;
 mod field;
 mod print;
 mod range;
@@ -11,6 +12,7 @@ mod range;
 use std::fmt;
 
 use call::Call;
+pub use error::EvalError;
 use smallvec::SmallVec;
 
 use crate::error::{Cause, ExecError, LimitError, Location};
@@ -21,7 +23,6 @@ use crate::reflect::Reflected;
 use crate::scope::Scope;
 use crate::stack;
 use crate::value::Value;
-use golibs::strconv::quote;
 
 /// How deep `{{template}}` may nest: Go's own limit.
 pub const MAX_EXEC_DEPTH: usize = 100_000;
@@ -110,7 +111,7 @@ impl<'t> State<'_, '_, 't> {
     fn set_var(&mut self, variable: &VariableNode, value: Reflected) -> Result<(), Failure> {
         match self.scope.vars[self.base..].iter_mut().rev().find(|(id, _)| *id == variable.id) {
             Some((_, slot)) => *slot = value,
-            None => return self.errorf(format!("undefined variable: {}", variable.name)),
+            None => return self.error(EvalError::UndefinedVariable(variable.name.clone())),
         }
         Ok(())
     }
@@ -124,7 +125,7 @@ impl<'t> State<'_, '_, 't> {
     fn var_value(&self, variable: &VariableNode) -> Eval {
         match self.find_var(variable.id) {
             Some(value) => Ok(value.clone()),
-            None => self.errorf(format!("undefined variable: {}", variable.name)),
+            None => self.error(EvalError::UndefinedVariable(variable.name.clone())),
         }
     }
 
@@ -145,8 +146,8 @@ impl<'t> State<'_, '_, 't> {
     }
 
     #[cold]
-    fn errorf<T>(&self, message: impl Into<String>) -> Result<T, Failure> {
-        Err(self.fail(Cause::Message(message.into())))
+    fn error<T>(&self, error: EvalError) -> Result<T, Failure> {
+        Err(self.fail(Cause::Eval(error)))
     }
 
     fn within<T>(&self, result: Result<T, LimitError>) -> Result<T, Failure> {
@@ -228,10 +229,10 @@ impl<'t> State<'_, '_, 't> {
     fn walk_template(&mut self, dot: &Reflected, node: &'t TemplateNode) -> Result<(), Failure> {
         self.at = At::Template(node);
         let Some(tree) = self.scope.templates().lookup(&node.name).cloned() else {
-            return self.errorf(format!("template {} not defined", quote(&node.name)));
+            return self.error(EvalError::UndefinedTemplate(node.name.clone()));
         };
         if self.depth == MAX_EXEC_DEPTH {
-            return self.errorf(format!("exceeded maximum template depth ({MAX_EXEC_DEPTH})"));
+            return self.error(EvalError::TemplateDepth);
         }
         let dot = match &node.pipe {
             Some(pipe) => self.eval_pipeline(dot, pipe)?,
@@ -280,7 +281,7 @@ impl<'t> State<'_, '_, 't> {
                 self.not_a_function(call)?;
                 match operand {
                     Arg::Dot(_) => Ok(dot.clone()),
-                    Arg::Nil(_) => self.errorf("nil is not a command"),
+                    Arg::Nil(_) => self.error(EvalError::NilCommand),
                     literal => self.literal(literal),
                 }
             }

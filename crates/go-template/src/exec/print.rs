@@ -1,6 +1,6 @@
 //! What an action prints.
 
-use super::{At, Failure, State};
+use super::{At, EvalError, Failure, State};
 use crate::fmt;
 use crate::funcs::printable;
 use crate::limits::long_text;
@@ -14,7 +14,10 @@ impl<'t> State<'_, '_, 't> {
         let before = self.scope.out.len();
         match value.value() {
             Value::Nil => self.scope.out.extend_from_slice(b"<no value>"),
-            Value::Func(_) => return self.errorf(format!("can't print {node} of type {}", value.type_name())),
+            Value::Func(_) => {
+                let (action, type_name) = (node.to_string(), value.type_name().to_owned());
+                return self.error(EvalError::NotPrintable { action, type_name });
+            }
             Value::Object(object) if let Some(text) = display(node, object.as_ref()) => {
                 self.scope.out.extend_from_slice(&text)
             }

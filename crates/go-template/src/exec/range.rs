@@ -1,6 +1,6 @@
 //! `range`: what can be iterated over, and the variables of each round.
 
-use super::{Failure, Flow, State};
+use super::{EvalError, Failure, Flow, State};
 use crate::fmt;
 use crate::node::{BranchNode, PipeNode};
 use crate::reflect::Reflected;
@@ -70,7 +70,7 @@ impl<'t> State<'_, '_, 't> {
                 fmt::append_value(&mut shown, &other);
                 // Go follows a pointer before it names what it cannot iterate over.
                 let shown = shown.strip_prefix(b"&").filter(|_| other.kind() == Kind::Ptr).unwrap_or(&shown);
-                self.errorf(format!("range can't iterate over {}", String::from_utf8_lossy(shown)))
+                self.error(EvalError::NotIterable(String::from_utf8_lossy(shown).into_owned()))
             }
         }
     }
@@ -80,7 +80,7 @@ impl<'t> State<'_, '_, 't> {
             return Ok(());
         }
         let shown = fmt::sprint(std::slice::from_ref(value));
-        self.errorf(format!("can't use {} to iterate over more than one variable", String::from_utf8_lossy(&shown)))
+        self.error(EvalError::OneVariable(String::from_utf8_lossy(&shown).into_owned()))
     }
 
     fn iterate(

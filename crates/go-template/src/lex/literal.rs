@@ -1,6 +1,6 @@
 //! Constants: numbers, characters and quoted texts.
 
-use super::{Lexer, Step, is_alpha_numeric};
+use super::{LexError, Lexer, Step, is_alpha_numeric};
 use crate::item::ItemType;
 use golibs::strconv::quote;
 
@@ -23,21 +23,21 @@ impl<'a> Lexer<'a> {
     pub(super) fn lex_char(&mut self) -> Step<'a> {
         match self.skip_quoted('\'') {
             true => self.emit(ItemType::CharConstant),
-            false => self.errorf("unterminated character constant"),
+            false => self.error(LexError::UnterminatedChar),
         }
     }
 
     pub(super) fn lex_quote(&mut self) -> Step<'a> {
         match self.skip_quoted('"') {
             true => self.emit(ItemType::String),
-            false => self.errorf("unterminated quoted string"),
+            false => self.error(LexError::UnterminatedString),
         }
     }
 
     pub(super) fn lex_raw_quote(&mut self) -> Step<'a> {
         loop {
             match self.next_char() {
-                None => return self.errorf("unterminated raw quoted string"),
+                None => return self.error(LexError::UnterminatedRawString),
                 Some('`') => return self.emit(ItemType::RawString),
                 Some(_) => {}
             }
@@ -59,8 +59,7 @@ impl<'a> Lexer<'a> {
     }
 
     fn bad_number(&mut self) -> Step<'a> {
-        let message = format!("bad number syntax: {}", quote(&self.input[self.start..self.pos]));
-        self.errorf(message)
+        self.error(LexError::BadNumber(quote(&self.input[self.start..self.pos])))
     }
 
     fn scan_number(&mut self) -> bool {

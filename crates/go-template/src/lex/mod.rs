@@ -2,7 +2,10 @@
 //!
 //! Leaves out custom delimiters and comment tokens, which no caller asks for.
 
+mod error;
 mod literal;
+
+pub use error::LexError;
 
 use crate::item::{Item, ItemType};
 use golibs::strconv::{Rune, decode_last_rune, decode_rune};
@@ -42,8 +45,8 @@ pub(crate) struct Lexer<'a> {
     line: usize,
     start_line: usize,
     inside_action: bool,
-    /// The message of the last [`ItemType::Error`].
-    pub(crate) error: String,
+    /// What the last [`ItemType::Error`] stands for.
+    pub(crate) error: Option<LexError>,
     /// Whether the words are keywords here: the parser may allow functions of these names.
     pub(crate) break_ok: bool,
     pub(crate) continue_ok: bool,
@@ -66,7 +69,7 @@ impl<'a> Lexer<'a> {
             line: 1,
             start_line: 1,
             inside_action: false,
-            error: String::new(),
+            error: None,
             break_ok: true,
             continue_ok: true,
         }
@@ -155,8 +158,8 @@ impl<'a> Lexer<'a> {
     }
 
     /// An error token, after which there is only the end of input.
-    fn errorf(&mut self, message: impl Into<String>) -> Step<'a> {
-        self.error = message.into();
+    fn error(&mut self, error: LexError) -> Step<'a> {
+        self.error = Some(error);
         let item = Item { typ: ItemType::Error, pos: self.start, val: b"", line: self.start_line };
         self.start = 0;
         self.pos = 0;
@@ -220,11 +223,11 @@ impl<'a> Lexer<'a> {
     fn lex_comment(&mut self) -> Step<'a> {
         self.pos += LEFT_COMMENT.len();
         let Some(x) = find(self.rest(), RIGHT_COMMENT) else {
-            return self.errorf("unclosed comment");
+            return self.error(LexError::UnclosedComment);
         };
         self.pos += x + RIGHT_COMMENT.len();
         let Some(trim) = self.at_right_delim() else {
-            return self.errorf("comment ends before closing delimiter");
+            return self.error(LexError::CommentEndsEarly);
         };
         if trim {
             self.pos += TRIM_MARKER_LEN;
@@ -257,10 +260,10 @@ impl<'a> Lexer<'a> {
             if self.paren_depth == 0 {
                 return self.lex_right_delim(trim);
             }
-            return self.errorf("unclosed left paren");
+            return self.error(LexError::UnclosedParen);
         }
         let Some(rune) = self.next() else {
-            return self.errorf("unclosed action");
+            return self.error(LexError::UnclosedAction);
         };
         match rune.to_char() {
             ' ' | '\t' | '\r' | '\n' => {
@@ -269,7 +272,7 @@ impl<'a> Lexer<'a> {
             }
             '=' => self.emit(ItemType::Assign),
             ':' if self.next_char() == Some('=') => self.emit(ItemType::Declare),
-            ':' => self.errorf("expected :="),
+            ':' => self.error(LexError::ExpectedDeclaration),
             '|' => self.emit(ItemType::Pipe),
             '"' => self.lex_quote(),
             '`' => self.lex_raw_quote(),
@@ -293,12 +296,12 @@ impl<'a> Lexer<'a> {
             ')' => {
                 self.paren_depth -= 1;
                 if self.paren_depth < 0 {
-                    return self.errorf("unexpected right paren");
+                    return self.error(LexError::UnexpectedParen);
                 }
                 self.emit(ItemType::RightParen)
             }
             ' '..='~' => self.emit(ItemType::Char),
-            _ => self.errorf(format!("unrecognized character in action: {}", rune.unicode())),
+            _ => self.error(LexError::UnrecognizedChar(rune.unicode())),
         }
     }
 
@@ -333,7 +336,7 @@ impl<'a> Lexer<'a> {
 
     fn bad_character(&mut self, rune: Option<Rune>) -> Step<'a> {
         let shown = rune.map_or_else(|| "U+FFFFFFFFFFFFFFFF".to_owned(), |r| r.unicode());
-        self.errorf(format!("bad character {shown}"))
+        self.error(LexError::BadChar(shown))
     }
 
     fn lex_identifier(&mut self) -> Step<'a> {

@@ -1,6 +1,6 @@
 //! Actions: keywords with their blocks, or a pipeline.
 
-use super::{Element, MAX_BLOCK_DEPTH, Parser, Result2};
+use super::{Element, MAX_BLOCK_DEPTH, ParseErrorKind, Parser, Result2};
 use crate::item::{Item, ItemType};
 use crate::node::{ActionNode, BranchNode, ListNode, Node, TemplateNode};
 use crate::stack;
@@ -47,8 +47,8 @@ impl<'a> Parser<'a> {
         let token = self.next_non_space();
         let node = match token.typ {
             ItemType::Block => self.nested(Parser::block_control)?,
-            ItemType::Break => self.loop_control("break").map(|()| Node::Break)?,
-            ItemType::Continue => self.loop_control("continue").map(|()| Node::Continue)?,
+            ItemType::Break => self.loop_control("{{break}}").map(|()| Node::Break)?,
+            ItemType::Continue => self.loop_control("{{continue}}").map(|()| Node::Continue)?,
             ItemType::Else => return self.else_control(),
             ItemType::End => return self.expect(ItemType::RightDelim, "end").map(|_| Element::End),
             ItemType::If => self.parse_control(Control::If)?,
@@ -65,13 +65,13 @@ impl<'a> Parser<'a> {
     }
 
     /// The rest of `{{break}}` or `{{continue}}`.
-    pub(super) fn loop_control(&mut self, word: &str) -> Result2<()> {
+    pub(super) fn loop_control(&mut self, action: &'static str) -> Result2<()> {
         let token = self.next_non_space();
         if token.typ != ItemType::RightDelim {
-            return self.unexpected(token, &format!("{{{{{word}}}}}"));
+            return self.unexpected(token, action);
         }
         if self.scope.range_depth == 0 {
-            return self.errorf(format!("{{{{{word}}}}} outside {{{{range}}}}"));
+            return self.error(ParseErrorKind::OutsideRange(action));
         }
         Ok(())
     }
@@ -79,7 +79,7 @@ impl<'a> Parser<'a> {
     /// Goes one block deeper.
     fn nested<T>(&mut self, f: impl FnOnce(&mut Self) -> Result2<T>) -> Result2<T> {
         if self.block_depth >= MAX_BLOCK_DEPTH {
-            return self.errorf("max block depth exceeded");
+            return self.error(ParseErrorKind::BlockDepth);
         }
         self.block_depth += 1;
         let result = stack::grow(|| f(self));
@@ -117,7 +117,7 @@ impl<'a> Parser<'a> {
         match self.item_list()? {
             (list, Element::Else) => {
                 drop(list);
-                self.errorf("expected end; found {{else}}")
+                self.error(ParseErrorKind::ExpectedEnd)
             }
             (list, _) => Ok(list),
         }
@@ -144,7 +144,7 @@ impl<'a> Parser<'a> {
         })?;
         if !ended {
             // Go counts the line of this error where the block starts.
-            return self.errorf(format!("unexpected {{{{else}}}} in {CONTEXT}"));
+            return self.error(ParseErrorKind::UnexpectedElseIn(CONTEXT));
         }
         Ok(Node::Template(TemplateNode { pos: token.pos, name, pipe: Some(pipe) }))
     }
@@ -161,7 +161,7 @@ impl<'a> Parser<'a> {
         Ok(Node::Template(TemplateNode { pos: token.pos, name, pipe }))
     }
 
-    fn parse_template_name(&mut self, token: Item<'a>, context: &str) -> Result2<Str> {
+    fn parse_template_name(&mut self, token: Item<'a>, context: &'static str) -> Result2<Str> {
         match token.typ {
             ItemType::String | ItemType::RawString => self.unquote(token),
             _ => self.unexpected(token, context),

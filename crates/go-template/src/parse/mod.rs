@@ -3,6 +3,7 @@
 //! Unlike Go's, it resolves functions here and not when they are called, and bounds how deep blocks nest.
 
 mod control;
+mod error;
 mod pipeline;
 mod term;
 mod tokens;
@@ -17,7 +18,9 @@ use crate::item::{Item, ItemType};
 use crate::lex::Lexer;
 use crate::node::{DOLLAR, ListNode, Node, TextNode, Tree, VarId};
 use crate::value::Str;
-use golibs::strconv::{quote, unquote};
+
+pub use error::ParseErrorKind;
+use golibs::strconv::unquote;
 
 /// How deep parentheses may nest: Go's own limit.
 pub const MAX_PAREN_DEPTH: usize = 10_000;
@@ -124,8 +127,8 @@ impl<'a> Parser<'a> {
             }
             match self.text_or_action()? {
                 Element::Node(node) => root.nodes.push(node),
-                Element::End => return self.errorf("unexpected {{end}}"),
-                Element::Else => return self.errorf("unexpected {{else}}"),
+                Element::End => return self.error(ParseErrorKind::UnexpectedEnd),
+                Element::Else => return self.error(ParseErrorKind::UnexpectedElse),
             }
         }
         self.add(name.clone(), root)
@@ -148,7 +151,7 @@ impl<'a> Parser<'a> {
         let name = self.unquote(token)?;
         self.expect(ItemType::RightDelim, CONTEXT)?;
         match self.item_list()? {
-            (_, Element::Else) => self.errorf(format!("unexpected {{{{else}}}} in {CONTEXT}")),
+            (_, Element::Else) => self.error(ParseErrorKind::UnexpectedElseIn(CONTEXT)),
             (root, _) => self.add(name, root).map(|_| ()),
         }
     }
@@ -164,7 +167,7 @@ impl<'a> Parser<'a> {
         if self.trees[i].is_empty() {
             self.trees[i] = Arc::clone(&tree);
         } else if !tree.is_empty() {
-            return self.errorf(format!("template: multiple definition of template {}", quote(&tree.name)));
+            return self.error(ParseErrorKind::MultipleDefinition(tree.name.clone()));
         }
         Ok(Arc::clone(&self.trees[i]))
     }
@@ -172,7 +175,7 @@ impl<'a> Parser<'a> {
     fn unquote(&mut self, token: Item<'a>) -> Result2<Str> {
         match unquote(token.val) {
             Some(text) => Ok(text.into()),
-            None => self.errorf("invalid syntax"),
+            None => self.error(ParseErrorKind::InvalidString),
         }
     }
 
@@ -187,7 +190,7 @@ impl<'a> Parser<'a> {
                 end => return Ok((list, end)),
             }
         }
-        self.errorf("unexpected EOF")
+        self.error(ParseErrorKind::UnexpectedEof)
     }
 
     fn text_or_action(&mut self) -> Result2<Element> {

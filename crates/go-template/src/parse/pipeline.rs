@@ -1,12 +1,12 @@
 //! Pipelines: declarations, and commands with their operands.
 
-use super::{Parser, Result2};
+use super::{ParseErrorKind, Parser, Result2};
 use crate::item::{Item, ItemType};
 use crate::node::{Arg, CommandNode, PipeNode};
 
 impl<'a> Parser<'a> {
     /// Declarations, if any, then commands up to the token `end`.
-    pub(super) fn pipeline(&mut self, context: &str, end: ItemType) -> Result2<PipeNode> {
+    pub(super) fn pipeline(&mut self, context: &'static str, end: ItemType) -> Result2<PipeNode> {
         let pos = self.peek_non_space().pos;
         let mut pipe = PipeNode { pos, is_assign: false, decl: Vec::new(), cmds: Vec::new() };
         while self.declaration(&mut pipe, context)? {}
@@ -39,7 +39,7 @@ impl<'a> Parser<'a> {
     }
 
     /// One declared or assigned variable; true if another follows.
-    fn declaration(&mut self, pipe: &mut PipeNode, context: &str) -> Result2<bool> {
+    fn declaration(&mut self, pipe: &mut PipeNode, context: &'static str) -> Result2<bool> {
         let variable = self.peek_non_space();
         if variable.typ != ItemType::Variable {
             return Ok(false);
@@ -78,25 +78,25 @@ impl<'a> Parser<'a> {
     }
 
     /// After a comma: only `range` has a second variable.
-    fn second_variable(&mut self, pipe: &PipeNode, context: &str) -> Result2<bool> {
+    fn second_variable(&mut self, pipe: &PipeNode, context: &'static str) -> Result2<bool> {
         if context != "range" || pipe.decl.len() >= 2 {
-            return self.errorf(format!("too many declarations in {context}"));
+            return self.error(ParseErrorKind::TooManyDeclarations(context));
         }
         match self.peek_non_space().typ {
             ItemType::Variable | ItemType::RightDelim | ItemType::RightParen => Ok(true),
-            _ => self.errorf("range can only initialize variables"),
+            _ => self.error(ParseErrorKind::RangeVariables),
         }
     }
 
-    fn check_pipeline(&self, pipe: &PipeNode, context: &str) -> Result2<()> {
+    fn check_pipeline(&self, pipe: &PipeNode, context: &'static str) -> Result2<()> {
         if pipe.cmds.is_empty() {
-            return self.errorf(format!("missing value for {context}"));
+            return self.error(ParseErrorKind::MissingValue(context));
         }
         let literal = |c: &CommandNode| {
             matches!(c.args[0], Arg::Bool(..) | Arg::Dot(_) | Arg::Nil(_) | Arg::Number(_) | Arg::String(_))
         };
         match pipe.cmds.iter().skip(1).position(literal) {
-            Some(i) => self.errorf(format!("non executable command in pipeline stage {}", i + 2)),
+            Some(i) => self.error(ParseErrorKind::NotExecutable(i + 2)),
             None => Ok(()),
         }
     }
@@ -119,7 +119,7 @@ impl<'a> Parser<'a> {
             break;
         }
         if command.args.is_empty() {
-            return self.errorf("empty command");
+            return self.error(ParseErrorKind::EmptyCommand);
         }
         Ok(command)
     }

@@ -2,14 +2,13 @@
 
 use std::sync::Arc;
 
-use super::{MAX_PAREN_DEPTH, Parser, Result2};
+use super::{MAX_PAREN_DEPTH, ParseErrorKind, Parser, Result2};
 use crate::funcs::Builtin;
 use crate::item::{Item, ItemType};
 use crate::node::{Arg, Callee, ChainNode, FieldNode, IdentifierNode, PipeNode, Pos, StringNode, VarId, VariableNode};
 use crate::number::new_number;
 use crate::stack;
 use crate::value::{Str, Value};
-use golibs::strconv::quote;
 
 impl<'a> Parser<'a> {
     /// A term, perhaps followed by field accesses.
@@ -41,7 +40,7 @@ impl<'a> Parser<'a> {
                 Arg::Variable(variable)
             }
             Arg::Bool(..) | Arg::String(_) | Arg::Number(_) | Arg::Nil(_) | Arg::Dot(_) => {
-                return self.errorf(format!("unexpected . after term {}", quote(node.to_string().as_bytes())));
+                return self.error(ParseErrorKind::DotAfterTerm(node.to_string()));
             }
             other => Arg::Chain(ChainNode { pos, node: Box::new(other), fields }),
         })
@@ -61,7 +60,7 @@ impl<'a> Parser<'a> {
             ItemType::CharConstant | ItemType::Complex | ItemType::Number => {
                 match new_number(pos, token.val, token.typ) {
                     Ok(number) => Arg::Number(Box::new(number)),
-                    Err(message) => return self.errorf(message),
+                    Err(error) => return self.error(error.into()),
                 }
             }
             ItemType::LeftParen => Arg::Pipe(Box::new(self.parenthesized()?)),
@@ -78,7 +77,7 @@ impl<'a> Parser<'a> {
 
     fn parenthesized(&mut self) -> Result2<PipeNode> {
         if self.scope.paren_depth >= MAX_PAREN_DEPTH {
-            return self.errorf("max expression depth exceeded");
+            return self.error(ParseErrorKind::ExpressionDepth);
         }
         self.scope.paren_depth += 1;
         let pipe = stack::grow(|| self.pipeline("parenthesized pipeline", ItemType::RightParen));
@@ -94,7 +93,7 @@ impl<'a> Parser<'a> {
         });
         match callee {
             Some(callee) => Ok(Arg::Identifier(IdentifierNode { pos: token.pos, name, callee })),
-            None => self.errorf(format!("function {} not defined", quote(token.val))),
+            None => self.error(ParseErrorKind::UndefinedFunction(name)),
         }
     }
 
@@ -108,7 +107,7 @@ impl<'a> Parser<'a> {
         let variable = self.new_variable(token);
         match self.scope.vars.contains(&variable.id) {
             true => Ok(Arg::Variable(variable)),
-            false => self.errorf(format!("undefined variable {}", quote(token.val))),
+            false => self.error(ParseErrorKind::UndefinedVariable(variable.name)),
         }
     }
 }

@@ -1,6 +1,8 @@
 //! The parser's lookahead, and the errors about tokens.
 
-use super::{Parser, Result2};
+use std::sync::Arc;
+
+use super::{ParseErrorKind, Parser, Result2};
 use crate::error::ParseError;
 use crate::item::{Item, ItemType};
 
@@ -53,26 +55,25 @@ impl<'a> Parser<'a> {
         token
     }
 
-    pub(super) fn errorf<T>(&self, message: impl Into<String>) -> Result2<T> {
+    pub(super) fn error<T>(&self, kind: ParseErrorKind) -> Result2<T> {
         let (name, line) = (self.parse_name.to_string(), self.scope.token[0].line);
-        Err(Box::new(ParseError { name, line, message: message.into() }))
+        Err(Box::new(ParseError { name, line, kind }))
     }
 
-    pub(super) fn expect(&mut self, expected: ItemType, context: &str) -> Result2<Item<'a>> {
+    pub(super) fn expect(&mut self, expected: ItemType, context: &'static str) -> Result2<Item<'a>> {
         let token = self.next_non_space();
         if token.typ == expected { Ok(token) } else { self.unexpected(token, context) }
     }
 
-    pub(super) fn unexpected<T>(&self, token: Item<'a>, context: &str) -> Result2<T> {
-        let shown = token.describe(&self.lex.error);
-        if token.typ != ItemType::Error {
-            return self.errorf(format!("unexpected {shown} in {context}"));
-        }
+    pub(super) fn unexpected<T>(&self, token: Item<'a>, context: &'static str) -> Result2<T> {
+        let Some(error) = self.lex.error.clone().filter(|_| token.typ == ItemType::Error) else {
+            return self.error(ParseErrorKind::Unexpected { token: token.describe(), context });
+        };
         let started = self.scope.action_line;
         if started == 0 || started == token.line {
-            return self.errorf(shown);
+            return self.error(ParseErrorKind::Lex(error));
         }
-        let action = if shown.ends_with(" action") { "" } else { " in action" };
-        self.errorf(format!("{shown}{action} started at {}:{started}", self.parse_name))
+        let name = Arc::clone(&self.parse_name);
+        self.error(ParseErrorKind::LexInAction { error, name, line: started })
     }
 }

@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::sync::Arc;
 
-use crate::value::UintType;
+use crate::value::{BadResults, UintType};
 use crate::{Field, FuncError, Kind, Object, Param, Scope, Str, Value};
 
 use super::downcast;
@@ -54,14 +54,13 @@ impl Object for TimeObject {
         Some((params, None))
     }
 
-    fn bad_results(&self, method: &str) -> Option<String> {
-        let second = match method {
-            "Clock" | "Date" => return Some(format!("function {method} has 3 return values; should be 1 or 2")),
-            "ISOWeek" | "Zone" => "int",
-            "ZoneBounds" => "time.Time",
-            _ => return None,
-        };
-        Some(format!("invalid function signature for {method}: second return value should be error; is {second}"))
+    fn bad_results(&self, method: &str) -> Option<BadResults> {
+        match method {
+            "Clock" | "Date" => Some(BadResults::Count(3)),
+            "ISOWeek" | "Zone" => Some(BadResults::Second("int")),
+            "ZoneBounds" => Some(BadResults::Second("time.Time")),
+            _ => None,
+        }
     }
 
     fn call(&self, _: &mut Scope<'_>, method: &str, args: &[Value]) -> Option<Result<Value, FuncError>> {

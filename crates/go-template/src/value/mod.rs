@@ -15,7 +15,7 @@ mod string;
 pub use copy::{MAX_COPIED_DEPTH, MAX_COPIED_VALUES};
 pub use list::{List, ListType};
 pub use map::{Entries, Map, MapType};
-pub use object::{Field, Object};
+pub use object::{BadResults, Field, Object};
 pub(crate) use path::Reached;
 pub use string::Str;
 

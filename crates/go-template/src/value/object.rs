@@ -38,6 +38,15 @@ impl Field {
     }
 }
 
+/// Results of a Go method that templates cannot use: they take a value, or a value and an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BadResults {
+    /// The number of results, more than two.
+    Count(usize),
+    /// Go's name of the second result's type, which is not an error.
+    Second(&'static str),
+}
+
 /// A Go struct, pointer or named type that templates reach through fields and methods.
 pub trait Object: fmt::Debug + Send + Sync + Any {
     /// The type's name as Go's `%T` prints it, such as `*semver.Version`.
@@ -63,8 +72,8 @@ pub trait Object: fmt::Debug + Send + Sync + Any {
         None
     }
 
-    /// Why templates cannot call the method of this name although Go has it: it returns several values. Its parameters are counted first.
-    fn bad_results(&self, method: &str) -> Option<String> {
+    /// Why templates cannot call the method of this name although Go has it. Its arguments are counted first.
+    fn bad_results(&self, method: &str) -> Option<BadResults> {
         let _ = method;
         None
     }

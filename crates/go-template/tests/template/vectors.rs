@@ -23,7 +23,8 @@ fn render(template: &str, values: &Json) -> Result<String, FuncError> {
 fn shown(error: &FuncError) -> String {
     match error {
         FuncError::Parse(error) => {
-            let last = error.message.rsplit(": ").next().unwrap_or_default();
+            let message = error.kind.to_string();
+            let last = message.rsplit(": ").next().unwrap_or_default();
             format!("parse error at ({}:{}): {last}", error.name, error.line)
         }
         FuncError::Template(error) => reformat(error).unwrap_or_else(|| error.to_string()),

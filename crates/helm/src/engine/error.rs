@@ -153,7 +153,7 @@ fn inner(error: &FuncError) -> Option<&FuncError> {
     match error {
         FuncError::Template(error) => match &error.cause {
             Cause::Call { error, .. } => Some(error),
-            Cause::Message(_) | Cause::Limit(_) => None,
+            Cause::Eval(_) | Cause::Limit(_) => None,
         },
         FuncError::Context { source, .. } => Some(source),
         _ => None,

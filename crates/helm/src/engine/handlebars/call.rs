@@ -89,8 +89,8 @@ impl State {
         let parsed = match PARSED.get(&key) {
             Some(parsed) => parsed,
             None => {
-                let parsed =
-                    go_template::parse("handlebars", text(&key.0, key.1), &FUNCTIONS).map_err(|error| error.message)?;
+                let parsed = go_template::parse("handlebars", text(&key.0, key.1), &FUNCTIONS)
+                    .map_err(|error| error.kind.to_string())?;
                 let parsed = Arc::new(parsed);
                 PARSED.put(key, Arc::clone(&parsed), name.len());
                 parsed
@@ -173,7 +173,7 @@ fn message(error: &FuncError) -> String {
     match error {
         FuncError::Template(error) => match (error.limit(), &error.cause) {
             (Some(limit), _) => limit.to_string(),
-            (None, Cause::Call { .. } | Cause::Message(_) | Cause::Limit(_)) => error.cause.to_string(),
+            (None, Cause::Call { .. } | Cause::Eval(_) | Cause::Limit(_)) => error.cause.to_string(),
         },
         other => other.to_string(),
     }

@@ -3,13 +3,12 @@
 
 use std::sync::Arc;
 
-use crate::error::FuncError;
+use super::{BuiltinError, underlying};
 use crate::fmt;
-use crate::funcs::underlying;
 use crate::reflect::Reflected;
 use crate::value::{Kind, Object, Value};
 
-type Compared = Result<bool, FuncError>;
+type Compared = Result<bool, BuiltinError>;
 
 /// Go's groups of kinds; the rest has none.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -34,18 +33,14 @@ fn basic_kind(value: &Value) -> Option<BasicKind> {
     })
 }
 
-fn bad_comparison_type() -> FuncError {
-    "invalid type for comparison".into()
-}
-
-fn incompatible(a: &Value, b: &Value) -> FuncError {
-    format!("incompatible types for comparison: {} and {}", a.type_name(), b.type_name()).into()
+fn incompatible(a: &Value, b: &Value) -> BuiltinError {
+    BuiltinError::Incompatible(a.type_name().to_owned(), b.type_name().to_owned())
 }
 
 /// Whether the first equals any of the others.
 pub(crate) fn eq(args: &[Reflected]) -> Compared {
     let Some((first, others)) = args.split_first().filter(|(_, others)| !others.is_empty()) else {
-        return Err("missing argument for comparison".into());
+        return Err(BuiltinError::MissingOperand);
     };
     for other in others {
         if equal(first.value(), other.value())? {
@@ -85,14 +80,14 @@ fn equal_other(a: &Value, b: &Value) -> Compared {
     let type_of = |v: &Value| Value::from(v.type_name());
     if a.kind() != b.kind() {
         let args = [a.clone(), type_of(a), type_of(b), b.clone()];
-        return Err(message(b"non-comparable types %s: %v, %s: %v", &args));
+        return Err(not_comparable(b"non-comparable types %s: %v, %s: %v", &args));
     }
     if a.is_nil() || b.is_nil() {
         return Ok(a.is_nil() == b.is_nil());
     }
     match (a, b) {
         (Value::Object(x), Value::Object(y)) if matches!(y.kind(), Kind::Ptr | Kind::Struct) => Ok(same_object(x, y)),
-        _ => Err(message(b"non-comparable type %s: %v", &[b.clone(), type_of(b)])),
+        _ => Err(not_comparable(b"non-comparable type %s: %v", &[b.clone(), type_of(b)])),
     }
 }
 
@@ -116,17 +111,17 @@ fn same_field(a: &Value, b: &Value) -> bool {
     }
 }
 
-fn message(format: &[u8], args: &[Value]) -> FuncError {
+fn not_comparable(format: &[u8], args: &[Value]) -> BuiltinError {
     let mut text = fmt::sprintf(format, args);
     text.truncate(MAX_MESSAGE);
-    String::from_utf8_lossy(&text).into_owned().into()
+    BuiltinError::NotComparable(String::from_utf8_lossy(&text).into_owned())
 }
 
 /// Whether the first is less than the second.
 pub(crate) fn lt(a: &Reflected, b: &Reflected) -> Compared {
     let (x, y) = (underlying(a.value()), underlying(b.value()));
     if basic_kind(&x).is_none() || basic_kind(&y).is_none() {
-        return Err(bad_comparison_type());
+        return Err(BuiltinError::NotOrdered);
     }
     match (&x, &y) {
         (Value::Float(x), Value::Float(y)) => Ok(x < y),
@@ -135,7 +130,7 @@ pub(crate) fn lt(a: &Reflected, b: &Reflected) -> Compared {
         (Value::String(x), Value::String(y)) => Ok(x < y),
         (Value::Int(x, _), Value::Uint(y, _)) => Ok(u64::try_from(*x).is_ok_and(|x| x < *y) || *x < 0),
         (Value::Uint(x, _), Value::Int(y, _)) => Ok(u64::try_from(*y).is_ok_and(|y| *x < y)),
-        (Value::Bool(_), Value::Bool(_)) | (Value::Complex(..), Value::Complex(..)) => Err(bad_comparison_type()),
+        (Value::Bool(_), Value::Bool(_)) | (Value::Complex(..), Value::Complex(..)) => Err(BuiltinError::NotOrdered),
         _ => Err(incompatible(a.value(), b.value())),
     }
 }

@@ -2,12 +2,14 @@
 //!
 //! They see more of a value than other functions do ([`Reflected`]), for Go's errors tell an untyped nil from a nil interface.
 
+mod compare;
+mod error;
+
 use std::any::Any;
 use std::borrow::Cow;
 use std::mem;
 use std::sync::Arc;
 
-use crate::compare;
 use crate::error::FuncError;
 use crate::escape;
 use crate::exec::Args;
@@ -18,6 +20,8 @@ use crate::reflect::Reflected;
 use crate::scope::Scope;
 use crate::scratch::build_str;
 use crate::value::{Field, IntType, Kind, List, Object, Str, UintType, Value};
+
+pub use error::{ArgError, BuiltinError};
 
 /// A built-in function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -190,11 +194,11 @@ fn pointed_type(value: &Value) -> &str {
 fn index(args: &[Reflected]) -> Called {
     let mut item = args[0].clone().elem();
     if let Reflected::Invalid = item {
-        return Err("index of untyped nil".into());
+        return Err(BuiltinError::IndexOfNil.into());
     }
     for index in &args[1..] {
         if let Reflected::Interface(Value::Nil) = item {
-            return Err("index of nil pointer".into());
+            return Err(BuiltinError::IndexOfNilPointer.into());
         }
         item = index_once(item.value(), index.value())?;
     }
@@ -204,20 +208,20 @@ fn index(args: &[Reflected]) -> Called {
 fn index_once(item: &Value, index: &Value) -> Called {
     match underlying(item) {
         Value::List(list) => {
-            let element = list.get(index_arg(index, list.len())?).ok_or("reflect: slice index out of range")?;
+            let element = list.get(index_arg(index, list.len())?).ok_or(BuiltinError::EndOfSlice)?;
             Ok(if list.ty().is_interface() {
                 Reflected::Interface(element.clone())
             } else {
                 Reflected::Concrete(element.clone())
             })
         }
-        Value::String(s) => byte_at(&s, index, "reflect: string index out of range"),
-        Value::Bytes(s) => byte_at(&s, index, "reflect: slice index out of range"),
+        Value::String(s) => byte_at(&s, index, BuiltinError::EndOfString),
+        Value::Bytes(s) => byte_at(&s, index, BuiltinError::EndOfSlice),
         Value::Map(map) => {
             let key = match index {
                 Value::String(key) => key,
-                Value::Nil => return Err("value is nil; should be of type string".into()),
-                other => return Err(format!("value has type {}; should be string", other.type_name()).into()),
+                Value::Nil => return Err(BuiltinError::Key(ArgError::Nil(Param::String)).into()),
+                other => return Err(BuiltinError::Key(wrong_type(other, Param::String)).into()),
             };
             Ok(match map.get(key) {
                 Some(value) if map.ty().is_interface() => Reflected::Interface(value),
@@ -225,41 +229,41 @@ fn index_once(item: &Value, index: &Value) -> Called {
                 None => Reflected::zero_element(map.ty()),
             })
         }
-        _ => Err(format!("can't index item of type {}", pointed_type(item)).into()),
+        _ => Err(BuiltinError::NotIndexable(pointed_type(item).to_owned()).into()),
     }
 }
 
-fn byte_at(bytes: &[u8], index: &Value, out_of_range: &str) -> Called {
+fn byte_at(bytes: &[u8], index: &Value, out_of_range: BuiltinError) -> Called {
     let byte = bytes.get(index_arg(index, bytes.len())?).ok_or(out_of_range)?;
     Ok(Reflected::Concrete(Value::Uint(u64::from(*byte), UintType::Uint8)))
 }
 
 /// The index as a number from 0 to `cap`.
-fn index_arg(index: &Value, cap: usize) -> Result<usize, FuncError> {
+fn index_arg(index: &Value, cap: usize) -> Result<usize, BuiltinError> {
     let x = match underlying(index) {
         Value::Int(x, _) => x,
         Value::Uint(x, _) => x as i64,
-        Value::Nil => return Err("cannot index slice/array with nil".into()),
-        _ => return Err(format!("cannot index slice/array with type {}", index.type_name()).into()),
+        Value::Nil => return Err(BuiltinError::NilIndex),
+        _ => return Err(BuiltinError::IndexType(index.type_name().to_owned())),
     };
-    usize::try_from(x).ok().filter(|x| *x <= cap).ok_or_else(|| format!("index out of range: {x}").into())
+    usize::try_from(x).ok().filter(|x| *x <= cap).ok_or(BuiltinError::IndexOutOfRange(x))
 }
 
 /// `slice x 1 2` is Go's `x[1:2]`. A list's capacity is its length here.
-fn slice(args: &[Reflected]) -> Result<Value, FuncError> {
+fn slice(args: &[Reflected]) -> Result<Value, BuiltinError> {
     let (item, indexes) = (args[0].value(), &args[1..]);
     if let Value::Nil = item {
-        return Err("slice of untyped nil".into());
+        return Err(BuiltinError::SliceOfNil);
     }
     if indexes.len() > 3 {
-        return Err(format!("too many slice indexes: {}", indexes.len()).into());
+        return Err(BuiltinError::TooManyIndexes(indexes.len()));
     }
     let data = underlying(item);
     let len = match &data {
-        Value::String(_) if indexes.len() == 3 => return Err("cannot 3-index slice a string".into()),
+        Value::String(_) if indexes.len() == 3 => return Err(BuiltinError::ThreeIndexString),
         Value::String(s) | Value::Bytes(s) => s.len(),
         Value::List(list) => list.len(),
-        _ => return Err(format!("can't slice item of type {}", pointed_type(item)).into()),
+        _ => return Err(BuiltinError::NotSliceable(pointed_type(item).to_owned())),
     };
     let (from, to) = bounds(indexes, len)?;
     Ok(match data {
@@ -270,32 +274,32 @@ fn slice(args: &[Reflected]) -> Result<Value, FuncError> {
     })
 }
 
-fn bounds(indexes: &[Reflected], len: usize) -> Result<(usize, usize), FuncError> {
+fn bounds(indexes: &[Reflected], len: usize) -> Result<(usize, usize), BuiltinError> {
     let mut bounds = [0, len, len];
     for (bound, index) in bounds.iter_mut().zip(indexes) {
         *bound = index_arg(index.value(), len)?;
     }
     let [from, to, cap] = bounds;
     if from > to {
-        return Err(format!("invalid slice index: {from} > {to}").into());
+        return Err(BuiltinError::SliceOrder(from, to));
     }
     if to > cap {
-        return Err(format!("invalid slice index: {to} > {cap}").into());
+        return Err(BuiltinError::SliceOrder(to, cap));
     }
     Ok((from, to))
 }
 
-fn length(item: &Reflected) -> Result<i64, FuncError> {
+fn length(item: &Reflected) -> Result<i64, BuiltinError> {
     let value = match item {
-        Reflected::Invalid => return Err("reflect: call of reflect.Value.Type on zero Value".into()),
-        Reflected::Interface(Value::Nil) => return Err("len of nil pointer".into()),
+        Reflected::Invalid => return Err(BuiltinError::LenOfNil),
+        Reflected::Interface(Value::Nil) => return Err(BuiltinError::LenOfNilPointer),
         other => other.value(),
     };
     let len = match underlying(value) {
         Value::String(s) | Value::Bytes(s) => s.len(),
         Value::List(list) => list.len(),
         Value::Map(map) => map.len(),
-        _ => return Err(format!("len of type {}", pointed_type(value)).into()),
+        _ => return Err(BuiltinError::NoLength(pointed_type(value).to_owned())),
     };
     Ok(i64::try_from(len).unwrap_or(i64::MAX))
 }
@@ -303,18 +307,19 @@ fn length(item: &Reflected) -> Result<i64, FuncError> {
 /// Calls the function that the first argument is with the others.
 fn call(scope: &mut Scope<'_>, callee: Option<&Arg>, args: &[Reflected]) -> Called {
     let function = match args[0].value() {
-        Value::Nil => return Err("call of nil".into()),
+        Value::Nil => return Err(BuiltinError::CallOfNil.into()),
         Value::Func(function) => function,
         other => {
-            return Err(format!("non-function {} of type {}", callee_name(callee, other), other.type_name()).into());
+            let (name, type_name) = (callee_name(callee, other), other.type_name().to_owned());
+            return Err(BuiltinError::NotAFunction { name, type_name }.into());
         }
     };
     let name = callee_name(callee, args[0].value());
-    check_count(function, &name, args.len() - 1)?;
+    check_count(function, name, args.len() - 1)?;
     let mut converted = Vec::with_capacity(args.len());
     for (i, arg) in args[1..].iter().enumerate() {
         let param = function.params().get(i).copied().or(function.variadic()).unwrap_or(Param::Any);
-        converted.push(prepare_arg(arg.value(), param).map_err(|message| format!("arg {i}: {message}"))?);
+        converted.push(prepare_arg(arg.value(), param).map_err(|error| BuiltinError::Arg { index: i, error })?);
     }
     function.call(scope, &mut converted).map(Reflected::value_of)
 }
@@ -327,30 +332,29 @@ fn callee_name(callee: Option<&Arg>, value: &Value) -> String {
     }
 }
 
-fn check_count(function: &Function, name: &str, got: usize) -> Result<(), FuncError> {
+fn check_count(function: &Function, name: String, got: usize) -> Result<(), BuiltinError> {
     let want = function.params().len();
     match function.variadic() {
-        Some(_) if got < want => Err(format!("wrong number of args for {name}: got {got} want at least {want}").into()),
-        None if got != want => Err(format!("wrong number of args for {name}: got {got} want {want}").into()),
+        Some(_) if got < want => Err(BuiltinError::TooFewArgs { name, got, want }),
+        None if got != want => Err(BuiltinError::ArgCount { name, got, want }),
         _ => Ok(()),
     }
 }
 
 /// The argument as the parameter's type: integers convert among themselves.
-fn prepare_arg(value: &Value, param: Param) -> Result<Value, String> {
+fn prepare_arg(value: &Value, param: Param) -> Result<Value, ArgError> {
     match (value, param) {
-        (Value::Nil, _) if !param.can_be_nil() => Err(format!("value is nil; should be of type {}", param.name())),
+        (Value::Nil, _) if !param.can_be_nil() => Err(ArgError::Nil(param)),
         (Value::Nil, _) => Ok(Value::Nil),
         (value, param) if param.accepts(value) => Ok(value.clone()),
         (Value::Int(v, _), Param::Int) => Ok(Value::Int(*v, IntType::Int)),
         (Value::Int(v, _), Param::Int64) => Ok(Value::Int(*v, IntType::Int64)),
         (Value::Uint(v, _), Param::Int) => Ok(Value::Int(*v as i64, IntType::Int)),
         (Value::Uint(v, _), Param::Int64) => Ok(Value::Int(*v as i64, IntType::Int64)),
-        _ => Err(format!("value has type {}; should be {}", value.type_name(), param.name())),
+        _ => Err(wrong_type(value, param)),
     }
 }
 
-/// The error of a method that its object announced but does not have.
-pub(crate) fn not_callable(name: &Str) -> FuncError {
-    format!("method {name} is missing").into()
+fn wrong_type(value: &Value, expected: Param) -> ArgError {
+    ArgError::Type { got: value.type_name().to_owned(), expected }
 }
