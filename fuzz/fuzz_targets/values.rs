@@ -1,8 +1,9 @@
 //! Values of a user, a chart and its subchart coalesce: three YAML texts with a NUL byte between each, then what `Chart.yaml` adds.
 #![no_main]
 
-use helm::chart::{self, Chart, File};
-use helm::values::{self, Nulls};
+use helm::chart::{Chart, File};
+use helm::values;
+use helm::view::{self, Nulls};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: &[u8]| {
@@ -20,9 +21,9 @@ fuzz_target!(|input: &[u8]| {
     ];
     let Ok(chart) = Chart::load_files(files) else { return };
     let mut warnings = Vec::new();
-    let Ok(view) = chart::resolve(&chart, &user, &mut warnings) else { return };
+    let Ok(view) = view::resolve(&chart, &user, &mut warnings) else { return };
     for nulls in [Nulls::Keep, Nulls::Remove] {
-        let _ = values::coalesce(&view, &user, nulls, &mut warnings);
+        let _ = view::coalesce(&view, &user, nulls, &mut warnings);
     }
     values::merge_maps(&user, &chart.values);
 });

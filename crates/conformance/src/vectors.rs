@@ -8,8 +8,9 @@ use anyhow::Context as _;
 use go_encoding::{json, yaml};
 use go_template::{Str, Value};
 use golibs::{glob, regex, semver};
-use helm::chart::{self, Chart, File};
+use helm::chart::{Chart, File};
 use helm::engine::{Capabilities, Engine, KubeVersion, ReleaseOptions};
+use helm::view;
 use serde::Deserialize;
 use serde_json::Value as Json;
 
@@ -116,7 +117,7 @@ fn render(case: &Case, line: &str) -> Result<Vec<u8>, String> {
     let capabilities = Capabilities::new(kube, helm::engine::DEFAULT_API_VERSIONS.iter().copied());
     let chart = snippet_chart(case.text("template"), files)?;
     let values = values.as_map().cloned().unwrap_or_default();
-    let view = chart::resolve(&chart, &values, &mut Vec::new()).map_err(|e| e.to_string())?;
+    let view = view::resolve(&chart, &values, &mut Vec::new()).map_err(|e| e.to_string())?;
     let release = ReleaseOptions { name: "rel".into(), namespace: "ns".into(), revision: 1, is_upgrade: false };
     let files = Engine::new(chart).execute(&view, &values, &release, &capabilities, None).map_err(|e| e.to_string())?;
     Ok(files.into_iter().next().map(|(_, output)| output).unwrap_or_default())

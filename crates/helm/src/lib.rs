@@ -11,3 +11,4 @@ pub mod template;
 pub mod schema;
 pub mod strvals;
 pub mod values;
+pub mod view;

@@ -10,7 +10,8 @@ use anyhow::Context as _;
 use go_template::Map;
 use helm::chart::Chart;
 use helm::engine::{Capabilities, Engine, KubeVersion, ReleaseOptions};
-use helm::{schema, values};
+use helm::values;
+use helm::view::{self, Nulls};
 
 /// As the operator has it.
 #[cfg(target_env = "musl")]
@@ -58,8 +59,8 @@ fn report(engine: &Engine, user: &Map, seconds: f64) -> anyhow::Result<()> {
 
 fn render(engine: &Engine, user: &Map, capabilities: &Capabilities) -> anyhow::Result<usize> {
     let view = engine.resolve(user, &mut Vec::new())?;
-    let merged = values::coalesce(&view, user, values::Nulls::Remove, &mut Vec::new())?;
-    schema::validate(&view, &merged)?;
+    let merged = view::coalesce(&view, user, Nulls::Remove, &mut Vec::new())?;
+    view::validate(&view, &merged)?;
     let release = ReleaseOptions { name: "rel".into(), namespace: "ns".into(), revision: 1, is_upgrade: false };
     let files = engine.execute(&view, &merged, &release, capabilities, None)?;
     Ok(files.iter().map(|(_, output)| output.len()).sum())

@@ -1,10 +1,9 @@
 //! A chart as data: loaded once, never changed, shared by every render.
 //!
-//! What values decide about a chart (an alias, a disabled subchart, imported values) lives in a [`ChartView`].
+//! What values decide about a chart (an alias, a disabled subchart, imported values) lives in a [`ChartView`](crate::view::ChartView).
 //! Counterparts: Helm's `pkg/chart/v2` and `pkg/chart/v2/loader`.
 
 mod archive;
-mod dependencies;
 mod directory;
 mod ignore;
 mod load;
@@ -13,8 +12,6 @@ mod metadata;
 mod tests;
 
 pub use archive::{MAX_CHART_BYTES, MAX_CHART_FILES};
-pub(crate) use dependencies::in_range;
-pub use dependencies::{ChartView, Resolver, resolve};
 pub use load::LoadError;
 pub use metadata::{Dependency, Maintainer, Metadata};
 pub(crate) use metadata::{field, number_text};

@@ -28,8 +28,8 @@ use std::time::{Duration, Instant};
 
 use go_template::{FuncError, Limits, Map, MissingKey, Options, Scope, Str, Value};
 
-use crate::chart::{Chart, ChartView, Resolver};
-use crate::values;
+use crate::chart::Chart;
+use crate::view::{ChartView, Resolver, TypeMismatch};
 use cache::Cache;
 use calls::Render;
 use program::Program;
@@ -68,12 +68,12 @@ impl Engine {
         self.resolver.chart()
     }
 
-    /// The chart's view for the user's values: what [`chart::resolve`](crate::chart::resolve) gives, but made only once for each choice of
+    /// The chart's view for the user's values: what [`view::resolve`](crate::view::resolve) gives, but made only once for each choice of
     /// subcharts.
     ///
     /// # Errors
     /// A value that stands where a subchart's table must be.
-    pub fn resolve(&self, values: &Map, warnings: &mut Vec<String>) -> Result<Arc<ChartView>, values::Error> {
+    pub fn resolve(&self, values: &Map, warnings: &mut Vec<String>) -> Result<Arc<ChartView>, TypeMismatch> {
         self.resolver.resolve(values, warnings)
     }
 

@@ -6,7 +6,7 @@ use go_template::{Map, MapType, Parsed, Str, Templates, Tree};
 
 use super::top::ChartObject;
 use super::{RenderError, calls, handlebars};
-use crate::chart::ChartView;
+use crate::view::ChartView;
 
 /// Templates that belong together.
 #[derive(Debug)]

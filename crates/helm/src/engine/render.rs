@@ -7,9 +7,9 @@ use std::sync::Arc;
 use go_template::{Map, Value};
 
 use super::{Capabilities, Engine, File, Lookup, RenderError};
-use crate::chart::{self, ChartView, Crd};
+use crate::chart::Crd;
 use crate::manifest::{self, Hook, Manifest, SortError};
-use crate::{schema, values};
+use crate::view::{self, ChartView, Nulls, SchemaError, TypeMismatch};
 
 /// The release that is rendered: `.Release`.
 #[derive(Clone, Debug)]
@@ -80,13 +80,13 @@ impl Rendered {
 pub enum Error {
     /// Values that leave open which subcharts take part.
     #[error("chart dependencies processing failed: {0}")]
-    Dependencies(values::Error),
+    Dependencies(TypeMismatch),
     /// Values that cannot be merged with the charts' defaults.
     #[error("{0}")]
-    Values(#[from] values::Error),
+    Values(#[from] TypeMismatch),
     /// Values against the chart's schema.
     #[error("{}", schema_text(&.0.to_string()))]
-    Schema(#[from] schema::Error),
+    Schema(#[from] SchemaError),
     /// A cluster that the chart does not support.
     #[error("chart requires kubeVersion: {wanted} which is incompatible with Kubernetes {cluster}")]
     KubeVersion {
@@ -133,9 +133,9 @@ impl Engine {
     pub fn render(&self, request: &Request<'_>) -> Result<Rendered, Error> {
         let mut warnings = Vec::new();
         let view = self.resolve(request.values, &mut warnings).map_err(Error::Dependencies)?;
-        let values = values::coalesce(&view, request.values, values::Nulls::Remove, &mut warnings)?;
+        let values = view::coalesce(&view, request.values, Nulls::Remove, &mut warnings)?;
         if !request.skip_schema {
-            schema::validate(&view, &values)?;
+            view::validate(&view, &values)?;
         }
         check_kube_version(&view, request.capabilities)?;
         let lookup = request.lookup.clone();
@@ -147,7 +147,7 @@ impl Engine {
 fn check_kube_version(view: &ChartView, capabilities: &Capabilities) -> Result<(), Error> {
     let wanted = &view.metadata.kube_version;
     let cluster = &capabilities.kube_version;
-    if wanted.is_empty() || chart::in_range(wanted, cluster.normalized()) {
+    if wanted.is_empty() || view::in_range(wanted, cluster.normalized()) {
         return Ok(());
     }
     Err(Error::KubeVersion { wanted: wanted.clone(), cluster: cluster.version.clone() })

@@ -225,7 +225,7 @@ fn what_holds_itself_is_freed_after_the_render() {
         let values: Map = [("f", Value::Func(Arc::clone(&held))), ("m", Value::Map(inner))].into_iter().collect();
         let chart = chart(&[("templates/t", &format!("{{{{ $x := dict \"f\" .Values.f }}}}{template}"))]);
         let engine = Engine::new(Arc::clone(&chart));
-        let view = crate::chart::resolve(&chart, &Map::default(), &mut Vec::new()).unwrap();
+        let view = crate::view::resolve(&chart, &Map::default(), &mut Vec::new()).unwrap();
         let release = ReleaseOptions { name: "rel".into(), namespace: "ns".into(), revision: 1, is_upgrade: false };
         let _ = engine.execute(&view, &values, &release, &Capabilities::default(), None);
         drop(values);
@@ -237,7 +237,7 @@ fn what_holds_itself_is_freed_after_the_render() {
 fn an_engine_keeps_to_the_limits_that_it_is_given() {
     let engine = Engine::new(chart(&[("templates/t", "{{ range 1000 }}{{ end }}")]));
     let few = engine.with_limits(Limits { steps: 100, ..Limits::default() });
-    let view = crate::chart::resolve(few.chart(), &Map::default(), &mut Vec::new()).unwrap();
+    let view = crate::view::resolve(few.chart(), &Map::default(), &mut Vec::new()).unwrap();
     let release = ReleaseOptions { name: "rel".into(), namespace: "ns".into(), revision: 1, is_upgrade: false };
     let error = few.execute(&view, &Map::default(), &release, &Capabilities::default(), None).unwrap_err();
     assert!(error.to_string().contains("limit steps exceeded"), "{error}");

@@ -3,7 +3,7 @@
 use go_template::{Map, MapType, Str, Value};
 
 use super::{Capabilities, Files, ReleaseOptions};
-use crate::chart::ChartView;
+use crate::view::ChartView;
 
 /// What a chart and its subcharts put into their objects in every render.
 #[derive(Debug)]

@@ -4,7 +4,6 @@ use go_template::Map;
 use serde_json::Value as Json;
 
 use super::*;
-use crate::chart::{Chart, File, resolve};
 use go_encoding::json;
 
 /// The real answers of Helm v4.3.1, one object a line: schema, values as JSON, and the error or an empty text.
@@ -77,24 +76,6 @@ fn the_longest_walk_that_is_allowed_fits_the_stack() {
     );
     let deep = format!("{}1{}", r#"{"a":"#.repeat(47), "}".repeat(47));
     assert!(check(&schema, &values(&deep)).is_err());
-}
-
-#[test]
-fn each_chart_of_a_view_is_held_against_its_own_schema() {
-    let files = [
-        ("Chart.yaml", "apiVersion: v2\nname: c\nversion: 1.0.0\n"),
-        ("values.schema.json", r#"{"required":["a"]}"#),
-        ("charts/s/Chart.yaml", "apiVersion: v2\nname: s\nversion: 1.0.0\n"),
-        ("charts/s/values.schema.json", r#"{"properties":{"k":{"type":"string"}}}"#),
-        ("charts/t/Chart.yaml", "apiVersion: v2\nname: t\nversion: 1.0.0\n"),
-        ("charts/t/values.schema.json", "{"),
-    ];
-    let files = files.iter().map(|(name, data)| File { name: (*name).to_owned(), data: (*data).into() }).collect();
-    let chart = Chart::load_files(files).unwrap();
-    let view = resolve(&chart, &Map::default(), &mut Vec::new()).unwrap();
-    let error = super::validate(&view, &values(r#"{"s":{"k":1},"t":{}}"#)).unwrap_err();
-    let wanted = "c:\n- at '': missing property 'a'\ns:\n- at '/k': got number, want string\nt:\nunexpected EOF";
-    assert_eq!(error.to_string(), wanted);
 }
 
 #[test]

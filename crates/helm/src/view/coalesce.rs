@@ -4,26 +4,26 @@ use std::{fmt, mem};
 
 use go_template::{Map, Str, Value};
 
-use crate::chart::ChartView;
+use super::ChartView;
 
 /// A value that stands where a subchart's table must be.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("type mismatch on {subchart}: {value}")]
-pub struct Error {
+pub struct TypeMismatch {
     subchart: String,
     /// As Go's `%t` prints it, which is for booleans alone.
     value: String,
 }
 
-impl Error {
+impl TypeMismatch {
     /// The same without the value, which may be secret.
     pub fn without_value(&self) -> String {
         format!("type mismatch on {}: a table is wanted", self.subchart)
     }
 
-    fn new(subchart: &str, value: Value) -> Error {
+    fn new(subchart: &str, value: Value) -> TypeMismatch {
         let value = String::from_utf8_lossy(&go_template::fmt::sprintf(b"%t", &[value])).into_owned();
-        Error { subchart: subchart.to_owned(), value }
+        TypeMismatch { subchart: subchart.to_owned(), value }
     }
 }
 
@@ -60,14 +60,14 @@ impl fmt::Display for Place<'_> {
 ///
 /// # Errors
 /// Where a subchart's values are not a table.
-pub fn coalesce(view: &ChartView, values: &Map, nulls: Nulls, warnings: &mut Vec<String>) -> Result<Map, Error> {
+pub fn coalesce(view: &ChartView, values: &Map, nulls: Nulls, warnings: &mut Vec<String>) -> Result<Map, TypeMismatch> {
     let merged = values.deep_copy();
     Coalesce { nulls, warnings }.chart(view, &merged, None)?;
     Ok(merged)
 }
 
 /// Merges `from` below `into`: what `into` has wins, nulls included. `from` may be changed.
-pub fn merge_tables(into: &Map, from: &Map, warnings: &mut Vec<String>) {
+pub(super) fn merge_tables(into: &Map, from: &Map, warnings: &mut Vec<String>) {
     Coalesce { nulls: Nulls::Keep, warnings }.tables(into, from, None, Nulls::Keep);
 }
 
@@ -77,7 +77,7 @@ struct Coalesce<'a> {
 }
 
 impl Coalesce<'_> {
-    fn chart(&mut self, view: &ChartView, into: &Map, outer: Option<&Place<'_>>) -> Result<(), Error> {
+    fn chart(&mut self, view: &ChartView, into: &Map, outer: Option<&Place<'_>>) -> Result<(), TypeMismatch> {
         let place = Place { outer, name: view.name().as_bytes() };
         self.defaults(view, into, &place);
         for subchart in &view.dependencies {
@@ -88,7 +88,7 @@ impl Coalesce<'_> {
                     into.insert(subchart.name(), inner.clone());
                     inner
                 }
-                Some(other) => return Err(Error::new(subchart.name(), other)),
+                Some(other) => return Err(TypeMismatch::new(subchart.name(), other)),
             };
             self.globals(&inner, into, &place);
             self.chart(subchart, &inner, Some(&place))?;
@@ -222,17 +222,4 @@ fn null_keys(map: &Map) -> Vec<Str> {
 
 fn shallow_copy(map: &Map) -> Map {
     map.snapshot().into_iter().collect()
-}
-
-/// Takes out the nulls of the table and of those below it, lists left aside.
-pub(crate) fn remove_nulls(map: &Map) {
-    if map.is_known_without_nil() {
-        return;
-    }
-    map.entries_mut().retain(|_, value| !matches!(value, Value::Nil));
-    for (_, value) in map.snapshot() {
-        if let Value::Map(inner) = value {
-            remove_nulls(&inner);
-        }
-    }
 }

@@ -9,9 +9,11 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use go_template::{Map, Value};
 use sha2::{Digest as _, Sha256};
 
-use super::{Chart, Crd, Dependency, Metadata};
-use crate::values::{self, Nulls};
 use golibs::semver::{Constraint, Version};
+
+use super::coalesce::{Nulls, TypeMismatch, coalesce, merge_tables};
+use crate::chart::{Chart, Crd, Dependency, Metadata};
+use crate::values;
 
 /// A chart as one render sees it.
 #[derive(Clone, Debug)]
@@ -102,7 +104,7 @@ impl ChartView {
 ///
 /// # Errors
 /// A value that stands where a subchart's table must be.
-pub fn resolve(chart: &Arc<Chart>, values: &Map, warnings: &mut Vec<String>) -> Result<Arc<ChartView>, values::Error> {
+pub fn resolve(chart: &Arc<Chart>, values: &Map, warnings: &mut Vec<String>) -> Result<Arc<ChartView>, TypeMismatch> {
     Resolver::new(Arc::clone(chart)).resolve(values, warnings)
 }
 
@@ -141,7 +143,7 @@ impl Resolver {
     ///
     /// # Errors
     /// A value that stands where a subchart's table must be.
-    pub fn resolve(&self, values: &Map, warnings: &mut Vec<String>) -> Result<Arc<ChartView>, values::Error> {
+    pub fn resolve(&self, values: &Map, warnings: &mut Vec<String>) -> Result<Arc<ChartView>, TypeMismatch> {
         let undecided = self.undecided.get_or_init(|| Undecided::new(ChartView::whole(&self.chart)));
         let mut choice = Vec::new();
         undecided.choose(values, "", &mut choice, warnings)?;
@@ -154,7 +156,7 @@ impl Resolver {
         Ok(resolved.view)
     }
 
-    fn decide(&self, undecided: &Undecided, choice: Choice) -> Result<Resolved, values::Error> {
+    fn decide(&self, undecided: &Undecided, choice: Choice) -> Result<Resolved, TypeMismatch> {
         let mut view = undecided.decided(&mut choice.iter().copied());
         let mut warnings = Vec::new();
         import(&mut view, &mut warnings)?;
@@ -211,11 +213,11 @@ impl Undecided {
         path: &str,
         choice: &mut Choice,
         warnings: &mut Vec<String>,
-    ) -> Result<(), values::Error> {
+    ) -> Result<(), TypeMismatch> {
         if self.view.metadata.dependencies.is_empty() {
             return Ok(());
         }
-        let merged = values::coalesce(&self.view, values, Nulls::Remove, warnings)?;
+        let merged = coalesce(&self.view, values, Nulls::Remove, warnings)?;
         let on: Vec<bool> = self.enabled(&merged, path, warnings);
         choice.extend(&on);
         for subchart in self.chosen(&on) {
@@ -322,14 +324,14 @@ fn condition(dependency: &Dependency, values: &Map, path: &str, warnings: &mut V
 }
 
 /// Counterpart: `processDependencyImportValues`, with nulls kept.
-fn import(view: &mut ChartView, warnings: &mut Vec<String>) -> Result<(), values::Error> {
+fn import(view: &mut ChartView, warnings: &mut Vec<String>) -> Result<(), TypeMismatch> {
     for dependency in &mut view.dependencies {
         import(dependency, warnings)?;
     }
     if view.metadata.dependencies.is_empty() {
         return Ok(());
     }
-    let merged = values::coalesce(view, &Map::default(), Nulls::Keep, warnings)?;
+    let merged = coalesce(view, &Map::default(), Nulls::Keep, warnings)?;
     let imported = Map::default();
     for dependency in &mut view.metadata.dependencies {
         let mut done = Vec::new();
@@ -338,14 +340,14 @@ fn import(view: &mut ChartView, warnings: &mut Vec<String>) -> Result<(), values
             let pair: Map = [("child", child.as_str()), ("parent", parent.as_str())].into_iter().collect();
             done.push(Value::Map(pair));
             match values::table_at(&merged, &format!("{}.{child}", dependency.name)) {
-                Some(table) => values::merge_tables(&imported, &nested(&parent, table), warnings),
+                Some(table) => merge_tables(&imported, &nested(&parent, table), warnings),
                 None => warnings.push(format!("subchart {:?} has no table {child:?} to import", dependency.name)),
             }
         }
         dependency.import_values = done;
     }
     let values = merged.deep_copy();
-    values::merge_tables(&values, &imported, warnings);
+    merge_tables(&values, &imported, warnings);
     view.set_values(&values);
     Ok(())
 }

@@ -1,13 +1,5 @@
-//! The values of a render: read, merged, and coalesced with the charts' defaults exactly as Helm does.
-//!
-//! Counterparts: Helm's `pkg/chart/common/{values.go,util/coalesce.go}` and `pkg/chart/v2/loader/load.go`.
-
-mod coalesce;
-#[cfg(test)]
-mod tests;
-
-pub(crate) use coalesce::remove_nulls;
-pub use coalesce::{Error, Nulls, coalesce, merge_tables};
+//! Tables of values: read from YAML, merged, and looked up by path. Counterparts: Helm's `pkg/chart/common/values.go` and
+//! `pkg/chart/v2/loader/load.go`.
 
 use go_template::{Map, Value};
 
@@ -53,4 +45,31 @@ pub fn scalar_at(values: &Map, path: &str) -> Option<Value> {
         None => (values.clone(), path),
     };
     table.get(key).filter(|value| !matches!(value, Value::Map(_)))
+}
+
+/// Takes out the nulls of the table and of those below it, lists left aside.
+pub(crate) fn remove_nulls(map: &Map) {
+    if map.is_known_without_nil() {
+        return;
+    }
+    map.entries_mut().retain(|_, value| !matches!(value, Value::Nil));
+    for (_, value) in map.snapshot() {
+        if let Value::Map(inner) = value {
+            remove_nulls(&inner);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use go_encoding::json;
+
+    use super::*;
+
+    #[test]
+    fn later_documents_of_a_values_file_win() {
+        let read = read(b"a: {x: 1}\n---\na: {z: 2}\nb: 3").unwrap();
+        let text = json::encode(&Value::Map(read), json::EscapeHtml::No, json::Layout::Compact).unwrap();
+        assert_eq!(String::from_utf8(text).unwrap(), r#"{"a":{"x":1,"z":2},"b":3}"#);
+    }
 }

@@ -3,7 +3,8 @@ use std::sync::Arc;
 use go_template::{Map, Value};
 
 use super::*;
-use crate::chart::{Chart, File, resolve};
+use crate::chart::{Chart, File};
+use crate::values::read;
 use go_encoding::json;
 
 fn chart(files: &[(&str, &str)]) -> Arc<Chart> {
@@ -87,23 +88,34 @@ fn a_scalar_where_a_subchart_needs_a_table_is_an_error() {
 }
 
 #[test]
-fn later_documents_of_a_values_file_win() {
-    let read = values("a: {x: 1}\n---\na: {z: 2}\nb: 3");
-    let text = json::encode(&Value::Map(read), json::EscapeHtml::No, json::Layout::Compact).unwrap();
-    assert_eq!(String::from_utf8(text).unwrap(), r#"{"a":{"x":1,"z":2},"b":3}"#);
+fn each_chart_of_a_view_is_held_against_its_own_schema() {
+    let files = [
+        ("Chart.yaml", "apiVersion: v2\nname: c\nversion: 1.0.0\n"),
+        ("values.schema.json", r#"{"required":["a"]}"#),
+        ("charts/s/Chart.yaml", "apiVersion: v2\nname: s\nversion: 1.0.0\n"),
+        ("charts/s/values.schema.json", r#"{"properties":{"k":{"type":"string"}}}"#),
+        ("charts/t/Chart.yaml", "apiVersion: v2\nname: t\nversion: 1.0.0\n"),
+        ("charts/t/values.schema.json", "{"),
+    ];
+    let files = files.iter().map(|(name, data)| File { name: (*name).to_owned(), data: (*data).into() }).collect();
+    let chart = Chart::load_files(files).unwrap();
+    let view = resolve(&chart, &Map::default(), &mut Vec::new()).unwrap();
+    let error = validate(&view, &values(r#"{"s":{"k":1},"t":{}}"#)).unwrap_err();
+    let wanted = "c:\n- at '': missing property 'a'\ns:\n- at '/k': got number, want string\nt:\nunexpected EOF";
+    assert_eq!(error.to_string(), wanted);
 }
 
 /// The real answers of Helm v4.3.1, one object a line: the chart's files, the user's values, and the charts that take part with their
 /// coalesced values, or the error.
 const CASES: &str = include_str!("cases.jsonl");
 
-fn paths(view: &crate::chart::ChartView, into: &mut Vec<String>) {
+fn paths(view: &ChartView, into: &mut Vec<String>) {
     let names: Vec<&str> = view.metadata.dependencies.iter().map(|d| d.name.as_str()).collect();
     into.push(format!("{} [{}]", view.path, names.join(" ")));
     view.dependencies.iter().for_each(|dependency| paths(dependency, into));
 }
 
-fn answer(files: &[(&str, &str)], user: &str) -> Result<serde_json::Value, Error> {
+fn answer(files: &[(&str, &str)], user: &str) -> Result<serde_json::Value, TypeMismatch> {
     let chart = chart(files);
     let user = values(user);
     let view = resolve(&chart, &user, &mut Vec::new())?;
