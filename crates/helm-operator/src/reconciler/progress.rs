@@ -7,9 +7,9 @@ use futures::future::{BoxFuture, Either, pending, select};
 use helm_release::kube::Slot;
 use tokio::sync::watch;
 
-use super::Shared;
 use super::primary::ResourceKey;
 use super::settle;
+use super::shared::Shared;
 
 /// A wait that is over so soon is not worth a write.
 const SHORT: Duration = Duration::from_secs(2);

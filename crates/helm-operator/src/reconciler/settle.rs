@@ -5,10 +5,10 @@ use jiff::Timestamp;
 use serde_json::json;
 use tokio::time::Instant;
 
-use super::Shared;
 use super::primary::{Primary, ResourceKey};
 use super::release::Release;
 use super::schedule::{End, Times, next_look};
+use super::shared::Shared;
 use super::state::Recorded;
 use super::uninstall;
 use super::work::Work;

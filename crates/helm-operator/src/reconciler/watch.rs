@@ -14,9 +14,9 @@ use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Event};
 use serde::de::DeserializeOwned;
 
-use super::Shared;
 use super::feed::{Scope, Sink, Stream};
 use super::primary::Primary;
+use super::shared::Shared;
 use super::stamp::Epoch;
 use crate::context::Context;
 

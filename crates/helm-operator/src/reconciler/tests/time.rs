@@ -4,7 +4,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::*;
 use crate::reconciler::progress::publishing;
-use crate::reconciler::{history, serve, settle};
+use crate::reconciler::workers::serve;
+use crate::reconciler::{history, settle};
 
 const HOUR: Duration = Duration::from_secs(3600);
 const PRIMARIES: &str = "/apis/cache.my.domain/v1/namespaces/ns/memcacheds/";

@@ -4,7 +4,7 @@ use helm_release::kube::Disturbance;
 use tokio_util::sync::CancellationToken;
 
 use super::*;
-use crate::reconciler::serve;
+use crate::reconciler::workers::serve;
 use crate::watches::OverrideValuesType;
 
 /// The events so far, oldest first: type, reason, how often, note.

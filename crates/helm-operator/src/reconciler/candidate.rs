@@ -1,0 +1,91 @@
+//! What the next revision would be: rendered, or what an interrupted action had rendered.
+
+use helm_release::action::Candidate;
+use helm_release::storage::Marks;
+
+use super::primary::Primary;
+use super::release::Release;
+use super::render::Request;
+use super::state::Inputs;
+use super::work::{Next, Work};
+use super::{compare, correct_drift};
+use crate::status::{Fault, condition};
+
+impl Work<'_> {
+    pub(super) async fn render(&mut self, primary: &Primary) -> Result<Next, Fault> {
+        let release = self.release();
+        let newest = release.as_ref().and_then(Release::newest).map(|(v, _)| v);
+        let deployed = release.as_ref().and_then(Release::deployed).map(|(v, r)| (v, r.marks.clone()));
+        // What was begun since may have changed the objects, whatever the deployed revision says of them.
+        if let Some((revision, Some(marks))) = &deployed
+            && newest == Some(*revision)
+        {
+            // As the deployed revision was rendered, so that a chart that prints its revision is no change.
+            let candidate = self.candidate(primary, *revision).await?;
+            if is_same(&candidate, marks, primary.namespace()) {
+                self.judged = Some(Inputs::RenderedSame);
+                if marks.complete && marks.owner == primary.uid() {
+                    correct_drift::note_inputs(self, primary, *revision, candidate.inputs).await?;
+                }
+                return Ok(Next::Look);
+            }
+        }
+        if let Some(candidate) = self.unfinished(primary).await? {
+            self.candidate = Some(candidate);
+            self.judged = Some(Inputs::RenderedOther);
+            return Ok(Next::Look);
+        }
+        let newest = self
+            .release()
+            .as_ref()
+            .and_then(Release::newest)
+            .map_or(0, |(v, r)| if r.status.is_pending() { v - 1 } else { v });
+        self.candidate = Some(self.candidate(primary, newest + 1).await?);
+        self.judged = Some(Inputs::RenderedOther);
+        Ok(Next::Look)
+    }
+
+    /// What an interrupted action of ours was making of the same inputs: it is gone on with as it was rendered, random values too.
+    async fn unfinished(&self, primary: &Primary) -> Result<Option<Candidate>, Fault> {
+        let inputs = self.inputs_digest(primary);
+        let release = self.release();
+        let newest = release.as_ref().and_then(Release::newest).filter(|(_, r)| r.status.is_pending());
+        let Some((version, marks)) = newest.and_then(|(v, r)| Some((v, r.marks.clone()?))) else { return Ok(None) };
+        let judged = compare::judge(Some(&marks.inputs), &inputs);
+        if judged == Inputs::Changed || marks.owner != primary.uid() {
+            return Ok(None);
+        }
+        let record = self.shared.storage.get(primary.namespace(), primary.name(), version).await;
+        let record = record.map_err(|e| correct_drift::fault(&e.into()))?;
+        if judged == Inputs::Uncompared {
+            if !compare::is_made_from(self, primary, &record) {
+                return Ok(None);
+            }
+            compare::adopt(self, version, &marks, &inputs);
+        }
+        Candidate::recorded(record, &inputs).map(Some).map_err(|e| correct_drift::fault(&e))
+    }
+
+    async fn candidate(&self, primary: &Primary, revision: u32) -> Result<Candidate, Fault> {
+        let unusable = |reason, message| Fault { condition: condition::IRRECONCILABLE, reason, message };
+        helm::release_name::check(primary.name()).map_err(|e| unusable("InvalidName", e.to_string()))?;
+        let (name, namespace) = (primary.name().into(), primary.namespace().into());
+        let (spec, inputs) = (primary.spec.clone(), self.inputs_digest(primary));
+        let request = Request { name, namespace, spec, revision, inputs };
+        self.shared.renderer.render(request).await.map_err(|e| unusable(e.reason, e.message))
+    }
+}
+
+/// Whether a candidate has the objects that the marks say, whatever their order.
+fn is_same(candidate: &Candidate, marks: &Marks, namespace: &str) -> bool {
+    let mut new: Vec<(&str, &str, &str, String)> = candidate
+        .objects
+        .iter()
+        .map(|o| (o.api_version.as_str(), o.kind.as_str(), o.name.as_str(), o.digest(namespace)))
+        .collect();
+    let mut old: Vec<(&str, &str, &str, String)> =
+        marks.objects.iter().map(|o| (&*o.api_version, &*o.key.kind, &*o.key.name, o.digest.clone())).collect();
+    new.sort();
+    old.sort();
+    new == old
+}

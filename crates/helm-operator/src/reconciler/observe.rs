@@ -1,0 +1,154 @@
+//! What is true of a resource and its release now, for [`super::state`] to decide on.
+
+use std::time::Duration;
+
+use helm_release::kube::{ObjectKey, Readiness, digest_json};
+use helm_release::storage::Marks;
+use jiff::Timestamp;
+use serde_json::json;
+
+use super::compare;
+use super::history::History;
+use super::primary::Primary;
+use super::recorded::recorded;
+use super::release::Release;
+use super::state::{Inputs, Objects, Observed, Recorded};
+use super::work::Work;
+use crate::status::Health;
+
+impl Work<'_> {
+    pub(super) fn observe(&self, primary: &Primary) -> Observed {
+        let release = self.release();
+        Observed {
+            deleting: primary.deleting,
+            finalizer: primary.has_finalizer(),
+            suspended: primary.annotations.suspend(),
+            release: self.recorded(primary),
+            misannotated: primary.annotations.fault().is_some(),
+            inputs: self.inputs(release.as_ref(), primary),
+            objects: self.objects(release.as_ref(), primary),
+            held: self.is_held(primary, release.as_ref()),
+            listing: self.is_listing(),
+        }
+    }
+
+    /// What the newest revision is to the resource.
+    pub(super) fn recorded(&self, primary: &Primary) -> Recorded {
+        recorded(
+            self.release().as_ref(),
+            is_lost(primary, &self.shared.cache.history(self.key)),
+            &primary.owner(),
+            primary.annotations.adopt(),
+            Timestamp::now(),
+        )
+    }
+
+    pub(super) fn release(&self) -> Option<Release> {
+        self.shared.cache.release(self.key)
+    }
+
+    fn inputs(&self, release: Option<&Release>, primary: &Primary) -> Inputs {
+        if let Some(judged) = self.judged {
+            return judged;
+        }
+        let marks = release.and_then(Release::deployed).and_then(|(_, revision)| revision.marks.as_ref());
+        compare::judge(marks.map(|marks| marks.inputs.as_str()), &self.inputs_digest(primary))
+    }
+
+    /// The digest of everything that the objects are made from.
+    pub(super) fn inputs_digest(&self, primary: &Primary) -> String {
+        let parts = json!([self.shared.renderer.digest(), primary.spec.digest(), primary.name(), primary.namespace()]);
+        compare::with_scheme(&digest_json(&parts))
+    }
+
+    fn objects(&self, release: Option<&Release>, primary: &Primary) -> Objects {
+        let Some(marks) = release.and_then(Release::deployed).and_then(|(_, r)| r.marks.as_ref()) else {
+            return Objects::Intact;
+        };
+        if !marks.complete || marks.owner != primary.uid() {
+            return Objects::Unmarked;
+        }
+        if self.drifted(marks).is_empty() {
+            let overdue = self.shared.cache.overdue(&self.watched(marks));
+            return if overdue.is_empty() { Objects::Intact } else { Objects::Unconfirmed };
+        }
+        let looping = self.shared.cache.history(self.key).drift.hold_until.is_some_and(|until| self.decided < until);
+        if looping { Objects::Looping } else { Objects::Drifted }
+    }
+
+    /// The objects whose events a stream brings.
+    pub(super) fn watched<'m>(&self, marks: &'m Marks) -> Vec<&'m ObjectKey> {
+        marks.objects.iter().map(|object| &object.key).filter(|key| self.shared.cache.is_synced(key)).collect()
+    }
+
+    /// The objects that are gone or lost fields of ours. Where nothing is watched, everything once a period.
+    pub(super) fn drifted(&self, marks: &Marks) -> Vec<ObjectKey> {
+        let due = self.is_resync_due();
+        let cache = &self.shared.cache;
+        let drifted = marks.objects.iter().filter(|object| match cache.dependent(&object.key) {
+            _ if !cache.is_synced(&object.key) => {
+                due && (!self.shared.settings.watch_dependents || cache.is_refused(&object.key))
+            }
+            // It will be gone soon, and then it is put back.
+            Some(live) if live.deleting => false,
+            Some(live) if object.mark.is_none() || live.mark.is_none() => due && object.mark.is_none(),
+            Some(live) => live.mark != object.mark,
+            None => true,
+        });
+        drifted.map(|object| object.key.clone()).collect()
+    }
+
+    /// Whether a period has passed since everything was applied, for kinds whose drift nobody tells.
+    fn is_resync_due(&self) -> bool {
+        let period = self.shared.settings.period;
+        let last = self.shared.cache.history(self.key).resynced;
+        period > Duration::ZERO && last.is_none_or(|last| last.elapsed() >= period.mul_f64(0.9))
+    }
+
+    fn is_held(&self, primary: &Primary, release: Option<&Release>) -> bool {
+        let history = self.shared.cache.history(self.key);
+        // What the process before this one began is ended at once, whatever had failed before.
+        let begun = release.and_then(Release::newest).is_some_and(|(_, newest)| newest.status.is_pending());
+        let recalled = history.recalled(primary).is_some_and(|until| until > self.decided);
+        (recalled && !begun) || history.held_until(&self.attempt(primary), self.decided).is_some()
+    }
+
+    /// Whether every object of the release is covered by a watch that has listed.
+    pub(super) fn is_watched(&self) -> bool {
+        let marks = self.release().as_ref().and_then(Release::newest).and_then(|(_, newest)| newest.marks.clone());
+        marks.is_some_and(|marks| marks.objects.iter().all(|object| self.shared.cache.is_synced(&object.key)))
+    }
+
+    /// Whether the first list of a kind that the release has is still under way.
+    pub(super) fn is_listing(&self) -> bool {
+        self.shared.cache.is_listing(self.key)
+    }
+
+    /// How the deployed objects are doing.
+    pub(super) fn health(&self, marks: &Marks) -> Health {
+        let mut health = Health::Ready;
+        for object in &marks.objects {
+            let live = self.shared.cache.dependent(&object.key);
+            let readiness = match live {
+                Some(live) if live.deleting => Readiness::Progressing,
+                Some(live) => live.readiness,
+                None if self.shared.cache.is_synced(&object.key) => Readiness::Progressing,
+                None => Readiness::Ready,
+            };
+            match readiness {
+                Readiness::Failed => return Health::Failed(object.key.to_string()),
+                Readiness::Progressing if health == Health::Ready => {
+                    health = Health::Progressing(object.key.to_string())
+                }
+                _ => {}
+            }
+        }
+        health
+    }
+}
+
+/// Whether there was a release whose objects may still be there: its record vanished before our eyes, or the status tells of one.
+fn is_lost(primary: &Primary, history: &History) -> bool {
+    let cleared = history.cleared.as_deref() == Some(primary.uid());
+    !cleared && (history.lost.is_some() || primary.status.deployed_release.is_some())
+}

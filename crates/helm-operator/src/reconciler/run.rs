@@ -1,0 +1,177 @@
+//! A controller's life: waits until its kind is served, starts its watches, and lets the workers begin once all is listed.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::{BoxFuture, join_all};
+use helm_release::kube::{Api, Applier, Resource};
+use helm_release::storage::Storage;
+use kube::core::Selector;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinSet;
+
+use super::cache::Cache;
+use super::engine::EngineRenderer;
+use super::feed::{self, First, Sink, Stream};
+use super::queue::Queue;
+use super::render::Renderer;
+use super::shared::{Settings, Shared};
+use super::workers::serve;
+use super::{ChartController, Source, watch};
+use crate::backoff;
+use crate::context::Context;
+use crate::native;
+
+/// How long a resource waits for the first list of a kind that its release has.
+const FIRST_LISTS: Duration = Duration::from_secs(30);
+
+/// The longest wait between two tries to find a kind that is not served yet.
+const LONGEST_WAIT: Duration = Duration::from_secs(10);
+
+/// Runs the controller until the process ends.
+pub(super) async fn run(controller: ChartController, context: Context) -> Result<(), native::Error> {
+    let api: Arc<dyn Api> = Arc::new(context.client.clone());
+    let applier = Applier::new(api.clone());
+    let watched = controller.watch.gvk();
+    let api_version = controller.watch.api_resource().api_version;
+    let Some(resource) = wait_until_served(&applier, &api_version, &watched.kind, &context).await else {
+        return Ok(());
+    };
+    let renderer: Arc<dyn Renderer> = match &controller.source {
+        Source::Own(renderer) => renderer.clone(),
+        Source::Engine(engine) => {
+            Arc::new(EngineRenderer::new(engine.clone(), controller.watch.overrides.clone(), applier.clone()).await?)
+        }
+    };
+    let (new_kinds, kinds) = mpsc::unbounded_channel();
+    let shared = Arc::new(Shared {
+        storage: Storage::new(api.clone()),
+        settings: settings(&controller, &context),
+        metrics: context.metrics.clone(),
+        events: context.events.clone(),
+        renderer,
+        hooks: controller.hooks,
+        cache: Cache::default(),
+        queue: Queue::new(),
+        api,
+        applier,
+        resource,
+        new_kinds,
+    });
+    tracing::info!(kind = watched.kind, api_version, chart = shared.renderer.chart_name(), "Watching resource");
+    let watches = start_watches(&shared, &context, &controller.watch.selector, kinds);
+    let workers = controller.watch.max_concurrent_reconciles.unwrap_or(context.config.max_concurrent_reconciles);
+    let served = tokio::select! {
+        // Dropping the watches ends them.
+        () = watches => Ok(()),
+        result = serve(&shared, &context.shutdown, workers) => result,
+    };
+    served
+}
+
+/// The custom resource's definition may come after the operator.
+async fn wait_until_served(
+    applier: &Applier,
+    api_version: &str,
+    kind: &str,
+    context: &Context,
+) -> Option<Arc<Resource>> {
+    for attempt in 1.. {
+        match applier.mapper.resource(api_version, kind).await {
+            Ok(resource) => return Some(resource),
+            Err(error) => tracing::warn!(api_version, kind, %error, "the custom resource is not served yet"),
+        }
+        tokio::select! {
+            () = tokio::time::sleep(backoff::wait(attempt).min(LONGEST_WAIT)) => {}
+            () = context.shutdown.cancelled() => return None,
+        }
+    }
+    None
+}
+
+fn settings(controller: &ChartController, context: &Context) -> Settings {
+    Settings {
+        controller: context.controller.clone(),
+        period: controller.watch.reconcile_period.unwrap_or(context.config.reconcile_period),
+        hook_timeout: controller.watch.hook_timeout.unwrap_or(context.config.hook_timeout),
+        watch_dependents: controller.watch.watch_dependent_resources,
+        max_history: controller.max_history,
+        suppress_overrides: context.config.suppress_override_values,
+        apply: controller.watch.apply,
+    }
+}
+
+/// Runs every watch: resources and records first, then the kinds that the recorded releases have, then those that are asked for.
+/// Work starts once all that is listed.
+async fn start_watches(
+    shared: &Arc<Shared>,
+    context: &Context,
+    selector: &Selector,
+    mut kinds: mpsc::UnboundedReceiver<Arc<Resource>>,
+) {
+    let mut tasks = JoinSet::new();
+    let mut lists = Vec::new();
+    for stream in watch::primaries(context, &shared.resource, selector) {
+        lists.push(start_feed(watch::Primaries(shared.clone()), stream, &mut tasks));
+    }
+    for stream in watch::records(context) {
+        lists.push(start_feed(watch::Records(shared.clone()), stream, &mut tasks));
+    }
+    join_all(lists).await;
+    shared.watch_kinds(known_kinds(shared).await);
+    // Each resource waits for the kinds that its own release has.
+    while let Ok(kind) = kinds.try_recv() {
+        shared.cache.await_kind(&kind);
+        let listed = watch_kind(shared, context, kind, &mut tasks);
+        tasks.spawn(listed);
+    }
+    shared.recall();
+    shared.queue.open();
+    while let Some(kind) = kinds.recv().await {
+        let listed = watch_kind(shared, context, kind, &mut tasks);
+        tasks.spawn(listed);
+    }
+}
+
+async fn known_kinds(shared: &Shared) -> Vec<Arc<Resource>> {
+    let mut resources = Vec::new();
+    for (api_version, kind) in shared.cache.kinds_of_releases() {
+        match shared.applier.mapper.any_version(&api_version, &kind).await {
+            Ok(resource) => resources.push(resource),
+            Err(error) => tracing::warn!(api_version = &*api_version, kind = &*kind, %error, "cannot watch dependents"),
+        }
+    }
+    resources
+}
+
+/// Watches one kind; the future ends when its first lists are in.
+fn watch_kind(
+    shared: &Arc<Shared>,
+    context: &Context,
+    kind: Arc<Resource>,
+    tasks: &mut JoinSet<()>,
+) -> BoxFuture<'static, ()> {
+    tracing::info!(kind = &*kind.kind, api_version = &*kind.api_version, "Watching dependent resource");
+    let streams = watch::dependents(context, &kind, shared.renderer.chart_name());
+    let start = |stream| start_feed(watch::Dependents(shared.clone(), kind.clone()), stream, tasks);
+    let lists: Vec<_> = streams.into_iter().map(start).collect();
+    let shared = shared.clone();
+    Box::pin(async move {
+        let lists = tokio::time::timeout(FIRST_LISTS, join_all(lists)).await;
+        let refused = lists.unwrap_or_default().contains(&First::Refused);
+        shared.cache.kind_listed(&kind, refused);
+        // What drifted before the first list is known only now.
+        shared.cache.resources_with(&kind).into_iter().for_each(|key| shared.wake(key));
+    })
+}
+
+/// Feeds a sink in a task; the future ends when the first list is in, or the server refused it, or it never will be.
+fn start_feed<T: Send + 'static>(
+    sink: impl Sink<T> + 'static,
+    stream: Stream<T>,
+    tasks: &mut JoinSet<()>,
+) -> BoxFuture<'static, First> {
+    let (first, listed) = oneshot::channel();
+    tasks.spawn(feed::feed(sink, stream, first));
+    Box::pin(async { listed.await.unwrap_or(First::Refused) })
+}
