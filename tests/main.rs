@@ -1,6 +1,7 @@
 //! Everything that needs more than one crate, in one binary: what ships under `config`, and the operator at work.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a helper of a test fails the test")]
 
+mod architecture;
 mod chart;
 mod chart_kinds;
 mod client_side;
