@@ -1,11 +1,12 @@
 //! Copies that share no map with their original, and the end of values: neither may overflow the stack, however deep values nest.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::error::LimitError;
 use crate::stack;
 
-use super::{List, Map, Value};
+use super::{List, Map, Str, Value};
 
 /// How many values a copy may consist of. Values that hold themselves have no end, and a few lines make 2^60 paths to one map.
 pub const MAX_COPIED_VALUES: usize = 1_000_000;
@@ -51,7 +52,7 @@ impl Value {
     /// # Errors
     /// The limit that was exceeded: [`MAX_COPIED_VALUES`] or [`MAX_COPIED_DEPTH`].
     pub fn try_deep_copy(&self) -> Result<Value, LimitError> {
-        copy(self, &mut Budget::whole())
+        copy_value(self, &mut Budget::whole(), Map::with_entries)
     }
 
     /// A copy as [`try_deep_copy`](Self::try_deep_copy) makes it. A value beyond its limits stays shared: only for values that no
@@ -81,36 +82,37 @@ impl List {
     }
 }
 
-fn copy(value: &Value, budget: &mut Budget) -> Result<Value, LimitError> {
+/// Makes a map like the first one, of entries that are copied already.
+pub(super) type Rebuild = fn(&Map, BTreeMap<Str, Value>) -> Map;
+
+pub(super) fn copy_value(value: &Value, budget: &mut Budget, rebuild: Rebuild) -> Result<Value, LimitError> {
     match value {
+        Value::Map(map) => copy_map(map, budget, rebuild).map(Value::Map),
         Value::List(list) if list.holds_map() => {
             budget.spend(list.len())?;
-            let copied = budget.nested(|budget| list.iter().map(|v| copy(v, budget)).collect::<Result<_, _>>())?;
-            Ok(Value::List(List::new(list.ty(), copied)))
+            let copy = |budget: &mut Budget| list.iter().map(|item| copy_value(item, budget, rebuild)).collect();
+            Ok(Value::List(List::new(list.ty(), budget.nested(copy)?)))
         }
-        Value::Map(map) => copy_map(map, budget).map(Value::Map),
         other => Ok(other.clone()),
     }
 }
 
-fn copy_map(map: &Map, budget: &mut Budget) -> Result<Map, LimitError> {
-    if map.is_nil() {
-        return Ok(map.clone());
-    }
+/// A copy of a frozen map is lazy; any other is rebuilt.
+pub(super) fn copy_map(map: &Map, budget: &mut Budget, rebuild: Rebuild) -> Result<Map, LimitError> {
     if let Some(table) = map.untouched() {
         budget.spend(table.size())?;
         budget.reach(table.depth())?;
-        return Ok(Map::lazy(map.ty(), map.is_nil(), Arc::clone(table)));
+        return Ok(Map::lazy(map, Arc::clone(table)));
     }
     let mut entries = map.entries().clone();
     budget.spend(entries.len())?;
     budget.nested(|budget| {
         for value in entries.values_mut().filter(|value| value.holds_map()) {
-            *value = copy(value, budget)?;
+            *value = copy_value(value, budget, rebuild)?;
         }
         Ok(())
     })?;
-    Ok(Map::new(map.ty(), entries))
+    Ok(rebuild(map, entries))
 }
 
 fn exceeded(name: &'static str, limit: usize) -> LimitError {

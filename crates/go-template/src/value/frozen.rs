@@ -6,9 +6,8 @@ use std::collections::BTreeMap;
 use std::mem;
 use std::sync::Arc;
 
-use super::copy::{Budget, drop_flat};
+use super::copy::{Budget, copy_map, drop_flat};
 use super::{List, Map, Str, Value};
-use crate::error::LimitError;
 
 /// One level of a frozen map: the maps below are lazy copies that nobody touches.
 pub(super) struct Table {
@@ -24,7 +23,7 @@ impl Map {
     ///
     /// Beyond the limits of [`Value::deep_copy`] this is the map itself.
     pub fn frozen(&self) -> Map {
-        freeze_map(self, &mut Budget::whole()).unwrap_or_else(|_| self.clone())
+        copy_map(self, &mut Budget::whole(), freeze).unwrap_or_else(|_| self.clone())
     }
 }
 
@@ -121,33 +120,8 @@ impl Extent {
     }
 }
 
-fn freeze(value: &Value, budget: &mut Budget) -> Result<Value, LimitError> {
-    match value {
-        Value::Map(map) => freeze_map(map, budget).map(Value::Map),
-        Value::List(list) if list.holds_map() => {
-            budget.spend(list.len())?;
-            let items = budget.nested(|budget| list.iter().map(|v| freeze(v, budget)).collect::<Result<_, _>>())?;
-            Ok(Value::List(List::new(list.ty(), items)))
-        }
-        other => Ok(other.clone()),
-    }
-}
-
-fn freeze_map(map: &Map, budget: &mut Budget) -> Result<Map, LimitError> {
-    if let Some(table) = map.untouched() {
-        budget.spend(table.size)?;
-        budget.reach(table.depth)?;
-        return Ok(Map::lazy(map.ty(), map.is_nil(), Arc::clone(table)));
-    }
-    let mut entries = map.entries().clone();
-    budget.spend(entries.len())?;
-    budget.nested(|budget| {
-        for value in entries.values_mut().filter(|value| value.holds_map()) {
-            *value = freeze(value, budget)?;
-        }
-        Ok(())
-    })?;
-    Ok(Map::lazy(map.ty(), map.is_nil(), Arc::new(Table::of(entries))))
+fn freeze(map: &Map, entries: BTreeMap<Str, Value>) -> Map {
+    Map::lazy(map, Arc::new(Table::of(entries)))
 }
 
 #[cfg(test)]

@@ -182,9 +182,15 @@ impl Map {
         self.untouched().is_some_and(|table| !table.holds_nil())
     }
 
-    /// A lazy copy of the table.
-    pub(super) fn lazy(ty: MapType, nil: bool, table: Arc<Table>) -> Map {
-        Map { ty, nil, shared: Arc::new(Shared { origin: Some(table), own: OnceLock::new() }) }
+    /// A map of the same type with these entries.
+    pub(super) fn with_entries(&self, entries: BTreeMap<Str, Value>) -> Map {
+        Map { nil: self.nil, ..Map::new(self.ty, entries) }
+    }
+
+    /// A lazy copy of the table, of the same type as this map.
+    pub(super) fn lazy(&self, table: Arc<Table>) -> Map {
+        let shared = Shared { origin: Some(table), own: OnceLock::new() };
+        Map { ty: self.ty, nil: self.nil, shared: Arc::new(shared) }
     }
 
     /// The table that this is a lazy copy of, if it has no entries of its own yet.

@@ -259,44 +259,22 @@ fn debug(value: &Value, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     f.write_str(&String::from_utf8_lossy(&text))
 }
 
-impl From<bool> for Value {
-    fn from(v: bool) -> Self {
-        Value::Bool(v)
-    }
+macro_rules! conversions {
+    ($($from:ty => $variant:ident),* $(,)?) => {$(
+        impl From<$from> for Value {
+            fn from(v: $from) -> Self {
+                Value::$variant(v.into())
+            }
+        }
+    )*};
 }
 
-impl From<f64> for Value {
-    fn from(v: f64) -> Self {
-        Value::Float(v)
-    }
-}
-
-impl From<&str> for Value {
-    fn from(v: &str) -> Self {
-        Value::String(v.into())
-    }
-}
-
-impl From<String> for Value {
-    fn from(v: String) -> Self {
-        Value::String(v.into())
-    }
-}
-
-impl From<Str> for Value {
-    fn from(v: Str) -> Self {
-        Value::String(v)
-    }
-}
-
-impl From<List> for Value {
-    fn from(v: List) -> Self {
-        Value::List(v)
-    }
-}
-
-impl From<Map> for Value {
-    fn from(v: Map) -> Self {
-        Value::Map(v)
-    }
+conversions! {
+    bool => Bool,
+    f64 => Float,
+    &str => String,
+    String => String,
+    Str => String,
+    List => List,
+    Map => Map,
 }
