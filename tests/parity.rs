@@ -1,15 +1,15 @@
-//! What the operator leaves on an API server beside what Helm leaves there, for the charts that show most; `make parity` takes all of them.
+//! Compares the operator's live objects with Helm's, for the most telling charts; `make parity` takes all of them.
 
 use std::time::Duration;
 
 use parity::corpus;
 use test_cluster::Binaries;
 
-/// What server-side apply refuses, what three-way merges differ in, and what texts lose on their way.
+/// Cover what server-side apply refuses, where three-way merges differ, and text that is easily corrupted.
 const CHARTS: [&str; 6] =
     ["duplicate-keys", "kept", "null-in-custom-resource", "recreate-null", "text", "undeclared-fields"];
 
-/// Comparing starts control planes of its own.
+/// Returns whether control planes can be started, which the comparison needs.
 fn can_start() -> bool {
     match Binaries::find() {
         Ok(Binaries::Folder(folder)) => folder.join("helm").is_file(),
@@ -22,7 +22,7 @@ fn can_start() -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn charts_leave_the_objects_that_they_leave_by_helm() {
+async fn charts_leave_the_same_objects_as_with_helm() {
     if !can_start() {
         eprintln!("skipped: no binaries to start; `make cluster` builds them");
         return;
@@ -36,5 +36,5 @@ async fn charts_leave_the_objects_that_they_leave_by_helm() {
         limit: Duration::from_secs(300),
     };
     let report = parity::run(&options).await.unwrap();
-    assert!(report.is_fine(), "{}", report.text());
+    assert!(report.passed(), "{}", report.text());
 }

@@ -1,4 +1,4 @@
-//! Any archive is a chart or an error: the bytes as they are, as a tar that was packed, and as the files of one.
+//! Loads any bytes as a chart: as they are, as a tar that gets compressed, and as the files of one.
 #![no_main]
 
 use flate2::Crc;
@@ -15,7 +15,7 @@ fuzz_target!(|input: &[u8]| {
     let _ = Chart::load_files(files(input));
 });
 
-/// The tar with the checksum of each header put right: a reader looks no further than a wrong one.
+/// Corrects each header's checksum in the tar, because readers stop at a wrong one.
 fn with_sums(mut tar: Vec<u8>) -> Vec<u8> {
     let mut at = 0;
     while let Some(header) = tar.get_mut(at..at + BLOCK) {
@@ -29,7 +29,7 @@ fn with_sums(mut tar: Vec<u8>) -> Vec<u8> {
     tar
 }
 
-/// Gzip's format without compression, and with a checksum that is right.
+/// Wraps the data in uncompressed gzip with a correct checksum.
 fn packed(data: &[u8]) -> Vec<u8> {
     let mut crc = Crc::new();
     crc.update(data);
@@ -45,7 +45,7 @@ fn packed(data: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Name and content in turn, NUL bytes between.
+/// Splits the input at NUL bytes into alternating names and contents.
 fn files(input: &[u8]) -> Vec<File> {
     let parts: Vec<&[u8]> = input.split(|byte| *byte == 0).collect();
     let file = |pair: &[&[u8]]| File {

@@ -1,4 +1,4 @@
-//! Any text is a pattern or an error, and meets any other text: regular expressions, globs, layouts of dates, TOML.
+//! Matches any pattern against any text: regular expressions, globs, date layouts, TOML.
 #![no_main]
 
 use go_template::Value;

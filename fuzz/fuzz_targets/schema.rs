@@ -1,4 +1,4 @@
-//! Any text is a schema or not, and any values meet it or not: the schema, a NUL byte, the values as YAML.
+//! Validates any values against any schema. Input: the schema, a NUL byte, values as YAML.
 #![no_main]
 
 use helm::schema::Schema;

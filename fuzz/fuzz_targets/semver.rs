@@ -1,4 +1,4 @@
-//! Any text is a version or not, and a constraint or not: a version, a line end, a constraint.
+//! Parses versions and constraints; a printed version must parse to the same. Input: a version, a newline, a constraint.
 #![no_main]
 
 use golibs::semver::{Constraint, MAX_VERSION_LENGTH, Version};
@@ -13,7 +13,7 @@ fuzz_target!(|text: &str| {
     if shown.len() > MAX_VERSION_LENGTH {
         return;
     }
-    let again = Version::parse(&shown).expect("a version that was printed can be read");
+    let again = Version::parse(&shown).expect("printed versions parse");
     assert_eq!(again.to_string(), shown);
     let _ = (version.inc_major(), version.inc_minor(), version.inc_patch());
     if let Ok(constraint) = constraint {

@@ -1,4 +1,4 @@
-//! Any text is a setting or an error, in every grammar of `--set`.
+//! Parses any text with each of `--set`'s grammars.
 #![no_main]
 
 use go_template::{Map, Value};

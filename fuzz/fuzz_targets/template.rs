@@ -1,4 +1,4 @@
-//! Any text is a template or an error: lexer, parser, and the printing of nodes, which the error of each action does.
+//! Parses any template, and prints its nodes through the errors of its actions.
 #![no_main]
 
 use std::sync::{Arc, LazyLock};
@@ -16,7 +16,7 @@ fuzz_target!(|text: &[u8]| {
     let mut templates = Templates::new("t");
     templates.add(&parsed);
     let templates = Arc::new(templates);
-    // A run that stops after few steps stops at another node each time, and prints it.
+    // Each step limit stops the run at a different node, and the error prints it.
     for steps in [0, 1, 2, 3, 5, 8] {
         let options = Options { limits: Limits { steps, ..Limits::default() }, ..Options::default() };
         let run = Scope::new(Arc::clone(&templates), options).execute_tree(parsed.main(), &Value::Map(Map::default()));

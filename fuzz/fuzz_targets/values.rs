@@ -1,4 +1,4 @@
-//! Values of a user, a chart and its subchart coalesce: three YAML texts with a NUL byte between each, then what `Chart.yaml` adds.
+//! Merges the values of a user, a chart and its subchart. Input: three YAML texts and extra `Chart.yaml` text, separated by NUL bytes.
 #![no_main]
 
 use helm::chart::{Chart, File};

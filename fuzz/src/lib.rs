@@ -1,4 +1,4 @@
-//! What several targets do: render a chart of one template.
+//! Renders a chart with one template, for several targets.
 
 use std::sync::LazyLock;
 
@@ -10,14 +10,21 @@ static RELEASE: LazyLock<ReleaseOptions> =
     LazyLock::new(|| ReleaseOptions { name: "r".into(), namespace: "n".into(), revision: 1, is_upgrade: false });
 static CAPABILITIES: LazyLock<Capabilities> = LazyLock::new(Capabilities::default);
 
-/// Small, so that a run ends soon and many can be made.
-const LIMITS: Limits = Limits { steps: 20_000, output: 1 << 20, executions: 200, deadline: None };
+/// Small, so that runs are short and many.
+const LIMITS: Limits = Limits {
+    steps: 20_000,
+    output: 1 << 20,
+    memory: 4 << 20,
+    function_time: Limits::FUNCTION_TIME,
+    executions: 200,
+    deadline: None,
+};
 
-/// Functions that take all the time, and find nothing by it: they make keys and hash passwords.
+/// Slow functions that find nothing: they generate keys and hash passwords.
 const SLOW: [&[u8]; 7] =
     [b"genPrivateKey", b"genCA", b"genSelf", b"genSigned", b"bcrypt", b"htpasswd", b"derivePassword"];
 
-/// Renders or fails: the template under this name, a NUL byte, the values as YAML.
+/// Renders `input` (a template, a NUL byte, values as YAML) as the template `name`; checks that errors have text.
 pub fn render(name: &str, input: &[u8]) {
     if SLOW.iter().any(|slow| input.windows(slow.len()).any(|part| part == *slow)) {
         return;

@@ -1,6 +1,6 @@
-//! Corpora: real charts with the output of real `helm template`.
+//! Replays corpora: real charts with the recorded output of `helm template`.
 //!
-//! Judged by bytes, then as parsed documents in order, then with random parts left out on both sides.
+//! Compares bytes first, then parsed documents in order, then the same without random parts.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -27,14 +27,14 @@ struct Case {
     random: Option<PathBuf>,
 }
 
-/// The command line of `helm template`, as the corpus has it.
+/// `helm template`'s command line, which corpus cases use.
 #[derive(clap::Parser)]
 struct Command {
     #[command(flatten)]
     options: helm::template::Options,
 }
 
-/// Runs every case of the folder's `cases.jsonl` whose name contains `only`.
+/// Runs every case in the directory's `cases.jsonl` whose name contains `only`.
 pub(crate) fn run(folder: &Path, only: &str, report: &mut Report) -> anyhow::Result<()> {
     let file = folder.join("cases.jsonl");
     let text = fs::read_to_string(&file).with_context(|| format!("cannot read corpus {}", file.display()))?;
@@ -75,13 +75,13 @@ fn render(folder: &Path, case: &Case) -> Result<Vec<u8>, String> {
     }
     args.extend(case.args.iter().map(Into::into));
     let command = Command::try_parse_from(args).map_err(|e| e.to_string())?;
-    // The recorded messages are without Helm's advice to use --debug.
+    // Recorded messages lack Helm's hint to use --debug.
     let message =
         |error: helm::template::Error| error.to_string().split("\n\nUse --debug").next().unwrap_or_default().to_owned();
     command.options.run().map(|output| output.text).map_err(message)
 }
 
-/// Which parts of the output are random: document and JSON pointer.
+/// Returns the random parts of the output: document index and JSON pointer.
 fn random_parts(file: &Path) -> anyhow::Result<Vec<(usize, String)>> {
     let text = fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
     Ok(serde_json::from_str(&text)?)
@@ -98,7 +98,7 @@ fn compare(wanted: &[u8], got: &[u8], random: &[(usize, String)]) -> Outcome {
         return wrong();
     }
     if same(&left, &right) {
-        return Outcome::Alike("the same documents");
+        return Outcome::Alike("same documents");
     }
     for (document, pointer) in random {
         let path: Vec<String> =
@@ -109,7 +109,7 @@ fn compare(wanted: &[u8], got: &[u8], random: &[(usize, String)]) -> Outcome {
             }
         }
     }
-    if same(&left, &right) { Outcome::Alike("the same but for random parts") } else { wrong() }
+    if same(&left, &right) { Outcome::Alike("same except for random parts") } else { wrong() }
 }
 
 fn documents(text: &[u8]) -> Result<Vec<Value>, yaml::Error> {
@@ -129,7 +129,7 @@ fn same(left: &[Value], right: &[Value]) -> bool {
     })
 }
 
-/// Replaces what the path leads to.
+/// Replaces the value at the path with a placeholder.
 fn mask(value: &mut Value, path: &[String]) {
     let Some((step, rest)) = path.split_first() else {
         *value = "*".into();

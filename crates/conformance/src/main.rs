@@ -1,6 +1,6 @@
-//! Compares this engine with recorded answers of the real Helm: vectors (snippets) and corpora (whole charts).
+//! Compares this engine with recorded answers of real Helm: vectors (snippets) and corpora (whole charts).
 //!
-//! `conformance --vectors FILE... --corpus DIR...` prints a line for each failure, a table for each group and, last, `N passed, N failed`.
+//! `conformance --vectors FILE... --corpus DIR...` prints a line per difference, a table by group, and finally `N passed, N failed`.
 
 mod corpus;
 mod report;
@@ -13,19 +13,19 @@ use clap::Parser;
 
 use crate::report::Report;
 
-/// Compares this engine with recorded answers of the real Helm.
+/// Compares this engine with recorded answers of real Helm.
 #[derive(Parser)]
 struct Args {
-    /// A file of vectors, one JSON object a line; may be repeated.
+    /// File of vectors, one JSON object per line; may be repeated
     #[arg(long, value_name = "FILE", num_args = 1..)]
     vectors: Vec<PathBuf>,
-    /// A folder of charts with `cases.jsonl`; may be repeated.
+    /// Directory of charts with `cases.jsonl`; may be repeated
     #[arg(long, value_name = "DIR", num_args = 1..)]
     corpus: Vec<PathBuf>,
-    /// Only cases whose id or group contains this text.
+    /// Run only cases whose id or group contains this text
     #[arg(long, value_name = "TEXT", default_value = "")]
     only: String,
-    /// Print what was wanted and what came in full, for each failure.
+    /// Print expected and actual output of each failure in full
     #[arg(long)]
     verbose: bool,
 }

@@ -1,17 +1,17 @@
-//! Counts outcomes by group and prints them.
+//! Counts and prints outcomes by group.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
 
-/// How one case ended.
+/// The outcome of one case.
 pub(crate) enum Outcome {
-    /// Byte for byte, or the same error text.
+    /// The output is byte-identical, or the error text is.
     Exact,
-    /// Both fail, with different texts: wanted and got.
+    /// Both fail with different text: expected and actual.
     OtherText(String, String),
-    /// The same data in other bytes, or equal once random parts are left out.
+    /// Same data in different bytes, or equal without random parts.
     Alike(&'static str),
-    /// Different: wanted and got.
+    /// Different: expected and actual.
     Wrong(String, String),
 }
 
@@ -23,7 +23,7 @@ struct Row {
     wrong: usize,
 }
 
-/// The running count.
+/// Running totals by group.
 pub(crate) struct Report {
     verbose: bool,
     groups: BTreeMap<String, Row>,
@@ -34,7 +34,7 @@ impl Report {
         Report { verbose, groups: BTreeMap::new() }
     }
 
-    /// Counts the outcome, and prints a line unless it is exact.
+    /// Counts the outcome, and prints it unless it is exact.
     pub(crate) fn add(&mut self, group: &str, id: &str, outcome: &Outcome) {
         if !self.groups.contains_key(group) {
             self.groups.insert(group.to_owned(), Row::default());
@@ -46,57 +46,63 @@ impl Report {
                 row.alike += 1;
                 line("alike", group, id, how);
             }
-            Outcome::OtherText(wanted, got) => {
+            Outcome::OtherText(expected, actual) => {
                 row.other_text += 1;
-                self.difference("text", group, id, wanted, got);
+                self.difference("text", group, id, expected, actual);
             }
-            Outcome::Wrong(wanted, got) => {
+            Outcome::Wrong(expected, actual) => {
                 row.wrong += 1;
-                self.difference("FAIL", group, id, wanted, got);
+                self.difference("FAIL", group, id, expected, actual);
             }
         }
     }
 
-    fn difference(&self, mark: &str, group: &str, id: &str, wanted: &str, got: &str) {
+    fn difference(&self, mark: &str, group: &str, id: &str, expected: &str, actual: &str) {
         if self.verbose {
-            line(mark, group, id, &format!("\n--- wanted\n{wanted}\n--- got\n{got}\n"));
+            line(mark, group, id, &format!("\n--- expected\n{expected}\n--- actual\n{actual}\n"));
             return;
         }
-        let (wanted, got) = around_first_difference(wanted, got);
-        line(mark, group, id, &format!("wanted {wanted:?} got {got:?}"));
+        let (expected, actual) = around_first_difference(expected, actual);
+        line(mark, group, id, &format!("expected {expected:?} actual {actual:?}"));
     }
 
-    /// Prints the table and the closing line; whether nothing failed.
+    /// Prints the table and the totals; returns whether every case passed.
     pub(crate) fn finish(self) -> bool {
         let mut total = Row::default();
-        say(&format!("{:<44} {:>6} {:>6} {:>6} {:>6}", "group", "exact", "alike", "text", "failed"));
+        print_line(&format!("{:<44} {:>6} {:>6} {:>6} {:>6}", "group", "exact", "alike", "text", "failed"));
         for (group, row) in &self.groups {
-            say(&format!("{group:<44} {:>6} {:>6} {:>6} {:>6}", row.exact, row.alike, row.other_text, row.wrong));
+            print_line(&format!(
+                "{group:<44} {:>6} {:>6} {:>6} {:>6}",
+                row.exact, row.alike, row.other_text, row.wrong
+            ));
             total.exact += row.exact;
             total.alike += row.alike;
             total.other_text += row.other_text;
             total.wrong += row.wrong;
         }
-        say("alike: same data, other bytes; text: both fail, in other words");
-        say(&format!("{:<44} {:>6} {:>6} {:>6} {:>6}", "all", total.exact, total.alike, total.other_text, total.wrong));
-        say(&format!("{} passed, {} failed", total.exact + total.alike + total.other_text, total.wrong));
+        print_line("alike: same data, different bytes; text: both fail, with different text");
+        print_line(&format!(
+            "{:<44} {:>6} {:>6} {:>6} {:>6}",
+            "all", total.exact, total.alike, total.other_text, total.wrong
+        ));
+        print_line(&format!("{} passed, {} failed", total.exact + total.alike + total.other_text, total.wrong));
         total.wrong == 0
     }
 }
 
 fn line(mark: &str, group: &str, id: &str, what: &str) {
-    say(&format!("{mark:<5} {group} {id} {what}"));
+    print_line(&format!("{mark:<5} {group} {id} {what}"));
 }
 
-/// Writes a line; nobody may be left to read it, as behind `head`.
-fn say(text: &str) {
+/// Writes a line, and ignores a closed pipe, as behind `head`.
+fn print_line(text: &str) {
     let _ = writeln!(std::io::stdout(), "{text}");
 }
 
-/// The two texts from shortly before their first difference, cut to a line's length.
-fn around_first_difference(wanted: &str, got: &str) -> (String, String) {
-    let same = wanted.chars().zip(got.chars()).take_while(|(a, b)| a == b).count();
+/// Cuts both texts to a line around their first difference.
+fn around_first_difference(expected: &str, actual: &str) -> (String, String) {
+    let same = expected.chars().zip(actual.chars()).take_while(|(a, b)| a == b).count();
     let start = same.saturating_sub(40);
     let cut = |text: &str| text.chars().skip(start).take(160).collect();
-    (cut(wanted), cut(got))
+    (cut(expected), cut(actual))
 }

@@ -1,4 +1,4 @@
-//! Vectors: one small question with the real answer. Which engine part is asked follows from the fields that a line has.
+//! Replays vectors: one small input per line with Helm's recorded answer. The fields of a line select the function under test.
 
 use std::fs;
 use std::path::Path;
@@ -33,7 +33,7 @@ impl Case {
     }
 }
 
-/// Runs every case of the file whose id or group contains `only`.
+/// Runs every case in the file whose id or group contains `only`.
 pub(crate) fn run(file: &Path, only: &str, report: &mut Report) -> anyhow::Result<()> {
     let text = fs::read_to_string(file).with_context(|| format!("cannot read vectors {}", file.display()))?;
     let name = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
@@ -66,7 +66,7 @@ fn outcome(case: &Case, line: &str) -> Outcome {
     }
 }
 
-/// Compares texts: the output's, or the error's.
+/// Compares output or error text.
 fn answer(case: &Case, got: Result<String, String>) -> Outcome {
     let wanted = match (case.has("error"), &got) {
         (false, _) => Ok(case.text("out").to_owned()),
@@ -80,7 +80,7 @@ fn answer(case: &Case, got: Result<String, String>) -> Outcome {
     }
 }
 
-/// Compares outputs, and errors only as to whether there is one.
+/// Compares outputs; of errors, only their presence.
 fn fact_only(case: &Case, got: Result<String, String>) -> Outcome {
     let wanted = case.fields.get("out").map(|out| out.as_str().map_or_else(|| out.to_string(), str::to_owned));
     match (wanted, got) {
@@ -94,7 +94,7 @@ fn either(result: Result<String, String>) -> String {
     result.unwrap_or_else(|error| format!("error: {error}"))
 }
 
-/// Recorded errors are cut at 4,000 characters.
+/// Compares error texts; recorded ones are truncated at 4,000 characters.
 fn same_error(wanted: &str, got: &str) -> bool {
     match wanted.strip_suffix("…[truncated]") {
         Some(start) => got.starts_with(start),
@@ -123,7 +123,7 @@ fn render(case: &Case, line: &str) -> Result<Vec<u8>, String> {
     Ok(files.into_iter().next().map(|(_, output)| output).unwrap_or_default())
 }
 
-/// The chart that the recorded snippets ran in.
+/// Builds the chart that the snippets were recorded in.
 fn snippet_chart(template: &str, files: impl Iterator<Item = (String, String)>) -> Result<Arc<Chart>, String> {
     let file = |name: String, data: &str| File { name, data: data.into() };
     let about = "apiVersion: v2\nname: c\nversion: 1.2.3\nappVersion: 4.5.6\n";
@@ -132,7 +132,7 @@ fn snippet_chart(template: &str, files: impl Iterator<Item = (String, String)>) 
     Chart::load_files(all).map_err(|e| e.to_string())
 }
 
-/// One U+FFFD for each invalid byte, as Go's JSON encoder writes them.
+/// Replaces each invalid byte with U+FFFD, as Go's JSON encoder does.
 fn replace_invalid(bytes: &[u8]) -> String {
     let mut text = String::new();
     for chunk in bytes.utf8_chunks() {

@@ -1,11 +1,11 @@
-//! The program over the project's own cases, and over the shared ones where they are.
+//! Runs the program on this repository's cases, and on the shared ones if they exist.
 
-#![allow(clippy::unwrap_used, clippy::print_stdout)] // A test may panic, and says what it skipped.
+#![allow(clippy::unwrap_used, clippy::print_stdout)] // Tests may panic, and print what they skip.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Runs the program; its output, if a case failed.
+/// Runs the program; panics with its output if a case fails.
 fn check(args: &[PathBuf]) {
     let output = Command::new(env!("CARGO_BIN_EXE_conformance")).args(args).env("TZ", "UTC").output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
@@ -18,12 +18,12 @@ fn own() -> PathBuf {
 }
 
 #[test]
-fn our_own_snippets_and_charts_render_as_helm_renders_them() {
+fn our_snippets_and_charts_render_as_with_helm() {
     check(&["--vectors".into(), own().join("vectors.jsonl"), "--corpus".into(), own()]);
 }
 
 #[test]
-fn shared_snippets_render_as_helm_renders_them() {
+fn shared_snippets_render_as_with_helm() {
     let names = ["dev", "yaml-emit", "yaml-parse", "semver", "float", "glob", "regex"];
     let files: Option<Vec<PathBuf>> =
         names.iter().map(|name| shared_cases::path(&format!("vectors/{name}.jsonl"))).collect();
@@ -32,7 +32,7 @@ fn shared_snippets_render_as_helm_renders_them() {
 }
 
 #[test]
-fn shared_charts_render_as_helm_renders_them() {
+fn shared_charts_render_as_with_helm() {
     let Some(archive) = shared_cases::path("corpus/corpus.tgz") else { return };
     let unpacked = tempfile::tempdir().unwrap();
     let done = Command::new("tar").arg("xzf").arg(&archive).arg("-C").arg(unpacked.path()).status().unwrap();

@@ -1,4 +1,4 @@
-//! Charts and the values to install them with: from corpora (folders with `cases.jsonl`), or the project's own.
+//! Charts and their values, from corpora (directories with `cases.jsonl`) or this repository.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,12 +8,12 @@ use std::str::FromStr;
 use anyhow::{Context as _, bail};
 use serde::Deserialize;
 
-/// A chart and its cases, in the order in which they are gone through: the first is installed, each other one is an upgrade.
+/// A chart and its cases in order: the first is an install, the others are upgrades.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Chart {
     /// Short name for reports.
     pub name: String,
-    /// The chart's folder.
+    /// The chart's directory.
     pub folder: PathBuf,
     /// Never empty.
     pub cases: Vec<Case>,
@@ -22,20 +22,20 @@ pub struct Chart {
 /// Values for one step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Case {
-    /// Its name in the corpus.
+    /// Name of the case in the corpus.
     pub name: String,
-    /// A values file; none: the chart's defaults.
+    /// A values file; the chart's defaults if absent.
     pub values: Option<PathBuf>,
 }
 
-/// Part `index` of `count`, from 1.
+/// Part `index` of `count`, counted from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shard {
     index: usize,
     count: usize,
 }
 
-/// A line of a corpus' `cases.jsonl`, as far as it matters here.
+/// The relevant fields of a line in `cases.jsonl`.
 #[derive(Deserialize)]
 struct Line {
     repo: String,
@@ -48,11 +48,11 @@ struct Line {
     bytes: u64,
 }
 
-/// Reads a corpus: `most` cases of each chart, the default one first and then those with the most output.
+/// Reads a corpus: up to `max_cases` cases per chart, the default one first, then those with the most output.
 ///
 /// # Errors
-/// The file cannot be read.
-pub fn read(folder: &Path, most: usize) -> anyhow::Result<Vec<Chart>> {
+/// If `cases.jsonl` cannot be read or parsed.
+pub fn read(folder: &Path, max_cases: usize) -> anyhow::Result<Vec<Chart>> {
     let folder = folder.canonicalize().with_context(|| format!("cannot open corpus {}", folder.display()))?;
     let file = folder.join("cases.jsonl");
     let text = fs::read_to_string(&file).with_context(|| format!("cannot read corpus {}", file.display()))?;
@@ -62,15 +62,15 @@ pub fn read(folder: &Path, most: usize) -> anyhow::Result<Vec<Chart>> {
             .with_context(|| format!("cannot read line {} of corpus {}", number + 1, file.display()))?;
         charts.entry(line.dir.clone()).or_default().push(line);
     }
-    Ok(charts.into_values().filter_map(|lines| chart(&folder, lines, most)).collect())
+    Ok(charts.into_values().filter_map(|lines| chart(&folder, lines, max_cases)).collect())
 }
 
-/// Cases with flags of `helm template` have no counterpart on a cluster. A chart that Helm never renders has one case.
-fn chart(folder: &Path, lines: Vec<Line>, most: usize) -> Option<Chart> {
+/// Selects a chart's cases. Cases with `helm template` flags have no counterpart on a cluster. A chart that Helm never renders keeps one failing case.
+fn chart(folder: &Path, lines: Vec<Line>, max_cases: usize) -> Option<Chart> {
     let (mut lines, failing): (Vec<Line>, Vec<Line>) =
         lines.into_iter().filter(|line| line.args.is_empty()).partition(|line| line.status != "error");
     lines.sort_by_key(|line| (line.values.is_some(), std::cmp::Reverse(line.bytes)));
-    lines.truncate(most);
+    lines.truncate(max_cases);
     if lines.is_empty() {
         lines.extend(failing.into_iter().next());
     }
@@ -80,10 +80,10 @@ fn chart(folder: &Path, lines: Vec<Line>, most: usize) -> Option<Chart> {
     Some(Chart { name, folder: dir, cases: lines.into_iter().map(case).collect() })
 }
 
-/// Reads the project's own charts: in each folder a `chart`, and values files that are gone through by name.
+/// Reads this repository's own charts. Each directory has a `chart` and values files, whose names give the order of the cases.
 ///
 /// # Errors
-/// The folder cannot be read.
+/// If a directory cannot be read.
 pub fn own(folder: &Path) -> anyhow::Result<Vec<Chart>> {
     let mut charts = Vec::new();
     for entry in sorted(folder)? {
@@ -111,10 +111,10 @@ fn name(path: &Path) -> String {
 }
 
 impl Shard {
-    /// The whole.
+    /// All charts.
     pub const ALL: Shard = Shard { index: 1, count: 1 };
 
-    /// Every `count`th of the charts, so that each shard gets some of each repository.
+    /// Takes every `count`th chart, so that each shard has charts of every repository.
     #[must_use]
     pub fn of<T>(self, all: Vec<T>) -> Vec<T> {
         all.into_iter().skip(self.index - 1).step_by(self.count).collect()
@@ -125,7 +125,7 @@ impl FromStr for Shard {
     type Err = anyhow::Error;
 
     fn from_str(text: &str) -> anyhow::Result<Shard> {
-        let (index, count) = text.split_once('/').context("a shard is written i/n, such as 2/8")?;
+        let (index, count) = text.split_once('/').context("expected a shard like 2/8")?;
         let shard = Shard { index: index.parse()?, count: count.parse()? };
         if shard.index == 0 || shard.index > shard.count {
             bail!("shard {text} is not between 1/n and n/n");
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chart_has_its_default_case_first_and_then_its_largest() {
+    fn the_default_case_comes_first_then_the_largest() {
         let lines = vec![
             line("small", "ok", &[], 5),
             line("large", "random", &[], 9),
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn shards_share_the_charts_out() {
+    fn shards_partition_the_charts() {
         let of = |shard: &str| shard.parse::<Shard>().ok().map(|shard| shard.of(vec![1, 2, 3, 4, 5]));
         assert_eq!(of("1/2"), Some(vec![1, 3, 5]));
         assert_eq!(of("2/2"), Some(vec![2, 4]));
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn own_charts_have_a_case_for_each_values_file() {
+    fn own_charts_have_one_case_per_values_file() {
         let folder = tempfile::tempdir().unwrap();
         for file in ["b/chart/Chart.yaml", "a/chart/Chart.yaml", "b/2.yaml", "b/1.yaml"] {
             let path = folder.path().join(file);

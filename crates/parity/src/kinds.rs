@@ -1,6 +1,6 @@
-//! Which kinds of custom resources and which namespaces the charts use; those that nobody brings are made. The kinds take anything.
+//! Finds the custom kinds and namespaces that charts use, and defines those that no chart creates. The CRDs accept any object.
 //!
-//! Without them a chart with one ServiceMonitor would be refused by every way alike, and nothing of it compared.
+//! Otherwise every installer would refuse a chart with, say, a ServiceMonitor, and nothing would be compared.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,36 +11,36 @@ use serde_json::{Value, json};
 
 use crate::corpus::Chart;
 
-/// Charts that mean to use a kind that is not served use this group.
+/// Group of a kind that is deliberately not served.
 const NEVER_SERVED: &str = "unserved.example.com";
-/// And those that mean to use a namespace that is not there use this one.
+/// Name of a namespace that deliberately does not exist.
 const NEVER_THERE: &str = "nowhere";
 
 type Kind = (String, String);
 
-/// What a chart's cases make and define.
+/// What a chart's cases use, create and define.
 #[derive(Debug, Default)]
 struct Needs {
-    /// Kinds with their versions and whether an object names a namespace.
+    /// Used kinds and their versions.
     used: BTreeMap<Kind, BTreeSet<String>>,
     defined: BTreeSet<Kind>,
     namespaces: BTreeSet<String>,
-    made_namespaces: BTreeSet<String>,
+    created_namespaces: BTreeSet<String>,
 }
 
-/// What to make before charts are installed.
+/// What must exist before charts are installed.
 #[derive(Debug, Default)]
-pub(crate) struct Surroundings {
-    /// Namespaces that objects name and no chart makes.
+pub(crate) struct Prerequisites {
+    /// Namespaces that objects use and no chart creates.
     pub(crate) namespaces: Vec<String>,
-    /// Kinds, for all charts.
+    /// CRDs for all charts.
     pub(crate) shared: Vec<Value>,
-    /// Kinds for one chart, by its place: other charts define them themselves.
+    /// CRDs for one chart, by index, because another chart defines them itself.
     pub(crate) of_chart: Vec<Vec<Value>>,
 }
 
-/// What the charts need on a server that serves these groups.
-pub(crate) fn surroundings(charts: &[Chart], served: &BTreeSet<String>) -> Surroundings {
+/// Returns what the charts need on a server that serves these groups.
+pub(crate) fn prerequisites(charts: &[Chart], served: &BTreeSet<String>) -> Prerequisites {
     let needs: Vec<Needs> = charts.iter().map(needs).collect();
     let defined: BTreeSet<&Kind> = needs.iter().flat_map(|need| &need.defined).collect();
     let mut used: BTreeMap<&Kind, BTreeSet<&String>> = BTreeMap::new();
@@ -52,16 +52,16 @@ pub(crate) fn surroundings(charts: &[Chart], served: &BTreeSet<String>) -> Surro
         let missing = need.used.keys().filter(|kind| defined.contains(kind) && !need.defined.contains(kind));
         missing.filter_map(define).collect()
     };
-    let made: BTreeSet<&String> = needs.iter().flat_map(|need| &need.made_namespaces).collect();
+    let made: BTreeSet<&String> = needs.iter().flat_map(|need| &need.created_namespaces).collect();
     let named: BTreeSet<&String> = needs.iter().flat_map(|need| &need.namespaces).collect();
-    Surroundings {
+    Prerequisites {
         namespaces: named.difference(&made).filter(|name| **name != NEVER_THERE).map(|name| (*name).clone()).collect(),
         shared: used.keys().filter(|kind| !defined.contains(*kind)).filter_map(|kind| define(kind)).collect(),
         of_chart: needs.iter().map(own).collect(),
     }
 }
 
-/// Groups without a dot, and those that the server has in other versions, are Kubernetes' own.
+/// Returns whether a kind is custom. Groups without a dot, and groups that the server has in some version, are Kubernetes' own.
 fn is_custom((group, _): &Kind, served: &BTreeSet<String>) -> bool {
     group.contains('.') && !served.contains(group) && group != NEVER_SERVED
 }
@@ -77,7 +77,7 @@ fn needs(chart: &Chart) -> Needs {
             values,
             ..template::Options::default()
         };
-        // A chart that does not render uses no kind.
+        // A chart that does not render uses no kinds.
         let text = options.run().map(|output| output.text).unwrap_or_default();
         for document in manifest::split(&String::from_utf8_lossy(&text)) {
             if let Ok(object) = yaml::parse(document.as_bytes()) {
@@ -97,7 +97,7 @@ impl Needs {
             self.defined.insert((text(&object["spec"]["group"]), text(&object["spec"]["names"]["kind"])));
         }
         match kind.as_str() {
-            "Namespace" => drop(self.made_namespaces.insert(text(&object["metadata"]["name"]))),
+            "Namespace" => drop(self.created_namespaces.insert(text(&object["metadata"]["name"]))),
             _ => self.namespaces.extend(object["metadata"]["namespace"].as_str().map(str::to_owned)),
         }
         if let Some((group, version)) = version.split_once('/') {
@@ -106,7 +106,7 @@ impl Needs {
     }
 }
 
-/// Takes any object. Whether the real kind is namespaced is guessed: all ways meet the same guess.
+/// Builds a CRD that accepts any object. It guesses whether the kind is namespaced; all installers get the same guess.
 fn definition((group, kind): &Kind, versions: &BTreeSet<&String>) -> Value {
     let plural = ApiResource::from_gvk(&GroupVersionKind::gvk(group, "v1", kind)).plural;
     let wide = kind.starts_with("Cluster") || kind.ends_with("Class") || kind.ends_with("Constraints");
@@ -148,12 +148,12 @@ mod tests {
     }
 
     #[test]
-    fn kinds_and_namespaces_that_no_chart_brings_are_for_all_and_others_for_who_lacks_them() {
+    fn kinds_that_no_chart_defines_are_shared_and_others_go_to_charts_that_lack_them() {
         let folder = tempfile::tempdir().unwrap();
         let crd = "kind: CustomResourceDefinition\napiVersion: apiextensions.k8s.io/v1\nmetadata: {name: as.x.example}\n\
                    spec: {group: x.example, names: {kind: A}}\n";
         let object = |kind: &str| format!("---\napiVersion: {kind}\nmetadata: {{name: a}}\n");
-        let brings = format!("{crd}{}{}", object("x.example/v1\nkind: A"), object("y.example/v1\nkind: ClusterB"));
+        let defines = format!("{crd}{}{}", object("x.example/v1\nkind: A"), object("y.example/v1\nkind: ClusterB"));
         let lacks = [
             object("x.example/v2\nkind: A"),
             object("y.example/v2\nkind: ClusterB"),
@@ -165,9 +165,9 @@ mod tests {
             "---\nkind: Secret\nmetadata: {name: a, namespace: made}\n".into(),
             "---\nkind: Namespace\nmetadata: {name: made}\n".into(),
         ];
-        let charts = [chart(folder.path(), "brings", &brings), chart(folder.path(), "lacks", &lacks.concat())];
+        let charts = [chart(folder.path(), "defines", &defines), chart(folder.path(), "lacks", &lacks.concat())];
         let served = ["policy.k8s.io", "apps", "apiextensions.k8s.io"].map(str::to_owned).into();
-        let found = surroundings(&charts, &served);
+        let found = prerequisites(&charts, &served);
         assert_eq!(found.namespaces, ["monitoring"]);
         assert_eq!(names(&found.shared), ["clusterbs.y.example"]);
         assert_eq!(found.shared[0]["spec"]["scope"], "Cluster");

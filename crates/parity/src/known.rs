@@ -1,4 +1,4 @@
-//! Differences that are known, each with its reason. One that is no longer there has to go from the list.
+//! Known differences, each with its reason. Entries that no longer occur must be removed.
 
 use std::collections::BTreeSet;
 
@@ -7,31 +7,31 @@ use serde::Deserialize;
 
 use crate::compare::Difference;
 
-/// The project's list.
+/// This repository's list.
 pub const OURS: &str = include_str!("../known.yaml");
 
-/// One known difference, or several of one kind.
+/// One known difference, or a group of similar ones.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Known {
     /// The chart's name, or `*` for any.
     pub chart: String,
-    /// Part of the case's name; empty: any case.
+    /// Part of the case name; any case if empty.
     #[serde(default)]
     pub case: String,
-    /// How [`Difference::what`] begins.
+    /// Prefix of [`Difference::what`].
     pub what: String,
-    /// How [`Difference::at`] begins; empty: anywhere.
+    /// Prefix of [`Difference::at`]; any place if empty.
     #[serde(default)]
     pub at: String,
-    /// Part of what the operator has; empty: anything.
+    /// Part of [`Difference::ours`]; any value if empty.
     #[serde(default)]
     pub ours: String,
-    /// Why it is so.
+    /// Why we differ.
     pub reason: String,
 }
 
-/// The known differences, and which of them were seen.
+/// The known differences, and which of them occurred.
 #[derive(Debug, Default)]
 pub struct List {
     all: Vec<Known>,
@@ -39,23 +39,23 @@ pub struct List {
 }
 
 impl List {
-    /// Reads a list in YAML.
+    /// Parses a list in YAML.
     ///
     /// # Errors
-    /// It is no list of these fields.
+    /// If the text is not a list of [`Known`].
     pub fn read(text: &str) -> anyhow::Result<List> {
         let all = serde_yaml::from_str(text).context("cannot read the list of known differences")?;
         Ok(List { all, seen: BTreeSet::new() })
     }
 
-    /// The reason, if the difference is known.
+    /// Returns the reason if the difference is known, and marks the entry as seen.
     pub fn reason(&mut self, chart: &str, case: &str, difference: &Difference) -> Option<String> {
-        let index = self.all.iter().position(|known| known.is(chart, case, difference))?;
+        let index = self.all.iter().position(|known| known.matches(chart, case, difference))?;
         self.seen.insert(index);
         Some(self.all[index].reason.clone())
     }
 
-    /// Entries for charts that were compared, which did not differ so.
+    /// Returns the entries of compared charts that did not occur.
     #[must_use]
     pub fn stale(&self, compared: &BTreeSet<&str>) -> Vec<&Known> {
         let all = self.all.iter().enumerate();
@@ -65,7 +65,7 @@ impl List {
 }
 
 impl Known {
-    fn is(&self, chart: &str, case: &str, difference: &Difference) -> bool {
+    fn matches(&self, chart: &str, case: &str, difference: &Difference) -> bool {
         (self.chart == "*" || self.chart == chart)
             && case.contains(&self.case)
             && difference.what.starts_with(&self.what)
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn a_difference_is_known_by_all_that_its_entry_says() {
+    fn an_entry_matches_only_if_all_its_fields_do() {
         let mut list = List::read(LIST).unwrap();
         let mut reason = |chart: &str, case: &str, what: &str, at: &str, ours: &str| {
             list.reason(chart, case, &difference(what, at, ours))
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_that_no_longer_differ_are_stale_if_their_chart_was_compared() {
+    fn entries_that_did_not_occur_are_stale_if_their_chart_was_compared() {
         let mut list = List::read(LIST).unwrap();
         list.reason("a", "", &difference("ConfigMap x", "/data/x", ""));
         let stale = |charts: &[&str]| {

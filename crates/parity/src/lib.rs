@@ -1,13 +1,12 @@
-//! Are a chart's objects the same whether Helm installs it or the operator does?
+//! Checks that a chart's objects are the same whether Helm or the operator installs it.
 //!
-//! Each chart goes, under the same name into the same namespace, to three API servers: by `helm install --server-side=false`, by plain
-//! `helm install`, and by a custom resource that the operator serves. Then its next case is an upgrade, and last it is uninstalled. After
-//! each step everything that the API servers hold is compared. Hooks are left out on all sides: they need controllers and have tests of
-//! their own.
+//! Each chart is installed on three API servers under the same name and namespace: by `helm install --server-side=false`, by plain `helm install`,
+//! and through a custom resource that the operator serves. Its next case is an upgrade, and finally it is uninstalled. Everything on the API
+//! servers is compared after each step. Hooks are disabled everywhere: they need controllers, and have tests of their own.
 //!
 //! ```text
-//! charts ─▶ walk by three ways ─▶ what was seen ─▶ compare ─▶ differences ─▶ known ones named ─▶ report
-//!                                                     └ where they differ: Helm once more, to see what is random in it
+//! charts ─▶ walk with three installers ─▶ snapshots ─▶ compare ─▶ differences ─▶ minus known ones ─▶ report
+//!                                                         └ on a difference: Helm again, to find random places
 //! ```
 
 pub mod compare;
@@ -17,9 +16,9 @@ pub mod live;
 pub mod outcome;
 pub mod random;
 
-mod helm_way;
+mod helm_cli;
 mod kinds;
-mod operator_way;
+mod operator;
 mod plane;
 mod report;
 mod restart;
@@ -31,7 +30,7 @@ use std::path::PathBuf;
 pub use report::Report;
 pub use run::{Options, run};
 
-/// The folder of the project's own charts.
+/// Returns the directory of this repository's own charts.
 #[must_use]
 pub fn own_charts() -> PathBuf {
     PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/own"))

@@ -1,14 +1,14 @@
-//! What an API server holds of a release, without what differs from server to server or belongs to the operator alone.
+//! Normalises live objects: drops what differs between servers or belongs only to the operator.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use serde_json::{Map, Value};
 
-/// The API group of the custom resources that the charts are served by here.
+/// API group of the custom resources that the operator serves here.
 pub const GROUP: &str = "parity.example.com";
 
-/// Which object it is. The version is left out: an object has one identity in all versions of its group.
+/// The identity of an object. It excludes the version, because an object is the same in all versions of its group.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Id {
     /// The API group; empty for the core group.
@@ -24,7 +24,7 @@ pub struct Id {
 /// Objects by identity.
 pub type Objects = BTreeMap<Id, Value>;
 
-/// Set by the API server for itself.
+/// Metadata that the API server sets.
 const SERVERS: [&str; 8] = [
     "managedFields",
     "uid",
@@ -35,13 +35,13 @@ const SERVERS: [&str; 8] = [
     "deletionGracePeriodSeconds",
     "ownerReferences",
 ];
-/// Set by the operator, as operator-sdk's sets them.
+/// Labels and annotations that the operator sets, as operator-sdk does.
 const OPERATORS: [&str; 3] =
     ["helm.sdk.operatorframework.io/chart", "operator-sdk/primary-resource", "operator-sdk/primary-resource-type"];
 /// The type of Helm's release records.
 const RECORD: &str = "helm.sh/release.v1";
 
-/// The object without status, without what the server sets for itself, and without the operator's own marks.
+/// Returns the object without status, server-set metadata and the operator's own labels and annotations.
 #[must_use]
 pub fn normalise(mut object: Value) -> Value {
     let Some(whole) = object.as_object_mut() else { return object };
@@ -74,7 +74,7 @@ fn drop_marks(metadata: &mut Map<String, Value>, part: &str) {
     }
 }
 
-/// Revision and status, if the object is one of Helm's release records.
+/// Returns revision and status if the object is a Helm release record.
 #[must_use]
 pub fn record(object: &Value) -> Option<(u32, String)> {
     if object["type"] != RECORD {
@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_a_chart_asks_for_is_left() {
+    fn only_the_charts_own_content_remains() {
         let object = json!({
             "apiVersion": "v1", "kind": "ConfigMap", "data": {"a": "b"}, "status": {"x": 1},
             "metadata": {
@@ -119,14 +119,14 @@ mod tests {
     }
 
     #[test]
-    fn owners_that_a_chart_names_stay() {
+    fn owners_set_by_the_chart_remain() {
         let owners = json!([{"apiVersion": "v1", "kind": "Node"}]);
         let object = json!({"metadata": {"name": "x", "ownerReferences": owners}});
         assert_eq!(normalise(object.clone()), object);
     }
 
     #[test]
-    fn records_are_told_by_their_type() {
+    fn records_are_recognised_by_type() {
         let labels = json!({"owner": "helm", "version": "3", "status": "deployed"});
         let secret = json!({"type": RECORD, "metadata": {"labels": labels}});
         assert_eq!(record(&secret), Some((3, "deployed".to_owned())));
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn an_identity_reads_as_kind_group_and_place() {
+    fn an_identity_prints_kind_group_namespace_and_name() {
         let id = |group: &str, namespace: &str| Id {
             group: group.into(),
             kind: "K".into(),

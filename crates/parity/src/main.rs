@@ -1,4 +1,4 @@
-//! `parity`: installs, upgrades and uninstalls charts by Helm in both its ways and by the operator, and compares what is there after each.
+//! `parity`: installs, upgrades and uninstalls charts with both modes of Helm and with the operator, and compares the live objects after each step.
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -10,31 +10,31 @@ use clap::Parser;
 use parity::corpus::{self, Chart, Shard};
 use parity::{Options, run};
 
-/// Compares what the operator leaves on an API server with what Helm leaves there.
+/// Compares the live objects of releases made by the operator and by Helm.
 ///
-/// Starts three API servers and takes each chart through install, upgrade and uninstall on each of them. Prints a line for each
-/// difference and a table; fails if a difference is not in the list of known ones, or if one of those is gone.
+/// Starts three API servers and takes each chart through install, upgrade and uninstall on each of them. Prints differences and a table. Fails
+/// on a difference that is not known, and on a known one that no longer occurs.
 #[derive(Parser)]
 struct Args {
-    /// A folder of charts with `cases.jsonl`; may be repeated [default: the project's own charts]
+    /// Directory of charts with `cases.jsonl`; may be repeated [default: this repository's own charts]
     #[arg(long, value_name = "DIR", num_args = 1..)]
     corpus: Vec<PathBuf>,
-    /// Only part i of n
+    /// Run part i of n
     #[arg(long, value_name = "i/n", default_value = "1/1")]
     shard: Shard,
-    /// Only charts whose name contains this text; separate several by commas
+    /// Run only charts whose name contains one of these texts, separated by commas
     #[arg(long, value_name = "TEXT", value_delimiter = ',')]
     only: Vec<String>,
-    /// Cases of each chart of a corpus: the first is installed, the others are upgrades
+    /// Cases per corpus chart: the first is an install, the others are upgrades
     #[arg(long, value_name = "N", default_value_t = 2)]
     cases: usize,
-    /// Seconds after which no further chart is begun
+    /// Seconds after which no further chart starts
     #[arg(long, value_name = "SECONDS", default_value_t = 600)]
     limit: u64,
-    /// The operator
+    /// Operator binary
     #[arg(long, value_name = "FILE", default_value = "target/release/helm-operator")]
     operator: PathBuf,
-    /// Another list of known differences
+    /// List of known differences [default: this repository's]
     #[arg(long, value_name = "FILE")]
     known: Option<PathBuf>,
 }
@@ -43,16 +43,16 @@ struct Args {
 async fn main() -> anyhow::Result<ExitCode> {
     let args = Args::parse();
     let charts = charts(&args)?;
-    anyhow::ensure!(!charts.is_empty(), "no chart is to be compared");
+    anyhow::ensure!(!charts.is_empty(), "no charts selected");
     let known = match &args.known {
         Some(file) => std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?,
         None => parity::known::OURS.to_owned(),
     };
     let operator =
-        args.operator.canonicalize().with_context(|| format!("no operator at {}", args.operator.display()))?;
+        args.operator.canonicalize().with_context(|| format!("no operator binary at {}", args.operator.display()))?;
     let report = run(&Options { charts, operator, known, limit: Duration::from_secs(args.limit) }).await?;
     let _ = write!(std::io::stdout(), "{}", report.text());
-    Ok(if report.is_fine() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if report.passed() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 fn charts(args: &Args) -> anyhow::Result<Vec<Chart>> {
@@ -61,7 +61,7 @@ fn charts(args: &Args) -> anyhow::Result<Vec<Chart>> {
         charts.extend(corpus::read(folder, args.cases)?);
     }
     if args.corpus.is_empty() {
-        eprintln!("no corpus is given (--corpus DIR): comparing the project's own charts");
+        eprintln!("no --corpus given: comparing this repository's own charts");
         charts = corpus::own(&parity::own_charts())?;
     }
     charts.retain(|chart| args.only.is_empty() || args.only.iter().any(|text| chart.name.contains(text)));

@@ -1,39 +1,39 @@
-//! How a step ended: done, or refused and on what ground. Texts differ between Helm and the operator; grounds must not.
+//! The outcome of a step: done, or refused for some cause. Helm and the operator may word it differently; the cause must match.
 
 use std::fmt;
 
-/// How an install, an upgrade or an uninstall ended.
+/// The outcome of an install, upgrade or uninstall.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// As was asked for.
+    /// The step succeeded.
     Done,
-    /// Not, with the reason's text.
-    Refused(Ground, String),
+    /// The step was refused, with the error text.
+    Refused(Cause, String),
 }
 
 /// Why a step was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Ground {
+pub enum Cause {
     /// The chart does not render with these values.
     Chart,
-    /// The API server serves no such kind.
+    /// The API server does not serve the kind.
     UnservedKind,
-    /// The API server does not take an object.
+    /// The API server rejects an object.
     Object,
-    /// An object belongs to another release, or is there already.
+    /// An object exists already, or belongs to another release.
     Conflict,
-    /// Something that an object needs, such as its namespace, is not there.
+    /// Something that an object needs, such as its namespace, does not exist.
     NotFound,
-    /// No end was reached in time.
+    /// The step timed out.
     Stuck,
     /// Anything else.
     Other,
 }
 
-/// What a text has to contain to speak of a ground; the first that fits decides. A chart's own words may contain any of the later signs.
-const SIGNS: [(Ground, &[&str]); 6] = [
+/// Text fragments that identify a cause; the first match wins. `Chart` comes first, because text from a chart may contain any other fragment.
+const SIGNS: [(Cause, &[&str]); 6] = [
     (
-        Ground::Chart,
+        Cause::Chart,
         &[
             "execution error at",
             "error calling",
@@ -42,11 +42,11 @@ const SIGNS: [(Ground, &[&str]); 6] = [
             "InvalidValues",
         ],
     ),
-    (Ground::UnservedKind, &["no matches for kind", "ensure CRDs are installed first", "serves no kind"]),
-    (Ground::Conflict, &["invalid ownership metadata", "already exists", "ReleaseConflict", "more than once"]),
-    (Ground::NotFound, &["not found"]),
+    (Cause::UnservedKind, &["no matches for kind", "ensure CRDs are installed first", "serves no kind"]),
+    (Cause::Conflict, &["invalid ownership metadata", "already exists", "ReleaseConflict", "more than once"]),
+    (Cause::NotFound, &["not found"]),
     (
-        Ground::Object,
+        Cause::Object,
         &[
             "is invalid",
             "does not fit its schema",
@@ -63,27 +63,27 @@ const SIGNS: [(Ground, &[&str]); 6] = [
             "resource name may not be empty",
         ],
     ),
-    (Ground::Chart, &["template", "YAML", "schema", "chart requires kubeVersion"]),
+    (Cause::Chart, &["template", "YAML", "schema", "chart requires kubeVersion"]),
 ];
 
 impl Outcome {
-    /// Refused, on the ground that the text speaks of.
+    /// Returns a refusal with the cause that the text indicates.
     #[must_use]
     pub fn refused(text: &str) -> Outcome {
-        Outcome::Refused(Ground::of(text), text.trim().to_owned())
+        Outcome::Refused(Cause::of(text), text.trim().to_owned())
     }
 
-    /// Whether it was done.
+    /// Returns whether the step succeeded.
     #[must_use]
     pub fn is_done(&self) -> bool {
         *self == Outcome::Done
     }
 }
 
-impl Ground {
-    fn of(text: &str) -> Ground {
+impl Cause {
+    fn of(text: &str) -> Cause {
         let found = SIGNS.iter().find(|(_, signs)| signs.iter().any(|sign| text.contains(sign)));
-        found.map_or(Ground::Other, |(ground, _)| *ground)
+        found.map_or(Cause::Other, |(cause, _)| *cause)
     }
 }
 
@@ -91,7 +91,7 @@ impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Outcome::Done => f.write_str("done"),
-            Outcome::Refused(ground, text) => write!(f, "refused ({ground:?}): {text}"),
+            Outcome::Refused(cause, text) => write!(f, "refused ({cause:?}): {text}"),
         }
     }
 }
@@ -101,23 +101,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_ground_of_a_refusal_is_read_from_either_sides_words() {
+    fn the_cause_is_recognised_in_both_sides_texts() {
         let cases = [
-            ("Error: INSTALLATION FAILED: execution error at (c/templates/a.yaml:1:4): not found", Ground::Chart),
-            ("values don't meet the specifications of the schema(s)", Ground::Chart),
+            ("Error: INSTALLATION FAILED: execution error at (c/templates/a.yaml:1:4): not found", Cause::Chart),
+            ("values don't meet the specifications of the schema(s)", Cause::Chart),
             (
                 "resource mapping not found for name: \"x\": no matches for kind \"X\" in version \"x/v1\"",
-                Ground::UnservedKind,
+                Cause::UnservedKind,
             ),
-            ("Service \"x\" is invalid: spec.ports: Required value", Ground::Object),
-            ("Deployment \"x\": does not fit its schema: .spec.replicas: expected number, got string", Ground::Object),
-            ("failed to create typed patch object (ns/x; apps/v1, Kind=Deployment)", Ground::Object),
-            ("ClusterRole \"x\" exists and cannot be imported: invalid ownership metadata", Ground::Conflict),
-            ("namespaces \"monitoring\" not found", Ground::NotFound),
-            ("the sky is grey", Ground::Other),
+            ("Service \"x\" is invalid: spec.ports: Required value", Cause::Object),
+            ("Deployment \"x\": does not fit its schema: .spec.replicas: expected number, got string", Cause::Object),
+            ("failed to create typed patch object (ns/x; apps/v1, Kind=Deployment)", Cause::Object),
+            ("ClusterRole \"x\" exists and cannot be imported: invalid ownership metadata", Cause::Conflict),
+            ("namespaces \"monitoring\" not found", Cause::NotFound),
+            ("the sky is grey", Cause::Other),
         ];
-        for (text, ground) in cases {
-            assert_eq!(Outcome::refused(text), Outcome::Refused(ground, text.to_owned()), "{text}");
+        for (text, cause) in cases {
+            assert_eq!(Outcome::refused(text), Outcome::Refused(cause, text.to_owned()), "{text}");
         }
         assert!(Outcome::Done.is_done() && !Outcome::refused("x").is_done());
     }

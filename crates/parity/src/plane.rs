@@ -1,6 +1,6 @@
-//! One API server: what it serves, what it holds beyond what was there at the start, and how that is taken away again.
+//! One API server: its kinds, the objects created since the start, and their removal.
 //!
-//! There are no controllers: they would change objects after their client wrote them, each at its own time.
+//! It runs without controllers, which would change objects asynchronously.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -14,16 +14,16 @@ use test_cluster::{Options, Processes, TestCluster};
 
 use crate::live::{self, GROUP, Id, Objects};
 
-/// The namespace that every release goes into.
+/// Namespace of every release.
 pub(crate) const NAMESPACE: &str = "ns";
 
 const DISCOVERY: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
-/// How long the server may take to serve a kind, or to let an object go.
+/// Timeout for serving a new kind or deleting an object.
 const LIMIT: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(30);
-/// Requests at once.
+/// Number of concurrent requests.
 const PARALLEL: usize = 8;
-/// Written by servers and controllers, never by a chart.
+/// Kinds that servers and controllers create, never a chart.
 const IGNORED: [&str; 8] = [
     "Event",
     "Lease",
@@ -35,7 +35,7 @@ const IGNORED: [&str; 8] = [
     "IPAddress",
 ];
 
-/// An API server and its store, alone.
+/// An API server and its store, without controllers.
 pub(crate) struct Plane {
     pub(crate) cluster: TestCluster,
     client: Client,
@@ -52,21 +52,21 @@ struct Served {
     plural: String,
 }
 
-/// An object and where it is.
+/// An object and its path.
 struct Found {
     id: Id,
     path: String,
     object: Value,
 }
 
-/// What a release left: its objects, and the status of its newest revision.
-pub(crate) struct Left {
+/// A release's objects and the status of its newest record.
+pub(crate) struct State {
     pub(crate) objects: Objects,
     pub(crate) record: String,
 }
 
 impl Plane {
-    /// Starts one, with a namespace as a user would find it.
+    /// Starts an API server and creates the release namespace.
     pub(crate) async fn start() -> anyhow::Result<Plane> {
         let options = Options { processes: Processes::ApiServer, ..Options::default() };
         let cluster = tokio::task::spawn_blocking(|| TestCluster::start(options)).await??;
@@ -77,7 +77,7 @@ impl Plane {
         Ok(plane)
     }
 
-    /// A namespace with the service account that a controller would make.
+    /// Creates a namespace with the service account that a controller would create.
     pub(crate) async fn add_namespace(&self, name: &str) -> anyhow::Result<()> {
         self.create("/api/v1/namespaces", &json!({"metadata": {"name": name}})).await?;
         let accounts = format!("/api/v1/namespaces/{name}/serviceaccounts");
@@ -85,7 +85,7 @@ impl Plane {
         Ok(())
     }
 
-    /// Those of them that are not there yet, as `kube-system` is.
+    /// Creates the namespaces that do not exist yet; some do, such as `kube-system`.
     pub(crate) async fn add_namespaces(&self, names: &[String]) -> anyhow::Result<()> {
         for name in names {
             match self.get(&format!("/api/v1/namespaces/{name}")).await {
@@ -96,51 +96,51 @@ impl Plane {
         Ok(())
     }
 
-    /// From here on, what is there is no part of any release.
+    /// Records the existing objects, which belong to no release.
     pub(crate) async fn mark_baseline(&mut self) -> anyhow::Result<()> {
         self.baseline = self.found().await?.into_iter().map(|found| found.id).collect();
         Ok(())
     }
 
-    /// Makes the kinds, and waits until they are served.
+    /// Creates the CRDs, and waits until their kinds are served.
     pub(crate) async fn add_crds(&self, crds: &[Value]) -> anyhow::Result<()> {
         for crd in crds {
             self.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", crd).await?;
         }
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        let wanted: Vec<(String, String)> =
+        let expected: Vec<(String, String)> =
             crds.iter().map(|crd| (text(&crd["spec"]["group"]), text(&crd["spec"]["names"]["kind"]))).collect();
         let began = Instant::now();
         loop {
             let served: BTreeSet<_> = self.served().await?.into_iter().map(|kind| (kind.group, kind.kind)).collect();
-            let Some(missing) = wanted.iter().find(|kind| !served.contains(kind)) else { return Ok(()) };
+            let Some(missing) = expected.iter().find(|kind| !served.contains(kind)) else { return Ok(()) };
             wait(began, || format!("{missing:?} to be served")).await?;
         }
     }
 
-    /// The groups that are served.
+    /// Returns the served API groups.
     pub(crate) async fn groups(&self) -> anyhow::Result<BTreeSet<String>> {
         Ok(self.served().await?.into_iter().map(|kind| kind.group).collect())
     }
 
-    /// What is there beyond the baseline; what is being deleted counts as gone.
-    pub(crate) async fn left(&self) -> anyhow::Result<Left> {
-        let mut left = Left { objects: Objects::new(), record: "none".into() };
+    /// Returns the objects beyond the baseline, except those being deleted.
+    pub(crate) async fn state(&self) -> anyhow::Result<State> {
+        let mut state = State { objects: Objects::new(), record: "none".into() };
         let mut newest = 0;
         for found in self.found().await? {
             if let Some((revision, status)) = live::record(&found.object) {
                 if revision >= newest {
                     newest = revision;
-                    left.record = status;
+                    state.record = status;
                 }
             } else if !self.baseline.contains(&found.id) && found.object["metadata"]["deletionTimestamp"].is_null() {
-                left.objects.insert(found.id, live::normalise(found.object));
+                state.objects.insert(found.id, live::normalise(found.object));
             }
         }
-        Ok(left)
+        Ok(state)
     }
 
-    /// The status of every release record, by namespace and name.
+    /// Returns the status of every release record, by namespace and name.
     pub(crate) async fn records(&self) -> anyhow::Result<BTreeMap<(String, String), String>> {
         let secrets = self.get("/api/v1/secrets?labelSelector=owner%3Dhelm").await?;
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -151,7 +151,7 @@ impl Plane {
         Ok(items(&secrets).iter().map(record).collect())
     }
 
-    /// Takes away everything beyond the baseline, and waits until it is gone.
+    /// Deletes everything beyond the baseline, and waits until it is gone.
     pub(crate) async fn clear(&self) -> anyhow::Result<()> {
         let began = Instant::now();
         loop {
@@ -164,16 +164,16 @@ impl Plane {
         }
     }
 
-    /// Nobody is there to do what finalizers wait for, but for kinds, which the API server clears itself.
+    /// Deletes an object. Removes its finalizers first, because no controller would; CRDs' are handled by the API server itself.
     async fn remove(&self, found: Found) -> anyhow::Result<()> {
         let metadata = &found.object["metadata"];
         if found.id.kind != "CustomResourceDefinition" && !metadata["finalizers"].is_null() {
             let patch = json!({"metadata": {"finalizers": null}});
-            gone_is_fine(self.send(Method::PATCH, &found.path, &patch).await)?;
+            ignore_gone(self.send(Method::PATCH, &found.path, &patch).await)?;
         }
         if metadata["deletionTimestamp"].is_null() {
             let options = json!({"gracePeriodSeconds": 0, "propagationPolicy": "Background"});
-            gone_is_fine(self.send(Method::DELETE, &found.path, &options).await)?;
+            ignore_gone(self.send(Method::DELETE, &found.path, &options).await)?;
         }
         if found.id.kind == "Namespace" && found.id.group.is_empty() {
             let mut namespace = found.object;
@@ -192,7 +192,7 @@ impl Plane {
         Ok(all)
     }
 
-    /// A kind may vanish between discovery and now, and one of an APIService that nobody serves cannot be listed.
+    /// Lists a kind. Returns nothing if it vanished since discovery, or if its APIService has no backend.
     async fn list(&self, kind: Served) -> anyhow::Result<Vec<Found>> {
         match self.get(&format!("{}/{}", kind.path, kind.plural)).await {
             Ok(list) => Ok(items(&list).iter().filter(|object| !is_automatic(object)).map(|o| kind.found(o)).collect()),
@@ -201,7 +201,7 @@ impl Plane {
         }
     }
 
-    /// Every kind that can be listed, in the version that its group prefers.
+    /// Returns every listable kind in its group's preferred version.
     async fn served(&self) -> anyhow::Result<Vec<Served>> {
         let mut kinds: BTreeMap<(String, String), Served> = BTreeMap::new();
         for root in ["/api", "/apis"] {
@@ -222,7 +222,7 @@ impl Plane {
         self.send(Method::POST, path, object).await
     }
 
-    /// A patch is a JSON merge patch.
+    /// Sends a request. Patches are JSON merge patches.
     pub(crate) async fn send(&self, method: Method, path: &str, body: &Value) -> Result<Value, kube::Error> {
         let format = if method == Method::PATCH { "application/merge-patch+json" } else { "application/json" };
         let body = if body.is_null() { Vec::new() } else { body.to_string().into_bytes() };
@@ -261,7 +261,7 @@ fn kinds_of(group: &Value) -> Vec<Served> {
     kinds
 }
 
-/// The API server makes an APIService for each group of custom resources.
+/// Returns whether the API server created the object; it creates an APIService per custom group.
 fn is_automatic(object: &Value) -> bool {
     !object["metadata"]["labels"]["kube-aggregator.kubernetes.io/automanaged"].is_null()
 }
@@ -270,7 +270,7 @@ fn items(list: &Value) -> &[Value] {
     list["items"].as_array().map_or(&[], Vec::as_slice)
 }
 
-fn gone_is_fine(answer: Result<Value, kube::Error>) -> Result<(), kube::Error> {
+fn ignore_gone(answer: Result<Value, kube::Error>) -> Result<(), kube::Error> {
     match answer {
         Err(kube::Error::Api(status)) if status.code == StatusCode::NOT_FOUND.as_u16() || status.code == 409 => Ok(()),
         answer => answer.map(drop),

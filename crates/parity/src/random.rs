@@ -1,4 +1,4 @@
-//! Where two runs of one chart may differ: what templates draw at random, what the server chooses, and how integers print.
+//! Places where two runs of a chart may differ: random template output, server-assigned values, integer formats.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
@@ -11,19 +11,19 @@ use serde_json::Value;
 use crate::compare::leaves;
 use crate::live::{Id, Objects};
 
-/// Places in which two runs of Helm differ.
+/// Places where two runs of Helm differ.
 #[derive(Clone, Debug, Default)]
 pub struct Random {
     paths: BTreeMap<Id, BTreeSet<String>>,
-    /// Kinds of which some names are random: group, kind, namespace; and the names that are not.
+    /// Kinds (group, kind, namespace) with random names, and their names that are not random.
     names: BTreeMap<(String, String, String), BTreeSet<String>>,
 }
 
-/// In Go's `%v`, a float64 of 2^21 or more, or one with many zeros.
+/// A float64 in exponent form, as Go's `%v` prints large ones.
 static EXPONENT: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"(\d)(?:\.(\d+))?e\+(\d\d)").ok());
 
 impl Random {
-    /// What differs between what two runs of the same steps by the same way left.
+    /// Finds the differences between two runs of the same steps by the same installer.
     #[must_use]
     pub fn between(one: &Objects, other: &Objects) -> Random {
         let mut random = Random { names: random_names(one, other), paths: BTreeMap::new() };
@@ -38,13 +38,13 @@ impl Random {
         random
     }
 
-    /// Whether the place is random. Ids are those of [`Random::rename`].
+    /// Returns whether the place is random. Takes ids as returned by [`Random::rename`].
     #[must_use]
     pub fn contains(&self, id: &Id, path: &str) -> bool {
         self.paths.get(id).is_some_and(|paths| paths.contains(path))
     }
 
-    /// The objects with their random names replaced by `*1`, `*2` and so on, in order.
+    /// Replaces random names by `*1`, `*2` and so on, in order.
     #[must_use]
     pub fn rename(&self, objects: &Objects) -> Objects {
         let mut numbers: BTreeMap<&(String, String, String), usize> = BTreeMap::new();
@@ -79,9 +79,9 @@ fn random_names(one: &Objects, other: &Objects) -> BTreeMap<(String, String, Str
     random.into_iter().map(|of| (of.clone(), fixed(&of))).collect()
 }
 
-/// Whether the API server chooses the value where nobody sets it.
+/// Returns whether the API server assigns the value unless someone sets it.
 #[must_use]
-pub fn is_servers(id: &Id, path: &str) -> bool {
+pub fn is_server_assigned(id: &Id, path: &str) -> bool {
     id.kind == "Service"
         && id.group.is_empty()
         && (path == "/spec/clusterIP"
@@ -90,9 +90,9 @@ pub fn is_servers(id: &Id, path: &str) -> bool {
             || (path.starts_with("/spec/ports/") && path.ends_with("/nodePort")))
 }
 
-/// Whether the texts are the same once Helm's floats (`1e+06`) are written as the integers that they are in a resource.
+/// Returns whether the texts differ only in Helm printing integers as floats (`1e+06`).
 #[must_use]
-pub fn is_by_integers(id: &Id, path: &str, helm: Option<&Value>, ours: Option<&Value>) -> bool {
+pub fn differs_by_integer_format(id: &Id, path: &str, helm: Option<&Value>, ours: Option<&Value>) -> bool {
     let text = |value: Option<&Value>| {
         let text = value.and_then(Value::as_str)?.to_owned();
         let encoded = id.kind == "Secret" && path.starts_with("/data/");
@@ -119,7 +119,7 @@ fn without_exponents(text: &str) -> String {
     exponent.replace_all(text, expand).into_owned()
 }
 
-/// Whether it may be a checksum over a text in which an integer was printed.
+/// Returns whether the value looks like a checksum, which may cover a printed integer.
 #[must_use]
 pub fn is_digest(value: Option<&Value>) -> bool {
     let text = value.and_then(Value::as_str).unwrap_or_default();
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn places_that_differ_between_two_runs_are_random_and_no_others() {
+    fn only_places_that_differ_between_two_runs_are_random() {
         let one = objects(&[("Secret", "x", json!({"data": {"a": "1", "b": "2"}}))]);
         let other = objects(&[("Secret", "x", json!({"data": {"a": "1", "b": "3", "c": "4"}}))]);
         let random = Random::between(&one, &other);
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn random_names_are_numbered_and_fixed_ones_stay() {
+    fn random_names_are_numbered_and_fixed_ones_kept() {
         let body = |name: &str| json!({"metadata": {"name": name}});
         let one = objects(&[("Job", "a-x1", body("a-x1")), ("Job", "b", body("b")), ("Pod", "p", body("p"))]);
         let other = objects(&[("Job", "a-z9", body("a-z9")), ("Job", "b", body("b")), ("Pod", "p", body("p"))]);
@@ -162,20 +162,20 @@ mod tests {
     }
 
     #[test]
-    fn the_server_chooses_addresses_and_ports_of_services_only() {
+    fn the_server_assigns_only_addresses_and_ports_of_services() {
         let service = id("Service", "x");
         for path in ["/spec/clusterIP", "/spec/clusterIPs/0", "/spec/ports/1/nodePort", "/spec/healthCheckNodePort"] {
-            assert!(is_servers(&service, path), "{path}");
-            assert!(!is_servers(&id("ConfigMap", "x"), path), "{path}");
+            assert!(is_server_assigned(&service, path), "{path}");
+            assert!(!is_server_assigned(&id("ConfigMap", "x"), path), "{path}");
         }
-        assert!(!is_servers(&service, "/spec/ports/0/port"));
-        assert!(!is_servers(&Id { group: "serving.example".into(), ..service }, "/spec/clusterIP"));
+        assert!(!is_server_assigned(&service, "/spec/ports/0/port"));
+        assert!(!is_server_assigned(&Id { group: "serving.example".into(), ..service }, "/spec/clusterIP"));
     }
 
     #[test]
-    fn floats_of_helm_are_integers_of_the_resource() {
+    fn helms_floats_equal_the_resources_integers() {
         let check = |kind: &str, path: &str, helm: &str, ours: &str| {
-            is_by_integers(&id(kind, "x"), path, Some(&json!(helm)), Some(&json!(ours)))
+            differs_by_integer_format(&id(kind, "x"), path, Some(&json!(helm)), Some(&json!(ours)))
         };
         assert!(check("ConfigMap", "/data/a", "size 1e+06, 1.048576e+06 b", "size 1000000, 1048576 b"));
         assert!(check("Secret", "/data/a", "MWUrMDY=", "MTAwMDAwMA=="));
@@ -184,11 +184,11 @@ mod tests {
         assert!(!check("ConfigMap", "/data/a", "size 1000000", "size 1e+06"));
         assert!(!check("ConfigMap", "/data/a", "1.23456789e+02", "123"));
         assert!(!check("ConfigMap", "/data/a", "same", "same"));
-        assert!(!is_by_integers(&id("ConfigMap", "x"), "/data/a", Some(&json!(1)), None));
+        assert!(!differs_by_integer_format(&id("ConfigMap", "x"), "/data/a", Some(&json!(1)), None));
     }
 
     #[test]
-    fn digests_are_long_and_hexadecimal() {
+    fn digests_are_long_hexadecimal_strings() {
         assert!(is_digest(Some(&json!("0a".repeat(32)))));
         for other in [json!("0a"), json!("zz".repeat(32)), json!(1)] {
             assert!(!is_digest(Some(&other)), "{other}");

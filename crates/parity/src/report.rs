@@ -1,4 +1,4 @@
-//! What came out: a line for each difference, and a table.
+//! Reports differences as lines and counts as a table.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -8,10 +8,10 @@ use crate::known;
 use crate::outcome::Outcome;
 use crate::restart::Restart;
 
-/// Longer values are cut: a difference is found by its place.
+/// Longer values are truncated.
 const MAX_VALUE: usize = 160;
 
-/// Everything that was compared.
+/// The results of all charts.
 #[derive(Debug, Default)]
 pub struct Report {
     lines: Vec<String>,
@@ -21,21 +21,21 @@ pub struct Report {
     unexplained: usize,
 }
 
-/// A chart's steps.
+/// The steps of one chart.
 #[derive(Debug)]
 pub(crate) struct ChartReport {
     pub(crate) chart: String,
     pub(crate) steps: Vec<Step>,
 }
 
-/// A step and how it compared.
+/// One step and its comparison.
 #[derive(Debug)]
 pub(crate) struct Step {
     pub(crate) action: Action,
     pub(crate) case: String,
-    /// By Helm's client-side way, by its server-side way, and by the operator.
+    /// Whether client-side Helm, server-side Helm and the operator succeeded.
     pub(crate) done: [bool; 3],
-    /// What those of Helm's ways say that refuse, if any does.
+    /// Helm's error, if a mode refused.
     pub(crate) refusal: Option<String>,
     pub(crate) verdict: Verdict,
 }
@@ -53,13 +53,10 @@ enum Row {
 
 const ROWS: [(Row, &str); 7] = [
     (Row::Steps, "steps"),
-    (Row::Same, "done by all three, with the same objects"),
-    (
-        Row::ServerSideRefuses,
-        "refused by Helm's server-side apply, done by its client and by us, with the same objects",
-    ),
-    (Row::ClientSideRefuses, "refused by Helm's client, done by its server-side apply; by us as by one of them"),
-    (Row::RefusedByAll, "refused by all three, on the same ground"),
+    (Row::Same, "done by all three, with identical objects"),
+    (Row::ServerSideRefuses, "refused by server-side Helm, done by client-side Helm and us, with identical objects"),
+    (Row::ClientSideRefuses, "refused by client-side Helm, done by server-side Helm; we match one of them"),
+    (Row::RefusedByAll, "refused by all three, for the same reason"),
     (Row::Known, "known differences"),
     (Row::Unexplained, "unexplained differences"),
 ];
@@ -100,25 +97,25 @@ impl Report {
         charts.iter().for_each(|chart| report.add_chart(chart, known));
         report.add_restart(restart, known);
         for chart in charts.len()..wanted {
-            report.fault(format!("chart {} of {wanted} was not begun: time was up", chart + 1));
+            report.fail(format!("chart {} of {wanted} did not start: time limit reached", chart + 1));
         }
         let compared: BTreeSet<&str> = charts.iter().map(|chart| chart.chart.as_str()).collect();
         for entry in known.stale(&compared) {
-            report.fault(format!(
-                "known difference is gone: {} {} {} ({})",
+            report.fail(format!(
+                "known difference no longer occurs: {} {} {} ({})",
                 entry.chart, entry.what, entry.at, entry.reason
             ));
         }
         report
     }
 
-    /// Whether every difference is known.
+    /// Returns whether every difference is known.
     #[must_use]
-    pub fn is_fine(&self) -> bool {
+    pub fn passed(&self) -> bool {
         self.unexplained == 0
     }
 
-    /// Lines for people, and a table in Markdown.
+    /// Returns the report: lines, and a table in Markdown.
     #[must_use]
     pub fn text(&self) -> String {
         let mut text = self.lines.join("\n");
@@ -133,9 +130,8 @@ impl Report {
         let totals = &self.totals;
         let _ = write!(
             text,
-            "\n{} objects. Places that differ between runs of Helm, or that the server chooses: {}. Integers of a resource that Helm reads \
-             as floats: {}. Where Helm's two ways differ we have its client's {} times, and its server-side {} times.\n\
-             {} releases had no new revision after three new kinds and a restart.\n",
+            "\n{} objects. Places that are random in Helm or server-assigned: {}. Integers that Helm reads as floats: {}. Where Helm's modes differ, \
+             we match client-side {} times and server-side {} times.\n{} releases had no new revision after three new kinds and a restart.\n",
             totals.objects, totals.random, totals.integers, totals.as_client, totals.as_server, self.releases,
         );
         let _ = writeln!(text, "{} unexplained", self.unexplained);
@@ -158,7 +154,7 @@ impl Report {
         }
     }
 
-    /// How many of them are not known.
+    /// Adds a step's differences; returns the number of unknown ones.
     fn add_differences(&mut self, place: &str, chart: &str, step: &Step, known: &mut known::List) -> usize {
         let mut unknown = 0;
         for difference in &step.verdict.differences {
@@ -166,7 +162,7 @@ impl Report {
                 Some(reason) => self.lines.push(format!("known {place}: {}: {reason}", at(difference))),
                 None => {
                     unknown += 1;
-                    self.fault(format!("DIFFERS {place}: {}", shown(difference)));
+                    self.fail(format!("DIFFERS {place}: {}", describe(difference)));
                 }
             }
         }
@@ -180,9 +176,8 @@ impl Report {
                 Difference { what: "restart".into(), at: String::new(), helm: String::new(), ours: record };
             match known.reason(&chart, "", &difference) {
                 Some(reason) => self.lines.push(format!("known {chart} restart: {reason}")),
-                None => {
-                    self.fault(format!("DIFFERS {chart}: record {} is new or changed after a restart", difference.ours))
-                }
+                None => self
+                    .fail(format!("DIFFERS {chart}: record {} is new or changed after the restart", difference.ours)),
             }
         }
     }
@@ -191,7 +186,7 @@ impl Report {
         *self.rows.entry((row, action)).or_default() += 1;
     }
 
-    fn fault(&mut self, line: String) {
+    fn fail(&mut self, line: String) {
         self.unexplained += 1;
         self.lines.push(line);
     }
@@ -215,12 +210,12 @@ fn at(difference: &Difference) -> String {
     format!("{} {}", difference.what, difference.at).trim_end().to_owned()
 }
 
-fn shown(difference: &Difference) -> String {
+fn describe(difference: &Difference) -> String {
     let (helm, ours) = around(&difference.helm, &difference.ours);
     format!("{}\n        helm {helm}\n        ours {ours}", at(difference))
 }
 
-/// Both texts from shortly before their first difference.
+/// Cuts both texts around their first difference.
 fn around(helm: &str, ours: &str) -> (String, String) {
     let same = helm.chars().zip(ours.chars()).take_while(|(a, b)| a == b).count();
     let start = if helm.len().max(ours.len()) <= MAX_VALUE { 0 } else { same.saturating_sub(40) };
@@ -252,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn each_step_is_counted_once_by_how_it_agreed() {
+    fn each_step_is_counted_once() {
         let steps = vec![
             step([true; 3], vec![]),
             step([true, false, true], vec![]),
@@ -261,7 +256,7 @@ mod tests {
             step([true; 3], vec![difference("/data")]),
         ];
         let report = report(steps, known_restart(), 1);
-        assert!(report.is_fine(), "{}", report.text());
+        assert!(report.passed(), "{}", report.text());
         let text = report.text();
         for (row, name) in ROWS.iter().filter(|(row, _)| !matches!(row, Row::Steps | Row::Unexplained)) {
             assert!(text.contains(&format!("| {name} | 1 | 0 | 0 |")), "{row:?}: {text}");
@@ -271,10 +266,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_makes_the_report_fail_and_is_shown() {
+    fn an_unknown_difference_is_shown_and_fails_the_report() {
         let steps = vec![step([true; 3], vec![difference("/data"), difference("/other")])];
         let report = report(steps, known_restart(), 1);
-        assert!(!report.is_fine());
+        assert!(!report.passed());
         assert!(
             report.text().contains("DIFFERS c default Install: ConfigMap ns/x /other\n        helm 1\n        ours 2")
         );
@@ -285,20 +280,24 @@ mod tests {
     }
 
     #[test]
-    fn stale_entries_charts_left_out_and_new_revisions_make_it_fail() {
+    fn stale_entries_skipped_charts_and_new_revisions_fail_the_report() {
         let known = || vec![step([true; 3], vec![difference("/data")])];
         let lines = |report: &Report| report.lines.join("\n");
         let stale = report(known(), Restart::default(), 1);
-        assert!(!stale.is_fine() && lines(&stale).contains("known difference is gone: c restart"), "{}", lines(&stale));
+        assert!(
+            !stale.passed() && lines(&stale).contains("known difference no longer occurs: c restart"),
+            "{}",
+            lines(&stale)
+        );
         let late = report(known(), known_restart(), 2);
-        assert!(!late.is_fine() && lines(&late).contains("chart 2 of 2 was not begun"), "{}", lines(&late));
+        assert!(!late.passed() && lines(&late).contains("chart 2 of 2 did not start"), "{}", lines(&late));
         let changed = Restart { releases: 1, changed: vec![("c".into(), "x.v2".into()), ("c".into(), "x.v3".into())] };
         let revised = report(known(), changed, 1);
-        assert!(!revised.is_fine() && lines(&revised).contains("record x.v3 is new or changed"), "{}", lines(&revised));
+        assert!(!revised.passed() && lines(&revised).contains("record x.v3 is new or changed"), "{}", lines(&revised));
     }
 
     #[test]
-    fn long_values_are_shown_around_their_first_difference() {
+    fn long_values_are_cut_around_their_first_difference() {
         let (helm, ours) = (format!("{}a", "x".repeat(500)), format!("{}b", "x".repeat(500)));
         assert_eq!(around(&helm, &ours), (format!("{}a", "x".repeat(40)), format!("{}b", "x".repeat(40))));
         assert_eq!(around("a", "b"), ("a".to_owned(), "b".to_owned()));

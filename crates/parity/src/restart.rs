@@ -1,4 +1,4 @@
-//! After new kinds have appeared and the operator was started again, no release has a new revision.
+//! Checks that neither new kinds nor an operator restart create a revision.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
@@ -6,20 +6,20 @@ use std::time::Instant;
 use serde_json::{Value, json};
 
 use crate::corpus::Chart;
-use crate::operator_way::Operator;
-use crate::walk::Way as _;
+use crate::operator::Operator;
+use crate::walk::Installer as _;
 
-/// What came of it.
+/// The result of the check.
 #[derive(Debug, Default)]
 pub(crate) struct Restart {
-    /// How many releases were deployed before.
+    /// Number of releases deployed before the restart.
     pub(crate) releases: usize,
-    /// Records that are new or changed: chart and record.
+    /// New or changed records, as chart and record name.
     pub(crate) changed: Vec<(String, String)>,
 }
 
-/// Installs each chart into a namespace of its own, makes three kinds, restarts the operator, and waits until it has looked at every one.
-/// What one release holds of the cluster's scope may keep another from being installed; that one is left out.
+/// Installs each chart into its own namespace, creates three kinds, restarts the operator, and waits until it has reconciled every chart.
+/// Skips charts that fail to install, for example because another release owns a cluster-scoped object.
 pub(crate) async fn restart(operator: &Operator<'_>, charts: &[&Chart]) -> anyhow::Result<Restart> {
     let mut deployed: BTreeMap<String, &Chart> = BTreeMap::new();
     for (index, chart) in charts.iter().enumerate() {
@@ -40,7 +40,7 @@ pub(crate) async fn restart(operator: &Operator<'_>, charts: &[&Chart]) -> anyho
 
 type Records = BTreeMap<(String, String), String>;
 
-/// The records of the deployed releases, by namespace and name.
+/// Returns the status of the deployed releases' records, by namespace and name.
 async fn records(operator: &Operator<'_>, deployed: &BTreeMap<String, &Chart>) -> anyhow::Result<Records> {
     let all = operator.plane().records().await?;
     Ok(all.into_iter().filter(|((namespace, _), _)| deployed.contains_key(namespace)).collect())
@@ -49,14 +49,14 @@ async fn records(operator: &Operator<'_>, deployed: &BTreeMap<String, &Chart>) -
 fn changed(before: &Records, after: &Records, deployed: &BTreeMap<String, &Chart>) -> Vec<(String, String)> {
     let all: BTreeSet<_> = before.keys().chain(after.keys()).collect();
     let differ = all.into_iter().filter(|key| before.get(*key) != after.get(*key));
-    let tell = |(namespace, name): &(String, String)| {
+    let describe = |(namespace, name): &(String, String)| {
         let chart = deployed.get(namespace).map(|chart| chart.name.clone()).unwrap_or_default();
         (chart, name.clone())
     };
-    differ.map(tell).collect()
+    differ.map(describe).collect()
 }
 
-/// Every controller has reconciled since the start, and none is still at it: the counts stand still.
+/// Waits until every controller has finished a reconcile since the restart.
 async fn wait_for_all(operator: &Operator<'_>, charts: impl Iterator<Item = &Chart>) -> anyhow::Result<()> {
     let controllers = charts.map(|chart| operator.controller(chart)).collect::<anyhow::Result<Vec<_>>>()?;
     let began = Instant::now();
@@ -69,7 +69,7 @@ async fn wait_for_all(operator: &Operator<'_>, charts: impl Iterator<Item = &Cha
     }
 }
 
-/// Kinds that charts look for in `.Capabilities.APIVersions`, and one that nobody knows.
+/// Returns three CRDs, to change `.Capabilities.APIVersions`.
 fn new_kinds() -> Vec<Value> {
     let kind = |group: &str, kind: &str| {
         let plural = format!("{}s", kind.to_lowercase());
@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn new_gone_and_changed_records_are_told_with_their_chart() {
+    fn new_deleted_and_changed_records_are_reported_with_their_chart() {
         let chart = Chart { name: "c".into(), folder: "f".into(), cases: Vec::new() };
         let deployed = BTreeMap::from([("ns".to_owned(), &chart)]);
         let records = |all: &[(&str, &str)]| -> Records {
@@ -99,9 +99,9 @@ mod tests {
         };
         let before = records(&[("v1", "superseded"), ("v2", "deployed"), ("v3", "x")]);
         let after = records(&[("v1", "superseded"), ("v2", "superseded"), ("v4", "deployed")]);
-        let told: Vec<String> =
+        let reported: Vec<String> =
             changed(&before, &after, &deployed).into_iter().map(|(c, r)| format!("{c} {r}")).collect();
-        assert_eq!(told, ["c v2", "c v3", "c v4"]);
+        assert_eq!(reported, ["c v2", "c v3", "c v4"]);
         assert!(changed(&before, &before, &deployed).is_empty());
     }
 }

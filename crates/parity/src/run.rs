@@ -1,4 +1,4 @@
-//! The whole comparison: three API servers, three ways, and once more by Helm where there are differences, to see what is random.
+//! The whole comparison: three API servers, three installers, and a second Helm run of differing charts to find random places.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -6,28 +6,28 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::compare::{Difference, Seen, Sides, Verdict, compare};
+use crate::compare::{Difference, Sides, Snapshot, Verdict, compare};
 use crate::corpus::Chart;
-use crate::helm_way::Helm;
+use crate::helm_cli::Helm;
 use crate::kinds;
 use crate::known;
-use crate::operator_way::{self, Operator};
+use crate::operator::{self, Operator};
 use crate::plane::Plane;
 use crate::random::Random;
 use crate::report::{ChartReport, Report, Step};
 use crate::restart::restart;
 use crate::walk::{Progress, Route, walk};
 
-/// What to compare.
+/// What to compare, and how.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The charts.
     pub charts: Vec<Chart>,
-    /// A binary whose `run` is the operator's.
+    /// The operator binary; called with `run`.
     pub operator: PathBuf,
     /// The list of known differences, in YAML.
     pub known: String,
-    /// After this, no further chart is begun.
+    /// Time after which no further chart starts.
     pub limit: Duration,
 }
 
@@ -38,17 +38,17 @@ struct Planes {
     ours: Plane,
 }
 
-/// What each way saw, chart by chart.
+/// Each installer's snapshots by chart.
 struct Walked {
-    client: Vec<Vec<Seen>>,
-    server: Vec<Vec<Seen>>,
-    ours: Vec<Vec<Seen>>,
+    client: Vec<Vec<Snapshot>>,
+    server: Vec<Vec<Snapshot>>,
+    ours: Vec<Vec<Snapshot>>,
 }
 
 /// Compares the charts.
 ///
 /// # Errors
-/// An API server, Helm or the operator cannot be run. Differences are no error, but in the report.
+/// If an API server, Helm or the operator cannot run. Differences are not errors; the report has them.
 pub async fn run(options: &Options) -> anyhow::Result<Report> {
     let began = Instant::now();
     let mut known = known::List::read(&options.known)?;
@@ -61,8 +61,8 @@ pub async fn run(options: &Options) -> anyhow::Result<Report> {
         progress: Progress::of(3),
     };
     let walked = walk_all(&planes, &operator, &route).await?;
-    let random = again(&planes.client, &walked, &route).await?;
-    let restarted = restart(&operator, &restartable(&route, &walked)).await?;
+    let random = random_places(&planes.client, &walked, &route).await?;
+    let restarted = restart(&operator, &installed_charts(&route, &walked)).await?;
     let charts = reports(&options.charts, &walked, &random);
     Ok(Report::new(charts, restarted, options.charts.len(), &mut known))
 }
@@ -70,14 +70,14 @@ pub async fn run(options: &Options) -> anyhow::Result<Report> {
 async fn start(charts: &[Chart]) -> anyhow::Result<(Planes, Vec<Vec<Value>>)> {
     let (client, server, ours) = tokio::try_join!(Plane::start(), Plane::start(), Plane::start())?;
     let mut planes = Planes { client, server, ours };
-    let surroundings = kinds::surroundings(charts, &planes.client.groups().await?);
+    let prerequisites = kinds::prerequisites(charts, &planes.client.groups().await?);
     for plane in [&mut planes.client, &mut planes.server, &mut planes.ours] {
-        plane.add_namespaces(&surroundings.namespaces).await?;
-        plane.add_crds(&surroundings.shared).await?;
-        plane.add_crds(&operator_way::crds(charts.len())).await?;
+        plane.add_namespaces(&prerequisites.namespaces).await?;
+        plane.add_crds(&prerequisites.shared).await?;
+        plane.add_crds(&operator::crds(charts.len())).await?;
         plane.mark_baseline().await?;
     }
-    Ok((planes, surroundings.of_chart))
+    Ok((planes, prerequisites.of_chart))
 }
 
 async fn walk_all(planes: &Planes, operator: &Operator<'_>, route: &Route<'_>) -> anyhow::Result<Walked> {
@@ -88,7 +88,7 @@ async fn walk_all(planes: &Planes, operator: &Operator<'_>, route: &Route<'_>) -
 }
 
 impl Walked {
-    /// The steps that all ways came to, of one chart.
+    /// Returns the steps of a chart that all installers reached.
     fn steps(&self, chart: usize) -> impl Iterator<Item = Sides<'_>> {
         let sides = self.client[chart].iter().zip(&self.server[chart]).zip(&self.ours[chart]);
         sides.map(|((client, server), ours)| Sides { client, server, ours })
@@ -98,15 +98,15 @@ impl Walked {
         self.client.len().min(self.server.len()).min(self.ours.len())
     }
 
-    /// Whether objects differ; what is random in Helm decides no outcome.
+    /// Returns whether objects differ. Ignores outcomes, which random values don't affect.
     fn differs(&self, chart: usize) -> bool {
         self.steps(chart)
-            .any(|sides| compare(&sides, &Random::default()).differences.iter().any(Difference::is_of_objects))
+            .any(|sides| compare(&sides, &Random::default()).differences.iter().any(Difference::is_in_object))
     }
 }
 
-/// For each chart, what is random after each step: nothing where there was no difference to explain.
-async fn again(plane: &Plane, walked: &Walked, route: &Route<'_>) -> anyhow::Result<Vec<Vec<Random>>> {
+/// Returns the random places of each chart after each step; empty for charts without differences.
+async fn random_places(plane: &Plane, walked: &Walked, route: &Route<'_>) -> anyhow::Result<Vec<Vec<Random>>> {
     let differing: BTreeSet<usize> = (0..walked.charts()).filter(|chart| walked.differs(*chart)).collect();
     let second = Route {
         charts: differing.iter().map(|chart| route.charts[*chart]).collect(),
@@ -118,7 +118,7 @@ async fn again(plane: &Plane, walked: &Walked, route: &Route<'_>) -> anyhow::Res
     let mut random = Vec::new();
     for chart in 0..walked.charts() {
         let run = if differing.contains(&chart) { runs.next().unwrap_or_default() } else { Vec::new() };
-        let between = |(one, other): (&Seen, &Seen)| Random::between(&one.objects, &other.objects);
+        let between = |(one, other): (&Snapshot, &Snapshot)| Random::between(&one.objects, &other.objects);
         random.push(walked.client[chart].iter().zip(&run).map(between).collect());
     }
     Ok(random)
@@ -137,14 +137,14 @@ fn reports(charts: &[Chart], walked: &Walked, random: &[Vec<Random>]) -> Vec<Cha
 }
 
 fn verdict(sides: &Sides<'_>, random: &Random) -> Verdict {
-    let renamed = |seen: &Seen| Seen { objects: random.rename(&seen.objects), ..seen.clone() };
+    let renamed = |seen: &Snapshot| Snapshot { objects: random.rename(&seen.objects), ..seen.clone() };
     let (client, server, ours) = (renamed(sides.client), renamed(sides.server), renamed(sides.ours));
     compare(&Sides { client: &client, server: &server, ours: &ours }, random)
 }
 
-/// Charts that the operator installed.
-fn restartable<'a>(route: &Route<'a>, walked: &Walked) -> Vec<&'a Chart> {
-    let installed = |(chart, seen): (&&'a Chart, &Vec<Seen>)| {
+/// Returns the charts that the operator installed.
+fn installed_charts<'a>(route: &Route<'a>, walked: &Walked) -> Vec<&'a Chart> {
+    let installed = |(chart, seen): (&&'a Chart, &Vec<Snapshot>)| {
         seen.first().is_some_and(|first| first.outcome.is_done()).then_some(*chart)
     };
     route.charts.iter().zip(&walked.ours).filter_map(installed).collect()

@@ -1,7 +1,7 @@
-//! How many times faster each chart of a corpus renders than by Helm's engine: both in turn, each in a process of its own.
+//! Measures each corpus chart's speed-up over Helm's engine; both run alternately, each in its own process.
 //!
-//! `bench-corpus --helm ORACLE DIR` prints the charts that gain least, those that cost Helm most, and the median. The one that
-//! measures our side is `render-bench`, which lies beside this program.
+//! `bench-corpus --helm ORACLE DIR` prints the charts with the smallest speed-up, the slowest with Helm, and the median. Our side is measured by
+//! `render-bench`, which must be in the same directory.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -13,21 +13,21 @@ use anyhow::Context as _;
 use clap::Parser;
 use serde::Deserialize;
 
-/// Compares rendering with Helm's engine over the charts of a corpus.
+/// Times the charts of a corpus against Helm's engine.
 #[derive(Parser)]
 struct Args {
-    /// A folder of charts with `cases.jsonl`.
+    /// Directory of charts with `cases.jsonl`
     corpus: PathBuf,
-    /// Helm's engine: a program that takes `bench SECONDS CHART [VALUES]`.
+    /// Helm's engine: a program that takes `bench SECONDS CHART [VALUES]`
     #[arg(long, value_name = "PROGRAM")]
     helm: PathBuf,
-    /// Seconds that each side gets for each chart.
+    /// Seconds per chart and side
     #[arg(long, default_value = "0.3")]
     seconds: f64,
-    /// Only so many charts: those with the longest recorded output.
+    /// Measure only the N charts with the longest recorded output
     #[arg(long, value_name = "N")]
     heaviest: Option<usize>,
-    /// How many charts each table shows.
+    /// Rows per table
     #[arg(long, value_name = "N", default_value = "15")]
     rows: usize,
 }
@@ -46,7 +46,7 @@ struct Answer {
     ms_each: f64,
 }
 
-/// What one chart took, in milliseconds.
+/// Milliseconds per render of one chart.
 struct Figures {
     chart: String,
     helm: f64,
@@ -61,7 +61,7 @@ impl Figures {
 
 fn main() -> anyhow::Result<()> {
     let args = Args::parse();
-    let cases = chosen(&args)?;
+    let cases = select_cases(&args)?;
     let mut all = Vec::with_capacity(cases.len());
     for (number, case) in cases.iter().enumerate() {
         progress(number, cases.len(), &case.dir);
@@ -72,8 +72,8 @@ fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// One case of each chart: the first that renders and needs no flags.
-fn chosen(args: &Args) -> anyhow::Result<Vec<Case>> {
+/// Selects one case per chart: the first that renders and needs no flags.
+fn select_cases(args: &Args) -> anyhow::Result<Vec<Case>> {
     let file = args.corpus.join("cases.jsonl");
     let text = fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
     let cases = text.lines().map(serde_json::from_str).collect::<Result<Vec<Case>, _>>()?;
@@ -97,7 +97,7 @@ fn measure(args: &Args, case: &Case) -> anyhow::Result<Figures> {
     let run = |mut command: Command| -> anyhow::Result<f64> {
         let output = command.arg(args.seconds.to_string()).args(&files).output()?;
         let answer: Answer = serde_json::from_slice(&output.stdout).with_context(|| {
-            format!("{command:?} gave no figure: {}", String::from_utf8_lossy(&output.stderr).trim_end())
+            format!("{command:?} printed no figures: {}", String::from_utf8_lossy(&output.stderr).trim_end())
         })?;
         Ok(answer.ms_each)
     };
@@ -106,7 +106,7 @@ fn measure(args: &Args, case: &Case) -> anyhow::Result<Figures> {
     Ok(Figures { chart: case.dir.display().to_string(), helm: run(helm)?, ours: run(Command::new(ours))? })
 }
 
-#[allow(clippy::print_stderr)] // For whoever waits.
+#[allow(clippy::print_stderr)] // Progress for the user.
 fn progress(done: usize, of: usize, chart: &Path) {
     if std::io::stderr().is_terminal() {
         eprint!("\r\x1b[K{done}/{of} {}", chart.display());
@@ -116,7 +116,7 @@ fn progress(done: usize, of: usize, chart: &Path) {
     }
 }
 
-#[allow(clippy::print_stdout)] // What this program is for.
+#[allow(clippy::print_stdout)] // The program's output.
 fn print(mut all: Vec<Figures>, rows: usize) {
     let table = |title: &str, figures: &[Figures]| {
         println!("{title:<72} {:>10} {:>10} {:>7}", "helm ms", "ours ms", "ratio");
@@ -130,8 +130,8 @@ fn print(mut all: Vec<Figures>, rows: usize) {
     let median = all.get(all.len() / 2).map_or(0.0, Figures::ratio);
     let summary =
         format!("{} charts: median {median:.1} times, {} below 15, {} below 5", all.len(), below(15.0), below(5.0));
-    table("charts that gain least", &all[..rows.min(all.len())]);
+    table("smallest speed-up", &all[..rows.min(all.len())]);
     all.sort_by(|a, b| b.helm.total_cmp(&a.helm));
-    table("charts that cost Helm most", &all[..rows.min(all.len())]);
+    table("slowest with Helm", &all[..rows.min(all.len())]);
     println!("{summary}");
 }

@@ -1,7 +1,7 @@
-//! How many times a second a chart renders on one core, loaded once: what `oracle bench` measures of Helm's engine, measured of ours.
+//! Measures renders per second of a chart on one core, loaded once: the counterpart of `oracle bench` for Helm's engine.
 //!
-//! `render-bench SECONDS CHART [VALUES]...` prints one line of JSON. One render is: subcharts decided, values coalesced and checked against
-//! the schema, every template run.
+//! `render-bench SECONDS CHART [VALUES]...` prints one line of JSON. One render resolves subcharts, merges and validates values, and runs
+//! every template.
 
 use std::path::Path;
 use std::time::Instant;
@@ -13,13 +13,13 @@ use helm::engine::{Capabilities, Engine, KubeVersion, ReleaseOptions};
 use helm::values;
 use helm::view::{self, Nulls};
 
-/// As the operator has it.
+/// The operator's allocator.
 #[cfg(target_env = "musl")]
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> anyhow::Result<()> {
-    // The operator, too, renders on threads of its own: of the main thread's stack musl does not tell how much is left.
+    // Like the operator, render on a separate thread: musl does not report how much of the main thread's stack is left.
     let thread = std::thread::Builder::new().stack_size(8 << 20).spawn(bench)?;
     thread.join().unwrap_or_else(|_| anyhow::bail!("rendering panicked"))
 }
@@ -29,7 +29,7 @@ fn bench() -> anyhow::Result<()> {
     let [seconds, chart, files @ ..] = args.as_slice() else {
         anyhow::bail!("usage: render-bench SECONDS CHART [VALUES]...");
     };
-    let seconds: f64 = seconds.parse().context("SECONDS is no number")?;
+    let seconds: f64 = seconds.parse().context("SECONDS is not a number")?;
     let engine = Engine::new(Chart::load(Path::new(chart))?);
     let mut user = Map::default();
     for file in files {
@@ -39,9 +39,9 @@ fn bench() -> anyhow::Result<()> {
     report(&engine, &user, seconds)
 }
 
-#[allow(clippy::print_stdout)] // What this program is for.
+#[allow(clippy::print_stdout)] // The program's output.
 fn report(engine: &Engine, user: &Map, seconds: f64) -> anyhow::Result<()> {
-    // An operator asks the cluster once, too.
+    // Built once, as in the operator.
     let kube = KubeVersion::bare("v1.36.0", "1", "36");
     let capabilities = Capabilities::new(kube, helm::engine::DEFAULT_API_VERSIONS.iter().copied());
     let bytes = render(engine, user, &capabilities)?;

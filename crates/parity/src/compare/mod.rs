@@ -1,6 +1,6 @@
-//! What differs between what Helm and the operator left on their API servers. Pure: it sees outcomes and objects alone.
+//! Compares what Helm and the operator left on their API servers. Pure: it sees only outcomes and objects.
 //!
-//! Helm's two ways (client-side and server-side) differ from each other in places; there the operator has to agree with one of them.
+//! Where Helm's client-side and server-side modes differ, the operator must match one of them.
 
 use std::collections::BTreeMap;
 
@@ -8,79 +8,79 @@ use serde_json::Value;
 
 use crate::live::{Id, Objects};
 use crate::outcome::Outcome;
-use crate::random::{Random, is_by_integers, is_digest, is_servers};
+use crate::random::{Random, differs_by_integer_format, is_digest, is_server_assigned};
 
-/// What was done to a release.
+/// An action on a release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Action {
-    /// The first revision.
+    /// Creates the first revision.
     Install,
-    /// A later one.
+    /// Creates a later revision.
     Upgrade,
-    /// The end.
+    /// Removes the release.
     Uninstall,
 }
 
-/// A step and what was there after it.
+/// One step and the state after it.
 #[derive(Clone, Debug)]
-pub struct Seen {
-    /// What was done.
+pub struct Snapshot {
+    /// The action.
     pub action: Action,
-    /// The case's name, which decides the values.
+    /// The name of the case, which determines the values.
     pub case: String,
-    /// How it ended.
+    /// The outcome.
     pub outcome: Outcome,
-    /// Everything on the API server that was not there before the chart; empty after a refusal.
+    /// Objects that did not exist before the chart; empty after a refusal.
     pub objects: Objects,
-    /// The status of the newest release record. Its number is not compared: we make no revision where nothing changes.
+    /// Status of the newest release record. Its number is not compared, because we create no revision without a change.
     pub record: String,
 }
 
-/// One difference. `at` is empty where the object, or the outcome, is meant as a whole.
+/// One difference. An empty `at` means the whole object or outcome.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
-    /// `outcome`, `record`, or an object.
+    /// `outcome`, `record` or an object.
     pub what: String,
-    /// JSON pointer in the object.
+    /// JSON pointer into the object.
     pub at: String,
-    /// What Helm has.
+    /// Helm's value.
     pub helm: String,
-    /// What the operator has.
+    /// The operator's value.
     pub ours: String,
 }
 
-/// How one step compares.
+/// The comparison of one step.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verdict {
-    /// What differs.
+    /// The differences.
     pub differences: Vec<Difference>,
-    /// How many objects were compared.
+    /// Number of objects compared.
     pub objects: usize,
-    /// How many places are random: two runs of Helm differ there, or the server chose.
+    /// Number of random places: two runs of Helm differ there, or the server assigned the value.
     pub random: usize,
-    /// How many places differ only because integers of a resource are integers, and Helm's are floats.
+    /// Number of places that differ only because a resource's integers are floats in Helm.
     pub integers: usize,
-    /// How many places have what only client-side Helm left, and what only server-side Helm left.
+    /// Number of places that match only client-side Helm.
     pub as_client: usize,
-    /// See `as_client`.
+    /// Number of places that match only server-side Helm.
     pub as_server: usize,
 }
 
-/// One step by each of the three ways.
+/// One step as taken by each installer.
 #[derive(Clone, Copy, Debug)]
 pub struct Sides<'a> {
     /// `helm install --server-side=false`.
-    pub client: &'a Seen,
+    pub client: &'a Snapshot,
     /// `helm install`.
-    pub server: &'a Seen,
+    pub server: &'a Snapshot,
     /// The operator.
-    pub ours: &'a Seen,
+    pub ours: &'a Snapshot,
 }
 
 impl Difference {
-    /// Whether it is one of objects, not of an outcome or a record.
+    /// Returns whether the difference is in an object, rather than an outcome or a record.
     #[must_use]
-    pub fn is_of_objects(&self) -> bool {
+    pub fn is_in_object(&self) -> bool {
         !["outcome", "record"].contains(&self.what.as_str())
     }
 }
@@ -103,15 +103,15 @@ pub fn compare(sides: &Sides<'_>, random: &Random) -> Verdict {
 }
 
 impl<'a> Sides<'a> {
-    /// Helm's ways that got here by the same steps as we did.
-    fn comparable(&self) -> Vec<&'a Seen> {
-        let same = |side: &&Seen| side.outcome.is_done() && side.action == self.ours.action;
+    /// Returns the modes of Helm that got here by the same action as we did.
+    fn comparable(&self) -> Vec<&'a Snapshot> {
+        let same = |side: &&Snapshot| side.outcome.is_done() && side.action == self.ours.action;
         [self.client, self.server].into_iter().filter(same).collect()
     }
 }
 
-/// The operator has to do what either way of Helm does, and to refuse what both refuse, on the same ground as one of them. What Helm's
-/// client-side way refuses may be refused.
+/// Checks that the operator does what either mode of Helm does, and refuses what both refuse, for the same cause as one of them. It may refuse
+/// what client-side Helm refuses.
 fn outcome_difference(sides: &Sides<'_>) -> Option<Difference> {
     let (client, server) = (&sides.client.outcome, &sides.server.outcome);
     let fine = match (client, server, &sides.ours.outcome) {
@@ -171,9 +171,9 @@ fn compare_leaf(
     if agreeing > 0 {
         verdict.as_client += usize::from(helm[0] == ours);
         verdict.as_server += usize::from(helm[0] != ours);
-    } else if random.contains(id, path) || (is_servers(id, path) && all_differ(helm)) {
+    } else if random.contains(id, path) || (is_server_assigned(id, path) && all_differ(helm)) {
         verdict.random += 1;
-    } else if helm.iter().any(|theirs| is_by_integers(id, path, *theirs, ours))
+    } else if helm.iter().any(|theirs| differs_by_integer_format(id, path, *theirs, ours))
         || (verdict.integers > 0 && is_digest(helm[0]) && is_digest(ours))
     {
         verdict.integers += 1;
@@ -182,12 +182,12 @@ fn compare_leaf(
     }
 }
 
-/// Whether Helm's ways differ from each other; one alone tells nothing.
+/// Returns whether Helm's modes differ; true if there is only one to compare.
 fn all_differ(helm: &[Option<&Value>]) -> bool {
     helm.len() < 2 || helm[0] != helm[1]
 }
 
-/// Scalars, empty maps and empty lists by JSON pointer.
+/// Returns scalars, empty maps and empty lists by JSON pointer.
 #[must_use]
 pub fn leaves(value: &Value) -> BTreeMap<String, &Value> {
     let mut found = BTreeMap::new();

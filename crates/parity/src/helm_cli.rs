@@ -1,4 +1,4 @@
-//! A release by the `helm` command.
+//! Installs releases with the `helm` command.
 
 use std::time::Duration;
 
@@ -7,15 +7,15 @@ use anyhow::Context as _;
 use crate::corpus::{Case, Chart};
 use crate::outcome::Outcome;
 use crate::plane::{NAMESPACE, Plane};
-use crate::walk::{RELEASE, Way};
+use crate::walk::{Installer, RELEASE};
 
-/// How long one command may take.
+/// Timeout of one command.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// Helm, in one of its two ways to write objects.
+/// Helm in one of its two modes.
 pub(crate) struct Helm<'a> {
     pub(crate) plane: &'a Plane,
-    /// Helm's own default, or `--server-side=false`.
+    /// Server-side apply, Helm's default; otherwise `--server-side=false`.
     pub(crate) server_side: bool,
 }
 
@@ -35,10 +35,10 @@ impl Helm<'_> {
     async fn run(&self, arguments: &[&str]) -> anyhow::Result<Outcome> {
         let mut command = tokio::process::Command::from(self.plane.cluster.command("helm"));
         command.args(arguments).args(["--namespace", NAMESPACE]).kill_on_drop(true);
-        // No server may be asked but ours.
+        // Contact no chart repository.
         command.env("HELM_REPOSITORY_CONFIG", "/dev/null").env("TZ", "UTC");
         let Ok(output) = tokio::time::timeout(LIMIT, command.output()).await else {
-            return Ok(Outcome::Refused(crate::outcome::Ground::Stuck, format!("no end after {} s", LIMIT.as_secs())));
+            return Ok(Outcome::Refused(crate::outcome::Cause::Stuck, format!("no exit after {} s", LIMIT.as_secs())));
         };
         let output = output.context("cannot run helm; `make cluster` builds it")?;
         if output.status.success() {
@@ -50,7 +50,7 @@ impl Helm<'_> {
     }
 }
 
-impl Way for Helm<'_> {
+impl Installer for Helm<'_> {
     fn name(&self) -> &'static str {
         if self.server_side { "helm" } else { "helm --server-side=false" }
     }
@@ -63,7 +63,7 @@ impl Way for Helm<'_> {
         self.change("install", chart, case, &[]).await
     }
 
-    /// Without values, Helm would take those of the revision before.
+    /// Resets values, because without a values file Helm would reuse the previous revision's.
     async fn upgrade(&self, chart: &Chart, case: &Case) -> anyhow::Result<Outcome> {
         self.change("upgrade", chart, case, &["--reset-values"]).await
     }

@@ -1,4 +1,4 @@
-//! A release by a custom resource: one operator process serves a kind for each chart.
+//! Installs releases through custom resources: one operator process serves one kind per chart.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -15,28 +15,28 @@ use tokio::process::{Child, Command};
 
 use crate::corpus::{Case, Chart};
 use crate::live::GROUP;
-use crate::outcome::{Ground, Outcome};
+use crate::outcome::{Cause, Outcome};
 use crate::plane::{NAMESPACE, Plane};
-use crate::walk::{RELEASE, Way};
+use crate::walk::{Installer, RELEASE};
 
-/// How long the operator may take for one step.
+/// Timeout of one step.
 const LIMIT: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(30);
 const LOG_LINES: usize = 10;
 
-/// The operator at work on an API server.
+/// An operator process on an API server.
 pub(crate) struct Operator<'a> {
     plane: &'a Plane,
-    /// The kind's number by the chart's name.
+    /// Kind numbers by chart name.
     numbers: BTreeMap<&'a str, usize>,
-    /// Why a chart is not served: with it the operator would not start.
+    /// Charts that the operator could not start with, and their load errors.
     broken: BTreeMap<&'a str, String>,
     binary: &'a Path,
     folder: tempfile::TempDir,
     process: Mutex<Child>,
 }
 
-/// The definition of each chart's kind.
+/// Returns one CRD per chart.
 pub(crate) fn crds(charts: usize) -> Vec<Value> {
     let crd = |number| {
         let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
@@ -64,7 +64,7 @@ fn plural(number: usize) -> String {
 }
 
 impl<'a> Operator<'a> {
-    /// Starts it; the kinds of [`crds`] are there.
+    /// Starts the operator. [`crds`] must be installed.
     pub(crate) fn start(plane: &'a Plane, binary: &'a Path, charts: &'a [Chart]) -> anyhow::Result<Operator<'a>> {
         let folder = tempfile::tempdir()?;
         let watch = |(number, chart): (usize, &Chart)| json!({"group": GROUP, "version": "v1", "kind": kind(number), "chart": chart.folder});
@@ -77,19 +77,19 @@ impl<'a> Operator<'a> {
         Ok(Operator { plane, numbers, broken, binary, folder, process })
     }
 
-    /// Ends it as Kubernetes would, and starts it again.
+    /// Terminates the operator as Kubernetes would, and starts it again.
     pub(crate) async fn restart(&self) -> anyhow::Result<()> {
-        let pid = self.process().id().context("the operator has ended")?;
+        let pid = self.process().id().context("the operator has exited")?;
         Command::new("kill").arg(pid.to_string()).status().await?;
         let began = Instant::now();
         while self.process().try_wait()?.is_none() {
-            self.wait(began, "the operator to end").await?;
+            self.wait(began, "the operator to exit").await?;
         }
         *self.process() = spawn(self.plane, self.binary, self.folder.path())?;
         Ok(())
     }
 
-    /// Makes the resource or changes its values; returns before anything comes of it.
+    /// Creates the resource or changes its values; does not wait for the operator.
     pub(crate) async fn set(&self, chart: &Chart, case: &Case, namespace: &str) -> anyhow::Result<()> {
         let number = self.number(chart)?;
         let path = resources(number, namespace);
@@ -107,14 +107,14 @@ impl<'a> Operator<'a> {
                 Err(error) => Err(error),
             };
             match answer {
-                // The operator wrote its status meanwhile.
+                // The operator wrote the status in between.
                 Err(kube::Error::Api(status)) if status.code == 409 => {}
                 answer => return Ok(answer.map(drop)?),
             }
         }
     }
 
-    /// Waits until the resource says what has come of it.
+    /// Waits until the resource's conditions report an outcome.
     pub(crate) async fn outcome(&self, chart: &Chart, namespace: &str) -> anyhow::Result<Outcome> {
         let path = format!("{}/{RELEASE}", resources(self.number(chart)?, namespace));
         let began = Instant::now();
@@ -126,14 +126,14 @@ impl<'a> Operator<'a> {
             if self.wait(began, "a condition").await.is_err() {
                 self.check_running()?;
                 return Ok(Outcome::Refused(
-                    Ground::Stuck,
+                    Cause::Stuck,
                     format!("after {} s: {}", LIMIT.as_secs(), resource["status"]),
                 ));
             }
         }
     }
 
-    /// How often each chart's controller has reconciled since the start.
+    /// Returns the number of reconciles since the start by controller.
     pub(crate) async fn reconciles(&self) -> anyhow::Result<BTreeMap<String, u64>> {
         let text = self.metrics().await?;
         let mut counts = BTreeMap::new();
@@ -145,12 +145,12 @@ impl<'a> Operator<'a> {
         Ok(counts)
     }
 
-    /// The name that metrics know the chart's controller by.
+    /// Returns the name of the chart's controller in metrics.
     pub(crate) fn controller(&self, chart: &Chart) -> anyhow::Result<String> {
         Ok(format!("{}-controller", kind(self.number(chart)?).to_lowercase()))
     }
 
-    /// What it has logged since its last start.
+    /// Returns the log since the last start.
     fn log(&self) -> String {
         fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
     }
@@ -163,7 +163,7 @@ impl<'a> Operator<'a> {
             let line = log.lines().find(|line| line.contains("bindAddress") && line.to_lowercase().contains("metrics"));
             if let Some(line) = line {
                 let line: Value = serde_json::from_str(line)?;
-                break line["bindAddress"].as_str().context("no address of metrics")?.to_owned();
+                break line["bindAddress"].as_str().context("the log line has no metrics address")?.to_owned();
             }
             self.wait(began, "metrics").await?;
         };
@@ -190,7 +190,7 @@ impl<'a> Operator<'a> {
         let Some(status) = self.process().try_wait()? else { return Ok(()) };
         let log = self.log();
         let lines: Vec<&str> = log.lines().collect();
-        bail!("the operator ended with {status}:\n{}", lines[lines.len().saturating_sub(LOG_LINES)..].join("\n"))
+        bail!("the operator exited with {status}:\n{}", lines[lines.len().saturating_sub(LOG_LINES)..].join("\n"))
     }
 
     fn process(&self) -> std::sync::MutexGuard<'_, Child> {
@@ -198,7 +198,7 @@ impl<'a> Operator<'a> {
     }
 }
 
-impl Way for Operator<'_> {
+impl Installer for Operator<'_> {
     fn name(&self) -> &'static str {
         "operator"
     }
@@ -219,7 +219,7 @@ impl Way for Operator<'_> {
         self.install(chart, case).await
     }
 
-    /// A resource that does not go is freed, so that the next chart finds its place clear.
+    /// Uninstalls the release. Removes the finalizers of a stuck resource, so that the next chart starts clean.
     async fn uninstall(&self, chart: &Chart) -> anyhow::Result<Outcome> {
         if self.broken.contains_key(chart.name.as_str()) {
             return Ok(Outcome::Done);
@@ -232,7 +232,7 @@ impl Way for Operator<'_> {
                 self.check_running()?;
                 self.plane.send(Method::PATCH, &path, &json!({"metadata": {"finalizers": null}})).await?;
                 return Ok(Outcome::Refused(
-                    Ground::Stuck,
+                    Cause::Stuck,
                     format!("after {} s: {}", LIMIT.as_secs(), resource["status"]),
                 ));
             }
@@ -241,7 +241,7 @@ impl Way for Operator<'_> {
     }
 }
 
-/// Charts that do not load, and why.
+/// Returns the load errors of charts that do not load.
 fn broken(charts: &[Chart]) -> BTreeMap<&str, String> {
     let why = |chart: &Chart| helm::chart::Chart::load(&chart.folder).err().map(|error| error.to_string());
     charts.iter().filter_map(|chart| Some((chart.name.as_str(), why(chart)?))).collect()
@@ -265,7 +265,7 @@ fn no_hooks() -> Value {
     Value::Object(["install", "upgrade", "uninstall"].map(annotation).into_iter().collect())
 }
 
-/// The values file as the `spec` that a user would write for it.
+/// Returns the values file as the `spec` that a user would write.
 fn values(case: &Case) -> anyhow::Result<Value> {
     let Some(file) = &case.values else { return Ok(json!({})) };
     let text = fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
@@ -274,7 +274,7 @@ fn values(case: &Case) -> anyhow::Result<Value> {
     Ok(serde_json::from_slice(&text)?)
 }
 
-/// What the resource's conditions say of its newest generation; nothing while they say nothing of it.
+/// Returns the outcome that the conditions report for the current generation, if any.
 fn outcome_of(resource: &Value) -> Option<Outcome> {
     let generation = &resource["metadata"]["generation"];
     let conditions = resource["status"]["conditions"].as_array()?;
@@ -300,18 +300,18 @@ mod tests {
     }
 
     #[test]
-    fn only_conditions_of_the_newest_generation_tell_the_outcome() {
+    fn only_conditions_of_the_current_generation_count() {
         assert_eq!(outcome_of(&json!({"metadata": {"generation": 1}})), None);
         assert_eq!(outcome_of(&resource(&[("Deployed", "True", 1)])), None);
         assert_eq!(outcome_of(&resource(&[("Deployed", "False", 2)])), None);
         assert_eq!(outcome_of(&resource(&[("Deployed", "True", 2)])), Some(Outcome::Done));
-        let refused = Some(Outcome::Refused(Ground::Object, "R: is invalid".into()));
+        let refused = Some(Outcome::Refused(Cause::Object, "R: is invalid".into()));
         assert_eq!(outcome_of(&resource(&[("Deployed", "True", 2), ("ReleaseFailed", "True", 2)])), refused);
         assert_eq!(outcome_of(&resource(&[("Irreconcilable", "True", 2)])), refused);
     }
 
     #[test]
-    fn a_values_file_is_a_spec_with_the_numbers_that_a_user_writes() {
+    fn a_values_file_becomes_a_spec_with_integers_preserved() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("values.yaml");
         fs::write(&file, "a: 1000000\nb: 1.5\nc: null\nd: on\n").unwrap();
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn charts_that_do_not_load_are_told_apart() {
+    fn charts_that_do_not_load_are_reported() {
         let folder = tempfile::tempdir().unwrap();
         let chart = |name: &str, about: &str| {
             let path = folder.path().join(name);
@@ -330,13 +330,13 @@ mod tests {
             Chart { name: name.into(), folder: path, cases: Vec::new() }
         };
         let charts = [chart("nameless", "version: 1.0.0"), chart("whole", "apiVersion: v2\nname: a\nversion: 1.0.0")];
-        let told = broken(&charts);
-        assert_eq!(told.keys().copied().collect::<Vec<_>>(), ["nameless"]);
-        assert!(told["nameless"].contains("chart.metadata.name is required"), "{told:?}");
+        let reported = broken(&charts);
+        assert_eq!(reported.keys().copied().collect::<Vec<_>>(), ["nameless"]);
+        assert!(reported["nameless"].contains("chart.metadata.name is required"), "{reported:?}");
     }
 
     #[test]
-    fn every_chart_has_a_kind_of_its_own() {
+    fn every_chart_has_its_own_kind() {
         let crds = crds(2);
         assert_eq!(crds[1]["metadata"]["name"], "chart0001s.parity.example.com");
         assert_eq!(crds[1]["spec"]["names"]["kind"], "Chart0001");
