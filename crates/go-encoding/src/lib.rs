@@ -1,4 +1,4 @@
-//! JSON, YAML and TOML to and from template values, as Helm reads and writes them.
+#![doc = include_str!("../README.md")]
 
 pub mod json;
 pub mod toml;

@@ -1,4 +1,4 @@
-//! What Go's standard library, and the libraries that Helm builds on, do with plain text and numbers, where no crate does exactly the same.
+#![doc = include_str!("../README.md")]
 
 pub mod glob;
 pub mod path_match;

@@ -1,6 +1,4 @@
-//! Releases in a cluster: their records, and what applies, waits for and deletes their objects.
-//!
-//! [`kube`] and [`storage`] reach the cluster through a trait that has an in-memory twin.
+#![doc = include_str!("../README.md")]
 
 pub mod action;
 pub mod kube;

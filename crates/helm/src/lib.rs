@@ -1,6 +1,4 @@
-//! Helm charts as Helm v4 reads and renders them: load, merge values, validate, render.
-//!
-//! Reaches no cluster: what templates look up comes through [`engine::Lookup`].
+#![doc = include_str!("../README.md")]
 
 pub mod chart;
 pub mod engine;

@@ -1,6 +1,4 @@
-//! The functions that charts may call: Sprig v3 and Helm's own, one file per family.
-//!
-//! Counterpart: Sprig's `functions.go` and Helm's `pkg/engine/funcs.go`.
+#![doc = include_str!("../README.md")]
 
 mod cast;
 mod crypto;
