@@ -122,7 +122,7 @@ fuzz: ## Run each fuzz target for FUZZ_SECONDS; FUZZ_TARGETS="…" selects. Need
 
 .PHONY: fuzz-build
 fuzz-build: ## Compile the fuzz targets without running them.
-	cargo build --locked --manifest-path fuzz/Cargo.toml
+	cargo build --manifest-path fuzz/Cargo.toml
 
 ##@ Test cluster
 
