@@ -1,4 +1,4 @@
-//! Counts requests: what the API server's audit log says of each, reduced to what tests ask about.
+//! Reads requests from the API server's audit log, reduced to what tests need.
 
 use std::fs;
 use std::path::Path;
@@ -10,7 +10,7 @@ use crate::error::{Attempt, Error};
 /// One finished request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// Who asked; `operator`, or `system:serviceaccount:NAMESPACE:NAME`.
+    /// The user: `operator`, or `system:serviceaccount:NAMESPACE:NAME`.
     pub user: String,
     /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete` or `deletecollection`.
     pub verb: String,
@@ -25,7 +25,7 @@ pub struct Request {
 }
 
 impl Request {
-    /// Whether it was meant to change something.
+    /// Returns whether the request is a write.
     #[must_use]
     pub fn is_write(&self) -> bool {
         !matches!(self.verb.as_str(), "get" | "list" | "watch")
@@ -48,13 +48,13 @@ impl Request {
     }
 }
 
-/// The requests in the log so far, oldest first; none when there is no log yet.
+/// Returns the requests in the log, oldest first; none if there is no log yet.
 pub(crate) fn read(log: &Path) -> Result<Vec<Request>, Error> {
     let text = match fs::read_to_string(log) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
         other => other.attempt(|| format!("read {}", log.display()))?,
     };
-    // The last line may still be under way.
+    // The last line may be incomplete.
     Ok(text
         .lines()
         .filter_map(|line| serde_json::from_str(line).ok())

@@ -1,40 +1,40 @@
-//! Where the binaries come from: `USE_KUBECONFIG`, then `KUBEBUILDER_ASSETS`, then what `make cluster` built.
+//! Finds the binaries: `USE_KUBECONFIG`, then `KUBEBUILDER_ASSETS`, then `make cluster`'s output.
 
 use std::env;
 use std::path::{Path, PathBuf};
 
 use crate::Error;
 
-/// What a cluster is made of.
+/// The binaries of a cluster.
 const NEEDED: [&str; 6] = ["etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl", "kwok"];
 
-/// The choice that was made.
+/// What to run tests on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Binaries {
     /// Start nothing: use the cluster of this kubeconfig (`USE_KUBECONFIG`).
     Existing(PathBuf),
-    /// Start the binaries in this folder.
+    /// Start the binaries in this directory.
     Folder(PathBuf),
 }
 
 impl Binaries {
-    /// Chooses by the environment.
+    /// Chooses by environment variables.
     ///
     /// # Errors
-    /// [`Error::NoBinaries`] when the chosen folder lacks a binary. An explicit choice never falls through to the next.
+    /// [`Error::NoBinaries`] if the chosen directory lacks a binary. An explicit choice never falls back to the next.
     pub fn find() -> Result<Binaries, Error> {
         choose(env_path("USE_KUBECONFIG"), env_path("KUBEBUILDER_ASSETS"), &built())
     }
 }
 
-/// Where `make cluster` puts the binaries.
+/// The output directory of `make cluster`.
 pub(crate) fn built() -> PathBuf {
     let crate_folder = Path::new(env!("CARGO_MANIFEST_DIR"));
     let root = crate_folder.ancestors().nth(2).unwrap_or(crate_folder);
     root.join("target/cluster/bin")
 }
 
-/// A tool from the first of these folders that has it, else by its name alone, for `PATH` to find.
+/// Returns the tool's path in the first directory that has it, or its bare name, to be found in `PATH`.
 pub(crate) fn tool(name: &str, folders: &[PathBuf]) -> PathBuf {
     folders.iter().map(|folder| folder.join(name)).find(|path| path.is_file()).unwrap_or_else(|| PathBuf::from(name))
 }
@@ -60,13 +60,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_given_kubeconfig_wins_over_every_folder() {
+    fn a_kubeconfig_wins_over_directories() {
         let chosen = choose(Some("/k".into()), Some("/nowhere".into()), Path::new("/built"));
         assert_eq!(chosen.ok(), Some(Binaries::Existing("/k".into())));
     }
 
     #[test]
-    fn a_folder_without_the_binaries_is_an_error_that_names_all_three_ways() {
+    fn missing_binaries_are_an_error_that_names_all_three_options() {
         let error = choose(None, Some("/nowhere".into()), Path::new("/built")).unwrap_err();
         assert!(error.is_no_binaries());
         let text = error.to_string();
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tool_that_no_folder_has_is_left_to_the_path() {
+    fn a_tool_in_no_directory_is_looked_up_in_path() {
         assert_eq!(tool("helm", &["/nowhere".into()]), PathBuf::from("helm"));
     }
 }

@@ -1,5 +1,5 @@
-//! A cluster as a test sees it: start it, ask it, break it. Where its binaries come from is decided in `binaries`, how
-//! its processes come up in `control_plane`, and who cleans up in `watchdog`.
+//! A cluster as tests use it: start it, query it, break it. `binaries` finds the binaries, `control_plane` runs the processes, `watchdog`
+//! cleans up.
 
 use std::env;
 use std::ffi::OsStr;
@@ -24,31 +24,31 @@ pub struct Options {
     pub audit: bool,
     /// Where to keep the cluster's files; must not exist. By default a temporary folder.
     pub folder: Option<PathBuf>,
-    /// Which processes run.
+    /// The processes to run.
     pub processes: Processes,
 }
 
-/// Which processes a cluster consists of.
+/// The processes of a cluster.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Processes {
-    /// All of them: a pod that is made runs.
+    /// All of them: pods run.
     #[default]
     All,
-    /// The store and the API server, which calls no webhooks: objects stay as their client wrote them.
+    /// Only etcd and the API server, without webhooks: objects stay as their client wrote them.
     ApiServer,
 }
 
-/// A control plane with one node. Dropping it ends the processes and removes their folder.
+/// A control plane with one node. Dropping it stops the processes and removes their directory.
 #[derive(Debug)]
 pub struct TestCluster {
     folder: PathBuf,
     tools: Tools,
-    /// `None`: the cluster was given to us, and only the folder, with caches, is ours.
+    /// `None` for an existing cluster, where only the directory with caches is ours.
     plane: Option<ControlPlane>,
 }
 
 impl TestCluster {
-    /// Starts a cluster and waits until its node is ready; some seconds.
+    /// Starts a cluster and waits until its node is ready, which takes seconds.
     ///
     /// # Errors
     /// [`Error::NoBinaries`] if there is nothing to start, others if a process fails.
@@ -60,7 +60,7 @@ impl TestCluster {
         }
     }
 
-    /// The one cluster that all tests of this process share, with an audit log; started by the first that asks.
+    /// Returns the cluster that all tests of this process share, with an audit log; the first call starts it.
     ///
     /// # Errors
     /// As [`TestCluster::start`].
@@ -75,10 +75,10 @@ impl TestCluster {
         }
     }
 
-    /// [`TestCluster::shared`] for tests: `None`, after saying so, when there are no binaries and `CI` is not set.
+    /// [`TestCluster::shared`] for tests: prints a message and returns `None` if there are no binaries and `CI` is not set.
     ///
     /// # Panics
-    /// When the cluster should start and does not.
+    /// If the cluster fails to start.
     #[must_use]
     #[allow(clippy::panic, reason = "called by tests only, where a panic is the failure")]
     pub fn shared_or_skip() -> Option<&'static TestCluster> {
@@ -92,8 +92,7 @@ impl TestCluster {
         }
     }
 
-    /// Ends a cluster that [`TestCluster::leave_running`] left in this folder, and removes the folder; says whether
-    /// anything was running.
+    /// Stops a cluster that [`TestCluster::leave_running`] left in this directory, and removes the directory. Returns whether anything was running.
     ///
     /// # Errors
     /// When the folder cannot be removed.
@@ -106,7 +105,7 @@ impl TestCluster {
         Ok(ended > 0)
     }
 
-    /// Whether the API server of a cluster that was left running in this folder still runs.
+    /// Returns whether the API server of a cluster left running in this directory still runs.
     #[must_use]
     pub fn is_left_running(folder: &Path) -> bool {
         folder::runs(folder, Component::ApiServer.name())
@@ -127,8 +126,8 @@ impl TestCluster {
         fs::read_to_string(path).attempt(|| format!("read {}", path.display()))
     }
 
-    /// A kubeconfig of the user `operator`, who has the administrator's rights and whose requests can be told apart.
-    /// On an existing cluster it is the administrator's.
+    /// A kubeconfig of the user `operator`, who has the administrator's rights but separate audit entries.
+    /// On an existing cluster, the administrator's.
     #[must_use]
     pub fn operator_kubeconfig_path(&self) -> PathBuf {
         match self.plane {
@@ -137,7 +136,7 @@ impl TestCluster {
         }
     }
 
-    /// A kubeconfig for whoever holds `token`, say a ServiceAccount (`kubectl create token NAME`).
+    /// Returns a kubeconfig with `token`, for example a ServiceAccount's (`kubectl create token NAME`).
     ///
     /// # Errors
     /// [`Error::NotOurs`] on an existing cluster.
@@ -145,13 +144,13 @@ impl TestCluster {
         self.plane(Component::ApiServer)?.kubeconfig_with_token(token)
     }
 
-    /// Where the logs (`NAME.log`) and the audit log are.
+    /// The directory of the logs (`NAME.log`) and the audit log.
     #[must_use]
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// A tool of the cluster (`kubectl`, `helm`), else its bare name for `PATH` to find.
+    /// The path of a tool (`kubectl`, `helm`), or its bare name, to be found in `PATH`.
     #[must_use]
     pub fn bin(&self, name: &str) -> PathBuf {
         self.tools.path(name)
@@ -163,10 +162,10 @@ impl TestCluster {
         self.tools.command(name)
     }
 
-    /// Runs kubectl as the administrator and gives what it printed.
+    /// Runs kubectl as the administrator; returns its output.
     ///
     /// # Errors
-    /// [`Error::Kubectl`] with what it said when it failed.
+    /// [`Error::Kubectl`] with its error output.
     pub fn kubectl<A: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = A>) -> Result<String, Error> {
         self.tools.kubectl(arguments, "")
     }
@@ -191,7 +190,7 @@ impl TestCluster {
         self.tools.kubectl(["apply", "-f", "-"], manifest)
     }
 
-    /// Makes a namespace that no other test uses, its name beginning with `prefix`.
+    /// Creates a namespace for one test; its name begins with `prefix`.
     ///
     /// # Errors
     /// As [`TestCluster::kubectl`].
@@ -199,7 +198,7 @@ impl TestCluster {
         Namespace::create(self, prefix)
     }
 
-    /// The finished requests of everyone but the control plane, oldest first; empty without [`Options::audit`].
+    /// Returns the finished requests, oldest first, except the control plane's own; empty without [`Options::audit`].
     ///
     /// # Errors
     /// When the audit log cannot be read.
@@ -215,7 +214,7 @@ impl TestCluster {
         self.plane(component)?.end(component, Signal::KILL)
     }
 
-    /// Asks a process to end (SIGTERM) and waits for it.
+    /// Terminates a process (SIGTERM) and waits for it.
     ///
     /// # Errors
     /// [`Error::NotOurs`] on an existing cluster.
@@ -231,7 +230,7 @@ impl TestCluster {
         self.plane(component).map(|plane| plane.signal(component, Signal::STOP))
     }
 
-    /// Lets a frozen process go on.
+    /// Resumes a frozen process (SIGCONT).
     ///
     /// # Errors
     /// [`Error::NotOurs`] on an existing cluster.
@@ -239,7 +238,7 @@ impl TestCluster {
         self.plane(component).map(|plane| plane.signal(component, Signal::CONT))
     }
 
-    /// Starts a process again, on the same ports and data, killing it first if it runs; waits until the API answers.
+    /// Restarts a process with the same ports and data, killing it if it runs; waits until the API answers.
     ///
     /// # Errors
     /// [`Error::NotOurs`] on an existing cluster; others when it fails to start.
@@ -247,16 +246,16 @@ impl TestCluster {
         self.plane(component)?.restart(component, &self.tools)
     }
 
-    /// Whether a process of ours runs.
+    /// Returns whether the process runs; always false on an existing cluster.
     #[must_use]
     pub fn is_running(&self, component: Component) -> bool {
         self.plane.as_ref().is_some_and(|plane| plane.is_running(component))
     }
 
-    /// Lets the cluster outlive this process, until [`TestCluster::end_left_running`] with its folder.
+    /// Lets the cluster outlive this process, until [`TestCluster::end_left_running`] is called with its directory.
     ///
     /// # Errors
-    /// When the watchdog does not listen.
+    /// If the watchdog has exited.
     pub fn leave_running(self) -> Result<(), Error> {
         self.plane.as_ref().map_or(Ok(()), ControlPlane::stand_down)
     }

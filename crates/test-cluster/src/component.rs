@@ -1,4 +1,4 @@
-//! The processes of a control plane and how each is started.
+//! The control plane's processes and their command lines.
 
 use std::fmt;
 use std::path::Path;
@@ -17,7 +17,7 @@ pub enum Component {
     ControllerManager,
     /// Puts pods on the node.
     Scheduler,
-    /// Plays the kubelet of the one node.
+    /// Simulates the kubelet of the single node.
     Kwok,
 }
 
@@ -26,7 +26,7 @@ impl Component {
     pub const ALL: [Component; 5] =
         [Component::Etcd, Component::ApiServer, Component::ControllerManager, Component::Scheduler, Component::Kwok];
 
-    /// The binary's name, also of its log (`NAME.log`).
+    /// The name of the binary and of its log (`NAME.log`).
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -38,7 +38,7 @@ impl Component {
         }
     }
 
-    /// The user that it calls the API server as, if it does.
+    /// The user that it calls the API server as, if it is a client.
     pub(crate) fn user(self) -> Option<&'static str> {
         match self {
             Component::Etcd | Component::ApiServer => None,
@@ -72,7 +72,7 @@ fn etcd(folder: &impl fmt::Display, ports: &Ports) -> Vec<String> {
     let peer = format!("http://127.0.0.1:{}", ports.etcd_peer);
     vec![
         format!("--data-dir={folder}/etcd"),
-        // The data is thrown away: waiting for the disk would buy nothing.
+        // The data is temporary, so don't wait for the disk.
         "--unsafe-no-fsync".into(),
         "--quota-backend-bytes=8589934592".into(),
         format!("--listen-client-urls={client}"),
@@ -90,10 +90,10 @@ fn api_server(folder: &impl fmt::Display, ports: &Ports, options: &Options) -> V
         format!("--secure-port={}", ports.api_server),
         "--bind-address=127.0.0.1".into(),
         "--advertise-address=127.0.0.1".into(),
-        // Nobody looks for the API server through its Service, and a loopback address there is refused.
+        // Nobody uses the API server's Service, and its endpoint must not be a loopback address.
         "--endpoint-reconciler-type=none".into(),
         format!("--cert-dir={folder}/certs"),
-        // The server makes its own key pair first, and reads these after.
+        // The server generates its key pair before it reads these files.
         format!("--service-account-key-file={folder}/certs/apiserver.key"),
         format!("--service-account-signing-key-file={folder}/certs/apiserver.key"),
         "--service-account-issuer=https://kubernetes.default.svc".into(),
@@ -131,7 +131,7 @@ fn scheduler(folder: &impl fmt::Display) -> Vec<String> {
     client(folder, Component::Scheduler)
 }
 
-/// What the two clients from Kubernetes have in common: alone, so no election, no port, and no throttle.
+/// Common arguments of the two Kubernetes clients: no leader election, no port, no throttling.
 fn client(folder: &impl fmt::Display, component: Component) -> Vec<String> {
     vec![
         format!("--kubeconfig={folder}/{component}.kubeconfig"),
@@ -151,7 +151,7 @@ fn kwok(folder: &impl fmt::Display) -> Vec<String> {
         "--node-lease-duration-seconds=40".into(),
         "--node-ip=192.0.2.1".into(),
         "--cidr=10.244.0.0/16".into(),
-        // No port of its own: several clusters run side by side.
+        // No port, because several clusters run side by side.
         "--node-port=0".into(),
     ]
 }

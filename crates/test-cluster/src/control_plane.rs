@@ -1,4 +1,4 @@
-//! The processes of a cluster that we started: bringing them up, and doing to them what a test wants to see survived.
+//! The processes of a cluster that we started: starts, signals and restarts them.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -20,16 +20,16 @@ use crate::tools::Tools;
 use crate::watchdog::Watchdog;
 use crate::{Component, Options, Processes, folder};
 
-/// Who the tests are.
+/// The user that tests run as.
 pub(crate) const ADMIN: &str = "admin";
-/// Who the operator under test is, so that its requests can be told apart.
+/// The user of the operator under test, with separate audit entries.
 pub(crate) const OPERATOR: &str = "operator";
 
 const START_LIMIT: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(50);
 const LOG_LINES: usize = 15;
 
-/// Ends its processes and removes its folder on drop.
+/// A running control plane. Stops its processes and removes its directory on drop.
 #[derive(Debug)]
 pub(crate) struct ControlPlane {
     folder: PathBuf,
@@ -42,7 +42,7 @@ pub(crate) struct ControlPlane {
 }
 
 impl ControlPlane {
-    /// Prepares one in an empty folder; nothing runs yet but the watchdog.
+    /// Prepares a control plane in an empty directory; starts only the watchdog.
     pub(crate) fn new(folder: &Path, binaries: PathBuf, options: Options) -> Result<ControlPlane, Error> {
         Ok(ControlPlane {
             folder: folder.to_owned(),
@@ -55,11 +55,11 @@ impl ControlPlane {
         })
     }
 
-    /// Starts every process that was asked for, and waits until the API answers and, with a node, a pod would run.
+    /// Starts the selected processes, and waits until the API answers and, with a node, pods can run.
     pub(crate) fn bring_up(&self, tools: &Tools) -> Result<(), Error> {
         self.write_files()?;
         self.spawn(Component::Etcd)?;
-        // An API server that comes too early waits a second before it tries again.
+        // An API server that starts too early waits a second before it retries.
         self.wait_until("etcd listens", || listens(self.ports.etcd))?;
         self.spawn(Component::ApiServer)?;
         self.wait_until("the API server has its certificate", || {
@@ -84,18 +84,18 @@ impl ControlPlane {
         Ok(())
     }
 
-    /// Where a user's kubeconfig is.
+    /// Returns the path of a user's kubeconfig.
     pub(crate) fn kubeconfig(folder: &Path, user: &str) -> PathBuf {
         // `system:kube-scheduler` keeps its in `kube-scheduler.kubeconfig`.
         folder.join(format!("{}.kubeconfig", user.rsplit(':').next().unwrap_or(user)))
     }
 
-    /// The kubeconfig of whoever holds `token`.
+    /// Returns a kubeconfig with this token.
     pub(crate) fn kubeconfig_with_token(&self, token: &str) -> Result<String, Error> {
         Ok(kubeconfig::with_token(self.ports.api_server, &self.certificate()?, token))
     }
 
-    /// Signals a process and waits until it has ended.
+    /// Signals a process and waits until it has exited.
     pub(crate) fn end(&self, component: Component, signal: Signal) -> Result<(), Error> {
         let Some(mut child) = self.processes().remove(&component) else { return Ok(()) };
         send(&child, signal);
@@ -110,7 +110,7 @@ impl ControlPlane {
         }
     }
 
-    /// Kills a process, if it runs, and starts it on the same ports and data.
+    /// Kills a process if it runs, and starts it with the same ports and data.
     pub(crate) fn restart(&self, component: Component, tools: &Tools) -> Result<(), Error> {
         self.end(component, Signal::KILL)?;
         self.spawn(component)?;
@@ -124,7 +124,7 @@ impl ControlPlane {
         self.processes().get_mut(&component).is_some_and(|child| matches!(child.try_wait(), Ok(None)))
     }
 
-    /// From here on, dropping it ends nothing.
+    /// Keeps the processes running after drop.
     pub(crate) fn stand_down(&self) -> Result<(), Error> {
         let stood_down = self.watchdog().stand_down();
         self.processes().clear();
@@ -147,7 +147,7 @@ impl ControlPlane {
         })
     }
 
-    /// What the API server made for itself, and whom it was signed by.
+    /// Returns the API server's self-signed certificate.
     fn certificate(&self) -> Result<Vec<u8>, Error> {
         let path = self.folder.join("certs/apiserver.crt");
         fs::read(&path).attempt(|| format!("read {}", path.display()))
@@ -222,7 +222,7 @@ impl Drop for ControlPlane {
     }
 }
 
-/// The child is not yet collected, so its number is still its own; if it has ended, the signal is lost, as it should be.
+/// Sends a signal. The child has not been reaped, so its pid is still its own; if it has exited, the signal has no effect.
 fn send(child: &Child, signal: Signal) {
     if let Some(pid) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
         let _ = kill_process(pid, signal);

@@ -1,4 +1,4 @@
-//! What can go wrong with a test cluster, said so that the reader knows what to do next.
+//! Errors of a test cluster, each worded so that the reader knows what to do next.
 
 use std::path::PathBuf;
 use std::process::ExitStatus;
@@ -9,57 +9,57 @@ use crate::Component;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// No folder with the binaries was found; the only error for which a test may be skipped.
+    /// No directory has the binaries; the only error for which a test may be skipped.
     #[error(
-        "no cluster to test on: set USE_KUBECONFIG to the kubeconfig of a running cluster, or KUBEBUILDER_ASSETS to a folder with \
+        "no cluster to test on: set USE_KUBECONFIG to the kubeconfig of a running cluster, or KUBEBUILDER_ASSETS to a directory with \
          etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubectl and kwok, or run `make cluster` to build them \
          into {built} (looked in {looked_in}: missing {missing})"
     )]
     NoBinaries {
-        /// The folder that was tried last.
+        /// The last directory searched.
         looked_in: PathBuf,
-        /// The names that are not in it, with commas.
+        /// The missing names, separated by commas.
         missing: String,
         /// Where `make cluster` puts them.
         built: PathBuf,
     },
-    /// A process of the control plane ended by itself.
-    #[error("{component} ended early with {status}; the end of its log:\n{log}")]
+    /// A control plane process exited unexpectedly.
+    #[error("{component} exited unexpectedly with {status}; the end of its log:\n{log}")]
     Ended {
         /// The process.
         component: Component,
-        /// How it ended.
+        /// Its exit status.
         status: ExitStatus,
-        /// The last lines it wrote.
+        /// The last lines of its log.
         log: String,
     },
-    /// Something that should take a second or two did not happen.
-    #[error("gave up after {seconds} s waiting until {what}; the end of the API server's log:\n{log}")]
+    /// A step did not finish in time.
+    #[error("timed out after {seconds} s waiting until {what}; the end of the API server's log:\n{log}")]
     TimedOut {
-        /// What was waited for.
+        /// The awaited event.
         what: String,
-        /// For how long.
+        /// The limit in seconds.
         seconds: u64,
         /// The last lines of the API server's log.
         log: String,
     },
-    /// kubectl ended with an error.
+    /// kubectl failed.
     #[error("kubectl {arguments} failed: {stderr}")]
     Kubectl {
-        /// What it was asked.
+        /// Its arguments.
         arguments: String,
-        /// What it said.
+        /// Its error output.
         stderr: String,
     },
-    /// The cluster was given with `USE_KUBECONFIG`, so its processes are not ours to touch.
-    #[error("cannot control {0}: the cluster is the one of USE_KUBECONFIG")]
+    /// The cluster comes from `USE_KUBECONFIG`, so we must not touch its processes.
+    #[error("cannot control {0}: the cluster comes from USE_KUBECONFIG")]
     NotOurs(Component),
     /// A file or a process could not be handled.
     #[error("cannot {what}")]
     Io {
-        /// What was attempted on what.
+        /// The attempted operation.
         what: String,
-        /// Why it failed.
+        /// The cause.
         source: std::io::Error,
     },
     /// The shared cluster failed to start for an earlier test.
@@ -68,7 +68,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether the only trouble is that there is nothing to run.
+    /// Returns whether the binaries are missing, and nothing else is wrong.
     #[must_use]
     pub fn is_no_binaries(&self) -> bool {
         matches!(self, Error::NoBinaries { .. })

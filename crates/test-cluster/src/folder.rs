@@ -1,5 +1,5 @@
-//! A cluster's folder: made where no other user can read it, named by the process that owns it, and swept up by the
-//! next start when that process is gone and its watchdog too.
+//! A cluster's directory: private to the user, named after the owning process, and removed by the next start if that process and its
+//! watchdog are gone.
 
 use std::fs::{self, DirBuilder};
 use std::os::unix::fs::DirBuilderExt;
@@ -12,7 +12,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::error::{Attempt, Error};
 
-/// Makes an empty folder for a cluster of this process: `TMP/test-cluster-UID/PID.START.NUMBER`.
+/// Creates an empty directory for a cluster of this process: `TMP/test-cluster-UID/PID.START.NUMBER`.
 pub(crate) fn create() -> Result<PathBuf, Error> {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     let owner = process::id();
@@ -22,12 +22,12 @@ pub(crate) fn create() -> Result<PathBuf, Error> {
     Ok(folder)
 }
 
-/// Makes `folder`, which holds tokens and keys, for this user only.
+/// Creates `folder`, which holds tokens and keys, readable by this user only.
 pub(crate) fn create_private(folder: &Path) -> Result<(), Error> {
-    DirBuilder::new().recursive(true).mode(0o700).create(folder).attempt(|| format!("make {}", folder.display()))
+    DirBuilder::new().recursive(true).mode(0o700).create(folder).attempt(|| format!("create {}", folder.display()))
 }
 
-/// Ends what clusters of dead processes left running, and removes their folders.
+/// Stops clusters whose owners have died, and removes their directories.
 pub(crate) fn sweep() {
     let Ok(entries) = fs::read_dir(base()) else { return };
     for folder in entries.flatten().map(|entry| entry.path()).filter(|folder| is_orphan(folder)) {
@@ -36,19 +36,19 @@ pub(crate) fn sweep() {
     }
 }
 
-/// Notes in `NAME.pid` which process runs, so that a later process can end it and nothing else.
+/// Records a process in `NAME.pid`, so that a later process can kill exactly this one.
 pub(crate) fn record_process(folder: &Path, name: &str, pid: u32) -> Result<(), Error> {
     let path = folder.join(format!("{name}.pid"));
     let text = format!("{pid}.{}", start_time(pid).unwrap_or_default());
     fs::write(&path, text).attempt(|| format!("write {}", path.display()))
 }
 
-/// Whether the process of `NAME.pid` still runs.
+/// Returns whether the process in `NAME.pid` still runs.
 pub(crate) fn runs(folder: &Path, name: &str) -> bool {
     fs::read_to_string(folder.join(format!("{name}.pid"))).is_ok_and(|record| living(&record).is_some())
 }
 
-/// Kills each process that the folder's `*.pid` files name; says how many were still running.
+/// Kills the processes in the directory's `*.pid` files; returns how many were running.
 pub(crate) fn end_processes(folder: &Path) -> usize {
     let Ok(entries) = fs::read_dir(folder) else { return 0 };
     let records =
@@ -69,7 +69,7 @@ fn is_orphan(folder: &Path) -> bool {
     folder.file_name().and_then(|name| name.to_str()).is_some_and(|name| living(name).is_none())
 }
 
-/// The process of a record `PID.START…` if that very process, not a later one with its number, still runs.
+/// Returns the pid in a record `PID.START…` if that process still runs, rather than a later one with the same pid.
 fn living(record: &str) -> Option<u32> {
     let (pid, rest) = record.trim().split_once('.')?;
     let pid = pid.parse().ok()?;
@@ -77,10 +77,10 @@ fn living(record: &str) -> Option<u32> {
     (start_time(pid)? == started).then_some(pid)
 }
 
-/// When the process started, as the kernel tells it; `None` if there is no such process.
+/// Returns the process's start time as the kernel reports it; `None` if there is no such process.
 fn start_time(pid: u32) -> Option<String> {
     match fs::read_to_string(format!("/proc/{pid}/stat")) {
-        // Field 22; counted from after the name, which may hold spaces.
+        // Field 22, counted after the name, which may contain spaces.
         Ok(stat) => stat.rsplit_once(')')?.1.split_whitespace().nth(19).map(str::to_owned),
         Err(_) if Path::new("/proc/self/stat").exists() => None,
         Err(_) => start_time_by_ps(pid),
@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_record_names_one_process_and_not_a_later_one_with_its_number() {
+    fn a_record_identifies_one_process_even_if_its_pid_is_reused() {
         let me = process::id();
         let started = start_time(me).unwrap();
         assert_eq!(living(&format!("{me}.{started}.0")), Some(me));
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn the_folder_of_a_dead_process_is_swept_and_the_own_one_is_not() {
+    fn only_directories_of_dead_processes_are_removed() {
         let own = create().unwrap();
         let dead = base().join("1.1.0");
         create_private(&dead).unwrap();
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_recorded_process_is_ended() {
+    fn recorded_processes_are_killed() {
         let folder = create().unwrap();
         let mut child = Command::new("sleep").arg("1000").spawn().unwrap();
         record_process(&folder, "sleep", child.id()).unwrap();

@@ -1,4 +1,4 @@
-//! Kubeconfigs and the token file: who may call the API server, and as whom.
+//! Kubeconfigs and the API server's token file.
 
 use std::fs::File;
 use std::io::Read;
@@ -8,12 +8,12 @@ use base64::engine::general_purpose::STANDARD;
 
 use crate::error::{Attempt, Error};
 
-/// A user with full rights, known by a token that is made anew for each cluster.
+/// A user with full rights and a token that is generated per cluster.
 #[derive(Clone, Debug)]
 pub(crate) struct User {
     pub(crate) name: String,
     pub(crate) token: String,
-    /// Beside `system:masters`.
+    /// In addition to `system:masters`.
     pub(crate) group: &'static str,
 }
 
@@ -28,7 +28,7 @@ impl User {
     }
 }
 
-/// The kubeconfig of whoever holds `token`.
+/// Returns a kubeconfig with this token.
 pub(crate) fn with_token(port: u16, certificate: &[u8], token: &str) -> String {
     let certificate = STANDARD.encode(certificate);
     format!(
@@ -54,7 +54,7 @@ current-context: test-cluster
     )
 }
 
-/// 128 random bits in hex.
+/// Returns 128 random bits in hexadecimal.
 pub(crate) fn random_token() -> Result<String, Error> {
     let mut bytes = [0u8; 16];
     File::open("/dev/urandom")

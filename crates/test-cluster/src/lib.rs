@@ -1,8 +1,8 @@
 //! A real Kubernetes control plane for tests and the demo: etcd, kube-apiserver, kube-controller-manager,
 //! kube-scheduler and kwok (one simulated node) as separate processes on loopback, each of which a test can kill.
 //!
-//! It leaves nothing behind: a watchdog ends the processes and removes their folder even when the test is killed, and
-//! each start sweeps up what a killed watchdog left. It builds nothing: `make cluster` does that.
+//! It leaves nothing behind: a watchdog stops the processes and removes their directory even if the test is killed, and each start
+//! cleans up after killed watchdogs. It builds nothing: `make cluster` does.
 //!
 //! ```no_run
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -5,7 +5,7 @@ use std::{process, thread};
 
 use crate::{Error, TestCluster};
 
-/// A namespace that nobody else uses; its deletion is asked for on drop, and not waited for.
+/// A namespace for one test. Drop requests its deletion, and does not wait for it.
 #[derive(Debug)]
 pub struct Namespace<'a> {
     cluster: &'a TestCluster,
@@ -13,7 +13,7 @@ pub struct Namespace<'a> {
 }
 
 impl<'a> Namespace<'a> {
-    /// Makes `PREFIX-PID-NUMBER` and waits for its ServiceAccount, without which pods are refused.
+    /// Creates `PREFIX-PID-NUMBER` and waits for its ServiceAccount, which pods need.
     pub(crate) fn create(cluster: &'a TestCluster, prefix: &str) -> Result<Namespace<'a>, Error> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let name = format!("{prefix}-{}-{}", process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
@@ -23,7 +23,7 @@ impl<'a> Namespace<'a> {
         Ok(namespace)
     }
 
-    /// Its name.
+    /// The namespace's name.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
@@ -48,7 +48,7 @@ impl<'a> Namespace<'a> {
 
 impl Drop for Namespace<'_> {
     fn drop(&mut self) {
-        // A failed test leaves it to look at while the cluster lives.
+        // A failed test keeps its namespace for inspection.
         if !thread::panicking() {
             let _ = self.cluster.kubectl(["delete", "namespace", &self.name, "--wait=false", "--ignore-not-found"]);
         }

@@ -1,5 +1,4 @@
-//! Free loopback ports. They are taken from below the range that the kernel gives to outgoing connections, so that a
-//! process which is restarted finds its port still free.
+//! Free loopback ports, below the kernel's range for outgoing connections, so that a restarted process finds its port free.
 
 use std::net::TcpListener;
 
@@ -17,7 +16,7 @@ pub(crate) struct Ports {
 }
 
 impl Ports {
-    /// Chooses three that nobody listens on, from a start that differs from process to process.
+    /// Chooses three unused ports; the seed differs between processes.
     pub(crate) fn choose(seed: u64) -> Result<Ports, Error> {
         let mut free = Vec::new();
         for step in 0..TRIES {
@@ -45,14 +44,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn three_different_ports_below_the_outgoing_range() {
+    fn three_distinct_ports_below_the_outgoing_range() {
         let Ports { etcd, etcd_peer, api_server } = Ports::choose(7).unwrap();
         assert!(etcd != etcd_peer && etcd_peer != api_server && etcd != api_server);
         assert!([etcd, etcd_peer, api_server].iter().all(|port| RANGE.contains(port)));
     }
 
     #[test]
-    fn a_port_in_use_is_passed_over() {
+    fn ports_in_use_are_skipped() {
         let first = Ports::choose(99).unwrap();
         let _taken = TcpListener::bind(("127.0.0.1", first.etcd)).unwrap();
         assert_ne!(Ports::choose(99).unwrap().etcd, first.etcd);

@@ -9,7 +9,7 @@ use std::{env, iter};
 use crate::binaries;
 use crate::error::{Attempt, Error};
 
-/// Where the tools are, and what they are pointed at.
+/// Command line tools and their configuration.
 #[derive(Debug)]
 pub(crate) struct Tools {
     pub(crate) kubeconfig: PathBuf,
@@ -52,7 +52,7 @@ impl Tools {
         let mut command = self.command("kubectl");
         command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().attempt(|| "start kubectl".into())?;
-        // It may end before it has read everything: its own message says why.
+        // kubectl may exit before reading everything; its own message says why.
         let _ = child.stdin.take().map(|mut stdin| stdin.write_all(input.as_bytes()));
         let output = child.wait_with_output().attempt(|| "wait for kubectl".into())?;
         if output.status.success() {

@@ -1,8 +1,7 @@
-//! Cleans up after a cluster, whatever happened to the process that started it.
+//! Cleans up after a cluster, however the process that started it ended.
 //!
-//! A shell reads a pipe that only we hold: when it closes (on drop, on exit, on SIGKILL), the shell kills the cluster's
-//! process group and removes its folder. The group exists from the first process on, because a `cat` on a pipe of its
-//! own leads it.
+//! A shell reads a pipe that only we hold. When it closes (on drop, exit or SIGKILL), the shell kills the cluster's process group and removes its
+//! directory. A `cat` on its own pipe leads the group, so the group exists before the first process.
 
 use std::io::Write;
 use std::os::unix::process::CommandExt;
@@ -11,7 +10,7 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 
 use crate::error::{Attempt, Error};
 
-/// First line: the group. Then nothing until the end, or `keep`, which means that the cluster is to outlive us.
+/// Reads the group from the first line, then waits for the end of input, or for `keep`: the cluster shall outlive us.
 const SCRIPT: &str = r#"
 folder=$1
 read -r group
@@ -24,7 +23,7 @@ fi
 rm -rf -- "$folder"
 "#;
 
-/// The process group of a cluster and the shell that will end it.
+/// The process group of a cluster and the shell that will kill it.
 #[derive(Debug)]
 pub(crate) struct Watchdog {
     shell: Child,
@@ -49,7 +48,7 @@ impl Watchdog {
         i32::try_from(self.leader.id()).unwrap_or(0)
     }
 
-    /// Lets the cluster run on after this process.
+    /// Lets the cluster outlive this process.
     pub(crate) fn stand_down(&mut self) -> Result<(), Error> {
         let Some(mut pipe) = self.pipe.take() else { return Ok(()) };
         writeln!(pipe, "keep").attempt(|| "tell the watchdog to keep the cluster".into())?;
@@ -57,7 +56,7 @@ impl Watchdog {
         self.shell.wait().map(drop).attempt(|| "wait for the watchdog".into())
     }
 
-    /// Has the group killed; `reap` must collect our children, whom the watchdog waits for.
+    /// Has the group killed. `reap` must reap our child processes, because the watchdog waits for them.
     pub(crate) fn end(&mut self, reap: impl FnOnce()) {
         drop(self.pipe.take());
         reap();
@@ -66,7 +65,7 @@ impl Watchdog {
     }
 }
 
-/// Starts it in a group of its own, so that Ctrl-C at a terminal reaches us and not it.
+/// Starts a command in its own process group, so that Ctrl-C reaches only us.
 fn spawn_apart(command: &mut Command) -> Result<Child, Error> {
     command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
     command.spawn().attempt(|| format!("start {}", command.get_program().display()))

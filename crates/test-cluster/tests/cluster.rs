@@ -1,4 +1,4 @@
-//! The cluster as its users see it. Each test says so and passes when there are no binaries to start.
+//! The cluster from a user's point of view. Without binaries, each test prints a message and passes.
 #![allow(clippy::unwrap_used, reason = "a helper of a test fails the test")]
 
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ spec:
 "#;
 
 #[test]
-fn a_deployment_becomes_ready_and_its_deletion_takes_the_pods_with_it() {
+fn a_deployment_becomes_ready_and_its_deletion_deletes_the_pods() {
     let Some(cluster) = TestCluster::shared_or_skip() else { return };
     let namespace = cluster.namespace("deployment").unwrap();
     namespace.apply(DEPLOYMENT).unwrap();
@@ -35,7 +35,7 @@ fn a_deployment_becomes_ready_and_its_deletion_takes_the_pods_with_it() {
 }
 
 #[test]
-fn jobs_finish_and_a_pod_can_be_told_to_fail_or_hang() {
+fn jobs_complete_and_pods_fail_or_hang_on_request() {
     let Some(cluster) = TestCluster::shared_or_skip() else { return };
     let namespace = cluster.namespace("fates").unwrap();
     let job = "apiVersion: batch/v1
@@ -58,7 +58,7 @@ spec: {{restartPolicy: Never, containers: [{{name: one, image: one}}]}}"
 }
 
 #[test]
-fn a_service_account_token_has_the_rights_that_rbac_gives_it_and_its_requests_are_counted() {
+fn a_service_account_has_its_rbac_rights_and_its_requests_are_recorded() {
     let Some(cluster) = TestCluster::shared_or_skip() else { return };
     if std::env::var_os("USE_KUBECONFIG").is_some() {
         return;
@@ -89,7 +89,7 @@ fn a_service_account_token_has_the_rights_that_rbac_gives_it_and_its_requests_ar
 }
 
 #[test]
-fn a_killed_api_server_comes_back_with_what_was_stored() {
+fn a_killed_api_server_restarts_with_its_data() {
     let Some(cluster) = own_cluster() else { return };
     cluster.kubectl(["create", "configmap", "kept"]).unwrap();
     cluster.kill(Component::ApiServer).unwrap();
@@ -104,9 +104,9 @@ fn a_killed_api_server_comes_back_with_what_was_stored() {
     assert!(!folder.exists() && processes_of(&folder).is_empty());
 }
 
-/// Starts `cluster run cat` (which holds a cluster as long as we hold its input), kills it, and looks around.
+/// Starts `cluster run cat`, which keeps a cluster while we hold its input, and kills it.
 #[test]
-fn a_killed_test_leaves_no_process_and_no_folder() {
+fn a_killed_test_leaves_no_processes_and_no_directory() {
     if own_cluster().is_none() {
         return;
     }
@@ -148,7 +148,7 @@ fn first_line(child: &mut std::process::Child) -> PathBuf {
     PathBuf::from(line.trim())
 }
 
-/// The command lines that mention the folder, the watchdog's own aside.
+/// Returns the command lines that mention the directory, except the watchdog's.
 fn processes_of(folder: &Path) -> Vec<String> {
     let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     let lines = processes.filter_map(|process| std::fs::read(process.path().join("cmdline")).ok());
@@ -158,7 +158,7 @@ fn processes_of(folder: &Path) -> Vec<String> {
 }
 
 #[test]
-fn an_api_server_alone_keeps_objects_as_they_were_written_and_calls_no_webhook() {
+fn a_lone_api_server_keeps_objects_as_written_and_calls_no_webhooks() {
     let options = Options { processes: Processes::ApiServer, ..Options::default() };
     let cluster = match TestCluster::start(options) {
         Ok(cluster) => cluster,

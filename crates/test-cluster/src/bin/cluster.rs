@@ -1,5 +1,5 @@
-//! The test cluster by hand: `cluster up` leaves one running, `cluster down` ends it, `cluster run COMMAND…` gives a
-//! command one of its own. What `make cluster-up`, `cluster-down` and `demo` call.
+//! Manages a test cluster from the command line: `cluster up` leaves one running, `cluster down` stops it, `cluster run COMMAND…` runs a
+//! command with its own. Used by `make cluster-up`, `cluster-down` and `demo`.
 
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -12,10 +12,10 @@ use test_cluster::{Options, TestCluster};
 
 const USAGE: &str = "usage: cluster up | down | run [--keep] COMMAND [ARGUMENT...]
 
-up    start a cluster, leave it running and print the line that points kubectl at it
-down  end it
-run   run COMMAND with KUBECONFIG set to a cluster of its own, which ends with the command;
-      with --keep it is left running, as `up` leaves it
+up    start a cluster, leave it running and print its export KUBECONFIG line
+down  stop it
+run   run COMMAND with KUBECONFIG set to its own cluster, which stops with the command;
+      --keep leaves the cluster running, like `up`
 ";
 
 type Outcome = Result<ExitCode, Box<dyn std::error::Error>>;
@@ -48,7 +48,7 @@ fn up() -> Outcome {
 
 fn down() -> Outcome {
     let ended = TestCluster::end_left_running(&kept_folder())?;
-    say(if ended { "the cluster is down" } else { "no cluster was running" });
+    say(if ended { "the cluster has stopped" } else { "no cluster was running" });
     Ok(ExitCode::SUCCESS)
 }
 
@@ -66,7 +66,7 @@ fn run(command: &[OsString], kept: Option<PathBuf>) -> Outcome {
 
 fn start(folder: Option<PathBuf>) -> Result<TestCluster, Box<dyn std::error::Error>> {
     if let Some(folder) = &folder {
-        make_way(folder)?;
+        clear_stopped(folder)?;
     }
     say("starting etcd, kube-apiserver, kube-controller-manager, kube-scheduler and one simulated node");
     let began = Instant::now();
@@ -75,8 +75,8 @@ fn start(folder: Option<PathBuf>) -> Result<TestCluster, Box<dyn std::error::Err
     Ok(cluster)
 }
 
-/// What an earlier `up` left is kept if it runs, and else cleared away.
-fn make_way(folder: &Path) -> Result<(), Box<dyn std::error::Error>> {
+/// Removes what an earlier `up` left; fails if its cluster is still running.
+fn clear_stopped(folder: &Path) -> Result<(), Box<dyn std::error::Error>> {
     let kubeconfig = folder.join("admin.kubeconfig");
     if TestCluster::is_left_running(folder) {
         return Err(format!(
@@ -90,12 +90,12 @@ fn make_way(folder: &Path) -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// `target/cluster/up`.
+/// The directory of a cluster that is left running.
 fn kept_folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap_or(Path::new(".")).join("target/cluster/up")
 }
 
-/// Alone on standard output, so that `eval "$(make -s cluster-up)"` works.
+/// Prints only this line on standard output, so that `eval "$(make -s cluster-up)"` works.
 fn print_export(kubeconfig: &Path) -> io::Result<()> {
     writeln!(io::stdout(), "export KUBECONFIG={}", kubeconfig.display())
 }
