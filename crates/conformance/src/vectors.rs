@@ -193,8 +193,8 @@ fn float_case(case: &Case) -> Outcome {
     let printed = String::from_utf8_lossy(&go_template::fmt::sprint(&[Value::Float(number)])).into_owned();
     let got = [
         ("print", printed),
-        ("json", golibs::strconv::float::json_float(number).unwrap_or_default()),
-        ("fixed", golibs::strconv::float::format_float(number, b'f', None)),
+        ("json", golibs::strconv::json_float(number).unwrap_or_default()),
+        ("fixed", golibs::strconv::format_float(number, b'f', None)),
     ];
     for (field, got) in got {
         if case.text(field) != got {

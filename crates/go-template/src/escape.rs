@@ -1,7 +1,7 @@
 //! Text made safe for HTML, JavaScript and URLs: the functions `html`, `js` and `urlquery`. Counterpart: the escapers of `text/template/funcs.go`.
 
-use golibs::strconv::quote::{Rune, runes};
-use golibs::unicode::printable::is_print;
+use golibs::unicode::is_print;
+use golibs::utf8::{Rune, runes};
 
 /// Go's `template.HTMLEscapeString`.
 pub fn html(text: &[u8]) -> Vec<u8> {
@@ -25,10 +25,10 @@ pub fn js(text: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len());
     for rune in runes(text) {
         match rune {
-            Rune::Char(c @ ('\\' | '\'' | '"'), _) => out.extend([b'\\', c as u8]),
-            Rune::Char(c @ ('<' | '>' | '&' | '='), _) => out.extend(format!("\\u{:04X}", u32::from(c)).bytes()),
-            Rune::Char(c, _) if c == '\u{7f}' || is_print(c) => out.extend(c.encode_utf8(&mut [0; 4]).bytes()),
-            Rune::Char(c, _) => out.extend(format!("\\u{:04X}", u32::from(c)).bytes()),
+            Rune::Char(c @ ('\\' | '\'' | '"')) => out.extend([b'\\', c as u8]),
+            Rune::Char(c @ ('<' | '>' | '&' | '=')) => out.extend(format!("\\u{:04X}", u32::from(c)).bytes()),
+            Rune::Char(c) if c == '\u{7f}' || is_print(c) => out.extend(c.encode_utf8(&mut [0; 4]).bytes()),
+            Rune::Char(c) => out.extend(format!("\\u{:04X}", u32::from(c)).bytes()),
             Rune::Invalid(byte) => out.push(byte),
         }
     }

@@ -1,7 +1,8 @@
 //! The tokens that the lexer gives to the parser, and how error messages show them. Counterpart: the first part of Go's
 //! `text/template/parse/lex.go`.
 
-use golibs::strconv::{decode_rune, quote};
+use golibs::strconv::quote;
+use golibs::utf8::{Rune, decode};
 
 /// The kind of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,7 +81,7 @@ impl Item<'_> {
 fn first_runes(text: &[u8], n: usize) -> &[u8] {
     let mut end = 0;
     for _ in 0..n {
-        end += decode_rune(&text[end..]).map_or(0, |r| r.len);
+        end += decode(&text[end..]).map_or(0, Rune::width);
     }
     &text[..end]
 }

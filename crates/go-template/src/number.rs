@@ -65,7 +65,7 @@ fn float_part(text: &str) -> Result<f64, NumberError> {
     if !text.contains(|c: char| c.is_ascii_digit()) {
         return Err(NumberError::Complex);
     }
-    parse_float(text).ok_or_else(|| NumberError::ComplexPart(text.to_owned()))
+    parse_float(text.as_bytes()).map_err(|_| NumberError::ComplexPart(text.to_owned()))
 }
 
 /// Where the second number starts: the last sign that does not belong to an exponent.
@@ -78,13 +78,13 @@ fn imaginary_sign(text: &str) -> Option<usize> {
 
 fn number(mut node: NumberNode) -> Result<NumberNode, NumberError> {
     let text = node.text.to_text().into_owned();
-    if let Some(imaginary) = text.strip_suffix('i').and_then(parse_float) {
+    if let Some(imaginary) = text.strip_suffix('i').and_then(|text| parse_float(text.as_bytes()).ok()) {
         node.complex = Some((0.0, imaginary));
         simplify_complex(&mut node);
         return Ok(node);
     }
-    node.uint = parse_uint(&text);
-    node.int = parse_int(&text);
+    node.uint = parse_uint(text.as_bytes(), 0).ok();
+    node.int = parse_int(text.as_bytes(), 0).ok();
     if node.int == Some(0) {
         node.uint = Some(0);
     }
@@ -97,7 +97,7 @@ fn number(mut node: NumberNode) -> Result<NumberNode, NumberError> {
 }
 
 fn float(node: &mut NumberNode, text: &str) -> Result<(), NumberError> {
-    let Some(value) = parse_float(text) else {
+    let Ok(value) = parse_float(text.as_bytes()) else {
         return Err(NumberError::IllegalSyntax(text.to_owned()));
     };
     if !text.contains(['.', 'e', 'E', 'p', 'P']) {

@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 pub mod glob;
+pub mod math;
 pub mod path_match;
 pub mod processor_time;
 pub mod regex;
@@ -8,6 +9,7 @@ pub mod semver;
 pub mod strconv;
 pub mod time;
 pub mod unicode;
+pub mod utf8;
 pub mod work;
 
 #[cfg(test)]

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use golibs::strconv::parse_bool;
+
 use crate::watches::{DurationError, parse_duration};
 
 const PREFIX: &str = "helm.sdk.operatorframework.io/";
@@ -65,16 +67,7 @@ impl Annotations {
 
     /// What is no bool is the default, as upstream.
     fn flag(&self, key: &str, default: bool) -> bool {
-        self.0.get(key).and_then(|text| parse_bool(text)).unwrap_or(default)
-    }
-}
-
-/// Go's `strconv.ParseBool`.
-fn parse_bool(text: &str) -> Option<bool> {
-    match text {
-        "1" | "t" | "T" | "TRUE" | "true" | "True" => Some(true),
-        "0" | "f" | "F" | "FALSE" | "false" | "False" => Some(false),
-        _ => None,
+        self.0.get(key).and_then(|text| parse_bool(text.as_bytes()).ok()).unwrap_or(default)
     }
 }
 

@@ -5,7 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use go_template::{FuncError, FuncMap, Str};
 
 use super::limits::check_string;
-use golibs::unicode::class::chars;
+use golibs::utf8::chars;
 
 const LETTERS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 const DIGITS: &[u8] = b"0123456789";

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use go_template::{FuncError, FuncMap, List, ListType, Str, Value};
-use golibs::strconv::quote::{Charset, can_backquote, quote};
+use golibs::strconv::{can_backquote, quote};
 use golibs::work::note_work;
 
 use super::limits::{MAX_LIST_ITEMS, check_list, check_string, exceeded};
@@ -115,9 +115,11 @@ fn must(pattern: &[u8]) -> Result<Arc<Regex>, FuncError> {
 /// Go's `MustCompile`, whose panic names the pattern.
 fn compile(pattern: &[u8]) -> Result<Arc<Regex>, FuncError> {
     cached(pattern).map_err(|error: Error| {
-        let quoted =
-            if can_backquote(pattern) { [b"`", pattern, b"`"].concat() } else { quote(pattern, Charset::Unicode) };
-        FuncError::new(format!("regexp: Compile({}): {error}", String::from_utf8_lossy(&quoted)))
+        let quoted = match can_backquote(pattern) {
+            true => format!("`{}`", String::from_utf8_lossy(pattern)),
+            false => quote(pattern),
+        };
+        FuncError::new(format!("regexp: Compile({quoted}): {error}"))
     })
 }
 
@@ -130,6 +132,14 @@ mod tests {
         let plain = "error parsing regexp: missing closing ): `(`";
         assert_eq!(must(b"(").unwrap_err().to_string(), plain);
         assert_eq!(compile(b"(").unwrap_err().to_string(), format!("regexp: Compile(`(`): {plain}"));
+    }
+
+    #[test]
+    fn a_group_reference_ends_before_what_go_considers_neither_letter_nor_digit() {
+        // U+00B2 is a number, but not a digit; U+0345 is alphabetic, but not a letter.
+        for (template, expected) in [("$1\u{b2}", "a\u{b2}"), ("$1\u{345}", "a\u{345}"), ("$1é", "")] {
+            crate::test_call::check("regexReplaceAll", &["(a)".into(), "a".into(), template.into()], Ok(expected));
+        }
     }
 
     #[test]

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use go_template::{List, ListType, Map, MapType, Str, Value};
-use golibs::strconv::quote::{Charset, quote};
+use golibs::strconv::quote_rune;
 
 use super::{MAX_DEPTH, MAX_VALUES, TypeError};
 
@@ -333,14 +333,7 @@ pub fn integer(text: &str) -> Option<i64> {
     if text.contains(['.', 'e', 'E']) { None } else { text.parse().ok() }
 }
 
-/// The byte, taken as a character of Latin-1, in single quotes.
+/// Quotes the byte as a character of Latin-1. Counterpart: `quoteChar` of `encoding/json`.
 fn quote_char(byte: u8) -> String {
-    match byte {
-        b'\'' => r"'\''".to_owned(),
-        b'"' => "'\"'".to_owned(),
-        _ => {
-            let quoted = quote(char::from(byte).to_string().as_bytes(), Charset::Unicode);
-            format!("'{}'", String::from_utf8_lossy(quoted.get(1..quoted.len() - 1).unwrap_or(&[])))
-        }
-    }
+    quote_rune(char::from(byte))
 }

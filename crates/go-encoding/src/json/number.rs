@@ -1,6 +1,6 @@
 //! The texts of numbers that JSON and YAML share.
 
-use golibs::strconv::float::{format_float, json_float};
+use golibs::strconv::{format_float, json_float};
 
 /// Whole numbers below this are exact as integers and short as text.
 pub const MAX_EXACT: f64 = 9_007_199_254_740_992.0;

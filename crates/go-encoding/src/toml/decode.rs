@@ -2,8 +2,10 @@
 
 use go_template::{Map, Value};
 
+use golibs::strconv::quote;
+
 use super::MAX_DEPTH;
-use super::lex::{Lexer, Problem, Result, Scalar, quote_char, quote_text};
+use super::lex::{Lexer, Problem, Result, Scalar, quote_char};
 use super::number;
 use super::table::Tables;
 
@@ -17,7 +19,7 @@ pub struct Error {
 }
 
 fn last_key_text(key: &str) -> String {
-    if key.is_empty() { String::new() } else { format!(" (last key {})", quote_text(key)) }
+    if key.is_empty() { String::new() } else { format!(" (last key {})", quote(key)) }
 }
 
 /// The document as a map: integers are `int64`, arrays of tables `[]map[string]interface {}`.
@@ -296,7 +298,7 @@ impl Decoder<'_> {
         for part in &parents[..parents.len() - 1] {
             let below = table.get(part.as_bytes()).unwrap_or_else(|| Value::Map(Map::default()));
             let Value::Map(below) = below else {
-                let context: Vec<String> = self.tables.context.iter().map(|key| quote_text(key)).collect();
+                let context: Vec<String> = self.tables.context.iter().map(quote).collect();
                 let message = format!("[{}] is not a table", context.join(" "));
                 return Err(Problem { line: self.line, message });
             };

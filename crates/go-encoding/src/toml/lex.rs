@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use golibs::strconv::quote::{Charset, quote, quote_rune};
+use golibs::strconv::{quote, quote_rune};
 
 /// What is wrong, and on which line.
 #[derive(Debug)]
@@ -247,7 +247,7 @@ impl<'a> Lexer<'a> {
         };
         for _ in 0..digits {
             if !self.next()?.is_some_and(|c| c.is_ascii_hexdigit()) {
-                return Err(self.fail(format!("expected {name}, but got {} instead", quote_text(&self.token()))));
+                return Err(self.fail(format!("expected {name}, but got {} instead", quote(&*self.token()))));
             }
         }
         Ok(())
@@ -299,7 +299,7 @@ impl<'a> Lexer<'a> {
         match &*self.token() {
             "true" => Ok(Scalar::Bool(true)),
             "false" => Ok(Scalar::Bool(false)),
-            word => Err(self.fail(format!("expected value but found {} instead", quote_text(word)))),
+            word => Err(self.fail(format!("expected value but found {} instead", quote(word)))),
         }
     }
 
@@ -391,12 +391,7 @@ impl<'a> Lexer<'a> {
 
 /// Go's `%q` of a character; the end of the text is NUL.
 pub(super) fn quote_char(c: Option<char>) -> String {
-    String::from_utf8_lossy(&quote_rune(c.unwrap_or('\0'), Charset::Unicode)).into_owned()
-}
-
-/// Go's `%q` of a string.
-pub(super) fn quote_text(text: &str) -> String {
-    String::from_utf8_lossy(&quote(text.as_bytes(), Charset::Unicode)).into_owned()
+    quote_rune(c.unwrap_or('\0'))
 }
 
 /// The text without its escaped line breaks and the blanks behind them.

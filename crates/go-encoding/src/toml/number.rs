@@ -2,31 +2,24 @@
 
 use go_template::Value;
 
-use super::lex::quote_text;
 use go_template::time::time_value;
+use golibs::strconv::{NumError, parse_float, parse_int, quote};
 use golibs::time::{Time, Zone};
 
 /// An integer, with underscores and a base.
 pub(super) fn integer(text: &str) -> Result<Value, String> {
     if !underscores_ok(text) {
-        return Err(format!("Invalid integer {}: underscores must be surrounded by digits", quote_text(text)));
+        return Err(format!("Invalid integer {}: underscores must be surrounded by digits", quote(text)));
     }
     if has_leading_zero(text) {
-        return Err(format!("Invalid integer {}: cannot have leading zeroes", quote_text(text)));
+        return Err(format!("Invalid integer {}: cannot have leading zeroes", quote(text)));
     }
-    let plain = text.replace('_', "");
-    let (base, digits) = match plain.get(..2) {
-        Some("0x") => (16, &plain[2..]),
-        Some("0o") => (8, &plain[2..]),
-        Some("0b") => (2, &plain[2..]),
-        _ => (10, plain.as_str()),
-    };
-    i64::from_str_radix(digits, base).map(Value::int64).map_err(|_| format!("{text} is out of range for int64"))
+    parse_int(text.as_bytes(), 0).map(Value::int64).map_err(|_| format!("{text} is out of range for int64"))
 }
 
 /// A float, with underscores.
 pub(super) fn float(text: &str) -> Result<Value, String> {
-    let quoted = || quote_text(text);
+    let quoted = || quote(text);
     let mut parts = text.split(['.', 'e', 'E']).filter(|part| !part.is_empty()).peekable();
     let leading_zero = parts.peek().is_some_and(|first| has_leading_zero(first));
     if !parts.all(underscores_ok) {
@@ -44,10 +37,10 @@ pub(super) fn float(text: &str) -> Result<Value, String> {
         "inf" => return Ok(Value::Float(if plain.starts_with('-') { f64::NEG_INFINITY } else { f64::INFINITY })),
         _ => {}
     }
-    match plain.parse::<f64>() {
-        Ok(number) if number.is_finite() => Ok(Value::Float(number)),
-        Ok(_) => Err(format!("{text} is out of range for float64")),
-        Err(_) => Err(format!("Invalid float value: {}", quoted())),
+    match parse_float(plain.as_bytes()) {
+        Ok(number) => Ok(Value::Float(number)),
+        Err(NumError::Range) => Err(format!("{text} is out of range for float64")),
+        Err(NumError::Syntax) => Err(format!("Invalid float value: {}", quoted())),
     }
 }
 
@@ -104,7 +97,7 @@ pub(super) fn datetime(text: &str) -> Result<Value, String> {
             None => time,
         }));
     }
-    Err(format!("invalid datetime: {}", quote_text(&text)))
+    Err(format!("invalid datetime: {}", quote(&text)))
 }
 
 /// Whether a number of one digit stands where two belong, which the layouts let pass for hours.

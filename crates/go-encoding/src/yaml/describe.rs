@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use golibs::strconv::quote::{Charset, quote};
+use golibs::strconv::quote;
 
 use super::compose::{Document, Node, NodeId};
 use super::decode::{Resolved, resolve_tagged};
@@ -87,10 +87,9 @@ impl Describer<'_> {
 }
 
 fn scalar(text: &str, tag: Option<&str>, implicit: bool, into: &mut String) {
-    let quoted = |text: &str| String::from_utf8_lossy(&quote(text.as_bytes(), Charset::Unicode)).into_owned();
     let scalar = match resolve_tagged(text, tag, implicit) {
         Ok(Resolved::Scalar(scalar)) => scalar,
-        Ok(Resolved::Text(other)) => return into.push_str(&quoted(&other)),
+        Ok(Resolved::Text(other)) => return into.push_str(&quote(&other)),
         Err(_) => Scalar::Str,
     };
     match scalar {
@@ -99,6 +98,6 @@ fn scalar(text: &str, tag: Option<&str>, implicit: bool, into: &mut String) {
         Scalar::Int(number) => into.push_str(&number.to_string()),
         Scalar::Uint(number) => into.push_str(&format!("{number:#x}")),
         Scalar::Float(number) => into.push_str(&number::shortest(number)),
-        Scalar::Str | Scalar::Timestamp => into.push_str(&quoted(text)),
+        Scalar::Str | Scalar::Timestamp => into.push_str(&quote(text)),
     }
 }

@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use golibs::strconv::{NumError, parse_float, parse_int, parse_uint};
+
 use super::timestamp::is_timestamp;
 
 /// What a scalar stands for.
@@ -61,10 +63,10 @@ fn resolve_point(text: &str) -> Scalar {
     match text {
         ".nan" | ".NaN" | ".NAN" => Scalar::Float(f64::NAN),
         ".inf" | ".Inf" | ".INF" => Scalar::Float(f64::INFINITY),
-        _ if !text.contains('_') => parse_float(text).map_or(Scalar::Str, Scalar::Float),
+        _ if !text.contains('_') => parse_yaml_float(text).map_or(Scalar::Str, Scalar::Float),
         // Here Go parses the text as it is, and allows underscores only between digits.
         _ if !separates_digits(text.as_bytes()) => Scalar::Str,
-        _ => parse_float(&text.replace('_', "")).map_or(Scalar::Str, Scalar::Float),
+        _ => parse_yaml_float(&text.replace('_', "")).map_or(Scalar::Str, Scalar::Float),
     }
 }
 
@@ -83,50 +85,22 @@ fn resolve_number(text: &str, timestamps: bool) -> Scalar {
         return Scalar::Timestamp;
     }
     let plain = if text.contains('_') { Cow::Owned(text.replace('_', "")) } else { Cow::Borrowed(text) };
-    if let Some(number) = parse_int(&plain) {
+    if let Some(number) = parse_integer(plain.as_bytes()) {
         return number;
     }
-    if let Some(number) = parse_float(&plain) {
+    if let Some(number) = parse_yaml_float(&plain) {
         return Scalar::Float(number);
     }
     parse_odd_binary(&plain).unwrap_or(Scalar::Str)
 }
 
 /// Go's `strconv.ParseInt(s, 0, 64)`, else `ParseUint`.
-fn parse_int(text: &str) -> Option<Scalar> {
-    let (sign, digits) = match text.as_bytes() {
-        [b'-', ..] => (Some(true), &text[1..]),
-        [b'+', ..] => (Some(false), &text[1..]),
-        _ => (None, text),
-    };
-    let (base, digits) = split_base(digits);
-    let magnitude = parse_digits(digits, base)?;
-    match sign {
-        Some(true) => 0i64.checked_sub_unsigned(magnitude).map(Scalar::Int),
-        _ => match i64::try_from(magnitude) {
-            Ok(number) => Some(Scalar::Int(number)),
-            Err(_) if sign.is_none() => Some(Scalar::Uint(magnitude)),
-            Err(_) => None,
-        },
+fn parse_integer(text: &[u8]) -> Option<Scalar> {
+    match parse_int(text, 0) {
+        Ok(number) => Some(Scalar::Int(number)),
+        Err(NumError::Range) => parse_uint(text, 0).ok().map(Scalar::Uint),
+        Err(NumError::Syntax) => None,
     }
-}
-
-fn split_base(digits: &str) -> (u32, &str) {
-    match digits.as_bytes() {
-        [b'0', b'x' | b'X', _, ..] => (16, &digits[2..]),
-        [b'0', b'b' | b'B', _, ..] => (2, &digits[2..]),
-        [b'0', b'o' | b'O', _, ..] => (8, &digits[2..]),
-        [b'0', _, ..] => (8, &digits[1..]),
-        _ => (10, digits),
-    }
-}
-
-fn parse_digits(digits: &str, base: u32) -> Option<u64> {
-    // from_str_radix takes a sign of its own, which Go doesn't.
-    if digits.starts_with(['+', '-']) {
-        return None;
-    }
-    u64::from_str_radix(digits, base).ok()
 }
 
 /// yaml.v2 tries `0b` once more with what follows as a number of its own, so a sign may stand behind the prefix.
@@ -140,12 +114,9 @@ pub(super) fn is_odd_octal(text: &str) -> bool {
     text.starts_with("0o") && i64::from_str_radix(&text[2..].replace('_', ""), 8).is_ok()
 }
 
-/// A float as YAML writes it; `None` if it is none or is too large.
-fn parse_float(text: &str) -> Option<f64> {
-    if !is_float(text.as_bytes()) {
-        return None;
-    }
-    text.parse().ok().filter(|number: &f64| number.is_finite())
+/// A float as YAML writes it; `None` if it is not one or too large.
+fn parse_yaml_float(text: &str) -> Option<f64> {
+    if is_float(text.as_bytes()) { parse_float(text.as_bytes()).ok() } else { None }
 }
 
 fn is_float(text: &[u8]) -> bool {

@@ -1,8 +1,8 @@
 //! One number, character or string with flags, width and precision. Counterpart: Go's `fmt/format.go`.
 
-use golibs::strconv::float::format_float;
-use golibs::strconv::quote::{self, Charset, first_rune, runes};
-use golibs::unicode::printable::is_print;
+use golibs::strconv::{Charset, append_quoted, append_quoted_rune, can_backquote, format_float};
+use golibs::unicode::is_print;
+use golibs::utf8::{decode, runes};
 
 /// What stands between `%` and the verb.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -63,7 +63,7 @@ impl Flags {
         let Some(precision) = self.precision else { return text };
         let mut end = 0;
         for _ in 0..precision {
-            let Some(rune) = first_rune(&text[end..]) else { break };
+            let Some(rune) = decode(&text[end..]) else { break };
             end += rune.width();
         }
         &text[..end]
@@ -72,13 +72,15 @@ impl Flags {
     /// `%q` of a string.
     pub(super) fn quoted(&self, out: &mut Vec<u8>, text: &[u8]) {
         let text = self.truncate(text);
-        if self.sharp && quote::can_backquote(text) {
+        if self.sharp && can_backquote(text) {
             return self.pad(out, &[b"`", text, b"`"].concat());
         }
         if self.width.is_none() {
-            return quote::append_quoted(out, text, self.charset());
+            return append_quoted(out, text, self.charset());
         }
-        self.pad(out, &quote::quote(text, self.charset()));
+        let mut quoted = Vec::new();
+        append_quoted(&mut quoted, text, self.charset());
+        self.pad(out, &quoted);
     }
 
     /// `%x` of a string: two digits a byte. The precision counts bytes.
@@ -105,7 +107,9 @@ impl Flags {
 
     /// `%q` of an integer.
     pub(super) fn quoted_character(&self, out: &mut Vec<u8>, code: u64) {
-        self.pad(out, &quote::quote_rune(to_char(code), self.charset()));
+        let mut quoted = Vec::new();
+        append_quoted_rune(&mut quoted, to_char(code), self.charset());
+        self.pad(out, &quoted);
     }
 
     /// `%U`.

@@ -3,7 +3,7 @@
 use super::format::Flags;
 use super::printer::Printer;
 use crate::value::Value;
-use golibs::strconv::quote::first_rune;
+use golibs::utf8::decode;
 
 /// The largest width or precision, which is Go's own bound.
 const MAX_SIZE: i64 = 1_000_000;
@@ -78,7 +78,7 @@ impl Cursor<'_> {
         if !self.after_index {
             self.index();
         }
-        let Some(rune) = self.format.get(self.at..).and_then(first_rune) else {
+        let Some(rune) = self.format.get(self.at..).and_then(decode) else {
             return printer.text("%!(NOVERB)");
         };
         self.at += rune.width();

@@ -1,6 +1,6 @@
 use super::*;
 use crate::value::{Map, Str};
-use golibs::strconv::float::{format_float, json_float};
+use golibs::strconv::{format_float, json_float};
 
 fn check(format: &str, args: &[Value], expected: &str) {
     let text = sprintf(format.as_bytes(), args);

@@ -8,8 +8,8 @@ mod literal;
 pub use error::LexError;
 
 use crate::item::{Item, ItemType};
-use golibs::strconv::{Rune, decode_last_rune, decode_rune};
-use golibs::unicode;
+use golibs::unicode::{is_digit, is_letter, is_print};
+use golibs::utf8::{Rune, decode, decode_last};
 
 fn keyword(word: &[u8]) -> Option<ItemType> {
     Some(match word {
@@ -93,12 +93,12 @@ impl<'a> Lexer<'a> {
     /// The next rune; `None` at the end of input.
     #[inline]
     fn next(&mut self) -> Option<Rune> {
-        let Some(rune) = decode_rune(self.rest()) else {
+        let Some(rune) = decode(self.rest()) else {
             self.at_eof = true;
             return None;
         };
-        self.pos += rune.len;
-        if rune.code == u32::from(b'\n') {
+        self.pos += rune.width();
+        if rune == Rune::Char('\n') {
             self.line += 1;
         }
         Some(rune)
@@ -109,7 +109,7 @@ impl<'a> Lexer<'a> {
     }
 
     fn peek(&self) -> Option<char> {
-        decode_rune(self.rest()).map(Rune::to_char)
+        decode(self.rest()).map(Rune::to_char)
     }
 
     /// Steps back one rune; not after the end of input.
@@ -117,9 +117,9 @@ impl<'a> Lexer<'a> {
         if self.at_eof || self.pos == 0 {
             return;
         }
-        if let Some(rune) = decode_last_rune(&self.input[..self.pos]) {
-            self.pos -= rune.len;
-            if rune.code == u32::from(b'\n') {
+        if let Some(rune) = decode_last(&self.input[..self.pos]) {
+            self.pos -= rune.width();
+            if rune == Rune::Char('\n') {
                 self.line -= 1;
             }
         }
@@ -301,7 +301,7 @@ impl<'a> Lexer<'a> {
                 self.emit(ItemType::RightParen)
             }
             ' '..='~' => self.emit(ItemType::Char),
-            _ => self.error(LexError::UnrecognizedChar(rune.unicode())),
+            _ => self.error(LexError::UnrecognizedChar(shown(rune))),
         }
     }
 
@@ -335,7 +335,7 @@ impl<'a> Lexer<'a> {
     }
 
     fn bad_character(&mut self, rune: Option<Rune>) -> Step<'a> {
-        let shown = rune.map_or_else(|| "U+FFFFFFFFFFFFFFFF".to_owned(), |r| r.unicode());
+        let shown = rune.map_or_else(|| "U+FFFFFFFFFFFFFFFF".to_owned(), shown);
         self.error(LexError::BadChar(shown))
     }
 
@@ -402,8 +402,15 @@ fn is_space_byte(b: &u8) -> bool {
     is_space(char::from(*b))
 }
 
+/// Go's `%#U`.
+fn shown(rune: Rune) -> String {
+    let c = rune.to_char();
+    let code = format!("U+{:04X}", u32::from(c));
+    if is_print(c) { format!("{code} '{c}'") } else { code }
+}
+
 fn is_alpha_numeric(c: char) -> bool {
-    c == '_' || unicode::is_letter(c) || unicode::is_digit(c)
+    c == '_' || is_letter(c) || is_digit(c)
 }
 
 fn right_trim_length(text: &[u8]) -> usize {

@@ -1,7 +1,7 @@
 //! What a pattern is compiled to, and how it matches. Counterpart: gobwas' `match`, its slips included: the lengths of alternatives, bytes
 //! where characters were counted, and trees that are found in no text.
 
-use crate::strconv::quote::{first_rune, runes};
+use crate::utf8::{Rune, decode, runes};
 
 use super::{Error, Work};
 
@@ -330,12 +330,12 @@ fn count(text: &[u8]) -> usize {
 }
 
 fn first(text: &[u8]) -> char {
-    first_rune(text).map_or(char::REPLACEMENT_CHARACTER, |rune| rune.to_char())
+    decode(text).map_or(char::REPLACEMENT_CHARACTER, Rune::to_char)
 }
 
 /// How many bytes the first character has; 0 without one.
 fn width(text: &[u8]) -> usize {
-    first_rune(text).map_or(0, |rune| rune.width())
+    decode(text).map_or(0, Rune::width)
 }
 
 fn separator(text: &[u8]) -> Option<usize> {

@@ -19,6 +19,8 @@ use std::sync::OnceLock;
 
 use search::Search;
 
+use crate::utf8::{Rune, decode};
+
 pub use cache::{CACHE_CAPACITY, MAX_CACHED_SIZE, cached};
 pub use error::Error;
 pub use search::{MAX_SEARCH_TIME, TooSlow};
@@ -174,8 +176,5 @@ pub fn quote_meta(text: &[u8]) -> Cow<'_, [u8]> {
 
 /// The length of the character at the position; at least one, past the end too.
 fn width_at(text: &[u8], position: usize) -> usize {
-    match crate::strconv::quote::first_rune(&text[position..]) {
-        Some(crate::strconv::quote::Rune::Char(_, width)) => width,
-        _ => 1,
-    }
+    decode(&text[position..]).map_or(1, Rune::width)
 }

@@ -1,6 +1,7 @@
 //! Replacing matches, literally or by a template with `$1` and `${name}`. Counterpart: Go's `ReplaceAll` and `Expand`.
 
-use crate::strconv::quote::{Rune, first_rune};
+use crate::unicode::{is_digit, is_letter};
+use crate::utf8::{Rune, decode};
 
 use super::search::Search;
 use super::{Regex, Span, TooSlow, width_at};
@@ -70,11 +71,11 @@ impl Regex {
 fn reference(text: &[u8]) -> Option<(&[u8], &[u8])> {
     let inner = text.strip_prefix(b"{").unwrap_or(text);
     let mut length = 0;
-    while let Some(Rune::Char(c, width)) = first_rune(&inner[length..]) {
-        if !(c == '_' || c.is_alphabetic() || c.is_numeric()) {
+    while let Some(Rune::Char(c)) = decode(&inner[length..]) {
+        if !(c == '_' || is_letter(c) || is_digit(c)) {
             break;
         }
-        length += width;
+        length += c.len_utf8();
     }
     let (name, rest) = inner.split_at(length);
     let rest = if inner.len() < text.len() { rest.strip_prefix(b"}")? } else { rest };

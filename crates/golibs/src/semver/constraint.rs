@@ -4,7 +4,7 @@
 
 use std::str::FromStr;
 
-use crate::strconv::quote::{Charset, quote};
+use crate::strconv::quote;
 
 use super::{Error, Version, prerelease};
 
@@ -155,8 +155,7 @@ impl Comparison {
 
 /// Reads the comparisons between two `||`.
 fn parse_group(text: &str) -> Result<Group, Error> {
-    let improper =
-        || Error::ImproperConstraint(String::from_utf8_lossy(&quote(text.as_bytes(), Charset::Unicode)).into_owned());
+    let improper = || Error::ImproperConstraint(quote(text));
     let mut comparisons = Vec::new();
     let mut rest = skip_space(text);
     loop {

@@ -1,70 +1,33 @@
-//! Strings and characters in quotes, as Go source would have them. Counterpart: Go's `strconv.Quote` and its relatives.
+//! Text as Go source would quote it. Counterpart: Go's `strconv.Quote` and its relatives.
 
-use crate::unicode::printable::is_print;
+use crate::unicode::is_print;
+use crate::utf8::{Rune, decode, runes};
 
-/// What stands between the quotes.
+/// The characters that need no escape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Charset {
-    /// Everything that Go prints.
+    /// Whatever Go considers printable.
     Unicode,
-    /// Everything but ASCII is escaped.
+    /// Printable ASCII.
     Ascii,
 }
 
-/// One character of a Go string.
-pub enum Rune {
-    /// A character and its length in bytes.
-    Char(char, usize),
-    /// A byte that is no part of valid UTF-8.
-    Invalid(u8),
+/// Quotes the text. Invalid bytes become `\xff`. Counterpart: `strconv.Quote`.
+///
+/// ```
+/// use golibs::strconv::quote;
+///
+/// assert_eq!(quote("a\"\n\u{ad}é"), r#""a\"\n\u00adé""#);
+/// assert_eq!(quote(b"\xff"), r#""\xff""#);
+/// ```
+pub fn quote(text: impl AsRef<[u8]>) -> String {
+    let text = text.as_ref();
+    let mut out = Vec::with_capacity(text.len() + 2);
+    append_quoted(&mut out, text, Charset::Unicode);
+    into_string(out)
 }
 
-impl Rune {
-    /// The character; U+FFFD for what is none, as Go decodes it.
-    pub fn to_char(&self) -> char {
-        match self {
-            Rune::Char(c, _) => *c,
-            Rune::Invalid(_) => char::REPLACEMENT_CHARACTER,
-        }
-    }
-
-    /// How many bytes it takes.
-    pub fn width(&self) -> usize {
-        match self {
-            Rune::Char(_, width) => *width,
-            Rune::Invalid(_) => 1,
-        }
-    }
-}
-
-/// The first character of the bytes; `None` at the end. Each byte that is not UTF-8 stands alone, as in Go.
-pub fn first_rune(bytes: &[u8]) -> Option<Rune> {
-    let first = *bytes.first()?;
-    if first < 0x80 {
-        return Some(Rune::Char(char::from(first), 1));
-    }
-    let valid = |n: usize| bytes.get(..n).and_then(|b| std::str::from_utf8(b).ok()).and_then(|s| s.chars().next());
-    (2..=4).find_map(|n| valid(n).map(|c| Rune::Char(c, n))).or(Some(Rune::Invalid(first)))
-}
-
-/// The characters of the bytes.
-pub fn runes(bytes: &[u8]) -> impl Iterator<Item = Rune> {
-    let mut rest = bytes;
-    std::iter::from_fn(move || {
-        let rune = first_rune(rest)?;
-        rest = &rest[rune.width()..];
-        Some(rune)
-    })
-}
-
-/// Go's `strconv.Quote` and `QuoteToASCII`.
-pub fn quote(bytes: &[u8], charset: Charset) -> Vec<u8> {
-    let mut out = Vec::with_capacity(bytes.len() + 2);
-    append_quoted(&mut out, bytes, charset);
-    out
-}
-
-/// Appends what [`quote`] gives.
+/// Appends the quoted text. Counterpart: `strconv.AppendQuote` and `AppendQuoteToASCII`.
 pub fn append_quoted(out: &mut Vec<u8>, bytes: &[u8], charset: Charset) {
     let plain = |b: &u8| matches!(b, b' '..=b'~') && !matches!(b, b'"' | b'\\');
     let mut rest = bytes;
@@ -72,37 +35,41 @@ pub fn append_quoted(out: &mut Vec<u8>, bytes: &[u8], charset: Charset) {
     loop {
         let (run, special) = rest.split_at(rest.iter().position(|b| !plain(b)).unwrap_or(rest.len()));
         out.extend_from_slice(run);
-        let length = match first_rune(special) {
-            None => break,
-            Some(Rune::Char(c, length)) => {
-                escape(out, c, '"', charset);
-                length
-            }
-            Some(Rune::Invalid(byte)) => {
-                out.extend(format!("\\x{byte:02x}").bytes());
-                1
-            }
-        };
-        rest = &special[length..];
+        let Some(rune) = decode(special) else { break };
+        match rune {
+            Rune::Char(c) => escape(out, c, '"', charset),
+            Rune::Invalid(byte) => out.extend(format!("\\x{byte:02x}").bytes()),
+        }
+        rest = &special[rune.width()..];
     }
     out.push(b'"');
 }
 
-/// Go's `strconv.QuoteRune` and `QuoteRuneToASCII`.
-pub fn quote_rune(c: char, charset: Charset) -> Vec<u8> {
-    let mut out = vec![b'\''];
-    escape(&mut out, c, '\'', charset);
-    out.push(b'\'');
-    out
+/// Quotes the character. Counterpart: `strconv.QuoteRune`.
+pub fn quote_rune(c: char) -> String {
+    let mut out = Vec::new();
+    append_quoted_rune(&mut out, c, Charset::Unicode);
+    into_string(out)
 }
 
-/// Whether the text can stand in backquotes on one line: Go's `strconv.CanBackquote`.
-pub fn can_backquote(bytes: &[u8]) -> bool {
-    runes(bytes).all(|rune| match rune {
+/// Appends the quoted character. Counterpart: `strconv.AppendQuoteRune` and `AppendQuoteRuneToASCII`.
+pub fn append_quoted_rune(out: &mut Vec<u8>, c: char, charset: Charset) {
+    out.push(b'\'');
+    escape(out, c, '\'', charset);
+    out.push(b'\'');
+}
+
+/// Returns whether the text, on one line, can stand between backquotes. Counterpart: `strconv.CanBackquote`.
+pub fn can_backquote(text: &[u8]) -> bool {
+    runes(text).all(|rune| match rune {
         Rune::Invalid(_) => false,
-        Rune::Char('\t', _) => true,
-        Rune::Char(c, _) => c >= ' ' && !matches!(c, '`' | '\u{7f}' | '\u{feff}'),
+        Rune::Char('\t') => true,
+        Rune::Char(c) => c >= ' ' && !matches!(c, '`' | '\u{7f}' | '\u{feff}'),
     })
+}
+
+fn into_string(quoted: Vec<u8>) -> String {
+    String::from_utf8(quoted).expect("escapes and whole characters are UTF-8")
 }
 
 fn escape(out: &mut Vec<u8>, c: char, quote: char, charset: Charset) {

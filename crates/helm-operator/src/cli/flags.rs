@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Arg, ArgAction, Args};
+use golibs::strconv::parse_bool;
 
 use crate::context::{ControllerConfig, Namespaces};
 use crate::manager::Config;
@@ -194,15 +195,11 @@ pub(super) fn as_in_go(flag: Arg) -> Arg {
     flag.default_missing_value("true").default_value("false").hide_default_value(true).value_parser(boolean)
 }
 
-fn duration(text: &str) -> Result<Duration, DurationError> {
-    parse_duration(text)
-}
-
 /// Go's `strconv.ParseBool`.
 fn boolean(text: &str) -> Result<bool, String> {
-    match text {
-        "1" | "t" | "T" | "TRUE" | "true" | "True" => Ok(true),
-        "0" | "f" | "F" | "FALSE" | "false" | "False" => Ok(false),
-        _ => Err(format!("strconv.ParseBool: parsing {text:?}: invalid syntax")),
-    }
+    parse_bool(text.as_bytes()).map_err(|error| error.message("ParseBool", text.as_bytes()))
+}
+
+fn duration(text: &str) -> Result<Duration, DurationError> {
+    parse_duration(text)
 }

@@ -195,7 +195,7 @@ fn sanitize(text: &mut String) {
     *text = text
         .chars()
         .map(|c| if c.is_whitespace() { ' ' } else { c })
-        .filter(|c| golibs::unicode::printable::is_print(*c))
+        .filter(|c| golibs::unicode::is_print(*c))
         .collect();
 }
 
@@ -372,7 +372,7 @@ pub(crate) fn field(map: &Map, key: &str) -> Option<Value> {
 /// A number as sigs.k8s.io/yaml writes it where a string is wanted: a whole one with all its digits.
 pub(crate) fn number_text(number: f64) -> String {
     let is_whole = number.fract() == 0.0 && number.abs() < 9.2e18;
-    golibs::strconv::float::format_float(number, if is_whole { b'f' } else { b'g' }, None)
+    golibs::strconv::format_float(number, if is_whole { b'f' } else { b'g' }, None)
 }
 
 fn wrong_type(value: &Value, field: &str, wanted: &str) -> String {

@@ -121,7 +121,7 @@ fn not_json(text: &[u8], error: &serde_json::Error) -> String {
 }
 
 fn not_a_schema(error: &CompileError) -> String {
-    let quoted = |url: &str| text::double_quoted(url);
+    let quoted = |url: &str| golibs::strconv::quote(url);
     match error {
         CompileError::ValidationError { url, src } => {
             let head = format!("{} is not valid against metaschema: {}", quoted(&with_fragment(url)), text::root(src));

@@ -1,6 +1,6 @@
 //! Numbers as `golang.org/x/text/message` prints them in English: `1,024`, `2.5×10⁰⁷`.
 
-use golibs::strconv::float::format_float;
+use golibs::strconv::format_float;
 
 /// A float under `%v`.
 pub(super) fn float(value: f64) -> String {

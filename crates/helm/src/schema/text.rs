@@ -1,7 +1,7 @@
 //! What a kind of error says. Counterpart: `kind/kind.go` of santhosh-tekuri/jsonschema v6.
 
 use boon::{ErrorKind, ValidationError};
-use golibs::strconv::quote::{Charset, quote};
+use golibs::strconv::quote;
 use serde_json::{Number, Value as Json};
 
 use super::number;
@@ -42,7 +42,7 @@ pub(super) fn message(kind: &ErrorKind<'_, '_>) -> String {
         ErrorKind::ContentSchema => "'contentSchema' failed".to_owned(),
         ErrorKind::PropertyName { prop } => format!("invalid propertyName {}", quoted(prop)),
         ErrorKind::RefCycle { url, kw_loc1, kw_loc2 } => {
-            format!("both {kw_loc1} and {kw_loc2} resolve to {} causing reference cycle", double_quoted(url))
+            format!("both {kw_loc1} and {kw_loc2} resolve to {} causing reference cycle", quote(url))
         }
         ErrorKind::FalseSchema => "false schema".to_owned(),
         ErrorKind::Type { got, want } => {
@@ -156,11 +156,6 @@ fn list<S: AsRef<str>>(names: &[S]) -> String {
 
 /// In single quotes, with Go's escapes inside.
 pub(super) fn quoted(text: &str) -> String {
-    let inner = double_quoted(text).replace("\\\"", "\"").replace('\'', "\\'");
+    let inner = quote(text).replace("\\\"", "\"").replace('\'', "\\'");
     format!("'{}'", inner.get(1..inner.len() - 1).unwrap_or_default())
-}
-
-/// Go's `%q`.
-pub(super) fn double_quoted(text: &str) -> String {
-    String::from_utf8_lossy(&quote(text.as_bytes(), Charset::Unicode)).into_owned()
 }

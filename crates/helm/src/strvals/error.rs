@@ -1,7 +1,7 @@
 //! Why a text cannot be parsed, with the words of Helm and of Go's `strconv`.
 
 use go_template::Value;
-use golibs::strconv::quote::{Charset, quote};
+use golibs::strconv::{NumError, quote};
 
 use super::{MAX_INDEX, MAX_NESTED_LISTS, MAX_NESTED_NAME_LEVEL};
 
@@ -9,13 +9,13 @@ use super::{MAX_INDEX, MAX_NESTED_LISTS, MAX_NESTED_NAME_LEVEL};
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// A name without `=`.
-    #[error("key {} has no value", quoted(.0))]
+    #[error("key {} has no value", quote(.0))]
     NoValue(String),
     /// A name that a comma ends.
-    #[error("key {} has no value (cannot end with ,)", quoted(.0))]
+    #[error("key {} has no value (cannot end with ,)", quote(.0))]
     EndsWithComma(String),
     /// A dotted name that leads to nothing.
-    #[error("key map {} has no value", quoted(.0))]
+    #[error("key map {} has no value", quote(.0))]
     EmptyTable(String),
     /// More dots than Helm allows.
     #[error("value name nested level is greater than maximum supported nested level of {MAX_NESTED_NAME_LEVEL}")]
@@ -23,9 +23,9 @@ pub enum Error {
     /// More lists in each other than we allow.
     #[error("lists are nested deeper than the maximum supported level of {MAX_NESTED_LISTS}")]
     ListsTooDeep,
-    /// An index that is no number; the texts are the index and `strconv`'s reason.
-    #[error("error parsing index: strconv.Atoi: parsing {}: {}", quoted(.0), .1)]
-    Index(String, &'static str),
+    /// An index that is not a number. Holds the index and the reason.
+    #[error("error parsing index: strconv.Atoi: parsing {}: {}", quote(.0), .1)]
+    Index(String, NumError),
     /// An index below zero.
     #[error("negative {0} index not allowed")]
     NegativeIndex(i64),
@@ -62,8 +62,4 @@ impl Error {
         };
         Error::WrongType { found, wanted }
     }
-}
-
-fn quoted(text: &str) -> String {
-    String::from_utf8_lossy(&quote(text.as_bytes(), Charset::Unicode)).into_owned()
 }

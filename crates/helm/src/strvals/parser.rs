@@ -1,7 +1,7 @@
 //! Names and indexes, down to the place where a value goes.
 
 use go_template::{List, ListType, Map, Str, Value};
-use golibs::strconv::quote::{Charset, quote_rune};
+use golibs::strconv::{parse_int, quote_rune};
 use serde_json::Value as Json;
 
 use super::scan::Scanner;
@@ -98,7 +98,7 @@ impl<'a> Parser<'a> {
         if sign.is_none() {
             return Ok(None);
         }
-        atoi(&text).map(Some).map_err(|reason| Error::Index(text, reason))
+        parse_int(text.as_bytes(), 10).map(Some).map_err(|reason| Error::Index(text, reason))
     }
 
     fn item(&mut self, items: &mut Vec<Value>, index: i64, level: usize) -> Result<Next> {
@@ -251,19 +251,9 @@ fn typed(text: String) -> Value {
     }
 }
 
-/// Go's `strconv.Atoi`.
-fn atoi(text: &str) -> Result<i64, &'static str> {
-    use std::num::IntErrorKind::{NegOverflow, PosOverflow};
-    text.parse().map_err(|error: std::num::ParseIntError| match error.kind() {
-        PosOverflow | NegOverflow => "value out of range",
-        _ => "invalid syntax",
-    })
-}
-
 /// The characters as Go's `%q` prints a slice of runes.
 fn runes(text: &str) -> String {
-    let quoted: Vec<u8> = text.chars().map(|c| quote_rune(c, Charset::Unicode)).collect::<Vec<_>>().join(&b' ');
-    format!("[{}]", String::from_utf8_lossy(&quoted))
+    format!("[{}]", text.chars().map(quote_rune).collect::<Vec<_>>().join(" "))
 }
 
 /// As `encoding/json` decodes into an empty interface: every number a float.

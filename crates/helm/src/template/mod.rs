@@ -14,6 +14,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use go_template::{FuncMap, Value};
+use golibs::strconv::parse_bool;
 
 use crate::chart::{Chart, LoadError};
 use crate::engine::{self, Capabilities, Engine, KubeVersion, Lookup, ReleaseOptions, RenderError, Rendered, Request};
@@ -105,9 +106,11 @@ impl Options {
     /// # Errors
     /// With Helm's text, what `--dry-run` allows.
     pub fn check(&self) -> Result<(), Error> {
+        let flag = |text: &str| parse_bool(text.as_bytes());
         let allowed = match self.dry_run.as_deref() {
-            None | Some("client" | "server" | "unset" | "1" | "t" | "T" | "TRUE" | "true" | "True") => return Ok(()),
-            Some("none" | "0" | "f" | "F" | "FALSE" | "false" | "False") => r#""server" or "client""#,
+            None | Some("client" | "server" | "unset") => return Ok(()),
+            Some(text) if flag(text) == Ok(true) => return Ok(()),
+            Some(text) if text == "none" || flag(text) == Ok(false) => r#""server" or "client""#,
             Some(_) => r#""none", "server", or "client""#,
         };
         let given = self.dry_run.as_deref().unwrap_or_default();

@@ -155,10 +155,9 @@ fn alternative_names(subject: &Subject) -> Result<Vec<u8>, FuncError> {
     let mut names = Vec::new();
     for name in &subject.names {
         if !name.is_ascii() {
-            let quoted = golibs::strconv::quote::quote(name.as_bytes(), golibs::strconv::quote::Charset::Unicode);
             return Err(FuncError::new(format!(
                 "x509: {} cannot be encoded as an IA5String",
-                String::from_utf8_lossy(&quoted)
+                golibs::strconv::quote(name)
             )));
         }
         names.extend(element(tag::CONTEXT_PRIMITIVE | 2, name.as_bytes()));

@@ -5,6 +5,7 @@ use go_template::{FuncError, FuncMap, Str, Value};
 
 use crate::cast::named_number;
 use go_template::time::{duration_of, duration_value, time_of};
+use golibs::strconv::{parse_float, parse_int_or_nearest, quote};
 use golibs::time::{Duration, Time};
 
 /// Adds the durations' functions.
@@ -28,19 +29,9 @@ pub(super) fn register(map: &mut FuncMap) {
 fn whole_seconds(value: &Value) -> i64 {
     match value {
         Value::Int(n, IntType::Int64) => *n,
-        Value::String(text) => parse_int(text),
+        Value::String(text) => parse_int_or_nearest(text, 10),
         _ => 0,
     }
-}
-
-/// Go's `ParseInt` without its error: the nearest number if there are too many digits, 0 if it is none.
-fn parse_int(text: &Str) -> i64 {
-    let Some(text) = text.as_utf8() else { return 0 };
-    let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
-    if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
-        return 0;
-    }
-    text.parse().unwrap_or(if text.starts_with('-') { i64::MIN } else { i64::MAX })
 }
 
 /// The largest unit that the duration exceeds, and how many of them it has.
@@ -94,14 +85,9 @@ fn of_text(text: &Str) -> Result<Duration, String> {
     if let Ok(duration) = Duration::parse(trimmed.as_bytes()) {
         return Ok(duration);
     }
-    // Go refuses numbers out of range, which Rust reads as infinite.
-    let out_of_range = |n: &f64| n.is_infinite() && trimmed.bytes().any(|b| b.is_ascii_digit());
-    match trimmed.parse::<f64>().ok().filter(|n| !out_of_range(n)) {
-        Some(seconds) => from_float(seconds),
-        None => {
-            let quoted = golibs::strconv::quote::quote(text, golibs::strconv::quote::Charset::Unicode);
-            Err(format!("could not parse duration {}", String::from_utf8_lossy(&quoted)))
-        }
+    match parse_float(trimmed.as_bytes()) {
+        Ok(seconds) => from_float(seconds),
+        Err(_) => Err(format!("could not parse duration {}", quote(text))),
     }
 }
 
@@ -159,6 +145,13 @@ mod tests {
             [("2h10m5s", "2h"), ("24h", "24h"), ("25h", "1d"), ("800h", "1mo"), ("9000h", "1y"), ("1s", "0s")]
         {
             assert_eq!(rounded(&text.into()), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn numbers_of_seconds_are_read_as_go_reads_floats() {
+        for (text, expected) in [("1_0", "10s"), ("0x1p4", "16s"), ("1.5", "1.5s")] {
+            assert_eq!(as_duration(&text.into()).map(|d| d.to_string()).as_deref(), Ok(expected), "{text}");
         }
     }
 

@@ -38,7 +38,7 @@ impl Decimal {
     /// The shortest decimal number that reads back as the float.
     fn from_float(v: f64) -> Result<Decimal, FuncError> {
         if !v.is_finite() {
-            let text = golibs::strconv::float::format_float(v, b'g', None);
+            let text = golibs::strconv::format_float(v, b'g', None);
             return Err(FuncError::new(format!("Cannot create a Decimal from {text}")));
         }
         let text = format!("{v:e}");

@@ -7,7 +7,10 @@ mod tests;
 
 use go_template::{FuncError, FuncMap, Rest, Str, Value, fmt};
 
-use super::cast::{ParseIntError, ldexp, parse_int, to_float64, to_int64};
+use golibs::math::ldexp;
+use golibs::strconv::{parse_int, parse_int_or_nearest};
+
+use super::cast::{to_float64, to_int64};
 
 /// Adds the family's functions.
 pub(super) fn register(map: &mut FuncMap) {
@@ -19,21 +22,11 @@ pub(super) fn register(map: &mut FuncMap) {
 }
 
 fn conversions(map: &mut FuncMap) {
-    map.add("atoi", |s: Str| atoi(&s))
+    map.add("atoi", |s: Str| parse_int_or_nearest(&s, 10) as isize)
         .add("int64", |v: Value| to_int64(&v))
         .add("int", |v: Value| to_int64(&v) as isize)
         .add("float64", |v: Value| to_float64(&v))
         .add("toDecimal", |v: Value| parse_int(&fmt::sprint(&[v]), 8).unwrap_or(0));
-}
-
-/// The error is dropped, but not the nearest number that Go gives with it.
-fn atoi(s: &[u8]) -> isize {
-    match parse_int(s, 10) {
-        Ok(v) => v as isize,
-        Err(ParseIntError::Syntax) => 0,
-        Err(ParseIntError::Range { negative: false }) => isize::MAX,
-        Err(ParseIntError::Range { negative: true }) => isize::MIN,
-    }
 }
 
 fn integers(map: &mut FuncMap) {

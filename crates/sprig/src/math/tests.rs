@@ -35,6 +35,8 @@ fn integers_are_read_as_cast_reads_them() {
         check("int64", &[value], Ok(expected));
     }
     check("atoi", &["9223372036854775808".into()], Ok("9223372036854775807"));
+    // Go reports the overflow before it reaches the letter.
+    check("atoi", &["99999999999999999999x".into()], Ok("9223372036854775807"));
     check("toDecimal", &[int(777)], Ok("511"));
 }
 

@@ -2,7 +2,8 @@
 
 use go_template::{FuncMap, Str};
 
-use golibs::unicode::class::{Class, chars, is, is_space, to_lower, to_title, to_upper};
+use golibs::unicode::{is_digit, is_letter, is_lower, is_space, is_title, is_upper, to_lower, to_title, to_upper};
+use golibs::utf8::chars;
 
 /// Adds the functions.
 pub(super) fn register(map: &mut FuncMap) {
@@ -33,7 +34,7 @@ fn separates(c: char) -> bool {
     if c.is_ascii() {
         return !(c.is_ascii_alphanumeric() || c == '_');
     }
-    !is(Class::Letter, c) && !is(Class::Digit, c) && is_space(c)
+    !is_letter(c) && !is_digit(c) && is_space(c)
 }
 
 fn untitle(s: Str) -> String {
@@ -50,9 +51,9 @@ fn swapcase(s: Str) -> String {
     mapped_words(&s, |c, space| {
         let starts = after_space;
         after_space = false;
-        if is(Class::Upper, c) || is(Class::Title, c) {
+        if is_upper(c) || is_title(c) {
             to_lower(c)
-        } else if is(Class::Lower, c) {
+        } else if is_lower(c) {
             if starts { to_title(c) } else { to_upper(c) }
         } else {
             after_space = space;

@@ -1,9 +1,8 @@
 //! Parts of a text: trimming, cutting and abbreviating. Counterparts: Go's `strings`, Sprig's `strings.go` and goutils' `stringutils.go`.
 
 use go_template::{FuncError, FuncMap, Str};
-use golibs::strconv::quote::{Rune, first_rune, runes};
-
-use golibs::unicode::class::{chars, is_space};
+use golibs::unicode::is_space;
+use golibs::utf8::{chars, decode, runes};
 
 /// Adds the functions.
 pub(super) fn register(map: &mut FuncMap) {
@@ -31,12 +30,8 @@ fn trim_all(cutset: Str, s: Str) -> Str {
 
 fn trim(s: &[u8], cut: impl Fn(char) -> bool) -> &[u8] {
     let mut rest = s;
-    while let Some(rune) = first_rune(rest) {
-        let (c, length) = character(rune);
-        if !cut(c) {
-            break;
-        }
-        rest = &rest[length..];
+    while let Some(rune) = decode(rest).filter(|rune| cut(rune.to_char())) {
+        rest = &rest[rune.width()..];
     }
     while let Some(last) = rest.last() {
         // What goes before a byte of a longer character can only be told from the front.
@@ -53,20 +48,13 @@ fn trim(s: &[u8], cut: impl Fn(char) -> bool) -> &[u8] {
 
 fn trim_end(s: &[u8], cut: impl Fn(char) -> bool) -> &[u8] {
     let (mut end, mut at) = (0, 0);
-    for (c, length) in runes(s).map(character) {
-        at += length;
-        if !cut(c) {
+    for rune in runes(s) {
+        at += rune.width();
+        if !cut(rune.to_char()) {
             end = at;
         }
     }
     &s[..end]
-}
-
-fn character(rune: Rune) -> (char, usize) {
-    match rune {
-        Rune::Char(c, n) => (c, n),
-        Rune::Invalid(_) => (char::REPLACEMENT_CHARACTER, 1),
-    }
 }
 
 /// goutils takes bytes for characters, but gives the text itself if there is no space in it.

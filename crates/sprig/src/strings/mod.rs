@@ -11,7 +11,7 @@ mod tests;
 mod words;
 
 use go_template::{FuncMap, Rest, Str, Value, build_str, fmt};
-use golibs::strconv::quote::{Charset, append_quoted};
+use golibs::strconv::{Charset, append_quoted};
 
 use super::cast::to_text;
 

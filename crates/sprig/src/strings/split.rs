@@ -1,7 +1,7 @@
 //! Text into parts and back. Counterparts: Go's `strings.Split` and `Join`, and Sprig's `strings.go`.
 
 use go_template::{FuncError, FuncMap, List, Map, MapType, Str, Value};
-use golibs::strconv::quote::{Rune, runes};
+use golibs::utf8::runes;
 
 use crate::cast::{items, to_text};
 use crate::limits::{MAX_LIST_ITEMS, check_list, check_string};
@@ -57,12 +57,8 @@ pub(super) fn characters(s: &[u8]) -> Vec<&[u8]> {
     let mut at = 0;
     let mut parts = Vec::new();
     for rune in runes(s) {
-        let length = match rune {
-            Rune::Char(_, n) => n,
-            Rune::Invalid(_) => 1,
-        };
-        parts.push(&s[at..at + length]);
-        at += length;
+        parts.push(&s[at..at + rune.width()]);
+        at += rune.width();
     }
     parts
 }

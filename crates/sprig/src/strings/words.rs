@@ -2,7 +2,8 @@
 
 use go_template::{FuncMap, Str};
 
-use golibs::unicode::class::{Class, chars, is, is_space, to_lower, to_upper};
+use golibs::unicode::{is_letter, is_number, is_punct, is_space, is_upper, to_lower, to_upper};
+use golibs::utf8::chars;
 
 /// Adds the functions.
 pub(super) fn register(map: &mut FuncMap) {
@@ -17,7 +18,7 @@ fn is_connector(c: char) -> bool {
 
 /// A letter of a script that joins letters to words: not a Chinese character.
 fn is_alphabet(c: char) -> bool {
-    is(Class::Letter, c) && !matches!(c, '\u{4e00}'..='\u{9fcc}' | '\u{3400}'..='\u{4d85}' | '\u{20000}'..='\u{2b81d}')
+    is_letter(c) && !matches!(c, '\u{4e00}'..='\u{9fcc}' | '\u{3400}'..='\u{4d85}' | '\u{20000}'..='\u{2b81d}')
 }
 
 fn camelcase(s: &[u8]) -> String {
@@ -31,18 +32,18 @@ fn camelcase(s: &[u8]) -> String {
         out.extend(out.chars().next_back());
         return out;
     };
-    let mut in_capitals = is(Class::Upper, first);
+    let mut in_capitals = is_upper(first);
     let mut previous = to_upper(first);
     for c in rest {
         let mut current = c;
         match (is_connector(c), is_connector(previous)) {
             (true, true) => out.push(previous),
             (_, true) => {
-                in_capitals = is(Class::Upper, c);
+                in_capitals = is_upper(c);
                 current = to_upper(c);
             }
             _ => {
-                if in_capitals && is(Class::Upper, c) {
+                if in_capitals && is_upper(c) {
                     current = to_lower(c);
                 } else {
                     in_capitals = false;
@@ -82,14 +83,14 @@ fn words(s: &[u8]) -> Vec<(Kind, String)> {
 
 fn first_word(text: &[char]) -> (Kind, usize) {
     let run = |from: usize, test: &dyn Fn(char) -> bool| from + text[from..].iter().take_while(|c| test(**c)).count();
-    let small = |c: char| is_alphabet(c) && !is(Class::Upper, c);
+    let small = |c: char| is_alphabet(c) && !is_upper(c);
     let first = text[0];
     if is_connector(first) {
         (Kind::Connector, run(1, &is_connector))
-    } else if is(Class::Punctuation, first) {
-        (Kind::Punctuation, run(1, &|c| is(Class::Punctuation, c)))
-    } else if is(Class::Upper, first) {
-        let capitals = run(1, &|c| is(Class::Upper, c));
+    } else if is_punct(first) {
+        (Kind::Punctuation, run(1, &|c| is_punct(c)))
+    } else if is_upper(first) {
+        let capitals = run(1, &|c| is_upper(c));
         match text.get(capitals) {
             _ if capitals == 1 => (Kind::Upper, run(1, &small)),
             Some(c) if is_alphabet(*c) => (Kind::Upper, capitals - 1),
@@ -97,10 +98,10 @@ fn first_word(text: &[char]) -> (Kind, usize) {
         }
     } else if is_alphabet(first) {
         (Kind::Alphabet, run(1, &small))
-    } else if is(Class::Number, first) {
-        (Kind::Number, run(1, &|c| is(Class::Number, c)))
+    } else if is_number(first) {
+        (Kind::Number, run(1, &|c| is_number(c)))
     } else {
-        let other = |c| !(is_connector(c) || is_alphabet(c) || is(Class::Number, c) || is(Class::Punctuation, c));
+        let other = |c| !(is_connector(c) || is_alphabet(c) || is_number(c) || is_punct(c));
         (Kind::Other, run(1, &other))
     }
 }
@@ -114,7 +115,7 @@ struct Separator {
 impl Separator {
     fn word(&mut self, (kind, word): &(Kind, String)) {
         match kind {
-            Kind::Upper => self.out.extend(word.chars().map(|c| if is(Class::Upper, c) { to_lower(c) } else { c })),
+            Kind::Upper => self.out.extend(word.chars().map(|c| if is_upper(c) { to_lower(c) } else { c })),
             Kind::Connector => self.out.extend(word.chars().map(|_| self.connector)),
             _ => self.out.push_str(word),
         }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
 
-use golibs::strconv::quote::{Charset, quote};
+use golibs::strconv::quote;
 
 use super::escape::{Part, escape, unescape};
 
@@ -39,19 +39,15 @@ pub(super) enum Error {
     In(Vec<u8>, Box<Error>),
 }
 
-fn quoted(text: &[u8]) -> String {
-    String::from_utf8_lossy(&quote(text, Charset::Unicode)).into_owned()
-}
-
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Error::Text(text) => write!(f, "{text}"),
-            Error::Escape(text) => write!(f, "invalid URL escape {}", quoted(text)),
-            Error::HostCharacter(text) => write!(f, "invalid character {} in host name", quoted(text)),
-            Error::Port(text) => write!(f, "invalid port {} after host", quoted(text)),
-            Error::Address(text) => write!(f, "invalid host: ParseAddr({}): unable to parse IP", quoted(text)),
-            Error::In(url, error) => write!(f, "parse {}: {error}", quoted(url)),
+            Error::Escape(text) => write!(f, "invalid URL escape {}", quote(text)),
+            Error::HostCharacter(text) => write!(f, "invalid character {} in host name", quote(text)),
+            Error::Port(text) => write!(f, "invalid port {} after host", quote(text)),
+            Error::Address(text) => write!(f, "invalid host: ParseAddr({}): unable to parse IP", quote(text)),
+            Error::In(url, error) => write!(f, "parse {}: {error}", quote(url)),
         }
     }
 }

@@ -5,6 +5,8 @@
 
 use std::path::Path;
 
+use golibs::strconv::{NumError, parse_bool, parse_int};
+
 use super::comma_list;
 use crate::watches::parse_duration;
 
@@ -196,7 +198,7 @@ impl Line {
     }
 
     fn is_on(&self, flag: &str) -> bool {
-        self.values(flag).last().is_some_and(|value| boolean(value) == Some(true))
+        self.values(flag).last().is_some_and(|value| parse_bool(value.as_bytes()) == Ok(true))
     }
 
     fn parse(&mut self, args: &[String]) -> Result<(), String> {
@@ -288,7 +290,7 @@ impl Line {
 
     /// `--dry-run` was a switch once. What it may say is for the options to check.
     fn dry_run(&mut self) {
-        let old = |value: &String| value == "unset" || boolean(value) == Some(true);
+        let old = |value: &String| value == "unset" || parse_bool(value.as_bytes()) == Ok(true);
         if self.values("dry-run").last().is_some_and(old) {
             let text = "--dry-run is deprecated and should be replaced with '--dry-run=client'";
             self.warnings.push(format!("level=WARN msg={text:?}"));
@@ -305,7 +307,7 @@ impl Line {
             ("debug", Bool, "HELM_DEBUG"),
         ];
         for (flag, kind, variable) in variables {
-            let value = env(variable).filter(|value| kind != Bool || boolean(value).is_some());
+            let value = env(variable).filter(|value| kind != Bool || parse_bool(value.as_bytes()).is_ok());
             if let Some(value) = value.filter(|_| self.values(flag).is_empty()) {
                 self.set(flag, kind, &value)?;
             }
@@ -361,11 +363,11 @@ impl Kind {
     }
 
     fn read(self, value: &str) -> Result<Vec<String>, String> {
-        let go = |name: &str| format!("strconv.{name}: parsing {value:?}: invalid syntax");
+        let go = |name: &str, error: NumError| error.message(name, value.as_bytes());
         match self {
-            Bool => boolean(value).map(drop).ok_or_else(|| go("ParseBool"))?,
-            Integer => value.parse::<i64>().map(drop).map_err(|_| go("ParseInt"))?,
-            Float => value.parse::<f32>().map(drop).map_err(|_| go("ParseFloat"))?,
+            Bool => parse_bool(value.as_bytes()).map(drop).map_err(|error| go("ParseBool", error))?,
+            Integer => parse_int(value.as_bytes(), 0).map(drop).map_err(|error| go("ParseInt", error))?,
+            Float => value.parse::<f32>().map(drop).map_err(|_| go("ParseFloat", NumError::Syntax))?,
             Duration => parse_duration(value).map(drop).map_err(|error| error.to_string())?,
             Wait => wait(value)?,
             Pairs => pairs(value)?,
@@ -390,14 +392,5 @@ fn pairs(value: &str) -> Result<(), String> {
     match comma_list::read(value)?.iter().find(|pair| !pair.contains('=')) {
         Some(pair) => Err(format!("{pair} must be formatted as key=value")),
         None => Ok(()),
-    }
-}
-
-/// Go's `strconv.ParseBool`.
-fn boolean(text: &str) -> Option<bool> {
-    match text {
-        "1" | "t" | "T" | "TRUE" | "true" | "True" => Some(true),
-        "0" | "f" | "F" | "FALSE" | "false" | "False" => Some(false),
-        _ => None,
     }
 }
