@@ -1,4 +1,4 @@
-//! How long a prime takes: of 1,024 bits for RSA keys of 2,048, of 2,048 bits for those of 4,096. It varies a lot from one to the next.
+//! Time per prime: 1,024 bits for RSA-2048 keys, 2,048 bits for RSA-4096. Single searches vary a lot.
 
 use std::hint::black_box;
 

@@ -1,8 +1,6 @@
-//! Large random primes for RSA and DSA keys. A crate of its own so that it is optimised in debug builds, too.
-//!
-//! Not constant-time: for keys that are made once and handed out, not for a service that can be timed.
+#![doc = include_str!("../README.md")]
 
-// Other processors have no unit for it yet, and use none of the code.
+// Other processors have no vector unit that this supports, and use none of the code.
 #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, unused_variables))]
 mod lanes;
 mod miller_rabin;

@@ -1,24 +1,25 @@
-//! The Miller-Rabin test: composites pass a round with a random base less often than one time in four, large random ones hardly ever.
+//! The Miller-Rabin test, which alone decides what is prime. Plain scalar arithmetic only.
+//!
+//! A composite number passes a round with a random base less than one time in four, a large random one almost never.
 
 use getrandom::Error;
 use num_bigint::BigUint;
 
-use crate::lanes::Lanes;
 use crate::montgomery::Modulus;
 use crate::search::random_bits;
 
-/// How many random bases a candidate has to pass, after base 2. For random candidates of 1,024 bits, FIPS 186-5 asks for 5 to be wrong
-/// less often than once in 2^112; shorter ones (DSA's of 256 bits) need more.
+/// How many random bases to test after base 2. FIPS 186-5 asks for 5 on random candidates of 1,024 bits, for an error below 2^-112.
 const ROUNDS: usize = 5;
-const ROUNDS_OF_SHORT: usize = 32;
+/// Shorter candidates, such as the 256 bits of DSA's smaller prime, need more rounds.
+const ROUNDS_BELOW_1000_BITS: usize = 32;
 
-/// Shorter numbers than this count as short, in bits.
-const SHORT: u64 = 1000;
-
-/// Whether an odd number above 3 is prime, but for a negligible chance.
+/// Returns whether an odd number above 3 is prime.
+///
+/// `false` is certain. `true` is wrong with a chance below 2^-112 for numbers that were chosen at random, but not for numbers that were
+/// built to pass.
 ///
 /// # Errors
-/// When the operating system gives no random numbers.
+/// If the operating system has no random numbers.
 pub fn is_probable_prime(n: &BigUint) -> Result<bool, Error> {
     match n.bits().div_ceil(64) {
         4 => test::<4>(n),
@@ -28,7 +29,7 @@ pub fn is_probable_prime(n: &BigUint) -> Result<bool, Error> {
     }
 }
 
-/// `n - 1` as an odd number times a power of two.
+/// Splits `n - 1` into an odd factor and the exponent of a power of two.
 fn split(n: &BigUint) -> (BigUint, u64) {
     let last = n - 1u32;
     let twos = last.trailing_zeros().unwrap_or(0);
@@ -36,7 +37,7 @@ fn split(n: &BigUint) -> (BigUint, u64) {
 }
 
 fn rounds(n: &BigUint) -> usize {
-    if n.bits() < SHORT { ROUNDS_OF_SHORT } else { ROUNDS }
+    if n.bits() < 1000 { ROUNDS_BELOW_1000_BITS } else { ROUNDS }
 }
 
 /// A number from 2 to `n - 2`.
@@ -45,7 +46,7 @@ fn random_base(n: &BigUint) -> Result<BigUint, Error> {
     Ok(BigUint::from_bytes_be(&random_bits(n.bits() as usize + 64)?) % range + 2u32)
 }
 
-/// The test for numbers of so many limbs.
+/// The test for numbers of `L` limbs.
 fn test<const L: usize>(n: &BigUint) -> Result<bool, Error> {
     let Some(modulus) = Modulus::<L>::new(n) else { return test_any(n) };
     let (odd, twos) = split(n);
@@ -58,20 +59,18 @@ fn test<const L: usize>(n: &BigUint) -> Result<bool, Error> {
             modulus.is_minus_one(&power)
         })
     };
-    // Base 2 is computed apart from the lanes that chose the candidate: a fault there must not make a key of a composite.
     if !passes(modulus.power_of_two(&odd)) {
         return Ok(false);
     }
-    let bases = (0..rounds(n)).map(|_| random_base(n)).collect::<Result<Vec<_>, _>>()?;
-    let one_by_one = |bases: &[BigUint]| bases.iter().all(|base| passes(modulus.power(base, &odd)));
-    let lanes = Lanes::best();
-    Ok(bases.chunks(lanes.map_or(1, Lanes::count)).all(|batch| {
-        let in_lanes = lanes.filter(|lanes| 2 * batch.len() > lanes.count());
-        in_lanes.and_then(|lanes| lanes.pass_rounds(n, batch)).unwrap_or_else(|| one_by_one(batch))
-    }))
+    for _ in 0..rounds(n) {
+        if !passes(modulus.power(&random_base(n)?, &odd)) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
-/// The test for numbers of any length, slower.
+/// The test for numbers of any other length: slower.
 fn test_any(n: &BigUint) -> Result<bool, Error> {
     let (odd, twos) = split(n);
     let (one, last) = (BigUint::from(1u32), n - 1u32);
@@ -101,13 +100,13 @@ mod tests {
     }
 
     #[test]
-    fn primes_and_composites_are_told_apart() {
+    fn primes_pass_and_composites_fail() {
         check("2717", true);
         check("2711", false);
         check("7fffffff", true);
-        // Carmichael's number 561.
+        // 561, the smallest Carmichael number.
         check("231", false);
-        // The primes of the curves P-256 and Curve25519 (which has 255 bits), and their neighbours.
+        // The primes of P-256 and Curve25519 (255 bits), and a composite neighbour of each.
         check("ffffffff00000001000000000000000000000000ffffffffffffffffffffffff", true);
         check("ffffffff00000001000000000000000000000000fffffffffffffffffffffffd", false);
         check("7fffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffed", true);

@@ -1,25 +1,25 @@
-//! Powers modulo an odd number of a fixed number of 64-bit limbs, by Montgomery's method.
+//! Powers modulo an odd number with a fixed count of 64-bit limbs, in Montgomery form.
 
 use num_bigint::BigUint;
 
-/// An odd modulus whose highest limb is not zero, with what its arithmetic needs.
+/// An odd modulus whose highest limb is not zero, with its precomputed constants.
 pub(crate) struct Modulus<const L: usize> {
     n: [u64; L],
-    /// What the lowest limb times this gives is -1 modulo 2^64.
+    /// The negative inverse of the lowest limb modulo 2^64.
     n_inverse: u64,
-    /// 1 in Montgomery's form.
+    /// 1 in Montgomery form.
     one: [u64; L],
-    /// -1 in Montgomery's form.
+    /// -1 in Montgomery form.
     minus_one: [u64; L],
-    /// 2^(128 L) modulo `n`, which brings numbers into that form.
+    /// 2^(128 L) modulo `n`: a product with it converts a number to Montgomery form.
     square: [u64; L],
 }
 
-/// How many bits of an exponent are taken at once.
+/// How many bits of an exponent to take at once.
 const WINDOW: usize = 5;
 
 impl<const L: usize> Modulus<L> {
-    /// The modulus, unless the number is even or has another length.
+    /// `None` if the number is even or does not have exactly `L` limbs.
     pub(crate) fn new(n: &BigUint) -> Option<Modulus<L>> {
         if !n.bit(0) || n.bits().div_ceil(64) != L as u64 {
             return None;
@@ -39,7 +39,7 @@ impl<const L: usize> Modulus<L> {
         *x == self.minus_one
     }
 
-    /// The product of two numbers in Montgomery's form, in that form.
+    /// The product of two numbers in Montgomery form.
     pub(crate) fn multiply(&self, a: &[u64; L], b: &[u64; L]) -> [u64; L] {
         let mut t = [0u64; L];
         let mut high = 0u64;
@@ -62,14 +62,14 @@ impl<const L: usize> Modulus<L> {
         if high == 0 && borrow { t } else { reduced }
     }
 
-    /// The square of a number in Montgomery's form, in that form.
+    /// The square of a number in Montgomery form.
     pub(crate) fn square(&self, a: &[u64; L]) -> [u64; L] {
         let mut wide = [[0u64; L]; 2];
         square(a, wide.as_flattened_mut());
         self.reduce(&mut wide)
     }
 
-    /// Makes the lower half zero by adding multiples of the modulus, and leaves it out.
+    /// Adds multiples of the modulus until the lower half is zero, and returns the upper half.
     fn reduce(&self, wide: &mut [[u64; L]; 2]) -> [u64; L] {
         let limbs = wide.as_flattened_mut();
         let mut high = 0;
@@ -85,7 +85,7 @@ impl<const L: usize> Modulus<L> {
         if high == 0 && borrow { wide[1] } else { reduced }
     }
 
-    /// 2 to the power, in Montgomery's form. Quicker than other bases, as doubling is.
+    /// 2 to the power, in Montgomery form: faster than other bases, because doubling is cheaper than a product.
     pub(crate) fn power_of_two(&self, exponent: &BigUint) -> [u64; L] {
         let mut result = self.one;
         for bit in (0..exponent.bits()).rev() {
@@ -97,7 +97,7 @@ impl<const L: usize> Modulus<L> {
         result
     }
 
-    /// The base to the power, in Montgomery's form.
+    /// The base to the power, in Montgomery form.
     pub(crate) fn power(&self, base: &BigUint, exponent: &BigUint) -> [u64; L] {
         let base = self.multiply(&limbs(base), &self.square);
         let mut table = vec![self.one];
@@ -128,21 +128,21 @@ impl<const L: usize> Modulus<L> {
     }
 }
 
-/// The low and high half of `a * b + c + d`, which always fits.
+/// The low and high half of `a * b + c + d`, which cannot overflow.
 #[inline(always)]
 fn multiply_add(a: u64, b: u64, c: u64, d: u64) -> (u64, u64) {
     let wide = u128::from(a) * u128::from(b) + u128::from(c) + u128::from(d);
     (wide as u64, (wide >> 64) as u64)
 }
 
-/// The sum of two numbers and a carry, and its carry.
+/// The sum of two numbers and a carry, and the new carry.
 #[inline(always)]
 fn add(a: u64, b: u64, carry: u64) -> (u64, u64) {
     let wide = u128::from(a) + u128::from(b) + u128::from(carry);
     (wide as u64, (wide >> 64) as u64)
 }
 
-/// The square, in twice as many limbs, which are zero before. Products of different limbs are taken once and doubled.
+/// Writes the square to twice as many limbs, which must be zero. Computes the product of two different limbs once and doubles it.
 #[inline(always)]
 fn square<const L: usize>(a: &[u64; L], wide: &mut [u64]) {
     for (i, &x) in a.iter().enumerate() {
@@ -162,7 +162,7 @@ fn square<const L: usize>(a: &[u64; L], wide: &mut [u64]) {
     }
 }
 
-/// The difference modulo 2^(64 L), and whether it was negative.
+/// The difference modulo 2^(64 L), and whether it is negative.
 #[inline(always)]
 fn subtract<const L: usize>(a: &[u64; L], b: &[u64; L]) -> ([u64; L], bool) {
     let mut difference = [0; L];
@@ -175,7 +175,8 @@ fn subtract<const L: usize>(a: &[u64; L], b: &[u64; L]) -> ([u64; L], bool) {
     (difference, borrow)
 }
 
-/// Newton's iteration doubles the number of correct bits each time; an odd number is its own inverse modulo 8.
+/// The negative inverse of an odd number modulo 2^64. Newton's iteration doubles the number of correct bits each time, and an odd number is
+/// its own inverse modulo 8.
 pub(crate) fn negative_inverse(n: u64) -> u64 {
     let mut inverse = n;
     for _ in 0..5 {
@@ -214,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn powers_agree_with_plain_arithmetic() {
+    fn powers_agree_with_num_bigint() {
         let largest = "f".repeat(64);
         check(&largest, &"e".repeat(64), &"d".repeat(64));
         check(&format!("8{}1", "0".repeat(62)), "3", "ffffffffffffffffffff");
@@ -223,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn even_and_shorter_numbers_are_no_modulus() {
+    fn even_and_shorter_numbers_are_refused() {
         assert!(Modulus::<4>::new(&BigUint::from(10u32)).is_none());
         assert!(Modulus::<1>::new(&BigUint::from(10u32)).is_none());
         assert!(Modulus::<1>::new(&BigUint::from(11u32)).is_some());

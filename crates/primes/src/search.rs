@@ -1,4 +1,4 @@
-//! Searching primes: a random start, a sieve over small primes, then the Miller-Rabin test.
+//! The search: a random start, a sieve, a filter, then the Miller-Rabin test.
 
 use getrandom::Error;
 use num_bigint::BigUint;
@@ -7,14 +7,14 @@ use crate::lanes::Lanes;
 use crate::miller_rabin::is_probable_prime;
 use crate::sieve::survivors;
 
-/// How many candidates are sieved at once, for each bit that they have. A prime is found among them but once in 100,000 times:
-/// of odd numbers of `b` bits, one in `0.35 b` is a prime.
+/// How many candidates to sieve at once, per bit of their length. One odd number of `b` bits in `0.35 b` is prime, so a window contains no
+/// prime only once in 100,000 times.
 const WINDOW: usize = 4;
 
-/// So many random bits, as bytes with the most significant first.
+/// Returns this many random bits as big-endian bytes. Where `bits` is not a multiple of 8, the highest bits of the first byte are zero.
 ///
 /// # Errors
-/// When the operating system gives no random numbers.
+/// If the operating system has no random numbers.
 pub fn random_bits(bits: usize) -> Result<Vec<u8>, Error> {
     let mut bytes = vec![0; bits.div_ceil(8)];
     getrandom::fill(&mut bytes)?;
@@ -24,10 +24,12 @@ pub fn random_bits(bits: usize) -> Result<Vec<u8>, Error> {
     Ok(bytes)
 }
 
-/// A random prime of exactly so many bits, the two highest of them set, so that the product of two has all of its bits.
+/// Returns a random prime of exactly this many bits, at least 32: the sieve also removes the small primes themselves.
+///
+/// Its two highest bits are set, so the product of two such primes is exactly twice as long.
 ///
 /// # Errors
-/// When the operating system gives no random numbers.
+/// If the operating system has no random numbers.
 pub fn random_prime(bits: usize) -> Result<BigUint, Error> {
     loop {
         let mut start = BigUint::from_bytes_be(&random_bits(bits)?);
@@ -40,10 +42,12 @@ pub fn random_prime(bits: usize) -> Result<BigUint, Error> {
     }
 }
 
-/// The first prime among `start`, `start + step`, ... within a window of some thousand, unless it is longer than so many bits.
+/// Returns the first prime among `start`, `start + step`, `start + 2 step`, and so on.
+///
+/// Looks at `4 * bits` candidates of at most `bits` bits; `None` if none of them is prime. `start` must be odd and `step` even.
 ///
 /// # Errors
-/// When the operating system gives no random numbers.
+/// If the operating system has no random numbers.
 pub fn first_prime(start: &BigUint, step: &BigUint, bits: usize) -> Result<Option<BigUint>, Error> {
     let mut candidates = survivors(start, step, WINDOW * bits)
         .map(|index| start + step * index)
@@ -62,7 +66,7 @@ pub fn first_prime(start: &BigUint, step: &BigUint, bits: usize) -> Result<Optio
     }
 }
 
-/// The candidates without those that Fermat's test in lanes finds composite: with such lanes, most.
+/// Drops candidates that fail Fermat's test, which are most, if there is a vector unit to run it.
 fn plausible(batch: Vec<BigUint>, lanes: Option<Lanes>) -> Vec<BigUint> {
     match lanes.and_then(|lanes| lanes.fermat(&batch)) {
         Some(passes) => batch.into_iter().zip(passes).filter_map(|(n, passes)| passes.then_some(n)).collect(),
@@ -75,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_random_prime_has_all_of_its_bits() {
+    fn a_random_prime_has_exactly_the_asked_length() {
         let prime = random_prime(256).unwrap();
         assert_eq!(prime.bits(), 256);
         assert!(prime.bit(254) && is_probable_prime(&prime).unwrap());

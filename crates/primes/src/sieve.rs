@@ -1,29 +1,28 @@
-//! Which numbers of an arithmetic progression no small prime divides.
+//! Finds the members of an arithmetic progression that have no small prime factor.
 //!
-//! Remainders of a big number are taken modulo products of primes that fit in a word, by Montgomery's reduction, and only then modulo each
-//! prime: so a big number is gone through a quarter as often.
+//! Reduces a big number modulo products of primes that fit in a word, then modulo each prime: a quarter of the passes over the big number.
 
 use std::sync::LazyLock;
 
 use num_bigint::BigUint;
 
 /// Numbers of up to [`SHORT`] bits are divided by the odd primes below the first bound, longer ones by those below the second.
-/// With higher ones the divisions cost more than the tests that they save.
+/// With higher bounds the divisions cost more than the tests they save.
 const BOUNDS: (usize, usize) = (1 << 16, 1 << 18);
 
 const SHORT: u64 = 1024;
 
-/// Several primes whose product fits in a word, and what the arithmetic modulo it needs.
+/// Several primes whose product fits in a word, with the constants of the arithmetic modulo that product.
 struct Product {
     primes: Vec<u32>,
     modulus: u64,
-    /// What gives -1 if multiplied with the modulus, modulo 2^64.
+    /// The negative inverse of the modulus modulo 2^64.
     inverse: u64,
-    /// 2^128 modulo the product: 2^64 in Montgomery's form.
+    /// 2^128 modulo the product: 2^64 in Montgomery form.
     word: u64,
 }
 
-/// The indices below `window` for which no small prime divides `start + step * index`.
+/// Returns the indices below `window` for which no small prime divides `start + step * index`.
 pub(crate) fn survivors(start: &BigUint, step: &BigUint, window: usize) -> impl Iterator<Item = usize> + use<> {
     let mut composite = vec![false; window];
     let products = products(start.bits());
@@ -40,7 +39,8 @@ pub(crate) fn survivors(start: &BigUint, step: &BigUint, window: usize) -> impl 
     composite.into_iter().enumerate().filter(|(_, composite)| !composite).map(|(i, _)| i)
 }
 
-/// The first index for which the prime divides `start + step * index`, both reduced modulo the prime, and how far it is to the next.
+/// The first index for which the prime divides `start + step * index`, and the distance to the next. Both arguments are already reduced
+/// modulo the prime.
 fn multiples(start: u64, step: u64, prime: u64) -> Option<(u64, u64)> {
     let missing = if start == 0 { 0 } else { prime - start };
     match step {
@@ -51,7 +51,7 @@ fn multiples(start: u64, step: u64, prime: u64) -> Option<(u64, u64)> {
     }
 }
 
-/// The number whose product with `n` is one modulo the prime, by Fermat.
+/// The inverse of `n` modulo the prime, by Fermat's little theorem.
 fn inverse(n: u64, prime: u64) -> u64 {
     let (mut result, mut square, mut exponent) = (1, n, prime - 2);
     while exponent > 0 {
@@ -71,7 +71,7 @@ impl Product {
         Product { primes, modulus, inverse: crate::montgomery::negative_inverse(modulus), word: word as u64 }
     }
 
-    /// A number with the same remainder, of one word.
+    /// A one-word number with the same remainder.
     fn remainder(&self, words: &[u64]) -> u64 {
         if let [word] = words {
             return *word;
@@ -81,14 +81,14 @@ impl Product {
         self.reduce(u128::from(reduced) * u128::from(factor))
     }
 
-    /// The number divided by 2^64, modulo the product. Below twice the product, as are the factors whose product the number may be.
+    /// The number divided by 2^64, modulo the product. The result is below twice the product, if the number is a product of two such results.
     #[inline(always)]
     fn reduce(&self, number: u128) -> u64 {
         let multiple = (number as u64).wrapping_mul(self.inverse);
         ((number + u128::from(multiple) * u128::from(self.modulus)) >> 64) as u64
     }
 
-    /// 2^64 to the power, in Montgomery's form. The power is at least 1.
+    /// 2^64 to the power, which is at least 1, in Montgomery form.
     #[inline(always)]
     fn words_to_the(&self, power: usize) -> u64 {
         let bits = usize::BITS - power.leading_zeros();
@@ -100,14 +100,14 @@ impl Product {
     }
 }
 
-/// What numbers of so many bits are divided by.
+/// The primes to divide numbers of this length by.
 fn products(bits: u64) -> &'static [Product] {
     static FEW: LazyLock<Vec<Product>> = LazyLock::new(|| group(&odd_primes(BOUNDS.0)));
     static MANY: LazyLock<Vec<Product>> = LazyLock::new(|| group(&odd_primes(BOUNDS.1)));
     if bits <= SHORT { &FEW } else { &MANY }
 }
 
-/// The primes in products below 2^62, so that the sums in the reduction fit.
+/// Groups the primes into products below 2^62, so that sums in the reduction do not overflow.
 fn group(mut primes: &[u32]) -> Vec<Product> {
     let mut products = Vec::new();
     while !primes.is_empty() {
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn survivors_are_what_no_small_prime_divides() {
+    fn survivors_have_no_small_prime_factor() {
         let two = BigUint::from(2u32);
         for bits in [64, 100, 256, 1000, 1024, 2048] {
             let mut start = BigUint::from_bytes_be(&random_bits(bits).unwrap());
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_prime_in_the_step_strikes_nothing() {
+    fn a_prime_factor_of_the_step_removes_nothing() {
         let start = (BigUint::from(1u32) << 200) + 1u32;
         check(&start, &BigUint::from(2u32 * 3 * 5 * 7));
     }

@@ -1,26 +1,26 @@
-//! Squares and products modulo an odd number of its own in each lane, by Montgomery's method.
+//! Squares and products in Montgomery form, with a different odd modulus in each lane.
 //!
-//! With `R` the number of values that `L` limbs hold, a number `x` is kept as `x R mod n`, though not fully reduced: from factors below
-//! `4 n` a product `(a b + m n) / R` is below `n + 16 n² / R`, hence below `2 n` where `R` is at least `16 n`, and may be doubled.
-//! Products are taken in blocks of rows, so that each limb that is loaded is used several times, and carries wait until the end.
+//! `R` is 2^(bits of `L` limbs). A number `x` is stored as `x R mod n`, not fully reduced: with factors below `4 n`, a product
+//! `(a b + m n) / R` is below `n + 16 n² / R`. That is below `2 n` if `R` is at least `16 n`, so the product may be doubled once.
+//! Products are computed in blocks of rows, so that each loaded limb is used several times. Carries wait until the end.
 
 use super::digits::negative_inverses;
 use super::unit::Unit;
 use super::{MOST_LANES, PerLane};
 
-/// How many rows are multiplied at once: as many as the registers hold accumulators for. Each number has a multiple of it as limbs.
+/// How many rows to multiply at once: as many as there are registers for accumulators. The number of limbs is a multiple of it.
 pub(super) const ROWS: usize = 5;
 
-/// The moduli of the lanes. `W` is how many limbs a product has: `2 L`, and one for the carries.
+/// The moduli of the lanes. A product has `W` limbs: `2 L`, and one for carries.
 pub(super) struct Moduli<U: Unit, const L: usize, const W: usize> {
     pub(super) unit: U,
     n: [U::Vector; L],
-    /// What gives -1 if multiplied with the lowest limb, modulo the number of a limb's values.
+    /// The negative inverse of the lowest limb modulo 2^`LIMB`.
     inverse: U::Vector,
 }
 
 impl<U: Unit, const L: usize, const W: usize> Moduli<U, L, W> {
-    /// The odd moduli.
+    /// The moduli must be odd.
     #[inline(always)]
     pub(super) fn new(unit: U, n: &[PerLane; L]) -> Moduli<U, L, W> {
         const { assert!(L.is_multiple_of(ROWS) && W == 2 * L + 1) };
@@ -28,13 +28,13 @@ impl<U: Unit, const L: usize, const W: usize> Moduli<U, L, W> {
         Moduli { unit, n: load(unit, n), inverse }
     }
 
-    /// Numbers as they are.
+    /// Loads numbers without converting them.
     #[inline(always)]
     pub(super) fn load(&self, numbers: &[PerLane; L]) -> [U::Vector; L] {
         load(self.unit, numbers)
     }
 
-    /// Takes numbers out of Montgomery's form, fully reduced unless they are multiples of the modulus.
+    /// Converts numbers from Montgomery form. The result is fully reduced, except that multiples of the modulus may give the modulus.
     #[inline(always)]
     pub(super) fn plain(&self, a: &[U::Vector; L]) -> [PerLane; L] {
         let mut one = [self.unit.splat(0); L];
@@ -47,13 +47,13 @@ impl<U: Unit, const L: usize, const W: usize> Moduli<U, L, W> {
         numbers
     }
 
-    /// Where products are worked out: zeros, and left as zeros.
+    /// Scratch space for products: zero before and after each use.
     #[inline(always)]
     pub(super) fn workspace(&self) -> [U::Vector; W] {
         [self.unit.splat(0); W]
     }
 
-    /// The square, doubled as often as each lane says: not at all or once.
+    /// The square, doubled in the lanes where `doublings` is 1 instead of 0.
     #[inline(always)]
     pub(super) fn square(&self, a: &[U::Vector; L], doublings: U::Vector, wide: &mut [U::Vector; W]) -> [U::Vector; L] {
         let unit = self.unit;
@@ -69,7 +69,7 @@ impl<U: Unit, const L: usize, const W: usize> Moduli<U, L, W> {
         self.reduce(wide, doublings)
     }
 
-    /// The product.
+    /// The product in each lane.
     #[inline(always)]
     pub(super) fn multiply(&self, a: &[U::Vector; L], b: &[U::Vector; L], wide: &mut [U::Vector; W]) -> [U::Vector; L] {
         for base in (0..L).step_by(ROWS) {
@@ -79,7 +79,7 @@ impl<U: Unit, const L: usize, const W: usize> Moduli<U, L, W> {
         self.reduce(wide, self.unit.splat(0))
     }
 
-    /// Adds the products of a block of limbs with each other, once a pair, and with all that follow.
+    /// Adds the products of a block of limbs with each other, once per pair, and with all limbs after the block.
     #[inline(always)]
     fn cross(&self, a: &[U::Vector; L], base: usize, wide: &mut [U::Vector; W]) {
         let rows = block(&a[base..]);
@@ -103,7 +103,7 @@ impl<U: Unit, const L: usize, const W: usize> Moduli<U, L, W> {
         (sums[at], sums[at + 1]) = (lower, upper);
     }
 
-    /// Adds the products of a block of limbs with the others. The accumulators move along with the latter.
+    /// Adds the products of a block of limbs with the limbs `b`. The accumulators move along `b`.
     #[inline(always)]
     fn slide(&self, rows: &[U::Vector; ROWS], b: &[U::Vector], mut sums: [U::Vector; ROWS], wide: &mut [U::Vector]) {
         let wide = &mut wide[..b.len() + ROWS + 1];
@@ -120,7 +120,7 @@ impl<U: Unit, const L: usize, const W: usize> Moduli<U, L, W> {
         wide[b.len()..][..ROWS].copy_from_slice(&sums);
     }
 
-    /// Makes the lower half zero by adding multiples of the moduli, and leaves it out.
+    /// Adds multiples of the moduli until the lower half is zero, and returns the upper half.
     #[inline(always)]
     fn reduce(&self, wide: &mut [U::Vector; W], doublings: U::Vector) -> [U::Vector; L] {
         let unit = self.unit;
@@ -139,7 +139,7 @@ impl<U: Unit, const L: usize, const W: usize> Moduli<U, L, W> {
         reduced
     }
 
-    /// Makes a block of limbs zero.
+    /// Adds multiples of the moduli until a block of limbs is zero.
     #[inline(always)]
     fn cancel(&self, wide: &mut [U::Vector]) {
         let unit = self.unit;

@@ -1,11 +1,11 @@
-//! Big numbers as limbs in lanes, and back to a comparison.
+//! Converts big numbers to limbs in lanes.
 
 use num_bigint::BigUint;
 
 use super::unit::Unit;
 use super::{MOST_LANES, PerLane};
 
-/// The numbers, the first in the first lane. Lanes that are left over get the last one.
+/// Puts each number in a lane. The last number fills the remaining lanes.
 pub(super) fn to_lanes<U: Unit, const L: usize>(numbers: &[BigUint]) -> [PerLane; L] {
     let mut limbs = [[0; MOST_LANES]; L];
     for lane in 0..U::LANES {
@@ -18,19 +18,14 @@ pub(super) fn to_lanes<U: Unit, const L: usize>(numbers: &[BigUint]) -> [PerLane
     limbs
 }
 
-/// Each word with the same number in all lanes.
-pub(super) fn to_all_lanes<U: Unit, const L: usize>(number: &BigUint) -> [PerLane; L] {
-    to_lanes::<U, L>(std::slice::from_ref(number))
+/// 2^(bits of all limbs) modulo `n`: what [`super::arithmetic`] calls R.
+pub(super) fn r<U: Unit, const L: usize>(n: &BigUint) -> BigUint {
+    (BigUint::from(1u32) << (L * U::LIMB as usize)) % n
 }
 
-/// 2^(bits of all limbs) to the power, modulo `n`: what [`super::arithmetic`] calls R for the first power.
-pub(super) fn r_to_the<U: Unit, const L: usize>(power: usize, n: &BigUint) -> BigUint {
-    (BigUint::from(1u32) << (power * L * U::LIMB as usize)) % n
-}
-
-/// What gives -1 if multiplied with the odd limb, modulo the number of a limb's values.
+/// The negative inverses of the odd limbs modulo 2^`LIMB`.
 ///
-/// Newton's iteration doubles the number of correct bits each time; an odd number is its own inverse modulo 8.
+/// Newton's iteration doubles the number of correct bits each time, and an odd number is its own inverse modulo 8.
 pub(super) fn negative_inverses<U: Unit>(lowest: &PerLane) -> PerLane {
     lowest.map(|n| {
         let newton = |inverse: u64, _| inverse.wrapping_mul(2u64.wrapping_sub(n.wrapping_mul(inverse)));
@@ -38,7 +33,7 @@ pub(super) fn negative_inverses<U: Unit>(lowest: &PerLane) -> PerLane {
     })
 }
 
-/// The 64 bits from this one on.
+/// The 64 bits from bit `from` up.
 fn bits(words: &[u64], from: u64) -> u64 {
     let word = |i: u64| words.get(i as usize).copied().unwrap_or(0);
     let (i, shift) = (from / 64, from % 64);

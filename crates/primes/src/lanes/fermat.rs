@@ -1,47 +1,39 @@
-//! Fermat's test with base 2, a modulus a lane. Its power takes nothing but squares and doublings.
+//! Fermat's test with base 2, one modulus per lane. A power of 2 needs only squares and doublings.
 
 use num_bigint::BigUint;
 
+use super::PerLane;
 use super::arithmetic::Moduli;
-use super::digits::{r_to_the, to_lanes};
+use super::digits::{r, to_lanes};
 use super::unit::Unit;
-use super::{Job, PerLane};
 
-/// So many of the exponent's highest bits are dealt with by a shift and one division.
+/// How many of the exponent's highest bits one shift and one division take care of.
 const HEAD: u64 = 9;
 
-/// The test of some odd numbers of the same length.
-pub(super) struct Fermat<'n> {
-    pub(super) numbers: &'n [BigUint],
+/// Tests odd numbers of the same length; `L` limbs hold each, `W` limbs a product.
+pub(super) fn pass<U: Unit, const L: usize, const W: usize>(unit: U, numbers: &[BigUint]) -> Vec<bool> {
+    let bits = numbers.iter().map(BigUint::bits).max().unwrap_or(0);
+    let rest = bits.saturating_sub(HEAD);
+    let starts: Vec<BigUint> = numbers.iter().map(|n| start::<U, L>(n, rest)).collect();
+    let n = to_lanes::<U, L>(numbers);
+    let start = to_lanes::<U, L>(&starts);
+    let power = unit.run(
+        #[inline(always)]
+        || {
+            let moduli = Moduli::<U, L, W>::new(unit, &n);
+            moduli.plain(&powers(&moduli, &start, &n, rest))
+        },
+    );
+    (0..numbers.len()).map(|lane| is_one(&power, lane)).collect()
 }
 
-impl Job for Fermat<'_> {
-    type Output = Vec<bool>;
-
-    fn run<U: Unit, const L: usize, const W: usize>(self, unit: U) -> Vec<bool> {
-        let bits = self.numbers.iter().map(BigUint::bits).max().unwrap_or(0);
-        let rest = bits.saturating_sub(HEAD);
-        let starts: Vec<BigUint> = self.numbers.iter().map(|n| start::<U, L>(n, rest)).collect();
-        let n = to_lanes::<U, L>(self.numbers);
-        let start = to_lanes::<U, L>(&starts);
-        let power = unit.run(
-            #[inline(always)]
-            || {
-                let moduli = Moduli::<U, L, W>::new(unit, &n);
-                moduli.plain(&powers(&moduli, &start, &n, rest))
-            },
-        );
-        (0..self.numbers.len()).map(|lane| is_one(&power, lane)).collect()
-    }
-}
-
-/// 2 to the exponent's bits from `rest` on, in Montgomery's form.
+/// 2 to the exponent's bits from `rest` up, in Montgomery form.
 fn start<U: Unit, const L: usize>(n: &BigUint, rest: u64) -> BigUint {
     let head = (n >> rest).iter_u64_digits().next().unwrap_or(0);
-    (r_to_the::<U, L>(1, n) << head) % n
+    (r::<U, L>(n) << head) % n
 }
 
-/// Goes on from such starts to 2^(n - 1) in each lane.
+/// Continues from the starts to 2^(n - 1) in each lane.
 #[inline(always)]
 fn powers<U: Unit, const L: usize, const W: usize>(
     moduli: &Moduli<U, L, W>,
@@ -55,7 +47,7 @@ fn powers<U: Unit, const L: usize, const W: usize>(
     let mut bit = rest;
     while bit > 0 {
         bit -= 1;
-        // The exponent n - 1 has the bits of the odd n but for the lowest.
+        // n is odd: n - 1 has the same bits except the lowest.
         let (limb, shift) = ((bit / u64::from(U::LIMB)) as usize, (bit % u64::from(U::LIMB)) as u32);
         let doublings = if bit == 0 { unit.splat(0) } else { unit.load(&n[limb]) >> shift & unit.splat(1) };
         power = moduli.square(&power, doublings, &mut workspace);

@@ -1,7 +1,7 @@
-//! The tests' powers for several numbers at once, one in each lane of a vector unit: modulo several candidates, or of several bases.
+//! A filter: Fermat's test for several candidates at once, one in each lane of a vector unit.
 //!
-//! Which unit the processor has is found when the program runs. Without one, and for lengths that no key has, the caller has to use
-//! plain arithmetic.
+//! It only rejects. Whether a candidate is prime is for `miller_rabin` to decide, in plain arithmetic. The unit is chosen when the program
+//! runs; without one, and for lengths that keys do not have, nothing is filtered.
 
 mod arithmetic;
 #[cfg(target_arch = "x86_64")]
@@ -10,7 +10,6 @@ mod digits;
 mod fermat;
 #[cfg(target_arch = "x86_64")]
 mod ifma;
-mod rounds;
 #[cfg(test)]
 mod tests;
 mod unit;
@@ -19,17 +18,16 @@ mod unit;
 use fearless_simd::{Avx2, Avx512, Level};
 use num_bigint::BigUint;
 
-use fermat::Fermat;
-use rounds::Rounds;
-use unit::Unit;
+use fermat::pass;
+use unit::Unit as _;
 
-/// How many lanes the widest unit has.
+/// The number of lanes of the widest unit.
 const MOST_LANES: usize = 8;
 
-/// A number for each lane.
+/// One number per lane.
 type PerLane = [u64; MOST_LANES];
 
-/// A vector unit that the processor has.
+/// A vector unit of this processor.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Lanes {
     #[cfg(target_arch = "x86_64")]
@@ -39,7 +37,7 @@ pub(crate) enum Lanes {
 }
 
 impl Lanes {
-    /// The units that the processor has, the quickest first.
+    /// The units of this processor, fastest first.
     pub(crate) fn all() -> impl Iterator<Item = Lanes> {
         #[cfg(target_arch = "x86_64")]
         let units = [Level::new().as_avx512().map(Lanes::Ifma), Level::new().as_avx2().map(Lanes::Avx2)];
@@ -48,12 +46,12 @@ impl Lanes {
         units.into_iter().flatten()
     }
 
-    /// The quickest unit.
+    /// The fastest unit.
     pub(crate) fn best() -> Option<Lanes> {
         Lanes::all().next()
     }
 
-    /// How many numbers are tested at once.
+    /// How many numbers one test takes.
     pub(crate) fn count(self) -> usize {
         match self {
             #[cfg(target_arch = "x86_64")]
@@ -63,41 +61,23 @@ impl Lanes {
         }
     }
 
-    /// Which of the numbers, odd and of the same length, pass Fermat's test with base 2, as all primes do: 2^(n - 1) is 1 modulo `n`.
-    /// There may be as many as there are lanes. `None` for lengths that no key has.
+    /// Which of the numbers pass Fermat's test with base 2, as all primes do: 2^(n - 1) is 1 modulo `n`. The numbers are odd, of the same
+    /// length, and no more than there are lanes. `None` for lengths that keys do not have.
     pub(crate) fn fermat(self, numbers: &[BigUint]) -> Option<Vec<bool>> {
-        self.run(numbers.first()?.bits(), Fermat { numbers })
-    }
-
-    /// Whether the odd number passes rounds of the Miller-Rabin test with these bases, at most as many as there are lanes.
-    /// `None` for lengths that no key has.
-    pub(crate) fn pass_rounds(self, n: &BigUint, bases: &[BigUint]) -> Option<bool> {
-        self.run(n.bits(), Rounds { n, bases })
-    }
-
-    /// Does the work on numbers of so many bits.
-    fn run<J: Job>(self, bits: u64, job: J) -> Option<J::Output> {
-        match (self, bits) {
+        match (self, numbers.first()?.bits()) {
             #[cfg(target_arch = "x86_64")]
-            (Lanes::Ifma(unit), 193..=256) => Some(job.run::<_, 5, 11>(unit)),
+            (Lanes::Ifma(unit), 193..=256) => Some(pass::<_, 5, 11>(unit, numbers)),
             #[cfg(target_arch = "x86_64")]
-            (Lanes::Ifma(unit), 961..=1024) => Some(job.run::<_, 20, 41>(unit)),
+            (Lanes::Ifma(unit), 961..=1024) => Some(pass::<_, 20, 41>(unit, numbers)),
             #[cfg(target_arch = "x86_64")]
-            (Lanes::Ifma(unit), 1985..=2048) => Some(job.run::<_, 40, 81>(unit)),
+            (Lanes::Ifma(unit), 1985..=2048) => Some(pass::<_, 40, 81>(unit, numbers)),
             #[cfg(target_arch = "x86_64")]
-            (Lanes::Avx2(unit), 193..=256) => Some(job.run::<_, 10, 21>(unit)),
+            (Lanes::Avx2(unit), 193..=256) => Some(pass::<_, 10, 21>(unit, numbers)),
             #[cfg(target_arch = "x86_64")]
-            (Lanes::Avx2(unit), 961..=1024) => Some(job.run::<_, 40, 81>(unit)),
+            (Lanes::Avx2(unit), 961..=1024) => Some(pass::<_, 40, 81>(unit, numbers)),
             #[cfg(target_arch = "x86_64")]
-            (Lanes::Avx2(unit), 1985..=2048) => Some(job.run::<_, 80, 161>(unit)),
+            (Lanes::Avx2(unit), 1985..=2048) => Some(pass::<_, 80, 161>(unit, numbers)),
             _ => None,
         }
     }
-}
-
-/// Work for a unit on numbers of `L` limbs, whose products have `W`.
-trait Job {
-    type Output;
-
-    fn run<U: Unit, const L: usize, const W: usize>(self, unit: U) -> Self::Output;
 }

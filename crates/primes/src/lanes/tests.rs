@@ -2,7 +2,7 @@ use super::*;
 use crate::miller_rabin::is_probable_prime;
 use crate::search::{random_bits, random_prime};
 
-/// The lengths of the numbers that there is code for, in bits: the largest, the smallest and one between of each.
+/// The lengths that have vector code, in bits: the largest, the smallest and one in between.
 const LENGTHS: [[u64; 3]; 3] = [[256, 193, 255], [1024, 961, 1000], [2048, 1985, 2047]];
 
 fn one() -> BigUint {
@@ -20,7 +20,7 @@ fn random_odd(bits: u64) -> BigUint {
     n
 }
 
-/// Numbers that arithmetic gets wrong first, and some at random.
+/// Edge cases of the arithmetic, and some random numbers.
 fn moduli(bits: u64) -> Vec<BigUint> {
     let top = one() << (bits - 1);
     let mut moduli = vec![
@@ -28,10 +28,10 @@ fn moduli(bits: u64) -> Vec<BigUint> {
         (&top << 1) - 3u32,
         &top + 1u32,
         &top + 3u32,
-        // Limbs of zeros and of ones.
+        // Limbs of zeros and limbs of ones.
         &top + (one() << (bits / 2)) - 1u32,
         (&top << 1) - (one() << (bits / 2)) + 1u32,
-        // One more than a multiple of many twos.
+        // One more than a multiple of a large power of two.
         &top + ((random(60) << 1 | one()) << 70) + 1u32,
         random_prime(bits as usize).unwrap(),
     ];
@@ -43,22 +43,6 @@ fn passes_fermat(n: &BigUint) -> bool {
     BigUint::from(2u32).modpow(&(n - 1u32), n) == one()
 }
 
-fn passes_round(n: &BigUint, base: &BigUint) -> bool {
-    let last = n - 1u32;
-    let twos = last.trailing_zeros().unwrap();
-    let mut power = base.modpow(&(&last >> twos), n);
-    if power == one() {
-        return true;
-    }
-    for _ in 1..twos {
-        if power == last {
-            return true;
-        }
-        power = &power * &power % n;
-    }
-    power == last
-}
-
 fn check_fermat(numbers: &[BigUint]) {
     for lanes in Lanes::all() {
         for batch in numbers.chunks(lanes.count()) {
@@ -68,17 +52,8 @@ fn check_fermat(numbers: &[BigUint]) {
     }
 }
 
-fn check_rounds(n: &BigUint, bases: &[BigUint]) {
-    for lanes in Lanes::all() {
-        for batch in bases.chunks(lanes.count()) {
-            let expected = batch.iter().all(|base| passes_round(n, base));
-            assert_eq!(lanes.pass_rounds(n, batch), Some(expected), "{lanes:?}: {n} to the bases {batch:?}");
-        }
-    }
-}
-
 #[test]
-fn fermats_test_agrees_with_plain_arithmetic() {
+fn the_filter_agrees_with_num_bigint() {
     for [largest, smallest, between] in LENGTHS {
         check_fermat(&moduli(largest));
         check_fermat(&moduli(smallest));
@@ -88,62 +63,36 @@ fn fermats_test_agrees_with_plain_arithmetic() {
     }
 }
 
+/// 2^p - 1 passes Fermat's test with base 2 for every prime p, and is composite for these.
 #[test]
-fn rounds_agree_with_plain_arithmetic() {
-    for [largest, smallest, between] in LENGTHS {
-        for n in [&moduli(largest)[..10], &moduli(smallest)[..3], &moduli(between)[..3]].concat() {
-            let bases = [BigUint::from(2u32), &n - 2u32, random(192), random(smallest - 1)];
-            bases.iter().for_each(|base| check_rounds(&n, std::slice::from_ref(base)));
-            check_rounds(&n, &bases);
-        }
-    }
-}
-
-#[test]
-fn every_base_passes_for_a_prime() {
-    for [bits, ..] in LENGTHS {
-        let prime = random_prime(bits as usize).unwrap();
-        let bases: Vec<BigUint> = (0..MOST_LANES).map(|_| random(bits - 1) + 2u32).collect();
-        check_rounds(&prime, &bases);
-        for lanes in Lanes::all() {
-            assert!(bases.chunks(lanes.count()).all(|bases| lanes.pass_rounds(&prime, bases).unwrap()));
-        }
-    }
-}
-
-/// 2^p - 1 passes with base 2 for every prime p, yet these are composite.
-#[test]
-fn pseudoprimes_pass_the_filter_and_fail_the_rounds() {
+fn pseudoprimes_pass_the_filter_and_fail_the_test() {
     for exponent in [251, 1021, 2039] {
         let n = (one() << exponent) - 1u32;
         check_fermat(std::slice::from_ref(&n));
-        check_rounds(&n, &[BigUint::from(2u32), BigUint::from(3u32)]);
         assert!(Lanes::all().all(|lanes| lanes.fermat(std::slice::from_ref(&n)) == Some(vec![true])));
         assert!(!is_probable_prime(&n).unwrap());
     }
 }
 
-/// Carmichael's numbers (6k + 1)(12k + 1)(18k + 1), of primes, pass Fermat's test with every base.
+/// Carmichael numbers (6k + 1)(12k + 1)(18k + 1), of three primes, pass Fermat's test with every coprime base.
 #[test]
-fn carmichaels_numbers_pass_the_filter_and_fail_the_rounds() {
+fn carmichael_numbers_pass_the_filter_and_fail_the_test() {
     let primes = |k: &BigUint| [6u32, 12, 18].map(|factor| k * factor + 1u32);
     let start = random_odd(80);
     let k = (0u32..).map(|i| &start + i).find(|k| primes(k).iter().all(|p| is_probable_prime(p).unwrap())).unwrap();
     let n: BigUint = primes(&k).iter().product();
     assert_eq!(n.bits().div_ceil(64), 4);
     check_fermat(std::slice::from_ref(&n));
-    check_rounds(&n, &[BigUint::from(2u32), random(200), random(200)]);
     assert!(Lanes::all().all(|lanes| lanes.fermat(std::slice::from_ref(&n)) == Some(vec![true])));
     assert!(!is_probable_prime(&n).unwrap());
 }
 
 #[test]
-fn lengths_without_code_are_left_to_plain_arithmetic() {
+fn lengths_without_vector_code_are_not_filtered() {
     for bits in [64, 192, 257, 960, 1025, 1984, 2049, 4096] {
         let n = random_odd(bits);
         for lanes in Lanes::all() {
             assert_eq!(lanes.fermat(std::slice::from_ref(&n)), None, "{bits} bits");
-            assert_eq!(lanes.pass_rounds(&n, &[BigUint::from(2u32)]), None, "{bits} bits");
         }
     }
 }
