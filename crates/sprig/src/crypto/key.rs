@@ -9,8 +9,8 @@ use ring::signature::{
 };
 
 use super::clock::timed;
-use super::der::{self, Element, bit_string, element, integer, sequence, tag};
-use super::{no_random, pem, random};
+use super::der::{self, bit_string, element, integer, sequence, tag};
+use super::{no_random, pem, random, rsa};
 
 /// The size of a certificate's RSA key, in bits: Sprig's.
 pub(super) const CERTIFICATE_RSA_BITS: usize = 2048;
@@ -20,9 +20,6 @@ pub(super) const GENERATED_RSA_BITS: usize = 4096;
 
 /// The sizes of a DSA key's two primes, in bits: Sprig's.
 const DSA_BITS: (usize, usize) = (2048, 256);
-
-/// The public exponent that everyone uses.
-const RSA_EXPONENT: u32 = 65_537;
 
 const RSA_OID: &[u8] = b"\x2a\x86\x48\x86\xf7\x0d\x01\x01\x01";
 const EC_OID: &[u8] = b"\x2a\x86\x48\xce\x3d\x02\x01";
@@ -77,17 +74,7 @@ impl Curve {
 impl PrivateKey {
     /// A new RSA key of so many bits.
     pub(super) fn generate_rsa(bits: usize) -> Result<PrivateKey, FuncError> {
-        timed(|| {
-            loop {
-                let (p, q) = (
-                    primes::random_prime(bits / 2).map_err(no_random)?,
-                    primes::random_prime(bits / 2).map_err(no_random)?,
-                );
-                if let Some(key) = rsa_of_primes(&p, &q) {
-                    return Ok(PrivateKey::Rsa(key));
-                }
-            }
-        })
+        timed(|| rsa::generate(bits)).map(PrivateKey::Rsa)
     }
 
     /// A new ECDSA key on P-256.
@@ -132,7 +119,7 @@ impl PrivateKey {
             return Err(FuncError::new(format!("no private key data in PEM block of type {}", block.label)));
         };
         match kind {
-            "RSA" => from_pkcs1(&block.bytes).ok_or_else(|| malformed("parsing RSA private key from PEM")),
+            "RSA" => rsa_from_pkcs1(&block.bytes).ok_or_else(|| malformed("parsing RSA private key from PEM")),
             "EC" => from_sec1(&block.bytes, None).ok_or_else(|| malformed("parsing EC private key from PEM")),
             "DSA" => {
                 let is_key = der::only(&block.bytes, tag::SEQUENCE).is_some();
@@ -159,7 +146,7 @@ impl PrivateKey {
     /// The public key's algorithm and bits, in the form that certificates hold: `SubjectPublicKeyInfo`.
     pub(super) fn public(&self) -> Result<PublicKey, FuncError> {
         let (algorithm, bits) = match self {
-            PrivateKey::Rsa(key) => (algorithm(RSA_OID, NULL), rsa_public(key).ok_or("malformed RSA key")?),
+            PrivateKey::Rsa(key) => (algorithm(RSA_OID, NULL), rsa::public(key).ok_or("malformed RSA key")?),
             PrivateKey::Ec(curve, _, point) => (algorithm(EC_OID, &element(tag::OID, curve.oid())), point.clone()),
             PrivateKey::Ed25519(seed) => (algorithm(ED25519_OID, &[]), ed25519(seed)?.public_key().as_ref().to_vec()),
             PrivateKey::Dsa(_) => return Err("x509: unsupported public key type: *dsa.PublicKey".into()),
@@ -214,19 +201,6 @@ fn algorithm(oid: &[u8], parameters: &[u8]) -> Vec<u8> {
     sequence(&[&element(tag::OID, oid), parameters])
 }
 
-/// PKCS#1 from two primes; `None` if they don't go with the exponent.
-fn rsa_of_primes(p: &BigUint, q: &BigUint) -> Option<Vec<u8>> {
-    let (p, q) = if p > q { (p, q) } else { (q, p) };
-    let one = BigUint::from(1u32);
-    let e = BigUint::from(RSA_EXPONENT);
-    let (p_less, q_less) = (p - &one, q - &one);
-    let d = e.modinv(&(&p_less * &q_less))?;
-    let coefficient = q.modinv(p)?;
-    let numbers = [p * q, e, d.clone(), p.clone(), q.clone(), &d % &p_less, &d % &q_less, coefficient];
-    let encoded: Vec<u8> = numbers.iter().flat_map(|n| integer(&n.to_bytes_be())).collect();
-    Some(sequence(&[&integer(&[]), &encoded]))
-}
-
 /// A prime of so many bits that is one more than a multiple of `2q`.
 fn dsa_modulus(q: &BigUint, bits: usize) -> Result<BigUint, FuncError> {
     let step = q * 2u32;
@@ -243,18 +217,8 @@ fn dsa_modulus(q: &BigUint, bits: usize) -> Result<BigUint, FuncError> {
     }
 }
 
-/// The sequence of modulus and exponent in a PKCS#1 key.
-fn rsa_public(key: &[u8]) -> Option<Vec<u8>> {
-    let mut numbers = der::only(key, tag::SEQUENCE)?.inside();
-    numbers.next(tag::INTEGER)?;
-    let (n, e) = (numbers.next(tag::INTEGER)?, numbers.next(tag::INTEGER)?);
-    Some(sequence(&[n.whole, e.whole]))
-}
-
-fn from_pkcs1(bytes: &[u8]) -> Option<PrivateKey> {
-    let mut numbers = der::only(bytes, tag::SEQUENCE)?.inside();
-    let all: Vec<Element<'_>> = std::iter::from_fn(|| numbers.next(tag::INTEGER)).collect();
-    (all.len() == 9 && all[0].unsigned().is_empty()).then(|| PrivateKey::Rsa(bytes.to_vec()))
+fn rsa_from_pkcs1(bytes: &[u8]) -> Option<PrivateKey> {
+    rsa::is_private_key(bytes).then(|| PrivateKey::Rsa(bytes.to_vec()))
 }
 
 /// SEC 1's structure. The curve stands inside unless it is known from outside.
@@ -280,7 +244,7 @@ fn from_pkcs8(bytes: &[u8]) -> Option<PrivateKey> {
     let oid = algorithm.next(tag::OID)?.content;
     let key = info.next(tag::OCTET_STRING)?.content;
     match oid {
-        RSA_OID => from_pkcs1(key),
+        RSA_OID => rsa_from_pkcs1(key),
         EC_OID => from_sec1(key, Some(Curve::of(algorithm.next(tag::OID)?.content)?)),
         ED25519_OID => Some(PrivateKey::Ed25519(der::only(key, tag::OCTET_STRING)?.content.try_into().ok()?)),
         _ => None,

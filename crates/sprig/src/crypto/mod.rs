@@ -9,6 +9,7 @@ mod der;
 mod derive;
 mod key;
 mod pem;
+mod rsa;
 #[cfg(test)]
 mod tests;
 mod x509;
