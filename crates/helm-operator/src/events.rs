@@ -22,7 +22,7 @@ const MAX_NAME: usize = 253;
 /// How long after its last sight an event is counted on: as client-go, and well within the hour for which servers keep events.
 const SERIES: Duration = Duration::from_secs(360);
 /// The most events to count on; the one not seen for longest goes first.
-const MAX_SEEN: usize = 1024;
+const MAX_TRACKED: usize = 1024;
 
 /// Publishes events; without a recorder (in tests) it drops them. Cheap to clone.
 #[derive(Clone, Default)]
@@ -34,12 +34,12 @@ struct Recorder {
     api: Arc<dyn Api>,
     controller: String,
     instance: String,
-    seen: Mutex<HashMap<Said, Seen>>,
+    seen: Mutex<HashMap<EventKey, Published>>,
 }
 
 /// What makes two events the same.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Said {
+struct EventKey {
     namespace: String,
     uid: String,
     name: String,
@@ -51,7 +51,7 @@ struct Said {
 
 /// An event that was published.
 #[derive(Clone, Debug)]
-struct Seen {
+struct Published {
     event: String,
     count: u32,
     last: Instant,
@@ -83,15 +83,15 @@ impl Events {
     /// Publishes an outcome and waits for it. A failure is logged, and nothing more.
     pub async fn deliver(&self, on: &ObjectReference, outcome: &Outcome) {
         let Some(recorder) = &self.recorder else { return };
-        let said = said(on, outcome);
-        if let Err(error) = recorder.publish(on, &said).await {
-            tracing::warn!(error = chain(&error), reason = said.reason, "Cannot publish an event");
+        let key = event_key(on, outcome);
+        if let Err(error) = recorder.publish(on, &key).await {
+            tracing::warn!(error = chain(&error), reason = key.reason, "Cannot publish an event");
         }
     }
 }
 
-fn said(on: &ObjectReference, outcome: &Outcome) -> Said {
-    Said {
+fn event_key(on: &ObjectReference, outcome: &Outcome) -> EventKey {
+    EventKey {
         // Events of cluster-scoped objects live there.
         namespace: on.namespace.clone().unwrap_or_else(|| "default".to_owned()),
         uid: on.uid.clone().unwrap_or_default(),
@@ -104,67 +104,67 @@ fn said(on: &ObjectReference, outcome: &Outcome) -> Said {
 }
 
 impl Recorder {
-    async fn publish(&self, on: &ObjectReference, said: &Said) -> Result<(), Error> {
-        if let Some(seen) = self.count(said, Instant::now()) {
-            match self.repeat(said, &seen).await {
+    async fn publish(&self, on: &ObjectReference, key: &EventKey) -> Result<(), Error> {
+        if let Some(seen) = self.count(key, Instant::now()) {
+            match self.repeat(key, &seen).await {
                 // The server forgot it, or it never arrived.
                 Err(error) if error.is_not_found() => {}
                 answer => return answer.map(drop),
             }
         }
         let now = Timestamp::now();
-        let event = event_name(&said.name, now);
-        // Known before it arrives: the same may be said again meanwhile.
-        self.remember(said, Seen { event: event.clone(), count: 1, last: Instant::now() });
-        let created = self.create(on, said, &event, now).await;
+        let event = event_name(&key.name, now);
+        // Known before it arrives: the same may be key again meanwhile.
+        self.track(key, Published { event: event.clone(), count: 1, last: Instant::now() });
+        let created = self.create(on, key, &event, now).await;
         if created.is_err() {
-            self.seen().remove(said);
+            self.seen().remove(key);
         }
         created.map(drop)
     }
 
-    async fn create(&self, on: &ObjectReference, said: &Said, event: &str, now: Timestamp) -> Result<Answer, Error> {
+    async fn create(&self, on: &ObjectReference, key: &EventKey, event: &str, now: Timestamp) -> Result<Answer, Error> {
         let body = json!({
-            "apiVersion": "events.k8s.io/v1", "kind": "Event", "metadata": {"name": event, "namespace": said.namespace},
-            "eventTime": micro_time(now), "type": said.kind, "reason": said.reason, "action": said.action, "note": said.note,
+            "apiVersion": "events.k8s.io/v1", "kind": "Event", "metadata": {"name": event, "namespace": key.namespace},
+            "eventTime": micro_time(now), "type": key.kind, "reason": key.reason, "action": key.action, "note": key.note,
             "regarding": on, "reportingController": self.controller, "reportingInstance": self.instance,
         });
-        self.api.send(Call::post(collection(said), body.to_string().into_bytes())).await
+        self.api.send(Call::post(collection(key), body.to_string().into_bytes())).await
     }
 
-    async fn repeat(&self, said: &Said, seen: &Seen) -> Result<Answer, Error> {
+    async fn repeat(&self, key: &EventKey, seen: &Published) -> Result<Answer, Error> {
         let body: Value = json!({"series": {"count": seen.count, "lastObservedTime": micro_time(Timestamp::now())}});
-        let path = format!("{}/{}", collection(said), seen.event);
+        let path = format!("{}/{}", collection(key), seen.event);
         self.api.send(Call::merge(path, body.to_string().into_bytes())).await
     }
 
-    /// Counts what was said a short while ago.
-    fn count(&self, said: &Said, now: Instant) -> Option<Seen> {
+    /// Counts what was key a short while ago.
+    fn count(&self, key: &EventKey, now: Instant) -> Option<Published> {
         let mut all = self.seen();
-        let seen = all.get_mut(said).filter(|seen| now.saturating_duration_since(seen.last) < SERIES)?;
+        let seen = all.get_mut(key).filter(|seen| now.saturating_duration_since(seen.last) < SERIES)?;
         (seen.count, seen.last) = (seen.count.saturating_add(1), now);
         Some(seen.clone())
     }
 
-    fn remember(&self, said: &Said, seen: Seen) {
+    fn track(&self, key: &EventKey, seen: Published) {
         let mut all = self.seen();
         let now = seen.last;
         all.retain(|_, old| now.saturating_duration_since(old.last) < SERIES);
-        if all.len() >= MAX_SEEN
-            && let Some(oldest) = all.iter().min_by_key(|(_, seen)| seen.last).map(|(said, _)| said.clone())
+        if all.len() >= MAX_TRACKED
+            && let Some(oldest) = all.iter().min_by_key(|(_, seen)| seen.last).map(|(key, _)| key.clone())
         {
             all.remove(&oldest);
         }
-        all.insert(said.clone(), seen);
+        all.insert(key.clone(), seen);
     }
 
-    fn seen(&self) -> MutexGuard<'_, HashMap<Said, Seen>> {
+    fn seen(&self) -> MutexGuard<'_, HashMap<EventKey, Published>> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn collection(said: &Said) -> String {
-    format!("/apis/events.k8s.io/v1/namespaces/{}/events", said.namespace)
+fn collection(key: &EventKey) -> String {
+    format!("/apis/events.k8s.io/v1/namespaces/{}/events", key.namespace)
 }
 
 /// The object's name and the time, as client-go's; a long name is cut where it stays a name.
@@ -197,7 +197,7 @@ mod tests {
             World { events: Events::new(server.clone(), "a-controller", Some("a-pod")), server }
         }
 
-        async fn say(&self, reason: &'static str, note: &str) {
+        async fn publish(&self, reason: &'static str, note: &str) {
             self.events.deliver(&on(), &Outcome::warning(reason, "Reconcile", note)).await;
         }
 
@@ -230,11 +230,11 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_later_text_is_an_event_of_its_own_and_the_same_text_is_counted() {
         let world = World::new();
-        world.say("InstallError", "got 5").await;
-        world.say("InstallError", "got 14").await;
-        world.say("InstallError", "got 14").await;
-        world.say("InstallError", "got 14").await;
-        world.say("UpgradeError", "got 14").await;
+        world.publish("InstallError", "got 5").await;
+        world.publish("InstallError", "got 14").await;
+        world.publish("InstallError", "got 14").await;
+        world.publish("InstallError", "got 14").await;
+        world.publish("UpgradeError", "got 14").await;
         assert_eq!(world.published(), ["InstallError got 5", "InstallError got 14 x3", "UpgradeError got 14"]);
     }
 
@@ -245,8 +245,8 @@ mod tests {
         tokio::time::sleep(Duration::from_millis(1)).await;
         let path = world.server.paths().into_iter().find(|path| path.starts_with(EVENTS)).unwrap();
         let event = world.server.object(&path).unwrap();
-        let said = ["type", "reason", "action", "reportingController", "reportingInstance"].map(|f| text(&event[f]));
-        assert_eq!(said, ["Normal", "Installed", "Install", "a-controller", "a-pod"]);
+        let key = ["type", "reason", "action", "reportingController", "reportingInstance"].map(|f| text(&event[f]));
+        assert_eq!(key, ["Normal", "Installed", "Install", "a-controller", "a-pod"]);
         assert_eq!((&event["regarding"]["uid"], &event["metadata"]["namespace"]), (&json!("u"), &json!("ns")));
         assert_eq!(text(&event["note"]).len(), MAX_NOTE - 1);
         assert_eq!(
@@ -261,7 +261,7 @@ mod tests {
         let world = World::new();
         for pause in [0, 359, 359, 360] {
             tokio::time::advance(Duration::from_secs(pause)).await;
-            world.say("InstallError", "no").await;
+            world.publish("InstallError", "no").await;
         }
         assert_eq!(world.published(), ["InstallError no x3", "InstallError no"]);
         assert_eq!(world.known(), 1);
@@ -270,10 +270,10 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn an_event_that_the_server_lost_is_made_anew() {
         let world = World::new();
-        world.say("InstallError", "no").await;
+        world.publish("InstallError", "no").await;
         let path = world.server.paths().into_iter().find(|path| path.starts_with(EVENTS)).unwrap();
         world.server.remove(&path);
-        world.say("InstallError", "no").await;
+        world.publish("InstallError", "no").await;
         assert_eq!(world.published(), ["InstallError no"]);
     }
 
@@ -281,23 +281,23 @@ mod tests {
     async fn an_event_that_was_not_published_is_not_counted_on() {
         let world = World::new();
         world.server.die_after(Some(0));
-        world.say("InstallError", "no").await;
+        world.publish("InstallError", "no").await;
         world.server.die_after(None);
         assert_eq!((world.published(), world.known()), (vec![], 0));
-        world.say("InstallError", "no").await;
+        world.publish("InstallError", "no").await;
         assert_eq!(world.published(), ["InstallError no"]);
     }
 
     #[tokio::test(start_paused = true)]
     async fn the_events_to_count_on_are_bounded_and_the_oldest_go_first() {
         let world = World::new();
-        for n in 0..MAX_SEEN + 2 {
+        for n in 0..MAX_TRACKED + 2 {
             tokio::time::advance(Duration::from_millis(1)).await;
-            world.say("InstallError", &n.to_string()).await;
+            world.publish("InstallError", &n.to_string()).await;
         }
-        assert_eq!(world.known(), MAX_SEEN);
+        assert_eq!(world.known(), MAX_TRACKED);
         let seen = world.events.recorder.as_ref().unwrap().seen();
-        assert!(seen.keys().all(|said| !["0", "1"].contains(&said.note.as_str())));
+        assert!(seen.keys().all(|key| !["0", "1"].contains(&key.note.as_str())));
     }
 
     #[tokio::test(start_paused = true)]

@@ -114,7 +114,7 @@ async fn work(backup: &MemcachedBackup, shared: &Shared, object: &ObjectReferenc
     let status = next_status(&observed, problem, Timestamp::now());
     if backup.status.as_ref() != Some(&status) {
         write_status(backup, shared, &status).await?;
-        tell(backup, shared, object, &status).await;
+        publish_ready(backup, shared, object, &status).await;
     }
     acted?;
     shared.backoff.forget(&ObjectRef::from_obj(backup));
@@ -195,7 +195,12 @@ async fn write_status(backup: &MemcachedBackup, shared: &Shared, status: &Memcac
 }
 
 /// Publishes what became of `Ready`, once for each change.
-async fn tell(backup: &MemcachedBackup, shared: &Shared, object: &ObjectReference, status: &MemcachedBackupStatus) {
+async fn publish_ready(
+    backup: &MemcachedBackup,
+    shared: &Shared,
+    object: &ObjectReference,
+    status: &MemcachedBackupStatus,
+) {
     let (before, after) = (decide::ready(backup.status.as_ref()), decide::ready(Some(status)));
     let Some(after) = after else { return };
     if before.is_some_and(|b| (&b.status, &b.reason) == (&after.status, &after.reason)) {

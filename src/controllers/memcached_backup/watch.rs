@@ -43,7 +43,7 @@ pub(super) async fn serve(
     let concurrency = u16::try_from(context.config.max_concurrent_reconciles).unwrap_or(u16::MAX);
     let shutdown = context.shutdown.clone().cancelled_owned();
     let shared = Shared { context, deployments: deployment_store, pods: pod_store, backoff: Backoff::default() };
-    let unlisted = told_before_the_first_list(backup_store.clone(), shared.context.clone());
+    let unlisted = stopped_before_the_first_list(backup_store.clone(), shared.context.clone());
     let controller = Controller::for_stream(backups, backup_store)
         .owns_stream(deployments.touched_objects())
         .watches_stream(pods, |pod| owner(&pod))
@@ -60,7 +60,7 @@ pub(super) async fn serve(
 
 /// Ends when the shutdown comes before any backup is known. Nothing runs by then, but kube's controller waits for its first list, which
 /// never comes where the kind is not served.
-async fn told_before_the_first_list(backups: Store<MemcachedBackup>, context: Context) {
+async fn stopped_before_the_first_list(backups: Store<MemcachedBackup>, context: Context) {
     let listed = backups.wait_until_ready();
     match select(pin!(listed), pin!(context.shutdown.cancelled())).await {
         Either::Left(_) => pending().await,

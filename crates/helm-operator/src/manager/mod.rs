@@ -89,7 +89,7 @@ pub enum Error {
     Grace(Duration),
     /// A second signal came before everything had ended.
     #[error("stopped at once by a second signal")]
-    Hurried,
+    Interrupted,
 }
 
 /// Runs controllers until it is told to end.
@@ -137,23 +137,23 @@ impl Manager {
     /// Whatever keeps it from starting, a lost lease, a controller that ended.
     pub async fn run(self) -> Result<(), Error> {
         let client = client::connect(&self.metrics).await?;
-        let (shutdown, hurry) = (CancellationToken::new(), CancellationToken::new());
-        let signals = tokio::spawn(run::signals(shutdown.clone(), hurry.clone()));
-        let result = self.run_until_hurried(client, shutdown, hurry).await;
+        let (shutdown, abort) = (CancellationToken::new(), CancellationToken::new());
+        let signals = tokio::spawn(run::signals(shutdown.clone(), abort.clone()));
+        let result = self.run_until_interrupted(client, shutdown, abort).await;
         signals.abort();
         result
     }
 
-    /// As [`run_until`](Self::run_until), but drops everything when `hurry` is cancelled.
-    async fn run_until_hurried(
+    /// As [`run_until`](Self::run_until), but drops everything when `abort` is cancelled.
+    async fn run_until_interrupted(
         self,
         client: Client,
         shutdown: CancellationToken,
-        hurry: CancellationToken,
+        abort: CancellationToken,
     ) -> Result<(), Error> {
         tokio::select! {
             result = self.run_until(client, shutdown) => result,
-            () = hurry.cancelled() => Err(Error::Hurried),
+            () = abort.cancelled() => Err(Error::Interrupted),
         }
     }
 

@@ -196,9 +196,9 @@ impl Servers {
     }
 }
 
-/// The first SIGTERM or SIGINT cancels `shutdown`, the second `hurry`.
-pub(super) async fn signals(shutdown: CancellationToken, hurry: CancellationToken) {
-    for token in [shutdown, hurry] {
+/// The first SIGTERM or SIGINT cancels `shutdown`, the second `abort`.
+pub(super) async fn signals(shutdown: CancellationToken, abort: CancellationToken) {
+    for token in [shutdown, abort] {
         if let Err(error) = signal().await {
             tracing::error!(%error, "Cannot listen for signals");
             return std::future::pending().await;

@@ -104,8 +104,8 @@ async fn reconciles_that_never_end_are_given_up_after_the_grace_period() {
 async fn a_second_signal_ends_everything_at_once_and_is_said_to() {
     let diary = Diary::default();
     let fake = Fake { diary: diary.clone(), finish: Duration::from_secs(7), ends: None };
-    let (shutdown, hurry) = (CancellationToken::new(), CancellationToken::new());
-    let (first, second) = (shutdown.clone(), hurry.clone());
+    let (shutdown, abort) = (CancellationToken::new(), CancellationToken::new());
+    let (first, second) = (shutdown.clone(), abort.clone());
     tokio::spawn(async move {
         tokio::time::sleep(Duration::from_secs(60)).await;
         first.cancel();
@@ -113,7 +113,7 @@ async fn a_second_signal_ends_everything_at_once_and_is_said_to() {
         second.cancel();
     });
     let began = tokio::time::Instant::now();
-    let ended = Manager::new(config()).native(fake).run_until_hurried(client(0), shutdown, hurry).await;
+    let ended = Manager::new(config()).native(fake).run_until_interrupted(client(0), shutdown, abort).await;
     assert_eq!(chain(&ended.unwrap_err()), "stopped at once by a second signal");
     assert_eq!((began.elapsed().as_millis(), &diary.lock().unwrap()[..]), (60_100, &["start", "told"][..]));
 }

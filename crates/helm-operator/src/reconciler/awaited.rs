@@ -1,4 +1,4 @@
-//! What an uninstall that waits still waits for: which objects are there, and the finalizers that hold them.
+//! What a waiting uninstall waits for: the objects that still exist, and the finalizers that hold them.
 
 use helm_release::action::{self, Environment, Look};
 use helm_release::kube::{ObjectKey, Ownership};
@@ -6,47 +6,47 @@ use helm_release::storage::{MarkedObject, Marks};
 
 use super::work::Work;
 
-/// No more objects are named in one message.
+/// A message names at most this many objects.
 const MAX_NAMED: usize = 3;
 
-/// An object that is not gone yet.
+/// An object that still exists.
 struct Held {
     key: ObjectKey,
     finalizers: Vec<String>,
 }
 
-/// What is not gone yet of what the uninstall deletes, in words; nothing if all of it is.
+/// Names the objects of the uninstall that still exist; `None` once all are gone.
 pub(super) async fn awaited(
     work: &Work<'_>,
     env: &Environment<'_>,
     inventory: &Marks,
 ) -> Result<Option<String>, action::Error> {
     let deleted: Vec<&MarkedObject> = inventory.objects.iter().filter(|object| !object.kept).collect();
-    // Of kinds that no stream brings, the cache has our own writes, and nobody tells when they are gone.
+    // For kinds without a watch the cache holds our own writes only, and nothing reports their deletion.
     let is_seen = |object: &&&MarkedObject| {
         work.shared.cache.is_synced(&object.key)
             && matches!(env.live.look(&object.key, env.decoration), Look::Ours(live) if !live.kept)
     };
     let seen: Vec<&MarkedObject> = deleted.iter().filter(is_seen).copied().collect();
-    // What the watches have is there for now, whatever the server says. What holds it is asked for, and left out if there is no answer.
+    // An object in a watched kind's cache exists until the watch says otherwise. Its finalizers need a request; they are left out if it fails.
     let mut held = Vec::new();
     for object in seen.iter().take(MAX_NAMED) {
         let finalizers = look(work, env, object).await.ok().flatten().unwrap_or_default();
         held.push(Held { key: object.key.clone(), finalizers });
     }
     if !seen.is_empty() {
-        return Ok(Some(told(&held, seen.len() - held.len())));
+        return Ok(Some(describe(&held, seen.len() - held.len())));
     }
-    // What they lack may exist all the same.
+    // An object that the watches lack may exist all the same.
     for object in deleted {
         if let Some(finalizers) = look(work, env, object).await? {
-            return Ok(Some(told(&[Held { key: object.key.clone(), finalizers }], 0)));
+            return Ok(Some(describe(&[Held { key: object.key.clone(), finalizers }], 0)));
         }
     }
     Ok(None)
 }
 
-/// The finalizers of an object of this release; nothing if it is gone, or stays.
+/// The finalizers of an object of this release; `None` if it is gone, or is to be kept.
 async fn look(
     work: &Work<'_>,
     env: &Environment<'_>,
@@ -58,7 +58,7 @@ async fn look(
 }
 
 /// `ConfigMap ns/a (finalizers: x/y), Pod ns/b and 4 more`.
-fn told(held: &[Held], more: usize) -> String {
+fn describe(held: &[Held], more: usize) -> String {
     let one = |held: &Held| {
         let key = &held.key;
         let namespace = if key.namespace.is_empty() { String::new() } else { format!("{}/", key.namespace) };
@@ -82,8 +82,8 @@ mod tests {
             key: ObjectKey { group: "".into(), kind: "Thing".into(), namespace: namespace.into(), name: name.into() },
             finalizers: finalizers.iter().map(|text| (*text).to_owned()).collect(),
         };
-        assert_eq!(told(&[held("ns", "a", &[])], 0), "Thing ns/a");
+        assert_eq!(describe(&[held("ns", "a", &[])], 0), "Thing ns/a");
         let two = [held("", "a", &["x/y", "z"]), held("ns", "b", &[])];
-        assert_eq!(told(&two, 4), "Thing a (finalizers: x/y, z), Thing ns/b and 4 more");
+        assert_eq!(describe(&two, 4), "Thing a (finalizers: x/y, z), Thing ns/b and 4 more");
     }
 }

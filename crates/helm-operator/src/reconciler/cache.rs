@@ -1,7 +1,7 @@
-//! What the controller knows without asking: resources, releases, dependents, and what happened to each lately.
+//! What the controller knows without a request: resources, releases, their objects, and each resource's recent history.
 //!
-//! Fed by streams ([`super::feed`]) and by the answers to our own writes; [`super::stamp`] says how long each is believed. Of two
-//! versions of one object the newer one counts, and an object that was seen to be deleted does not come back.
+//! Fed by watches ([`super::feed`]) and by answers to our own writes; [`super::stamp`] says how long to trust each. Of two versions of an object
+//! the newer wins, and an object seen as deleted does not come back.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -19,7 +19,7 @@ use super::primary::{Primary, ResourceKey};
 use super::release::{Release, Revision};
 use super::stamp::{Epoch, Stamp};
 
-/// The controller's knowledge.
+/// The controller's view of the cluster.
 #[derive(Default)]
 pub(super) struct Cache {
     state: Mutex<State>,
@@ -31,12 +31,12 @@ struct State {
     releases: HashMap<ResourceKey, Release>,
     dependents: HashMap<ObjectKey, Dependent>,
     kinds: HashMap<KindKey, Vec<Scope>>,
-    /// Kinds whose first list is under way, with the resources that wait for it.
+    /// Kinds whose first list is running, with the resources that wait for it.
     listing: HashMap<KindKey, HashSet<ResourceKey>>,
-    /// Kinds that may not be listed: absence from the cache proves nothing, and nobody tells of drift.
+    /// Kinds we may not list: absence from the cache proves nothing, and nothing reports drift.
     refused: HashSet<KindKey>,
     histories: HashMap<ResourceKey, History>,
-    gone: Gone,
+    gone: RecentDeletions,
 }
 
 /// Group and kind.
@@ -46,17 +46,17 @@ fn kind_key(resource: &Resource) -> KindKey {
     (Arc::from(resource.group()), resource.kind.clone())
 }
 
-/// How long a deletion is remembered: longer than any answer to a write takes.
+/// How long a deletion is remembered. Longer than the answer to any write takes.
 const REMEMBERED: Duration = Duration::from_secs(300);
 
-/// The uids that were seen to be deleted lately, so that the late answer to a write does not bring one back.
+/// The uids of recently deleted objects, so that a late answer to a write does not bring one back.
 #[derive(Default)]
-struct Gone {
+struct RecentDeletions {
     uids: HashSet<Box<str>>,
     order: VecDeque<(Instant, Box<str>)>,
 }
 
-impl Gone {
+impl RecentDeletions {
     fn add(&mut self, uid: &str) {
         let now = Instant::now();
         while self.order.front().is_some_and(|(at, _)| *at + REMEMBERED < now) {
@@ -80,11 +80,11 @@ pub(super) struct Dependent {
     pub(super) mark: Option<Mark>,
     pub(super) readiness: Readiness,
     pub(super) deleting: bool,
-    /// The resource to wake.
+    /// The resource to reconcile when the object changes.
     pub(super) owner: Option<ResourceKey>,
-    /// Whether its own metadata says that it is the owner's release's.
+    /// Whether its metadata proves that it belongs to the owner's release.
     pub(super) ours: bool,
-    /// Whether its own annotation says that it outlives the release.
+    /// Whether its annotation keeps it when the release goes.
     pub(super) kept: bool,
     pub(super) stamp: Stamp,
 }
@@ -102,13 +102,13 @@ impl Cache {
         self.state().primaries.get(key).map(|(primary, _)| primary.clone())
     }
 
-    /// Stores a resource that a stream told; returns whether it may need reconciling.
-    pub(super) fn see_primary(&self, primary: Primary, epoch: Epoch) -> bool {
+    /// Stores a resource from a watch; returns whether it may need reconciling.
+    pub(super) fn store_primary(&self, primary: Primary, epoch: Epoch) -> bool {
         self.state().put_primary(primary, Some(epoch))
     }
 
     /// Stores a resource from the answer to our own write; returns whether it may need reconciling.
-    pub(super) fn put_primary(&self, primary: Primary) -> bool {
+    pub(super) fn store_written_primary(&self, primary: Primary) -> bool {
         let mut state = self.state();
         !state.gone.has(primary.uid()) && state.put_primary(primary, None)
     }
@@ -124,14 +124,14 @@ impl Cache {
         known
     }
 
-    /// The resources in a scope that the list which just ended does not have.
+    /// The resources in a scope that the list which just ended lacks.
     pub(super) fn unlisted_primaries(&self, scope: &Scope, list: Epoch) -> Vec<Arc<Primary>> {
         let state = self.state();
         let all = state.primaries.values().filter(|(primary, _)| scope.covers(primary.namespace()));
         all.filter(|(_, stamp)| !stamp.survives(list)).map(|(primary, _)| primary.clone()).collect()
     }
 
-    /// Forgets all but the releases of a resource that is gone.
+    /// Forgets a deleted resource, but not its releases.
     pub(super) fn forget(&self, key: &ResourceKey) {
         self.state().histories.remove(key);
     }
@@ -140,8 +140,8 @@ impl Cache {
         self.state().releases.get(key).cloned()
     }
 
-    /// Stores a record's metadata; returns whether it was news.
-    pub(super) fn see_record(&self, meta: RecordMeta, epoch: Epoch) -> bool {
+    /// Stores a record's metadata; returns whether it is new.
+    pub(super) fn store_record(&self, meta: RecordMeta, epoch: Epoch) -> bool {
         let key = ResourceKey::new(&meta.namespace, &meta.name);
         let mut state = self.state();
         let release = state.releases.entry(key).or_default();
@@ -156,11 +156,11 @@ impl Cache {
             written: meta.written,
         };
         release.revisions.insert(meta.version, revision);
-        release.slim();
+        release.drop_old_objects();
         true
     }
 
-    /// Drops a deleted record; returns whether it was news.
+    /// Drops a deleted record; returns whether it was known.
     pub(super) fn remove_record(&self, meta: &RecordMeta) -> bool {
         let key = ResourceKey::new(&meta.namespace, &meta.name);
         let mut state = self.state();
@@ -176,14 +176,14 @@ impl Cache {
         let mut state = self.state();
         let release = state.releases.entry(key.clone()).or_default();
         let result = change(release);
-        release.slim();
+        release.drop_old_objects();
         if release.revisions.is_empty() {
             state.releases.remove(key);
         }
         result
     }
 
-    /// Drops the records in a scope that the list which just ended does not have. Returns the releases concerned.
+    /// Drops the records in a scope that the list which just ended lacks; returns the releases affected.
     pub(super) fn sweep_records(&self, scope: &Scope, list: Epoch) -> Vec<ResourceKey> {
         let mut state = self.state();
         let covered = state.releases.iter().filter(|(key, _)| scope.covers(&key.namespace));
@@ -205,23 +205,29 @@ impl Cache {
         self.state().dependents.get(key).cloned()
     }
 
-    /// Stores a live object that a stream told; returns its owner if something changed that matters.
-    pub(super) fn see_dependent(&self, key: ObjectKey, live: &Live, whose: Whose, epoch: Epoch) -> Option<ResourceKey> {
-        self.state().put_dependent(key, live, whose, Some(epoch))
+    /// Stores a live object from a watch; returns its owner if something relevant changed.
+    pub(super) fn store_dependent(
+        &self,
+        key: ObjectKey,
+        live: &Live,
+        claim: Claim,
+        epoch: Epoch,
+    ) -> Option<ResourceKey> {
+        self.state().put_dependent(key, live, claim, Some(epoch))
     }
 
-    /// Drops whatever had the key of an object that is nobody's we know; returns its owner.
-    pub(super) fn displace_dependent(&self, key: &ObjectKey) -> Option<ResourceKey> {
+    /// Drops the entry under the key of an object that belongs to nobody we know; returns its owner.
+    pub(super) fn drop_dependent(&self, key: &ObjectKey) -> Option<ResourceKey> {
         self.state().dependents.remove(key).and_then(|dependent| dependent.owner)
     }
 
     /// Stores live objects from the answers to our own applies.
-    pub(super) fn put_applied(&self, applied: &[Applied], owner: &ResourceKey) {
+    pub(super) fn store_applied(&self, applied: &[Applied], owner: &ResourceKey) {
         let mut state = self.state();
         for one in applied {
             if !state.gone.has(one.live.metadata.uid.as_deref().unwrap_or_default()) {
-                let whose = Whose { owner: Some(owner.clone()), ours: true };
-                state.put_dependent(one.key.clone(), &one.live, whose, None);
+                let claim = Claim { owner: Some(owner.clone()), ours: true };
+                state.put_dependent(one.key.clone(), &one.live, claim, None);
             }
         }
     }
@@ -237,7 +243,7 @@ impl Cache {
         state.dependents.remove(key).and_then(|dependent| dependent.owner)
     }
 
-    /// Drops the objects of a kind and scope that the list which just ended does not have. Returns the owners concerned.
+    /// Drops the objects of a kind and scope that the list which just ended lacks; returns the owners affected.
     pub(super) fn sweep_dependents(&self, resource: &Resource, scope: &Scope, list: Epoch) -> HashSet<ResourceKey> {
         let mut owners = HashSet::new();
         self.state().dependents.retain(|key, dependent| {
@@ -251,19 +257,19 @@ impl Cache {
         owners
     }
 
-    /// The objects among these that we wrote, whose events are overdue.
+    /// The objects among these that we wrote and whose events are overdue.
     pub(super) fn overdue(&self, keys: &[&ObjectKey]) -> Vec<ObjectKey> {
         let (state, now) = (self.state(), Instant::now());
         keys.iter().filter(|key| state.ask_at(key).is_some_and(|at| at <= now)).map(|key| (*key).clone()).collect()
     }
 
-    /// When the first of these objects that we wrote is to be asked for; nothing if every event has come.
+    /// When to ask for the first of these objects that we wrote; `None` if all their events have come.
     pub(super) fn ask_at(&self, keys: &[&ObjectKey]) -> Option<Instant> {
         let state = self.state();
         keys.iter().filter_map(|key| state.ask_at(key)).min()
     }
 
-    /// Takes in what the server said when asked for an object whose event is overdue.
+    /// Stores the server's answer for an object whose event is overdue.
     pub(super) fn confirm(&self, key: &ObjectKey, live: Option<&Live>) {
         let mut state = self.state();
         let uid = live.and_then(|l| l.metadata.uid.as_deref()).unwrap_or_default();
@@ -275,7 +281,7 @@ impl Cache {
         }
     }
 
-    /// Notes that a kind is being watched; false if it is already.
+    /// Notes that a kind is watched; returns false if it was already.
     pub(super) fn start_kind(&self, resource: &Resource) -> bool {
         match self.state().kinds.entry(kind_key(resource)) {
             Entry::Occupied(_) => false,
@@ -286,13 +292,13 @@ impl Cache {
         }
     }
 
-    /// Lets the resources whose recorded releases have objects of a kind wait for its first list.
+    /// Makes the resources whose releases have objects of a kind wait for its first list.
     pub(super) fn await_kind(&self, resource: &Resource) {
         let waiting = self.resources_with(resource).into_iter().collect();
         self.state().listing.insert(kind_key(resource), waiting);
     }
 
-    /// Notes that a kind's first list is in, or is waited for no longer; `refused` if it may not be listed.
+    /// Ends the wait for a kind's first list; `refused` if we may not list it.
     pub(super) fn kind_listed(&self, resource: &Resource, refused: bool) {
         let mut state = self.state();
         state.listing.remove(&kind_key(resource));
@@ -306,13 +312,13 @@ impl Cache {
         self.state().listing.values().any(|waiting| waiting.contains(key))
     }
 
-    /// Whether objects of the kind may not be listed.
+    /// Whether we may not list the object's kind.
     pub(super) fn is_refused(&self, key: &ObjectKey) -> bool {
         self.state().refused.contains(&(key.group.clone(), key.kind.clone()))
     }
 
-    /// Whether a change of an object may matter to a resource: it is its release's, or nobody knows what the release has. A hook's
-    /// object is neither.
+    /// Whether a change of an object may matter to a resource: the object is part of its release, or the release's objects are unknown. Objects of
+    /// hooks do not matter.
     pub(super) fn concerns(&self, owner: &ResourceKey, object: &ObjectKey) -> bool {
         let state = self.state();
         let Some(release) = state.releases.get(owner) else { return true };
@@ -320,7 +326,7 @@ impl Cache {
         !is_known || release.objects().any(|key| key == object)
     }
 
-    /// Notes that a kind's objects in this scope are all known.
+    /// Notes that all of a kind's objects in this scope are known.
     pub(super) fn kind_synced(&self, resource: &Resource, scope: &Scope) {
         let mut state = self.state();
         state.refused.remove(&kind_key(resource));
@@ -330,7 +336,7 @@ impl Cache {
         }
     }
 
-    /// Whether absence from the cache means that the object is gone: a stream that covers it has listed.
+    /// Whether absence from the cache proves absence: a watch that covers the object has listed.
     pub(super) fn is_synced(&self, key: &ObjectKey) -> bool {
         let state = self.state();
         let scopes = state.kinds.get(&(key.group.clone(), key.kind.clone()));
@@ -343,7 +349,7 @@ impl Cache {
         self.state().releases.iter().filter(|(_, release)| has(release)).map(|(key, _)| key.clone()).collect()
     }
 
-    /// Every kind of every release's objects of these resources, as `(apiVersion, kind)`.
+    /// The kinds of all objects of these resources' releases, as `(apiVersion, kind)`.
     pub(super) fn kinds_of_releases(&self) -> HashSet<(Arc<str>, Arc<str>)> {
         let state = self.state();
         let ours = state.releases.iter().filter(|(key, _)| state.primaries.contains_key(*key));
@@ -356,7 +362,7 @@ impl State {
     fn put_primary(&mut self, primary: Primary, epoch: Option<Epoch>) -> bool {
         let key = primary.key();
         let known = self.primaries.get_mut(&key).map(|(old, stamp)| {
-            // Versions of another object of the same name do not compare.
+            // Versions of two objects with the same name do not compare.
             let comparable = old.uid() == primary.uid();
             (stamp, comparable.then(|| version(old)))
         });
@@ -370,7 +376,7 @@ impl State {
         &mut self,
         key: ObjectKey,
         live: &Live,
-        whose: Whose,
+        claim: Claim,
         epoch: Option<Epoch>,
     ) -> Option<ResourceKey> {
         let uid = live.metadata.uid.as_deref().unwrap_or_default();
@@ -383,8 +389,8 @@ impl State {
             mark: live.mark,
             readiness: live.readiness(&key.group, &key.kind),
             deleting: live.deleting,
-            owner: whose.owner,
-            ours: whose.ours,
+            owner: claim.owner,
+            ours: claim.ours,
             kept: live.kept,
             stamp,
         };
@@ -397,8 +403,8 @@ impl State {
         owner
     }
 
-    /// Drops revisions of a release. What the last of them had is remembered while its resource exists: a namespace's deletion takes
-    /// the record before the resource is let go.
+    /// Drops revisions of a release. The last one's inventory is kept while its resource exists: deleting a namespace removes the record before
+    /// the resource is released.
     fn lose_revisions(&mut self, key: &ResourceKey, lost: impl Fn(u32, &Revision) -> bool) {
         let Some(release) = self.releases.get_mut(key) else { return };
         if !release.revisions.iter().all(|(version, revision)| lost(*version, revision)) {
@@ -416,9 +422,9 @@ impl State {
     }
 }
 
-/// Whose a live object is: whom to wake for it, and whether its own metadata proves it.
+/// Which resource an object belongs to, and whether the object's metadata proves it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Whose {
+pub(super) struct Claim {
     pub(super) owner: Option<ResourceKey>,
     pub(super) ours: bool,
 }

@@ -1,4 +1,4 @@
-//! What the next revision would be: rendered, or what an interrupted action had rendered.
+//! The next revision: rendered, or taken from an interrupted action that had rendered it.
 
 use helm_release::action::Candidate;
 use helm_release::storage::Marks;
@@ -16,24 +16,24 @@ impl Work<'_> {
         let release = self.release();
         let newest = release.as_ref().and_then(Release::newest).map(|(v, _)| v);
         let deployed = release.as_ref().and_then(Release::deployed).map(|(v, r)| (v, r.marks.clone()));
-        // What was begun since may have changed the objects, whatever the deployed revision says of them.
+        // An action begun since then may have changed the objects, whatever the deployed revision says about them.
         if let Some((revision, Some(marks))) = &deployed
             && newest == Some(*revision)
         {
-            // As the deployed revision was rendered, so that a chart that prints its revision is no change.
+            // Rendered with the deployed revision's number, so that a chart which prints its revision counts as unchanged.
             let candidate = self.candidate(primary, *revision).await?;
             if is_same(&candidate, marks, primary.namespace()) {
                 self.judged = Some(Inputs::RenderedSame);
                 if marks.complete && marks.owner == primary.uid() {
                     correct_drift::note_inputs(self, primary, *revision, candidate.inputs).await?;
                 }
-                return Ok(Next::Look);
+                return Ok(Next::Again);
             }
         }
         if let Some(candidate) = self.unfinished(primary).await? {
             self.candidate = Some(candidate);
             self.judged = Some(Inputs::RenderedOther);
-            return Ok(Next::Look);
+            return Ok(Next::Again);
         }
         let newest = self
             .release()
@@ -42,10 +42,10 @@ impl Work<'_> {
             .map_or(0, |(v, r)| if r.status.is_pending() { v - 1 } else { v });
         self.candidate = Some(self.candidate(primary, newest + 1).await?);
         self.judged = Some(Inputs::RenderedOther);
-        Ok(Next::Look)
+        Ok(Next::Again)
     }
 
-    /// What an interrupted action of ours was making of the same inputs: it is gone on with as it was rendered, random values too.
+    /// The candidate of our own interrupted action on the same inputs, as it was rendered then, random values included.
     async fn unfinished(&self, primary: &Primary) -> Result<Option<Candidate>, Fault> {
         let inputs = self.inputs_digest(primary);
         let release = self.release();
@@ -61,7 +61,7 @@ impl Work<'_> {
             if !compare::is_made_from(self, primary, &record) {
                 return Ok(None);
             }
-            compare::adopt(self, version, &marks, &inputs);
+            compare::mark_as_current(self, version, &marks, &inputs);
         }
         Candidate::recorded(record, &inputs).map(Some).map_err(|e| correct_drift::fault(&e))
     }
@@ -76,7 +76,7 @@ impl Work<'_> {
     }
 }
 
-/// Whether a candidate has the objects that the marks say, whatever their order.
+/// Whether a candidate has exactly the objects in the marks, in any order.
 fn is_same(candidate: &Candidate, marks: &Marks, namespace: &str) -> bool {
     let mut new: Vec<(&str, &str, &str, String)> = candidate
         .objects

@@ -1,5 +1,5 @@
-//! Whether a recorded revision was made from the resource's chart and values, although its digest does not tell: an upstream, Helm or another
-//! version of this operator wrote it. Then it is kept as it was rendered, random values too, and only the digest is written.
+//! Whether a recorded revision was made from the resource's chart and values when its digest cannot tell, because Helm, an upstream or another
+//! version of this operator wrote it. If so, the revision stays as it was rendered, random values included, and only the digest is written.
 
 use std::sync::Arc;
 
@@ -12,15 +12,15 @@ use super::state::Inputs;
 use super::work::{Next, Work};
 use crate::status::Fault;
 
-/// How the digest of a release's inputs is made; a new way gets a new scheme. Digests of other schemes are not compared: the record tells.
+/// The scheme by which digests of inputs are made. Digests of different schemes are not compared; the record decides.
 const SCHEME: &str = "2";
 
-/// A digest with the way in which it was made.
+/// A digest with its scheme.
 pub(super) fn with_scheme(digest: &str) -> String {
     format!("{SCHEME}:{digest}")
 }
 
-/// A revision's inputs against the resource's, as far as digests tell.
+/// A revision's inputs against the resource's, as far as digests can tell.
 pub(super) fn judge(recorded: Option<&str>, current: &str) -> Inputs {
     match recorded {
         Some(recorded) if recorded == current => Inputs::Same,
@@ -29,22 +29,22 @@ pub(super) fn judge(recorded: Option<&str>, current: &str) -> Inputs {
     }
 }
 
-/// Compares the deployed revision's chart and values with the resource's, and notes today's digest if they are the same.
+/// Compares the deployed revision's chart and values with the resource's, and records today's digest if they are equal.
 pub(super) async fn compare(work: &mut Work<'_>, primary: &Primary) -> Result<Next, Fault> {
     let Some((version, marks)) = deployed(work) else { return Ok(Next::Done) };
     work.judged = Some(Inputs::Changed);
-    let Some(record) = read(work, primary, version).await? else { return Ok(Next::Look) };
+    let Some(record) = read(work, primary, version).await? else { return Ok(Next::Again) };
     if is_made_from(work, primary, &record) {
         work.judged = Some(Inputs::Same);
-        // Else taking the objects over notes it.
+        // Otherwise taking ownership of the objects records it.
         if marks.complete && marks.owner == primary.uid() {
             note_inputs(work, primary, version, work.inputs_digest(primary)).await?;
         }
     }
-    Ok(Next::Look)
+    Ok(Next::Again)
 }
 
-/// The revision's record; nothing if it cannot be decoded: then it proves nothing.
+/// The revision's record; `None` if it cannot be decoded, since then it proves nothing.
 async fn read(work: &Work<'_>, primary: &Primary, version: u32) -> Result<Option<Release>, Fault> {
     let packed = work.release().and_then(|release| release.packed).filter(|(known, _)| *known == version);
     if let Some((_, packed)) = packed {
@@ -75,8 +75,8 @@ pub(super) fn is_made_from(work: &Work<'_>, primary: &Primary, record: &Release)
     matches!(difference, Ok(None))
 }
 
-/// Takes a pending revision for one of today's inputs, so that what it did already is not done again.
-pub(super) fn adopt(work: &Work<'_>, version: u32, marks: &Marks, inputs: &str) {
+/// Gives a pending revision today's digest, so that its finished steps are not repeated.
+pub(super) fn mark_as_current(work: &Work<'_>, version: u32, marks: &Marks, inputs: &str) {
     let marks = Arc::new(Marks { inputs: inputs.to_owned(), ..marks.clone() });
     work.shared.cache.change_release(work.key, |release| {
         release.revisions.entry(version).and_modify(|revision| revision.marks = Some(marks));

@@ -1,4 +1,4 @@
-//! Puts back what drifted, and takes over what an upstream left; neither makes a revision.
+//! Repairs drift and takes ownership of objects that an upstream left; neither makes a revision.
 
 use std::sync::Arc;
 
@@ -15,10 +15,10 @@ use super::work::{Next, Work};
 use crate::report::{Outcome, chain};
 use crate::status::{Fault, condition};
 
-/// No more objects are named in one message.
+/// A message names at most this many objects.
 const MAX_NAMED: usize = 3;
 
-/// Applies again what is gone or lost fields of ours.
+/// Applies the objects that are gone or lost fields of ours.
 pub(super) async fn repair(work: &mut Work<'_>, primary: &Primary) -> Result<Next, Fault> {
     let Some((version, marks)) = deployed(work) else { return Ok(Next::Done) };
     let drifted = work.drifted(&marks);
@@ -29,7 +29,7 @@ pub(super) async fn repair(work: &mut Work<'_>, primary: &Primary) -> Result<Nex
     if watched && work.shared.cache.change_history(work.key, |history| history.drift.count(Instant::now())) {
         let fault = fight(&env, version, packed.as_ref(), primary, &drifted).await;
         work.shared.cache.change_history(work.key, |history| history.drift.fault = Some(fault.clone()));
-        work.tell(primary, &fault, true);
+        work.report_fault(primary, &fault, true);
         return Ok(Next::Done);
     }
     let objects: Vec<&MarkedObject> = marks.objects.iter().filter(|o| drifted.contains(&o.key)).collect();
@@ -40,20 +40,21 @@ pub(super) async fn repair(work: &mut Work<'_>, primary: &Primary) -> Result<Nex
         work.shared.publish(primary, Outcome::normal("DriftCorrected", "Repair", format!("put back {put_back}")));
     }
     work.shared.cache.change_history(work.key, |history| history.drift.succeed(!put_back.is_empty()));
-    remember(work, &applied);
-    undo::tell_refused(work, primary, &applied);
-    remark(work, primary, version, &marks, &applied).await.map_err(|e| fault(&e))?;
-    // Without a watch nothing says whether it helped.
-    Ok(if watched { Next::Look } else { Next::Done })
+    cache_applied(work, &applied);
+    undo::publish_client_side_applies(work, primary, &applied);
+    update_marks(work, primary, version, &marks, &applied).await.map_err(|e| fault(&e))?;
+    // Without a watch nothing reports whether it helped.
+    Ok(if watched { Next::Again } else { Next::Done })
 }
 
-/// The objects that a repair changed. None if somebody took only what the chart does not say: a client owns the defaults of what it creates.
+/// The objects that a repair changed. Empty if somebody removed only fields that the chart does not set: a client owns the defaults of what it
+/// creates.
 fn put_back(applied: &[Applied]) -> String {
     let changed = applied.iter().filter(|one| one.changed);
     changed.map(|one| one.key.to_string()).collect::<Vec<_>>().join(", ")
 }
 
-/// Who keeps changing or deleting what. Reading that may fail, and then less is said.
+/// Who keeps changing or deleting what. If that cannot be read, the message says less.
 async fn fight(
     env: &Environment<'_>,
     version: u32,
@@ -69,7 +70,7 @@ async fn fight(
             rivals
                 .iter()
                 .find(|(of, _)| of == key)
-                .map_or_else(|| format!("someone keeps changing {key}"), |(_, r)| r.told(key))
+                .map_or_else(|| format!("someone keeps changing {key}"), |(_, r)| r.describe(key))
         })
         .collect();
     if drifted.len() > named.len() {
@@ -80,17 +81,17 @@ async fn fight(
     Fault { condition: condition::IRRECONCILABLE, reason: FIGHT, message }
 }
 
-/// Reads the records that have no marks of ours and notes what objects they have.
+/// Reads the records without marks of ours and notes their objects.
 pub(super) async fn read(work: &mut Work<'_>, primary: &Primary) -> Result<Next, Fault> {
     let Some(release) = work.release() else { return Ok(Next::Done) };
     let decoration = work.decoration(primary);
     let env = work.environment(&decoration, primary, "upgrade");
     let base = release.base().map(|(v, _)| v);
-    for version in release.unread() {
+    for version in release.unmarked() {
         let (mut marks, packed) = action::inventory_of(&env, version).await.map_err(|e| fault(&e))?;
         marks.owner = primary.uid().to_owned();
         marks.owner_type = primary.owner().annotated_type();
-        // A release without objects has nothing to move in.
+        // A release without objects has nothing to take ownership of.
         marks.complete = marks.objects.is_empty();
         let abandoned = release.revisions.get(&version).is_some_and(|r| r.status.is_pending() && r.marks.is_none());
         let status = if abandoned { Some(action::abandon(&env, &packed).await.map_err(|e| fault(&e))?) } else { None };
@@ -107,25 +108,25 @@ pub(super) async fn read(work: &mut Work<'_>, primary: &Primary) -> Result<Next,
             }
         });
     }
-    Ok(Next::Look)
+    Ok(Next::Again)
 }
 
-/// Makes every object of the deployed revision ours.
-pub(super) async fn move_in(work: &mut Work<'_>, primary: &Primary) -> Result<Next, Fault> {
+/// Takes ownership of every object of the deployed revision.
+pub(super) async fn take_ownership(work: &mut Work<'_>, primary: &Primary) -> Result<Next, Fault> {
     let Some((version, marks)) = deployed(work) else { return Ok(Next::Done) };
     let decoration = work.decoration(primary);
     let env = work.environment(&decoration, primary, "upgrade");
     let packed = work.release().and_then(|r| r.packed).filter(|(v, _)| *v == version).map(|(_, p)| p);
-    let applied = action::move_in(&env, version, packed.as_ref()).await.map_err(|e| fault(&e))?;
-    remember(work, &applied);
-    undo::tell_refused(work, primary, &applied);
+    let applied = action::take_ownership(&env, version, packed.as_ref()).await.map_err(|e| fault(&e))?;
+    cache_applied(work, &applied);
+    undo::publish_client_side_applies(work, primary, &applied);
     let mut whole = (*marks).clone();
     whole.objects = applied.iter().map(MarkedObject::from).collect();
     whole.complete = true;
     whole.owner = primary.uid().to_owned();
     whole.owner_type = primary.owner().annotated_type();
     whole.inputs = work.inputs_digest(primary);
-    let written = action::record_move(&env, version, packed.as_ref(), &whole).await.map_err(|e| fault(&e))?;
+    let written = action::record_ownership(&env, version, packed.as_ref(), &whole).await.map_err(|e| fault(&e))?;
     keep(work, version, whole, written);
     let mut kinds = Vec::new();
     for one in &applied {
@@ -134,10 +135,10 @@ pub(super) async fn move_in(work: &mut Work<'_>, primary: &Primary) -> Result<Ne
     work.shared.watch_kinds(kinds);
     tracing::info!(resource = %work.key, version, "Took over release");
     work.succeed();
-    Ok(Next::Look)
+    Ok(Next::Again)
 }
 
-/// Asks for the objects that we wrote and whose events are overdue.
+/// Reads the objects that we wrote and whose events are overdue.
 pub(super) async fn confirm(work: &mut Work<'_>) -> Result<Next, Fault> {
     let Some((_, marks)) = deployed(work) else { return Ok(Next::Done) };
     for key in work.shared.cache.overdue(&work.watched(&marks)) {
@@ -145,10 +146,10 @@ pub(super) async fn confirm(work: &mut Work<'_>) -> Result<Next, Fault> {
         let live = work.shared.applier.look_up(&key, &object.api_version).await.map_err(|e| fault(&e.into()))?;
         work.shared.cache.confirm(&key, live.as_ref());
     }
-    Ok(Next::Look)
+    Ok(Next::Again)
 }
 
-/// Notes that other inputs give the objects that are deployed.
+/// Records the digest of other inputs that render to the deployed objects.
 pub(super) async fn note_inputs(work: &Work<'_>, primary: &Primary, version: u32, inputs: String) -> Result<(), Fault> {
     let Some((_, marks)) = deployed(work) else { return Ok(()) };
     let marks = Marks { inputs, ..(*marks).clone() };
@@ -161,13 +162,13 @@ pub(super) fn deployed(work: &Work<'_>) -> Option<(u32, Arc<Marks>)> {
     Some((version, revision.marks.clone()?))
 }
 
-fn remember(work: &Work<'_>, applied: &[Applied]) {
-    work.shared.cache.put_applied(applied, work.key);
+fn cache_applied(work: &Work<'_>, applied: &[Applied]) {
+    work.shared.cache.store_applied(applied, work.key);
     work.shared.cache.change_history(work.key, |history| history.resynced = Some(Instant::now()));
 }
 
-/// Writes the marks anew if applying did not restore them: the server's defaults or the kind's schema changed.
-async fn remark(
+/// Writes new marks if applying did not restore the old ones: the server's defaults or the kind's schema changed.
+async fn update_marks(
     work: &Work<'_>,
     primary: &Primary,
     version: u32,

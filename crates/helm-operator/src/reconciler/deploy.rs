@@ -1,4 +1,4 @@
-//! Makes the next revision: installs the first, upgrades to any other. What a failed one left is taken back in [`super::undo`].
+//! Makes the next revision: installs the first, upgrades to any other. [`super::undo`] rolls back what a failed attempt left.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::report;
 use crate::status::{Fault, condition};
 use crate::watches::Overrides;
 
-/// The words of an action for log, event and condition.
+/// How an action is named in logs, events and conditions.
 struct Words {
     action: &'static str,
     done: &'static str,
@@ -54,12 +54,12 @@ pub(super) async fn upgrade(work: &mut Work<'_>, primary: &Primary) -> Result<Ne
 
 /// Publishes what the user should know beforehand, and runs the author's hooks.
 async fn prepare(work: &Work<'_>, primary: &Primary, candidate: &Candidate) {
-    tell_overrides(work, primary);
-    tell_duplicates(work, primary, candidate);
+    publish_overrides(work, primary);
+    publish_duplicates(work, primary, candidate);
     before(work, primary, &candidate.config).await;
 }
 
-/// Records what the action came to; a success comes with the note of its event.
+/// Records the action's outcome; a success comes with the note of its event.
 async fn conclude(
     work: &Work<'_>,
     primary: &Primary,
@@ -74,7 +74,7 @@ async fn conclude(
             after(work, primary, &outcome, &candidate.manifest).await;
             record(work, outcome).await;
             work.succeed();
-            Ok(Next::Look)
+            Ok(Next::Again)
         }
         Err(failure) => {
             let reason = if failure.cause.is_foreign() { "ReleaseConflict" } else { words.failed };
@@ -84,12 +84,12 @@ async fn conclude(
     }
 }
 
-/// Takes the outcome of an action into the cache.
+/// Stores the outcome of an action in the cache.
 pub(super) async fn record(work: &Work<'_>, outcome: Outcome) {
     let shared = work.shared;
-    shared.cache.put_applied(&outcome.applied, work.key);
+    shared.cache.store_applied(&outcome.applied, work.key);
     if let Some(primary) = shared.cache.primary(work.key) {
-        undo::tell_refused(work, &primary, &outcome.applied);
+        undo::publish_client_side_applies(work, &primary, &outcome.applied);
     }
     let mut kinds: Vec<Arc<Resource>> = Vec::new();
     for object in &outcome.marks.objects {
@@ -117,16 +117,16 @@ pub(super) async fn record(work: &Work<'_>, outcome: Outcome) {
     });
 }
 
-/// A warning for each object that the chart makes more than once.
-fn tell_duplicates(work: &Work<'_>, primary: &Primary, candidate: &Candidate) {
+/// Publishes a warning for each object that the chart renders more than once.
+fn publish_duplicates(work: &Work<'_>, primary: &Primary, candidate: &Candidate) {
     for duplicate in &candidate.duplicates {
         tracing::warn!(resource = %work.key, %duplicate, "an object is made more than once");
         work.shared.publish(primary, report::Outcome::warning("DuplicateObject", "Render", duplicate.to_string()));
     }
 }
 
-/// Upstream's event for each override value in use.
-fn tell_overrides(work: &Work<'_>, primary: &Primary) {
+/// Publishes upstream's event for each override value in use.
+fn publish_overrides(work: &Work<'_>, primary: &Primary) {
     for (key, value) in work.shared.renderer.overrides().into_iter().flat_map(Overrides::texts) {
         let value = if work.shared.settings.suppress_overrides { "****" } else { value };
         let note = format!("Chart value {key:?} overridden to {value:?} by operator's watches.yaml");
@@ -134,7 +134,7 @@ fn tell_overrides(work: &Work<'_>, primary: &Primary) {
     }
 }
 
-/// Runs the author's hooks before an action; as upstream, a failing one stops nothing.
+/// Runs the operator author's hooks before an action; as upstream, a failing hook stops nothing.
 async fn before(work: &Work<'_>, primary: &Primary, values: &serde_json::Value) {
     for hook in &work.shared.hooks.before {
         if let Err(error) = hook.run(&primary.owner(), values).await {
@@ -143,7 +143,7 @@ async fn before(work: &Work<'_>, primary: &Primary, values: &serde_json::Value) 
     }
 }
 
-/// Runs the author's hooks after an action.
+/// Runs the operator author's hooks after an action.
 async fn after(work: &Work<'_>, primary: &Primary, outcome: &Outcome, manifest: &str) {
     for hook in &work.shared.hooks.after {
         if let Err(error) = hook.run(&primary.owner(), outcome.version, manifest).await {

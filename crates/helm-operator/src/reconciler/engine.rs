@@ -1,4 +1,4 @@
-//! The renderer over the real engine: one chart, loaded once, and the cluster's capabilities as discovery last saw them.
+//! The renderer over Helm's engine: one chart, loaded once, and the cluster's capabilities as of the latest discovery.
 
 use std::sync::{Arc, RwLock};
 
@@ -26,7 +26,7 @@ pub(super) struct EngineRenderer {
     overrides: Overrides,
     applier: Applier,
     kube_version: KubeVersion,
-    /// What a discovery found, and which.
+    /// The capabilities, with the generation of the discovery that found them.
     known: RwLock<Option<(usize, Arc<Capabilities>)>>,
     digest: String,
 }
@@ -35,7 +35,7 @@ impl EngineRenderer {
     /// Asks the server for its version.
     ///
     /// # Errors
-    /// No answer, or a chart that no record could keep.
+    /// The server does not answer, or no record can hold the chart.
     pub(super) async fn new(
         engine: Arc<Engine>,
         overrides: Overrides,
@@ -49,7 +49,7 @@ impl EngineRenderer {
         Ok(EngineRenderer { engine, document, overrides, applier, kube_version, known: RwLock::default(), digest })
     }
 
-    /// What the cluster serves. It never is a reason to render: new kinds must not rotate passwords.
+    /// What the cluster serves. A change is never a reason to render: new kinds must not rotate passwords.
     fn capabilities(&self) -> Arc<Capabilities> {
         let generation = self.applier.mapper.generation();
         let known = self.known.read().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
@@ -109,7 +109,7 @@ impl Renderer for EngineRenderer {
             };
             let (engine, document, lookup) = (self.engine.clone(), self.document.clone(), self.lookup());
             let capabilities = self.capabilities();
-            // A chart may compute for long, and `lookup` waits for the cluster.
+            // A chart may compute for a long time, and `lookup` waits for the cluster.
             let rendered = tokio::task::spawn_blocking(move || {
                 let request = engine::Request {
                     values: &values,
@@ -158,7 +158,7 @@ fn candidate(
     Ok(Candidate { chart, config, manifest, objects, hooks, notes: rendered.notes, crds, duplicates, inputs })
 }
 
-/// The objects of the very text that the record keeps, in install order.
+/// The objects of exactly the text that the record keeps, in install order.
 fn release_objects(manifest: &str, namespace: &str) -> Result<(Vec<Object>, Vec<Duplicate>), ObjectError> {
     let objects = objects_of(manifest)?;
     objects.iter().try_for_each(Object::check_name)?;

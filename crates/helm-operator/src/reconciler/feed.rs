@@ -1,7 +1,7 @@
-//! One stream of list and watch events into the cache: mark and sweep by the list's epoch, within the stream's own scope.
+//! Feeds one stream of list and watch events into the cache: mark and sweep by the list's epoch, within the stream's scope.
 //!
-//! What a list does not have is gone, whether the list is the first, one after an expired watch, or empty. Nothing is judged by the
-//! resource versions of the listed items: they say nothing about what the list lacks.
+//! An item missing from a list is gone, whether the list is the first, one after an expired watch, or empty. The resource versions of listed items
+//! decide nothing: they say nothing about what the list lacks.
 
 use std::sync::Arc;
 
@@ -13,12 +13,12 @@ use tokio::time::Instant;
 
 use super::stamp::Epoch;
 
-/// What a stream covers: one namespace, or everything.
+/// The objects that a stream covers: one namespace, or everything.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Scope(Option<Arc<str>>);
 
 impl Scope {
-    /// Every namespace, and what has none.
+    /// All namespaces, and cluster-scoped objects.
     pub(super) const ALL: Scope = Scope(None);
 
     /// One namespace.
@@ -26,7 +26,7 @@ impl Scope {
         Scope(Some(name.into()))
     }
 
-    /// Whether objects of the namespace are in the stream.
+    /// Whether the stream covers objects in the namespace.
     pub(super) fn covers(&self, namespace: &str) -> bool {
         self.0.as_deref().is_none_or(|only| only == namespace)
     }
@@ -38,43 +38,43 @@ pub(super) struct Stream<T> {
     pub(super) events: BoxStream<'static, watcher::Result<Event<T>>>,
 }
 
-/// What became of a stream's first list.
+/// The result of a stream's first list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum First {
-    /// It is in.
+    /// It is complete.
     Listed,
-    /// The server does not give it to us; later it may.
+    /// The server refuses it; that may change later.
     Refused,
 }
 
-/// Where the events of a stream go.
+/// Receives the events of a stream.
 pub(super) trait Sink<T>: Send {
-    /// Takes an item in that a list or an event of this epoch has.
-    fn see(&self, item: T, epoch: Epoch);
-    /// Takes an item's deletion in.
-    fn lose(&self, item: T);
-    /// Drops what the list that just ended should have had and had not.
+    /// Stores an item from a list or an event of this epoch.
+    fn changed(&self, item: T, epoch: Epoch);
+    /// Handles an item's deletion.
+    fn deleted(&self, item: T);
+    /// Drops the items in the scope that the list which just ended lacks.
     fn sweep(&self, scope: &Scope, list: Epoch);
-    /// What is watched, for the log.
-    fn what(&self) -> String;
+    /// The kind of item, for the log.
+    fn description(&self) -> String;
 }
 
-/// Feeds the sink until the stream ends. `first` is told what became of the first list.
+/// Feeds the sink until the stream ends. `first` receives the result of the first list.
 pub(super) async fn feed<T>(sink: impl Sink<T>, mut stream: Stream<T>, first: oneshot::Sender<First>) {
     let mut first = Some(first);
     let mut epoch = Epoch { number: 0, began: Instant::now() };
-    let mut trouble = Trouble::default();
+    let mut last_error = LastError::default();
     while let Some(event) = stream.events.next().await {
-        trouble.hear(&event, &sink.what());
+        last_error.log_change(&event, &sink.description());
         match event {
             Ok(Event::Init) => epoch = Epoch { number: epoch.number + 1, began: Instant::now() },
-            Ok(Event::InitApply(item) | Event::Apply(item)) => sink.see(item, epoch),
+            Ok(Event::InitApply(item) | Event::Apply(item)) => sink.changed(item, epoch),
             Ok(Event::InitDone) => {
                 sink.sweep(&stream.scope, epoch);
-                // Nobody may be waiting.
+                // The receiver may be gone.
                 _ = first.take().map(|first| first.send(First::Listed));
             }
-            Ok(Event::Delete(item)) => sink.lose(item),
+            Ok(Event::Delete(item)) => sink.deleted(item),
             Err(error) => {
                 if is_refused(&error) {
                     _ = first.take().map(|first| first.send(First::Refused));
@@ -84,48 +84,48 @@ pub(super) async fn feed<T>(sink: impl Sink<T>, mut stream: Stream<T>, first: on
     }
 }
 
-/// Why a stream does not come: said once, however often it is tried again, and again when the reason changes.
+/// Why a stream fails: logged once for each reason, however often the watch retries.
 #[derive(Debug, Default)]
-struct Trouble(Option<String>);
+struct LastError(Option<String>);
 
-/// What there is to say.
+/// How the state of a stream changed.
 #[derive(Debug, PartialEq, Eq)]
-enum Saying {
-    /// Nothing.
+enum Change {
+    /// Not at all.
     Nothing,
-    /// It does not come, for this reason.
-    Trouble(String),
-    /// It still does not come, for the same reason.
-    Still(String),
-    /// It comes again.
-    Over,
+    /// It fails, for this reason.
+    Failed(String),
+    /// It still fails, for the same reason.
+    StillFailing(String),
+    /// It works again.
+    Recovered,
 }
 
-impl Trouble {
-    fn hear<T>(&mut self, event: &watcher::Result<Event<T>>, what: &str) {
-        match self.judge(event) {
-            Saying::Nothing => {}
-            Saying::Trouble(error) => tracing::warn!(error, "Cannot watch {what}"),
-            Saying::Still(error) => tracing::debug!(error, "Still cannot watch {what}"),
-            Saying::Over => tracing::info!("Watching {what} again"),
+impl LastError {
+    fn log_change<T>(&mut self, event: &watcher::Result<Event<T>>, what: &str) {
+        match self.change(event) {
+            Change::Nothing => {}
+            Change::Failed(error) => tracing::warn!(error, "Cannot watch {what}"),
+            Change::StillFailing(error) => tracing::debug!(error, "Still cannot watch {what}"),
+            Change::Recovered => tracing::info!("Watching {what} again"),
         }
     }
 
-    fn judge<T>(&mut self, event: &watcher::Result<Event<T>>) -> Saying {
+    fn change<T>(&mut self, event: &watcher::Result<Event<T>>) -> Change {
         match event {
-            // A list that begins may fail as the one before.
-            Ok(Event::Init | Event::InitApply(_)) => Saying::Nothing,
-            Ok(_) => self.0.take().map_or(Saying::Nothing, |_| Saying::Over),
+            // A list that has only begun may fail like the one before.
+            Ok(Event::Init | Event::InitApply(_)) => Change::Nothing,
+            Ok(_) => self.0.take().map_or(Change::Nothing, |_| Change::Recovered),
             Err(error) => {
                 let reason = crate::report::chain(error);
                 let known = self.0.replace(reason.clone()).is_some_and(|known| known == reason);
-                if known { Saying::Still(reason) } else { Saying::Trouble(reason) }
+                if known { Change::StillFailing(reason) } else { Change::Failed(reason) }
             }
         }
     }
 }
 
-/// Whether trying again helps only after someone has changed rights or kinds.
+/// Whether a retry helps only once someone has changed permissions or kinds.
 fn is_refused(error: &watcher::Error) -> bool {
     match error {
         watcher::Error::InitialListFailed(kube::Error::Api(status))
@@ -142,7 +142,7 @@ mod tests {
 
     use super::*;
 
-    /// Writes down what it is told.
+    /// Records every call.
     #[derive(Clone, Default)]
     struct Told(Arc<Mutex<Vec<String>>>);
 
@@ -153,11 +153,11 @@ mod tests {
     }
 
     impl Sink<&'static str> for Told {
-        fn see(&self, item: &'static str, epoch: Epoch) {
+        fn changed(&self, item: &'static str, epoch: Epoch) {
             self.note(format!("{item} in {}", epoch.number));
         }
 
-        fn lose(&self, item: &'static str) {
+        fn deleted(&self, item: &'static str) {
             self.note(format!("{item} gone"));
         }
 
@@ -165,7 +165,7 @@ mod tests {
             self.note(format!("sweep {} of {}", list.number, scope.0.as_deref().unwrap_or("all")));
         }
 
-        fn what(&self) -> String {
+        fn description(&self) -> String {
             "tests".into()
         }
     }
@@ -220,25 +220,25 @@ mod tests {
             let status = kube::core::Status::failure(message, "Forbidden").with_code(403);
             Err(watcher::Error::InitialListFailed(kube::Error::Api(Box::new(status))))
         };
-        let mut trouble = Trouble::default();
-        let mut said = |event: watcher::Result<Event<&'static str>>| match trouble.judge(&event) {
-            Saying::Nothing => "nothing".to_owned(),
-            Saying::Trouble(why) => {
-                format!("trouble: {}", why.split("refused ").nth(1).unwrap_or(&why).get(..1).unwrap())
+        let mut last_error = LastError::default();
+        let mut said = |event: watcher::Result<Event<&'static str>>| match last_error.change(&event) {
+            Change::Nothing => "nothing".to_owned(),
+            Change::Failed(why) => {
+                format!("failed: {}", why.split("refused ").nth(1).unwrap_or(&why).get(..1).unwrap())
             }
-            Saying::Still(_) => "still".into(),
-            Saying::Over => "over".into(),
+            Change::StillFailing(_) => "still".into(),
+            Change::Recovered => "over".into(),
         };
         let events = [
             (Ok(Event::Init), "nothing"),
-            (refused("refused a"), "trouble: a"),
+            (refused("refused a"), "failed: a"),
             (Ok(Event::Init), "nothing"),
             (Ok(Event::InitApply("x")), "nothing"),
             (refused("refused a"), "still"),
-            (refused("refused b"), "trouble: b"),
+            (refused("refused b"), "failed: b"),
             (Ok(Event::InitDone), "over"),
             (Ok(Event::Apply("x")), "nothing"),
-            (refused("refused b"), "trouble: b"),
+            (refused("refused b"), "failed: b"),
             (Ok(Event::Delete("x")), "over"),
         ];
         for (event, expected) in events {

@@ -1,7 +1,6 @@
-//! What happened to a resource lately: what failed, who fights, and what the process before this one knew of both.
+//! A resource's recent history: what failed, who fights over its objects, and what the previous process knew of both.
 //!
-//! Times are given by the caller, so that every rule is a table. Holds end by themselves; only a change of the resource's own inputs ends
-//! one early.
+//! Callers pass the time, so that every rule is a table. Holds expire; only a change of the resource's own inputs ends one early.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
@@ -16,40 +15,40 @@ use super::release::Release;
 use crate::backoff::{self, Retry};
 use crate::status::{Condition, Fault, Status, condition};
 
-/// The reason that tells of a fight over an object's fields.
+/// The reason of a fight over an object's fields.
 pub(super) const FIGHT: &str = "DriftLoop";
-/// Repairs of one resource that follow each other this closely count as one streak; a fight that is quiet for so long is over.
+/// Repairs of one resource that follow each other within this time form one streak; a fight ends after this time without drift.
 const STREAK: Duration = Duration::from_secs(20);
-/// A streak longer than this is a fight with another manager.
+/// A longer streak is a fight with another manager.
 const PATIENCE: u32 = 5;
-/// After a restart, what was failing is tried once within this time: soon, because the restart may have brought a better chart, and
-/// spread, because hundreds may be failing.
+/// After a restart, each failing resource is tried once within this time: soon, because the restart may have brought a better chart, and spread
+/// out, because hundreds may be failing.
 const SPREAD: Duration = Duration::from_secs(30);
 
-/// What happened to a resource lately.
+/// A resource's recent history.
 #[derive(Clone, Debug, Default)]
 pub(super) struct History {
     pub(super) failure: Option<Failed>,
-    /// What an attempt was refused for good, and its inputs.
+    /// The permanent refusal of an attempt, and its inputs.
     pub(super) refused: Option<(String, Refusal)>,
-    /// The failure that the process before this one left, until something is tried.
+    /// The failure that the previous process left, until something is tried.
     pub(super) recalled: Option<Recalled>,
     pub(super) drift: Drift,
-    /// Notes to put into the status at the next write.
+    /// The notes for the next status write.
     pub(super) notes: Option<String>,
-    /// The status that was written last, and what the server made of it.
+    /// The status that was written last, and the server's answer.
     pub(super) written: Option<(Status, Status)>,
-    /// The status could not be written, and when it is tried again.
+    /// When to write a status again that could not be written.
     pub(super) unwritten: Option<Retry>,
-    /// The release whose records vanished though we had not uninstalled it.
+    /// The release whose records disappeared without our uninstalling it.
     pub(super) lost: Option<Arc<Release>>,
-    /// The uid of the resource after whose uninstall nothing was left to be looked for.
+    /// The uid of a resource whose uninstall left nothing to look for.
     pub(super) cleared: Option<Box<str>>,
-    /// When everything was last applied without being asked: for what marks can't tell.
+    /// When all objects were last applied without a reason, which covers what marks cannot show.
     pub(super) resynced: Option<Instant>,
 }
 
-/// A failure that stands.
+/// A failure that still applies.
 #[derive(Clone, Debug)]
 pub(super) struct Failed {
     pub(super) fault: Fault,
@@ -58,31 +57,31 @@ pub(super) struct Failed {
     pub(super) retry: Retry,
 }
 
-/// A failure of another process: the status tells that there is one, and since when.
+/// A failure of a previous process, known from the status with its start time.
 #[derive(Clone, Debug)]
 pub(super) struct Recalled {
-    /// The resource that the status is about: another one, or another spec, is no failure yet.
+    /// The resource that the status describes: a different one, or a different spec, has not failed yet.
     of: Arc<Primary>,
     attempts: u32,
     retry_at: Instant,
 }
 
-/// Repairs, and what became of them.
+/// Repairs and their outcomes.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Drift {
-    /// Repairs in a row, each soon after the one before.
+    /// Consecutive repairs, each soon after the one before.
     streak: u32,
     repaired: Option<Instant>,
     /// No repair before this time.
     pub(super) hold_until: Option<Instant>,
-    /// Repairs that failed in a row.
+    /// Consecutive failed repairs.
     failures: u32,
     /// The fight, or why the last repair failed.
     pub(super) fault: Option<Fault>,
 }
 
 impl History {
-    /// What the status says of the time before this process, if it says that the resource, as it is now, was failing.
+    /// The history that the status implies, if it says that the resource in its current form was failing.
     pub(super) fn recall(primary: &Arc<Primary>, now: Instant, today: Timestamp) -> Option<History> {
         let stands = |kind| {
             let condition = primary.status.find(kind)?;
@@ -101,17 +100,17 @@ impl History {
         Some(History { recalled: Some(recalled), ..History::default() })
     }
 
-    /// Until when nothing may be tried with these inputs; absent if something may be tried now.
+    /// Until when these inputs must not be tried again; `None` if they may be tried now.
     pub(super) fn held_until(&self, inputs: &str, now: Instant) -> Option<Instant> {
         self.failure.as_ref().filter(|f| f.inputs == inputs).map(|f| f.retry.at).filter(|until| *until > now)
     }
 
-    /// The failure of the process before this one, if it is one of the resource as it is now.
+    /// When the previous process's failure may be retried, if it is a failure of the resource as it is now.
     pub(super) fn recalled(&self, primary: &Primary) -> Option<Instant> {
         self.recalled.as_ref().filter(|recalled| !primary.differs_from(&recalled.of)).map(|recalled| recalled.retry_at)
     }
 
-    /// Notes a failure: the same inputs are tried again later and later. Returns whether it is news.
+    /// Records a failure: the same inputs wait longer each time. Returns whether it is new.
     pub(super) fn fail(&mut self, fault: Fault, inputs: String, now: Instant) -> bool {
         let known = self.failure.as_ref();
         let before = match known {
@@ -125,26 +124,26 @@ impl History {
         news
     }
 
-    /// Something succeeded, or nothing is left to do.
+    /// Clears the failure: something succeeded, or nothing is left to do.
     pub(super) fn succeed(&mut self) {
         self.failure = None;
         self.recalled = None;
     }
 
-    /// Lets the next look try again at once: the release was changed by someone else.
-    pub(super) fn lift(&mut self, now: Instant) {
+    /// Allows an immediate retry: someone else changed the release.
+    pub(super) fn retry_now(&mut self, now: Instant) {
         if let Some(failure) = &mut self.failure {
             failure.retry.at = now;
         }
         self.recalled = None;
     }
 
-    /// What is wrong.
+    /// The current failure.
     pub(super) fn fault(&self) -> Option<&Fault> {
         self.failure.as_ref().map(|f| &f.fault).or(self.drift.fault.as_ref())
     }
 
-    /// Every time at which something is to be done again, past ones too.
+    /// All deadlines, including past ones.
     pub(super) fn deadlines(&self) -> [Option<Instant>; 4] {
         [
             self.failure.as_ref().map(|f| f.retry.at),
@@ -156,8 +155,8 @@ impl History {
 }
 
 impl Drift {
-    /// Counts a repair that is about to be made, and holds the next one back if there were too many in a row. Returns whether a fight
-    /// has just begun: then this repair is left out, and people are told.
+    /// Counts a repair that is about to start, and holds the next one if there were too many in a row. Returns whether a fight has just begun:
+    /// then this repair is skipped and reported.
     pub(super) fn count(&mut self, now: Instant) -> bool {
         let goes_on = self.quiet_at().is_some_and(|quiet| now < quiet);
         self.streak = if goes_on { self.streak.saturating_add(1) } else { 1 };
@@ -166,7 +165,7 @@ impl Drift {
         self.hold_until.is_some() && !self.is_fight()
     }
 
-    /// The repair that was counted failed, which is no sign of a fight. Returns whether it is news.
+    /// Records that the counted repair failed, which is not a fight. Returns whether it is new.
     pub(super) fn fail(&mut self, fault: Fault, now: Instant) -> bool {
         self.streak = self.streak.saturating_sub(1);
         let retry = Retry::after(self.failures, now);
@@ -176,29 +175,29 @@ impl Drift {
         news
     }
 
-    /// The repair that was counted succeeded; a fight is not over for that. One that found nothing to change is no sign of a fight.
+    /// Records that the counted repair succeeded, which does not end a fight. A repair that changed nothing does not count towards one.
     pub(super) fn succeed(&mut self, changed: bool) {
         if !changed {
             self.streak = self.streak.saturating_sub(1);
         }
-        self.mend();
+        self.clear_repair_failure();
     }
 
-    fn mend(&mut self) {
+    fn clear_repair_failure(&mut self) {
         self.failures = 0;
         if !self.is_fight() {
             self.fault = None;
         }
     }
 
-    /// Nothing has drifted: a repair that failed is needed no more, and a fight is over once it was quiet for a while.
-    pub(super) fn calm(&mut self, now: Instant) {
-        self.calm_fight(now);
-        self.mend();
+    /// Nothing has drifted: a failed repair no longer matters, and a fight ends after a quiet while.
+    pub(super) fn clear(&mut self, now: Instant) {
+        self.clear_ended_fight(now);
+        self.clear_repair_failure();
     }
 
-    /// A fight is over once it was quiet for a while.
-    pub(super) fn calm_fight(&mut self, now: Instant) {
+    /// Ends a fight after a quiet while.
+    pub(super) fn clear_ended_fight(&mut self, now: Instant) {
         if self.is_fight() && self.quiet_at().is_none_or(|quiet| quiet <= now) {
             self.fault = None;
         }
@@ -208,7 +207,7 @@ impl Drift {
         self.fault.as_ref().is_some_and(|f| f.reason == FIGHT)
     }
 
-    /// When the streak counts as over unless something drifts before.
+    /// When the streak ends unless something drifts first.
     fn quiet_at(&self) -> Option<Instant> {
         self.hold_until.max(self.repaired).map(|last| last + STREAK)
     }
@@ -219,7 +218,7 @@ fn lasted(failing: &Condition, today: Timestamp) -> Duration {
     since.and_then(|since| today.duration_since(since).try_into().ok()).unwrap_or_default()
 }
 
-/// A share of 1 that is the resource's own.
+/// A fraction from 0 to 1, fixed for each resource.
 fn share(uid: &str) -> f64 {
     let mut hasher = DefaultHasher::new();
     uid.hash(&mut hasher);
@@ -272,7 +271,7 @@ mod tests {
         assert!(history.fail(fault("Y"), "b".into(), now), "another fault is news");
         assert_eq!(history.failure.as_ref().unwrap().retry.failures, 1);
         assert_eq!(history.fault(), Some(&fault("Y")));
-        history.lift(now);
+        history.retry_now(now);
         assert_eq!((history.held_until("b", now), history.failure.as_ref().unwrap().retry.failures), (None, 1));
         history.succeed();
         assert_eq!(history.fault(), None);
@@ -292,7 +291,7 @@ mod tests {
         let mut history = History::recall(&primary, now, today()).unwrap();
         let annotated = "{\"helm.sdk.operatorframework.io/adopt\": \"true\"}";
         assert_eq!(history.recalled(&resource("InstallError", 2, "u", annotated)), None, "a change of its own");
-        history.lift(now);
+        history.retry_now(now);
         assert_eq!(history.recalled(&primary), None);
     }
 
@@ -378,11 +377,11 @@ mod tests {
         let over = now + 2 * SECOND + STREAK;
         let history = History { drift: drift.clone(), ..History::default() };
         assert_eq!(history.deadlines(), [None, None, Some(now + 2 * SECOND), Some(over)]);
-        drift.calm(over - SECOND);
+        drift.clear(over - SECOND);
         drift.succeed(true);
         assert!(drift.fault.is_some());
         assert!(!drift.count(over - SECOND), "it goes on");
-        drift.calm(over + 4 * SECOND + STREAK);
+        drift.clear(over + 4 * SECOND + STREAK);
         assert_eq!(drift.fault, None);
         assert!(!drift.count(over + 5 * SECOND + STREAK));
         assert_eq!((drift.streak, drift.hold_until), (1, None));
@@ -402,7 +401,7 @@ mod tests {
         drift.succeed(true);
         assert_eq!((drift.failures, &drift.fault), (0, &None));
         drift.fail(fault("ReconcileError"), now);
-        drift.calm(now + 100 * SECOND);
+        drift.clear(now + 100 * SECOND);
         assert_eq!((drift.failures, drift.fault), (0, None));
     }
 }

@@ -6,7 +6,7 @@ use helm_release::kube::{Error, MemoryApi};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
-use super::tests::{MAPS, PRIMARY, SECRETS, World, key, spec, telling};
+use super::tests::{MAPS, PRIMARY, SECRETS, World, key, spec, with_sources};
 use super::work;
 use crate::metrics::ReconcileResult;
 
@@ -382,7 +382,7 @@ async fn an_object_that_no_watch_has_is_waited_for_and_named() {
         namespaced: true,
     };
     let live = world.server.object(&format!("{MAPS}/a")).unwrap();
-    world.shared.lose_dependent(&maps, &serde_json::from_value(live).unwrap());
+    world.shared.dependent_deleted(&maps, &serde_json::from_value(live).unwrap());
     work::reconcile(&world.shared, &key(), &()).await;
     assert_eq!(world.condition("Ready").unwrap(), "False/Uninstalling/ConfigMap ns/a (finalizers: x/y)");
     assert_eq!(world.maps(), ["a"]);
@@ -408,7 +408,7 @@ async fn a_hook_that_another_version_of_the_operator_began_is_found_again() {
         if !same {
             world.edit(|p| p["spec"]["value"] = "2".into());
         }
-        let world = World::rendering(world.server, std::sync::Arc::new(telling()));
+        let world = World::rendering(world.server, std::sync::Arc::new(with_sources()));
         reconcile(&world, "Complete").await;
         let value = if same { "1" } else { "2" };
         assert_eq!((world.value_of("a"), world.history()), (json!(value), vec!["1 deployed".to_owned()]));

@@ -1,6 +1,6 @@
-//! The chart controller: keeps the release of each custom resource of one kind as its chart and values want it.
+//! The chart controller: keeps each custom resource's release in line with its chart and values.
 //!
-//! `state` decides, `work` loops, `install`, `upgrade`, `uninstall` and `correct_drift` act, `settle` records the outcome once.
+//! `observe` reads what is true, `state` decides, `work` loops; `deploy`, `correct_drift` and `uninstall` act; `settle` records the outcome once.
 //! Counterpart: operator-sdk's `internal/helm/controller` and helm-operator-plugins' `pkg/reconciler`.
 
 mod awaited;
@@ -60,7 +60,7 @@ pub struct ChartController {
     max_history: usize,
 }
 
-/// What renders.
+/// What renders the chart.
 enum Source {
     Engine(Arc<Engine>),
     Own(Arc<dyn Renderer>),
@@ -89,7 +89,7 @@ impl ChartController {
         Ok(ChartController::from(watch, Source::Engine(Arc::new(Engine::new(chart)))))
     }
 
-    /// A controller that renders by means of its own.
+    /// A controller with its own renderer.
     pub fn with_renderer(watch: Watch, renderer: Arc<dyn Renderer>) -> ChartController {
         ChartController::from(watch, Source::Own(renderer))
     }
@@ -98,21 +98,21 @@ impl ChartController {
         ChartController { name: watch.controller_name(), watch, source, hooks: Hooks::default(), max_history: 10 }
     }
 
-    /// Runs before each install and upgrade.
+    /// Adds a hook that runs before each install and upgrade.
     #[must_use]
     pub fn pre_hook(mut self, hook: impl PreHook + 'static) -> ChartController {
         self.hooks.before.push(Arc::new(hook));
         self
     }
 
-    /// Runs after each install and upgrade.
+    /// Adds a hook that runs after each install and upgrade.
     #[must_use]
     pub fn post_hook(mut self, hook: impl PostHook + 'static) -> ChartController {
         self.hooks.after.push(Arc::new(hook));
         self
     }
 
-    /// How many revisions are kept; 0: all. Default 10.
+    /// Sets how many revisions are kept; 0 keeps all. Default: 10.
     #[must_use]
     pub fn max_history(mut self, revisions: usize) -> ChartController {
         self.max_history = revisions;

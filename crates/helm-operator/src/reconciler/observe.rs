@@ -1,4 +1,4 @@
-//! What is true of a resource and its release now, for [`super::state`] to decide on.
+//! Observes a resource and its release for [`super::state`] to decide on.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ impl Work<'_> {
             finalizer: primary.has_finalizer(),
             suspended: primary.annotations.suspend(),
             release: self.recorded(primary),
-            misannotated: primary.annotations.fault().is_some(),
+            invalid_annotation: primary.annotations.fault().is_some(),
             inputs: self.inputs(release.as_ref(), primary),
             objects: self.objects(release.as_ref(), primary),
             held: self.is_held(primary, release.as_ref()),
@@ -32,7 +32,7 @@ impl Work<'_> {
         }
     }
 
-    /// What the newest revision is to the resource.
+    /// How the newest revision relates to the resource.
     pub(super) fn recorded(&self, primary: &Primary) -> Recorded {
         recorded(
             self.release().as_ref(),
@@ -55,7 +55,7 @@ impl Work<'_> {
         compare::judge(marks.map(|marks| marks.inputs.as_str()), &self.inputs_digest(primary))
     }
 
-    /// The digest of everything that the objects are made from.
+    /// A digest of everything that the objects are made from.
     pub(super) fn inputs_digest(&self, primary: &Primary) -> String {
         let parts = json!([self.shared.renderer.digest(), primary.spec.digest(), primary.name(), primary.namespace()]);
         compare::with_scheme(&digest_json(&parts))
@@ -76,12 +76,12 @@ impl Work<'_> {
         if looping { Objects::Looping } else { Objects::Drifted }
     }
 
-    /// The objects whose events a stream brings.
+    /// The objects covered by a watch.
     pub(super) fn watched<'m>(&self, marks: &'m Marks) -> Vec<&'m ObjectKey> {
         marks.objects.iter().map(|object| &object.key).filter(|key| self.shared.cache.is_synced(key)).collect()
     }
 
-    /// The objects that are gone or lost fields of ours. Where nothing is watched, everything once a period.
+    /// The objects that are gone or lost fields of ours; without a watch, all objects once a period.
     pub(super) fn drifted(&self, marks: &Marks) -> Vec<ObjectKey> {
         let due = self.is_resync_due();
         let cache = &self.shared.cache;
@@ -89,7 +89,7 @@ impl Work<'_> {
             _ if !cache.is_synced(&object.key) => {
                 due && (!self.shared.settings.watch_dependents || cache.is_refused(&object.key))
             }
-            // It will be gone soon, and then it is put back.
+            // It is repaired once it is gone.
             Some(live) if live.deleting => false,
             Some(live) if object.mark.is_none() || live.mark.is_none() => due && object.mark.is_none(),
             Some(live) => live.mark != object.mark,
@@ -98,7 +98,7 @@ impl Work<'_> {
         drifted.map(|object| object.key.clone()).collect()
     }
 
-    /// Whether a period has passed since everything was applied, for kinds whose drift nobody tells.
+    /// Whether a period has passed since all objects were applied, for kinds whose drift no watch reports.
     fn is_resync_due(&self) -> bool {
         let period = self.shared.settings.period;
         let last = self.shared.cache.history(self.key).resynced;
@@ -107,24 +107,24 @@ impl Work<'_> {
 
     fn is_held(&self, primary: &Primary, release: Option<&Release>) -> bool {
         let history = self.shared.cache.history(self.key);
-        // What the process before this one began is ended at once, whatever had failed before.
+        // An action that the previous process began is finished at once, whatever failed before.
         let begun = release.and_then(Release::newest).is_some_and(|(_, newest)| newest.status.is_pending());
         let recalled = history.recalled(primary).is_some_and(|until| until > self.decided);
         (recalled && !begun) || history.held_until(&self.attempt(primary), self.decided).is_some()
     }
 
-    /// Whether every object of the release is covered by a watch that has listed.
+    /// Whether a watch that has listed covers every object of the release.
     pub(super) fn is_watched(&self) -> bool {
         let marks = self.release().as_ref().and_then(Release::newest).and_then(|(_, newest)| newest.marks.clone());
         marks.is_some_and(|marks| marks.objects.iter().all(|object| self.shared.cache.is_synced(&object.key)))
     }
 
-    /// Whether the first list of a kind that the release has is still under way.
+    /// Whether the first list of a kind in the release is still running.
     pub(super) fn is_listing(&self) -> bool {
         self.shared.cache.is_listing(self.key)
     }
 
-    /// How the deployed objects are doing.
+    /// The health of the deployed objects.
     pub(super) fn health(&self, marks: &Marks) -> Health {
         let mut health = Health::Ready;
         for object in &marks.objects {
@@ -147,7 +147,7 @@ impl Work<'_> {
     }
 }
 
-/// Whether there was a release whose objects may still be there: its record vanished before our eyes, or the status tells of one.
+/// Whether there was a release whose objects may remain: its record disappeared while we watched, or the status names one.
 fn is_lost(primary: &Primary, history: &History) -> bool {
     let cleared = history.cleared.as_deref() == Some(primary.uid());
     !cleared && (history.lost.is_some() || primary.status.deployed_release.is_some())

@@ -1,4 +1,4 @@
-//! What went wrong or right: remembered for the next attempt, logged, and published where it is news.
+//! Records failures and successes for the next attempt, logs them, and publishes what is new.
 
 use std::time::Duration;
 
@@ -14,17 +14,17 @@ use crate::report::Outcome;
 use crate::status::{Fault, condition};
 
 impl Work<'_> {
-    /// Says that somebody else is at work on the release, and looks again when that is no longer respected, or when it ends.
+    /// Reports that somebody else is working on the release; retries when they finish or their time is up.
     pub(super) fn leave(&self, primary: &Primary) -> Next {
         let (release, now) = (self.release(), Timestamp::now());
         let Some((release, until)) = release.as_ref().and_then(|r| Some((r, r.in_flight(now)?))) else {
-            return Next::Look;
+            return Next::Again;
         };
         let fault = in_flight(primary, release, until);
         let at = Instant::now() + Duration::try_from(until.duration_since(now)).unwrap_or_default();
         let news = self.shared.cache.change_history(self.key, |history| {
             let news = history.failure.as_ref().is_none_or(|f| f.fault != fault);
-            // No inputs have failed: what follows is not held.
+            // No inputs have failed, so nothing is held.
             history.failure =
                 Some(Failed { fault: fault.clone(), inputs: String::new(), retry: Retry { failures: 0, at } });
             news
@@ -36,46 +36,46 @@ impl Work<'_> {
         Next::At(at)
     }
 
-    /// Notes a failure: the same is tried again later and later, anything else at once.
+    /// Records a failure: the same inputs wait longer each time, other inputs are tried at once.
     pub(super) fn fail(&self, primary: &Primary, fault: Fault) {
         let (inputs, noted) = (self.attempt(primary), fault.clone());
         let news = self.shared.cache.change_history(self.key, |h| h.fail(noted, inputs, Instant::now()));
-        self.tell(primary, &fault, news);
+        self.report_fault(primary, &fault, news);
     }
 
-    /// The same for a repair: it holds nothing but repairs.
+    /// Records a failed repair, which holds only repairs.
     pub(super) fn fail_repair(&self, primary: &Primary, fault: Fault) {
         let noted = fault.clone();
         let news = self.shared.cache.change_history(self.key, |h| h.drift.fail(noted, Instant::now()));
-        self.tell(primary, &fault, news);
+        self.report_fault(primary, &fault, news);
     }
 
-    /// Logs a fault, and publishes it if it is news.
-    pub(super) fn tell(&self, primary: &Primary, fault: &Fault, news: bool) {
+    /// Logs a fault, and publishes it if it is new.
+    pub(super) fn report_fault(&self, primary: &Primary, fault: &Fault, news: bool) {
         tracing::error!(resource = %self.key, reason = fault.reason, error = fault.message, "Cannot reconcile");
         if news {
             self.shared.publish(primary, Outcome::warning(fault.reason, "Reconcile", fault.message.clone()));
         }
     }
 
-    /// Nothing is left to do, so nothing is wrong any more; only a fight counts as over when it was quiet for a while.
-    pub(super) fn calm(&self, primary: &Primary) {
+    /// Nothing is left to do, so nothing is wrong; a fight, however, ends only after a quiet while.
+    pub(super) fn clear_failure(&self, primary: &Primary) {
         if primary.deleting || primary.annotations.suspend() {
             return;
         }
         self.shared.cache.change_history(self.key, |history| {
             history.succeed();
-            history.drift.calm(self.decided);
+            history.drift.clear(self.decided);
         });
     }
 
-    /// Forgets the failure: something succeeded.
+    /// Clears the failure: something succeeded.
     pub(super) fn succeed(&self) {
         self.shared.cache.change_history(self.key, |history| history.succeed());
     }
 }
 
-/// Seconds are enough for people.
+/// The time is shown in seconds.
 fn in_flight(primary: &Primary, release: &Release, until: Timestamp) -> Fault {
     let (version, status) = release.newest().map(|(v, r)| (v, r.status.as_str())).unwrap_or_default();
     let until = until.strftime("%Y-%m-%dT%H:%M:%SZ");
@@ -87,7 +87,7 @@ fn in_flight(primary: &Primary, release: &Release, until: Timestamp) -> Fault {
     Fault { condition: condition::IRRECONCILABLE, reason: "ReleaseInFlight", message }
 }
 
-pub(super) fn misannotated(primary: &Primary) -> Fault {
+pub(super) fn invalid_annotation(primary: &Primary) -> Fault {
     let message = primary.annotations.fault().unwrap_or_default();
     Fault { condition: condition::IRRECONCILABLE, reason: "InvalidAnnotation", message }
 }

@@ -1,4 +1,4 @@
-//! A custom resource reduced to what the reconciler needs of it; managed fields and foreign metadata are dropped while parsing.
+//! A custom resource, reduced to what the reconciler needs; managed fields and foreign metadata are dropped while parsing.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::values::Spec;
 
 /// Our finalizer: operator-sdk's.
 pub(super) const FINALIZER: &str = "helm.sdk.operatorframework.io/uninstall-release";
-/// That of helm-operator-plugins and of old operator-sdk: recognised and removed.
+/// The finalizer of helm-operator-plugins and of old operator-sdk: recognised and removed.
 pub(super) const LEGACY_FINALIZER: &str = "uninstall-helm-release";
 
 /// A custom resource, reduced.
@@ -35,13 +35,13 @@ pub(super) struct Primary {
     /// Read into values only to render.
     pub(super) spec: Spec,
     pub(super) status: Status,
-    /// Whether the schema makes `status.conditions` one field.
+    /// Whether the schema treats `status.conditions` as one field.
     pub(super) conditions_are_one_field: bool,
-    /// Whether operator-sdk left the whole manifest, Secrets too, in the status.
+    /// Whether operator-sdk left the whole manifest, Secrets included, in the status.
     pub(super) has_manifest: bool,
 }
 
-/// Which custom resource.
+/// Namespace and name of a custom resource.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct ResourceKey {
     pub(super) namespace: Arc<str>,
@@ -82,7 +82,7 @@ impl Primary {
         self.metadata.resource_version.as_deref().unwrap_or_default()
     }
 
-    /// Ours or an upstream's.
+    /// Whether it has our finalizer or an upstream's.
     pub(super) fn has_finalizer(&self) -> bool {
         self.finalizers.iter().any(|f| is_ours(f))
     }
@@ -92,14 +92,14 @@ impl Primary {
         self.finalizers.iter().filter(|f| !is_ours(f)).collect()
     }
 
-    /// Whether something changed that a reconcile could have to act on; our own status writes do not.
+    /// Whether something changed that a reconcile may act on; our own status writes do not count.
     pub(super) fn differs_from(&self, older: &Primary) -> bool {
         self.uid() != older.uid()
             || self.generation != older.generation
             || self.deleting != older.deleting
             || self.annotations != older.annotations
             || self.has_finalizer() != older.has_finalizer()
-            // The status names them.
+            // The status lists them.
             || (self.deleting && self.finalizers != older.finalizers)
             || self.spec.digest() != older.spec.digest()
     }
@@ -131,7 +131,7 @@ fn is_ours(finalizer: &str) -> bool {
     finalizer == FINALIZER || finalizer == LEGACY_FINALIZER
 }
 
-/// What may nest as deep as its author likes is kept as text or passed over, so that one resource cannot keep a whole list from being read.
+/// Parts that their author may nest to any depth are kept as text or skipped, so that one resource cannot block a whole list.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Full {
@@ -230,7 +230,7 @@ impl From<Full> for Primary {
     }
 }
 
-/// A status of another shape is nobody's: it is written over.
+/// A status of an unknown shape is not ours and gets overwritten.
 fn read<T: DeserializeOwned + Default>(status: &str) -> T {
     serde_json::from_str(status).unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! What a long step waits for, on its resource's status while it waits: seldom, and only if it is something new.
+//! Shows in the status what a long step waits for: seldom, and only if it changed.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -11,32 +11,32 @@ use super::primary::ResourceKey;
 use super::settle;
 use super::shared::Shared;
 
-/// A wait that is over so soon is not worth a write.
+/// A shorter wait is not worth a write.
 const SHORT: Duration = Duration::from_secs(2);
 /// The time between two writes.
 const INTERVAL: Duration = Duration::from_secs(10);
 
-/// The slot of a running step, which also hears what the step waits for.
+/// The slot of a running step, which also receives what the step waits for.
 pub(super) struct Progress<'a> {
     slot: &'a dyn Slot,
-    /// Empty while nothing is waited for.
-    said: watch::Sender<String>,
+    /// Empty while the step does not wait.
+    waits: watch::Sender<String>,
 }
 
 impl<'a> Progress<'a> {
     pub(super) fn new(slot: &'a dyn Slot) -> Progress<'a> {
-        Progress { slot, said: watch::Sender::default() }
+        Progress { slot, waits: watch::Sender::default() }
     }
 
-    pub(super) fn said(&self) -> watch::Receiver<String> {
-        self.said.subscribe()
+    pub(super) fn subscribe(&self) -> watch::Receiver<String> {
+        self.waits.subscribe()
     }
 
-    fn say(&self, what: &str) {
-        self.said.send_if_modified(|said| {
-            let news = said != what;
+    fn set(&self, what: &str) {
+        self.waits.send_if_modified(|waits| {
+            let news = waits != what;
             if news {
-                what.clone_into(said);
+                what.clone_into(waits);
             }
             news
         });
@@ -49,25 +49,25 @@ impl Slot for Progress<'_> {
     }
 
     fn enter(&self) -> BoxFuture<'_, ()> {
-        self.say("");
+        self.set("");
         self.slot.enter()
     }
 
     fn waits_for(&self, what: &str) {
-        self.say(what);
+        self.set(what);
     }
 }
 
 /// Runs the steps of a resource and publishes what they wait for.
-pub(super) async fn publishing<T>(
+pub(super) async fn publish_progress<T>(
     shared: &Shared,
     key: &ResourceKey,
-    mut said: watch::Receiver<String>,
+    mut waits: watch::Receiver<String>,
     mut steps: BoxFuture<'_, T>,
 ) -> T {
     let mut pause = SHORT;
     loop {
-        let text = match select(steps, pin!(next_text(&mut said, pause))).await {
+        let text = match select(steps, pin!(next_text(&mut waits, pause))).await {
             Either::Left((result, _)) => return result,
             Either::Right((text, running)) => {
                 steps = running;
@@ -76,7 +76,7 @@ pub(super) async fn publishing<T>(
         };
         let write = pin!(settle::write_progress(shared, key, &text));
         match select(steps, write).await {
-            // A write that is under way must not arrive after the outcome's.
+            // A status write in flight must not arrive after that of the outcome.
             Either::Left((result, write)) => {
                 write.await;
                 return result;
@@ -87,16 +87,16 @@ pub(super) async fn publishing<T>(
     }
 }
 
-/// What is waited for after this time, once that is something new.
-async fn next_text(said: &mut watch::Receiver<String>, pause: Duration) -> String {
+/// What the step waits for after this time, once it changed.
+async fn next_text(waits: &mut watch::Receiver<String>, pause: Duration) -> String {
     tokio::time::sleep(pause.saturating_sub(SHORT)).await;
     loop {
-        if said.changed().await.is_err() {
+        if waits.changed().await.is_err() {
             // The sender lives as long as the steps.
             return pending().await;
         }
         tokio::time::sleep(SHORT).await;
-        let text = said.borrow_and_update().clone();
+        let text = waits.borrow_and_update().clone();
         if !text.is_empty() {
             return text;
         }

@@ -1,7 +1,7 @@
-//! Which resource is worked on next: each at most once at a time, again if something happened meanwhile, later if asked to.
+//! The work queue: each key runs at most once at a time, again if it was queued meanwhile, and later on request.
 //!
-//! Counterpart: client-go's work queue and controller-runtime's `RequeueAfter`. Unlike there, a key has at most one timer: a new one
-//! replaces the old one.
+//! Counterpart: client-go's work queue and controller-runtime's `RequeueAfter`. Unlike those, a key has at most one timer: a new one replaces the
+//! old one.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::future::poll_fn;
@@ -14,7 +14,7 @@ use futures::task::AtomicWaker;
 use tokio_util::time::DelayQueue;
 use tokio_util::time::delay_queue;
 
-/// No timer is longer: the wheel behind it panics past two years, and a resource's annotation may ask for a thousand.
+/// The longest timer: the timer wheel panics beyond two years, and an annotation may ask for a thousand.
 const LONGEST_TIMER: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// A queue of keys. One task at a time may wait for the next key.
@@ -24,7 +24,7 @@ pub(super) struct Queue<K> {
 }
 
 struct State<K> {
-    /// Nothing is given out before the queue is opened.
+    /// No key is handed out before the queue is opened.
     open: bool,
     ready: VecDeque<K>,
     queued: HashSet<K>,
@@ -32,7 +32,7 @@ struct State<K> {
     /// Keys that were queued while they ran.
     again: HashSet<K>,
     timers: DelayQueue<K>,
-    /// The one timer of each key that has one.
+    /// The timer of each key that has one.
     due: HashMap<K, delay_queue::Key>,
 }
 
@@ -50,7 +50,7 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         Queue { state: Mutex::new(state), changed: AtomicWaker::new() }
     }
 
-    /// Starts to give keys out.
+    /// Starts handing out keys.
     pub(super) fn open(&self) {
         self.state().open = true;
         self.changed.wake();
@@ -62,13 +62,13 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         self.changed.wake();
     }
 
-    /// Queues a key after a time; replaces the time that it had.
+    /// Queues a key after a delay, which replaces the previous one.
     pub(super) fn push_after(&self, key: K, after: Duration) {
         self.state().push_after(key, after.min(LONGEST_TIMER));
         self.changed.wake();
     }
 
-    /// Forgets when a key is due.
+    /// Cancels a key's timer.
     pub(super) fn cancel(&self, key: &K) {
         let mut state = self.state();
         if let Some(timer) = state.due.remove(key) {
@@ -76,10 +76,10 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         }
     }
 
-    /// The next key; it runs until [`Queue::done`].
+    /// Waits for the next key, which counts as running until [`Queue::done`].
     pub(super) async fn next(&self) -> K {
         poll_fn(|task| {
-            // Before looking, or a key that comes in between would wake nobody.
+            // Registered first, or a key that arrives in between would wake nobody.
             self.changed.register(task.waker());
             self.state().poll_next(task)
         })
@@ -97,7 +97,7 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         self.changed.wake();
     }
 
-    /// How many keys are due at a time of their own.
+    /// How many keys have a timer.
     #[cfg(test)]
     pub(super) fn timers(&self) -> usize {
         let state = self.state();

@@ -1,4 +1,4 @@
-//! What a release's records say: which revision counts, which have to be read, and whether somebody else is at work. Pure.
+//! What a release's records say: which revision counts, which records to read, and whether somebody else is working on the release. Pure.
 
 use std::time::Duration;
 
@@ -11,11 +11,11 @@ use super::release::{Release, Revision};
 use super::state::Recorded;
 use super::undo;
 
-/// How long an action that somebody else began is left alone after its last sign of life. Helm gives up after five minutes.
+/// How long somebody else's action is left alone after its last sign of life. Helm gives up after five minutes.
 pub(super) const PATIENCE: Duration = Duration::from_secs(600);
 
-/// The newest revision of a release, as far as a decision depends on it.
-/// Without a release, `lost` says that there was one whose objects may still be there.
+/// The newest revision of a release, as far as decisions depend on it. Without a release, `lost` means that there was one whose objects may
+/// remain.
 pub(super) fn recorded(release: Option<&Release>, lost: bool, owner: &Owner, adopt: bool, now: Timestamp) -> Recorded {
     let Some((release, (_, newest))) = release.and_then(|r| Some((r, r.newest()?))) else {
         return if lost { Recorded::Lost } else { Recorded::None };
@@ -26,8 +26,8 @@ pub(super) fn recorded(release: Option<&Release>, lost: bool, owner: &Owner, ado
     if release.in_flight(now).is_some() {
         return Recorded::InFlight;
     }
-    if !release.unread().is_empty() {
-        return Recorded::Unread;
+    if !release.unmarked().is_empty() {
+        return Recorded::Unmarked;
     }
     match newest.status {
         Status::Deployed => Recorded::Deployed,
@@ -40,8 +40,8 @@ pub(super) fn recorded(release: Option<&Release>, lost: bool, owner: &Owner, ado
 }
 
 impl Release {
-    /// The revision that the live objects come from: the deployed one, else one that is being uninstalled, else the last that was
-    /// deployed once. A failed `helm rollback` leaves nothing deployed.
+    /// The revision that the live objects come from: the deployed one, else one being uninstalled, else the last that was ever deployed. A failed
+    /// `helm rollback` leaves nothing deployed.
     pub(super) fn base(&self) -> Option<(u32, &Revision)> {
         [Status::Deployed, Status::Uninstalling, Status::Superseded].into_iter().find_map(|status| {
             self.revisions
@@ -52,14 +52,13 @@ impl Release {
         })
     }
 
-    /// The revisions whose objects may be live and are not known: Helm made them, or Helm's writing took our marks off.
-    pub(super) fn unread(&self) -> Vec<u32> {
+    /// The revisions that may have live objects but carry no marks: Helm made them, or dropped our marks when it wrote them.
+    pub(super) fn unmarked(&self) -> Vec<u32> {
         let base = self.base().map_or(0, |(version, _)| version);
         self.revisions.range(base..).filter(|(_, revision)| !is_known(revision)).map(|(version, _)| *version).collect()
     }
 
-    /// Until when the newest revision is left alone, because somebody else's action on it did not end. Our records have marks, Helm's have
-    /// none.
+    /// Until when to leave the newest revision alone because somebody else's action on it is unfinished. Our records have marks; Helm's do not.
     pub(super) fn in_flight(&self, now: Timestamp) -> Option<Timestamp> {
         let (_, newest) = self.newest()?;
         let under_way = newest.status.is_pending() || newest.status == Status::Uninstalling;
@@ -67,23 +66,23 @@ impl Release {
         (now < until).then_some(until)
     }
 
-    /// Whether Helm itself made one of the revisions that count.
+    /// Whether Helm made one of the revisions that count.
     pub(super) fn is_taken_over(&self) -> bool {
         self.revisions.values().any(|r| r.marks.as_ref().is_some_and(|m| m.taken_over))
     }
 
-    /// When revision 1 was made, as far as marks tell.
+    /// When revision 1 was made, if the marks say so.
     pub(super) fn first_deployed(&self) -> Option<Timestamp> {
         self.revisions.values().rev().find_map(|r| r.marks.as_ref()?.first_deployed)
     }
 
-    /// The objects that may be live: those of the base and of what was begun after it.
+    /// The objects that may be live: those of the base revision and of every later one.
     pub(super) fn inventory(&self) -> Marks {
         let base = self.base();
         let mut inventory = base.and_then(|(_, r)| r.marks.as_deref().cloned()).unwrap_or_default();
         let from = base.map_or(0, |(version, _)| version + 1);
         for (_, revision) in self.revisions.range(from..) {
-            // Known, but nothing is known of marks on them.
+            // The objects are known, their marks are not.
             inventory.complete = false;
             for object in revision.marks.iter().flat_map(|marks| &marks.objects) {
                 if inventory.find(&object.key).is_none() {
@@ -95,7 +94,7 @@ impl Release {
     }
 }
 
-/// Marks without objects are those of a release that has none, or so many that they did not fit.
+/// Marks without objects belong to an empty release, or to one with too many objects to list.
 fn is_known(revision: &Revision) -> bool {
     revision.marks.as_ref().is_some_and(|m| m.complete || !m.objects.is_empty())
 }
@@ -162,8 +161,8 @@ mod tests {
         for (behaviour, revisions, expected) in [
             ("deployed", vec![(Deployed, complete(&["a"]))], Recorded::Deployed),
             ("deployed, without objects", vec![(Deployed, complete(&[]))], Recorded::Deployed),
-            ("deployed, with too many objects", vec![(Deployed, ours(&[]))], Recorded::Unread),
-            ("deployed by an upstream", vec![(Deployed, None)], Recorded::Unread),
+            ("deployed, with too many objects", vec![(Deployed, ours(&[]))], Recorded::Unmarked),
+            ("deployed by an upstream", vec![(Deployed, None)], Recorded::Unmarked),
             ("our install was cut off", vec![(PendingInstall, a())], Recorded::PendingInstall),
             ("our upgrade was cut off", vec![(Deployed, a()), (PendingUpgrade, a())], Recorded::Pending),
             ("our rollback was cut off", vec![(Deployed, a()), (PendingRollback, a())], Recorded::Pending),
@@ -177,9 +176,9 @@ mod tests {
             ("helm upgrades", vec![(Deployed, a()), (PendingUpgrade, None)], Recorded::InFlight),
             ("helm rolls back", vec![(Deployed, a()), (PendingRollback, None)], Recorded::InFlight),
             ("helm uninstalls", vec![(Uninstalling, None)], Recorded::InFlight),
-            ("helm upgraded", vec![(Superseded, None), (Deployed, None)], Recorded::Unread),
-            ("helm's upgrade failed", vec![(Deployed, a()), (Failed, None)], Recorded::Unread),
-            ("helm's rollback failed", vec![(Superseded, None), (Failed, a())], Recorded::Unread),
+            ("helm upgraded", vec![(Superseded, None), (Deployed, None)], Recorded::Unmarked),
+            ("helm's upgrade failed", vec![(Deployed, a()), (Failed, None)], Recorded::Unmarked),
+            ("helm's rollback failed", vec![(Superseded, None), (Failed, a())], Recorded::Unmarked),
         ] {
             assert_eq!(
                 recorded(Some(&release(&revisions)), false, &owner("u1"), false, at(1599)),
@@ -204,7 +203,7 @@ mod tests {
         let helms = release(&[(Deployed, ours(&["a"])), (PendingUpgrade, None)]);
         assert_eq!(helms.in_flight(at(1599)), Some(at(1600)));
         assert_eq!(helms.in_flight(at(1600)), None);
-        assert_eq!(recorded(Some(&helms), false, &owner("u1"), false, at(1600)), Recorded::Unread);
+        assert_eq!(recorded(Some(&helms), false, &owner("u1"), false, at(1600)), Recorded::Unmarked);
         assert_eq!(release(&[(Deployed, None), (PendingUpgrade, ours(&["a"]))]).in_flight(at(1000)), None);
         assert_eq!(release(&[(Deployed, None)]).in_flight(at(1000)), None);
         let mut undated = helms;
@@ -215,10 +214,10 @@ mod tests {
     #[test]
     fn everything_that_may_be_live_is_in_the_inventory() {
         let check =
-            |revisions: &[(Status, Option<Marks>)], base: Option<u32>, unread: &[u32], names: &[&str], complete| {
+            |revisions: &[(Status, Option<Marks>)], base: Option<u32>, unmarked: &[u32], names: &[&str], complete| {
                 let release = release(revisions);
                 assert_eq!(release.base().map(|(version, _)| version), base, "{revisions:?}");
-                assert_eq!(release.unread(), unread, "{revisions:?}");
+                assert_eq!(release.unmarked(), unmarked, "{revisions:?}");
                 let inventory = release.inventory();
                 assert_eq!(inventory.objects.iter().map(|o| &*o.key.name).collect::<Vec<_>>(), names, "{revisions:?}");
                 assert_eq!(inventory.complete, complete, "{revisions:?}");

@@ -1,4 +1,4 @@
-//! A release as the cache has it: its revisions, by the metadata of their records. What they mean for a decision is in [`super::recorded`].
+//! A release as the cache holds it: its revisions, from the metadata of their records. [`super::recorded`] derives what they mean.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use super::stamp::Stamp;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Release {
     pub(super) revisions: BTreeMap<u32, Revision>,
-    /// The deployed revision's record, if this process wrote or read it.
+    /// The deployed revision's record, if this process read or wrote it.
     pub(super) packed: Option<(u32, Packed)>,
 }
 
@@ -27,12 +27,12 @@ pub(super) struct Revision {
     pub(super) owners: Vec<Box<str>>,
     pub(super) marks: Option<Arc<Marks>>,
     pub(super) stamp: Stamp,
-    /// When it was last written, if a watch told.
+    /// When it was last written, if a watch reported it.
     pub(super) written: Option<Timestamp>,
 }
 
 impl Revision {
-    /// Notes that a write of ours gave its record this version.
+    /// Notes the version that our own write gave its record.
     pub(super) fn rewritten(&mut self, resource_version: u64) {
         self.resource_version = resource_version;
         self.stamp = Stamp::written(Some(self.stamp));
@@ -40,14 +40,14 @@ impl Revision {
 }
 
 impl Release {
-    /// Stores a revision whose record we wrote whole.
+    /// Stores a revision whose whole record we wrote.
     pub(super) fn put(&mut self, version: u32, status: Status, resource_version: u64, marks: Marks) {
         let stamp = Stamp::written(self.revisions.get(&version).map(|known| known.stamp));
         let (owners, marks) = (Vec::new(), Some(Arc::new(marks)));
         self.revisions.insert(version, Revision { status, resource_version, owners, marks, stamp, written: None });
     }
 
-    /// The objects of the newest and of the deployed revision; some may come twice.
+    /// The objects of all revisions with marks; some may occur twice.
     pub(super) fn objects(&self) -> impl Iterator<Item = &ObjectKey> {
         let marks = self.revisions.values().filter_map(|r| r.marks.as_ref());
         marks.flat_map(|marks| &marks.objects).map(|object| &object.key)
@@ -57,18 +57,18 @@ impl Release {
         self.revisions.last_key_value().map(|(v, r)| (*v, r))
     }
 
-    /// The newest revision that is deployed.
+    /// The newest deployed revision.
     pub(super) fn deployed(&self) -> Option<(u32, &Revision)> {
         self.revisions.iter().rev().find(|(_, r)| r.status == Status::Deployed).map(|(v, r)| (*v, r))
     }
 
-    /// The deployed revision; if none is, the newest that once was.
+    /// The deployed revision, else the newest one that ever was deployed.
     pub(super) fn last_good(&self) -> Option<u32> {
         let newest = |status| self.revisions.iter().rev().find(|(_, r)| r.status == status).map(|(v, _)| *v);
         newest(Status::Deployed).or_else(|| newest(Status::Superseded))
     }
 
-    /// Whether one of the revisions says that it is the owner's, in this life or an earlier one under the same name.
+    /// Whether a revision names this owner, or an earlier one of the same name.
     pub(super) fn is_owned_by(&self, owner: &Owner) -> bool {
         let kind = owner.annotated_type();
         self.revisions.values().any(|r| {
@@ -77,8 +77,8 @@ impl Release {
         })
     }
 
-    /// The objects are needed of what may be live only: the base and what was begun after it.
-    pub(super) fn slim(&mut self) {
+    /// Drops the objects of revisions before the base: only later ones may be live.
+    pub(super) fn drop_old_objects(&mut self) {
         let base = self.base().map_or(0, |(version, _)| version);
         for (_, revision) in self.revisions.range_mut(..base) {
             if let Some(marks) = &revision.marks

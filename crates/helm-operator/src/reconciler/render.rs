@@ -25,25 +25,25 @@ pub struct Request {
     pub inputs: String,
 }
 
-/// Why nothing was rendered.
+/// Why rendering failed.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct RenderError {
-    /// One stable word.
+    /// The stable reason, in upper camel case.
     pub reason: &'static str,
-    /// What the chart's author has to know: template, line, column, cause.
+    /// What the chart's author needs: template, line, column, cause.
     pub message: String,
 }
 
-/// Renders one chart; in tests, a stand-in.
+/// Renders one chart. A trait so that tests, and operators with their own renderer, can replace the engine.
 pub trait Renderer: Send + Sync {
-    /// A digest of all that is not the resource and is a reason to render anew: chart and override values.
+    /// A digest of everything besides the resource that calls for a new render: the chart and override values.
     fn digest(&self) -> String;
 
     /// The chart's name.
     fn chart_name(&self) -> &str;
 
-    /// The override values that it lays over a `spec`, for the events that say so. Default: none.
+    /// The override values that it lays over a `spec`; each install and upgrade publishes an event for them. Default: none.
     fn overrides(&self) -> Option<&Overrides> {
         None
     }

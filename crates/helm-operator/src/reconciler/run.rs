@@ -1,4 +1,4 @@
-//! A controller's life: waits until its kind is served, starts its watches, and lets the workers begin once all is listed.
+//! Runs a controller: waits until its kind is served, starts its watches, and starts the workers once everything is listed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,10 +22,10 @@ use crate::backoff;
 use crate::context::Context;
 use crate::native;
 
-/// How long a resource waits for the first list of a kind that its release has.
+/// How long a resource waits for the first list of a kind in its release.
 const FIRST_LISTS: Duration = Duration::from_secs(30);
 
-/// The longest wait between two tries to find a kind that is not served yet.
+/// The longest pause between two lookups of a kind that is not served yet.
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
 
 /// Runs the controller until the process ends.
@@ -62,14 +62,14 @@ pub(super) async fn run(controller: ChartController, context: Context) -> Result
     let watches = start_watches(&shared, &context, &controller.watch.selector, kinds);
     let workers = controller.watch.max_concurrent_reconciles.unwrap_or(context.config.max_concurrent_reconciles);
     let served = tokio::select! {
-        // Dropping the watches ends them.
+        // Dropping the watches stops them.
         () = watches => Ok(()),
         result = serve(&shared, &context.shutdown, workers) => result,
     };
     served
 }
 
-/// The custom resource's definition may come after the operator.
+/// Waits for the custom resource's definition, which may be created after the operator starts.
 async fn wait_until_served(
     applier: &Applier,
     api_version: &str,
@@ -101,8 +101,8 @@ fn settings(controller: &ChartController, context: &Context) -> Settings {
     }
 }
 
-/// Runs every watch: resources and records first, then the kinds that the recorded releases have, then those that are asked for.
-/// Work starts once all that is listed.
+/// Runs every watch: resources and records first, then the kinds in recorded releases, then those requested later. Work starts once everything is
+/// listed.
 async fn start_watches(
     shared: &Arc<Shared>,
     context: &Context,
@@ -119,7 +119,7 @@ async fn start_watches(
     }
     join_all(lists).await;
     shared.watch_kinds(known_kinds(shared).await);
-    // Each resource waits for the kinds that its own release has.
+    // Each resource waits for the kinds in its own release only.
     while let Ok(kind) = kinds.try_recv() {
         shared.cache.await_kind(&kind);
         let listed = watch_kind(shared, context, kind, &mut tasks);
@@ -144,7 +144,7 @@ async fn known_kinds(shared: &Shared) -> Vec<Arc<Resource>> {
     resources
 }
 
-/// Watches one kind; the future ends when its first lists are in.
+/// Watches one kind; the future resolves when its first lists are complete.
 fn watch_kind(
     shared: &Arc<Shared>,
     context: &Context,
@@ -160,12 +160,12 @@ fn watch_kind(
         let lists = tokio::time::timeout(FIRST_LISTS, join_all(lists)).await;
         let refused = lists.unwrap_or_default().contains(&First::Refused);
         shared.cache.kind_listed(&kind, refused);
-        // What drifted before the first list is known only now.
+        // Drift from before the first list is known only now.
         shared.cache.resources_with(&kind).into_iter().for_each(|key| shared.wake(key));
     })
 }
 
-/// Feeds a sink in a task; the future ends when the first list is in, or the server refused it, or it never will be.
+/// Feeds a sink in a task; the future resolves when the first list is complete, refused, or can no longer come.
 fn start_feed<T: Send + 'static>(
     sink: impl Sink<T> + 'static,
     stream: Stream<T>,

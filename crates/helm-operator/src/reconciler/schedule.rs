@@ -1,4 +1,4 @@
-//! When a resource is looked at again if nothing happens before: pure.
+//! When to reconcile a resource again if nothing happens first. Pure.
 
 use std::time::Duration;
 
@@ -7,17 +7,17 @@ use tokio::time::Instant;
 /// How a reconcile ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
-    /// Nothing is to be done for as long as nothing changes: suspended, gone or let go.
+    /// Nothing to do until something changes: suspended, gone or released.
     Idle,
-    /// All that can be done now is done.
+    /// Everything that can be done now is done.
     Rest,
-    /// It waits for what no watch may tell: asks at this time.
+    /// It waits for something that no watch reports, and asks at this time.
     At(Instant),
     /// A step failed.
     Failed,
 }
 
-/// The times that count.
+/// The times to choose from.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Times {
     /// When the last step was decided.
@@ -28,15 +28,15 @@ pub(super) struct Times {
     pub(super) period: Duration,
     /// When holds end.
     pub(super) holds: [Option<Instant>; 4],
-    /// When an own write that no event has confirmed is to be asked for.
+    /// When to ask for an own write that no event has confirmed.
     pub(super) asks: Option<Instant>,
-    /// When a status that could not be written is tried again.
+    /// When to write a status again that could not be written.
     pub(super) unwritten: Option<Instant>,
 }
 
-/// When to look again; absent if only a change may wake the resource. A deadline that had passed when the step was decided has had its
-/// effect: it is no reason to look again.
-pub(super) fn next_look(end: End, times: &Times) -> Option<Instant> {
+/// When to reconcile again; `None` if only a change may wake the resource. A deadline that had passed when the last step was decided has had its
+/// effect and does not count.
+pub(super) fn next_requeue(end: End, times: &Times) -> Option<Instant> {
     if end == End::Idle {
         return times.unwritten;
     }
@@ -60,10 +60,10 @@ mod tests {
         let (decided, ended) = (start + 10 * SECOND, start + 12 * SECOND);
         let check = |behaviour: &str, end, period: u32, holds, unwritten, expected: Option<Instant>| {
             let times = Times { decided, ended, period: period * SECOND, holds, asks: None, unwritten };
-            assert_eq!(next_look(end, &times), expected, "{behaviour}");
+            assert_eq!(next_requeue(end, &times), expected, "{behaviour}");
             let [asks, rest @ ..] = holds;
             let times = Times { holds: [None, rest[0], rest[1], rest[2]], asks, ..times };
-            assert_eq!(next_look(end, &times), expected, "{behaviour}, asking");
+            assert_eq!(next_requeue(end, &times), expected, "{behaviour}, asking");
         };
         check("after the period", End::Rest, 60, none, None, at(72));
         check("never without a period", End::Rest, 0, none, None, None);

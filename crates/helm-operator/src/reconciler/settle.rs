@@ -1,4 +1,4 @@
-//! Records the outcome of a reconcile: one status write if something is new, and when to look again.
+//! Records the outcome of a reconcile: at most one status write, and when to reconcile again.
 
 use helm_release::kube::{Call, FIELD_MANAGER};
 use jiff::Timestamp;
@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::primary::{Primary, ResourceKey};
 use super::release::Release;
-use super::schedule::{End, Times, next_look};
+use super::schedule::{End, Times, next_requeue};
 use super::shared::Shared;
 use super::state::Recorded;
 use super::uninstall;
@@ -17,7 +17,7 @@ use crate::metrics::ReconcileResult;
 use crate::report::chain;
 use crate::status::{DeployedRelease, Facts, Status, condition};
 
-/// Writes the status and plans the next look.
+/// Writes the status and schedules the next reconcile.
 pub(super) async fn settle(work: &Work<'_>, end: End) -> ReconcileResult {
     let Some(primary) = work.shared.cache.primary(work.key) else { return ReconcileResult::Success };
     if has_status(&primary) {
@@ -26,7 +26,7 @@ pub(super) async fn settle(work: &Work<'_>, end: End) -> ReconcileResult {
     plan(work, &primary, end)
 }
 
-/// A resource that is let go, or that was never ours, has no status to write, unless others keep it.
+/// A resource that is being released, or never was ours, gets no status, unless others keep it.
 fn has_status(primary: &Primary) -> bool {
     let kept_by_others =
         || primary.status.find(condition::DEPLOYED).is_some() && !primary.other_finalizers().is_empty();
@@ -43,7 +43,7 @@ fn facts(work: &Work<'_>, primary: &Primary) -> Facts {
         false => Vec::new(),
     };
     let deployed = deployed.filter(|_| recorded != Recorded::Foreign && work.awaited.is_none() && kept_by.is_empty());
-    // The status alone tells of a release whose record is gone, until that release is uninstalled.
+    // Only the status still names a release whose record is gone, until that release is uninstalled.
     let lost = primary.status.deployed_release.clone().filter(|_| recorded == Recorded::Lost);
     Facts {
         generation: primary.generation,
@@ -56,7 +56,7 @@ fn facts(work: &Work<'_>, primary: &Primary) -> Facts {
     }
 }
 
-/// What the status says stays, unless this process knows the record.
+/// The status keeps its chart unless this process knows the record.
 fn deployed_release(primary: &Primary, version: u32, release: Option<&Release>) -> DeployedRelease {
     let packed = release.and_then(|r| r.packed.as_ref()).filter(|(v, _)| *v == version);
     let known =
@@ -80,13 +80,12 @@ fn deployed_release(primary: &Primary, version: u32, release: Option<&Release>) 
 
 async fn write_status(work: &Work<'_>, primary: &Primary) {
     let history = work.shared.cache.history(work.key);
-    // What the process before this one said of its failure stays until something is tried.
-    // How its objects are doing is known only once they are listed.
+    // The previous process's failure stays until something is tried. The health of the objects is known only once they are listed.
     if history.recalled(primary).is_some() || work.is_listing() {
         return;
     }
     let Some(status) = primary.status.next(&facts(work, primary), Timestamp::now()) else { return written(work) };
-    // A schema may drop fields of ours; then the same is not written again and again.
+    // A schema may drop fields of ours; then the same status must not be written again and again.
     if history.written.is_some_and(|(wrote, answer)| is_alike(&wrote, &status) && answer == primary.status) {
         return written(work);
     }
@@ -96,7 +95,7 @@ async fn write_status(work: &Work<'_>, primary: &Primary) {
     match apply(work.shared, primary, &status).await {
         Ok(answer) => {
             let answered = answer.status.clone();
-            work.shared.cache.put_primary(answer);
+            work.shared.cache.store_written_primary(answer);
             work.shared.cache.change_history(work.key, |h| (h.written, h.notes) = (Some((status, answered)), None));
             written(work);
         }
@@ -115,17 +114,17 @@ fn written(work: &Work<'_>) {
     work.shared.cache.change_history(work.key, |history| history.unwritten = None);
 }
 
-/// Writes what a long step waits for into the status.
+/// Shows in the status what a long step waits for.
 pub(super) async fn write_progress(shared: &Shared, key: &ResourceKey, what: &str) {
     let Some(primary) = shared.cache.primary(key) else { return };
     let Some(status) = primary.status.in_progress(primary.generation, what, Timestamp::now()) else { return };
     match apply(shared, &primary, &status).await {
-        Ok(answer) => _ = shared.cache.put_primary(answer),
+        Ok(answer) => _ = shared.cache.store_written_primary(answer),
         Err(error) => tracing::debug!(resource = %key, error = chain(&error), "Cannot write progress into the status"),
     }
 }
 
-/// Removes the manifest that operator-sdk kept in the status: applying our own fields would leave it there for ever.
+/// Removes the manifest that operator-sdk kept in the status; applying our own fields would leave it there.
 async fn drop_manifest(work: &Work<'_>, primary: &Primary) {
     let Ok(path) = work.shared.resource.path(primary.namespace(), primary.name()) else { return };
     let patch = json!({"metadata": {"uid": primary.uid()}, "status": {"deployedRelease": {"manifest": null}}});
@@ -158,7 +157,7 @@ async fn apply(shared: &Shared, primary: &Primary, status: &Status) -> Result<Pr
     shared.api.send(Call::apply(path, body.to_string().into_bytes())).await?.parse()
 }
 
-/// Sets the resource's one timer.
+/// Sets the resource's timer.
 fn plan(work: &Work<'_>, primary: &Primary, end: End) -> ReconcileResult {
     let history = work.shared.cache.history(work.key);
     let marks = work.release().as_ref().and_then(Release::deployed).and_then(|(_, r)| r.marks.clone());
@@ -171,7 +170,7 @@ fn plan(work: &Work<'_>, primary: &Primary, end: End) -> ReconcileResult {
         asks,
         unwritten: history.unwritten.map(|retry| retry.at),
     };
-    let look = next_look(end, &times);
+    let look = next_requeue(end, &times);
     match look {
         Some(at) => work.shared.queue.push_after(work.key.clone(), at.saturating_duration_since(times.ended)),
         None => work.shared.queue.cancel(work.key),

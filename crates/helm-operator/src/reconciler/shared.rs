@@ -1,4 +1,4 @@
-//! What every reconcile of one controller shares, and how news about resources, records and objects reach it.
+//! What all reconciles of one controller share, and what a change of a resource, a record or an object does to it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use helm_release::storage::{RecordMeta, Storage};
 use kube::core::GroupVersionKind;
 use tokio::sync::mpsc;
 
-use super::cache::{Cache, Dependent, Whose};
+use super::cache::{Cache, Claim, Dependent};
 use super::history::History;
 use super::primary::{Primary, ResourceKey};
 use super::queue::Queue;
@@ -19,7 +19,7 @@ use crate::events::Events;
 use crate::metrics::Metrics;
 use crate::report::Outcome;
 
-/// What every reconcile of a controller shares.
+/// What all reconciles of one controller share.
 pub(crate) struct Shared {
     pub(super) api: Arc<dyn Api>,
     pub(super) applier: Applier,
@@ -31,13 +31,13 @@ pub(crate) struct Shared {
     pub(super) events: Events,
     pub(super) metrics: Metrics,
     pub(super) settings: Settings,
-    /// The custom resource's own resource.
+    /// The custom resource's kind.
     pub(super) resource: Arc<Resource>,
-    /// Kinds whose objects are to be watched.
+    /// Receives the kinds to watch.
     pub(super) new_kinds: mpsc::UnboundedSender<Arc<Resource>>,
 }
 
-/// What the watch and the flags say.
+/// The settings of one controller, from its watch and the flags.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     pub(super) controller: Arc<str>,
@@ -54,15 +54,15 @@ impl Shared {
         self.queue.push(key);
     }
 
-    pub(super) fn see_primary(&self, primary: Primary, epoch: Epoch) {
+    pub(super) fn primary_changed(&self, primary: Primary, epoch: Epoch) {
         let key = primary.key();
         self.metrics.resource_created(&self.gvk(), &key.namespace, &key.name, primary.created);
-        if self.cache.see_primary(primary, epoch) {
+        if self.cache.store_primary(primary, epoch) {
             self.wake(key);
         }
     }
 
-    /// Remembers what the status of each resource says of the time before this process.
+    /// Restores each resource's history from its status.
     pub(super) fn recall(&self) {
         let (now, today) = (tokio::time::Instant::now(), jiff::Timestamp::now());
         for primary in self.cache.primaries() {
@@ -77,8 +77,8 @@ impl Shared {
         GroupVersionKind::gvk(self.resource.group(), version, &self.resource.kind)
     }
 
-    /// Forgets a resource that is gone, unless one of another uid has taken its place.
-    pub(super) fn lose_primary(&self, key: &ResourceKey, uid: &str) {
+    /// Forgets a deleted resource, unless one with another uid has taken its name.
+    pub(super) fn primary_deleted(&self, key: &ResourceKey, uid: &str) {
         if self.cache.remove_primary(key, uid) {
             self.metrics.resource_deleted(&self.gvk(), &key.namespace, &key.name);
             self.cache.forget(key);
@@ -86,52 +86,52 @@ impl Shared {
         }
     }
 
-    pub(super) fn see_record(&self, meta: RecordMeta, epoch: Epoch) {
+    pub(super) fn record_changed(&self, meta: RecordMeta, epoch: Epoch) {
         let key = ResourceKey::new(&meta.namespace, &meta.name);
         let foreign = meta.marks.is_none();
-        if self.cache.see_record(meta, epoch) {
+        if self.cache.store_record(meta, epoch) {
             self.wake_for_record(key, foreign);
         }
     }
 
-    pub(super) fn lose_record(&self, meta: &RecordMeta) {
+    pub(super) fn record_deleted(&self, meta: &RecordMeta) {
         if self.cache.remove_record(meta) {
             self.wake_for_record(ResourceKey::new(&meta.namespace, &meta.name), meta.marks.is_none());
         }
     }
 
-    /// A record of someone else's is a change of the resource's inputs; our own records are the outcome of what may have failed.
+    /// Somebody else's record is a change of the resource's inputs; our own records are the result of an attempt that may have failed.
     pub(super) fn wake_for_record(&self, key: ResourceKey, foreign: bool) {
         if foreign {
-            self.cache.change_history(&key, |history| history.lift(tokio::time::Instant::now()));
+            self.cache.change_history(&key, |history| history.retry_now(tokio::time::Instant::now()));
         }
         self.wake(key);
     }
 
-    pub(super) fn see_dependent(&self, resource: &Resource, live: &Live, epoch: Epoch) {
+    pub(super) fn dependent_changed(&self, resource: &Resource, live: &Live, epoch: Epoch) {
         let key = watch::key_of(resource, live);
-        let owner = match self.whose(&key, live) {
-            // Another controller's, of a chart with the same name: whatever of ours had this key is gone.
-            Whose { owner: None, .. } => self.cache.displace_dependent(&key),
-            whose => self.cache.see_dependent(key.clone(), live, whose, epoch),
+        let owner = match self.claim(&key, live) {
+            // It belongs to another controller with a chart of the same name: ours with this key is gone.
+            Claim { owner: None, .. } => self.cache.drop_dependent(&key),
+            claim => self.cache.store_dependent(key.clone(), live, claim, epoch),
         };
         owner.into_iter().filter(|owner| self.cache.concerns(owner, &key)).for_each(|owner| self.wake(owner));
     }
 
-    pub(super) fn lose_dependent(&self, resource: &Resource, live: &Live) {
+    pub(super) fn dependent_deleted(&self, resource: &Resource, live: &Live) {
         let key = watch::key_of(resource, live);
         let owner = self.cache.remove_dependent(&key, live);
         owner.into_iter().filter(|owner| self.cache.concerns(owner, &key)).for_each(|owner| self.wake(owner));
     }
 
-    /// Whose a live object is. One that lost what named its owner still wakes the owner that it had, but proves nothing.
-    pub(super) fn whose(&self, key: &ObjectKey, live: &Live) -> Whose {
+    /// Which resource a live object belongs to. One that lost the metadata naming its owner still wakes its previous owner, but proves nothing.
+    pub(super) fn claim(&self, key: &ObjectKey, live: &Live) -> Claim {
         let same_object = |known: &Dependent| live.metadata.uid.as_deref() == Some(&*known.uid);
         let known = || self.cache.dependent(key).filter(same_object)?.owner;
         let owner = self.owner_of(live).or_else(known);
         let primary = owner.as_ref().and_then(|owner| self.cache.primary(owner));
         let ours = primary.is_some_and(|primary| self.decoration(&primary).ownership(live) == Ownership::Ours);
-        Whose { owner, ours }
+        Claim { owner, ours }
     }
 
     /// Counts and publishes an outcome of a resource, in the background.
@@ -150,7 +150,7 @@ impl Shared {
         }
     }
 
-    /// The custom resource of ours that an object belongs to, by owner reference or by annotation.
+    /// The custom resource of this kind that an object belongs to, by owner reference or by annotation.
     pub(super) fn owner_of(&self, live: &Live) -> Option<ResourceKey> {
         if let Some(owner) = &live.controller {
             let group = owner.api_version.split_once('/').map_or("", |(group, _)| group);
@@ -166,12 +166,12 @@ impl Shared {
         Some(ResourceKey::new(namespace, name))
     }
 
-    /// Asks for a watch of each kind; kinds that are watched already are left out.
+    /// Requests a watch of each kind that is not watched yet.
     pub(super) fn watch_kinds(&self, kinds: impl IntoIterator<Item = Arc<Resource>>) {
         if self.settings.watch_dependents {
             for kind in kinds {
                 if self.cache.start_kind(&kind) {
-                    // The receiver is gone only when the process ends.
+                    // The receiver is dropped only when the process ends.
                     _ = self.new_kinds.send(kind);
                 }
             }

@@ -1,17 +1,17 @@
-//! How long a cached entry may be believed: until the stream that covers it has listed without it.
+//! How long to trust a cached entry: until a list that covers it lacks it.
 //!
-//! The rule for reading one's own writes: the answer to a write counts at once, and an event that is older than it does not undo it. A
-//! list that began before the write may lack it; then its event follows. An own write that no event has confirmed for a while is
-//! asked for, because somebody may have undone it before the stream began to look.
+//! Reading our own writes: the answer to a write counts at once, and an older event does not undo it. A list that began before the write may lack
+//! it; then its event follows. A write that stays unconfirmed for a while is read back, because somebody may have undone it before the watch
+//! began.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// How long the event of an own write may take. Events take milliseconds; asking again costs one request.
+/// How long the event of our own write may take. Events take milliseconds; reading the object costs one request.
 pub(super) const CONFIRMATION: Duration = Duration::from_secs(10);
 
-/// One list of a stream, and all events up to the next list.
+/// A list of a stream and all events until the next list.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Epoch {
     /// Counts the lists of the stream, from 1.
@@ -20,17 +20,17 @@ pub(super) struct Epoch {
     pub(super) began: Instant,
 }
 
-/// When an entry was last known to be true.
+/// When an entry was last confirmed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Stamp {
-    /// The list, or the events after it, that had it; 0 if none did.
+    /// The epoch that last contained it; 0 if none did.
     epoch: u64,
     /// When we wrote it, until an event confirms it.
     wrote: Option<Instant>,
 }
 
 impl Stamp {
-    /// An entry that a stream told.
+    /// An entry from a watch.
     pub(super) fn seen(epoch: Epoch) -> Stamp {
         Stamp { epoch: epoch.number, wrote: None }
     }
@@ -40,8 +40,8 @@ impl Stamp {
         Stamp { epoch: known.map_or(0, |k| k.epoch), wrote: Some(Instant::now()) }
     }
 
-    /// The stamp of an item that a stream brings (`epoch`) or that answers our own write (none), over the known entry with its stamp and, if
-    /// it compares, its version. `None` if the entry is as new: then only its stamp changes.
+    /// The stamp for an item from a watch (`epoch`) or from the answer to our own write (no epoch). `known` is the stamp of the existing entry
+    /// and, if it is the same object, its version. `None` if the existing entry is at least as new: then only its stamp changes.
     pub(super) fn of_newer(
         known: Option<(&mut Stamp, Option<u64>)>,
         version: u64,
@@ -50,7 +50,7 @@ impl Stamp {
         match (known, epoch) {
             (Some((stamp, Some(at))), epoch) if at >= version => {
                 if let Some(epoch) = epoch {
-                    *stamp = stamp.told(epoch, at == version);
+                    *stamp = stamp.seen_again(epoch, at == version);
                 }
                 None
             }
@@ -59,22 +59,22 @@ impl Stamp {
         }
     }
 
-    /// The same entry, told by the stream again. An older version of it, which our own write has overtaken, confirms nothing.
-    pub(super) fn told(self, epoch: Epoch, is_current: bool) -> Stamp {
+    /// The same entry, seen by the watch again. An older version, which our own write has overtaken, confirms nothing.
+    pub(super) fn seen_again(self, epoch: Epoch, is_current: bool) -> Stamp {
         Stamp { epoch: epoch.number, wrote: self.wrote.filter(|_| !is_current) }
     }
 
-    /// The same entry, after the server was asked and has it.
+    /// The same entry, after the server confirmed it.
     pub(super) fn confirmed(self) -> Stamp {
         Stamp { wrote: None, ..self }
     }
 
-    /// Whether the entry is still believed at the end of a list that covers it.
+    /// Whether the entry remains at the end of a list that covers it.
     pub(super) fn survives(self, list: Epoch) -> bool {
         self.epoch == list.number || self.wrote.is_some_and(|wrote| wrote >= list.began)
     }
 
-    /// When an own write that no event has confirmed is to be asked for.
+    /// When to ask for an own write that no event has confirmed.
     pub(super) fn ask_at(self) -> Option<Instant> {
         self.wrote.map(|wrote| wrote + CONFIRMATION)
     }
@@ -99,7 +99,7 @@ mod tests {
             ("in the list", Stamp::seen(list), true),
             ("in the list before", Stamp::seen(epoch(2)), false),
             ("written before the list", early, false),
-            ("written before and listed", early.told(list, false), true),
+            ("written before and listed", early.seen_again(list, false), true),
             ("written while it ran", late, true),
             ("seen before, written while it ran", Stamp::written(Some(Stamp::seen(epoch(2)))), true),
             ("seen in the list, written later", Stamp::written(Some(Stamp::seen(list))), true),
@@ -113,7 +113,7 @@ mod tests {
         assert_eq!(Stamp::seen(epoch(1)).ask_at(), None);
         let wrote = Stamp::written(Some(Stamp::seen(epoch(1))));
         assert_eq!(wrote.ask_at(), Some(Instant::now() + CONFIRMATION));
-        assert_eq!(wrote.told(epoch(2), false).ask_at(), wrote.ask_at());
-        assert_eq!(wrote.told(epoch(2), true).ask_at(), None);
+        assert_eq!(wrote.seen_again(epoch(2), false).ask_at(), wrote.ask_at());
+        assert_eq!(wrote.seen_again(epoch(2), true).ask_at(), None);
     }
 }

@@ -1,4 +1,4 @@
-//! What is true of a resource, and what is done about it: the whole policy, pure.
+//! What is true of a resource, and what to do about it: the whole policy, pure.
 //!
 //! Counterpart: fluxcd/helm-controller's `state.go` and `atomic_release.go`; the rules are operator-sdk's and helm-operator-plugins'.
 
@@ -11,36 +11,36 @@ pub(super) struct Observed {
     pub(super) deleting: bool,
     /// It has our finalizer, or an upstream's.
     pub(super) finalizer: bool,
-    /// Its annotation asks to leave the release alone.
+    /// Its annotation suspends it.
     pub(super) suspended: bool,
     /// The newest revision of the release.
     pub(super) release: Recorded,
-    /// The revision's inputs against the resource's.
+    /// How the revision's inputs compare with the resource's.
     pub(super) inputs: Inputs,
-    /// The live objects against the revision's.
+    /// How the live objects compare with the revision's.
     pub(super) objects: Objects,
     /// An annotation of the resource cannot be read.
-    pub(super) misannotated: bool,
+    pub(super) invalid_annotation: bool,
     /// The same inputs failed, and it is too early to try again.
     pub(super) held: bool,
-    /// The first list of a kind that the release has is still under way.
+    /// The first list of a kind in the release is still running.
     pub(super) listing: bool,
 }
 
 /// The newest revision of a release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Recorded {
-    /// There is none.
+    /// No revision exists.
     None,
     /// Its records are gone, but we have not uninstalled it.
     Lost,
-    /// It is someone else's.
+    /// It belongs to someone else.
     Foreign,
-    /// Somebody else is at work on it: a person's `helm`, or an upstream.
+    /// Somebody else is working on it: a person's `helm`, or an upstream.
     InFlight,
-    /// An install did not end.
+    /// An install is unfinished.
     PendingInstall,
-    /// An upgrade or rollback did not end.
+    /// An upgrade or rollback is unfinished.
     Pending,
     /// The last action failed, and an older revision is deployed.
     Failed,
@@ -48,20 +48,20 @@ pub(super) enum Recorded {
     FailedInstall,
     /// It is uninstalled but its record is kept.
     Uninstalled,
-    /// Some of the revisions that may have left objects have no marks of ours: Helm or an upstream made or wrote them.
-    Unread,
+    /// Revisions that may have live objects carry no marks of ours: Helm or an upstream wrote them.
+    Unmarked,
     /// It is deployed.
     Deployed,
 }
 
-/// A revision's inputs against the resource's.
+/// How a revision's inputs compare with the resource's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Inputs {
-    /// The same: rendering would give the same.
+    /// Equal: rendering would produce the same objects.
     Same,
-    /// Recorded by an upstream, by Helm, or by an operator that makes digests in another way: the record itself has to tell.
+    /// Recorded by Helm, an upstream, or an operator with another digest scheme: only the record can tell.
     Uncompared,
-    /// Not the same, and not rendered yet.
+    /// Different, and not rendered yet.
     Changed,
     /// Rendered; the objects are those of the revision.
     RenderedSame,
@@ -69,60 +69,60 @@ pub(super) enum Inputs {
     RenderedOther,
 }
 
-/// Live objects against a revision's.
+/// How live objects compare with a revision's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Objects {
-    /// As we left them, as far as is known.
+    /// As we left them, as far as we know.
     Intact,
     /// Applied by someone else for this release.
     Unmarked,
     /// Some are gone or lost fields of ours.
     Drifted,
-    /// They drift again and again: it is too early to repair.
+    /// They keep drifting, and it is too early to repair.
     Looping,
     /// As we left them, but the events of our own writes are overdue.
     Unconfirmed,
 }
 
-/// What is done next.
+/// The next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     /// Nothing is left to do.
     Nothing,
     /// It is too early; the queue knows when.
     Wait,
-    /// Say that the release is someone else's.
+    /// Report that the release belongs to someone else.
     Refuse,
-    /// Say which annotation cannot be read.
-    Complain,
-    /// Say that somebody else is at work, and until when that is respected.
-    Leave,
-    /// Put our finalizer on the resource.
+    /// Report an invalid annotation.
+    ReportInvalidAnnotation,
+    /// Report that somebody else is working on the release, and until when that is respected.
+    LeaveAlone,
+    /// Add our finalizer to the resource.
     AddFinalizer,
-    /// Read the records that Helm or an upstream made.
+    /// Read the records that Helm or an upstream wrote.
     Read,
     /// Compare chart and values with those of the record.
     Compare,
     /// Render the chart.
     Render,
-    /// Make the first revision, or go on making it.
+    /// Make the first revision, or continue making it.
     Install,
     /// Make the next revision.
     Upgrade,
-    /// Make objects ours.
-    MoveIn,
-    /// Put back what drifted.
+    /// Take ownership of objects.
+    TakeOwnership,
+    /// Repair drift.
     Repair,
-    /// Ask for objects whose events are overdue.
+    /// Read objects whose events are overdue.
     Confirm,
     /// Delete the objects and the records.
     Uninstall,
-    /// Let the resource go.
+    /// Release the resource.
     RemoveFinalizer,
 }
 
 impl Observed {
-    /// Whether nothing is to be done for as long as nothing changes.
+    /// Whether there is nothing to do until something changes.
     pub(super) fn is_idle(&self) -> bool {
         if self.deleting { !self.finalizer } else { self.suspended }
     }
@@ -141,11 +141,11 @@ impl fmt::Display for Step {
             Step::Render => "render",
             Step::Install => "install",
             Step::Upgrade => "upgrade",
-            Step::MoveIn => "take objects over",
+            Step::TakeOwnership => "take objects over",
             Step::Repair => "repair",
             Step::Confirm => "confirm own writes",
-            Step::Complain => "complain",
-            Step::Leave => "leave alone",
+            Step::ReportInvalidAnnotation => "report invalid annotation",
+            Step::LeaveAlone => "leave alone",
             Step::Uninstall => "uninstall",
             Step::RemoveFinalizer => "remove finalizer",
         })
@@ -179,7 +179,7 @@ impl fmt::Display for Recorded {
             Recorded::FailedInstall => "failed to install",
             Recorded::Uninstalled => "uninstalled",
             Recorded::InFlight => "somebody else at work",
-            Recorded::Unread => "not read",
+            Recorded::Unmarked => "without marks",
             Recorded::Deployed => "deployed",
         })
     }
@@ -209,7 +209,7 @@ impl fmt::Display for Objects {
     }
 }
 
-/// Decides.
+/// Returns the next step.
 pub(super) fn next_step(observed: &Observed) -> Step {
     if observed.deleting {
         return when_deleting(observed);
@@ -217,21 +217,21 @@ pub(super) fn next_step(observed: &Observed) -> Step {
     if observed.suspended {
         return Step::Nothing;
     }
-    if observed.misannotated && observed.release != Recorded::Foreign {
-        return if observed.held { Step::Wait } else { Step::Complain };
+    if observed.invalid_annotation && observed.release != Recorded::Foreign {
+        return if observed.held { Step::Wait } else { Step::ReportInvalidAnnotation };
     }
-    // What is live is not known yet.
+    // The live objects are not known yet.
     if observed.listing {
         return Step::Wait;
     }
     match observed.release {
         Recorded::Deployed if observed.finalizer => when_deployed(observed),
-        Recorded::InFlight if observed.finalizer => Step::Leave,
-        // A failed step is a step that failed, whichever: only repairs have a hold of their own.
+        Recorded::InFlight if observed.finalizer => Step::LeaveAlone,
+        // A failure holds every step; only repairs have a hold of their own.
         _ if observed.held => Step::Wait,
         Recorded::Foreign => Step::Refuse,
         _ if !observed.finalizer => Step::AddFinalizer,
-        Recorded::Unread => Step::Read,
+        Recorded::Unmarked => Step::Read,
         recorded => when_not_deployed(recorded, observed),
     }
 }
@@ -239,11 +239,11 @@ pub(super) fn next_step(observed: &Observed) -> Step {
 fn when_deleting(observed: &Observed) -> Step {
     match observed.release {
         _ if !observed.finalizer => Step::Nothing,
-        // What it is about to make would be left behind.
-        Recorded::InFlight => Step::Leave,
+        // Objects that it is about to create would be left behind.
+        Recorded::InFlight => Step::LeaveAlone,
         _ if observed.held => Step::Wait,
         Recorded::None | Recorded::Foreign => Step::RemoveFinalizer,
-        Recorded::Unread => Step::Read,
+        Recorded::Unmarked => Step::Read,
         _ => Step::Uninstall,
     }
 }
@@ -263,7 +263,7 @@ fn when_not_deployed(recorded: Recorded, observed: &Observed) -> Step {
 
 fn when_deployed(observed: &Observed) -> Step {
     match (observed.inputs, observed.objects) {
-        // What was deployed is kept as it was, even while what should be next cannot be made.
+        // The deployed revision is maintained even while the next one cannot be made.
         (Inputs::Uncompared | Inputs::Changed | Inputs::RenderedOther, Objects::Drifted) if observed.held => {
             Step::Repair
         }
@@ -272,7 +272,7 @@ fn when_deployed(observed: &Observed) -> Step {
         (Inputs::Changed, _) => Step::Render,
         (Inputs::RenderedOther, _) => Step::Upgrade,
         (_, Objects::Unmarked) if observed.held => Step::Wait,
-        (_, Objects::Unmarked) => Step::MoveIn,
+        (_, Objects::Unmarked) => Step::TakeOwnership,
         (_, Objects::Drifted) => Step::Repair,
         (_, Objects::Looping) => Step::Wait,
         (_, Objects::Unconfirmed) => Step::Confirm,
@@ -291,7 +291,7 @@ mod tests {
         release: Recorded::Deployed,
         inputs: Inputs::Same,
         objects: Objects::Intact,
-        misannotated: false,
+        invalid_annotation: false,
         held: false,
         listing: false,
     };
@@ -375,16 +375,16 @@ mod tests {
                 Observed { objects: Objects::Unmarked, held: true, ..FINE },
                 Step::Wait,
             ),
-            ("reading failed just now", Observed { release: Recorded::Unread, held: true, ..FINE }, Step::Wait),
+            ("reading failed just now", Observed { release: Recorded::Unmarked, held: true, ..FINE }, Step::Wait),
             ("refused just now", Observed { release: Recorded::Foreign, held: true, ..FINE }, Step::Wait),
             ("objects not listed yet", Observed { inputs: Inputs::Changed, listing: true, ..FINE }, Step::Wait),
             ("no finalizer yet", Observed { finalizer: false, ..FINE }, Step::AddFinalizer),
             ("the finalizer failed just now", Observed { finalizer: false, held: true, ..FINE }, Step::Wait),
-            ("an upstream's record", Observed { release: Recorded::Unread, ..FINE }, Step::Read),
+            ("an upstream's record", Observed { release: Recorded::Unmarked, ..FINE }, Step::Read),
             (
                 "an upstream's objects",
                 Observed { inputs: Inputs::RenderedSame, objects: Objects::Unmarked, ..FINE },
-                Step::MoveIn,
+                Step::TakeOwnership,
             ),
             ("someone else's", Observed { release: Recorded::Foreign, finalizer: false, ..FINE }, Step::Refuse),
         ]);
@@ -394,16 +394,16 @@ mod tests {
     fn somebody_elses_action_is_left_alone_until_it_ends() {
         let theirs = Observed { release: Recorded::InFlight, objects: Objects::Drifted, ..FINE };
         check(&[
-            ("whatever else is to be done", Observed { inputs: Inputs::Changed, ..theirs.clone() }, Step::Leave),
-            ("what it makes would outlive a deletion", Observed { deleting: true, ..theirs.clone() }, Step::Leave),
-            ("even while held", Observed { held: true, ..theirs.clone() }, Step::Leave),
+            ("whatever else is to be done", Observed { inputs: Inputs::Changed, ..theirs.clone() }, Step::LeaveAlone),
+            ("what it makes would outlive a deletion", Observed { deleting: true, ..theirs.clone() }, Step::LeaveAlone),
+            ("even while held", Observed { held: true, ..theirs.clone() }, Step::LeaveAlone),
             ("but the finalizer is ours", Observed { finalizer: false, ..theirs.clone() }, Step::AddFinalizer),
             ("suspended", Observed { suspended: true, ..theirs }, Step::Nothing),
-            ("then its record is read", Observed { release: Recorded::Unread, ..FINE }, Step::Read),
-            ("before a deletion, too", Observed { release: Recorded::Unread, deleting: true, ..FINE }, Step::Read),
+            ("then its record is read", Observed { release: Recorded::Unmarked, ..FINE }, Step::Read),
+            ("before a deletion, too", Observed { release: Recorded::Unmarked, deleting: true, ..FINE }, Step::Read),
             (
                 "unless that failed just now",
-                Observed { release: Recorded::Unread, deleting: true, held: true, ..FINE },
+                Observed { release: Recorded::Unmarked, deleting: true, held: true, ..FINE },
                 Step::Wait,
             ),
         ]);
@@ -411,10 +411,14 @@ mod tests {
 
     #[test]
     fn an_annotation_that_cannot_be_read_stops_everything_but_a_deletion() {
-        let bad = Observed { misannotated: true, ..FINE };
+        let bad = Observed { invalid_annotation: true, ..FINE };
         check(&[
-            ("deployed", bad.clone(), Step::Complain),
-            ("new", Observed { release: Recorded::None, finalizer: false, ..bad.clone() }, Step::Complain),
+            ("deployed", bad.clone(), Step::ReportInvalidAnnotation),
+            (
+                "new",
+                Observed { release: Recorded::None, finalizer: false, ..bad.clone() },
+                Step::ReportInvalidAnnotation,
+            ),
             ("somebody else's", Observed { release: Recorded::Foreign, ..bad.clone() }, Step::Refuse),
             ("said just now", Observed { held: true, ..bad.clone() }, Step::Wait),
             ("suspended", Observed { suspended: true, ..bad.clone() }, Step::Nothing),

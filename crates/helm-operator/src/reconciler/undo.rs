@@ -1,6 +1,6 @@
-//! Takes back what a failed attempt left: the deployed revision comes back, and a release that never was is taken away again.
+//! Cleans up after a failed attempt: rolls back to the deployed revision, or removes an install that never succeeded.
 //!
-//! Also when the attempt that left it is not the one that failed now: a later one may fail before it writes anything.
+//! The attempt that left something need not be the one that failed now: a later one may fail before it writes anything.
 
 use helm_release::action::{self, Current, Failure};
 use helm_release::kube::Way;
@@ -13,15 +13,15 @@ use super::work::Work;
 use crate::report::{Outcome, chain};
 use crate::status::Fault;
 
-/// How what an attempt left is taken back.
+/// How to clean up after an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Remedy {
-    /// Nothing was left, or nothing that could be taken back.
+    /// There is nothing to clean up.
     Nothing,
-    /// This revision is deployed, and comes back.
+    /// Roll back to this deployed revision.
     RollBack(u32),
-    /// No revision was ever deployed: objects and records go.
-    TakeAway,
+    /// No revision was ever deployed: remove objects and records.
+    RemoveFailedInstall,
 }
 
 fn remedy(release: &Release) -> Remedy {
@@ -30,19 +30,19 @@ fn remedy(release: &Release) -> Remedy {
     match release.deployed() {
         _ if !unfinished => Remedy::Nothing,
         Some((to, _)) => Remedy::RollBack(to),
-        None if was_never_deployed(release) => Remedy::TakeAway,
+        None if was_never_deployed(release) => Remedy::RemoveFailedInstall,
         None => Remedy::Nothing,
     }
 }
 
-/// Whether the records prove that no revision was ever deployed: every one from the first is there, and each is an install that did not end
-/// well. A rollback by hand can fail and leave nothing `deployed` while everything runs; and a history may have been pruned.
+/// Whether the records prove that no revision was ever deployed: the history is complete, and every revision is an install that failed. A manual
+/// rollback can fail and leave nothing `deployed` while everything runs, and old revisions may have been pruned.
 pub(super) fn was_never_deployed(release: &Release) -> bool {
     let whole = release.revisions.keys().copied().eq(1..=release.revisions.len() as u32);
     whole && release.revisions.values().all(|r| matches!(r.status, Status::Failed | Status::PendingInstall))
 }
 
-/// What failed, told with what is done about it. An outage is no reason to take anything back: the attempt is gone on with.
+/// The failure's message, with the result of cleaning up. An outage is no reason to clean up: the attempt continues later.
 pub(super) async fn after_action(work: &Work<'_>, primary: &Primary, failure: &Failure) -> String {
     note(work, failure);
     let refused = failure.cause.refusal().map(|refusal| (work.attempt(primary), refusal));
@@ -54,7 +54,7 @@ pub(super) async fn after_action(work: &Work<'_>, primary: &Primary, failure: &F
     with_undo(work, primary, message).await
 }
 
-/// As [`after_action`], for what could not even be rendered.
+/// Like [`after_action`], for a failed render.
 pub(super) async fn after_render(work: &Work<'_>, primary: &Primary, fault: Fault) -> Fault {
     let message = with_undo(work, primary, fault.message).await;
     Fault { message, ..fault }
@@ -68,14 +68,14 @@ async fn with_undo(work: &Work<'_>, primary: &Primary, message: String) -> Strin
             Ok(()) => message,
             Err(failure) => format!("{message}; rollback failed: {}", chain(&failure.cause)),
         },
-        Remedy::TakeAway => match take_away(work, primary).await {
+        Remedy::RemoveFailedInstall => match remove_failed_install(work, primary).await {
             Ok(()) => message,
             Err(error) => format!("failed installation ({message}) and failed rollback: {}", chain(&error)),
         },
     }
 }
 
-/// Takes the failed revision into the cache: the watch will tell the same later.
+/// Stores the failed revision in the cache before the watch reports it.
 fn note(work: &Work<'_>, failure: &Failure) {
     let Some(recorded) = &failure.recorded else { return };
     work.shared.cache.change_release(work.key, |release| {
@@ -88,7 +88,7 @@ async fn roll_back(work: &Work<'_>, primary: &Primary, to: u32) -> Result<(), Fa
     let Some(current) = work.current() else { return Ok(()) };
     let decoration = work.decoration(primary);
     let mut env = work.environment(&decoration, primary, "upgrade");
-    // What was refused is another revision's.
+    // The refusal was for another revision.
     env.options.refused = None;
     let inputs = current.inventory.inputs.clone();
     match action::rollback(&env, &current, to, &inputs).await {
@@ -104,7 +104,7 @@ async fn roll_back(work: &Work<'_>, primary: &Primary, to: u32) -> Result<(), Fa
     }
 }
 
-async fn take_away(work: &Work<'_>, primary: &Primary) -> Result<(), action::Error> {
+async fn remove_failed_install(work: &Work<'_>, primary: &Primary) -> Result<(), action::Error> {
     let Some(current) = work.current() else { return Ok(()) };
     let decoration = work.decoration(primary);
     let env = work.environment(&decoration, primary, "uninstall");
@@ -116,13 +116,13 @@ async fn take_away(work: &Work<'_>, primary: &Primary) -> Result<(), action::Err
     Ok(())
 }
 
-/// The release to upgrade from. Where nothing is deployed, the objects that run are those of the last good revision and of the newest one.
+/// The release to upgrade from. If nothing is deployed, the live objects are those of the last good revision and of the newest one.
 pub(super) async fn base(env: &action::Environment<'_>, current: Current) -> Result<Current, action::Error> {
     let good: Vec<u32> = current.last_good.into_iter().filter(|_| current.deployed.is_none()).collect();
     with_recorded_objects(env, current, &good).await
 }
 
-/// Adds the objects of these revisions' manifests, and of the newest one's if it has no marks of ours.
+/// Adds the objects in these revisions' manifests, and in the newest one's if it has no marks of ours.
 async fn with_recorded_objects(
     env: &action::Environment<'_>,
     mut current: Current,
@@ -137,8 +137,8 @@ async fn with_recorded_objects(
     Ok(current)
 }
 
-/// Tells of objects that server-side apply refused, and that were written as a client would: once for each change.
-pub(super) fn tell_refused(work: &Work<'_>, primary: &Primary, applied: &[helm_release::kube::Applied]) {
+/// Publishes each change to objects that server-side apply refused and that were written client-side.
+pub(super) fn publish_client_side_applies(work: &Work<'_>, primary: &Primary, applied: &[helm_release::kube::Applied]) {
     for one in applied {
         let Way::Client { refused: Some(why) } = &one.way else { continue };
         let note = format!("server-side apply refuses {}, so it is written as a client would: {why}", one.key);
@@ -163,15 +163,15 @@ mod tests {
 
     #[test]
     fn what_was_ever_deployed_is_never_taken_away() {
-        use Remedy::{Nothing, RollBack, TakeAway};
+        use Remedy::{Nothing, RemoveFailedInstall, RollBack};
         use Status::{Deployed, Failed, PendingInstall, PendingRollback, PendingUpgrade, Superseded, Uninstalled};
         let cases: [(&[(u32, Status)], Remedy); 14] = [
             (&[], Nothing),
             (&[(1, Deployed)], Nothing),
-            (&[(1, Failed)], TakeAway),
-            (&[(1, PendingInstall)], TakeAway),
-            (&[(1, Failed), (2, Failed)], TakeAway),
-            (&[(1, Failed), (2, PendingInstall)], TakeAway),
+            (&[(1, Failed)], RemoveFailedInstall),
+            (&[(1, PendingInstall)], RemoveFailedInstall),
+            (&[(1, Failed), (2, Failed)], RemoveFailedInstall),
+            (&[(1, Failed), (2, PendingInstall)], RemoveFailedInstall),
             (&[(1, Deployed), (2, Failed)], RollBack(1)),
             (&[(1, Superseded), (2, Deployed), (3, PendingUpgrade)], RollBack(2)),
             (&[(1, Superseded), (2, Superseded), (3, Failed)], Nothing),

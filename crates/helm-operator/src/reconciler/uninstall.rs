@@ -1,4 +1,4 @@
-//! Takes a release away with its custom resource, by what is recorded alone; and the finalizer that gives us the time.
+//! Uninstalls a release with its custom resource, from the record alone; and manages the finalizer that makes time for it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,21 +16,21 @@ use super::work::{Next, Work};
 use crate::report::{Outcome, chain};
 use crate::status::{Fault, condition};
 
-/// How long after a look at objects that no watch covers they are looked at again.
+/// How often to look at objects that no watch covers.
 const ASK_AGAIN: Duration = Duration::from_secs(5);
 
-/// What to do about a hook that keeps a release from being uninstalled.
+/// The way out when a hook blocks the uninstall.
 const WITHOUT_HOOKS: &str =
     "; the annotation helm.sdk.operatorframework.io/uninstall-disable-hooks: \"true\" uninstalls without hooks";
 
-/// Puts our finalizer on, before anything is made that it has to take away.
+/// Adds our finalizer before anything is created that it has to remove.
 pub(super) async fn add_finalizer(work: &mut Work<'_>, primary: &Primary) -> Result<Next, Fault> {
     let mut finalizers = primary.finalizers.clone();
     finalizers.push(FINALIZER.to_owned());
     set_finalizers(work, primary, &finalizers, "add").await
 }
 
-/// Takes our finalizer off, and the upstreams'.
+/// Removes our finalizer and the upstreams'.
 pub(super) async fn remove_finalizer(work: &mut Work<'_>, primary: &Primary) -> Result<Next, Fault> {
     tracing::info!(resource = %work.key, "Removing finalizer");
     let others: Vec<String> = primary.other_finalizers().into_iter().cloned().collect();
@@ -43,7 +43,7 @@ async fn set_finalizers(work: &Work<'_>, primary: &Primary, finalizers: &[String
         Fault { condition: condition::IRRECONCILABLE, reason: "ReconcileError", message }
     };
     let path = work.shared.resource.path(primary.namespace(), primary.name()).map_err(failed)?;
-    // Another's finalizer that came meanwhile must not be lost, nor a resource of another uid be touched.
+    // A finalizer that someone just added must not be lost, nor a resource with another uid touched.
     let patch = json!({"metadata": {
         "finalizers": finalizers, "uid": primary.uid(), "resourceVersion": primary.resource_version(),
     }});
@@ -53,32 +53,32 @@ async fn set_finalizers(work: &Work<'_>, primary: &Primary, finalizers: &[String
             let answer: Primary = answer.parse().map_err(failed)?;
             let gone = answer.deleting && answer.finalizers.is_empty();
             if gone {
-                work.shared.lose_primary(work.key, primary.uid())
+                work.shared.primary_deleted(work.key, primary.uid())
             } else {
-                _ = work.shared.cache.put_primary(answer)
+                _ = work.shared.cache.store_written_primary(answer)
             }
-            Ok(if gone { Next::Done } else { Next::Look })
+            Ok(if gone { Next::Done } else { Next::Again })
         }
-        // Gone, or changed a moment ago.
+        // Deleted, or changed a moment ago.
         Err(error) if error.is_not_found() || error.is_conflict() => {
             refresh(work, primary).await;
-            Ok(Next::Look)
+            Ok(Next::Again)
         }
         Err(error) => Err(failed(error)),
     }
 }
 
-/// Reads the resource again after the server said that it is not as the cache has it. A read that fails leaves it to the watch.
+/// Reads the resource after the server showed that the cache is stale. If that fails, the watch catches up.
 pub(super) async fn refresh(work: &Work<'_>, primary: &Primary) {
     let Ok(path) = work.shared.resource.path(primary.namespace(), primary.name()) else { return };
     match work.shared.api.send(Call::get(path)).await.and_then(|answer| answer.parse::<Primary>()) {
         Ok(live) => {
             if live.uid() != primary.uid() {
-                work.shared.lose_primary(work.key, primary.uid());
+                work.shared.primary_deleted(work.key, primary.uid());
             }
-            work.shared.cache.put_primary(live);
+            work.shared.cache.store_written_primary(live);
         }
-        Err(error) if error.is_not_found() => work.shared.lose_primary(work.key, primary.uid()),
+        Err(error) if error.is_not_found() => work.shared.primary_deleted(work.key, primary.uid()),
         Err(error) => tracing::debug!(resource = %work.key, %error, "cannot read the resource again"),
     }
 }
@@ -95,7 +95,7 @@ pub(super) async fn uninstall(work: &mut Work<'_>, primary: &Primary) -> Result<
                 (history.lost, history.cleared) = (None, Some(primary.uid().into()));
             });
             work.succeed();
-            Ok(Next::Look)
+            Ok(Next::Again)
         }
         Ok(Some(awaited)) => {
             tracing::info!(resource = %work.key, awaited, "Uninstall wait: Waiting until all resources are deleted");
@@ -113,7 +113,7 @@ pub(super) async fn uninstall(work: &mut Work<'_>, primary: &Primary) -> Result<
     }
 }
 
-/// Deletes what is recorded; returns what of it is waited for.
+/// Deletes what is recorded; returns the objects to wait for.
 async fn delete(work: &Work<'_>, primary: &Primary) -> Result<Option<String>, action::Error> {
     let decoration = work.decoration(primary);
     let env = work.environment(&decoration, primary, "uninstall");
@@ -123,8 +123,8 @@ async fn delete(work: &Work<'_>, primary: &Primary) -> Result<Option<String>, ac
     let inventory = at.marks.clone();
     if inventory.delete_hooks {
         let ran = action::run_pre_delete(&env, &mut at).await;
-        remember(work, &at);
-        tell_left_out(work, primary, &ran?);
+        cache_hook_records(work, &at);
+        publish_skipped_hooks(work, primary, &ran?);
     }
     action::delete_objects(&env, &inventory).await?;
     if let Some(awaited) = still_there(work, primary, &env, &inventory).await? {
@@ -132,17 +132,17 @@ async fn delete(work: &Work<'_>, primary: &Primary) -> Result<Option<String>, ac
     }
     if inventory.delete_hooks {
         let ran = action::run_post_delete(&env, &mut at).await;
-        remember(work, &at);
+        cache_hook_records(work, &at);
         match ran? {
-            Farewell::Done(left_out) => tell_left_out(work, primary, &left_out),
-            Farewell::GivenUp(error) => give_up(work, primary, &error),
+            Farewell::Done(left_out) => publish_skipped_hooks(work, primary, &left_out),
+            Farewell::GivenUp(error) => publish_given_up_hook(work, primary, &error),
         }
     }
     env.storage.delete_all(&decoration.namespace, &decoration.release, &current.versions).await?;
     Ok(None)
 }
 
-/// What the resource wants to be waited for and is not gone yet.
+/// The objects that still exist, if the resource asks to wait for them.
 async fn still_there(
     work: &Work<'_>,
     primary: &Primary,
@@ -152,8 +152,8 @@ async fn still_there(
     if primary.annotations.uninstall_wait() { awaited(work, env, inventory).await } else { Ok(None) }
 }
 
-/// Deletes what a release without a record has left: by what was known of it, else by what the objects say of themselves. Hooks are in
-/// the record, so none runs.
+/// Deletes the objects of a release without a record: those known to the cache, else those that name the release. Hooks are in the record, so none
+/// runs.
 async fn delete_lost(
     work: &Work<'_>,
     primary: &Primary,
@@ -169,7 +169,7 @@ async fn delete_lost(
     still_there(work, primary, env, &inventory).await
 }
 
-/// The revision whose hooks are run: the one that the live objects come from, else the newest.
+/// The revision whose hooks run: the one that the live objects come from, else the newest.
 fn uninstalling(work: &Work<'_>) -> Option<Uninstalling> {
     let release = work.release()?;
     let (version, _) = release.base().or(release.newest())?;
@@ -177,8 +177,8 @@ fn uninstalling(work: &Work<'_>) -> Option<Uninstalling> {
     Some(Uninstalling { version, marks: release.inventory(), packed, resource_version: None })
 }
 
-/// Takes what the hooks of an uninstall recorded into the cache: the next look must not run them again.
-fn remember(work: &Work<'_>, at: &Uninstalling) {
+/// Stores what the hooks of an uninstall recorded, so that the next step does not run them again.
+fn cache_hook_records(work: &Work<'_>, at: &Uninstalling) {
     let Some(resource_version) = at.resource_version else { return };
     work.shared.cache.change_release(work.key, |release| {
         if let Some(revision) = release.revisions.get_mut(&at.version) {
@@ -190,8 +190,8 @@ fn remember(work: &Work<'_>, at: &Uninstalling) {
     });
 }
 
-/// Says which hooks did not run because the namespace is being deleted.
-fn tell_left_out(work: &Work<'_>, primary: &Primary, hooks: &[HookError]) {
+/// Publishes which hooks did not run because the namespace is being deleted.
+fn publish_skipped_hooks(work: &Work<'_>, primary: &Primary, hooks: &[HookError]) {
     for error in hooks {
         let message = format!("the release is uninstalled without a hook: {}", chain(error));
         tracing::warn!(resource = %work.key, message, "Left a hook out");
@@ -199,7 +199,7 @@ fn tell_left_out(work: &Work<'_>, primary: &Primary, hooks: &[HookError]) {
     }
 }
 
-fn give_up(work: &Work<'_>, primary: &Primary, error: &action::Error) {
+fn publish_given_up_hook(work: &Work<'_>, primary: &Primary, error: &action::Error) {
     let message = format!(
         "a hook after the uninstall failed {} times, and the release is let go without it: {}",
         action::POST_DELETE_TRIES,

@@ -1,4 +1,4 @@
-//! What is watched, and how it gets into the cache: resources, release records, and dependents by kind, a stream for each namespace.
+//! The watches and their way into the cache: resources, release records, and objects by kind, one stream a namespace.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -20,8 +20,8 @@ use super::shared::Shared;
 use super::stamp::Epoch;
 use crate::context::Context;
 
-/// How many objects one answer may list: as many of the largest that etcd holds, 1.5 MiB, as fit into the largest answer, 64 MiB. So large
-/// resources cannot keep their whole kind from being listed.
+/// The page size of lists: as many of the largest objects that etcd stores (1.5 MiB) as fit into the largest answer (64 MiB), so that large
+/// resources cannot block the list of their kind.
 const PAGE: u32 = 40;
 
 /// Watches the custom resources.
@@ -31,7 +31,7 @@ pub(super) fn primaries(context: &Context, resource: &Resource, selector: &Selec
     apis(context, resource).into_iter().map(stream).collect()
 }
 
-/// Watches the release records, their metadata only.
+/// Watches the metadata of release records.
 pub(super) fn records(context: &Context) -> Vec<Stream<RecordMeta>> {
     let config = paged().labels(SELECTOR);
     let scopes = scopes(context, true);
@@ -49,7 +49,7 @@ pub(super) fn records(context: &Context) -> Vec<Stream<RecordMeta>> {
     scopes.into_iter().map(stream).collect()
 }
 
-/// Watches the chart's objects of one kind: in full where readiness is in the status, else their metadata.
+/// Watches the chart's objects of one kind: in full if their status shows readiness, else their metadata.
 pub(super) fn dependents(context: &Context, resource: &Resource, chart: &str) -> Vec<Stream<Live>> {
     let config = paged().labels(&format!("{CHART_LABEL}={}", helm_release::kube::label_value(chart)));
     if has_readiness(resource) {
@@ -68,7 +68,7 @@ fn paged() -> watcher::Config {
     watcher::Config::default().page_size(PAGE)
 }
 
-/// The namespaces that are watched one by one; `None` stands for all of them, and for kinds without namespaces.
+/// The namespaces to watch one by one; `None` stands for all of them, and for cluster-scoped kinds.
 fn scopes(context: &Context, namespaced: bool) -> Vec<Option<String>> {
     match &context.config.namespaces.0[..] {
         names if namespaced && !names.is_empty() => names.iter().cloned().map(Some).collect(),
@@ -102,60 +102,60 @@ where
     watcher::watcher(api, config.clone()).default_backoff()
 }
 
-/// Takes in custom resources.
+/// Stores custom resources.
 pub(super) struct Primaries(pub(super) Arc<Shared>);
 
 impl Sink<Primary> for Primaries {
-    fn see(&self, primary: Primary, epoch: Epoch) {
-        self.0.see_primary(primary, epoch);
+    fn changed(&self, primary: Primary, epoch: Epoch) {
+        self.0.primary_changed(primary, epoch);
     }
 
-    fn lose(&self, primary: Primary) {
-        self.0.lose_primary(&primary.key(), primary.uid());
+    fn deleted(&self, primary: Primary) {
+        self.0.primary_deleted(&primary.key(), primary.uid());
     }
 
     fn sweep(&self, scope: &Scope, list: Epoch) {
         for gone in self.0.cache.unlisted_primaries(scope, list) {
-            self.0.lose_primary(&gone.key(), gone.uid());
+            self.0.primary_deleted(&gone.key(), gone.uid());
         }
     }
 
-    fn what(&self) -> String {
+    fn description(&self) -> String {
         format!("{} resources", self.0.resource.kind)
     }
 }
 
-/// Takes in release records.
+/// Stores release records.
 pub(super) struct Records(pub(super) Arc<Shared>);
 
 impl Sink<RecordMeta> for Records {
-    fn see(&self, meta: RecordMeta, epoch: Epoch) {
-        self.0.see_record(meta, epoch);
+    fn changed(&self, meta: RecordMeta, epoch: Epoch) {
+        self.0.record_changed(meta, epoch);
     }
 
-    fn lose(&self, meta: RecordMeta) {
-        self.0.lose_record(&meta);
+    fn deleted(&self, meta: RecordMeta) {
+        self.0.record_deleted(&meta);
     }
 
     fn sweep(&self, scope: &Scope, list: Epoch) {
         self.0.cache.sweep_records(scope, list).into_iter().for_each(|key| self.0.wake(key));
     }
 
-    fn what(&self) -> String {
+    fn description(&self) -> String {
         "release records".into()
     }
 }
 
-/// Takes in dependents of one kind.
+/// Stores objects of one kind.
 pub(super) struct Dependents(pub(super) Arc<Shared>, pub(super) Arc<Resource>);
 
 impl Sink<Live> for Dependents {
-    fn see(&self, live: Live, epoch: Epoch) {
-        self.0.see_dependent(&self.1, &live, epoch);
+    fn changed(&self, live: Live, epoch: Epoch) {
+        self.0.dependent_changed(&self.1, &live, epoch);
     }
 
-    fn lose(&self, live: Live) {
-        self.0.lose_dependent(&self.1, &live);
+    fn deleted(&self, live: Live) {
+        self.0.dependent_deleted(&self.1, &live);
     }
 
     fn sweep(&self, scope: &Scope, list: Epoch) {
@@ -164,7 +164,7 @@ impl Sink<Live> for Dependents {
         gone.into_iter().for_each(|key| self.0.wake(key));
     }
 
-    fn what(&self) -> String {
+    fn description(&self) -> String {
         format!("{} {}", self.1.api_version, self.1.kind)
     }
 }
@@ -178,7 +178,7 @@ pub(super) fn key_of(resource: &Resource, live: &Live) -> ObjectKey {
     }
 }
 
-/// Passes an event on with its object reduced; an object that reduces to nothing is left out.
+/// Maps an event's object; drops the event if the object maps to nothing.
 fn reduce<A, B>(
     event: watcher::Result<Event<A>>,
     reduce: impl Fn(A) -> Option<B>,
@@ -193,7 +193,7 @@ fn reduce<A, B>(
     }
 }
 
-/// Whether objects of the kind say in their status how they are doing: workloads and the like, and every custom resource.
+/// Whether the status of the kind's objects shows readiness: workloads and the like, and every custom resource.
 fn has_readiness(resource: &Resource) -> bool {
     match resource.group() {
         "" => ["Pod", "PersistentVolumeClaim", "Service", "ReplicationController"].contains(&&*resource.kind),

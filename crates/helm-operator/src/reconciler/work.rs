@@ -1,4 +1,4 @@
-//! One reconcile: looks at what is true, does the next step, looks again, until nothing is left; then records the outcome once.
+//! One reconcile: observes, takes the next step, and repeats until nothing is left to do; then records the outcome once.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,9 +7,9 @@ use helm_release::action::{Candidate, Current, Environment, Options, Refusal, Un
 use helm_release::kube::{Decoration, Slot};
 use tokio::time::Instant;
 
-use super::outcome::{foreign, misannotated};
+use super::outcome::{foreign, invalid_annotation};
 use super::primary::{Primary, ResourceKey};
-use super::progress::{Progress, publishing};
+use super::progress::{Progress, publish_progress};
 use super::schedule::End;
 use super::shared::Shared;
 use super::state::{Inputs, Step, next_step};
@@ -17,19 +17,19 @@ use super::{compare, correct_drift, deploy, settle, undo, uninstall};
 use crate::metrics::ReconcileResult;
 use crate::status::{Fault, condition};
 
-/// No resource needs more steps than this; exceeding it is a bug.
+/// The limit of steps in one reconcile; reaching it is a bug.
 const MAX_STEPS: usize = 12;
 
-/// Works on one resource until nothing is left to do.
+/// Reconciles one resource until nothing is left to do.
 pub(super) async fn reconcile(shared: &Shared, key: &ResourceKey, slot: &dyn Slot) -> ReconcileResult {
     let progress = Progress::new(slot);
-    let said = progress.said();
+    let waits = progress.subscribe();
     let mut work = Work::new(shared, key, &progress);
-    let end = publishing(shared, key, said, Box::pin(work.steps())).await;
+    let end = publish_progress(shared, key, waits, Box::pin(work.steps())).await;
     settle::settle(&work, end).await
 }
 
-/// Notes that a reconcile panicked; the resource waits as after any failure.
+/// Records that a reconcile panicked; the resource waits as after any failure.
 pub(super) async fn after_panic(shared: &Shared, key: &ResourceKey) -> ReconcileResult {
     let work = Work::new(shared, key, &());
     if let Some(primary) = shared.cache.primary(key) {
@@ -39,28 +39,28 @@ pub(super) async fn after_panic(shared: &Shared, key: &ResourceKey) -> Reconcile
     settle::settle(&work, End::Failed).await
 }
 
-/// A reconcile under way.
+/// A running reconcile.
 pub(super) struct Work<'a> {
     pub(super) shared: &'a Shared,
     pub(super) key: &'a ResourceKey,
     pub(super) slot: &'a dyn Slot,
-    /// What was rendered, for the next revision.
+    /// The rendered candidate for the next revision.
     pub(super) candidate: Option<Candidate>,
-    /// What comparing or rendering showed.
+    /// What comparing or rendering found.
     pub(super) judged: Option<Inputs>,
-    /// The objects are deleted, and these are waited for.
+    /// Deleted objects that still exist.
     pub(super) awaited: Option<String>,
     /// When the last step was decided.
     pub(super) decided: Instant,
 }
 
-/// Whether to look again after a step.
+/// When to take the next step.
 pub(super) enum Next {
     /// At once.
-    Look,
+    Again,
     /// When something changes, or after the period.
     Done,
-    /// When something changes, or at this time: no watch may tell.
+    /// When something changes, or at this time if no watch reports the change.
     At(Instant),
 }
 
@@ -71,7 +71,7 @@ impl<'a> Work<'a> {
 }
 
 impl Work<'_> {
-    /// One step after the other, until there is none or one fails.
+    /// Takes one step after another until nothing is left to do or one fails.
     async fn steps(&mut self) -> End {
         for _ in 0..MAX_STEPS {
             let Some(primary) = self.shared.cache.primary(self.key) else { return End::Idle };
@@ -80,7 +80,7 @@ impl Work<'_> {
             let step = next_step(&observed);
             tracing::debug!(resource = %self.key, %step, because = %observed, "Next step");
             match self.act(step, &primary).await {
-                Ok(Next::Look) => {}
+                Ok(Next::Again) => {}
                 Ok(Next::Done) if observed.is_idle() => return End::Idle,
                 Ok(Next::Done) => return End::Rest,
                 Ok(Next::At(time)) => return End::At(time),
@@ -93,7 +93,7 @@ impl Work<'_> {
         End::Failed
     }
 
-    /// A failed repair holds repairs, any other failure everything else.
+    /// A failed repair holds repairs; any other failure holds everything else.
     fn failed(&self, step: Step, primary: &Primary, fault: Fault) -> End {
         if step == Step::Repair {
             self.fail_repair(primary, fault)
@@ -106,16 +106,16 @@ impl Work<'_> {
     async fn act(&mut self, step: Step, primary: &Arc<Primary>) -> Result<Next, Fault> {
         match step {
             Step::Nothing => {
-                self.calm(primary);
+                self.clear_failure(primary);
                 Ok(Next::Done)
             }
             Step::Wait => {
-                self.shared.cache.change_history(self.key, |history| history.drift.calm_fight(self.decided));
+                self.shared.cache.change_history(self.key, |history| history.drift.clear_ended_fight(self.decided));
                 Ok(Next::Done)
             }
             Step::Refuse => Err(foreign(primary)),
-            Step::Complain => Err(misannotated(primary)),
-            Step::Leave => Ok(self.leave(primary)),
+            Step::ReportInvalidAnnotation => Err(invalid_annotation(primary)),
+            Step::LeaveAlone => Ok(self.leave(primary)),
             Step::AddFinalizer => uninstall::add_finalizer(self, primary).await,
             Step::Read => correct_drift::read(self, primary).await,
             Step::Compare => compare::compare(self, primary).await,
@@ -125,7 +125,7 @@ impl Work<'_> {
             },
             Step::Install => deploy::install(self, primary).await,
             Step::Upgrade => deploy::upgrade(self, primary).await,
-            Step::MoveIn => correct_drift::move_in(self, primary).await,
+            Step::TakeOwnership => correct_drift::take_ownership(self, primary).await,
             Step::Repair => correct_drift::repair(self, primary).await,
             Step::Confirm => correct_drift::confirm(self).await,
             Step::Uninstall => uninstall::uninstall(self, primary).await,
@@ -133,7 +133,7 @@ impl Work<'_> {
         }
     }
 
-    /// What an attempt is made with: other inputs are tried at once.
+    /// What identifies an attempt: different inputs are tried at once.
     pub(super) fn attempt(&self, primary: &Primary) -> String {
         if primary.deleting {
             "uninstall".to_owned()
@@ -173,13 +173,13 @@ impl Work<'_> {
         }
     }
 
-    /// What the last attempt was refused, if it was made with the same inputs.
+    /// The refusal of the last attempt, if it had the same inputs.
     fn refused(&self, primary: &Primary) -> Option<Refusal> {
         let (inputs, refusal) = self.shared.cache.history(self.key).refused?;
         (inputs == self.attempt(primary)).then_some(refusal)
     }
 
-    /// The release as the actions take it; nothing if no revision exists.
+    /// The release as actions need it; `None` if no revision exists.
     pub(super) fn current(&self) -> Option<Current> {
         let release = self.release()?;
         let (version, newest) = release.newest()?;
@@ -200,7 +200,7 @@ impl Work<'_> {
         })
     }
 
-    /// How long one of the chart's hooks may take; a deletion does not stop at an annotation that cannot be read.
+    /// The time limit of one of the chart's hooks. An unreadable annotation does not block a deletion.
     fn hook_timeout(&self, primary: &Primary) -> Option<Duration> {
         let asked = primary.annotations.hook_timeout().ok().flatten();
         Some(asked.unwrap_or(self.shared.settings.hook_timeout)).filter(|limit| !limit.is_zero())

@@ -1,4 +1,4 @@
-//! The workers: each takes the next resource from the queue and reconciles it; a panic costs one resource one wait.
+//! The workers: each reconciles the next resource in the queue. A panic delays only its own resource.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,35 +16,35 @@ use super::work;
 use crate::metrics::ReconcileResult;
 use crate::{backoff, native};
 
-/// Works on what is queued until the process ends, then lets what runs finish.
+/// Reconciles queued resources until the process ends, then lets running reconciles finish.
 pub(super) async fn serve(
     shared: &Arc<Shared>,
     shutdown: &CancellationToken,
     workers: usize,
 ) -> Result<(), native::Error> {
-    let places = Arc::new(Semaphore::new(workers.max(1)));
+    let permits = Arc::new(Semaphore::new(workers.max(1)));
     shared.metrics.controller(&shared.settings.controller, workers);
     let mut running = JoinSet::new();
     loop {
         while running.try_join_next().is_some() {}
         let next = async {
-            // The key first: a place that is held while there is nothing to do would be missing to a hook that comes back for its own.
+            // The key first: a permit held while idle would be missing to a reconcile that returns from waiting for a hook.
             let key = shared.queue.next().await;
-            // Closed only by dropping it.
-            (places.clone().acquire_owned().await, key)
+            // The semaphore is never closed.
+            (permits.clone().acquire_owned().await, key)
         };
-        let (place, key) = tokio::select! {
+        let (permit, key) = tokio::select! {
             () = shutdown.cancelled() => break,
             next = next => next,
         };
-        let place = Place { all: places.clone(), held: Mutex::new(place.ok()) };
-        running.spawn(work_on(Running { shared: shared.clone(), key }, place));
+        let permit = Permit { all: permits.clone(), held: Mutex::new(permit.ok()) };
+        running.spawn(work_on(Running { shared: shared.clone(), key }, permit));
     }
     while running.join_next().await.is_some() {}
     Ok(())
 }
 
-/// A key that is worked on, however that ends.
+/// Ends the work on a key when dropped.
 struct Running {
     shared: Arc<Shared>,
     key: ResourceKey,
@@ -56,24 +56,24 @@ impl Drop for Running {
     }
 }
 
-async fn work_on(running: Running, place: Place) {
+async fn work_on(running: Running, permit: Permit) {
     let Running { shared, key } = &running;
     let timer = shared.metrics.reconcile(&shared.settings.controller);
-    let result = match caught(Box::pin(work::reconcile(shared, key, &place))).await {
+    let result = match caught(Box::pin(work::reconcile(shared, key, &permit))).await {
         Some(result) => result,
         None => panicked(shared, key).await,
     };
     timer.finish(result);
-    // Before the key is free again: whoever takes it next needs a place.
-    drop(place);
+    // Released before the key is: the next worker on this key needs a permit.
+    drop(permit);
 }
 
-/// What a future comes to; nothing if it panicked. Locks are taken as they were left, and no change is left half done.
+/// The future's output; `None` if it panicked. Locks survive a panic, and no change is left half done.
 async fn caught<T>(work: BoxFuture<'_, T>) -> Option<T> {
     AssertUnwindSafe(work).catch_unwind().await.ok()
 }
 
-/// A bug must cost one resource some time, and the others nothing.
+/// Delays the resource whose reconcile panicked; the others are unaffected.
 async fn panicked(shared: &Shared, key: &ResourceKey) -> ReconcileResult {
     shared.metrics.reconcile_panicked(&shared.settings.controller);
     tracing::error!(resource = %key, "A reconcile panicked: this is a bug; the resource is tried again later");
@@ -81,19 +81,19 @@ async fn panicked(shared: &Shared, key: &ResourceKey) -> ReconcileResult {
     caught(Box::pin(work::after_panic(shared, key))).await.unwrap_or(ReconcileResult::Error)
 }
 
-/// A place among the workers.
-struct Place {
+/// One of the permits to work.
+struct Permit {
     all: Arc<Semaphore>,
     held: Mutex<Option<OwnedSemaphorePermit>>,
 }
 
-impl Place {
+impl Permit {
     fn put(&self, permit: Option<OwnedSemaphorePermit>) {
         *self.held.lock().unwrap_or_else(PoisonError::into_inner) = permit;
     }
 }
 
-impl Slot for Place {
+impl Slot for Permit {
     fn leave(&self) {
         self.put(None);
     }

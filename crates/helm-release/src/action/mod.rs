@@ -32,7 +32,7 @@ use crate::storage::{self, Marks, Storage, Written};
 pub use failure::Refusal;
 pub use install::install;
 pub use orphans::orphans;
-pub use repair::{move_in, record_move, repair};
+pub use repair::{record_ownership, repair, take_ownership};
 pub use rivals::rivals;
 pub use rollback::rollback;
 pub use uninstall::{

@@ -18,7 +18,11 @@ pub async fn repair(
 }
 
 /// Applies every object of the deployed revision, after turning a client-side manager's fields into ours.
-pub async fn move_in(env: &Environment<'_>, version: u32, packed: Option<&Packed>) -> Result<Vec<Applied>, Error> {
+pub async fn take_ownership(
+    env: &Environment<'_>,
+    version: u32,
+    packed: Option<&Packed>,
+) -> Result<Vec<Applied>, Error> {
     let rule = if env.options.adopt { Rule::Adopt } else { Rule::Import };
     apply(env, version, packed, None, rule).await
 }
@@ -62,7 +66,7 @@ fn seen(env: &Environment<'_>, key: &ObjectKey, rule: Rule) -> Seen {
 }
 
 /// Records that every object of a revision that Helm or an upstream made is ours. Returns the record's resource version.
-pub async fn record_move(
+pub async fn record_ownership(
     env: &Environment<'_>,
     version: u32,
     packed: Option<&Packed>,

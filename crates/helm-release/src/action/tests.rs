@@ -376,7 +376,7 @@ async fn taking_over_a_release_reads_its_objects_whatever_a_watch_said() {
         let manifest = format!("---\n{}\n", map("a", "1"));
         let packed = Packed::pack(&Release { manifest, ..sample::release() }).unwrap();
         let since = world.server.log().len();
-        move_in(&world.env(), 1, Some(&packed)).await.unwrap();
+        take_ownership(&world.env(), 1, Some(&packed)).await.unwrap();
         assert_eq!(world.map("a")["data"], json!({"x": "1"}), "what Helm had written became ours and went");
         assert_eq!(world.requests(since, "a"), ["GET", "PATCH", "PATCH"], "{absent}");
     }
@@ -391,7 +391,7 @@ async fn a_move_tells_helm_how_to_write_over_the_revision_from_now_on() {
         let record = |world: &World| world.server.object(RECORD).unwrap()["data"].clone();
         let before = record(&world);
         let marks = Marks { complete: true, ..Marks::default() };
-        let version = record_move(&world.env(), 1, None, &marks).await.unwrap();
+        let version = record_ownership(&world.env(), 1, None, &marks).await.unwrap();
         assert_eq!(world.server.object(RECORD).unwrap()["metadata"]["resourceVersion"], version.to_string());
         assert_eq!(world.storage.get("ns", "web", 1).await.unwrap().apply_method, expected);
         assert_eq!(record(&world) == before, recorded == expected, "a record is written only if it changes");

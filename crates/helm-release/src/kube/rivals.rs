@@ -29,7 +29,7 @@ pub struct Rival {
 
 impl Rival {
     /// The same for people.
-    pub fn told(&self, object: &ObjectKey) -> String {
+    pub fn describe(&self, object: &ObjectKey) -> String {
         if self.gone {
             return format!("someone keeps deleting {object}");
         }
@@ -313,7 +313,7 @@ mod tests {
         let key = ObjectKey { group: "".into(), kind: "ConfigMap".into(), namespace: "ns".into(), name: "b".into() };
         let told = |gone, manager: Option<&str>, fields: usize| {
             let fields = (0..fields).map(|n| format!(".f{n}")).collect();
-            Rival { gone, manager: manager.map(str::to_owned), fields }.told(&key)
+            Rival { gone, manager: manager.map(str::to_owned), fields }.describe(&key)
         };
         assert_eq!(told(true, None, 0), "someone keeps deleting ConfigMap \"b\"");
         assert_eq!(told(false, None, 0), "someone keeps changing ConfigMap \"b\"");

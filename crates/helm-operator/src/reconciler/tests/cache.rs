@@ -7,7 +7,7 @@ use helm_release::release::Status;
 use helm_release::storage::{MarkedObject, Marks};
 
 use super::*;
-use crate::reconciler::cache::Whose;
+use crate::reconciler::cache::Claim;
 use crate::reconciler::release::Revision;
 use crate::reconciler::stamp::{CONFIRMATION, Stamp};
 
@@ -26,8 +26,8 @@ fn marked(mark: u64, version: u64) -> Live {
     live
 }
 
-fn whose() -> Whose {
-    Whose { owner: Some(key()), ours: true }
+fn claim() -> Claim {
+    Claim { owner: Some(key()), ours: true }
 }
 
 fn applied(uid: &str, version: u64) -> Applied {
@@ -99,7 +99,7 @@ async fn a_late_answer_to_a_write_brings_no_deleted_object_back_for_five_minutes
     let a = object_key("ConfigMap", "a");
     let delete = |uid: &str| cache.remove_dependent(&a, &live(uid, 9));
     let comes_back = || {
-        cache.put_applied(&[applied("first", 1)], &key());
+        cache.store_applied(&[applied("first", 1)], &key());
         cache.dependent(&a).is_some()
     };
     delete("first");
@@ -117,12 +117,12 @@ async fn a_late_answer_to_a_write_brings_no_deleted_object_back_for_five_minutes
 async fn of_a_resource_the_newer_version_counts_and_another_uid_replaces_it() {
     let cache = Cache::default();
     let generation = || cache.primary(&key()).unwrap().generation;
-    assert!(cache.see_primary(of("u", 5, 1), epoch(1)));
-    assert!(!cache.see_primary(of("u", 4, 2), epoch(1)), "an older event is no news");
+    assert!(cache.store_primary(of("u", 5, 1), epoch(1)));
+    assert!(!cache.store_primary(of("u", 4, 2), epoch(1)), "an older event is no news");
     assert_eq!(generation(), 1);
-    assert!(!cache.see_primary(of("u", 6, 1), epoch(1)), "a write of the status alone is nothing to act on");
-    assert!(cache.see_primary(of("u", 7, 2), epoch(1)));
-    assert!(cache.see_primary(of("other", 3, 3), epoch(1)), "versions of two objects do not compare");
+    assert!(!cache.store_primary(of("u", 6, 1), epoch(1)), "a write of the status alone is nothing to act on");
+    assert!(cache.store_primary(of("u", 7, 2), epoch(1)));
+    assert!(cache.store_primary(of("other", 3, 3), epoch(1)), "versions of two objects do not compare");
     assert_eq!(generation(), 3);
     assert!(!cache.remove_primary(&key(), "u"), "the one before is gone already");
     assert!(cache.remove_primary(&key(), "other"));
@@ -133,40 +133,40 @@ async fn only_the_event_of_a_write_confirms_it_and_no_older_one() {
     let cache = Cache::default();
     let before = Epoch { number: 2, began: Instant::now() };
     tokio::time::advance(SECOND).await;
-    cache.put_primary(of("u", 5, 1));
-    cache.see_primary(of("u", 4, 1), epoch(1));
+    cache.store_written_primary(of("u", 5, 1));
+    cache.store_primary(of("u", 4, 1), epoch(1));
     assert!(cache.unlisted_primaries(&Scope::ALL, before).is_empty(), "written after the list began");
-    cache.see_primary(of("u", 5, 1), epoch(1));
+    cache.store_primary(of("u", 5, 1), epoch(1));
     assert_eq!(cache.unlisted_primaries(&Scope::ALL, before).len(), 1, "confirmed, and the next list lacks it");
 
     let a = object_key("ConfigMap", "a");
     let asked = || cache.ask_at(&[&object_key("ConfigMap", "unknown"), &a]);
-    cache.put_applied(&[applied("u", 5)], &key());
+    cache.store_applied(&[applied("u", 5)], &key());
     assert_eq!(asked(), Some(Instant::now() + CONFIRMATION));
-    cache.see_dependent(a.clone(), &live("u", 4), whose(), epoch(1));
+    cache.store_dependent(a.clone(), &live("u", 4), claim(), epoch(1));
     assert!(asked().is_some());
     assert!(cache.overdue(&[&a]).is_empty());
     tokio::time::advance(CONFIRMATION).await;
     assert_eq!(cache.overdue(&[&a]), std::slice::from_ref(&a));
-    cache.see_dependent(a.clone(), &live("u", 5), whose(), epoch(1));
+    cache.store_dependent(a.clone(), &live("u", 5), claim(), epoch(1));
     assert_eq!(asked(), None);
 
     cache.change_release(&key(), |release| {
         release.revisions.insert(1, Revision { resource_version: 5, ..revision(Status::Deployed, &[]) });
     });
     let stamp = || cache.release(&key()).unwrap().revisions[&1].stamp;
-    assert!(!cache.see_record(record(1, 4), epoch(1)));
+    assert!(!cache.store_record(record(1, 4), epoch(1)));
     assert!(stamp().ask_at().is_some());
-    assert!(!cache.see_record(record(1, 5), epoch(1)));
+    assert!(!cache.store_record(record(1, 5), epoch(1)));
     assert!(stamp().ask_at().is_none());
-    assert!(cache.see_record(record(1, 6), epoch(1)));
+    assert!(cache.store_record(record(1, 6), epoch(1)));
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_the_server_confirms_is_not_asked_for_again() {
     let cache = Cache::default();
     let a = object_key("ConfigMap", "a");
-    cache.put_applied(&[applied("u", 5)], &key());
+    cache.store_applied(&[applied("u", 5)], &key());
     cache.confirm(&a, Some(&live("u", 5)));
     assert_eq!(cache.ask_at(&[&a]), None);
     cache.confirm(&a, Some(&live("other", 9)));
@@ -180,7 +180,7 @@ fn a_deleted_record_is_dropped_unless_a_newer_one_has_its_name() {
         || cache.release(&key()).map(|r| r.revisions.keys().copied().collect::<Vec<_>>()).unwrap_or_default();
     assert!(!cache.remove_record(&record(1, 9)), "nobody knew it");
     for version in [1, 2] {
-        cache.see_record(record(version, 5), epoch(1));
+        cache.store_record(record(version, 5), epoch(1));
     }
     assert!(!cache.remove_record(&record(3, 9)));
     assert!(!cache.remove_record(&record(1, 4)), "it was made anew since");
@@ -195,7 +195,7 @@ fn a_deleted_record_is_dropped_unless_a_newer_one_has_its_name() {
 fn what_the_last_record_had_is_kept_as_long_as_the_resource_is_there() {
     let lost = |cache: &Cache| cache.history(&key()).lost.is_some();
     let cache = with_revisions(&[(1, Status::Superseded, &[]), (2, Status::Deployed, &["a"])]);
-    cache.put_primary(of("u", 1, 1));
+    cache.store_written_primary(of("u", 1, 1));
     cache.remove_record(&record(1, 5));
     assert!(!lost(&cache) && cache.release(&key()).is_some());
     cache.remove_record(&record(2, 5));
@@ -211,7 +211,7 @@ fn what_the_last_record_had_is_kept_as_long_as_the_resource_is_there() {
 fn an_objects_owner_is_woken_by_what_matters_and_by_its_end() {
     let cache = Cache::default();
     let a = object_key("ConfigMap", "a");
-    let see = |live: &Live| cache.see_dependent(a.clone(), live, whose(), epoch(1));
+    let see = |live: &Live| cache.store_dependent(a.clone(), live, claim(), epoch(1));
     assert_eq!(see(&marked(1, 5)), Some(key()));
     assert_eq!(see(&marked(1, 6)), None, "nothing that we look at");
     assert_eq!(see(&marked(2, 7)), Some(key()));
@@ -221,8 +221,8 @@ fn an_objects_owner_is_woken_by_what_matters_and_by_its_end() {
     assert_eq!(cache.remove_dependent(&a, &live("u", 9)), Some(key()));
     assert!(cache.dependent(&a).is_none());
     see(&live("v", 10));
-    assert_eq!(cache.displace_dependent(&a), Some(key()));
-    assert_eq!(cache.displace_dependent(&a), None);
+    assert_eq!(cache.drop_dependent(&a), Some(key()));
+    assert_eq!(cache.drop_dependent(&a), None);
 }
 
 #[test]
@@ -234,7 +234,7 @@ fn a_list_says_nothing_of_other_kinds() {
         ObjectKey { group: "example.com".into(), ..object_key("ConfigMap", "a") },
     ];
     for key in &keys {
-        cache.see_dependent(key.clone(), &live("u", 5), whose(), epoch(1));
+        cache.store_dependent(key.clone(), &live("u", 5), claim(), epoch(1));
     }
     assert_eq!(cache.sweep_dependents(&config_maps(), &Scope::ALL, epoch(2)).into_iter().collect::<Vec<_>>(), [key()]);
     let left: Vec<bool> = keys.iter().map(|key| cache.dependent(key).is_some()).collect();
@@ -257,7 +257,7 @@ fn a_kind_is_watched_once_and_known_where_it_was_listed() {
 fn the_kinds_to_watch_are_those_of_the_releases_of_resources_that_exist() {
     let cache = with_revisions(&[(1, Status::Deployed, &["a"])]);
     assert!(cache.kinds_of_releases().is_empty());
-    cache.put_primary(of("u", 1, 1));
+    cache.store_written_primary(of("u", 1, 1));
     assert_eq!(cache.kinds_of_releases().into_iter().collect::<Vec<_>>(), [("v1".into(), "ConfigMap".into())]);
     assert_eq!(cache.resources_with(&config_maps()), [key()]);
     assert!(cache.resources_with(&resource("v1", "Secret", "secrets", true)).is_empty());

@@ -32,9 +32,9 @@ use crate::watches::Overrides;
 mod cache;
 mod controller;
 mod failure_scenarios;
-mod looks;
 mod recorded;
-mod told;
+mod reporting;
+mod requeue;
 
 pub(super) const PRIMARY: &str = "/apis/cache.my.domain/v1/namespaces/ns/memcacheds/web";
 pub(super) const SECRETS: &str = "/api/v1/namespaces/ns/secrets";
@@ -45,8 +45,8 @@ const SECOND: Duration = Duration::from_secs(1);
 #[derive(Default)]
 pub(super) struct Stub {
     overrides: Overrides,
-    tells: bool,
-    makes_up: bool,
+    has_sources: bool,
+    is_random: bool,
     renders: AtomicUsize,
     /// The revisions that it rendered for.
     revisions: Mutex<Vec<u32>>,
@@ -66,13 +66,13 @@ impl Renderer for Stub {
     }
 
     fn sources(&self, spec: &Spec) -> Option<(Arc<ChartDocument>, Value)> {
-        self.tells.then(|| (document(), serde_json::from_str(spec.json()).unwrap()))
+        self.has_sources.then(|| (document(), serde_json::from_str(spec.json()).unwrap()))
     }
 
     fn render(&self, mut request: Request) -> BoxFuture<'_, Result<Candidate, RenderError>> {
         self.revisions.lock().unwrap().push(request.revision);
         let count = self.renders.fetch_add(1, Ordering::SeqCst);
-        if self.makes_up {
+        if self.is_random {
             let mut spec: Value = serde_json::from_str(request.spec.json()).unwrap();
             spec["value"] = format!("password {count}").into();
             request.spec = Spec::new(&spec.to_string());
@@ -142,17 +142,17 @@ pub(super) struct World {
     /// Counts the lists of its streams.
     lists: AtomicU64,
     /// Whether no stream brings the chart's objects.
-    blind: bool,
+    unwatched: bool,
 }
 
 /// Tells beforehand from what it renders.
-pub(super) fn telling() -> Stub {
-    Stub { tells: true, ..Stub::default() }
+pub(super) fn with_sources() -> Stub {
+    Stub { has_sources: true, ..Stub::default() }
 }
 
 /// Makes the value up, another one each time, as charts do with passwords.
-fn made_up() -> Stub {
-    Stub { makes_up: true, ..Stub::default() }
+fn random() -> Stub {
+    Stub { is_random: true, ..Stub::default() }
 }
 
 pub(super) fn key() -> ResourceKey {
@@ -204,13 +204,13 @@ impl World {
     }
 
     /// A controller whose events the server takes.
-    fn telling(server: Arc<MemoryApi>, renderer: Arc<dyn Renderer>, change: impl FnOnce(&mut Settings)) -> World {
+    fn with_events(server: Arc<MemoryApi>, renderer: Arc<dyn Renderer>, change: impl FnOnce(&mut Settings)) -> World {
         let events = Events::new(server.clone(), "memcached-controller", None);
         World::start(server, renderer, events, false, change)
     }
 
     /// A controller that no stream tells of the chart's objects.
-    fn blind(server: Arc<MemoryApi>, change: impl FnOnce(&mut Settings)) -> World {
+    fn unwatched(server: Arc<MemoryApi>, change: impl FnOnce(&mut Settings)) -> World {
         World::start(server, Arc::new(Stub::default()), Events::default(), true, change)
     }
 
@@ -218,7 +218,7 @@ impl World {
         server: Arc<MemoryApi>,
         renderer: Arc<dyn Renderer>,
         events: Events,
-        blind: bool,
+        unwatched: bool,
         change: impl FnOnce(&mut Settings),
     ) -> World {
         let api: Arc<dyn Api> = server.clone();
@@ -246,7 +246,7 @@ impl World {
             resource: Arc::new(resource("cache.my.domain/v1", "Memcached", "memcacheds", true)),
             new_kinds: mpsc::unbounded_channel().0,
         };
-        let world = World { server, shared: Arc::new(shared), lists: AtomicU64::new(0), blind };
+        let world = World { server, shared: Arc::new(shared), lists: AtomicU64::new(0), unwatched };
         world.feed();
         world.shared.recall();
         world
@@ -277,26 +277,26 @@ impl World {
             }
             object["metadata"]["namespace"] = own.map_or(Value::Null, Value::from);
             match plural {
-                "configmaps" | "deployments" | "clusterroles" if self.blind => {}
-                "memcacheds" => primaries.see(serde_json::from_value::<Primary>(object).unwrap(), epoch),
-                "secrets" if object["metadata"]["labels"]["owner"] != "helm" && self.blind => {}
+                "configmaps" | "deployments" | "clusterroles" if self.unwatched => {}
+                "memcacheds" => primaries.changed(serde_json::from_value::<Primary>(object).unwrap(), epoch),
+                "secrets" if object["metadata"]["labels"]["owner"] != "helm" && self.unwatched => {}
                 "secrets" if object["metadata"]["labels"]["owner"] != "helm" => {
-                    dependents[2].see(serde_json::from_value(object).unwrap(), epoch)
+                    dependents[2].changed(serde_json::from_value(object).unwrap(), epoch)
                 }
                 "secrets" => {
                     object["metadata"]["managedFields"] = Value::Null;
                     let metadata = serde_json::from_value(object["metadata"].take()).unwrap();
-                    records.see(RecordMeta::read(&metadata).unwrap(), epoch);
+                    records.changed(RecordMeta::read(&metadata).unwrap(), epoch);
                 }
-                "configmaps" => dependents[0].see(serde_json::from_value(object).unwrap(), epoch),
-                "deployments" => dependents[3].see(serde_json::from_value(object).unwrap(), epoch),
-                "clusterroles" => dependents[1].see(serde_json::from_value(object).unwrap(), epoch),
+                "configmaps" => dependents[0].changed(serde_json::from_value(object).unwrap(), epoch),
+                "deployments" => dependents[3].changed(serde_json::from_value(object).unwrap(), epoch),
+                "clusterroles" => dependents[1].changed(serde_json::from_value(object).unwrap(), epoch),
                 _ => {}
             }
         }
         primaries.sweep(scope, epoch);
         records.sweep(scope, epoch);
-        if self.blind {
+        if self.unwatched {
             return;
         }
         dependents[0].sweep(scope, epoch);
@@ -711,11 +711,11 @@ async fn the_finalizer_comes_before_the_first_object() {
 async fn an_interrupted_action_is_gone_on_with_as_it_was_rendered() {
     for writes in 2..6 {
         let server = World::new(spec()).server;
-        let world = World::rendering(server.clone(), Arc::new(made_up()));
+        let world = World::rendering(server.clone(), Arc::new(random()));
         server.die_after(Some(writes));
         world.reconcile().await;
         server.die_after(None);
-        let renderer = Arc::new(Stub { renders: AtomicUsize::new(100), ..made_up() });
+        let renderer = Arc::new(Stub { renders: AtomicUsize::new(100), ..random() });
         let world = World::rendering(server, renderer.clone());
         world.reconcile().await;
         assert_eq!(renderer.renders.load(Ordering::SeqCst), 100, "after {writes} writes");
@@ -727,7 +727,7 @@ async fn an_interrupted_action_is_gone_on_with_as_it_was_rendered() {
 #[tokio::test(start_paused = true)]
 async fn only_changed_inputs_are_a_reason_to_render_again() {
     let server = World::new(spec()).server;
-    let renderer = Arc::new(made_up());
+    let renderer = Arc::new(random());
     World::rendering(server.clone(), renderer.clone()).reconcile().await;
     assert_eq!(renderer.renders.load(Ordering::SeqCst), 1);
     let world = World::rendering(server, renderer.clone());
@@ -750,7 +750,7 @@ async fn inputs_that_give_the_same_objects_are_noted_once_and_for_all() {
     world.reconcile().await;
     let world = World::on(world.server);
     assert_eq!((world.requests().await, world.history()), (0, vec!["1 deployed".to_owned()]));
-    let renderer = Arc::new(made_up());
+    let renderer = Arc::new(random());
     World::rendering(world.server, renderer.clone()).reconcile().await;
     assert_eq!(renderer.renders.load(Ordering::SeqCst), 0);
 }
@@ -817,7 +817,7 @@ async fn an_own_write_whose_event_never_comes_is_asked_for() {
     world.shared.cache.kind_synced(&resource("v1", "ConfigMap", "configmaps", true), &Scope::ALL);
     world.server.remove(&format!("{MAPS}/b"));
     work::reconcile(&world.shared, &key(), &()).await;
-    assert_eq!(world.maps(), ["a", "c"], "nothing tells yet");
+    assert_eq!(world.maps(), ["a", "c"], "nothing is known yet");
     tokio::time::advance(Duration::from_secs(11)).await;
     work::reconcile(&world.shared, &key(), &()).await;
     assert_eq!(world.maps(), ["a", "b", "c"]);

@@ -197,7 +197,7 @@ async fn a_record_that_cannot_be_decoded_proves_nothing() {
 async fn an_upgrade_that_another_version_began_is_ended_as_it_was_rendered() {
     for digest in ["1", "2"] {
         let (server, key) = restored(&versions()[0]);
-        let before = made_up(&server);
+        let before = random(&server);
         let pending = |record: &mut Release| record.set_status(Status::PendingInstall, "Install in progress");
         change_record(&server, pending, |marks| {
             if digest == "1" {
@@ -207,7 +207,7 @@ async fn an_upgrade_that_another_version_began_is_ended_as_it_was_rendered() {
         let world = start(&server, &chart()).await;
         world.reconcile_one(&key).await;
         assert_eq!(revisions(&world, &key), ["1 deployed"]);
-        assert!(made_up(&server) == before, "{digest}");
+        assert!(random(&server) == before, "{digest}");
         let writes = server.writes();
         assert_ne!(start(&server, &chart()).await.reconcile_one(&key).await, ReconcileResult::Error);
         assert_eq!(server.writes(), writes);
@@ -235,7 +235,7 @@ fn as_an_upstream_left_it(server: &MemoryApi) {
 }
 
 /// The passwords, keys and dates, and the checksum over them.
-fn made_up(server: &MemoryApi) -> Vec<Value> {
+fn random(server: &MemoryApi) -> Vec<Value> {
     let checksum = |object: &Value| object["spec"]["template"]["metadata"]["annotations"].clone();
     objects(server).values().map(|object| json!([object["data"], checksum(object)])).collect()
 }
@@ -244,11 +244,11 @@ fn made_up(server: &MemoryApi) -> Vec<Value> {
 async fn an_upstreams_release_is_taken_over_without_making_its_passwords_up_anew() {
     let (server, key) = restored(&versions()[0]);
     as_an_upstream_left_it(&server);
-    let before = made_up(&server);
+    let before = random(&server);
     let world = start(&server, &chart()).await;
     world.reconcile_one(&key).await;
     assert_eq!(revisions(&world, &key), ["1 deployed"]);
-    assert!(made_up(&server) == before);
+    assert!(random(&server) == before);
     let world = start(&server, &chart()).await;
     let writes = server.writes();
     assert_ne!(world.reconcile_one(&key).await, ReconcileResult::Error);

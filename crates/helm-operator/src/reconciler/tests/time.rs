@@ -3,7 +3,7 @@
 use tokio_util::sync::CancellationToken;
 
 use super::*;
-use crate::reconciler::progress::publishing;
+use crate::reconciler::progress::publish_progress;
 use crate::reconciler::workers::serve;
 use crate::reconciler::{history, settle};
 
@@ -169,9 +169,9 @@ async fn a_record_of_someone_elses_ends_a_backoff_and_our_own_do_not() {
         })).unwrap()).unwrap()
     };
     let epoch = Epoch { number: 1_000_000, began: Instant::now() };
-    world.shared.see_record(meta(true), epoch);
+    world.shared.record_changed(meta(true), epoch);
     assert!(world.shared.cache.history(&key()).failure.unwrap().retry.at > tokio::time::Instant::now());
-    world.shared.see_record(meta(false), epoch);
+    world.shared.record_changed(meta(false), epoch);
     assert!(world.shared.cache.history(&key()).failure.unwrap().retry.at <= tokio::time::Instant::now());
 }
 
@@ -202,7 +202,7 @@ async fn failing_resources_are_tried_once_soon_after_a_restart_and_not_all_at_on
     };
     world.work_and_feed(waking, 10 * SECOND).await;
     assert_eq!(world.failures(), 50, "each once within 45 s");
-    assert_eq!(world.server.writes(), writes, "and nothing new is said of them");
+    assert_eq!(world.server.writes(), writes, "and reports nothing new");
 }
 
 #[tokio::test(start_paused = true)]
@@ -247,7 +247,7 @@ async fn what_a_step_waits_for_is_in_the_status_seldom_and_only_if_it_is_new() {
     let world = World::new(spec());
     world.reconcile().await;
     let progress = super::super::progress::Progress::new(&());
-    let said = progress.said();
+    let waits = progress.subscribe();
     let reconciling = || world.condition("Reconciling");
     let writes = || world.server.writes();
     let steps = async {
@@ -273,7 +273,7 @@ async fn what_a_step_waits_for_is_in_the_status_seldom_and_only_if_it_is_new() {
         tokio::time::sleep(60 * SECOND).await;
         assert_eq!(writes(), before + 1);
     };
-    publishing(&world.shared, &key(), said, Box::pin(steps)).await;
+    publish_progress(&world.shared, &key(), waits, Box::pin(steps)).await;
     assert_eq!(world.condition("Ready").unwrap(), "Unknown/Progressing/waiting for a Job for long");
     world.reconcile().await;
     assert_eq!((world.condition("Ready").unwrap(), reconciling()), ("True/Ready/".to_owned(), None));

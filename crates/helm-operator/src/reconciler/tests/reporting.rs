@@ -31,7 +31,7 @@ async fn override_values_and_duplicate_objects_are_told_and_a_value_only_if_it_m
         let overrides = Overrides::parse(texts, OverrideValuesType::Typed).unwrap();
         let renderer = Stub { overrides, ..Stub::default() };
         let change = |settings: &mut Settings| settings.suppress_overrides = suppressed;
-        let world = World::telling(World::new(spec).server, Arc::new(renderer), change);
+        let world = World::with_events(World::new(spec).server, Arc::new(renderer), change);
         world.reconcile().await;
         let told = told(&world).await;
         let overridden = format!("Chart value \"auth.password\" overridden to {value:?} by operator's watches.yaml");
@@ -46,7 +46,7 @@ async fn override_values_and_duplicate_objects_are_told_and_a_value_only_if_it_m
 #[tokio::test(start_paused = true)]
 async fn a_chart_is_rendered_for_the_revision_that_is_made() {
     let renderer = Arc::new(Stub::default());
-    let world = World::telling(World::new(spec()).server, renderer.clone(), |_| {});
+    let world = World::with_events(World::new(spec()).server, renderer.clone(), |_| {});
     world.reconcile().await;
     let rendered = || std::mem::take(&mut *renderer.revisions.lock().unwrap());
     assert_eq!(rendered(), [1]);
@@ -61,7 +61,7 @@ async fn a_chart_is_rendered_for_the_revision_that_is_made() {
     world.server.die_after(None);
     rendered();
     world.edit(|p| p["spec"]["value"] = "5".into());
-    let world = World::telling(world.server, renderer.clone(), |_| {});
+    let world = World::with_events(world.server, renderer.clone(), |_| {});
     world.reconcile().await;
     assert_eq!((rendered(), world.value_of("a")), (vec![4], json!("5")), "the one that was begun is made");
 }
@@ -112,7 +112,7 @@ async fn a_release_of_someone_elses_is_not_told_as_the_resources() {
     record["metadata"]["labels"] = labels;
     let server = World::new(spec()).server;
     server.put(&path, record, "helm");
-    let world = World::telling(server, Arc::new(Stub::default()), |_| {});
+    let world = World::with_events(server, Arc::new(Stub::default()), |_| {});
     world.reconcile().await;
     assert!(world.condition("Irreconcilable").unwrap().starts_with("True/ReleaseConflict/release \"web\""));
     assert_eq!(status(&world)["deployedRelease"], Value::Null);
@@ -122,7 +122,7 @@ async fn a_release_of_someone_elses_is_not_told_as_the_resources() {
 
 #[tokio::test(start_paused = true)]
 async fn while_its_objects_are_waited_for_a_deleted_resource_tells_of_no_release() {
-    let world = World::blind(World::new(spec()).server, |_| {});
+    let world = World::unwatched(World::new(spec()).server, |_| {});
     world.reconcile().await;
     world.edit(|p| p["metadata"]["annotations"] = json!({"helm.sdk.operatorframework.io/uninstall-wait": "true"}));
     let path = format!("{MAPS}/b");
@@ -182,7 +182,7 @@ async fn a_resource_that_waits_for_a_hook_holds_no_worker() {
 async fn deleted_with_hook(event: &str) -> World {
     let mut spec = spec();
     spec["hooks"] = json!([{"name": "bye", "events": [event]}]);
-    let world = World::telling(World::new(spec).server, Arc::new(Stub::default()), |_| {});
+    let world = World::with_events(World::new(spec).server, Arc::new(Stub::default()), |_| {});
     world.reconcile().await;
     world.delete();
     world

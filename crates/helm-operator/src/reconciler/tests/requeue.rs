@@ -4,7 +4,7 @@ use helm_release::kube::{Disturbance, Live, Mark, ObjectKey, Readiness};
 use helm_release::storage::Marks;
 
 use super::*;
-use crate::reconciler::cache::Whose;
+use crate::reconciler::cache::Claim;
 use crate::reconciler::work::Work;
 use crate::status::Health;
 
@@ -38,7 +38,7 @@ async fn is_put_back_after(world: &World, seconds: u64) -> bool {
 
 #[tokio::test(start_paused = true)]
 async fn what_no_watch_covers_is_applied_again_once_a_period() {
-    let world = World::blind(World::new(spec()).server, |settings| settings.watch_dependents = false);
+    let world = World::unwatched(World::new(spec()).server, |settings| settings.watch_dependents = false);
     world.reconcile().await;
     change_map(&world, "b");
     assert!(!is_put_back_after(&world, 50).await);
@@ -46,7 +46,7 @@ async fn what_no_watch_covers_is_applied_again_once_a_period() {
     change_map(&world, "b");
     assert!(!is_put_back_after(&world, 50).await, "the period begins anew");
 
-    let world = World::blind(World::new(spec()).server, |settings| {
+    let world = World::unwatched(World::new(spec()).server, |settings| {
         settings.watch_dependents = false;
         settings.period = Duration::ZERO;
     });
@@ -57,7 +57,7 @@ async fn what_no_watch_covers_is_applied_again_once_a_period() {
 
 #[tokio::test(start_paused = true)]
 async fn of_kinds_to_be_watched_only_those_that_may_not_be_listed_are_applied_again() {
-    let world = World::blind(World::new(spec()).server, |_| {});
+    let world = World::unwatched(World::new(spec()).server, |_| {});
     world.reconcile().await;
     change_map(&world, "b");
     assert!(!is_put_back_after(&world, 600).await, "their list is to come");
@@ -93,8 +93,8 @@ async fn where_the_server_keeps_no_marks_everything_is_applied_once_a_period() {
         let mut live: Live = serde_json::from_value(world.server.object(&format!("{MAPS}/{name}")).unwrap()).unwrap();
         live.mark = None;
         live.metadata.resource_version = Some("1000".into());
-        let whose = Whose { owner: Some(key()), ours: true };
-        world.shared.cache.see_dependent(map_key(name), &live, whose, Epoch { number: 99, began: Instant::now() });
+        let claim = Claim { owner: Some(key()), ours: true };
+        world.shared.cache.store_dependent(map_key(name), &live, claim, Epoch { number: 99, began: Instant::now() });
     };
     unmark("a");
     assert!(drifted(&world, &marked).is_empty(), "a mark that is there no more is no change of a field");
@@ -122,7 +122,7 @@ fn see(world: &World, name: &str, status: &str) {
         serde_json::from_value(json!({"metadata": metadata, "spec": {"replicas": 1}, "status": status})).unwrap();
     let key = ObjectKey { group: "apps".into(), kind: "Deployment".into(), ..map_key(name) };
     let epoch = Epoch { number: 99, began: Instant::now() };
-    world.shared.cache.see_dependent(key, &live, Whose { owner: Some(super::key()), ours: true }, epoch);
+    world.shared.cache.store_dependent(key, &live, Claim { owner: Some(super::key()), ours: true }, epoch);
 }
 
 #[tokio::test(start_paused = true)]
@@ -150,10 +150,10 @@ async fn the_first_object_that_failed_is_named_or_else_the_first_on_its_way() {
     assert_eq!(health(&[("r", "ready"), ("p", "progressing"), ("q", "progressing")]), Health::Progressing(name("p")));
     assert_eq!(health(&[("p", "progressing"), ("f", "failed")]), Health::Failed(name("f")));
     assert_eq!(health(&[("gone", "absent")]), Health::Progressing(name("gone")), "its kind is listed");
-    let world = World::blind(world.server, |_| {});
+    let world = World::unwatched(world.server, |_| {});
     let work_key = key();
     let work = Work::new(&world.shared, &work_key, &());
-    assert_eq!(work.health(&marks(&world)), Health::Ready, "nobody tells of it");
+    assert_eq!(work.health(&marks(&world)), Health::Ready, "no watch reports it");
     assert!(!work.is_watched());
     assert_eq!(Readiness::default(), Readiness::Ready);
 }
@@ -201,13 +201,13 @@ async fn whose_an_object_is_its_controller_says_or_else_its_annotation() {
 async fn an_object_that_lost_its_owner_wakes_the_owner_that_it_had_and_another_of_its_name_does_not() {
     let world = World::new(spec());
     world.reconcile().await;
-    let whose = |uid: &str| {
+    let claim = |uid: &str| {
         let live = json!({"metadata": {"name": "a", "namespace": "ns", "uid": uid}});
-        world.shared.whose(&map_key("a"), &serde_json::from_value(live).unwrap())
+        world.shared.claim(&map_key("a"), &serde_json::from_value(live).unwrap())
     };
     let uid = world.server.object(&format!("{MAPS}/a")).unwrap()["metadata"]["uid"].as_str().unwrap().to_owned();
-    assert_eq!(whose(&uid), Whose { owner: Some(key()), ours: false });
-    assert_eq!(whose("another"), Whose { owner: None, ours: false });
+    assert_eq!(claim(&uid), Claim { owner: Some(key()), ours: false });
+    assert_eq!(claim("another"), Claim { owner: None, ours: false });
 }
 
 /// Whether something wakes the resource that waits for nothing.
@@ -227,13 +227,13 @@ async fn a_lost_object_and_a_lost_record_wake_their_resource() {
     world.reconcile().await;
     let live: Live = serde_json::from_value(world.server.object(&format!("{MAPS}/a")).unwrap()).unwrap();
     let maps = Arc::new(config_maps());
-    assert!(wakes(&world, || Dependents(world.shared.clone(), maps.clone()).lose(live.clone())).await);
-    assert!(!wakes(&world, || Dependents(world.shared.clone(), maps).lose(live)).await, "it is known to be gone");
+    assert!(wakes(&world, || Dependents(world.shared.clone(), maps.clone()).deleted(live.clone())).await);
+    assert!(!wakes(&world, || Dependents(world.shared.clone(), maps).deleted(live)).await, "it is known to be gone");
 
     let path = world.server.paths().into_iter().find(|path| path.contains("sh.helm.release.v1")).unwrap();
     let metadata = serde_json::from_value(world.server.object(&path).unwrap()["metadata"].take()).unwrap();
     let meta = RecordMeta::read(&metadata).unwrap();
-    assert!(wakes(&world, || Records(world.shared.clone()).lose(meta)).await);
+    assert!(wakes(&world, || Records(world.shared.clone()).deleted(meta)).await);
     assert!(world.shared.cache.release(&key()).is_none());
 }
 
@@ -244,7 +244,7 @@ async fn a_resource_that_is_gone_leaves_no_failure_for_one_of_its_name() {
     assert_eq!(world.reconcile().await, ReconcileResult::Error);
     assert!(world.shared.cache.history(&key()).fault().is_some());
     let gone = world.shared.cache.primary(&key()).unwrap();
-    Primaries(world.shared.clone()).lose(Primary::clone(&gone));
+    Primaries(world.shared.clone()).deleted(Primary::clone(&gone));
     assert!(world.shared.cache.primary(&key()).is_none());
     assert!(world.shared.cache.history(&key()).fault().is_none());
 }
