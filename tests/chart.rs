@@ -84,7 +84,7 @@ fn a_release_follows_its_resource_from_install_to_uninstall() {
 }
 
 #[test]
-fn what_is_done_behind_its_back_is_undone_within_seconds() {
+fn foreign_changes_are_undone_within_seconds() {
     let Some(cluster) = TestCluster::shared_or_skip() else { return };
     let namespace = cluster.namespace("drift").unwrap();
     let _operator = Operator::start_charts(cluster, &namespace, &[]);
@@ -105,7 +105,7 @@ fn what_is_done_behind_its_back_is_undone_within_seconds() {
 }
 
 #[test]
-fn bad_values_are_named_in_condition_and_event_and_stop_no_other_resource() {
+fn invalid_values_are_reported_in_condition_and_event_and_block_no_other_resource() {
     let Some(cluster) = TestCluster::shared_or_skip() else { return };
     let namespace = cluster.namespace("bad").unwrap();
     let _operator = Operator::start_charts(cluster, &namespace, &[]);

@@ -53,7 +53,7 @@ pub(crate) fn writes(cluster: &TestCluster, namespace: &Namespace<'_>) -> Vec<St
 }
 
 #[test]
-fn a_template_that_fails_is_named_with_its_line_and_stops_no_other_resource() {
+fn a_failing_template_is_reported_with_its_line_and_blocks_no_other_resource() {
     let Some(cluster) = TestCluster::shared_or_skip() else { return };
     let namespace = cluster.namespace("template").unwrap();
     let _operator = start(cluster, &namespace);
@@ -101,7 +101,7 @@ const HOSTILE: [(&str, &str, &str); 10] = [
 const MEMORY: u64 = 768 << 10;
 
 #[test]
-fn hostile_resources_are_told_the_limit_and_stop_no_other() {
+fn hostile_resources_hit_a_named_limit_and_block_no_other() {
     let Some(cluster) = TestCluster::shared_or_skip() else { return };
     let namespace = cluster.namespace("hostile").unwrap();
     let operator = start(cluster, &namespace);
@@ -171,7 +171,7 @@ fn a_hook_that_fails_stops_the_install_and_is_named() {
 }
 
 #[test]
-fn a_hook_that_is_waited_for_keeps_no_other_resource_waiting() {
+fn waiting_for_a_hook_blocks_no_other_resource() {
     let Some(cluster) = TestCluster::shared_or_skip() else { return };
     let namespace = cluster.namespace("hook-waits").unwrap();
     let _operator = start(cluster, &namespace);

@@ -80,7 +80,7 @@ fn helms(cluster: &TestCluster, namespace: &Namespace<'_>, name: &str, values: &
 }
 
 #[test]
-fn what_a_client_may_write_is_written_as_helm_writes_it_and_repaired() {
+fn objects_that_only_a_client_can_write_are_written_as_helm_writes_them_and_repaired() {
     let Some(cluster) = TestCluster::shared_or_skip() else { return };
     let (namespace, helm) = (cluster.namespace("client").unwrap(), cluster.namespace("client-helm").unwrap());
     let _operator = start(cluster, &namespace, "auto");
@@ -122,7 +122,7 @@ fn what_a_client_may_write_is_written_as_helm_writes_it_and_repaired() {
 }
 
 #[test]
-fn a_restart_writes_no_object_again_that_a_client_wrote() {
+fn a_restart_does_not_rewrite_client_side_objects() {
     let Some(cluster) = TestCluster::shared_or_skip() else { return };
     let namespace = cluster.namespace("client-again").unwrap();
     let operator = start(cluster, &namespace, "auto");
@@ -147,7 +147,7 @@ fn a_restart_writes_no_object_again_that_a_client_wrote() {
 }
 
 #[test]
-fn a_server_default_in_the_way_is_cleared_and_the_object_stays_applied() {
+fn a_conflicting_server_default_is_cleared_and_the_object_stays_server_side() {
     let Some(cluster) = TestCluster::shared_or_skip() else { return };
     let namespace = cluster.namespace("unowned").unwrap();
     let _operator = start(cluster, &namespace, "auto");
@@ -182,7 +182,7 @@ const NO_NUMBER: &str =
     "cannot apply Deployment \"web\": does not fit its schema: .spec.replicas: expected number, got string";
 
 #[test]
-fn a_value_of_a_wrong_type_rolls_an_upgrade_back_and_is_never_shown() {
+fn a_value_of_the_wrong_type_rolls_the_upgrade_back_and_is_never_shown() {
     let Some(cluster) = TestCluster::shared_or_skip() else { return };
     let namespace = cluster.namespace("typed").unwrap();
     let operator = start(cluster, &namespace, "auto");
@@ -213,7 +213,7 @@ fn a_value_of_a_wrong_type_rolls_an_upgrade_back_and_is_never_shown() {
 }
 
 #[test]
-fn an_install_that_is_refused_leaves_nothing_that_blocks_another_resource() {
+fn a_refused_install_leaves_nothing_that_blocks_another_resource() {
     let Some(cluster) = TestCluster::shared_or_skip() else { return };
     let namespace = cluster.namespace("typed-new").unwrap();
     let _operator = start(cluster, &namespace, "auto");
@@ -260,7 +260,7 @@ fn an_outage_of_a_webhook_makes_one_revision() {
 }
 
 #[test]
-fn a_chart_may_ask_for_a_client_altogether() {
+fn a_watch_can_force_client_side_apply() {
     let Some(cluster) = TestCluster::shared_or_skip() else { return };
     let (namespace, helm) = (cluster.namespace("csa").unwrap(), cluster.namespace("csa-helm").unwrap());
     let _operator = start(cluster, &namespace, "client");
@@ -279,7 +279,7 @@ fn a_chart_may_ask_for_a_client_altogether() {
 }
 
 #[test]
-fn a_release_whose_rollback_by_hand_failed_is_healed_and_loses_nothing() {
+fn a_release_with_a_failed_manual_rollback_is_healed_and_loses_nothing() {
     let Some(cluster) = TestCluster::shared_or_skip() else { return };
     let namespace = cluster.namespace("rolled").unwrap();
     let operator = start(cluster, &namespace, "auto");

@@ -35,7 +35,7 @@ fn both_samples_are_valid_one_by_one_and_as_a_folder() {
 }
 
 #[test]
-fn a_negative_size_and_a_missing_one_are_refused() {
+fn a_negative_or_missing_size_is_rejected() {
     let Some(cluster) = TestCluster::shared_or_skip() else { return };
     deploy(cluster);
     for (spec, complaint) in [("{size: -1}", "greater than or equal to 0"), ("{}", "spec.size: Required value")] {
@@ -48,7 +48,7 @@ fn a_negative_size_and_a_missing_one_are_refused() {
 }
 
 #[test]
-fn the_operators_rights_cover_every_object_of_the_chart_and_no_more_than_its_own_kinds() {
+fn the_operators_permissions_cover_every_object_of_the_chart_and_nothing_more() {
     let Some(cluster) = TestCluster::shared_or_skip() else { return };
     deploy(cluster);
     if !cluster.bin("helm").is_absolute() {

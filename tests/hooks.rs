@@ -72,7 +72,7 @@ fn history(cluster: &TestCluster, namespace: &Namespace<'_>) -> Vec<String> {
 }
 
 #[test]
-fn a_hook_outlives_the_api_server_and_the_operator() {
+fn a_hook_survives_restarts_of_the_api_server_and_the_operator() {
     if TestCluster::shared_or_skip().is_none() {
         return;
     }
@@ -143,7 +143,7 @@ fn a_wait_for_the_uninstall_does_not_run_its_hooks_again() {
 }
 
 #[test]
-fn a_hook_after_the_uninstall_that_always_fails_is_given_up() {
+fn a_post_delete_hook_that_always_fails_is_given_up() {
     let Some(cluster) = TestCluster::shared_or_skip() else { return };
     let namespace = cluster.namespace("hook-given-up").unwrap();
     let operator = start(cluster, &namespace);
@@ -157,12 +157,12 @@ fn a_hook_after_the_uninstall_that_always_fails_is_given_up() {
         events if events.contains("HookGivenUp: a hook after the uninstall failed 5 times") => Ok(()),
         events => Err(events),
     });
-    operator.logged("gave up a hook");
+    operator.logged("Giving up on a hook");
     assert_eq!(get(&namespace, ["configmap", "web"]), Value::Null);
 }
 
 #[test]
-fn the_time_of_a_hook_can_be_set_and_a_bad_time_is_named() {
+fn the_time_limit_of_a_hook_can_be_set_and_an_invalid_one_is_reported() {
     let Some(cluster) = TestCluster::shared_or_skip() else { return };
     let namespace = cluster.namespace("hook-time").unwrap();
     let _operator = start(cluster, &namespace);
@@ -183,7 +183,7 @@ fn the_time_of_a_hook_can_be_set_and_a_bad_time_is_named() {
 }
 
 #[test]
-fn a_persons_upgrade_is_left_alone_until_it_ends_and_then_the_resource_wins() {
+fn a_manual_upgrade_is_left_alone_until_it_ends_and_then_the_resource_wins() {
     let Some(cluster) = TestCluster::shared_or_skip() else { return };
     let namespace = cluster.namespace("by-hand").unwrap();
     let _operator = start(cluster, &namespace);
@@ -195,7 +195,7 @@ fn a_persons_upgrade_is_left_alone_until_it_ends_and_then_the_resource_wins() {
         &namespace,
         &["upgrade", "web", CHART, "--set=upgrading=stuck,colour=blue,sealed=theirs", "--timeout=60s"],
     );
-    let said = wait_said(&namespace, "web", "Irreconcilable", "somebody's helm is at work");
+    let said = wait_said(&namespace, "web", "Irreconcilable", "a person's helm is running");
     assert!(said.starts_with("revision 2 of release \"web\" is pending-upgrade"), "{said}");
     let pod = pod_of(&namespace, "web-upgrading");
     set(&namespace, "web", json!({"colour": "yellow"}));
@@ -210,7 +210,7 @@ fn a_persons_upgrade_is_left_alone_until_it_ends_and_then_the_resource_wins() {
 }
 
 #[test]
-fn a_persons_rollback_works_and_then_the_resource_wins() {
+fn a_manual_rollback_works_and_then_the_resource_wins() {
     let Some(cluster) = TestCluster::shared_or_skip() else { return };
     let namespace = cluster.namespace("rollback").unwrap();
     let _operator = start(cluster, &namespace);

@@ -45,7 +45,7 @@ fn writes(cluster: &TestCluster, namespace: &Namespace<'_>) -> usize {
 }
 
 #[test]
-fn a_backup_follows_its_size_up_and_down_to_nothing_and_takes_its_deployment_along() {
+fn a_backup_scales_to_its_size_down_to_zero_and_its_deployment_is_deleted_with_it() {
     let Some(cluster) = TestCluster::shared_or_skip() else { return };
     let namespace = cluster.namespace("scale").unwrap();
     let _operator = Operator::start_native(cluster, &namespace, &[]);
@@ -62,7 +62,7 @@ fn a_backup_follows_its_size_up_and_down_to_nothing_and_takes_its_deployment_alo
 }
 
 #[test]
-fn what_is_done_behind_its_back_is_undone_unless_it_is_the_users_own() {
+fn foreign_changes_to_our_fields_are_undone_and_the_users_own_fields_stay() {
     let Some(cluster) = TestCluster::shared_or_skip() else { return };
     let namespace = cluster.namespace("repair").unwrap();
     let _operator = Operator::start_native(cluster, &namespace, &[]);
@@ -145,7 +145,7 @@ fn a_leader_that_ends_hands_over_at_once() {
 }
 
 #[test]
-fn another_takes_over_from_a_leader_that_was_killed_and_not_before_its_lease_ran_out() {
+fn a_standby_takes_over_from_a_killed_leader_only_after_its_lease_expired() {
     let Some(cluster) = TestCluster::shared_or_skip() else { return };
     let namespace = cluster.namespace("takeover").unwrap();
     let flags = lease_flags(&namespace);

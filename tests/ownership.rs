@@ -133,7 +133,7 @@ fn a_restart_with_two_namespaces_changes_nothing() {
 }
 
 #[test]
-fn what_happened_while_a_watch_was_expired_is_seen_by_the_next_list() {
+fn changes_during_an_expired_watch_are_seen_at_the_next_list() {
     // Its own, because the API server is restarted.
     let Some(_) = TestCluster::shared_or_skip() else { return };
     let cluster = match TestCluster::start(Options::default()) {
@@ -180,7 +180,7 @@ fn relist(cluster: &TestCluster) {
 }
 
 #[test]
-fn a_deleted_namespace_takes_its_releases_cluster_scoped_objects_along() {
+fn deleting_a_namespace_deletes_the_cluster_scoped_objects_of_its_releases() {
     let Some(cluster) = TestCluster::shared_or_skip() else { return };
     for down in [false, true] {
         let (namespace, other) = (cluster.namespace("ns-going").unwrap(), cluster.namespace("ns-staying").unwrap());
@@ -249,7 +249,7 @@ fn neither_a_restart_nor_new_kinds_nor_a_lookup_make_a_revision() {
 }
 
 #[test]
-fn a_resource_that_comes_back_under_its_name_gets_a_release_of_its_own() {
+fn a_recreated_resource_gets_its_own_release() {
     let Some(cluster) = TestCluster::shared_or_skip() else { return };
     let namespace = cluster.namespace("again").unwrap();
     let operator = start(cluster, &[&namespace]);

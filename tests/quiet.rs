@@ -226,7 +226,7 @@ fn meddle(operation: &str, object: &mut Value) {
 }
 
 #[test]
-fn what_a_mutating_webhook_makes_of_our_objects_is_no_drift() {
+fn changes_by_a_mutating_webhook_are_not_drift() {
     let Some(cluster) = TestCluster::shared_or_skip() else { return };
     let mut quiet = Quiet::start(cluster, "quiet-hook", workloads);
     let _webhook = Webhook::start(cluster, &quiet.namespace, &["apps/deployments", "/configmaps"], meddle);
@@ -322,7 +322,7 @@ fn uids(quiet: &Quiet<'_>) -> Vec<Value> {
 }
 
 #[test]
-fn another_version_of_a_kind_is_no_drift_and_moving_to_it_is_one_upgrade() {
+fn another_version_of_a_kind_is_not_drift_and_switching_to_it_is_one_upgrade() {
     let Some(cluster) = TestCluster::shared_or_skip() else { return };
     define_gadget(cluster, [("v1beta1", true, true), ("v1", true, false)]);
     let mut quiet = Quiet::start(cluster, "quiet-versions", gadgets);
@@ -390,7 +390,7 @@ fn scaled(name: &str, _: &Namespace<'_>) -> Vec<(&'static str, String, Value)> {
 }
 
 #[test]
-fn an_autoscaler_may_have_what_the_chart_leaves_open_and_is_named_where_it_does_not() {
+fn an_autoscaler_may_own_fields_that_the_chart_leaves_unset_and_is_named_when_they_clash() {
     let Some(cluster) = TestCluster::shared_or_skip() else { return };
     let mut quiet = Quiet::start(cluster, "quiet-scale", scaled);
     quiet.install(4);
@@ -535,7 +535,7 @@ impl Quiet<'_> {
 }
 
 #[test]
-fn a_ca_bundle_that_an_injector_puts_in_stays_unless_the_chart_knows_another() {
+fn an_injected_ca_bundle_stays_unless_the_chart_sets_another() {
     let Some(_) = TestCluster::shared_or_skip() else { return };
     // Aggregated APIs that nobody serves would disturb other tests.
     let cluster = TestCluster::start(Options { audit: true, ..Options::default() }).unwrap();

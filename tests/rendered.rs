@@ -14,7 +14,7 @@ fn template(mut program: Command, chart: &Path) -> String {
 }
 
 #[test]
-fn the_chart_that_helm_create_writes_renders_as_helm_renders_it() {
+fn the_chart_of_helm_create_renders_as_in_helm() {
     let Some(cluster) = TestCluster::shared_or_skip() else { return };
     if !cluster.bin("helm").is_file() {
         println!("skipped: no helm beside the control plane");
@@ -53,7 +53,7 @@ fn chart(folder: &Path, template: &str) -> std::path::PathBuf {
 }
 
 #[test]
-fn with_a_server_a_chart_sees_what_helm_shows_it_and_the_server_refuses_what_is_wrong() {
+fn with_a_cluster_charts_see_its_capabilities_and_the_server_checks_objects() {
     let Some(cluster) = TestCluster::shared_or_skip() else { return };
     if !cluster.bin("helm").is_file() {
         println!("skipped: no helm beside the control plane");

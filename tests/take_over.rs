@@ -157,7 +157,7 @@ fn take_over(upstream: &str) {
     let chart = charts.path().join("memcached");
     let watch = json!([{"group": "cache.my.domain", "version": "v1", "kind": "Memcached", "chart": chart}]);
     let operator = Operator::start_watches(cluster, &namespace, &watch.to_string(), &[]);
-    operator.logged("The recorded chart and values are the same");
+    operator.logged("The record has the same chart and values");
     operator.logged("Took over release");
     let resource = wait_ready(&namespace, NAME);
     assert_eq!(resource["status"]["deployedRelease"]["revision"], 2, "{}", resource["status"]);

@@ -7,7 +7,7 @@ use crate::chart::{condition, get, set, wait_ready};
 use crate::operator::{Operator, eventually};
 
 #[test]
-fn a_resource_that_others_keep_says_so_after_its_uninstall_and_is_left_alone() {
+fn after_its_uninstall_a_resource_kept_by_other_finalizers_says_so_and_is_left_alone() {
     let Some(cluster) = TestCluster::shared_or_skip() else { return };
     let namespace = cluster.namespace("kept").unwrap();
     let operator = Operator::start_charts(cluster, &namespace, &[]);

@@ -155,7 +155,7 @@ const TEXTS: [(&str, &str); 9] = [
 ];
 
 #[test]
-fn texts_are_those_that_helm_leaves() {
+fn values_keep_the_characters_that_helm_writes() {
     let Some(cluster) = TestCluster::shared_or_skip() else { return };
     let namespace = cluster.namespace("texts").unwrap();
     let chart = chart(&TEXTS);
@@ -250,7 +250,7 @@ stringData:
 "#;
 
 #[test]
-fn keys_of_string_data_are_put_back_and_dropped_ones_go() {
+fn drifted_keys_of_string_data_are_repaired_and_removed_ones_deleted() {
     let Some(cluster) = TestCluster::shared_or_skip() else { return };
     let namespace = cluster.namespace("secrets").unwrap();
     let chart = chart(&[("secret.yaml", SECRET)]);
@@ -348,7 +348,7 @@ fn the_fields_whose_nulls_stay_are_those_of_the_servers_schema() {
 }
 
 #[test]
-fn of_an_object_that_two_templates_make_the_last_counts_and_is_repaired_once() {
+fn of_two_templates_for_one_object_the_last_wins_and_is_repaired_once() {
     let Some(cluster) = TestCluster::shared_or_skip() else { return };
     let namespace = cluster.namespace("duplicates").unwrap();
     let map = |text: &str| {
@@ -377,7 +377,7 @@ fn of_an_object_that_two_templates_make_the_last_counts_and_is_repaired_once() {
 }
 
 #[test]
-fn a_generated_name_is_refused_with_its_template() {
+fn a_generated_name_is_rejected_with_its_template() {
     let Some(cluster) = TestCluster::shared_or_skip() else { return };
     let namespace = cluster.namespace("generated").unwrap();
     let map = "apiVersion: v1\nkind: ConfigMap\nmetadata: {generateName: a-}\ndata: {x: s3cret}\n";
@@ -390,7 +390,7 @@ fn a_generated_name_is_refused_with_its_template() {
 }
 
 #[test]
-fn a_spec_that_cannot_be_read_is_told_without_its_values_and_stops_no_other() {
+fn an_unreadable_spec_is_reported_without_its_values_and_blocks_no_other_resource() {
     let Some(cluster) = TestCluster::shared_or_skip() else { return };
     let namespace = cluster.namespace("specs").unwrap();
     let chart = chart(&[("a.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: {{ .Release.Name }}}\n")]);

@@ -1,4 +1,4 @@
-//! What the user asks for by annotations on the custom resource: the union of operator-sdk's and helm-operator-plugins' sets, and ours.
+//! The annotations on a custom resource that control its release: those of operator-sdk and helm-operator-plugins, and ours.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,53 +9,53 @@ use crate::watches::{DurationError, parse_duration};
 
 const PREFIX: &str = "helm.sdk.operatorframework.io/";
 
-/// The annotations of a custom resource that mean something to us; all others are dropped.
+/// A custom resource's annotations that control its release; all others are dropped.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Annotations(BTreeMap<Box<str>, Box<str>>);
 
 impl Annotations {
-    /// Keeps what is ours.
+    /// Keeps the annotations that we know.
     pub fn new(all: &BTreeMap<String, String>) -> Annotations {
         let ours =
             all.iter().filter_map(|(key, value)| Some((key.strip_prefix(PREFIX)?.into(), value.as_str().into())));
         Annotations(ours.collect())
     }
 
-    /// `reconcile-period`: a Go duration; zero switches the period off.
+    /// `reconcile-period`: a Go duration; zero turns periodic reconciles off.
     pub fn reconcile_period(&self) -> Result<Option<Duration>, DurationError> {
         let Some(text) = self.0.get("reconcile-period") else { return Ok(None) };
         parse_duration(text).map(Some)
     }
 
-    /// `hook-timeout`: how long one of the chart's hooks may take, as a Go duration; zero: as long as it takes.
+    /// `hook-timeout`: how long one of the chart's hooks may take, as a Go duration; zero means no limit.
     pub fn hook_timeout(&self) -> Result<Option<Duration>, DurationError> {
         let Some(text) = self.0.get("hook-timeout") else { return Ok(None) };
         parse_duration(text).map(Some)
     }
 
-    /// What is wrong with an annotation, named with its key; nothing if all is well.
+    /// Names the first invalid annotation and what is wrong with it; `None` if all are valid.
     pub fn fault(&self) -> Option<String> {
         let checks = [("reconcile-period", self.reconcile_period()), ("hook-timeout", self.hook_timeout())];
         let bad = checks.into_iter().find_map(|(key, value)| Some((key, value.err()?)));
         bad.map(|(key, error)| format!("annotation {PREFIX}{key}: {error}"))
     }
 
-    /// `uninstall-wait`: whether the resource stays until every object is gone. Default false.
+    /// `uninstall-wait`: whether the resource stays until all objects are gone. Default: false.
     pub fn uninstall_wait(&self) -> bool {
         self.flag("uninstall-wait", false)
     }
 
-    /// `adopt`: whether a release or objects of someone else are taken. Default false.
+    /// `adopt`: whether to take over releases and objects of others. Default: false.
     pub fn adopt(&self) -> bool {
         self.flag("adopt", false)
     }
 
-    /// `suspend`: whether the release is left alone. Default false.
+    /// `suspend`: whether to leave the release alone. Default: false.
     pub fn suspend(&self) -> bool {
         self.flag("suspend", false)
     }
 
-    /// `<action>-disable-hooks` for `install`, `upgrade`, `uninstall`. Default false.
+    /// `<action>-disable-hooks` for `install`, `upgrade` and `uninstall`. Default: false.
     pub fn disable_hooks(&self, action: &str) -> bool {
         self.flag(&format!("{action}-disable-hooks"), false)
     }
@@ -65,7 +65,7 @@ impl Annotations {
         self.0.get(format!("{action}-description").as_str()).map(|text| text.to_string())
     }
 
-    /// What is no bool is the default, as upstream.
+    /// As upstream, an invalid bool counts as the default.
     fn flag(&self, key: &str, default: bool) -> bool {
         self.0.get(key).and_then(|text| parse_bool(text.as_bytes()).ok()).unwrap_or(default)
     }
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn bools_are_gos_and_anything_else_is_the_default() {
+    fn bools_parse_as_in_go_and_anything_else_is_the_default() {
         for (text, expected) in [("True", true), ("1", true), ("0", false), ("yes", false), ("", false)] {
             assert_eq!(annotations(&[("uninstall-wait", text)]).uninstall_wait(), expected, "{text}");
         }
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn periods_are_gos_durations() {
+    fn periods_are_go_durations() {
         let period = |text| annotations(&[("reconcile-period", text)]).reconcile_period();
         for (text, expected) in [("1m30s", 90.0), ("0s", 0.0), ("0", 0.0), ("1.5h", 5400.0), ("20ms", 0.02)] {
             assert_eq!(period(text).unwrap(), Some(Duration::from_secs_f64(expected)), "{text}");
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_duration_is_named_with_its_annotation() {
+    fn an_invalid_duration_is_reported_with_its_annotation() {
         let fault = |pairs| annotations(pairs).fault();
         assert_eq!(fault(&[("hook-timeout", "2h"), ("reconcile-period", "0")]), None);
         let expected =

@@ -1,7 +1,7 @@
-//! How long a resource that keeps failing waits before it is tried again: doubling, each resource for itself.
+//! How long a failing resource waits for its next try: the wait doubles with each failure, separately for each resource.
 //!
-//! kube's `Controller` has none of its own. Counterpart: client-go's `ItemExponentialFailureRateLimiter`, with a later start and an
-//! earlier end: an API server in trouble is not asked 200 times a second, and a repaired one is noticed within minutes.
+//! kube's `Controller` has no such policy. Counterpart: client-go's `ItemExponentialFailureRateLimiter`, which starts earlier and ends later: here
+//! an API server in trouble does not get 200 requests a second, and a repaired one is noticed within minutes.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -15,24 +15,24 @@ pub const FIRST: Duration = Duration::from_millis(500);
 /// The longest wait.
 pub const LONGEST: Duration = Duration::from_secs(300);
 
-/// The wait after this many failures in a row; none after no failure.
+/// The wait after this many failures in a row: [`FIRST`], doubled each time up to [`LONGEST`]; zero after none.
 pub fn wait(failures: u32) -> Duration {
     let Some(doublings) = failures.checked_sub(1) else { return Duration::ZERO };
     FIRST.saturating_mul(1_u32.checked_shl(doublings).unwrap_or(u32::MAX)).min(LONGEST)
 }
 
-/// How many failures in a row a resource has had that has been failing for this long: the inverse of [`wait`], for a process that
-/// takes over from another.
+/// How many failures in a row a resource has had that has been failing for this long. The inverse of [`wait`], for a process that takes over from
+/// another.
 pub fn failures_within(failing: Duration) -> u32 {
-    // After n failures a resource has waited for 2^n - 1 first waits.
+    // After n failures a resource has waited 2^n - 1 times the first wait.
     let waits = failing.as_millis() / FIRST.as_millis() + 1;
     waits.ilog2()
 }
 
-/// A streak of failures, and when it is time to try again.
+/// Consecutive failures, and when to try again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Retry {
-    /// How many failures in a row.
+    /// How many there were.
     pub(crate) failures: u32,
     /// When to try again.
     pub(crate) at: Instant,
@@ -46,7 +46,7 @@ impl Retry {
     }
 }
 
-/// The failures in a row of each resource. Only failing resources take memory.
+/// Counts each resource's failures in a row. Only failing resources use memory.
 #[derive(Debug)]
 pub struct Backoff<K>(Mutex<HashMap<K, u32>>);
 
@@ -57,7 +57,7 @@ impl<K> Default for Backoff<K> {
 }
 
 impl<K: Hash + Eq> Backoff<K> {
-    /// Counts a failure of `key`; returns how long to wait.
+    /// Counts a failure of `key`; returns how long to wait before the next try.
     pub fn failed(&self, key: K) -> Duration {
         let mut failures = self.lock();
         let count = failures.entry(key).or_default();
@@ -71,7 +71,7 @@ impl<K: Hash + Eq> Backoff<K> {
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<K, u32>> {
-        // A panic while holding it can't leave a count half changed.
+        // A panic cannot leave a count half changed.
         self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }
@@ -92,12 +92,12 @@ mod tests {
     }
 
     #[test]
-    fn no_failure_is_no_wait() {
+    fn no_failure_means_no_wait() {
         assert_eq!((wait(0), wait(1), wait(u32::MAX)), (Duration::ZERO, FIRST, LONGEST));
     }
 
     #[test]
-    fn the_next_wait_after_a_take_over_is_about_as_long_as_the_failing_has_lasted() {
+    fn after_a_takeover_the_next_wait_is_about_as_long_as_the_failure_has_lasted() {
         for (seconds, failures) in [(0, 0), (1, 1), (2, 2), (10, 4), (45, 6), (600, 10), (86_400, 17)] {
             assert_eq!(failures_within(Duration::from_secs(seconds)), failures, "{seconds} s");
         }
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn success_and_other_resources_start_anew() {
+    fn success_resets_the_backoff_and_resources_do_not_share_it() {
         let backoff = Backoff::default();
         backoff.failed("a");
         assert_eq!(backoff.failed("b"), FIRST);

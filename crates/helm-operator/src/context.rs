@@ -1,4 +1,4 @@
-//! What every controller, chart or native, is given: shared handles, never state.
+//! What every controller, chart or native, receives: shared handles, no state.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,33 +13,33 @@ use crate::metrics::Metrics;
 /// The shared handles of one controller. Cheap to clone.
 #[derive(Clone)]
 pub struct Context {
-    /// The process's one client; it counts its requests.
+    /// The process's client; it counts its requests.
     pub client: Client,
-    /// Publishes events in the controller's name; equal ones are counted on one Event.
+    /// Publishes events in the controller's name; a repeated event increases the count of the first.
     pub events: Events,
     /// The process's metrics.
     pub metrics: Metrics,
-    /// Cancelled when the process ends: take no new work, finish what runs.
+    /// Cancelled when the process ends: start no new work, finish what runs.
     pub shutdown: CancellationToken,
-    /// What the command line and the environment say to controllers.
+    /// The settings for all controllers, from the command line and the environment.
     pub config: Arc<ControllerConfig>,
     /// The controller's name: `<kind in lower case>-controller`.
     pub controller: Arc<str>,
 }
 
 impl Context {
-    /// The handles of a process, as yet for no controller in particular.
+    /// The handles of a process, not yet bound to a controller.
     pub fn new(client: Client, config: ControllerConfig, metrics: Metrics, shutdown: CancellationToken) -> Context {
         let events = Events::new(Arc::new(client.clone()), "helm-operator", config.pod_name.as_deref());
         Context { client, events, metrics, shutdown, config: Arc::new(config), controller: "helm-operator".into() }
     }
 
-    /// The same handles for the controller of this name.
+    /// The same handles, bound to the controller with this name.
     pub fn for_controller(&self, name: &str) -> Context {
         Context { events: self.events.for_controller(name), controller: name.into(), ..self.clone() }
     }
 
-    /// One API for each namespace that is served, or one for all of them.
+    /// One API for each served namespace, or a single one for all namespaces.
     pub fn apis<K>(&self) -> Vec<Api<K>>
     where
         K: Resource<Scope = NamespaceResourceScope, DynamicType: Default>,
@@ -82,12 +82,12 @@ impl Default for ControllerConfig {
     }
 }
 
-/// The namespaces that the operator serves; empty: all.
+/// The namespaces that the operator serves; empty means all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Namespaces(pub Arc<[String]>);
 
 impl Namespaces {
-    /// Reads `WATCH_NAMESPACE`: names between commas; spaces and empty names are dropped, repeated ones kept once.
+    /// Parses `WATCH_NAMESPACE`: comma-separated names. Spaces, empty names and duplicates are dropped.
     pub fn parse(text: &str) -> Namespaces {
         let mut names: Vec<String> =
             text.split(',').map(str::trim).filter(|n| !n.is_empty()).map(str::to_owned).collect();

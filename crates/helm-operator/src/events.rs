@@ -1,7 +1,7 @@
-//! Events on the custom resource: one for each change, published in the background, never waited for.
+//! Events on custom resources: one for each change.
 //!
-//! An event that says the same again is counted on the first one; one that says something else is an event of its own, or its text would
-//! not be seen. Counterpart: client-go's `tools/events`, whose key leaves the text out.
+//! A repeated event increases the count of the first; an event with another text is a new one, or its text would stay hidden. Counterpart:
+//! client-go's `tools/events`, whose key leaves out the text.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,12 +19,12 @@ use crate::report::{Outcome, chain, shorten};
 const MAX_NOTE: usize = 1024;
 /// The longest name of an object, in bytes.
 const MAX_NAME: usize = 253;
-/// How long after its last sight an event is counted on: as client-go, and well within the hour for which servers keep events.
+/// How long after its last occurrence an event is counted on, as in client-go: well within the hour for which servers keep events.
 const SERIES: Duration = Duration::from_secs(360);
-/// The most events to count on; the one not seen for longest goes first.
+/// How many events to track; the one not seen for longest is dropped first.
 const MAX_TRACKED: usize = 1024;
 
-/// Publishes events; without a recorder (in tests) it drops them. Cheap to clone.
+/// Publishes events. The default, for tests, drops them. Cheap to clone.
 #[derive(Clone, Default)]
 pub struct Events {
     recorder: Option<Arc<Recorder>>,
@@ -37,7 +37,7 @@ struct Recorder {
     seen: Mutex<HashMap<EventKey, Published>>,
 }
 
-/// What makes two events the same.
+/// What makes two events equal.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct EventKey {
     namespace: String,
@@ -49,7 +49,7 @@ struct EventKey {
     note: String,
 }
 
-/// An event that was published.
+/// A published event.
 #[derive(Clone, Debug)]
 struct Published {
     event: String,
@@ -58,14 +58,14 @@ struct Published {
 }
 
 impl Events {
-    /// Events through this server, in a controller's name; `instance` is the pod's.
+    /// Publishes through this API server in a controller's name; `instance` is the pod's name. Default for `None`: the controller's.
     pub fn new(api: Arc<dyn Api>, controller: &str, instance: Option<&str>) -> Events {
         let instance = instance.unwrap_or(controller).to_owned();
         let recorder = Recorder { api, controller: controller.to_owned(), instance, seen: Mutex::default() };
         Events { recorder: Some(Arc::new(recorder)) }
     }
 
-    /// The same under another controller's name.
+    /// The same, in another controller's name.
     #[must_use]
     pub(crate) fn for_controller(&self, controller: &str) -> Events {
         self.recorder.as_ref().map_or_else(Events::default, |recorder| {
@@ -80,7 +80,7 @@ impl Events {
         tokio::spawn(async move { events.deliver(&on, &outcome).await });
     }
 
-    /// Publishes an outcome and waits for it. A failure is logged, and nothing more.
+    /// Publishes an outcome and waits for the answer. A failure is only logged.
     pub async fn deliver(&self, on: &ObjectReference, outcome: &Outcome) {
         let Some(recorder) = &self.recorder else { return };
         let key = event_key(on, outcome);
@@ -92,7 +92,7 @@ impl Events {
 
 fn event_key(on: &ObjectReference, outcome: &Outcome) -> EventKey {
     EventKey {
-        // Events of cluster-scoped objects live there.
+        // Events of cluster-scoped objects live in this namespace.
         namespace: on.namespace.clone().unwrap_or_else(|| "default".to_owned()),
         uid: on.uid.clone().unwrap_or_default(),
         name: on.name.clone().unwrap_or_default(),
@@ -114,7 +114,7 @@ impl Recorder {
         }
         let now = Timestamp::now();
         let event = event_name(&key.name, now);
-        // Known before it arrives: the same may be key again meanwhile.
+        // Tracked before it arrives, since it may be repeated meanwhile.
         self.track(key, Published { event: event.clone(), count: 1, last: Instant::now() });
         let created = self.create(on, key, &event, now).await;
         if created.is_err() {
@@ -138,7 +138,7 @@ impl Recorder {
         self.api.send(Call::merge(path, body.to_string().into_bytes())).await
     }
 
-    /// Counts what was key a short while ago.
+    /// Increases the count of an event published a short while ago.
     fn count(&self, key: &EventKey, now: Instant) -> Option<Published> {
         let mut all = self.seen();
         let seen = all.get_mut(key).filter(|seen| now.saturating_duration_since(seen.last) < SERIES)?;
@@ -167,7 +167,7 @@ fn collection(key: &EventKey) -> String {
     format!("/apis/events.k8s.io/v1/namespaces/{}/events", key.namespace)
 }
 
-/// The object's name and the time, as client-go's; a long name is cut where it stays a name.
+/// The object's name and the time, as in client-go; a long name is cut so that it stays valid.
 fn event_name(name: &str, now: Timestamp) -> String {
     let suffix = format!(".{:x}", now.as_nanosecond());
     let kept = &name[..name.floor_char_boundary(MAX_NAME - suffix.len())];
@@ -201,7 +201,7 @@ mod tests {
             self.events.deliver(&on(), &Outcome::warning(reason, "Reconcile", note)).await;
         }
 
-        /// Each event with its count, in the order in which they came.
+        /// Each event with its count, in order of arrival.
         fn published(&self) -> Vec<String> {
             let count = |event: &Value| event["series"]["count"].as_u64().map_or(String::new(), |n| format!(" x{n}"));
             let paths = self.server.paths();
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_later_text_is_an_event_of_its_own_and_the_same_text_is_counted() {
+    async fn a_new_text_is_a_new_event_and_a_repeated_text_is_counted() {
         let world = World::new();
         world.publish("InstallError", "got 5").await;
         world.publish("InstallError", "got 14").await;
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_event_says_what_kubernetes_asks_for() {
+    async fn an_event_has_the_fields_that_kubernetes_requires() {
         let world = World::new();
         world.events.publish(on(), Outcome::normal("Installed", "Install", "x".repeat(2000)));
         tokio::time::sleep(Duration::from_millis(1)).await;
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_was_last_said_six_minutes_ago_is_said_anew() {
+    async fn an_event_last_published_six_minutes_ago_is_published_again() {
         let world = World::new();
         for pause in [0, 359, 359, 360] {
             tokio::time::advance(Duration::from_secs(pause)).await;
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_event_that_the_server_lost_is_made_anew() {
+    async fn an_event_lost_by_the_server_is_created_again() {
         let world = World::new();
         world.publish("InstallError", "no").await;
         let path = world.server.paths().into_iter().find(|path| path.starts_with(EVENTS)).unwrap();
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_event_that_was_not_published_is_not_counted_on() {
+    async fn a_failed_event_is_not_counted_on() {
         let world = World::new();
         world.server.die_after(Some(0));
         world.publish("InstallError", "no").await;
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_events_to_count_on_are_bounded_and_the_oldest_go_first() {
+    async fn tracked_events_are_bounded_and_the_oldest_are_dropped_first() {
         let world = World::new();
         for n in 0..MAX_TRACKED + 2 {
             tokio::time::advance(Duration::from_millis(1)).await;
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn events_of_what_has_no_namespace_go_to_the_default_one() {
+    async fn events_of_cluster_scoped_objects_go_to_the_default_namespace() {
         let world = World::new();
         world.events.publish(ObjectReference { namespace: None, ..on() }, Outcome::normal("Installed", "Install", "x"));
         tokio::time::sleep(Duration::from_millis(1)).await;
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_failure_is_a_warning_and_what_was_done_is_not() {
+    async fn a_failure_is_a_warning_event_and_a_success_is_a_normal_one() {
         let world = World::new();
         let outcomes =
             [Outcome::warning("InstallError", "Install", "no"), Outcome::normal("Installed", "Install", "yes")];

@@ -22,7 +22,7 @@ pub mod telemetry;
 pub mod values;
 pub mod watches;
 
-/// musl's own allocator would make rendering half as slow again; where glibc is, its own serves.
+/// musl's allocator makes rendering half as slow again; glibc's is fine.
 #[cfg(target_env = "musl")]
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;

@@ -8,11 +8,11 @@ use tokio::runtime::Handle;
 
 use crate::report::chain;
 
-/// Reads the server behind the applier. For a thread that may block, while other threads run the runtime.
+/// Reads the applier's API server. Call it from a thread that may block while other threads drive the runtime.
 pub(crate) struct ClusterLookup {
-    /// The server, and which kinds it serves.
+    /// The server and the kinds that it serves.
     pub(crate) applier: Applier,
-    /// What runs the requests.
+    /// Runs the requests.
     pub(crate) runtime: Handle,
 }
 
@@ -27,7 +27,7 @@ impl Lookup for ClusterLookup {
             }
         });
         let Some(Answer(json)) = found.map_err(|e: Error| chain(&e))? else { return Ok(Value::Map(Map::default())) };
-        // What cannot be read is not quoted: it may be a Secret.
+        // The answer is not quoted: it may be a Secret.
         let object =
             json::decode_preserving_ints(&json).map_err(|_| "cannot read the API server's answer".to_owned())?;
         name_items(&object);
@@ -35,7 +35,7 @@ impl Lookup for ClusterLookup {
     }
 }
 
-/// Gives each item of a list the kind that only the list says, as the decoder of Kubernetes' client does.
+/// Gives each item of a list the kind that only the list has, as the decoder of Kubernetes' client does.
 fn name_items(object: &Value) {
     let Value::Map(list) = object else { return };
     let (Some(Value::List(items)), Some(Value::String(kind))) = (list.get("items"), list.get("kind")) else { return };
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_no_object_can_have_finds_nothing_and_one_that_is_a_path_is_an_error() {
+    fn an_impossible_name_finds_nothing_and_a_path_is_an_error() {
         let get = |name| lookup_in(server(), "ConfigMap", name).map(|value| json::to_serde(&value));
         assert_eq!(get("my app"), Ok(json!({})));
         assert_eq!(get("a?b#c"), Ok(json!({})));
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn items_of_a_list_say_their_kind() {
+    fn items_of_a_list_get_their_kind() {
         let named = |list: &str| {
             let list = json::decode_preserving_ints(list.as_bytes()).unwrap();
             name_items(&list);

@@ -1,6 +1,6 @@
-//! What the operator counts, by controller-runtime's and operator-sdk's names, and how Prometheus is shown it.
+//! The operator's metrics, under the names of controller-runtime and operator-sdk, as Prometheus scrapes them.
 //!
-//! Labels are bounded: controllers, results and reasons are few; only `resource_created_at_seconds` grows, with the custom resources, as
+//! Labels are bounded: there are few controllers, results and reasons. Only `resource_created_at_seconds` grows with the custom resources, as
 //! upstream's does. Counterpart: controller-runtime's `pkg/internal/controller/metrics` and operator-lib's `handler/instrumented`.
 
 use std::fmt::Write as _;
@@ -27,14 +27,14 @@ const BUCKETS: [f64; 14] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 
 #[derive(Clone, Debug)]
 pub struct Metrics(Arc<Families>);
 
-/// How a reconcile ended, in controller-runtime's words.
+/// How a reconcile ended, in controller-runtime's terms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ReconcileResult {
-    /// Nothing more is planned.
+    /// It succeeded and nothing is scheduled.
     Success,
-    /// It is planned again after some time.
+    /// It succeeded and is scheduled again.
     RequeueAfter,
-    /// It failed and is tried again.
+    /// It failed and will be retried.
     Error,
 }
 
@@ -139,17 +139,17 @@ impl Families {
         );
         r.register(
             "controller_runtime_reconcile_time_seconds",
-            "Length of reconciles by controller",
+            "Duration of reconciles by controller",
             self.seconds.clone(),
         );
         let max = self.max_concurrent.clone();
-        r.register("controller_runtime_max_concurrent_reconciles", "Most reconciles at once by controller", max);
-        r.register("controller_runtime_active_workers", "Running reconciles by controller", self.active.clone());
         r.register(
-            "helm_operator_outcomes",
-            "What reconciles came to, by controller and reason",
-            self.outcomes.clone(),
+            "controller_runtime_max_concurrent_reconciles",
+            "Maximum number of concurrent reconciles by controller",
+            max,
         );
+        r.register("controller_runtime_active_workers", "Running reconciles by controller", self.active.clone());
+        r.register("helm_operator_outcomes", "Outcomes by controller and reason", self.outcomes.clone());
         r.register(
             "resource_created_at_seconds",
             "When a custom resource was created, in Unix time",
@@ -165,13 +165,13 @@ impl Metrics {
     pub fn encode(&self) -> String {
         let mut text = String::new();
         if prometheus_client::encoding::text::encode(&mut text, &self.0.registry).is_err() {
-            // Only a label's or a value's own formatting can fail, and ours can't.
+            // Only the formatting of a label or value can fail, and ours cannot.
             let _ = writeln!(text, "# EOF");
         }
         text
     }
 
-    /// Says how many reconciles of a controller may run at once; makes its other metrics appear, at zero.
+    /// Sets how many reconciles of a controller may run at once, and shows its other metrics at zero.
     pub fn controller(&self, controller: &Arc<str>, max_concurrent: usize) {
         let labels = ControllerLabels { controller: controller.clone() };
         self.0.max_concurrent.get_or_create(&labels).set(i64::try_from(max_concurrent).unwrap_or(i64::MAX));
@@ -183,7 +183,7 @@ impl Metrics {
         }
     }
 
-    /// Counts one reconcile from now on; it counts as running until the guard is finished or dropped.
+    /// Starts counting a reconcile as running, until the guard is finished or dropped.
     pub fn reconcile(&self, controller: &Arc<str>) -> Running {
         let labels = ControllerLabels { controller: controller.clone() };
         self.0.active.get_or_create(&labels).inc();
@@ -195,7 +195,7 @@ impl Metrics {
         self.0.panics.get_or_create(&ControllerLabels { controller: controller.clone() }).inc();
     }
 
-    /// Counts what a reconcile came to.
+    /// Counts an outcome by its reason.
     pub fn outcome(&self, controller: &Arc<str>, reason: &'static str) {
         self.0.outcomes.get_or_create(&OutcomeLabels { controller: controller.clone(), reason }).inc();
     }
@@ -205,12 +205,12 @@ impl Metrics {
         self.0.created.get_or_create(&resource_labels(gvk, namespace, name)).set(created);
     }
 
-    /// Forgets a custom resource that is gone.
+    /// Removes a deleted custom resource.
     pub fn resource_deleted(&self, gvk: &GroupVersionKind, namespace: &str, name: &str) {
         self.0.created.remove(&resource_labels(gvk, namespace, name));
     }
 
-    /// Says whether this process holds the lease of that name.
+    /// Sets whether this process holds the lease with this name.
     pub fn leader(&self, lease: &str, leads: bool) {
         self.0.leader.get_or_create(&LeaseLabels { name: lease.to_owned() }).set(i64::from(leads));
     }
@@ -221,7 +221,7 @@ impl Metrics {
     }
 }
 
-/// A reconcile that runs.
+/// A running reconcile.
 #[derive(Debug)]
 pub struct Running {
     families: Arc<Families>,
@@ -230,7 +230,7 @@ pub struct Running {
 }
 
 impl Running {
-    /// Counts its result and its length, which it returns.
+    /// Counts its result and duration; returns the duration.
     pub fn finish(self, result: ReconcileResult) -> Duration {
         let elapsed = self.started.elapsed();
         let controller = self.labels.controller.clone();
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn the_build_is_shown_from_the_start() {
+    fn build_info_is_shown_from_the_start() {
         let version = env!("CARGO_PKG_VERSION");
         let commit = option_env!("GIT_COMMIT").unwrap_or("unknown");
         check(&Metrics::default(), &format!("helm_operator_build_info{{commit=\"{commit}\",version=\"{version}\"}} 1"));
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn a_custom_resource_is_shown_until_it_is_gone() {
+    fn a_custom_resource_has_a_metric_until_it_is_deleted() {
         let metrics = Metrics::default();
         let gvk = GroupVersionKind::gvk("cache.example.com", "v1", "Memcached");
         metrics.resource_created(&gvk, "ns", "a", 1.7e9);

@@ -1,6 +1,6 @@
-//! What a reconcile came to: one place that logs it, counts it and tells the user, by one stable reason.
+//! Reports what a reconcile came to: log, metric and event in one place, under one stable reason.
 //!
-//! [`reconcile`] measures each run; [`report`] is for what a user should hear of. Values and secrets never belong in a message.
+//! [`reconcile`] measures each run; [`report`] tells users what changed. Values and secrets never belong in a message.
 
 use std::error::Error;
 use std::future::Future;
@@ -17,14 +17,14 @@ pub trait Reason: Error {
     fn reason(&self) -> &'static str;
 }
 
-/// Something that a user should hear of. One event a change, never one a reconcile.
+/// Something that a user should know. Publish one for each change, not one for each reconcile.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
     /// Whether its event is a `Warning`, else `Normal`.
     pub warning: bool,
     /// The stable reason, in upper camel case.
     pub reason: &'static str,
-    /// What was being done, in upper camel case: `Install`, `Scale`.
+    /// The action, in upper camel case: `Install`, `Scale`.
     pub action: &'static str,
     /// What the user reads.
     pub message: String,
@@ -42,14 +42,15 @@ impl Outcome {
     }
 }
 
-/// Logs, counts and publishes one outcome. An event that can't be published is logged, and nothing more.
+/// Logs and counts one outcome, then publishes it as an event and waits for the answer. If publishing fails, that is only logged.
 pub async fn report(context: &Context, object: &ObjectReference, outcome: &Outcome) {
     context.metrics.outcome(&context.controller, outcome.reason);
     log(context, object, outcome);
     context.events.deliver(object, outcome).await;
 }
 
-/// Runs one reconcile of `object`: counts and times it, and logs its error with the causes.
+/// Runs one reconcile of `object`: counts and times it, and logs an error with its causes. Returns the result unchanged; a dropped future counts
+/// as no longer running.
 pub async fn reconcile<E: Reason>(
     context: &Context,
     object: &ObjectReference,
@@ -72,7 +73,7 @@ pub async fn reconcile<E: Reason>(
     result
 }
 
-/// An error's message and those of its causes, as `a: b: c`, each said once.
+/// An error's message and those of its causes, as `a: b: c`; a text that the one before already ends with is left out.
 pub fn chain(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
@@ -99,8 +100,8 @@ fn place(object: &ObjectReference) -> (&str, &str) {
     (object.namespace.as_deref().unwrap_or_default(), object.name.as_deref().unwrap_or_default())
 }
 
-/// At most `max` bytes of the text, cut between characters, with an ellipsis where it was cut: in the middle, since the start of an error says
-/// where, and its end why.
+/// At most `max` bytes of the text. A longer one is cut between characters, with an ellipsis in the middle: the start of an error says where, its
+/// end says why.
 pub(crate) fn shorten(text: &str, max: usize) -> String {
     if text.len() <= max {
         return text.to_owned();
@@ -119,7 +120,7 @@ mod tests {
     struct Layer(&'static str, #[source] Option<Box<Layer>>);
 
     #[test]
-    fn a_chain_of_errors_says_each_cause_once() {
+    fn an_error_chain_names_each_cause_once() {
         let check = |texts: [&'static str; 3], expected: &str| {
             let [a, b, c] = texts;
             let error = Layer(a, Some(Box::new(Layer(b, Some(Box::new(Layer(c, None)))))));

@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::metrics::{self, Metrics};
 
-/// An address that can't be served.
+/// An address that cannot be served.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot listen on {address:?}")]
 pub struct Error {
@@ -18,18 +18,18 @@ pub struct Error {
     source: std::io::Error,
 }
 
-/// A server that listens already; [`serve`](Server::serve) answers.
+/// A listening server; [`serve`](Server::serve) answers requests.
 pub struct Server {
     listener: TcpListener,
     router: Router,
-    /// The address, with the port that the system chose for port 0.
+    /// The address, with the actual port for port 0.
     pub address: SocketAddr,
 }
 
 /// Listens for Prometheus. `None` if the address is `0` or empty.
 ///
 /// # Errors
-/// The address is taken or no address.
+/// The address is in use or invalid.
 pub async fn metrics(address: &str, metrics: Metrics) -> Result<Option<Server>, Error> {
     let answer = move || async move { ([(CONTENT_TYPE, metrics::CONTENT_TYPE)], metrics.encode()) };
     bind(address, Router::new().route("/metrics", get(answer))).await
@@ -38,14 +38,14 @@ pub async fn metrics(address: &str, metrics: Metrics) -> Result<Option<Server>, 
 /// Listens for the kubelet's probes. `None` if the address is `0` or empty.
 ///
 /// # Errors
-/// The address is taken or no address.
+/// The address is in use or invalid.
 pub async fn probes(address: &str) -> Result<Option<Server>, Error> {
     let ok = || async { "ok" };
     bind(address, Router::new().route("/healthz", get(ok)).route("/readyz", get(ok))).await
 }
 
 impl Server {
-    /// Answers until `shutdown` is cancelled.
+    /// Answers requests until `shutdown` is cancelled.
     pub async fn serve(self, shutdown: CancellationToken) {
         let serving = axum::serve(self.listener, self.router).with_graceful_shutdown(shutdown.cancelled_owned());
         if let Err(error) = serving.await {
@@ -64,7 +64,7 @@ async fn bind(address: &str, router: Router) -> Result<Option<Server>, Error> {
     Ok(Some(Server { listener, router, address }))
 }
 
-/// `:8080` is every address of the host, as in Go: both protocols, or the one that the host has.
+/// As in Go, `:8080` means every address of the host: both protocols, or the one that it has.
 async fn listen(address: &str) -> std::io::Result<TcpListener> {
     match address.strip_prefix(':') {
         None => TcpListener::bind(address).await,
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn zero_and_empty_serve_nothing() {
+    async fn addresses_zero_and_empty_serve_nothing() {
         assert!(probes("0").await.unwrap().is_none());
         assert!(metrics("", Metrics::default()).await.unwrap().is_none());
     }

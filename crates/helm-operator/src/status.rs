@@ -1,7 +1,7 @@
-//! The custom resource's status: which conditions follow from what is known, and the one write.
+//! The custom resource's status: the conditions that follow from the facts, and their serialised form.
 //!
-//! Written by server-side apply of our own fields, so that a native reconciler can share the resource; and only when it differs from what
-//! the server has. Counterpart: operator-sdk's `internal/helm/internal/types` and helm-operator-plugins' `internal/updater`.
+//! Our fields are written by server-side apply, so that a native reconciler can share the resource, and only if they differ from the server's.
+//! Counterpart: operator-sdk's `internal/helm/internal/types` and helm-operator-plugins' `internal/updater`.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -11,7 +11,7 @@ use crate::report::shorten;
 
 /// Condition types.
 pub mod condition {
-    /// The one summary: the release is deployed and its objects do what they are for.
+    /// The summary: the release is deployed and its objects are healthy.
     pub const READY: &str = "Ready";
     /// A release is deployed.
     pub const DEPLOYED: &str = "Deployed";
@@ -21,11 +21,11 @@ pub mod condition {
     pub const RELEASE_FAILED: &str = "ReleaseFailed";
     /// The release cannot be made to follow the resource; present only when true.
     pub const IRRECONCILABLE: &str = "Irreconcilable";
-    /// A long step is under way, and what it waits for; present only when true.
+    /// A long step is running, and what it waits for; present only when true.
     pub const RECONCILING: &str = "Reconciling";
 }
 
-/// The types that are ours; others on the resource are someone else's.
+/// Our condition types; others on the resource belong to someone else.
 const OURS: [&str; 7] = [
     condition::INITIALIZED,
     condition::DEPLOYED,
@@ -36,28 +36,28 @@ const OURS: [&str; 7] = [
     "Stalled",
 ];
 
-/// Longer messages are cut: conditions may have 32 KiB, and a whole stored list must stay small.
+/// The longest message, in bytes. Conditions may have 32 KiB, but a whole stored list must stay small.
 const MAX_MESSAGE: usize = 4096;
 
 /// One condition.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Condition {
-    /// What it is about.
+    /// Its type.
     #[serde(rename = "type")]
     pub kind: String,
     /// `True`, `False` or `Unknown`.
     pub status: String,
-    /// One word.
+    /// The reason, in upper camel case.
     #[serde(default)]
     pub reason: String,
-    /// For people.
+    /// The text for people.
     #[serde(default)]
     pub message: String,
     /// When `status` last changed.
     #[serde(default)]
     pub last_transition_time: Option<String>,
-    /// The generation that it is about.
+    /// The resource's generation that it describes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
 }
@@ -79,7 +79,7 @@ pub struct DeployedRelease {
     pub app_version: String,
 }
 
-/// A status, as far as it is ours, and the foreign conditions beside.
+/// Our part of a status, and the conditions of others.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Status {
@@ -89,50 +89,50 @@ pub struct Status {
     /// The release.
     #[serde(default)]
     pub deployed_release: Option<DeployedRelease>,
-    /// The generation that all of this is about.
+    /// The resource's generation that the status describes.
     #[serde(default)]
     pub observed_generation: Option<i64>,
 }
 
-/// What a reconcile found out.
+/// What a reconcile found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Facts {
     /// The resource's generation.
     pub generation: i64,
-    /// The deployed release; none before install and after uninstall.
+    /// The deployed release; `None` before install and after uninstall.
     pub release: Option<DeployedRelease>,
-    /// The rendered notes, if this reconcile rendered them; else the message stays.
+    /// The notes, if this reconcile rendered them; otherwise the message stays.
     pub notes: Option<String>,
-    /// How the objects are doing.
+    /// The health of the objects.
     pub health: Health,
-    /// What went wrong last and still is wrong.
+    /// The current failure.
     pub fault: Option<Fault>,
-    /// Uninstalled, but waiting for these objects to go.
+    /// Objects that an uninstall waits for.
     pub awaited: Option<String>,
-    /// Uninstalled and let go; the finalizers of others that still keep the resource.
+    /// After the uninstall: the finalizers of others that still keep the resource.
     pub kept_by: Vec<String>,
 }
 
-/// How the objects of a release are doing.
+/// The health of a release's objects.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Health {
-    /// All as they should be.
+    /// All objects are ready.
     #[default]
     Ready,
-    /// One is on its way; which.
+    /// This object is not ready yet.
     Progressing(String),
-    /// One failed; which.
+    /// This object failed.
     Failed(String),
 }
 
-/// What went wrong.
+/// A failure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
     /// `ReleaseFailed` or `Irreconcilable`.
     pub condition: &'static str,
-    /// The same word in condition, event and metric.
+    /// The reason in condition, event and metric.
     pub reason: &'static str,
-    /// The whole chain of causes.
+    /// The message with its chain of causes.
     pub message: String,
 }
 
@@ -142,7 +142,7 @@ impl Status {
         self.conditions.iter().find(|c| c.kind == kind)
     }
 
-    /// The status that follows from the facts; nothing if it says what this one says.
+    /// The status that follows from the facts; `None` if it equals this one.
     pub fn next(&self, facts: &Facts, now: Timestamp) -> Option<Status> {
         let mut conditions: Vec<Condition> =
             wanted(facts, self).into_iter().map(|c| self.keep_time(c, facts.generation, now)).collect();
@@ -152,7 +152,7 @@ impl Status {
         (next.sorted() != self.sorted()).then_some(next)
     }
 
-    /// The status while a long step runs, with what it waits for; nothing if it says what this one says. All but `Ready` stays as it is.
+    /// The status while a long step runs, with what it waits for; `None` if it equals this one. Only `Ready` and `Reconciling` change.
     pub fn in_progress(&self, generation: i64, waits_for: &str, now: Timestamp) -> Option<Status> {
         let waits_for = format!("waiting for {waits_for}");
         let mut conditions = vec![
@@ -182,7 +182,7 @@ impl Status {
         sorted
     }
 
-    /// The fields to apply. Foreign conditions are repeated only where the schema makes the list one field, or they would be lost.
+    /// The fields to apply. Conditions of others are repeated only where the schema treats the list as one field, or they would be lost.
     pub fn to_apply(&self, list_is_one_field: bool) -> Value {
         let ours = |c: &&Condition| list_is_one_field || OURS.contains(&c.kind.as_str());
         let conditions: Vec<&Condition> = self.conditions.iter().filter(ours).collect();
@@ -236,7 +236,7 @@ fn ready(facts: &Facts) -> Condition {
 }
 
 fn kept_by(finalizers: &[String]) -> String {
-    format!("the release is uninstalled; the resource stays for the finalizers of others: {}", finalizers.join(", "))
+    format!("the release is uninstalled; other finalizers keep the resource: {}", finalizers.join(", "))
 }
 
 fn new(kind: &str, status: &str, reason: &str, message: &str) -> Condition {
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_new_is_no_write_and_notes_stay() {
+    fn without_news_nothing_is_written_and_notes_stay() {
         let first = Status::default().next(&facts(), at(0)).unwrap();
         assert_eq!(first.next(&Facts { notes: None, ..facts() }, at(9)), None);
     }
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fault_is_a_condition_until_it_is_gone() {
+    fn a_fault_has_a_condition_until_it_is_cleared() {
         let fault = Fault { condition: condition::RELEASE_FAILED, reason: "UpgradeError", message: "no".into() };
         let broken = Status::default().next(&Facts { fault: Some(fault), ..facts() }, at(0)).unwrap();
         assert!(summary(&broken).contains(&"ReleaseFailed=True/UpgradeError/no".to_owned()));
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_long_step_waits_for_replaces_ready_and_nothing_else() {
+    fn a_waiting_step_changes_only_ready_and_reconciling() {
         let first = Status::default().next(&facts(), at(0)).unwrap();
         let waiting = first.in_progress(2, "hook a.yaml: Job \"a\" is running (2m of 1h)", at(60)).unwrap();
         let text = "waiting for hook a.yaml: Job \"a\" is running (2m of 1h)";
@@ -356,11 +356,11 @@ mod tests {
     }
 
     #[test]
-    fn a_resource_that_others_keep_is_uninstalled_and_names_them() {
+    fn a_resource_kept_by_other_finalizers_is_uninstalled_and_names_them() {
         let first = Status::default().next(&facts(), at(0)).unwrap();
         let gone = Facts { release: None, notes: None, kept_by: vec!["a/b".into(), "c".into()], ..facts() };
         let status = first.next(&gone, at(1)).unwrap();
-        let text = "the release is uninstalled; the resource stays for the finalizers of others: a/b, c";
+        let text = "the release is uninstalled; other finalizers keep the resource: a/b, c";
         let expected = [
             "Initialized=True//",
             "Deployed=False/UninstallSuccessful/The release is uninstalled.",

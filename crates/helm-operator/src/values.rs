@@ -1,4 +1,4 @@
-//! The `spec` of a custom resource: its JSON as the server wrote it, and the values that it stands for.
+//! The `spec` of a custom resource: its JSON as the server wrote it, and its values.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use go_encoding::json::{self, EscapeHtml, Layout};
 use go_template::{Map, Value};
 use helm_release::kube::digest_json;
 
-/// Why a `spec` holds no values. The texts quote none of them.
+/// Why a `spec` has no values. The messages never quote it.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// It is a list or a scalar.
@@ -60,7 +60,7 @@ fn digest(spec: &str) -> String {
     digest_json(&String::from_utf8_lossy(canonical.as_deref().unwrap_or(spec.as_bytes())).into())
 }
 
-/// The decoder's own words would quote a number or a character.
+/// The decoder's message would quote a number or a character.
 fn unreadable(error: &json::DecodeError) -> Error {
     Error::Unreadable(match error {
         json::DecodeError::TooDeep => "it nests too deep (limit MAX_DEPTH of 500)",
@@ -118,7 +118,7 @@ mod tests {
         assert_eq!(json::to_serde(&get("g")), value!([1, {"h": i64::MIN}]));
         assert_eq!(json::to_serde(&get("b")), value!(9_007_199_254_740_993_i64));
     }
-    /// What the template prints with the values of a spec, over the chart's `values.yaml`.
+    /// What the template prints for the values of a spec over the chart's `values.yaml`.
     fn printed(template: &str, spec: &str) -> String {
         let files = [
             ("Chart.yaml", "apiVersion: v2\nname: c\nversion: 1.0.0\n"),

@@ -27,7 +27,7 @@ fn text(bytes: &[u8]) -> String {
 }
 
 #[test]
-fn output_and_errors_are_helms() {
+fn output_and_errors_match_helm() {
     let cases = golden("cases.tsv");
     assert!(cases.lines().count() > 10);
     for (name, args) in cases.lines().map(|line| line.split_once('\t').unwrap()) {
@@ -44,7 +44,7 @@ fn output_and_errors_are_helms() {
 }
 
 #[test]
-fn a_reader_that_goes_away_is_no_error() {
+fn a_closed_pipe_is_not_an_error() {
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
     let output = Command::new(env!("CARGO_BIN_EXE_helm-operator"))
@@ -66,7 +66,7 @@ fn an_excerpt_of_the_template_follows_its_error_only_with_debug() {
 }
 
 #[test]
-fn a_cluster_is_asked_only_with_validate() {
+fn the_cluster_is_contacted_only_with_validate() {
     let chart = "../../helm-charts/memcached";
     for flag in ["--validate", "--dry-run=server"] {
         let output = run(&["rel", chart, flag]);

@@ -130,7 +130,7 @@ fn failure(code: u16, reason: &str) -> Value {
 }
 
 #[tokio::test]
-async fn a_new_backup_gets_its_deployment_and_says_that_it_progresses() {
+async fn a_new_backup_gets_its_deployment_and_is_progressing() {
     let script = Script::default();
     let backup = backup(2);
     script.answer(201, objects::deployment(&backup));
@@ -157,7 +157,7 @@ async fn only_the_replicas_of_an_existing_deployment_are_written() {
 }
 
 #[tokio::test]
-async fn the_status_lists_the_backups_own_living_pods_in_order() {
+async fn the_status_lists_the_backups_live_pods_in_order() {
     let script = Script::default();
     let backup = backup(2);
     script.answer(200, &backup);
@@ -177,7 +177,7 @@ async fn the_status_lists_the_backups_own_living_pods_in_order() {
 }
 
 #[tokio::test]
-async fn nothing_is_asked_when_nothing_changed() {
+async fn no_change_means_no_request() {
     let script = Script::default();
     let mut backup = backup(1);
     let (existing, pods) = (deployment(&backup, 1, 1), vec![pod("b-1", "b", "ns", false)]);
@@ -198,7 +198,7 @@ async fn a_backup_that_is_being_deleted_is_left_alone() {
 }
 
 #[tokio::test]
-async fn a_deployment_that_the_cache_does_not_know_yet_is_no_failure() {
+async fn a_deployment_missing_from_the_cache_is_not_a_failure() {
     let script = Script::default();
     let backup = backup(1);
     script.answer(409, failure(409, "AlreadyExists"));
@@ -209,7 +209,7 @@ async fn a_deployment_that_the_cache_does_not_know_yet_is_no_failure() {
 }
 
 #[tokio::test]
-async fn somebody_elses_deployment_is_not_taken_and_the_status_says_so_once() {
+async fn somebody_elses_deployment_is_not_taken_over_and_the_status_says_so_once() {
     let script = Script::default();
     let mut backup = backup(1);
     let mut foreign = objects::deployment(&backup);
@@ -231,7 +231,7 @@ async fn somebody_elses_deployment_is_not_taken_and_the_status_says_so_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_kind_that_is_not_served_keeps_nobody_from_stopping() {
+async fn a_kind_that_is_not_served_does_not_block_the_shutdown() {
     let script = Script::default();
     let not_found = json!({"kind": "Status", "status": "Failure", "reason": "NotFound", "code": 404});
     (0..50).for_each(|_| script.answer(404, not_found.clone()));

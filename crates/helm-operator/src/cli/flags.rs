@@ -11,13 +11,13 @@ use crate::manager::Config;
 use crate::telemetry::{self, Encoder, LogLevel, TimeEncoding};
 use crate::watches::{DurationError, parse_duration};
 
-/// Flags that contradict each other or can't be honoured.
+/// Flags that contradict each other or are not supported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UsageError {
     /// A flag and its old name.
     #[error("only one of --{0} and --{1} may be set")]
     Both(&'static str, &'static str),
-    /// Rights need TLS.
+    /// Authorization needs TLS.
     #[error("--metrics-secure flag is required when --metrics-require-rbac is present")]
     RbacWithoutTls,
     /// Not built in.
@@ -38,11 +38,11 @@ pub struct Run {
     #[arg(long, default_value = "1m", value_parser = duration, value_name = "DURATION")]
     reconcile_period: Duration,
 
-    /// How long one of a chart's hooks may take, as a Go duration; 0 means as long as it takes
+    /// Time limit for one of a chart's hooks, as a Go duration; 0 means no limit
     #[arg(long, default_value = "1h", value_parser = duration, value_name = "DURATION")]
     hook_timeout: Duration,
 
-    /// Most reconciles at once for each kind [default: number of cores]
+    /// Maximum number of concurrent reconciles for each kind [default: number of cores]
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..), value_name = "N")]
     max_concurrent_reconciles: Option<u16>,
 
@@ -58,7 +58,7 @@ pub struct Run {
     #[arg(long)]
     metrics_secure: bool,
 
-    /// Serve metrics only to those who may read them; needs --metrics-secure
+    /// Serve metrics only to authorized clients; needs --metrics-secure
     #[arg(long)]
     metrics_require_rbac: bool,
 
@@ -66,7 +66,7 @@ pub struct Run {
     #[arg(long, default_value = ":8081", value_name = "ADDRESS")]
     health_probe_bind_address: String,
 
-    /// Only work while holding a lease, so that several replicas can run
+    /// Run controllers only while holding a lease, so that several replicas can run
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = boolean, value_name = "BOOL")]
     leader_elect: Option<bool>,
 
@@ -90,19 +90,19 @@ pub struct Run {
     #[arg(long, hide = true)]
     enable_http2: bool,
 
-    /// Accepted for old deployments, and ignored
+    /// Accepted for old deployments and ignored
     #[arg(long, hide = true, value_name = "PATH")]
     config: Option<PathBuf>,
 
-    /// Development defaults for logs: console form, debug level
+    /// Development defaults for logs: console encoding, debug level
     #[arg(long)]
     zap_devel: bool,
 
-    /// Form of log lines [default: json, or console with --zap-devel]
+    /// Log encoding [default: json, or console with --zap-devel]
     #[arg(long, value_enum, value_name = "FORM")]
     zap_encoder: Option<Encoder>,
 
-    /// How much is logged: debug, info, error, panic or a number above 0 [default: info, or debug with --zap-devel]
+    /// Log level: debug, info, error, panic or a number above 0 [default: info, or debug with --zap-devel]
     #[arg(long, value_name = "LEVEL")]
     zap_log_level: Option<LogLevel>,
 
@@ -110,7 +110,7 @@ pub struct Run {
     #[arg(long, hide = true, value_name = "LEVEL")]
     zap_stacktrace_level: Option<LogLevel>,
 
-    /// Form of times in logs
+    /// Encoding of times in logs
     #[arg(long, value_enum, default_value = "rfc3339", value_name = "FORM")]
     zap_time_encoding: TimeEncoding,
 }
@@ -119,7 +119,7 @@ impl Run {
     /// The manager's configuration. `env` looks up environment variables.
     ///
     /// # Errors
-    /// Flags that contradict each other or can't be honoured.
+    /// Flags that contradict each other or are not supported.
     pub fn config(&self, env: impl Fn(&str) -> Option<String>) -> Result<Config, UsageError> {
         self.check()?;
         let defaults = Config::default();
@@ -163,7 +163,7 @@ impl Run {
         Ok(())
     }
 
-    /// What the flags say about logs.
+    /// The options for logs.
     pub fn telemetry(&self) -> telemetry::Options {
         telemetry::Options {
             devel: self.zap_devel,
@@ -173,7 +173,7 @@ impl Run {
         }
     }
 
-    /// What a user should hear of: old names, and flags without effect.
+    /// Warnings about old flag names and flags without effect.
     pub fn warnings(&self) -> Vec<String> {
         let old = [
             (self.metrics_addr.is_some(), "--metrics-addr is deprecated, use --metrics-bind-address"),
@@ -186,7 +186,7 @@ impl Run {
     }
 }
 
-/// A flag as Go's pflag has it: `--flag=false` is allowed too, and of several the last counts.
+/// A flag as in Go's pflag: `--flag=false` works, and the last of several counts.
 pub(super) fn as_in_go(flag: Arg) -> Arg {
     if !matches!(flag.get_action(), ArgAction::SetTrue) {
         return flag;

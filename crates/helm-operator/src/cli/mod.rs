@@ -1,4 +1,4 @@
-//! The command line of every operator that is built on this library: `run`, `template`, `version`.
+//! The command line of operators built on this library: `run`, `template`, `version`.
 //!
 //! Counterpart: operator-sdk's `internal/cmd/helm-operator`.
 
@@ -20,13 +20,13 @@ use crate::telemetry;
 pub use flags::{Run, UsageError};
 pub use template::Template;
 
-/// How many threads work at most: more only cost memory, as everything waits for the API server.
+/// The most worker threads: more only cost memory, as everything waits for the API server.
 const MAX_WORKERS: usize = 4;
 
-/// The stack of the thread that `template` renders on, in bytes: what Linux gives a main thread.
+/// The stack of the thread that `template` renders on, in bytes: Linux's default for a main thread.
 const STACK: usize = 8 << 20;
 
-/// An operator for Kubernetes: charts from watches.yaml, and whatever the program adds in Rust.
+/// Kubernetes operator: serves the charts in watches.yaml, and controllers that the program adds in Rust
 #[derive(Debug, Parser)]
 #[command(disable_version_flag = true, arg_required_else_help = true)]
 pub struct Cli {
@@ -46,8 +46,9 @@ pub enum Command {
     Version,
 }
 
-/// Runs a whole program: parses the arguments, logs, runs the charts of watches.yaml and the `natives` until a signal.
-/// The program is called after the first argument's file name.
+/// Runs a whole program: parses the arguments, starts logging, and runs the charts of watches.yaml and the `natives` until a signal. Returns the
+/// exit code: 0 after an orderly end, 1 after an error, which is logged with its causes. The program's name is the file name of the first
+/// argument.
 pub fn main_with(natives: Vec<Box<dyn Controller>>) -> ExitCode {
     let args: Vec<_> = std::env::args_os().collect();
     let name =
@@ -66,7 +67,7 @@ pub fn main_with(natives: Vec<Box<dyn Controller>>) -> ExitCode {
     }
 }
 
-/// The command of a program of this name, for help and for tests.
+/// The command for a program with this name, for help and tests.
 pub fn command(name: &str) -> clap::Command {
     let examples = format!(
         "Examples:\n  # Against the current kubeconfig, every namespace\n  {name} run\n\n  # One namespace, readable logs\n  \
@@ -84,7 +85,7 @@ fn as_in_go(command: clap::Command) -> clap::Command {
     command.mut_args(flags::as_in_go).args_override_self(true)
 }
 
-/// Flags without a command are those of `run`, as in old deployments.
+/// Flags without a command belong to `run`, as in old deployments.
 fn with_run(mut args: Vec<std::ffi::OsString>) -> Vec<std::ffi::OsString> {
     let first = args.get(1).and_then(|a| a.to_str()).unwrap_or_default();
     if first.starts_with("--") && first != "--help" {
@@ -93,7 +94,7 @@ fn with_run(mut args: Vec<std::ffi::OsString>) -> Vec<std::ffi::OsString> {
     args
 }
 
-/// The arguments of `template` are read as Helm reads them.
+/// The arguments of `template`, parsed as Helm parses them.
 fn with_plain_template(args: Vec<std::ffi::OsString>, name: &str) -> Result<Vec<std::ffi::OsString>, ExitCode> {
     let [program, command, rest @ ..] = args.as_slice() else { return Ok(args) };
     if command != "template" {
@@ -112,8 +113,8 @@ fn dispatch(name: &str, cli: Cli, natives: Vec<Box<dyn Controller>>) -> ExitCode
     }
 }
 
-/// Rendering asks how much stack is left, which musl does not tell of the main thread: each question would cost a new stack. Elsewhere a
-/// thread would only cost the time to make it, and its heap, which glibc enlarges page by page.
+/// Rendering asks for the remaining stack, which musl cannot tell for the main thread: each question would cost a new stack. Elsewhere a thread
+/// would only cost the time to start it, and its heap, which glibc enlarges page by page.
 fn on_known_stack(work: impl FnOnce() -> ExitCode + Send + 'static) -> ExitCode {
     if !cfg!(target_env = "musl") {
         return work();
@@ -156,7 +157,7 @@ fn start(flags: Run, natives: Vec<Box<dyn Controller>>) -> Result<(), Box<dyn st
     let workers = std::thread::available_parallelism().map_or(2, usize::from).clamp(2, MAX_WORKERS);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(workers).enable_all().build()?;
     let result: Result<(), manager::Error> = runtime.block_on(manager.run());
-    // What still runs after the grace period is not waited for.
+    // Do not wait for tasks that outlive the grace period.
     runtime.shutdown_background();
     Ok(result?)
 }

@@ -1,4 +1,4 @@
-//! Command lines and the configuration that they make.
+//! Command lines and the configuration that they produce.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ fn config(line: &str, env: &[(&str, &str)]) -> Result<Config, String> {
 }
 
 #[test]
-fn the_defaults_are_upstreams() {
+fn the_defaults_match_upstream() {
     let config = config("run", &[]).unwrap();
     assert_eq!(config.controllers.reconcile_period, Duration::from_secs(60));
     assert_eq!(config.controllers.hook_timeout, Duration::from_secs(3600));
@@ -89,14 +89,14 @@ fn flags_without_a_command_are_those_of_run() {
 }
 
 #[test]
-fn the_old_operator_name_names_the_lease_unless_a_flag_does() {
+fn the_old_operator_name_variable_names_the_lease_unless_a_flag_does() {
     let env = [("OPERATOR_NAME", "old")];
     assert_eq!(config("run", &env).unwrap().leader_election_id, "old");
     assert_eq!(config("run --leader-election-id=new", &env).unwrap().leader_election_id, "new");
 }
 
 #[test]
-fn what_go_refuses_is_refused() {
+fn input_that_go_rejects_is_rejected() {
     let check = |line: &str, part: &str| {
         let error = parse(line).map(|_| ()).unwrap_err();
         assert!(error.contains(part), "{error}");

@@ -4,10 +4,10 @@ use std::env::consts::{ARCH, OS};
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 const COMMIT: Option<&str> = option_env!("GIT_COMMIT");
-/// The newest Kubernetes API that the client knows.
+/// The newest Kubernetes API known to the client.
 const KUBERNETES: &str = "v1.37";
 
-/// The line of `version`, with upstream's words where they fit.
+/// The output of `version`, in upstream's words where they fit.
 pub(super) fn line(name: &str) -> String {
     let commit = COMMIT.unwrap_or("unknown");
     format!(

@@ -1,4 +1,4 @@
-//! The decision: what a candidate does, given the lease as it last saw it.
+//! Decides what a candidate does, given the lease as it last saw it. Pure.
 
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
@@ -8,26 +8,26 @@ use tokio::time::Instant;
 
 use super::Timing;
 
-/// The lease as it was last read or written.
+/// The lease as last read or written.
 pub(super) struct Observed {
     pub(super) lease: Lease,
-    /// Since when it has been seen unchanged, by our clock.
+    /// Since when it has not changed, by our clock.
     pub(super) at: Instant,
 }
 
-/// What to do next.
+/// The next step.
 #[derive(Debug, PartialEq)]
 pub(super) enum Step {
-    /// Nobody made the lease yet.
+    /// No lease exists yet.
     Create(LeaseSpec),
-    /// It is ours to renew, or free to take.
+    /// We hold it and renew it, or it is free to take.
     Update(LeaseSpec),
-    /// Another holds it.
+    /// Another candidate holds it.
     Wait,
 }
 
 impl Observed {
-    /// The lease as read at `at`; unchanged since `before` was, if it is the same.
+    /// The lease as read at `at`, unchanged since `before` if it is equal.
     pub(super) fn again(before: Option<Observed>, lease: Lease, at: Instant) -> Observed {
         match before {
             Some(before) if before.lease.spec == lease.spec => Observed { lease, at: before.at },
@@ -47,14 +47,14 @@ impl Observed {
         self.lease.spec.as_ref()?.holder_identity.as_deref().filter(|holder| !holder.is_empty())
     }
 
-    /// Whether the holder may still be working.
+    /// Whether the holder may still be running controllers.
     fn is_valid(&self, now: Instant) -> bool {
         let seconds = self.lease.spec.as_ref().and_then(|s| s.lease_duration_seconds).unwrap_or(0);
         self.at + Duration::from_secs(u64::try_from(seconds).unwrap_or(0)) > now
     }
 }
 
-/// Decides; `now` is our clock for waiting, `wall` the time that is written for people to read.
+/// Returns the next step; `now` is our clock for waiting, `wall` the time written for people.
 pub(super) fn next_step(
     observed: Option<&Observed>,
     identity: &str,
@@ -75,7 +75,7 @@ pub(super) fn next_step(
     Step::Update(spec(identity, timing, wall, wall, transitions.saturating_add(1)))
 }
 
-/// The lease given up: nobody holds it, and it runs out at once.
+/// The released lease: nobody holds it, and it expires at once.
 pub(super) fn released(lease: &Lease, wall: Timestamp) -> LeaseSpec {
     LeaseSpec {
         holder_identity: Some(String::new()),
@@ -108,7 +108,7 @@ mod tests {
         retry_period: Duration::from_secs(2),
     };
 
-    /// The holder (`-`: nobody made it), how long it has been seen unchanged, and what `me` does.
+    /// The holder (`-`: no lease exists), how long it has not changed, and what `me` does.
     fn check(holder: &str, unchanged: u64, expected: &str) {
         let wall = Timestamp::UNIX_EPOCH;
         let start = Instant::now();
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_lease_that_changed_is_valid_anew() {
+    async fn a_changed_lease_is_valid_again() {
         let wall = Timestamp::UNIX_EPOCH;
         let lease = |renewed: i64| {
             let renewed = Timestamp::from_second(renewed).unwrap();

@@ -1,8 +1,8 @@
-//! Who leads: one lease, held by client-go's rules, so that two processes never work at once.
+//! Leader election: one lease, held by client-go's rules, so that two processes never run controllers at once.
 //!
-//! Writes are checked by the API server against the version that was read. Whether another holder's lease has run out is judged only by
-//! how long *we* have seen it unchanged, so clocks may differ. A leader that can't renew within [`Timing::renew_deadline`] gives up before
-//! anybody may take over. Counterpart: client-go's `tools/leaderelection`.
+//! The API server checks writes against the version that was read. Whether another holder's lease has expired depends only on how long *we* have
+//! seen it unchanged, so clocks may differ. A leader that cannot renew within [`Timing::renew_deadline`] gives up before anyone can take over.
+//! Counterpart: client-go's `tools/leaderelection`.
 
 mod decide;
 #[cfg(test)]
@@ -20,14 +20,14 @@ use tokio::time::Instant;
 use crate::report::chain;
 use decide::{Observed, Step, next_step};
 
-/// Client-go's three durations; each must be longer than the next.
+/// client-go's three durations; each must be longer than the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timing {
     /// How long others wait for a silent leader.
     pub lease_duration: Duration,
     /// How long the leader tries to renew before it gives up.
     pub renew_deadline: Duration,
-    /// How long between two tries.
+    /// The time between two tries.
     pub retry_period: Duration,
 }
 
@@ -42,12 +42,12 @@ impl Default for Timing {
     }
 }
 
-/// The leader could not renew its lease, or another took it: this process must stop working at once.
+/// The leader could not renew its lease, or another candidate took it: this process must stop its controllers at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("leader election lost")]
 pub struct Lost;
 
-/// One candidate for one lease.
+/// A candidate for a lease.
 pub struct Election {
     api: Api<Lease>,
     name: String,
@@ -58,13 +58,13 @@ pub struct Election {
 }
 
 impl Election {
-    /// A candidate of this name for the lease `namespace/name`.
+    /// A candidate with this identity for the lease `namespace/name`.
     pub fn new(client: Client, namespace: &str, name: &str, identity: String, timing: Timing) -> Election {
         let api = Api::namespaced(client, namespace);
         Election { api, name: name.to_owned(), identity, timing, observed: None, last_error: None }
     }
 
-    /// Waits until this candidate leads. May be dropped at any time.
+    /// Waits until this candidate leads. Cancel safe.
     pub async fn acquire(&mut self) {
         tracing::info!(lease = self.name, identity = self.identity, "Attempting to acquire leader lease");
         while !self.attempt(self.timing.renew_deadline).await {
@@ -73,7 +73,7 @@ impl Election {
         tracing::info!(lease = self.name, identity = self.identity, "Successfully acquired lease");
     }
 
-    /// Renews until that is no longer possible. May be dropped at any time; the lease then runs out or is [released](Self::release).
+    /// Renews until that is no longer possible. Cancel safe; the lease then expires or is [released](Self::release).
     pub async fn hold(&mut self) -> Lost {
         let mut deadline = Instant::now() + self.timing.renew_deadline;
         while Instant::now() < deadline {
@@ -89,7 +89,7 @@ impl Election {
         Lost
     }
 
-    /// Gives the lease up, so that the next leader need not wait for it to run out. Does nothing if another holds it.
+    /// Releases the lease, so that the next leader need not wait for it to expire. Does nothing if another candidate holds it.
     pub async fn release(&mut self) {
         let Some(observed) = self.observed.take().filter(|o| o.held_by(&self.identity)) else { return };
         let lease = self.lease(observed.version().cloned(), decide::released(&observed.lease, now()));
@@ -105,7 +105,7 @@ impl Election {
         }
     }
 
-    /// One try to take or renew the lease; whether this candidate leads afterwards.
+    /// Tries once to take or renew the lease; returns whether this candidate then leads.
     async fn attempt(&mut self, limit: Duration) -> bool {
         match tokio::time::timeout(limit, self.step()).await {
             Ok(Ok(leads)) => {
@@ -124,7 +124,7 @@ impl Election {
     }
 
     async fn step(&mut self) -> Result<bool, kube::Error> {
-        // A leader knows what it wrote; the write fails if that is no longer what is there.
+        // A leader knows what it wrote; if that is no longer stored, the write fails.
         if !self.observed.as_ref().is_some_and(|o| o.held_by(&self.identity)) {
             self.observe().await?;
         }
@@ -157,14 +157,14 @@ impl Election {
                 Ok(true)
             }
             Err(error) => {
-                // Whether it was written is not known: read before the next write.
+                // The write may have succeeded: read the lease before the next one.
                 self.observe_unknown();
                 Err(error)
             }
         }
     }
 
-    /// Keeps since when the lease was seen unchanged, but forgets that it may be ours.
+    /// Keeps the time since when the lease has not changed, but drops the claim to hold it.
     fn observe_unknown(&mut self) {
         self.observed = self.observed.take().filter(|o| !o.held_by(&self.identity));
     }
@@ -174,12 +174,12 @@ impl Election {
         Lease { metadata, spec: Some(spec) }
     }
 
-    /// Whether another candidate was seen to hold the lease.
+    /// Whether another candidate holds the lease, as far as we know.
     fn taken(&self) -> bool {
         self.observed.as_ref().is_some_and(|o| !o.held_by(&self.identity))
     }
 
-    /// Logs an error once, not with every try.
+    /// Logs an error once rather than with every try.
     fn log(&mut self, error: String) {
         if self.last_error.as_ref() != Some(&error) {
             tracing::error!(lease = self.name, error, "Error retrieving or updating resource lock");
@@ -188,17 +188,17 @@ impl Election {
     }
 }
 
-/// A name that no other process has: the host's with a random number.
+/// A unique name: the host's with a random number.
 pub fn identity(host: Option<&str>) -> String {
     format!("{}_{:016x}", host.unwrap_or("helm-operator"), random())
 }
 
 fn random() -> u64 {
-    // The standard library's one source of randomness: each state has its own keys.
+    // The standard library's only source of randomness: each state has its own keys.
     RandomState::new().build_hasher().finish()
 }
 
-/// Up to 1.2 times as long more, as client-go, so that candidates don't try in step.
+/// Adds up to 1.2 times the pause, as client-go does, so that candidates do not try in step.
 fn jittered(period: Duration) -> Duration {
     let share = (random() >> 11) as f64 / (1_u64 << 53) as f64;
     period + period.mul_f64(1.2 * share)

@@ -1,4 +1,4 @@
-//! Candidates against an API server in memory that can be cut off.
+//! Candidates against an in-memory API server that can be cut off.
 
 use std::sync::{Arc, Mutex};
 
@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::*;
 
-/// An API server that knows one lease, and candidates that it does not answer.
+/// An API server with one lease, and the candidates that it does not answer.
 #[derive(Clone, Default)]
 struct Server(Arc<Mutex<State>>);
 
@@ -79,7 +79,7 @@ async fn seconds(work: impl Future<Output = ()>) -> u64 {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_first_candidate_leads_at_once_and_goes_on() {
+async fn the_first_candidate_leads_at_once_and_keeps_leading() {
     let server = Server::default();
     let mut a = server.election("a");
     assert_eq!(seconds(a.acquire()).await, 0);
@@ -154,7 +154,7 @@ async fn a_leader_whose_lease_was_taken_notices_at_its_next_renewal() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_released_lease_is_taken_at_the_next_try() {
+async fn a_released_lease_is_acquired_at_the_next_try() {
     let server = Server::default();
     let (mut a, mut b) = (server.election("a"), server.election("b"));
     a.acquire().await;

@@ -1,4 +1,4 @@
-//! How much of an answer is read: all of an ordinary one, and each event of a watch, have a bound. What a server sends beyond ends the answer.
+//! Limits how much of an answer is read: all of an ordinary answer, and each event of a watch. Exceeding the limit ends the answer.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -6,12 +6,12 @@ use std::task::{Context, Poll, ready};
 use http_body::{Body, Frame, SizeHint};
 use tower::BoxError;
 
-/// How large an ordinary answer may be, a page of a list too: as large as those to single requests.
+/// The limit for an ordinary answer, such as a page of a list: the same as for single requests.
 const MAX_ANSWER: usize = 64 << 20;
-/// How large one event of a watch may be: etcd holds objects of 1.5 MiB, which as JSON may be some times larger.
+/// The limit for one event of a watch: etcd stores objects of up to 1.5 MiB, which may be several times larger as JSON.
 const MAX_EVENT: usize = 16 << 20;
 
-/// Why an answer ended.
+/// An answer that exceeded its limit.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 enum TooLarge {
     #[error("the API server's answer exceeds {0} bytes")]
@@ -20,13 +20,13 @@ enum TooLarge {
     Event(usize),
 }
 
-/// The body of an answer with a bound.
+/// The body of an answer with a limit.
 pub(super) struct Bounded<B> {
     inner: B,
-    /// Read of the answer, or of the event that is being read.
+    /// Bytes read of the answer, or of the current event.
     read: usize,
     limit: usize,
-    /// Whether each line is an event of its own.
+    /// Whether each line is an event.
     lines: bool,
 }
 
@@ -41,7 +41,7 @@ impl<B> Bounded<B> {
 
     fn count(&mut self, data: &[u8]) -> Result<(), TooLarge> {
         let lines = self.lines;
-        // The parts between line ends: each but the first begins an event.
+        // Every part but the first begins a new event.
         for (at, part) in data.split(|byte| lines && *byte == b'\n').enumerate() {
             self.read = if at == 0 { self.read + part.len() } else { part.len() };
             if self.read > self.limit {
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_beyond_the_bound_ends_the_answer() {
+    async fn exceeding_the_limit_ends_the_answer() {
         use http_body_util::{BodyExt as _, Full};
         let body = |text: &'static str| Full::new(text.as_bytes());
         let read = async |mut bounded: Bounded<Full<&'static [u8]>>| {
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bounds_are_those_of_the_objects_that_a_server_can_hold() {
+    fn the_limits_fit_the_largest_objects_of_a_server() {
         assert_eq!((Bounded::answer(()).limit, Bounded::watch(()).limit), (67_108_864, 16_777_216));
     }
 }

@@ -1,11 +1,11 @@
-//! From entries of watches.yaml to controllers.
+//! Turns entries of watches.yaml into controllers.
 
 use super::Error;
 use crate::native::{self, Controller};
 use crate::reconciler::ChartController;
 use crate::watches::Watch;
 
-/// A controller for each watch. Charts are loaded here, so that a broken one stops the start, as upstream.
+/// A controller for each watch. As upstream, charts are loaded here, so that a broken one stops the start.
 pub(super) fn controllers(watches: Vec<Watch>) -> Result<Vec<Box<dyn Controller>>, Error> {
     watches.into_iter().map(controller).collect()
 }

@@ -1,5 +1,4 @@
-//! The process's one client: found as kubectl finds its cluster, named in the server's logs, counted, never waiting for ever and
-//! never reading without end.
+//! The process's client: finds its cluster as kubectl does, has a user agent, counts requests, and limits the time and size of answers.
 
 use std::pin::Pin;
 use std::task::{Context as Task, Poll};
@@ -14,10 +13,10 @@ use super::Error;
 use super::bounded::Bounded;
 use crate::metrics::Metrics;
 
-/// How long the server may take to begin its answer; a watch may take longer.
+/// How long the server may take to begin an answer; watches may take longer.
 const ANSWER_LIMIT: Duration = Duration::from_secs(60);
 
-/// A client for the cluster of `KUBECONFIG`, `~/.kube/config` or the pod's service account, in this order.
+/// A client for the cluster in `KUBECONFIG`, else `~/.kube/config`, else the pod's service account.
 pub(super) async fn connect(metrics: &Metrics) -> Result<Client, Error> {
     let mut config = kube::Config::infer().await.map_err(Error::Kubeconfig)?;
     let agent = concat!("helm-operator/", env!("CARGO_PKG_VERSION"));
@@ -26,7 +25,7 @@ pub(super) async fn connect(metrics: &Metrics) -> Result<Client, Error> {
     Ok(builder.with_layer(&Counted(metrics.clone())).build())
 }
 
-/// Counts requests by code and method, and limits how long an answer takes.
+/// Counts requests by code and method, and limits the time of an answer.
 #[derive(Clone)]
 struct Counted<T>(T);
 
@@ -99,7 +98,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_server_that_never_answers_is_given_up_but_a_watch_waits() {
+    async fn an_unresponsive_server_times_out_but_a_watch_waits() {
         let metrics = Metrics::default();
         let never = std::future::pending;
         assert!(ask(&metrics, "/api", never()).await.is_err());

@@ -21,32 +21,32 @@ use crate::native::{self, Controller};
 use crate::watches::{self, Watch};
 use crate::{lease, server};
 
-/// What the command line and the environment say.
+/// The manager's configuration, from the command line and the environment.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// What controllers are given.
+    /// The settings for all controllers.
     pub controllers: ControllerConfig,
-    /// Where `/metrics` is served, as `:8080` or `127.0.0.1:0`; `0` or empty: nowhere.
+    /// Where to serve `/metrics`, such as `:8080` or `127.0.0.1:0`; `0` or empty: nowhere.
     pub metrics_bind_address: String,
-    /// Where `/healthz` and `/readyz` are served; `0` or empty: nowhere.
+    /// Where to serve `/healthz` and `/readyz`; `0` or empty: nowhere.
     pub health_probe_bind_address: String,
-    /// Whether only the holder of the lease works.
+    /// Whether only the holder of the lease runs controllers.
     pub leader_elect: bool,
-    /// The lease's name; needed with `leader_elect`.
+    /// The lease's name; required with `leader_elect`.
     pub leader_election_id: String,
     /// The lease's namespace; empty: the pod's own.
     pub leader_election_namespace: String,
-    /// How long running reconciles may take to finish once the process is told to end.
+    /// How long running reconciles may take to finish once the process is asked to end.
     pub shutdown_grace: Duration,
 }
 
-/// Why a manager can't start or had to stop.
+/// Why a manager cannot start or had to stop.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// watches.yaml can't be used.
+    /// watches.yaml cannot be used.
     #[error("failed to load watches file")]
     Watches(#[from] watches::Error),
-    /// A chart can't be served.
+    /// A chart cannot be served.
     #[error("cannot serve {kind} with chart {chart:?}")]
     Chart {
         /// The custom resource's kind.
@@ -57,12 +57,12 @@ pub enum Error {
         source: native::Error,
     },
     /// No cluster is configured.
-    #[error("cannot find a cluster to work on")]
+    #[error("cannot find a cluster")]
     Kubeconfig(#[source] kube::config::InferConfigError),
-    /// The configured cluster can't be used.
-    #[error("cannot make a client for the cluster")]
+    /// The configured cluster cannot be used.
+    #[error("cannot create a client for the cluster")]
     Client(#[source] kube::Error),
-    /// An address can't be served.
+    /// An address cannot be served.
     #[error(transparent)]
     Server(#[from] server::Error),
     /// `--leader-elect` without a name for the lease.
@@ -76,23 +76,23 @@ pub enum Error {
     /// The lease is lost.
     #[error(transparent)]
     Lost(#[from] lease::Lost),
-    /// A controller ended before it was told to.
+    /// A controller ended early.
     #[error("controller {name:?} ended")]
     Controller {
         /// Its name.
         name: String,
-        /// Why, if it said so.
+        /// Its error, if it returned one.
         source: Option<native::Error>,
     },
     /// Reconciles did not finish in the grace period.
     #[error("reconciles were still running after {0:?}")]
     Grace(Duration),
-    /// A second signal came before everything had ended.
-    #[error("stopped at once by a second signal")]
+    /// A second signal arrived before everything had ended.
+    #[error("interrupted by a second signal")]
     Interrupted,
 }
 
-/// Runs controllers until it is told to end.
+/// Runs controllers until it is asked to end.
 #[derive(Default)]
 pub struct Manager {
     config: Config,
@@ -123,7 +123,7 @@ impl Manager {
         self.native_boxed(Box::new(controller))
     }
 
-    /// Adds a native controller that is boxed already.
+    /// Adds a boxed native controller.
     #[must_use]
     pub fn native_boxed(mut self, controller: Box<dyn Controller>) -> Manager {
         self.natives.push(controller);
@@ -144,7 +144,7 @@ impl Manager {
         result
     }
 
-    /// As [`run_until`](Self::run_until), but drops everything when `abort` is cancelled.
+    /// Like [`run_until`](Self::run_until), but drops everything when `abort` is cancelled.
     async fn run_until_interrupted(
         self,
         client: Client,
@@ -165,7 +165,7 @@ impl Manager {
         run::run(self, client, shutdown).await
     }
 
-    /// The same with other times for the lease than client-go's.
+    /// Replaces client-go's times for the lease.
     #[must_use]
     pub fn lease_timing(mut self, timing: lease::Timing) -> Manager {
         self.timing = timing;

@@ -1,4 +1,4 @@
-//! The order of things: servers first, then the lease, then the controllers; and back in the same order.
+//! The order of a run: servers, then the lease, then the controllers; stopped in reverse.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::metrics::Metrics;
 use crate::native::{self, Controller};
 use crate::server::{self, Server};
 
-/// Where a pod finds its own namespace.
+/// The file that holds a pod's own namespace.
 const NAMESPACE_FILE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
 
 type Named = (String, Box<dyn Controller>);
@@ -41,7 +41,7 @@ pub(super) async fn run(manager: Manager, client: Client, shutdown: Cancellation
     result
 }
 
-/// Leads: waits for the lease, runs the controllers, lets them finish while the lease is still held.
+/// Waits for the lease, runs the controllers, and lets them finish while it still holds the lease.
 async fn lead(
     context: &Context,
     config: &Config,
@@ -59,7 +59,7 @@ async fn lead(
     }
     let mut running = start(context, controllers);
     tokio::select! {
-        // A lost lease stops everything at once: what runs is dropped with `running`.
+        // A lost lease stops everything at once: `running` drops its tasks.
         lost = hold(election) => Err(lost.into()),
         result = work(context, &mut running, shutdown, config.shutdown_grace) => result,
     }
@@ -82,7 +82,7 @@ fn start(context: &Context, controllers: Vec<Named>) -> Running {
     running
 }
 
-/// Until the shutdown; then tells the controllers and waits for them, within the grace period.
+/// Waits for the shutdown, then stops the controllers and waits for them within the grace period.
 async fn work(
     context: &Context,
     running: &mut Running,
@@ -122,7 +122,7 @@ fn ended_early(ended: Result<(String, Result<(), native::Error>), tokio::task::J
     }
 }
 
-/// Gives each controller a name of its own: a second chart for the same kind in another group gets a number.
+/// Gives each controller a unique name: a second chart for the same kind in another group gets a number.
 fn name(controllers: Vec<Box<dyn Controller>>) -> Vec<Named> {
     let mut taken = HashSet::new();
     let mut named = Vec::new();
@@ -166,7 +166,7 @@ fn log_namespaces(namespaces: &Namespaces) {
     }
 }
 
-/// The servers; they stop last.
+/// The servers, which stop last.
 struct Servers {
     shutdown: CancellationToken,
     tasks: JoinSet<()>,
@@ -188,7 +188,7 @@ impl Servers {
         }
     }
 
-    /// Connections that stay open are not waited for: Prometheus keeps its own.
+    /// Does not wait for open connections: Prometheus keeps its own.
     async fn stop(mut self) {
         self.shutdown.cancel();
         self.tasks.abort_all();

@@ -1,4 +1,4 @@
-//! The order of the manager's end, with controllers that do as they are told.
+//! The order in which the manager ends its controllers.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
@@ -13,7 +13,7 @@ use crate::report::chain;
 
 type Diary = Arc<Mutex<Vec<&'static str>>>;
 
-/// A controller that takes `finish` to end after it was told to, or ends by itself if `ends`.
+/// A controller that takes `finish` to end once asked to, or ends by itself if `ends`.
 struct Fake {
     diary: Diary,
     finish: Duration,
@@ -41,7 +41,7 @@ impl Controller for Fake {
     }
 }
 
-/// An API server that has no lease, takes any, and after so many answers is silent.
+/// An API server without a lease that accepts any, and falls silent after this many answers.
 fn client(answers: usize) -> Client {
     let left = Arc::new(AtomicUsize::new(answers));
     let service = tower::service_fn(move |request: Request<Body>| {
@@ -68,7 +68,7 @@ fn config() -> Config {
     Config { metrics_bind_address: nowhere(), health_probe_bind_address: nowhere(), ..Config::default() }
 }
 
-/// Runs a manager that is told to end after 60 s; the diary and how it ended.
+/// Runs a manager that is asked to end after 60 s; returns the diary and how it ended.
 async fn run(config: Config, finish: u64, ends: Option<native::Error>, answers: usize) -> (Vec<&'static str>, String) {
     let diary = Diary::default();
     let fake = Fake { diary: diary.clone(), finish: Duration::from_secs(finish), ends };
@@ -95,13 +95,13 @@ async fn running_reconciles_finish_within_the_grace_period() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn reconciles_that_never_end_are_given_up_after_the_grace_period() {
+async fn reconciles_that_never_end_are_abandoned_after_the_grace_period() {
     let (diary, ended) = run(config(), 9, None, 0).await;
     assert_eq!((diary, ended.as_str()), (vec!["start", "told"], "reconciles were still running after 8s"));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_second_signal_ends_everything_at_once_and_is_said_to() {
+async fn a_second_signal_ends_everything_at_once_and_the_error_says_so() {
     let diary = Diary::default();
     let fake = Fake { diary: diary.clone(), finish: Duration::from_secs(7), ends: None };
     let (shutdown, abort) = (CancellationToken::new(), CancellationToken::new());
@@ -114,12 +114,12 @@ async fn a_second_signal_ends_everything_at_once_and_is_said_to() {
     });
     let began = tokio::time::Instant::now();
     let ended = Manager::new(config()).native(fake).run_until_interrupted(client(0), shutdown, abort).await;
-    assert_eq!(chain(&ended.unwrap_err()), "stopped at once by a second signal");
+    assert_eq!(chain(&ended.unwrap_err()), "interrupted by a second signal");
     assert_eq!((began.elapsed().as_millis(), &diary.lock().unwrap()[..]), (60_100, &["start", "told"][..]));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_controller_that_ends_ends_the_manager() {
+async fn the_end_of_a_controller_ends_the_manager() {
     let (diary, ended) = run(config(), 0, Some("no such kind".into()), 0).await;
     assert_eq!((diary, ended.as_str()), (vec!["start"], "controller \"fake-controller\" ended: no such kind"));
 }

@@ -63,10 +63,10 @@ pub(super) fn is_made_from(work: &Work<'_>, primary: &Primary, record: &Release)
     let difference = record.differs_from(&chart, &values);
     match &difference {
         Ok(None) => {
-            tracing::info!(resource = %work.key, revision = record.version, "The recorded chart and values are the same")
+            tracing::info!(resource = %work.key, revision = record.version, "The record has the same chart and values")
         }
         Ok(Some(what)) => {
-            tracing::info!(resource = %work.key, revision = record.version, "Not proven to be as recorded: {what}")
+            tracing::info!(resource = %work.key, revision = record.version, "Not proven equal to the record: {what}")
         }
         Err(error) => {
             tracing::info!(resource = %work.key, revision = record.version, %error, "Cannot read the recorded chart")
@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_digests_of_one_scheme_tell_of_a_change() {
+    fn only_digests_of_the_same_scheme_show_a_change() {
         let current = with_scheme("abc");
         for (recorded, expected) in [
             (Some("2:abc"), Inputs::Same),

@@ -37,7 +37,7 @@ pub(super) async fn repair(work: &mut Work<'_>, primary: &Primary) -> Result<Nex
     let put_back = put_back(&applied);
     if watched && !put_back.is_empty() {
         tracing::info!(resource = %work.key, objects = put_back, "Reconciled release");
-        work.shared.publish(primary, Outcome::normal("DriftCorrected", "Repair", format!("put back {put_back}")));
+        work.shared.publish(primary, Outcome::normal("DriftCorrected", "Repair", format!("repaired {put_back}")));
     }
     work.shared.cache.change_history(work.key, |history| history.drift.succeed(!put_back.is_empty()));
     cache_applied(work, &applied);
@@ -74,10 +74,9 @@ async fn fight(
         })
         .collect();
     if drifted.len() > named.len() {
-        told.push(format!("and so with {} more", drifted.len() - named.len()));
+        told.push(format!("and {} more objects", drifted.len() - named.len()));
     }
-    let message =
-        format!("{}; the release {:?} sets it again after longer and longer waits", told.join("; "), primary.name());
+    let message = format!("{}; release {:?} restores them at increasing intervals", told.join("; "), primary.name());
     Fault { condition: condition::IRRECONCILABLE, reason: FIGHT, message }
 }
 

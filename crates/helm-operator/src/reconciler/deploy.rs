@@ -120,7 +120,7 @@ pub(super) async fn record(work: &Work<'_>, outcome: Outcome) {
 /// Publishes a warning for each object that the chart renders more than once.
 fn publish_duplicates(work: &Work<'_>, primary: &Primary, candidate: &Candidate) {
     for duplicate in &candidate.duplicates {
-        tracing::warn!(resource = %work.key, %duplicate, "an object is made more than once");
+        tracing::warn!(resource = %work.key, %duplicate, "The chart renders an object more than once");
         work.shared.publish(primary, report::Outcome::warning("DuplicateObject", "Render", duplicate.to_string()));
     }
 }
@@ -138,7 +138,7 @@ fn publish_overrides(work: &Work<'_>, primary: &Primary) {
 async fn before(work: &Work<'_>, primary: &Primary, values: &serde_json::Value) {
     for hook in &work.shared.hooks.before {
         if let Err(error) = hook.run(&primary.owner(), values).await {
-            tracing::error!(resource = %work.key, %error, "pre-release hook failed");
+            tracing::error!(resource = %work.key, %error, "Pre-release hook failed");
         }
     }
 }
@@ -147,7 +147,7 @@ async fn before(work: &Work<'_>, primary: &Primary, values: &serde_json::Value) 
 async fn after(work: &Work<'_>, primary: &Primary, outcome: &Outcome, manifest: &str) {
     for hook in &work.shared.hooks.after {
         if let Err(error) = hook.run(&primary.owner(), outcome.version, manifest).await {
-            tracing::error!(resource = %work.key, %error, "post-release hook failed");
+            tracing::error!(resource = %work.key, %error, "Post-release hook failed");
         }
     }
 }

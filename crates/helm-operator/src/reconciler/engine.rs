@@ -126,7 +126,7 @@ impl Renderer for EngineRenderer {
             });
             rendered
                 .await
-                .map_err(|_| RenderError { reason: "RenderError", message: "the render was cut off".into() })?
+                .map_err(|_| RenderError { reason: "RenderError", message: "rendering was interrupted".into() })?
         })
     }
 }
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_an_object_of_a_release_is_refused_by_its_template() {
+    fn an_invalid_object_is_rejected_with_its_template() {
         let refused = |text: &str| of(&["", text], &[]).unwrap_err().to_string();
         assert!(
             refused(&map("generateName: a-", "s3cret"))
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn of_an_object_that_two_templates_make_the_last_counts() {
+    fn of_two_templates_for_one_object_the_last_wins() {
         let candidate = of(&[&map("name: a", "one"), &map("name: a, namespace: ns", "two")], &[]).unwrap();
         let texts: Vec<_> = candidate.objects.iter().map(|o| &o.body["data"]["x"]).collect();
         assert_eq!(texts, ["two"]);
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hook_is_recorded_with_all_that_it_says() {
+    fn a_hook_is_recorded_with_all_its_fields() {
         let read = hook(helm::manifest::Hook {
             name: "migrate".into(),
             kind: "Job".into(),
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_render_knows_its_release_its_overrides_and_what_the_cluster_serves() {
+    async fn a_render_sees_its_release_override_values_and_the_clusters_capabilities() {
         let template = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata:\n  \
             text: '{{ .Release.Name }} {{ .Release.Revision }} {{ .Release.IsUpgrade }} {{ .Values.auth.password }} \
             {{ .Capabilities.KubeVersion.Minor }} {{ .Capabilities.APIVersions.Has \"example.com/v1/Kind\" }}'";

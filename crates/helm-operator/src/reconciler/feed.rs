@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_list_that_is_cut_off_sweeps_nothing_and_tells_nobody() {
+    async fn an_interrupted_list_sweeps_nothing_and_reports_nothing() {
         let events = [Ok(Event::Init), Ok(Event::InitApply("a")), Ok(Event::Init), Ok(Event::InitApply("b"))];
         let told = Told::default();
         let (first, listed) = oneshot::channel();
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_list_that_the_server_refuses_is_told_at_once_and_an_outage_is_not() {
+    async fn a_refused_list_is_reported_at_once_and_an_outage_is_not() {
         for (code, expected) in [(403, true), (404, true), (405, true), (500, false), (429, false)] {
             let status = kube::core::Status::failure("no", "no").with_code(code);
             let error = watcher::Error::InitialListFailed(kube::Error::Api(Box::new(status)));
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reason_is_said_once_and_again_when_it_changes() {
+    fn a_reason_is_logged_once_until_it_changes() {
         let refused = |message: &str| {
             let status = kube::core::Status::failure(message, "Forbidden").with_code(403);
             Err(watcher::Error::InitialListFailed(kube::Error::Api(Box::new(status))))

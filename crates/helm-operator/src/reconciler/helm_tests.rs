@@ -83,7 +83,7 @@ async fn deployed() -> World {
 const MINUTE: Duration = Duration::from_secs(60);
 
 #[tokio::test(start_paused = true)]
-async fn an_upgrade_in_flight_is_left_alone_and_said_so() {
+async fn an_upgrade_in_flight_is_left_alone_and_reported() {
     let world = deployed().await;
     helm_writes(&world, 2, Status::PendingUpgrade, &manifest(&["a", "x"], "2"), MINUTE);
     helm_applies(&world, "a", "2");
@@ -94,7 +94,7 @@ async fn an_upgrade_in_flight_is_left_alone_and_said_so() {
     // The status, and nothing else.
     assert_eq!(world.server.writes(), writes + 1);
     let said = world.condition("Irreconcilable").unwrap();
-    let expected = "True/ReleaseInFlight/revision 2 of release \"web\" is pending-upgrade and was not written by this operator: somebody's helm is at work; it is left alone until it ends, or until 20";
+    let expected = "True/ReleaseInFlight/revision 2 of release \"web\" is pending-upgrade and was not written by this operator: a person's helm is running; the operator waits until it ends, or until 20";
     assert!(said.starts_with(expected), "{said}");
     assert_eq!(world.requests().await, 0);
     // Looked at again when the ten minutes are over: one of them has passed.
@@ -138,7 +138,7 @@ async fn an_upgrade_that_changed_nothing_makes_no_revision() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_upgrade_that_failed_leaves_nothing_of_its_own() {
+async fn a_failed_upgrade_leaves_nothing_behind() {
     let world = deployed().await;
     helm_applies(&world, "a", "2");
     helm_applies(&world, "x", "2");
@@ -151,7 +151,7 @@ async fn an_upgrade_that_failed_leaves_nothing_of_its_own() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_rollback_that_failed_costs_nothing_that_was_deployed() {
+async fn a_failed_rollback_loses_nothing_that_was_deployed() {
     for restarts in [false, true] {
         let world = deployed().await;
         world.edit(|p| p["spec"] = json!({"maps": ["a", "b"], "value": "2"}));
@@ -184,7 +184,7 @@ async fn an_abandoned_upgrade_is_healed_after_ten_minutes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_release_that_only_helm_wrote_last_is_still_ours() {
+async fn a_release_last_written_by_helm_is_still_ours() {
     // The only record lost its annotation, and none but Helm's is left.
     let world = deployed().await;
     helm_supersedes(&world, 1).await;
@@ -197,7 +197,7 @@ async fn a_release_that_only_helm_wrote_last_is_still_ours() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_resource_that_is_deleted_while_helm_is_at_work_goes_with_all_that_helm_made() {
+async fn a_resource_deleted_while_helm_runs_goes_with_everything_that_helm_made() {
     let world = deployed().await;
     helm_writes(&world, 2, Status::PendingUpgrade, &manifest(&["a", "x"], "2"), MINUTE);
     world.delete();
@@ -211,7 +211,7 @@ async fn a_resource_that_is_deleted_while_helm_is_at_work_goes_with_all_that_hel
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_uninstall_by_helm_is_left_alone_and_then_made_good() {
+async fn a_manual_uninstall_is_left_alone_and_then_reinstalled() {
     let world = deployed().await;
     helm_writes(&world, 1, Status::Uninstalling, &manifest(&["a", "b", "c"], "1"), MINUTE);
     ["a", "b"].iter().for_each(|name| world.server.remove(&format!("{MAPS}/{name}")));

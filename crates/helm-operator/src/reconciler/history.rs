@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_same_inputs_are_held_longer_and_longer_and_others_not_at_all() {
+    async fn the_same_inputs_back_off_and_other_inputs_are_tried_at_once() {
         let now = Instant::now();
         let mut history = History::default();
         assert_eq!(history.held_until("a", now), None);
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn after_a_restart_what_failed_is_tried_once_soon_and_then_as_late_as_before() {
+    async fn after_a_restart_a_failure_is_retried_once_soon_and_then_backs_off_as_before() {
         let now = Instant::now();
         let primary = failing("InstallError", 2, "u");
         let mut history = History::recall(&primary, now, today()).unwrap();
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn nothing_is_recalled_of_other_inputs_or_of_a_healthy_resource() {
+    async fn nothing_is_restored_for_other_inputs_or_a_healthy_resource() {
         let now = Instant::now();
         assert!(History::recall(&failing("InstallError", 1, "u"), now, today()).is_none());
         let mut healthy = resource("InstallError", 2, "u", "{}");
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_fight_is_recalled_with_what_was_said_of_it() {
+    async fn a_fight_is_restored_with_its_message() {
         let now = Instant::now();
         let mut history = History::recall(&failing(FIGHT, 2, "u"), now, today()).unwrap();
         assert!(history.recalled.is_none());
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_sixth_repair_in_a_row_is_a_fight_and_each_further_one_waits_twice_as_long() {
+    async fn the_sixth_repair_in_a_row_is_a_fight_and_each_further_one_waits_twice_as_long() {
         let mut now = Instant::now();
         let mut drift = Drift::default();
         for _ in 0..PATIENCE {
@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_repair_that_finds_nothing_to_change_is_no_sign_of_a_fight() {
+    async fn a_repair_that_changes_nothing_does_not_count_as_a_fight() {
         let now = Instant::now();
         let mut drift = Drift::default();
         for _ in 0..PATIENCE + 2 {
@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_fight_is_over_when_it_was_quiet_and_this_has_a_deadline() {
+    async fn a_fight_ends_after_a_quiet_while_which_has_a_deadline() {
         let now = Instant::now();
         let mut drift = Drift::default();
         (0..=PATIENCE).for_each(|_| _ = drift.count(now));
@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn repairs_that_fail_wait_longer_and_longer_and_are_no_fight() {
+    async fn failing_repairs_back_off_and_are_not_a_fight() {
         let mut now = Instant::now();
         let mut drift = Drift::default();
         for (attempt, wait) in (1..=10).map(|n| (n, backoff::wait(n))) {

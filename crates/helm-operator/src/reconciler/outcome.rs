@@ -30,7 +30,7 @@ impl Work<'_> {
             news
         });
         if news {
-            tracing::info!(resource = %self.key, reason = fault.reason, message = fault.message, "Left alone");
+            tracing::info!(resource = %self.key, reason = fault.reason, message = fault.message, "Leaving the release alone");
             self.shared.publish(primary, Outcome::normal(fault.reason, "Reconcile", fault.message));
         }
         Next::At(at)
@@ -80,8 +80,8 @@ fn in_flight(primary: &Primary, release: &Release, until: Timestamp) -> Fault {
     let (version, status) = release.newest().map(|(v, r)| (v, r.status.as_str())).unwrap_or_default();
     let until = until.strftime("%Y-%m-%dT%H:%M:%SZ");
     let message = format!(
-        "revision {version} of release {:?} is {status} and was not written by this operator: somebody's helm is at work; \
-         it is left alone until it ends, or until {until}",
+        "revision {version} of release {:?} is {status} and was not written by this operator: a person's helm is running; \
+         the operator waits until it ends, or until {until}",
         primary.name()
     );
     Fault { condition: condition::IRRECONCILABLE, reason: "ReleaseInFlight", message }

@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn a_spec_is_the_servers_text_in_lists_and_in_watches() {
+    fn a_spec_is_the_servers_json_text_in_lists_and_watches() {
         let text = r#"{"n":9007199254740993,"f":1.0,"u":18446744073709551616}"#;
         assert_eq!(primary(&format!(r#","spec":{text}"#)).spec.json(), text);
         assert_eq!((primary("").spec.json(), primary(r#","spec":null"#).spec.json()), ("null", "null"));
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn a_resource_that_nests_deep_is_read_all_the_same() {
+    fn a_deeply_nested_resource_is_still_read() {
         let deep = format!("{}{}", "{\"a\":".repeat(600), "1").to_owned() + &"}".repeat(600);
         let managed = format!(r#"[{{"manager":"x","fieldsV1":{{"f:spec":{deep}}}}}]"#);
         let text = format!(
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn managed_fields_and_status_tell_what_is_there() {
+    fn managed_fields_and_status_are_summarised() {
         let with = |conditions: &str| {
             let fields = format!(r#"{{"f:status":{{"f:conditions":{conditions}}}}}"#);
             let text = format!(r#"{{"metadata":{{"managedFields":[{{"fieldsV1":{{}}}},{{"fieldsV1":{fields}}}]}}}}"#);
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn its_kind_is_that_of_its_api() {
+    fn the_kind_comes_from_the_api_resource() {
         let gvk = kube::core::GroupVersionKind::gvk("cache.my.domain", "v1", "Memcached");
         let api = kube::core::ApiResource::from_gvk(&gvk);
         let told = [

@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_key_that_runs_is_not_given_out_again_until_it_is_done() {
+    async fn a_running_key_is_not_handed_out_again_until_it_is_done() {
         let queue = open();
         queue.push("a");
         queue.push("a");
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn nothing_is_given_out_before_the_queue_is_opened() {
+    async fn no_key_is_handed_out_before_the_queue_opens() {
         let queue = Queue::new();
         queue.push("a");
         queue.push_after("b", Duration::from_secs(1));
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_waits_is_woken_by_a_key_a_timer_and_the_end_of_work() {
+    async fn a_key_a_timer_and_the_end_of_work_wake_the_waiter() {
         let queue = open();
         let push = async {
             tokio::task::yield_now().await;
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_new_time_replaces_the_one_before_earlier_or_later() {
+    async fn a_new_timer_replaces_the_old_one_whether_earlier_or_later() {
         for (times, expected) in [([1, 60], 60), ([60, 1], 1)] {
             let queue = open();
             times.iter().for_each(|time| queue.push_after("a", Duration::from_secs(*time)));
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_cancelled_time_is_forgotten() {
+    async fn a_cancelled_timer_does_not_fire() {
         let queue = open();
         queue.push_after("a", Duration::from_secs(1));
         queue.cancel(&"a");
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_key_that_is_put_off_a_million_times_takes_one_timer() {
+    async fn a_key_postponed_a_million_times_uses_one_timer() {
         let queue = open();
         for _ in 0..1_000_000 {
             queue.push_after("a", Duration::from_secs(60));
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_time_of_a_thousand_years_is_only_long() {
+    async fn a_timer_of_a_thousand_years_does_not_panic() {
         let queue = open();
         queue.push_after("a", Duration::MAX);
         assert!(is_quiet(&queue).await);

@@ -156,7 +156,7 @@ mod tests {
     };
 
     #[test]
-    fn the_newest_record_says_what_is_done_next() {
+    fn the_newest_record_decides_the_next_step() {
         let a = || ours(&["a"]);
         for (behaviour, revisions, expected) in [
             ("deployed", vec![(Deployed, complete(&["a"]))], Recorded::Deployed),
@@ -192,14 +192,14 @@ mod tests {
     }
 
     #[test]
-    fn anothers_release_is_taken_only_if_asked() {
+    fn somebody_elses_release_is_taken_over_only_on_request() {
         let release = release(&[(Deployed, complete(&["a"]))]);
         assert_eq!(recorded(Some(&release), false, &owner("u2"), false, at(0)), Recorded::Foreign);
         assert_eq!(recorded(Some(&release), false, &owner("u2"), true, at(0)), Recorded::Deployed);
     }
 
     #[test]
-    fn an_action_in_flight_is_left_alone_for_ten_minutes_after_its_last_sign_of_life() {
+    fn an_action_in_flight_is_left_alone_until_ten_minutes_after_its_last_write() {
         let helms = release(&[(Deployed, ours(&["a"])), (PendingUpgrade, None)]);
         assert_eq!(helms.in_flight(at(1599)), Some(at(1600)));
         assert_eq!(helms.in_flight(at(1600)), None);
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_carried_over_is_found_in_any_revision() {
+    fn carried_over_marks_are_found_in_any_revision() {
         let marked = |change: fn(&mut Marks)| {
             let mut marks = ours(&["a"]);
             marks.iter_mut().for_each(change);

@@ -79,7 +79,7 @@ async fn wait_until_served(
     for attempt in 1.. {
         match applier.mapper.resource(api_version, kind).await {
             Ok(resource) => return Some(resource),
-            Err(error) => tracing::warn!(api_version, kind, %error, "the custom resource is not served yet"),
+            Err(error) => tracing::warn!(api_version, kind, %error, "The custom resource is not served yet"),
         }
         tokio::select! {
             () = tokio::time::sleep(backoff::wait(attempt).min(LONGEST_WAIT)) => {}
@@ -138,7 +138,9 @@ async fn known_kinds(shared: &Shared) -> Vec<Arc<Resource>> {
     for (api_version, kind) in shared.cache.kinds_of_releases() {
         match shared.applier.mapper.any_version(&api_version, &kind).await {
             Ok(resource) => resources.push(resource),
-            Err(error) => tracing::warn!(api_version = &*api_version, kind = &*kind, %error, "cannot watch dependents"),
+            Err(error) => {
+                tracing::warn!(api_version = &*api_version, kind = &*kind, %error, "Cannot watch the objects of a kind")
+            }
         }
     }
     resources

@@ -53,7 +53,7 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     #[tokio::test(start_paused = true)]
-    async fn the_next_look_is_at_the_first_time_that_is_still_to_come() {
+    async fn the_next_reconcile_is_at_the_first_future_deadline() {
         let start = Instant::now();
         let at = |second: u32| Some(start + second * SECOND);
         let none = [None; 4];

@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_entry_survives_a_list_that_had_it_or_that_began_before_we_wrote_it() {
+    async fn an_entry_survives_a_list_that_has_it_or_began_before_our_write() {
         let early = Stamp::written(None);
         tokio::time::advance(Duration::from_secs(1)).await;
         let list = epoch(3);
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn only_an_own_write_without_its_event_is_asked_for() {
+    async fn only_our_own_write_without_an_event_is_read_back() {
         assert_eq!(Stamp::seen(epoch(1)).ask_at(), None);
         let wrote = Stamp::written(Some(Stamp::seen(epoch(1))));
         assert_eq!(wrote.ask_at(), Some(Instant::now() + CONFIRMATION));

@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn a_resource_without_release_is_installed_after_its_finalizer_is_on() {
+    fn a_resource_without_a_release_gets_its_finalizer_before_the_install() {
         let new = Observed { release: Recorded::None, inputs: Inputs::Changed, finalizer: false, ..FINE };
         check(&[
             ("finalizer before anything", new.clone(), Step::AddFinalizer),
@@ -410,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn an_annotation_that_cannot_be_read_stops_everything_but_a_deletion() {
+    fn an_invalid_annotation_stops_everything_but_deletion() {
         let bad = Observed { invalid_annotation: true, ..FINE };
         check(&[
             ("deployed", bad.clone(), Step::ReportInvalidAnnotation),
@@ -427,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn a_deleted_resource_is_let_go_after_its_release() {
+    fn a_deleted_resource_is_released_after_its_release_is_uninstalled() {
         let deleting = Observed { deleting: true, ..FINE };
         check(&[
             ("deployed", deleting.clone(), Step::Uninstall),
@@ -448,7 +448,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_change_wakes_what_is_suspended_or_let_go() {
+    fn only_a_change_wakes_a_suspended_or_released_resource() {
         let check = |observed: Observed, expected| assert_eq!(observed.is_idle(), expected, "{observed}");
         check(FINE, false);
         check(Observed { suspended: true, ..FINE }, true);
@@ -458,7 +458,7 @@ mod tests {
     }
 
     #[test]
-    fn the_log_has_words() {
+    fn steps_and_observations_have_words_for_the_log() {
         let said = |observed: Observed| format!("{}: {observed}", next_step(&observed));
         assert_eq!(said(FINE), "nothing: release deployed, inputs unchanged, objects intact");
         let held = Observed { inputs: Inputs::Changed, held: true, objects: Objects::Looping, ..FINE };

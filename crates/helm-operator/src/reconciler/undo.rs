@@ -141,8 +141,8 @@ async fn with_recorded_objects(
 pub(super) fn publish_client_side_applies(work: &Work<'_>, primary: &Primary, applied: &[helm_release::kube::Applied]) {
     for one in applied {
         let Way::Client { refused: Some(why) } = &one.way else { continue };
-        let note = format!("server-side apply refuses {}, so it is written as a client would: {why}", one.key);
-        tracing::warn!(resource = %work.key, object = %one.key, why, "server-side apply refuses an object");
+        let note = format!("server-side apply rejects {}, so it is written client-side: {why}", one.key);
+        tracing::warn!(resource = %work.key, object = %one.key, why, "server-side apply rejects an object");
         work.shared.publish(primary, Outcome::warning("ClientSideApply", "Apply", note));
     }
 }
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_ever_deployed_is_never_taken_away() {
+    fn a_release_that_was_ever_deployed_is_never_removed() {
         use Remedy::{Nothing, RemoveFailedInstall, RollBack};
         use Status::{Deployed, Failed, PendingInstall, PendingRollback, PendingUpgrade, Superseded, Uninstalled};
         let cases: [(&[(u32, Status)], Remedy); 14] = [

@@ -20,8 +20,7 @@ use crate::status::{Fault, condition};
 const ASK_AGAIN: Duration = Duration::from_secs(5);
 
 /// The way out when a hook blocks the uninstall.
-const WITHOUT_HOOKS: &str =
-    "; the annotation helm.sdk.operatorframework.io/uninstall-disable-hooks: \"true\" uninstalls without hooks";
+const WITHOUT_HOOKS: &str = "; to uninstall without hooks, set the annotation helm.sdk.operatorframework.io/uninstall-disable-hooks to \"true\"";
 
 /// Adds our finalizer before anything is created that it has to remove.
 pub(super) async fn add_finalizer(work: &mut Work<'_>, primary: &Primary) -> Result<Next, Fault> {
@@ -79,7 +78,7 @@ pub(super) async fn refresh(work: &Work<'_>, primary: &Primary) {
             work.shared.cache.store_written_primary(live);
         }
         Err(error) if error.is_not_found() => work.shared.primary_deleted(work.key, primary.uid()),
-        Err(error) => tracing::debug!(resource = %work.key, %error, "cannot read the resource again"),
+        Err(error) => tracing::debug!(resource = %work.key, %error, "Cannot read the resource again"),
     }
 }
 
@@ -194,17 +193,17 @@ fn cache_hook_records(work: &Work<'_>, at: &Uninstalling) {
 fn publish_skipped_hooks(work: &Work<'_>, primary: &Primary, hooks: &[HookError]) {
     for error in hooks {
         let message = format!("the release is uninstalled without a hook: {}", chain(error));
-        tracing::warn!(resource = %work.key, message, "Left a hook out");
+        tracing::warn!(resource = %work.key, message, "Skipped a hook");
         work.shared.publish(primary, Outcome::warning("HookSkipped", "Uninstall", message));
     }
 }
 
 fn publish_given_up_hook(work: &Work<'_>, primary: &Primary, error: &action::Error) {
     let message = format!(
-        "a hook after the uninstall failed {} times, and the release is let go without it: {}",
+        "a post-delete hook failed {} times, so the release is uninstalled without it: {}",
         action::POST_DELETE_TRIES,
         chain(error)
     );
-    tracing::error!(resource = %work.key, error = message, "gave up a hook");
+    tracing::error!(resource = %work.key, error = message, "Giving up on a hook");
     work.shared.publish(primary, Outcome::warning("HookGivenUp", "Uninstall", message));
 }

@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_status_worth_reading_is_watched_by_its_metadata_alone() {
+    fn kinds_without_readiness_are_watched_by_metadata_only() {
         for (api_version, kind, in_full) in [
             ("v1", "Pod", true),
             ("v1", "PersistentVolumeClaim", true),
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn every_event_is_passed_on_but_those_of_objects_that_say_nothing() {
+    fn events_are_mapped_except_those_of_objects_that_map_to_nothing() {
         let even = |n: u32| n.is_multiple_of(2).then(|| n.to_string());
         let told = |event| reduce(event, even).map(|event| format!("{event:?}"));
         for (event, expected) in [

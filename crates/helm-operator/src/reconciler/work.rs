@@ -33,7 +33,7 @@ pub(super) async fn reconcile(shared: &Shared, key: &ResourceKey, slot: &dyn Slo
 pub(super) async fn after_panic(shared: &Shared, key: &ResourceKey) -> ReconcileResult {
     let work = Work::new(shared, key, &());
     if let Some(primary) = shared.cache.primary(key) {
-        let message = "the operator failed on this resource, which is a bug; its log says where".to_owned();
+        let message = "the operator panicked while reconciling this resource, which is a bug: see its log".to_owned();
         work.fail(&primary, Fault { condition: condition::IRRECONCILABLE, reason: "InternalError", message });
     }
     settle::settle(&work, End::Failed).await
@@ -88,7 +88,7 @@ impl Work<'_> {
             }
         }
         let Some(primary) = self.shared.cache.primary(self.key) else { return End::Idle };
-        let message = format!("the resource was not settled after {MAX_STEPS} steps, which is a bug");
+        let message = format!("the resource is not settled after {MAX_STEPS} steps, which is a bug");
         self.fail(&primary, Fault { condition: condition::IRRECONCILABLE, reason: "InternalError", message });
         End::Failed
     }

@@ -76,7 +76,7 @@ async fn caught<T>(work: BoxFuture<'_, T>) -> Option<T> {
 /// Delays the resource whose reconcile panicked; the others are unaffected.
 async fn panicked(shared: &Shared, key: &ResourceKey) -> ReconcileResult {
     shared.metrics.reconcile_panicked(&shared.settings.controller);
-    tracing::error!(resource = %key, "A reconcile panicked: this is a bug; the resource is tried again later");
+    tracing::error!(resource = %key, "A reconcile panicked, which is a bug; the resource will be retried");
     shared.queue.push_after(key.clone(), backoff::LONGEST);
     caught(Box::pin(work::after_panic(shared, key))).await.unwrap_or(ReconcileResult::Error)
 }

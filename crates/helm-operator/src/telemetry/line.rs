@@ -1,4 +1,4 @@
-//! One event as one line.
+//! Formats one event as one line.
 
 use std::fmt::{Debug, Write as _};
 
@@ -9,7 +9,7 @@ use tracing::{Event, Level};
 
 use super::{Encoder, TimeEncoding};
 
-/// The line, with its line break. A field `logger` names the logger, else the module does.
+/// The line, including its line break. The field `logger` names the logger; the default is the module.
 pub(super) fn format(event: &Event<'_>, encoder: Encoder, time: TimeEncoding, now: Timestamp) -> String {
     let mut fields = Fields::default();
     event.record(&mut fields);
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_json_line_has_zaps_keys_first() {
+    fn a_json_line_begins_with_zaps_keys() {
         check(
             Encoder::Json,
             TimeEncoding::Rfc3339,
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn the_module_names_the_logger_otherwise() {
+    fn the_module_names_the_logger_by_default() {
         check(
             Encoder::Json,
             TimeEncoding::Nano,
@@ -157,14 +157,14 @@ mod tests {
     }
 
     #[test]
-    fn a_console_line_has_tabs() {
+    fn a_console_line_is_separated_by_tabs() {
         let log = || tracing::error!(logger = "cmd", error = "it\nbroke", "Failed");
         let expected = "2026-01-02T03:04:05.678Z\tERROR\tcmd\tFailed\t{\"error\": \"it\\nbroke\"}\n";
         check(Encoder::Console, TimeEncoding::Iso8601, log, expected);
     }
 
     #[test]
-    fn times_have_zaps_forms() {
+    fn times_have_zaps_formats() {
         let now = "2026-01-02T03:04:05.678901234Z".parse().unwrap();
         let check = |encoding, expected: Value| assert_eq!(timestamp(encoding, now), expected);
         check(TimeEncoding::Epoch, json!(1767323045.6789012));

@@ -1,4 +1,4 @@
-//! Logs as upstream's users know them: JSON lines with `level`, `ts`, `logger`, `msg` first, or the console form of development.
+//! Logging in the formats of upstream: JSON lines that begin with `level`, `ts`, `logger` and `msg`, or the console format of development.
 //!
 //! Counterpart: controller-runtime's `pkg/log/zap` and its `--zap-*` flags.
 
@@ -15,10 +15,10 @@ use tracing_subscriber::layer::{Context, SubscriberExt as _};
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{Layer, Registry};
 
-/// What the `--zap-*` flags say.
+/// The `--zap-*` flags.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Options {
-    /// `--zap-devel`: console form and debug level unless said otherwise.
+    /// `--zap-devel`: console format and debug level by default.
     pub devel: bool,
     /// `--zap-encoder`.
     pub encoder: Option<Encoder>,
@@ -28,16 +28,16 @@ pub struct Options {
     pub time: TimeEncoding,
 }
 
-/// The form of a line.
+/// The format of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Encoder {
     /// One JSON object.
     Json,
-    /// Time, level, logger, message and the fields as JSON, with tabs between.
+    /// Time, level, logger, message and the fields as JSON, separated by tabs.
     Console,
 }
 
-/// The form of a time.
+/// The format of a time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum TimeEncoding {
     /// Seconds since 1970, with a fraction.
@@ -56,11 +56,11 @@ pub enum TimeEncoding {
     Rfc3339nano,
 }
 
-/// How much is logged: `debug`, `info`, `error`, `panic`, or a number above 0, more with each.
+/// The log level: `debug`, `info`, `error`, `panic`, or a number above 0, which logs more the higher it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogLevel(Level);
 
-/// A level that zap does not know.
+/// A level unknown to zap.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("invalid log level {0:?}: must be debug, info, error, panic or a number above 0")]
 pub struct LevelError(String);
@@ -86,16 +86,16 @@ impl fmt::Display for LogLevel {
     }
 }
 
-/// Starts logging to standard error. `RUST_LOG` (such as `info,kube=debug`) wins over the level. Only the first call has an effect.
+/// Starts logging to standard error. `RUST_LOG`, such as `info,kube=debug`, overrides the level. Only the first call has an effect.
 pub fn init(options: Options) {
     let encoder = options.encoder.unwrap_or(if options.devel { Encoder::Console } else { Encoder::Json });
     let lines = Lines { encoder, time: options.time };
     let filter = filter(options, std::env::var("RUST_LOG").ok().as_deref());
-    // A second start in one process (tests) keeps the first's.
+    // A second start in one process, as in tests, keeps the first.
     let _ = Registry::default().with(lines.with_filter(filter)).try_init();
 }
 
-/// Libraries only warn, unless everything is asked for.
+/// Libraries log warnings only, unless the level asks for everything.
 fn filter(options: Options, rust_log: Option<&str>) -> Targets {
     if let Some(targets) = rust_log.and_then(|text| text.parse::<Targets>().ok()) {
         return targets;
@@ -115,7 +115,7 @@ struct Lines {
 impl<S: Subscriber> Layer<S> for Lines {
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
         let line = line::format(event, self.encoder, self.time, Timestamp::now());
-        // Nothing can be said about a closed standard error.
+        // There is nowhere to report a closed standard error.
         let _ = std::io::stderr().lock().write_all(line.as_bytes());
     }
 }
@@ -125,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn levels_are_zaps() {
+    fn levels_have_zaps_names() {
         let check = |text: &str, expected| assert_eq!(text.parse::<LogLevel>().map(|l| l.0), Ok(expected), "{text}");
         check("debug", Level::DEBUG);
         check("INFO", Level::INFO);
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn libraries_only_warn_until_everything_is_asked_for() {
+    fn libraries_log_warnings_only_unless_everything_is_requested() {
         let check = |options: Options, target: &str, level, expected| {
             assert_eq!(filter(options, None).would_enable(target, &level), expected, "{options:?} {target} {level}");
         };
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn the_environment_wins_over_the_flags() {
+    fn the_environment_overrides_the_flags() {
         let targets = filter(Options::default(), Some("warn,kube=debug"));
         assert!(targets.would_enable("kube", &Level::DEBUG) && !targets.would_enable("helm_operator", &Level::INFO));
     }

@@ -1,4 +1,4 @@
-//! One entry of watches.yaml into a [`Watch`], key by key, as leniently as Go's JSON decoder.
+//! Decodes one entry of watches.yaml into a [`Watch`], as leniently as Go's JSON decoder.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use super::expand::{self, Env};
 use super::node::{Entry, Node};
 use super::{Error, OverrideValuesType, Overrides, Watch, parse_duration};
 
-/// The keys of an entry, as they are written.
+/// The keys of an entry.
 const KEYS: [&str; 13] = [
     "group",
     "version",
@@ -68,7 +68,7 @@ fn empty() -> Watch {
     }
 }
 
-/// The key as it is written; upper and lower case are the same, as for Go's `encoding/json`.
+/// The known key that equals `key` in any case, as for Go's `encoding/json`.
 fn known(key: &str) -> Option<&'static str> {
     KEYS.into_iter().find(|k| k.eq_ignore_ascii_case(key))
 }
@@ -84,7 +84,7 @@ fn set(watch: &mut Watch, key: &str, entry: &Entry) -> Result<(), Error> {
         "reconcilePeriod" => watch.reconcile_period = Some(duration(entry)?),
         "hookTimeout" => watch.hook_timeout = Some(duration(entry)?),
         "maxConcurrentReconciles" => watch.max_concurrent_reconciles = Some(positive(entry)?),
-        // Upstream compares by a dry run and lets this choose its kind. Nothing is compared by a dry run here.
+        // Upstream uses it to choose how a dry run compares. Nothing is compared by a dry run here.
         "dryRunOption" => _ = string(entry)?,
         "apply" => watch.apply = policy(entry)?,
         _ => {}
@@ -137,7 +137,7 @@ fn scalar(entry: &Entry) -> Result<String, Error> {
         Node::Float(f) => Ok(f.to_string()),
         Node::String(text) => Ok(text.clone()),
         Node::List(_) | Node::Map(_) => {
-            let what = "nested values are not possible here; write the path as the key, as in \"image.tag\"";
+            let what = "nested values are not supported here; write the path as the key, as in \"image.tag\"";
             Err(wrong(entry, what.to_owned()))
         }
     }
@@ -178,17 +178,17 @@ fn unknown(entry: &Entry) -> String {
     }
 }
 
-/// The known key that is at most a third of its letters away.
+/// The known key that differs in at most a third of its letters.
 fn near(key: &str) -> Option<&'static str> {
     let (distance, near) = KEYS.into_iter().map(|k| (distance(key, k), k)).min()?;
     (distance * 3 <= near.len()).then_some(near)
 }
 
-/// How many letters must be put in, left out or exchanged to make `b` of `a`, whatever their case.
+/// How many letters must be inserted, removed or replaced to turn `a` into `b`, ignoring case.
 fn distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.to_lowercase().chars().collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();
-    // A key is never much longer than the known ones; what follows can't make it nearer.
+    // Keys are not much longer than the known ones; the rest cannot bring it closer.
     for (i, x) in a.to_lowercase().chars().take(64).enumerate() {
         let mut diagonal = std::mem::replace(&mut row[0], i + 1);
         for (j, y) in b.iter().enumerate() {

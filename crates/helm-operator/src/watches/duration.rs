@@ -1,10 +1,10 @@
 //! Go's duration strings: `1m30s`, `1.5h`, `-2ms`, `0`.
 //!
-//! Counterpart: Go's `time.ParseDuration`; negative ones are refused, as nothing here can wait for less than nothing.
+//! Counterpart: Go's `time.ParseDuration`. Negative durations are rejected, since nothing here can wait for one.
 
 use std::time::Duration;
 
-/// The units and their nanoseconds; longer names before those that they start with.
+/// The units and their nanoseconds; a name precedes its own prefixes.
 const UNITS: [(&str, u64); 8] = [
     ("ns", 1),
     ("us", 1_000),
@@ -16,16 +16,16 @@ const UNITS: [(&str, u64); 8] = [
     ("h", 3_600_000_000_000),
 ];
 
-/// Text that is no duration, or a negative one. The text is Go's.
+/// Text that is not a duration, or a negative one. The messages are Go's.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DurationError {
-    /// It can't be read.
+    /// It cannot be parsed.
     #[error("time: invalid duration {0:?}")]
     Invalid(String),
     /// A number without a unit.
     #[error("time: missing unit in duration {0:?}")]
     MissingUnit(String),
-    /// A unit that Go does not know.
+    /// A unit unknown to Go.
     #[error("time: unknown unit {1:?} in duration {0:?}")]
     UnknownUnit(String, String),
     /// Below zero.
@@ -33,10 +33,10 @@ pub enum DurationError {
     Negative(String),
 }
 
-/// Reads a Go duration string.
+/// Parses a Go duration string.
 ///
 /// # Errors
-/// Go's, and for negative durations.
+/// Go's errors, and negative durations.
 pub fn parse_duration(text: &str) -> Result<Duration, DurationError> {
     let invalid = || DurationError::Invalid(text.to_owned());
     let (negative, rest) = match text.strip_prefix(['-', '+']) {
@@ -87,12 +87,12 @@ fn part<'a>(text: &str, rest: &'a str) -> Result<(u128, &'a str), DurationError>
     Ok((whole.saturating_mul(u128::from(*scale)).saturating_add(part_of(fraction, *scale)), rest))
 }
 
-/// `fraction` as digits behind the point, of one unit.
+/// The nanoseconds of a decimal `fraction` of one unit.
 fn part_of(fraction: &str, scale: u64) -> u128 {
     let (mut nanos, mut place) = (0_u128, u128::from(scale));
     let mut remainder = 0_u128;
     let mut divisor = 1_u128;
-    // More digits than a nanosecond can show change nothing.
+    // Further digits are smaller than a nanosecond.
     for digit in fraction.bytes().take(18) {
         divisor *= 10;
         remainder = remainder * 10 + u128::from(digit - b'0');
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn what_go_refuses_is_refused_with_its_text() {
+    fn input_that_go_rejects_is_rejected_with_its_message() {
         let check = |text: &str, expected: &str| {
             assert_eq!(parse_duration(text).map_err(|e| e.to_string()), Err(expected.to_owned()), "{text}");
         };

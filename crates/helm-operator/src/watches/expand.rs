@@ -1,4 +1,4 @@
-//! Override values take from the operator's environment: `$VAR`, `${VAR}` first, then Go templates with Sprig's functions.
+//! Expands override values from the operator's environment: `$VAR` and `${VAR}` first, then Go templates with Sprig's functions.
 //!
 //! Counterpart: `os.ExpandEnv` and `expandOverrideValues` of operator-sdk's `internal/helm/watches`.
 
@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use go_template::{FuncError, FuncMap, Str, Templates, Value};
 
-/// An override value whose template fails. The verbs are upstream's, which prints the whole text; here the key stands for it, because what
-/// the environment put into it may be secret.
+/// An override value whose template fails. Upstream prints the whole text; here the key stands for it, because text from the environment may be
+/// secret.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// It cannot be parsed.
@@ -15,7 +15,7 @@ pub enum Error {
     Parse {
         /// The override value's path.
         key: String,
-        /// The template engine's words, unless they could quote the environment.
+        /// The template engine's message, unless it could quote the environment.
         cause: String,
     },
     /// It fails when it runs.
@@ -23,12 +23,12 @@ pub enum Error {
     Execute {
         /// The override value's path.
         key: String,
-        /// The template engine's words, unless they could quote the environment.
+        /// The template engine's message, unless it could quote the environment.
         cause: String,
     },
 }
 
-/// Shown where the template engine would quote text that came from the environment.
+/// Replaces messages of the template engine that would quote the environment.
 const HIDDEN: &str =
     "the template is invalid once environment variables are expanded; quote them, or read them with the function env";
 
@@ -52,18 +52,18 @@ pub(super) fn expand(key: &str, text: &str, env: &Env) -> Result<String, Error> 
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Sprig's, with the two that Helm keeps from charts: an operator's own configuration may read its environment.
+/// Sprig's functions with `env` and `expandenv`, which Helm withholds from charts: an operator's own configuration may read its environment.
 fn functions(env: &Env) -> FuncMap {
     let mut functions = sprig::func_map();
     let (one, all) = (env.clone(), env.clone());
     functions.add("env", move |name: Str| one(&name.to_string()).unwrap_or_default());
     functions.add("expandenv", move |text: Str| expand_env(&text.to_string(), &*all));
-    // Helm's own marks its message for Helm's error reporting.
+    // Helm's `fail` marks its message for Helm's error reporting.
     functions.add("fail", |text: Str| Err::<Value, _>(FuncError::new(text.to_string())));
     functions
 }
 
-/// Go's `os.Expand`: unknown variables are empty, a `$` without a name stays, bad braces vanish.
+/// Go's `os.Expand`: unknown variables are empty, a `$` without a name stays, broken braces disappear.
 fn expand_env(text: &str, env: &dyn Fn(&str) -> Option<String>) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
@@ -81,7 +81,7 @@ fn expand_env(text: &str, env: &dyn Fn(&str) -> Option<String>) -> String {
     out + rest
 }
 
-/// The variable's name at the start of `text`, which follows a `$`, and how many bytes it takes with its braces.
+/// The variable's name at the start of `text`, which follows a `$`, and its length in bytes with braces.
 fn shell_name(text: &str) -> (&str, usize) {
     if let Some(inside) = text.strip_prefix('{') {
         return match inside.find('}') {

@@ -1,4 +1,4 @@
-//! Which custom resources are served by which charts: watches.yaml, read as leniently as upstream reads it.
+//! watches.yaml: which charts serve which custom resources. Read as leniently as upstream reads it.
 //!
 //! Counterpart: operator-sdk's `internal/helm/watches` and helm-operator-plugins' `pkg/watches`; the keys are the union of both.
 
@@ -33,26 +33,26 @@ pub struct Watch {
     pub kind: String,
     /// The chart's folder or archive, relative to the working directory.
     pub chart: PathBuf,
-    /// What is laid over the `spec` of each resource.
+    /// The override values for the `spec` of each resource.
     pub overrides: Overrides,
-    /// How often a resource is looked at without an event; absent: the flag decides; zero: never.
+    /// How often a resource is reconciled without an event; zero: never. `None`: the flag decides.
     pub reconcile_period: Option<Duration>,
-    /// How long one of the chart's hooks may take; absent: the flag decides; zero: as long as it takes.
+    /// How long one of the chart's hooks may take; zero: no limit. `None`: the flag decides.
     pub hook_timeout: Option<Duration>,
-    /// How many resources of this kind are worked on at once, at least 1; absent: the flag decides.
+    /// How many resources of this kind are reconciled at once, at least 1. `None`: the flag decides.
     pub max_concurrent_reconciles: Option<usize>,
-    /// Whether changes to the chart's objects start a reconcile.
+    /// Whether changes to the chart's objects trigger reconciles.
     pub watch_dependent_resources: bool,
-    /// Which custom resources are served, by their labels; empty: all.
+    /// Selects the served custom resources by label; empty means all.
     pub selector: Selector,
-    /// Which way the chart's objects are written.
+    /// How the chart's objects are written.
     pub apply: Policy,
 }
 
-/// Why watches.yaml can't be used. The texts are upstream's where it has one.
+/// Why watches.yaml cannot be used. The messages are upstream's where it has one.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The file can't be read.
+    /// The file cannot be read.
     #[error("could not open watches file: {}", path.display())]
     Open {
         /// The file.
@@ -60,13 +60,13 @@ pub enum Error {
         /// Why.
         source: std::io::Error,
     },
-    /// The text is no YAML.
+    /// The text is not YAML.
     #[error("could not read watches file: {0}")]
     Yaml(String),
-    /// A key has a value that it can't have.
+    /// A key has an invalid value.
     #[error("watches file, line {line}: {what}")]
     Value {
-        /// The line, from 1; 0 where it is not known.
+        /// The line, from 1; 0 if unknown.
         line: u64,
         /// What is wrong.
         what: String,
@@ -85,24 +85,24 @@ pub enum Error {
     /// An override value that `--set` rejects.
     #[error(transparent)]
     Override(#[from] OverrideError),
-    /// An override value's template is wrong.
+    /// An override value's template is invalid.
     #[error("failed to expand override values: {0}")]
     Expand(#[source] expand::Error),
 }
 
-/// What a watches file says, and what is odd about it.
+/// The content of a watches file, with warnings.
 #[derive(Clone, Debug, Default)]
 pub struct Watches {
     /// The entries, in the file's order.
     pub watches: Vec<Watch>,
-    /// What a user should hear of: unknown keys, with their lines.
+    /// Unknown keys, with their lines.
     pub warnings: Vec<String>,
 }
 
-/// Reads a watches file with this process's environment and logs what is odd about it.
+/// Reads a watches file with this process's environment, and logs its warnings.
 ///
 /// # Errors
-/// As [`parse`], and when the file can't be read.
+/// Those of [`parse`], and a file that cannot be read.
 pub fn load(path: &Path) -> Result<Vec<Watch>, Error> {
     let text = std::fs::read_to_string(path).map_err(|source| Error::Open { path: path.to_owned(), source })?;
     let Watches { watches, warnings } = parse(&text, |name| std::env::var(name).ok())?;
@@ -112,10 +112,11 @@ pub fn load(path: &Path) -> Result<Vec<Watch>, Error> {
     Ok(watches)
 }
 
-/// Reads the text of a watches file. `env` looks up environment variables for override values.
+/// Parses the text of a watches file. `env` looks up environment variables for override values.
 ///
 /// # Errors
-/// No list at the top, a value of the wrong type, an entry without version or kind, two entries for one kind, a broken template.
+/// The text is not a list of entries; a value has the wrong type; an entry lacks version or kind, or repeats a kind; an override value or its
+/// template is invalid.
 pub fn parse(text: &str, env: impl Fn(&str) -> Option<String> + Send + Sync + 'static) -> Result<Watches, Error> {
     let env: expand::Env = Arc::new(env);
     let entries = node::entries(text)?;
@@ -153,7 +154,7 @@ impl Watch {
         format!("{}-controller", self.kind.to_lowercase())
     }
 
-    /// The API resource with a guessed plural. Discovery knows better; this is for tests and for a server that does not answer.
+    /// The API resource with a guessed plural. Use discovery where a server answers.
     pub fn api_resource(&self) -> ApiResource {
         ApiResource::from_gvk(&self.gvk())
     }

@@ -1,4 +1,4 @@
-//! watches.yaml as a tree that remembers its lines, so that odd keys can be named with theirs.
+//! watches.yaml as a tree with line numbers, so that warnings can name them.
 
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_yaml::Spanned;
@@ -21,7 +21,7 @@ pub(super) enum Node {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Entry {
     pub(super) key: String,
-    /// From 1; 0 where it is not known.
+    /// From 1; 0 if unknown.
     pub(super) line: u64,
     pub(super) value: Node,
 }
@@ -47,7 +47,7 @@ fn entry(index: usize, node: Node) -> Result<Vec<Entry>, Error> {
 }
 
 impl Node {
-    /// What a user calls the type.
+    /// The type, as messages call it.
     pub(super) fn type_name(&self) -> &'static str {
         match self {
             Node::Null => "null",

@@ -23,7 +23,7 @@ pub enum OverrideValuesType {
 pub struct Overrides {
     kind: OverrideValuesType,
     texts: BTreeMap<String, String>,
-    /// What the texts say, each as if it were alone.
+    /// The values of the texts, on their own.
     strings: Map,
 }
 
@@ -33,7 +33,7 @@ pub struct Overrides {
 pub struct OverrideError {
     /// The path, as in `--set`.
     pub key: String,
-    /// What is wrong, and what to do where the text cannot say it without quoting the value.
+    /// What is wrong. Where only the value could tell, what to do about it.
     pub cause: String,
 }
 
@@ -90,7 +90,7 @@ fn set(kind: OverrideValuesType, key: &str, text: &str, into: &Map) -> Result<()
         .map_err(|error| OverrideError { key: key.to_owned(), cause: cause(key, error) })
 }
 
-/// The parser's own words where they are about the key or about types; it quotes what it fails on, which may be part of the value.
+/// The parser's message if it concerns the key or types. Otherwise it may quote the value.
 fn cause(key: &str, error: strvals::Error) -> String {
     match strvals::parse_into(&format!("{key}="), &Map::default()) {
         Err(of_key) => of_key.to_string(),

@@ -1,4 +1,4 @@
-//! Whole watches files and what comes of them.
+//! Whole watches files and their result.
 
 use super::*;
 
@@ -70,12 +70,12 @@ fn null_is_as_if_the_key_were_absent() {
 }
 
 #[test]
-fn a_period_of_zero_is_not_the_same_as_none() {
+fn a_period_of_zero_differs_from_no_period() {
     assert_eq!(one("  reconcilePeriod: 0s\n").unwrap().reconcile_period, Some(Duration::ZERO));
 }
 
 #[test]
-fn a_wrong_value_is_refused_with_its_line() {
+fn an_invalid_value_is_rejected_with_its_line() {
     let check = |extra: &str, expected: &str| assert_eq!(one(extra).map(|_| ()), Err(expected.to_owned()), "{extra}");
     check("  reconcilePeriod: 60\n", "watches file, line 6: reconcilePeriod: expected a string, found a number");
     check(
@@ -93,7 +93,7 @@ fn a_wrong_value_is_refused_with_its_line() {
     );
     check(
         "  overrideValues:\n    image: {tag: x}\n",
-        "watches file, line 7: image: nested values are not possible here; write the path as the key, as in \"image.tag\"",
+        "watches file, line 7: image: nested values are not supported here; write the path as the key, as in \"image.tag\"",
     );
     check("  overrideValues: [a]\n", "watches file, line 6: overrideValues: expected a mapping, found a list");
     check(
@@ -107,7 +107,7 @@ fn a_wrong_value_is_refused_with_its_line() {
 }
 
 #[test]
-fn a_file_that_upstream_refuses_is_refused_with_its_text() {
+fn a_file_that_upstream_rejects_is_rejected_with_its_message() {
     let check = |text: &str, expected: &str| {
         assert_eq!(parse(text, env).map(|_| ()).map_err(|e| e.to_string()), Err(expected.to_owned()), "{text}");
     };

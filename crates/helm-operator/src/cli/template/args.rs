@@ -1,7 +1,7 @@
-//! Command lines as Helm reads them: `--flag=false`, repeated flags, comma lists, and its words for what is wrong.
+//! Parses command lines as Helm does: `--flag=false`, repeated flags, comma lists, and Helm's error messages.
 //!
-//! What comes out is a plain line for the parser of [`super::Template`]. Flags that act only on a cluster or a chart repository are checked and
-//! left out; those that would change what is printed and cannot be followed are refused. Counterpart: spf13/pflag, `pkg/cmd/flags.go`.
+//! The result is a plain line for the parser of [`super::Template`]. Flags for clusters or chart repositories are checked and dropped; flags that
+//! would change the output and are not supported are rejected. Counterpart: spf13/pflag, `pkg/cmd/flags.go`.
 
 use std::path::Path;
 
@@ -24,14 +24,14 @@ enum Kind {
     Duration,
     /// `a=b,c=d`
     Pairs,
-    /// A text that may be left out.
+    /// An optional text.
     DryRun,
     Wait,
 }
 
 use Kind::*;
 
-/// Helm's flags that [`super::Template`] follows.
+/// Helm's flags that [`super::Template`] supports.
 const FOLLOWED: &[(&str, Kind)] = &[
     ("api-versions", List),
     ("debug", Bool),
@@ -59,7 +59,7 @@ const FOLLOWED: &[(&str, Kind)] = &[
     ("values", List),
 ];
 
-/// Helm's flags that change nothing in what is rendered from a chart on disk, or are refused by [`Line::refused`].
+/// Helm's flags that do not affect rendering a chart on disk, or that [`Line::refused`] rejects.
 const OTHERS: &[(&str, Kind)] = &[
     ("atomic", Bool),
     ("burst-limit", Integer),
@@ -132,19 +132,19 @@ const DEPRECATED: &[(&str, &str)] = &[
     ("validate", "use '--dry-run=server' instead"),
 ];
 
-/// A command line, read.
+/// A parsed command line.
 #[derive(Debug, Default)]
 pub(in crate::cli) struct Line {
     flags: Vec<(&'static str, Vec<String>)>,
     charts: Vec<String>,
-    /// What Helm says about flags that it will drop.
+    /// Helm's warnings about deprecated flags.
     pub(in crate::cli) warnings: Vec<String>,
 }
 
-/// Reads what follows the word `template`. `env` looks up environment variables; `name` is the program's.
+/// Parses what follows the word `template`. `env` looks up environment variables; `name` is the program's.
 ///
 /// # Errors
-/// With Helm's texts: unknown flags, values that a flag does not take, too many or no names. In ours: what is not followed here.
+/// In Helm's words: unknown flags, invalid values, too many or missing names. In ours: flags that are not supported.
 pub(in crate::cli) fn read(
     args: &[String],
     name: &str,
@@ -158,7 +158,7 @@ pub(in crate::cli) fn read(
 }
 
 impl Line {
-    /// The same as arguments that need no such reading.
+    /// The same command line as plain arguments.
     pub(in crate::cli) fn plain(&self) -> Vec<String> {
         if self.is_on("help") {
             return vec!["--help".to_owned()];
@@ -178,7 +178,7 @@ impl Line {
         plain
     }
 
-    /// Takes the kubeconfig's namespace where nothing else says one.
+    /// Uses the kubeconfig's namespace if nothing else names one.
     pub(in crate::cli) fn default_namespace(&mut self, of: impl Fn(&str, &str) -> Option<String>) {
         if !self.last("namespace").is_empty() {
             return;
@@ -288,7 +288,7 @@ impl Line {
         self.refused()
     }
 
-    /// `--dry-run` was a switch once. What it may say is for the options to check.
+    /// `--dry-run` used to be a switch. The options check its value.
     fn dry_run(&mut self) {
         let old = |value: &String| value == "unset" || parse_bool(value.as_bytes()) == Ok(true);
         if self.values("dry-run").last().is_some_and(old) {
@@ -299,7 +299,7 @@ impl Line {
         }
     }
 
-    /// What Helm takes from the environment where no flag says it.
+    /// What Helm reads from the environment if no flag is set.
     fn take_env(&mut self, env: impl Fn(&str) -> Option<String>) -> Result<(), String> {
         let variables = [
             ("kube-context", Text, "HELM_KUBECONTEXT"),
@@ -315,7 +315,7 @@ impl Line {
         Ok(())
     }
 
-    /// What would change the output, or whom to ask, and is not followed.
+    /// Rejects flags that would change the output, or choose a cluster, and are not supported.
     fn refused(&self) -> Result<(), String> {
         let chart = self.charts.last().map_or("", String::as_str);
         if !self.last("repo").is_empty() {
@@ -342,7 +342,7 @@ impl Line {
     }
 }
 
-/// Whether the flag says how to reach a cluster, other than by kubeconfig.
+/// Whether the flag describes a cluster other than by kubeconfig.
 fn is_connection(name: &str) -> bool {
     name.starts_with("kube-") && OTHERS.iter().any(|(other, _)| *other == name)
 }
@@ -352,7 +352,7 @@ fn find(name: &str) -> Option<(&'static str, Kind)> {
 }
 
 impl Kind {
-    /// What the flag means without a value, if it may stand alone.
+    /// The flag's value if it stands alone; `None` if it needs one.
     fn alone(self) -> Option<&'static str> {
         match self {
             Bool => Some("true"),

@@ -12,11 +12,11 @@ use tokio::runtime::Builder;
 use crate::lookup::ClusterLookup;
 use crate::report::chain;
 
-/// Renders with the cluster's capabilities and objects, and has its server check what came out.
+/// Renders with the cluster's capabilities and objects, and lets its server check the result.
 pub(super) fn output(options: &Options, kubeconfig: Option<&Path>, context: Option<&str>) -> Result<Output, Error> {
     options.check()?;
     let unreachable = |cause: String| Error::Usage(format!("Kubernetes cluster unreachable: {cause}"));
-    // One thread beside this one: it answers `lookup` while this one renders.
+    // One more thread: it answers `lookup` while this one renders.
     let mut builder = Builder::new_multi_thread();
     let runtime = builder.worker_threads(1).enable_all().build().map_err(|e| unreachable(e.to_string()))?;
     let server = runtime.block_on(Server::connect(kubeconfig, context)).map_err(unreachable)?;
@@ -29,7 +29,7 @@ pub(super) fn output(options: &Options, kubeconfig: Option<&Path>, context: Opti
     options.output(rendered, warnings)
 }
 
-/// The namespace that the kubeconfig's context says; an empty path or context means the usual one.
+/// The namespace of the kubeconfig's context; an empty path or context means the default one.
 pub(super) fn namespace(kubeconfig: &str, context: &str) -> Option<String> {
     let config = match kubeconfig {
         "" => Kubeconfig::read().ok()?,
@@ -40,7 +40,7 @@ pub(super) fn namespace(kubeconfig: &str, context: &str) -> Option<String> {
     named.context?.namespace.filter(|namespace| !namespace.is_empty())
 }
 
-/// The API server that the kubeconfig names.
+/// The API server in the kubeconfig.
 struct Server(Applier);
 
 impl Server {
@@ -67,7 +67,7 @@ impl Server {
         Ok(Capabilities::new(version, api_versions))
     }
 
-    /// Applies each object for show; says what the server finds wrong with all of them.
+    /// Applies each object as a dry run; returns all the server's objections.
     async fn check(&self, rendered: &Rendered, namespace: &str) -> Result<(), String> {
         let mut wrong = Vec::new();
         for object in objects_of(&rendered.manifest()).map_err(|e| e.to_string())? {

@@ -1,9 +1,9 @@
-//! A line of comma-separated fields, some in double quotes. Counterpart: Go's `encoding/csv`, as spf13/pflag uses it.
+//! Comma-separated fields, some in double quotes. Counterpart: Go's `encoding/csv`, as spf13/pflag uses it.
 
-/// The fields. An empty text has none.
+/// The fields. Empty text has none.
 ///
 /// # Errors
-/// With Go's text: a quote where none may be.
+/// In Go's words: a misplaced quote.
 pub(super) fn read(text: &str) -> Result<Vec<String>, String> {
     let mut fields = Vec::new();
     let mut rest = text;
@@ -22,7 +22,7 @@ pub(super) fn read(text: &str) -> Result<Vec<String>, String> {
     Ok(fields)
 }
 
-/// A field without quotes, and what is behind the comma.
+/// An unquoted field, and what follows the comma.
 fn bare(rest: &str, at: usize) -> Result<(String, Option<&str>), String> {
     let (field, after) = rest.split_once(',').map_or((rest, None), |(field, after)| (field, Some(after)));
     match field.find('"') {
@@ -31,7 +31,7 @@ fn bare(rest: &str, at: usize) -> Result<(String, Option<&str>), String> {
     }
 }
 
-/// A field whose opening quote was read; `""` is a quote.
+/// A quoted field after its opening quote; `""` is a quote.
 fn quoted<'a>(inner: &'a str, at: usize, whole: &str) -> Result<(String, Option<&'a str>), String> {
     let mut field = String::new();
     let mut rest = inner;
@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fields_are_gos() {
+    fn fields_split_as_in_go() {
         let check = |text: &str, expected: &[&str]| assert_eq!(read(text).unwrap(), expected, "{text}");
         check("", &[]);
         check("a", &["a"]);
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quote_out_of_place_is_named() {
+    fn a_misplaced_quote_is_reported() {
         let check = |text: &str, expected: &str| {
             assert_eq!(read(text).unwrap_err(), format!("parse error on line 1, {expected}"), "{text}");
         };

@@ -1,18 +1,18 @@
-//! The lines of a template around the place where it failed, with a mark below that place.
+//! Shows the lines of a template around an error, with a caret below the place.
 
 use helm::engine::Place;
 
-/// How many lines are shown before and after.
+/// How many lines to show before and after.
 const AROUND: usize = 2;
 
-/// How many characters of a line are shown: a template may be one line of megabytes.
+/// How many characters of a line to show: a template may be one line of megabytes.
 const WIDTH: usize = 160;
 
 const RED: &str = "\u{1b}[1;31m";
 const BLUE: &str = "\u{1b}[1;34m";
 const PLAIN: &str = "\u{1b}[0m";
 
-/// The excerpt for the innermost place whose source there is: texts that `tpl` runs have none.
+/// The excerpt for the innermost place that has source text; text run by `tpl` has none.
 pub(super) fn of(places: &[Place], source: &dyn Fn(&str) -> Option<String>, colour: bool) -> Option<String> {
     let known = places.iter().rev().filter(|place| place.line > 0);
     let (place, text) = known.filter_map(|place| Some((place, source(&place.template)?))).next()?;
@@ -49,14 +49,14 @@ impl Excerpt<'_> {
         shown
     }
 
-    /// The first character shown: 0, but for a place far right in its line.
+    /// The first character to show: 0 unless the place is far to the right.
     fn window(&self, number: usize, text: &str) -> usize {
         let column = self.place.column.filter(|_| number == self.place.line);
         let characters = column.map_or(0, |column| characters_before(text, column));
         if characters < WIDTH { 0 } else { characters - WIDTH / 2 }
     }
 
-    /// A caret below the column, or below the whole line where no column is known. Tabs stay tabs, so that it stands where it should.
+    /// A caret below the column, or carets below the whole line if the column is unknown. Tabs stay tabs, so that it lines up.
     fn mark(&self, text: &str, start: usize) -> String {
         let Some(column) = self.place.column else {
             let width = text.trim().chars().count().clamp(1, WIDTH);
@@ -85,7 +85,7 @@ fn printable(text: &str) -> String {
     text.chars().map(visible).collect()
 }
 
-/// A chart's text must not steer the terminal.
+/// A chart's text must not control the terminal.
 fn visible(c: char) -> char {
     if c.is_control() && c != '\t' { '\u{fffd}' } else { c }
 }

@@ -1,6 +1,6 @@
 //! `template`: what `helm template` prints, from the same arguments. Counterpart: Helm's `pkg/cmd/template.go`.
 //!
-//! Standard output and the error's text are Helm's. Nothing but `--validate` and `--dry-run=server` starts a runtime or looks for a cluster.
+//! Standard output and error messages are Helm's. Only `--validate` and `--dry-run=server` start a runtime or look for a cluster.
 
 mod args;
 mod cluster;
@@ -32,10 +32,10 @@ pub struct Template {
     kube_context: Option<String>,
 }
 
-/// The exit code when the reader has seen enough, as `head`: what a shell shows of Helm, which ends by the signal.
+/// The exit code when the reader closes the pipe, as `head` does: the code that a shell reports for Helm, which the signal ends.
 const NO_READER: u8 = 141;
 
-/// What help says at the end.
+/// The examples at the end of the help.
 pub(super) fn examples(name: &str) -> String {
     format!(
         "Examples:\n  # As 'helm template', for a check: diff <(helm template rel ./chart) <({name} template rel ./chart)\n  \
@@ -47,10 +47,10 @@ pub(super) fn examples(name: &str) -> String {
     )
 }
 
-/// Turns a command line of Helm's into one for the parser of [`Template`]; says on standard error what Helm says about it.
+/// Turns Helm's command line into one for the parser of [`Template`], and prints Helm's warnings to standard error.
 ///
 /// # Errors
-/// Of the process, when it was said what is wrong with the line.
+/// The exit code, after the error was printed.
 pub(super) fn plain_args(given: &[String], name: &str) -> Result<Vec<String>, ExitCode> {
     let read = args::read(given, name, |variable| std::env::var(variable).ok().filter(|value| !value.is_empty()));
     let warnings = match &read {
@@ -115,7 +115,7 @@ impl Template {
         ExitCode::FAILURE
     }
 
-    /// The chart is loaded again: only people who look at an error pay for it.
+    /// Loads the chart again, so that only errors pay for the excerpt.
     fn excerpt(&self, error: &Error, colour: bool) -> Option<String> {
         let error = error.in_template()?;
         let chart = Chart::load(Path::new(self.options.name_and_chart.last()?.trim())).ok()?;
@@ -124,7 +124,7 @@ impl Template {
     }
 }
 
-/// A line for people. That nobody may read it is no error.
+/// Prints a line to standard error. It does not matter if nobody reads it.
 fn complain(text: &str) {
     let _ = writeln!(std::io::stderr(), "{text}");
 }

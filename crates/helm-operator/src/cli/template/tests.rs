@@ -16,7 +16,7 @@ fn excerpt(places: &[Place]) -> Option<String> {
 }
 
 #[test]
-fn a_caret_is_below_the_column_tabs_included() {
+fn the_caret_lines_up_with_the_column_even_after_tabs() {
     let expected = " --> c/t.yaml:3:7\n  |\n1 | a: 1\n2 | b:\n3 | \tc: {{ .x }}\n  | \t      ^\n4 | d: 2\n5 | e: 3";
     assert_eq!(excerpt(&[place("c/t.yaml", 3, Some(7))]).unwrap(), expected);
 }
@@ -35,7 +35,7 @@ fn the_innermost_place_with_a_source_is_shown() {
 }
 
 #[test]
-fn long_lines_are_cut_around_the_place_and_controls_do_not_reach_the_terminal() {
+fn long_lines_are_cut_around_the_error_and_control_characters_are_escaped() {
     let source = |_: &str| Some(format!("{}\u{1b}[2J{}", "x".repeat(1000), "y".repeat(1000)));
     let text = excerpt::of(&[place("t", 1, Some(1000))], &source, false).unwrap();
     assert!(text.lines().all(|line| line.chars().count() < 170), "{text}");
@@ -64,7 +64,7 @@ fn parse(line: &str) -> Result<Template, String> {
 }
 
 #[test]
-fn helms_flags_are_taken() {
+fn helms_flags_are_accepted() {
     let template = parse(
         "op template rel ./c -f a.yaml,b.yaml --set x=1,y=2 --set z={a,b} -n ns -s t.yaml -a v1 --kube-version v1.30.0",
     )
@@ -119,7 +119,7 @@ fn flags_are_written_as_helm_takes_them() {
 }
 
 #[test]
-fn a_line_that_helm_refuses_is_refused_in_its_words() {
+fn a_command_line_that_helm_rejects_is_rejected_in_its_words() {
     let check = |text: &str, expected: &str| assert_eq!(parse(text).map(|_| ()), Err(expected.to_owned()), "{text}");
     check("op template", "\"op template\" requires at least 1 argument\n\nUsage:  op template [NAME] [CHART] [flags]");
     check("op template a b c d", "expected at most two arguments, unexpected arguments: c, d");
@@ -144,7 +144,7 @@ fn a_line_that_helm_refuses_is_refused_in_its_words() {
 }
 
 #[test]
-fn what_is_not_followed_here_is_refused_with_what_to_do() {
+fn unsupported_flags_are_rejected_with_advice() {
     let check = |text: &str, part: &str| {
         let error = parse(text).map(|_| ()).unwrap_err();
         assert!(error.contains(part), "{error}");
@@ -157,7 +157,7 @@ fn what_is_not_followed_here_is_refused_with_what_to_do() {
 }
 
 #[test]
-fn the_environment_and_the_kubeconfig_say_what_no_flag_says() {
+fn the_environment_and_the_kubeconfig_fill_in_for_missing_flags() {
     let env = [("HELM_NAMESPACE", "from-env"), ("HELM_DEBUG", "1")];
     let options = parse_in("op template c", &env).unwrap().options;
     assert_eq!((options.namespace.as_str(), options.debug), ("from-env", true));

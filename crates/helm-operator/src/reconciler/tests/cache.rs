@@ -94,7 +94,7 @@ fn with_revisions(revisions: &[(u32, Status, &[&str])]) -> Cache {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_late_answer_to_a_write_brings_no_deleted_object_back_for_five_minutes() {
+async fn for_five_minutes_a_late_answer_does_not_bring_a_deleted_object_back() {
     let cache = Cache::default();
     let a = object_key("ConfigMap", "a");
     let delete = |uid: &str| cache.remove_dependent(&a, &live(uid, 9));
@@ -114,7 +114,7 @@ async fn a_late_answer_to_a_write_brings_no_deleted_object_back_for_five_minutes
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_a_resource_the_newer_version_counts_and_another_uid_replaces_it() {
+async fn the_newer_version_of_a_resource_wins_and_another_uid_replaces_it() {
     let cache = Cache::default();
     let generation = || cache.primary(&key()).unwrap().generation;
     assert!(cache.store_primary(of("u", 5, 1), epoch(1)));
@@ -129,7 +129,7 @@ async fn of_a_resource_the_newer_version_counts_and_another_uid_replaces_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn only_the_event_of_a_write_confirms_it_and_no_older_one() {
+async fn only_the_event_of_a_write_confirms_it_not_an_older_one() {
     let cache = Cache::default();
     let before = Epoch { number: 2, began: Instant::now() };
     tokio::time::advance(SECOND).await;
@@ -163,7 +163,7 @@ async fn only_the_event_of_a_write_confirms_it_and_no_older_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_the_server_confirms_is_not_asked_for_again() {
+async fn a_write_confirmed_by_the_server_is_not_read_again() {
     let cache = Cache::default();
     let a = object_key("ConfigMap", "a");
     cache.store_applied(&[applied("u", 5)], &key());
@@ -192,7 +192,7 @@ fn a_deleted_record_is_dropped_unless_a_newer_one_has_its_name() {
 }
 
 #[test]
-fn what_the_last_record_had_is_kept_as_long_as_the_resource_is_there() {
+fn the_last_records_inventory_is_kept_while_the_resource_exists() {
     let lost = |cache: &Cache| cache.history(&key()).lost.is_some();
     let cache = with_revisions(&[(1, Status::Superseded, &[]), (2, Status::Deployed, &["a"])]);
     cache.store_written_primary(of("u", 1, 1));
@@ -208,7 +208,7 @@ fn what_the_last_record_had_is_kept_as_long_as_the_resource_is_there() {
 }
 
 #[test]
-fn an_objects_owner_is_woken_by_what_matters_and_by_its_end() {
+fn relevant_changes_and_the_deletion_of_an_object_wake_its_owner() {
     let cache = Cache::default();
     let a = object_key("ConfigMap", "a");
     let see = |live: &Live| cache.store_dependent(a.clone(), live, claim(), epoch(1));
@@ -226,7 +226,7 @@ fn an_objects_owner_is_woken_by_what_matters_and_by_its_end() {
 }
 
 #[test]
-fn a_list_says_nothing_of_other_kinds() {
+fn a_list_does_not_affect_other_kinds() {
     let cache = Cache::default();
     let keys = [
         object_key("ConfigMap", "a"),
@@ -264,7 +264,7 @@ fn the_kinds_to_watch_are_those_of_the_releases_of_resources_that_exist() {
 }
 
 #[test]
-fn what_ran_last_is_the_deployed_revision_or_else_the_newest_superseded_one() {
+fn the_base_is_the_deployed_revision_or_else_the_newest_superseded_one() {
     use Status::{Deployed, Failed, Superseded};
     for (statuses, expected) in [
         (&[Superseded, Deployed, Failed][..], Some(2)),
@@ -279,7 +279,7 @@ fn what_ran_last_is_the_deployed_revision_or_else_the_newest_superseded_one() {
 }
 
 #[test]
-fn of_revisions_before_the_running_one_only_whose_they_were_is_kept() {
+fn only_the_owners_of_older_revisions_are_kept() {
     let cache = with_revisions(&[
         (1, Status::Superseded, &["old"]),
         (2, Status::Superseded, &[]),

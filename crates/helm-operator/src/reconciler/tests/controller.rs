@@ -130,7 +130,7 @@ impl PostHook for Notes {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_controller_installs_what_its_lists_bring_and_ends_when_told() {
+async fn a_controller_installs_listed_resources_and_ends_on_shutdown() {
     let running = Running::new(server());
     let notes = Notes::default();
     let controller = controller("").pre_hook(notes.clone()).post_hook(notes.clone());
@@ -179,7 +179,7 @@ async fn each_served_namespace_has_its_own_streams_and_only_those() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_kind_that_is_served_later_is_waited_for_and_the_wait_ends_when_told() {
+async fn a_controller_waits_for_its_kind_to_be_served_until_the_shutdown() {
     let server = Arc::new(MemoryApi::new());
     let running = Running::new(server.clone());
     let served = async {
@@ -203,7 +203,7 @@ fn told(event: &Value) -> (ObjectReference, String) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn events_name_the_resource_and_what_became_of_it() {
+async fn events_name_the_resource_and_the_outcome() {
     let running = Running::new(server());
     running.until(controller(""), || running.is_ready() && !events(&running.server).is_empty()).await;
     let (on, said) = told(&events(&running.server)[0]);

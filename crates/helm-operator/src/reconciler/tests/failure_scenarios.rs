@@ -49,7 +49,7 @@ async fn installed() -> World {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_object_of_wrong_types_is_no_outage_and_the_upgrade_is_rolled_back() {
+async fn a_type_error_is_not_an_outage_so_the_upgrade_is_rolled_back() {
     let world = installed().await;
     refuse(&world, "abc");
     set_value(&world, "abc");
@@ -97,7 +97,7 @@ async fn an_outage_makes_one_revision_however_long_it_lasts() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_waits_of_an_outage_grow() {
+async fn retries_during_an_outage_back_off() {
     let world = World::new(spec());
     webhook_is_away(&world, "value");
     let mut attempts = 0;
@@ -111,7 +111,7 @@ async fn the_waits_of_an_outage_grow() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_an_outage_left_half_done_is_taken_back_once_nothing_can_be_rendered() {
+async fn a_half_done_upgrade_is_rolled_back_once_rendering_fails() {
     let world = installed().await;
     webhook_is_away(&world, "\"2\"");
     set_value(&world, "2");
@@ -133,7 +133,7 @@ async fn what_an_outage_left_half_done_is_taken_back_once_nothing_can_be_rendere
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_cannot_be_rolled_back_is_told_and_tried_again() {
+async fn a_failed_rollback_is_reported_and_retried() {
     let world = installed().await;
     refuse(&world, "\"2\"");
     refuse_to_roll_back(&world);
@@ -150,7 +150,7 @@ async fn what_cannot_be_rolled_back_is_told_and_tried_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_retry_that_is_refused_the_same_again_writes_nothing() {
+async fn a_retry_with_the_same_refusal_writes_nothing() {
     let world = installed().await;
     refuse(&world, "abc");
     set_value(&world, "abc");
@@ -209,7 +209,7 @@ fn fail_a_rollback_by_hand(world: &World) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_release_that_ran_once_is_healed_and_never_taken_away() {
+async fn a_release_that_ever_ran_is_healed_and_never_removed() {
     let world = installed().await;
     world.edit(|p| p["spec"]["maps"] = json!(["a", "b", "d"]));
     world.reconcile().await;
@@ -250,7 +250,7 @@ fn refuse_only_applies(world: &World) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_only_a_client_may_write_is_told_once_for_each_change_and_drifts_as_everything_else() {
+async fn client_side_objects_are_reported_once_for_each_change_and_repaired_like_others() {
     let world = World::new(spec());
     refuse_only_applies(&world);
     world.reconcile().await;
@@ -290,7 +290,7 @@ async fn take_default(world: &World, number: u32) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn defaults_that_others_take_from_a_client_are_noted_and_are_no_fight() {
+async fn defaults_that_others_claim_from_client_side_objects_are_recorded_and_not_a_fight() {
     let world = World::new(spec());
     refuse_only_applies(&world);
     world.reconcile().await;
@@ -306,7 +306,7 @@ async fn defaults_that_others_take_from_a_client_are_noted_and_are_no_fight() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_repair_that_an_apply_refuses_by_now_goes_as_a_client_and_is_remembered() {
+async fn a_repair_that_apply_now_rejects_is_written_client_side_from_then_on() {
     let world = installed().await;
     refuse_only_applies(&world);
     let drift = |world: &World| {

@@ -379,7 +379,7 @@ pub(super) fn spec() -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn install_upgrade_and_uninstall_stay_in_their_budget_of_requests() {
+async fn install_upgrade_and_uninstall_stay_within_their_request_budget() {
     let world = World::new(spec());
     // Finalizer, three reads for conflicts, record, three objects, record, status; the event comes on top.
     assert_eq!(world.requests().await, 10);
@@ -438,7 +438,7 @@ async fn drift_is_repaired_without_a_new_revision() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_fight_over_a_field_is_named_and_slowed_down() {
+async fn a_fight_over_a_field_is_reported_and_slowed_down() {
     let world = World::new(spec());
     world.reconcile().await;
     for _ in 0..8 {
@@ -451,12 +451,12 @@ async fn a_fight_over_a_field_is_named_and_slowed_down() {
     let message = world.condition("Irreconcilable").unwrap();
     assert_eq!(
         message,
-        "True/DriftLoop/fighter keeps changing .data.value of ConfigMap \"b\"; the release \"web\" sets it again after longer and longer waits"
+        "True/DriftLoop/fighter keeps changing .data.value of ConfigMap \"b\"; release \"web\" restores them at increasing intervals"
     );
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_template_error_keeps_the_release_and_is_tried_again_later() {
+async fn a_template_error_keeps_the_release_and_is_retried_later() {
     let world = World::new(spec());
     world.reconcile().await;
     world.edit(|p| p["spec"]["broken"] = true.into());
@@ -513,7 +513,7 @@ async fn a_conflict_is_found_before_anything_is_written_and_names_the_owner() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn two_resources_with_one_object_leave_it_to_the_first() {
+async fn an_object_of_two_resources_stays_with_the_first() {
     let world = World::new(json!({"maps": ["shared"], "value": "1"}));
     world.reconcile().await;
     let uid = |world: &World| world.server.object(&format!("{MAPS}/shared")).unwrap()["metadata"]["uid"].clone();
@@ -566,7 +566,7 @@ async fn an_object_that_another_owner_took_is_neither_pruned_nor_repaired_nor_de
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_live_object_that_says_keep_is_not_pruned() {
+async fn a_live_object_with_the_keep_policy_is_not_pruned() {
     let world = World::new(spec());
     world.reconcile().await;
     let path = format!("{MAPS}/b");
@@ -590,7 +590,7 @@ async fn the_history_is_bounded() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_release_of_someone_else_is_refused_unless_adopted() {
+async fn somebody_elses_release_is_a_conflict_unless_adopted() {
     let world = World::new(spec());
     world.reconcile().await;
     let path = format!("{SECRETS}/sh.helm.release.v1.web.v1");
@@ -610,7 +610,7 @@ async fn a_release_of_someone_else_is_refused_unless_adopted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_resource_that_was_forced_away_and_made_anew_takes_its_release_over_without_a_revision() {
+async fn a_force_deleted_and_recreated_resource_takes_over_its_release_without_a_revision() {
     let world = World::new(spec());
     world.reconcile().await;
     let mut primary = world.server.object(PRIMARY).unwrap();
@@ -708,7 +708,7 @@ async fn the_finalizer_comes_before_the_first_object() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_interrupted_action_is_gone_on_with_as_it_was_rendered() {
+async fn an_interrupted_action_continues_as_it_was_rendered() {
     for writes in 2..6 {
         let server = World::new(spec()).server;
         let world = World::rendering(server.clone(), Arc::new(random()));
@@ -743,7 +743,7 @@ async fn only_changed_inputs_are_a_reason_to_render_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn inputs_that_give_the_same_objects_are_noted_once_and_for_all() {
+async fn inputs_that_render_the_same_objects_are_recorded_once() {
     let world = World::new(spec());
     world.reconcile().await;
     world.edit(|p| p["spec"]["unused"] = 1.into());
@@ -756,7 +756,7 @@ async fn inputs_that_give_the_same_objects_are_noted_once_and_for_all() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_deleted_while_nobody_watched_is_put_back_by_the_next_list() {
+async fn objects_deleted_unnoticed_are_recreated_at_the_next_list() {
     let world = World::new(spec());
     world.reconcile().await;
     tokio::time::advance(Duration::from_secs(60)).await;
@@ -766,7 +766,7 @@ async fn what_was_deleted_while_nobody_watched_is_put_back_by_the_next_list() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_resource_that_vanished_unseen_is_forgotten_by_the_next_list() {
+async fn a_resource_that_disappeared_unnoticed_is_forgotten_at_the_next_list() {
     let world = World::new(spec());
     world.reconcile().await;
     tokio::time::advance(Duration::from_secs(60)).await;
@@ -778,7 +778,7 @@ async fn a_resource_that_vanished_unseen_is_forgotten_by_the_next_list() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_resource_that_is_gone_before_its_status_is_written_is_forgotten_at_once() {
+async fn a_resource_deleted_before_its_status_write_is_forgotten_at_once() {
     let world = World::new(json!({"broken": true}));
     world.reconcile().await;
     let world = World::on(world.server);
@@ -792,7 +792,7 @@ async fn a_resource_that_is_gone_before_its_status_is_written_is_forgotten_at_on
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_list_of_one_namespace_says_nothing_of_another() {
+async fn a_list_of_one_namespace_does_not_affect_another() {
     let world = World::new(spec());
     world.reconcile().await;
     let other = world.add("two", "web", json!({"maps": ["x"], "value": "1"}));
@@ -810,7 +810,7 @@ async fn a_list_of_one_namespace_says_nothing_of_another() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_own_write_whose_event_never_comes_is_asked_for() {
+async fn our_own_write_without_an_event_is_read_back() {
     let world = World::new(spec());
     world.feed();
     work::reconcile(&world.shared, &key(), &()).await;
@@ -836,7 +836,7 @@ fn claimed_role(world: &World) {
 const ROLE: &str = "/apis/rbac.authorization.k8s.io/v1/clusterroles/role";
 
 #[tokio::test(start_paused = true)]
-async fn a_release_whose_record_went_first_is_uninstalled_by_what_was_known() {
+async fn a_release_whose_record_is_deleted_first_is_uninstalled_from_the_cache() {
     let world = World::new(spec());
     world.reconcile().await;
     world.server.remove(&format!("{SECRETS}/sh.helm.release.v1.web.v1"));
@@ -848,7 +848,7 @@ async fn a_release_whose_record_went_first_is_uninstalled_by_what_was_known() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_release_whose_record_went_while_we_were_down_is_uninstalled_by_what_its_objects_say() {
+async fn a_release_whose_record_is_deleted_while_we_are_down_is_uninstalled_by_its_objects_metadata() {
     let world = World::new(spec());
     world.reconcile().await;
     claimed_role(&world);
@@ -872,7 +872,7 @@ async fn a_release_whose_record_went_while_we_were_down_is_uninstalled_by_what_i
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_resource_that_never_had_a_release_is_let_go_without_a_search() {
+async fn a_resource_without_a_release_is_released_without_a_search() {
     let world = World::new(json!({"broken": true}));
     world.reconcile().await;
     claimed_role(&world);

@@ -142,7 +142,7 @@ async fn looked_at_changed(change: impl FnOnce(&mut Release), chart: &Path) -> V
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_record_that_does_not_prove_to_be_the_same_is_rendered_anew() {
+async fn a_record_that_does_not_prove_equality_is_rendered_again() {
     assert_eq!(looked_at_changed(|_| {}, &chart()).await, ["1 deployed"]);
     let other_values = |record: &mut Release| record.config["replicaCount"] = 2.into();
     assert_eq!(looked_at_changed(other_values, &chart()).await, ["1 superseded", "2 deployed"]);
@@ -168,7 +168,7 @@ async fn changed_inputs_are_rendered_whatever_the_scheme() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_outage_is_no_reason_to_render_anew() {
+async fn an_outage_does_not_cause_a_new_render() {
     let (server, key) = restored(&versions()[0]);
     change_record(&server, |_| {}, scheme("1"));
     server.refuse(|call| call.path.contains("sh.helm").then(|| Error::answer(503, "", "away")));
@@ -194,7 +194,7 @@ async fn a_record_that_cannot_be_decoded_proves_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_upgrade_that_another_version_began_is_ended_as_it_was_rendered() {
+async fn an_upgrade_started_by_another_version_is_finished_as_it_was_rendered() {
     for digest in ["1", "2"] {
         let (server, key) = restored(&versions()[0]);
         let before = random(&server);
@@ -241,7 +241,7 @@ fn random(server: &MemoryApi) -> Vec<Value> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_upstreams_release_is_taken_over_without_making_its_passwords_up_anew() {
+async fn an_upstreams_release_is_taken_over_without_new_passwords() {
     let (server, key) = restored(&versions()[0]);
     as_an_upstream_left_it(&server);
     let before = random(&server);

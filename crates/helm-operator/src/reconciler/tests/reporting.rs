@@ -23,7 +23,7 @@ fn status(world: &World) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn override_values_and_duplicate_objects_are_told_and_a_value_only_if_it_may_be() {
+async fn override_values_and_duplicate_objects_are_reported_with_values_hidden_on_request() {
     for (suppressed, value) in [(false, "s3cret"), (true, "****")] {
         let mut spec = spec();
         spec["twice"] = true.into();
@@ -89,7 +89,7 @@ async fn after_a_restart_the_status_keeps_the_chart_of_the_running_revision_and_
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_manifest_that_operator_sdk_kept_in_the_status_goes() {
+async fn operator_sdks_manifest_is_removed_from_the_status() {
     let server = World::new(spec()).server;
     let mut primary = server.object(PRIMARY).unwrap();
     primary["status"] = json!({"deployedRelease": {"name": "web", "manifest": "password: s3cret"}});
@@ -101,7 +101,7 @@ async fn the_manifest_that_operator_sdk_kept_in_the_status_goes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_release_of_someone_elses_is_not_told_as_the_resources() {
+async fn somebody_elses_release_does_not_appear_in_the_status() {
     let world = World::new(spec());
     world.reconcile().await;
     let path = world.server.paths().into_iter().find(|path| path.contains("sh.helm.release.v1")).unwrap();
@@ -121,7 +121,7 @@ async fn a_release_of_someone_elses_is_not_told_as_the_resources() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn while_its_objects_are_waited_for_a_deleted_resource_tells_of_no_release() {
+async fn while_waiting_for_its_objects_a_deleted_resource_shows_no_release() {
     let world = World::unwatched(World::new(spec()).server, |_| {});
     world.reconcile().await;
     world.edit(|p| p["metadata"]["annotations"] = json!({"helm.sdk.operatorframework.io/uninstall-wait": "true"}));
@@ -157,7 +157,7 @@ async fn while_its_objects_are_waited_for_a_deleted_resource_tells_of_no_release
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_resource_that_waits_for_a_hook_holds_no_worker() {
+async fn waiting_for_a_hook_occupies_no_worker() {
     let mut spec = spec();
     spec["hooks"] = json!([{"name": "slow", "events": ["pre-install"]}]);
     let world = World::new(spec);
@@ -203,7 +203,7 @@ async fn end_job(world: &World, how: &str) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_hook_after_an_uninstall_that_is_given_up_is_told() {
+async fn giving_up_on_a_post_delete_hook_is_reported() {
     let world = deleted_with_hook("post-delete").await;
     let tries = async {
         while world.server.object(PRIMARY).is_some() {
@@ -217,12 +217,12 @@ async fn a_hook_after_an_uninstall_that_is_given_up_is_told() {
     }
     let told = told(&world).await;
     let given_up =
-        "Warning HookGivenUp x1: a hook after the uninstall failed 5 times, and the release is let go without it: ";
+        "Warning HookGivenUp x1: a post-delete hook failed 5 times, so the release is uninstalled without it: ";
     assert!(told.iter().any(|said| said.starts_with(given_up) && said.contains("no disk")), "{told:#?}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_hook_that_is_left_out_in_a_namespace_that_goes_is_told() {
+async fn skipping_a_hook_in_a_terminating_namespace_is_reported() {
     let world = deleted_with_hook("pre-delete").await;
     world.server.refuse(|call| {
         let refused = call.method == http::Method::POST && call.path.contains("/jobs");
@@ -256,7 +256,7 @@ async fn hooks_that_an_uninstall_ran_are_not_run_again_when_the_rest_failed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_fight_over_many_objects_names_three() {
+async fn a_fight_over_many_objects_names_three_of_them() {
     let names = ["a", "b", "c", "d", "e"];
     let world = World::new(json!({"maps": names, "value": "1"}));
     world.reconcile().await;
@@ -271,5 +271,5 @@ async fn a_fight_over_many_objects_names_three() {
     }
     let said = world.condition("Irreconcilable").unwrap();
     assert_eq!(said.matches("fighter keeps changing").count(), 3, "{said}");
-    assert!(said.contains("; and so with 2 more; the release \"web\" sets it again"), "{said}");
+    assert!(said.contains("; and 2 more objects; release \"web\" restores them"), "{said}");
 }

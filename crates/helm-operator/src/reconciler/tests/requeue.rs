@@ -37,7 +37,7 @@ async fn is_put_back_after(world: &World, seconds: u64) -> bool {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_no_watch_covers_is_applied_again_once_a_period() {
+async fn unwatched_objects_are_reapplied_once_a_period() {
     let world = World::unwatched(World::new(spec()).server, |settings| settings.watch_dependents = false);
     world.reconcile().await;
     change_map(&world, "b");
@@ -56,7 +56,7 @@ async fn what_no_watch_covers_is_applied_again_once_a_period() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_kinds_to_be_watched_only_those_that_may_not_be_listed_are_applied_again() {
+async fn only_kinds_that_may_not_be_listed_are_reapplied_each_period() {
     let world = World::unwatched(World::new(spec()).server, |_| {});
     world.reconcile().await;
     change_map(&world, "b");
@@ -66,7 +66,7 @@ async fn of_kinds_to_be_watched_only_those_that_may_not_be_listed_are_applied_ag
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_object_that_is_being_deleted_is_put_back_once_it_is_gone() {
+async fn an_object_being_deleted_is_recreated_once_it_is_gone() {
     let world = World::new(spec());
     world.reconcile().await;
     let path = format!("{MAPS}/b");
@@ -83,7 +83,7 @@ async fn an_object_that_is_being_deleted_is_put_back_once_it_is_gone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn where_the_server_keeps_no_marks_everything_is_applied_once_a_period() {
+async fn without_managed_fields_everything_is_reapplied_once_a_period() {
     let world = World::new(spec());
     world.reconcile().await;
     let (marked, mut unmarked) = (marks(&world), marks(&world));
@@ -126,7 +126,7 @@ fn see(world: &World, name: &str, status: &str) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_first_object_that_failed_is_named_or_else_the_first_on_its_way() {
+async fn health_names_the_first_failed_object_or_else_the_first_unready_one() {
     let world = World::new(spec());
     world.reconcile().await;
     let health = |objects: &[(&str, &str)]| {
@@ -169,7 +169,7 @@ async fn a_release_is_watched_once_all_its_kinds_are_listed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whose_an_object_is_its_controller_says_or_else_its_annotation() {
+async fn the_owner_of_an_object_is_its_controller_or_else_the_one_in_its_annotation() {
     let world = World::new(spec());
     let owner_of = |metadata: Value| {
         let mut metadata = metadata;
@@ -198,7 +198,7 @@ async fn whose_an_object_is_its_controller_says_or_else_its_annotation() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_object_that_lost_its_owner_wakes_the_owner_that_it_had_and_another_of_its_name_does_not() {
+async fn an_object_that_lost_its_owner_wakes_its_previous_owner_and_another_of_the_same_name_does_not() {
     let world = World::new(spec());
     world.reconcile().await;
     let claim = |uid: &str| {
@@ -238,7 +238,7 @@ async fn a_lost_object_and_a_lost_record_wake_their_resource() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_resource_that_is_gone_leaves_no_failure_for_one_of_its_name() {
+async fn a_deleted_resource_leaves_no_failure_for_its_successor() {
     let world = World::new(spec());
     world.edit(|p| p["spec"]["broken"] = true.into());
     assert_eq!(world.reconcile().await, ReconcileResult::Error);
@@ -250,7 +250,7 @@ async fn a_resource_that_is_gone_leaves_no_failure_for_one_of_its_name() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_finalizer_that_cannot_be_set_because_the_resource_changed_is_set_on_what_is_there_now() {
+async fn a_finalizer_is_added_to_the_new_version_when_the_resource_has_just_changed() {
     for (code, gone) in [(409, false), (404, true)] {
         let world = World::new(spec());
         world.server.disturb(
@@ -272,7 +272,7 @@ async fn a_finalizer_that_cannot_be_set_because_the_resource_changed_is_set_on_w
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_resource_that_another_replaced_is_forgotten_when_the_server_says_so() {
+async fn a_replaced_resource_is_forgotten_once_the_server_reports_it() {
     let world = World::new(spec());
     let old = world.shared.cache.primary(&key()).unwrap();
     world.server.remove(PRIMARY);

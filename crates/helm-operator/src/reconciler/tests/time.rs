@@ -65,7 +65,7 @@ impl World {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_healthy_resource_is_looked_at_once_a_period() {
+async fn a_healthy_resource_is_reconciled_once_a_period() {
     let world = World::new(spec());
     world.work_for(30 * SECOND).await;
     let before = world.reconciles();
@@ -75,7 +75,7 @@ async fn a_healthy_resource_is_looked_at_once_a_period() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn after_a_fight_its_condition_clears_and_only_the_period_wakes() {
+async fn after_a_fight_its_condition_clears_and_only_the_period_triggers_reconciles() {
     let world = World::new(spec());
     let fighting = async {
         tokio::time::sleep(SECOND).await;
@@ -98,7 +98,7 @@ async fn after_a_fight_its_condition_clears_and_only_the_period_wakes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_end_of_a_fight_is_told_without_a_period_too() {
+async fn the_end_of_a_fight_is_reported_without_a_period_too() {
     let world = World::new(spec());
     world.annotate("reconcile-period", "0");
     let fighting = async {
@@ -119,7 +119,7 @@ async fn the_end_of_a_fight_is_told_without_a_period_too() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_suspended_failing_resource_is_not_looked_at() {
+async fn a_suspended_failing_resource_is_not_reconciled() {
     let world = World::new(json!({"broken": true}));
     world.work_for(10 * SECOND).await;
     assert!(world.failures() > 1);
@@ -134,7 +134,7 @@ async fn a_suspended_failing_resource_is_not_looked_at() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_wake_jumps_a_backoff_but_a_change_of_the_resource() {
+async fn only_a_change_of_the_resource_ends_a_backoff_early() {
     let world = World::new(json!({"broken": true}));
     let waking = async {
         for _ in 0..450 {
@@ -155,7 +155,7 @@ async fn no_wake_jumps_a_backoff_but_a_change_of_the_resource() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_record_of_someone_elses_ends_a_backoff_and_our_own_do_not() {
+async fn somebody_elses_record_ends_a_backoff_and_our_own_do_not() {
     let world = World::new(json!({"maps": ["a"], "unknown": true}));
     world.work_for(100 * SECOND).await;
     let before = world.failures();
@@ -206,14 +206,14 @@ async fn failing_resources_are_tried_once_soon_after_a_restart_and_not_all_at_on
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_panic_costs_one_resource_some_time_and_the_others_nothing() {
+async fn a_panic_delays_only_its_own_resource() {
     let world = World::new(json!({"panic": true}));
     let fine = world.add("ns", "fine", json!({"maps": ["x"]}));
     world.work_for(45 * SECOND).await;
     assert_eq!(world.total("controller_runtime_reconcile_panics_total", ""), 7);
     assert_eq!(world.failures(), 7);
     assert_eq!(world.condition_of(&fine, "Ready").unwrap(), "True/Ready/");
-    assert!(world.condition("Irreconcilable").unwrap().starts_with("True/InternalError/the operator failed on this"));
+    assert!(world.condition("Irreconcilable").unwrap().starts_with("True/InternalError/the operator panicked"));
     assert_eq!(world.total("controller_runtime_active_workers", ""), 0);
     world.edit(|primary| primary["spec"] = spec());
     world.work_for(SECOND).await;
@@ -222,7 +222,7 @@ async fn a_panic_costs_one_resource_some_time_and_the_others_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_status_that_cannot_be_written_is_tried_again_later_and_later() {
+async fn a_failing_status_write_backs_off() {
     let world = World::new(spec());
     world.annotate("reconcile-period", "0");
     world.work_for(SECOND).await;
@@ -243,7 +243,7 @@ async fn a_status_that_cannot_be_written_is_tried_again_later_and_later() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_step_waits_for_is_in_the_status_seldom_and_only_if_it_is_new() {
+async fn the_status_shows_what_a_step_waits_for_seldom_and_only_if_it_changed() {
     let world = World::new(spec());
     world.reconcile().await;
     let progress = super::super::progress::Progress::new(&());
@@ -290,16 +290,14 @@ async fn progress_that_cannot_be_written_stops_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_resource_that_others_keep_is_not_ready_and_names_them_and_is_left_alone() {
+async fn a_resource_kept_by_other_finalizers_names_them_is_not_ready_and_is_left_alone() {
     let world = World::new(spec());
     world.edit(|primary| primary["metadata"]["finalizers"] = json!(["example.com/a", "example.com/b"]));
     world.work_for(SECOND).await;
     world.delete();
     world.work_for(SECOND).await;
     let ready = |names: &str| {
-        format!(
-            "False/Uninstalled/the release is uninstalled; the resource stays for the finalizers of others: {names}"
-        )
+        format!("False/Uninstalled/the release is uninstalled; other finalizers keep the resource: {names}")
     };
     assert_eq!(world.condition("Ready").unwrap(), ready("example.com/a, example.com/b"));
     assert_eq!(world.condition("Deployed").unwrap(), "False/UninstallSuccessful/The release is uninstalled.");
@@ -316,7 +314,7 @@ async fn a_resource_that_others_keep_is_not_ready_and_names_them_and_is_left_alo
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_resource_that_was_never_ours_gets_no_status_when_it_goes() {
+async fn a_resource_that_never_was_ours_gets_no_status_on_deletion() {
     let world = World::new(spec());
     world.edit(|primary| {
         primary["metadata"]["finalizers"] = json!(["example.com/a"]);
@@ -327,7 +325,7 @@ async fn a_resource_that_was_never_ours_gets_no_status_when_it_goes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_repair_that_fails_waits_longer_and_longer_and_is_told_once() {
+async fn a_failing_repair_backs_off_and_is_reported_once() {
     let world = World::new(spec());
     world.work_for(SECOND).await;
     world.server.die_after(Some(0));
@@ -341,7 +339,7 @@ async fn a_repair_that_fails_waits_longer_and_longer_and_is_told_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_fight_with_a_deleter_is_named_too() {
+async fn a_fight_with_someone_who_deletes_is_reported_too() {
     let world = World::new(spec());
     let fighting = async {
         for _ in 0..100 {
@@ -351,10 +349,7 @@ async fn a_fight_with_a_deleter_is_named_too() {
     };
     world.work_until(fighting).await;
     let told = world.condition("Irreconcilable").unwrap();
-    assert!(
-        told.contains("DriftLoop/someone keeps deleting ConfigMap \"a\"; the release \"web\" sets it again"),
-        "{told}"
-    );
+    assert!(told.contains("DriftLoop/someone keeps deleting ConfigMap \"a\"; release \"web\" restores them"), "{told}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -390,7 +385,7 @@ async fn only_objects_of_the_release_wake_its_resource() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_kind_that_may_not_be_listed_is_refused_until_it_is_synced() {
+async fn a_forbidden_kind_counts_as_refused_until_it_is_listed() {
     let world = World::new(spec());
     let cache = &world.shared.cache;
     let key = object_key("ConfigMap", "a");
