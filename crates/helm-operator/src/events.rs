@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use helm_release::kube::{Answer, Api, Call, Error};
+use helm_release::kube::{Api, Call, Error, Response};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
 use serde_json::{Value, json};
@@ -123,7 +123,13 @@ impl Recorder {
         created.map(drop)
     }
 
-    async fn create(&self, on: &ObjectReference, key: &EventKey, event: &str, now: Timestamp) -> Result<Answer, Error> {
+    async fn create(
+        &self,
+        on: &ObjectReference,
+        key: &EventKey,
+        event: &str,
+        now: Timestamp,
+    ) -> Result<Response, Error> {
         let body = json!({
             "apiVersion": "events.k8s.io/v1", "kind": "Event", "metadata": {"name": event, "namespace": key.namespace},
             "eventTime": micro_time(now), "type": key.kind, "reason": key.reason, "action": key.action, "note": key.note,
@@ -132,7 +138,7 @@ impl Recorder {
         self.api.send(Call::post(collection(key), body.to_string().into_bytes())).await
     }
 
-    async fn repeat(&self, key: &EventKey, seen: &Published) -> Result<Answer, Error> {
+    async fn repeat(&self, key: &EventKey, seen: &Published) -> Result<Response, Error> {
         let body: Value = json!({"series": {"count": seen.count, "lastObservedTime": micro_time(Timestamp::now())}});
         let path = format!("{}/{}", collection(key), seen.event);
         self.api.send(Call::merge(path, body.to_string().into_bytes())).await
@@ -280,9 +286,9 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_failed_event_is_not_counted_on() {
         let world = World::new();
-        world.server.die_after(Some(0));
+        world.server.fail_after(Some(0));
         world.publish("InstallError", "no").await;
-        world.server.die_after(None);
+        world.server.fail_after(None);
         assert_eq!((world.published(), world.known()), (vec![], 0));
         world.publish("InstallError", "no").await;
         assert_eq!(world.published(), ["InstallError no"]);

@@ -3,7 +3,7 @@
 use go_encoding::json;
 use go_template::{Map, Value};
 use helm::engine::Lookup;
-use helm_release::kube::{Answer, Applier, Call, Error};
+use helm_release::kube::{Applier, Call, Error, Response};
 use tokio::runtime::Handle;
 
 use crate::report::chain;
@@ -26,7 +26,7 @@ impl Lookup for ClusterLookup {
                 answer => answer.map(Some),
             }
         });
-        let Some(Answer(json)) = found.map_err(|e: Error| chain(&e))? else { return Ok(Value::Map(Map::default())) };
+        let Some(Response(json)) = found.map_err(|e: Error| chain(&e))? else { return Ok(Value::Map(Map::default())) };
         // The answer is not quoted: it may be a Secret.
         let object =
             json::decode_preserving_ints(&json).map_err(|_| "cannot read the API server's answer".to_owned())?;

@@ -1,6 +1,6 @@
 //! What a waiting uninstall waits for: the objects that still exist, and the finalizers that hold them.
 
-use helm_release::action::{self, Environment, Look};
+use helm_release::action::{self, Cached, Environment};
 use helm_release::kube::{ObjectKey, Ownership};
 use helm_release::storage::{MarkedObject, Marks};
 
@@ -25,7 +25,7 @@ pub(super) async fn awaited(
     // For kinds without a watch the cache holds our own writes only, and nothing reports their deletion.
     let is_seen = |object: &&&MarkedObject| {
         work.shared.cache.is_synced(&object.key)
-            && matches!(env.live.look(&object.key, env.decoration), Look::Ours(live) if !live.kept)
+            && matches!(env.live.cached(&object.key, env.decoration), Cached::Ours(live) if !live.kept)
     };
     let seen: Vec<&MarkedObject> = deleted.iter().filter(is_seen).copied().collect();
     // An object in a watched kind's cache exists until the watch says otherwise. Its finalizers need a request; they are left out if it fails.
@@ -52,7 +52,7 @@ async fn look(
     env: &Environment<'_>,
     object: &MarkedObject,
 ) -> Result<Option<Vec<String>>, action::Error> {
-    let live = work.shared.applier.look_up(&object.key, &object.api_version).await?;
+    let live = work.shared.applier.find_live(&object.key, &object.api_version).await?;
     let ours = live.filter(|live| env.decoration.ownership(live) == Ownership::Ours && !live.kept);
     Ok(ours.map(|live| live.metadata.finalizers.unwrap_or_default()))
 }

@@ -8,7 +8,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use helm_release::action::{Known, LiveView, Look};
+use helm_release::action::{Cached, CachedObject, LiveView};
 use helm_release::kube::{Applied, Decoration, Live, Mark, ObjectKey, Proven, Readiness, Resource};
 use helm_release::storage::RecordMeta;
 use tokio::time::Instant;
@@ -434,15 +434,15 @@ fn is_of(key: &ObjectKey, resource: &Resource) -> bool {
 }
 
 impl LiveView for Cache {
-    fn look(&self, key: &ObjectKey, decoration: &Decoration) -> Look {
+    fn cached(&self, key: &ObjectKey, decoration: &Decoration) -> Cached {
         let Some(dependent) = self.dependent(key) else {
-            return if self.is_synced(key) { Look::Absent } else { Look::Unknown };
+            return if self.is_synced(key) { Cached::Absent } else { Cached::Unknown };
         };
         let owner = decoration.owner.as_ref().map(|o| ResourceKey::new(&o.namespace, &o.name));
         if !dependent.ours || dependent.owner != owner {
-            return Look::Unknown;
+            return Cached::Unknown;
         }
-        Look::Ours(Known {
+        Cached::Ours(CachedObject {
             mark: dependent.mark.filter(|_| !dependent.deleting),
             kept: dependent.kept,
             proven: Proven { uid: dependent.uid.into(), resource_version: dependent.resource_version.to_string() },

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use helm_release::action::{self, Environment};
-use helm_release::kube::{Applied, ObjectKey, Way};
+use helm_release::kube::{Applied, ApplyMethod, ObjectKey};
 use helm_release::release::{Packed, Status};
 use helm_release::storage::{MarkedObject, Marks};
 use tokio::time::Instant;
@@ -142,7 +142,7 @@ pub(super) async fn confirm(work: &mut Work<'_>) -> Result<Next, Fault> {
     let Some((_, marks)) = deployed(work) else { return Ok(Next::Done) };
     for key in work.shared.cache.overdue(&work.watched(&marks)) {
         let Some(object) = marks.find(&key) else { continue };
-        let live = work.shared.applier.look_up(&key, &object.api_version).await.map_err(|e| fault(&e.into()))?;
+        let live = work.shared.applier.find_live(&key, &object.api_version).await.map_err(|e| fault(&e.into()))?;
         work.shared.cache.confirm(&key, live.as_ref());
     }
     Ok(Next::Again)
@@ -177,7 +177,7 @@ async fn update_marks(
     let mut new = marks.clone();
     for object in &mut new.objects {
         if let Some(one) = applied.iter().find(|a| a.key == object.key) {
-            (object.mark, object.client) = (one.live.mark, one.way != Way::Server);
+            (object.mark, object.client) = (one.live.mark, one.method != ApplyMethod::Server);
         }
     }
     if new == *marks { Ok(()) } else { write_marks(work, primary, version, new).await }
@@ -199,6 +199,6 @@ fn keep(work: &Work<'_>, version: u32, marks: Marks, written: u64) {
 }
 
 pub(super) fn fault(error: &action::Error) -> Fault {
-    let reason = if error.is_foreign() { "ReleaseConflict" } else { "ReconcileError" };
+    let reason = if error.is_ownership_conflict() { "ReleaseConflict" } else { "ReconcileError" };
     Fault { condition: condition::IRRECONCILABLE, reason, message: chain(error) }
 }

@@ -77,7 +77,7 @@ async fn conclude(
             Ok(Next::Again)
         }
         Err(failure) => {
-            let reason = if failure.cause.is_foreign() { "ReleaseConflict" } else { words.failed };
+            let reason = if failure.cause.is_ownership_conflict() { "ReleaseConflict" } else { words.failed };
             let message = undo::after_action(work, primary, &failure).await;
             Err(Fault { condition: condition::RELEASE_FAILED, reason, message })
         }

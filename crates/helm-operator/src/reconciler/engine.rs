@@ -9,7 +9,7 @@ use helm::chart::Chart;
 use helm::engine::{self, Capabilities, Engine, KubeVersion, Lookup, ReleaseOptions, Rendered};
 use helm_release::action::Candidate;
 use helm_release::kube::{
-    Applier, Call, Duplicate, Object, ObjectError, digest_json, each_once, install_order, objects_of,
+    Applier, Call, Duplicate, Object, ObjectError, deduplicate, digest_json, install_order, objects_of,
 };
 use helm_release::release::{ChartDocument, DeletePolicy, Hook, HookEvent};
 use serde_json::json;
@@ -162,7 +162,7 @@ fn candidate(
 fn release_objects(manifest: &str, namespace: &str) -> Result<(Vec<Object>, Vec<Duplicate>), ObjectError> {
     let objects = objects_of(manifest)?;
     objects.iter().try_for_each(Object::check_name)?;
-    let (mut objects, duplicates) = each_once(objects, namespace);
+    let (mut objects, duplicates) = deduplicate(objects, namespace);
     install_order(&mut objects);
     Ok((objects, duplicates))
 }
@@ -251,7 +251,7 @@ mod tests {
         assert_eq!(
             said,
             [
-                "c/templates/0.yaml makes ConfigMap \"a\", and so does c/templates/1.yaml, which counts: remove one of them"
+                "c/templates/0.yaml and c/templates/1.yaml both render ConfigMap \"a\", and only the last one counts: remove the other"
             ]
         );
         assert_eq!(candidate.manifest.matches("kind: ConfigMap").count(), 2, "the record keeps what the chart says");

@@ -127,13 +127,13 @@ async fn no_hook_runs_twice_wherever_an_upgrade_is_interrupted() {
         let world = World::new(with_hooks(hooks.clone()));
         reconcile(&world, "Complete").await;
         world.edit(|p| p["spec"]["value"] = "2".into());
-        world.server.die_after(Some(writes));
+        world.server.fail_after(Some(writes));
         tokio::select! {
             _ = reconcile(&world, "Complete") => {}
             () = sleep(Duration::from_secs(300)) => {}
         }
         let died = world.server.writes_left() == Some(0);
-        world.server.die_after(None);
+        world.server.fail_after(None);
         let world = World::on(world.server);
         for _ in 0..3 {
             reconcile(&world, "Complete").await;
@@ -304,7 +304,7 @@ async fn a_resource_is_deleted_with_its_namespace_although_hooks_cannot_be_creat
     let world = World::new(with_hooks(json!([hook("farewell", "pre-delete"), hook("gone", "post-delete")])));
     reconcile(&world, "Complete").await;
     world.server.refuse(|call| {
-        let terminating = || Error::answer(403, "NamespaceTerminating", "namespace ns is being terminated");
+        let terminating = || Error::from_status(403, "NamespaceTerminating", "namespace ns is being terminated");
         (call.method == http::Method::POST).then(terminating)
     });
     world.delete();
@@ -318,7 +318,7 @@ async fn a_hook_rejected_by_a_webhook_is_retried_within_the_same_revision() {
     let world = World::new(with_hooks(json!([hook("migrate", "pre-install")])));
     world.server.refuse(|call| {
         let is_new_job = call.method == http::Method::POST && call.path.starts_with(JOBS);
-        is_new_job.then(|| Error::answer(500, "InternalError", "webhook is down"))
+        is_new_job.then(|| Error::from_status(500, "InternalError", "webhook is down"))
     });
     let began = tokio::time::Instant::now();
     assert_eq!(reconcile(&world, "Complete").await, ReconcileResult::Error);
@@ -360,7 +360,7 @@ async fn a_message_names_a_few_of_the_objects_it_waits_for() {
     // What holds them is said only if there is an answer.
     world.server.refuse(|call| {
         let held = ["c", "d", "e"].iter().any(|name| call.path.starts_with(&format!("{MAPS}/{name}")));
-        (call.method == http::Method::GET && held).then(|| Error::answer(503, "", "away"))
+        (call.method == http::Method::GET && held).then(|| Error::from_status(503, "", "away"))
     });
     world.server.remove(&format!("{MAPS}/b"));
     world.reconcile().await;

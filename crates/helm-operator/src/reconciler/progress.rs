@@ -53,7 +53,7 @@ impl Slot for Progress<'_> {
         self.slot.enter()
     }
 
-    fn waits_for(&self, what: &str) {
+    fn waiting_for(&self, what: &str) {
         self.set(what);
     }
 }

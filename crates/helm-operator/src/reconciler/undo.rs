@@ -3,7 +3,7 @@
 //! The attempt that left something need not be the one that failed now: a later one may fail before it writes anything.
 
 use helm_release::action::{self, Current, Failure};
-use helm_release::kube::Way;
+use helm_release::kube::ApplyMethod;
 use helm_release::release::Status;
 
 use super::deploy::record;
@@ -140,7 +140,7 @@ async fn with_recorded_objects(
 /// Publishes each change to objects that server-side apply refused and that were written client-side.
 pub(super) fn publish_client_side_applies(work: &Work<'_>, primary: &Primary, applied: &[helm_release::kube::Applied]) {
     for one in applied {
-        let Way::Client { refused: Some(why) } = &one.way else { continue };
+        let ApplyMethod::Client { refused: Some(why) } = &one.method else { continue };
         let note = format!("server-side apply rejects {}, so it is written client-side: {why}", one.key);
         tracing::warn!(resource = %work.key, object = %one.key, why, "server-side apply rejects an object");
         work.shared.publish(primary, Outcome::warning("ClientSideApply", "Apply", note));

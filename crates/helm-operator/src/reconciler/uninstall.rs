@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use helm_release::action::{self, Environment, Farewell, Uninstalling};
+use helm_release::action::{self, Environment, PostDelete, Uninstalling};
 use helm_release::kube::{Call, FIELD_MANAGER, HookError};
 use helm_release::release::Status;
 use helm_release::storage::Marks;
@@ -133,8 +133,8 @@ async fn delete(work: &Work<'_>, primary: &Primary) -> Result<Option<String>, ac
         let ran = action::run_post_delete(&env, &mut at).await;
         cache_hook_records(work, &at);
         match ran? {
-            Farewell::Done(left_out) => publish_skipped_hooks(work, primary, &left_out),
-            Farewell::GivenUp(error) => publish_given_up_hook(work, primary, &error),
+            PostDelete::Done(left_out) => publish_skipped_hooks(work, primary, &left_out),
+            PostDelete::GivenUp(error) => publish_given_up_hook(work, primary, &error),
         }
     }
     env.storage.delete_all(&decoration.namespace, &decoration.release, &current.versions).await?;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use helm_release::action::{Candidate, Current, Environment, Options, Refusal, Unfinished};
+use helm_release::action::{Candidate, Current, Environment, Interrupted, Options, Refusal};
 use helm_release::kube::{Decoration, Slot};
 use tokio::time::Instant;
 
@@ -195,7 +195,7 @@ impl Work<'_> {
             inventory: release.inventory(),
             packed,
             first_deployed: release.first_deployed(),
-            unfinished: unfinished.map(|m| Unfinished { inputs: m.inputs.clone(), hooks_done: m.hooks_done }),
+            interrupted: unfinished.map(|m| Interrupted { inputs: m.inputs.clone(), hooks_done: m.hooks_done }),
             taken_over: release.is_taken_over(),
         })
     }

@@ -1,5 +1,4 @@
-//! The way of every action that makes a revision: look for conflicts, record ahead, hooks, apply, prune, hooks,
-//! complete the record.
+//! The steps shared by all actions that make a revision: check ownership, write ahead, pre hooks, apply, prune, post hooks, complete.
 
 use std::collections::{HashMap, HashSet};
 
@@ -10,15 +9,15 @@ use super::last::Deployed;
 use super::resume::{await_next, has, not_run, resume};
 use super::uninstall::delete;
 use super::{
-    Candidate, Current, Environment, Error, Failure, HELMS_WAY, Known, Look, Outcome, Recorded, Records, failure,
-    read_release,
+    Cached, CachedObject, Candidate, Current, Environment, Error, Failure, HELM_APPLY_METHOD, Outcome, Recorded,
+    Records, failure, read_release,
 };
-use crate::kube::{Applied, Before, Object, ObjectKey, Owner, Rule, Seen, Target, uninstall_order};
+use crate::kube::{Applied, Object, ObjectKey, Observed, Owner, Previous, Rule, Target, uninstall_order};
 use crate::release::{Hook, HookEvent, Info, Release, Status};
 use crate::storage::{MarkedObject, Marks};
 
-/// What the actions differ in.
-pub(super) struct Kind {
+/// How the actions differ.
+pub(super) struct ActionKind {
     pub(super) pending: Status,
     pub(super) before: HookEvent,
     pub(super) after: HookEvent,
@@ -27,28 +26,28 @@ pub(super) struct Kind {
     pub(super) rollback_revision: u32,
 }
 
-/// Makes a revision from a candidate. On failure the record, if written, says `failed`.
+/// Makes a revision from a candidate. If it fails after the record was written, the record says so.
 pub(super) async fn deploy(
     env: &Environment<'_>,
     candidate: &Candidate,
     current: Option<&Current>,
-    kind: Kind,
+    kind: ActionKind,
 ) -> Result<Outcome, Failure> {
     let recorded = resume(env, candidate, current, kind.pending).await?;
     let candidate = recorded.as_ref().unwrap_or(candidate);
     let keys = keys(env, candidate).await?;
-    let surveyed = survey(env, candidate, &keys, current).await?;
-    failure::rehearse(env, candidate).await?;
+    let observations = check_ownership(env, candidate, &keys, current).await?;
+    failure::check_refusal(env, candidate).await?;
     let mut release = release(env, candidate, current, &kind);
     let mut ahead = inventory(candidate, &keys, env, current, &release);
     if recorded.is_some() {
         release.hooks.clone_from(&candidate.hooks);
-        ahead.hooks_done = current.and_then(|c| c.unfinished.as_ref()).is_some_and(|u| u.hooks_done);
+        ahead.hooks_done = current.and_then(|c| c.interrupted.as_ref()).is_some_and(|u| u.hooks_done);
     }
     write_ahead(env, &release, &ahead, current).await?;
     let ran = async {
         run_before(env, &mut release, &mut ahead, &kind).await?;
-        let applied = apply(env, candidate, &keys, &surveyed, current).await?;
+        let applied = apply(env, candidate, &keys, &observations, current).await?;
         run_after(env, &mut release, &kind).await?;
         Ok::<_, Error>(applied)
     };
@@ -66,7 +65,7 @@ async fn keys(env: &Environment<'_>, candidate: &Candidate) -> Result<Vec<Object
     Ok(try_join_all(keys).await?)
 }
 
-fn release(env: &Environment<'_>, candidate: &Candidate, current: Option<&Current>, kind: &Kind) -> Release {
+fn release(env: &Environment<'_>, candidate: &Candidate, current: Option<&Current>, kind: &ActionKind) -> Release {
     let now = Timestamp::now();
     let first = current.and_then(|c| c.first_deployed).unwrap_or(now);
     let info = Info {
@@ -87,13 +86,12 @@ fn release(env: &Environment<'_>, candidate: &Candidate, current: Option<&Curren
         config: candidate.config.clone(),
         manifest: candidate.manifest.clone(),
         hooks: not_run(&candidate.hooks),
-        apply_method: HELMS_WAY.into(),
+        apply_method: HELM_APPLY_METHOD.into(),
         labels: std::collections::BTreeMap::new(),
     }
 }
 
-/// Everything that may exist once the action runs: the candidate's objects, then what is to be pruned. Not complete, for nothing is applied
-/// yet.
+/// Returns the marks to write ahead: the candidate's objects, then those to prune. They are incomplete, since nothing is applied yet.
 fn inventory(
     candidate: &Candidate,
     keys: &[ObjectKey],
@@ -114,7 +112,7 @@ fn inventory(
     let old = current.iter().flat_map(|c| &c.inventory.objects).filter(|o| !new.contains(&o.key));
     objects.extend(old.map(|o| MarkedObject { mark: None, ..o.clone() }));
     Marks {
-        // With them an interrupted action of the same inputs is gone on with.
+        // A retry with the same inputs continues this action.
         inputs: candidate.inputs.clone(),
         owner: owner_uid(env),
         owner_type: owner_type(env),
@@ -151,25 +149,30 @@ async fn write_ahead(
     Ok(())
 }
 
-/// Applies what the candidate has, and deletes what it has no more.
+/// Applies the candidate's objects, then prunes.
 async fn apply(
     env: &Environment<'_>,
     candidate: &Candidate,
     keys: &[ObjectKey],
-    surveyed: &Surveyed,
+    observations: &Observations,
     current: Option<&Current>,
 ) -> Result<Vec<Applied>, Error> {
     let objects = candidate.objects.iter().zip(keys);
     let targets: Vec<Target<'_>> =
-        objects.filter_map(|(object, key)| target(env, object, key, surveyed, current)).collect();
+        objects.filter_map(|(object, key)| target(env, object, key, observations, current)).collect();
     let last = Deployed::new(env, current.and_then(|c| c.last_good), current.and_then(|c| c.packed.as_ref()));
-    let applied = env.applier.apply_all(&targets, &last.writing()).await?;
+    let applied = env.applier.apply_all(&targets, &last.write_options()).await?;
     prune(env, keys, current).await?;
     Ok(applied)
 }
 
-/// Runs the hooks before the objects, unless they were done when the action was cut off.
-async fn run_before(env: &Environment<'_>, release: &mut Release, ahead: &mut Marks, kind: &Kind) -> Result<(), Error> {
+/// Runs the pre hooks, unless they succeeded before an interruption.
+async fn run_before(
+    env: &Environment<'_>,
+    release: &mut Release,
+    ahead: &mut Marks,
+    kind: &ActionKind,
+) -> Result<(), Error> {
     if env.options.disable_hooks || !has(&release.hooks, kind.before) {
         return Ok(());
     }
@@ -179,13 +182,13 @@ async fn run_before(env: &Environment<'_>, release: &mut Release, ahead: &mut Ma
         env.applier.run_hooks(release, kind.before, &run).await?;
         await_next(&mut release.hooks, kind.after);
         ahead.hooks_done = true;
-        // Before what succeeded is deleted, or a restart would not know that it did.
+        // Before the clean-up, or a restart would not know that the deleted ones succeeded.
         env.storage.update(release, Some(ahead)).await?;
     }
     Ok(env.applier.clean_up_hooks(release, kind.before, &run).await?)
 }
 
-async fn run_after(env: &Environment<'_>, release: &mut Release, kind: &Kind) -> Result<(), Error> {
+async fn run_after(env: &Environment<'_>, release: &mut Release, kind: &ActionKind) -> Result<(), Error> {
     if env.options.disable_hooks || !has(&release.hooks, kind.after) {
         return Ok(());
     }
@@ -196,18 +199,19 @@ async fn run_after(env: &Environment<'_>, release: &mut Release, kind: &Kind) ->
     Ok(env.applier.clean_up_hooks(release, kind.after, &run).await?)
 }
 
-/// What was read of live objects before the first write.
-type Surveyed = HashMap<ObjectKey, Seen>;
+/// Live objects as read before the first write.
+type Observations = HashMap<ObjectKey, Observed>;
 
-/// Looks for conflicts over all objects that the release is not known to have, before anything is written.
-async fn survey(
+/// Reads all objects that the release is not known to own, and fails on any conflict before anything is written.
+async fn check_ownership(
     env: &Environment<'_>,
     candidate: &Candidate,
     keys: &[ObjectKey],
     current: Option<&Current>,
-) -> Result<Surveyed, Error> {
-    let unknown =
-        |key: &ObjectKey| rule(env, key, current) != Rule::Keep || env.live.look(key, env.decoration) == Look::Unknown;
+) -> Result<Observations, Error> {
+    let unknown = |key: &ObjectKey| {
+        rule(env, key, current) != Rule::Keep || env.live.cached(key, env.decoration) == Cached::Unknown
+    };
     let objects: Vec<(&Object, Rule)> = candidate
         .objects
         .iter()
@@ -215,10 +219,10 @@ async fn survey(
         .filter(|(_, key)| unknown(key))
         .map(|(object, key)| (object, rule(env, key, current)))
         .collect();
-    Ok(env.applier.survey(&objects, env.decoration).await?.into_iter().collect())
+    Ok(env.applier.check_ownership(&objects, env.decoration).await?.into_iter().collect())
 }
 
-/// Whose existing object may be changed: one that the last revision applied is the release's until somebody else claims it.
+/// Returns whose existing object may be changed: objects that the last revision applied are the release's until someone else claims them.
 fn rule(env: &Environment<'_>, key: &ObjectKey, current: Option<&Current>) -> Rule {
     let had = current.is_some_and(|c| c.inventory.complete && c.inventory.find(key).is_some());
     match had {
@@ -228,31 +232,33 @@ fn rule(env: &Environment<'_>, key: &ObjectKey, current: Option<&Current>) -> Ru
     }
 }
 
-/// How an object is applied; nothing for one that is as the last revision left it.
+/// Returns how to apply an object; `None` if it is unchanged since the last revision.
 fn target<'a>(
     env: &Environment<'_>,
     object: &'a Object,
     key: &ObjectKey,
-    surveyed: &Surveyed,
+    observations: &Observations,
     current: Option<&Current>,
 ) -> Option<Target<'a>> {
     let rule = rule(env, key, current);
     let known = current.and_then(|c| c.inventory.find(key)).filter(|_| rule == Rule::Keep);
-    let seen = match (surveyed.get(key), env.live.look(key, env.decoration)) {
-        (_, Look::Ours(live)) if known.is_some_and(|k| is_intact(k, &live) && is_same(object, k, env)) => return None,
+    let observed = match (observations.get(key), env.live.cached(key, env.decoration)) {
+        (_, Cached::Ours(live)) if known.is_some_and(|k| is_intact(k, &live) && is_same(object, k, env)) => {
+            return None;
+        }
         (Some(read), _) => read.clone(),
-        (None, Look::Ours(live)) => Seen::Ours { uid: live.proven.uid },
-        (None, Look::Absent) => Seen::Absent,
-        (None, Look::Unknown) => Seen::Unknown,
+        (None, Cached::Ours(live)) => Observed::Ours { uid: live.proven.uid },
+        (None, Cached::Absent) => Observed::Absent,
+        (None, Cached::Unknown) => Observed::Unknown,
     };
-    let before = match current.and_then(|c| c.inventory.find(key)) {
-        Some(known) if known.client => Before::Client { changed: !is_same(object, known, env) },
-        _ => Before::Apply,
+    let previous = match current.and_then(|c| c.inventory.find(key)) {
+        Some(known) if known.client => Previous::Client { changed: !is_same(object, known, env) },
+        _ => Previous::Apply,
     };
-    Some(Target { object, rule, seen, before })
+    Some(Target { object, rule, observed, previous })
 }
 
-fn is_intact(known: &MarkedObject, live: &Known) -> bool {
+fn is_intact(known: &MarkedObject, live: &CachedObject) -> bool {
     known.mark.is_some() && live.mark == known.mark
 }
 
@@ -260,7 +266,7 @@ fn is_same(object: &Object, known: &MarkedObject, env: &Environment<'_>) -> bool
     *object.api_version == *known.api_version && object.digest(&env.decoration.namespace) == known.digest
 }
 
-/// Deletes what the candidate has no more, in Helm's uninstall order.
+/// Deletes objects that the candidate no longer contains, in Helm's uninstall order.
 async fn prune(env: &Environment<'_>, keys: &[ObjectKey], current: Option<&Current>) -> Result<(), Error> {
     let new: HashSet<&ObjectKey> = keys.iter().collect();
     let objects = current.iter().flat_map(|c| &c.inventory.objects);
@@ -299,14 +305,14 @@ fn marks(
     }
 }
 
-/// Completes the record; the revision before becomes superseded, and the oldest ones go.
+/// Completes the record, marks the previous revision superseded and trims the history.
 async fn complete(
     env: &Environment<'_>,
     mut release: Release,
     marks: Marks,
     applied: Vec<Applied>,
     current: Option<&Current>,
-    kind: Kind,
+    kind: ActionKind,
 ) -> Result<Outcome, Failure> {
     release.set_status(Status::Deployed, env.options.description.clone().unwrap_or(kind.complete));
     let written = env.storage.update(&release, Some(&marks)).await;
@@ -329,7 +335,7 @@ async fn complete(
     })
 }
 
-/// A failure here costs nothing but tidiness: the newest revision counts.
+/// Marks the deployed revision superseded. Failing is harmless, because the newest revision counts.
 async fn supersede(env: &Environment<'_>, current: Option<&Current>, version: u32) {
     let Some((deployed, packed)) = current.and_then(|c| c.deployed.map(|d| (d, c.packed.as_ref()))) else { return };
     if deployed == version {

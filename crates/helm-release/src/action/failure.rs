@@ -1,26 +1,24 @@
-//! Records that an attempt failed, and keeps the history within its bounds whatever happens.
+//! Records failed attempts and trims the history.
 
 use super::{Candidate, Current, Environment, Error, Failure, Recorded};
-use crate::kube::{ApplyError, Nature};
+use crate::kube::ApplyError;
 use crate::release::{Release, Status};
 use crate::storage::Marks;
 
-/// An object that an attempt was refused for good, for the next attempt with the same inputs.
+/// An object that the server permanently rejected, for the next attempt with the same inputs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
     /// Kind and name.
     object: String,
-    /// What the server said.
+    /// The server's message.
     message: String,
 }
 
 impl Error {
-    /// The object that the attempt was refused, if it was for good.
+    /// Returns the object that the server permanently rejected, if that is the cause.
     pub fn refusal(&self) -> Option<Refusal> {
         match self {
-            Error::Apply(ApplyError::Failed { verb: "apply", object, source })
-                if source.nature() == Nature::Permanent =>
-            {
+            Error::Apply(ApplyError::Failed { verb: "apply", object, source }) if !source.is_transient() => {
                 Some(Refusal { object: object.clone(), message: source.to_string() })
             }
             _ => None,
@@ -28,20 +26,19 @@ impl Error {
     }
 }
 
-/// Tries the object that the last attempt was refused, as a dry run: where the server says the same again, nothing is written, so that what
-/// runs is not changed and changed back at every retry.
-pub(super) async fn rehearse(env: &Environment<'_>, candidate: &Candidate) -> Result<(), Error> {
+/// Dry-runs the object that the server rejected last time. If it is rejected again, the action ends before it writes anything, so that retries
+/// do not change the running objects back and forth.
+pub(super) async fn check_refusal(env: &Environment<'_>, candidate: &Candidate) -> Result<(), Error> {
     let Some(refusal) = &env.options.refused else { return Ok(()) };
     let object = candidate.objects.iter().find(|o| format!("{} {:?}", o.kind, o.name) == refusal.object);
     let Some(object) = object else { return Ok(()) };
-    match env.applier.rehearse(object, env.decoration).await.map_err(Error::from) {
+    match env.applier.dry_run(object, env.decoration).await.map_err(Error::from) {
         Err(error) if error.refusal().as_ref() == Some(refusal) => Err(error),
         _ => Ok(()),
     }
 }
 
-/// Records the failure of the attempt that `release` stands for. An attempt that only met an outage stays pending: the next one goes on with
-/// the same revision.
+/// Records the failure of the attempt that made `release`. After a transient error the revision stays pending, and the next attempt continues it.
 pub(super) async fn record(
     env: &Environment<'_>,
     mut release: Release,
@@ -59,7 +56,7 @@ pub(super) async fn record(
     Failure { cause, recorded: Some(Recorded { version: release.version, status, marks, dropped }) }
 }
 
-/// An error with its causes, as `helm history` shows them: `a: b: c`.
+/// Formats an error with its causes as `a: b: c`, for `helm history`.
 fn with_causes(error: &Error) -> String {
     let mut text = error.to_string();
     let mut next = std::error::Error::source(error);
@@ -70,7 +67,7 @@ fn with_causes(error: &Error) -> String {
     text
 }
 
-/// Deletes the oldest revisions beyond the limit, but never the deployed one, nor the last good one. Returns those that are gone.
+/// Deletes the oldest revisions beyond the limit, except the deployed and the last good one. Returns those deleted.
 pub(super) async fn drop_old(env: &Environment<'_>, current: Option<&Current>, version: u32) -> Vec<u32> {
     let Some(current) = current else { return Vec::new() };
     let mut dropped = Vec::new();
@@ -78,14 +75,14 @@ pub(super) async fn drop_old(env: &Environment<'_>, current: Option<&Current>, v
         match env.storage.delete(&env.decoration.namespace, &env.decoration.release, old).await {
             Ok(()) => dropped.push(old),
             Err(error) => {
-                tracing::warn!(release = env.decoration.release, revision = old, %error, "cannot drop an old revision")
+                tracing::warn!(release = env.decoration.release, revision = old, %error, "cannot delete an old revision")
             }
         }
     }
     dropped
 }
 
-/// The oldest revisions, so that with `version` no more than `max` stay; 0 keeps all. Those of `keep` stay even so.
+/// Returns the oldest revisions to delete so that at most `max` remain, `version` included; 0 keeps all. Never returns those in `keep`.
 fn surplus(versions: &[u32], version: u32, keep: &[Option<u32>], max: usize) -> Vec<u32> {
     let older: Vec<u32> = versions.iter().copied().filter(|v| *v < version).collect();
     let surplus = if max == 0 { 0 } else { (older.len() + 1).saturating_sub(max) };
@@ -97,7 +94,7 @@ mod tests {
     use super::surplus;
 
     #[test]
-    fn the_oldest_revisions_beyond_the_limit_go_but_for_the_good_ones() {
+    fn the_oldest_revisions_beyond_the_limit_are_deleted_except_good_ones() {
         let check = |versions: &[u32], version, keep: &[Option<u32>], max, expected: &[u32]| {
             assert_eq!(surplus(versions, version, keep, max), expected, "{versions:?} {version} {keep:?} {max}");
         };

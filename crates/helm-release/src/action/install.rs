@@ -1,23 +1,33 @@
-//! Makes the first revision; also again, over what a crash left of the first try. Helm's `pkg/action/install.go`.
+//! Makes a release's first revision, or continues one that a crash interrupted. Helm's `pkg/action/install.go`.
 
 use std::time::Duration;
 
-use super::deploy::{Kind, deploy};
+use super::deploy::{ActionKind, deploy};
 use super::{Candidate, Current, Environment, Error, Failure, Outcome};
 use crate::kube::{ApplyError, Object, Readiness};
 use crate::release::{HookEvent, Status};
 
-/// How long a definition from `crds` may take until it is served.
+/// How long to wait until definitions from `crds` are served.
 const CRD_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Installs. `current` is there if a record of an unfinished or uninstalled release is.
+/// Installs a release: creates the chart's `crds`, then runs the steps in the [module docs](super#flow) with the install hooks.
+///
+/// `current` describes what records exist already: those of an interrupted install, whose revision is reused, or those of an uninstalled
+/// release that kept its history.
+///
+/// Definitions from `crds` are created before the record is written and never belong to the release. The install waits up to 60 s until
+/// they are served, then continues: objects of a kind that is still unknown fail with an error that says so.
+///
+/// # Errors
+/// [`Failure::recorded`] is `None` if nothing but definitions was written: an object belongs to someone else, or the record cannot be written.
+/// Otherwise the revision is recorded as `failed`, or still as `pending-install` after an outage.
 pub async fn install(
     env: &Environment<'_>,
     candidate: &Candidate,
     current: Option<&Current>,
 ) -> Result<Outcome, Failure> {
-    make_crds(env, &candidate.crds).await?;
-    let kind = Kind {
+    create_crds(env, &candidate.crds).await?;
+    let kind = ActionKind {
         pending: Status::PendingInstall,
         before: HookEvent::PreInstall,
         after: HookEvent::PostInstall,
@@ -28,16 +38,16 @@ pub async fn install(
     deploy(env, candidate, current, kind).await
 }
 
-/// Makes what is in `crds`, once: a definition that exists is left as it is, and no action ever deletes it.
-async fn make_crds(env: &Environment<'_>, crds: &[Object]) -> Result<(), Error> {
-    let mut made = false;
+/// Creates the definitions in `crds`. Existing ones are left unchanged, and no action deletes them.
+async fn create_crds(env: &Environment<'_>, crds: &[Object]) -> Result<(), Error> {
+    let mut created_any = false;
     for crd in crds {
         match env.applier.apply_definition(crd).await {
-            Ok(created) => made |= created,
+            Ok(created) => created_any |= created,
             Err(error) => return Err(error.into()),
         }
     }
-    if made {
+    if created_any {
         let served = tokio::time::timeout(CRD_TIMEOUT, wait_until_served(env, crds)).await;
         served.unwrap_or(Ok(()))?;
     }

@@ -1,10 +1,10 @@
-//! The deployed revision's objects, for three-way merges: its record is read when the first is asked for.
+//! The deployed revision's objects, for three-way merges. The record is read on first use.
 
 use futures::future::BoxFuture;
 use tokio::sync::OnceCell;
 
 use super::{Environment, Error, read_release};
-use crate::kube::{self, ApplyError, LastApplied, Object, ObjectKey, Writing, recorded_objects};
+use crate::kube::{self, ApplyError, LastApplied, Object, ObjectKey, WriteOptions, recorded_objects};
 use crate::release::Packed;
 use crate::storage;
 
@@ -17,14 +17,14 @@ pub(super) struct Deployed<'a> {
 }
 
 impl<'a> Deployed<'a> {
-    /// The revision of this number; nothing was deployed if there is none.
+    /// A deployed revision; `None` if nothing was deployed.
     pub(super) fn new(env: &'a Environment<'a>, version: Option<u32>, packed: Option<&'a Packed>) -> Deployed<'a> {
         Deployed { env, version, packed, objects: OnceCell::new() }
     }
 
-    /// How the release's objects are written over that revision.
-    pub(super) fn writing(&'a self) -> Writing<'a> {
-        Writing::new(self.env.decoration, self.env.options.apply, self)
+    /// Returns options that merge over this revision.
+    pub(super) fn write_options(&'a self) -> WriteOptions<'a> {
+        WriteOptions::new(self.env.decoration, self.env.options.apply, self)
     }
 
     async fn read(&self) -> Result<Vec<(ObjectKey, Object)>, Error> {
@@ -39,8 +39,8 @@ impl<'a> Deployed<'a> {
         Ok(objects)
     }
 
-    /// As `read`; what cannot be decoded counts as nothing, for then nothing is known to drop.
-    async fn read_or_nothing(&self) -> Result<Vec<(ObjectKey, Object)>, kube::Error> {
+    /// As [`Deployed::read`], but a record that cannot be decoded counts as empty: then no field is known to be dropped.
+    async fn read_or_empty(&self) -> Result<Vec<(ObjectKey, Object)>, kube::Error> {
         match self.read().await {
             Ok(objects) => Ok(objects),
             Err(Error::Storage(storage::Error::Api { source, .. })) if !source.is_not_found() => Err(source),
@@ -56,7 +56,7 @@ impl<'a> Deployed<'a> {
 impl LastApplied for Deployed<'_> {
     fn last<'b>(&'b self, key: &'b ObjectKey) -> BoxFuture<'b, Result<Option<Object>, kube::Error>> {
         Box::pin(async move {
-            let objects = self.objects.get_or_try_init(|| self.read_or_nothing()).await?;
+            let objects = self.objects.get_or_try_init(|| self.read_or_empty()).await?;
             Ok(objects.iter().find(|(known, _)| known == key).map(|(_, object)| object.clone()))
         })
     }
@@ -68,7 +68,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::action::{Look, Options};
+    use crate::action::{Cached, Options};
     use crate::kube::{Applier, MemoryApi, Policy};
     use crate::release::Release;
     use crate::sample;
@@ -76,17 +76,17 @@ mod tests {
 
     const MANIFEST: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n---\napiVersion: x/v1\nkind: Gone\nmetadata: {name: b}\n";
 
-    /// What the revision says of the ConfigMap `a`.
+    /// The ConfigMap `a` in that revision.
     async fn last(server: &Arc<MemoryApi>, version: Option<u32>) -> Result<Option<Object>, kube::Error> {
         let (applier, storage) = (Applier::new(server.clone()), Storage::new(server.clone()));
         let decoration = sample::decoration();
-        let live: HashMap<ObjectKey, Look> = HashMap::new();
+        let live: HashMap<ObjectKey, Cached> = HashMap::new();
         let options = Options { apply: Policy::Client, ..Options::default() };
         let (decoration, slot) = (&decoration, &());
         let env = Environment { applier: &applier, storage: &storage, decoration, live: &live, slot, options };
         let key = ObjectKey { group: "".into(), kind: "ConfigMap".into(), namespace: "ns".into(), name: "a".into() };
         let deployed = Deployed::new(&env, version, None);
-        assert_eq!(deployed.writing().policy, Policy::Client);
+        assert_eq!(deployed.write_options().policy, Policy::Client);
         deployed.last(&key).await?;
         let reads = server.log().iter().filter(|line| line.contains("/secrets/")).count();
         let again = deployed.last(&key).await;
@@ -102,25 +102,25 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_deployed_revision_is_read_for_a_merge() {
+    async fn a_merge_reads_the_deployed_revision_once() {
         let server = recorded(MANIFEST).await;
         assert_eq!(last(&server, Some(1)).await.unwrap().unwrap().name, "a");
         assert!(last(&server, None).await.unwrap().is_none());
-        assert!(last(&server, Some(2)).await.unwrap().is_none(), "a record that is gone says nothing");
-        assert!(last(&recorded("kind: X").await, Some(1)).await.unwrap().is_none(), "nor does one that cannot be read");
+        assert!(last(&server, Some(2)).await.unwrap().is_none(), "a missing record is empty");
+        assert!(last(&recorded("kind: X").await, Some(1)).await.unwrap().is_none(), "an undecodable record is empty");
     }
 
     #[tokio::test]
-    async fn an_outage_is_not_taken_for_an_empty_record() {
+    async fn an_outage_is_not_an_empty_record() {
         let server = recorded(MANIFEST).await;
-        server.refuse(|call| call.path.contains("/secrets/").then(|| kube::Error::answer(503, "", "away")));
+        server.refuse(|call| call.path.contains("/secrets/").then(|| kube::Error::from_status(503, "", "away")));
         assert_eq!(last(&server, Some(1)).await.unwrap_err().to_string(), "away");
     }
 
     #[tokio::test]
-    async fn nor_is_one_of_discovery_taken_for_a_kind_that_is_gone() {
+    async fn a_discovery_outage_is_not_an_empty_record() {
         let server = recorded(MANIFEST).await;
-        server.refuse(|call| (call.path == "/apis").then(|| kube::Error::answer(503, "", "away")));
+        server.refuse(|call| (call.path == "/apis").then(|| kube::Error::from_status(503, "", "away")));
         assert_eq!(last(&server, Some(1)).await.unwrap_err().to_string(), "away");
     }
 }

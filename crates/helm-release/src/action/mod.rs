@@ -1,6 +1,32 @@
-//! What can be done to a release: install, upgrade, rollback, uninstall; one file each.
+//! Installs, upgrades, rolls back, uninstalls and repairs releases. Counterpart: Helm's `pkg/action`.
 //!
-//! Counterpart: Helm's `pkg/action`. Every action writes its record ahead, so that whatever a crash leaves is known, and can be repeated.
+//! # Flow
+//! [`install`], [`upgrade`] and [`rollback`] run the same steps:
+//!
+//! 1. **Check ownership.** Objects that the release does not own yet are read; any conflict ends the action before the first write.
+//! 2. **Write ahead.** The revision's record is written as `pending-…` with its whole manifest and with the inventory: every object that may
+//!    exist once the action ends, old ones included.
+//! 3. **Pre hooks** run and are recorded, one by one.
+//! 4. **Apply**, in install order; objects whose digest and ownership mark are unchanged are skipped without a request.
+//! 5. **Prune** objects of the previous revision that the candidate no longer contains, in uninstall order.
+//! 6. **Post hooks** run and are recorded.
+//! 7. **Complete.** The record becomes `deployed`, the previous one `superseded`, and revisions beyond the history limit are deleted.
+//!
+//! An uninstall runs in parts that the caller repeats until each is done: [`run_pre_delete`], [`delete_objects`], [`run_post_delete`], then
+//! [`Storage::delete_all`].
+//!
+//! # Guarantees
+//! - Whatever exists in the cluster is in a record: nothing is created before its revision is recorded, except definitions from `crds/`.
+//! - Only objects whose own metadata proves that they belong to the release are changed or deleted, unless [`Options::adopt`] is set.
+//! - Every step is idempotent, and an action that is continued does not repeat a hook that succeeded.
+//!
+//! # Failures, retries and cancellation
+//! Actions retry lost races (an object that changed between reading and writing) a few times, and hooks retry requests until their timeout.
+//! Everything else is the caller's to retry: call the action again with the [`Current`] that [`Recorded`] or the storage describes.
+//! - After a permanent error the revision is `failed`; the next attempt makes a new revision.
+//! - After a transient error ([`Error::is_transient`]) the revision stays pending; the next attempt continues it under the same number.
+//! - Dropping the future, or a crash, has the effect of a transient error. With the same inputs the next attempt of a chart with hooks
+//!   continues from the recorded manifest, random values included, and waits for hooks that still run.
 
 mod deploy;
 mod failure;
@@ -23,8 +49,8 @@ use futures::future::BoxFuture;
 use jiff::Timestamp;
 
 use crate::kube::{
-    Applied, Applier, ApplyError, Decoration, Duplicate, HookError, HookRun, Journal, JournalError, Mark, Nature,
-    Object, ObjectError, ObjectKey, Policy, Proven, Slot, recorded_objects,
+    self, Applied, Applier, ApplyError, Decoration, Duplicate, HookError, HookRun, Journal, JournalError, Mark, Object,
+    ObjectError, ObjectKey, Policy, Proven, Slot, recorded_objects,
 };
 use crate::release::{ChartDocument, Hook, Packed, Release, Status};
 use crate::storage::{self, Marks, Storage, Written};
@@ -36,45 +62,45 @@ pub use repair::{record_ownership, repair, take_ownership};
 pub use rivals::rivals;
 pub use rollback::rollback;
 pub use uninstall::{
-    Farewell, POST_DELETE_TRIES, Uninstalling, abandon, delete_objects, inventory_of, run_post_delete, run_pre_delete,
+    POST_DELETE_TRIES, PostDelete, Uninstalling, abandon, delete_objects, inventory_of, run_post_delete, run_pre_delete,
 };
 pub use upgrade::upgrade;
 
-/// How long a hook may take unless somebody says otherwise: long enough for a migration.
+/// The default of [`Options::hook_timeout`]: long enough for a migration.
 pub const HOOK_TIMEOUT: Duration = Duration::from_secs(3600);
 
-/// How a person's `helm upgrade` or `helm rollback` is to write over a revision of ours, whichever way we wrote it: by three-way merges. As
-/// a server-side apply it would conflict with our field manager. See docs/decisions/0008-helm-by-hand.md.
-pub(crate) const HELMS_WAY: &str = "csa";
+/// The apply method that records name, so that a manual `helm upgrade` or `helm rollback` uses three-way merges: its server-side apply would
+/// conflict with our field manager. See docs/decisions/0008-helm-by-hand.md.
+pub(crate) const HELM_APPLY_METHOD: &str = "csa";
 
-/// A release as the chart and the values want it.
+/// The desired release: what a chart renders to with the user's values.
 #[derive(Clone, Debug)]
 pub struct Candidate {
-    /// The chart.
+    /// The chart, as the record keeps it.
     pub chart: Arc<ChartDocument>,
-    /// The user's values.
+    /// The user's values, without the chart's defaults.
     pub config: serde_json::Value,
     /// The rendered manifest, as the record keeps it.
     pub manifest: String,
-    /// Its objects, in install order.
+    /// The manifest's objects, in install order.
     pub objects: Vec<Object>,
-    /// Its hooks.
+    /// The chart's hooks.
     pub hooks: Vec<Hook>,
-    /// Its notes.
+    /// The rendered NOTES.txt.
     pub notes: String,
-    /// The objects of the chart's `crds` folder: made on install only.
+    /// The definitions in the chart's `crds` folder: created on install only, never updated or deleted.
     pub crds: Vec<Object>,
-    /// What the chart makes more than once: the objects have only the last of each.
+    /// Objects that the chart renders more than once; `objects` holds only the last of each.
     pub duplicates: Vec<Duplicate>,
-    /// The digest of everything that it was made from.
+    /// The digest of everything it was rendered from. An interrupted action is continued only by a candidate with the same digest.
     pub inputs: String,
 }
 
 impl Candidate {
-    /// What a recorded revision was made of, to be made again as it was rendered then.
+    /// Turns a recorded revision back into a candidate, exactly as it was rendered then. `inputs` is its digest.
     ///
     /// # Errors
-    /// The stored manifest cannot be read.
+    /// The stored manifest cannot be parsed.
     pub fn recorded(release: Release, inputs: &str) -> Result<Candidate, Error> {
         let objects = recorded_objects(&release.manifest, &release.namespace)?;
         Ok(Candidate {
@@ -91,40 +117,40 @@ impl Candidate {
     }
 }
 
-/// Where and how an action works.
+/// What an action works with: clients, the release's identity, and options.
 pub struct Environment<'a> {
-    /// Applies and deletes.
+    /// Applies and deletes objects.
     pub applier: &'a Applier,
-    /// Keeps records.
+    /// Reads and writes release records.
     pub storage: &'a Storage,
-    /// What the release's objects are given.
+    /// The release's identity, and the metadata that its objects get.
     pub decoration: &'a Decoration,
-    /// The live objects, as far as they are known without asking.
+    /// Live objects that are known without a request.
     pub live: &'a dyn LiveView,
-    /// Told while the action only waits.
+    /// The caller's worker slot, released while hooks run.
     pub slot: &'a dyn Slot,
-    /// What the user asked for.
+    /// The user's options.
     pub options: Options,
 }
 
-/// What the user asked for, mostly by annotations.
+/// Options of an action, mostly set by annotations on the custom resource.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Whether hooks are left out.
+    /// Whether to skip hooks. Default: false.
     pub disable_hooks: bool,
-    /// Whether objects that are someone else's are taken.
+    /// Whether to take over existing objects that the release does not own. Default: false.
     pub adopt: bool,
-    /// The record's description, instead of Helm's.
+    /// The description of a successful revision. Default: Helm's, for example `Install complete`.
     pub description: Option<String>,
-    /// How many revisions are kept; 0: all.
+    /// How many revisions to keep; 0 keeps all. Default: 10, as in Helm.
     pub max_history: usize,
-    /// How long one hook may take; absent: as long as it takes.
+    /// How long one hook may run; `None` sets no limit. Default: [`HOOK_TIMEOUT`].
     pub hook_timeout: Option<Duration>,
-    /// Whether Helm itself made a revision of this release, so that hooks that nobody claims may be its.
+    /// Whether Helm itself made a revision of this release: then hook objects without an owner may be replaced. Default: false.
     pub unclaimed_hooks: bool,
-    /// Which way objects are written.
+    /// Whether objects are written by server-side apply, client-side, or either. Default: [`Policy::Auto`].
     pub apply: Policy,
-    /// What the last attempt with the same inputs was refused.
+    /// The object that the server rejected in the last attempt with the same inputs, if any. It is tried first, as a dry run.
     pub refused: Option<Refusal>,
 }
 
@@ -155,7 +181,7 @@ impl Environment<'_> {
     }
 }
 
-/// Writes the phases of hooks into the release's record.
+/// Writes hook phases to the release record.
 struct Records<'a> {
     storage: &'a Storage,
 }
@@ -166,150 +192,143 @@ impl Journal for Records<'_> {
     }
 }
 
-/// What is known of live objects without asking: the watches' cache, or a map in tests.
+/// What is known about live objects without a request: the cache that watches fill, or a map in tests.
 pub trait LiveView: Send + Sync {
-    /// What is known of an object as one of this release.
-    fn look(&self, key: &ObjectKey, decoration: &Decoration) -> Look;
+    /// Returns what is known about an object of this release.
+    fn cached(&self, key: &ObjectKey, decoration: &Decoration) -> Cached;
 }
 
-/// What is known of an object without asking. It may be out of date: whoever acts on it tells the server what was seen.
+/// What is known about an object without a request. It may be outdated, so writes based on it carry preconditions.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Look {
-    /// Nothing, or that it is not this release's.
+pub enum Cached {
+    /// Nothing is known, or the object does not belong to this release.
     Unknown,
-    /// It was not there.
+    /// The object did not exist.
     Absent,
-    /// It is this release's.
-    Ours(Known),
+    /// The object belongs to this release.
+    Ours(CachedObject),
 }
 
-/// A live object that is known to be a release's.
+/// A live object that is known to belong to a release.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Known {
-    /// Which object, in which state.
+pub struct CachedObject {
+    /// The uid and resource version that were judged.
     pub proven: Proven,
-    /// Our mark; absent while the object is being deleted.
+    /// Our ownership mark; absent while the object is being deleted.
     pub mark: Option<Mark>,
-    /// Whether its own annotation says that it outlives the release.
+    /// Whether its annotation `helm.sh/resource-policy` keeps it when the release goes.
     pub kept: bool,
 }
 
-impl Look {
-    /// What a deletion may rely on.
+impl Cached {
+    /// Returns the state that a deletion may rely on.
     pub(crate) fn deletable(self) -> Option<Proven> {
         match self {
-            Look::Ours(known) if !known.kept => Some(known.proven),
+            Cached::Ours(known) if !known.kept => Some(known.proven),
             _ => None,
         }
     }
 }
 
-impl LiveView for std::collections::HashMap<ObjectKey, Look> {
-    fn look(&self, key: &ObjectKey, _: &Decoration) -> Look {
-        self.get(key).cloned().unwrap_or(Look::Unknown)
+impl LiveView for std::collections::HashMap<ObjectKey, Cached> {
+    fn cached(&self, key: &ObjectKey, _: &Decoration) -> Cached {
+        self.get(key).cloned().unwrap_or(Cached::Unknown)
     }
 }
 
-/// The newest revision of a release that exists.
+/// An existing release, as its records describe it.
 #[derive(Clone, Debug)]
 pub struct Current {
     /// The newest revision.
     pub version: u32,
-    /// Whether an action was under way when it was written; then its number is used again.
+    /// Whether the newest revision is pending; the next action then reuses its number.
     pub pending: bool,
     /// Every revision, oldest first.
     pub versions: Vec<u32>,
-    /// The revision that is deployed, if any: older than `version` after a failure.
+    /// The revision with status `deployed`, if any: older than `version` after a failure.
     pub deployed: Option<u32>,
-    /// The deployed revision; if none is, the last that was: what runs is nearest to it.
+    /// The deployed revision, or else the last one that was: the closest to what is running.
     pub last_good: Option<u32>,
-    /// The objects that may exist: those of the newest and of the deployed revision.
+    /// Every object that may exist: those of the newest and of the deployed revision.
     pub inventory: Marks,
-    /// The deployed revision's record, if it is at hand.
+    /// The deployed revision's record, if it is in memory; read from storage otherwise.
     pub packed: Option<Packed>,
-    /// When revision 1 was made, if known.
+    /// When revision 1 was deployed, if known.
     pub first_deployed: Option<Timestamp>,
-    /// How far the newest revision's action came, if it is pending.
-    pub unfinished: Option<Unfinished>,
+    /// How far the newest revision's action got, if it is pending.
+    pub interrupted: Option<Interrupted>,
     /// Whether Helm itself made one of the revisions.
     pub taken_over: bool,
 }
 
-/// How far an action came that did not end.
+/// How far an interrupted action got.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Unfinished {
-    /// The digest of what it was made from.
+pub struct Interrupted {
+    /// The inputs digest of its candidate.
     pub inputs: String,
-    /// Whether the hooks before its objects are done.
+    /// Whether its pre hooks succeeded.
     pub hooks_done: bool,
 }
 
-/// A release after an action.
+/// The result of a successful action.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// The revision.
+    /// The new revision.
     pub version: u32,
-    /// Its record, as written.
+    /// The record as written.
     pub written: Written,
-    /// Its marks.
+    /// The marks as written: inputs digest, owner, inventory.
     pub marks: Marks,
-    /// Every object that was applied.
+    /// The objects that were applied; skipped ones are missing.
     pub applied: Vec<Applied>,
-    /// Revisions that were dropped from the history.
+    /// Revisions that were deleted from the history.
     pub dropped: Vec<u32>,
-    /// When revision 1 was made.
+    /// When revision 1 was deployed.
     pub first_deployed: Option<Timestamp>,
-    /// The notes.
+    /// The rendered NOTES.txt.
     pub notes: String,
 }
 
 /// Why an action failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Objects.
+    /// Applying or deleting an object failed.
     #[error(transparent)]
     Apply(#[from] ApplyError),
-    /// Records.
+    /// Reading or writing a record failed.
     #[error(transparent)]
     Storage(#[from] storage::Error),
-    /// Hooks.
+    /// A hook failed.
     #[error(transparent)]
     Hook(#[from] HookError),
-    /// The stored manifest.
+    /// A stored manifest cannot be parsed.
     #[error("cannot read the stored manifest")]
     Manifest(#[from] ObjectError),
-    /// The stored record.
+    /// A stored record cannot be decoded.
     #[error("cannot read the stored release")]
     Record(#[from] crate::release::Error),
 }
 
 impl Error {
-    /// Whether the error says nothing about the chart: the server was not there, or not able.
+    /// Returns whether the API server, a webhook or the network failed, so that the same action may succeed later.
     pub fn is_transient(&self) -> bool {
-        let mut next: Option<&(dyn std::error::Error + 'static)> = Some(self);
-        while let Some(error) = next {
-            if let Some(error) = error.downcast_ref::<crate::kube::Error>() {
-                return error.nature() == Nature::Transient;
-            }
-            next = error.source();
-        }
-        false
+        kube::is_transient(self)
     }
 
-    /// Whether an object is someone else's.
-    pub fn is_foreign(&self) -> bool {
+    /// Returns whether an existing object does not belong to this release.
+    pub fn is_ownership_conflict(&self) -> bool {
         matches!(self, Error::Apply(ApplyError::Foreign(_)) | Error::Hook(HookError::Foreign { .. }))
     }
 }
 
-/// An action that failed after its record was written: the revision that says so.
+/// A failed action, with the revision that records the failure.
 #[derive(Debug, thiserror::Error)]
 #[error("{cause}")]
 pub struct Failure {
-    /// Why.
+    /// The cause.
     #[source]
     pub cause: Error,
-    /// The revision whose record was written; absent if nothing was.
+    /// The recorded revision; `None` if the action failed before its record was written.
     pub recorded: Option<Recorded>,
 }
 
@@ -318,11 +337,11 @@ pub struct Failure {
 pub struct Recorded {
     /// The revision.
     pub version: u32,
-    /// `failed`, or pending if the action is to be gone on with.
+    /// `failed`, or pending if the next attempt continues it.
     pub status: Status,
-    /// Every object that may exist now.
+    /// Marks with every object that may exist now.
     pub marks: Marks,
-    /// Revisions that were dropped from the history.
+    /// Revisions that were deleted from the history.
     pub dropped: Vec<u32>,
 }
 
@@ -332,7 +351,10 @@ impl From<Error> for Failure {
     }
 }
 
-/// The deployed revision's release: at hand, or read.
+/// Returns a revision's release: `packed` if it is in memory, otherwise read from storage.
+///
+/// # Errors
+/// The record cannot be read or decoded.
 pub async fn read_release(env: &Environment<'_>, version: u32, packed: Option<&Packed>) -> Result<Release, Error> {
     match packed {
         Some(packed) => Ok(packed.unpack()?),

@@ -1,6 +1,6 @@
-//! Finds a release's objects without its record, by what the objects themselves say: for a resource whose record went first.
+//! Finds a release's objects by their own metadata, for a resource whose record is gone.
 //!
-//! A namespace's deletion takes the record with it, and cluster-scoped objects have no owner reference that would take them, too.
+//! Deleting a namespace deletes the record, too, while cluster-scoped objects have no owner reference that would collect them.
 
 use futures::{FutureExt, StreamExt, TryStreamExt, stream};
 use serde::Deserialize;
@@ -9,20 +9,21 @@ use super::{Environment, Error};
 use crate::kube::{ApplyError, CHART_LABEL, Call, Live, ObjectKey, Ownership, Resource, label_value};
 use crate::storage::{MarkedObject, Marks};
 
-/// How many kinds are listed at once.
+/// How many kinds to list concurrently.
 const MAX_LISTS: usize = 8;
 
 #[derive(Deserialize)]
 struct List {
-    /// An empty list of metadata has `null` here.
+    /// `null` in an empty metadata list.
     items: Option<Vec<Live>>,
 }
 
-/// Every object in the cluster that carries the chart's label and is proven to be this release's; one list for each kind. Kinds and
-/// namespaces that may not be listed are left out.
+/// Finds every object in the cluster that carries the chart's label and provably belongs to this release, with one list request per kind.
+///
+/// A kind that may not be listed cluster-wide is listed in the release's namespace; kinds that may not be listed at all are skipped.
 ///
 /// # Errors
-/// The server is away, or refuses for another reason than missing rights.
+/// The server is unreachable, or rejects a list for another reason than missing permissions.
 pub async fn orphans(env: &Environment<'_>) -> Result<Marks, Error> {
     let failed = |source| ApplyError::Failed { verb: "list", object: "the kinds that are served".into(), source };
     let kinds = env.applier.mapper.cleanable().await.map_err(failed)?;
@@ -39,7 +40,7 @@ async fn objects_of_kind(env: &Environment<'_>, kind: &Resource) -> Result<Vec<M
         found => found,
     };
     let items = match found {
-        // Without the right to list, nothing of this kind was made by us.
+        // Without permission to list a kind we cannot have created any.
         Err(error) if error.is_forbidden() || error.is_not_found() => Vec::new(),
         found => found.map_err(failed)?,
     };

@@ -1,12 +1,18 @@
-//! Puts back what drifted, and takes over what an upstream applied; no revision is made.
+//! Corrects drift and takes ownership of objects that an upstream operator or Helm applied, without a new revision.
 
 use super::last::Deployed;
-use super::{Environment, Error, HELMS_WAY, Look, read_release};
-use crate::kube::{Applied, Before, ObjectKey, Rule, Seen, Target, recorded_objects};
+use super::{Cached, Environment, Error, HELM_APPLY_METHOD, read_release};
+use crate::kube::{Applied, ObjectKey, Observed, Previous, Rule, Target, recorded_objects};
 use crate::release::Packed;
 use crate::storage::{MarkedObject, Marks};
 
-/// Applies these objects of the deployed revision again, each the way it was written before. One that somebody else claims by now is a conflict.
+/// Corrects drift: applies these objects of a revision again, each by the method that wrote it before. No record is written.
+///
+/// Objects whose kind is no longer served are skipped. Repeating a repair changes nothing. When it fails or is cancelled, some objects may
+/// already be repaired; objects of one kind are applied concurrently, kinds one after the other.
+///
+/// # Errors
+/// The record cannot be read, the server rejects an object, or an object now belongs to someone else.
 pub async fn repair(
     env: &Environment<'_>,
     version: u32,
@@ -17,7 +23,13 @@ pub async fn repair(
     apply(env, version, packed, Some(drifted), rule).await
 }
 
-/// Applies every object of the deployed revision, after turning a client-side manager's fields into ours.
+/// Takes ownership of every object of a revision that Helm or an upstream operator applied: moves its managers' fields to our field manager,
+/// then applies. [`record_ownership`] completes it.
+///
+/// Without the move, fields that a later chart drops would stay for ever, owned by the old manager. Repeating it changes nothing.
+///
+/// # Errors
+/// As [`repair`]; objects that lack Helm's ownership metadata are conflicts.
 pub async fn take_ownership(
     env: &Environment<'_>,
     version: u32,
@@ -38,7 +50,7 @@ async fn apply(
     let objects = recorded_objects(&release.manifest, &env.decoration.namespace)?;
     let mut targets: Vec<Target<'_>> = Vec::new();
     for object in &objects {
-        // A kind that is served no more has no objects that drift.
+        // Objects of a kind that is no longer served cannot drift.
         let recorded = env.applier.recorded_key(object, env.decoration).await?;
         let Some(key) = recorded else { continue };
         let known = only.map(|only| only.iter().find(|known| known.key == key));
@@ -46,26 +58,29 @@ async fn apply(
             continue;
         }
         let client = known.flatten().is_some_and(|known| known.client);
-        let before = if client { Before::Client { changed: false } } else { Before::Apply };
-        targets.push(Target { object, rule, seen: seen(env, &key, rule), before });
+        let previous = if client { Previous::Client { changed: false } } else { Previous::Apply };
+        targets.push(Target { object, rule, observed: observed(env, &key, rule), previous });
     }
     let last = Deployed::new(env, Some(version), packed);
-    Ok(env.applier.apply_all(&targets, &last.writing()).await?)
+    Ok(env.applier.apply_all(&targets, &last.write_options()).await?)
 }
 
-/// What the watches tell is enough only for objects that we applied before.
-fn seen(env: &Environment<'_>, key: &ObjectKey, rule: Rule) -> Seen {
+/// The watches' view suffices only for objects that we applied before.
+fn observed(env: &Environment<'_>, key: &ObjectKey, rule: Rule) -> Observed {
     if rule != Rule::Keep {
-        return Seen::Unknown;
+        return Observed::Unknown;
     }
-    match env.live.look(key, env.decoration) {
-        Look::Ours(live) => Seen::Ours { uid: live.proven.uid },
-        Look::Absent => Seen::Absent,
-        Look::Unknown => Seen::Unknown,
+    match env.live.cached(key, env.decoration) {
+        Cached::Ours(live) => Observed::Ours { uid: live.proven.uid },
+        Cached::Absent => Observed::Absent,
+        Cached::Unknown => Observed::Unknown,
     }
 }
 
-/// Records that every object of a revision that Helm or an upstream made is ours. Returns the record's resource version.
+/// Records that we own every object of a revision that Helm or an upstream operator made. Returns the record's resource version.
+///
+/// # Errors
+/// The record cannot be read or written.
 pub async fn record_ownership(
     env: &Environment<'_>,
     version: u32,
@@ -74,8 +89,8 @@ pub async fn record_ownership(
 ) -> Result<u64, Error> {
     let mut release = read_release(env, version, packed).await?;
     if release.apply_method == "ssa" {
-        // Now our field manager has what Helm's had.
-        release.apply_method = HELMS_WAY.into();
+        // Our field manager now owns what Helm's did.
+        release.apply_method = HELM_APPLY_METHOD.into();
         return Ok(env.storage.update(&release, Some(marks)).await?.resource_version);
     }
     Ok(env.storage.mark(&release.namespace, &release.name, version, marks).await?)

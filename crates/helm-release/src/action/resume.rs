@@ -1,11 +1,13 @@
-//! An action that a crash cut off goes on as it was recorded: with the same manifest, random values included, and no hook runs twice.
+//! Continues an interrupted action from its record: with the same manifest, random values included, and without running a hook twice.
 
 use super::{Candidate, Current, Environment, Error};
 use crate::kube::recorded_objects;
 use crate::release::{Hook, HookEvent, HookPhase, LastRun, Status};
 
-/// The recorded candidate of an action that did not end, with the phases of its hooks. Nothing if the action at hand is another one, or if
-/// no hook could tell: then what was rendered now will do, and no record is read.
+/// Returns the recorded candidate of an interrupted action, with the phases of its hooks.
+///
+/// Returns `None` for another action or other inputs. Returns `None`, too, without hooks: then the candidate rendered now serves as well, and
+/// no record is read.
 pub(super) async fn resume(
     env: &Environment<'_>,
     candidate: &Candidate,
@@ -13,7 +15,7 @@ pub(super) async fn resume(
     pending: Status,
 ) -> Result<Option<Candidate>, Error> {
     let Some(current) = current.filter(|c| c.pending) else { return Ok(None) };
-    let same = current.unfinished.as_ref().is_some_and(|u| u.inputs == candidate.inputs);
+    let same = current.interrupted.as_ref().is_some_and(|u| u.inputs == candidate.inputs);
     if !same || candidate.hooks.is_empty() {
         return Ok(None);
     }
@@ -35,19 +37,19 @@ pub(super) async fn resume(
     }))
 }
 
-/// Hooks that did not run yet in this action.
+/// Returns the hooks with their last runs cleared, for a new action.
 pub(super) fn not_run(hooks: &[Hook]) -> Vec<Hook> {
     hooks.iter().map(|hook| Hook { last_run: LastRun::default(), ..hook.clone() }).collect()
 }
 
-/// After the hooks of one event: those that run at the next one, too, have not run for that.
+/// Resets the hooks that also run at the next event.
 pub(super) fn await_next(hooks: &mut [Hook], next: HookEvent) {
     for hook in hooks.iter_mut().filter(|hook| hook.events.contains(&next)) {
         hook.last_run.phase = HookPhase::NotRun;
     }
 }
 
-/// Whether an event has hooks.
+/// Returns whether any hook runs at this event.
 pub(super) fn has(hooks: &[Hook], event: HookEvent) -> bool {
     hooks.iter().any(|hook| hook.events.contains(&event))
 }

@@ -1,10 +1,10 @@
-//! Who keeps changing objects of a release; nothing is written.
+//! Finds who keeps changing objects of a release. Writes nothing.
 
 use super::{Environment, Error, read_release};
 use crate::kube::{ApplyError, ObjectKey, Rival, objects_of};
 use crate::release::Packed;
 
-/// Reads these objects of a revision and tells who took which fields of ours.
+/// Reads these objects of a revision and reports who took which of our fields.
 ///
 /// # Errors
 /// The record or an object cannot be read.

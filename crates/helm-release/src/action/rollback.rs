@@ -1,14 +1,20 @@
-//! Makes an earlier revision current again, as a new one. Helm's `pkg/action/rollback.go`.
+//! Makes a new revision from an earlier one. Helm's `pkg/action/rollback.go`.
 
-use super::deploy::{Kind, deploy};
+use super::deploy::{ActionKind, deploy};
 use super::{Candidate, Current, Environment, Failure, Outcome, read_release};
 use crate::release::{HookEvent, Status};
 
-/// Rolls back to the deployed revision of `current`, whose `inputs` are those of the marks that it had.
+/// Rolls back to revision `to` of `current`, by the steps in the [module docs](super#flow) with the rollback hooks.
+///
+/// The new revision has the chart, values, manifest and hooks that revision `to` recorded: nothing is rendered. `inputs` is the digest in that
+/// revision's marks.
+///
+/// # Errors
+/// Revision `to` cannot be read; else as [`install`](super::install::install).
 pub async fn rollback(env: &Environment<'_>, current: &Current, to: u32, inputs: &str) -> Result<Outcome, Failure> {
     let target = read_release(env, to, current.packed.as_ref()).await?;
     let candidate = Candidate::recorded(target, inputs)?;
-    let kind = Kind {
+    let kind = ActionKind {
         pending: Status::PendingRollback,
         before: HookEvent::PreRollback,
         after: HookEvent::PostRollback,

@@ -8,7 +8,7 @@ use http::Method;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::kube::{self, Call, Disturbance, Live, MemoryApi, Way};
+use crate::kube::{self, ApplyMethod, Call, Disturbance, Live, MemoryApi};
 use crate::release::HookEvent;
 use crate::sample;
 use crate::storage::MarkedObject;
@@ -16,13 +16,13 @@ use crate::storage::MarkedObject;
 const MAPS: &str = "/api/v1/namespaces/ns/configmaps";
 const RECORD: &str = "/api/v1/namespaces/ns/secrets/sh.helm.release.v1.web.v1";
 
-/// A server, what is known of its objects, and what the user asked for.
+/// A server, the cached view of its objects, and the user's options.
 struct World {
     server: Arc<MemoryApi>,
     applier: Applier,
     storage: Storage,
     decoration: Decoration,
-    live: HashMap<ObjectKey, Look>,
+    live: HashMap<ObjectKey, Cached>,
     options: Options,
 }
 
@@ -49,25 +49,25 @@ impl World {
         current(&install(&self.env(), candidate, None).await.unwrap())
     }
 
-    /// Lets a watch show the ConfigMap as one of this release, as it is now.
+    /// Caches the ConfigMap as it is now, as a watch would.
     fn watch(&mut self, name: &str) {
         let live: Live = serde_json::from_value(self.map(name)).unwrap();
-        let known = Known { proven: live.proven(), mark: live.mark, kept: false };
-        self.live.insert(key(name), Look::Ours(known));
+        let known = CachedObject { proven: live.proven(), mark: live.mark, kept: false };
+        self.live.insert(key(name), Cached::Ours(known));
     }
 
     fn map(&self, name: &str) -> Value {
         self.server.object(&format!("{MAPS}/{name}")).unwrap()
     }
 
-    /// Has someone write other data into the ConfigMap.
+    /// Changes the ConfigMap's data as another manager.
     fn tamper(&self, name: &str) {
         let mut live = self.map(name);
         live["data"] = json!({"x": "theirs"});
         self.server.put(&format!("{MAPS}/{name}"), live, "kubectl");
     }
 
-    /// The requests for ConfigMaps of this name since then.
+    /// The requests for the ConfigMap after the first `since` requests.
     fn requests(&self, since: usize, name: &str) -> Vec<String> {
         let path = format!("{MAPS}/{name}");
         let log = self.server.log();
@@ -90,7 +90,7 @@ fn map(name: &str, value: &str) -> Value {
     object
 }
 
-/// What a chart of these objects makes.
+/// The candidate of a chart with these objects.
 fn candidate(objects: &[Value]) -> Candidate {
     let manifest = objects.iter().map(|object| format!("---\n{object}\n")).collect();
     Candidate::recorded(Release { manifest, ..sample::release() }, "inputs").unwrap()
@@ -107,12 +107,12 @@ fn current(outcome: &Outcome) -> Current {
         inventory: outcome.marks.clone(),
         packed: Some(outcome.written.packed.clone()),
         first_deployed: outcome.first_deployed,
-        unfinished: None,
+        interrupted: None,
         taken_over: outcome.marks.taken_over,
     }
 }
 
-/// A live ConfigMap that a release of this name made with Helm, with data that no chart has.
+/// A live ConfigMap that Helm made for the named release, with data that is in no chart.
 fn made_by_helm(name: &str, release: &str) -> Value {
     let annotations = json!({"meta.helm.sh/release-name": release, "meta.helm.sh/release-namespace": "ns"});
     let labels = json!({"app.kubernetes.io/managed-by": "Helm", "helm.sdk.operatorframework.io/chart": "memcached"});
@@ -131,17 +131,17 @@ fn names(marks: &Marks) -> Vec<&str> {
 }
 
 #[tokio::test]
-async fn a_record_is_written_ahead_with_whatever_may_exist_once_the_action_ends() {
+async fn the_record_written_ahead_lists_every_object_that_may_exist() {
     let world = World::new();
     let mut before = world.install(&candidate(&[map("a", "1"), map("b", "1")])).await;
     (before.taken_over, before.first_deployed) = (true, Some(Timestamp::UNIX_EPOCH));
-    world.server.refuse(|call| is_write(call, "c").then(|| kube::Error::answer(403, "Forbidden", "no")));
+    world.server.refuse(|call| is_write(call, "c").then(|| kube::Error::from_status(403, "Forbidden", "no")));
     let mut next = candidate(&[map("b", "2"), map("c", "1")]);
     next.hooks = vec![sample::hook("bye", &[HookEvent::PostDelete])];
     let failure = upgrade(&world.env(), &next, &before).await.unwrap_err();
     let marks = failure.recorded.unwrap().marks;
     assert_eq!(names(&marks), ["b", "c", "a"]);
-    assert!(marks.objects.iter().all(|object| object.mark.is_none()), "nothing is applied yet");
+    assert!(marks.objects.iter().all(|object| object.mark.is_none()), "nothing has been applied");
     assert_eq!((marks.owner.as_str(), marks.owner_type.as_str()), ("u1", "Memcached.cache.my.domain"));
     assert_eq!(marks.first_deployed, Some(Timestamp::UNIX_EPOCH));
     assert!(!marks.complete && marks.delete_hooks && marks.taken_over);
@@ -150,7 +150,7 @@ async fn a_record_is_written_ahead_with_whatever_may_exist_once_the_action_ends(
 }
 
 #[tokio::test]
-async fn an_upgrade_keeps_what_is_known_of_the_release() {
+async fn an_upgrade_carries_release_facts_over() {
     let world = World::new();
     let mut before = world.install(&candidate(&[map("a", "1"), map("b", "1")])).await;
     assert!(!before.inventory.taken_over && before.inventory.complete);
@@ -165,11 +165,11 @@ async fn an_upgrade_keeps_what_is_known_of_the_release() {
 }
 
 #[tokio::test]
-async fn only_a_user_who_asks_for_it_takes_someone_elses_object() {
+async fn foreign_objects_are_taken_over_only_on_request() {
     let mut world = World::new();
     world.server.put(&format!("{MAPS}/a"), made_by_helm("a", "other"), "helm");
     let failure = install(&world.env(), &candidate(&[map("a", "1")]), None).await.unwrap_err();
-    assert!(failure.cause.is_foreign() && failure.recorded.is_none(), "{failure}");
+    assert!(failure.cause.is_ownership_conflict() && failure.recorded.is_none(), "{failure}");
     assert_eq!(world.server.writes(), 0);
     world.options.adopt = true;
     world.install(&candidate(&[map("a", "1")])).await;
@@ -177,29 +177,29 @@ async fn only_a_user_who_asks_for_it_takes_someone_elses_object() {
 }
 
 #[tokio::test]
-async fn an_object_that_the_release_did_not_have_is_read_once_whatever_a_watch_said() {
+async fn new_objects_are_read_once_even_if_cached() {
     for absent in [false, true] {
         let mut world = World::new();
         world.server.put(&format!("{MAPS}/a"), made_by_helm("a", "web"), "helm");
         world.watch("a");
         if absent {
-            world.live.insert(key("a"), Look::Absent);
+            world.live.insert(key("a"), Cached::Absent);
         }
         let since = world.server.log().len();
         world.install(&candidate(&[map("a", "1")])).await;
-        assert_eq!(world.map("a")["data"], json!({"x": "1"}), "what Helm had written became ours and went");
+        assert_eq!(world.map("a")["data"], json!({"x": "1"}), "Helm's fields became ours and were dropped");
         assert_eq!(world.requests(since, "a"), ["GET", "PATCH", "PATCH"], "{absent}");
     }
 }
 
 #[tokio::test]
-async fn an_object_that_the_release_had_is_written_as_a_watch_shows_it() {
+async fn known_objects_are_written_from_the_cache_without_a_read() {
     let mut world = World::new();
     let before = world.install(&candidate(&[map("a", "1"), map("b", "1")])).await;
     world.tamper("a");
     world.watch("a");
     world.server.remove(&format!("{MAPS}/b"));
-    world.live.insert(key("b"), Look::Absent);
+    world.live.insert(key("b"), Cached::Absent);
     let since = world.server.log().len();
     let outcome = upgrade(&world.env(), &candidate(&[map("a", "1"), map("b", "1")]), &before).await.unwrap();
     assert_eq!(outcome.applied.len(), 2);
@@ -208,7 +208,7 @@ async fn an_object_that_the_release_had_is_written_as_a_watch_shows_it() {
 }
 
 #[tokio::test]
-async fn an_object_is_applied_again_unless_its_mark_is_proven_to_be_the_same() {
+async fn only_objects_with_an_unchanged_mark_are_skipped() {
     let mark = |n| Some(Mark(n));
     for (recorded, live, applied) in
         [(mark(1), mark(1), false), (mark(1), mark(2), true), (mark(1), None, true), (None, None, true)]
@@ -217,14 +217,14 @@ async fn an_object_is_applied_again_unless_its_mark_is_proven_to_be_the_same() {
         let mut before = world.install(&candidate(&[map("a", "1")])).await;
         before.inventory.objects[0].mark = recorded;
         world.watch("a");
-        let Some(Look::Ours(known)) = world.live.get_mut(&key("a")) else { panic!("watched just above") };
+        let Some(Cached::Ours(known)) = world.live.get_mut(&key("a")) else { panic!("watched just above") };
         known.mark = live;
         let outcome = upgrade(&world.env(), &candidate(&[map("a", "1")]), &before).await.unwrap();
         assert_eq!(!outcome.applied.is_empty(), applied, "{recorded:?} {live:?}");
     }
 }
 
-/// A world whose server refuses to apply ConfigMaps with the value `odd`, and how often it was asked to.
+/// A world whose server rejects applies of ConfigMaps with the value `odd`, and counts them.
 fn picky() -> (World, Arc<AtomicUsize>) {
     let (world, asked) = (World::new(), Arc::new(AtomicUsize::new(0)));
     let count = asked.clone();
@@ -233,14 +233,14 @@ fn picky() -> (World, Arc<AtomicUsize>) {
         let odd = *content_type == "application/apply-patch+yaml" && String::from_utf8_lossy(body).contains("odd");
         odd.then(|| {
             count.fetch_add(1, Ordering::Relaxed);
-            kube::Error::answer(422, "Invalid", "data: Invalid value")
+            kube::Error::from_status(422, "Invalid", "data: Invalid value")
         })
     });
     (world, asked)
 }
 
 #[tokio::test]
-async fn what_server_side_apply_refused_is_offered_to_it_again_only_when_it_changes() {
+async fn client_side_objects_return_to_server_side_apply_only_when_they_change() {
     let (world, asked) = picky();
     let before = world.install(&candidate(&[map("a", "odd")])).await;
     assert!(before.inventory.objects[0].client);
@@ -248,7 +248,10 @@ async fn what_server_side_apply_refused_is_offered_to_it_again_only_when_it_chan
     assert_eq!(refused, 1);
     world.tamper("a");
     let outcome = upgrade(&world.env(), &candidate(&[map("a", "odd")]), &before).await.unwrap();
-    assert_eq!((asked.swap(0, Ordering::Relaxed), &outcome.applied[0].way), (0, &Way::Client { refused: None }));
+    assert_eq!(
+        (asked.swap(0, Ordering::Relaxed), &outcome.applied[0].method),
+        (0, &ApplyMethod::Client { refused: None })
+    );
     assert_eq!(world.map("a")["data"], json!({"x": "odd"}));
     upgrade(&world.env(), &candidate(&[map("a", "odder")]), &current(&outcome)).await.unwrap();
     assert_ne!(asked.load(Ordering::Relaxed), 0);
@@ -256,7 +259,7 @@ async fn what_server_side_apply_refused_is_offered_to_it_again_only_when_it_chan
 
 const DEFINITION: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/dbs.x.y";
 
-/// A chart with a definition in `crds`, and an object of the new kind.
+/// A chart with a definition in `crds` and an object of the new kind.
 fn with_definition() -> Candidate {
     let definition = object("apiextensions.k8s.io/v1", "CustomResourceDefinition", "dbs.x.y");
     Candidate { crds: vec![Object::new(definition).unwrap()], ..candidate(&[object("x.y/v1", "Db", "db")]) }
@@ -269,11 +272,11 @@ fn world_with_definitions() -> World {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_definitions_of_a_chart_are_made_and_served_before_anything_else() {
+async fn crds_are_created_and_served_before_anything_is_recorded() {
     let world = world_with_definitions();
     let establish = async {
         tokio::time::sleep(Duration::from_secs(5)).await;
-        assert_eq!(world.server.paths(), [DEFINITION], "nothing is recorded or made yet");
+        assert_eq!(world.server.paths(), [DEFINITION], "nothing else was created or recorded");
         let mut definition = world.server.object(DEFINITION).unwrap();
         definition["status"] = json!({"conditions": [{"type": "Established", "status": "True"}]});
         world.server.serve("x.y/v1", "Db", "dbs", true);
@@ -285,7 +288,7 @@ async fn the_definitions_of_a_chart_are_made_and_served_before_anything_else() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_definition_that_exists_is_neither_changed_nor_waited_for() {
+async fn existing_crds_are_neither_changed_nor_awaited() {
     let world = world_with_definitions();
     world.server.serve("x.y/v1", "Db", "dbs", true);
     world.server.put(DEFINITION, json!({"metadata": {"name": "dbs.x.y"}, "spec": "theirs"}), "someone");
@@ -296,7 +299,7 @@ async fn a_definition_that_exists_is_neither_changed_nor_waited_for() {
 }
 
 #[tokio::test]
-async fn a_definition_that_cannot_be_made_fails_the_install_before_anything_is_recorded() {
+async fn a_crd_that_cannot_be_created_fails_the_install_before_it_is_recorded() {
     let world = world_with_definitions();
     world.server.disturb(DEFINITION, 1, Disturbance::Refused(403));
     let failure = install(&world.env(), &with_definition(), None).await.unwrap_err();
@@ -305,7 +308,7 @@ async fn a_definition_that_cannot_be_made_fails_the_install_before_anything_is_r
 }
 
 #[tokio::test]
-async fn a_rollback_runs_its_hooks_again_though_their_record_says_that_they_succeeded() {
+async fn a_rollback_runs_hooks_that_succeeded_before() {
     let world = World::new();
     let mut first = candidate(&[map("a", "1")]);
     first.hooks = vec![sample::hook("h", &[HookEvent::PreInstall, HookEvent::PreRollback])];
@@ -320,7 +323,7 @@ async fn a_rollback_runs_its_hooks_again_though_their_record_says_that_they_succ
 }
 
 #[tokio::test]
-async fn an_action_that_was_cut_off_goes_on_as_it_was_recorded_and_runs_no_hook_twice() {
+async fn an_interrupted_action_continues_from_its_record_without_repeating_hooks() {
     let world = World::new();
     let mut first = candidate(&[map("a", "random")]);
     first.hooks = vec![sample::hook("h", &[HookEvent::PreInstall])];
@@ -328,7 +331,7 @@ async fn an_action_that_was_cut_off_goes_on_as_it_was_recorded_and_runs_no_hook_
     let failure = install(&world.env(), &first, None).await.unwrap_err();
     let recorded = failure.recorded.unwrap();
     assert_eq!(recorded.status, Status::PendingInstall);
-    let unfinished = Unfinished { inputs: "inputs".into(), hooks_done: true };
+    let interrupted = Interrupted { inputs: "inputs".into(), hooks_done: true };
     let cut_off = Current {
         version: 1,
         pending: true,
@@ -338,7 +341,7 @@ async fn an_action_that_was_cut_off_goes_on_as_it_was_recorded_and_runs_no_hook_
         inventory: recorded.marks,
         packed: None,
         first_deployed: None,
-        unfinished: Some(unfinished),
+        interrupted: Some(interrupted),
         taken_over: false,
     };
     world.server.remove(&format!("{MAPS}/h"));
@@ -349,13 +352,13 @@ async fn an_action_that_was_cut_off_goes_on_as_it_was_recorded_and_runs_no_hook_
 }
 
 #[tokio::test]
-async fn a_repair_writes_what_a_watch_shows_and_nothing_else_without_reading_it() {
+async fn a_repair_writes_only_drifted_objects_without_reading_cached_ones() {
     let mut world = World::new();
     let installed = world.install(&candidate(&[map("a", "1"), map("b", "1"), map("c", "1")])).await;
     ["a", "c"].iter().for_each(|name| world.tamper(name));
     world.watch("a");
     world.server.remove(&format!("{MAPS}/b"));
-    world.live.insert(key("b"), Look::Absent);
+    world.live.insert(key("b"), Cached::Absent);
     let objects = &installed.inventory.objects;
     let since = world.server.log().len();
     let repaired = repair(&world.env(), 1, installed.packed.as_ref(), &[&objects[0], &objects[1]]).await.unwrap();
@@ -365,25 +368,25 @@ async fn a_repair_writes_what_a_watch_shows_and_nothing_else_without_reading_it(
 }
 
 #[tokio::test]
-async fn taking_over_a_release_reads_its_objects_whatever_a_watch_said() {
+async fn taking_ownership_reads_objects_even_if_cached() {
     for absent in [false, true] {
         let mut world = World::new();
         world.server.put(&format!("{MAPS}/a"), made_by_helm("a", "web"), "helm");
         world.watch("a");
         if absent {
-            world.live.insert(key("a"), Look::Absent);
+            world.live.insert(key("a"), Cached::Absent);
         }
         let manifest = format!("---\n{}\n", map("a", "1"));
         let packed = Packed::pack(&Release { manifest, ..sample::release() }).unwrap();
         let since = world.server.log().len();
         take_ownership(&world.env(), 1, Some(&packed)).await.unwrap();
-        assert_eq!(world.map("a")["data"], json!({"x": "1"}), "what Helm had written became ours and went");
+        assert_eq!(world.map("a")["data"], json!({"x": "1"}), "Helm's fields became ours and were dropped");
         assert_eq!(world.requests(since, "a"), ["GET", "PATCH", "PATCH"], "{absent}");
     }
 }
 
 #[tokio::test]
-async fn a_move_tells_helm_how_to_write_over_the_revision_from_now_on() {
+async fn recording_ownership_changes_the_apply_method_for_helm() {
     for (recorded, expected) in [("ssa", "csa"), ("csa", "csa"), ("", "")] {
         let world = World::new();
         let release = Release { apply_method: recorded.into(), ..sample::release() };
@@ -399,7 +402,7 @@ async fn a_move_tells_helm_how_to_write_over_the_revision_from_now_on() {
     }
 }
 
-/// An installed release with a ConfigMap and a hook, about to be uninstalled.
+/// An installed release with a ConfigMap and a hook, ready to be uninstalled.
 async fn installed_with(events: &[HookEvent]) -> (World, Uninstalling) {
     let world = World::new();
     let mut candidate = candidate(&[map("a", "1")]);
@@ -410,7 +413,7 @@ async fn installed_with(events: &[HookEvent]) -> (World, Uninstalling) {
 }
 
 #[tokio::test]
-async fn a_release_with_any_hook_of_an_uninstall_is_recorded_as_uninstalling_first() {
+async fn releases_with_delete_hooks_are_first_recorded_as_uninstalling() {
     use HookEvent::{PostDelete, PostInstall, PreDelete};
     for (events, uninstalling) in
         [(vec![PreDelete], true), (vec![PostDelete], true), (vec![PostInstall], false), (Vec::new(), false)]
@@ -423,7 +426,7 @@ async fn a_release_with_any_hook_of_an_uninstall_is_recorded_as_uninstalling_fir
         assert_eq!(record.info.status == Status::Uninstalling, uninstalling, "{events:?}");
         assert_eq!(world.server.writes() > writes, uninstalling, "{events:?}");
         if uninstalling {
-            // Whoever goes on needs no other look at the record.
+            // The caller can continue without reading the record again.
             let live = &world.server.object(RECORD).unwrap()["metadata"]["resourceVersion"];
             assert_eq!(*live, at.resource_version.unwrap().to_string());
             assert_eq!(at.packed.unwrap().unpack().unwrap().info.status, Status::Uninstalling);
@@ -432,20 +435,20 @@ async fn a_release_with_any_hook_of_an_uninstall_is_recorded_as_uninstalling_fir
 }
 
 #[tokio::test]
-async fn hooks_after_an_uninstall_run_unless_switched_off_or_given_up() {
-    for (disable_hooks, failed_farewells, runs) in
+async fn post_delete_hooks_run_unless_disabled_or_given_up() {
+    for (disable_hooks, failed_post_deletes, runs) in
         [(false, 0, true), (true, 0, false), (false, POST_DELETE_TRIES, false)]
     {
         let (mut world, mut at) = installed_with(&[HookEvent::PostDelete]).await;
-        (world.options.disable_hooks, at.marks.failed_farewells) = (disable_hooks, failed_farewells);
+        (world.options.disable_hooks, at.marks.failed_post_deletes) = (disable_hooks, failed_post_deletes);
         let farewell = run_post_delete(&world.env(), &mut at).await.unwrap();
-        assert!(matches!(farewell, Farewell::Done(left_out) if left_out.is_empty()));
-        assert_eq!(world.server.object(&format!("{MAPS}/h")).is_some(), runs, "{disable_hooks} {failed_farewells}");
+        assert!(matches!(farewell, PostDelete::Done(left_out) if left_out.is_empty()));
+        assert_eq!(world.server.object(&format!("{MAPS}/h")).is_some(), runs, "{disable_hooks} {failed_post_deletes}");
     }
 }
 
 #[tokio::test]
-async fn objects_of_a_kind_are_deleted_at_once_and_kinds_one_after_the_other() {
+async fn kinds_are_deleted_in_order_and_their_objects_concurrently() {
     let world = World::new();
     let service = |name| object("v1", "Service", name);
     let objects = [service("a"), service("b"), object("apps/v1", "Deployment", "c")];
@@ -457,7 +460,7 @@ async fn objects_of_a_kind_are_deleted_at_once_and_kinds_one_after_the_other() {
 }
 
 #[tokio::test]
-async fn the_inventory_of_a_revision_without_marks_is_read_from_its_record() {
+async fn inventories_without_marks_come_from_the_record() {
     use HookEvent::{PostDelete, PostInstall, PreDelete};
     for (events, delete_hooks) in [(PreDelete, true), (PostDelete, true), (PostInstall, false)] {
         let (world, at) = installed_with(&[events]).await;
@@ -470,7 +473,7 @@ async fn the_inventory_of_a_revision_without_marks_is_read_from_its_record() {
     }
 }
 
-/// A world with an orphaned ConfigMap and ClusterRole, and one of another release.
+/// A world with an orphaned ConfigMap, an orphaned ClusterRole, and an object of another release.
 fn orphaned() -> World {
     let world = World::new();
     world.server.put(&format!("{MAPS}/a"), made_by_helm("a", "web"), "helm");
@@ -489,7 +492,7 @@ async fn found(world: &World) -> Result<Vec<String>, Error> {
 }
 
 #[tokio::test]
-async fn orphans_are_found_where_the_operator_may_look() {
+async fn orphans_are_found_where_the_operator_may_list() {
     const EVERYWHERE: &str = "/api/v1/configmaps?";
     const IN_NAMESPACE: &str = "/api/v1/namespaces/ns/configmaps?";
     const ROLES: &str = "/apis/rbac.authorization.k8s.io/v1/clusterroles?";
@@ -498,21 +501,21 @@ async fn orphans_are_found_where_the_operator_may_look() {
         (vec![EVERYWHERE], 403, &["a", "r"]),
         (vec![EVERYWHERE, IN_NAMESPACE], 403, &["r"]),
         (vec![ROLES], 403, &["a"]),
-        // The kind went while it was looked for.
+        // The kind disappeared during the search.
         (vec![EVERYWHERE], 404, &["r"]),
     ] {
         let world = orphaned();
         let paths = refused.clone();
         world.server.refuse(move |call| {
             let refused = paths.iter().any(|path| call.path.starts_with(path));
-            refused.then(|| kube::Error::answer(code, "", "no"))
+            refused.then(|| kube::Error::from_status(code, "", "no"))
         });
         assert_eq!(found(&world).await.unwrap(), expected, "{refused:?}");
     }
 }
 
 #[tokio::test]
-async fn an_outage_is_not_taken_for_a_kind_without_orphans() {
+async fn an_outage_is_not_a_kind_without_orphans() {
     for path in ["/api/v1/configmaps", "/apis/rbac.authorization.k8s.io/v1/clusterroles"] {
         let world = orphaned();
         world.server.disturb(&format!("GET {path}"), 1, Disturbance::Refused(503));
@@ -521,7 +524,7 @@ async fn an_outage_is_not_taken_for_a_kind_without_orphans() {
     }
 }
 
-/// A recorded revision of a ConfigMap, a Thing in a version that is served no more, and an object of a kind that is gone.
+/// A recorded revision with a ConfigMap, a Thing in a version that is no longer served, and an object of a kind that is gone.
 async fn outdated() -> World {
     let world = World::new();
     world.server.serve("x/v1", "Thing", "things", true);
@@ -534,17 +537,17 @@ async fn outdated() -> World {
 }
 
 #[tokio::test]
-async fn an_inventory_has_what_another_version_serves_and_nothing_that_is_gone() {
+async fn inventories_find_other_versions_and_skip_kinds_that_are_gone() {
     let world = outdated().await;
     let (marks, _) = inventory_of(&world.env(), 1).await.unwrap();
     let found: Vec<_> = marks.objects.iter().map(|o| (&*o.key.name, &*o.api_version)).collect();
     assert_eq!(found, [("a", "v1"), ("b", "x/v1beta1")]);
-    world.server.refuse(|call| (call.path == "/apis").then(|| kube::Error::answer(503, "", "away")));
-    assert!(inventory_of(&world.env(), 1).await.is_err(), "an outage is no proof");
+    world.server.refuse(|call| (call.path == "/apis").then(|| kube::Error::from_status(503, "", "away")));
+    assert!(inventory_of(&world.env(), 1).await.is_err(), "an outage proves nothing");
 }
 
 #[tokio::test]
-async fn a_repair_is_not_kept_from_its_object_by_others_that_are_served_no_more() {
+async fn a_repair_skips_kinds_that_are_no_longer_served() {
     let world = outdated().await;
     let (marks, _) = inventory_of(&world.env(), 1).await.unwrap();
     let repaired = repair(&world.env(), 1, None, &[&marks.objects[0]]).await.unwrap();
@@ -553,7 +556,7 @@ async fn a_repair_is_not_kept_from_its_object_by_others_that_are_served_no_more(
 }
 
 #[tokio::test]
-async fn a_rival_is_named_by_another_version() {
+async fn rivals_are_found_through_another_version() {
     let world = outdated().await;
     let live = json!({"metadata": {"name": "b"}, "spec": {"size": 2}});
     world.server.put("/apis/x/v1/namespaces/ns/things/b", live, "scaler");

@@ -1,4 +1,4 @@
-//! Deletes a release's objects, by what is recorded alone: the chart may be gone. Helm's `pkg/action/uninstall.go`.
+//! Uninstalls a release by its record alone: the chart may be gone. Helm's `pkg/action/uninstall.go`.
 
 use futures::future::try_join_all;
 use jiff::Timestamp;
@@ -9,36 +9,39 @@ use crate::kube::{HookError, Removal, is_kept, recorded_objects, uninstall_order
 use crate::release::{HookEvent, Packed, Release, Status};
 use crate::storage::{MarkedObject, Marks, Written};
 
-/// How often the hooks after an uninstall may fail before the release is given up without them.
+/// How often post-delete hooks may fail before the release is removed without them.
 pub const POST_DELETE_TRIES: u32 = 5;
 
-/// The revision whose hooks an uninstall runs: what is recorded of it, kept up to date.
+/// The revision that is being uninstalled. The functions here keep it in step with its record.
 #[derive(Clone, Debug)]
 pub struct Uninstalling {
     /// The revision.
     pub version: u32,
-    /// Its marks; they say how far the uninstall came.
+    /// Its marks, which record how far the uninstall got.
     pub marks: Marks,
-    /// Its record, if it is at hand.
+    /// Its record, if it is in memory; read from storage otherwise.
     pub packed: Option<Packed>,
-    /// Its resource version, once it was written here.
+    /// The record's resource version after our last write; `None` before the first.
     pub resource_version: Option<u64>,
 }
 
-/// How the hooks after an uninstall went.
+/// The result of post-delete hooks.
 #[derive(Debug)]
-pub enum Farewell {
-    /// They succeeded, or there are none; but for these, which cannot be made because the namespace is being deleted.
+pub enum PostDelete {
+    /// The hooks succeeded, or there are none. Lists hooks that were skipped because their namespace is being deleted.
     Done(Vec<HookError>),
-    /// They failed for the last time: the release goes without them.
+    /// The hooks failed [`POST_DELETE_TRIES`] times: remove the release without them.
     GivenUp(Error),
 }
 
-/// Runs the hooks before an uninstall, once: a repetition runs only what has not succeeded. The record becomes `uninstalling`, as with Helm.
-/// Returns those that were left out, because nothing can be made in a namespace that is being deleted.
+/// Runs the pre-delete hooks and sets the record's status to `uninstalling`, as Helm does. Returns hooks that were skipped because their namespace
+/// is being deleted.
+///
+/// Call it before [`delete_objects`] and repeat it until it succeeds. The hooks' phases are recorded as they run, so a repetition after an
+/// error, a cancellation or a crash runs only what has not succeeded yet, and does nothing once all succeeded.
 ///
 /// # Errors
-/// A hook failed: nothing may be deleted. The record says which.
+/// A hook failed, and the record names it: do not delete anything yet. Or the record cannot be read or written.
 pub async fn run_pre_delete(env: &Environment<'_>, at: &mut Uninstalling) -> Result<Vec<HookError>, Error> {
     if env.options.disable_hooks || at.marks.hooks_done {
         return Ok(Vec::new());
@@ -62,7 +65,7 @@ pub async fn run_pre_delete(env: &Environment<'_>, at: &mut Uninstalling) -> Res
     Ok(left_out)
 }
 
-/// Marks the release as being uninstalled, once.
+/// Sets the status to `uninstalling`, once.
 fn begin(release: &mut Release) {
     if release.info.status != Status::Uninstalling {
         release.hooks = not_run(&release.hooks);
@@ -71,17 +74,20 @@ fn begin(release: &mut Release) {
     }
 }
 
-/// Runs the hooks after an uninstall. The objects are gone, so hooks that fail again and again are given up.
+/// Runs the post-delete hooks. Call it once [`delete_objects`] succeeded and the objects are gone.
+///
+/// The release's objects are gone by now, so failing hooks must not block the deletion for ever: the record counts failures, and the last one
+/// returns [`PostDelete::GivenUp`].
 ///
 /// # Errors
-/// A hook failed, and there are tries left.
-pub async fn run_post_delete(env: &Environment<'_>, at: &mut Uninstalling) -> Result<Farewell, Error> {
-    if env.options.disable_hooks || at.marks.failed_farewells >= POST_DELETE_TRIES {
-        return Ok(Farewell::Done(Vec::new()));
+/// A hook failed, and tries are left. Or the record cannot be read or written.
+pub async fn run_post_delete(env: &Environment<'_>, at: &mut Uninstalling) -> Result<PostDelete, Error> {
+    if env.options.disable_hooks || at.marks.failed_post_deletes >= POST_DELETE_TRIES {
+        return Ok(PostDelete::Done(Vec::new()));
     }
     let mut release = read_release(env, at.version, at.packed.as_ref()).await?;
     if !has(&release.hooks, HookEvent::PostDelete) {
-        return Ok(Farewell::Done(Vec::new()));
+        return Ok(PostDelete::Done(Vec::new()));
     }
     let records = Records { storage: env.storage };
     let run = env.hook_run(&records);
@@ -90,17 +96,17 @@ pub async fn run_post_delete(env: &Environment<'_>, at: &mut Uninstalling) -> Re
         Ok(left_out) => {
             env.storage.update(&release, None).await.map(|written| at.take(written))?;
             env.applier.clean_up_hooks(&release, HookEvent::PostDelete, &run).await?;
-            return Ok(Farewell::Done(left_out));
+            return Ok(PostDelete::Done(left_out));
         }
         Err(error) => error,
     };
-    at.marks.failed_farewells += 1;
+    at.marks.failed_post_deletes += 1;
     match env.storage.update(&release, Some(&at.marks)).await {
         Ok(written) => at.take(written),
         Err(error) => tracing::warn!(release = release.name, %error, "cannot record a failed hook"),
     }
-    let last = at.marks.failed_farewells >= POST_DELETE_TRIES;
-    if last { Ok(Farewell::GivenUp(error.into())) } else { Err(error.into()) }
+    let last = at.marks.failed_post_deletes >= POST_DELETE_TRIES;
+    if last { Ok(PostDelete::GivenUp(error.into())) } else { Err(error.into()) }
 }
 
 impl Uninstalling {
@@ -109,8 +115,13 @@ impl Uninstalling {
     }
 }
 
-/// Deletes the objects in uninstall order. Left alone are objects that the manifest or their own annotation keeps, and whatever is not
-/// proven to be this release's. Repeating it is fine.
+/// Deletes a release's objects in uninstall order: one kind after the other, objects of one kind concurrently.
+///
+/// Skips objects that the manifest or their own annotation keeps, and objects that do not provably belong to this release. Returns once the server
+/// accepted the deletions: finalizers may still hold objects. Repeating it is safe.
+///
+/// # Errors
+/// The server rejects a deletion or is unreachable. Objects of earlier kinds may already be deleted.
 pub async fn delete_objects(env: &Environment<'_>, inventory: &Marks) -> Result<(), Error> {
     let mut objects: Vec<&MarkedObject> = inventory.objects.iter().filter(|o| !o.kept).collect();
     uninstall_order(&mut objects, |o| &o.key.kind);
@@ -120,17 +131,20 @@ pub async fn delete_objects(env: &Environment<'_>, inventory: &Marks) -> Result<
     Ok(())
 }
 
-/// Deletes one object if it is this release's.
+/// Deletes one object if it belongs to this release.
 pub(super) async fn delete(env: &Environment<'_>, object: &MarkedObject) -> Result<(), Error> {
-    let proven = env.live.look(&object.key, env.decoration).deletable();
+    let proven = env.live.cached(&object.key, env.decoration).deletable();
     let removal = env.applier.delete(&object.key, &object.api_version, proven, env.decoration).await?;
     if let Removal::NotOurs(why) = removal {
-        tracing::warn!(release = env.decoration.release, object = %object.key, why, "left an object alone");
+        tracing::warn!(release = env.decoration.release, object = %object.key, why, "skipped an object that this release does not own");
     }
     Ok(())
 }
 
-/// The objects of a revision that has no marks of ours, from its stored manifest.
+/// Builds the inventory of a revision without our marks from its stored manifest.
+///
+/// # Errors
+/// The record cannot be read or decoded, or discovery fails.
 pub async fn inventory_of(env: &Environment<'_>, version: u32) -> Result<(Marks, Packed), Error> {
     let release = read_release(env, version, None).await?;
     let objects = recorded_objects(&release.manifest, &env.decoration.namespace)?;
@@ -154,7 +168,10 @@ pub async fn inventory_of(env: &Environment<'_>, version: u32) -> Result<(Marks,
     Ok((marks, Packed::pack(&release)?))
 }
 
-/// Gives up an action of somebody else's that did not end: its record says `failed`. Returns the record's resource version.
+/// Sets another writer's unfinished action to `failed`. Returns the record's resource version.
+///
+/// # Errors
+/// The record cannot be decoded or written.
 pub async fn abandon(env: &Environment<'_>, packed: &Packed) -> Result<u64, Error> {
     let mut release = packed.unpack()?;
     let was = release.info.status.as_str();

@@ -1,12 +1,21 @@
-//! Makes the next revision: only what changed is applied, what is gone is pruned. Helm's `pkg/action/upgrade.go`.
+//! Makes the next revision: applies what changed and prunes what is gone. Helm's `pkg/action/upgrade.go`.
 
-use super::deploy::{Kind, deploy};
+use super::deploy::{ActionKind, deploy};
 use super::{Candidate, Current, Environment, Failure, Outcome};
 use crate::release::{HookEvent, Status};
 
-/// Upgrades.
+/// Upgrades a release to a candidate, by the steps in the [module docs](super#flow) with the upgrade hooks.
+///
+/// An object is skipped without a request if its digest is the one in [`Current::inventory`] and [`Environment::live`] shows the recorded
+/// ownership mark. Everything else is applied; objects that only the inventory contains are pruned, except kept ones.
+///
+/// A pending `current` with the candidate's inputs is continued under the same number from its recorded manifest. With other inputs the
+/// number is reused for the new candidate.
+///
+/// # Errors
+/// As [`install`](super::install::install). The previous revision stays `deployed` until the upgrade succeeds; nothing is rolled back.
 pub async fn upgrade(env: &Environment<'_>, candidate: &Candidate, current: &Current) -> Result<Outcome, Failure> {
-    let kind = Kind {
+    let kind = ActionKind {
         pending: Status::PendingUpgrade,
         before: HookEvent::PreUpgrade,
         after: HookEvent::PostUpgrade,

@@ -1,4 +1,4 @@
-//! One request to the API server and its answer, real or in memory.
+//! Requests to the API server and their responses, real or in memory.
 
 use std::time::Duration;
 
@@ -10,27 +10,30 @@ use serde::de::DeserializeOwned;
 use super::as_yaml::as_yaml;
 use super::refusal::refusal;
 
-/// A server that takes requests. The in-memory twin is [`super::MemoryApi`].
+/// A connection to an API server: a kube client, or [`super::MemoryApi`] in tests.
 pub trait Api: Send + Sync {
-    /// Sends one request. A status of 400 and more is an error.
-    fn send(&self, call: Call) -> BoxFuture<'_, Result<Answer, Error>>;
+    /// Sends one request and returns the body of its response. Retries nothing.
+    ///
+    /// # Errors
+    /// A status of 400 or more, no complete response within 90 s, or a body over 64 MiB.
+    fn send(&self, call: Call) -> BoxFuture<'_, Result<Response, Error>>;
 }
 
 /// One request.
 #[derive(Clone, Debug)]
 pub struct Call {
-    /// The method.
+    /// The HTTP method.
     pub method: Method,
     /// Path and query.
     pub path: String,
-    /// Content type and JSON, if the request has a body.
+    /// Content type and body.
     pub body: Option<(&'static str, Vec<u8>)>,
-    /// What to accept instead of JSON.
+    /// The `Accept` header; JSON without one.
     pub accept: Option<&'static str>,
 }
 
 impl Call {
-    /// A request without a body.
+    /// Creates a request without a body.
     pub fn new(method: Method, path: impl Into<String>) -> Call {
         Call { method, path: path.into(), body: None, accept: None }
     }
@@ -40,12 +43,12 @@ impl Call {
         Call::new(Method::GET, path)
     }
 
-    /// `GET path` for the object's metadata only, as `PartialObjectMetadata`.
+    /// `GET path` for an object's metadata, as `PartialObjectMetadata`.
     pub fn metadata(path: impl Into<String>) -> Call {
         Call { accept: Some("application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"), ..Call::get(path) }
     }
 
-    /// `GET path` for the metadata of a collection's objects only, as `PartialObjectMetadataList`.
+    /// `GET path` for the metadata of a collection's objects, as `PartialObjectMetadataList`.
     pub fn metadata_list(path: impl Into<String>) -> Call {
         Call { accept: Some("application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"), ..Call::get(path) }
     }
@@ -55,7 +58,7 @@ impl Call {
         Call { body: Some(("application/json", json)), ..Call::new(Method::POST, path) }
     }
 
-    /// A server-side apply. The server reads the JSON as YAML, the one type that every server since 1.16 takes, so it is made to read the same.
+    /// A server-side apply. Its only content type on servers since 1.16 is YAML, so JSON that YAML would read differently is escaped.
     pub fn apply(path: impl Into<String>, json: Vec<u8>) -> Call {
         let body = Some(("application/apply-patch+yaml", as_yaml(json)));
         Call { body, ..Call::new(Method::PATCH, path) }
@@ -82,12 +85,15 @@ impl Call {
     }
 }
 
-/// The body of a successful answer.
+/// The body of a successful response.
 #[derive(Clone, Debug)]
-pub struct Answer(pub Vec<u8>);
+pub struct Response(pub Vec<u8>);
 
-impl Answer {
-    /// Parses the body.
+impl Response {
+    /// Parses the body as JSON.
+    ///
+    /// # Errors
+    /// [`Error::Json`].
     pub fn parse<T: DeserializeOwned>(&self) -> Result<T, Error> {
         serde_json::from_slice(&self.0).map_err(Error::Json)
     }
@@ -96,35 +102,35 @@ impl Answer {
 /// Why a request failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The server refused; the message is the server's.
+    /// The server rejected the request.
     #[error("{message}")]
     Refused {
         /// The HTTP status.
         code: u16,
-        /// The status' `reason`: `AlreadyExists`, `Forbidden`, …
+        /// The status's `reason`: `AlreadyExists`, `Forbidden`, …
         reason: String,
-        /// The server's words, without values that must not be shown.
+        /// The server's message, without values that must not be shown.
         message: String,
-        /// The fields that it objects to, if it says so.
+        /// The fields that the server rejects, if it names them.
         fields: Vec<String>,
     },
-    /// No answer.
+    /// The request or its response was lost.
     #[error("cannot reach the API server")]
     Transport(#[source] Box<dyn std::error::Error + Send + Sync>),
-    /// The answer, or its end, did not come in time.
-    #[error("the API server did not complete its answer within {seconds} s")]
+    /// The response was not complete within the limit.
+    #[error("the API server did not complete its response within {seconds} s")]
     TimedOut {
-        /// The limit.
+        /// The limit in seconds.
         seconds: u64,
     },
-    /// The answer is larger than what is read.
-    #[error("the API server's answer exceeds {limit} bytes")]
+    /// The response exceeds the limit.
+    #[error("the API server's response exceeds {limit} bytes")]
     TooLarge {
-        /// The limit.
+        /// The limit in bytes.
         limit: usize,
     },
-    /// The answer is not what was asked for.
-    #[error("cannot parse the API server's answer")]
+    /// The response does not have the expected shape.
+    #[error("cannot parse the API server's response")]
     Json(#[source] serde_json::Error),
     /// The server does not serve the kind.
     #[error("no matches for kind \"{kind}\" in version \"{api_version}\"")]
@@ -134,16 +140,16 @@ pub enum Error {
         /// The kind.
         kind: String,
     },
-    /// A name or namespace that cannot stand in a path: which, and why.
+    /// A name or namespace that cannot be a path segment, with the reason.
     #[error("invalid {0}")]
     InvalidName(String),
-    /// An object without a name, which cannot be found again.
+    /// An object without a name.
     #[error("resource name may not be empty")]
     NoName,
 }
 
 impl Error {
-    /// The HTTP status of a refusal.
+    /// Returns the HTTP status, if the server rejected the request.
     pub fn code(&self) -> Option<u16> {
         match self {
             Error::Refused { code, .. } => Some(*code),
@@ -151,31 +157,30 @@ impl Error {
         }
     }
 
-    /// Whether the object does not exist.
+    /// Returns whether the object does not exist.
     pub fn is_not_found(&self) -> bool {
         self.code() == Some(404)
     }
 
-    /// Whether the right is missing.
+    /// Returns whether permission is missing.
     pub fn is_forbidden(&self) -> bool {
         self.code() == Some(403)
     }
 
-    /// Whether the object exists or is not as expected.
+    /// Returns whether the object exists already, or a precondition failed.
     pub fn is_conflict(&self) -> bool {
         self.code() == Some(409)
     }
 }
 
-/// How long a request may take, its answer's body included. The API server itself ends any request but a watch after a minute
-/// (`--request-timeout`); the rest is for the way.
+/// How long a request may take, response body included. The API server ends any request except watches after 60 s (`--request-timeout`); the rest
+/// is for the network.
 const MAX_TIME: Duration = Duration::from_secs(90);
 
-/// How large an answer may be: a list of 5,000 Pods of 12 KB, for a `lookup` may ask for everything. More would be the end of a
-/// process with little memory.
+/// How large a response may be: a `lookup` may list 5,000 Pods of 12 KB. More could exhaust a small process's memory.
 const MAX_BODY: usize = 64 << 20;
 
-/// What one request may take.
+/// The limits of one request.
 #[derive(Clone, Copy)]
 struct Bounds {
     time: Duration,
@@ -183,24 +188,24 @@ struct Bounds {
 }
 
 impl Api for ::kube::Client {
-    fn send(&self, call: Call) -> BoxFuture<'_, Result<Answer, Error>> {
+    fn send(&self, call: Call) -> BoxFuture<'_, Result<Response, Error>> {
         Box::pin(send_within(self, call, Bounds { time: MAX_TIME, body: MAX_BODY }))
     }
 }
 
-async fn send_within(client: &::kube::Client, call: Call, bounds: Bounds) -> Result<Answer, Error> {
+async fn send_within(client: &::kube::Client, call: Call, bounds: Bounds) -> Result<Response, Error> {
     let answer = tokio::time::timeout(bounds.time, exchange(client, call, bounds.body)).await;
     answer.unwrap_or(Err(Error::TimedOut { seconds: bounds.time.as_secs() }))
 }
 
-async fn exchange(client: &::kube::Client, call: Call, max_body: usize) -> Result<Answer, Error> {
+async fn exchange(client: &::kube::Client, call: Call, max_body: usize) -> Result<Response, Error> {
     let response = client.send(request(call)?).await.map_err(|e| Error::Transport(Box::new(e)))?;
     let code = response.status().as_u16();
     let body = Limited::new(response.into_body(), max_body).collect().await.map_err(|error| {
         if error.is::<LengthLimitError>() { Error::TooLarge { limit: max_body } } else { Error::Transport(error) }
     })?;
     let bytes = body.to_bytes();
-    if code < 400 { Ok(Answer(bytes.into())) } else { Err(refusal(code, &bytes)) }
+    if code < 400 { Ok(Response(bytes.into())) } else { Err(refusal(code, &bytes)) }
 }
 
 fn request(call: Call) -> Result<http::Request<::kube::client::Body>, Error> {
@@ -223,17 +228,16 @@ mod tests {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     use tokio::net::TcpListener;
 
-    use super::super::Nature;
     use super::*;
 
-    /// A server that answers every request with these bytes and then keeps the connection open without a word.
+    /// A client of a server that sends these bytes for every request and then keeps the connection open silently.
     async fn client(answer: String) -> ::kube::Client {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         tokio::spawn(async move {
             let mut connections = Vec::new();
             while let Ok((mut connection, _)) = listener.accept().await {
-                // The whole request comes in one piece: it is small.
+                // The request is small enough to arrive in one read.
                 _ = connection.read(&mut [0; 4096]).await;
                 _ = connection.write_all(answer.as_bytes()).await;
                 connections.push(connection);
@@ -254,7 +258,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_answer_within_the_bounds_is_taken() {
+    async fn responses_within_the_limits_are_accepted() {
         assert_eq!(ask(answer(200, 4, "true"), 60_000, 4).await.unwrap(), "true");
         for code in [400, 404] {
             assert_eq!(ask(answer(code, 2, "{}"), 60_000, 4).await.unwrap_err().code(), Some(code));
@@ -262,23 +266,23 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_body_that_never_ends_is_given_up() {
+    async fn endless_bodies_time_out() {
         let error = ask(answer(200, 5, "true"), 300, 64).await.unwrap_err();
-        assert_eq!(error.to_string(), "the API server did not complete its answer within 0 s");
-        assert_eq!(error.nature(), Nature::Transient);
+        assert_eq!(error.to_string(), "the API server did not complete its response within 0 s");
+        assert!(error.is_transient());
     }
 
     #[tokio::test]
-    async fn a_body_that_is_too_large_is_given_up_at_the_bound() {
+    async fn oversized_bodies_are_rejected_at_the_limit() {
         for code in [200, 500] {
             let error = ask(answer(code, 1 << 40, "true, and so on"), 60_000, 4).await.unwrap_err();
-            assert_eq!(error.to_string(), "the API server's answer exceeds 4 bytes");
-            assert_eq!(error.nature(), Nature::Transient);
+            assert_eq!(error.to_string(), "the API server's response exceeds 4 bytes");
+            assert!(error.is_transient());
         }
     }
 
     #[tokio::test]
-    async fn a_connection_that_breaks_is_no_answer() {
+    async fn broken_connections_are_transport_errors() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let config = ::kube::Config::new(format!("http://{}", listener.local_addr().unwrap()).parse().unwrap());
         drop(listener);

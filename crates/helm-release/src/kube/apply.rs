@@ -1,4 +1,4 @@
-//! Applies and deletes objects: server-side apply as `helm-operator`, never over an object that is someone else's.
+//! Applies objects as the field manager `helm-operator`, never over an object that belongs to someone else.
 
 use std::sync::Arc;
 
@@ -9,35 +9,35 @@ use serde_json::Value;
 use super::api::{Api, Call, Error};
 use super::client_side::Schemas;
 use super::decorate::{Decoration, is_kept};
-use super::write::{Before, Body, Way, Writing, Written};
+use super::write::{ApplyMethod, Body, Previous, WriteOptions, Written};
 use super::{Live, Mapper, Object, ObjectKey, Proven, Resource, Rule};
 
-/// How often an apply is tried again because the live object was not what it had been.
+/// How often to try an apply while the live object keeps changing.
 const MAX_TRIES: usize = 5;
-/// How many objects are read at once before a write.
+/// How many objects to read concurrently before a write.
 const MAX_READS: usize = 16;
 
-/// An object that is to be applied, and what may be there already.
+/// An object to apply, and what is known about the live one.
 #[derive(Clone, Debug)]
 pub struct Target<'a> {
-    /// What the chart says.
+    /// The chart's object.
     pub object: &'a Object,
-    /// Whose existing object may be changed.
+    /// Which existing object may be changed.
     pub rule: Rule,
-    /// What is there.
-    pub seen: Seen,
-    /// Which way it was written before.
-    pub before: Before,
+    /// What is known about the live object.
+    pub observed: Observed,
+    /// How it was written before.
+    pub previous: Previous,
 }
 
-/// What is known of the live object.
+/// What is known about a live object before a write.
 #[derive(Clone, Debug)]
-pub enum Seen {
-    /// Nothing: it is read before it is changed.
+pub enum Observed {
+    /// Nothing is known: it is read first.
     Unknown,
     /// It does not exist.
     Absent,
-    /// A watch has shown that this uid is ours and applied by us.
+    /// A watch has shown that it is ours and was applied by us.
     Ours {
         /// The object's uid.
         uid: String,
@@ -54,39 +54,39 @@ pub struct Existing {
     pub(super) managed_fields: Value,
 }
 
-/// An object after it was applied.
+/// An applied object.
 #[derive(Clone, Debug)]
 pub struct Applied {
     /// Which object.
     pub key: ObjectKey,
-    /// The version in which it was applied.
+    /// The `apiVersion` in which it was applied.
     pub api_version: Arc<str>,
-    /// The digest of what the chart says: [`Object::digest`].
+    /// The digest of the chart's object: [`Object::digest`].
     pub digest: String,
     /// Whether it outlives its release.
     pub kept: bool,
-    /// The object as the server has it now.
+    /// The live object after the write.
     pub live: Live,
-    /// Which way it was written.
-    pub way: Way,
-    /// Whether the server was asked to change anything: a client's merge may find that all is as it should be.
+    /// How it was written.
+    pub method: ApplyMethod,
+    /// Whether a write was sent; a three-way merge may find nothing to change.
     pub changed: bool,
 }
 
 /// Why an object was not applied or deleted.
 #[derive(Debug, thiserror::Error)]
 pub enum ApplyError {
-    /// Objects exist and are someone else's. Nothing was written.
+    /// Existing objects do not belong to the release. Nothing was written.
     #[error("{}", conflicts(.0))]
     Foreign(Vec<Conflict>),
     /// The request failed.
     #[error("cannot {verb} {object}")]
     Failed {
-        /// `apply` or `delete`.
+        /// `apply`, `delete`, `read`, `find` or `list`.
         verb: &'static str,
         /// Kind and name.
         object: String,
-        /// Why.
+        /// The cause.
         #[source]
         source: Error,
     },
@@ -97,11 +97,11 @@ pub enum ApplyError {
 pub struct Conflict {
     /// Which object.
     pub key: ObjectKey,
-    /// Whose it is, or what its metadata lacks.
+    /// Who owns it, or what its metadata lacks.
     pub why: String,
 }
 
-/// How many conflicts an error spells out.
+/// How many conflicts an error lists in full.
 const MAX_SHOWN: usize = 5;
 
 fn conflicts(all: &[Conflict]) -> String {
@@ -119,36 +119,52 @@ fn conflicts(all: &[Conflict]) -> String {
     lines.join("; ")
 }
 
-/// Applies and deletes. Cheap to clone.
+/// Applies, deletes and reads the objects of releases, and runs their hooks. Cheap to clone; clones share discovery and OpenAPI caches.
+///
+/// # Flow of an apply
+/// 1. Discovery maps the object's kind to a resource. A kind that is unknown triggers one new discovery.
+/// 2. The live object is judged by the target's [`Rule`]: from what the caller knows ([`Observed`]), or by reading its metadata.
+/// 3. A new object is created by server-side apply with a resource version that no object has, so that an existing one is never overwritten. An
+///    existing one is applied with its uid, after moving fields of the release's earlier managers to ours.
+/// 4. If the server permanently rejects the apply and the [`Policy`] allows it, the object is created or merged client-side, as Helm does.
+///
+/// # Guarantees
+/// Applying twice changes nothing. An object that changes hands between reading and writing is never overwritten: the write conflicts, and the object
+/// is judged again, up to 5 times. Other requests are not retried; the caller decides by [`Error::is_transient`].
+///
+/// A cancelled call may or may not have written the object; applying again completes it.
 #[derive(Clone)]
 pub struct Applier {
     pub(super) api: Arc<dyn Api>,
     pub(super) schemas: Arc<Schemas>,
-    /// Which resource serves a kind.
+    /// Maps kinds to the resources that serve them.
     pub mapper: Arc<Mapper>,
 }
 
 impl Applier {
-    /// An applier for the server behind `api`.
+    /// Creates an applier for the server behind `api`. Sends no request yet.
     pub fn new(api: Arc<dyn Api>) -> Applier {
         Applier { mapper: Arc::new(Mapper::new(api.clone())), schemas: Arc::new(Schemas::new(api.clone())), api }
     }
 
-    /// The server.
+    /// Returns the server.
     pub fn api(&self) -> &Arc<dyn Api> {
         &self.api
     }
 
-    /// The object's key in this release.
+    /// Returns the object's key in this release.
+    ///
+    /// # Errors
+    /// The kind is not served, or discovery fails.
     pub async fn key(&self, object: &Object, decoration: &Decoration) -> Result<ObjectKey, ApplyError> {
         let resource = self.resource(object).await?;
         Ok(key_of(object, decoration, &resource))
     }
 
-    /// The key in this release of an object that was applied before; absent if its kind is served no more, in no version: then there is none.
+    /// Returns the key of an object that was applied before; `None` if its kind is no longer served in any version, so that the object cannot exist.
     ///
     /// # Errors
-    /// The server is away.
+    /// Discovery fails.
     pub async fn recorded_key(
         &self,
         object: &Object,
@@ -161,59 +177,69 @@ impl Applier {
         }
     }
 
-    /// Applies objects that are in install order: one kind after the other, objects of one kind at once.
-    pub async fn apply_all(&self, targets: &[Target<'_>], writing: &Writing<'_>) -> Result<Vec<Applied>, ApplyError> {
+    /// Applies objects in install order: one kind after the other, objects of one kind concurrently.
+    ///
+    /// # Errors
+    /// The first failure, as for [`Applier::apply`]. Objects of earlier kinds, and some of the same kind, may be applied.
+    pub async fn apply_all(
+        &self,
+        targets: &[Target<'_>],
+        options: &WriteOptions<'_>,
+    ) -> Result<Vec<Applied>, ApplyError> {
         let objects = targets.iter().map(|target| target.object);
         let definitions: Vec<&Object> = objects.filter(|o| o.kind == "CustomResourceDefinition").collect();
-        let writing = &Writing { definitions: &definitions, ..*writing };
+        let options = &WriteOptions { definitions: &definitions, ..*options };
         let mut applied = Vec::with_capacity(targets.len());
         for group in targets.chunk_by(|a, b| a.object.kind == b.object.kind) {
-            applied.extend(try_join_all(group.iter().map(|target| self.apply(target, writing))).await?);
+            applied.extend(try_join_all(group.iter().map(|target| self.apply(target, options))).await?);
         }
         Ok(applied)
     }
 
     /// Applies one object. Repeating it changes nothing.
     ///
-    /// What is known of the live object may be out of date: the server is told what was seen, and where that is no longer true the
-    /// object is read and judged by the rule again.
+    /// `target.observed` may be outdated: the write carries what was observed as a precondition, and if that no longer holds, the object is read and
+    /// judged by the rule again.
     ///
     /// # Errors
-    /// The object is someone else's, its kind is not served, or the server refuses.
-    pub async fn apply(&self, target: &Target<'_>, writing: &Writing<'_>) -> Result<Applied, ApplyError> {
-        let (object, decoration) = (target.object, writing.decoration);
+    /// The object belongs to someone else, its kind is not served, or the server rejects it.
+    pub async fn apply(&self, target: &Target<'_>, options: &WriteOptions<'_>) -> Result<Applied, ApplyError> {
+        let (object, decoration) = (target.object, options.decoration);
         let failed = |source| ApplyError::Failed { verb: "apply", object: describe(object), source };
         let body = self.body(object, decoration).await?;
-        let mut seen = target.seen.clone();
-        if writing.moves_back(target.before) && matches!(seen, Seen::Ours { .. }) {
-            seen = Seen::Unknown;
+        let mut observed = target.observed.clone();
+        if options.returns_to_apply(target.previous) && matches!(observed, Observed::Ours { .. }) {
+            observed = Observed::Unknown;
         }
         let mut tries = 0;
-        let Written { live, way, changed } = loop {
+        let Written { live, method, changed } = loop {
             tries += 1;
-            match &seen {
-                Seen::Unknown => {}
-                seen => match self.write(&body, seen, target.before, writing).await {
+            match &observed {
+                Observed::Unknown => {}
+                observed => match self.write(&body, observed, target.previous, options).await {
                     Err(error) if error.is_conflict() && tries < MAX_TRIES => {}
                     answer => break answer.map_err(failed)?,
                 },
             }
-            seen = self
-                .survey_one(&body.path, &body.key, target.rule, decoration)
+            observed = self
+                .check_path(&body.path, &body.key, target.rule, decoration)
                 .await
                 .map_err(failed)?
                 .map_err(|c| ApplyError::Foreign(vec![c]))?;
         };
         let digest = object.digest(&decoration.namespace);
         let api_version = body.resource.api_version.clone();
-        Ok(Applied { key: body.key, api_version, digest, kept: is_kept(object), live, way, changed })
+        Ok(Applied { key: body.key, api_version, digest, kept: is_kept(object), live, method, changed })
     }
 
-    /// Asks server-side apply what it says of an object, without writing it. An unowned default in the way counts as refused.
-    pub async fn rehearse(&self, object: &Object, decoration: &Decoration) -> Result<(), ApplyError> {
+    /// Dry-runs a server-side apply. An unowned default that blocks it counts as rejected.
+    ///
+    /// # Errors
+    /// As [`Applier::apply`].
+    pub async fn dry_run(&self, object: &Object, decoration: &Decoration) -> Result<(), ApplyError> {
         let body = self.body(object, decoration).await?;
         let failed = |source| ApplyError::Failed { verb: "apply", object: describe(object), source };
-        self.dry_run(&body).await.map_err(failed)
+        self.send_dry_run(&body).await.map_err(failed)
     }
 
     async fn body(&self, object: &Object, decoration: &Decoration) -> Result<Body, ApplyError> {
@@ -225,46 +251,46 @@ impl Applier {
         Ok(Body { resource, key, path, json })
     }
 
-    /// Reads the metadata of objects before anything is written: one request each, at once.
+    /// Reads the metadata of objects before anything is written: one request each, up to 16 concurrently.
     ///
     /// # Errors
-    /// [`ApplyError::Foreign`] with every object that its rule does not admit.
-    pub async fn survey(
+    /// [`ApplyError::Foreign`] with every object that its rule does not admit, or the first failed request.
+    pub async fn check_ownership(
         &self,
         objects: &[(&Object, Rule)],
         decoration: &Decoration,
-    ) -> Result<Vec<(ObjectKey, Seen)>, ApplyError> {
+    ) -> Result<Vec<(ObjectKey, Observed)>, ApplyError> {
         let looks: Vec<_> =
-            objects.iter().map(|(object, rule)| self.survey_object(object, *rule, decoration).boxed()).collect();
+            objects.iter().map(|(object, rule)| self.check_object(object, *rule, decoration).boxed()).collect();
         let (found, foreign): (Vec<_>, Vec<_>) =
             stream::iter(looks).buffered(MAX_READS).try_collect::<Vec<_>>().await?.into_iter().partition(Result::is_ok);
         let foreign: Vec<Conflict> = foreign.into_iter().filter_map(Result::err).collect();
         if foreign.is_empty() { Ok(found.into_iter().flatten().collect()) } else { Err(ApplyError::Foreign(foreign)) }
     }
 
-    async fn survey_object(
+    async fn check_object(
         &self,
         object: &Object,
         rule: Rule,
         decoration: &Decoration,
-    ) -> Result<Result<(ObjectKey, Seen), Conflict>, ApplyError> {
+    ) -> Result<Result<(ObjectKey, Observed), Conflict>, ApplyError> {
         let failed = |source| ApplyError::Failed { verb: "read", object: describe(object), source };
         let resource = self.resource(object).await?;
         let key = key_of(object, decoration, &resource);
         let path = resource.path(&key.namespace, &object.name).map_err(failed)?;
-        let seen = self.survey_one(&path, &key, rule, decoration).await.map_err(failed)?;
-        Ok(seen.map(|seen| (key, seen)))
+        let observed = self.check_path(&path, &key, rule, decoration).await.map_err(failed)?;
+        Ok(observed.map(|observed| (key, observed)))
     }
 
-    async fn survey_one(
+    async fn check_path(
         &self,
         path: &str,
         key: &ObjectKey,
         rule: Rule,
         decoration: &Decoration,
-    ) -> Result<Result<Seen, Conflict>, Error> {
+    ) -> Result<Result<Observed, Conflict>, Error> {
         let answer = match self.api.send(Call::metadata(path)).await {
-            Err(error) if error.is_not_found() => return Ok(Ok(Seen::Absent)),
+            Err(error) if error.is_not_found() => return Ok(Ok(Observed::Absent)),
             answer => answer?,
         };
         let live: Live = answer.parse()?;
@@ -274,7 +300,7 @@ impl Applier {
         let mut whole: Value = answer.parse()?;
         let Proven { uid, resource_version } = live.proven();
         let managed_fields = whole["metadata"]["managedFields"].take();
-        Ok(Ok(Seen::Read(Box::new(Existing { uid, resource_version, managed_fields }))))
+        Ok(Ok(Observed::Read(Box::new(Existing { uid, resource_version, managed_fields }))))
     }
 
     async fn resource(&self, object: &Object) -> Result<Arc<Resource>, ApplyError> {
@@ -282,13 +308,16 @@ impl Applier {
         found.map_err(|source| ApplyError::Failed { verb: "apply", object: describe(object), source })
     }
 
-    /// Makes an object of the chart's `crds` folder as it stands, unless it exists. Says whether it was made.
+    /// Creates an object of the chart's `crds` folder unchanged, unless it exists. Returns whether it was created.
+    ///
+    /// # Errors
+    /// The server rejects it or is unreachable.
     pub async fn apply_definition(&self, object: &Object) -> Result<bool, ApplyError> {
         let failed = |source| ApplyError::Failed { verb: "apply", object: describe(object), source };
         let resource = self.resource(object).await?;
         let path = resource.path(object.namespace.as_deref().unwrap_or_default(), &object.name).map_err(failed)?;
         let made = match self.create(&path, &object.body).await {
-            Err(refused) if refused.may_suit_a_client() => {
+            Err(refused) if refused.may_succeed_client_side() => {
                 let made = self.post(&resource, "", &object.body).await;
                 made.map_err(|error| if error.is_conflict() { error } else { refused })
             }
@@ -300,7 +329,10 @@ impl Applier {
         }
     }
 
-    /// How a live object is doing.
+    /// Reads a live object and returns its readiness.
+    ///
+    /// # Errors
+    /// The object does not exist, or the request fails.
     pub async fn readiness(&self, object: &Object) -> Result<super::Readiness, ApplyError> {
         let failed = |source| ApplyError::Failed { verb: "read", object: describe(object), source };
         let resource = self.resource(object).await?;
@@ -309,11 +341,11 @@ impl Applier {
         Ok(live.readiness(object.group(), &object.kind))
     }
 
-    /// An object's metadata as the server has it; nothing if the object or its kind does not exist.
+    /// Reads an object's metadata; `None` if the object or its kind does not exist.
     ///
     /// # Errors
-    /// The server refuses or is away.
-    pub async fn look_up(&self, key: &ObjectKey, api_version: &str) -> Result<Option<Live>, ApplyError> {
+    /// The request or discovery fails.
+    pub async fn find_live(&self, key: &ObjectKey, api_version: &str) -> Result<Option<Live>, ApplyError> {
         let failed = |source| ApplyError::Failed { verb: "read", object: key.to_string(), source };
         let resource = match self.mapper.any_version(api_version, &key.kind).await {
             Err(Error::NoKind { .. }) => return Ok(None),

@@ -1,16 +1,16 @@
-//! JSON that a YAML parser reads as JSON: how the server reads the body of an apply. Keys that are too long for that become YAML's own.
+//! Writes JSON so that the server's YAML parser reads the same value, for the body of an apply.
 //!
 //! Counterpart: the character classes of libyaml's reader and scanner, as go.yaml.in/yaml/v2 has them.
 
-/// The longest key, quotes included, in bytes, that is written as JSON has it. YAML looks for the colon after a key within 1,024 characters.
+/// The longest key in bytes, quotes included, that may be a simple key. YAML searches 1,024 characters for the colon after a key.
 const MAX_SIMPLE_KEY: usize = 1000;
 
-/// The compact JSON as YAML that says the same.
+/// Converts compact JSON to YAML of the same meaning.
 pub(super) fn as_yaml(json: Vec<u8>) -> Vec<u8> {
     with_long_keys(escaped(json))
 }
 
-/// The same JSON with `? ` before each key that is longer than YAML would look.
+/// Prefixes each key that is too long for a simple key with `? `.
 fn with_long_keys(json: Vec<u8>) -> Vec<u8> {
     let mut marked = Vec::new();
     let (mut copied, mut at) = (0, 0);
@@ -30,7 +30,7 @@ fn with_long_keys(json: Vec<u8>) -> Vec<u8> {
     marked
 }
 
-/// Where the text that opens there is over: after its closing quote.
+/// The end of the string that opens there, after its closing quote.
 fn text_end(json: &[u8], open: usize) -> usize {
     let mut at = open + 1;
     while let Some(byte) = json.get(at) {
@@ -43,11 +43,11 @@ fn text_end(json: &[u8], open: usize) -> usize {
     json.len()
 }
 
-/// The same JSON with escapes for what YAML refuses in a text or changes: some characters, which in JSON stand in strings only.
+/// Escapes characters that YAML rejects or changes; in JSON they occur only inside strings.
 fn escaped(json: Vec<u8>) -> Vec<u8> {
     let text = match String::from_utf8(json) {
         Ok(text) => text,
-        Err(no_text) => return no_text.into_bytes(),
+        Err(error) => return error.into_bytes(),
     };
     if !text.contains(is_special) {
         return text.into_bytes();
@@ -63,8 +63,8 @@ fn escaped(json: Vec<u8>) -> Vec<u8> {
     escaped.into_bytes()
 }
 
-/// Control characters and non-characters are refused, line breaks are folded, a byte order mark is none inside a text. Beyond the basic plane
-/// everything is taken; a pair of escapes would not be.
+/// YAML rejects control characters and non-characters, folds line breaks and drops byte order marks. It accepts everything beyond the basic plane,
+/// where it would reject JSON's surrogate escapes.
 fn is_special(c: char) -> bool {
     matches!(c, '\u{7F}'..='\u{9F}' | '\u{2028}' | '\u{2029}' | '\u{FEFF}' | '\u{FFFE}' | '\u{FFFF}')
 }
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn what_yaml_refuses_or_folds_is_escaped_and_nothing_else() {
+    fn only_characters_that_yaml_rejects_or_folds_are_escaped() {
         check("a\u{7E}b", "a~b");
         check("\u{7F}", "\\u007f");
         check("\u{7F}\u{80}\u{85}\u{9F}\u{A0}", "\\u007f\\u0080\\u0085\\u009f\u{A0}");
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_is_too_long_for_json_becomes_a_key_of_yaml() {
+    fn long_keys_become_explicit_yaml_keys() {
         let key = |length: usize| format!("\"{}\"", "k".repeat(length - 2));
         let check = |json: String, expected: String| assert_eq!(String::from_utf8(as_yaml(json.into())), Ok(expected));
         check(format!("{{{}:1}}", key(1000)), format!("{{{}:1}}", key(1000)));
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_are_no_text_stay() {
+    fn invalid_utf8_is_unchanged() {
         assert_eq!(as_yaml(vec![b'"', 0xFF, b'"']), [b'"', 0xFF, b'"']);
     }
 }

@@ -1,14 +1,14 @@
-//! Drops placeholders of CA bundles: what a chart says until an injector puts the bundle in.
+//! Drops placeholder CA bundles, which charts set until an injector writes the real bundle.
 //!
-//! A field that we apply is ours, so an injector that sets it takes it away, and applying the placeholder again switches the webhook off until
-//! the injector comes back. Charts say `""`, `Cg==` (a line end) or a comment. None of these trusts anybody, so nothing is lost by leaving
-//! the field alone. A bundle with something in PEM is applied as the chart says.
+//! Applying a placeholder makes the field ours: an injector would take it away, and applying again would break the webhook until the injector
+//! returns. Charts use `""`, `Cg==` (a line end) or a comment. None of these trusts any CA, so leaving the field alone loses nothing. A bundle that
+//! contains PEM is applied as rendered.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 
-/// Takes the placeholders out of an object as it is applied.
+/// Removes placeholder bundles from an object.
 pub(super) fn drop_placeholders(body: &mut Value) {
     let group = body["apiVersion"].as_str().and_then(|version| version.split_once('/')).map_or("", |(group, _)| group);
     match (group, body["kind"].as_str().unwrap_or_default()) {
@@ -30,7 +30,7 @@ fn drop_at(value: &mut Value, pointer: &str) {
     }
 }
 
-/// Whether the bundle has nothing in PEM. What is no base64 stays, for the server to refuse.
+/// Returns whether the bundle contains no PEM. Invalid base64 stays, for the server to reject.
 fn is_placeholder(bundle: &str) -> bool {
     const PEM: &[u8] = b"-----BEGIN ";
     STANDARD.decode(bundle).is_ok_and(|text| !text.windows(PEM.len()).any(|part| part == PEM))
@@ -60,7 +60,7 @@ mod tests {
     const PEM: &str = "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0t";
 
     #[test]
-    fn each_webhook_loses_its_placeholder_and_keeps_its_bundle() {
+    fn webhooks_lose_placeholders_and_keep_real_bundles() {
         for kind in ["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"] {
             let said = configuration(kind, &["", PEM, "Cg==", "none"]);
             assert_eq!(dropped(said), configuration(kind, &["none", PEM, "none", "none"]));
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn a_definition_and_an_aggregated_service_lose_theirs() {
+    fn crds_and_api_services_lose_placeholder_ca_bundles() {
         let definition = |client: Value| {
             let conversion = json!({"strategy": "Webhook", "webhook": {"clientConfig": client}});
             json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "spec": {"conversion": conversion}})
@@ -81,14 +81,14 @@ mod tests {
     }
 
     #[test]
-    fn a_comment_is_a_placeholder_and_what_is_no_base64_is_left_to_the_server() {
+    fn comments_are_placeholders_and_invalid_base64_is_not() {
         assert!(is_placeholder("") && is_placeholder("Cg==") && is_placeholder("IyBDQQ=="));
         assert!(is_placeholder(&STANDARD.encode("# an injector puts the bundle here")));
         assert!(!is_placeholder(PEM) && !is_placeholder("${CA_BUNDLE}") && !is_placeholder("Cg="));
     }
 
     #[test]
-    fn other_kinds_and_shapes_stay_as_they_are() {
+    fn other_kinds_and_shapes_are_unchanged() {
         for body in [
             json!({"apiVersion": "x.y/v1", "kind": "APIService", "spec": {"caBundle": ""}}),
             json!({"apiVersion": "v1", "kind": "APIService", "spec": {"caBundle": ""}}),

@@ -1,13 +1,13 @@
-//! What the server's decoder makes of an object of a built-in kind, made before the server sees it: an apply would own what the decoder drops.
+//! Decodes objects of built-in kinds as the server would, before they are applied: an apply would own fields that the decoder drops.
 //!
-//! Measured on Kubernetes 1.36: a create and a first apply of the same body leave the same object. But who applied `replicas: null` owns the
-//! field, loses it to an autoscaler, and takes it back; and who applied `stringData` never learns that a key of `data` changed.
+//! Measured on Kubernetes 1.36: a create and a first apply of the same body leave the same object. But whoever applies `replicas: null` owns the
+//! field, loses it to an autoscaler and takes it back; and whoever applies `stringData` never notices a changed key of `data`.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value};
 
-/// The groups of the kinds that are compiled into the server. It reads any other kind without a decoder.
+/// The API groups compiled into the server. It decodes other groups without a schema of its own.
 const BUILT_IN: &[&str] = &[
     "",
     "admissionregistration.k8s.io",
@@ -34,8 +34,8 @@ const BUILT_IN: &[&str] = &[
     "storagemigration.k8s.io",
 ];
 
-/// The fields of built-in kinds whose keys are their author's, or which hold any JSON: a null in there is an empty text, a zero or a null. Where
-/// another kind has a struct of the same name its nulls stay, too, which costs nothing but to own them.
+/// Fields of built-in kinds with arbitrary keys or arbitrary JSON, in which a null is data. Where another kind has a struct field of the same name its
+/// nulls are kept, too, and owned without harm.
 pub const OPEN_FIELDS: &[&str] = &[
     "additionalItems",
     "additionalProperties",
@@ -77,7 +77,7 @@ pub const OPEN_FIELDS: &[&str] = &[
     "volumeAttributes",
 ];
 
-/// Drops the nulls that the server's decoder would drop, and moves a Secret's `stringData` to `data`. Other kinds stay as they are.
+/// Drops nulls that the server's decoder drops, and moves a Secret's `stringData` to `data`. Leaves other kinds unchanged.
 pub(super) fn decode(body: &mut Value) {
     let api_version = body["apiVersion"].as_str().unwrap_or_default();
     let group = api_version.split_once('/').map_or("", |(group, _)| group);
@@ -91,7 +91,7 @@ pub(super) fn decode(body: &mut Value) {
     }
 }
 
-/// A null in a list stays: it is an item.
+/// Keeps nulls in lists, where they are items.
 fn drop_nulls(value: &mut Value) {
     match value {
         Value::Object(fields) => {
@@ -104,7 +104,7 @@ fn drop_nulls(value: &mut Value) {
     }
 }
 
-/// `stringData` wins over `data`. What the server would refuse stays, for the server to refuse.
+/// `stringData` overrides `data`. Invalid content stays, for the server to reject.
 fn decode_secret(secret: &mut Value) {
     let Some(encoded) = secret["stringData"].as_object().and_then(encoded) else { return };
     let Some(fields) = secret.as_object_mut() else { return };
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn nulls_of_a_built_in_kind_go_where_its_decoder_drops_them() {
+    fn built_in_kinds_lose_nulls_that_the_decoder_drops() {
         let body = json!({"spec": {
             "replicas": null,
             "strategy": {"rollingUpdate": null},
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn the_schema_of_a_definition_keeps_what_it_says_of_nulls() {
+    fn crd_schemas_keep_their_nulls() {
         let schema = json!({"properties": {"a": {"default": {"b": null}, "nullable": true}}, "enum": [{"x": null}]});
         let body =
             json!({"spec": {"scope": null, "versions": [{"schema": {"openAPIV3Schema": schema}, "deprecated": null}]}});
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn string_data_becomes_data_and_wins() {
+    fn string_data_becomes_data_and_overrides_it() {
         let secret = |body, expected| check("v1", "Secret", body, expected);
         secret(
             json!({"stringData": {"a": "x", "b": "é", "c": ""}}),
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_server_refuses_of_a_secret_stays() {
+    fn invalid_secrets_are_left_to_the_server() {
         for body in [
             json!({"stringData": {"a": "x", "b": 1}}),
             json!({"stringData": {"a": true}}),

@@ -1,22 +1,21 @@
-//! What is added to an object before it is applied and is no part of the stored manifest: Helm's ownership metadata, the chart's label,
-//! the owner.
+//! Adds to each object what a release needs and the stored manifest does not contain: Helm's ownership metadata, the chart's label, the owner.
 
 use serde_json::{Map, Value, json};
 
 use super::{Object, Resource, ca_bundle, decoded};
 
-/// The label by which dependents are watched: the chart's name.
+/// The label by which dependents are watched. Its value is the chart's name: [`label_value`].
 pub const CHART_LABEL: &str = "helm.sdk.operatorframework.io/chart";
-/// `namespace/name` of the owner, where no owner reference is allowed.
+/// The owner's `namespace/name`, where Kubernetes allows no owner reference.
 pub const PRIMARY_ANNOTATION: &str = "operator-sdk/primary-resource";
-/// `Kind.group` of the owner, where no owner reference is allowed.
+/// The owner's `Kind.group`, where Kubernetes allows no owner reference.
 pub const PRIMARY_TYPE_ANNOTATION: &str = "operator-sdk/primary-resource-type";
 pub(super) const MANAGED_BY_LABEL: &str = "app.kubernetes.io/managed-by";
 pub(super) const RELEASE_NAME: &str = "meta.helm.sh/release-name";
 pub(super) const RELEASE_NAMESPACE: &str = "meta.helm.sh/release-namespace";
 pub(super) const RESOURCE_POLICY: &str = "helm.sh/resource-policy";
 
-/// The custom resource that a release belongs to.
+/// The custom resource that owns a release.
 #[derive(Clone, Debug)]
 pub struct Owner {
     /// Its `apiVersion`.
@@ -36,12 +35,12 @@ impl Owner {
         self.api_version.split_once('/').map_or("", |(group, _)| group)
     }
 
-    /// `namespace/name`, or the name alone for a cluster-scoped owner: the value of [`PRIMARY_ANNOTATION`].
+    /// Returns `namespace/name`, or the name alone for a cluster-scoped owner: the value of [`PRIMARY_ANNOTATION`].
     pub fn annotated_name(&self) -> String {
         if self.namespace.is_empty() { self.name.clone() } else { format!("{}/{}", self.namespace, self.name) }
     }
 
-    /// `Kind.group`: the value of [`PRIMARY_TYPE_ANNOTATION`].
+    /// Returns `Kind.group`: the value of [`PRIMARY_TYPE_ANNOTATION`].
     pub fn annotated_type(&self) -> String {
         format!("{}.{}", self.kind, self.group()).trim_end_matches('.').to_owned()
     }
@@ -54,7 +53,7 @@ impl Owner {
     }
 }
 
-/// What a release adds to its objects.
+/// A release's identity, and what it adds to its objects.
 #[derive(Clone, Debug)]
 pub struct Decoration {
     /// The release's name.
@@ -63,16 +62,16 @@ pub struct Decoration {
     pub namespace: String,
     /// The chart's name.
     pub chart: String,
-    /// Whose release it is; absent for a release that no resource owns.
+    /// The owner; `None` for a release that no resource owns.
     pub owner: Option<Owner>,
 }
 
-/// What only the server sets, or the owner of a release.
+/// Metadata that only the server or the release's owner sets.
 const SERVER_SIDE: [&str; 5] = ["managedFields", "resourceVersion", "uid", "creationTimestamp", "ownerReferences"];
 
 impl Object {
-    /// The object as every write sends it, without what a release adds: read as the server's decoder reads it, and without what is not the
-    /// chart's to say.
+    /// Returns the object as writes send it, without the release's metadata: decoded as the server would, without placeholders and without metadata that
+    /// charts must not set.
     pub fn as_sent(&self) -> Value {
         let mut body = self.body.clone();
         decoded::decode(&mut body);
@@ -84,7 +83,7 @@ impl Object {
 }
 
 impl Decoration {
-    /// The namespace of an object of this resource; empty if the resource is cluster-scoped.
+    /// Returns the object's namespace; empty if the resource is cluster-scoped.
     pub fn namespace_of<'a>(&'a self, object: &'a Object, resource: &Resource) -> &'a str {
         if !resource.namespaced {
             return "";
@@ -92,12 +91,14 @@ impl Decoration {
         object.namespace.as_deref().unwrap_or(&self.namespace)
     }
 
-    /// The value of [`CHART_LABEL`].
+    /// Returns the value of [`CHART_LABEL`].
     pub(super) fn chart_label(&self) -> &str {
         label_value(&self.chart)
     }
 
-    /// The object as it is applied.
+    /// Returns the object as it is applied: [`Object::as_sent`] with namespace, Helm's ownership metadata, chart label and owner.
+    ///
+    /// The owner is a controller owner reference where Kubernetes allows one and the object is not kept; otherwise two annotations.
     pub fn decorate(&self, object: &Object, resource: &Resource) -> Value {
         let mut body = object.as_sent();
         let namespace = self.namespace_of(object, resource).to_owned();
@@ -129,17 +130,17 @@ fn add_owner(metadata: &mut Map<String, Value>, owner: &Owner, object: &Object, 
     annotations.insert(PRIMARY_TYPE_ANNOTATION.into(), owner.annotated_type().into());
 }
 
-/// Whether the object outlives its release: `helm.sh/resource-policy: keep`, in any case, with spaces around.
+/// Returns whether the object outlives its release: `helm.sh/resource-policy: keep`, in any case, with surrounding spaces.
 pub fn is_kept(object: &Object) -> bool {
-    object.annotation(RESOURCE_POLICY).is_some_and(says_keep)
+    object.annotation(RESOURCE_POLICY).is_some_and(is_keep)
 }
 
-/// Whether a value of `helm.sh/resource-policy` means that the object stays.
-pub(super) fn says_keep(policy: &str) -> bool {
+/// Returns whether a value of `helm.sh/resource-policy` keeps the object.
+pub(super) fn is_keep(policy: &str) -> bool {
     policy.trim().eq_ignore_ascii_case("keep")
 }
 
-/// The value of [`CHART_LABEL`] for a chart: a label's value has at most 63 characters, and chart names may have more.
+/// Returns the value of [`CHART_LABEL`] for a chart, cut to the 63 bytes that a label value may have.
 pub fn label_value(chart: &str) -> &str {
     let mut end = chart.len().min(63);
     while !chart.is_char_boundary(end) {
@@ -148,7 +149,7 @@ pub fn label_value(chart: &str) -> &str {
     chart[..end].trim_end_matches(['-', '_', '.'])
 }
 
-/// The map under a key of an object; anything else that is there is replaced.
+/// Returns the map under a key, replacing any other value there.
 fn child<'a>(body: &'a mut Value, key: &str) -> &'a mut Map<String, Value> {
     if !body.is_object() {
         *body = Value::Object(Map::new());
@@ -170,19 +171,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_object_is_sent_as_the_server_decodes_it_and_stays_as_the_chart_says_it() {
+    fn objects_are_sent_decoded_and_keep_their_body() {
         let resource =
             Resource { api_version: "v1".into(), kind: "Secret".into(), plural: "secrets".into(), namespaced: true };
         let decoration = Decoration { release: "r".into(), namespace: "ns".into(), chart: "c".into(), owner: None };
-        let said = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, "type": null, "stringData": {"a": "x"}});
-        let object = Object::new(said.clone()).unwrap();
+        let rendered = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, "type": null, "stringData": {"a": "x"}});
+        let object = Object::new(rendered.clone()).unwrap();
         let sent = decoration.decorate(&object, &resource);
         assert_eq!((sent.get("type"), sent.get("stringData"), &sent["data"]), (None, None, &json!({"a": "eA=="})));
-        assert_eq!(object.body, said);
+        assert_eq!(object.body, rendered);
     }
 
     #[test]
-    fn an_injector_s_field_is_not_applied() {
+    fn placeholder_ca_bundles_are_not_applied() {
         let resource = Resource {
             api_version: "apiregistration.k8s.io/v1".into(),
             kind: "APIService".into(),
@@ -190,11 +191,11 @@ mod tests {
             namespaced: false,
         };
         let decoration = Decoration { release: "r".into(), namespace: "ns".into(), chart: "c".into(), owner: None };
-        let said = json!({
+        let rendered = json!({
             "apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService", "metadata": {"name": "s"},
             "spec": {"caBundle": "Cg==", "group": "g"},
         });
-        let sent = decoration.decorate(&Object::new(said).unwrap(), &resource);
+        let sent = decoration.decorate(&Object::new(rendered).unwrap(), &resource);
         assert_eq!(sent["spec"], json!({"group": "g"}));
     }
 
@@ -218,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_the_server_sets_is_not_sent() {
+    fn server_side_metadata_is_not_sent() {
         let metadata = json!({
             "name": "a", "managedFields": [], "resourceVersion": "1", "uid": "u", "creationTimestamp": "t",
             "ownerReferences": [{}], "labels": {"a": "b", MANAGED_BY_LABEL: "me"}, "annotations": "none",
@@ -233,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_goes_where_it_says_else_to_the_releases_namespace() {
+    fn objects_default_to_the_releases_namespace() {
         let namespace = |metadata, namespaced| {
             let (decoration, object, resource) = (decoration("ns"), object(metadata), resource(namespaced));
             let sent = decoration.decorate(&object, &resource)["metadata"]["namespace"].clone();
@@ -245,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn an_owner_is_a_reference_where_kubernetes_allows_one_else_an_annotation() {
+    fn owners_are_references_where_allowed_and_annotations_elsewhere() {
         let keep = json!({"name": "a", "annotations": {"helm.sh/resource-policy": " KEEP "}});
         let reference = json!([{
             "apiVersion": "x.y/v1", "kind": "Db", "name": "db", "uid": "u", "controller": true, "blockOwnerDeletion": true,
@@ -273,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_policy_keep_keeps() {
+    fn only_the_policy_keep_keeps_objects() {
         let kept =
             |policy: Value| is_kept(&object(json!({"name": "a", "annotations": {"helm.sh/resource-policy": policy}})));
         assert!(kept(json!("keep")) && kept(json!("Keep")) && kept(json!("\tkeep\n")));
@@ -282,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_chart_name_is_cut_to_a_label_s_length() {
+    fn long_chart_names_are_cut_to_label_length() {
         let cut = |chart: &str| label_value(chart).to_owned();
         assert_eq!(cut("memcached"), "memcached");
         assert_eq!(cut(&"a".repeat(63)), "a".repeat(63));
@@ -292,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_object_becomes_one() {
+    fn missing_and_mistyped_parents_become_maps() {
         let mut body = json!([1]);
         child(&mut body, "metadata").insert("a".into(), 1.into());
         assert_eq!(body, json!({"metadata": {"a": 1}}));

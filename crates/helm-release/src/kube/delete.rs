@@ -1,45 +1,47 @@
-//! The one way in which an object of a release is deleted: never without proof that it is the release's, never another than the proven one.
+//! Deletes objects: only with proof that they belong to the release, and only in the proven state.
 
 use serde_json::json;
 
 use super::api::{Call, Error};
 use super::apply::{Applier, ApplyError, bytes};
 use super::live::Live;
+use super::ownership::UNCLAIMED;
 use super::{Decoration, ObjectKey, Ownership};
 
-/// How often a deletion is tried again because the object changed between the proof and the deletion.
+/// How often to try a deletion while the object keeps changing between proof and deletion.
 const MAX_TRIES: usize = 5;
 
-/// The very object, in the very state, that was proven to be this release's.
+/// The identity and state of an object that was proven to belong to this release.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Proven {
     /// Its uid.
     pub uid: String,
-    /// The resource version at which it was looked at.
+    /// Its resource version when it was judged.
     pub resource_version: String,
 }
 
-/// What became of an object that was to be deleted.
+/// The result of a deletion.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Removal {
-    /// The server took the deletion; finalizers may still hold the object.
+    /// The server accepted the deletion; finalizers may still hold the object.
     Sent,
-    /// It did not exist, or its kind is no longer served.
+    /// The object does not exist, or its kind is no longer served.
     Absent,
-    /// It carries `helm.sh/resource-policy: keep`.
+    /// The object is annotated with `helm.sh/resource-policy: keep`.
     Kept,
-    /// It is not this release's; the text says whose it is.
+    /// The object does not belong to this release; the text says to whom it does.
     NotOurs(String),
 }
 
 impl Applier {
-    /// Deletes an object in the background if it is this release's and is not marked to be kept.
+    /// Deletes an object, with background propagation, if it belongs to this release and is not annotated to be kept.
     ///
-    /// `proven` is what a watch has shown to be this release's and not kept; without it the object's metadata is read. Either way the
-    /// deletion names uid and resource version, so that an object which changed hands since then is looked at again.
+    /// `proven` is the state in which a watch showed it to be deletable; without it the object's metadata is read. Either way the deletion carries uid and
+    /// resource version as preconditions, and an object that changed since is judged again, up to 5 times. Repeating it is safe. A cancelled call may
+    /// or may not have deleted the object.
     ///
     /// # Errors
-    /// The server refuses, is away, or the object changes faster than it can be judged.
+    /// The server rejects the deletion or is unreachable, or the object keeps changing.
     pub async fn delete(
         &self,
         key: &ObjectKey,
@@ -60,7 +62,7 @@ impl Applier {
                 Some(proven) => proven,
                 None => match self.read(&path).await.map_err(failed)? {
                     None => return Ok(Removal::Absent),
-                    Some(live) => match judge(decoration, &live) {
+                    Some(live) => match check_deletable(decoration, &live) {
                         Ok(proven) => proven,
                         Err(left) => return Ok(left),
                     },
@@ -73,7 +75,7 @@ impl Applier {
         }
     }
 
-    /// Deletes the very object in the very state that was proven to be this release's. A conflict: it changed since.
+    /// Deletes the object in its proven state; a conflict means that it changed since.
     pub(super) async fn delete_proven(&self, path: &str, proven: &Proven) -> Result<Removal, Error> {
         let preconditions = json!({"uid": proven.uid, "resourceVersion": proven.resource_version});
         let options = json!({"propagationPolicy": "Background", "preconditions": preconditions});
@@ -83,7 +85,7 @@ impl Applier {
         }
     }
 
-    /// An object's metadata; nothing if it does not exist.
+    /// Reads an object's metadata; `None` if it does not exist.
     pub(super) async fn read(&self, path: &str) -> Result<Option<Live>, Error> {
         match self.api.send(Call::metadata(path)).await {
             Err(error) if error.is_not_found() => Ok(None),
@@ -92,12 +94,12 @@ impl Applier {
     }
 }
 
-/// What may be deleted, or why it stays.
-fn judge(decoration: &Decoration, live: &Live) -> Result<Proven, Removal> {
+/// Returns the state to delete, or why the object stays.
+fn check_deletable(decoration: &Decoration, live: &Live) -> Result<Proven, Removal> {
     match decoration.ownership(live) {
         _ if live.kept => Err(Removal::Kept),
         Ownership::Ours => Ok(live.proven()),
-        Ownership::Unclaimed => Err(Removal::NotOurs("nothing in its metadata says that it is this release's".into())),
+        Ownership::Unclaimed => Err(Removal::NotOurs(UNCLAIMED.into())),
         Ownership::Foreign(owner) => Err(Removal::NotOurs(format!("it belongs to {owner}"))),
     }
 }

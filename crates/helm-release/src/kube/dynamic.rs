@@ -1,6 +1,6 @@
-//! What kube's watches need to know of a type whose kind is known at run time only.
+//! Lets kube's watches serve types whose kind is known only at run time.
 
-/// Implements `kube::Resource` for a type that keeps its `ObjectMeta` in a field `metadata` and whose kind is an `ApiResource`.
+/// Implements `kube::Resource` for a type that has an `ObjectMeta` in a field `metadata` and whose kind is an `ApiResource`.
 #[macro_export]
 macro_rules! dynamic_resource {
     ($type:ty) => {

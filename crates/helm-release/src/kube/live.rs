@@ -1,6 +1,6 @@
-//! A live object reduced to what we keep of it: who it is, whose it is, our ownership mark, and how it is doing.
+//! Live objects reduced to what we keep: identity, owner, our ownership mark, readiness.
 //!
-//! Read from the answer to an apply and from watches alike; spec, status and managed fields are dropped while parsing.
+//! Parsed from apply responses and watches alike; the rest of spec, status and managed fields is dropped while parsing.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,12 +13,12 @@ use serde_json::value::RawValue;
 use super::FIELD_MANAGER;
 use super::decorate::{
     MANAGED_BY_LABEL, PRIMARY_ANNOTATION, PRIMARY_TYPE_ANNOTATION, RELEASE_NAME, RELEASE_NAMESPACE, RESOURCE_POLICY,
-    says_keep,
+    is_keep,
 };
 use super::delete::Proven;
 use super::readiness::{READINESS_FIELDS, Readiness, readiness_of};
 
-/// The digest of the fields that an object's managed fields say are ours; it changes when someone takes one away.
+/// The digest of the managed fields that are ours. It changes when someone takes one away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mark(pub u64);
 
@@ -29,7 +29,7 @@ impl fmt::Display for Mark {
 }
 
 impl Mark {
-    /// Reads what `Display` wrote.
+    /// Parses the output of `Display`; `None` for anything else.
     pub fn parse(text: &str) -> Option<Mark> {
         u64::from_str_radix(text, 16).ok().map(Mark)
     }
@@ -40,9 +40,9 @@ impl Mark {
 pub struct Live {
     /// Name, namespace, uid, resource version and finalizers only.
     pub metadata: ObjectMeta,
-    /// Our mark; absent if we never applied it or the server keeps no managed fields.
+    /// Our mark; `None` if we never wrote the object, or the server keeps no managed fields.
     pub mark: Option<Mark>,
-    /// What tells how it is doing; nothing if only its metadata was read.
+    /// What readiness depends on; `None` if only metadata was read.
     reported: Option<Reported>,
     /// Whether it is being deleted.
     pub deleting: bool,
@@ -54,7 +54,7 @@ pub struct Live {
     pub release_name: Option<String>,
     /// The annotation `meta.helm.sh/release-namespace`.
     pub release_namespace: Option<String>,
-    /// Whether `helm.sh/resource-policy` says that the object outlives its release.
+    /// Whether `helm.sh/resource-policy` keeps the object when its release goes.
     pub kept: bool,
     /// `operator-sdk/primary-resource`: namespace and name of its owner.
     pub primary: Option<String>,
@@ -63,7 +63,7 @@ pub struct Live {
 }
 
 impl Live {
-    /// From metadata alone: such an object is as it should be if it is there.
+    /// Builds it from metadata alone. Such an object always counts as ready.
     pub fn from_metadata(metadata: ObjectMeta) -> Live {
         let entry = |e: k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry| Entry {
             manager: e.manager.unwrap_or_default(),
@@ -87,24 +87,24 @@ impl Live {
         Live::new(meta, None)
     }
 
-    /// How it is doing, given what it is: an item of a list does not say its own kind. Always ready if only its metadata was read.
+    /// Returns its readiness. Items of a list do not name their kind, so the caller does. Always ready if only metadata was read.
     pub fn readiness(&self, group: &str, kind: &str) -> Readiness {
         self.reported.as_ref().map_or(Readiness::Ready, |r| readiness_of(group, kind, r.generation, &r.spec, &r.status))
     }
 
-    /// The object as it is now, for a deletion of nothing else.
+    /// Returns its current state, as the precondition of a deletion.
     pub fn proven(&self) -> Proven {
         let text = |of: &Option<String>| of.clone().unwrap_or_default();
         Proven { uid: text(&self.metadata.uid), resource_version: text(&self.metadata.resource_version) }
     }
 
-    /// The resource version as a number; 0 if it is none.
+    /// Returns the resource version as a number; 0 if it is not one.
     pub fn resource_version(&self) -> u64 {
         self.metadata.resource_version.as_deref().and_then(|v| v.parse().ok()).unwrap_or(0)
     }
 }
 
-/// What readiness is judged by.
+/// What readiness depends on.
 #[derive(Clone, Debug)]
 struct Reported {
     generation: Option<i64>,
@@ -113,7 +113,7 @@ struct Reported {
     status: Value,
 }
 
-/// What may nest as deep as its author likes is read as text first, so that one object cannot keep a whole list from being read.
+/// Parts that may nest arbitrarily deep are kept as text first, so that one object cannot make a whole list unreadable.
 #[derive(serde::Deserialize)]
 struct Full {
     #[serde(default)]
@@ -122,7 +122,7 @@ struct Full {
     status: Option<Box<RawValue>>,
 }
 
-/// The fields that readiness asks for, each kept unless it is too deep.
+/// The fields that readiness needs; those nested too deep are dropped.
 fn readiness_spec(text: Option<&RawValue>) -> Value {
     let fields: Option<BTreeMap<String, Box<RawValue>>> = text.and_then(|text| serde_json::from_str(text.get()).ok());
     let wanted = fields.into_iter().flatten().filter(|(field, _)| READINESS_FIELDS.contains(&field.as_str()));
@@ -171,7 +171,7 @@ impl<'de> Deserialize<'de> for Live {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Live, D::Error> {
         let Full { metadata, spec, status } = Full::deserialize(from)?;
         let spec = readiness_spec(spec.as_deref());
-        // What is too deep for us says nothing about readiness, either.
+        // A status nested too deep counts as empty.
         let status = status.and_then(|text| serde_json::from_str(text.get()).ok()).unwrap_or_default();
         let reported = Reported { generation: metadata.generation, spec, status };
         Ok(Live::new(metadata, Some(reported)))
@@ -190,7 +190,7 @@ impl Live {
             managed_by: meta.labels.and_then(|mut labels| labels.remove(MANAGED_BY_LABEL)),
             release_name: annotations.remove(RELEASE_NAME),
             release_namespace: annotations.remove(RELEASE_NAMESPACE),
-            kept: annotations.get(RESOURCE_POLICY).is_some_and(|policy| says_keep(policy)),
+            kept: annotations.get(RESOURCE_POLICY).is_some_and(|policy| is_keep(policy)),
             primary: annotations.remove(PRIMARY_ANNOTATION),
             primary_type: annotations.remove(PRIMARY_TYPE_ANNOTATION),
             metadata: ObjectMeta {
@@ -205,7 +205,7 @@ impl Live {
     }
 }
 
-/// Our mark: of the apply's fields, of those that we wrote as a client, or of both. A client has an entry for each version that it wrote.
+/// Digests our entries: of applies, of client-side writes (one for each version written), or of both.
 fn mark_of(entries: &[Entry]) -> Option<Mark> {
     let ours = entries.iter().filter(|e| e.manager == FIELD_MANAGER && e.subresource.is_empty());
     let digests = ours.filter_map(|e| match (&*e.operation, &e.fields_v1) {
@@ -218,8 +218,7 @@ fn mark_of(entries: &[Entry]) -> Option<Mark> {
 
 crate::dynamic_resource!(Live);
 
-/// The digest of a `fieldsV1`, which is structures all the way down, taken while parsing: nothing of it is kept. Keys in any order give the
-/// same.
+/// The digest of a `fieldsV1`, computed while parsing, independent of the order of keys.
 struct Fields(u64);
 
 impl<'de> Deserialize<'de> for Fields {
@@ -231,13 +230,13 @@ impl<'de> Deserialize<'de> for Fields {
 }
 
 impl Fields {
-    /// The digest of a `fieldsV1`. One that is too deep to be read counts as it is written: servers sort its keys.
+    /// Digests a `fieldsV1`. One that is too deep to parse is digested as text, whose keys servers sort.
     fn of(text: &str) -> Fields {
         serde_json::from_str(text).unwrap_or_else(|_| Fields(hash(text.as_bytes())))
     }
 }
 
-/// FNV-1a: stored marks must mean the same in every build, so no hasher of the standard library.
+/// FNV-1a. Stored marks must be the same in every build, which the standard library's hashers do not promise.
 fn hash(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |h, b| (h ^ u64::from(*b)).wrapping_mul(0x0000_0100_0000_01b3))
 }

@@ -1,4 +1,4 @@
-//! Which resource serves a kind, learned by aggregated discovery and again when a kind is missing.
+//! Maps kinds to resources by aggregated discovery, which runs again when a kind is missing.
 
 use std::collections::HashMap;
 use std::sync::{Arc, RwLock};
@@ -17,13 +17,13 @@ pub struct Resource {
     pub api_version: Arc<str>,
     /// The kind.
     pub kind: Arc<str>,
-    /// The plural in paths.
+    /// The plural name, as in paths.
     pub plural: Box<str>,
     /// Whether its objects live in namespaces.
     pub namespaced: bool,
 }
 
-/// What must be possible with a kind for its objects to be looked for and deleted.
+/// The verbs that finding and deleting a kind's objects takes.
 const CLEANABLE: [&str; 2] = ["list", "delete"];
 
 impl Resource {
@@ -32,10 +32,10 @@ impl Resource {
         group_of(&self.api_version)
     }
 
-    /// The path of the collection: in a namespace, or without one everywhere.
+    /// Returns the collection's path, in one namespace or, without one, in all.
     ///
     /// # Errors
-    /// A namespace that cannot stand in a path.
+    /// The namespace cannot be a path segment.
     pub fn collection(&self, namespace: &str) -> Result<String, Error> {
         let root = if self.api_version.contains('/') { "apis" } else { "api" };
         let mut path = format!("/{root}/{}", self.api_version);
@@ -45,10 +45,10 @@ impl Resource {
         Ok(format!("{path}/{}", self.plural))
     }
 
-    /// The path of an object.
+    /// Returns an object's path.
     ///
     /// # Errors
-    /// A namespace or name that cannot stand in a path, and no name at all: that would be the collection.
+    /// The namespace or name cannot be a path segment. An empty name is an error, because its path would be the collection's.
     pub fn path(&self, namespace: &str, name: &str) -> Result<String, Error> {
         if name.is_empty() {
             return Err(Error::NoName);
@@ -61,7 +61,7 @@ fn group_of(api_version: &str) -> &str {
     api_version.split_once('/').map_or("", |(group, _)| group)
 }
 
-/// What Go leaves as it is in a path, but for the slash.
+/// Characters that Go does not escape in a path, except the slash.
 const KEPT: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'.')
@@ -76,7 +76,7 @@ const KEPT: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'=')
     .remove(b'@');
 
-/// The text as one segment of a path. Counterpart: `IsPathSegmentName` of Kubernetes' `api/validate/content`, with its words.
+/// Encodes a path segment. Counterpart: `IsPathSegmentName` of Kubernetes' `api/validate/content`, with its messages.
 fn segment<'a>(what: &'static str, text: &'a str) -> Result<PercentEncode<'a>, Error> {
     let why = match text {
         "." | ".." => format!("may not be '{text}'"),
@@ -100,35 +100,38 @@ struct Table {
     api_versions: Vec<String>,
 }
 
-/// The kinds that the server serves. Read once, and again when a kind is asked for that is not there.
+/// The kinds that the server serves, read on first use and again when a requested kind is missing.
 pub struct Mapper {
     api: Arc<dyn Api>,
     table: RwLock<Arc<Table>>,
-    /// Held while discovery runs, so that many misses make one request.
+    /// Held during discovery, so that concurrent misses share one.
     refresh: tokio::sync::Mutex<()>,
 }
 
 impl Mapper {
-    /// A mapper that has read nothing yet.
+    /// Creates a mapper. Sends no request yet.
     pub fn new(api: Arc<dyn Api>) -> Mapper {
         Mapper { api, table: RwLock::default(), refresh: tokio::sync::Mutex::new(()) }
     }
 
-    /// The resource that serves the kind; discovery runs if it is not known.
+    /// Returns the resource that serves the kind. Runs discovery if the kind is unknown.
+    ///
+    /// # Errors
+    /// [`Error::NoKind`] if the kind is not served, or discovery fails.
     pub async fn resource(&self, api_version: &str, kind: &str) -> Result<Arc<Resource>, Error> {
-        let seen = self.table();
-        if let Some(resource) = find(&seen, api_version, kind) {
+        let table = self.table();
+        if let Some(resource) = find(&table, api_version, kind) {
             return Ok(resource);
         }
-        self.refresh_unless_newer(&seen).await?;
+        self.refresh_unless_newer(&table).await?;
         find(&self.table(), api_version, kind)
             .ok_or_else(|| Error::NoKind { api_version: api_version.to_owned(), kind: kind.to_owned() })
     }
 
-    /// The resource by which objects of the kind are found: in this version or, once it is served no more, in another one of its group.
+    /// Returns a resource that serves the kind: in this version or, if that is no longer served, in another version of its group.
     ///
     /// # Errors
-    /// No version of the kind is served, or the server is away.
+    /// [`Error::NoKind`] if no version of the kind is served, or discovery fails.
     pub async fn any_version(&self, api_version: &str, kind: &str) -> Result<Arc<Resource>, Error> {
         match self.resource(api_version, kind).await {
             Err(unserved @ Error::NoKind { .. }) => {
@@ -140,48 +143,57 @@ impl Mapper {
         }
     }
 
-    /// Every `group/version` and `group/version/Kind`, sorted: Helm's `.Capabilities.APIVersions`.
+    /// Returns every `group/version` and `group/version/Kind`, sorted: Helm's `.Capabilities.APIVersions`. Runs discovery on first use.
+    ///
+    /// # Errors
+    /// Discovery fails.
     pub async fn api_versions(&self) -> Result<Vec<String>, Error> {
-        let seen = self.table();
-        if seen.resources.is_empty() {
-            self.refresh_unless_newer(&seen).await?;
+        let table = self.table();
+        if table.resources.is_empty() {
+            self.refresh_unless_newer(&table).await?;
         }
         Ok(self.table().api_versions.clone())
     }
 
-    /// The same as far as known, and a number that is another after each discovery: for who keeps something made of it.
+    /// Returns the last discovery's API versions without a request, and its generation, which callers can use as a cache key.
     pub fn known_api_versions(&self) -> (usize, Vec<String>) {
         let table = self.table();
         (table.generation, table.api_versions.clone())
     }
 
-    /// Every kind whose objects can be listed and deleted, each in one version, as the server serves them now.
+    /// Runs discovery and returns every kind whose objects can be listed and deleted, each in one version.
+    ///
+    /// # Errors
+    /// Discovery fails.
     pub async fn cleanable(&self) -> Result<Vec<Arc<Resource>>, Error> {
         self.refresh().await?;
         Ok(self.table().cleanable.clone())
     }
 
-    /// What tells one discovery from the next.
+    /// Returns a number that changes with each discovery.
     pub fn generation(&self) -> usize {
         self.table().generation
     }
 
-    /// Forgets and reads again.
+    /// Runs discovery. Concurrent calls share one.
+    ///
+    /// # Errors
+    /// Discovery fails; the last result stays.
     pub async fn refresh(&self) -> Result<(), Error> {
-        let seen = self.table();
-        self.refresh_unless_newer(&seen).await
+        let table = self.table();
+        self.refresh_unless_newer(&table).await
     }
 
     fn table(&self) -> Arc<Table> {
         self.table.read().unwrap_or_else(std::sync::PoisonError::into_inner).clone()
     }
 
-    async fn refresh_unless_newer(&self, seen: &Arc<Table>) -> Result<(), Error> {
+    async fn refresh_unless_newer(&self, table: &Arc<Table>) -> Result<(), Error> {
         let _one = self.refresh.lock().await;
-        if !Arc::ptr_eq(seen, &self.table()) {
+        if !Arc::ptr_eq(table, &self.table()) {
             return Ok(());
         }
-        let mut table = Table { generation: seen.generation + 1, ..Table::default() };
+        let mut table = Table { generation: table.generation + 1, ..Table::default() };
         for root in ["/api", "/apis"] {
             let answer = self.api.send(Call { accept: Some(DISCOVERY), ..Call::get(root) }).await?;
             table.add(answer.parse()?);
@@ -291,7 +303,7 @@ mod tests {
         assert_eq!(path("v1", true, "ns"), "/api/v1/namespaces/ns/things/a");
         assert_eq!(path("v1", true, ""), "/api/v1/things/a");
         assert_eq!(path("x.y/v2", false, "ns"), "/apis/x.y/v2/things/a");
-        assert_eq!(path("v1", false, "a/b"), "/api/v1/things/a", "no namespace is asked for");
+        assert_eq!(path("v1", false, "a/b"), "/api/v1/things/a", "the namespace is unused");
         assert_eq!(resource("x.y/v2", true).collection("ns").unwrap(), "/apis/x.y/v2/namespaces/ns/things");
         assert_eq!(resource("v1", true).collection("").unwrap(), "/api/v1/things");
     }
@@ -306,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_leave_the_path_is_refused_in_kubernetes_words() {
+    fn invalid_path_segments_are_rejected_with_kubernetes_messages() {
         let refused = |namespace, name| resource("v1", true).path(namespace, name).unwrap_err().to_string();
         assert_eq!(refused("ns", "."), r#"invalid resource name ".": [may not be '.']"#);
         assert_eq!(refused("..", "a"), r#"invalid namespace "..": [may not be '..']"#);
@@ -317,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn the_group_is_what_stands_before_the_slash() {
+    fn the_group_precedes_the_slash() {
         assert_eq!(resource("apps/v1", true).group(), "apps");
         assert_eq!(resource("v1", true).group(), "");
     }
@@ -332,7 +344,7 @@ mod tests {
     const DISCOVERIES: [&str; 2] = ["GET /api", "GET /apis"];
 
     #[tokio::test]
-    async fn a_kind_is_looked_up_once_and_a_missing_one_again() {
+    async fn missing_kinds_trigger_a_new_discovery() {
         let (server, mapper) = mapper();
         assert_eq!(mapper.generation(), 0);
         let db = Resource { kind: "Db".into(), plural: "dbs".into(), ..resource("x.y/v1", false) };
@@ -351,7 +363,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn objects_are_found_in_another_version_once_theirs_is_served_no_more() {
+    async fn kinds_are_found_in_another_version_of_their_group() {
         let (server, mapper) = mapper();
         server.serve("x.y/v2", "Db", "dbs", false);
         server.serve("other/v2", "Job", "jobs", false);
@@ -364,12 +376,12 @@ mod tests {
         assert_eq!(found("x.y/v2", "Job").await, "no matches for kind \"Job\" in version \"x.y/v2\"");
         assert_eq!(found("v2", "Db").await, "no matches for kind \"Db\" in version \"v2\"");
         assert_eq!(found("v2", "Secret").await, "v1");
-        server.refuse(|call| (call.path == "/apis").then(|| Error::answer(503, "ServiceUnavailable", "away")));
+        server.refuse(|call| (call.path == "/apis").then(|| Error::from_status(503, "ServiceUnavailable", "away")));
         assert!(!matches!(mapper.any_version("x.y/v3", "Db").await, Err(Error::NoKind { .. }) | Ok(_)));
     }
 
     #[tokio::test]
-    async fn api_versions_are_sorted_and_read_anew_only_on_demand() {
+    async fn api_versions_are_sorted_and_refreshed_only_on_demand() {
         let (server, mapper) = mapper();
         assert_eq!(mapper.known_api_versions(), (0, vec![]));
         let first = ["v1", "v1/Secret", "x.y/v1", "x.y/v1/Db"].map(str::to_owned).to_vec();
@@ -386,17 +398,17 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn many_misses_at_once_make_one_discovery() {
+    async fn concurrent_misses_share_one_discovery() {
         let (server, mapper) = mapper();
         let (a, b) = tokio::join!(mapper.resource("v1", "Secret"), mapper.resource("x.y/v1", "Db"));
         assert!(a.is_ok() && b.is_ok());
-        let (seen, _) = (mapper.table(), mapper.refresh().await);
-        mapper.refresh_unless_newer(&seen).await.unwrap();
+        let (table, _) = (mapper.table(), mapper.refresh().await);
+        mapper.refresh_unless_newer(&table).await.unwrap();
         assert_eq!((server.log().len(), mapper.generation()), (4, 2));
     }
 
     #[test]
-    fn of_two_resources_of_a_kind_the_first_serves_it() {
+    fn the_first_of_several_resources_serves_a_kind() {
         let mut table = Table::default();
         let groups = serde_json::json!({"items": [{"versions": [{"version": "v1", "resources": [
             {"resource": "pods", "scope": "Namespaced", "responseKind": {"kind": "Pod"}},
@@ -411,7 +423,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn each_kind_is_cleaned_up_in_one_version_of_its_group() {
+    async fn each_kind_is_cleanable_in_one_version() {
         let (server, mapper) = mapper();
         server.serve("x.y/v2", "Db", "dbs", false);
         server.serve("x.y/v2", "Table", "tables", false);
@@ -422,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn only_kinds_that_can_be_listed_and_deleted_are_cleaned_up() {
+    fn only_listable_and_deletable_kinds_are_cleanable() {
         let kind = |kind: &str, verbs: &[&str]| serde_json::json!({"resource": kind, "responseKind": {"kind": kind}, "verbs": verbs});
         let resources = [
             kind("Review", &["create"]),

@@ -9,7 +9,7 @@ use futures::future::BoxFuture;
 use http::Method;
 use serde_json::{Map, Value, json};
 
-use super::api::{Answer, Api, Call, Error};
+use super::api::{Api, Call, Error, Response};
 
 /// An API server in memory.
 #[derive(Default)]
@@ -82,7 +82,7 @@ impl MemoryApi {
     }
 
     /// Takes this many writes more, then refuses everything, as if the process had died. `None` ends it.
-    pub fn die_after(&self, writes: Option<usize>) {
+    pub fn fail_after(&self, writes: Option<usize>) {
         self.state().writes_left = writes;
     }
 
@@ -92,7 +92,7 @@ impl MemoryApi {
     }
 
     /// From now on refuses the requests for which `when` has an error, as a real server's validation or a webhook would. Later ones are
-    /// asked first. [`Error::answer`] makes errors of a server's words.
+    /// asked first. [`Error::from_status`] makes errors of a server's words.
     pub fn refuse(&self, when: impl Fn(&Call) -> Option<Error> + Send + Sync + 'static) {
         self.refusals.lock().unwrap_or_else(PoisonError::into_inner).insert(0, Arc::new(when));
     }
@@ -125,7 +125,7 @@ impl MemoryApi {
         let entry = json!({"manager": manager, "operation": "Update", "fieldsV1": fields(&object)});
         let mut managers = old.as_ref().map(|o| o["metadata"]["managedFields"].clone()).unwrap_or(json!([]));
         if let (Some(managers), Some(old)) = (managers.as_array_mut(), &old) {
-            managers.iter_mut().for_each(|m| take_changed(&mut m["fieldsV1"], old, &object));
+            managers.iter_mut().for_each(|m| remove_changed(&mut m["fieldsV1"], old, &object));
             managers.retain(|m| m["manager"] != manager || m["operation"] != "Update");
             managers.push(entry);
         } else {
@@ -157,7 +157,7 @@ impl MemoryApi {
 }
 
 impl Api for MemoryApi {
-    fn send(&self, call: Call) -> BoxFuture<'_, Result<Answer, Error>> {
+    fn send(&self, call: Call) -> BoxFuture<'_, Result<Response, Error>> {
         let disturbance = self.state().disturbance(&call);
         // Cloned, for a refusal may look at this server's objects.
         let refusals = self.refusals.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -172,7 +172,7 @@ impl Api for MemoryApi {
             Some(Disturbance::AnswerLost) => serve().and(Err(Error::Transport("connection reset".into()))),
             None => serve(),
         };
-        Box::pin(async move { answer.map(|value| Answer(value.to_string().into_bytes())) })
+        Box::pin(async move { answer.map(|value| Response(value.to_string().into_bytes())) })
     }
 }
 
@@ -238,7 +238,7 @@ impl State {
             return Err(refused(404, "NotFound", path));
         }
         let items: Vec<&Value> =
-            self.objects.iter().filter(|(p, o)| is_in(p, path) && selected(o, query)).map(|(_, o)| o).collect();
+            self.objects.iter().filter(|(p, o)| is_member(p, path) && selected(o, query)).map(|(_, o)| o).collect();
         // As the server does for an empty list of metadata.
         let items = if items.is_empty() { Value::Null } else { json!(items) };
         Ok(json!({"items": items, "metadata": {"resourceVersion": self.version.to_string()}}))
@@ -273,7 +273,7 @@ impl State {
             return Err(refused(409, "AlreadyExists", &at));
         }
         body["metadata"]["uid"] = format!("uid-{}", self.version + 1).into();
-        own_by_update(&json!({}), &mut body, manager);
+        record_update(&json!({}), &mut body, manager);
         self.store(&at, body)
     }
 
@@ -345,7 +345,7 @@ impl State {
             return Err(refused(409, "Conflict", path));
         }
         merge_patch(&mut object, &body);
-        own_by_update(&old, &mut object, manager);
+        record_update(&old, &mut object, manager);
         self.store(path, object)
     }
 
@@ -377,7 +377,7 @@ impl State {
             let gone: Vec<String> = self
                 .objects
                 .iter()
-                .filter(|(p, o)| is_in(p, path) && selected(o, query))
+                .filter(|(p, o)| is_member(p, path) && selected(o, query))
                 .map(|(p, _)| p.clone())
                 .collect();
             gone.iter().for_each(|p| _ = self.objects.remove(p));
@@ -404,7 +404,7 @@ fn refused(code: u16, reason: &str, path: &str) -> Error {
 }
 
 /// Whether the object at `path` is in the collection, which may be that of every namespace.
-fn is_in(path: &str, collection: &str) -> bool {
+fn is_member(path: &str, collection: &str) -> bool {
     let Some((parent, _)) = path.rsplit_once('/') else { return false };
     let everywhere = || {
         let (root, plural) = collection.rsplit_once('/')?;
@@ -432,12 +432,12 @@ fn fields(of: &Value) -> Value {
 }
 
 /// Makes the fields that differ the manager's, as an ordinary write does.
-fn own_by_update(old: &Value, new: &mut Value, manager: &str) {
+fn record_update(old: &Value, new: &mut Value, manager: &str) {
     let is_own = |m: &Value| m["manager"] == manager && m["operation"] == "Update";
     let mut managers = old["metadata"]["managedFields"].as_array().cloned().unwrap_or_default();
     let mut own = managers.iter().find(|m| is_own(m)).map_or_else(|| json!({}), |m| m["fieldsV1"].clone());
-    managers.iter_mut().for_each(|m| take_changed(&mut m["fieldsV1"], old, new));
-    take_changed(&mut own, old, new);
+    managers.iter_mut().for_each(|m| remove_changed(&mut m["fieldsV1"], old, new));
+    remove_changed(&mut own, old, new);
     add_changed(&mut own, old, new);
     managers.retain(|m| !is_own(m));
     if own.as_object().is_some_and(|fields| !fields.is_empty()) {
@@ -463,14 +463,14 @@ fn add_changed(set: &mut Value, old: &Value, new: &Value) {
 }
 
 /// Takes the fields out of a set whose values differ between two objects.
-fn take_changed(set: &mut Value, old: &Value, new: &Value) {
+fn remove_changed(set: &mut Value, old: &Value, new: &Value) {
     let Some(map) = set.as_object_mut() else { return };
     map.retain(|key, inner| {
         let name = key.trim_start_matches("f:");
         if inner.as_object().is_some_and(Map::is_empty) {
             return old[name] == new[name];
         }
-        take_changed(inner, &old[name], &new[name]);
+        remove_changed(inner, &old[name], &new[name]);
         inner.as_object().is_some_and(|m| !m.is_empty())
     });
 }

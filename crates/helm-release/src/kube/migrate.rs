@@ -1,16 +1,16 @@
-//! Moving in: the fields of a client-side manager of the same release become ours, or what a later chart drops would stay for ever.
+//! Moves the fields of a release's earlier managers to ours; otherwise fields that a later chart drops would stay for ever.
 //!
-//! Counterpart: client-go's `util/csaupgrade`, which knows one manager; we take the operators', Helm's and kubectl's.
+//! Counterpart: client-go's `util/csaupgrade`, which moves one manager; we move the upstream operators', Helm's and kubectl's.
 
 use serde_json::{Map, Value, json};
 
 use super::FIELD_MANAGER;
 
-/// Who managed objects of a release before us.
+/// Field managers that wrote release objects before us.
 const PREDECESSORS: [&str; 5] =
     ["helm-operator", "manager", "helm", "helm-operator-plugins", "kubectl-client-side-apply"];
 
-/// The managed fields with every predecessor's entry turned into ours; absent if there is nothing to turn.
+/// Returns the managed fields with every predecessor's entry merged into ours; `None` if there is none.
 pub fn migrated_managers(managed_fields: &Value) -> Option<Value> {
     let entries = managed_fields.as_array()?;
     let (theirs, mut kept): (Vec<&Value>, Vec<&Value>) = entries.iter().partition(|entry| is_predecessor(entry));
@@ -20,7 +20,7 @@ pub fn migrated_managers(managed_fields: &Value) -> Option<Value> {
     let ours = kept.iter().position(|entry| is_ours(entry)).map(|at| kept.remove(at));
     let mut fields = Value::Object(Map::new());
     for entry in theirs.iter().copied().chain(ours) {
-        unite(&mut fields, &entry["fieldsV1"], 0);
+        union(&mut fields, &entry["fieldsV1"], 0);
     }
     let newest = ours.unwrap_or(theirs[0]);
     let entry = json!({
@@ -36,11 +36,11 @@ fn is_ours(entry: &Value) -> bool {
 
 fn is_predecessor(entry: &Value) -> bool {
     let known = entry["manager"].as_str().is_some_and(|manager| PREDECESSORS.contains(&manager));
-    (known || says_whose_it_is(entry)) && has_no_subresource(entry) && !is_ours(entry)
+    (known || sets_release_name(entry)) && has_no_subresource(entry) && !is_ours(entry)
 }
 
-/// An operator built by someone else has its program's name as manager; but it is who wrote Helm's ownership annotations.
-fn says_whose_it_is(entry: &Value) -> bool {
+/// A custom-built operator has its program's name as manager, but it writes Helm's ownership annotations.
+fn sets_release_name(entry: &Value) -> bool {
     !entry["fieldsV1"]["f:metadata"]["f:annotations"]["f:meta.helm.sh/release-name"].is_null()
 }
 
@@ -48,16 +48,16 @@ fn has_no_subresource(entry: &Value) -> bool {
     entry["subresource"].as_str().unwrap_or("").is_empty()
 }
 
-/// The server bounds how deep an object is; this only keeps a hostile one off our stack.
+/// The server limits the depth of objects; this protects our stack from a hostile one.
 const MAX_DEPTH: usize = 512;
 
-fn unite(into: &mut Value, from: &Value, depth: usize) {
+fn union(into: &mut Value, from: &Value, depth: usize) {
     let (Some(into), Some(from)) = (into.as_object_mut(), from.as_object()) else { return };
     if depth > MAX_DEPTH {
         return;
     }
     for (key, value) in from {
-        unite(into.entry(key.clone()).or_insert_with(|| Value::Object(Map::new())), value, depth + 1);
+        union(into.entry(key.clone()).or_insert_with(|| Value::Object(Map::new())), value, depth + 1);
     }
 }
 
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_nothing_to_turn_without_a_predecessor() {
+    fn without_predecessors_nothing_moves() {
         assert_eq!(migrated_managers(&Value::Null), None);
         assert_eq!(migrated_managers(&json!([])), None);
         let apply = ours("v1", "t", json!({"f:a": {}}));
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn two_predecessors_and_we_are_united_under_our_newest() {
+    fn several_entries_merge_under_our_api_version_and_time() {
         let mine = ours("apps/v1", "now", json!({"f:spec": {"f:b": {".": {}}, "f:c": {}}}));
         let entries = json!([
             entry("helm", "Update", json!({"f:spec": {"f:a": {}, "f:b": {}}})),
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn hostile_depth_is_cut_off() {
+    fn excessive_depth_is_cut_off() {
         let deep = |levels: usize| (0..levels).fold(json!({}), |inner, _| json!({"f:a": inner}));
         let depth = |mut value: &Value| {
             let mut depth = 0;
@@ -129,7 +129,7 @@ mod tests {
             [(MAX_DEPTH, MAX_DEPTH), (MAX_DEPTH + 1, MAX_DEPTH + 1), (MAX_DEPTH + 9, MAX_DEPTH + 1)]
         {
             let mut into = json!({});
-            unite(&mut into, &deep(levels), 0);
+            union(&mut into, &deep(levels), 0);
             assert_eq!(depth(&into), expected);
         }
     }

@@ -1,7 +1,12 @@
-//! The crate's cluster writes besides storage: apply, prune and delete a release's objects, and see how they are doing.
+//! Applies, prunes and deletes the objects of a release, runs its hooks, and judges readiness. Counterpart: Helm's `pkg/kube`, with server-side apply
+//! and ownership marks instead of three-way merges.
 //!
-//! Everything goes through [`Api`], raw requests with prepared JSON: real over kube's client, or [`MemoryApi`] in tests.
-//! Counterpart: Helm's `pkg/kube`, with server-side apply and ownership marks instead of three-way merges.
+//! All requests go through [`Api`]: raw requests with prepared JSON, sent by kube's client or served by [`MemoryApi`] in tests.
+//!
+//! # Rules
+//! - [`Applier`] changes or deletes only objects whose own metadata admits it ([`Rule`], [`Ownership`]); being listed in a manifest proves nothing.
+//! - A write names the uid it was judged by, a deletion the resource version, too. If either changed meanwhile, the object is judged again.
+//! - A [`Mark`] digests the managed fields that are ours. It changes when someone takes a field away, and so reveals drift from metadata alone.
 
 mod api;
 mod apply;
@@ -29,13 +34,13 @@ mod tests;
 mod unowned;
 mod write;
 
-pub use api::{Answer, Api, Call, Error};
-pub use apply::{Applied, Applier, ApplyError, Conflict, Existing, Seen, Target};
+pub use api::{Api, Call, Error, Response};
+pub use apply::{Applied, Applier, ApplyError, Conflict, Existing, Observed, Target};
 pub use client_side::LastApplied;
 pub use decoded::OPEN_FIELDS;
 pub use decorate::{CHART_LABEL, Decoration, Owner, PRIMARY_ANNOTATION, PRIMARY_TYPE_ANNOTATION, is_kept, label_value};
 pub use delete::{Proven, Removal};
-pub use duplicate::{Duplicate, each_once};
+pub use duplicate::{Duplicate, deduplicate};
 pub use hooks::{HOOK_RUN_ANNOTATION, HookError, HookRun, Journal, JournalError, Slot};
 pub use live::{Live, Mark};
 pub use mapping::{Mapper, Resource};
@@ -45,9 +50,9 @@ pub use object::{Object, ObjectError, ObjectFault, ObjectKey, digest_json, objec
 pub use order::{install_order, uninstall_order};
 pub use ownership::{Ownership, Rule};
 pub use readiness::{Readiness, readiness_of};
-pub use refusal::Nature;
+pub(crate) use refusal::is_transient;
 pub use rivals::Rival;
-pub use write::{Before, Policy, Way, Writing};
+pub use write::{ApplyMethod, Policy, Previous, WriteOptions};
 
-/// The field manager of everything that we apply; operator-sdk's binary had the same name.
+/// The field manager of all our writes. operator-sdk's binary has the same name.
 pub const FIELD_MANAGER: &str = "helm-operator";

@@ -1,4 +1,4 @@
-//! One object of a manifest: what it is called and what it says.
+//! The objects of a manifest: parsing, identity, digest.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 
 use go_encoding::yaml;
 
-/// Which object: its version is left out, so that a chart may move an object to another one.
+/// The identity of an object. It leaves out the version, so that a chart can move an object to another one.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ObjectKey {
     /// The API group; empty for the core group.
@@ -40,45 +40,43 @@ pub struct Object {
     pub namespace: Option<String>,
     /// The whole object.
     pub body: Value,
-    /// The template that it comes from; empty if the manifest does not say.
+    /// The template that rendered it; empty if the manifest does not name it.
     pub template: Arc<str>,
 }
 
-/// Why a manifest is no list of objects.
+/// Why a document of a manifest is not a Kubernetes object.
 #[derive(Debug, thiserror::Error)]
 #[error("{}{fault}", place(.template))]
 pub struct ObjectError {
-    /// The template whose document it is; empty if the manifest does not say.
+    /// The template that rendered it; empty if the manifest does not name it.
     pub template: Arc<str>,
-    /// What is wrong.
+    /// What is wrong with it.
     pub fault: ObjectFault,
 }
 
 /// What is wrong with a document.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ObjectFault {
-    /// It is not YAML.
+    /// It is not valid YAML.
     #[error("cannot parse manifest: {0}")]
     Yaml(String),
-    /// A field that every object needs is missing.
+    /// A required field is missing.
     #[error("manifest has an object without {0}")]
     Missing(&'static str),
-    /// A field that must be a text is something else.
+    /// A field has another type than string.
     #[error("{field} must be a string, got {got}; quote it in the template")]
-    NotText {
+    NotString {
         /// The field.
         field: &'static str,
-        /// What JSON calls what is there.
+        /// The JSON type of its value.
         got: &'static str,
     },
-    /// No later revision could find it again.
-    #[error(
-        "{0} has metadata.generateName and no metadata.name: give it a name, as an upgrade could not find it again"
-    )]
+    /// Its name is generated, so no later revision could find it.
+    #[error("{0} has metadata.generateName but no metadata.name: give it a name, because an upgrade could not find it")]
     Generated(String),
-    /// Helm's words.
+    /// Helm's message.
     #[error("metadata.name and metadata.generateName cannot both be set")]
-    TwoNames,
+    NameAndGenerateName,
 }
 
 fn place(template: &str) -> String {
@@ -89,7 +87,7 @@ impl Object {
     /// Reads one object.
     ///
     /// # Errors
-    /// No `apiVersion` or `kind`; a name or namespace that is no text.
+    /// `apiVersion` or `kind` is missing, or one of them, the name or the namespace is not a string.
     pub fn new(body: Value) -> Result<Object, ObjectFault> {
         let api_version = text(body.get("apiVersion"), "apiVersion")?.ok_or(ObjectFault::Missing("apiVersion"))?;
         let kind = text(body.get("kind"), "kind")?.ok_or(ObjectFault::Missing("kind"))?;
@@ -98,27 +96,27 @@ impl Object {
         Ok(Object { api_version, kind, name, namespace, body, template: "".into() })
     }
 
-    /// Whether a release can have it: it has a name of its own, by which every later revision finds it.
+    /// Checks that the object has a fixed name, by which later revisions find it.
     ///
     /// # Errors
-    /// No name, or one that is generated; both are refused by Helm, too, when it applies or upgrades.
+    /// The name is missing or generated; Helm rejects both when it applies or upgrades.
     pub fn check_name(&self) -> Result<(), ObjectError> {
         let generated = self.body.pointer("/metadata/generateName").is_some_and(|name| *name != "" && !name.is_null());
         let fault = match (self.name.is_empty(), generated) {
             (false, false) => return Ok(()),
-            (false, true) => ObjectFault::TwoNames,
+            (false, true) => ObjectFault::NameAndGenerateName,
             (true, true) => ObjectFault::Generated(self.kind.clone()),
             (true, false) => ObjectFault::Missing("metadata.name"),
         };
         Err(ObjectError { template: self.template.clone(), fault })
     }
 
-    /// The API group.
+    /// Returns the API group; empty for the core group.
     pub fn group(&self) -> &str {
         self.api_version.split_once('/').map_or("", |(group, _)| group)
     }
 
-    /// Which object it is, as far as its text says. `namespace` is the release's.
+    /// Returns its key by its own text, without discovery. `namespace` is the release's.
     pub(super) fn key(&self, namespace: &str) -> ObjectKey {
         ObjectKey {
             group: self.group().into(),
@@ -128,12 +126,12 @@ impl Object {
         }
     }
 
-    /// A label, annotation or other text under `metadata`.
+    /// Returns an annotation, if it is a string.
     pub fn annotation(&self, key: &str) -> Option<&str> {
         self.body.get("metadata")?.get("annotations")?.get(key)?.as_str()
     }
 
-    /// A digest of what the chart says, whoever rendered it: what we and the upstreams add later is left out.
+    /// Digests what the chart rendered, independent of what we and upstream operators add.
     pub fn digest(&self, release_namespace: &str) -> String {
         let mut body = self.body.clone();
         if let Some(metadata) = body.get_mut("metadata").and_then(Value::as_object_mut) {
@@ -147,7 +145,7 @@ impl Object {
     }
 }
 
-/// The text, unless it is empty; nothing and null are none.
+/// Returns a string field; `None` if it is missing, null or empty.
 fn text(value: Option<&Value>, field: &'static str) -> Result<Option<String>, ObjectFault> {
     let got = match value {
         None | Some(Value::Null) => return Ok(None),
@@ -157,14 +155,14 @@ fn text(value: Option<&Value>, field: &'static str) -> Result<Option<String>, Ob
         Some(Value::Array(_)) => "array",
         Some(Value::Object(_)) => "object",
     };
-    Err(ObjectFault::NotText { field, got })
+    Err(ObjectFault::NotString { field, got })
 }
 
-/// Every object of a manifest, read as Helm's client reads it: documents cut at lines of dashes, each with the line end of its last line,
-/// lists taken apart, empty documents left out, integers exact.
+/// Reads every object of a manifest as Helm's client does: splits documents at lines of dashes, keeping the line end of each one's last line, splits
+/// lists into items, skips empty documents, and keeps integers exact.
 ///
 /// # Errors
-/// The first document that is no object.
+/// The first document that is not an object.
 pub fn objects_of(manifest: &str) -> Result<Vec<Object>, ObjectError> {
     let unreadable =
         |template: Arc<str>, e: yaml::Error| ObjectError { template, fault: ObjectFault::Yaml(e.to_string()) };
@@ -180,20 +178,20 @@ pub fn objects_of(manifest: &str) -> Result<Vec<Object>, ObjectError> {
     Ok(objects)
 }
 
-/// The objects of a stored manifest that can be found again, each once, in install order. Others' records have objects with a generated
-/// name, too. `namespace` is the release's.
+/// Returns the objects of a stored manifest that have a fixed name, each once, in install order. Records of other writers may also contain generated
+/// names. `namespace` is the release's.
 ///
 /// # Errors
 /// As [`objects_of`].
 pub fn recorded_objects(manifest: &str, namespace: &str) -> Result<Vec<Object>, ObjectError> {
     let mut objects = objects_of(manifest)?;
     objects.retain(|object| !object.name.is_empty());
-    let (mut objects, _) = super::each_once(objects, namespace);
+    let (mut objects, _) = super::deduplicate(objects, namespace);
     super::install_order(&mut objects);
     Ok(objects)
 }
 
-/// What Helm writes on top of each document; the first one of a stream begins with its dashes.
+/// Reads Helm's `# Source:` line on top of a document; the first document of a stream starts with its dashes.
 fn template_of(document: &[u8]) -> Arc<str> {
     let first = document.split(|byte| *byte == b'\n').find(|line| !line.starts_with(b"---")).unwrap_or_default();
     let template = first.strip_prefix(b"# Source: ").unwrap_or_default();
@@ -211,7 +209,7 @@ fn add_objects(mut value: Value, objects: &mut Vec<Object>) -> Result<(), Object
     }
 }
 
-/// The items of a list. One that says no kind is of the list's, as in Kubernetes' decoder.
+/// Splits a list into its items. Items without a kind get the list's, as in Kubernetes' decoder.
 fn items_of(value: &mut Value) -> Option<Vec<Value>> {
     let kind = value.get("kind")?.as_str()?.strip_suffix("List")?.to_owned();
     let api_version = value.get("apiVersion").cloned();
@@ -232,7 +230,7 @@ fn items_of(value: &mut Value) -> Option<Vec<Value>> {
     Some(items)
 }
 
-/// The first 64 bits of the SHA-256 of a value, in hexadecimal; keys in any order give the same.
+/// Returns the first 64 bits of a value's SHA-256 in hexadecimal, independent of the order of keys.
 pub fn digest_json(value: &Value) -> String {
     let mut hash = Sha256::new();
     feed(value, &mut hash);
@@ -283,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_at_the_end_of_a_document_keeps_its_line_ends() {
+    fn block_scalars_at_the_end_of_a_document_keep_their_line_ends() {
         for (block, expected) in [
             ("|\n    a", "a\n"),
             ("|\n    a\n", "a\n"),
@@ -308,14 +306,14 @@ mod tests {
     }
 
     #[test]
-    fn dashes_inside_a_text_do_not_cut_a_document() {
+    fn indented_dashes_do_not_split_documents() {
         assert_eq!(data(&config_map("data:\n  x: |\n    ---\n    a\n")), "---\na\n");
         let error = objects_of("a: b\n--- c\n").unwrap_err();
         assert_eq!(error.to_string(), "cannot parse manifest: invalid Yaml document separator: c");
     }
 
     #[test]
-    fn numbers_are_those_of_kubernetes_decoder() {
+    fn numbers_follow_kubernetes_decoder() {
         for (text, expected) in [
             ("9007199254740993", json!(9007199254740993_i64)),
             ("-9223372036854775808", json!(i64::MIN)),
@@ -332,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_are_taken_apart_and_their_items_take_the_lists_kind() {
+    fn lists_are_split_and_items_inherit_the_kind() {
         let names = |manifest: &str| {
             let objects = objects_of(manifest).unwrap();
             objects.iter().map(|o| format!("{} {} {}", o.api_version, o.kind, o.name)).collect::<Vec<_>>()
@@ -353,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_name_the_template_and_no_value() {
+    fn errors_name_the_template_without_values() {
         let error =
             |text: &str| objects_of(&format!("---\n# Source: c/templates/a.yaml\n{text}")).unwrap_err().to_string();
         assert_eq!(error("kind: X\nsecret: s3\n"), "c/templates/a.yaml: manifest has an object without apiVersion");
@@ -364,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_needs_one_name_of_its_own() {
+    fn objects_need_a_fixed_name() {
         let check = |metadata: Value| {
             let body = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata});
             Object { template: "c/a.yaml".into(), ..Object::new(body).unwrap() }.check_name().map_err(|e| e.to_string())
@@ -375,7 +373,7 @@ mod tests {
         let refused = |metadata| check(metadata).unwrap_err();
         assert_eq!(
             refused(json!({"generateName": "a-"})),
-            "c/a.yaml: ConfigMap has metadata.generateName and no metadata.name: give it a name, as an upgrade could not find it again"
+            "c/a.yaml: ConfigMap has metadata.generateName but no metadata.name: give it a name, because an upgrade could not find it"
         );
         assert_eq!(
             refused(json!({"name": "a", "generateName": "a-"})),
@@ -386,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_has_the_objects_that_can_be_found_again_in_install_order() {
+    fn recorded_objects_have_fixed_names_and_install_order() {
         let manifest = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: d}\n---\n\
             apiVersion: v1\nkind: ConfigMap\nmetadata: {generateName: a-}\n---\napiVersion: v1\nkind: Secret\nmetadata: {name: s}\n";
         let manifest = format!("{manifest}---\n{}", manifest.replace("name: d}", "name: d, labels: {x: z}}"));

@@ -1,34 +1,40 @@
-//! Whose a live object is, told from its own metadata: never from who asked, nor from what a manifest lists.
+//! Judges who owns a live object, by its own metadata alone, never by who asks or what a manifest lists.
 //!
 //! Counterpart: `checkOwnership` in Helm's `pkg/action/validate.go`, which knows release annotations only.
 
 use super::decorate::{Decoration, MANAGED_BY_LABEL, Owner, RELEASE_NAME, RELEASE_NAMESPACE};
 use super::live::Live;
 
-/// Whose a live object is.
+/// Who owns a live object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ownership {
-    /// This release's: its controller is our owner, or its annotations name release and owner.
+    /// This release: its controller is our owner, or its annotations name release and owner.
     Ours,
-    /// Nothing in its metadata claims it.
+    /// Nobody: its metadata names no owner.
     Unclaimed,
-    /// Somebody else's, who is named.
+    /// Someone else; the text names them.
     Foreign(String),
 }
 
-/// Whose existing object an apply may change.
+/// Why an object that nobody claims is not deleted.
+pub(super) const UNCLAIMED: &str = "its metadata does not mark it as part of this release";
+
+/// Which existing objects an apply may change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
-    /// Only one whose metadata says that it is this release's: Helm's rule for an object that the release didn't have.
+    /// Objects whose metadata marks them as this release's: Helm's rule for objects new to a release.
     Import,
-    /// One that the release had, unless somebody else claims it by now.
+    /// Objects that the release applied before, unless someone else claims them now.
     Keep,
-    /// Anybody's: the user asked for it.
+    /// Any object: the user asked for it.
     Adopt,
 }
 
 impl Rule {
-    /// Whether this rule lets the release change the object; the error says why not.
+    /// Checks whether the release may change the object.
+    ///
+    /// # Errors
+    /// The text says to whom the object belongs, or what its metadata lacks.
     pub fn admits(self, decoration: &Decoration, live: &Live) -> Result<(), String> {
         match (self, decoration.ownership(live)) {
             (Rule::Adopt, _) | (Rule::Keep, Ownership::Ours | Ownership::Unclaimed) => Ok(()),
@@ -39,14 +45,14 @@ impl Rule {
 }
 
 impl Decoration {
-    /// Whose the object is. A controller counts most, then the owner's annotations, then the release's.
+    /// Returns who owns the object. Its controller counts first, then the owner annotations, then the release annotations.
     pub fn ownership(&self, live: &Live) -> Ownership {
         if let Some(controller) = &live.controller {
             let ours = |owner: &Owner| owner.uid == controller.uid;
             if self.owner.as_ref().is_some_and(ours) {
                 return Ownership::Ours;
             }
-            // An object of the resource's earlier life under the same name is judged by its annotations.
+            // The controller may be an earlier resource of the same name; then the annotations decide.
             let earlier = |o: &Owner| {
                 o.kind == controller.kind && o.name == controller.name && in_group(o, &controller.api_version)
             };
@@ -73,10 +79,10 @@ impl Decoration {
         }
     }
 
-    /// Helm's rule for taking an object into a release, in Helm's words.
+    /// Helm's check before it imports an object into a release, with Helm's messages.
     fn import_check(&self, live: &Live) -> Result<(), String> {
         if self.owner.as_ref().is_some_and(|o| live.controller.as_ref().is_some_and(|c| c.uid == o.uid)) {
-            // Upstream's drift repair loses Helm's annotations, but not the controller.
+            // operator-sdk's drift repair drops Helm's annotations, but keeps the controller.
             return Ok(());
         }
         let wanted = [
@@ -134,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_is_its_controllers_then_its_owners_then_its_releases() {
+    fn controllers_decide_before_owner_annotations_and_those_before_the_release() {
         let foreign = |who: &str| Ownership::Foreign(who.into());
         let reference = |kind: &str, name: &str, uid: &str| json!([{"apiVersion": "cache.my.domain/v1", "kind": kind, "name": name, "uid": uid, "controller": true}]);
         let other_group =
@@ -170,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_release_without_owner_goes_by_its_annotations() {
+    fn releases_without_an_owner_are_matched_by_annotations() {
         let decoration = Decoration { owner: None, ..decoration() };
         assert_eq!(decoration.ownership(&live(annotated("web", "ns"))), Ownership::Ours);
         assert_eq!(decoration.ownership(&live(for_primary("ns/two", "X.y"))), Ownership::Ours);
@@ -181,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_be_changed_depends_on_whether_the_release_had_it() {
+    fn the_rule_decides_which_objects_may_be_changed() {
         let no_label = json!({"annotations": {RELEASE_NAME: "web", RELEASE_NAMESPACE: "ns"}});
         for (metadata, import, keep) in [
             (json!({}), false, true),
@@ -203,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_names_the_owner_or_what_is_missing() {
+    fn refusals_name_the_owner_or_the_missing_metadata() {
         let why = |metadata| Rule::Import.admits(&decoration(), &live(metadata)).unwrap_err();
         assert_eq!(why(annotated("other", "ns")), "it belongs to release \"other\" in namespace \"ns\"");
         assert_eq!(

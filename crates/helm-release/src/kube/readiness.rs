@@ -1,23 +1,23 @@
-//! Whether a live object does what it is for: the rules of kstatus (`sigs.k8s.io/cli-utils/pkg/kstatus`), as Helm 4 waits by.
+//! Judges whether live objects are ready, by the rules of kstatus (`sigs.k8s.io/cli-utils/pkg/kstatus`), which Helm 4 waits by.
 
 use serde_json::Value;
 
-/// How an object is doing.
+/// The readiness of an object.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Readiness {
-    /// As it should be.
+    /// It reached its desired state.
     #[default]
     Ready,
-    /// On its way.
+    /// It is still changing.
     Progressing,
-    /// It will not get there without help.
+    /// It cannot become ready without help.
     Failed,
 }
 
-/// The fields of a `spec` that readiness asks for.
+/// The fields of `spec` that readiness depends on.
 pub(super) const READINESS_FIELDS: [&str; 4] = ["clusterIP", "replicas", "type", "updateStrategy"];
 
-/// How an object is doing, by its kind. The core group is "".
+/// Returns an object's readiness by the rules of its kind. The core group is "".
 pub fn readiness_of(group: &str, kind: &str, generation: Option<i64>, spec: &Value, status: &Value) -> Readiness {
     let observed = status.get("observedGeneration").and_then(Value::as_i64);
     if let (Some(generation), Some(observed)) = (generation, observed)
@@ -110,7 +110,7 @@ fn replicas(spec: &Value, status: &Value, keys: &[&str]) -> Readiness {
     ready_if(number(status, "replicas") == wanted && keys.iter().all(|key| number(status, key) >= wanted))
 }
 
-/// kstatus calls a running job current: it does what it is for.
+/// kstatus counts a running Job as current.
 fn job(status: &Value) -> Readiness {
     if condition(status, "Failed") == Some("True") {
         return Readiness::Failed;
@@ -133,7 +133,7 @@ fn service(spec: &Value, status: &Value) -> Readiness {
     ready_if(!waits || given)
 }
 
-/// Any other kind: by the conditions that Kubernetes' conventions name.
+/// Any other kind: by Kubernetes' conventional conditions.
 fn generic(status: &Value) -> Readiness {
     if condition(status, "Stalled") == Some("True") {
         return Readiness::Failed;
@@ -153,7 +153,7 @@ mod tests {
     const P: Readiness = Readiness::Progressing;
     const F: Readiness = Readiness::Failed;
 
-    /// The base is ready; each case changes fields of spec and status (`null` takes one away) and says what that makes of it.
+    /// Checks that the base is ready, then each case: changes to fields of spec and status (`null` removes one), and the expected readiness.
     #[track_caller]
     fn check(of: (&str, &str), spec: &Value, status: &Value, cases: &[(Value, Value, Readiness)]) {
         assert_eq!(readiness_of(of.0, of.1, Some(2), spec, status), R, "{of:?} itself");
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn an_older_generation_is_on_its_way_whatever_the_kind() {
+    fn outdated_status_is_progressing_for_every_kind() {
         let at = |generation, observed: Value| {
             readiness_of("x.y", "Db", generation, &Value::Null, &json!({"observedGeneration": observed}))
         };
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn a_daemon_set_is_ready_when_every_node_has_the_new_one() {
+    fn a_daemon_set_is_ready_when_every_node_runs_the_update() {
         let status = json!({
             "observedGeneration": 2, "desiredNumberScheduled": 3, "currentNumberScheduled": 3, "updatedNumberScheduled": 3,
             "numberAvailable": 3, "numberReady": 3,
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn replicas_are_ready_when_they_are_as_many_as_wanted() {
+    fn replicas_are_ready_at_the_desired_count() {
         let (spec, none) = (json!({"replicas": 3}), || json!({}));
         let status = json!({"replicas": 3, "fullyLabeledReplicas": 3, "availableReplicas": 3, "readyReplicas": 3});
         let both = [
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn jobs_and_pods_end_one_way_or_the_other() {
+    fn jobs_and_pods_succeed_or_fail() {
         let none = || json!({});
         check(
             ("batch", "Job"),
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn claims_services_budgets_and_definitions_have_rules_of_their_own() {
+    fn claims_services_budgets_and_crds_have_their_own_rules() {
         let none = || json!({});
         check(
             ("", "PersistentVolumeClaim"),
@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn any_other_kind_says_by_its_conditions_how_it_is() {
+    fn other_kinds_are_judged_by_conditions() {
         let none = || json!({});
         for of in [("x.y", "Db"), ("x.y", "Deployment"), ("", "Job"), ("apps", "Pod")] {
             check(

@@ -1,6 +1,4 @@
-//! Who takes which of our fields away: read from the managed fields of a live object, once somebody asks.
-//!
-//! Names fields and managers only, never values.
+//! Finds who takes which of our fields away, by the managed fields of a live object. Reports fields and managers, never values.
 
 use std::fmt::Write as _;
 
@@ -10,25 +8,25 @@ use super::api::{Call, Error};
 use super::apply::Applier;
 use super::{Decoration, FIELD_MANAGER, Object, ObjectKey};
 
-/// No more fields are named in one message.
+/// How many fields one message names.
 const MAX_FIELDS: usize = 5;
 
-/// The key of an item that a set does not have.
+/// The key of a list item that a field set does not contain.
 const ABSENT: &str = "[]";
 
-/// What happened to an object of ours.
+/// Who competes for an object, and for which fields.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rival {
     /// Whether the object does not exist.
     pub gone: bool,
-    /// Who has the fields now, as far as the object tells.
+    /// The manager that last took one of the fields; `None` if no entry has them.
     pub manager: Option<String>,
-    /// The fields that we apply and that are ours no more: `.spec.replicas`.
+    /// Fields that we apply and no longer own, such as `.spec.replicas`.
     pub fields: Vec<String>,
 }
 
 impl Rival {
-    /// The same for people.
+    /// Formats it for a message: `x keeps changing .spec.replicas of Deployment "web"`.
     pub fn describe(&self, object: &ObjectKey) -> String {
         if self.gone {
             return format!("someone keeps deleting {object}");
@@ -48,7 +46,7 @@ impl Rival {
 }
 
 impl Applier {
-    /// Reads the object and tells who took which fields of ours.
+    /// Reads the object and finds who took which of our fields.
     ///
     /// # Errors
     /// The object cannot be read.
@@ -62,39 +60,39 @@ impl Applier {
     }
 }
 
-/// Compares what we apply with what the live object says is ours.
+/// Compares the fields that we apply with those that the live object records as ours.
 fn rival(live: &Value, applied: &Value) -> Rival {
     let entries = || live["metadata"]["managedFields"].as_array().into_iter().flatten();
     let whole = |entry: &&Value| entry["subresource"].as_str().unwrap_or_default().is_empty();
     let is_ours = |entry: &&Value| entry["manager"] == FIELD_MANAGER;
     let mut ours = json!({});
-    entries().filter(whole).filter(is_ours).for_each(|entry| unite(&mut ours, &entry["fieldsV1"]));
+    entries().filter(whole).filter(is_ours).for_each(|entry| union(&mut ours, &entry["fieldsV1"]));
     let mut lost = Vec::new();
-    look(applied, &ours, &mut Vec::new(), &mut lost);
-    // The one who has it now wrote it; of several the last.
+    collect_lost(applied, &ours, &mut Vec::new(), &mut lost);
+    // Whoever owns a lost field now wrote it; of several, the last.
     let has = |entry: &&Value| lost.iter().any(|path| contains(&entry["fieldsV1"], path));
-    // An autoscaler writes through `scale`, and what it writes there is a field of the object.
+    // Autoscalers write through `scale`, so only `status` is skipped.
     let others = entries().filter(|entry| entry["subresource"] != "status").filter(|entry| !is_ours(entry)).filter(has);
     let rival = others.max_by_key(|entry| entry["time"].as_str().unwrap_or_default());
     Rival {
         gone: false,
         manager: rival.and_then(|entry| entry["manager"].as_str()).map(str::to_owned),
-        fields: lost.iter().map(|path| shown(path)).collect(),
+        fields: lost.iter().map(|path| display_path(path)).collect(),
     }
 }
 
 /// Adds the fields of one set to another.
-fn unite(set: &mut Value, more: &Value) {
+fn union(set: &mut Value, more: &Value) {
     let (Some(set), Some(more)) = (set.as_object_mut(), more.as_object()) else { return };
     for (key, inner) in more {
-        unite(set.entry(key.clone()).or_insert_with(|| json!({})), inner);
+        union(set.entry(key.clone()).or_insert_with(|| json!({})), inner);
     }
 }
 
-/// Collects the paths, in the keys of `fieldsV1`, of what is applied and is not in the set.
-fn look(applied: &Value, set: &Value, path: &mut Vec<String>, lost: &mut Vec<Vec<String>>) {
+/// Collects the applied fields that the set lacks, as paths of `fieldsV1` keys.
+fn collect_lost(applied: &Value, set: &Value, path: &mut Vec<String>, lost: &mut Vec<Vec<String>>) {
     match applied {
-        // A field that has no fields of its own in the set is owned whole.
+        // A leaf of the set is owned as a whole.
         _ if !path.is_empty() && set.as_object().is_some_and(Map::is_empty) => {}
         Value::Object(fields) => {
             for (name, value) in fields {
@@ -116,16 +114,18 @@ fn step(key: String, value: &Value, set: &Value, path: &mut Vec<String>, lost: &
     let (found, has_name) = (set.get(&key), key != ABSENT);
     path.push(key);
     match (found, value) {
-        (Some(inner), value) => look(value, inner, path, lost),
-        // Each field by its own name, for another may have only some of them.
-        (None, Value::Object(fields)) if has_name && !fields.is_empty() => look(value, &Value::Null, path, lost),
+        (Some(inner), value) => collect_lost(value, inner, path, lost),
+        // Field by field, because another manager may have only some of them.
+        (None, Value::Object(fields)) if has_name && !fields.is_empty() => {
+            collect_lost(value, &Value::Null, path, lost)
+        }
         _ if lost.contains(path) => {}
         _ => lost.push(path.clone()),
     }
     path.pop();
 }
 
-/// What says which object it is, is nobody's field.
+/// Returns whether a field identifies the object; such fields have no manager.
 fn is_identity(path: &[String], name: &str) -> bool {
     match path {
         [] => ["apiVersion", "kind"].contains(&name),
@@ -134,13 +134,13 @@ fn is_identity(path: &[String], name: &str) -> bool {
     }
 }
 
-/// The key that an item of a list has in the set: `k:{"name":"web"}` or `v:"x"`; [`ABSENT`] if it is not there.
+/// Returns a list item's key in the set, `k:{"name":"web"}` or `v:"x"`; [`ABSENT`] if it has none.
 fn key_of_item(item: &Value, set: &Value) -> String {
     let keys = set.as_object().into_iter().flat_map(Map::keys);
     let is_item = |key: &&String| match (key.split_once(':'), item) {
         (Some(("k", fields)), Value::Object(item)) => {
             let fields: Map<String, Value> = serde_json::from_str(fields).unwrap_or_default();
-            // A field that the server adds by default may be part of the key.
+            // A key may contain a field that the server defaults.
             !fields.is_empty() && fields.iter().all(|(name, value)| item.get(name).is_none_or(|v| v == value))
         }
         (Some(("v", value)), item) => serde_json::from_str::<Value>(value).is_ok_and(|value| value == *item),
@@ -149,7 +149,7 @@ fn key_of_item(item: &Value, set: &Value) -> String {
     keys.into_iter().find(is_item).cloned().unwrap_or_else(|| ABSENT.to_owned())
 }
 
-/// Whether a set has the field, or one that it is in as a whole.
+/// Returns whether a set contains the field, or a leaf above it.
 fn contains(set: &Value, path: &[String]) -> bool {
     let Some((key, rest)) = path.split_first() else { return set.is_object() };
     if key == ABSENT {
@@ -158,8 +158,8 @@ fn contains(set: &Value, path: &[String]) -> bool {
     set.get(key).is_some_and(|inner| inner.as_object().is_some_and(Map::is_empty) || contains(inner, rest))
 }
 
-/// A path for people: `.spec.template.spec.containers[name=web].image`.
-fn shown(path: &[String]) -> String {
+/// Formats a path: `.spec.template.spec.containers[name=web].image`.
+fn display_path(path: &[String]) -> String {
     let mut text = String::new();
     for key in path {
         match key.split_once(':') {
@@ -175,7 +175,7 @@ fn shown(path: &[String]) -> String {
                     .collect();
                 _ = write!(text, "[{}]", fields.join(","));
             }
-            // The value of an item is no name.
+            // An item's value must not be shown.
             _ => text.push_str("[]"),
         }
     }
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_field_that_another_has_now_is_named_with_that_one() {
+    fn lost_fields_are_named_with_their_new_manager() {
         let ports = json!({"k:{\"containerPort\":80,\"protocol\":\"TCP\"}": {".": {}, "f:containerPort": {}}});
         let mut ours = template(json!({".": {}, "f:name": {}, "f:ports": ports}));
         ours["f:template"]["f:spec"]["f:containers"]["k:{\"name\":\"side\"}"] =
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn the_entries_of_ours_count_together_and_those_of_subresources_not() {
+    fn our_entries_are_merged_without_subresources() {
         let mut status = entry(FIELD_MANAGER, "1", json!({"f:data": {"f:c": {}}}));
         status["subresource"] = "status".into();
         let mut other_status = entry("other", "5", json!({"f:data": {"f:c": {}}}));
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn an_autoscaler_is_named_though_it_writes_through_a_subresource() {
+    fn autoscalers_that_write_through_scale_are_named() {
         let mut scale = entry("autoscaler", "2", json!({"f:spec": {"f:replicas": {}}}));
         scale["subresource"] = "scale".into();
         let ours = entry(FIELD_MANAGER, "1", json!({"f:spec": {"f:paused": {}}}));
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_owned_whole_is_ours_with_all_that_is_in_it() {
+    fn owning_a_leaf_means_owning_everything_below() {
         check(
             json!({"spec": {"list": [1, {"a": 2}], "map": {"a": 1}}}),
             vec![entry(FIELD_MANAGER, "1", json!({"f:spec": {"f:list": {}, "f:map": {}}}))],
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn items_that_are_gone_are_told_once_and_without_their_values() {
+    fn lost_set_items_are_reported_once_without_values() {
         let ours = json!({"f:spec": {"f:set": {"v:\"a\"": {}}}});
         let theirs = json!({"f:spec": {"f:set": {}}});
         let entries = vec![entry(FIELD_MANAGER, "1", ours), entry("them", "2", theirs)];
@@ -271,20 +271,20 @@ mod tests {
     }
 
     #[test]
-    fn values_of_a_set_that_are_ours_are_not_lost() {
+    fn our_set_items_are_not_lost() {
         let ours = json!({"f:spec": {"f:set": {"v:\"a\"": {}}}});
         check(json!({"spec": {"set": ["a"]}}), vec![entry(FIELD_MANAGER, "1", ours)], None, &[]);
     }
 
     #[test]
-    fn structures_that_are_gone_are_named_as_a_whole_where_their_fields_cannot_be() {
+    fn lost_structures_without_named_fields_are_reported_whole() {
         let ours = json!({"f:spec": {"f:list": {"k:{\"name\":\"a\"}": {".": {}, "f:name": {}}}}});
         let applied = json!({"spec": {"empty": {}, "list": [{"name": "a"}, {"name": "b", "image": "i"}]}});
         check(applied, vec![entry(FIELD_MANAGER, "1", ours)], None, &[".spec.empty", ".spec.list[]"]);
     }
 
     #[test]
-    fn whoever_has_a_field_whole_has_what_is_in_it_and_the_last_writer_counts() {
+    fn the_last_writer_of_a_whole_field_is_named() {
         let whole = |manager, time| entry(manager, time, json!({"f:spec": {"f:map": {}}}));
         let entries = vec![whole("a", "1"), whole("b", "3"), whole("c", "2")];
         check(
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_with_dots_are_told_apart_from_paths() {
+    fn keys_with_dots_or_slashes_are_bracketed() {
         let entries = vec![entry("them", "2", json!({"f:metadata": {"f:labels": {"f:a/b": {}}}}))];
         check(
             json!({"metadata": {"name": "web", "labels": {"a/b": "x"}}}),
@@ -309,17 +309,17 @@ mod tests {
     }
 
     #[test]
-    fn people_are_told_who_and_what_but_not_everything() {
+    fn messages_name_the_manager_and_at_most_five_fields() {
         let key = ObjectKey { group: "".into(), kind: "ConfigMap".into(), namespace: "ns".into(), name: "b".into() };
-        let told = |gone, manager: Option<&str>, fields: usize| {
+        let describe = |gone, manager: Option<&str>, fields: usize| {
             let fields = (0..fields).map(|n| format!(".f{n}")).collect();
             Rival { gone, manager: manager.map(str::to_owned), fields }.describe(&key)
         };
-        assert_eq!(told(true, None, 0), "someone keeps deleting ConfigMap \"b\"");
-        assert_eq!(told(false, None, 0), "someone keeps changing ConfigMap \"b\"");
-        assert_eq!(told(false, Some("x"), 5), "x keeps changing .f0, .f1, .f2, .f3, .f4 of ConfigMap \"b\"");
+        assert_eq!(describe(true, None, 0), "someone keeps deleting ConfigMap \"b\"");
+        assert_eq!(describe(false, None, 0), "someone keeps changing ConfigMap \"b\"");
+        assert_eq!(describe(false, Some("x"), 5), "x keeps changing .f0, .f1, .f2, .f3, .f4 of ConfigMap \"b\"");
         assert_eq!(
-            told(false, Some("x"), 7),
+            describe(false, Some("x"), 7),
             "x keeps changing .f0, .f1, .f2, .f3, .f4 and 2 more fields of ConfigMap \"b\""
         );
     }

@@ -12,17 +12,17 @@ fn service() -> Object {
     Object::new(json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"}, "spec": {"type": "ClusterIP", "port": 1}})).unwrap()
 }
 
-fn target(object: &Object, rule: Rule, seen: Seen) -> Target<'_> {
-    Target { object, rule, seen, before: Before::Apply }
+fn target(object: &Object, rule: Rule, observed: Observed) -> Target<'_> {
+    Target { object, rule, observed, previous: Previous::Apply }
 }
 
 async fn apply(applier: &Applier, target: Target<'_>) -> Result<Applied, ApplyError> {
-    applier.apply(&target, &Writing::new(&decoration(), Policy::Auto, &())).await
+    applier.apply(&target, &WriteOptions::new(&decoration(), Policy::Auto, &())).await
 }
 
 /// Applies the service, whatever is there.
 async fn put(applier: &Applier, rule: Rule) -> Result<Applied, ApplyError> {
-    apply(applier, target(&service(), rule, Seen::Unknown)).await
+    apply(applier, target(&service(), rule, Observed::Unknown)).await
 }
 
 /// A live service that belongs to a release of this name.
@@ -41,7 +41,7 @@ fn server() -> (Arc<MemoryApi>, Applier) {
 #[tokio::test]
 async fn a_new_object_is_made_by_one_apply_with_helms_metadata_and_its_owner() {
     let (server, applier) = server();
-    let applied = apply(&applier, target(&service(), Rule::Import, Seen::Absent)).await.unwrap();
+    let applied = apply(&applier, target(&service(), Rule::Import, Observed::Absent)).await.unwrap();
     assert_eq!(server.log(), ["GET /api", "GET /apis", &format!("PATCH {SERVICE}")]);
     let metadata = server.object(SERVICE).unwrap()["metadata"].clone();
     assert_eq!(metadata["labels"], json!({"app.kubernetes.io/managed-by": "Helm", CHART_LABEL: "memcached"}));
@@ -66,10 +66,10 @@ async fn a_foreign_object_is_left_alone_unless_adopted() {
         (service_of("other"), Rule::Keep, Some("it belongs to release \"other\" in namespace \"ns\"")),
         (service_of("other"), Rule::Adopt, None),
     ] {
-        for seen in [Seen::Unknown, Seen::Absent, Seen::Ours { uid: "another".into() }] {
+        for observed in [Observed::Unknown, Observed::Absent, Observed::Ours { uid: "another".into() }] {
             server.remove(SERVICE);
             server.put(SERVICE, live.clone(), "kubectl");
-            let result = apply(&applier, target(&service(), rule, seen.clone())).await;
+            let result = apply(&applier, target(&service(), rule, observed.clone())).await;
             let port = &server.object(SERVICE).unwrap()["spec"]["port"];
             match (result, why) {
                 (Err(ApplyError::Foreign(found)), Some(why)) => {
@@ -77,7 +77,7 @@ async fn a_foreign_object_is_left_alone_unless_adopted() {
                     assert_eq!(port, 9);
                 }
                 (Ok(_), None) => assert_eq!(port, 1),
-                (result, _) => panic!("{rule:?} {seen:?}: {result:?}"),
+                (result, _) => panic!("{rule:?} {observed:?}: {result:?}"),
             }
         }
     }
@@ -97,9 +97,11 @@ async fn a_survey_reads_each_object_once_and_names_every_conflict() {
     server.put("/api/v1/namespaces/ns/services/c", service_of("c"), "helm");
     let objects = [service(), other("a"), other("b"), other("c")];
     let ask: Vec<_> = objects.iter().map(|object| (object, Rule::Import)).collect();
-    let found = applier.survey(&ask[..2], &decoration()).await.unwrap();
-    assert!(matches!(&found[..], [(web, Seen::Read(_)), (a, Seen::Absent)] if &*web.name == "web" && &*a.name == "a"));
-    let error = applier.survey(&ask, &decoration()).await.unwrap_err();
+    let found = applier.check_ownership(&ask[..2], &decoration()).await.unwrap();
+    assert!(
+        matches!(&found[..], [(web, Observed::Read(_)), (a, Observed::Absent)] if &*web.name == "web" && &*a.name == "a")
+    );
+    let error = applier.check_ownership(&ask, &decoration()).await.unwrap_err();
     assert_eq!(
         error.to_string(),
         "Service \"b\" in namespace \"ns\" exists and cannot be imported into the current release: it belongs to release \"b\" in namespace \"ns\"; \
@@ -129,7 +131,7 @@ async fn an_object_that_changes_hands_between_survey_and_apply_is_judged_again()
     let (server, applier) = server();
     server.put(SERVICE, service_of("web"), "helm");
     let object = service();
-    let found = applier.survey(&[(&object, Rule::Import)], &decoration()).await.unwrap();
+    let found = applier.check_ownership(&[(&object, Rule::Import)], &decoration()).await.unwrap();
     server.put(SERVICE, service_of("other"), "helm");
     let error = apply(&applier, target(&object, Rule::Import, found[0].1.clone())).await.unwrap_err();
     assert!(matches!(error, ApplyError::Foreign(_)), "{error}");
@@ -143,10 +145,10 @@ async fn an_object_that_is_gone_or_made_anew_is_applied_all_the_same() {
     let uid = |server: &MemoryApi| server.object(SERVICE).unwrap()["metadata"]["uid"].as_str().unwrap().to_owned();
     let old = uid(&server);
     server.remove(SERVICE);
-    apply(&applier, target(&service(), Rule::Keep, Seen::Ours { uid: old.clone() })).await.unwrap();
+    apply(&applier, target(&service(), Rule::Keep, Observed::Ours { uid: old.clone() })).await.unwrap();
     assert_ne!(uid(&server), old);
     let log = server.log().len();
-    apply(&applier, target(&service(), Rule::Keep, Seen::Ours { uid: uid(&server) })).await.unwrap();
+    apply(&applier, target(&service(), Rule::Keep, Observed::Ours { uid: uid(&server) })).await.unwrap();
     assert_eq!(server.log().len(), log + 1, "one request where what was seen is true");
 }
 
@@ -193,7 +195,7 @@ async fn deleting_needs_proof_and_hits_nothing_but_what_was_proven() {
         (service_of("web"), Removal::Sent),
         (kept, Removal::Kept),
         (service_of("other"), Removal::NotOurs("it belongs to release \"other\" in namespace \"ns\"".into())),
-        (unclaimed, Removal::NotOurs("nothing in its metadata says that it is this release's".into())),
+        (unclaimed, Removal::NotOurs("its metadata does not mark it as part of this release".into())),
     ] {
         for proven in [None, Some(outdated.clone())] {
             server.remove(SERVICE);
@@ -217,12 +219,12 @@ async fn an_object_whose_version_is_served_no_more_is_found_and_deleted_in_anoth
         object.api_version = api_version.into();
         assert_eq!(applier.recorded_key(&object, &decoration()).await.unwrap(), found, "{api_version}");
     }
-    assert!(applier.look_up(&key, "v0").await.unwrap().is_some());
-    assert!(applier.look_up(&key, "gone/v1").await.unwrap().is_none());
+    assert!(applier.find_live(&key, "v0").await.unwrap().is_some());
+    assert!(applier.find_live(&key, "gone/v1").await.unwrap().is_none());
     assert_eq!(applier.delete(&key, "v0", None, &decoration()).await.unwrap(), Removal::Sent);
     assert!(server.object(SERVICE).is_none());
 
-    server.refuse(|call| (call.path == "/apis").then(|| Error::answer(503, "", "away")));
+    server.refuse(|call| (call.path == "/apis").then(|| Error::from_status(503, "", "away")));
     let error = applier.recorded_key(&object, &decoration()).await.unwrap_err();
     assert!(matches!(error, ApplyError::Failed { verb: "find", .. }), "{error}");
 }
@@ -246,7 +248,7 @@ async fn an_unknown_kind_and_a_hostile_name_are_errors() {
     assert!(!applier.mapper.resource("example.com/v1", "Thing").await.unwrap().namespaced);
     let mut object = service();
     object.name = "../secrets/x".into();
-    assert!(apply(&applier, target(&object, Rule::Import, Seen::Absent)).await.is_err());
+    assert!(apply(&applier, target(&object, Rule::Import, Observed::Absent)).await.is_err());
 }
 
 #[test]
@@ -390,7 +392,7 @@ fn an_object_is_judged_by_what_its_spec_asks_for() {
 async fn refusing(method: &'static str, code: u16, reason: &'static str) -> (Arc<MemoryApi>, Applier) {
     let (server, applier) = server();
     put(&applier, Rule::Import).await.unwrap();
-    server.refuse(move |call| (call.method == method).then(|| Error::answer(code, reason, "no")));
+    server.refuse(move |call| (call.method == method).then(|| Error::from_status(code, reason, "no")));
     (server, applier)
 }
 
@@ -402,10 +404,10 @@ fn sent(server: &MemoryApi, method: &str) -> usize {
 async fn an_object_that_changes_faster_than_it_can_be_written_is_given_up_after_five_tries() {
     let (server, applier) = refusing("PATCH", 409, "Conflict").await;
     let uid = server.object(SERVICE).unwrap()["metadata"]["uid"].as_str().unwrap().to_owned();
-    let before = sent(&server, "PATCH");
-    let error = apply(&applier, target(&service(), Rule::Keep, Seen::Ours { uid })).await.unwrap_err();
+    let previous = sent(&server, "PATCH");
+    let error = apply(&applier, target(&service(), Rule::Keep, Observed::Ours { uid })).await.unwrap_err();
     assert!(matches!(error, ApplyError::Failed { source: Error::Refused { code: 409, .. }, .. }), "{error}");
-    assert_eq!(sent(&server, "PATCH") - before, 5);
+    assert_eq!(sent(&server, "PATCH") - previous, 5);
 }
 
 #[tokio::test]
@@ -423,9 +425,9 @@ async fn a_deletion_is_tried_again_only_where_the_object_changed_and_five_times_
 async fn an_outage_is_never_taken_for_an_object_that_is_gone() {
     let (_, applier) = refusing("GET", 503, "").await;
     let (object, decoration, key) = (service(), decoration(), service().key("ns"));
-    assert!(applier.survey(&[(&object, Rule::Import)], &decoration).await.is_err());
+    assert!(applier.check_ownership(&[(&object, Rule::Import)], &decoration).await.is_err());
     assert!(applier.delete(&key, "v1", None, &decoration).await.is_err());
-    assert!(applier.look_up(&key, "v1").await.is_err());
+    assert!(applier.find_live(&key, "v1").await.is_err());
     assert!(applier.rival(&object, &decoration).await.is_err());
 }
 
@@ -433,8 +435,8 @@ async fn an_outage_is_never_taken_for_an_object_that_is_gone() {
 async fn an_object_that_is_gone_is_told_as_such() {
     let (_, applier) = server();
     let (object, decoration) = (service(), decoration());
-    assert!(applier.look_up(&object.key("ns"), "v1").await.unwrap().is_none());
-    assert!(applier.look_up(&object.key("ns"), "gone/v1").await.unwrap().is_none());
+    assert!(applier.find_live(&object.key("ns"), "v1").await.unwrap().is_none());
+    assert!(applier.find_live(&object.key("ns"), "gone/v1").await.unwrap().is_none());
     assert_eq!(applier.rival(&object, &decoration).await.unwrap(), Rival { gone: true, ..Rival::default() });
 }
 
@@ -445,11 +447,11 @@ async fn objects_of_a_kind_are_applied_at_once_and_kinds_one_after_the_other() {
         Object::new(json!({"apiVersion": "v1", "kind": kind, "metadata": {"name": name}})).unwrap()
     };
     let objects = [object("ConfigMap", "a"), object("ConfigMap", "b"), object("Service", "c")];
-    let targets: Vec<_> = objects.iter().map(|object| target(object, Rule::Import, Seen::Absent)).collect();
+    let targets: Vec<_> = objects.iter().map(|object| target(object, Rule::Import, Observed::Absent)).collect();
     server.disturb("PATCH /api/v1/namespaces/ns/configmaps/a", 1, Disturbance::Unanswered);
     let (decoration, last) = (decoration(), ());
-    let writing = Writing::new(&decoration, Policy::Auto, &last);
-    assert!(applier.apply_all(&targets, &writing).now_or_never().is_none(), "it waits for an answer");
+    let options = WriteOptions::new(&decoration, Policy::Auto, &last);
+    assert!(applier.apply_all(&targets, &options).now_or_never().is_none(), "it waits for an answer");
     assert_eq!(server.paths(), ["/api/v1/namespaces/ns/configmaps/b"]);
 }
 
@@ -470,17 +472,17 @@ async fn only_fields_that_a_new_definition_may_bring_are_waited_for() {
     });
     let db = Object::new(json!({"apiVersion": "x.y/v1", "kind": "Db", "metadata": {"name": "db"}})).unwrap();
     let objects = [Object::new(definition).unwrap(), db];
-    let targets: Vec<_> = objects.iter().map(|object| target(object, Rule::Import, Seen::Absent)).collect();
+    let targets: Vec<_> = objects.iter().map(|object| target(object, Rule::Import, Observed::Absent)).collect();
     let undeclared =
         "failed to create typed patch object (ns/db; x.y/v1, Kind=Db): .spec.new: field not declared in schema";
     for (code, message, tries) in [(500, undeclared, 7), (422, "spec.size: Invalid value: 0: too small", 1)] {
         let (server, applier) = server();
         server.serve("apiextensions.k8s.io/v1", "CustomResourceDefinition", "customresourcedefinitions", false);
         server.serve("x.y/v1", "Db", "dbs", true);
-        server.refuse(move |call| call.path.contains("/dbs/").then(|| Error::answer(code, "", message)));
+        server.refuse(move |call| call.path.contains("/dbs/").then(|| Error::from_status(code, "", message)));
         let decoration = decoration();
-        let writing = Writing::new(&decoration, Policy::Server, &());
-        applier.apply_all(&targets, &writing).await.unwrap_err();
+        let options = WriteOptions::new(&decoration, Policy::Server, &());
+        applier.apply_all(&targets, &options).await.unwrap_err();
         assert_eq!(server.log().iter().filter(|line| line.contains("/dbs/")).count(), tries, "{message}");
     }
 }

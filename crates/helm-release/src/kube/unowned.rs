@@ -1,17 +1,17 @@
-//! Makes server defaults ours that stand in an apply's way: nobody owns them, so no apply removes them.
+//! Claims unowned server defaults that block an apply: since nobody owns them, no apply removes them.
 //!
-//! A Deployment without `strategy` gets `rollingUpdate` from the server; with `type: Recreate` the server then forbids it. Once the default
-//! is among our fields, applying the manifest without it drops it. The same goes for every structure of which one field excludes another:
-//! a StatefulSet's `updateStrategy`, a volume without a source.
+//! A Deployment without `strategy` gets `rollingUpdate` from the server; after a change to `type: Recreate` the server forbids it. Once the default is
+//! among our fields, applying the manifest without it drops it. The same holds wherever one field excludes another: a StatefulSet's
+//! `updateStrategy`, or a volume's source.
 
 use serde_json::{Map, Value, json};
 
 use super::FIELD_MANAGER;
 
-/// The managed fields with unowned defaults beside the fields that the server objects to added to ours; nothing if there are none.
+/// Returns the managed fields with the unowned siblings of rejected fields added to ours; `None` if there are none.
 ///
-/// `objections` are paths as the server writes them: `spec.template.spec.volumes[0].configMap`. Only structures within `spec` and its like
-/// are looked at: beside `spec.clusterIP` there are fields that the server assigns.
+/// `objections` are paths in the server's notation: `spec.template.spec.volumes[0].configMap`. Direct children of `spec` are skipped, because the
+/// server assigns some of them, such as `spec.clusterIP`.
 pub(super) fn with_defaults(live: &Value, body: &Value, objections: &[String]) -> Option<Value> {
     let mut entries = live["metadata"]["managedFields"].as_array()?.clone();
     let ours = entries.iter().position(is_ours)?;
@@ -42,13 +42,13 @@ enum Step {
     Item(usize),
 }
 
-/// A path's steps: fields, and places in lists.
+/// Splits a path into fields and list indexes.
 fn steps(path: &str) -> Vec<Step> {
     let parts = path.split(['.', '[']).map(|part| part.trim_end_matches(']')).filter(|part| !part.is_empty());
     parts.map(|part| part.parse().map_or_else(|_| Step::Field(part.to_owned()), Step::Item)).collect()
 }
 
-/// Follows the steps in our fields, in the others', in the live object and in the manifest; returns whether something was claimed.
+/// Follows the steps in our fields, others' fields, the live object and the manifest in parallel. Returns whether it claimed a field.
 fn claim(
     ours: &mut Value,
     others: &[&Value],
@@ -70,7 +70,7 @@ fn claim(
     claim(ours.as_object_mut()?.entry(key).or_insert_with(|| json!({})), &others, live, body, rest)
 }
 
-/// The entry of our fields for an element of a keyed list, `k:{"name":"x"}`, and its keys.
+/// Finds our entry for an element of a keyed list, `k:{"name":"x"}`, and its key fields.
 fn element(ours: &Value, item: &Value) -> Option<(String, Map<String, Value>)> {
     ours.as_object()?.keys().find_map(|key| {
         let id: Map<String, Value> = serde_json::from_str(key.strip_prefix("k:")?).ok()?;
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_default_that_excludes_what_is_wanted_is_claimed() {
+    fn defaults_that_exclude_wanted_fields_are_claimed() {
         let defaults = json!({"strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1}}});
         let recreate = json!({"strategy": {"type": "Recreate"}});
         let path = "spec.strategy.rollingUpdate";
@@ -136,14 +136,14 @@ mod tests {
     }
 
     #[test]
-    fn the_entry_of_a_subresource_is_not_ours() {
+    fn subresource_entries_are_not_ours() {
         let mut live = live(json!({"strategy": {"rollingUpdate": {}}}), json!({}), json!({}));
         live["metadata"]["managedFields"][1]["subresource"] = "status".into();
         check(&live, json!({"strategy": {}}), "spec.strategy.rollingUpdate", None);
     }
 
     #[test]
-    fn a_volume_is_found_by_its_name() {
+    fn volumes_are_found_by_name() {
         let volume = json!({"volumes": [{"name": "x", "emptyDir": {}}]});
         let fields = json!({"f:volumes": {"k:{\"name\":\"a\"}": {}, "k:{\"name\":\"x\"}": {".": {}, "f:name": {}}}});
         let live = live(volume, fields, json!({}));
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_server_assigns_is_left_alone() {
+    fn fields_that_the_server_assigns_are_not_claimed() {
         let live = live(json!({"clusterIP": "10.0.0.1"}), json!({}), json!({}));
         check(&live, json!({}), "spec.clusterIPs[0]", None);
         check(&live, json!({}), "spec.clusterIP", None);
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_are_taken_apart() {
+    fn paths_are_split_into_steps() {
         let field = |name: &str| Step::Field(name.to_owned());
         assert_eq!(
             steps("spec.volumes[10].configMap"),

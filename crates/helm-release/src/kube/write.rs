@@ -1,4 +1,4 @@
-//! Writes one object of a release: by server-side apply, and as a client would if that alone is refused.
+//! Writes one object of a release: by server-side apply, or client-side if only apply rejects it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,81 +6,80 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::api::{Call, Error};
-use super::apply::{Applier, Existing, Seen, bytes};
+use super::apply::{Applier, Existing, Observed, bytes};
 use super::client_side::{LastApplied, Merged};
 use super::migrate::migrated_managers;
-use super::refusal::Nature;
 use super::{Decoration, FIELD_MANAGER, Live, Object, ObjectKey, Resource, unowned};
 
-/// How long new fields of a definition are waited for, in milliseconds: some three seconds, for a moment is enough for one server, and more may serve.
+/// Retry delays in milliseconds, about three seconds in total, until every API server knows the new fields of a definition.
 const PAUSES: [u64; 6] = [50, 100, 200, 400, 800, 1600];
 
-/// Which way objects are written: `apply` in watches.yaml.
+/// How objects are written: `apply` in watches.yaml.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Policy {
-    /// By server-side apply; as a client those that it refuses for good.
+    /// By server-side apply; client-side where the server permanently rejects an apply.
     #[default]
     Auto,
     /// By server-side apply only.
     Server,
-    /// As a client only.
+    /// Client-side only.
     Client,
 }
 
-/// Which way an object was written before.
+/// How an object was written before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Before {
+pub enum Previous {
     /// By server-side apply, or never.
     Apply,
-    /// As a client.
+    /// Client-side.
     Client {
-        /// Whether the chart says something else of it now, which server-side apply may take.
+        /// Whether the chart's object changed since, so that server-side apply may accept it.
         changed: bool,
     },
 }
 
-/// Which way an object was written.
+/// How an object was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum ApplyMethod {
     /// By server-side apply.
     Server,
-    /// As a client: a create or a three-way merge.
+    /// Client-side: by a create or a three-way merge.
     Client {
-        /// What server-side apply said of it, if it was tried.
+        /// Why server-side apply rejected it, if it was tried.
         refused: Option<String>,
     },
 }
 
-/// What a write left.
+/// The result of a write.
 pub(super) struct Written {
     pub(super) live: Live,
-    pub(super) way: Way,
+    pub(super) method: ApplyMethod,
     pub(super) changed: bool,
 }
 
 impl Written {
-    fn by_client(merged: Merged, refused: Option<String>) -> Written {
-        Written { live: merged.live, way: Way::Client { refused }, changed: merged.changed }
+    fn client_side(merged: Merged, refused: Option<String>) -> Written {
+        Written { live: merged.live, method: ApplyMethod::Client { refused }, changed: merged.changed }
     }
 }
 
-/// How the objects of a release are written.
+/// How to write the objects of a release.
 #[derive(Clone, Copy)]
-pub struct Writing<'a> {
-    /// What is added to them.
+pub struct WriteOptions<'a> {
+    /// The metadata added to each object.
     pub decoration: &'a Decoration,
-    /// Which way.
+    /// The user's choice of method.
     pub policy: Policy,
-    /// What the deployed revision says of them.
+    /// The objects of the deployed revision, for three-way merges.
     pub last: &'a dyn LastApplied,
-    /// The definitions of custom resources that are applied before them.
+    /// Custom resource definitions that are applied in the same action.
     pub definitions: &'a [&'a Object],
 }
 
-impl<'a> Writing<'a> {
-    /// Objects that are written over what `last` says, without definitions of their kinds.
-    pub fn new(decoration: &'a Decoration, policy: Policy, last: &'a dyn LastApplied) -> Writing<'a> {
-        Writing { decoration, policy, last, definitions: &[] }
+impl<'a> WriteOptions<'a> {
+    /// Creates options without definitions.
+    pub fn new(decoration: &'a Decoration, policy: Policy, last: &'a dyn LastApplied) -> WriteOptions<'a> {
+        WriteOptions { decoration, policy, last, definitions: &[] }
     }
 
     fn defines(&self, resource: &Resource) -> bool {
@@ -88,21 +87,21 @@ impl<'a> Writing<'a> {
         self.definitions.iter().any(|definition| is_of(&definition.body["spec"]))
     }
 
-    fn is_as_client(&self, before: Before) -> bool {
+    fn is_client_side(&self, previous: Previous) -> bool {
         match self.policy {
-            Policy::Auto => before == Before::Client { changed: false },
+            Policy::Auto => previous == Previous::Client { changed: false },
             Policy::Server => false,
             Policy::Client => true,
         }
     }
 
-    /// Whether the fields that we wrote as a client become those of an apply: their entry has to be read.
-    pub(super) fn moves_back(&self, before: Before) -> bool {
-        before != Before::Apply && !self.is_as_client(before)
+    /// Returns whether fields that we wrote client-side must move to our apply entry, which requires reading the object.
+    pub(super) fn returns_to_apply(&self, previous: Previous) -> bool {
+        previous != Previous::Apply && !self.is_client_side(previous)
     }
 }
 
-/// An object on its way to the server.
+/// An object as it is sent.
 pub(super) struct Body {
     pub(super) resource: Arc<Resource>,
     pub(super) key: ObjectKey,
@@ -111,61 +110,61 @@ pub(super) struct Body {
 }
 
 impl Applier {
-    /// Writes the object over what was seen. A conflict says that something else is there by now.
+    /// Writes the object over what was observed. A conflict means that it changed meanwhile.
     pub(super) async fn write(
         &self,
         body: &Body,
-        seen: &Seen,
-        before: Before,
-        writing: &Writing<'_>,
+        observed: &Observed,
+        previous: Previous,
+        options: &WriteOptions<'_>,
     ) -> Result<Written, Error> {
-        if writing.is_as_client(before) {
-            return Ok(Written::by_client(self.write_as_client(body, seen, writing).await?, None));
+        if options.is_client_side(previous) {
+            return Ok(Written::client_side(self.write_client_side(body, observed, options).await?, None));
         }
-        let refused = match self.write_once_defined(body, seen, before, writing).await {
-            Ok(live) => return Ok(Written { live, way: Way::Server, changed: true }),
-            Err(error) if writing.policy == Policy::Auto && error.may_suit_a_client() => error,
+        let refused = match self.write_once_defined(body, observed, previous, options).await {
+            Ok(live) => return Ok(Written { live, method: ApplyMethod::Server, changed: true }),
+            Err(error) if options.policy == Policy::Auto && error.may_succeed_client_side() => error,
             Err(error) => return Err(error),
         };
-        match self.write_as_client(body, seen, writing).await {
-            Ok(merged) => Ok(Written::by_client(merged, Some(refused.to_string()))),
-            // Both say no: what server-side apply says names the field.
-            Err(error) if error.nature() == Nature::Permanent && !error.is_conflict() => Err(refused),
+        match self.write_client_side(body, observed, options).await {
+            Ok(merged) => Ok(Written::client_side(merged, Some(refused.to_string()))),
+            // Both methods are rejected; the message of server-side apply names the field.
+            Err(error) if !error.is_transient() && !error.is_conflict() => Err(refused),
             Err(error) => Err(error),
         }
     }
 
-    /// Applies; again and again for a moment if the kind's definition has just been applied, for the server learns new fields a moment after
-    /// it took them, and a client's write would lose them.
+    /// Applies. If this action applied the kind's definition, retries while fields are unknown: the server learns them a moment later, and a
+    /// client-side write would drop them.
     async fn write_once_defined(
         &self,
         body: &Body,
-        seen: &Seen,
-        before: Before,
-        writing: &Writing<'_>,
+        observed: &Observed,
+        previous: Previous,
+        options: &WriteOptions<'_>,
     ) -> Result<Live, Error> {
-        let is_new = writing.defines(&body.resource);
+        let is_new = options.defines(&body.resource);
         for pause in PAUSES.into_iter().filter(|_| is_new) {
-            match self.write_by_apply(body, seen, before).await {
-                Err(error) if error.is_undeclared() => tokio::time::sleep(Duration::from_millis(pause)).await,
+            match self.write_by_apply(body, observed, previous).await {
+                Err(error) if error.has_undeclared_field() => tokio::time::sleep(Duration::from_millis(pause)).await,
                 answer => return answer,
             }
         }
-        self.write_by_apply(body, seen, before).await
+        self.write_by_apply(body, observed, previous).await
     }
 
-    /// Asks server-side apply what it says of an object, without writing it.
-    pub(super) async fn dry_run(&self, body: &Body) -> Result<(), Error> {
+    /// Dry-runs a server-side apply.
+    pub(super) async fn send_dry_run(&self, body: &Body) -> Result<(), Error> {
         self.send_apply(&format!("{}?dryRun=All&", body.path), &body.json).await.map(|_| ())
     }
 
-    async fn write_by_apply(&self, body: &Body, seen: &Seen, before: Before) -> Result<Live, Error> {
-        match seen {
-            Seen::Unknown | Seen::Absent => self.create(&body.path, &body.json).await,
-            Seen::Ours { uid } => self.force_over_defaults(body, uid).await,
-            Seen::Read(existing) => {
-                if before != Before::Apply {
-                    // Its fields stay a client's unless the server would take the apply.
+    async fn write_by_apply(&self, body: &Body, observed: &Observed, previous: Previous) -> Result<Live, Error> {
+        match observed {
+            Observed::Unknown | Observed::Absent => self.create(&body.path, &body.json).await,
+            Observed::Ours { uid } => self.force_over_defaults(body, uid).await,
+            Observed::Read(existing) => {
+                if previous != Previous::Apply {
+                    // Moves the fields only if the server would accept the apply.
                     self.force(&format!("{}?dryRun=All&", body.path), &body.json, &existing.uid).await?;
                 }
                 self.take_over(body, existing).await
@@ -173,14 +172,14 @@ impl Applier {
         }
     }
 
-    /// Applies to the object of this uid; if there is none, or another, that is a conflict.
+    /// Applies to the object with this uid; conflicts if it does not exist or has another uid.
     async fn force(&self, path: &str, json: &Value, uid: &str) -> Result<Live, Error> {
         let mut json = json.clone();
         json["metadata"]["uid"] = uid.into();
         self.send_apply(path, &json).await
     }
 
-    /// Creates by apply: no object has resource version 1, so one that exists is a conflict and is left alone.
+    /// Creates by apply: no object has resource version 1, so an existing one conflicts and is unchanged.
     pub(super) async fn create(&self, path: &str, json: &Value) -> Result<Live, Error> {
         let mut json = json.clone();
         json["metadata"]["resourceVersion"] = "1".into();
@@ -192,7 +191,7 @@ impl Applier {
         self.api.send(Call::apply(path, bytes(json))).await?.parse()
     }
 
-    /// Turns a client-side manager's fields into ours, then applies.
+    /// Moves earlier managers' fields to ours, then applies.
     async fn take_over(&self, body: &Body, existing: &Existing) -> Result<Live, Error> {
         if let Some(managers) = migrated_managers(&existing.managed_fields) {
             self.set_managers(body, &managers, &existing.resource_version).await?;
@@ -200,7 +199,7 @@ impl Applier {
         self.force_over_defaults(body, &existing.uid).await
     }
 
-    /// Applies; where an unowned server default is in the way, makes it ours and applies again, which drops it.
+    /// Applies. If an unowned server default blocks it, claims the default and applies again, which drops it.
     async fn force_over_defaults(&self, body: &Body, uid: &str) -> Result<Live, Error> {
         let path = format!("{}?", body.path);
         match self.force(&path, &body.json, uid).await {
@@ -209,7 +208,7 @@ impl Applier {
         }
     }
 
-    /// Returns whether there were defaults to claim. What fails here leaves the refusal as it is.
+    /// Returns whether it claimed defaults. If it fails, the original rejection stands.
     async fn claim_defaults(&self, body: &Body, refused: &Error) -> bool {
         if refused.fields().is_empty() {
             return false;

@@ -1,4 +1,4 @@
-//! A chart as release records keep it: the JSON of Helm's `pkg/chart/v2.Chart`, subcharts left out as there.
+//! A chart's JSON in release records: Helm's `pkg/chart/v2.Chart`, which leaves subcharts out.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -10,7 +10,10 @@ use go_encoding::json::to_serde;
 use helm::chart::{Chart, Dependency, File, Metadata};
 
 impl ChartDocument {
-    /// The record's part that is the chart's.
+    /// Builds the record's chart.
+    ///
+    /// # Errors
+    /// The chart cannot be written as JSON.
     pub fn of(chart: &Chart) -> Result<ChartDocument, Error> {
         let files = |files: &[File]| files.iter().map(file).collect::<Vec<_>>();
         let mut document = json!({
@@ -22,7 +25,7 @@ impl ChartDocument {
             "files": files(&chart.files),
         });
         if !chart.dependencies.is_empty() {
-            // Helm's records leave subcharts out, and Helm does not mind what it does not know.
+            // Helm's records leave subcharts out, and Helm ignores unknown fields.
             document[SUBCHARTS] = chart.dependencies_digest().into();
         }
         ChartDocument::from_json(&document.to_string())
@@ -55,7 +58,7 @@ fn dependency(of: &Dependency) -> Value {
     all
 }
 
-/// Go's `omitempty`.
+/// Drops empty fields, as Go's `omitempty` does.
 fn filled(mut value: Value) -> Value {
     let is_empty = |value: &Value| match value {
         Value::String(text) => text.is_empty(),

@@ -1,7 +1,7 @@
-//! A release as the bytes of its record, `base64(gzip(JSON))`, and back: Helm's `pkg/storage/driver/util.go`.
+//! Encodes releases as `base64(gzip(JSON))` and decodes them: Helm's `pkg/storage/driver/util.go`.
 //!
-//! The JSON's first part, the chart, is the same for every release of that chart. So it is compressed once, as a gzip member of its own
-//! (a gzip file may have several, and Go reads them as one), and shared: a release costs only the bytes that are its own.
+//! The first part of the JSON, the chart, is the same for all releases of a chart. It is compressed once, as a gzip member of its own, and shared
+//! (a gzip file may have several members, and Go reads them as one). So a release costs only its own bytes.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -18,27 +18,27 @@ use serde_json::value::RawValue;
 use super::sources::{FILES, files_digest};
 use super::{Hook, Info, Release};
 
-/// The most JSON that one record may unpack to; etcd takes about 1.5 MiB of compressed data, so real ones stay far below.
+/// The largest JSON in bytes that a record may unpack to. etcd holds about 1.5 MiB compressed, so real records stay far below.
 const MAX_UNPACKED: u64 = 64 << 20;
 
-/// Why a record cannot be read or written.
+/// Why a record could not be encoded or decoded.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Not base64.
-    #[error("release record is not base64")]
+    /// The record is not valid base64.
+    #[error("release record is not valid base64")]
     Base64(#[from] base64::DecodeError),
-    /// Not gzip, or cut off.
+    /// The record is not gzip, or truncated.
     #[error("cannot decompress release record")]
     Gzip(#[from] std::io::Error),
-    /// Unpacks to more than the limit.
+    /// The record unpacks to more than the limit.
     #[error("release record is larger than {MAX_UNPACKED} bytes unpacked")]
     TooLarge,
-    /// Not the JSON of a release.
+    /// The record is not the JSON of a release.
     #[error("cannot parse release record")]
     Json(#[from] serde_json::Error),
 }
 
-/// A chart inside a release record: its JSON, of which the metadata is at hand.
+/// A chart inside a release record, compressed. Its name and versions are readable without unpacking.
 #[derive(Clone)]
 pub struct ChartDocument {
     /// The chart's name; empty if the record has none.
@@ -47,7 +47,7 @@ pub struct ChartDocument {
     pub version: String,
     /// The chart's `appVersion`.
     pub app_version: String,
-    /// The gzip member `{"chart":…,`.
+    /// The gzip member that holds `{"chart":…,`.
     member: Arc<[u8]>,
 }
 
@@ -74,7 +74,10 @@ struct ChartMetadata {
 }
 
 impl ChartDocument {
-    /// From the chart's JSON, as Helm writes it: `metadata`, `lock`, `templates`, `values`, `schema`, `files`.
+    /// Compresses a chart's JSON, as Helm writes it: `metadata`, `lock`, `templates`, `values`, `schema`, `files`.
+    ///
+    /// # Errors
+    /// The text is not JSON, or its metadata has other types than Helm's.
     pub fn from_json(json: &str) -> Result<ChartDocument, Error> {
         let head: ChartHead = serde_json::from_str(json)?;
         let metadata = head.metadata.unwrap_or_default();
@@ -86,10 +89,10 @@ impl ChartDocument {
         Ok(ChartDocument { name: metadata.name, version: metadata.version, app_version: metadata.app_version, member })
     }
 
-    /// The chart's JSON.
+    /// Unpacks the chart's JSON.
     ///
     /// # Errors
-    /// The document was not made from JSON.
+    /// The JSON exceeds the size limit.
     pub(super) fn to_json(&self) -> Result<serde_json::Value, Error> {
         let mut json = Vec::new();
         inflate(&self.member, &mut json)?;
@@ -97,7 +100,10 @@ impl ChartDocument {
         Ok(serde_json::from_slice(json)?)
     }
 
-    /// The same chart without the files that are no templates: what a record can best do without. Their digest stays.
+    /// Returns the chart without its non-template files, the most dispensable part of a record. Their digest stays.
+    ///
+    /// # Errors
+    /// The JSON exceeds the size limit.
     pub fn without_files(&self) -> Result<ChartDocument, Error> {
         let mut chart = self.to_json()?;
         if chart.get("files").is_some() {
@@ -108,7 +114,7 @@ impl ChartDocument {
     }
 }
 
-/// A release packed: its own bytes compressed, the chart's shared. Small enough to keep one for each release.
+/// A packed release: its own part compressed, the chart's shared. Small enough to keep one per release in memory.
 #[derive(Clone, Debug)]
 pub struct Packed {
     chart: Arc<ChartDocument>,
@@ -116,7 +122,7 @@ pub struct Packed {
     labels: BTreeMap<String, String>,
 }
 
-/// Everything of the JSON but the chart.
+/// The record's JSON without the chart.
 #[derive(Serialize)]
 struct OwnRef<'a> {
     name: &'a str,
@@ -161,6 +167,9 @@ struct Whole<'a> {
 
 impl Packed {
     /// Packs a release.
+    ///
+    /// # Errors
+    /// The values cannot be written as JSON.
     pub fn pack(release: &Release) -> Result<Packed, Error> {
         let own = OwnRef {
             name: &release.name,
@@ -174,18 +183,21 @@ impl Packed {
         };
         let json = serde_json::to_vec(&own)?;
         let mut gzip = GzEncoder::new(Vec::with_capacity(json.len() / 3), Compression::default());
-        // The chart's member ends in a comma, so this one goes on without its brace.
+        // The chart's member ends in a comma, so this one continues without its opening brace.
         gzip.write_all(&json[1..])?;
         let own = gzip.finish()?.into_boxed_slice();
         Ok(Packed { chart: release.chart.clone(), own, labels: release.labels.clone() })
     }
 
-    /// The release's chart.
+    /// Returns the release's chart.
     pub fn chart(&self) -> &ChartDocument {
         &self.chart
     }
 
-    /// Unpacks it again.
+    /// Unpacks the release.
+    ///
+    /// # Errors
+    /// The JSON exceeds the size limit.
     pub fn unpack(&self) -> Result<Release, Error> {
         let mut json = b"{".to_vec();
         inflate(&self.own, &mut json)?;
@@ -193,7 +205,7 @@ impl Packed {
         Ok(own.into_release(self.chart.clone(), self.labels.clone()))
     }
 
-    /// The value of the record's key `release`: base64 of the compressed JSON. In a Secret's JSON it is base64 once more.
+    /// Returns the value of the record's key `release`: base64 of the compressed JSON. A Secret's JSON encodes it in base64 once more.
     pub fn to_record(&self) -> String {
         let mut bytes = Vec::with_capacity(self.chart.member.len() + self.own.len());
         bytes.extend_from_slice(&self.chart.member);
@@ -201,7 +213,10 @@ impl Packed {
         STANDARD.encode(bytes)
     }
 
-    /// Reads a record's value, ours or Helm's; very old ones are not compressed.
+    /// Reads a record's value, whoever wrote it; early Helm 3 did not compress.
+    ///
+    /// # Errors
+    /// The record is not valid base64, gzip or JSON, or unpacks to more than the limit.
     pub fn from_record(record: &[u8], labels: BTreeMap<String, String>) -> Result<Release, Error> {
         let bytes = STANDARD.decode(record.trim_ascii())?;
         let mut json = Vec::new();

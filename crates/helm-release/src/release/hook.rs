@@ -1,4 +1,4 @@
-//! A chart's hook as the record keeps it: Helm's `pkg/release/v1/hook.go`.
+//! Hooks in release records: Helm's `pkg/release/v1/hook.go`.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -12,25 +12,25 @@ pub struct Hook {
     /// The kind of its object.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub kind: String,
-    /// The template that it came from.
+    /// The template that rendered it.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub path: String,
-    /// Its YAML.
+    /// Its manifest, in YAML.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub manifest: String,
-    /// When it runs.
+    /// The events at which it runs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub events: Vec<HookEvent>,
-    /// How its last run went.
+    /// Its last run.
     #[serde(default)]
     pub last_run: LastRun,
     /// Lower weights run first.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub weight: i64,
-    /// When its object is deleted.
+    /// When to delete its objects.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub delete_policies: Vec<DeletePolicy>,
-    /// When its log is shown; kept for Helm, which alone shows logs.
+    /// When to show its log. Kept for Helm, which alone shows logs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub output_log_policies: Vec<String>,
 }
@@ -39,7 +39,7 @@ fn is_zero(n: &i64) -> bool {
     *n == 0
 }
 
-/// When a hook runs.
+/// An event at which a hook runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[allow(missing_docs)] // The names are Helm's.
@@ -54,13 +54,13 @@ pub enum HookEvent {
     PostRollback,
     #[serde(alias = "test-success")]
     Test,
-    /// An event that we don't know; such a hook never runs.
+    /// An unknown event; such a hook never runs.
     #[serde(other)]
     Other,
 }
 
 impl HookEvent {
-    /// Reads one word of the annotation `helm.sh/hook`.
+    /// Parses one word of the annotation `helm.sh/hook`; `Other` if it is unknown.
     pub fn parse(word: &str) -> HookEvent {
         match word {
             "pre-install" => HookEvent::PreInstall,
@@ -77,7 +77,7 @@ impl HookEvent {
     }
 }
 
-/// When a hook's object is deleted.
+/// When to delete a hook's objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum DeletePolicy {
@@ -87,26 +87,26 @@ pub enum DeletePolicy {
     HookFailed,
     /// Before the hook runs again: the default.
     BeforeHookCreation,
-    /// A policy that we don't know; it deletes nothing.
+    /// An unknown policy, which deletes nothing.
     #[serde(other)]
     Other,
 }
 
-/// How a hook's last run went.
+/// A hook's last run.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct LastRun {
-    /// When its object was created.
+    /// When it started.
     #[serde(default, with = "super::go_time", skip_serializing_if = "Option::is_none")]
     pub started_at: Option<Timestamp>,
     /// When it ended.
     #[serde(default, with = "super::go_time", skip_serializing_if = "Option::is_none")]
     pub completed_at: Option<Timestamp>,
-    /// How it ended.
+    /// Its phase.
     #[serde(default)]
     pub phase: HookPhase,
 }
 
-/// How a hook's run went.
+/// The phase of a hook's run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum HookPhase {
     /// It never ran.
@@ -119,7 +119,7 @@ pub enum HookPhase {
     Succeeded,
     /// It failed.
     Failed,
-    /// Not known.
+    /// The run was recorded, but its objects may not exist yet. Also any unknown phase.
     #[serde(other)]
     Unknown,
 }

@@ -1,6 +1,6 @@
-//! The release record: what was installed, from which chart, with which values, and how it went.
+//! The release record: what was installed, from which chart and values, and with what result.
 //!
-//! Follows Helm's `pkg/release/v1`. Where records are kept is `storage`'s question; how one becomes bytes is `codec`'s.
+//! Counterpart: Helm's `pkg/release/v1`. [`crate::storage`] stores records; `codec` encodes them.
 
 mod chart;
 mod codec;
@@ -28,43 +28,43 @@ pub struct Release {
     pub name: String,
     /// The namespace of the release and of its record.
     pub namespace: String,
-    /// The revision, from 1.
+    /// The revision, starting at 1.
     pub version: u32,
-    /// When and how it went.
+    /// Times, status and notes.
     pub info: Info,
-    /// The chart, as it was.
+    /// The chart as it was then.
     pub chart: Arc<ChartDocument>,
-    /// The values that the user gave, without the chart's defaults.
+    /// The user's values, without the chart's defaults.
     pub config: serde_json::Value,
-    /// Every object of the release as one YAML stream, hooks left out.
+    /// All objects of the release as one YAML stream, without hooks.
     pub manifest: String,
-    /// The hooks, in the order in which they would run.
+    /// The hooks, in Helm's order.
     pub hooks: Vec<Hook>,
-    /// How objects were applied: `ssa`, `csa`, or empty (Helm 3) for `csa`.
+    /// Helm's apply method: `ssa`, `csa`, or empty (Helm 3), which means `csa`.
     pub apply_method: String,
-    /// Labels of the record besides Helm's own.
+    /// The record's labels, except those that Helm sets.
     pub labels: BTreeMap<String, String>,
 }
 
-/// When a release was made and how it went: Helm's `Info`.
+/// Times, status and notes of a revision: Helm's `Info`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Info {
-    /// When revision 1 was made.
+    /// When revision 1 was deployed.
     #[serde(default, with = "go_time", skip_serializing_if = "Option::is_none")]
     pub first_deployed: Option<Timestamp>,
-    /// When this revision was made.
+    /// When this revision was deployed.
     #[serde(default, with = "go_time", skip_serializing_if = "Option::is_none")]
     pub last_deployed: Option<Timestamp>,
     /// When the release was uninstalled.
     #[serde(default, with = "go_time", skip_serializing_if = "Option::is_none")]
     pub deleted: Option<Timestamp>,
-    /// One line for people: `Install complete`.
+    /// One line for `helm history`, such as `Install complete`.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub description: String,
-    /// Where the revision is in its life.
+    /// The revision's status.
     #[serde(default)]
     pub status: Status,
-    /// The revision that was rolled back to; 0 if this is no rollback.
+    /// The revision that was rolled back to; 0 for other actions.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub rollback_revision: u32,
     /// The rendered NOTES.txt.
@@ -77,24 +77,24 @@ fn is_zero(n: &u32) -> bool {
 }
 
 impl Release {
-    /// The name of the record: `sh.helm.release.v1.<name>.v<revision>`.
+    /// Returns the record's name: `sh.helm.release.v1.<name>.v<revision>`.
     pub fn key(&self) -> String {
         key(&self.name, self.version)
     }
 
-    /// Sets status and description, as Helm's `SetStatus`.
+    /// Sets status and description, as Helm's `SetStatus` does.
     pub fn set_status(&mut self, status: Status, description: impl Into<String>) {
         self.info.status = status;
         self.info.description = description.into();
     }
 }
 
-/// The name of the record of a revision.
+/// Returns the name of a revision's record.
 pub fn key(name: &str, version: u32) -> String {
     format!("sh.helm.release.v1.{name}.v{version}")
 }
 
-/// Go's times in JSON: RFC 3339; Helm 3 wrote the zero time as an empty string.
+/// Go's times in JSON: RFC 3339. Helm 3 wrote the zero time as an empty string.
 mod go_time {
     use jiff::Timestamp;
     use serde::{Deserialize, Deserializer, Serialize, Serializer};

@@ -1,7 +1,7 @@
-//! Whether a recorded revision was made from the same chart and values as are at hand: then rendering them again would only change what the
-//! chart makes up, as passwords.
+//! Compares what a recorded revision was rendered from with a chart and values at hand. If they are the same, rendering again would change
+//! only generated values, such as passwords.
 //!
-//! Proof is by the record alone, whoever wrote it. What a record does not say, as the subcharts in one of Helm's, proves nothing.
+//! The proof uses the record alone, whoever wrote it. What a record leaves out, such as subcharts in Helm's, counts as different.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -12,18 +12,18 @@ use sha2::{Digest as _, Sha256};
 use super::Release;
 use super::codec::{ChartDocument, Error};
 
-/// The digest of what the subcharts are made of, in a record of ours; absent without subcharts.
+/// The key of the subcharts' digest in our records; absent without subcharts.
 pub(super) const SUBCHARTS: &str = "subchartsDigest";
-/// The digest of the files that a record of ours had to leave out.
+/// The key of the digest of files that our record had to leave out.
 pub(super) const FILES: &str = "filesDigest";
 
-/// Integers beyond this are no exact floats.
+/// The largest integer up to which floats are exact.
 const MAX_EXACT: f64 = 9_007_199_254_740_992.0;
 
-/// What was not proven to be the same.
+/// What is not proven to be the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Difference {
-    /// What `Chart.yaml` says.
+    /// `Chart.yaml`.
     Metadata,
     /// The chart's templates.
     Templates,
@@ -31,9 +31,9 @@ pub enum Difference {
     Defaults,
     /// The chart's other files.
     Files,
-    /// The values' schema.
+    /// The chart's `values.schema.json`.
     Schema,
-    /// The charts below `charts/`.
+    /// The charts in `charts/`.
     Subcharts,
     /// The user's values.
     Values,
@@ -53,55 +53,56 @@ impl fmt::Display for Difference {
     }
 }
 
-/// What a revision is made from.
+/// What a revision is rendered from.
 #[derive(Clone, Copy)]
-struct Made<'a> {
-    /// The chart, as records keep it.
+struct Source<'a> {
+    /// The chart's JSON in a record.
     chart: &'a Value,
     /// The user's values.
     config: &'a Value,
 }
 
 impl Release {
-    /// The first thing that is not proven to be the same as in this chart with these values; nothing if all of it is.
+    /// Returns the first part that is not proven to be the same in this chart with these values; `None` if all are the same.
     ///
     /// # Errors
-    /// One of the charts is not what a record holds.
+    /// One of the recorded charts cannot be unpacked.
     pub fn differs_from(&self, chart: &ChartDocument, config: &Value) -> Result<Option<Difference>, Error> {
         let (recorded, current) = (self.chart.to_json()?, chart.to_json()?);
-        let recorded = Made { chart: &recorded, config: &self.config };
+        let recorded = Source { chart: &recorded, config: &self.config };
         let subcharts = recorded.chart[SUBCHARTS].is_null() && self.manifest.contains("/charts/");
-        Ok(difference(recorded, Made { chart: &current, config }).or(subcharts.then_some(Difference::Subcharts)))
+        Ok(difference(recorded, Source { chart: &current, config }).or(subcharts.then_some(Difference::Subcharts)))
     }
 }
 
-fn difference(recorded: Made<'_>, current: Made<'_>) -> Option<Difference> {
+fn difference(recorded: Source<'_>, current: Source<'_>) -> Option<Difference> {
     let (old, new) = (recorded.chart, current.chart);
     let same = [
-        (Difference::Metadata, alike(&filled(&old["metadata"]), &filled(&new["metadata"]))),
+        (Difference::Metadata, equivalent(&filled(&old["metadata"]), &filled(&new["metadata"]))),
         (Difference::Templates, sorted(&old["templates"]) == sorted(&new["templates"])),
-        (Difference::Defaults, alike(&table(&old["values"]), &table(&new["values"]))),
+        (Difference::Defaults, equivalent(&table(&old["values"]), &table(&new["values"]))),
         (Difference::Files, files(old) == files(new)),
         (Difference::Schema, old["schema"] == new["schema"]),
         (Difference::Subcharts, old[SUBCHARTS] == new[SUBCHARTS]),
-        (Difference::Values, same_values(recorded.config, current)),
+        (Difference::Values, values_match(recorded.config, current)),
     ];
     same.into_iter().find_map(|(part, same)| (!same).then_some(part))
 }
 
-/// Whether recorded values are the resource's: as they are, or with the chart's defaults beneath, as helm-operator-plugins records them.
-/// A null takes a default away, so with nulls the latter are not the same.
-fn same_values(recorded: &Value, current: Made<'_>) -> bool {
+/// Returns whether recorded values match the resource's: as they are, or merged over the chart's defaults, as helm-operator-plugins records them.
+/// A null removes a default, so values with nulls never match the merged form.
+fn values_match(recorded: &Value, current: Source<'_>) -> bool {
     let (recorded, own) = (table(recorded), table(current.config));
-    alike(&recorded, &own) || (!has_null(&own) && alike(&recorded, &beneath(&own, &current.chart["values"])))
+    equivalent(&recorded, &own)
+        || (!has_null(&own) && equivalent(&recorded, &with_defaults(&own, &current.chart["values"])))
 }
 
-/// Values with defaults beneath them.
-fn beneath(own: &Value, defaults: &Value) -> Value {
+/// Merges values over defaults.
+fn with_defaults(own: &Value, defaults: &Value) -> Value {
     let (Some(own), Some(defaults)) = (own.as_object(), defaults.as_object()) else { return own.clone() };
     let mut all = own.clone();
     for (key, default) in defaults {
-        let value = all.get(key).map_or_else(|| default.clone(), |own| beneath(own, default));
+        let value = all.get(key).map_or_else(|| default.clone(), |own| with_defaults(own, default));
         all.insert(key.clone(), value);
     }
     all.into()
@@ -116,12 +117,12 @@ fn has_null(value: &Value) -> bool {
     }
 }
 
-/// A table of values; none at all is an empty one.
+/// Returns an empty table for null.
 fn table(value: &Value) -> Cow<'_, Value> {
     if value.is_null() { Cow::Owned(Map::new().into()) } else { Cow::Borrowed(value) }
 }
 
-/// Without what Go leaves out when it is empty.
+/// Drops fields that Go's `omitempty` leaves out.
 fn filled(value: &Value) -> Value {
     match value {
         Value::Object(map) => {
@@ -147,14 +148,14 @@ fn text<'a>(file: &'a Value, key: &str) -> &'a str {
     file.get(key).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// Names and contents of a record's files, in one order.
+/// Names and contents of a record's files, sorted.
 fn sorted(list: &Value) -> Vec<(&str, &str)> {
     let mut files: Vec<_> = list.as_array().into_iter().flatten().map(|f| (text(f, "name"), text(f, "data"))).collect();
     files.sort_unstable();
     files
 }
 
-/// The digest of a recorded chart's files, left out or not.
+/// The digest of a recorded chart's files, whether the record holds them or not.
 fn files(chart: &Value) -> String {
     chart[FILES].as_str().map_or_else(|| files_digest(&chart["files"]), str::to_owned)
 }
@@ -163,19 +164,19 @@ fn files(chart: &Value) -> String {
 pub(super) fn files_digest(list: &Value) -> String {
     let mut hash = Sha256::new();
     for (name, data) in sorted(list) {
-        // Neither a path's length nor base64 can be mistaken for the other.
+        // The lengths keep names and contents apart.
         hash.update(format!("{}:{name}{}:{data}", name.len(), data.len()));
     }
     hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Equal, whichever way whole numbers are written: YAML's are floats in Go, and JSON's of a resource integers.
-fn alike(a: &Value, b: &Value) -> bool {
+/// Returns whether values are equal, with whole numbers compared by value: YAML's are floats in Go, those of a resource's JSON integers.
+fn equivalent(a: &Value, b: &Value) -> bool {
     match (a, b) {
         (Value::Number(a), Value::Number(b)) => a == b || whole(a).is_some_and(|whole_a| whole(b) == Some(whole_a)),
-        (Value::Array(a), Value::Array(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| alike(a, b)),
+        (Value::Array(a), Value::Array(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| equivalent(a, b)),
         (Value::Object(a), Value::Object(b)) => {
-            a.len() == b.len() && a.iter().all(|(key, a)| b.get(key).is_some_and(|b| alike(a, b)))
+            a.len() == b.len() && a.iter().all(|(key, a)| b.get(key).is_some_and(|b| equivalent(a, b)))
         }
         _ => a == b,
     }
@@ -193,7 +194,7 @@ mod tests {
 
     use super::*;
 
-    /// A chart as a record keeps it.
+    /// A chart's JSON in a record.
     fn chart() -> Value {
         json!({
             "metadata": {"name": "web", "version": "1.0.0", "apiVersion": "v2", "keywords": ["a"]},
@@ -212,18 +213,18 @@ mod tests {
     /// Changes a chart and values.
     type Change = fn(&mut Value, &mut Value);
 
-    /// What differs in a record of this chart and values that was changed.
+    /// The difference between a record with this change and the original.
     fn changed(change: Change) -> Option<Difference> {
         let (mut chart_then, mut config_then) = (chart(), config());
         change(&mut chart_then, &mut config_then);
         let (chart, config) = (chart(), config());
-        difference(Made { chart: &chart_then, config: &config_then }, Made { chart: &chart, config: &config })
+        difference(Source { chart: &chart_then, config: &config_then }, Source { chart: &chart, config: &config })
     }
 
     #[test]
-    fn how_a_record_writes_the_same_is_no_difference() {
+    fn notation_is_no_difference() {
         assert_eq!(changed(|_, _| {}), None);
-        let alike: [(&str, Change); 8] = [
+        let equivalent: [(&str, Change); 8] = [
             ("a lock", |chart, _| chart["lock"] = json!({"digest": "x"})),
             ("times of files", |chart, _| chart["modtime"] = "2026-01-01T00:00:00Z".into()),
             ("times of templates", |chart, _| chart["templates"][0]["modtime"] = "2026-01-01T00:00:00Z".into()),
@@ -243,15 +244,15 @@ mod tests {
                 chart[FILES] = files_digest(&chart["files"]).into();
                 chart["files"] = json!([]);
             }),
-            ("defaults beneath", |chart, config| *config = beneath(config, &chart["values"])),
+            ("defaults beneath", |chart, config| *config = with_defaults(config, &chart["values"])),
         ];
-        for (what, change) in alike {
+        for (what, change) in equivalent {
             assert_eq!(changed(change), None, "{what}");
         }
     }
 
     #[test]
-    fn whatever_may_render_otherwise_is_a_difference() {
+    fn whatever_may_render_differently_is_a_difference() {
         use Difference::{Defaults, Files, Metadata, Schema, Subcharts, Templates, Values};
         let cases: [(&str, Change, Difference); 19] = [
             ("version", |chart, _| chart["metadata"]["version"] = "1.0.1".into(), Metadata),
@@ -283,23 +284,23 @@ mod tests {
     #[test]
     fn no_values_are_an_empty_table() {
         let (chart, config, none) = (chart(), json!({}), Value::Null);
-        let made = |config| Made { chart: &chart, config };
+        let made = |config| Source { chart: &chart, config };
         assert_eq!(difference(made(&none), made(&config)), None);
         assert_eq!(difference(made(&config), made(&none)), None);
     }
 
     #[test]
-    fn a_null_takes_a_default_away_so_defaults_beneath_say_something_else() {
+    fn values_with_nulls_do_not_match_values_merged_over_defaults() {
         let (chart, config) = (chart(), json!({"list": [{"port": null}]}));
-        let recorded = beneath(&config, &chart["values"]);
-        let made = |config| Made { chart: &chart, config };
+        let recorded = with_defaults(&config, &chart["values"]);
+        let made = |config| Source { chart: &chart, config };
         assert_eq!(difference(made(&recorded), made(&config)), Some(Difference::Values));
         assert_eq!(difference(made(&config), made(&config)), None);
     }
 
     #[test]
     fn numbers_are_compared_by_value() {
-        let check = |a: Value, b: Value, expected: bool| assert_eq!(alike(&a, &b), expected, "{a} {b}");
+        let check = |a: Value, b: Value, expected: bool| assert_eq!(equivalent(&a, &b), expected, "{a} {b}");
         check(json!(1), json!(1.0), true);
         check(json!(-1.0), json!(-1), true);
         check(json!(1), json!(1.5), false);
@@ -317,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn a_digest_of_files_tells_names_from_contents() {
+    fn file_digests_separate_names_from_contents() {
         let digest = |files: &[(&str, &str)]| {
             files_digest(&files.iter().map(|(name, data)| json!({"name": name, "data": data})).collect())
         };

@@ -1,35 +1,35 @@
-//! Where a revision is in its life: Helm's `pkg/release/common/status.go`.
+//! The status of a revision: Helm's `pkg/release/common/status.go`.
 
 use serde::{Deserialize, Serialize};
 
-/// Where a revision is in its life.
+/// The status of a revision.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Status {
-    /// Its objects were applied: the current revision.
+    /// The current revision: all its objects are applied.
     Deployed,
-    /// Uninstalled, its record kept.
+    /// Uninstalled with its record kept.
     Uninstalled,
-    /// A later revision took its place.
+    /// Replaced by a later revision.
     Superseded,
-    /// Install or upgrade failed.
+    /// The install, upgrade or rollback failed.
     Failed,
     /// Being uninstalled.
     Uninstalling,
-    /// The first revision is being applied.
+    /// An install is in progress.
     PendingInstall,
-    /// A later revision is being applied.
+    /// An upgrade is in progress.
     PendingUpgrade,
-    /// An earlier revision is being applied again.
+    /// A rollback is in progress.
     PendingRollback,
-    /// Not known; also what a status that we don't know is read as.
+    /// Helm's `unknown`, and any status that we don't know.
     #[default]
     #[serde(other)]
     Unknown,
 }
 
 impl Status {
-    /// Helm's word for it, as in the record's label.
+    /// Returns Helm's name for it, as in the record's label.
     pub fn as_str(self) -> &'static str {
         match self {
             Status::Unknown => "unknown",
@@ -44,7 +44,7 @@ impl Status {
         }
     }
 
-    /// Reads the record's label; `Unknown` for any other word.
+    /// Parses the record's label; `Unknown` for any other word.
     pub fn parse(word: &str) -> Status {
         match word {
             "deployed" => Status::Deployed,
@@ -59,7 +59,7 @@ impl Status {
         }
     }
 
-    /// Whether an action was under way when the record was written.
+    /// Returns whether an action was in progress when the record was written.
     pub fn is_pending(self) -> bool {
         matches!(self, Status::PendingInstall | Status::PendingUpgrade | Status::PendingRollback)
     }

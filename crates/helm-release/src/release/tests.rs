@@ -17,7 +17,7 @@ fn sample() -> Release {
 }
 
 #[test]
-fn a_record_reads_back_as_what_was_written() {
+fn records_round_trip() {
     let release = sample();
     let record = Packed::pack(&release).unwrap().to_record();
     let read = Packed::from_record(record.as_bytes(), BTreeMap::new()).unwrap();
@@ -52,7 +52,7 @@ fn records_of_every_upstream_are_read() {
 }
 
 #[test]
-fn a_damaged_record_is_an_error() {
+fn damaged_records_are_errors() {
     let good = Packed::pack(&sample()).unwrap().to_record();
     for bad in ["", "@", "e30=x", &good[..good.len() / 2], "H4sIAAAA"] {
         assert!(Packed::from_record(bad.as_bytes(), BTreeMap::new()).is_err(), "{bad}");
@@ -60,7 +60,7 @@ fn a_damaged_record_is_an_error() {
 }
 
 #[test]
-fn a_record_proves_what_it_was_made_from() {
+fn records_prove_what_they_were_rendered_from() {
     use Difference::{Files, Subcharts, Values};
     let chart = |files: &str, more: &str| {
         let text =
@@ -83,14 +83,14 @@ fn a_record_proves_what_it_was_made_from() {
     assert_eq!(differs(&with_readme, "", &chart(readme, "")), None);
     assert_eq!(differs(&with_readme, "", &plain), Some(Files));
     assert_eq!(differs(&plain, "# Source: c/charts/sub/templates/a.yaml", &plain), Some(Subcharts));
-    assert_eq!(differs(&plain, "", &subcharts), Some(Subcharts), "Helm's records do not say");
+    assert_eq!(differs(&plain, "", &subcharts), Some(Subcharts), "Helm's records leave subcharts out");
     assert_eq!(differs(&subcharts, "# Source: c/charts/sub/templates/a.yaml", &subcharts), None);
     let release = Release { chart: plain.clone(), config: config.clone(), ..sample() };
     assert_eq!(release.differs_from(&plain, &serde_json::json!({})).unwrap(), Some(Values));
 }
 
 #[test]
-fn a_chart_with_subcharts_says_so_in_its_record() {
+fn records_digest_subcharts() {
     use helm::chart::{Chart, File};
     let file = |name: &str, text: &str| File { name: name.into(), data: text.into() };
     let chart = |version: &str| {
@@ -105,7 +105,7 @@ fn a_chart_with_subcharts_says_so_in_its_record() {
     assert!(ChartDocument::of(&alone).unwrap().to_json().unwrap()[sources::SUBCHARTS].is_null());
 }
 
-/// The files of a chart as a record keeps it, loaded as from a folder.
+/// The recorded chart, loaded again from its files.
 fn reloaded(recorded: &ChartDocument) -> ChartDocument {
     use base64::Engine as _;
     use helm::chart::{Chart, File};

@@ -1,63 +1,63 @@
-//! What we note on a release's Secret beside the record: the inputs' digest, the owner, and every object with its ownership mark.
+//! The marks annotation on a release's Secret: the inputs digest, the owner, and the inventory with each object's ownership mark.
 //!
-//! With it a restart needs lists only: no record is read, nothing is rendered. It is the inventory, too.
+//! With it a restart needs only lists: it reads no record and renders nothing.
 
 use std::sync::Arc;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::kube::{Applied, Mark, ObjectKey, Way};
+use crate::kube::{Applied, ApplyMethod, Mark, ObjectKey};
 
-/// The annotation's key.
+/// The key of the annotation that holds [`Marks`].
 pub const MARKS_ANNOTATION: &str = "helm.sdk.operatorframework.io/marks";
 
-/// All of a Secret's annotations may have 256 KiB; past this the marks are left out and a restart applies once more.
+/// All annotations of an object share 256 KiB. Beyond this size the inventory is left out, and a restart applies once more.
 const MAX_TEXT: usize = 200 << 10;
 
 /// Flags of an object in the annotation.
 const KEPT: u8 = 1;
 const CLIENT: u8 = 2;
 
-/// The note on a release's Secret.
+/// What the annotation on a release's Secret records.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Marks {
-    /// The digest of everything that the objects were made from.
+    /// The digest of everything the objects were rendered from.
     pub inputs: String,
-    /// The uid of the custom resource that the release belongs to.
+    /// The uid of the custom resource that owns the release; empty without one.
     pub owner: String,
-    /// The owner's `Kind.group`. With the record's own name and namespace it tells the same resource in an earlier life, of another uid.
+    /// The owner's `Kind.group`. Together with the record's name and namespace it identifies the same resource after a re-creation with another uid.
     pub owner_type: String,
     /// The objects, in install order.
     pub objects: Vec<MarkedObject>,
-    /// Whether every object was applied: only then marks are complete.
+    /// Whether every object was applied; only then do `objects` have marks.
     pub complete: bool,
-    /// Whether hooks run when the release is uninstalled.
+    /// Whether the release has pre-delete or post-delete hooks.
     pub delete_hooks: bool,
-    /// Whether the hooks before an action's objects are done: of an install, upgrade or rollback that is pending, or of an uninstall.
+    /// Whether the pre hooks of a pending install, upgrade or rollback, or of an uninstall, succeeded.
     pub hooks_done: bool,
-    /// How often hooks after an uninstall failed.
-    pub failed_farewells: u32,
-    /// When revision 1 was made, if known.
+    /// How often the post-delete hooks failed.
+    pub failed_post_deletes: u32,
+    /// When revision 1 was deployed, if known.
     pub first_deployed: Option<Timestamp>,
-    /// Whether Helm itself made this revision or one before it.
+    /// Whether Helm itself made this revision or an earlier one.
     pub taken_over: bool,
 }
 
-/// An object of a release and our mark on it.
+/// An object in a release's inventory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MarkedObject {
     /// Which object.
     pub key: ObjectKey,
-    /// The version in which it was applied.
+    /// The `apiVersion` in which it was applied.
     pub api_version: Arc<str>,
-    /// The digest of what the chart said.
+    /// The digest of the chart's object: [`Object::digest`](crate::kube::Object::digest).
     pub digest: String,
-    /// The mark after our last apply; absent if the server keeps no managed fields, or before the apply.
+    /// The mark after our last apply; `None` before the apply, or if the server keeps no managed fields.
     pub mark: Option<Mark>,
-    /// Whether it outlives the release.
+    /// Whether the resource policy `keep` exempts it from deletion.
     pub kept: bool,
-    /// Whether we wrote it as a client would, for server-side apply refuses it.
+    /// Whether it was written client-side, because server-side apply rejects it or is switched off.
     pub client: bool,
 }
 
@@ -69,12 +69,12 @@ impl From<&Applied> for MarkedObject {
             digest: applied.digest.clone(),
             mark: applied.live.mark,
             kept: applied.kept,
-            client: applied.way != Way::Server,
+            client: applied.method != ApplyMethod::Server,
         }
     }
 }
 
-/// The annotation: short keys, for it is kept once for each revision.
+/// The annotation's JSON. Keys are short because every revision stores one.
 #[derive(Serialize, Deserialize)]
 struct Text {
     i: String,
@@ -102,7 +102,7 @@ fn is_zero(n: &u32) -> bool {
 }
 
 impl Marks {
-    /// Reads the annotation; nothing if it is not ours.
+    /// Parses the annotation; `None` if it is not ours.
     pub fn parse(text: &str) -> Option<Marks> {
         let text: Text = serde_json::from_str(text).ok()?;
         let objects = text.o.into_iter().map(|(api_version, kind, namespace, name, digest, mark, flags)| {
@@ -119,13 +119,13 @@ impl Marks {
             complete: text.c,
             delete_hooks: text.h,
             hooks_done: text.d,
-            failed_farewells: text.t,
+            failed_post_deletes: text.t,
             first_deployed: text.f,
             taken_over: text.m,
         })
     }
 
-    /// Writes the annotation.
+    /// Formats the annotation. Drops the inventory, and `complete`, if it would be too large.
     pub fn to_text(&self) -> String {
         let object = |o: &MarkedObject| {
             let mark = o.mark.map_or_else(String::new, |m| m.to_string());
@@ -141,7 +141,7 @@ impl Marks {
             c: self.complete,
             h: self.delete_hooks,
             d: self.hooks_done,
-            t: self.failed_farewells,
+            t: self.failed_post_deletes,
             f: self.first_deployed,
             m: self.taken_over,
             o: self.objects.iter().map(object).collect(),
@@ -154,7 +154,7 @@ impl Marks {
         serde_json::to_string(&text).unwrap_or_default()
     }
 
-    /// The object with this key.
+    /// Finds the object with this key.
     pub fn find(&self, key: &ObjectKey) -> Option<&MarkedObject> {
         self.objects.iter().find(|o| o.key == *key)
     }

@@ -1,7 +1,7 @@
-//! Where release records live: Secrets, as Helm keeps them, so that `helm list`, `history`, `get` and `rollback` work.
+//! Release records in Secrets, as Helm stores them, so that `helm list`, `history`, `get` and `rollback` work on them.
 //!
-//! Its in-memory twin is the API server in memory, [`crate::kube::MemoryApi`]. Counterpart: Helm's `pkg/storage/driver/secrets.go`; what is
-//! ours is the annotation with marks ([`Marks`]), which lets a restart know every release without reading one.
+//! Counterpart: Helm's `pkg/storage/driver/secrets.go`. What we add is an annotation with [`Marks`], from which a restart knows every release
+//! without reading a record.
 
 mod marks;
 #[cfg(test)]
@@ -23,20 +23,20 @@ pub use marks::{MARKS_ANNOTATION, MarkedObject, Marks};
 use crate::kube::{self, Api, Call, FIELD_MANAGER};
 use crate::release::{self, Packed, Release, Status};
 
-/// What the server takes as a Secret's data.
+/// The largest encoded record in bytes: the API server's limit on a Secret's data.
 pub const MAX_RECORD: usize = 1 << 20;
 
-/// The selector of every release record.
+/// The label selector of all release records.
 pub const SELECTOR: &str = "owner=helm";
 
-/// The label with the uid of the custom resource that a release belongs to. Helm's writing takes annotations off a record, but keeps labels
-/// and hands them on to the revisions that it makes.
+/// The label with the uid of the custom resource that owns the release. Helm drops a record's annotations when it writes, but keeps labels and
+/// copies them to the revisions it makes.
 pub const OWNER_LABEL: &str = "helm.sdk.operatorframework.io/owner";
 
-/// Labels that are Helm's own.
+/// Labels that Helm sets.
 const SYSTEM_LABELS: [&str; 6] = ["name", "owner", "status", "version", "createdAt", "modifiedAt"];
 
-/// Why a record was not read or written.
+/// Why a record could not be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The request failed.
@@ -44,69 +44,74 @@ pub enum Error {
     Api {
         /// `read`, `create`, `update` or `delete`.
         verb: &'static str,
-        /// The record.
+        /// The record's name.
         key: String,
-        /// Why.
+        /// The cause.
         #[source]
         source: kube::Error,
     },
     /// The record cannot be encoded or decoded.
     #[error("cannot encode or decode release record {key:?}")]
     Codec {
-        /// The record.
+        /// The record's name.
         key: String,
-        /// Why.
+        /// The cause.
         #[source]
         source: release::Error,
     },
-    /// Even without files and notes it is more than a Secret holds.
+    /// The record exceeds [`MAX_RECORD`] even without the chart's other files and the notes.
     #[error("release {name:?} is too large to record: {size} bytes, and a Secret holds {MAX_RECORD}")]
     TooLarge {
-        /// The release.
+        /// The release's name.
         name: String,
-        /// Its record's size.
+        /// The record's size in bytes.
         size: usize,
     },
 }
 
-/// Release records in Secrets. Cheap to clone.
+/// Reads and writes release records in Secrets. Cheap to clone.
+///
+/// A record is the Secret `sh.helm.release.v1.<name>.v<revision>` in the release's namespace, of type `helm.sh/release.v1`, with Helm's labels
+/// and encoding. Each method is one request unless it says otherwise, and retries nothing: after an error or a cancellation the write may or may
+/// not have happened. Repeating [`update`](Storage::update), [`mark`](Storage::mark) and the deletions is safe; repeating
+/// [`create`](Storage::create) fails with a conflict if the first one succeeded.
 #[derive(Clone)]
 pub struct Storage {
     api: Arc<dyn Api>,
 }
 
-/// A record that was written.
+/// A record as written.
 #[derive(Clone, Debug)]
 pub struct Written {
-    /// The record, packed.
+    /// The record's content, which may lack files and notes.
     pub packed: Packed,
-    /// The Secret's resource version, for telling our own writes from others' later ones.
+    /// The Secret's resource version, which tells our own write from later ones.
     pub resource_version: u64,
 }
 
-/// What a record's metadata says, without reading the record.
+/// A record's metadata, without its content.
 #[derive(Clone, Debug)]
 pub struct RecordMeta {
-    /// The release.
+    /// The release's name.
     pub name: String,
-    /// Its namespace.
+    /// The release's namespace.
     pub namespace: String,
     /// The revision.
     pub version: u32,
-    /// Where it is in its life.
+    /// The revision's status.
     pub status: Status,
     /// The Secret's resource version.
     pub resource_version: u64,
-    /// Our annotation.
+    /// Our annotation; `None` for a record that Helm or an upstream operator wrote.
     pub marks: Option<Marks>,
-    /// The uids of the custom resources that it belongs to: our label says so, or, with the upstreams, its owner references.
+    /// The uids of the custom resources that own the release: from our label, or from an upstream operator's owner references.
     pub owners: Vec<String>,
-    /// When it was last written, as far as can be told: by the server's clock, or later by the writer's.
+    /// When it was last written: the latest of the server's creation time and the writer's labels.
     pub written: Option<Timestamp>,
 }
 
 impl RecordMeta {
-    /// Reads a Secret's metadata; nothing if it is no release record.
+    /// Reads a Secret's metadata; `None` if it is not a release record.
     pub fn read(metadata: &ObjectMeta) -> Option<RecordMeta> {
         let labels = metadata.labels.as_ref()?;
         let name = labels.get("name")?;
@@ -129,7 +134,7 @@ impl RecordMeta {
     }
 }
 
-/// A writer's clock may be behind, so the server's counts where it is later; or ahead, and then it says nothing.
+/// The creation time bounds a slow writer's clock from below; labels in the future are ignored.
 fn written(metadata: &ObjectMeta, now: Timestamp) -> Option<Timestamp> {
     let labels = metadata.labels.as_ref();
     let label = |key| labels?.get(key)?.parse().ok().and_then(|seconds| Timestamp::from_second(seconds).ok());
@@ -150,12 +155,15 @@ struct SecretList {
 }
 
 impl Storage {
-    /// Storage on the server behind `api`.
+    /// Creates a storage on the server behind `api`.
     pub fn new(api: Arc<dyn Api>) -> Storage {
         Storage { api }
     }
 
-    /// Makes the record of a new revision. Fails if there is one.
+    /// Creates the record of a new revision, without the chart's other files or the notes if it would be too large.
+    ///
+    /// # Errors
+    /// The revision exists, the request fails, or the record is too large.
     pub async fn create(&self, release: &Release, marks: &Marks) -> Result<Written, Error> {
         let packed = fit(release)?;
         let mut secret = json!({
@@ -166,7 +174,7 @@ impl Storage {
                 "annotations": {MARKS_ANNOTATION: marks.to_text()},
             },
         });
-        own(&mut secret["metadata"], marks);
+        set_owner(&mut secret["metadata"], marks);
         secret["data"] = json!({"release": STANDARD.encode(packed.to_record())});
         let path = format!("/api/v1/namespaces/{}/secrets?fieldManager={FIELD_MANAGER}", release.namespace);
         let call = Call::post(path, secret.to_string().into_bytes());
@@ -174,8 +182,11 @@ impl Storage {
         Ok(Written { packed, resource_version: version_of(&answer) })
     }
 
-    /// Writes a revision's record anew; marks stay as they are unless given. An upstream's owner reference goes: by it, a foreground
-    /// deletion would collect the record before we have uninstalled.
+    /// Rewrites a revision's record and, if given, its marks. Removes an upstream operator's owner reference: through it, a foreground deletion would
+    /// collect the record before we uninstall.
+    ///
+    /// # Errors
+    /// The record does not exist, the request fails, or the record is too large.
     pub async fn update(&self, release: &Release, marks: Option<&Marks>) -> Result<Written, Error> {
         let packed = fit(release)?;
         let mut patch = json!({
@@ -184,21 +195,27 @@ impl Storage {
         });
         if let Some(marks) = marks {
             patch["metadata"]["annotations"] = json!({MARKS_ANNOTATION: marks.to_text()});
-            own(&mut patch["metadata"], marks);
+            set_owner(&mut patch["metadata"], marks);
         }
         let resource_version = self.patch(&release.namespace, &release.key(), &patch).await?;
         Ok(Written { packed, resource_version })
     }
 
-    /// Writes only the marks of a revision; returns its resource version.
+    /// Writes only a revision's marks. Returns the record's resource version.
+    ///
+    /// # Errors
+    /// The record does not exist, or the request fails.
     pub async fn mark(&self, namespace: &str, name: &str, version: u32, marks: &Marks) -> Result<u64, Error> {
         let mut patch =
             json!({"metadata": {"annotations": {MARKS_ANNOTATION: marks.to_text()}, "ownerReferences": null}});
-        own(&mut patch["metadata"], marks);
+        set_owner(&mut patch["metadata"], marks);
         self.patch(namespace, &release::key(name, version), &patch).await
     }
 
     /// Reads one revision.
+    ///
+    /// # Errors
+    /// The record does not exist, the request fails, or the record cannot be decoded.
     pub async fn get(&self, namespace: &str, name: &str, version: u32) -> Result<Release, Error> {
         let key = release::key(name, version);
         let answer = self.send("read", &key, Call::get(path(namespace, &key))).await?;
@@ -211,7 +228,10 @@ impl Storage {
         Packed::from_record(&record, labels).map_err(codec)
     }
 
-    /// The metadata of every revision of a release, oldest first.
+    /// Lists the metadata of all revisions of a release, oldest first.
+    ///
+    /// # Errors
+    /// The request fails.
     pub async fn history(&self, namespace: &str, name: &str) -> Result<Vec<RecordMeta>, Error> {
         let path = format!("/api/v1/namespaces/{namespace}/secrets?labelSelector=name%3D{name},owner%3Dhelm");
         let answer = self.send("read", name, Call::get(path)).await?;
@@ -223,7 +243,10 @@ impl Storage {
         Ok(found)
     }
 
-    /// Deletes one revision. Already gone is fine.
+    /// Deletes one revision. Succeeds if it does not exist.
+    ///
+    /// # Errors
+    /// The request fails.
     pub async fn delete(&self, namespace: &str, name: &str, version: u32) -> Result<(), Error> {
         let key = release::key(name, version);
         match self.send("delete", &key, Call::delete(path(namespace, &key), b"{}".to_vec())).await {
@@ -232,7 +255,10 @@ impl Storage {
         }
     }
 
-    /// Deletes these revisions: one request if the server allows to delete by label, else one for each.
+    /// Deletes these revisions: with one request, or with one each if deleting by label is forbidden. Succeeds if they do not exist.
+    ///
+    /// # Errors
+    /// A request fails; some revisions may be deleted.
     pub async fn delete_all(&self, namespace: &str, name: &str, versions: &[u32]) -> Result<(), Error> {
         if let [only] = versions {
             return self.delete(namespace, name, *only).await;
@@ -255,12 +281,12 @@ impl Storage {
         Ok(version_of(&answer))
     }
 
-    async fn send(&self, verb: &'static str, key: &str, call: Call) -> Result<kube::Answer, Error> {
+    async fn send(&self, verb: &'static str, key: &str, call: Call) -> Result<kube::Response, Error> {
         self.api.send(call).await.map_err(|source| Error::Api { verb, key: key.to_owned(), source })
     }
 }
 
-fn version_of(answer: &kube::Answer) -> u64 {
+fn version_of(answer: &kube::Response) -> u64 {
     #[derive(Deserialize)]
     struct Head {
         metadata: ObjectMeta,
@@ -283,14 +309,14 @@ fn labels(release: &Release, time: &str) -> Value {
     labels
 }
 
-/// Says whose the release is. Without an owner the labels are not even named: a patch with `labels: null` would take them all away.
-fn own(metadata: &mut Value, marks: &Marks) {
+/// Adds the owner label. Without an owner the patch must not name `labels` at all: `labels: null` would remove them all.
+fn set_owner(metadata: &mut Value, marks: &Marks) {
     if !marks.owner.is_empty() {
         metadata["labels"][OWNER_LABEL] = marks.owner.as_str().into();
     }
 }
 
-/// Packs a release so that a Secret holds it: without the chart's other files if need be, then without notes.
+/// Packs a release into what a Secret can hold: without the chart's other files if need be, then without notes.
 fn fit(release: &Release) -> Result<Packed, Error> {
     let codec = |source| Error::Codec { key: release.key(), source };
     let packed = Packed::pack(release).map_err(codec)?;

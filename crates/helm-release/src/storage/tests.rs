@@ -6,7 +6,7 @@ use crate::sample;
 const RECORD: &str = "/api/v1/namespaces/ns/secrets/sh.helm.release.v1.web.v1";
 
 fn release(version: u32, files: usize, notes: usize) -> Release {
-    // A generator's output: text that does not compress.
+    // Pseudo-random text, which does not compress.
     let noise = |n: usize| {
         let mut state = 88_172_645_463_325_252_u64;
         let mut next = || {
@@ -46,14 +46,14 @@ fn marks() -> Marks {
         complete: true,
         delete_hooks: true,
         hooks_done: true,
-        failed_farewells: 3,
+        failed_post_deletes: 3,
         first_deployed: Some(jiff::Timestamp::UNIX_EPOCH),
         taken_over: true,
     }
 }
 
 #[test]
-fn the_annotation_keeps_what_is_known_of_each_object() {
+fn the_annotation_round_trips_object_flags() {
     for (kept, client) in [(false, false), (true, false), (false, true), (true, true)] {
         let mut marks = marks();
         (marks.objects[0].kept, marks.objects[0].client) = (kept, client);
@@ -62,7 +62,7 @@ fn the_annotation_keeps_what_is_known_of_each_object() {
 }
 
 #[tokio::test]
-async fn a_record_is_helms_secret_with_our_marks() {
+async fn records_are_helm_secrets_with_our_marks() {
     let server = Arc::new(MemoryApi::new());
     let storage = Storage::new(server.clone());
     let mut first = release(1, 1, 1);
@@ -81,13 +81,13 @@ async fn a_record_is_helms_secret_with_our_marks() {
 }
 
 #[tokio::test]
-async fn every_revision_goes_at_once() {
+async fn all_revisions_are_deleted_with_one_request() {
     let server = Arc::new(MemoryApi::new());
     let storage = Storage::new(server.clone());
     for version in 1..=3 {
         storage.create(&release(version, 1, 1), &Marks::default()).await.unwrap();
     }
-    assert!(storage.create(&release(3, 1, 1), &Marks::default()).await.is_err(), "a revision is never made twice");
+    assert!(storage.create(&release(3, 1, 1), &Marks::default()).await.is_err(), "a revision is never overwritten");
     let before = server.writes();
     storage.delete_all("ns", "web", &[1, 2, 3]).await.unwrap();
     assert_eq!(server.writes(), before + 1);
@@ -96,7 +96,7 @@ async fn every_revision_goes_at_once() {
 }
 
 #[test]
-fn a_large_release_loses_files_then_notes_then_fails() {
+fn large_records_lose_files_then_notes_then_fail() {
     let fitted = |files, notes| fit(&release(1, files, notes)).map(|packed| packed.unpack().unwrap());
     assert_eq!(fitted(5 << 18, 5).unwrap().info.notes.len(), 5);
     assert!(fitted(5 << 18, 5 << 18).unwrap().info.notes.is_empty());
@@ -107,7 +107,7 @@ fn a_large_release_loses_files_then_notes_then_fails() {
 }
 
 #[test]
-fn marks_read_back_and_too_many_are_left_out() {
+fn marks_round_trip_unless_they_are_too_large() {
     assert_eq!(Marks::parse(&marks().to_text()), Some(marks()));
     assert_eq!(Marks::parse("helm"), None);
     let mut many = marks();
@@ -117,7 +117,7 @@ fn marks_read_back_and_too_many_are_left_out() {
 }
 
 #[tokio::test]
-async fn marks_without_an_owner_leave_the_labels_of_a_record_as_they_are() {
+async fn marks_without_an_owner_leave_labels_unchanged() {
     let server = Arc::new(MemoryApi::new());
     let storage = Storage::new(server.clone());
     storage.create(&release(1, 1, 1), &marks()).await.unwrap();
@@ -129,18 +129,18 @@ async fn marks_without_an_owner_leave_the_labels_of_a_record_as_they_are() {
 }
 
 #[test]
-fn the_annotation_says_nothing_of_what_is_not_so() {
+fn the_annotation_omits_defaults() {
     assert_eq!(Marks::default().to_text(), r#"{"i":"","u":"","k":"","c":false,"h":false,"o":[]}"#);
 }
 
 #[test]
-fn a_release_that_fits_keeps_its_files_and_notes() {
+fn records_that_fit_keep_files_and_notes() {
     let whole = release(1, 9, 9);
     assert_eq!(fit(&whole).unwrap().to_record(), Packed::pack(&whole).unwrap().to_record());
 }
 
 #[tokio::test]
-async fn a_record_keeps_the_users_labels_beside_helms_own() {
+async fn records_keep_user_labels() {
     let storage = Storage::new(Arc::new(MemoryApi::new()));
     let labels = BTreeMap::from([("team".to_owned(), "x".to_owned())]);
     storage.create(&Release { labels: labels.clone(), ..release(1, 1, 1) }, &Marks::default()).await.unwrap();
@@ -148,7 +148,7 @@ async fn a_record_keeps_the_users_labels_beside_helms_own() {
 }
 
 #[tokio::test]
-async fn whoever_writes_learns_the_resource_version_of_the_record() {
+async fn writes_return_the_records_resource_version() {
     let server = Arc::new(MemoryApi::new());
     let storage = Storage::new(server.clone());
     let live = || server.object(RECORD).unwrap()["metadata"]["resourceVersion"].clone();
@@ -162,7 +162,7 @@ async fn whoever_writes_learns_the_resource_version_of_the_record() {
 }
 
 #[tokio::test]
-async fn a_deletion_that_fails_is_not_taken_for_a_revision_that_was_gone() {
+async fn a_failed_deletion_is_not_a_missing_revision() {
     let server = Arc::new(MemoryApi::new());
     let storage = Storage::new(server.clone());
     storage.create(&release(1, 1, 1), &Marks::default()).await.unwrap();
@@ -172,7 +172,7 @@ async fn a_deletion_that_fails_is_not_taken_for_a_revision_that_was_gone() {
 }
 
 #[tokio::test]
-async fn revisions_go_one_by_one_where_the_server_forbids_to_delete_them_all() {
+async fn revisions_are_deleted_one_by_one_where_deleting_by_label_is_forbidden() {
     for (code, one_by_one) in [(403, true), (405, true), (503, false)] {
         let server = Arc::new(MemoryApi::new());
         let storage = Storage::new(server.clone());

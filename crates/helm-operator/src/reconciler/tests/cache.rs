@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use helm_release::kube::{Applied, Live, Mark, ObjectKey, Way};
+use helm_release::kube::{Applied, ApplyMethod, Live, Mark, ObjectKey};
 use helm_release::release::Status;
 use helm_release::storage::{MarkedObject, Marks};
 
@@ -37,7 +37,7 @@ fn applied(uid: &str, version: u64) -> Applied {
         digest: String::new(),
         kept: false,
         live: live(uid, version),
-        way: Way::Server,
+        method: ApplyMethod::Server,
         changed: true,
     }
 }

@@ -17,17 +17,17 @@ fn writes(call: &Call, name: &str, text: &str) -> bool {
 
 /// Refuses `b` with this text whichever way it is written, as the server does an object of wrong types.
 fn refuse(world: &World, text: &'static str) {
-    world.server.refuse(move |call| writes(call, "b", text).then(|| Error::answer(500, "", TYPED)));
+    world.server.refuse(move |call| writes(call, "b", text).then(|| Error::from_status(500, "", TYPED)));
 }
 
 /// Refuses to set `a` back.
 fn refuse_to_roll_back(world: &World) {
-    world.server.refuse(|call| writes(call, "a", "\"1\"").then(|| Error::answer(403, "Forbidden", "a is frozen")));
+    world.server.refuse(|call| writes(call, "a", "\"1\"").then(|| Error::from_status(403, "Forbidden", "a is frozen")));
 }
 
 /// A webhook is away that looks at `b`.
 fn webhook_is_away(world: &World, text: &'static str) {
-    world.server.refuse(move |call| writes(call, "b", text).then(|| Error::answer(500, "InternalError", WEBHOOK)));
+    world.server.refuse(move |call| writes(call, "b", text).then(|| Error::from_status(500, "InternalError", WEBHOOK)));
 }
 
 /// Tries again as often, each time after the longest wait.
@@ -166,7 +166,7 @@ async fn a_retry_with_the_same_refusal_writes_nothing() {
     assert_eq!(log.iter().filter(|line| **line == dry_run).count(), 5);
     // Said something else, it is worth a try; so are other inputs.
     world.server.accept();
-    world.server.refuse(|call| writes(call, "b", "abc").then(|| Error::answer(403, "Forbidden", "no quota")));
+    world.server.refuse(|call| writes(call, "b", "abc").then(|| Error::from_status(403, "Forbidden", "no quota")));
     retry(&world, 1).await;
     assert_eq!(world.history(), ["3 superseded", "4 failed", "5 deployed"]);
     world.server.accept();
@@ -245,7 +245,7 @@ fn told(world: &World) -> usize {
 fn refuse_only_applies(world: &World) {
     world.server.refuse(|call| {
         let applies = call.body.as_ref().is_some_and(|(kind, _)| *kind == "application/apply-patch+yaml");
-        (applies && writes(call, "b", "value")).then(|| Error::answer(500, "", TYPED))
+        (applies && writes(call, "b", "value")).then(|| Error::from_status(500, "", TYPED))
     });
 }
 

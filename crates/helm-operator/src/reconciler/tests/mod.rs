@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use helm_release::action::Candidate;
-use helm_release::kube::{Api, Applier, Error, MemoryApi, ObjectKey, Resource, each_once, install_order, objects_of};
+use helm_release::kube::{Api, Applier, Error, MemoryApi, ObjectKey, Resource, deduplicate, install_order, objects_of};
 use helm_release::release::{ChartDocument, Hook};
 use helm_release::storage::{RecordMeta, Storage};
 use serde_json::{Value, json};
@@ -105,7 +105,7 @@ fn render(request: &Request) -> Result<Candidate, RenderError> {
         manifest =
             format!("{manifest}---\napiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: a\ndata:\n  value: last\n");
     }
-    let (mut objects, duplicates) = each_once(objects_of(&manifest).unwrap(), &request.namespace);
+    let (mut objects, duplicates) = deduplicate(objects_of(&manifest).unwrap(), &request.namespace);
     install_order(&mut objects);
     Ok(Candidate {
         chart: document(),
@@ -638,10 +638,10 @@ async fn a_suspended_resource_is_left_alone() {
 async fn survive(prepare: impl AsyncFn() -> World, end: impl Fn(&World)) {
     for writes in 0.. {
         let world = prepare().await;
-        world.server.die_after(Some(writes));
+        world.server.fail_after(Some(writes));
         world.reconcile().await;
         let died = world.server.writes_left() == Some(0);
-        world.server.die_after(None);
+        world.server.fail_after(None);
         let world = World::on(world.server);
         for _ in 0..3 {
             world.reconcile().await;
@@ -700,9 +700,9 @@ async fn a_crash_after_any_write_of_an_uninstall_heals() {
 #[tokio::test(start_paused = true)]
 async fn the_finalizer_comes_before_the_first_object() {
     let world = World::new(spec());
-    world.server.die_after(Some(1));
+    world.server.fail_after(Some(1));
     world.reconcile().await;
-    world.server.die_after(None);
+    world.server.fail_after(None);
     assert_eq!(world.server.object(PRIMARY).unwrap()["metadata"]["finalizers"], json!([FINALIZER]));
     assert!(world.maps().is_empty());
 }
@@ -712,9 +712,9 @@ async fn an_interrupted_action_continues_as_it_was_rendered() {
     for writes in 2..6 {
         let server = World::new(spec()).server;
         let world = World::rendering(server.clone(), Arc::new(random()));
-        server.die_after(Some(writes));
+        server.fail_after(Some(writes));
         world.reconcile().await;
-        server.die_after(None);
+        server.fail_after(None);
         let renderer = Arc::new(Stub { renders: AtomicUsize::new(100), ..random() });
         let world = World::rendering(server, renderer.clone());
         world.reconcile().await;

@@ -171,7 +171,7 @@ async fn changed_inputs_are_rendered_whatever_the_scheme() {
 async fn an_outage_does_not_cause_a_new_render() {
     let (server, key) = restored(&versions()[0]);
     change_record(&server, |_| {}, scheme("1"));
-    server.refuse(|call| call.path.contains("sh.helm").then(|| Error::answer(503, "", "away")));
+    server.refuse(|call| call.path.contains("sh.helm").then(|| Error::from_status(503, "", "away")));
     let world = start(&server, &chart()).await;
     assert_eq!(world.reconcile_one(&key).await, ReconcileResult::Error);
     server.accept();

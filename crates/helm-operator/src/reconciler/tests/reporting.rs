@@ -55,10 +55,10 @@ async fn a_chart_is_rendered_for_the_revision_that_is_made() {
         world.reconcile().await;
         assert_eq!(rendered(), expected, "as the deployed one, to see whether anything changes, and then as the next");
     }
-    world.server.die_after(Some(2));
+    world.server.fail_after(Some(2));
     world.edit(|p| p["spec"]["value"] = "4".into());
     world.reconcile().await;
-    world.server.die_after(None);
+    world.server.fail_after(None);
     rendered();
     world.edit(|p| p["spec"]["value"] = "5".into());
     let world = World::with_events(world.server, renderer.clone(), |_| {});
@@ -226,7 +226,7 @@ async fn skipping_a_hook_in_a_terminating_namespace_is_reported() {
     let world = deleted_with_hook("pre-delete").await;
     world.server.refuse(|call| {
         let refused = call.method == http::Method::POST && call.path.contains("/jobs");
-        refused.then(|| Error::answer(403, "NamespaceTerminating", "namespace ns is being terminated"))
+        refused.then(|| Error::from_status(403, "NamespaceTerminating", "namespace ns is being terminated"))
     });
     world.reconcile().await;
     let told = told(&world).await;

@@ -226,13 +226,13 @@ async fn a_failing_status_write_backs_off() {
     let world = World::new(spec());
     world.annotate("reconcile-period", "0");
     world.work_for(SECOND).await;
-    world.server.die_after(Some(0));
+    world.server.fail_after(Some(0));
     world.edit(|primary| primary["spec"]["broken"] = true.into());
     world.work_for(45 * SECOND).await;
     let failures = world.shared.cache.history(&key()).unwritten.unwrap().failures;
     // After each attempt, and after each wait of its own.
     assert!((7..=14).contains(&failures), "{failures}");
-    world.server.die_after(None);
+    world.server.fail_after(None);
     world.annotate("suspend", "true");
     world.work_for(60 * SECOND).await;
     assert!(world.condition("Irreconcilable").unwrap().starts_with("True/RenderError/"));
@@ -252,23 +252,23 @@ async fn the_status_shows_what_a_step_waits_for_seldom_and_only_if_it_changed() 
     let writes = || world.server.writes();
     let steps = async {
         let before = writes();
-        helm_release::kube::Slot::waits_for(&progress, "a Job");
+        helm_release::kube::Slot::waiting_for(&progress, "a Job");
         tokio::time::sleep(SECOND).await;
         assert_eq!(writes(), before, "a short wait is not worth a write");
         tokio::time::sleep(2 * SECOND).await;
         assert_eq!((writes(), reconciling().unwrap()), (before + 1, "True/Progressing/waiting for a Job".to_owned()));
         for n in 0..300 {
-            helm_release::kube::Slot::waits_for(&progress, &format!("a Job for {n} s"));
+            helm_release::kube::Slot::waiting_for(&progress, &format!("a Job for {n} s"));
             tokio::time::sleep(SECOND / 10).await;
         }
         assert!((before + 3..=before + 4).contains(&writes()), "{} writes in 30 s", writes() - before);
         let before = writes();
         for _ in 0..300 {
-            helm_release::kube::Slot::waits_for(&progress, "a Job for long");
+            helm_release::kube::Slot::waiting_for(&progress, "a Job for long");
             tokio::time::sleep(SECOND).await;
         }
         assert_eq!(writes(), before + 1);
-        helm_release::kube::Slot::waits_for(&progress, "what is over at once");
+        helm_release::kube::Slot::waiting_for(&progress, "what is over at once");
         helm_release::kube::Slot::enter(&progress).await;
         tokio::time::sleep(60 * SECOND).await;
         assert_eq!(writes(), before + 1);
@@ -283,7 +283,7 @@ async fn the_status_shows_what_a_step_waits_for_seldom_and_only_if_it_changed() 
 async fn progress_that_cannot_be_written_stops_nothing() {
     let world = World::new(spec());
     world.reconcile().await;
-    world.server.die_after(Some(0));
+    world.server.fail_after(Some(0));
     settle::write_progress(&world.shared, &key(), "a Job").await;
     settle::write_progress(&world.shared, &ResourceKey::new("ns", "gone"), "a Job").await;
     assert_eq!(world.condition("Ready").unwrap(), "True/Ready/");
@@ -328,12 +328,12 @@ async fn a_resource_that_never_was_ours_gets_no_status_on_deletion() {
 async fn a_failing_repair_backs_off_and_is_reported_once() {
     let world = World::new(spec());
     world.work_for(SECOND).await;
-    world.server.die_after(Some(0));
+    world.server.fail_after(Some(0));
     world.fight();
     world.work_for(45 * SECOND).await;
     assert_eq!(world.failures(), 7);
     assert_eq!(world.total("helm_operator_outcomes_total", history::FIGHT), 0);
-    world.server.die_after(None);
+    world.server.fail_after(None);
     world.work_for(60 * SECOND).await;
     assert_eq!((world.value_of("b"), world.condition("Irreconcilable")), (json!("1"), None));
 }

@@ -12,8 +12,8 @@ use futures::future::BoxFuture;
 use serde_json::{Value, json};
 
 use super::api::{Call, Error};
-use super::apply::{Applier, Seen, bytes};
-use super::write::{Body, Writing};
+use super::apply::{Applier, Observed, bytes};
+use super::write::{Body, WriteOptions};
 use super::{FIELD_MANAGER, Live, Object, ObjectKey, Resource};
 
 pub(super) use schema::Schemas;
@@ -33,19 +33,19 @@ impl LastApplied for () {
 
 impl Applier {
     /// Creates the object, or patches the one that was seen. A conflict says that something else is there by now.
-    pub(super) async fn write_as_client(
+    pub(super) async fn write_client_side(
         &self,
         body: &Body,
-        seen: &Seen,
-        writing: &Writing<'_>,
+        observed: &Observed,
+        options: &WriteOptions<'_>,
     ) -> Result<Merged, Error> {
-        let uid = match seen {
-            Seen::Unknown | Seen::Absent => {
+        let uid = match observed {
+            Observed::Unknown | Observed::Absent => {
                 let live = self.post(&body.resource, &body.key.namespace, &body.json).await?;
                 return Ok(Merged { live, changed: true });
             }
-            Seen::Ours { uid } => uid,
-            Seen::Read(existing) => &existing.uid,
+            Observed::Ours { uid } => uid,
+            Observed::Read(existing) => &existing.uid,
         };
         let live = match self.api.send(Call::get(&body.path)).await {
             Err(error) if error.is_not_found() => return Err(changed(body)),
@@ -54,7 +54,7 @@ impl Applier {
         if live["metadata"]["uid"] != uid.as_str() {
             return Err(changed(body));
         }
-        self.patch(body, writing, live).await
+        self.patch(body, options, live).await
     }
 
     pub(super) async fn post(&self, resource: &Resource, namespace: &str, json: &Value) -> Result<Live, Error> {
@@ -62,9 +62,9 @@ impl Applier {
         self.api.send(Call::post(path, bytes(json))).await?.parse()
     }
 
-    async fn patch(&self, body: &Body, writing: &Writing<'_>, live: Value) -> Result<Merged, Error> {
-        let last = writing.last.last(&body.key).await?;
-        let last = last.map(|object| writing.decoration.decorate(&object, &body.resource));
+    async fn patch(&self, body: &Body, options: &WriteOptions<'_>, live: Value) -> Result<Merged, Error> {
+        let last = options.last.last(&body.key).await?;
+        let last = last.map(|object| options.decoration.decorate(&object, &body.resource));
         let document = self.schemas.document(&body.resource).await?;
         let schema = document.as_ref().and_then(|document| document.schema(&body.resource.kind));
         let mut patch = Value::Object(patch::three_way(last.as_ref(), &body.json, &live, schema));
@@ -87,5 +87,5 @@ pub(super) struct Merged {
 }
 
 fn changed(body: &Body) -> Error {
-    Error::answer(409, "Conflict", &format!("{} is not the object that was seen", body.key))
+    Error::from_status(409, "Conflict", &format!("{} is not the object that was seen", body.key))
 }

@@ -5,7 +5,9 @@ use serde_json::{Value, json};
 use super::patch::three_way;
 use super::schema::Document;
 use super::*;
-use crate::kube::{Applied, ApplyError, Before, Decoration, Disturbance, MemoryApi, Policy, Rule, Target, Way};
+use crate::kube::{
+    Applied, ApplyError, ApplyMethod, Decoration, Disturbance, MemoryApi, Policy, Previous, Rule, Target,
+};
 use crate::sample;
 
 /// An extract of a real server's `/openapi/v3/apis/apps/v1`.
@@ -211,7 +213,7 @@ fn server() -> (Arc<MemoryApi>, Applier) {
     server.refuse(|call| {
         let (content_type, body) = call.body.as_ref()?;
         let odd = *content_type == "application/apply-patch+yaml" && String::from_utf8_lossy(body).contains("odd");
-        odd.then(|| Error::answer(500, "", TYPED))
+        odd.then(|| Error::from_status(500, "", TYPED))
     });
     (server.clone(), Applier::new(server))
 }
@@ -234,16 +236,16 @@ async fn apply(
     mode: Mode,
 ) -> Result<Applied, ApplyError> {
     let uid = server.object(DEPLOYMENT).map(|live| live["metadata"]["uid"].as_str().unwrap_or_default().to_owned());
-    let ours = Seen::Ours { uid: uid.unwrap_or_else(|| "gone".into()) };
-    let (rule, seen, before) = match mode {
-        Mode::New => (Rule::Import, Seen::Absent, Before::Apply),
-        Mode::Ours => (Rule::Keep, ours, Before::Apply),
-        Mode::Adopt => (Rule::Adopt, Seen::Unknown, Before::Apply),
-        Mode::Client => (Rule::Keep, ours, Before::Client { changed: false }),
-        Mode::ClientChanged => (Rule::Keep, ours, Before::Client { changed: true }),
+    let ours = Observed::Ours { uid: uid.unwrap_or_else(|| "gone".into()) };
+    let (rule, observed, previous) = match mode {
+        Mode::New => (Rule::Import, Observed::Absent, Previous::Apply),
+        Mode::Ours => (Rule::Keep, ours, Previous::Apply),
+        Mode::Adopt => (Rule::Adopt, Observed::Unknown, Previous::Apply),
+        Mode::Client => (Rule::Keep, ours, Previous::Client { changed: false }),
+        Mode::ClientChanged => (Rule::Keep, ours, Previous::Client { changed: true }),
     };
-    let target = Target { object, rule, seen, before };
-    applier.apply(&target, &Writing::new(&decoration(), policy, last)).await
+    let target = Target { object, rule, observed, previous };
+    applier.apply(&target, &WriteOptions::new(&decoration(), policy, last)).await
 }
 
 fn log(server: &MemoryApi, from: usize) -> Vec<String> {
@@ -257,18 +259,18 @@ async fn what_an_apply_refuses_for_good_is_created_and_patched_as_a_client_would
     let server = &world.0;
     let made = apply(&world, &deployment("odd1"), Policy::Auto, &(), Mode::New).await.unwrap();
     let refused = "does not fit its schema: .spec.bogus: field not declared in schema".to_owned();
-    assert_eq!(made.way, Way::Client { refused: Some(refused) });
+    assert_eq!(made.method, ApplyMethod::Client { refused: Some(refused) });
     assert_eq!(log(server, 0), ["PATCH deployments/web", "POST deployments"]);
     let entries = server.object(DEPLOYMENT).unwrap()["metadata"]["managedFields"].clone();
     assert_eq!((&entries[0]["manager"], &entries[0]["operation"]), (&json!("helm-operator"), &json!("Update")));
     assert!(made.live.mark.is_some(), "its mark is the client's entry");
 
-    let before = server.log().len();
+    let previous = server.log().len();
     let last = Last(deployment("odd1"));
     let mut changed = deployment("odd2");
     changed.body["spec"]["size"] = 1.into();
     let again = apply(&world, &changed, Policy::Auto, &last, Mode::ClientChanged).await.unwrap();
-    assert!(matches!(again.way, Way::Client { refused: Some(_) }));
+    assert!(matches!(again.method, ApplyMethod::Client { refused: Some(_) }));
     let patched = [
         "GET deployments/web",
         "PATCH deployments/web",
@@ -276,21 +278,21 @@ async fn what_an_apply_refuses_for_good_is_created_and_patched_as_a_client_would
         "GET /openapi/v3/apis/apps/v1",
         "PATCH deployments/web",
     ];
-    assert_eq!(log(server, before), patched);
+    assert_eq!(log(server, previous), patched);
     assert_eq!(server.object(DEPLOYMENT).unwrap()["spec"], json!({"image": "odd2", "size": 1}));
 
-    let before = server.log().len();
+    let previous = server.log().len();
     apply(&world, &deployment("odd2"), Policy::Auto, &Last(changed), Mode::Client).await.unwrap();
-    assert_eq!(log(server, before)[0], "GET deployments/web", "a repair does not ask server-side apply again");
+    assert_eq!(log(server, previous)[0], "GET deployments/web", "a repair does not ask server-side apply again");
     assert_eq!(
         server.object(DEPLOYMENT).unwrap()["spec"],
         json!({"image": "odd2"}),
         "what only the last manifest had is gone"
     );
-    let before = server.log().len();
+    let previous = server.log().len();
     apply(&world, &deployment("odd2"), Policy::Auto, &(), Mode::Client).await.unwrap();
     assert_eq!(
-        log(server, before),
+        log(server, previous),
         ["GET deployments/web", "GET /openapi/v3/apis/apps/v1"],
         "nothing differs, so nothing is sent"
     );
@@ -301,20 +303,20 @@ async fn an_object_that_an_apply_takes_again_goes_back_to_it() {
     let world = server();
     let server = &world.0;
     apply(&world, &deployment("odd"), Policy::Auto, &(), Mode::New).await.unwrap();
-    let before = server.log().len();
+    let previous = server.log().len();
     let back =
         apply(&world, &deployment("fine"), Policy::Auto, &Last(deployment("odd")), Mode::ClientChanged).await.unwrap();
-    assert_eq!(back.way, Way::Server);
+    assert_eq!(back.method, ApplyMethod::Server);
     let dry_run_then_move_in =
         ["GET deployments/web", "PATCH deployments/web", "PATCH deployments/web", "PATCH deployments/web"];
-    assert_eq!(log(server, before), dry_run_then_move_in);
+    assert_eq!(log(server, previous), dry_run_then_move_in);
     let entries = server.object(DEPLOYMENT).unwrap()["metadata"]["managedFields"].clone();
     assert_eq!((entries.as_array().unwrap().len(), &entries[0]["operation"]), (1, &json!("Apply")));
     // What was told to go by the server alone goes there, too.
     let world = self::server();
     apply(&world, &deployment("odd"), Policy::Client, &(), Mode::New).await.unwrap();
     let moved = apply(&world, &deployment("fine"), Policy::Server, &(), Mode::Client).await.unwrap();
-    assert_eq!(moved.way, Way::Server);
+    assert_eq!(moved.method, ApplyMethod::Server);
 }
 
 #[tokio::test]
@@ -324,12 +326,15 @@ async fn the_policy_decides_which_way_objects_go() {
     let refused = apply(&world, &deployment("odd"), Policy::Server, &(), Mode::New).await.unwrap_err();
     assert!(matches!(&refused, ApplyError::Failed { source, .. } if source.code() == Some(422)), "{refused}");
     assert!(server.object(DEPLOYMENT).is_none());
-    let before = server.log().len();
+    let previous = server.log().len();
     let made = apply(&world, &deployment("fine"), Policy::Client, &(), Mode::New).await.unwrap();
-    assert_eq!((made.way, log(server, before)), (Way::Client { refused: None }, vec!["POST deployments".to_owned()]));
+    assert_eq!(
+        (made.method, log(server, previous)),
+        (ApplyMethod::Client { refused: None }, vec!["POST deployments".to_owned()])
+    );
     let changed =
         apply(&world, &deployment("other"), Policy::Client, &Last(deployment("fine")), Mode::Ours).await.unwrap();
-    assert_eq!(changed.way, Way::Client { refused: None });
+    assert_eq!(changed.method, ApplyMethod::Client { refused: None });
     let same =
         apply(&world, &deployment("other"), Policy::Client, &Last(deployment("other")), Mode::Ours).await.unwrap();
     assert_eq!((made.changed, changed.changed, same.changed), (true, true, false));
@@ -385,23 +390,25 @@ async fn what_took_an_objects_place_meanwhile_is_judged_again() {
 async fn what_both_ways_refuse_is_told_in_the_applys_words_and_an_outage_in_its_own() {
     let world = server();
     let server = &world.0;
-    server.refuse(|call| (call.method == http::Method::POST).then(|| Error::answer(400, "BadRequest", "no such type")));
+    server.refuse(|call| {
+        (call.method == http::Method::POST).then(|| Error::from_status(400, "BadRequest", "no such type"))
+    });
     let error = apply(&world, &deployment("odd"), Policy::Auto, &(), Mode::New).await.unwrap_err();
     assert!(
         matches!(&error, ApplyError::Failed { source, .. } if source.to_string().contains(".spec.bogus")),
         "{error:?}"
     );
-    server.refuse(|call| (call.method == http::Method::POST).then(|| Error::answer(503, "", "away")));
+    server.refuse(|call| (call.method == http::Method::POST).then(|| Error::from_status(503, "", "away")));
     let error = apply(&world, &deployment("odd"), Policy::Auto, &(), Mode::New).await.unwrap_err();
     assert!(matches!(&error, ApplyError::Failed { source, .. } if source.to_string() == "away"), "{error:?}");
     // An outage of an apply is no reason to write as a client.
     server.accept();
     server.refuse(|call| {
-        (call.method == http::Method::PATCH).then(|| Error::answer(500, "InternalError", "failed calling webhook"))
+        (call.method == http::Method::PATCH).then(|| Error::from_status(500, "InternalError", "failed calling webhook"))
     });
-    let before = server.log().len();
+    let previous = server.log().len();
     apply(&world, &deployment("fine"), Policy::Auto, &(), Mode::New).await.unwrap_err();
-    assert_eq!(log(server, before), ["PATCH deployments/web"]);
+    assert_eq!(log(server, previous), ["PATCH deployments/web"]);
 }
 
 #[tokio::test]
@@ -418,9 +425,9 @@ async fn defaults_are_looked_for_only_if_the_server_names_fields() {
                 || Error::Refused { code: 422, reason: "Invalid".into(), message: "no".into(), fields: fields.clone() };
             (call.method == http::Method::PATCH).then(refused)
         });
-        let before = server.log().len();
+        let previous = server.log().len();
         apply(&world, &deployment("other"), Policy::Server, &(), Mode::Ours).await.unwrap_err();
-        assert_eq!(log(server, before), expected);
+        assert_eq!(log(server, previous), expected);
         server.accept();
     }
 }
@@ -452,7 +459,7 @@ async fn an_unowned_default_in_the_way_is_cleared_and_the_object_stays_applied()
     changed.body["spec"]["strategy"] = json!({"type": "Recreate"});
     for policy in [Policy::Auto, Policy::Server] {
         let applied = apply(&world, &changed, policy, &(), Mode::Ours).await.unwrap();
-        assert_eq!(applied.way, Way::Server);
+        assert_eq!(applied.method, ApplyMethod::Server);
         assert_eq!(server.object(DEPLOYMENT).unwrap()["spec"]["strategy"]["type"], "Recreate");
     }
 }
@@ -479,7 +486,9 @@ async fn a_definition_that_an_apply_refuses_is_created_as_a_client_would() {
     assert!(world.1.apply_definition(&deployment("odd")).await.unwrap());
     assert_eq!(server.object(at).unwrap()["spec"]["image"], "odd");
     server.remove(at);
-    server.refuse(|call| (call.method == http::Method::POST).then(|| Error::answer(400, "BadRequest", "no such type")));
+    server.refuse(|call| {
+        (call.method == http::Method::POST).then(|| Error::from_status(400, "BadRequest", "no such type"))
+    });
     let error = world.1.apply_definition(&deployment("odd")).await.unwrap_err();
     assert!(
         matches!(&error, ApplyError::Failed { source, .. } if source.to_string().contains(".spec.bogus")),
@@ -508,13 +517,13 @@ async fn new_fields_of_a_definition_are_waited_for_before_a_client_would_lose_th
             use std::sync::atomic::Ordering::SeqCst;
             let applies = call.method == http::Method::PATCH && call.path.contains("/dbs/");
             let refused = applies && left.fetch_update(SeqCst, SeqCst, |left| left.checked_sub(1)).is_ok();
-            refused.then(|| Error::answer(500, "", undeclared))
+            refused.then(|| Error::from_status(500, "", undeclared))
         });
-        let of = |object| Target { object, rule: Rule::Import, seen: Seen::Absent, before: Before::Apply };
+        let of = |object| Target { object, rule: Rule::Import, observed: Observed::Absent, previous: Previous::Apply };
         let applier = Applier::new(server);
         let targets = [of(&definition), of(&custom)];
-        let applied = applier.apply_all(&targets, &Writing::new(&decoration(), Policy::Auto, &())).await.unwrap();
-        applied[1].way == Way::Server
+        let applied = applier.apply_all(&targets, &WriteOptions::new(&decoration(), Policy::Auto, &())).await.unwrap();
+        applied[1].method == ApplyMethod::Server
     };
     assert!(ways(definition("Db", "example.com"), 6).await);
     assert!(!ways(definition("Db", "example.com"), 7).await, "at last it goes as a client");
@@ -544,6 +553,6 @@ async fn openapi_documents_are_read_once_and_only_for_kinds_that_may_have_rules(
     assert!(schemas.document(&resource("v1")).await.unwrap().is_none());
     assert!(schemas.document(&resource("rbac.authorization.k8s.io/v1")).await.unwrap().is_none());
     assert_eq!(server.log()[1..], ["GET /openapi/v3/api/v1", "GET /openapi/v3/apis/rbac.authorization.k8s.io/v1"]);
-    server.refuse(|_| Some(Error::answer(503, "", "away")));
+    server.refuse(|_| Some(Error::from_status(503, "", "away")));
     assert!(schemas.document(&resource("v1")).await.is_err());
 }

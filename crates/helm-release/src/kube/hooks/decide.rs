@@ -36,11 +36,11 @@ fn condition<'a>(status: &'a Value, kind: &str) -> Option<&'a Value> {
 
 /// What is known of a hook's object that is not there.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Known<'a> {
+pub(super) enum Evidence<'a> {
     /// The record says that it was going to be made.
-    Announced,
+    Planned,
     /// The record says that it was made.
-    Made,
+    Created,
     /// It was seen, with this status.
     Seen(&'a Value),
 }
@@ -49,7 +49,7 @@ pub(super) enum Known<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Absence {
     /// It has to be made.
-    Make,
+    Create,
     /// It succeeded.
     Succeeded,
     /// It failed.
@@ -64,11 +64,11 @@ pub(super) enum Absence {
 ///   between two looks. The last status seen decides if it tells (`FailureTarget` comes before `Failed`); else the Job counts as
 ///   succeeded, as a deleted hook does for Helm. Running it again would end the same way: a short TTL would make it run for ever.
 /// - It was made or seen, and nothing but a person deletes it: it was deleted before it ended, and that fails the hook.
-pub(super) fn absence(known: Known<'_>, expires: bool) -> Absence {
-    let status = match known {
-        Known::Announced => return Absence::Make,
-        Known::Made => &Value::Null,
-        Known::Seen(status) => status,
+pub(super) fn absence(evidence: Evidence<'_>, expires: bool) -> Absence {
+    let status = match evidence {
+        Evidence::Planned => return Absence::Create,
+        Evidence::Created => &Value::Null,
+        Evidence::Seen(status) => status,
     };
     let failing = condition(status, "FailureTarget").or(condition(status, "Failed"));
     match failing {
@@ -83,8 +83,8 @@ pub(super) fn absence(known: Known<'_>, expires: bool) -> Absence {
 
 /// What the record says of a hook's object that was or was going to be made. A Job that the server deletes by itself is announced as
 /// `Unknown`, and becomes `Running` once it was made; for all others the difference does not matter.
-pub(super) fn known(phase: HookPhase, expires: bool) -> Known<'static> {
-    if phase == HookPhase::Running && expires { Known::Made } else { Known::Announced }
+pub(super) fn evidence(phase: HookPhase, expires: bool) -> Evidence<'static> {
+    if phase == HookPhase::Running && expires { Evidence::Created } else { Evidence::Planned }
 }
 
 /// Whether the server deletes the object by itself some time after it ended.

@@ -44,7 +44,7 @@ pub trait Slot: Send + Sync {
     fn enter(&self) -> BoxFuture<'_, ()>;
     /// Takes what the run waits for now, in words for people: `hook templates/x.yaml: waiting for Job "y" to end (2m0s of 1h0m0s)`. Called
     /// at every look, at first every 50 ms, later every 2 s; must return at once.
-    fn waits_for(&self, _what: &str) {}
+    fn waiting_for(&self, _what: &str) {}
 }
 
 /// No limit on workers.
@@ -154,7 +154,7 @@ impl Applier {
         Box::pin(async move {
             let order = decide::order(&release.hooks, event);
             let deletes = matches!(event, HookEvent::PreDelete | HookEvent::PostDelete);
-            away(run, !order.is_empty(), self.run_in_order(release, &order, deletes, run)).await
+            without_slot(run, !order.is_empty(), self.run_in_order(release, &order, deletes, run)).await
         })
     }
 
@@ -165,12 +165,12 @@ impl Applier {
         deletes: bool,
         run: &HookRun<'_>,
     ) -> Result<Vec<HookError>, HookError> {
-        let mut left_out = Vec::new();
+        let mut skipped = Vec::new();
         for (done, at) in order.iter().enumerate() {
             let ran = self.run_hook(release, *at, run).await;
             if let Err(error) = ran {
                 if deletes && error.is_terminating() {
-                    left_out.push(error);
+                    skipped.push(error);
                     continue;
                 }
                 // The hook's own error is what matters; a failing clean-up is only logged.
@@ -182,7 +182,7 @@ impl Applier {
                 return Err(error);
             }
         }
-        Ok(left_out)
+        Ok(skipped)
     }
 
     /// Deletes the objects of an event's hooks whose policy is `hook-succeeded`. Repeating it is fine.
@@ -201,7 +201,7 @@ impl Applier {
                 }
                 Ok(())
             };
-            away(run, !order.is_empty(), delete).await
+            without_slot(run, !order.is_empty(), delete).await
         })
     }
 
@@ -218,8 +218,8 @@ impl Applier {
 }
 
 /// Gives the place among the workers away for the time of some work.
-async fn away<T>(run: &HookRun<'_>, is_away: bool, work: impl Future<Output = T>) -> T {
-    if !is_away {
+async fn without_slot<T>(run: &HookRun<'_>, leaves: bool, work: impl Future<Output = T>) -> T {
+    if !leaves {
         return work.await;
     }
     run.slot.leave();

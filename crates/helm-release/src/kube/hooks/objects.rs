@@ -6,7 +6,8 @@ use super::one::{Clock, Pause};
 use super::{HOOK_RUN_ANNOTATION, HookError, HookRun};
 use crate::kube::api::{Call, Error};
 use crate::kube::apply::{Applier, bytes, describe};
-use crate::kube::{Answer, CHART_LABEL, FIELD_MANAGER, Live, Object, Ownership, objects_of};
+use crate::kube::ownership::UNCLAIMED;
+use crate::kube::{CHART_LABEL, FIELD_MANAGER, Live, Object, Ownership, Response, objects_of};
 use crate::release::{Hook, Release};
 
 /// Helm's annotation of every hook.
@@ -43,7 +44,7 @@ impl Applier {
         let namespace = run.decoration.namespace_of(object, &resource);
         if !object.name.is_empty() {
             let path = resource.path(namespace, &object.name)?;
-            let live = self.look(&path).await?;
+            let live = self.get(&path).await?;
             return Ok(live.filter(|live| stamp.is_on(live)).map(|_| path));
         }
         // The server chose its name.
@@ -57,7 +58,7 @@ impl Applier {
     }
 
     /// Makes an object. One that an earlier request of this run made, whose answer was lost, is found.
-    pub(super) async fn make_once(&self, object: &Object, stamp: &Stamp, run: &HookRun<'_>) -> Result<String, Error> {
+    pub(super) async fn create_once(&self, object: &Object, stamp: &Stamp, run: &HookRun<'_>) -> Result<String, Error> {
         match self.create_hook(object, stamp, run).await {
             Err(error) => self.find(object, stamp, run).await.ok().flatten().ok_or(error),
             made => made,
@@ -78,18 +79,18 @@ impl Applier {
     /// Deletes an object that is this release's and waits until it is gone. Already gone is fine.
     pub(super) async fn delete_hook(&self, object: &Object, clock: &Clock<'_>) -> Result<(), HookError> {
         let what = format!("{} to be gone", describe(object));
-        let resource = clock.patiently(&what, || self.mapper.resource(&object.api_version, &object.kind)).await?;
+        let resource = clock.retry(&what, || self.mapper.resource(&object.api_version, &object.kind)).await?;
         let path = resource.path(clock.run.decoration.namespace_of(object, &resource), &object.name);
         let path = path.map_err(|source| HookError::Api { path: clock.hook.path.clone(), source })?;
         let mut pause = Pause::default();
-        while let Some(metadata) = clock.patiently(&what, || self.look_at_metadata(&path)).await? {
-            let live = clock.patiently(&what, || async { Answer(bytes(&metadata)).parse::<Live>() }).await?;
+        while let Some(metadata) = clock.retry(&what, || self.look_at_metadata(&path)).await? {
+            let live = clock.retry(&what, || async { Response(bytes(&metadata)).parse::<Live>() }).await?;
             if live.deleting {
                 clock.wait(&what, None, &mut pause).await?;
                 continue;
             }
-            prove(&live, &metadata, object, clock)?;
-            if !clock.patiently(&what, || self.delete_if_unchanged(&path, &live)).await? {
+            check_deletable(&live, &metadata, object, clock)?;
+            if !clock.retry(&what, || self.delete_if_unchanged(&path, &live)).await? {
                 clock.wait(&what, None, &mut pause).await?;
             }
         }
@@ -113,14 +114,14 @@ impl Applier {
 }
 
 /// Whether the object may be deleted: it is this release's, or a hook of Helm's that nobody claims.
-fn prove(live: &Live, metadata: &Value, object: &Object, clock: &Clock<'_>) -> Result<(), HookError> {
+fn check_deletable(live: &Live, metadata: &Value, object: &Object, clock: &Clock<'_>) -> Result<(), HookError> {
     let why = match clock.run.decoration.ownership(live) {
         Ownership::Ours => return Ok(()),
         // Helm puts no owner on the objects of hooks, only the annotation that the chart has.
         Ownership::Unclaimed if clock.run.unclaimed && metadata["metadata"]["annotations"][HOOK].is_string() => {
             return Ok(());
         }
-        Ownership::Unclaimed => "nothing in its metadata says that it is this release's".to_owned(),
+        Ownership::Unclaimed => UNCLAIMED.to_owned(),
         Ownership::Foreign(owner) => format!("it belongs to {owner}"),
     };
     Err(HookError::Foreign { path: clock.hook.path.clone(), object: describe(object), why })

@@ -6,12 +6,12 @@ use jiff::Timestamp;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::decide::{Absence, Known, absence, expires, known, outcome};
+use super::decide::{Absence, Evidence, absence, evidence, expires, outcome};
 use super::objects::{self, Stamp};
 use super::{HookError, HookRun};
 use crate::kube::api::{Call, Error};
 use crate::kube::apply::{Applier, describe};
-use crate::kube::{Answer, Nature, Object};
+use crate::kube::{Object, Response, is_transient};
 use crate::release::{DeletePolicy, Hook, HookPhase, LastRun, Release};
 
 /// How long one request may go unanswered before it is sent again.
@@ -55,11 +55,11 @@ impl Applier {
         let clock = Clock::start(&hook, run);
         let mut awaited = Vec::new();
         for object in &objects {
-            let found = if resumed { self.find_again(object, &stamp, phase, &clock).await? } else { None };
+            let found = if resumed { self.find_resumed(object, &stamp, phase, &clock).await? } else { None };
             match found {
                 Some(Found::Ended) => {}
                 Some(Found::At(path)) => awaited.push((object, path)),
-                None => awaited.push((object, self.make(object, &stamp, &clock).await?)),
+                None => awaited.push((object, self.create_and_retry(object, &stamp, &clock).await?)),
             }
         }
         if release.hooks[at].last_run.phase == HookPhase::Unknown {
@@ -73,7 +73,7 @@ impl Applier {
     }
 
     /// Looks for the object of a run that an earlier process began; nothing if it has to be made.
-    async fn find_again(
+    async fn find_resumed(
         &self,
         object: &Object,
         stamp: &Stamp,
@@ -81,13 +81,13 @@ impl Applier {
         clock: &Clock<'_>,
     ) -> Result<Option<Found>, HookError> {
         let what = format!("{} to be found", describe(object));
-        if let Some(path) = clock.patiently(&what, || self.find(object, stamp, clock.run)).await? {
+        if let Some(path) = clock.retry(&what, || self.find(object, stamp, clock.run)).await? {
             return Ok(Some(Found::At(path)));
         }
-        match absence(known(phase, expires(&object.kind, &object.body)), expires(&object.kind, &object.body)) {
+        match absence(evidence(phase, expires(&object.kind, &object.body)), expires(&object.kind, &object.body)) {
             Absence::Succeeded => Ok(Some(Found::Ended)),
             Absence::Failed(why) => Err(clock.failed(object, &why)),
-            Absence::Make => {
+            Absence::Create => {
                 // What is left there is of an earlier run.
                 if clock.hook.delete_policies.contains(&DeletePolicy::BeforeHookCreation) && !object.name.is_empty() {
                     self.delete_hook(object, clock).await?;
@@ -98,9 +98,9 @@ impl Applier {
     }
 
     /// Makes an object, however often the server must be asked while it is away; one that an unanswered request made is found.
-    async fn make(&self, object: &Object, stamp: &Stamp, clock: &Clock<'_>) -> Result<String, HookError> {
+    async fn create_and_retry(&self, object: &Object, stamp: &Stamp, clock: &Clock<'_>) -> Result<String, HookError> {
         let what = format!("{} to be made", describe(object));
-        clock.ask(&what, Some(REFUSED_LIMIT), || self.make_once(object, stamp, clock.run)).await
+        clock.retry_until(&what, Some(REFUSED_LIMIT), || self.create_once(object, stamp, clock.run)).await
     }
 
     /// Waits until a Job or Pod has ended.
@@ -109,15 +109,15 @@ impl Applier {
         let what = format!("{name} to end");
         let (mut seen, mut pause) = (Value::Null, Pause::default());
         loop {
-            let live = clock.patiently(&what, || self.look(path)).await?;
+            let live = clock.retry(&what, || self.get(path)).await?;
             let ended = match live {
                 Some(live) => {
                     seen = live["status"].clone();
                     outcome(&object.kind, &seen)
                 }
-                None => match absence(Known::Seen(&seen), expires(&object.kind, &object.body)) {
+                None => match absence(Evidence::Seen(&seen), expires(&object.kind, &object.body)) {
                     Absence::Failed(why) => Some(Err(why)),
-                    Absence::Succeeded | Absence::Make => Some(Ok(())),
+                    Absence::Succeeded | Absence::Create => Some(Ok(())),
                 },
             };
             match ended {
@@ -131,8 +131,8 @@ impl Applier {
     }
 
     /// An object as it is; nothing if it is gone.
-    pub(super) async fn look(&self, path: &str) -> Result<Option<Value>, Error> {
-        let answer: Result<Answer, Error> = self.api().send(Call::get(path)).await;
+    pub(super) async fn get(&self, path: &str) -> Result<Option<Value>, Error> {
+        let answer: Result<Response, Error> = self.api().send(Call::get(path)).await;
         match answer {
             Err(error) if error.is_not_found() => Ok(None),
             answer => answer?.parse().map(Some),
@@ -162,18 +162,6 @@ async fn record(release: &Release, at: usize, run: &HookRun<'_>) -> Result<(), H
     }
 }
 
-/// Whether the server, and not what it was asked for, is why something failed.
-fn is_transient(error: &(dyn std::error::Error + 'static)) -> bool {
-    let mut next = Some(error);
-    while let Some(error) = next {
-        if let Some(error) = error.downcast_ref::<Error>() {
-            return error.nature() == Nature::Transient;
-        }
-        next = error.source();
-    }
-    false
-}
-
 /// A hook's time.
 pub(super) struct Clock<'a> {
     pub(super) hook: &'a Hook,
@@ -197,15 +185,20 @@ impl<'a> Clock<'a> {
     }
 
     /// Asks until the server answers.
-    pub(super) async fn patiently<T, F>(&self, what: &str, ask: impl FnMut() -> F) -> Result<T, HookError>
+    pub(super) async fn retry<T, F>(&self, what: &str, ask: impl FnMut() -> F) -> Result<T, HookError>
     where
         F: Future<Output = Result<T, Error>>,
     {
-        self.ask(what, None, ask).await
+        self.retry_until(what, None, ask).await
     }
 
     /// Asks until the server answers, or has answered with errors for as long as `refused`.
-    async fn ask<T, F>(&self, what: &str, refused: Option<Duration>, mut ask: impl FnMut() -> F) -> Result<T, HookError>
+    async fn retry_until<T, F>(
+        &self,
+        what: &str,
+        refused: Option<Duration>,
+        mut ask: impl FnMut() -> F,
+    ) -> Result<T, HookError>
     where
         F: Future<Output = Result<T, Error>>,
     {
@@ -218,7 +211,7 @@ impl<'a> Clock<'a> {
             let over = refused.zip(refused_since).is_some_and(|(limit, since)| since.elapsed() >= limit);
             let trouble = match answer {
                 Ok(Ok(answer)) => return Ok(answer),
-                Ok(Err(error)) if error.nature() == Nature::Transient && !over => error.to_string(),
+                Ok(Err(error)) if error.is_transient() && !over => error.to_string(),
                 Ok(Err(source)) => return Err(HookError::Api { path: self.hook.path.clone(), source }),
                 Err(_) => format!("no answer within {} s", REQUEST_LIMIT.as_secs()),
             };
@@ -236,7 +229,7 @@ impl<'a> Clock<'a> {
             let limit = go_duration(limit.unwrap_or_default());
             return Err(HookError::TimedOut { path: self.hook.path.clone(), limit, what });
         }
-        self.run.slot.waits_for(&format!("hook {}: waiting for {what} ({})", self.hook.path, passed(elapsed, limit)));
+        self.run.slot.waiting_for(&format!("hook {}: waiting for {what} ({})", self.hook.path, passed(elapsed, limit)));
         tokio::time::sleep(pause.next().min(left.unwrap_or(Duration::MAX))).await;
         Ok(())
     }

@@ -4,7 +4,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
-use super::decide::{Absence, Known, absence, expires, known, order, outcome};
+use super::decide::{Absence, Evidence, absence, evidence, expires, order, outcome};
 use super::*;
 use crate::kube::{Disturbance, MemoryApi};
 use crate::release::{HookPhase, LastRun};
@@ -50,7 +50,7 @@ impl Slot for Notes {
         Box::pin(ready(()))
     }
 
-    fn waits_for(&self, what: &str) {
+    fn waiting_for(&self, what: &str) {
         self.waits.lock().unwrap().push(what.to_owned());
     }
 }
@@ -101,8 +101,8 @@ impl World {
         let decoration = decoration();
         let (timeout, unclaimed) = (self.timeout, self.unclaimed);
         let run = HookRun { decoration: &decoration, timeout, unclaimed, slot: &self.notes, journal: &self.notes };
-        let left_out = self.applier.run_hooks(release, event, &run).await?;
-        Ok(left_out.iter().map(ToString::to_string).collect())
+        let skipped = self.applier.run_hooks(release, event, &run).await?;
+        Ok(skipped.iter().map(ToString::to_string).collect())
     }
 
     /// Runs, while someone does something to the server after some time.
@@ -272,8 +272,8 @@ async fn a_look_that_is_refused_for_good_fails_the_hook() {
 async fn a_server_that_stays_away_is_named_when_the_time_is_over() {
     let world = World::new();
     let mut release = release(vec![job("")]);
-    let away = |server: &MemoryApi| server.disturb("GET /apis/batch", 100_000, Disturbance::Unreachable);
-    let error = world.run_while(&mut release, 10, away).await.unwrap_err();
+    let without_slot = |server: &MemoryApi| server.disturb("GET /apis/batch", 100_000, Disturbance::Unreachable);
+    let error = world.run_while(&mut release, 10, without_slot).await.unwrap_err();
     let expected =
         "hook c/templates/j.yaml did not end within 5m0s: waited for Job \"j\" to end (cannot reach the API server)";
     assert_eq!(error.to_string(), expected);
@@ -297,7 +297,7 @@ async fn an_object_is_made_once_however_its_request_fares() {
 }
 
 fn terminating() -> Error {
-    Error::answer(403, "NamespaceTerminating", "namespace ns is being terminated")
+    Error::from_status(403, "NamespaceTerminating", "namespace ns is being terminated")
 }
 
 #[tokio::test(start_paused = true)]
@@ -310,8 +310,8 @@ async fn a_deletion_leaves_out_hooks_that_a_namespace_that_goes_does_not_take() 
         };
         world.server.refuse(|call| call.path.starts_with(MAPS).then(terminating));
         let mut release = release(vec![map("a", 0), in_other, map("c", 2)]);
-        let left_out = world.run_at(event, &mut release).await.unwrap();
-        assert_eq!(left_out, ["cannot run hook c/templates/a.yaml", "cannot run hook c/templates/c.yaml"]);
+        let skipped = world.run_at(event, &mut release).await.unwrap();
+        assert_eq!(skipped, ["cannot run hook c/templates/a.yaml", "cannot run hook c/templates/c.yaml"]);
         assert_eq!(world.server.paths(), ["/api/v1/namespaces/other/configmaps/b"]);
         let phases: Vec<_> = release.hooks.iter().map(|hook| hook.last_run.phase).collect();
         assert_eq!(phases, [HookPhase::Failed, HookPhase::Succeeded, HookPhase::Failed]);
@@ -321,7 +321,7 @@ async fn a_deletion_leaves_out_hooks_that_a_namespace_that_goes_does_not_take() 
 #[tokio::test(start_paused = true)]
 async fn other_actions_and_other_refusals_stop_at_a_hook_that_cannot_be_made() {
     use HookEvent::{PostUpgrade, PreDelete, PreInstall};
-    let forbidden: fn() -> Error = || Error::answer(403, "Forbidden", "no");
+    let forbidden: fn() -> Error = || Error::from_status(403, "Forbidden", "no");
     for (event, refusal) in
         [(PreInstall, terminating as fn() -> Error), (PostUpgrade, terminating), (PreDelete, forbidden)]
     {
@@ -373,8 +373,8 @@ async fn an_object_that_exists_and_may_not_be_replaced_fails_the_hook() {
 #[tokio::test(start_paused = true)]
 async fn a_release_that_cannot_be_recorded_is_recorded_later() {
     let world = World::new();
-    let away = || Error::Transport("connection refused".into());
-    world.notes.refuse.lock().unwrap().extend([away(), away()]);
+    let without_slot = || Error::Transport("connection refused".into());
+    world.notes.refuse.lock().unwrap().extend([without_slot(), without_slot()]);
     world.run(&mut release(vec![map("a", 0)])).await.unwrap();
     assert!(world.notes.waits.lock().unwrap()[0].contains("waiting for the release to be recorded (cannot reach"));
     let forbidden = Error::Refused { code: 403, reason: "Forbidden".into(), message: "no".into(), fields: Vec::new() };
@@ -635,24 +635,24 @@ fn the_absence_of_an_object_means_what_is_known_of_it() {
         json!({"conditions": [{"type": "FailureTarget", "status": "True", "reason": "BackoffLimitExceeded"}]});
     let failed = json!({"conditions": [{"type": "Failed", "status": "True", "message": "no"}]});
     let deleted = || Absence::Failed("it was deleted before it ended".into());
-    for (known, expires, expected) in [
-        (Known::Announced, false, Absence::Make),
-        (Known::Announced, true, Absence::Make),
-        (Known::Made, true, Absence::Succeeded),
-        (Known::Made, false, deleted()),
-        (Known::Seen(&running), true, Absence::Succeeded),
-        (Known::Seen(&running), false, deleted()),
-        (Known::Seen(&failing), true, Absence::Failed("BackoffLimitExceeded".into())),
-        (Known::Seen(&failed), true, Absence::Failed("no".into())),
+    for (evidence, expires, expected) in [
+        (Evidence::Planned, false, Absence::Create),
+        (Evidence::Planned, true, Absence::Create),
+        (Evidence::Created, true, Absence::Succeeded),
+        (Evidence::Created, false, deleted()),
+        (Evidence::Seen(&running), true, Absence::Succeeded),
+        (Evidence::Seen(&running), false, deleted()),
+        (Evidence::Seen(&failing), true, Absence::Failed("BackoffLimitExceeded".into())),
+        (Evidence::Seen(&failed), true, Absence::Failed("no".into())),
     ] {
-        assert_eq!(absence(known, expires), expected, "{known:?} {expires}");
+        assert_eq!(absence(evidence, expires), expected, "{evidence:?} {expires}");
     }
     for (phase, expires, expected) in [
-        (HookPhase::Running, true, Known::Made),
-        (HookPhase::Running, false, Known::Announced),
-        (HookPhase::Unknown, true, Known::Announced),
+        (HookPhase::Running, true, Evidence::Created),
+        (HookPhase::Running, false, Evidence::Planned),
+        (HookPhase::Unknown, true, Evidence::Planned),
     ] {
-        assert_eq!(known(phase, expires), expected, "{phase:?} {expires}");
+        assert_eq!(evidence(phase, expires), expected, "{phase:?} {expires}");
     }
     let ttl = json!({"spec": {"ttlSecondsAfterFinished": 0}});
     assert!(expires("Job", &ttl) && !expires("Pod", &ttl) && !expires("Job", &json!({"spec": {}})));

@@ -2,7 +2,7 @@
 //!
 //! The server's words stay as they are, but for values: of an object that does not fit its schema ([`misfit`]), and in `Invalid value: …`.
 
-mod misfit;
+mod schema_error;
 #[cfg(test)]
 mod tests;
 
@@ -10,35 +10,27 @@ use serde::Deserialize;
 
 use super::api::Error;
 
-/// Whether the same request may be taken later.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Nature {
-    /// The request itself is wrong, or not allowed: it fails again until someone changes something.
-    Permanent,
-    /// The server, a webhook or the way to them failed: it says nothing about the request.
-    Transient,
-}
-
 impl Error {
-    /// Whether the same request may be taken later.
-    pub fn nature(&self) -> Nature {
+    /// Returns whether the same request may succeed later: the server, a webhook or the network failed, which says nothing about the request.
+    /// Any other error is permanent: the request is invalid or forbidden, and fails again until someone changes something.
+    pub fn is_transient(&self) -> bool {
         match self {
-            Error::Transport(_) | Error::TimedOut { .. } | Error::TooLarge { .. } | Error::Json(_) => Nature::Transient,
-            Error::Refused { code: 401 | 408 | 425 | 429 | 500.., .. } => Nature::Transient,
-            // Someone else wrote at the same moment; that the object exists already would be said again.
-            Error::Refused { code: 409, reason, .. } if reason == "Conflict" => Nature::Transient,
-            _ => Nature::Permanent,
+            Error::Transport(_) | Error::TimedOut { .. } | Error::TooLarge { .. } | Error::Json(_) => true,
+            // Of the 409s only a lost race is worth a retry; `AlreadyExists` is not.
+            Error::Refused { code: 409, reason, .. } => reason == "Conflict",
+            Error::Refused { code, .. } => matches!(code, 401 | 408 | 425 | 429 | 500..),
+            _ => false,
         }
     }
 
     /// The error of a server's answer: its status and its words.
-    pub fn answer(code: u16, reason: &str, message: &str) -> Error {
+    pub fn from_status(code: u16, reason: &str, message: &str) -> Error {
         let body = serde_json::json!({"reason": reason, "message": message});
         refusal(code, body.to_string().as_bytes())
     }
 
     /// Whether server-side apply alone may be what the server objects to: to a client's create or patch it may say yes.
-    pub fn may_suit_a_client(&self) -> bool {
+    pub fn may_succeed_client_side(&self) -> bool {
         // 405 and 415: an aggregated server that knows no apply.
         matches!(self.code(), Some(400 | 405 | 415 | 422))
     }
@@ -49,8 +41,8 @@ impl Error {
     }
 
     /// Whether the object has fields that its schema does not know.
-    pub(super) fn is_undeclared(&self) -> bool {
-        matches!(self, Error::Refused { code: 422, message, .. } if message.contains(misfit::UNDECLARED))
+    pub(super) fn has_undeclared_field(&self) -> bool {
+        matches!(self, Error::Refused { code: 422, message, .. } if message.contains(schema_error::UNDECLARED))
     }
 
     /// The fields that the server objects to, as it names them: `spec.strategy.rollingUpdate`.
@@ -84,6 +76,18 @@ struct Cause {
     reason: String,
 }
 
+/// Returns whether the first API server error in the chain of causes is transient; `false` without one.
+pub(crate) fn is_transient(error: &(dyn std::error::Error + 'static)) -> bool {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        if let Some(error) = error.downcast_ref::<Error>() {
+            return error.is_transient();
+        }
+        next = error.source();
+    }
+    false
+}
+
 /// The reason and the cause of a refusal to make anything in a namespace that is being deleted.
 const TERMINATING: &str = "NamespaceTerminating";
 
@@ -94,7 +98,7 @@ pub(super) fn refusal(code: u16, body: &[u8]) -> Error {
     let status: Status = serde_json::from_slice(body).unwrap_or_default();
     let message =
         if status.message.is_empty() { String::from_utf8_lossy(body).trim().to_owned() } else { status.message };
-    if let Some(message) = misfit::explain(&message) {
+    if let Some(message) = schema_error::explain(&message) {
         return Error::Refused { code: 422, reason: "Invalid".into(), message, fields: Vec::new() };
     }
     let details = status.details.unwrap_or_default();

@@ -5,10 +5,10 @@ use serde_json::json;
 use super::*;
 
 fn status(code: u16, reason: &str, message: &str) -> Error {
-    Error::answer(code, reason, message)
+    Error::from_status(code, reason, message)
 }
 
-fn misfit(kind: &str, details: &str) -> String {
+fn schema_error(kind: &str, details: &str) -> String {
     status(500, "", &format!("failed to create typed patch object (ns/a; {kind}): {details}")).to_string()
 }
 
@@ -83,7 +83,7 @@ fn an_object_that_does_not_fit_its_schema_is_explained_without_its_values() {
         (".spec.x: element 0: hunter2", ".spec.x: an element is invalid"),
     ];
     for (details, expected) in cases {
-        assert_eq!(misfit(MAP, details), format!("does not fit its schema: {expected}"), "{details}");
+        assert_eq!(schema_error(MAP, details), format!("does not fit its schema: {expected}"), "{details}");
     }
     for details in [
         format!("{c}.env: duplicate entries for key [name=\"A\"]"),
@@ -91,7 +91,7 @@ fn an_object_that_does_not_fit_its_schema_is_explained_without_its_values() {
         format!("{c}.env: element 1: associative list with keys may not have non-map elements"),
         format!("{c}.foo: field not declared in schema"),
     ] {
-        assert_eq!(misfit(DEPLOYMENT, &details), format!("does not fit its schema: {details}"));
+        assert_eq!(schema_error(DEPLOYMENT, &details), format!("does not fit its schema: {details}"));
     }
 }
 
@@ -100,7 +100,7 @@ fn several_faults_are_told_in_one_line_even_where_a_value_has_several() {
     let details = "errors:\n  .spec.paused: expected boolean, got &{yes\n  hunter2\n  and: {more}}\n  .spec.replicas: expected numeric (int or float), got string\n  \
         .spec.args: expected list, got &{a b}";
     assert_eq!(
-        misfit(DEPLOYMENT, details),
+        schema_error(DEPLOYMENT, details),
         "does not fit its schema: .spec.paused: expected boolean, got string; give true or false, without quotes; \
          .spec.replicas: expected number, got string; give a number, without quotes; .spec.args: expected list, got string"
     );
@@ -109,8 +109,8 @@ fn several_faults_are_told_in_one_line_even_where_a_value_has_several() {
 #[test]
 fn what_cannot_be_parsed_is_not_shown() {
     let unknown = "does not fit its schema";
-    assert_eq!(misfit(MAP, "Value:hunter2"), unknown);
-    assert_eq!(misfit(MAP, "hunter2: expected string, got x"), unknown);
+    assert_eq!(schema_error(MAP, "Value:hunter2"), unknown);
+    assert_eq!(schema_error(MAP, "hunter2: expected string, got x"), unknown);
     assert_eq!(status(500, "", "failed to create typed patch object (hunter2").to_string(), unknown);
     assert_eq!(status(500, "", "failed to create typed live object (a; v1, Kind=X) hunter2").to_string(), unknown);
     let decoding = "failed to convert new object (/s; /v1, Kind=Secret) to proper version: unable to convert unstructured object to /v1, Kind=Secret: \
@@ -131,7 +131,7 @@ fn an_object_that_does_not_fit_its_schema_is_invalid_and_no_outage() {
     );
     let Error::Refused { code, reason, fields, .. } = &error else { panic!("{error}") };
     assert_eq!((*code, reason.as_str(), fields.is_empty()), (422, "Invalid", true));
-    assert!(error.may_suit_a_client());
+    assert!(error.may_succeed_client_side());
 }
 
 #[test]
@@ -142,43 +142,43 @@ fn refusals_are_permanent_unless_they_say_nothing_about_the_request() {
     let conversion = "failed to convert live object (/x; example.com/v1, Kind=Db) to proper version: conversion webhook for example.com/v2, Kind=Db failed: \
         Post \"https://convert.ns.svc:443/?timeout=30s\": dial tcp 10.96.0.8:443: connect: connection refused";
     let cases = [
-        (500, "InternalError", webhook, Nature::Transient),
-        (500, "InternalError", "Internal error occurred: etcdserver: leader changed", Nature::Transient),
-        (500, "", typed, Nature::Permanent),
-        (500, "", conversion, Nature::Transient),
-        (503, "ServiceUnavailable", "apiserver not ready", Nature::Transient),
+        (500, "InternalError", webhook, true),
+        (500, "InternalError", "Internal error occurred: etcdserver: leader changed", true),
+        (500, "", typed, false),
+        (500, "", conversion, true),
+        (503, "ServiceUnavailable", "apiserver not ready", true),
         (
             504,
             "Timeout",
             "Timeout: request did not complete within requested timeout - context deadline exceeded",
-            Nature::Transient,
+            true,
         ),
-        (429, "TooManyRequests", "too many requests, please try again later", Nature::Transient),
-        (408, "", "request timed out", Nature::Transient),
-        (425, "", "too early", Nature::Transient),
-        (401, "Unauthorized", "Unauthorized", Nature::Transient),
+        (429, "TooManyRequests", "too many requests, please try again later", true),
+        (408, "", "request timed out", true),
+        (425, "", "too early", true),
+        (401, "Unauthorized", "Unauthorized", true),
         (
             409,
             "Conflict",
             "Operation cannot be fulfilled on deployments.apps \"d\": the object has been modified",
-            Nature::Transient,
+            true,
         ),
-        (409, "AlreadyExists", "secrets \"s\" already exists", Nature::Permanent),
-        (400, "BadRequest", "admission webhook \"check.example.com\" denied the request: no", Nature::Permanent),
-        (403, "Forbidden", "pods \"p\" is forbidden: exceeded quota: q", Nature::Permanent),
-        (404, "NotFound", "namespaces \"ns\" not found", Nature::Permanent),
-        (422, "Invalid", "Service \"e\" is invalid: spec.clusterIP: may not change", Nature::Permanent),
+        (409, "AlreadyExists", "secrets \"s\" already exists", false),
+        (400, "BadRequest", "admission webhook \"check.example.com\" denied the request: no", false),
+        (403, "Forbidden", "pods \"p\" is forbidden: exceeded quota: q", false),
+        (404, "NotFound", "namespaces \"ns\" not found", false),
+        (422, "Invalid", "Service \"e\" is invalid: spec.clusterIP: may not change", false),
     ];
     for (code, reason, message, expected) in cases {
-        assert_eq!(status(code, reason, message).nature(), expected, "{message}");
+        assert_eq!(status(code, reason, message).is_transient(), expected, "{message}");
     }
-    assert_eq!(Error::Transport("reset".into()).nature(), Nature::Transient);
-    assert_eq!(Error::Json(serde_json::from_str::<u8>("x").unwrap_err()).nature(), Nature::Transient);
-    assert_eq!(Error::NoKind { api_version: "v1".into(), kind: "X".into() }.nature(), Nature::Permanent);
-    assert_eq!(Error::InvalidName("..".into()).nature(), Nature::Permanent);
-    assert!([400, 405, 415, 422].iter().all(|code| status(*code, "", "no").may_suit_a_client()));
-    assert!(!status(403, "Forbidden", "no").may_suit_a_client());
-    assert!(!Error::Transport("reset".into()).may_suit_a_client());
+    assert!(Error::Transport("reset".into()).is_transient());
+    assert!(Error::Json(serde_json::from_str::<u8>("x").unwrap_err()).is_transient());
+    assert!(!Error::NoKind { api_version: "v1".into(), kind: "X".into() }.is_transient());
+    assert!(!Error::InvalidName("..".into()).is_transient());
+    assert!([400, 405, 415, 422].iter().all(|code| status(*code, "", "no").may_succeed_client_side()));
+    assert!(!status(403, "Forbidden", "no").may_succeed_client_side());
+    assert!(!Error::Transport("reset".into()).may_succeed_client_side());
 }
 
 #[test]
@@ -244,7 +244,7 @@ fn a_namespace_that_is_being_deleted_is_told_from_missing_rights() {
     };
     let terminating = r#"{"reason": "NamespaceTerminating", "message": "no", "field": "metadata.namespace"}"#;
     let error = answer(403, terminating);
-    assert!(error.is_terminating() && error.nature() == Nature::Permanent);
+    assert!(error.is_terminating() && !error.is_transient());
     assert_eq!(error.fields(), ["metadata.namespace"]);
     assert!(!answer(403, "").is_terminating());
     assert!(!answer(403, r#"{"field": "NamespaceTerminating"}"#).is_terminating());
