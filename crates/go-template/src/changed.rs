@@ -1,22 +1,22 @@
-//! The maps that functions changed during a run. Go collects cycles of references; reference counts do not, so the host breaks them.
+//! The maps that functions changed during a run. Go's garbage collector frees cycles; reference counts do not, so the host breaks them.
 
 use std::collections::HashSet;
 
 use crate::value::{Map, Value};
 
-/// Maps that were given other maps or lists, and so may contain themselves.
+/// Maps that other maps or lists were put into, so that they may contain themselves.
 #[derive(Debug, Default)]
 pub(crate) struct ChangedMaps(Vec<Map>);
 
 impl ChangedMaps {
-    /// Notes that the map was given the value.
+    /// Records that the value was put into the map.
     pub(crate) fn add(&mut self, map: &Map, value: &Value) {
         if nests(value) && !self.0.last().is_some_and(|last| last.same(map)) {
             self.0.push(map.clone());
         }
     }
 
-    /// Empties the maps, with everything in them.
+    /// Empties the maps and everything in them.
     pub(crate) fn empty(self) {
         let mut pending: Vec<Value> = self.0.into_iter().map(Value::Map).collect();
         let mut seen = HashSet::new();

@@ -1,4 +1,4 @@
-//! What goes wrong, as data: template, line, column, context and cause. Only `Display` knows Go's sentences.
+//! Errors as data: template, line, column, context and cause. `Display` prints Go's messages.
 
 use std::fmt;
 use std::sync::Arc;
@@ -23,10 +23,10 @@ pub struct ParseError {
     pub kind: ParseErrorKind,
 }
 
-/// Why a function or method failed. The executor adds which function it was and where.
+/// Why a function or method failed. The executor adds the function's name and the place.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum FuncError {
-    /// The function's own message, as Go's `error.Error()` has it.
+    /// The function's own message, like Go's `error.Error()`.
     #[error("{0}")]
     Message(String),
     /// A built-in function refused its arguments.
@@ -35,42 +35,42 @@ pub enum FuncError {
     /// Another template that the function executed failed.
     #[error("{0}")]
     Template(Box<ExecError>),
-    /// A text that the function was to parse is no template.
+    /// Source text that the function parsed is not a template.
     #[error("{0}")]
     Parse(Box<ParseError>),
-    /// There is no template of this name in the set.
+    /// The set has no template with this name.
     #[error("template: no template {} associated with template {}", quote(.name.as_bytes()), quote(.set.as_bytes()))]
     NoTemplate {
-        /// The name that was asked for.
+        /// The missing template.
         name: String,
         /// The name of the set.
         set: String,
     },
-    /// Words before another error, as Go's `fmt.Errorf("…: %w", err)` puts them.
+    /// Another error with a message in front, like Go's `fmt.Errorf("…: %w", err)`.
     #[error("{message}: {source}")]
     Context {
-        /// The words.
+        /// The message.
         message: String,
-        /// The error that they are about.
+        /// The error.
         source: Box<FuncError>,
     },
-    /// The run used up what it may use.
+    /// The run exceeded a limit.
     #[error("{0}")]
     Limit(LimitError),
 }
 
 impl FuncError {
-    /// An error with Go's text.
+    /// An error with this message.
     pub fn new(message: impl Into<String>) -> FuncError {
         FuncError::Message(message.into())
     }
 
-    /// This error with words before it.
+    /// This error with a message in front.
     pub fn context(self, message: impl Into<String>) -> FuncError {
         FuncError::Context { message: message.into(), source: Box::new(self) }
     }
 
-    /// The limit that is at the root of this error, if one is.
+    /// The limit that caused this error, if one did.
     pub fn limit(&self) -> Option<&LimitError> {
         match self {
             FuncError::Limit(limit) => Some(limit),
@@ -111,20 +111,20 @@ impl From<LimitError> for FuncError {
     }
 }
 
-/// A limit of the run and what it is.
+/// An exceeded limit.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("limit {name} exceeded: {message}")]
 pub struct LimitError {
     /// The limit's name, such as `steps`.
     pub name: &'static str,
-    /// How much is allowed, for people.
+    /// The limit and how to stay within it, for people.
     pub message: String,
 }
 
-/// Where in a text something stands.
+/// A place in a source text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Location {
-    /// The name of the text, which may hold several templates.
+    /// The name of the source text, which may define several templates.
     pub name: Arc<str>,
     /// The line, from 1.
     pub line: usize,
@@ -137,9 +137,9 @@ pub struct Location {
 /// Shown as Go does: `template: NAME:1:5: executing "NAME" at <.x>: cause`.
 #[derive(Clone, Debug)]
 pub struct ExecError {
-    /// The template that ran.
+    /// The name of the template.
     pub template: String,
-    /// Where; `None` if it failed before its first node.
+    /// The place; `None` if it failed before its first node.
     pub location: Option<Location>,
     /// The source of the node that failed.
     pub context: String,
@@ -154,12 +154,12 @@ pub enum Cause {
     Eval(EvalError),
     /// A function or method failed.
     Call {
-        /// Its name.
+        /// The function's name.
         function: String,
-        /// Its error.
+        /// The function's error.
         error: FuncError,
     },
-    /// The run used up what it may use.
+    /// The run exceeded a limit.
     Limit(LimitError),
 }
 
@@ -174,7 +174,7 @@ impl fmt::Display for Cause {
 }
 
 impl ExecError {
-    /// The limit that is at the root of this error, if one is.
+    /// The limit that caused this error, if one did.
     pub fn limit(&self) -> Option<&LimitError> {
         match &self.cause {
             Cause::Eval(_) => None,
@@ -184,7 +184,7 @@ impl ExecError {
     }
 }
 
-/// Errors nest as deep as executions did.
+/// Errors nest as deep as executions do.
 impl fmt::Display for ExecError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         stack::grow(|| self.write_to(f))

@@ -1,4 +1,4 @@
-//! Text made safe for HTML, JavaScript and URLs: the functions `html`, `js` and `urlquery`. Counterpart: the escapers of `text/template/funcs.go`.
+//! Escaping for HTML, JavaScript and URLs: the functions `html`, `js` and `urlquery`. Counterpart: the escapers in Go's `text/template/funcs.go`.
 
 use golibs::unicode::is_print;
 use golibs::utf8::{Rune, runes};
@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn js_escapes_what_could_end_a_string_or_a_script() {
+    fn js_escapes_characters_that_could_end_a_string_or_a_script() {
         check(
             js,
             &[("<a='b\"\\>&", "\\u003Ca\\u003D\\'b\\\"\\\\\\u003E\\u0026"), ("é\u{ad}\n`/", "é\\u00AD\\u000A`/")],
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn url_query_escapes_all_but_unreserved_characters() {
+    fn url_query_escapes_all_except_unreserved_characters() {
         check(url_query, &[("a b&c=d/é?", "a+b%26c%3Dd%2F%C3%A9%3F"), ("~-_.!*'()", "~-_.%21%2A%27%28%29")]);
     }
 }

@@ -1,6 +1,5 @@
-//! Functions that templates call: their signatures, which Go's type checks see, and how Rust closures become one.
-//!
-//! Counterpart: `text/template/funcs.go` and the argument checks of `exec.go`.
+//! Functions that templates call: their signatures in Go's types, and how Rust closures become functions.
+//! Counterpart: the type checks of Go's `text/template/funcs.go` and `exec.go`.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -13,12 +12,12 @@ use crate::error::FuncError;
 pub use crate::scope::Scope;
 use crate::value::{IntType, List, ListType, Map, MapType, Str, UintType, Value};
 
-/// The Go type of a parameter. The executor checks and converts each argument to it before the call.
+/// The Go type of a parameter. The executor checks each argument against it, and converts constants to it, before the call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Param {
-    /// `interface{}`: anything, nil too.
+    /// `interface{}`: anything, including nil.
     Any,
-    /// `reflect.Value`: anything, told apart from nil by Go's built-ins.
+    /// `reflect.Value`: anything; Go's built-in functions distinguish it from nil.
     Reflect,
     /// `bool`.
     Bool,
@@ -42,12 +41,12 @@ pub enum Param {
     Strings,
     /// `time.Duration`: an [`Object`](crate::Object) of that name, or an `int64` where the template has a constant.
     Duration,
-    /// The type of an [`Object`](crate::Object), by its name, such as `*semver.Version`.
+    /// The type of an [`Object`](crate::Object), by name, such as `*semver.Version`.
     Object(&'static str),
 }
 
 impl Param {
-    /// The type's name as Go prints it.
+    /// The name of the type as Go prints it.
     pub fn name(self) -> &'static str {
         match self {
             Param::Any => "interface {}",
@@ -82,7 +81,7 @@ impl Param {
         }
     }
 
-    /// Whether a value, not an untyped nil, is assignable to the type.
+    /// Whether a value other than an untyped nil is assignable to the type.
     pub(crate) fn accepts(self, value: &Value) -> bool {
         match (self, value) {
             (Param::Any | Param::Reflect, _)
@@ -102,7 +101,7 @@ impl Param {
         }
     }
 
-    /// What errors call a constant of the type; `None` if there are no such constants.
+    /// What errors call a constant of the type. `None` if the type has no constants.
     pub(crate) fn constant_name(self) -> Option<&'static str> {
         match self {
             Param::Bool => Some("bool"),
@@ -125,7 +124,7 @@ pub struct Function {
 }
 
 impl Function {
-    /// A function from its parts. `params` are the fixed parameters, `variadic` the type of each further one.
+    /// Makes a function from its parts. `params` are the types of the fixed parameters, `variadic` is the type of all further arguments.
     pub fn new(
         params: Vec<Param>,
         variadic: Option<Param>,
@@ -134,7 +133,7 @@ impl Function {
         Function::taking(params, variadic, move |scope, args| call(scope, args))
     }
 
-    /// As [`new`](Self::new), for a function that takes its arguments out of the slice: what is left there is of no use to anybody.
+    /// Like [`new`](Self::new), for a function that moves its arguments out of the slice. The caller does not use them afterwards.
     pub fn taking(
         params: Vec<Param>,
         variadic: Option<Param>,
@@ -143,17 +142,20 @@ impl Function {
         Function { params, variadic, call: Box::new(call) }
     }
 
-    /// The fixed parameters.
+    /// The types of the fixed parameters.
     pub fn params(&self) -> &[Param] {
         &self.params
     }
 
-    /// The type of the further parameters, if there may be any.
+    /// The type of further arguments, if the function is variadic.
     pub fn variadic(&self) -> Option<Param> {
         self.variadic
     }
 
-    /// Calls it with arguments that were checked against the signature, and which it may take.
+    /// Calls the function. The arguments must match the signature; the function may move them out.
+    ///
+    /// # Errors
+    /// Those of the function.
     pub fn call(&self, scope: &mut Scope<'_>, args: &mut [Value]) -> Result<Value, FuncError> {
         (self.call)(scope, args)
     }
@@ -168,22 +170,22 @@ impl fmt::Debug for Function {
     }
 }
 
-/// A Rust type that is the type of a parameter.
+/// A Rust type that can be the type of a parameter.
 pub trait FromValue: Sized {
-    /// The Go type.
+    /// The parameter's type in Go.
     const PARAM: Param;
-    /// The argument, after the executor checked it against [`PARAM`](Self::PARAM). A value of another type gives the zero value.
+    /// Converts an argument that the executor has checked against [`PARAM`](Self::PARAM). A value of another type gives the zero value.
     fn from_value(value: &Value) -> Self;
-    /// As [`from_value`](Self::from_value), of a value that nobody needs any more.
+    /// Like [`from_value`](Self::from_value), but may move the value out.
     fn take(value: &mut Value) -> Self {
         Self::from_value(value)
     }
 }
 
-/// The further arguments of a variadic function, each a `T`. Only as the last parameter.
+/// The further arguments of a variadic function. Must be the last parameter.
 pub struct Rest<T>(pub SmallVec<[T; 4]>);
 
-/// A Go `int` parameter is an `isize`, an `int64` an `i64`.
+/// Go's `int` is an `isize` here, its `int64` an `i64`.
 impl FromValue for isize {
     const PARAM: Param = Param::Int;
     fn from_value(value: &Value) -> Self {
@@ -267,9 +269,12 @@ impl FromValue for List {
     }
 }
 
-/// What a function may return: a value, or a result with one.
+/// A Rust type that a function can return: a value, or a [`Result`] with one.
 pub trait IntoReturn {
-    /// The value or the error.
+    /// Converts to a value or an error.
+    ///
+    /// # Errors
+    /// The function's own.
     fn into_return(self) -> Result<Value, FuncError>;
 }
 
@@ -304,9 +309,9 @@ returns! {
     Map => |v| Value::Map(v),
 }
 
-/// A Rust closure that can be a template function: any of up to four parameters, the last perhaps [`Rest`].
+/// A Rust closure that can be a template function: up to four parameters, and perhaps [`Rest`] as the last one.
 pub trait IntoFunction<Args> {
-    /// The function.
+    /// Converts the closure.
     fn into_function(self) -> Function;
 }
 
@@ -346,28 +351,28 @@ functions!(A 0, B 1; 2);
 functions!(A 0, B 1, C 2; 3);
 functions!(A 0, B 1, C 2, D 3; 4);
 
-/// The functions by name.
+/// Functions by name.
 #[derive(Clone, Debug, Default)]
 pub struct FuncMap(HashMap<String, Arc<Function>>);
 
 impl FuncMap {
-    /// Adds a Rust closure, replacing what had the name.
+    /// Adds a Rust closure. Replaces a function with the same name.
     pub fn add<Args>(&mut self, name: &str, function: impl IntoFunction<Args>) -> &mut Self {
         self.insert(name, function.into_function())
     }
 
-    /// Adds a function, replacing what had the name.
+    /// Adds a function. Replaces one with the same name.
     pub fn insert(&mut self, name: &str, function: Function) -> &mut Self {
         self.0.insert(name.to_owned(), Arc::new(function));
         self
     }
 
-    /// The function of this name.
+    /// The function with this name.
     pub fn get(&self, name: &str) -> Option<&Arc<Function>> {
         self.0.get(name)
     }
 
-    /// The names, in no order.
+    /// The names, in no particular order.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.0.keys().map(String::as_str)
     }

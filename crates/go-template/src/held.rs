@@ -1,37 +1,36 @@
-//! What functions made and the run still holds.
-//!
-//! Values are reference-counted: what was made is held as long as something besides this account refers to it. Most runs make so little in all
-//! that nobody needs to know what of it is still held; only beyond that each value is noted, and looked at again from time to time.
+//! Accounts for the values that functions made and the run still holds.
+//! Values are reference-counted: a value is held while something besides this account refers to it. Most runs make so little that the total is
+//! enough. Beyond that, this records each value and checks from time to time which are still held.
 
 use crate::error::LimitError;
 use crate::limits::{Limits, Size};
 use crate::value::Value;
 
-/// This part of the limit is counted without being looked at again.
+/// Up to this fraction of the limit (1 / `GRAIN`), only the total counts.
 const GRAIN: usize = 16;
 
-/// After each such part of what is held was made anew, all of it is looked at.
+/// A check is due when functions made this fraction (1 / `LOOK`) of the held bytes since the last one.
 const LOOK: usize = 8;
 
-/// What was made and is held.
+/// The account.
 #[derive(Debug, Default)]
 pub(crate) struct Held {
     noted: Vec<(Value, usize)>,
-    /// Bytes that were made before anything was noted, and count for good.
+    /// Bytes from before values were recorded. They count until the run ends.
     early: usize,
-    /// What was held at the last look, and what was made since.
+    /// Bytes held at the last check, and bytes made since.
     bytes: usize,
-    /// When there are more bytes than these, it is time to look.
+    /// The next check is due above this many bytes.
     look_at: usize,
 }
 
 impl Held {
-    /// Bytes that are held at most.
+    /// An upper bound of the held bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Counts a value that nothing else holds yet, of a run that may hold so many bytes.
+    /// Counts a value that nothing else holds yet. `limit` is how many bytes the run may hold.
     pub(crate) fn add(&mut self, value: &Value, limit: usize) {
         let before = self.bytes;
         let noted = (before >= limit / GRAIN).then_some(&mut self.noted);
@@ -42,16 +41,16 @@ impl Held {
         }
     }
 
-    /// Whether so much was made that some of it may be held no longer.
+    /// Whether a check is due.
     pub(crate) fn is_due(&self) -> bool {
         self.bytes > self.look_at
     }
 
-    /// Looks what is still held; gives how many values were looked at.
+    /// Drops values that nothing else holds. Returns how many values it checked.
     pub(crate) fn look(&mut self, limit: usize) -> usize {
         let looked = self.noted.len();
         let (mut bytes, mut held) = (self.early, Vec::new());
-        // A value was noted after its parts: taken first, it no longer holds them when they are looked at.
+        // A value comes after its parts. Taken first, it no longer holds them when their turn comes.
         while let Some((value, size)) = self.noted.pop() {
             if value.is_shared() {
                 bytes += size;
@@ -65,7 +64,7 @@ impl Held {
         looked
     }
 
-    /// The error of a run that holds too much, with so many bytes of output.
+    /// The error of a run that holds too much besides this many bytes of output.
     #[cold]
     pub(crate) fn exceeded(&self, output: usize, limits: &Limits) -> LimitError {
         let (most, output, values) = (Size(limits.memory), Size(output), Size(self.bytes));
@@ -82,7 +81,7 @@ impl Held {
     }
 }
 
-/// The bytes of the value, which is noted with its large parts where there is a list for it.
+/// The bytes of the value. Records it and its large parts if there is a list to record them in.
 fn count(value: &Value, noted: Option<&mut Vec<(Value, usize)>>) -> usize {
     let mut parts = 0;
     let Some(noted) = noted else {
@@ -108,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn little_is_counted_and_never_looked_at() {
+    fn small_totals_are_counted_and_never_checked() {
         let mut held = Held::default();
         (0..10).for_each(|_| held.add(&text(), LIMIT));
         assert_eq!((held.bytes(), held.is_due(), held.look(LIMIT)), (10_000, false, 0));
@@ -116,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_holds_is_forgotten_at_the_next_look() {
+    fn unreferenced_values_are_forgotten_at_the_next_check() {
         let mut held = Held::default();
         let texts: Vec<Value> = (0..15).map(|_| text()).collect();
         texts.iter().for_each(|text| held.add(text, LIMIT));
@@ -133,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_look_is_due_when_a_part_of_the_limit_was_made_anew() {
+    fn a_check_is_due_after_a_fraction_of_the_limit_was_made() {
         let mut held = Held::default();
         let texts: Vec<Value> = (0..100).map(|_| text()).collect();
         texts.iter().for_each(|text| held.add(text, LIMIT));
@@ -148,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn large_parts_are_held_on_their_own() {
+    fn large_parts_can_outlive_the_whole() {
         let mut held = Held::default();
         (0..10).for_each(|_| held.add(&text(), LIMIT));
         let large = "x".repeat(5000);
@@ -164,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_of_what_nobody_holds_are_forgotten_with_it() {
+    fn parts_of_an_unreferenced_value_are_forgotten_with_it() {
         let mut held = Held::default();
         (0..10).for_each(|_| held.add(&text(), LIMIT));
         let nested = (0..9).fold(text(), |inner, _| Value::list(vec!["x".repeat(2000).into(), inner]));
@@ -175,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn the_error_names_the_largest() {
+    fn the_error_names_the_largest_value() {
         let mut held = Held::default();
         let limits = Limits { memory: 16, ..Limits::default() };
         let none = "limit memory exceeded: 16 bytes at once: 20 bytes of output, 0 bytes of values; keep less in variables, lists and maps";

@@ -1,5 +1,4 @@
-//! The tokens that the lexer gives to the parser, and how error messages show them. Counterpart: the first part of Go's
-//! `text/template/parse/lex.go`.
+//! Tokens, and how error messages show them. Counterpart: the first part of Go's `text/template/parse/lex.go`.
 
 use golibs::strconv::quote;
 use golibs::utf8::{Rune, decode};
@@ -7,10 +6,10 @@ use golibs::utf8::{Rune, decode};
 /// The kind of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ItemType {
-    /// A lexing failed; the text is the lexer's `error`.
+    /// The lexer failed: see its `error`.
     Error,
     Bool,
-    /// A printable ASCII character: the grab bag for the comma and what has no meaning.
+    /// Any other printable ASCII character: the comma, or one without a meaning.
     Char,
     CharConstant,
     Complex,
@@ -30,7 +29,7 @@ pub(crate) enum ItemType {
     String,
     Text,
     Variable,
-    // What follows are the keywords.
+    // Keywords follow.
     Block,
     Break,
     Continue,
@@ -52,7 +51,7 @@ impl ItemType {
     }
 }
 
-/// A token: where it starts, its text, its line.
+/// A token: its text and where it starts.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Item<'a> {
     pub(crate) typ: ItemType,
@@ -64,7 +63,7 @@ pub(crate) struct Item<'a> {
 }
 
 impl Item<'_> {
-    /// What stands for a token that was not read yet.
+    /// A placeholder for a token that was not read yet.
     pub(crate) const NONE: Item<'static> = Item { typ: ItemType::Error, pos: 0, val: b"", line: 0 };
 
     /// The token as error messages show it.

@@ -1,6 +1,5 @@
-//! How much a run may use, what it has used, and the words for what was too much.
-//!
-//! Go has no counterpart: there, nothing is bounded.
+//! Limits of a run, what it has used, and the errors for exceeding a limit.
+//! Go has no counterpart: there, nothing is limited.
 
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -11,35 +10,34 @@ use crate::held::Held;
 use crate::value::{Map, Str, Value};
 use golibs::work::SlowTime;
 
-/// How much a run may use.
+/// The limits of a run.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// Nodes and commands that it may execute, and what functions do with large values: bounds time, the same on each machine.
+    /// Executed nodes and commands, and work of functions on large values. Limits time independently of the machine.
     pub steps: u64,
-    /// Bytes of output that it may have at once: what the host keeps of templates that ended, and what those that run have written.
-    /// What a function such as `include` took over is no longer output.
+    /// Bytes of output at one time: what the host keeps from finished templates, and what running templates have written. What a function such
+    /// as Helm's `include` returned as a value is no longer output.
     pub output: usize,
-    /// Bytes that it may hold at once: its output, and what functions made as long as something refers to it.
+    /// Bytes held at one time: the output, and the results of functions while something refers to them.
     pub memory: usize,
-    /// Processor time that functions may take which are slow by nature, and say so with [`note_time`](crate::note_time).
+    /// Processor time of slow functions, which report it with `golibs::work::note_time`.
     pub function_time: Duration,
-    /// Executions that may be inside each other through functions such as Helm's `include`.
+    /// How deep executions may nest, through functions such as Helm's `include`.
     pub executions: usize,
-    /// The moment after which it stops; what slow functions take comes on top.
+    /// When the run stops. The time of slow functions is added to it. `None` by default.
     pub deadline: Option<Instant>,
 }
 
 impl Limits {
-    /// About a second on a slow core; the heaviest public charts need a tenth of it.
+    /// The default: about a second on a slow core. The heaviest public charts need a tenth of it.
     pub const STEPS: u64 = 10_000_000;
-    /// Far more than a release may have, which is stored in 1 MiB, compressed.
+    /// The default: far more than a Helm release can have, which must fit in 1 MiB, compressed.
     pub const OUTPUT: usize = 128 << 20;
-    /// Twice the largest output: room to make it.
+    /// The default: twice the largest output.
     pub const MEMORY: usize = 256 << 20;
-    /// Some 200 RSA keys or 300 hashes of passwords: what a chart may ask for that makes all of its certificates anew wherever it takes
-    /// a checksum of them.
+    /// The default: about 200 RSA keys or 300 password hashes. Some charts make all certificates again for each checksum of them.
     pub const FUNCTION_TIME: Duration = Duration::from_secs(20);
-    /// More than Helm's own limit of `include`, of which each template name has one.
+    /// The default: more than Helm's limit for `include`, which it applies to each template name.
     pub const EXECUTIONS: usize = 5_000;
 }
 
@@ -56,10 +54,10 @@ impl Default for Limits {
     }
 }
 
-/// After so many steps the clock is read.
+/// How many steps pass between looks at the clock.
 const STEPS_PER_CLOCK: u64 = 1024;
 
-/// The longest text that one function makes, in bytes: what prints values stops at this size, so a longer one may lack its end.
+/// The longest string that a function may return, in bytes. Printing stops at this size, so a longer string may lack its end.
 const MAX_TEXT: usize = crate::fmt::MAX_OUTPUT;
 
 /// A function's string arguments and results cost one step per this many bytes.
@@ -68,16 +66,16 @@ const BYTES_PER_STEP: usize = 128;
 /// A function's list arguments and results cost one step per this many items.
 const ITEMS_PER_STEP: usize = 8;
 
-/// Finding out which values are still held costs one step per this many values.
+/// Checking which values are still held costs one step per this many values.
 const LOOKS_PER_STEP: usize = 16;
 
-/// What a run has used. A host that runs parts of one render as runs of their own hands it on from one to the next.
+/// What a run has used. A host that splits one render into several runs passes it from one to the next.
 #[derive(Debug, Default)]
 pub struct Spent {
     steps: u64,
-    /// The steps among them for texts and lists that functions were given or made.
+    /// The part of `steps` for large strings and lists.
     data: u64,
-    /// The steps among them for what functions noted.
+    /// The part of `steps` for work that functions noted.
     work: u64,
     /// Bytes of output that the host keeps.
     kept: usize,
@@ -87,14 +85,13 @@ pub struct Spent {
 }
 
 impl Spent {
-    /// Notes that a function put the value into the map.
+    /// Records that a function put the value into the map.
     pub(crate) fn changed(&mut self, map: &Map, value: &Value) {
         self.changed.add(map, value);
     }
 
-    /// Empties every map that functions changed, and what is in it: a map that contains itself would otherwise never be freed.
-    ///
-    /// For the end of a run, by a host that made the run's values for it alone.
+    /// Empties every map that functions changed, and the maps in it: a map that contains itself would never be freed.
+    /// For the end of a run whose values nothing else uses.
     pub fn empty_changed_maps(self) {
         self.changed.empty();
     }
@@ -113,7 +110,7 @@ impl Spent {
         Ok(())
     }
 
-    /// Counts an argument by its size: most functions walk what they are given.
+    /// Counts an argument by its size: most functions read all of it.
     pub(crate) fn given(&mut self, arg: &Value, limits: &Limits) -> Result<(), LimitError> {
         match arg {
             Value::String(s) | Value::Bytes(s) => self.charge_data(s.len() / BYTES_PER_STEP, limits),
@@ -122,7 +119,7 @@ impl Spent {
         }
     }
 
-    /// Counts what a function gave, unless something holds it already, with so many bytes of output in templates that run.
+    /// Counts the result of a function, unless something else holds it. `running` is the output of running templates, in bytes.
     pub(crate) fn made(&mut self, value: &Value, running: usize, limits: &Limits) -> Result<(), LimitError> {
         let steps = match value {
             Value::String(s) | Value::Bytes(s) if s.len() > MAX_TEXT => return Err(long_text()),
@@ -142,13 +139,13 @@ impl Spent {
         self.check_memory(running, limits)
     }
 
-    /// Counts what a function noted.
+    /// Counts the work that a function noted.
     pub(crate) fn worked(&mut self, steps: u64, limits: &Limits) -> Result<(), LimitError> {
         self.work = self.work.saturating_add(steps);
         self.step(steps, limits)
     }
 
-    /// Counts the time that the function of the name noted.
+    /// Counts the time that the function noted.
     pub(crate) fn took(&mut self, name: &Str, time: SlowTime, limits: &Limits) -> Result<(), LimitError> {
         self.times.add(name, time);
         if self.times.total.processor > limits.function_time {
@@ -157,13 +154,13 @@ impl Spent {
         self.check_deadline(limits)
     }
 
-    /// Counts bytes that the host keeps as output, with so many in templates that run.
+    /// Counts bytes of output that the host keeps. `running` is the output of running templates, in bytes.
     pub(crate) fn keep(&mut self, bytes: usize, running: usize, limits: &Limits) -> Result<(), LimitError> {
         self.kept = self.kept.saturating_add(bytes);
         self.check_output(running, limits)
     }
 
-    /// Checks the output, with so many bytes of it in templates that run.
+    /// Checks the output. `running` is the output of running templates, in bytes.
     #[inline]
     pub(crate) fn check_output(&mut self, running: usize, limits: &Limits) -> Result<(), LimitError> {
         if self.kept.saturating_add(running) > limits.output {
@@ -185,7 +182,7 @@ impl Spent {
         }
     }
 
-    /// Looks what is still held.
+    /// Checks which values are still held.
     #[cold]
     fn look(&mut self, limits: &Limits) -> Result<(), LimitError> {
         let looked = self.held.look(limits.memory);
@@ -221,7 +218,7 @@ impl Spent {
     }
 }
 
-/// The time of slow functions, together and by name.
+/// The time of slow functions, in total and by name.
 #[derive(Debug, Default)]
 struct Times {
     total: SlowTime,
@@ -278,7 +275,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_are_shown_as_people_say_them() {
+    fn sizes_print_in_bytes_or_mebibytes() {
         for (bytes, shown) in
             [(0, "0 bytes"), ((1 << 20) - 1, "1048575 bytes"), (1 << 20, "1 MiB"), (256 << 20, "256 MiB")]
         {

@@ -1,6 +1,5 @@
-//! The parse tree, and how it prints back to source, which errors show as `at <…>`. Counterpart: Go's `text/template/parse/node.go`.
-//!
-//! Nodes hold what execution needs ready made: names as [`Str`], functions resolved, constants converted, variables numbered.
+//! The parse tree, and its source form, which errors show as `at <…>`. Counterpart: Go's `text/template/parse/node.go`.
+//! Nodes are ready to execute: names are [`Str`], functions are resolved, constants converted, variables numbered.
 
 use std::fmt::{self, Write};
 use std::ops::Range;
@@ -12,13 +11,13 @@ use crate::stack;
 use crate::value::{Str, Value};
 use golibs::strconv::quote;
 
-/// A byte offset in the text.
+/// A byte offset in the source text.
 pub(crate) type Pos = usize;
 
-/// One parsed template: immutable, shared between threads and runs.
+/// A parsed template: immutable, and shared between threads and runs.
 pub struct Tree {
     pub(crate) name: Str,
-    /// The name of the text that it is a part of, for errors.
+    /// The name of its source text, for errors.
     pub(crate) parse_name: Arc<str>,
     pub(crate) text: Str,
     pub(crate) root: ListNode,
@@ -30,12 +29,12 @@ impl Tree {
         &self.name
     }
 
-    /// Whether there is nothing but space and comments, so that it does not replace another template of its name.
+    /// Returns whether the template contains only space and comments. Such a template does not replace another one of its name.
     pub fn is_empty(&self) -> bool {
         is_empty_list(&self.root, &self.text)
     }
 
-    /// Line (from 1) and byte column (from 0) of the offset.
+    /// The line (from 1) and byte column (from 0) of an offset.
     pub(crate) fn line_and_column(&self, pos: Pos) -> (usize, usize) {
         let before = &self.text[..pos.min(self.text.len())];
         let column = memchr::memrchr(b'\n', before).map_or(pos, |newline| pos - newline - 1);
@@ -56,7 +55,7 @@ pub(crate) fn is_empty_list(list: &ListNode, text: &[u8]) -> bool {
     })
 }
 
-/// Go's `bytes.TrimSpace` also trims Unicode's spaces.
+/// Go's `bytes.TrimSpace` also trims Unicode spaces.
 fn is_unicode_space(text: &[u8]) -> bool {
     std::str::from_utf8(text).is_ok_and(|t| t.chars().all(char::is_whitespace))
 }
@@ -78,7 +77,7 @@ pub(crate) enum Node {
 }
 
 pub(crate) struct TextNode {
-    /// Where in the tree's text.
+    /// The bytes of the tree's source text.
     pub(crate) range: Range<usize>,
 }
 
@@ -112,7 +111,7 @@ pub(crate) struct CommandNode {
     pub(crate) args: Vec<Arg>,
 }
 
-/// An operand: what a command consists of.
+/// An operand or argument of a command.
 pub(crate) enum Arg {
     Dot(Pos),
     Nil(Pos),
@@ -128,7 +127,7 @@ pub(crate) enum Arg {
 
 pub(crate) struct StringNode {
     pub(crate) pos: Pos,
-    /// As in the source, with its quotes.
+    /// The source, with quotes.
     pub(crate) quoted: Str,
     pub(crate) value: Value,
 }
@@ -138,7 +137,7 @@ pub(crate) struct FieldNode {
     pub(crate) ident: Vec<Str>,
 }
 
-/// Which variable: its number among the names of the text.
+/// A variable's number among the variable names of its source text.
 pub(crate) type VarId = u32;
 
 /// `$`, which every template has.
@@ -170,7 +169,7 @@ pub(crate) struct ChainNode {
     pub(crate) fields: Vec<Str>,
 }
 
-/// A number, under all the types that can hold it.
+/// A number, in every type that can hold it.
 #[derive(Default)]
 pub(crate) struct NumberNode {
     pub(crate) pos: Pos,
@@ -182,7 +181,7 @@ pub(crate) struct NumberNode {
 }
 
 impl CommandNode {
-    /// What the command evaluates, and the arguments for it.
+    /// The operand and its arguments.
     pub(crate) fn operand(&self) -> (&Arg, &[Arg]) {
         (&self.args[0], &self.args[1..])
     }
@@ -203,7 +202,7 @@ impl Arg {
     }
 }
 
-// Nodes nest as deep as their text does: they are dropped and printed with room on the stack.
+// Nodes nest as deep as their source: dropping and printing them may need more stack.
 
 impl Drop for ListNode {
     fn drop(&mut self) {

@@ -1,4 +1,4 @@
-//! Number constants, under all the types that can hold them. Counterpart: `newNumber` of Go's `text/template/parse/node.go`.
+//! Number constants, in every type that can hold them. Counterpart: `newNumber` in Go's `text/template/parse/node.go`.
 
 use crate::item::ItemType;
 use crate::node::{NumberNode, Pos};
@@ -68,7 +68,7 @@ fn float_part(text: &str) -> Result<f64, NumberError> {
     parse_float(text.as_bytes()).map_err(|_| NumberError::ComplexPart(text.to_owned()))
 }
 
-/// Where the second number starts: the last sign that does not belong to an exponent.
+/// Where the second number starts: the last sign that is not part of an exponent.
 fn imaginary_sign(text: &str) -> Option<usize> {
     let hex = text.contains(['x', 'X']);
     let bytes = text.as_bytes();
@@ -116,7 +116,7 @@ fn hold_float(node: &mut NumberNode, value: f64) {
 
 const TWO_63: f64 = 9_223_372_036_854_775_808.0;
 
-/// A complex number without an imaginary part is a float too, and perhaps an integer.
+/// A complex number without an imaginary part is also a float, and perhaps an integer.
 fn simplify_complex(node: &mut NumberNode) {
     if let Some((real, 0.0)) = node.complex {
         hold_float(node, real);
@@ -124,7 +124,7 @@ fn simplify_complex(node: &mut NumberNode) {
 }
 
 impl NumberNode {
-    /// The value where no type is asked for: the syntax tells. `None` if it is too large for an `int`.
+    /// The value where no type is expected: its type follows from the syntax. `None` if it is too large for an `int`.
     pub(crate) fn ideal(&self) -> Option<Value> {
         if let Some((re, im)) = self.complex {
             return Some(Value::Complex(re, im));

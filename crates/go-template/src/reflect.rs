@@ -1,13 +1,13 @@
-//! A value and how the template came by it: what Go's `reflect.Value` tells beyond the value, and errors show.
+//! A value and how the template got it: Go's `reflect.Value` distinguishes this, and errors show it.
 
 use crate::value::{MapType, Str, Value};
 
-/// Go's `reflect.Value`, as far as templates can tell.
+/// Go's `reflect.Value`, as far as templates can see it.
 #[derive(Clone, Debug)]
 pub(crate) enum Reflected {
     /// Go's zero `reflect.Value`: an untyped nil.
     Invalid,
-    /// A value under its own type; never nil.
+    /// A value with its own type; never nil.
     Concrete(Value),
     /// A value in a variable, element or field of type `interface{}`; may be nil.
     Interface(Value),
@@ -38,7 +38,7 @@ impl Reflected {
         }
     }
 
-    /// What is in the interface, if it is one.
+    /// The value inside an interface; other values unchanged.
     pub(crate) fn elem(self) -> Reflected {
         match self {
             Reflected::Interface(v) => Reflected::value_of(v),
@@ -46,7 +46,7 @@ impl Reflected {
         }
     }
 
-    /// What a map of the type has under a key that is missing.
+    /// What a map of the type gives for a missing key.
     pub(crate) fn zero_element(ty: MapType) -> Reflected {
         match ty {
             MapType::String => Reflected::Concrete(Value::String(Str::default())),

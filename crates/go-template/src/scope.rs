@@ -1,6 +1,5 @@
-//! One run: the templates, the host's state, the output, and what it has used. Functions get it too.
-//!
-//! Go has no counterpart: there, functions close over what they need and nothing is bounded.
+//! One run: the templates, the host's state, the output, and what the run has used. Functions have access to it.
+//! Go has no counterpart: its functions close over what they need, and nothing is limited.
 
 use std::any::Any;
 use std::mem;
@@ -36,14 +35,14 @@ pub struct Options {
     pub missing_key: MissingKey,
     /// How much the run may use.
     pub limits: Limits,
-    /// The methods of the named map type [`MapType::Values`], by name; each gets the map as its first argument.
+    /// The methods of the map type [`MapType::Values`], by name. Each gets the map as its first argument.
     pub values_methods: ValuesMethods,
 }
 
-/// Methods by name: few, so a list finds them faster than a map.
+/// Methods by name. A list of a few is faster than a map.
 pub type ValuesMethods = Arc<[(&'static str, Arc<Function>)]>;
 
-/// What a function may ask of the run that calls it: its host's state, and other templates.
+/// A run, as functions see it: the host's state, the other templates, and the limits.
 pub struct Scope<'a> {
     host: Option<&'a mut dyn Any>,
     templates: Arc<Templates>,
@@ -52,14 +51,14 @@ pub struct Scope<'a> {
     limits: Limits,
     spent: Spent,
     executions: usize,
-    /// What the templates that run have written.
+    /// What the running templates have written.
     pub(crate) out: Vec<u8>,
-    /// The variables of all templates that run; each sees its own only.
+    /// The variables of all running templates. Each template sees only its own.
     pub(crate) vars: Vec<(VarId, Reflected)>,
 }
 
 impl<'a> Scope<'a> {
-    /// A run without a host's state.
+    /// Starts a run without host state.
     pub fn new(templates: Arc<Templates>, options: Options) -> Scope<'a> {
         Scope {
             host: None,
@@ -74,44 +73,44 @@ impl<'a> Scope<'a> {
         }
     }
 
-    /// The same run with a state that functions find by its type.
+    /// Adds a state that functions find by its type: see [`host`](Self::host).
     pub fn with_host(mut self, host: &'a mut dyn Any) -> Scope<'a> {
         self.host = Some(host);
         self
     }
 
-    /// The host's state, if it is a `T`.
+    /// The host's state, if there is one and it is a `T`.
     pub fn host<T: Any>(&mut self) -> Option<&mut T> {
         self.host.as_mut()?.downcast_mut()
     }
 
-    /// How the templates are executed.
+    /// The options of the run.
     pub fn options(&self) -> Options {
         let (limits, values_methods) = (self.limits.clone(), Arc::clone(&self.values_methods));
         Options { missing_key: self.missing_key, limits, values_methods }
     }
 
-    /// Takes what this run has used so far, which another run goes on from.
+    /// Takes what this run has used so far. Another run can continue from it.
     pub fn take_spent(&mut self) -> Spent {
         mem::take(&mut self.spent)
     }
 
-    /// Goes on from what another run with the same limits has used.
+    /// Continues from what another run with the same limits has used.
     pub fn set_spent(&mut self, spent: Spent) {
         self.spent = spent;
     }
 
-    /// Notes that a function put the value into the map, for [`Spent::empty_changed_maps`].
+    /// Records that a function put the value into the map, for [`Spent::empty_changed_maps`].
     pub fn note_change(&mut self, map: &Map, value: &Value) {
         self.spent.changed(map, value);
     }
 
-    /// The templates that names are looked up in.
+    /// The set of templates.
     pub fn templates(&self) -> &Arc<Templates> {
         &self.templates
     }
 
-    /// Runs `f` with other templates, such as an [overlay](Templates::overlay).
+    /// Runs `f` with another set of templates, such as an [overlay](Templates::overlay).
     pub fn with_templates<T>(&mut self, templates: Arc<Templates>, f: impl FnOnce(&mut Self) -> T) -> T {
         let outer = mem::replace(&mut self.templates, templates);
         let result = f(self);
@@ -119,18 +118,16 @@ impl<'a> Scope<'a> {
         result
     }
 
-    /// Executes the template of the name on the data, as Go's `ExecuteTemplate`; gives its output.
-    ///
+    /// Executes the template of this name on the data, like Go's `ExecuteTemplate`, and returns its output.
     /// # Errors
-    /// [`FuncError::NoTemplate`] if there is none, [`FuncError::Template`] if it fails.
+    /// [`FuncError::NoTemplate`] if there is no such template, [`FuncError::Template`] if it fails.
     pub fn execute(&mut self, name: impl AsRef<[u8]>, data: &Value) -> Result<Vec<u8>, FuncError> {
         self.execute_into(name, data, <[u8]>::to_vec)
     }
 
-    /// As [`execute`](Self::execute), but gives what `finish` makes of the output, which spares a copy of it.
-    ///
+    /// Like [`execute`](Self::execute), but returns what `finish` makes of the output, which saves a copy.
     /// # Errors
-    /// [`FuncError::NoTemplate`] if there is none, [`FuncError::Template`] if it fails.
+    /// [`FuncError::NoTemplate`] if there is no such template, [`FuncError::Template`] if it fails.
     pub fn execute_into<T>(
         &mut self,
         name: impl AsRef<[u8]>,
@@ -146,16 +143,14 @@ impl<'a> Scope<'a> {
         self.execute_tree_into(&tree, data, finish)
     }
 
-    /// Executes the tree on the data; gives its output.
-    ///
+    /// Executes the tree on the data and returns its output.
     /// # Errors
     /// [`FuncError::Template`] if it fails.
     pub fn execute_tree(&mut self, tree: &Tree, data: &Value) -> Result<Vec<u8>, FuncError> {
         self.execute_tree_into(tree, data, <[u8]>::to_vec)
     }
 
-    /// As [`execute_tree`](Self::execute_tree), but gives what `finish` makes of the output.
-    ///
+    /// Like [`execute_tree`](Self::execute_tree), but returns what `finish` makes of the output.
     /// # Errors
     /// [`FuncError::Template`] if it fails.
     pub fn execute_tree_into<T>(
@@ -169,7 +164,7 @@ impl<'a> Scope<'a> {
             return Err(LimitError { name: "executions", message }.into());
         }
         self.executions += 1;
-        // All executions that are inside each other write to one buffer, each behind what the outer one has written.
+        // Nested executions write to one buffer, each after the output of the outer one.
         let start = self.out.len();
         let result = stack::grow(|| exec::execute(self, tree, data));
         self.executions -= 1;
@@ -178,16 +173,14 @@ impl<'a> Scope<'a> {
         output
     }
 
-    /// Takes steps off what the run may use, for functions whose work depends on their input.
-    ///
+    /// Charges the run for steps, in functions whose work depends on their input.
     /// # Errors
     /// The limit that was exceeded.
     pub fn charge(&mut self, steps: u64) -> Result<(), LimitError> {
         self.spent.worked(steps, &self.limits)
     }
 
-    /// Counts bytes of output that the host wrote for the run, or that it keeps of what a template wrote.
-    ///
+    /// Counts bytes of output that the host wrote itself, or that it keeps from a template.
     /// # Errors
     /// The limit that was exceeded.
     pub fn keep(&mut self, bytes: usize) -> Result<(), LimitError> {
@@ -211,12 +204,12 @@ impl<'a> Scope<'a> {
         self.spent.given(arg, &self.limits)
     }
 
-    /// Counts what a function gave.
+    /// Counts the result of a function.
     pub(crate) fn made(&mut self, value: &Value) -> Result<(), LimitError> {
         self.spent.made(value, self.out.len(), &self.limits)
     }
 
-    /// Counts what the function of the name noted.
+    /// Counts the work and time that the function noted.
     pub(crate) fn noted(&mut self, name: &Str) -> Result<(), LimitError> {
         let (steps, time) = work::take();
         if time != SlowTime::default() {
@@ -225,7 +218,7 @@ impl<'a> Scope<'a> {
         self.spent.worked(steps, &self.limits)
     }
 
-    /// The method of this name that the map's type has.
+    /// The method of a map type.
     pub(crate) fn map_method(&self, ty: MapType, name: &[u8]) -> Option<Arc<Function>> {
         if ty != MapType::Values {
             return None;
@@ -236,7 +229,7 @@ impl<'a> Scope<'a> {
             .map(|(_, function)| Arc::clone(function))
     }
 
-    /// Whether the map's type has a method of this name.
+    /// Whether a map type has a method of this name.
     pub(crate) fn has_map_method(&self, ty: MapType, name: &[u8]) -> bool {
         ty == MapType::Values && self.values_methods.iter().any(|(method, _)| method.as_bytes() == name)
     }

@@ -1,17 +1,17 @@
-//! Where a text grows before it becomes a [`Str`] of its exact size: one buffer a thread, instead of one a text.
+//! A buffer per thread in which strings grow before they become a [`Str`] of their exact size.
 
 use std::cell::Cell;
 
 use crate::value::Str;
 
-/// A buffer that grew beyond this is not kept.
+/// A buffer that grew beyond this size is dropped.
 const MAX_KEPT: usize = 1 << 20;
 
 thread_local! {
     static BUFFER: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
-/// The text that the closure writes. Inside each other, each has a buffer of its own.
+/// Returns what the closure writes to the buffer, without an allocation per string. Calls may nest.
 pub fn build_str(write: impl FnOnce(&mut Vec<u8>)) -> Str {
     let mut buffer = BUFFER.take();
     buffer.clear();
@@ -28,7 +28,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts_inside_each_other_do_not_mix() {
+    fn nested_calls_do_not_mix_their_text() {
         let mut inner = Str::default();
         let outer = build_str(|out| {
             out.extend_from_slice(b"a");

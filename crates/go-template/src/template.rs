@@ -1,4 +1,4 @@
-//! The set of templates that know each other by name. Counterpart: Go's `text/template/template.go`.
+//! A set of templates that call each other by name. Counterpart: Go's `text/template/template.go`.
 
 use std::sync::Arc;
 
@@ -19,12 +19,12 @@ pub struct Templates {
 }
 
 impl Templates {
-    /// An empty set; errors about a template that is missing say the set's name.
+    /// An empty set. Its name appears in errors about missing templates.
     pub fn new(name: impl Into<String>) -> Templates {
         Templates { name: name.into(), ..Templates::default() }
     }
 
-    /// A set that has everything of `base`, to add to.
+    /// A set that contains everything in `base`, which stays unchanged.
     pub fn overlay(base: &Arc<Templates>) -> Templates {
         Templates { name: base.name.clone(), trees: HashMap::new(), base: Some(Arc::clone(base)) }
     }
@@ -34,7 +34,7 @@ impl Templates {
         &self.name
     }
 
-    /// Adds everything that a text defines. What has a name already is replaced, unless the new one is empty: Go's `AddParseTree`.
+    /// Adds the templates of a source text. They replace templates of the same name, unless they are empty: Go's `AddParseTree`.
     pub fn add(&mut self, parsed: &Parsed) {
         for tree in parsed.trees() {
             if !(tree.is_empty() && self.lookup(tree.name()).is_some()) {
@@ -43,7 +43,7 @@ impl Templates {
         }
     }
 
-    /// The template of the name.
+    /// The template with this name.
     pub fn lookup(&self, name: &[u8]) -> Option<&Arc<Tree>> {
         let mut set = self;
         loop {
@@ -55,10 +55,9 @@ impl Templates {
         }
     }
 
-    /// Runs the template of the name on the data, with default options.
-    ///
+    /// Executes the template of this name on the data, with default options, and returns its output.
     /// # Errors
-    /// [`FuncError::NoTemplate`] if there is none, [`FuncError::Template`] if it fails.
+    /// [`FuncError::NoTemplate`] if there is no such template, [`FuncError::Template`] if it fails.
     pub fn execute(self: &Arc<Self>, name: impl AsRef<[u8]>, data: &Value) -> Result<Vec<u8>, FuncError> {
         Scope::new(Arc::clone(self), Options::default()).execute(name, data)
     }

@@ -9,7 +9,7 @@ use crate::stack;
 use crate::value::{UintType, Value};
 
 impl<'t> State<'_, '_, 't> {
-    /// The value of a constant where no type is asked for.
+    /// The value of a constant where no type is expected.
     pub(super) fn literal(&mut self, arg: &'t Arg) -> Eval {
         match arg {
             Arg::Bool(_, value) => Ok(Reflected::Concrete(Value::Bool(*value))),
@@ -19,7 +19,7 @@ impl<'t> State<'_, '_, 't> {
         }
     }
 
-    /// The syntax of a number tells its type.
+    /// The type of the number follows from its syntax.
     fn ideal_constant(&mut self, arg: &'t Arg, number: &NumberNode) -> Eval {
         self.at = At::Arg(arg);
         match number.ideal() {
@@ -28,7 +28,7 @@ impl<'t> State<'_, '_, 't> {
         }
     }
 
-    /// Makes sure that a value can be an argument of the type.
+    /// Checks that a value can be an argument of the type.
     pub(super) fn validate_type(&self, value: &Reflected, param: Param) -> Result<(), Failure> {
         if let Reflected::Invalid = value {
             return match param.can_be_nil() {
@@ -46,7 +46,7 @@ impl<'t> State<'_, '_, 't> {
         self.error(EvalError::WrongType { expected: param, got: got.to_owned() })
     }
 
-    /// The argument, checked against the type of the parameter.
+    /// Evaluates an argument and checks it against the parameter's type.
     pub(super) fn eval_arg(&mut self, dot: &Reflected, param: Param, arg: &'t Arg) -> Eval {
         self.at = At::Arg(arg);
         match arg {
@@ -63,7 +63,7 @@ impl<'t> State<'_, '_, 't> {
         }
     }
 
-    /// An argument that is no constant, of whatever type.
+    /// Evaluates an argument of any type.
     pub(super) fn eval_any(&mut self, dot: &Reflected, arg: &'t Arg) -> Eval {
         self.at = At::Arg(arg);
         let call = &mut Call::bare(self.at);
@@ -78,7 +78,7 @@ impl<'t> State<'_, '_, 't> {
         }
     }
 
-    /// A constant becomes what the parameter is, if it can.
+    /// Converts a constant to the parameter's type.
     fn eval_constant(&mut self, param: Param, arg: &'t Arg) -> Eval {
         let value = match (param, arg) {
             (Param::Any | Param::Reflect, _) => return self.literal(arg),

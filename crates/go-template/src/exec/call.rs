@@ -11,13 +11,13 @@ use crate::reflect::Reflected;
 use crate::scope::Scope;
 use crate::value::{BadResults, Object, Str, Value};
 
-/// What an operand is applied to: a call of a function or a method, or a plain access if there are no arguments.
+/// The arguments of an operand, if any.
 pub(super) struct Call<'t> {
-    /// The node that an error of the call is reported at.
+    /// Where an error of the call is reported.
     pub(super) node: At<'t>,
     /// The arguments that follow the operand.
     pub(super) args: &'t [Arg],
-    /// The value that comes through the pipe: the last argument.
+    /// The value from the pipeline: the last argument.
     pub(super) last: Option<Reflected>,
 }
 
@@ -41,11 +41,11 @@ pub(super) enum Target<'f> {
     Bound(&'f Function, &'f Value),
 }
 
-/// The types of a target's parameters.
+/// The types of a function's parameters.
 #[derive(Clone, Copy)]
 struct Signature<'f> {
     params: &'f [Param],
-    /// The type of the further arguments, if there may be any.
+    /// The type of all further arguments of a variadic function.
     variadic: Option<Param>,
 }
 
@@ -125,7 +125,7 @@ impl<'t> State<'_, '_, 't> {
         Err(self.fail(Cause::Call { function: name.to_text().into_owned(), error }))
     }
 
-    /// The checked arguments of a call, the one that comes through the pipe last.
+    /// Evaluates and checks the arguments; the value from the pipeline comes last.
     fn eval_args<T>(
         &mut self,
         dot: &Reflected,
@@ -148,7 +148,7 @@ impl<'t> State<'_, '_, 't> {
         let (want, args) = (signature.params.len(), call.args.len());
         let got = args + usize::from(call.last.is_some());
         match signature.variadic {
-            // Go leaves the value that comes through the pipe out of this count.
+            // Go does not count the value from the pipeline here.
             Some(_) if got < want => self.error(EvalError::TooFewArgs { name: name.clone(), want, got: args }),
             None if got != want => self.error(EvalError::ArgCount { name: name.clone(), want, got }),
             _ => Ok(()),
@@ -165,7 +165,7 @@ impl<'t> State<'_, '_, 't> {
         self.eval_until(dot, call, Value::is_true)
     }
 
-    /// The first argument that decides, else the last one. The arguments after it are not evaluated.
+    /// Returns the first argument that decides, else the last one. Does not evaluate the arguments after it.
     fn eval_until(&mut self, dot: &Reflected, call: &mut Call<'t>, decides: impl Fn(&Value) -> bool) -> Eval {
         let mut value = Reflected::Invalid;
         for arg in call.args {
@@ -178,7 +178,7 @@ impl<'t> State<'_, '_, 't> {
     }
 }
 
-/// Calls the function; what it was given and what it did count. The function's own error says more than that this is too much.
+/// Calls the function and charges the run for its arguments and its work. The function's own error is more helpful than the limit's, so it wins.
 fn call_function(
     scope: &mut Scope<'_>,
     function: &Function,
@@ -209,7 +209,7 @@ fn call_method(scope: &mut Scope<'_>, object: &dyn Object, name: &Str, args: &[V
     object.call(scope, &name.to_text(), args).unwrap_or_else(|| Err(BuiltinError::MissingMethod(name.clone()).into()))
 }
 
-/// What a function, method or field of type `interface{}` gives: nil stays an interface.
+/// The result of a function, method or field of type `interface{}`: nil stays an interface.
 pub(super) fn of_interface(value: Value) -> Reflected {
     match value {
         Value::Nil => Reflected::Interface(Value::Nil),

@@ -87,7 +87,7 @@ pub enum EvalError {
     /// Too few arguments for a variadic function.
     #[error("wrong number of args for {name}: want at least {want} got {got}")]
     TooFewArgs {
-        /// The function.
+        /// Converts the closure.
         name: Str,
         /// How many arguments it needs.
         want: usize,
@@ -97,7 +97,7 @@ pub enum EvalError {
     /// Too few or too many arguments.
     #[error("wrong number of args for {name}: want {want} got {got}")]
     ArgCount {
-        /// The function.
+        /// Converts the closure.
         name: Str,
         /// How many arguments it takes.
         want: usize,

@@ -22,7 +22,7 @@ impl<'t> State<'_, '_, 't> {
         self.eval_field_chain(dot, &value, &variable.fields, call)
     }
 
-    /// `.X.Y.Z`, perhaps with arguments, which the last field gets.
+    /// `.X.Y.Z`. Arguments, if any, go to the last field.
     pub(super) fn eval_field_chain(
         &mut self,
         dot: &Reflected,
@@ -92,7 +92,7 @@ impl<'t> State<'_, '_, 't> {
         self.error(EvalError::NoField { field: field.clone(), type_name: receiver.type_name().to_owned() })
     }
 
-    /// A method if there is one, else a field.
+    /// Methods come before fields.
     fn eval_object_field(
         &mut self,
         dot: &Reflected,

@@ -1,5 +1,4 @@
 //! Trees into output: `walk*` writes, `eval*` computes. Counterpart: Go's `text/template/exec.go`, method by method.
-//!
 //! Unlike Go's, nothing here panics to leave a loop or to fail: see [`Flow`] and [`Failure`].
 
 mod arg;
@@ -24,7 +23,7 @@ use crate::scope::Scope;
 use crate::stack;
 use crate::value::Value;
 
-/// How deep `{{template}}` may nest: Go's own limit.
+/// How deep `{{template}}` may nest: Go's limit.
 pub const MAX_EXEC_DEPTH: usize = 100_000;
 
 /// How a walk ended.
@@ -35,19 +34,19 @@ enum Flow {
     Continue,
 }
 
-/// The error is large and rare: boxed, so that results stay small.
+/// Errors are large and rare: boxed, so that results stay small.
 type Failure = Box<ExecError>;
 type Eval = Result<Reflected, Failure>;
-/// Arguments of a call; few have more than four.
+/// Arguments of a call. Few calls have more than four.
 pub(crate) type Args<T> = SmallVec<[T; 4]>;
 
-/// Executes the tree on the data; the output goes to the scope.
+/// Executes the tree on the data and writes to the scope's output.
 pub(crate) fn execute(scope: &mut Scope<'_>, tree: &Tree, data: &Value) -> Result<(), Failure> {
     let dot = Reflected::value_of(data.clone());
     State::run(scope, tree, dot, 0)
 }
 
-/// The node that is at work, for errors.
+/// The current node, for errors.
 #[derive(Clone, Copy)]
 enum At<'t> {
     Nothing,
@@ -90,9 +89,9 @@ struct State<'s, 'h, 't> {
     scope: &'s mut Scope<'h>,
     tree: &'t Tree,
     at: At<'t>,
-    /// Where this template's variables start.
+    /// The index of this template's first variable.
     base: usize,
-    /// How many templates this one is inside of.
+    /// How many `{{template}}` calls lead here.
     depth: usize,
 }
 
@@ -116,7 +115,7 @@ impl<'t> State<'_, '_, 't> {
         Ok(())
     }
 
-    /// Sets the variable that was declared last (1) or before it (2).
+    /// Sets the variable that was declared last (1) or second to last (2).
     fn set_top_var(&mut self, n: usize, value: Reflected) {
         let top = self.scope.vars.len();
         self.scope.vars[top - n].1 = value;
@@ -159,7 +158,7 @@ impl<'t> State<'_, '_, 't> {
         self.within(charged)
     }
 
-    // Walk functions step through the template and write.
+    // Walk functions step through the template and write output.
 
     fn walk_list(&mut self, dot: &Reflected, list: &'t ListNode) -> Result<Flow, Failure> {
         for node in &list.nodes {
@@ -190,7 +189,7 @@ impl<'t> State<'_, '_, 't> {
         Ok(Flow::Next)
     }
 
-    /// Variables that the action declares stay until the next `end`; an action that declares prints nothing.
+    /// Variables that the action declares live until the next `end`. An action that declares variables prints nothing.
     fn walk_action(&mut self, dot: &Reflected, action: &'t ActionNode) -> Result<(), Failure> {
         let value = self.eval_pipeline(dot, &action.pipe)?;
         if action.pipe.decl.is_empty() {
@@ -259,7 +258,7 @@ impl<'t> State<'_, '_, 't> {
         Ok(value)
     }
 
-    /// `last` is the value that comes through the pipe.
+    /// `last` is the value from the pipeline.
     fn eval_command(&mut self, dot: &Reflected, command: &'t CommandNode, last: Option<Reflected>) -> Eval {
         let (operand, args) = command.operand();
         let call = &mut Call { node: At::Arg(operand), args, last };

@@ -23,14 +23,15 @@ impl<'t> State<'_, '_, 't> {
             }
             value => fmt::append_value(&mut self.scope.out, &printable(value)),
         }
-        // What prints values stops at this size.
+        // The printer stops at this size.
         let counted =
             if self.scope.out.len() - before > fmt::MAX_OUTPUT { Err(long_text()) } else { self.scope.wrote() };
         self.within(counted)
     }
 }
 
-/// What the object prints as: where a function made it, it does not stand in its owner. Three functions pass on what they were given.
+/// The text of an object. Go finds more methods on a value that is part of another one, and the result of a function is not. Three functions
+/// return one of their arguments unchanged, so their result still is.
 fn display(node: &ActionNode, object: &dyn Object) -> Option<Str> {
     let made = node.pipe.cmds.last().is_some_and(|command| match command.args.first() {
         Some(Arg::Identifier(function)) => ![&b"and"[..], b"index", b"or"].contains(&&*function.name),

@@ -15,14 +15,14 @@ impl<'t> State<'_, '_, 't> {
         {
             let flow = self.walk_list(dot, list)?;
             self.scope.vars.truncate(mark);
-            // As in Go, `break` ends the range whose `else` it stands in; `continue` goes on with the range around it.
+            // As in Go, `break` in an `else` ends its own range, but `continue` continues the range around it.
             return Ok(if flow == Flow::Break { Flow::Next } else { flow });
         }
         self.scope.vars.truncate(mark);
         Ok(Flow::Next)
     }
 
-    /// Runs the body once an element; false if there is none. What is iterated over does not change under the body's hands.
+    /// Runs the body for each element. Returns whether there was one. Changes that the body makes to the value do not affect the iteration.
     fn range_over(&mut self, range: &'t BranchNode, value: Value) -> Result<bool, Failure> {
         match value {
             Value::Nil => Ok(false),
@@ -68,7 +68,7 @@ impl<'t> State<'_, '_, 't> {
             other => {
                 let mut shown = Vec::new();
                 fmt::append_value(&mut shown, &other);
-                // Go follows a pointer before it names what it cannot iterate over.
+                // Go dereferences a pointer before it names what it cannot iterate over.
                 let shown = shown.strip_prefix(b"&").filter(|_| other.kind() == Kind::Ptr).unwrap_or(&shown);
                 self.error(EvalError::NotIterable(String::from_utf8_lossy(shown).into_owned()))
             }
@@ -103,7 +103,7 @@ impl<'t> State<'_, '_, 't> {
         Ok(any)
     }
 
-    /// With two variables, the index comes first; with one, it is the element.
+    /// With two variables, the first is the index; a single one is the element.
     fn set_range_vars(&mut self, pipe: &'t PipeNode, index: Reflected, element: &Reflected) -> Result<(), Failure> {
         match (&pipe.decl[..], pipe.is_assign) {
             ([], _) => {}

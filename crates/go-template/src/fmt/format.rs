@@ -4,7 +4,7 @@ use golibs::strconv::{Charset, append_quoted, append_quoted_rune, can_backquote,
 use golibs::unicode::is_print;
 use golibs::utf8::{decode, runes};
 
-/// What stands between `%` and the verb.
+/// The flags, width and precision between `%` and the verb.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Flags {
     pub(super) width: Option<usize>,
@@ -14,14 +14,14 @@ pub(super) struct Flags {
     pub(super) sharp: bool,
     pub(super) space: bool,
     pub(super) zero: bool,
-    /// `%+v`, where the plus is no sign.
+    /// `%+v`, where the plus does not mean a sign.
     pub(super) plus_v: bool,
     /// `%#v`: Go syntax.
     pub(super) sharp_v: bool,
 }
 
 impl Flags {
-    /// Whether nothing stands between `%` and the verb.
+    /// Whether there is nothing between `%` and the verb.
     pub(super) fn is_default(&self) -> bool {
         *self == Flags::default()
     }
@@ -46,7 +46,7 @@ impl Flags {
         }
     }
 
-    /// Appends the text, filled up to the width.
+    /// Appends the text, padded to the width.
     pub(super) fn pad(&self, out: &mut Vec<u8>, text: &[u8]) {
         match self.width {
             None | Some(0) => out.extend_from_slice(text),
@@ -83,7 +83,7 @@ impl Flags {
         self.pad(out, &quoted);
     }
 
-    /// `%x` of a string: two digits a byte. The precision counts bytes.
+    /// `%x` of a string: two digits per byte. The precision counts bytes.
     pub(super) fn hex_bytes(&self, out: &mut Vec<u8>, bytes: &[u8], upper: bool) {
         let bytes = &bytes[..self.precision.unwrap_or(bytes.len()).min(bytes.len())];
         let prefix = if upper { "0X" } else { "0x" };
@@ -164,7 +164,7 @@ impl Flags {
         }
     }
 
-    /// A float by one of strconv's verbs; `precision` is the verb's own, if the format has none.
+    /// A float in one of strconv's formats. `precision` is the verb's default.
     pub(super) fn float(&self, out: &mut Vec<u8>, value: f64, verb: u8, precision: Option<usize>) {
         let precision = self.precision.or(precision);
         let text = format_float(value, verb, precision);
@@ -193,7 +193,7 @@ impl Flags {
     }
 }
 
-/// `%#g` and its like: always a decimal point, and the trailing zeros that the precision asks for.
+/// `%#g` and similar verbs: always a decimal point, and as many trailing zeros as the precision wants.
 fn with_point(body: &str, verb: u8, precision: Option<usize>) -> String {
     let marks: &[char] = if matches!(verb, b'x' | b'X') { &['p', 'P'] } else { &['e', 'E'] };
     let (number, tail) = body.split_at(body.find(marks).unwrap_or(body.len()));

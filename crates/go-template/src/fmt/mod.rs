@@ -1,6 +1,5 @@
-//! How values become text: `print`, `println`, `printf` and every output of a template. Counterpart: Go's `fmt` and `strconv`.
-//!
-//! Leaves out `Formatter` and scanning. Addresses (`%p`) are a constant, since Go's differ with each run.
+//! Prints values: `print`, `println`, `printf`, and all output of a template. Counterpart: Go's `fmt`.
+//! Leaves out `Formatter` and scanning. Addresses (`%p`) are a constant, because Go's differ from run to run.
 
 mod format;
 mod printer;
@@ -13,7 +12,7 @@ pub use printer::{MAX_DEPTH, MAX_OUTPUT};
 use crate::value::Value;
 use printer::Printer;
 
-/// Appends the value as `%v` prints it, which is how a template prints it too.
+/// Appends the value as `%v` and templates print it.
 pub fn append_value(out: &mut Vec<u8>, value: &Value) {
     match value {
         Value::String(s) => out.extend_from_slice(s),
@@ -47,19 +46,19 @@ fn append_digits(out: &mut Vec<u8>, magnitude: u64, negative: bool) {
     out.extend_from_slice(&digits[start..]);
 }
 
-/// Whether `%v` prints the number as an integer's digits: from a million on there is an exponent, and the negative zero has its sign.
+/// Whether `%v` prints the number like an integer. From a million up it prints an exponent, and negative zero has a sign.
 fn is_short_integer(number: f64) -> bool {
     number.fract() == 0.0 && number.abs() < 1e6 && (number != 0.0 || number.is_sign_positive())
 }
 
-/// Go's `fmt.Sprint`: a space between two operands of which neither is a string.
+/// Go's `fmt.Sprint`: a space between two operands if neither is a string.
 pub fn sprint(args: &[Value]) -> Vec<u8> {
     let mut out = Vec::new();
     append_all(&mut out, args);
     out
 }
 
-/// Appends what [`sprint`] gives.
+/// Appends the result of [`sprint`].
 pub fn append_all(out: &mut Vec<u8>, args: &[Value]) {
     let mut after_string = true;
     for arg in args {
@@ -85,14 +84,14 @@ pub fn sprintln(args: &[Value]) -> Vec<u8> {
     out
 }
 
-/// Go's `fmt.Sprintf`. Mistakes are noted in the text, such as `%!d(string=a)`.
+/// Go's `fmt.Sprintf`. Errors appear in the text, such as `%!d(string=a)`.
 pub fn sprintf(format: &[u8], args: &[Value]) -> Vec<u8> {
     let mut out = Vec::new();
     append_formatted(&mut out, format, args);
     out
 }
 
-/// Appends what [`sprintf`] gives.
+/// Appends the result of [`sprintf`].
 pub fn append_formatted(out: &mut Vec<u8>, format: &[u8], args: &[Value]) {
     printf::printf(&mut Printer::new(out), format, args);
 }

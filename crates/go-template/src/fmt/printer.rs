@@ -1,16 +1,16 @@
-//! Any value by any verb. Counterpart: `printArg` and `printValue` of Go's `fmt/print.go`.
+//! Prints any value with any verb. Counterpart: `printArg` and `printValue` in Go's `fmt/print.go`.
 
 use super::format::Flags;
 use super::{append_digits, append_integer, is_short_integer};
 use crate::value::{Field, Kind, List, Map, Object, Value};
 
-/// How deep values are printed: deeper than any chart's, and shallow enough for the stack. A map can contain itself.
+/// How deep values are printed: deeper than real values, and shallow enough for the stack. A map can contain itself.
 pub const MAX_DEPTH: usize = 500;
 
-/// After this many bytes one call prints no further value: a map that contains itself twice would otherwise double at each level.
+/// After this many bytes, one call prints no further value: a map that contains itself twice would double at each level.
 pub const MAX_OUTPUT: usize = 16 << 20;
 
-/// What Go prints as the address of a map or a function differs with each run; this is always the same.
+/// The address of every map and function. In Go it differs from run to run.
 const ADDRESS: u64 = 0x00c0_0012_0000;
 
 /// Prints values to a buffer.

@@ -1,20 +1,20 @@
-//! The format string of `printf`: verbs, flags, `*`, argument indexes, and Go's notes on mistakes. Counterpart: `doPrintf` in `fmt/print.go`.
+//! The format string of `printf`: verbs, flags, `*`, argument indexes, and Go's error markers. Counterpart: `doPrintf` in Go's `fmt/print.go`.
 
 use super::format::Flags;
 use super::printer::Printer;
 use crate::value::Value;
 use golibs::utf8::decode;
 
-/// The largest width or precision, which is Go's own bound.
+/// The largest width or precision: Go's limit.
 const MAX_SIZE: i64 = 1_000_000;
 
-/// Where in the format and in the arguments we are.
+/// The position in the format and in the arguments.
 struct Cursor<'a> {
     format: &'a [u8],
     at: usize,
     args: &'a [Value],
     next: usize,
-    /// Some verb named its argument by index: unused arguments are no mistake then.
+    /// A verb used an argument index, so unused arguments are not an error.
     reordered: bool,
     /// The index of the current verb was valid.
     good_index: bool,
@@ -54,7 +54,7 @@ impl Cursor<'_> {
         self.format.get(self.at).copied()
     }
 
-    /// Copies the text up to the next verb; false at the end.
+    /// Copies the text up to the next verb. Returns false at the end.
     fn literal(&mut self, printer: &mut Printer<'_>) -> bool {
         let rest = &self.format[self.at..];
         let length = memchr::memchr(b'%', rest).unwrap_or(rest.len());
@@ -161,7 +161,7 @@ impl Cursor<'_> {
         }
     }
 
-    /// The argument of a `*`, if it is an integer of a sane size. It is used up either way.
+    /// The argument of a `*`, if it is an integer within the limit. It is consumed either way.
     fn size_argument(&mut self) -> Option<i64> {
         let arg = self.args.get(self.next)?;
         self.next += 1;
@@ -173,7 +173,7 @@ impl Cursor<'_> {
         (-MAX_SIZE..=MAX_SIZE).contains(&size).then_some(size)
     }
 
-    /// A number before `end`. One far too long is none, and moves to the end, as in Go.
+    /// A number before `end`. As in Go, one that is much too large gives `None` and skips to the end.
     fn number(&mut self, end: usize) -> Option<usize> {
         let mut number = None;
         while let Some(byte) = self.peek().filter(|b| b.is_ascii_digit() && self.at < end) {
@@ -188,7 +188,7 @@ impl Cursor<'_> {
         number
     }
 
-    /// An argument index such as `[2]`, if there is one here.
+    /// An argument index such as `[2]`, if there is one.
     fn index(&mut self) {
         self.after_index = false;
         if self.peek() != Some(b'[') {

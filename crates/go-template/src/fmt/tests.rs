@@ -30,7 +30,7 @@ fn bytes() -> Value {
 }
 
 #[test]
-fn v_prints_each_kind_as_go_does() {
+fn v_prints_every_kind_like_go() {
     checks(&[
         ("%v", int(-5), "-5"),
         ("%v", Value::Float(1_000_000.0), "1e+06"),
@@ -58,7 +58,7 @@ fn sharp_v_prints_go_syntax() {
 }
 
 #[test]
-fn a_verb_that_does_not_fit_is_noted_with_type_and_value() {
+fn a_wrong_verb_prints_the_type_and_value() {
     checks(&[
         ("%d", Value::Float(2.5), "%!d(float64=2.5)"),
         ("%s", mixed(), "[%!s(int=1) b c <nil>]"),
@@ -109,7 +109,7 @@ fn floats_take_precision_and_the_sharp_flag() {
 }
 
 #[test]
-fn strings_are_cut_and_padded_by_characters() {
+fn precision_and_width_of_strings_count_characters() {
     checks(&[
         ("[%10s]", Value::from("héllo"), "[     héllo]"),
         ("[%.3s]", Value::from("héllo"), "[hél]"),
@@ -122,7 +122,7 @@ fn strings_are_cut_and_padded_by_characters() {
 }
 
 #[test]
-fn mistakes_in_the_format_are_noted() {
+fn errors_in_the_format_appear_in_the_text() {
     check("%!", &[], "%!!(MISSING)");
     check("abc%", &[int(1)], "abc%!(NOVERB)%!(EXTRA int=1)");
     check("%d %d", &[int(1)], "1 %!d(MISSING)");
@@ -136,7 +136,7 @@ fn mistakes_in_the_format_are_noted() {
 }
 
 #[test]
-fn arguments_are_taken_by_index_and_for_widths() {
+fn indexes_and_stars_select_arguments() {
     check("%[2]s-%[1]s", &["a".into(), "b".into()], "b-a");
     check("%-*d|", &[int(5), int(42)], "42   |");
     check("%*d|", &[int(-5), int(42)], "42   |");
@@ -145,7 +145,7 @@ fn arguments_are_taken_by_index_and_for_widths() {
 }
 
 #[test]
-fn sprint_puts_spaces_between_what_is_no_string() {
+fn sprint_puts_spaces_between_operands_that_are_not_strings() {
     let args = ["a".into(), int(1), int(2), "b".into(), Value::Nil, Value::Nil];
     assert_eq!(sprint(&args), b"a1 2b<nil> <nil>");
     assert_eq!(sprintln(&["a".into(), int(1)]), b"a 1\n");
@@ -153,7 +153,7 @@ fn sprint_puts_spaces_between_what_is_no_string() {
 }
 
 #[test]
-fn a_map_that_contains_itself_ends_at_the_depth_limit() {
+fn printing_a_map_that_contains_itself_stops_at_the_depth_limit() {
     let map = Map::default();
     map.insert("self", Value::Map(map.clone()));
     let text = sprint(&[Value::Map(map.clone())]);
@@ -162,7 +162,7 @@ fn a_map_that_contains_itself_ends_at_the_depth_limit() {
 }
 
 #[test]
-fn floats_match_go() {
+fn floats_print_like_go() {
     for case in shared_cases::lines("vectors/float.jsonl") {
         let field = |name: &str| case[name].as_str().unwrap_or_default().to_owned();
         let value: f64 = field("float").parse().expect("a number");

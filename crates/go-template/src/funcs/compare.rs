@@ -10,7 +10,7 @@ use crate::value::{Kind, Object, Value};
 
 type Compared = Result<bool, BuiltinError>;
 
-/// Go's groups of kinds; the rest has none.
+/// Go's groups of comparable kinds.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum BasicKind {
     Bool,
@@ -37,7 +37,7 @@ fn incompatible(a: &Value, b: &Value) -> BuiltinError {
     BuiltinError::Incompatible(a.type_name().to_owned(), b.type_name().to_owned())
 }
 
-/// Whether the first equals any of the others.
+/// Returns whether the first argument equals any of the others.
 pub(crate) fn eq(args: &[Reflected]) -> Compared {
     let Some((first, others)) = args.split_first().filter(|(_, others)| !others.is_empty()) else {
         return Err(BuiltinError::MissingOperand);
@@ -72,10 +72,10 @@ fn equal(a: &Value, b: &Value) -> Compared {
     }
 }
 
-/// How long the error of a comparison is at most, in bytes: it prints the values.
+/// The maximum length of the error of a comparison, in bytes: it prints the values.
 const MAX_MESSAGE: usize = 64 << 10;
 
-/// Two values that are neither nil nor of a basic kind.
+/// Compares two values that are neither nil nor of a basic kind.
 fn equal_other(a: &Value, b: &Value) -> Compared {
     let type_of = |v: &Value| Value::from(v.type_name());
     if a.kind() != b.kind() {
@@ -117,7 +117,7 @@ fn not_comparable(format: &[u8], args: &[Value]) -> BuiltinError {
     BuiltinError::NotComparable(String::from_utf8_lossy(&text).into_owned())
 }
 
-/// Whether the first is less than the second.
+/// Returns whether the first value is less than the second.
 pub(crate) fn lt(a: &Reflected, b: &Reflected) -> Compared {
     let (x, y) = (underlying(a.value()), underlying(b.value()));
     if basic_kind(&x).is_none() || basic_kind(&y).is_none() {
@@ -135,7 +135,7 @@ pub(crate) fn lt(a: &Reflected, b: &Reflected) -> Compared {
     }
 }
 
-/// Whether the first of two is less than the second or equal to it.
+/// Returns whether the first argument is less than or equal to the second.
 pub(crate) fn le(args: &[Reflected]) -> Compared {
     Ok(lt(&args[0], &args[1])? || eq(args)?)
 }

@@ -1,6 +1,5 @@
 //! Go's built-in functions. Counterpart: Go's `text/template/funcs.go`; the comparisons are in `compare`, the escaping in `escape`.
-//!
-//! They see more of a value than other functions do ([`Reflected`]), for Go's errors tell an untyped nil from a nil interface.
+//! They take [`Reflected`] values, because Go's errors distinguish an untyped nil from a nil interface.
 
 mod compare;
 mod error;
@@ -50,7 +49,7 @@ pub(crate) enum Builtin {
 type Called = Result<Reflected, FuncError>;
 
 impl Builtin {
-    /// The function of this name.
+    /// The function with this name.
     pub(crate) fn by_name(name: &str) -> Option<Builtin> {
         Some(match name {
             "and" => Builtin::And,
@@ -76,7 +75,7 @@ impl Builtin {
         })
     }
 
-    /// The fixed parameters and the type of the further ones.
+    /// The types of the fixed parameters, and of further arguments.
     pub(crate) fn signature(self) -> (&'static [Param], Option<Param>) {
         use Builtin::{
             And, Call, Eq, Ge, Gt, Html, Index, Js, Le, Len, Lt, Ne, Not, Or, Print, Printf, Println, Slice, UrlQuery,
@@ -90,7 +89,7 @@ impl Builtin {
         }
     }
 
-    /// Calls it with checked arguments. `callee` is the source of the first one, which `call` names in its errors.
+    /// Calls the function with checked arguments. `callee` is the source of the first one, which errors of `call` show.
     pub(crate) fn call(self, scope: &mut Scope<'_>, callee: Option<&Arg>, args: &mut [Reflected]) -> Called {
         Ok(Reflected::Concrete(match self {
             Builtin::Call => return call(scope, callee, args),
@@ -110,7 +109,7 @@ impl Builtin {
             Builtin::Le => Value::Bool(compare::le(args)?),
             Builtin::Gt => Value::Bool(!compare::le(args)?),
             Builtin::Ge => Value::Bool(!compare::lt(&args[0], &args[1])?),
-            // The executor evaluates these two itself, since they leave arguments unevaluated.
+            // The executor evaluates these two itself, because they do not evaluate all arguments.
             Builtin::And | Builtin::Or => Value::Nil,
         }))
     }
@@ -120,7 +119,7 @@ fn text(bytes: Vec<u8>) -> Value {
     Value::String(bytes.into())
 }
 
-/// Takes the values.
+/// Moves the values out of the arguments.
 fn values(args: &mut [Reflected]) -> Args<Value> {
     args.iter_mut().map(|arg| mem::replace(arg, Reflected::Invalid).into_value()).collect()
 }
@@ -133,7 +132,7 @@ fn printf(args: &mut [Reflected]) -> Value {
     }
 }
 
-/// The arguments as one text, as the executor prints them.
+/// Prints the arguments to one string, as the executor does.
 fn eval_args(args: &[Reflected]) -> Vec<u8> {
     let shown = |arg: &Reflected| match arg.value() {
         Value::Nil => Value::from("<no value>"),
@@ -142,7 +141,7 @@ fn eval_args(args: &[Reflected]) -> Vec<u8> {
     fmt::sprint(&args.iter().map(shown).collect::<Vec<_>>())
 }
 
-/// What the executor prints for the value: a pointer that does not say how it prints is followed.
+/// The value that the executor prints: it dereferences a pointer that has no text of its own.
 pub(crate) fn printable(value: &Value) -> Cow<'_, Value> {
     match value {
         Value::Object(object)
@@ -176,7 +175,7 @@ impl Object for Pointed {
     }
 }
 
-/// What an object with the kind of plain data holds; other values as they are.
+/// The plain data of an object whose kind is plain data. Other values unchanged.
 pub(crate) fn underlying(value: &Value) -> Value {
     match value {
         Value::Object(object) if !matches!(object.kind(), Kind::Struct | Kind::Ptr | Kind::Func) => object.data(),
@@ -184,7 +183,7 @@ pub(crate) fn underlying(value: &Value) -> Value {
     }
 }
 
-/// The type's name after following a pointer.
+/// The name of the type, or of the type that a pointer points to.
 fn pointed_type(value: &Value) -> &str {
     let name = value.type_name();
     if value.kind() == Kind::Ptr { name.trim_start_matches('*') } else { name }
@@ -238,7 +237,7 @@ fn byte_at(bytes: &[u8], index: &Value, out_of_range: BuiltinError) -> Called {
     Ok(Reflected::Concrete(Value::Uint(u64::from(*byte), UintType::Uint8)))
 }
 
-/// The index as a number from 0 to `cap`.
+/// Converts the index to a number from 0 to `cap`.
 fn index_arg(index: &Value, cap: usize) -> Result<usize, BuiltinError> {
     let x = match underlying(index) {
         Value::Int(x, _) => x,
@@ -304,7 +303,7 @@ fn length(item: &Reflected) -> Result<i64, BuiltinError> {
     Ok(i64::try_from(len).unwrap_or(i64::MAX))
 }
 
-/// Calls the function that the first argument is with the others.
+/// Calls the first argument, a function, with the others.
 fn call(scope: &mut Scope<'_>, callee: Option<&Arg>, args: &[Reflected]) -> Called {
     let function = match args[0].value() {
         Value::Nil => return Err(BuiltinError::CallOfNil.into()),
@@ -341,7 +340,7 @@ fn check_count(function: &Function, name: String, got: usize) -> Result<(), Buil
     }
 }
 
-/// The argument as the parameter's type: integers convert among themselves.
+/// Converts an argument to the parameter's type. Integers convert to each other.
 fn prepare_arg(value: &Value, param: Param) -> Result<Value, ArgError> {
     match (value, param) {
         (Value::Nil, _) if !param.can_be_nil() => Err(ArgError::Nil(param)),

@@ -1,6 +1,5 @@
-//! Template text into tokens. Counterpart: Go's `text/template/parse/lex.go`, whose error texts and trimming rules it keeps.
-//!
-//! Leaves out custom delimiters and comment tokens, which no caller asks for.
+//! Turns source text into tokens. Counterpart: Go's `text/template/parse/lex.go`, with its error texts and trimming rules.
+//! Leaves out custom delimiters and comment tokens.
 
 mod error;
 mod literal;
@@ -32,7 +31,7 @@ const LEFT_DELIM: &[u8; 2] = b"{{";
 const RIGHT_DELIM: &[u8] = b"}}";
 const LEFT_COMMENT: &[u8] = b"/*";
 const RIGHT_COMMENT: &[u8; 2] = b"*/";
-/// The trim marker and the space beside it.
+/// The length of a trim marker and the space beside it.
 const TRIM_MARKER_LEN: usize = 2;
 
 /// The scanner.
@@ -45,14 +44,14 @@ pub(crate) struct Lexer<'a> {
     line: usize,
     start_line: usize,
     inside_action: bool,
-    /// What the last [`ItemType::Error`] stands for.
+    /// The error of the last [`ItemType::Error`].
     pub(crate) error: Option<LexError>,
-    /// Whether the words are keywords here: the parser may allow functions of these names.
+    /// Whether `break` and `continue` are keywords. They are not if there are functions of these names.
     pub(crate) break_ok: bool,
     pub(crate) continue_ok: bool,
 }
 
-/// What a state function ends with: a token, or the next state.
+/// The result of a state function: a token, or the next state.
 enum Step<'a> {
     Emit(Item<'a>),
     Text,
@@ -112,7 +111,7 @@ impl<'a> Lexer<'a> {
         decode(self.rest()).map(Rune::to_char)
     }
 
-    /// Steps back one rune; not after the end of input.
+    /// Steps back one rune, unless the end of input was reached.
     fn backup(&mut self) {
         if self.at_eof || self.pos == 0 {
             return;
@@ -136,7 +135,7 @@ impl<'a> Lexer<'a> {
         Step::Emit(self.this_item(typ))
     }
 
-    /// Skips text that was passed without `next`.
+    /// Skips the text up to here, which was scanned without `next`.
     fn ignore(&mut self) {
         self.line += newlines(&self.input[self.start..self.pos]);
         self.start = self.pos;
@@ -148,7 +147,7 @@ impl<'a> Lexer<'a> {
             self.next();
             return true;
         }
-        // Go reads the rune and steps back, and so remembers the end of input.
+        // Go reads the rune and steps back, so it also remembers the end of input.
         self.at_eof |= self.pos >= self.input.len();
         false
     }
@@ -157,7 +156,7 @@ impl<'a> Lexer<'a> {
         while self.accept(valid) {}
     }
 
-    /// An error token, after which there is only the end of input.
+    /// Emits an error token. Only the end of input follows it.
     fn error(&mut self, error: LexError) -> Step<'a> {
         self.error = Some(error);
         let item = Item { typ: ItemType::Error, pos: self.start, val: b"", line: self.start_line };
@@ -195,7 +194,7 @@ impl<'a> Lexer<'a> {
         self.lex_left_delim()
     }
 
-    /// Whether a right delimiter is here, and whether it trims the text after it.
+    /// Returns whether the right delimiter at this place, if any, trims the text after it.
     fn at_right_delim(&self) -> Option<bool> {
         let rest = self.rest();
         if has_right_trim_marker(rest) && rest[TRIM_MARKER_LEN..].starts_with(RIGHT_DELIM) {
@@ -305,7 +304,7 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    /// Spaces, of which the last may belong to a trimming delimiter.
+    /// Spaces. The last one may belong to a trimming delimiter.
     fn lex_space(&mut self) -> Step<'a> {
         let mut spaces = 0;
         while self.peek().is_some_and(is_space) {
@@ -370,7 +369,7 @@ impl<'a> Lexer<'a> {
         self.emit(typ)
     }
 
-    /// Whether what follows may come after an identifier.
+    /// Whether the next character may follow an identifier.
     fn at_terminator(&mut self) -> bool {
         match self.peek() {
             None => {
@@ -384,7 +383,7 @@ impl<'a> Lexer<'a> {
     }
 }
 
-/// Where the two bytes are.
+/// The position of the two bytes.
 fn find(text: &[u8], needle: &[u8; 2]) -> Option<usize> {
     memchr::memchr_iter(needle[0], text).find(|i| text.get(i + 1) == Some(&needle[1]))
 }

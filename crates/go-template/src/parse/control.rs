@@ -6,7 +6,7 @@ use crate::node::{ActionNode, BranchNode, ListNode, Node, TemplateNode};
 use crate::stack;
 use crate::value::Str;
 
-/// The kinds of a block, which are nearly the same.
+/// The kinds of blocks that differ little.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Control {
     If,
@@ -31,7 +31,7 @@ impl Control {
         }
     }
 
-    /// The keyword that `else` may be followed by, to chain blocks.
+    /// The keyword that may follow `else`, to chain blocks.
     fn chained_keyword(self) -> Option<ItemType> {
         match self {
             Control::If => Some(ItemType::If),
@@ -107,7 +107,7 @@ impl<'a> Parser<'a> {
         Ok(control.node(BranchNode { pipe, list, else_list }))
     }
 
-    /// What follows `{{else}}`. In `{{else if a}}` the inner block ends at the `{{end}}` of the outer one.
+    /// The list after `{{else}}`. In `{{else if a}}`, the inner block ends at the `{{end}}` of the outer one.
     fn else_list(&mut self, control: Control) -> Result2<ListNode> {
         if control.chained_keyword() == Some(self.peek().typ) {
             self.next();
@@ -123,7 +123,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// `else`, whose `if` or `with` stays for the block that it belongs to.
+    /// `else`. Leaves a following `if` or `with` to the block around it.
     fn else_control(&mut self) -> Result2<Element> {
         let peek = self.peek_non_space();
         if peek.typ == ItemType::If || peek.typ == ItemType::With {
@@ -143,7 +143,7 @@ impl<'a> Parser<'a> {
             (root, _) => p.add(name.clone(), root).map(|_| true),
         })?;
         if !ended {
-            // Go counts the line of this error where the block starts.
+            // Go reports this error at the line where the block starts.
             return self.error(ParseErrorKind::UnexpectedElseIn(CONTEXT));
         }
         Ok(Node::Template(TemplateNode { pos: token.pos, name, pipe: Some(pipe) }))

@@ -1,6 +1,5 @@
-//! Tokens into trees: one method a grammar rule. Counterpart: Go's `text/template/parse/parse.go`, error texts included.
-//!
-//! Unlike Go's, it resolves functions here and not when they are called, and bounds how deep blocks nest.
+//! Turns tokens into trees: one method per grammar rule. Counterpart: Go's `text/template/parse/parse.go`, including its error texts.
+//! Unlike Go's, it resolves functions when it parses, and limits how deep blocks nest.
 
 mod control;
 mod error;
@@ -22,13 +21,13 @@ use crate::value::Str;
 pub use error::ParseErrorKind;
 use golibs::strconv::unquote;
 
-/// How deep parentheses may nest: Go's own limit.
+/// How deep parentheses may nest: Go's limit.
 pub const MAX_PAREN_DEPTH: usize = 10_000;
 
-/// How deep `if`, `range`, `with` and `block` may nest, `else if` included. Go has no limit; no chart comes near this one.
+/// How deep `if`, `range`, `with` and `block` may nest; each `else if` counts. Go has no limit, and no real template comes near this one.
 pub const MAX_BLOCK_DEPTH: usize = 10_000;
 
-/// What one text defines.
+/// The templates that one source text defines.
 #[derive(Clone, Debug)]
 pub struct Parsed {
     pub(crate) main: Arc<Tree>,
@@ -36,21 +35,20 @@ pub struct Parsed {
 }
 
 impl Parsed {
-    /// The template that has the text's own name: what is outside of each `define`.
+    /// The template with the name of the source text: everything outside `define`.
     pub fn main(&self) -> &Arc<Tree> {
         &self.main
     }
 
-    /// Every template of the text, the main one included, each name once.
+    /// All templates of the source text, including the main one. Names are unique.
     pub fn trees(&self) -> &[Arc<Tree>] {
         &self.trees
     }
 }
 
-/// Parses the text of the template `name`; the functions it names are those of `funcs` and Go's own.
-///
+/// Parses the source text of the template `name`. It may call the functions in `funcs` and Go's built-in functions.
 /// # Errors
-/// Go's message, such as `template: NAME:3: unexpected EOF`.
+/// With Go's message, such as `template: NAME:3: unexpected EOF`.
 pub fn parse(name: impl Into<Str>, text: impl Into<Str>, funcs: &FuncMap) -> Result<Parsed, ParseError> {
     let (name, text) = (name.into(), text.into());
     let mut parser = Parser::new(&name, &text, funcs);
@@ -68,20 +66,20 @@ struct Parser<'a> {
     funcs: &'a FuncMap,
     lex: Lexer<'a>,
     scope: ParseScope<'a>,
-    /// Every variable's name in the text, to number them.
+    /// The number of each variable name in the source text.
     names: HashMap<&'a [u8], VarId>,
     block_depth: usize,
     trees: Vec<Arc<Tree>>,
 }
 
-/// What each `define` and `block` has of its own.
+/// The state that each `define` and `block` has for itself.
 struct ParseScope<'a> {
-    /// Three-token lookahead, as in Go; the first is the last one that the lexer gave.
+    /// Three-token lookahead, as in Go. The first is the last token from the lexer.
     token: [Item<'a>; 3],
     peek_count: usize,
-    /// Variables defined at the moment.
+    /// The variables in scope.
     vars: Vec<VarId>,
-    /// Line of the left delimiter of the action; 0 outside.
+    /// The line of the action's left delimiter; 0 outside an action.
     action_line: usize,
     range_depth: usize,
     paren_depth: usize,
@@ -94,7 +92,7 @@ impl ParseScope<'_> {
     }
 }
 
-/// What a list may hold or end with.
+/// An element of a list, or what ends it.
 enum Element {
     Node(Node),
     End,
@@ -141,7 +139,7 @@ impl<'a> Parser<'a> {
         result
     }
 
-    /// `{{define "name"}} … {{end}}`, from the name on.
+    /// `{{define "name"}} … {{end}}`, after the keyword.
     fn parse_definition(&mut self) -> Result2<()> {
         const CONTEXT: &str = "define clause";
         let token = self.next_non_space();
@@ -156,7 +154,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Adds the template, unless it is empty and there is one of the name.
+    /// Adds the template, unless it is empty and another one has its name.
     fn add(&mut self, name: Str, root: ListNode) -> Result2<Arc<Tree>> {
         let tree = Tree { name, parse_name: Arc::clone(&self.parse_name), text: self.text.clone(), root };
         let tree = Arc::new(tree);
@@ -181,7 +179,7 @@ impl<'a> Parser<'a> {
 
     // Lists and actions.
 
-    /// Everything up to `{{end}}` or `{{else}}`, which is returned too.
+    /// Everything up to `{{end}}` or `{{else}}`, and which of the two it is.
     fn item_list(&mut self) -> Result2<(ListNode, Element)> {
         let mut list = ListNode::default();
         while self.peek_non_space().typ != ItemType::Eof {

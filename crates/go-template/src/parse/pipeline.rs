@@ -38,14 +38,14 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// One declared or assigned variable; true if another follows.
+    /// A declared or assigned variable. Returns whether another one follows.
     fn declaration(&mut self, pipe: &mut PipeNode, context: &'static str) -> Result2<bool> {
         let variable = self.peek_non_space();
         if variable.typ != ItemType::Variable {
             return Ok(false);
         }
         self.next();
-        // Space is a token: in "$x foo" three tokens must be read to know that $x is an argument.
+        // Space is a token: only the third token of "$x foo" shows that $x is an argument.
         let after = self.peek();
         let next = self.peek_non_space();
         match next.typ {
@@ -77,7 +77,7 @@ impl<'a> Parser<'a> {
         pipe.decl.push(variable);
     }
 
-    /// After a comma: only `range` has a second variable.
+    /// Checks what follows a comma: only `range` has a second variable.
     fn second_variable(&mut self, pipe: &PipeNode, context: &'static str) -> Result2<bool> {
         if context != "range" || pipe.decl.len() >= 2 {
             return self.error(ParseErrorKind::TooManyDeclarations(context));
@@ -101,7 +101,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Operands up to a `|`, which is passed, or to a right delimiter, which is not.
+    /// Operands up to a `|`, which is consumed, or to a right delimiter, which is not.
     fn command(&mut self) -> Result2<CommandNode> {
         let mut command = CommandNode { pos: self.peek_non_space().pos, args: Vec::new() };
         loop {

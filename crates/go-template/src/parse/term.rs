@@ -11,7 +11,7 @@ use crate::stack;
 use crate::value::{Str, Value};
 
 impl<'a> Parser<'a> {
-    /// A term, perhaps followed by field accesses.
+    /// A term and the fields after it.
     pub(super) fn operand(&mut self) -> Result2<Option<Arg>> {
         let Some(node) = self.term()? else {
             return Ok(None);
@@ -46,7 +46,7 @@ impl<'a> Parser<'a> {
         })
     }
 
-    /// A literal, a function, a field, a variable or a parenthesised pipeline; `None` if the next token starts no term.
+    /// A literal, a function, a field, a variable or a pipeline in parentheses. `None` if the next token does not start a term.
     fn term(&mut self) -> Result2<Option<Arg>> {
         let token = self.next_non_space();
         let pos = token.pos;

@@ -20,7 +20,7 @@ impl<'a> Parser<'a> {
         self.scope.peek_count += 1;
     }
 
-    /// Gives back the token and the one after it, which is there already.
+    /// Puts back a token and the one after it, which is still in the buffer.
     pub(super) fn backup2(&mut self, first: Item<'a>) {
         self.scope.token[1] = first;
         self.scope.peek_count = 2;

@@ -13,12 +13,12 @@ pub fn duration_value(duration: Duration) -> Value {
     Value::Object(Arc::new(DurationObject(duration)))
 }
 
-/// The duration, if the value is one.
+/// The duration, if the value is a `time.Duration`.
 pub fn duration_of(value: &Value) -> Option<Duration> {
     downcast::<DurationObject>(value).map(|object| object.0)
 }
 
-/// The duration that a method was given: an object, or a constant.
+/// The duration argument of a method: an object, or a constant.
 pub(super) fn duration_argument(value: &Value) -> Option<Duration> {
     match value {
         Value::Int(nanoseconds, _) => Some(Duration(*nanoseconds)),

@@ -11,12 +11,12 @@ use golibs::time::Zone;
 /// Go's name of the type.
 pub(super) const TYPE: &str = "*time.Location";
 
-/// A zone as templates see it.
+/// A `*time.Location`.
 pub(super) fn location_value(zone: Zone) -> Value {
     Value::Object(Arc::new(LocationObject(zone)))
 }
 
-/// The zone, if the value is one.
+/// The zone, if the value is a `*time.Location`.
 pub(super) fn location_of(value: &Value) -> Option<Zone> {
     downcast::<LocationObject>(value).map(|object| object.0.clone())
 }

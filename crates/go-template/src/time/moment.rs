@@ -17,7 +17,7 @@ pub fn time_value(time: Time) -> Value {
     Value::Object(Arc::new(TimeObject(time)))
 }
 
-/// The time, if the value is one.
+/// The time, if the value is a `time.Time`.
 pub fn time_of(value: &Value) -> Option<Time> {
     downcast::<TimeObject>(value).map(|object| object.0.clone())
 }
@@ -102,7 +102,7 @@ impl Object for TimeObject {
 }
 
 impl TimeObject {
-    /// The methods that give a number.
+    /// The methods that return a number.
     fn number(&self, method: &str) -> Option<Value> {
         let time = &self.0;
         let (date, clock) = time.civil();
@@ -127,7 +127,7 @@ impl TimeObject {
         })
     }
 
-    /// The methods that give bytes, after those that they are given.
+    /// The methods that return bytes, appended to their argument if they have one.
     fn encoded(&self, method: &str, args: &[Value]) -> Option<Result<Vec<u8>, FuncError>> {
         let time = &self.0;
         let bytes = match method {

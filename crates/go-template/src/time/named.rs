@@ -7,11 +7,11 @@ use crate::{FuncError, Kind, Object, Param, Scope, Str, Value};
 
 use golibs::time::{DAYS, MONTHS};
 
-/// A type whose numbers have names: Go's `time.Month` and `time.Weekday`.
+/// A type with named numbers: Go's `time.Month` or `time.Weekday`.
 #[derive(Debug)]
 pub(super) struct NamedType {
     name: &'static str,
-    /// What its numbers out of range print as.
+    /// How numbers out of range print.
     short: &'static str,
     first: i64,
     names: &'static [&'static str],
@@ -20,7 +20,7 @@ pub(super) struct NamedType {
 pub(super) static MONTH: NamedType = NamedType { name: "time.Month", short: "Month", first: 1, names: &MONTHS };
 pub(super) static WEEKDAY: NamedType = NamedType { name: "time.Weekday", short: "Weekday", first: 0, names: &DAYS };
 
-/// A number of such a type.
+/// A month or a weekday.
 #[derive(Debug)]
 struct Named {
     ty: &'static NamedType,
@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_number_without_a_name_is_printed_with_its_type() {
+    fn a_number_without_a_name_prints_with_its_type() {
         assert_eq!(Named { ty: &MONTH, number: 12 }.text(), "December");
         assert_eq!(Named { ty: &MONTH, number: 0 }.text(), "%!Month(0)");
     }

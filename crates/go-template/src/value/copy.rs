@@ -1,4 +1,4 @@
-//! Copies that share no map with their original, and the end of values: neither may overflow the stack, however deep values nest.
+//! Deep copies, and dropping values. Neither may overflow the stack, however deep values nest.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,20 +8,20 @@ use crate::stack;
 
 use super::{List, Map, Str, Value};
 
-/// How many values a copy may consist of. Values that hold themselves have no end, and a few lines make 2^60 paths to one map.
+/// How many values a deep copy may contain. A map that contains itself has no end, and a few template lines make 2^60 paths to one map.
 pub const MAX_COPIED_VALUES: usize = 1_000_000;
 
-/// How deep the values that are copied may nest.
+/// How deep a value may nest to be copied.
 pub const MAX_COPIED_DEPTH: usize = 10_000;
 
-/// What the copy may still use.
+/// The rest of what one copy may use.
 pub(super) struct Budget {
     values: usize,
     depth: usize,
 }
 
 impl Budget {
-    /// What one copy may use.
+    /// The budget of one copy.
     pub(super) fn whole() -> Budget {
         Budget { values: MAX_COPIED_VALUES, depth: MAX_COPIED_DEPTH }
     }
@@ -31,12 +31,12 @@ impl Budget {
         Ok(())
     }
 
-    /// Whether there is room for so many more levels.
+    /// Fails if there is no room for this many more levels.
     pub(super) fn reach(&self, levels: usize) -> Result<(), LimitError> {
         if levels > self.depth { Err(exceeded("copied depth", MAX_COPIED_DEPTH)) } else { Ok(()) }
     }
 
-    /// Runs the closure one level deeper.
+    /// Runs the closure one level down.
     pub(super) fn nested<T>(&mut self, f: impl FnOnce(&mut Budget) -> Result<T, LimitError>) -> Result<T, LimitError> {
         self.reach(1)?;
         self.depth -= 1;
@@ -47,23 +47,22 @@ impl Budget {
 }
 
 impl Value {
-    /// A copy that shares no map with this value; lists and strings without maps inside stay shared.
-    ///
+    /// Returns a copy that shares no map with this value. Strings, and lists that contain no map, stay shared.
     /// # Errors
     /// The limit that was exceeded: [`MAX_COPIED_VALUES`] or [`MAX_COPIED_DEPTH`].
     pub fn try_deep_copy(&self) -> Result<Value, LimitError> {
         copy_value(self, &mut Budget::whole(), Map::with_entries)
     }
 
-    /// A copy as [`try_deep_copy`](Self::try_deep_copy) makes it. A value beyond its limits stays shared: only for values that no
-    /// template made.
+    /// Like [`try_deep_copy`](Self::try_deep_copy), but returns the value itself if it exceeds a limit: only for values that no template made.
     pub fn deep_copy(&self) -> Value {
         self.try_deep_copy().unwrap_or_else(|_| self.clone())
     }
 }
 
 impl Map {
-    /// A copy that shares no map with this one, within the limits of [`Value::deep_copy`]. Of a [frozen](Map::frozen) map it is lazy.
+    /// Returns a copy that shares no map with this one, within the limits of [`Value::deep_copy`]. The copy of a [frozen](Map::frozen) map is
+    /// lazy.
     pub fn deep_copy(&self) -> Map {
         match Value::Map(self.clone()).deep_copy() {
             Value::Map(map) => map,
@@ -73,7 +72,7 @@ impl Map {
 }
 
 impl List {
-    /// A copy that shares no map with this list, within the limits of [`Value::deep_copy`].
+    /// Returns a copy that shares no map with this list, within the limits of [`Value::deep_copy`].
     pub fn deep_copy(&self) -> List {
         match Value::List(self.clone()).deep_copy() {
             Value::List(list) => list,
@@ -82,7 +81,7 @@ impl List {
     }
 }
 
-/// Makes a map like the first one, of entries that are copied already.
+/// Makes a map like the first one from entries that are already copied.
 pub(super) type Rebuild = fn(&Map, BTreeMap<Str, Value>) -> Map;
 
 pub(super) fn copy_value(value: &Value, budget: &mut Budget, rebuild: Rebuild) -> Result<Value, LimitError> {
@@ -119,7 +118,7 @@ fn exceeded(name: &'static str, limit: usize) -> LimitError {
     LimitError { name, message: limit.to_string() }
 }
 
-/// Drops nested lists and maps one after the other instead of inside each other.
+/// Drops nested lists and maps one after another instead of recursively.
 pub(super) fn drop_flat(values: impl Iterator<Item = Value>) {
     let nests = |value: &Value| matches!(value, Value::List(_) | Value::Map(_));
     let mut pending: Vec<Value> = values.filter(nests).collect();

@@ -1,6 +1,5 @@
-//! Tables that never change, which lazy copies are made of.
-//!
-//! A chart's default values are read by every render and written by few: frozen once, their copies cost nothing until they are used.
+//! Immutable tables that lazy copies read.
+//! Every render reads a chart's default values, few change them: frozen once, their copies cost nothing until they change.
 
 use std::collections::BTreeMap;
 use std::mem;
@@ -9,7 +8,7 @@ use std::sync::Arc;
 use super::copy::{Budget, copy_map, drop_flat};
 use super::{List, Map, Str, Value};
 
-/// One level of a frozen map: the maps below are lazy copies that nobody touches.
+/// One level of a frozen map. The maps below it are lazy copies that stay untouched.
 pub(super) struct Table {
     entries: BTreeMap<Str, Value>,
     holds_map: bool,
@@ -19,9 +18,8 @@ pub(super) struct Table {
 }
 
 impl Map {
-    /// A copy that is made to be copied often: its [`deep_copy`](Map::deep_copy) is lazy, one level at a time, as far as it is used.
-    ///
-    /// Beyond the limits of [`Value::deep_copy`] this is the map itself.
+    /// A copy that is cheap to copy: its [`deep_copy`](Map::deep_copy) is lazy, one level at a time.
+    /// Returns the map itself if it exceeds the limits of [`Value::deep_copy`].
     pub fn frozen(&self) -> Map {
         copy_map(self, &mut Budget::whole(), freeze).unwrap_or_else(|_| self.clone())
     }
@@ -46,27 +44,27 @@ impl Table {
         &self.entries
     }
 
-    /// Whether a copy of this level differs from it: there are maps below.
+    /// Whether there are maps below, which a copy of this level must replace.
     pub(super) fn holds_map(&self) -> bool {
         self.holds_map
     }
 
-    /// Whether there is a nil here or in the maps below.
+    /// Whether this map or a map below contains nil.
     pub(super) fn holds_nil(&self) -> bool {
         self.holds_nil
     }
 
-    /// How many values there are here and below.
+    /// The number of values, here and below.
     pub(super) fn size(&self) -> usize {
         self.size
     }
 
-    /// How many levels there are, this one included.
+    /// The number of levels, including this one.
     pub(super) fn depth(&self) -> usize {
         self.depth
     }
 
-    /// The entries for a copy of this level: the maps among them are lazy.
+    /// The entries of a copy of this level. Maps among them are lazy copies.
     pub(super) fn copied(&self) -> BTreeMap<Str, Value> {
         let mut entries = self.entries.clone();
         if self.holds_map {
@@ -80,14 +78,14 @@ impl Table {
     }
 }
 
-/// Without recursion.
+/// Drops the values without recursion.
 impl Drop for Table {
     fn drop(&mut self) {
         drop_flat(self.take().into_values());
     }
 }
 
-/// What is below a frozen value.
+/// The size and depth of a frozen value.
 #[derive(Default)]
 struct Extent {
     size: usize,
@@ -149,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn what_changes_a_copy_reaches_neither_the_original_nor_another_copy() {
+    fn changing_a_copy_changes_neither_the_original_nor_other_copies() {
         let printed = format!("{:?}", sample());
         for path in ["a", "a.b", "l"] {
             let frozen = sample().frozen();
@@ -163,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_map_in_a_copy_is_one_map_however_often_it_is_read() {
+    fn reading_a_nested_map_of_a_copy_twice_returns_the_same_map() {
         let copy = sample().frozen().deep_copy();
         assert!(inner(&copy, "a.b").same(&inner(&copy, "a.b")));
         let seen = copy.snapshot();
@@ -173,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_map_that_was_changed_is_copied_with_its_changes() {
+    fn a_copy_of_a_changed_copy_has_the_changes() {
         let frozen = sample().frozen();
         let copy = frozen.deep_copy();
         copy.entries_mut().remove(&b"a"[..]);
@@ -184,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn looking_and_counting_copy_nothing() {
+    fn peek_and_len_copy_nothing() {
         let copy = sample().frozen().deep_copy();
         assert_eq!((copy.len(), copy.peek().len(), copy.is_empty()), (3, 3, false));
         assert_eq!(copy.get("s").unwrap_or_default().as_str().map(|s| s.to_text().into_owned()), Some("text".into()));
@@ -195,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn nulls_are_known_below_tables_until_something_changes() {
+    fn nil_below_a_frozen_map_is_known_until_something_changes() {
         let with = |value| table(vec![("a", table(vec![("b", value)]).into())]).frozen().deep_copy();
         assert!(with(Value::int(1)).is_known_without_nil());
         assert!(with(Value::list(vec![Value::Nil])).is_known_without_nil());
@@ -206,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn maps_that_cannot_be_copied_are_not_frozen_and_deep_ones_end_well() {
+    fn maps_beyond_the_limits_are_not_frozen_and_deep_ones_do_not_overflow() {
         let own = Map::default();
         own.insert("self", own.clone());
         assert!(own.frozen().same(&own));

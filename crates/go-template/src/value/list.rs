@@ -1,4 +1,4 @@
-//! Go's slice, as templates see it: shared and never changed in place.
+//! Go's slice as templates see it: shared, and never changed in place.
 
 use std::fmt;
 use std::mem;
@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::Value;
 use super::copy::drop_flat;
 
-/// The element type of a list, which `typeOf` and the type checks see.
+/// The type of a list, which `typeOf` and type checks see.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ListType {
     /// `[]interface {}`.
@@ -41,7 +41,7 @@ impl ListType {
     }
 }
 
-/// A slice: a type and its items.
+/// A slice: a type and items. A clone shares the items.
 #[derive(Clone)]
 pub struct List {
     ty: ListType,
@@ -50,13 +50,13 @@ pub struct List {
 }
 
 impl List {
-    /// A list of the type; the items are trusted to be of it.
+    /// A list of the type. The caller makes sure that the items have that type.
     pub fn new(ty: ListType, items: Vec<Value>) -> List {
         let holds_map = !matches!(ty, ListType::String | ListType::Int) && items.iter().any(Value::holds_map);
         List { ty, nil: false, items: Arc::new(Items { items, holds_map }) }
     }
 
-    /// Go's nil slice: empty, but `null` as JSON and YAML, and not deeply equal to a slice that is merely empty.
+    /// Go's nil slice: empty, but `null` in JSON and YAML, and not deeply equal to an empty slice.
     pub fn nil(ty: ListType) -> List {
         List { ty, nil: true, items: Arc::default() }
     }
@@ -76,7 +76,7 @@ impl List {
         self.ty
     }
 
-    /// Whether there is a map among the items or in the lists among them.
+    /// Whether the items, or lists among them, contain a map.
     pub(super) fn holds_map(&self) -> bool {
         self.items.holds_map
     }
@@ -86,13 +86,13 @@ impl List {
         Arc::strong_count(&self.items) > 1
     }
 
-    /// The items, if this is the last reference to them.
+    /// Returns the items if this is the last reference to them.
     pub(super) fn into_last_items(self) -> Vec<Value> {
         Arc::into_inner(self.items).map(|mut items| mem::take(&mut items.items)).unwrap_or_default()
     }
 }
 
-/// The items, which are dropped without recursion.
+/// Drops its items without recursion.
 #[derive(Default)]
 struct Items {
     items: Vec<Value>,
@@ -112,7 +112,7 @@ impl Deref for List {
     }
 }
 
-/// As `%v` prints it, which ends even if a map holds itself.
+/// Prints as `%v` does, which stops even if a map contains itself.
 impl fmt::Debug for List {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         super::debug(&Value::List(self.clone()), f)

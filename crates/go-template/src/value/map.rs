@@ -1,7 +1,6 @@
-//! Go's map with string keys: a shared reference that `set`, `unset` and `merge` change.
-//!
-//! A deep copy of a [frozen](Map::frozen) map is lazy: it reads the table that both share until something below it could be told apart from
-//! the original, and only then copies that one level.
+//! Go's map with string keys: a shared reference, which functions such as Sprig's `set` and `merge` change.
+//! A deep copy of a [frozen](Map::frozen) map is lazy: it reads the table that both share, and copies one level only when the copy could be
+//! distinguished from the original.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,12 +11,12 @@ use super::copy::drop_flat;
 use super::frozen::Table;
 use super::{Str, Value};
 
-/// The type of a map, which `typeOf` and the type checks see.
+/// The type of a map, which `typeOf` and type checks see.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MapType {
     /// `map[string]interface {}`.
     Interface,
-    /// `common.Values`: Helm v4's name for `.Values`.
+    /// `common.Values`: the type of `.Values` in Helm v4.
     Values,
     /// `map[string]string`.
     String,
@@ -42,9 +41,9 @@ impl MapType {
     }
 }
 
-/// A map. A clone is the same map, as in Go; `deep_copy` makes another.
-///
-/// The lock is only ever held inside one method or while the caller reads an [`entries`](Map::entries) guard: never run template code under it.
+/// A map. A clone refers to the same map, as in Go; [`deep_copy`](Map::deep_copy) makes another one.
+/// A lock guards the entries. It is held inside a method, or while a guard from [`entries`](Map::entries) or
+/// [`entries_mut`](Map::entries_mut) lives: do not run template code in the meantime.
 #[derive(Clone)]
 pub struct Map {
     ty: MapType,
@@ -54,13 +53,13 @@ pub struct Map {
 
 /// What all clones of a map share.
 struct Shared {
-    /// What a lazy copy is a copy of.
+    /// The table that a lazy copy reads.
     origin: Option<Arc<Table>>,
-    /// The map's own entries. A lazy copy has none before its first change, or its first look at what holds maps.
+    /// The map's own entries. A lazy copy has none until its first change, or until its nested maps are read.
     own: OnceLock<RwLock<BTreeMap<Str, Value>>>,
 }
 
-/// The entries of a map, to read. The map may be locked as long as this lives.
+/// A read guard for the entries of a map. The map may be locked while this lives.
 pub struct Entries<'a>(Reading<'a>);
 
 enum Reading<'a> {
@@ -79,13 +78,13 @@ impl Deref for Entries<'_> {
 }
 
 impl Map {
-    /// A map of the type.
+    /// A map of this type.
     pub fn new(ty: MapType, entries: BTreeMap<Str, Value>) -> Map {
         let shared = Shared { origin: None, own: OnceLock::from(RwLock::new(entries)) };
         Map { ty, nil: false, shared: Arc::new(shared) }
     }
 
-    /// Go's nil map of the type: empty, and null to encoders.
+    /// Go's nil map of this type: empty, and `null` to encoders.
     pub fn nil(ty: MapType) -> Map {
         Map { nil: true, ..Map::new(ty, BTreeMap::new()) }
     }
@@ -100,12 +99,12 @@ impl Map {
         self.ty
     }
 
-    /// The same entries under another type, as a Go conversion gives.
+    /// The same map under another type, like a Go conversion.
     pub fn with_type(&self, ty: MapType) -> Map {
         Map { ty, nil: self.nil, shared: Arc::clone(&self.shared) }
     }
 
-    /// Whether both are one map in memory.
+    /// Returns whether both refer to the same map.
     pub fn same(&self, other: &Map) -> bool {
         Arc::ptr_eq(&self.shared, &other.shared)
     }
@@ -115,7 +114,7 @@ impl Map {
         Arc::strong_count(&self.shared) > 1
     }
 
-    /// The entries, sorted by key's bytes.
+    /// The entries, sorted by the bytes of their keys.
     pub fn entries(&self) -> Entries<'_> {
         match self.untouched() {
             Some(table) if !table.holds_map() => Entries(Reading::Frozen(table.entries())),
@@ -123,8 +122,7 @@ impl Map {
         }
     }
 
-    /// The entries, only to be looked at: maps among them may be those of the frozen original, so they must neither be changed nor kept.
-    /// This never copies, unlike [`entries`](Map::entries).
+    /// The entries, for a quick look without copying. Nested maps may belong to the frozen original: do not change or keep them.
     pub fn peek(&self) -> Entries<'_> {
         match self.untouched() {
             Some(table) => Entries(Reading::Frozen(table.entries())),
@@ -132,12 +130,12 @@ impl Map {
         }
     }
 
-    /// The entries, to change.
+    /// A write guard for the entries.
     pub fn entries_mut(&self) -> RwLockWriteGuard<'_, BTreeMap<Str, Value>> {
         self.own().write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The value under the key.
+    /// The value of the key.
     pub fn get(&self, key: impl AsRef<[u8]>) -> Option<Value> {
         if let Some(table) = self.untouched() {
             let value = table.entries().get(key.as_ref())?;
@@ -148,27 +146,27 @@ impl Map {
         self.entries().get(key.as_ref()).cloned()
     }
 
-    /// Puts the value under the key; gives the value that was there.
+    /// Sets the value of the key and returns the old one.
     pub fn insert(&self, key: impl Into<Str>, value: impl Into<Value>) -> Option<Value> {
         self.entries_mut().insert(key.into(), value.into())
     }
 
-    /// How many entries there are.
+    /// The number of entries.
     pub fn len(&self) -> usize {
         self.peek().len()
     }
 
-    /// Whether there is no entry.
+    /// Returns whether the map has no entries.
     pub fn is_empty(&self) -> bool {
         self.peek().is_empty()
     }
 
-    /// The entries as they are now, to walk while template code may change the map.
+    /// A copy of the entries, to iterate over while template code may change the map.
     pub fn snapshot(&self) -> Vec<(Str, Value)> {
         self.entries().iter().map(|(k, v)| (k.clone(), v.clone())).collect()
     }
 
-    /// The entries of a [`deep_copy`](Map::deep_copy), for a map that is made of them.
+    /// The entries of a [`deep_copy`](Map::deep_copy).
     pub fn copied_entries(&self) -> BTreeMap<Str, Value> {
         match self.untouched() {
             Some(table) => table.copied(),
@@ -176,8 +174,8 @@ impl Map {
         }
     }
 
-    /// Whether a map that is still as it was frozen has no nil in it, nor in the maps below it (lists are left aside). False, too, where
-    /// only a walk could tell.
+    /// Returns whether neither this map nor a map below contains nil, if that is known without a walk: for an unchanged copy of a frozen map.
+    /// Ignores lists.
     pub fn is_known_without_nil(&self) -> bool {
         self.untouched().is_some_and(|table| !table.holds_nil())
     }
@@ -193,7 +191,7 @@ impl Map {
         Map { ty: self.ty, nil: self.nil, shared: Arc::new(shared) }
     }
 
-    /// The table that this is a lazy copy of, if it has no entries of its own yet.
+    /// The table of a lazy copy that has no entries of its own yet.
     pub(super) fn untouched(&self) -> Option<&Arc<Table>> {
         match self.shared.own.get() {
             None => self.shared.origin.as_ref(),
@@ -206,7 +204,7 @@ impl Map {
         self.shared.own.get_or_init(|| RwLock::new(copied()))
     }
 
-    /// The values, if this is the last reference to them.
+    /// Returns the values if this is the last reference to them.
     pub(super) fn into_last_values(self) -> impl Iterator<Item = Value> {
         Arc::into_inner(self.shared).into_iter().flat_map(|mut shared| shared.take())
     }
@@ -220,7 +218,7 @@ impl Shared {
     }
 }
 
-/// Without recursion.
+/// Drops the values without recursion.
 impl Drop for Shared {
     fn drop(&mut self) {
         drop_flat(self.take());
@@ -239,7 +237,7 @@ impl<K: Into<Str>, V: Into<Value>> FromIterator<(K, V)> for Map {
     }
 }
 
-/// As `%v` prints it, which ends even if a map holds itself.
+/// Prints as `%v` does, which stops even if a map contains itself.
 impl fmt::Debug for Map {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         super::debug(&Value::Map(self.clone()), f)

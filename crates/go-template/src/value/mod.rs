@@ -1,7 +1,6 @@
-//! What a template computes with: Go's kinds, with Go's sharing.
-//!
-//! Maps are shared references that functions may change, as in Go; lists are never changed in place by any template function, so they
-//! are shared and immutable. Strings are bytes. Counterpart: the parts of Go's `reflect` that `text/template` uses.
+//! What a template computes with: Go's kinds, shared as in Go.
+//! Maps are shared references that functions may change, as in Go. No template function changes a list in place, so lists are immutable.
+//! Strings are bytes. Counterpart: the parts of Go's `reflect` that `text/template` uses.
 
 mod copy;
 mod frozen;
@@ -24,7 +23,7 @@ use std::sync::Arc;
 
 use crate::function::Function;
 
-/// One Go value. Cheap to clone: everything large is behind a shared pointer.
+/// A Go value. Cheap to clone: everything large is behind a shared pointer.
 #[derive(Clone, Debug, Default)]
 pub enum Value {
     /// The nil interface: YAML's null, an absent map key, the literal `nil`.
@@ -36,9 +35,9 @@ pub enum Value {
     Int(i64, IntType),
     /// An unsigned integer of the named Go type.
     Uint(u64, UintType),
-    /// `float64`: every number of a chart's values.
+    /// `float64`: what Go's JSON decoder makes of every number.
     Float(f64),
-    /// `complex128`: only literals such as `1i` make one.
+    /// `complex128`: only literals such as `1i` have this type.
     Complex(f64, f64),
     /// `string`: bytes, not necessarily UTF-8.
     String(Str),
@@ -48,7 +47,7 @@ pub enum Value {
     List(List),
     /// A map with string keys.
     Map(Map),
-    /// A Go value with methods or fields of its own (`.Files`, `time.Time`, a semantic version).
+    /// A Go value with methods or fields of its own, such as a `time.Time`.
     Object(Arc<dyn Object>),
     /// A function value, for `call`.
     Func(Arc<Function>),
@@ -105,7 +104,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Go's name of the kind: `reflect.Kind.String`.
+    /// The name of the kind: Go's `reflect.Kind.String`.
     pub fn name(self) -> &'static str {
         match self {
             Kind::Invalid => "invalid",
@@ -149,7 +148,7 @@ impl Value {
         Value::List(List::new(ListType::Interface, items))
     }
 
-    /// Go's `reflect.Value.Kind`, after following the interface.
+    /// The kind of the value: Go's `reflect.Value.Kind`.
     pub fn kind(&self) -> Kind {
         match self {
             Value::Nil => Kind::Invalid,
@@ -179,7 +178,7 @@ impl Value {
         }
     }
 
-    /// The type's name as Go's `%T` prints it; `<nil>` for nil.
+    /// The name of the type as Go's `%T` prints it; `<nil>` for nil.
     pub fn type_name(&self) -> &str {
         match self {
             Value::Nil => "<nil>",
@@ -192,7 +191,7 @@ impl Value {
         }
     }
 
-    /// Whether it is nil in Go: the nil interface, or a nil slice or map.
+    /// Returns whether the value is nil in Go: the nil interface, or a nil slice or map.
     pub fn is_nil(&self) -> bool {
         match self {
             Value::Nil => true,
@@ -202,7 +201,7 @@ impl Value {
         }
     }
 
-    /// Whether `if` takes the value as true: Go's `template.IsTrue`.
+    /// Returns whether `if` treats the value as true: Go's `template.IsTrue`.
     pub fn is_true(&self) -> bool {
         match self {
             Value::Nil => false,
@@ -219,7 +218,7 @@ impl Value {
         }
     }
 
-    /// Whether this is a map or a list with one in it: what a copy must not share.
+    /// Whether this is a map, or a list that contains one: a deep copy must not share it.
     fn holds_map(&self) -> bool {
         match self {
             Value::Map(_) => true,

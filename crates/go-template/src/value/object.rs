@@ -10,28 +10,28 @@ use crate::function::{Param, Scope};
 /// A field of a Go struct.
 #[derive(Clone, Debug)]
 pub struct Field {
-    /// Go's name. A small first letter hides the field from all but `fmt`.
+    /// The name in Go. A lower-case first letter hides the field from everything but `fmt`.
     pub name: &'static str,
     /// The name in JSON.
     pub json_name: &'static str,
     /// Whether JSON leaves the field out if it is empty.
     pub omit_empty: bool,
-    /// What is in it.
+    /// The field's value.
     pub value: Value,
 }
 
 impl Field {
-    /// A field without tags.
+    /// A field without struct tags, which has the same name in JSON.
     pub fn new(name: &'static str, value: impl Into<Value>) -> Field {
         Field { name, json_name: name, omit_empty: false, value: value.into() }
     }
 
-    /// Whether templates and encoders see it.
+    /// Returns whether templates and encoders see the field.
     pub fn is_exported(&self) -> bool {
         self.name.starts_with(|first: char| first.is_ascii_uppercase())
     }
 
-    /// Whether JSON has it.
+    /// Returns whether the field appears in JSON.
     pub fn is_in_json(&self) -> bool {
         let is_empty = || matches!(&self.value, Value::String(text) if text.is_empty());
         self.is_exported() && !(self.omit_empty && is_empty())
@@ -47,38 +47,41 @@ pub enum BadResults {
     Second(&'static str),
 }
 
-/// A Go struct, pointer or named type that templates reach through fields and methods.
+/// A Go struct, pointer or named type with fields and methods of its own.
 pub trait Object: fmt::Debug + Send + Sync + Any {
-    /// The type's name as Go's `%T` prints it, such as `*semver.Version`.
+    /// The name of the type as Go's `%T` prints it, such as `*semver.Version`.
     fn type_name(&self) -> &str;
 
-    /// Go's kind of the value.
+    /// The kind of the value in Go.
     fn kind(&self) -> Kind;
 
-    /// The fields of a struct, or of the one that a pointer points to, in Go's order: what `fmt` prints and encoders write.
+    /// The fields of a struct, or of the struct behind a pointer, in Go's order: what `fmt` prints and encoders write. None by default.
     fn fields(&self) -> Vec<Field> {
         Vec::new()
     }
 
-    /// The exported field (or map key) of this name.
+    /// The exported field (or map entry) with this name. Looks through [`fields`](Self::fields) by default.
     fn field(&self, name: &str) -> Option<Value> {
         self.fields().into_iter().find(|field| field.is_exported() && field.name == name).map(|field| field.value)
     }
 
-    /// The parameters of the method of this name, and the type of further ones if it is variadic. The executor checks the arguments
-    /// against them before it calls the method. `None` if there is no such method.
+    /// The parameter types of a method, and the type of further arguments if it is variadic. The executor checks arguments against them before it
+    /// calls the method. `None` if there is no such method.
     fn signature(&self, method: &str) -> Option<(&[Param], Option<Param>)> {
         let _ = method;
         None
     }
 
-    /// Why templates cannot call the method of this name although Go has it. Its arguments are counted first.
+    /// Why templates cannot call a method that Go has. The executor checks the number of arguments first.
     fn bad_results(&self, method: &str) -> Option<BadResults> {
         let _ = method;
         None
     }
 
-    /// Calls the method; `None` if there is no such method.
+    /// Calls a method with checked arguments. `None` if there is no such method.
+    ///
+    /// # Errors
+    /// Those of the method.
     fn call(&self, scope: &mut Scope<'_>, method: &str, args: &[Value]) -> Option<Result<Value, FuncError>> {
         let _ = (scope, method, args);
         None
@@ -94,12 +97,13 @@ pub trait Object: fmt::Debug + Send + Sync + Any {
         None
     }
 
-    /// What an action prints for the value where it stands in its owner: there Go finds the methods of its pointer too.
+    /// What an action prints if the value is part of another one: there, Go also finds the methods of its pointer.
     fn display_in_place(&self) -> Option<Str> {
         self.display()
     }
 
-    /// The plain data that stands for it in `toYaml`, `toJson`, `range`, `index` and `len`; in `%v` too if it has no fields.
+    /// The plain data that `toYaml`, `toJson`, `range`, `index` and `len` see, and `%v` if there are no fields. By default a map of the fields
+    /// that JSON has.
     fn data(&self) -> Value {
         let fields = self.fields();
         if fields.is_empty() {
@@ -109,28 +113,28 @@ pub trait Object: fmt::Debug + Send + Sync + Any {
         Value::Map(seen.map(|field| (field.json_name, field.value)).collect::<Map>())
     }
 
-    /// What a copy by reflection makes of it, if not the value itself: it leaves fields that are not exported at zero.
+    /// What a copy by reflection gives, if not the value itself: such a copy leaves unexported fields at zero.
     fn copied(&self) -> Option<Value> {
         None
     }
 
-    /// For a pointer: whether Go's points to the same as the other, although they are two objects here.
+    /// For a pointer: whether it points to the same value as the other one in Go, although they are two objects here.
     fn is_pointer_to(&self, other: &dyn Object) -> bool {
         let _ = other;
         false
     }
 
-    /// Another number of the same named type, if this is one: what `range` gives over `time.Month`.
+    /// For a named number such as `time.Month`: another number of the same type, which `range` needs.
     fn with_number(&self, number: i64) -> Option<Value> {
         let _ = number;
         None
     }
 
-    /// Whether `if` takes it as true; a struct always is.
+    /// Whether `if` treats the value as true. A struct always is.
     fn is_true(&self) -> bool {
         true
     }
 
-    /// The value itself, to be downcast by the functions that know its type.
+    /// The value itself, for functions that downcast it.
     fn as_any(&self) -> &dyn Any;
 }

@@ -1,32 +1,32 @@
-//! Reaching into maps without counting references to the maps on the way, and without copying what is still shared.
+//! Looks up nested keys without touching the reference counts of the maps in between, and without copying what is still shared.
 
 use std::collections::BTreeMap;
 use std::mem;
 
 use super::{Map, MapType, Str, Value};
 
-/// How many keys are followed at a time: each holds a lock and a piece of the stack.
+/// How many keys one lookup follows: each holds a lock and a stack frame.
 pub(crate) const MAX_PATH: usize = 16;
 
-/// What is under a path of keys.
+/// The result of following a path of keys.
 #[derive(Debug)]
 pub(crate) enum Reached {
     /// The value, an element of type `interface {}`.
     Value(Value),
-    /// Nothing, in the map that the last key is looked up in.
+    /// The last map does not have the last key.
     Missing,
-    /// Step by step it will show.
+    /// Not decided: the caller must look up one key at a time.
     Unknown,
 }
 
 impl Map {
-    /// The value under the keys, one inside the other, at most [`MAX_PATH`], if all maps on the way have elements of type `interface {}`
-    /// and none has a method of the key's name.
+    /// Follows at most [`MAX_PATH`] keys into nested maps. Works only if all maps have elements of type `interface {}` and no method has a key's
+    /// name.
     pub(crate) fn reach(&self, path: &[Str], is_method: &impl Fn(MapType, &[u8]) -> bool) -> Reached {
         if path.len() > MAX_PATH { Reached::Unknown } else { self.follow(path, is_method, false) }
     }
 
-    /// `frozen`: this map may be one of a frozen original, of which nothing with a map in it may be kept.
+    /// With `frozen`, this map may belong to a frozen original: the caller must not keep a value of it that contains a map.
     fn follow(&self, path: &[Str], is_method: &impl Fn(MapType, &[u8]) -> bool, frozen: bool) -> Reached {
         let Some((key, rest)) = path.split_first() else { return Reached::Unknown };
         if !self.ty().is_interface() || is_method(self.ty(), key) {
@@ -45,7 +45,7 @@ impl Map {
         }
     }
 
-    /// Takes out the entries that are the map's own: what it still shares with its original stays there.
+    /// Takes the map's own entries out. Entries that it still shares with its original stay there.
     pub fn take_own(&self) -> BTreeMap<Str, Value> {
         match self.untouched() {
             Some(_) => BTreeMap::new(),
@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn values_inside_each_other_are_found_or_known_to_be_missing() {
+    fn nested_values_are_found_or_reported_missing() {
         let inner: Map = [("n", 1.0)].into_iter().collect();
         let map: Map = [("a", Value::Map(inner.clone())), ("s", "x".into()), ("nil", Value::Nil)].into_iter().collect();
         assert_eq!(reach(&map, &["a", "n"]), "Value(Float(1.0))");
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn a_map_that_is_taken_empty_gives_its_own_entries_only() {
+    fn take_own_returns_only_the_map_s_own_entries() {
         let map: Map = [("a", 1.0)].into_iter().collect();
         assert_eq!(map.take_own().len(), 1);
         assert!(map.is_empty());

@@ -1,27 +1,27 @@
-//! How much memory a value takes: what would be free again if it was dropped.
+//! How much memory dropping a value would free.
 
 use std::sync::Arc;
 
 use super::{List, Map, Str, Value};
 use crate::stack;
 
-/// A text besides its bytes: reference counts, and what the allocator adds.
+/// A string without its bytes: reference counts and allocator overhead.
 const TEXT: usize = 32;
-/// A list besides its items.
+/// A list without its items.
 const LIST: usize = 64;
-/// A map besides its entries.
+/// A map without its entries.
 const MAP: usize = 96;
-/// A node of a map's tree, and how many entries it has on average.
+/// A node of a map's tree, and the average number of entries in it.
 const NODE: usize = 456;
 const ENTRIES_PER_NODE: usize = 8;
-/// An object, which is behind a pointer and small.
+/// An object: small, behind a pointer.
 const OBJECT: usize = 128;
 
-/// A part of this size is worth an account of its own: it may be held longer than the whole.
+/// A part of this size is counted separately: it may outlive the whole.
 const LARGE_PART: usize = 1 << 10;
 
 impl Value {
-    /// Whether something else refers to the same text, list, map or object. False for what is no reference.
+    /// Whether something else refers to the same string, list, map or object. False for values without a reference count.
     pub(crate) fn is_shared(&self) -> bool {
         match self {
             Value::String(s) | Value::Bytes(s) => Str::is_shared(s),
@@ -32,7 +32,7 @@ impl Value {
         }
     }
 
-    /// The bytes that only this value holds. Those of its large parts are not among them: `part` gets them instead.
+    /// The bytes that only this value holds, without its large parts: those go to `part`.
     pub(crate) fn own_bytes(&self, part: &mut dyn FnMut(&Value, usize)) -> usize {
         if self.is_shared() {
             return 0;
@@ -61,7 +61,7 @@ fn items(list: &List, part: &mut dyn FnMut(&Value, usize)) -> usize {
     list.iter().map(|item| size_of::<Value>() + below(item, part)).sum()
 }
 
-/// A lazy copy has none of its own.
+/// A lazy copy has no entries of its own.
 fn entries(map: &Map, part: &mut dyn FnMut(&Value, usize)) -> usize {
     if map.untouched().is_some() {
         return 0;
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn what_something_else_holds_takes_nothing() {
+    fn shared_values_count_nothing() {
         let text = Value::from("0123456789");
         assert_eq!(sizes(&text), (TEXT + 10, vec![]));
         let shared = text.clone();
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_inside_counts_and_what_is_large_on_its_own() {
+    fn nested_values_count_and_large_parts_count_separately() {
         let item = size_of::<Value>();
         assert_eq!(sizes(&Value::list(vec!["abc".into(), Value::Nil])), (LIST + 2 * item + TEXT + 3, vec![]));
         let large = "x".repeat(LARGE_PART);
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lazy_copy_takes_nothing_for_what_it_shares() {
+    fn a_lazy_copy_counts_nothing_for_what_it_shares() {
         let map: Map = (0..99).map(|i| (i.to_string(), Value::from("text"))).collect();
         let frozen = map.frozen();
         let copy = Value::Map(frozen.deep_copy());

@@ -1,16 +1,16 @@
-//! Go's string: immutable bytes, shared on clone.
+//! Go's string: immutable bytes, shared between clones.
 
 use std::borrow::{Borrow, Cow};
 use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
-/// Immutable bytes, usually UTF-8. A clone shares them.
+/// Go's string: immutable bytes, usually UTF-8. A clone shares them.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Str(Arc<[u8]>);
 
 impl Str {
-    /// The text, with U+FFFD for what is not UTF-8.
+    /// The text, with U+FFFD in place of invalid UTF-8.
     pub fn to_text(&self) -> Cow<'_, str> {
         String::from_utf8_lossy(&self.0)
     }

@@ -1,6 +1,5 @@
-//! Templates whose output or error real Go gave: `fixtures/go.jsonl`, made with go1.26.8. `GOLDEN=file` checks another such file.
-//!
-//! Its first line has the data of all cases that have none of their own.
+//! Compares with output and errors of real Go: `fixtures/go.jsonl`, made with go1.26.8. `GOLDEN=file` checks another such file.
+//! The first line is the data for cases without data of their own.
 
 use std::fs;
 use std::sync::Arc;
@@ -13,7 +12,7 @@ use serde_json::Value as Json;
 
 use crate::value;
 
-/// The functions that the cases were made with.
+/// The functions that the cases use.
 fn functions() -> FuncMap {
     let mut funcs = FuncMap::default();
     funcs.add("list", |items: Rest<Value>| Value::list(items.0.into_vec()));
@@ -101,7 +100,7 @@ fn render(case: &Json, data: &Value, funcs: &FuncMap) -> Result<String, FuncErro
 }
 
 #[test]
-fn templates_render_as_in_go() {
+fn templates_render_like_go() {
     let file =
         std::env::var("GOLDEN").unwrap_or(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/go.jsonl").to_owned());
     let text = fs::read_to_string(file).expect("the cases are readable");

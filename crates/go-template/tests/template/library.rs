@@ -1,4 +1,4 @@
-//! The set of templates, the scope that functions get, objects with methods, and errors as data.
+//! Sets of templates, scopes, objects with methods, and errors as data.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ fn render(template: &str, data: Value, options: Options, funcs: &FuncMap) -> Res
 }
 
 #[test]
-fn a_later_text_replaces_a_template_unless_it_is_empty() {
+fn a_later_template_replaces_an_earlier_one_unless_it_is_empty() {
     let define = |body: &str| format!("{{{{define \"x\"}}}}{body}{{{{end}}}}");
     for (first, second, expected) in
         [("1", "2", "2"), ("1", " \n", "1"), ("1", "{{/* c */}}", "1"), (" ", "2", "2"), ("", "", "")]
@@ -37,7 +37,7 @@ fn a_later_text_replaces_a_template_unless_it_is_empty() {
 }
 
 #[test]
-fn an_overlay_adds_to_a_set_that_stays_as_it_is() {
+fn an_overlay_does_not_change_its_base() {
     let funcs = FuncMap::default();
     let base = Arc::new(set(&[("a", "base {{template \"x\"}}{{define \"x\"}}1{{end}}")], &funcs));
     let mut over = Templates::overlay(&base);
@@ -48,13 +48,13 @@ fn an_overlay_adds_to_a_set_that_stays_as_it_is() {
 }
 
 #[test]
-fn a_name_that_is_not_in_the_set_is_an_error_of_its_own() {
+fn executing_an_unknown_template_is_a_no_template_error() {
     let error = Arc::new(Templates::new("set")).execute("x", &Value::Nil);
     assert_eq!(text(error), Err("template: no template \"x\" associated with template \"set\"".to_owned()));
 }
 
 #[test]
-fn functions_reach_the_state_of_their_host() {
+fn functions_can_use_the_host_s_state() {
     let mut funcs = FuncMap::default();
     let count = |scope: &mut Scope<'_>, _: &[Value]| {
         let count = scope.host::<i64>().ok_or("no host")?;
@@ -69,7 +69,7 @@ fn functions_reach_the_state_of_their_host() {
 }
 
 #[test]
-fn errors_of_nested_templates_keep_each_place_as_data() {
+fn errors_of_nested_templates_keep_every_place_as_data() {
     let mut funcs = FuncMap::default();
     funcs.insert(
         "include",
@@ -170,7 +170,7 @@ fn arguments_of_methods_are_checked_against_the_types_of_objects() {
 }
 
 #[test]
-fn the_named_map_type_has_the_methods_that_its_host_gives_it() {
+fn the_values_type_has_the_methods_of_the_options() {
     let size = |_: &mut Scope<'_>, args: &[Value]| Ok(Value::int(args[0].as_map().map_or(0, Map::len) as i64));
     let methods = || Arc::new([("Size", Arc::new(Function::new(vec![Param::Map], None, size)))]);
     let options = || Options { values_methods: methods(), ..Options::default() };
@@ -181,7 +181,7 @@ fn the_named_map_type_has_the_methods_that_its_host_gives_it() {
 }
 
 #[test]
-fn missing_keys_follow_the_option() {
+fn the_missing_key_option_decides_what_a_missing_key_gives() {
     let data = || Value::Map([("a", Value::Nil)].into_iter().collect());
     let render = |template, missing_key| {
         render(template, data(), Options { missing_key, ..Options::default() }, &FuncMap::default())
@@ -193,7 +193,7 @@ fn missing_keys_follow_the_option() {
 }
 
 #[test]
-fn a_loop_walks_over_what_the_map_was_when_it_began() {
+fn a_loop_iterates_over_the_map_as_it_was_at_the_start() {
     let mut funcs = FuncMap::default();
     funcs.add("set", |map: Map, key: Str, value: Value| {
         map.insert(key, value);

@@ -1,4 +1,4 @@
-//! Each limit is hit here: the error names it, and nothing overflows.
+//! Reaches every limit: the error names it, and nothing overflows.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -61,7 +61,7 @@ fn check(template: &str, limits: Limits, expected: &str) {
 }
 
 #[test]
-fn endless_work_ends_with_the_limit_of_steps() {
+fn endless_work_stops_at_the_steps_limit() {
     check("{{range 9223372036854775807}}{{end}}", Limits::default(), "steps");
     let few = || Limits { steps: 100_000, ..Limits::default() };
     check("{{range 1000}}{{range 1000}}{{range 1000}}x{{end}}{{end}}{{end}}", few(), "steps");
@@ -69,7 +69,7 @@ fn endless_work_ends_with_the_limit_of_steps() {
 }
 
 #[test]
-fn too_many_steps_say_what_they_were_for() {
+fn the_steps_error_says_what_used_them() {
     let limits = || Limits { steps: 1000, ..Limits::default() };
     let large = format!("{{{{$x := {:?}}}}}", "x".repeat(128_000));
     for (template, expected) in [
@@ -86,7 +86,7 @@ fn too_many_steps_say_what_they_were_for() {
 }
 
 #[test]
-fn a_long_output_ends_with_the_limit_of_output() {
+fn long_output_stops_at_the_output_limit() {
     let limits = |output| Limits { output, ..Limits::default() };
     for ten in ["0123456789", "{{print \"0123456789\"}}", "{{include \"ten\" .}}"] {
         let hundred = format!("{{{{define \"ten\"}}}}0123456789{{{{end}}}}{{{{range 100}}}}{ten}{{{{end}}}}");
@@ -96,7 +96,7 @@ fn a_long_output_ends_with_the_limit_of_output() {
 }
 
 #[test]
-fn output_that_the_host_keeps_stays_output() {
+fn output_that_the_host_keeps_counts_as_output() {
     let templates = Arc::new(Templates::default());
     let options = Options { limits: Limits { output: 10, ..Limits::default() }, ..Options::default() };
     let mut scope = Scope::new(Arc::clone(&templates), options.clone());
@@ -109,7 +109,7 @@ fn output_that_the_host_keeps_stays_output() {
 }
 
 #[test]
-fn text_that_is_thrown_away_is_neither_output_nor_held() {
+fn discarded_text_counts_neither_as_output_nor_as_memory() {
     let limits = || Limits { output: 20, memory: 4000, ..Limits::default() };
     for call in ["print \"0123456789\"", "list 1 2 3", "map 1 2 3", "include \"ten\" ."] {
         let template =
@@ -119,7 +119,7 @@ fn text_that_is_thrown_away_is_neither_output_nor_held() {
 }
 
 #[test]
-fn what_functions_made_and_something_holds_ends_with_the_limit_of_memory() {
+fn held_results_of_functions_stop_at_the_memory_limit() {
     let limits = || Limits { memory: 100_000, ..Limits::default() };
     for call in ["print \"0123456789\"", "list 1 2 3", "map 1 2 3", "list (map 1) (print \"a\")"] {
         let keep = |times: usize| {
@@ -129,7 +129,7 @@ fn what_functions_made_and_something_holds_ends_with_the_limit_of_memory() {
         };
         check(&keep(2000), limits(), "memory");
         assert!(render(&keep(50), limits()).is_ok(), "{call}");
-        // Only once is in the map; what was there before is free again.
+        // The map holds only the last one; the others are free again.
         let again = keep(2000).replace("(print $i)", "\"key\"");
         assert!(render(&again, limits()).is_ok(), "{call}");
     }
@@ -141,7 +141,7 @@ fn what_functions_made_and_something_holds_ends_with_the_limit_of_memory() {
 }
 
 #[test]
-fn too_much_memory_says_what_holds_it() {
+fn the_memory_error_names_what_holds_it() {
     let template = "{{$all := map}}{{range $i := 99}}{{$_ := set $all (print $i) (print \"0123456789\" $i)}}{{end}}";
     let error = render(&format!("0123456789{template}"), Limits { memory: 5000, ..Limits::default() });
     let error = error.expect_err("the limit is hit").limit().map(LimitError::to_string).unwrap_or_default();
@@ -151,7 +151,7 @@ fn too_much_memory_says_what_holds_it() {
 }
 
 #[test]
-fn one_text_ends_with_the_limit_of_a_text() {
+fn a_long_string_stops_at_the_text_limit() {
     let limits = Limits::default;
     check("{{$x := \"0123456789\"}}{{range 100}}{{$x = print $x $x}}{{end}}", limits(), "text");
     let doubled = "{{$x := list \"0123456789abcdef\"}}{{range 21}}{{$x = list $x $x}}{{end}}";
@@ -159,7 +159,7 @@ fn one_text_ends_with_the_limit_of_a_text() {
 }
 
 #[test]
-fn slow_functions_end_with_the_limit_of_function_time() {
+fn slow_functions_stop_at_the_function_time_limit() {
     let limits = || Limits { function_time: Duration::from_secs(30), ..Limits::default() };
     assert!(render("{{range 3}}{{sleep 9}}{{end}}{{nap 3}}", limits()).is_ok());
     let error = render("{{range 3}}{{sleep 9}}{{end}}{{nap 4}}", limits()).expect_err("the limit is hit");
@@ -171,7 +171,7 @@ fn slow_functions_end_with_the_limit_of_function_time() {
 }
 
 #[test]
-fn what_slow_functions_take_on_the_clock_puts_the_deadline_off() {
+fn the_time_of_slow_functions_extends_the_deadline() {
     let limits = || Limits { deadline: Some(Instant::now()), ..Limits::default() };
     check("{{range 9999}}{{end}}{{wait}}", limits(), "deadline");
     assert!(render("{{wait}}{{range 9999}}{{end}}", limits()).is_ok());
@@ -181,12 +181,12 @@ fn what_slow_functions_take_on_the_clock_puts_the_deadline_off() {
 }
 
 #[test]
-fn a_deadline_that_has_passed_ends_the_run() {
+fn a_run_stops_at_its_deadline() {
     check("{{range 9999}}{{end}}", Limits { deadline: Some(Instant::now()), ..Limits::default() }, "deadline");
 }
 
 #[test]
-fn a_function_that_executes_its_own_template_ends_with_the_limit_of_executions() {
+fn a_function_that_executes_its_own_template_stops_at_the_executions_limit() {
     check("{{define \"a\"}}{{include \"a\" .}}{{end}}{{include \"a\" .}}", Limits::default(), "executions");
     let shown = render("{{define \"a\"}}{{include \"a\" .}}{{end}}{{include \"a\" .}}", Limits::default())
         .map_err(|e| e.to_string());
@@ -202,7 +202,7 @@ fn a_function_that_executes_its_own_template_ends_with_the_limit_of_executions()
 }
 
 #[test]
-fn a_template_inside_itself_ends_with_the_error_of_go() {
+fn a_template_that_calls_itself_fails_with_go_s_error() {
     let error = render("{{define \"a\"}}{{template \"a\" .}}{{end}}{{template \"a\" .}}", Limits::default());
     let expected =
         "template: t:1:25: executing \"a\" at <{{template \"a\" .}}>: exceeded maximum template depth (100000)";
@@ -210,7 +210,7 @@ fn a_template_inside_itself_ends_with_the_error_of_go() {
 }
 
 #[test]
-fn parentheses_nest_as_deep_as_in_go_and_no_deeper() {
+fn parentheses_nest_exactly_as_deep_as_in_go() {
     let nested = |n| format!("{{{{{}1{}}}}}", "(".repeat(n), ")".repeat(n));
     assert_eq!(render(&nested(MAX_PAREN_DEPTH), Limits::default()).ok(), Some(b"1".to_vec()));
     let error = render(&nested(MAX_PAREN_DEPTH + 1), Limits::default()).map_err(|e| e.to_string());
@@ -218,14 +218,14 @@ fn parentheses_nest_as_deep_as_in_go_and_no_deeper() {
 }
 
 #[test]
-fn a_deep_expression_is_shown_in_its_error() {
+fn an_error_shows_a_deep_expression() {
     let n = MAX_PAREN_DEPTH - 1;
     let error = render(&format!("{{{{1 | len {}1{}}}}}", "(".repeat(n), ")".repeat(n)), Limits::default());
     assert_eq!(error.map_err(|e| e.to_string().contains("wrong number of args for len: want 1 got 2")), Err(true));
 }
 
 #[test]
-fn blocks_nest_to_a_limit() {
+fn blocks_nest_up_to_the_limit() {
     let nested = |n| format!("{}x{}", "{{if 1}}".repeat(n), "{{end}}".repeat(n));
     assert_eq!(render(&nested(MAX_BLOCK_DEPTH), Limits::default()).ok(), Some(b"x".to_vec()));
     let chain = |n| format!("{{{{if 0}}}}{}{{{{else}}}}x{{{{end}}}}", "{{else if 0}}".repeat(n));
@@ -237,7 +237,7 @@ fn blocks_nest_to_a_limit() {
 }
 
 #[test]
-fn deep_values_are_built_printed_and_dropped_without_overflow() {
+fn building_printing_and_dropping_deep_values_does_not_overflow() {
     let deep = "{{$x := list .}}{{range 200000}}{{$x = list $x}}{{end}}";
     assert_eq!(render(&format!("{deep}{{{{len $x}}}}"), Limits::default()).ok(), Some(b"1".to_vec()));
     assert!(render(&format!("{deep}{{{{print $x | len}}}}"), Limits::default()).is_ok());
@@ -247,14 +247,14 @@ fn deep_values_are_built_printed_and_dropped_without_overflow() {
 }
 
 #[test]
-fn a_map_that_holds_itself_prints_and_is_not_copied() {
+fn a_map_that_contains_itself_prints_and_cannot_be_copied() {
     assert!(render("{{$_ := set . \"self\" .}}{{print . | len}}", Limits::default()).is_ok());
     check("{{$_ := set . \"self\" .}}{{copy .}}", Limits::default(), "copied depth");
     check("{{$_ := set . \"a\" .}}{{$_ := set . \"b\" .}}{{copy .}}", Limits::default(), "copied depth");
 }
 
 #[test]
-fn one_map_under_many_paths_is_not_copied_without_end() {
+fn copying_one_map_under_many_paths_stops_at_the_limit() {
     let mut value = Value::Map(Map::default());
     for _ in 0..60 {
         value = Value::List(List::new(ListType::Interface, vec![value.clone(), value]));

@@ -1,18 +1,18 @@
-//! The engine as its users see it.
+//! The public API.
 
-/// Real Go's answers.
+/// Output and errors of real Go.
 mod golden;
-/// The set of templates, the scope that functions get, and errors as data.
+/// Sets of templates, scopes, objects, and errors as data.
 mod library;
-/// Each limit, hit.
+/// Every limit is reached once.
 mod limits;
-/// The shared conformance vectors.
+/// Shared vectors of Helm's output.
 mod vectors;
 
 use go_template::{List, ListType, Map, Value};
 use serde_json::Value as Json;
 
-/// The value that Go's `json.Unmarshal` makes of it: each number is a float.
+/// The value that Go's `json.Unmarshal` returns: every number is a float.
 fn value(json: &Json) -> Value {
     match json {
         Json::Null => Value::Nil,

@@ -1,4 +1,4 @@
-//! The language cases of the shared vectors that need no function beyond Go's own. Skipped where the vectors are absent.
+//! The cases of the shared vectors that need only Go's own functions. Skipped if the vectors are missing.
 
 use std::sync::Arc;
 
@@ -45,12 +45,12 @@ fn reformat(error: &ExecError) -> Option<String> {
     )
 }
 
-/// What the templates may name that is Helm's and not Go's.
+/// Names that only Helm's templates may use.
 const HELMS: [&str; 9] =
     [".Files", ".Capabilities", ".Chart", ".Release", ".Template", ".Subcharts", ".AsMap", "slice ", "{{ . }}"];
 
 #[test]
-fn language_vectors_render_as_in_helm() {
+fn language_vectors_render_like_helm() {
     let (mut passed, mut skipped, mut failures) = (0, 0, Vec::new());
     for case in shared_cases::lines("vectors/dev.jsonl") {
         let text = |key: &str| case[key].as_str().unwrap_or_default().to_owned();
