@@ -154,7 +154,7 @@ fn a_post_delete_hook_that_always_fails_is_given_up() {
     namespace.kubectl(["wait", "--for=delete", "widget/web", "--timeout=60s"]).unwrap();
     assert_eq!(runs(cluster, &namespace, "web-goodbye").0, 5);
     eventually("event", || match events_of(&namespace, "web") {
-        events if events.contains("HookGivenUp: a hook after the uninstall failed 5 times") => Ok(()),
+        events if events.contains("HookGivenUp: a post-delete hook failed 5 times") => Ok(()),
         events => Err(events),
     });
     operator.logged("Giving up on a hook");

@@ -1,7 +1,4 @@
-//! The runtime of a Helm operator, native controllers beside chart controllers: watches.yaml, manager, reconciler, command line.
-//!
-//! Start at [`manager::Manager`] (the library) or [`cli::main_with`] (a whole program). A chart controller serves each entry of
-//! watches.yaml ([`watches::Watch`]); a native one implements [`native::Controller`]. Both get a [`context::Context`].
+#![doc = include_str!("../README.md")]
 
 pub mod annotations;
 pub mod backoff;

@@ -10,6 +10,14 @@ use crate::context::Context;
 pub type Error = Box<dyn std::error::Error + Send + Sync>;
 
 /// A controller that a manager runs.
+///
+/// # Contract
+/// The manager calls [`run`](Self::run) once, and only while this process leads. It cancels [`Context::shutdown`] to end the controller, then waits
+/// for at most [`Config::shutdown_grace`](crate::manager::Config::shutdown_grace). If the lease is lost, the grace period ends or a second signal
+/// arrives, it drops the future: assume that any `.await` may be the last, and make each write idempotent.
+///
+/// Nothing is retried: returning early, with or without an error, ends the process. Retry inside; [`crate::backoff::Backoff`] has the waits, and
+/// [`crate::report`] logs, counts and publishes outcomes as chart controllers do.
 pub trait Controller: Send + 'static {
     /// The name in logs, metrics and events: `<kind in lower case>-controller`. The manager numbers duplicates.
     fn name(&self) -> &str;

@@ -93,6 +93,18 @@ pub enum Error {
 }
 
 /// Runs controllers until it is asked to end.
+///
+/// # Flow
+/// [`run`](Self::run) loads every chart, then starts the metrics and probe servers, waits for the lease if leader election is on, and starts all
+/// controllers. SIGTERM or SIGINT cancels [`Context::shutdown`](crate::context::Context::shutdown): controllers start no new work and finish
+/// what runs, for at most [`Config::shutdown_grace`]. Then the lease is released and the servers stop.
+///
+/// # Guarantees
+/// - Controllers run only while this process holds the lease. A lost lease drops them at their next `.await` and ends `run` with
+///   [`Error::Lost`], before another process can take over.
+/// - Nothing is retried here: an error or an early end of any controller ends the process, and whatever supervises it starts a new one.
+/// - A second signal drops everything at once and ends `run` with [`Error::Interrupted`]. So does dropping the future, silently. Neither releases
+///   the lease, which then expires. Chart controllers survive both: the next process continues interrupted actions.
 #[derive(Default)]
 pub struct Manager {
     config: Config,

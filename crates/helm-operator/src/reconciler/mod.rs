@@ -51,7 +51,34 @@ use crate::watches::Watch;
 
 pub use render::{RenderError, Renderer, Request};
 
-/// Keeps the releases of one kind of custom resource.
+/// Keeps a Helm release for each custom resource of one kind.
+///
+/// # Flow
+/// The controller waits until its kind is served, then lists its resources, their release records and the objects of those releases. From then on
+/// watches keep its cache current. Each reconcile of a resource observes the cache, takes one step, and repeats until nothing is left to do:
+///
+/// 1. add the finalizer, before the first object exists;
+/// 2. render, if the resource's `spec`, the chart or the override values changed;
+/// 3. install or upgrade: record the revision as pending, apply its objects, run its hooks, delete objects that it no longer contains, and record it
+///    as deployed; or repair objects that drifted;
+/// 4. on deletion, uninstall from the record and remove the finalizer.
+///
+/// The outcome goes into the status with one write, and only if it changed.
+///
+/// # Guarantees
+/// - A resource is reconciled by one worker at a time, and the outcome of a step is visible to the next one.
+/// - Only objects whose metadata proves that they belong to the release are changed or deleted. An object or a release of somebody else is a
+///   conflict, reported before the first write.
+/// - While nothing changes, no request is made and nothing is rendered.
+///
+/// # Retries
+/// A failed step holds the resource, with a wait that starts at half a second and doubles up to five minutes ([`crate::backoff`]). A change of the
+/// resource, its chart or its override values ends the hold; other events do not. A failed upgrade is rolled back and a failed first install is
+/// removed, unless the cause is an outage, after which the same revision continues. A panic delays only its own resource.
+///
+/// # Cancellation
+/// [`Context::shutdown`] lets running reconciles finish. Dropping the future stops at any `.await`: the record then says what was begun, and the next
+/// process continues it as it was rendered, without running a hook twice.
 pub struct ChartController {
     name: String,
     watch: Watch,
@@ -89,7 +116,7 @@ impl ChartController {
         Ok(ChartController::from(watch, Source::Engine(Arc::new(Engine::new(chart)))))
     }
 
-    /// A controller with its own renderer.
+    /// A controller with its own renderer in place of the chart in `watch`.
     pub fn with_renderer(watch: Watch, renderer: Arc<dyn Renderer>) -> ChartController {
         ChartController::from(watch, Source::Own(renderer))
     }
@@ -98,14 +125,14 @@ impl ChartController {
         ChartController { name: watch.controller_name(), watch, source, hooks: Hooks::default(), max_history: 10 }
     }
 
-    /// Adds a hook that runs before each install and upgrade.
+    /// Adds a hook that runs before each install and upgrade. Its failure is logged and stops nothing.
     #[must_use]
     pub fn pre_hook(mut self, hook: impl PreHook + 'static) -> ChartController {
         self.hooks.before.push(Arc::new(hook));
         self
     }
 
-    /// Adds a hook that runs after each install and upgrade.
+    /// Adds a hook that runs after each successful install and upgrade. Its failure is logged and stops nothing.
     #[must_use]
     pub fn post_hook(mut self, hook: impl PostHook + 'static) -> ChartController {
         self.hooks.after.push(Arc::new(hook));
