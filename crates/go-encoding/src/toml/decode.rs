@@ -1,34 +1,47 @@
-//! Reads TOML as BurntSushi/toml's `Unmarshal` into a map, with its errors.
+//! Reads a TOML document into a map. Counterpart: BurntSushi/toml's `Unmarshal` into `map[string]any`.
 
 use go_template::{Map, Value};
-
 use golibs::strconv::quote;
 
 use super::MAX_DEPTH;
-use super::lex::{Lexer, Problem, Result, Scalar, quote_char};
+use super::error::{Error, Located, Problem, Result};
+use super::lex::{Lexer, Scalar, quote_char};
 use super::number;
-use super::table::Tables;
+use super::table::{Header, Tables};
 
-/// Why a text could not be read. The text is BurntSushi/toml's.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("toml: line {line}{}: {message}", last_key_text(.last_key))]
-pub struct Error {
-    line: usize,
-    last_key: String,
-    message: String,
-}
-
-fn last_key_text(key: &str) -> String {
-    if key.is_empty() { String::new() } else { format!(" (last key {})", quote(key)) }
-}
-
-/// The document as a map: integers are `int64`, arrays of tables `[]map[string]interface {}`.
-pub fn decode(text: &[u8]) -> std::result::Result<Map, Error> {
+/// Reads the document. Integers become `int64`, arrays of tables `[]map[string]interface {}`.
+///
+/// # Errors
+/// The document is not valid TOML, or nests deeper than [`MAX_DEPTH`].
+///
+/// ```
+/// use go_encoding::toml::decode;
+///
+/// let document = decode(b"[server]\nport = 8080")?;
+/// let server = document.get("server").and_then(|server| server.as_map().cloned());
+/// assert_eq!(server.and_then(|server| server.get("port")).map(|port| port.type_name()), Some("int64"));
+/// # Ok::<(), go_encoding::toml::Error>(())
+/// ```
+pub fn decode(text: &[u8]) -> Result<Map, Error> {
     let mut decoder = Decoder { lexer: Lexer::new(text), tables: Tables::default(), line: 1, depth: 0 };
     match decoder.document() {
         Ok(()) => Ok(decoder.tables.into_map()),
-        Err(Problem { line, message }) => Err(Error { line, last_key: decoder.tables.last_key(), message }),
+        Err(error) => Err(Error::new(error, decoder.tables.last_key())),
     }
+}
+
+/// Where a value is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Key,
+    Array,
+}
+
+/// Whether a value is a plain array, which tables cannot extend.
+#[derive(Clone, Copy)]
+enum Kind {
+    Array,
+    Other,
 }
 
 struct Decoder<'a> {
@@ -70,22 +83,26 @@ impl Decoder<'_> {
                 Some('#') => return self.lexer.skip_comment(),
                 None | Some('\n' | '\r') => return Ok(()),
                 c => {
-                    let c = quote_char(c);
-                    let expected = "expected a top-level item to end with a newline, comment, or EOF";
-                    return Err(self.lexer.fail(format!("{expected}, but got {c} instead")));
+                    return Err(
+                        self.unexpected("a top-level item to end with a newline, comment, or EOF", quote_char(c))
+                    );
                 }
             }
         }
     }
 
-    /// What the tables refuse is reported on the line of the key.
-    fn define(&self, result: std::result::Result<(), String>) -> Result<()> {
-        result.map_err(|message| Problem { line: self.line, message })
+    fn unexpected(&self, expected: &'static str, found: String) -> Located {
+        self.lexer.fail(Problem::Expected { expected, found })
     }
 
-    /// `[key]` or `[[key]]` behind its first bracket.
+    /// Reports a conflict with another key on the line of this key.
+    fn define(&self, result: Result<(), Problem>) -> Result<()> {
+        result.map_err(|problem| Located { line: self.line, problem })
+    }
+
+    /// `[key]` or `[[key]]`, after its first bracket.
     fn table(&mut self) -> Result<()> {
-        let array = self.lexer.accept('[')?;
+        let header = if self.lexer.accept('[')? { Header::ArrayItem } else { Header::Table };
         let mut key = Vec::new();
         loop {
             key.push(self.table_name()?);
@@ -97,22 +114,19 @@ impl Decoder<'_> {
                 Some('.') => {}
                 Some(']') => break,
                 c => {
-                    let c = quote_char(c);
-                    return Err(self.lexer.fail(format!("expected '.' or ']' to end table name, but got {c} instead")));
+                    return Err(self.unexpected("'.' or ']' to end table name", quote_char(c)));
                 }
             }
         }
-        if array {
+        if header == Header::ArrayItem {
             let c = self.lexer.next()?;
             if c != Some(']') {
-                let c = quote_char(c);
-                let problem = format!("expected end of table array name delimiter ']', but got {c} instead");
-                return Err(self.lexer.fail(problem));
+                return Err(self.unexpected("end of table array name delimiter ']'", quote_char(c)));
             }
         }
-        let entered = self.tables.enter(&key, array);
+        let entered = self.tables.enter(&key, header);
         self.define(entered)?;
-        self.tables.set_type("", false);
+        self.tables.unmark_array("");
         Ok(())
     }
 
@@ -126,16 +140,16 @@ impl Decoder<'_> {
         }
     }
 
-    /// `key = value`; keys with dots make tables on the way.
+    /// `key = value`; a dotted key creates the tables on its path.
     fn key_value(&mut self) -> Result<()> {
         let outer = self.tables.context.clone();
         let key = self.key()?;
         self.enter_parents(key)?;
-        let (value, array) = self.value(false)?;
+        let (value, kind) = self.value(Place::Key)?;
         let name = self.tables.key.clone();
         let set = self.tables.set_value(&name, value);
         self.define(set)?;
-        self.tables.set_type(&name, array);
+        self.mark(&name, kind);
         self.tables.context = outer;
         self.tables.key.clear();
         Ok(())
@@ -169,12 +183,12 @@ impl Decoder<'_> {
                 Some('=') => return Ok(key),
                 None => return Err(self.lexer.fail("unexpected EOF; expected key separator '='")),
                 Some('\n') => {
-                    return Err(self.lexer.fail_on_line_before("expected '.' or '=', but got '\\n' instead"));
+                    return Err(self.lexer.fail_on_previous_line(Problem::Expected {
+                        expected: "'.' or '='",
+                        found: "'\\n'".to_owned(),
+                    }));
                 }
-                c => {
-                    let c = quote_char(c);
-                    return Err(self.lexer.fail(format!("expected '.' or '=', but got {c} instead")));
-                }
+                c => return Err(self.unexpected("'.' or '='", quote_char(c))),
             }
         }
     }
@@ -189,16 +203,21 @@ impl Decoder<'_> {
         }
     }
 
-    /// A value, and whether it is a plain array.
-    fn value(&mut self, in_array: bool) -> Result<(Value, bool)> {
+    fn mark(&mut self, name: &str, kind: Kind) {
+        match kind {
+            Kind::Array => self.tables.mark_array(name),
+            Kind::Other => self.tables.unmark_array(name),
+        }
+    }
+
+    fn value(&mut self, place: Place) -> Result<(Value, Kind)> {
         self.lexer.skip_blanks()?;
         match self.lexer.next()? {
-            Some('[') => self.nested(Self::array).map(|value| (value, true)),
-            Some('{') if in_array => self.nested(|this| this.inline_table(true)).map(|value| (value, false)),
-            Some('{') => self.nested(|this| this.inline_table(false)).map(|value| (value, false)),
+            Some('[') => self.nested(Self::array).map(|value| (value, Kind::Array)),
+            Some('{') => self.nested(|this| this.inline_table(place)).map(|value| (value, Kind::Other)),
             _ => {
                 self.lexer.back();
-                self.scalar().map(|value| (value, false))
+                self.scalar().map(|value| (value, Kind::Other))
             }
         }
     }
@@ -206,7 +225,7 @@ impl Decoder<'_> {
     fn nested(&mut self, read: impl FnOnce(&mut Self) -> Result<Value>) -> Result<Value> {
         self.depth += 1;
         if self.depth > MAX_DEPTH {
-            return Err(self.lexer.fail(format!("exceeded max depth of {MAX_DEPTH}")));
+            return Err(self.lexer.fail(Problem::TooDeep));
         }
         let value = read(self);
         self.depth -= 1;
@@ -221,12 +240,12 @@ impl Decoder<'_> {
             Scalar::Float(text) => number::float(&text),
             Scalar::Datetime(text) => number::datetime(&text),
         };
-        value.map_err(|message| Problem { line: self.lexer.line, message })
+        value.map_err(|problem| Located { line: self.lexer.line, problem })
     }
 
     fn array(&mut self) -> Result<Value> {
         let key = self.tables.key.clone();
-        self.tables.set_type(&key, true);
+        self.tables.mark_array(&key);
         let mut items = Vec::new();
         let mut comma = true;
         loop {
@@ -236,23 +255,19 @@ impl Decoder<'_> {
                 Some(']') => return Ok(Value::list(items)),
                 Some(',') if comma => return Err(self.lexer.fail("unexpected comma")),
                 Some(',') => comma = true,
-                c if !comma => {
-                    let found = found(c);
-                    let expected = "expected a comma (',') or array terminator (']')";
-                    return Err(self.lexer.fail(format!("{expected}, but got {found}")));
-                }
+                c if !comma => return Err(self.lexer.fail(Problem::ArraySeparator(found(c)))),
                 _ => {
                     self.lexer.back();
-                    items.push(self.value(true)?.0);
+                    items.push(self.value(Place::Array)?.0);
                     comma = false;
                 }
             }
         }
     }
 
-    fn inline_table(&mut self, in_array: bool) -> Result<Value> {
+    fn inline_table(&mut self, place: Place) -> Result<Value> {
         let (outer, key) = (self.tables.context.clone(), self.tables.key.clone());
-        let entered = self.tables.enter_inline(in_array);
+        let entered = self.tables.enter_inline(if place == Place::Array { Header::ArrayItem } else { Header::Table });
         self.define(entered)?;
         let inside = self.tables.context.clone();
         let table = Map::default();
@@ -265,13 +280,11 @@ impl Decoder<'_> {
                 Some(',') if comma => return Err(self.lexer.fail("unexpected comma")),
                 Some(',') => {
                     self.lexer.skip_blanks()?;
-                    // A brace right behind it is still the end, and so is a comma an item's.
+                    // A closing brace may follow, but not a second comma.
                     comma = self.lexer.peek()? != Some('}');
                 }
                 c if !comma => {
-                    let found = found(c);
-                    let expected = "expected a comma or an inline table terminator '}'";
-                    return Err(self.lexer.fail(format!("{expected}, but got {found} instead")));
+                    return Err(self.unexpected("a comma or an inline table terminator '}'", found(c)));
                 }
                 _ => {
                     self.lexer.back();
@@ -289,18 +302,17 @@ impl Decoder<'_> {
         let key = self.key()?;
         let parents = key.clone();
         self.enter_parents(key)?;
-        let (value, array) = self.value(false)?;
+        let (value, kind) = self.value(Place::Key)?;
         let name = self.tables.key.clone();
         let set = self.tables.set_value(&name, value.clone());
         self.define(set)?;
-        self.tables.set_type(&name, array);
+        self.mark(&name, kind);
         let mut table = table.clone();
         for part in &parents[..parents.len() - 1] {
             let below = table.get(part.as_bytes()).unwrap_or_else(|| Value::Map(Map::default()));
             let Value::Map(below) = below else {
                 let context: Vec<String> = self.tables.context.iter().map(quote).collect();
-                let message = format!("[{}] is not a table", context.join(" "));
-                return Err(Problem { line: self.line, message });
+                return Err(Located { line: self.line, problem: Problem::NotATable(context.join(" ")) });
             };
             table.insert(part.as_str(), below.clone());
             table = below;

@@ -1,29 +1,29 @@
-//! Writes values as BurntSushi/toml's `Encoder`: plain keys first, then tables, each sorted and indented by its depth.
+//! Writes values as TOML: plain keys before tables, each sorted and indented by depth. Counterpart: BurntSushi/toml's `Encoder`.
 
 use go_template::{Field, Kind, List, Object, Value};
 
 use super::{MAX_DEPTH, key_text, path_text, quoted};
 use crate::json::{number, to_utf8};
 
-/// The longest text that is written.
+/// Maximum length of the output, in bytes.
 pub const MAX_OUTPUT: usize = 64 << 20;
 
-/// Why a value could not be written. The text is BurntSushi/toml's, but for our limits.
+/// Why a value could not be written, in BurntSushi/toml's words except for our limits.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EncodeError {
-    /// An array with nil in it.
+    /// An array that contains nil.
     #[error("toml: cannot encode array with nil element")]
     NilElement,
-    /// A list of maps without a key.
+    /// A list of maps at the top level.
     #[error("toml: top-level values must be Go maps or structs")]
     NoKey,
-    /// nil itself, at which BurntSushi/toml stumbles.
+    /// nil at the top level, on which BurntSushi/toml panics.
     #[error("reflect: call of reflect.Value.Type on zero Value")]
     Nil,
-    /// As [`UnsupportedType`](Self::UnsupportedType), of a value that is no table's.
+    /// Like [`UnsupportedType`](Self::UnsupportedType), at the top level.
     #[error("unsupported type for key '': {0}")]
     UnsupportedDocument(&'static str),
-    /// A kind that TOML has not, such as a function.
+    /// A kind that TOML cannot represent, such as a function.
     #[error("unsupported type: {0}")]
     UnsupportedType(&'static str),
     /// Deeper than [`MAX_DEPTH`].
@@ -34,7 +34,19 @@ pub enum EncodeError {
     TooLong(usize),
 }
 
-/// The value as TOML: a document if it is a map, else the text of the value alone.
+/// Writes the value: a document if it is a map, else the text of the value alone.
+///
+/// # Errors
+/// TOML cannot represent the value, or it exceeds [`MAX_DEPTH`] or [`MAX_OUTPUT`].
+///
+/// ```
+/// use go_encoding::toml::encode;
+/// use go_template::{Map, Value};
+///
+/// let map: Map = [("name", Value::from("web")), ("replicas", Value::int64(2))].into_iter().collect();
+/// assert_eq!(encode(&Value::Map(map))?, b"name = \"web\"\nreplicas = 2\n");
+/// # Ok::<(), go_encoding::toml::EncodeError>(())
+/// ```
 pub fn encode(value: &Value) -> Result<Vec<u8>, EncodeError> {
     if matches!(value, Value::Nil) {
         return Err(EncodeError::Nil);
@@ -49,12 +61,21 @@ pub fn encode(value: &Value) -> Result<Vec<u8>, EncodeError> {
 
 type Result<T, E = EncodeError> = std::result::Result<T, E>;
 
-/// What a value comes to in TOML.
+/// The form of a value in TOML.
 enum Form {
     Scalar,
     Array,
     Table,
     Tables,
+}
+
+/// How a table is written.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Style {
+    /// Over several lines.
+    Block,
+    /// In braces on one line.
+    Inline,
 }
 
 struct Encoder {
@@ -63,12 +84,12 @@ struct Encoder {
 }
 
 impl Encoder {
-    /// Writes the value under its full key.
+    /// Writes the value of a full key.
     fn entry(&mut self, key: &[String], value: &Value) -> Result<()> {
         match (form(value, 0)?, value) {
             (Form::Tables, Value::List(list)) => self.tables(key, list),
             (Form::Table, _) => self.table(key, fields(value)),
-            _ => self.key_value(key, value, false),
+            _ => self.key_value(key, value, Style::Block),
         }
     }
 
@@ -81,7 +102,7 @@ impl Encoder {
             self.out.push_str(&header);
             self.new_line();
         }
-        self.fields(key, fields, false)
+        self.fields(key, fields, Style::Block)
     }
 
     fn tables(&mut self, key: &[String], list: &List) -> Result<()> {
@@ -93,12 +114,12 @@ impl Encoder {
             let header = format!("{}[[{}]]", indent(key), path_text(key));
             self.out.push_str(&header);
             self.new_line();
-            self.fields(key, fields(item), false)?;
+            self.fields(key, fields(item), Style::Block)?;
         }
         Ok(())
     }
 
-    fn fields(&mut self, key: &[String], fields: Vec<(String, Value)>, inline: bool) -> Result<()> {
+    fn fields(&mut self, key: &[String], fields: Vec<(String, Value)>, style: Style) -> Result<()> {
         self.depth += 1;
         if self.depth > MAX_DEPTH {
             return Err(EncodeError::TooDeep(MAX_DEPTH));
@@ -108,44 +129,41 @@ impl Encoder {
             let is_table = matches!(form(&value, 0)?, Form::Table | Form::Tables);
             if is_table { tables.push((name, value)) } else { direct.push((name, value)) }
         }
-        if inline {
+        if style == Style::Inline {
             self.out.push('{');
         }
-        self.entries(key, &direct, inline, !tables.is_empty())?;
-        self.entries(key, &tables, inline, false)?;
-        if inline {
+        let count = direct.len() + tables.len();
+        for (i, (name, value)) in direct.iter().chain(&tables).enumerate() {
+            self.field(key, (name, value), style)?;
+            if style == Style::Inline && !value.is_nil() && i + 1 < count {
+                self.out.push_str(", ");
+            }
+        }
+        if style == Style::Inline {
             self.out.push('}');
         }
         self.depth -= 1;
         Ok(())
     }
 
-    fn entries(&mut self, key: &[String], entries: &[(String, Value)], inline: bool, more: bool) -> Result<()> {
-        for (i, (name, value)) in entries.iter().enumerate() {
-            // TOML has no word for it.
-            if value.is_nil() {
-                continue;
-            }
-            if inline {
-                self.key_value(std::slice::from_ref(name), value, true)?;
-                if more || i + 1 < entries.len() {
-                    self.out.push_str(", ");
-                }
-            } else {
-                let full: Vec<String> = key.iter().chain([name]).cloned().collect();
-                self.entry(&full, value)?;
-            }
+    fn field(&mut self, key: &[String], (name, value): (&String, &Value), style: Style) -> Result<()> {
+        // TOML has no null.
+        if value.is_nil() {
+            return Ok(());
         }
-        Ok(())
+        match style {
+            Style::Inline => self.key_value(std::slice::from_ref(name), value, Style::Inline),
+            Style::Block => self.entry(&key.iter().chain([name]).cloned().collect::<Vec<String>>(), value),
+        }
     }
 
-    fn key_value(&mut self, key: &[String], value: &Value, inline: bool) -> Result<()> {
+    fn key_value(&mut self, key: &[String], value: &Value, style: Style) -> Result<()> {
         let Some(name) = key.last() else { return self.element(value) };
         self.out.push_str(&indent(key));
         self.out.push_str(&key_text(name));
         self.out.push_str(" = ");
         self.element(value)?;
-        if !inline {
+        if style == Style::Block {
             self.new_line();
         }
         if self.out.len() > MAX_OUTPUT {
@@ -166,7 +184,7 @@ impl Encoder {
                 self.out.push_str(&format!("[{}]", bytes.join(", ")));
             }
             Value::List(list) => self.array(list)?,
-            Value::Map(_) => self.fields(&[], fields(value), true)?,
+            Value::Map(_) => self.fields(&[], fields(value), Style::Inline)?,
             Value::Object(object) => self.object(value, &**object)?,
             Value::Nil | Value::Complex(..) | Value::Func(_) => {
                 return Err(EncodeError::UnsupportedType(value.kind().name()));
@@ -200,7 +218,7 @@ impl Encoder {
                 let text = object.display().map_or(data, Value::String);
                 self.element(&text)?;
             }
-            (_, Value::Map(_)) => self.fields(&[], fields(value), true)?,
+            (_, Value::Map(_)) => self.fields(&[], fields(value), Style::Inline)?,
             (_, data) => self.element(&data)?,
         }
         Ok(())
@@ -213,7 +231,7 @@ impl Encoder {
     }
 }
 
-/// Of a time that was read without an offset, the parts that it had.
+/// The text of a time, reduced to the parts that it was read from.
 fn local_part<'t>(text: &'t str, object: &dyn Object) -> &'t str {
     let shown = object.display().unwrap_or_default();
     let whole = text.find(['Z', '+']).or(text.rfind('-')).and_then(|end| text.get(..end)).unwrap_or(text);
@@ -229,7 +247,7 @@ fn indent(key: &[String]) -> String {
     "  ".repeat(key.len().saturating_sub(1))
 }
 
-/// What the value is written as; an array with nil in it fails here.
+/// Chooses the form of a value; an array that contains nil is an error.
 fn form(value: &Value, depth: usize) -> Result<Form> {
     if depth > MAX_DEPTH {
         return Err(EncodeError::TooDeep(MAX_DEPTH));
@@ -254,7 +272,7 @@ fn form(value: &Value, depth: usize) -> Result<Form> {
     }
 }
 
-/// What a table holds: a struct's fields by Go's names in Go's order, a map's entries by their keys.
+/// The entries of a table: a struct's fields under Go's names and in Go's order, or a map's entries.
 fn fields(value: &Value) -> Vec<(String, Value)> {
     let map = match value {
         Value::Map(map) => map.clone(),

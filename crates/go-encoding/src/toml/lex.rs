@@ -1,30 +1,24 @@
-//! Characters of a TOML text, and the tokens that they make: names, strings, the texts of numbers and dates. BurntSushi/toml's lexer.
+//! Tokens of a TOML document: names, strings, and the texts of numbers and dates. Counterpart: BurntSushi/toml's `lex.go`.
 
 use std::borrow::Cow;
 
 use golibs::strconv::{quote, quote_rune};
+use golibs::utf8::{self, Rune};
 
-/// What is wrong, and on which line.
-#[derive(Debug)]
-pub(super) struct Problem {
-    pub(super) line: usize,
-    pub(super) message: String,
-}
+use super::error::{Located, Problem, Result};
 
-pub(super) type Result<T> = std::result::Result<T, Problem>;
-
-/// A place in the text.
+/// The document and the position in it.
 pub(super) struct Lexer<'a> {
     text: &'a [u8],
     pos: usize,
     /// Where the current token began.
     start: usize,
     pub(super) line: usize,
-    /// Whether the last thing read was the end.
+    /// Whether the last read met the end of the document.
     at_end: bool,
 }
 
-/// The text of a scalar, and what to make of it.
+/// The text of a scalar, with its type.
 pub(super) enum Scalar {
     Text(String),
     Bool(bool),
@@ -42,12 +36,12 @@ impl<'a> Lexer<'a> {
         Lexer { text, pos: 0, start: 0, line: 1, at_end: false }
     }
 
-    /// Whether one of the first bytes is NUL, as in UTF-16.
+    /// Returns whether one of the first bytes is NUL, as in UTF-16.
     pub(super) fn begins_with_nul(&self) -> bool {
         self.text.iter().take(6).any(|byte| *byte == 0)
     }
 
-    /// The next character; `None` at the end.
+    /// Reads the next character; `None` at the end.
     pub(super) fn next(&mut self) -> Result<Option<char>> {
         let Some(first) = self.text.get(self.pos) else {
             self.at_end = true;
@@ -56,25 +50,18 @@ impl<'a> Lexer<'a> {
         if *first == b'\n' {
             self.line += 1;
         }
-        let Some(c) = self.decode() else {
-            return Err(self.fail(format!("invalid UTF-8 byte: 0x{first:02x}")));
+        let Some(Rune::Char(c)) = utf8::decode(&self.text[self.pos..]) else {
+            return Err(self.fail(Problem::InvalidUtf8(*first)));
         };
         let lone_return = c == '\r' && self.text.get(self.pos + 1) != Some(&b'\n');
         if lone_return || (c.is_ascii_control() && !matches!(c, '\t' | '\r' | '\n')) {
-            let message = format!("TOML files cannot contain control characters: '0x{:02x}'", u32::from(c));
-            return Err(Problem { line: self.line, message });
+            return Err(Located { line: self.line, problem: Problem::ControlCharacter(c) });
         }
         self.pos += c.len_utf8();
         Ok(Some(c))
     }
 
-    fn decode(&self) -> Option<char> {
-        let rest = &self.text[self.pos..];
-        let rest = &rest[..rest.len().min(4)];
-        rest.utf8_chunks().next().and_then(|chunk| chunk.valid().chars().next())
-    }
-
-    /// Goes back over the character that was read last.
+    /// Unreads the last character.
     pub(super) fn back(&mut self) {
         if std::mem::take(&mut self.at_end) {
             return;
@@ -94,7 +81,7 @@ impl<'a> Lexer<'a> {
         Ok(next)
     }
 
-    /// Takes the character if it comes next.
+    /// Reads the next character if it is this one.
     pub(super) fn accept(&mut self, wanted: char) -> Result<bool> {
         let found = self.next()? == Some(wanted);
         if !found {
@@ -110,14 +97,14 @@ impl<'a> Lexer<'a> {
         Ok(())
     }
 
-    /// Takes the rest of the line, a comment.
+    /// Skips the rest of the line, a comment.
     pub(super) fn skip_comment(&mut self) -> Result<()> {
         while !matches!(self.next()?, None | Some('\n' | '\r')) {}
         self.back();
         Ok(())
     }
 
-    /// The current token begins here.
+    /// Starts a token here.
     pub(super) fn begin(&mut self) {
         self.start = self.pos;
     }
@@ -126,18 +113,18 @@ impl<'a> Lexer<'a> {
         String::from_utf8_lossy(&self.text[self.start..self.pos])
     }
 
-    /// An error here; at the end of the text it is on the last line that has something.
-    pub(super) fn fail(&self, message: impl Into<String>) -> Problem {
+    /// An error on this line; at the end of the document, on the last line that is not empty.
+    pub(super) fn fail(&self, problem: impl Into<Problem>) -> Located {
         let after_line = self.at_end && self.pos > 0 && self.text[self.pos - 1] == b'\n';
-        Problem { line: self.line - usize::from(after_line), message: message.into() }
+        Located { line: self.line - usize::from(after_line), problem: problem.into() }
     }
 
-    /// An error that was noticed only behind the line's end.
-    pub(super) fn fail_on_line_before(&self, message: impl Into<String>) -> Problem {
-        Problem { line: self.line - 1, message: message.into() }
+    /// An error on the previous line, for what only the line break shows.
+    pub(super) fn fail_on_previous_line(&self, problem: impl Into<Problem>) -> Located {
+        Located { line: self.line - 1, problem: problem.into() }
     }
 
-    /// A name of letters, digits, `_` and `-`; empty if there is none.
+    /// Reads a name of letters, digits, `_` and `-`, which may be empty.
     pub(super) fn bare_name(&mut self) -> Result<String> {
         self.begin();
         while self.next()?.is_some_and(|c| c.is_ascii() && super::is_bare(c as u8)) {}
@@ -145,7 +132,7 @@ impl<'a> Lexer<'a> {
         Ok(self.token().into_owned())
     }
 
-    /// A name in quotes, of which the first comes next.
+    /// Reads a name, starting at its opening quote.
     pub(super) fn quoted_name(&mut self) -> Result<String> {
         match self.next()? {
             Some('"') => self.string(),
@@ -153,13 +140,13 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    /// A string behind its first quote.
+    /// Reads a string after its opening quote.
     fn string(&mut self) -> Result<String> {
         self.begin();
         loop {
             match self.next()? {
                 None => return Err(self.fail("unexpected EOF; expected '\"'")),
-                Some('\n' | '\r') => return Err(self.fail_on_line_before("strings cannot contain newlines")),
+                Some('\n' | '\r') => return Err(self.fail_on_previous_line("strings cannot contain newlines")),
                 Some('\\') => self.escape()?,
                 Some('"') => break,
                 Some(_) => {}
@@ -174,7 +161,7 @@ impl<'a> Lexer<'a> {
         loop {
             match self.next()? {
                 None => return Err(self.fail("unexpected EOF; expected \"'\"")),
-                Some('\n' | '\r') => return Err(self.fail_on_line_before("strings cannot contain newlines")),
+                Some('\n' | '\r') => return Err(self.fail_on_previous_line("strings cannot contain newlines")),
                 Some('\'') => break,
                 Some(_) => {}
             }
@@ -182,7 +169,7 @@ impl<'a> Lexer<'a> {
         Ok(self.token()[..self.pos - self.start - 1].to_owned())
     }
 
-    /// A string of several lines behind its three quotes.
+    /// Reads a multi-line string after its three opening quotes.
     fn multiline_string(&mut self, quote: char) -> Result<String> {
         self.begin();
         let three = String::from(quote).repeat(3);
@@ -221,7 +208,7 @@ impl<'a> Lexer<'a> {
         if quote == '"' { unescape(&join_lines(raw), self.line) } else { Ok(raw.to_owned()) }
     }
 
-    /// At most two quotes may stand in front of the three at the end.
+    /// Checks that at most two quotes precede the three closing ones.
     fn check_quotes(&self, quote: char) -> Result<()> {
         let token = self.token();
         let five = String::from(quote).repeat(5);
@@ -229,31 +216,29 @@ impl<'a> Lexer<'a> {
         if !token.ends_with(&five) || escaped {
             return Ok(());
         }
-        let six = String::from(quote).repeat(6);
-        let outer = if quote == '"' { '\'' } else { '"' };
-        Err(self.fail(format!("unexpected {outer}{six}{outer}")))
+        Err(self.fail(if quote == '"' { "unexpected '\"\"\"\"\"\"'" } else { "unexpected \"\"" }))
     }
 
-    /// An escape behind its backslash; only whether it is one.
+    /// Checks the escape after a backslash.
     fn escape(&mut self) -> Result<()> {
         let c = self.next()?;
-        let (digits, name) = match c {
+        let (digits, expected) = match c {
             Some('e' | 'b' | 't' | 'n' | 'f' | 'r' | '"' | ' ' | '\t' | '\\') => return Ok(()),
             Some('x') => (2, "two hexadecimal digits after '\\x'"),
             Some('u') => (4, "four hexadecimal digits after '\\u'"),
             Some('U') => (8, "eight hexadecimal digits after '\\U'"),
-            Some(c) => return Err(self.fail(format!("invalid escape in string '\\{c}'"))),
-            None => return Err(self.fail_on_line_before("invalid escape in string '\\\0'")),
+            Some(c) => return Err(self.fail(Problem::InvalidEscape(c))),
+            None => return Err(self.fail_on_previous_line(Problem::InvalidEscape('\0'))),
         };
         for _ in 0..digits {
             if !self.next()?.is_some_and(|c| c.is_ascii_hexdigit()) {
-                return Err(self.fail(format!("expected {name}, but got {} instead", quote(&*self.token()))));
+                return Err(self.fail(Problem::Expected { expected, found: quote(&*self.token()) }));
             }
         }
         Ok(())
     }
 
-    /// A value that is no array and no table; its first character comes next.
+    /// Reads a value that is neither an array nor a table.
     pub(super) fn scalar(&mut self) -> Result<Scalar> {
         self.begin();
         let c = self.next()?;
@@ -277,8 +262,8 @@ impl<'a> Lexer<'a> {
                 self.boolean()
             }
             None => Err(self.fail("unexpected EOF; expected value")),
-            Some('\n') => Err(self.fail_on_line_before("expected value but found '\\n' instead")),
-            Some(c) => Err(self.fail(format!("expected value but found {} instead", quote_char(Some(c))))),
+            Some('\n') => Err(self.fail_on_previous_line(Problem::NotAValue("'\\n'".to_owned()))),
+            Some(c) => Err(self.fail(Problem::NotAValue(quote_char(Some(c))))),
         }
     }
 
@@ -299,11 +284,11 @@ impl<'a> Lexer<'a> {
         match &*self.token() {
             "true" => Ok(Scalar::Bool(true)),
             "false" => Ok(Scalar::Bool(false)),
-            word => Err(self.fail(format!("expected value but found {} instead", quote(word)))),
+            word => Err(self.fail(Problem::NotAValue(quote(word)))),
         }
     }
 
-    /// Takes characters as long as they fit.
+    /// Reads characters while they fit, and returns the token so far.
     fn take_while(&mut self, fits: impl Fn(char) -> bool) -> Result<String> {
         while self.next()?.is_some_and(&fits) {}
         self.back();
@@ -342,7 +327,7 @@ impl<'a> Lexer<'a> {
     }
 
     fn number_after_zero(&mut self) -> Result<Scalar> {
-        let (name, fits): (&str, fn(char) -> bool) = match self.next()? {
+        let (base, fits): (&'static str, fn(char) -> bool) = match self.next()? {
             Some('0'..='9') => return self.number_or_date(),
             Some('_') => return self.decimal(),
             Some('.' | 'e' | 'E') => return self.float(),
@@ -356,7 +341,8 @@ impl<'a> Lexer<'a> {
         };
         let digit = self.peek()?;
         if !digit.is_some_and(fits) {
-            return Err(self.fail(format!("not {name} number: '{}{}'", self.token(), digit.unwrap_or('\0'))));
+            let text = format!("{}{}", self.token(), digit.unwrap_or('\0'));
+            return Err(self.fail(Problem::WrongBase { base, text }));
         }
         self.take_while(|c| fits(c) || c == '_').map(Scalar::Integer)
     }
@@ -370,7 +356,7 @@ impl<'a> Lexer<'a> {
         };
         if let Some([second, third]) = word {
             if !self.accept(second)? || !self.accept(third)? {
-                return Err(self.fail(format!("invalid float: '{}'", self.token())));
+                return Err(self.fail(Problem::InvalidFloatName(self.token().into_owned())));
             }
             return Ok(Scalar::Float(self.token().into_owned()));
         }
@@ -380,31 +366,31 @@ impl<'a> Lexer<'a> {
                 let base = self.peek()?;
                 if digit == '0' && matches!(base, Some('b' | 'o' | 'x')) {
                     let text = format!("{}{}", self.token(), base.unwrap_or('\0'));
-                    return Err(self.fail(format!("cannot use sign with non-decimal numbers: '{text}'")));
+                    return Err(self.fail(Problem::SignedBase(text)));
                 }
                 self.decimal()
             }
-            _ => Err(self.fail(format!("expected a digit but got {}", quote_char(c)))),
+            _ => Err(self.fail(Problem::NotADigit(quote_char(c)))),
         }
     }
 }
 
-/// Go's `%q` of a character; the end of the text is NUL.
+/// Go's `%q` of a character; the end of the document counts as NUL.
 pub(super) fn quote_char(c: Option<char>) -> String {
     quote_rune(c.unwrap_or('\0'))
 }
 
-/// The text without its escaped line breaks and the blanks behind them.
+/// Removes escaped line breaks and the blanks after them.
 fn join_lines(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(at) = rest.find('\\') {
         let (before, escape) = rest.split_at(at);
         out.push_str(before);
-        let behind = escape[1..].trim_start_matches([' ', '\t', '\r', '\n']);
-        let blanks = &escape[1..escape.len() - behind.len()];
+        let after = escape[1..].trim_start_matches([' ', '\t', '\r', '\n']);
+        let blanks = &escape[1..escape.len() - after.len()];
         if blanks.contains('\n') {
-            rest = behind;
+            rest = after;
         } else {
             let taken = escape.chars().take(2).map(char::len_utf8).sum();
             out.push_str(&escape[..taken]);
@@ -415,7 +401,7 @@ fn join_lines(text: &str) -> String {
     out
 }
 
-/// Replaces the escapes, which the lexer has seen already.
+/// Replaces the escapes, which the lexer has checked already.
 fn unescape(text: &str, line: usize) -> Result<String> {
     let mut out = String::with_capacity(text.len());
     let mut rest = text.chars();
@@ -432,7 +418,7 @@ fn unescape(text: &str, line: usize) -> Result<String> {
             Some('r') => '\r',
             Some('e') => '\x1B',
             Some(blank @ (' ' | '\t')) => {
-                return Err(Problem { line, message: format!("invalid escape: '\\{blank}'") });
+                return Err(Located { line, problem: Problem::EscapedBlank(blank) });
             }
             Some('x') => code_point(&mut rest, 2, line)?,
             Some('u') => code_point(&mut rest, 4, line)?,
@@ -446,8 +432,6 @@ fn unescape(text: &str, line: usize) -> Result<String> {
 
 fn code_point(rest: &mut std::str::Chars<'_>, digits: usize, line: usize) -> Result<char> {
     let text: String = rest.take(digits).collect();
-    u32::from_str_radix(&text, 16).ok().and_then(char::from_u32).ok_or_else(|| {
-        let message = format!("Escaped character '\\u{text}' is not valid UTF-8.");
-        Problem { line, message }
-    })
+    let code = u32::from_str_radix(&text, 16).ok().and_then(char::from_u32);
+    code.ok_or_else(|| Located { line, problem: Problem::InvalidCodePoint(text) })
 }

@@ -1,7 +1,8 @@
-//! TOML as BurntSushi/toml v1.6.0 reads and writes it, which is what Helm's `toToml` and `fromToml` use.
+//! TOML as BurntSushi/toml v1.6.0 reads and writes it, for Helm's `toToml` and `fromToml`.
 
 mod decode;
 mod encode;
+mod error;
 mod lex;
 mod number;
 mod table;
@@ -9,13 +10,14 @@ mod table;
 #[cfg(test)]
 mod tests;
 
-pub use decode::{Error, decode};
+pub use decode::decode;
 pub use encode::{EncodeError, MAX_OUTPUT, encode};
+pub use error::Error;
 
-/// How deep values may nest, read or written. BurntSushi/toml has no limit.
+/// Maximum nesting depth when reading or writing. BurntSushi/toml has no limit.
 pub const MAX_DEPTH: usize = 200;
 
-/// A key as it stands in TOML: in quotes unless it is made of letters, digits, `_` and `-`.
+/// A key as TOML writes it: quoted unless it consists of letters, digits, `_` and `-`.
 fn key_text(key: &str) -> String {
     if !key.is_empty() && key.bytes().all(is_bare) { key.to_owned() } else { quoted(key) }
 }
@@ -24,7 +26,7 @@ fn is_bare(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-'
 }
 
-/// The keys with dots between them.
+/// A dotted key.
 fn path_text(keys: &[String]) -> String {
     keys.iter().map(|key| key_text(key)).collect::<Vec<_>>().join(".")
 }

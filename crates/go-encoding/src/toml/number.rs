@@ -1,35 +1,40 @@
-//! What the texts of TOML's numbers and dates stand for.
+//! The values of TOML's numbers and dates.
 
 use go_template::Value;
-
 use go_template::time::time_value;
-use golibs::strconv::{NumError, parse_float, parse_int, quote};
+use golibs::strconv::{NumError, parse_float, parse_int};
 use golibs::time::{Time, Zone};
 
-/// An integer, with underscores and a base.
-pub(super) fn integer(text: &str) -> Result<Value, String> {
+use super::error::Problem;
+
+const UNDERSCORES: &str = "underscores must be surrounded by digits";
+const LEADING_ZERO: &str = "cannot have leading zeroes";
+
+/// Parses an integer, which may have underscores and a base prefix.
+pub(super) fn integer(text: &str) -> Result<Value, Problem> {
+    let invalid = |reason| Problem::InvalidInteger { text: text.to_owned(), reason };
     if !underscores_ok(text) {
-        return Err(format!("Invalid integer {}: underscores must be surrounded by digits", quote(text)));
+        return Err(invalid(UNDERSCORES));
     }
     if has_leading_zero(text) {
-        return Err(format!("Invalid integer {}: cannot have leading zeroes", quote(text)));
+        return Err(invalid(LEADING_ZERO));
     }
-    parse_int(text.as_bytes(), 0).map(Value::int64).map_err(|_| format!("{text} is out of range for int64"))
+    parse_int(text.as_bytes(), 0).map(Value::int64).map_err(|_| out_of_range(text, "int64"))
 }
 
-/// A float, with underscores.
-pub(super) fn float(text: &str) -> Result<Value, String> {
-    let quoted = || quote(text);
+/// Parses a float, which may have underscores.
+pub(super) fn float(text: &str) -> Result<Value, Problem> {
+    let invalid = |reason| Problem::InvalidFloat { text: text.to_owned(), reason };
     let mut parts = text.split(['.', 'e', 'E']).filter(|part| !part.is_empty()).peekable();
     let leading_zero = parts.peek().is_some_and(|first| has_leading_zero(first));
     if !parts.all(underscores_ok) {
-        return Err(format!("Invalid float {}: underscores must be surrounded by digits", quoted()));
+        return Err(invalid(UNDERSCORES));
     }
     if leading_zero {
-        return Err(format!("Invalid float {}: cannot have leading zeroes", quoted()));
+        return Err(invalid(LEADING_ZERO));
     }
     if !periods_ok(text) {
-        return Err(format!("Invalid float {}: '.' must be followed by one or more digits", quoted()));
+        return Err(invalid("'.' must be followed by one or more digits"));
     }
     let plain = text.replace('_', "");
     match plain.trim_start_matches(['+', '-']) {
@@ -39,9 +44,13 @@ pub(super) fn float(text: &str) -> Result<Value, String> {
     }
     match parse_float(plain.as_bytes()) {
         Ok(number) => Ok(Value::Float(number)),
-        Err(NumError::Range) => Err(format!("{text} is out of range for float64")),
-        Err(NumError::Syntax) => Err(format!("Invalid float value: {}", quoted())),
+        Err(NumError::Range) => Err(out_of_range(text, "float64")),
+        Err(NumError::Syntax) => Err(Problem::InvalidFloatValue(text.to_owned())),
     }
+}
+
+fn out_of_range(text: &str, wanted: &'static str) -> Problem {
+    Problem::OutOfRange { text: text.to_owned(), wanted }
 }
 
 fn has_leading_zero(text: &str) -> bool {
@@ -72,7 +81,7 @@ fn periods_ok(text: &str) -> bool {
     (0..bytes.len()).filter(|i| bytes[*i] == b'.').all(digit_follows)
 }
 
-/// Layouts of dates and times, with the name of the zone where the text has no offset.
+/// Layouts of dates and times, with the zone's name for texts without an offset.
 const LAYOUTS: [(&str, Option<&str>); 7] = [
     ("2006-01-02T15:04:05.999999999Z07:00", None),
     ("2006-01-02T15:04:05.999999999", Some("datetime-local")),
@@ -83,8 +92,8 @@ const LAYOUTS: [(&str, Option<&str>); 7] = [
     ("15:04", Some("time-local")),
 ];
 
-/// A date, a time of day or both, with or without an offset. Without one it is a time in the local zone.
-pub(super) fn datetime(text: &str) -> Result<Value, String> {
+/// Parses a date, a time of day or both. Without an offset it is in the local zone.
+pub(super) fn datetime(text: &str) -> Result<Value, Problem> {
     let text = text.replace('z', "Z").replace(['t', ' '], "T");
     for (layout, zone) in LAYOUTS {
         let Ok(time) = Time::parse(layout.as_bytes(), text.as_bytes()) else { continue };
@@ -97,10 +106,10 @@ pub(super) fn datetime(text: &str) -> Result<Value, String> {
             None => time,
         }));
     }
-    Err(format!("invalid datetime: {}", quote(&text)))
+    Err(Problem::InvalidDatetime(text))
 }
 
-/// Whether a number of one digit stands where two belong, which the layouts let pass for hours.
+/// Returns whether one digit stands where two belong, which the layouts accept for hours.
 fn lacks_zero(text: &str, layout: &str) -> bool {
     let fixed = layout.bytes().take_while(|b| *b != b'.' && *b != b'Z');
     fixed.zip(text.bytes()).any(|(expected, found)| !expected.is_ascii_digit() && expected != found)

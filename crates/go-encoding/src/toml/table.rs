@@ -1,14 +1,15 @@
-//! The tables of a document, and who may define what twice: BurntSushi/toml's rules, its leniency included.
+//! The tables of a document, and which of them may be defined twice. Counterpart: BurntSushi/toml's rules, including where they are too lenient.
 
 use std::collections::{BTreeMap, HashSet};
 
 use go_template::{List, ListType, Map, MapType, Str, Value};
 
+use super::error::Problem;
 use super::{MAX_DEPTH, path_text};
 
 type Table = BTreeMap<String, Node>;
 
-/// What is under a key.
+/// The content of a key.
 enum Node {
     Value(Value),
     Table(Table),
@@ -16,22 +17,31 @@ enum Node {
     Tables(Vec<Table>),
 }
 
-/// The document so far, and where in it the parser is.
+/// The kind of a table's header.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Header {
+    /// `[key]`.
+    Table,
+    /// `[[key]]`, or an inline table in an array.
+    ArrayItem,
+}
+
+/// The document so far, and the parser's position in it.
 #[derive(Default)]
 pub(super) struct Tables {
     root: Table,
-    /// The table that keys go to.
+    /// The path of the current table.
     pub(super) context: Vec<String>,
-    /// The key that is being read.
+    /// The key being read.
     pub(super) key: String,
-    /// Tables that came to be on the way to others, which may yet be defined.
+    /// Tables created as parents of others, which may still be defined.
     implicit: HashSet<String>,
-    /// Keys of plain arrays.
+    /// The paths of plain arrays.
     arrays: HashSet<String>,
 }
 
 impl Tables {
-    /// The key that an error names.
+    /// The key that an error message names.
     pub(super) fn last_key(&self) -> String {
         if self.key.is_empty() {
             return path_text(&self.context);
@@ -46,11 +56,11 @@ impl Tables {
         to_map(self.root)
     }
 
-    /// Goes to the table of the key, `[key]` or `[[key]]`, and makes it.
-    pub(super) fn enter(&mut self, key: &[String], array: bool) -> Result<(), String> {
+    /// Creates the table of a header and makes it the current one.
+    pub(super) fn enter(&mut self, key: &[String], header: Header) -> Result<(), Problem> {
         let Some((last, parents)) = key.split_last() else { return Ok(()) };
         if key.len() > MAX_DEPTH {
-            return Err(format!("exceeded max depth of {MAX_DEPTH}"));
+            return Err(Problem::TooDeep);
         }
         let mut table = &mut self.root;
         for (i, name) in parents.iter().enumerate() {
@@ -58,17 +68,13 @@ impl Tables {
                 self.implicit.insert(path_text(&parents[..=i]));
                 table.insert(name.clone(), Node::Table(Table::new()));
             }
-            table = descend(table, name)
-                .ok_or_else(|| format!("Key '{}' was already created as a hash.", path_text(&parents[..=i])))?;
+            table = descend(table, name).ok_or_else(|| Problem::CreatedAsTable(path_text(&parents[..=i])))?;
         }
         self.context = parents.to_vec();
-        if array {
+        if header == Header::ArrayItem {
             match table.entry(last.clone()).or_insert_with(|| Node::Tables(Vec::new())) {
                 Node::Tables(tables) => tables.push(Table::new()),
-                _ => {
-                    let key = path_text(key);
-                    return Err(format!("Key '{key}' was already created and cannot be used as an array."));
-                }
+                _ => return Err(Problem::CreatedAsOther(path_text(key))),
             }
         } else {
             self.set(last, Node::Table(Table::new()))?;
@@ -77,30 +83,30 @@ impl Tables {
         Ok(())
     }
 
-    /// As [`enter`](Self::enter), for one part of a dotted key below the current table.
-    pub(super) fn enter_implicit(&mut self, part: &str) -> Result<(), String> {
+    /// Like [`enter`](Self::enter), for one part of a dotted key below the current table.
+    pub(super) fn enter_implicit(&mut self, part: &str) -> Result<(), Problem> {
         let mut key = self.context.clone();
         key.push(part.to_owned());
         self.implicit.insert(path_text(&key));
-        self.enter(&key, false)
+        self.enter(&key, Header::Table)
     }
 
-    /// Goes to the table of an inline table under the current key.
-    pub(super) fn enter_inline(&mut self, in_array: bool) -> Result<(), String> {
+    /// Makes an inline table under the current key the current table.
+    pub(super) fn enter_inline(&mut self, header: Header) -> Result<(), Problem> {
         self.context.push(std::mem::take(&mut self.key));
         let key = self.context.clone();
         self.implicit.insert(path_text(&key));
-        self.enter(&key, in_array)
+        self.enter(&key, header)
     }
 
-    /// Notes what the current table or key is, for those who come later.
-    pub(super) fn set_type(&mut self, key: &str, array: bool) {
-        let path = self.path_of(key);
-        if array {
-            self.arrays.insert(path);
-        } else {
-            self.arrays.remove(&path);
-        }
+    /// Records that the key below the current table is a plain array. An empty key is the table itself.
+    pub(super) fn mark_array(&mut self, key: &str) {
+        self.arrays.insert(self.path_of(key));
+    }
+
+    /// Records that the key below the current table is not a plain array.
+    pub(super) fn unmark_array(&mut self, key: &str) {
+        self.arrays.remove(&self.path_of(key));
     }
 
     fn path_of(&self, key: &str) -> String {
@@ -111,22 +117,21 @@ impl Tables {
         path_text(&path)
     }
 
-    pub(super) fn set_value(&mut self, key: &str, value: Value) -> Result<(), String> {
+    pub(super) fn set_value(&mut self, key: &str, value: Value) -> Result<(), Problem> {
         self.set(key, Node::Value(value))
     }
 
-    fn set(&mut self, key: &str, node: Node) -> Result<(), String> {
+    fn set(&mut self, key: &str, node: Node) -> Result<(), Problem> {
         let mut full = self.context.clone();
         full.push(key.to_owned());
         let path = path_text(&full);
         let mut table = &mut self.root;
         for (i, name) in self.context.iter().enumerate() {
-            table = descend(table, name)
-                .ok_or_else(|| format!("Key '{}' has already been defined.", path_text(&self.context[..=i])))?;
+            table = descend(table, name).ok_or_else(|| Problem::Defined(path_text(&self.context[..=i])))?;
         }
         if table.contains_key(key) {
             if !self.implicit.remove(&path) {
-                return Err(format!("Key '{path}' has already been defined."));
+                return Err(Problem::Defined(path));
             }
             if self.arrays.contains(&path) {
                 table.insert(key.to_owned(), node);
