@@ -11,6 +11,3 @@ pub mod time;
 pub mod unicode;
 pub mod utf8;
 pub mod work;
-
-#[cfg(test)]
-mod vectors;

@@ -30,7 +30,10 @@ pub fn path(name: &str) -> Option<PathBuf> {
 /// The file cannot be read, or a line is not JSON.
 pub fn lines(name: &str) -> Vec<Value> {
     let Some(path) = path(name) else { return Vec::new() };
-    let text = std::fs::read_to_string(path).expect("recorded answers are readable text");
+    parse(&std::fs::read_to_string(path).expect("recorded answers are readable text"))
+}
+
+fn parse(text: &str) -> Vec<Value> {
     text.lines()
         .filter(|line| !line.is_empty())
         .map(|line| serde_json::from_str(line).expect("a line of JSON"))
@@ -41,8 +44,19 @@ pub fn lines(name: &str) -> Vec<Value> {
 ///
 /// # Panics
 /// A case differs.
-pub fn each_line(name: &str, mut check: impl FnMut(&Value) -> String) {
-    let cases = lines(name);
+pub fn each_line(name: &str, check: impl FnMut(&Value) -> String) {
+    each(name, &lines(name), check);
+}
+
+/// Like [`each_line`], for committed cases: text with one JSON document per line.
+///
+/// # Panics
+/// A case differs, or a line is not JSON.
+pub fn each_committed(text: &str, check: impl FnMut(&Value) -> String) {
+    each("the committed cases", &parse(text), check);
+}
+
+fn each(name: &str, cases: &[Value], mut check: impl FnMut(&Value) -> String) {
     let differing: Vec<String> = cases
         .iter()
         .map(|case| (case, check(case)))

@@ -1,23 +1,8 @@
-//! Cases of our own, and the shared vectors where they are.
-
-use std::path::PathBuf;
-
 use go_template::Value;
 use serde_json::Value as Json;
 
 use super::*;
 use crate::json::{self, EscapeHtml, Layout};
-
-/// The lines of a shared file of vectors; none, saying so, where they are not at hand.
-fn vectors(name: &str) -> Vec<Json> {
-    let beside = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared");
-    let shared = std::env::var_os("SHARED").map_or(beside, PathBuf::from);
-    let Ok(text) = std::fs::read_to_string(shared.join("vectors").join(name)) else {
-        eprintln!("skipped: no shared vectors at {}", shared.display());
-        return Vec::new();
-    };
-    text.lines().map(|line| serde_json::from_str(line).expect("a vector")).collect()
-}
 
 fn text<'a>(case: &'a Json, field: &str) -> Option<&'a str> {
     case.get(field).and_then(Json::as_str)
@@ -27,39 +12,13 @@ fn to_json(value: &Value) -> String {
     String::from_utf8(json::encode(value, EscapeHtml::Yes, Layout::Compact).unwrap()).unwrap()
 }
 
-#[test]
-fn every_shared_document_reads_as_in_go() {
-    let mut misses = Vec::new();
-    for case in vectors("yaml-parse.jsonl") {
-        let result = parse(text(&case, "yaml").unwrap().as_bytes());
-        let right = match (&result, text(&case, "error")) {
-            (Ok(value), None) => Some(to_json(value).as_str()) == text(&case, "out"),
-            (Err(error), Some(expected)) => error.to_string() == expected,
-            _ => false,
-        };
-        if !right {
-            misses.push(format!("{case}\n    {result:?}"));
-        }
-    }
-    assert!(misses.is_empty(), "{} misses:\n{}", misses.len(), misses[..misses.len().min(20)].join("\n"));
-}
-
-#[test]
-fn every_shared_value_is_written_as_in_go() {
-    let mut misses = Vec::new();
-    for case in vectors("yaml-emit.jsonl") {
-        let value = json::decode(case["value"].to_string().as_bytes()).unwrap();
-        let result = emit(&value).map(|out| String::from_utf8(out).unwrap());
-        let right = match (&result, text(&case, "error")) {
-            (Ok(out), None) => Some(out.as_str()) == text(&case, "out"),
-            (Err(error), Some(expected)) => error.to_string() == expected,
-            _ => false,
-        };
-        if !right {
-            misses.push(format!("{case}\n    {result:?}"));
-        }
-    }
-    assert!(misses.is_empty(), "{} misses:\n{}", misses.len(), misses[..misses.len().min(20)].join("\n"));
+/// The difference from the recorded answer of sigs.k8s.io/yaml, if there is one.
+fn difference(case: &Json, ours: Result<String, String>) -> String {
+    let is_same = match &ours {
+        Ok(out) => Some(out.as_str()) == text(case, "out"),
+        Err(error) => Some(error.as_str()) == text(case, "error"),
+    };
+    if is_same { String::new() } else { format!("{ours:?}") }
 }
 
 fn check(yaml: &str, json: &str) {
@@ -74,8 +33,39 @@ fn check_error(yaml: &str, error: &str) {
     );
 }
 
+fn parse_difference(case: &Json) -> String {
+    let parsed = parse(text(case, "yaml").unwrap().as_bytes());
+    difference(case, parsed.map(|value| to_json(&value)).map_err(|error| error.to_string()))
+}
+
 fn emitted(value: &Value) -> String {
     String::from_utf8(emit(value).unwrap()).unwrap()
+}
+
+fn emit_difference(case: &Json) -> String {
+    let value = json::decode(case["value"].to_string().as_bytes()).unwrap();
+    let emitted = emit(&value).map(|out| String::from_utf8(out).unwrap());
+    difference(case, emitted.map_err(|error| error.to_string()))
+}
+
+#[test]
+fn committed_documents_parse_as_in_go() {
+    shared_cases::each_committed(include_str!("parse-cases.jsonl"), parse_difference);
+}
+
+#[test]
+fn shared_documents_parse_as_in_go() {
+    shared_cases::each_line("vectors/yaml-parse.jsonl", parse_difference);
+}
+
+#[test]
+fn committed_values_are_emitted_as_in_go() {
+    shared_cases::each_committed(include_str!("emit-cases.jsonl"), emit_difference);
+}
+
+#[test]
+fn shared_values_are_emitted_as_in_go() {
+    shared_cases::each_line("vectors/yaml-emit.jsonl", emit_difference);
 }
 
 #[test]

@@ -133,7 +133,9 @@ impl TimeObject {
         let bytes = match method {
             "MarshalText" | "AppendText" => Ok(time.rfc3339().into_bytes()),
             "MarshalJSON" => Ok(format!("\"{}\"", time.rfc3339()).into_bytes()),
-            "MarshalBinary" | "AppendBinary" | "GobEncode" => time.binary().map_err(FuncError::from),
+            "MarshalBinary" | "AppendBinary" | "GobEncode" => {
+                time.binary().map_err(|error| FuncError::new(error.to_string()))
+            }
             "AppendFormat" => Ok(time.format(args.get(1).and_then(Value::as_str)?)),
             _ => return None,
         };

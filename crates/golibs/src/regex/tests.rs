@@ -1,3 +1,5 @@
+use serde_json::Value as Json;
+
 use super::*;
 
 fn text(bytes: &[u8]) -> String {
@@ -123,22 +125,30 @@ fn special_characters_are_quoted() {
     assert_eq!(text(&quote_meta("é-_/ #".as_bytes())), "é-_/ #");
 }
 
+/// The difference from Go's recorded answer, if there is one.
+fn difference(case: &Json) -> String {
+    let source = case["text"].as_str().unwrap().as_bytes();
+    let regex = match (Regex::new(case["regex"].as_str().unwrap().as_bytes()), case.get("error")) {
+        (Err(e), Some(_)) if case["errtext"].as_str().is_none_or(|t| t == e.to_string()) => return String::new(),
+        (Ok(regex), None) => regex,
+        (other, _) => return format!("{other:?}"),
+    };
+    let found = regex.find_all(source, -1).unwrap();
+    let found: Vec<String> = found.into_iter().map(|(s, e)| text(&source[s..e])).collect();
+    let found = if found.is_empty() { Json::Null } else { found.into() };
+    let replaced = text(&regex.replace_all(source, b"<$0>").unwrap());
+    let split: Vec<String> = regex.split(source, -1).unwrap().into_iter().map(text).collect();
+    let agrees =
+        found == case["find_all"] && replaced == case["replace_all"] && serde_json::json!(split) == case["split"];
+    if agrees { String::new() } else { format!("{found} {replaced} {split:?}") }
+}
+
 #[test]
-fn shared_vectors_agree_with_go() {
-    crate::vectors::each("regex.jsonl", |case| {
-        let source = case["text"].as_str().unwrap().as_bytes();
-        let regex = match (Regex::new(case["regex"].as_str().unwrap().as_bytes()), case.get("error")) {
-            (Err(e), Some(_)) if case["errtext"].as_str().is_none_or(|t| t == e.to_string()) => return String::new(),
-            (Ok(regex), None) => regex,
-            (other, _) => return format!("{other:?}"),
-        };
-        let found = regex.find_all(source, -1).unwrap();
-        let found: Vec<String> = found.into_iter().map(|(s, e)| text(&source[s..e])).collect();
-        let found = if found.is_empty() { serde_json::Value::Null } else { found.into() };
-        let replaced = text(&regex.replace_all(source, b"<$0>").unwrap());
-        let split: Vec<String> = regex.split(source, -1).unwrap().into_iter().map(text).collect();
-        let agrees =
-            found == case["find_all"] && replaced == case["replace_all"] && serde_json::json!(split) == case["split"];
-        if agrees { String::new() } else { format!("{found} {replaced} {split:?}") }
-    });
+fn committed_cases_match_as_in_go() {
+    shared_cases::each_committed(include_str!("cases.jsonl"), difference);
+}
+
+#[test]
+fn shared_cases_match_as_in_go() {
+    shared_cases::each_line("vectors/regex.jsonl", difference);
 }

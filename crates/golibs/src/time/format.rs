@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::calendar::{Clock, Date};
-use super::error::quote;
+use super::error::{OffsetError, quote};
 use super::layout::{Element, Offset, Precision, next_chunk};
 use super::parse::{DAYS, MONTHS};
 use super::{Duration, Time, ZERO, Zone};
@@ -43,14 +43,17 @@ impl Time {
         format!("time.Date({year}, time.{month}, {day}, {hour}, {minute}, {second}, {nanosecond}, {location})")
     }
 
-    /// The time in Go's binary form: what `MarshalBinary` gives. Fails for an offset of more than 32,767 minutes or minus one.
-    pub fn binary(&self) -> Result<Vec<u8>, &'static str> {
+    /// Encodes the time in Go's binary form. Counterpart: `MarshalBinary`.
+    ///
+    /// # Errors
+    /// The zone's offset is minus one minute, or more than 32,767 minutes.
+    pub fn binary(&self) -> Result<Vec<u8>, OffsetError> {
         let offset = self.zone().1;
         let (minutes, seconds) = match self.location() {
             Zone::Utc => (-1, 0),
             _ => match i16::try_from(offset / 60) {
                 Ok(minutes) if minutes != -1 => (minutes, (offset % 60) as i8),
-                _ => return Err("Time.MarshalBinary: unexpected zone offset"),
+                _ => return Err(OffsetError),
             },
         };
         let mut out = vec![if seconds == 0 { 1 } else { 2 }];

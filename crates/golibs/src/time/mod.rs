@@ -17,7 +17,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 pub use calendar::{Clock, Date};
 pub use duration::Duration;
-pub use error::{DurationError, ParseError};
+pub use error::{DurationError, OffsetError, ParseError};
 pub use parse::{DAYS, MONTHS};
 pub use zone::Zone;
 

@@ -1,7 +1,7 @@
 //! Reading times by a layout. Go's `time.ParseInLocation`.
 
 use super::calendar::{Clock, Date, days_in, is_leap};
-use super::error::{ParseError, quote};
+use super::error::{ParseError, Problem};
 use super::layout::{Chunk, Element, Offset, Precision, next_chunk};
 use super::{Time, Zone};
 
@@ -32,7 +32,26 @@ enum Bad {
     Range(&'static str),
 }
 
-/// What was read so far.
+/// How many digits a number must have.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Width {
+    /// All digits that its largest value has.
+    Fixed,
+    /// At least one.
+    Variable,
+}
+
+impl Width {
+    fn of(element: Element) -> Width {
+        use Element::{ZeroDay, ZeroHour12, ZeroMinute, ZeroMonth, ZeroSecond, ZeroYearDay};
+        match element {
+            ZeroMonth | ZeroDay | ZeroYearDay | ZeroHour12 | ZeroMinute | ZeroSecond => Width::Fixed,
+            _ => Width::Variable,
+        }
+    }
+}
+
+/// The parts of the time read so far.
 #[derive(Default)]
 struct Fields {
     year: i64,
@@ -52,31 +71,29 @@ struct Fields {
 impl Time {
     /// Reads the text by the layout. Without an offset or a zone in the text, it is a time in the local zone.
     pub fn parse(layout: &[u8], text: &[u8]) -> Result<Time, ParseError> {
-        let fail = |layout_part: &[u8], value_part: &[u8], message: Option<String>| ParseError {
-            layout: layout.to_vec(),
-            value: text.to_vec(),
+        let fail = |problem| ParseError { layout: layout.to_vec(), value: text.to_vec(), problem };
+        let mismatch = |layout_part: &[u8], value_part: &[u8]| Problem::Mismatch {
             layout_part: layout_part.to_vec(),
             value_part: value_part.to_vec(),
-            message,
         };
         let mut fields = Fields::default();
         let mut reader = Reader { rest: text };
         let mut rest = layout;
         loop {
             let chunk = next_chunk(rest);
-            reader.skip(chunk.prefix).map_err(|at| fail(chunk.prefix, at, None))?;
+            reader.skip(chunk.prefix).map_err(|at| fail(mismatch(chunk.prefix, at)))?;
             let Some(element) = chunk.element else { break };
             let held = reader.rest;
             rest = chunk.rest;
             reader.element(&mut fields, element, &chunk).map_err(|bad| match bad {
-                Bad::Form => fail(chunk.written, held, None),
-                Bad::Range(what) => fail(b"", b"", Some(format!(": {what} out of range"))),
+                Bad::Form => fail(mismatch(chunk.written, held)),
+                Bad::Range(part) => fail(Problem::OutOfRange(part)),
             })?;
         }
         if !reader.rest.is_empty() {
-            return Err(fail(b"", b"", Some(format!(": extra text: {}", quote(reader.rest)))));
+            return Err(fail(Problem::ExtraText(reader.rest.to_vec())));
         }
-        fields.time().map_err(|message| fail(b"", b"", Some(message.to_owned())))
+        fields.time().map_err(fail)
     }
 }
 
@@ -119,26 +136,26 @@ impl<'t> Reader<'t> {
             Element::WeekDay => drop(self.name(&DAYS, 3)?),
             Element::LongWeekDay => drop(self.name(&DAYS, usize::MAX)?),
             Element::NumMonth | Element::ZeroMonth => {
-                let month = self.number(element == Element::ZeroMonth)?;
+                let month = self.number(Width::of(element))?;
                 fields.month = Some(within(month, 1..=12, "month")?);
             }
             Element::Day | Element::UnderDay | Element::ZeroDay => {
                 self.pad(usize::from(element == Element::UnderDay));
-                fields.day = Some(self.number(element == Element::ZeroDay)?);
+                fields.day = Some(self.number(Width::of(element))?);
             }
             Element::UnderYearDay | Element::ZeroYearDay => {
                 self.pad(if element == Element::UnderYearDay { 2 } else { 0 });
-                fields.day_of_year = Some(self.day_of_year(element == Element::ZeroYearDay)?);
+                fields.day_of_year = Some(self.day_of_year(Width::of(element))?);
             }
-            Element::Hour => fields.hour = within(self.number(false)?, 0..=23, "hour")?,
+            Element::Hour => fields.hour = within(self.number(Width::Variable)?, 0..=23, "hour")?,
             Element::Hour12 | Element::ZeroHour12 => {
-                fields.hour = within(self.number(element == Element::ZeroHour12)?, 0..=12, "hour")?;
+                fields.hour = within(self.number(Width::of(element))?, 0..=12, "hour")?;
             }
             Element::Minute | Element::ZeroMinute => {
-                fields.minute = within(self.number(element == Element::ZeroMinute)?, 0..=59, "minute")?;
+                fields.minute = within(self.number(Width::of(element))?, 0..=59, "minute")?;
             }
             Element::Second | Element::ZeroSecond => {
-                fields.second = within(self.number(element == Element::ZeroSecond)?, 0..=59, "second")?;
+                fields.second = within(self.number(Width::of(element))?, 0..=59, "second")?;
                 self.unannounced_fraction(fields, chunk.rest)?;
             }
             Element::UpperPm => fields.afternoon = Some(self.half_day(b"AM", b"PM")?),
@@ -180,17 +197,17 @@ impl<'t> Reader<'t> {
     }
 
     /// One or two digits; always two if `fixed`.
-    fn number(&mut self, fixed: bool) -> Result<i64, Bad> {
+    fn number(&mut self, width: Width) -> Result<i64, Bad> {
         let digits = self.digits(2);
-        if digits == 0 || fixed && digits == 1 {
+        if digits == 0 || width == Width::Fixed && digits == 1 {
             return Err(Bad::Form);
         }
         signed(self.take(digits)?)
     }
 
-    fn day_of_year(&mut self, fixed: bool) -> Result<i64, Bad> {
+    fn day_of_year(&mut self, width: Width) -> Result<i64, Bad> {
         let digits = self.digits(3);
-        if digits == 0 || fixed && digits != 3 {
+        if digits == 0 || width == Width::Fixed && digits != 3 {
             return Err(Bad::Form);
         }
         signed(self.take(digits)?)
@@ -281,8 +298,8 @@ impl<'t> Reader<'t> {
 }
 
 impl Fields {
-    /// The time that the fields make, or why they make none.
-    fn time(mut self) -> Result<Time, &'static str> {
+    /// Combines the fields into a time.
+    fn time(mut self) -> Result<Time, Problem> {
         match self.afternoon {
             Some(true) if self.hour < 12 => self.hour += 12,
             Some(false) if self.hour == 12 => self.hour = 0,
@@ -290,28 +307,28 @@ impl Fields {
         }
         let (month, day) = self.month_and_day()?;
         if day < 1 || day > i64::from(days_in(self.year, month as u8)) {
-            return Err(": day out of range");
+            return Err(Problem::OutOfRange("day"));
         }
         let date = Date { year: self.year, month: month as u8, day: day as u8 };
         let clock = Clock { hour: self.hour as u8, minute: self.minute as u8, second: self.second as u8 };
         Ok(self.locate(date, clock))
     }
 
-    fn month_and_day(&self) -> Result<(i64, i64), &'static str> {
+    fn month_and_day(&self) -> Result<(i64, i64), Problem> {
         let Some(day_of_year) = self.day_of_year else {
             return Ok((self.month.unwrap_or(1), self.day.unwrap_or(1)));
         };
         if day_of_year < 1 || day_of_year > 365 + i64::from(is_leap(self.year)) {
-            return Err(": day-of-year out of range");
+            return Err(Problem::OutOfRange("day-of-year"));
         }
         let first = Date { year: self.year, month: 1, day: 1 };
         let date = Date::from_days(first.days() + day_of_year - 1);
         let (month, day) = (i64::from(date.month), i64::from(date.day));
         if self.month.is_some_and(|m| m != month) {
-            return Err(": day-of-year does not match month");
+            return Err(Problem::DayOfYear("month"));
         }
         if self.day.is_some_and(|d| d != day) {
-            return Err(": day-of-year does not match day");
+            return Err(Problem::DayOfYear("day"));
         }
         Ok((month, day))
     }

@@ -1,4 +1,4 @@
-//! Durations: Sprig's `duration` and `durationRound`, and Helm's helpers that convert and round them.
+//! Durations: Sprig's `duration` and `durationRound`, and Helm's functions that convert and round them.
 
 use go_template::value::IntType;
 use go_template::{FuncError, FuncMap, Str, Value};
@@ -8,11 +8,31 @@ use go_template::time::{duration_of, duration_value, time_of};
 use golibs::strconv::{parse_float, parse_int_or_nearest, quote};
 use golibs::time::{Duration, Time};
 
+/// Why a value is not a duration, in Helm's words.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+enum DurationError {
+    #[error("invalid duration")]
+    Nil,
+    #[error("empty duration")]
+    Empty,
+    #[error("unsupported duration type {0}")]
+    Type(String),
+    /// Holds the quoted text.
+    #[error("could not parse duration {0}")]
+    Syntax(String),
+    #[error("invalid duration seconds: {0}")]
+    NotFinite(String),
+    #[error("duration seconds overflow: {0}")]
+    Overflow(String),
+}
+
 /// Adds the durations' functions.
 pub(super) fn register(map: &mut FuncMap) {
     map.add("duration", |seconds: Value| Duration::from_seconds_wrapping(whole_seconds(&seconds)).to_string());
     map.add("durationRound", |duration: Value| rounded(&duration));
-    map.add("mustToDuration", |v: Value| -> Result<Value, FuncError> { Ok(duration_value(as_duration(&v)?)) });
+    map.add("mustToDuration", |v: Value| -> Result<Value, FuncError> {
+        as_duration(&v).map(duration_value).map_err(|error| FuncError::new(error.to_string()))
+    });
     map.add("durationSeconds", |v: Value| as_duration(&v).map_or(0.0, Duration::seconds));
     map.add("durationMinutes", |v: Value| as_duration(&v).map_or(0.0, Duration::minutes));
     map.add("durationHours", |v: Value| as_duration(&v).map_or(0.0, Duration::hours));
@@ -25,7 +45,7 @@ pub(super) fn register(map: &mut FuncMap) {
     map.add("durationTruncateTo", |v: Value, multiple: Value| to_multiple(&v, &multiple, Duration::truncate));
 }
 
-/// What `duration` takes: a string or an `int64`; anything else is 0.
+/// The argument of `duration`: a string or an `int64`; anything else is 0.
 fn whole_seconds(value: &Value) -> i64 {
     match value {
         Value::Int(n, IntType::Int64) => *n,
@@ -34,7 +54,7 @@ fn whole_seconds(value: &Value) -> i64 {
     }
 }
 
-/// The largest unit that the duration exceeds, and how many of them it has.
+/// The duration in whole units of the largest unit that it exceeds.
 fn rounded(value: &Value) -> String {
     let duration = match value {
         Value::String(text) => Duration::parse(text).unwrap_or(Duration(0)),
@@ -60,53 +80,53 @@ fn to_multiple(value: &Value, multiple: &Value, apply: fn(Duration, Duration) ->
     duration_value(as_duration(multiple).map_or(duration, |multiple| apply(duration, multiple)))
 }
 
-/// Durations, texts such as `1h` and numbers of seconds.
-fn as_duration(value: &Value) -> Result<Duration, String> {
+/// Converts a duration, text such as `1h`, or a number of seconds.
+fn as_duration(value: &Value) -> Result<Duration, DurationError> {
     if let Some(duration) = duration_of(value) {
         return Ok(duration);
     }
     match value {
-        Value::Nil => Err("invalid duration".to_owned()),
+        Value::Nil => Err(DurationError::Nil),
         Value::String(text) => of_text(text),
         Value::Int(seconds, _) => from_seconds(*seconds, seconds),
         Value::Uint(seconds, _) => from_seconds(i64::try_from(*seconds).unwrap_or(i64::MAX), seconds),
         Value::Float(seconds) => from_float(*seconds),
         Value::Object(object) if let Some(seconds) = named_number(&**object) => from_seconds(seconds, &seconds),
-        other => Err(format!("unsupported duration type {}", other.type_name())),
+        other => Err(DurationError::Type(other.type_name().to_owned())),
     }
 }
 
-fn of_text(text: &Str) -> Result<Duration, String> {
+fn of_text(text: &Str) -> Result<Duration, DurationError> {
     let all = text.to_text();
     let trimmed = all.trim();
     if trimmed.is_empty() {
-        return Err("empty duration".to_owned());
+        return Err(DurationError::Empty);
     }
     if let Ok(duration) = Duration::parse(trimmed.as_bytes()) {
         return Ok(duration);
     }
     match parse_float(trimmed.as_bytes()) {
         Ok(seconds) => from_float(seconds),
-        Err(_) => Err(format!("could not parse duration {}", quote(text))),
+        Err(_) => Err(DurationError::Syntax(quote(text))),
     }
 }
 
-fn from_seconds(seconds: i64, shown: &dyn std::fmt::Display) -> Result<Duration, String> {
-    seconds.checked_mul(1_000_000_000).map(Duration).ok_or_else(|| format!("duration seconds overflow: {shown}"))
+fn from_seconds(seconds: i64, shown: &dyn std::fmt::Display) -> Result<Duration, DurationError> {
+    seconds.checked_mul(1_000_000_000).map(Duration).ok_or_else(|| DurationError::Overflow(shown.to_string()))
 }
 
-fn from_float(seconds: f64) -> Result<Duration, String> {
+fn from_float(seconds: f64) -> Result<Duration, DurationError> {
     let shown = |n: f64| String::from_utf8_lossy(&go_template::fmt::sprint(&[Value::Float(n)])).into_owned();
     if !seconds.is_finite() {
-        return Err(format!("invalid duration seconds: {}", shown(seconds)));
+        return Err(DurationError::NotFinite(shown(seconds)));
     }
     if seconds.abs() > i64::MAX as f64 / 1e9 {
-        return Err(format!("duration seconds overflow: {}", shown(seconds)));
+        return Err(DurationError::Overflow(shown(seconds)));
     }
     Ok(Duration(wrapping_nanoseconds(seconds * 1e9)))
 }
 
-/// Go's conversion on amd64, where 2^63 becomes the lowest number: the check for an overflow lets just that one through.
+/// Go's conversion on amd64, where 2^63 becomes the smallest integer: the only value beyond the range that passes the overflow check.
 fn wrapping_nanoseconds(nanoseconds: f64) -> i64 {
     if nanoseconds >= i64::MAX as f64 { i64::MIN } else { nanoseconds as i64 }
 }
@@ -134,7 +154,7 @@ mod tests {
             (Value::list(vec![]), Err("unsupported duration type []interface {}")),
             (Value::Nil, Err("invalid duration")),
         ] {
-            let ours = as_duration(&value).map(|d| d.to_string());
+            let ours = as_duration(&value).map(|d| d.to_string()).map_err(|error| error.to_string());
             assert_eq!(ours.as_deref().map_err(String::as_str), expected, "{value:?}");
         }
     }
