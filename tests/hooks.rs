@@ -178,8 +178,8 @@ fn the_time_limit_of_a_hook_can_be_set_and_an_invalid_one_is_reported() {
     assert!(said.ends_with(r#"time: invalid duration "soon""#), "{said}");
     assert_eq!(get(&namespace, ["job", "web-z-first"]), Value::Null);
     widget("1s");
-    let said = wait_said(&namespace, "web", "ReleaseFailed", "did not end within 1s");
-    assert!(said.contains("Job \"web-z-first\" to end"), "{said}");
+    let said = wait_said(&namespace, "web", "ReleaseFailed", "did not finish within 1s");
+    assert!(said.contains("Job \"web-z-first\" to finish"), "{said}");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What tests act on: a custom resource's release, its hooks, and what it gives its objects.
+//! Test fixtures: a custom resource's release, its hooks, and its decoration.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use serde_json::json;
 use crate::kube::{Decoration, Owner};
 use crate::release::{ChartDocument, Hook, HookEvent, Info, Release};
 
-/// The release `web` of the Memcached `web`, both in the namespace `ns`.
+/// The decoration of the release `web`, owned by the Memcached `web` in the namespace `ns`.
 pub(crate) fn decoration() -> Decoration {
     let owner = Owner {
         api_version: "cache.my.domain/v1".into(),
@@ -36,7 +36,7 @@ pub(crate) fn release() -> Release {
     }
 }
 
-/// A hook that makes a ConfigMap, and so ends at once.
+/// A hook that creates a ConfigMap, and so succeeds at once.
 pub(crate) fn hook(name: &str, events: &[HookEvent]) -> Hook {
     Hook {
         name: name.into(),

@@ -254,7 +254,8 @@ async fn the_time_limit_of_a_hook_comes_from_the_annotation_or_the_watch_and_zer
     };
     let (seconds, failed) = limited(None).await;
     assert!(
-        seconds == 3600.0 && failed.contains("slow.yaml did not end within 1h0m0s: waited for Job \"slow\" to end"),
+        seconds == 3600.0
+            && failed.contains("slow.yaml did not finish within 1h0m0s: still waiting for Job \"slow\" to finish"),
         "{failed}"
     );
     assert_eq!(limited(Some("90s")).await.0, 90.0);

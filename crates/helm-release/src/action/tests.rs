@@ -563,6 +563,6 @@ async fn rivals_are_found_through_another_version() {
     let (marks, _) = inventory_of(&world.env(), 1).await.unwrap();
     let keys: Vec<ObjectKey> = marks.objects.iter().map(|o| o.key.clone()).collect();
     let rivals = rivals(&world.env(), 1, None, &keys[1..]).await.unwrap();
-    let told: Vec<_> = rivals.iter().map(|(key, rival)| (&*key.name, rival.manager.as_deref())).collect();
-    assert_eq!(told, [("b", Some("scaler"))]);
+    let found: Vec<_> = rivals.iter().map(|(key, rival)| (&*key.name, rival.manager.as_deref())).collect();
+    assert_eq!(found, [("b", Some("scaler"))]);
 }

@@ -1,6 +1,6 @@
-//! A small API server in memory: objects by path, resource versions, managed fields, finalizers; for tests without a cluster.
+//! An in-memory API server for tests: objects by path, resource versions, managed fields, finalizers.
 //!
-//! Leaves out validation, defaulting, garbage collection and watches. It can fail from a given write on, as if the process had died.
+//! It does not validate, default, collect garbage or serve watches. It can fail from a given write on, as if the process had died.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,14 +11,17 @@ use serde_json::{Map, Value, json};
 
 use super::api::{Api, Call, Error, Response};
 
-/// An API server in memory.
+/// An in-memory API server: the twin of a kube client for tests without a cluster.
+///
+/// It implements [`Api`], so an [`Applier`](super::Applier) or a [`Storage`](crate::storage::Storage) works on it unchanged. Tests inspect it by
+/// path, and can make requests fail ([`refuse`](MemoryApi::refuse), [`disturb`](MemoryApi::disturb), [`fail_after`](MemoryApi::fail_after)).
 #[derive(Default)]
 pub struct MemoryApi {
     state: Mutex<State>,
     refusals: Mutex<Vec<Refuse>>,
 }
 
-/// Answers a request with an error, or lets it pass.
+/// Returns the error that a request is rejected with, if any.
 type Refuse = Arc<dyn Fn(&Call) -> Option<Error> + Send + Sync>;
 
 #[derive(Default)]
@@ -32,21 +35,21 @@ struct State {
     disturbances: Vec<(String, usize, Disturbance)>,
 }
 
-/// What goes wrong with a request.
+/// A fault of the connection or the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Disturbance {
-    /// It does not arrive.
+    /// The request does not arrive.
     Unreachable,
-    /// It is served, and the answer is lost.
+    /// The request is served, but its response is lost.
     AnswerLost,
-    /// It is refused with this HTTP status.
+    /// The request is rejected with this HTTP status.
     Refused(u16),
-    /// It is never answered.
+    /// The request never gets a response.
     Unanswered,
 }
 
 impl MemoryApi {
-    /// A server with the usual kinds.
+    /// Creates a server that serves common built-in kinds. `default()` serves none.
     pub fn new() -> MemoryApi {
         let server = MemoryApi::default();
         for (api_version, kind, plural) in [
@@ -66,58 +69,58 @@ impl MemoryApi {
         server
     }
 
-    /// Serves one more kind.
+    /// Adds a kind that the server serves.
     pub fn serve(&self, api_version: &str, kind: &str, plural: &str, namespaced: bool) {
         self.state().kinds.push((api_version.into(), kind.into(), plural.into(), namespaced));
     }
 
-    /// Every request so far, as `METHOD path`, without queries.
+    /// Returns every request so far, as `METHOD path` without the query.
     pub fn log(&self) -> Vec<String> {
         self.state().log.clone()
     }
 
-    /// How many writes were made.
+    /// Returns the number of writes so far.
     pub fn writes(&self) -> usize {
         self.state().writes
     }
 
-    /// Takes this many writes more, then refuses everything, as if the process had died. `None` ends it.
+    /// Accepts this many more writes, then fails every request, as if the process had died. `None` ends the failure.
     pub fn fail_after(&self, writes: Option<usize>) {
         self.state().writes_left = writes;
     }
 
-    /// How many writes are left before it dies.
+    /// Returns how many writes are left before requests fail.
     pub fn writes_left(&self) -> Option<usize> {
         self.state().writes_left
     }
 
-    /// From now on refuses the requests for which `when` has an error, as a real server's validation or a webhook would. Later ones are
-    /// asked first. [`Error::from_status`] makes errors of a server's words.
+    /// From now on rejects requests for which `when` returns an error, as a server's validation or a webhook would. Rules added later are tried first.
+    /// [`Error::from_status`] builds such errors.
     pub fn refuse(&self, when: impl Fn(&Call) -> Option<Error> + Send + Sync + 'static) {
         self.refusals.lock().unwrap_or_else(PoisonError::into_inner).insert(0, Arc::new(when));
     }
 
-    /// Refuses nothing any more.
+    /// Removes all rules added by [`MemoryApi::refuse`].
     pub fn accept(&self) {
         self.refusals.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
-    /// Disturbs the next requests of which `METHOD path` contains this text.
+    /// Makes the next `requests` requests whose `METHOD path` contains this text fail.
     pub fn disturb(&self, text: &str, requests: usize, how: Disturbance) {
         self.state().disturbances.push((text.into(), requests, how));
     }
 
-    /// The object at a path.
+    /// Returns the object at a path.
     pub fn object(&self, path: &str) -> Option<Value> {
         self.state().objects.get(path).cloned()
     }
 
-    /// The paths of every object.
+    /// Returns the paths of all objects.
     pub fn paths(&self) -> Vec<String> {
         self.state().objects.keys().cloned().collect()
     }
 
-    /// Puts an object there as someone else would, who takes over the fields that differ: `manager` with an ordinary write.
+    /// Stores an object as another manager would: with an ordinary update that takes over the fields that differ.
     pub fn put(&self, path: &str, mut object: Value, manager: &str) {
         let mut state = self.state();
         let old = state.objects.get(path).cloned();
@@ -138,7 +141,7 @@ impl MemoryApi {
         state.objects.insert(path.into(), object);
     }
 
-    /// Puts an object there as a server had it: uid, resource version and managed fields are the object's own.
+    /// Stores an object unchanged, with its own uid, resource version and managed fields.
     pub fn restore(&self, path: &str, object: Value) {
         let mut state = self.state();
         let version = object["metadata"]["resourceVersion"].as_str().and_then(|version| version.parse().ok());
@@ -146,7 +149,7 @@ impl MemoryApi {
         state.objects.insert(path.into(), object);
     }
 
-    /// Takes an object away.
+    /// Removes an object, whatever its finalizers.
     pub fn remove(&self, path: &str) {
         self.state().objects.remove(path);
     }
@@ -159,7 +162,7 @@ impl MemoryApi {
 impl Api for MemoryApi {
     fn send(&self, call: Call) -> BoxFuture<'_, Result<Response, Error>> {
         let disturbance = self.state().disturbance(&call);
-        // Cloned, for a refusal may look at this server's objects.
+        // Cloned, because a rule may read this server's objects.
         let refusals = self.refusals.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let serve = || {
             let refused = refusals.iter().find_map(|refuse| refuse(&call));
@@ -202,7 +205,7 @@ impl State {
         let body = body.unwrap_or(Value::Null);
         let kind = call.body.as_ref().map_or("", |(content_type, _)| *content_type);
         match (call.method.as_str(), kind) {
-            // Who does not ask for aggregated discovery gets the older one, which is of no use here.
+            // Without the `Accept` header for aggregated discovery, a server sends the older format.
             ("GET", _) if ["/api", "/apis"].contains(&path) && !wants_aggregated(call) => {
                 Ok(json!({"kind": "APIVersions", "versions": ["v1"]}))
             }
@@ -239,7 +242,7 @@ impl State {
         }
         let items: Vec<&Value> =
             self.objects.iter().filter(|(p, o)| is_member(p, path) && selected(o, query)).map(|(_, o)| o).collect();
-        // As the server does for an empty list of metadata.
+        // Servers send `null` for an empty metadata list.
         let items = if items.is_empty() { Value::Null } else { json!(items) };
         Ok(json!({"items": items, "metadata": {"resourceVersion": self.version.to_string()}}))
     }
@@ -403,7 +406,7 @@ fn refused(code: u16, reason: &str, path: &str) -> Error {
     Error::Refused { code, reason: reason.into(), message: format!("{path}: {reason}"), fields: Vec::new() }
 }
 
-/// Whether the object at `path` is in the collection, which may be that of every namespace.
+/// Returns whether `path` is in the collection, which may span all namespaces.
 fn is_member(path: &str, collection: &str) -> bool {
     let Some((parent, _)) = path.rsplit_once('/') else { return false };
     let everywhere = || {
@@ -420,7 +423,7 @@ fn selected(object: &Value, query: &str) -> bool {
     })
 }
 
-/// The fields of an applied object as `fieldsV1`; lists are atomic.
+/// The `fieldsV1` of an applied object. Lists are atomic.
 fn fields(of: &Value) -> Value {
     let Some(map) = of.as_object() else { return json!({}) };
     let identity = ["apiVersion", "kind", "name", "namespace", "managedFields", "uid", "resourceVersion"];
@@ -431,7 +434,7 @@ fn fields(of: &Value) -> Value {
         .into()
 }
 
-/// Makes the fields that differ the manager's, as an ordinary write does.
+/// Gives the manager the fields that differ, as an update does.
 fn record_update(old: &Value, new: &mut Value, manager: &str) {
     let is_own = |m: &Value| m["manager"] == manager && m["operation"] == "Update";
     let mut managers = old["metadata"]["managedFields"].as_array().cloned().unwrap_or_default();
@@ -446,7 +449,7 @@ fn record_update(old: &Value, new: &mut Value, manager: &str) {
     new["metadata"]["managedFields"] = managers.into();
 }
 
-/// Adds the fields to a set whose values differ between two objects.
+/// Adds the fields that differ between two objects to a set.
 fn add_changed(set: &mut Value, old: &Value, new: &Value) {
     let identity = ["apiVersion", "kind", "name", "namespace", "managedFields", "uid", "resourceVersion"];
     for (key, value) in new.as_object().into_iter().flatten().filter(|(key, _)| !identity.contains(&key.as_str())) {
@@ -462,7 +465,7 @@ fn add_changed(set: &mut Value, old: &Value, new: &Value) {
     }
 }
 
-/// Takes the fields out of a set whose values differ between two objects.
+/// Removes the fields that differ between two objects from a set.
 fn remove_changed(set: &mut Value, old: &Value, new: &Value) {
     let Some(map) = set.as_object_mut() else { return };
     map.retain(|key, inner| {
@@ -475,7 +478,7 @@ fn remove_changed(set: &mut Value, old: &Value, new: &Value) {
     });
 }
 
-/// Drops from an object what was applied before and is applied no more.
+/// Removes fields that were applied before and no longer are.
 fn drop_fields(object: &mut Value, before: &Value, body: &Value) {
     let (Some(map), Some(before)) = (object.as_object_mut(), before.as_object()) else { return };
     for (key, inner) in before {

@@ -20,12 +20,12 @@ async fn apply(applier: &Applier, target: Target<'_>) -> Result<Applied, ApplyEr
     applier.apply(&target, &WriteOptions::new(&decoration(), Policy::Auto, &())).await
 }
 
-/// Applies the service, whatever is there.
+/// Applies the service without knowing the live object.
 async fn put(applier: &Applier, rule: Rule) -> Result<Applied, ApplyError> {
     apply(applier, target(&service(), rule, Observed::Unknown)).await
 }
 
-/// A live service that belongs to a release of this name.
+/// A live service that belongs to the named release.
 fn service_of(release: &str) -> Value {
     let annotations = json!({"meta.helm.sh/release-name": release, "meta.helm.sh/release-namespace": "ns"});
     let labels = json!({"app.kubernetes.io/managed-by": "Helm"});
@@ -39,7 +39,7 @@ fn server() -> (Arc<MemoryApi>, Applier) {
 }
 
 #[tokio::test]
-async fn a_new_object_is_made_by_one_apply_with_helms_metadata_and_its_owner() {
+async fn new_objects_are_created_by_one_apply_with_helms_metadata_and_owner() {
     let (server, applier) = server();
     let applied = apply(&applier, target(&service(), Rule::Import, Observed::Absent)).await.unwrap();
     assert_eq!(server.log(), ["GET /api", "GET /apis", &format!("PATCH {SERVICE}")]);
@@ -57,7 +57,7 @@ async fn a_new_object_is_made_by_one_apply_with_helms_metadata_and_its_owner() {
 }
 
 #[tokio::test]
-async fn a_foreign_object_is_left_alone_unless_adopted() {
+async fn foreign_objects_are_unchanged_unless_adopted() {
     let (server, applier) = server();
     let unclaimed = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"}, "spec": {"port": 9}});
     for (live, rule, why) in [
@@ -84,7 +84,7 @@ async fn a_foreign_object_is_left_alone_unless_adopted() {
 }
 
 #[tokio::test]
-async fn a_survey_reads_each_object_once_and_names_every_conflict() {
+async fn an_ownership_check_reads_each_object_once_and_names_every_conflict() {
     let (server, applier) = server();
     let other = |name: &str| {
         let mut object = service();
@@ -112,7 +112,7 @@ async fn a_survey_reads_each_object_once_and_names_every_conflict() {
 }
 
 #[test]
-fn an_error_spells_out_five_conflicts_and_counts_the_rest() {
+fn errors_list_five_conflicts_and_count_the_rest() {
     let key = |n: usize| ObjectKey {
         group: "".into(),
         kind: "Node".into(),
@@ -127,7 +127,7 @@ fn an_error_spells_out_five_conflicts_and_counts_the_rest() {
 }
 
 #[tokio::test]
-async fn an_object_that_changes_hands_between_survey_and_apply_is_judged_again() {
+async fn objects_that_change_hands_before_the_apply_are_judged_again() {
     let (server, applier) = server();
     server.put(SERVICE, service_of("web"), "helm");
     let object = service();
@@ -139,7 +139,7 @@ async fn an_object_that_changes_hands_between_survey_and_apply_is_judged_again()
 }
 
 #[tokio::test]
-async fn an_object_that_is_gone_or_made_anew_is_applied_all_the_same() {
+async fn deleted_and_recreated_objects_are_applied() {
     let (server, applier) = server();
     put(&applier, Rule::Import).await.unwrap();
     let uid = |server: &MemoryApi| server.object(SERVICE).unwrap()["metadata"]["uid"].as_str().unwrap().to_owned();
@@ -149,11 +149,11 @@ async fn an_object_that_is_gone_or_made_anew_is_applied_all_the_same() {
     assert_ne!(uid(&server), old);
     let log = server.log().len();
     apply(&applier, target(&service(), Rule::Keep, Observed::Ours { uid: uid(&server) })).await.unwrap();
-    assert_eq!(server.log().len(), log + 1, "one request where what was seen is true");
+    assert_eq!(server.log().len(), log + 1, "one request if the observation is current");
 }
 
 #[tokio::test]
-async fn fields_of_a_client_side_manager_become_ours_so_that_dropped_ones_go() {
+async fn client_side_managers_fields_become_ours_and_can_be_dropped() {
     let (server, applier) = server();
     let mut old = service_of("web");
     old["spec"] = json!({"port": 1, "old": true});
@@ -165,14 +165,14 @@ async fn fields_of_a_client_side_manager_become_ours_so_that_dropped_ones_go() {
 }
 
 #[tokio::test]
-async fn the_mark_changes_when_a_field_of_ours_is_taken_and_is_restored_by_applying_again() {
+async fn the_mark_reveals_lost_fields_and_applying_restores_it() {
     let (server, applier) = server();
     let mark = put(&applier, Rule::Import).await.unwrap().live.mark;
     let read = || serde_json::from_value::<Live>(server.object(SERVICE).unwrap()).unwrap().mark;
     let mut foreign = server.object(SERVICE).unwrap();
     foreign["metadata"]["annotations"]["other"] = "x".into();
     server.put(SERVICE, foreign.clone(), "kubectl");
-    assert_eq!(read(), mark, "a foreign annotation is no drift");
+    assert_eq!(read(), mark, "a foreign annotation is not drift");
     foreign["spec"]["port"] = 7.into();
     server.put(SERVICE, foreign, "kubectl");
     assert_ne!(read(), mark);
@@ -182,7 +182,7 @@ async fn the_mark_changes_when_a_field_of_ours_is_taken_and_is_restored_by_apply
 }
 
 #[tokio::test]
-async fn deleting_needs_proof_and_hits_nothing_but_what_was_proven() {
+async fn only_proven_objects_are_deleted() {
     let (server, applier) = server();
     let key = put(&applier, Rule::Import).await.unwrap().key;
     let decoration = decoration();
@@ -211,7 +211,7 @@ async fn deleting_needs_proof_and_hits_nothing_but_what_was_proven() {
 }
 
 #[tokio::test]
-async fn an_object_whose_version_is_served_no_more_is_found_and_deleted_in_another() {
+async fn objects_are_found_and_deleted_through_another_version() {
     let (server, applier) = server();
     let key = put(&applier, Rule::Import).await.unwrap().key;
     let mut object = service();
@@ -230,7 +230,7 @@ async fn an_object_whose_version_is_served_no_more_is_found_and_deleted_in_anoth
 }
 
 #[tokio::test]
-async fn what_a_watch_has_proven_is_deleted_by_one_request() {
+async fn objects_proven_by_a_watch_are_deleted_with_one_request() {
     let (server, applier) = server();
     let applied = put(&applier, Rule::Import).await.unwrap();
     let log = server.log().len();
@@ -240,7 +240,7 @@ async fn what_a_watch_has_proven_is_deleted_by_one_request() {
 }
 
 #[tokio::test]
-async fn an_unknown_kind_and_a_hostile_name_are_errors() {
+async fn unknown_kinds_and_hostile_names_are_errors() {
     let (server, applier) = server();
     let error = applier.mapper.resource("example.com/v1", "Thing").await.unwrap_err();
     assert_eq!(error.to_string(), "no matches for kind \"Thing\" in version \"example.com/v1\"");
@@ -252,7 +252,7 @@ async fn an_unknown_kind_and_a_hostile_name_are_errors() {
 }
 
 #[test]
-fn the_mark_is_of_all_entries_that_are_ours() {
+fn the_mark_covers_all_our_entries() {
     let entry = |manager: &str, operation: &str, subresource: &str, field: &str| json!({"manager": manager, "operation": operation, "subresource": subresource, "fieldsV1": {field: {}}});
     let mark = |entries: &[&Value]| {
         serde_json::from_value::<Live>(json!({"metadata": {"managedFields": entries}})).unwrap().mark
@@ -262,7 +262,7 @@ fn the_mark_is_of_all_entries_that_are_ours() {
     let (status, other) = (entry("helm-operator", "Update", "status", "f:c"), entry("kubectl", "Update", "", "f:c"));
     assert_eq!(mark(&[&status, &other]), None);
     assert_eq!(mark(&[&apply, &status, &other]), mark(&[&apply]));
-    // Marks of earlier versions of the operator must go on to count.
+    // Marks that earlier versions of the operator stored must stay valid.
     assert_eq!(mark(&[&apply]).unwrap().to_string(), "9889202c259c1b7a");
     assert_eq!(mark(&[&update]).unwrap().to_string(), "bf7beb58a356ff1a");
     assert_ne!(mark(&[&apply]), mark(&[&update]));
@@ -284,7 +284,7 @@ fn manifests_are_taken_apart_into_objects() {
 }
 
 #[test]
-fn digests_ignore_key_order_owners_and_the_releases_namespace() {
+fn digests_ignore_key_order_owners_and_the_release_namespace() {
     let plain = service();
     let mut moved = service();
     moved.body["metadata"]["namespace"] = "ns".into();
@@ -313,7 +313,7 @@ fn readiness_follows_kstatus() {
 }
 
 #[test]
-fn an_item_of_a_list_is_judged_by_the_kind_that_it_does_not_name() {
+fn list_items_are_judged_by_the_kind_of_the_list() {
     let spec = json!({"replicas": 1, "template": {"spec": {}}});
     let status = json!({"observedGeneration": 1, "replicas": 1, "updatedReplicas": 1, "unavailableReplicas": 1});
     let item = json!({"metadata": {"name": "web", "generation": 1}, "spec": spec, "status": status});
@@ -340,7 +340,7 @@ fn kinds_are_sorted_as_helm_sorts_them() {
 }
 
 #[test]
-fn an_object_that_nests_too_deep_is_read_all_the_same() {
+fn deeply_nested_objects_are_readable() {
     let deep = |inner: &str| format!("{}{inner}{}", "{\"f:a\":".repeat(700), "}".repeat(700));
     let object = |fields: &str| {
         let text = format!(
@@ -363,7 +363,7 @@ fn an_object_that_nests_too_deep_is_read_all_the_same() {
 }
 
 #[test]
-fn a_live_object_is_asked_for_at_its_kinds_path_and_known_by_its_metadata() {
+fn live_objects_are_read_as_metadata_at_their_kinds_path() {
     let kind = ::kube::core::GroupVersionKind::gvk("apps", "v1", "Deployment");
     let resource = ::kube::core::ApiResource::from_gvk_with_plural(&kind, "deployments");
     assert_eq!(<Live as ::kube::Resource>::url_path(&resource, Some("ns")), "/apis/apps/v1/namespaces/ns/deployments");
@@ -379,7 +379,7 @@ fn a_live_object_is_asked_for_at_its_kinds_path_and_known_by_its_metadata() {
 }
 
 #[test]
-fn an_object_is_judged_by_what_its_spec_asks_for() {
+fn readiness_depends_on_the_spec() {
     let status = json!({"observedGeneration": 1, "replicas": 1, "updatedReplicas": 1, "readyReplicas": 1, "availableReplicas": 1});
     let readiness = |replicas: usize| {
         let object = json!({"metadata": {"generation": 1}, "spec": {"replicas": replicas}, "status": status});
@@ -388,7 +388,7 @@ fn an_object_is_judged_by_what_its_spec_asks_for() {
     assert_eq!((readiness(1), readiness(3)), (Readiness::Ready, Readiness::Progressing));
 }
 
-/// A server that answers every such write of the service with this status, and a service that is ours.
+/// A server that rejects these requests for the service with this status, and on which the service is ours.
 async fn refusing(method: &'static str, code: u16, reason: &'static str) -> (Arc<MemoryApi>, Applier) {
     let (server, applier) = server();
     put(&applier, Rule::Import).await.unwrap();
@@ -401,7 +401,7 @@ fn sent(server: &MemoryApi, method: &str) -> usize {
 }
 
 #[tokio::test]
-async fn an_object_that_changes_faster_than_it_can_be_written_is_given_up_after_five_tries() {
+async fn an_apply_gives_up_after_five_conflicts() {
     let (server, applier) = refusing("PATCH", 409, "Conflict").await;
     let uid = server.object(SERVICE).unwrap()["metadata"]["uid"].as_str().unwrap().to_owned();
     let previous = sent(&server, "PATCH");
@@ -411,7 +411,7 @@ async fn an_object_that_changes_faster_than_it_can_be_written_is_given_up_after_
 }
 
 #[tokio::test]
-async fn a_deletion_is_tried_again_only_where_the_object_changed_and_five_times_at_most() {
+async fn a_deletion_is_retried_only_on_conflicts_and_at_most_five_times() {
     for (code, reason, tries) in [(409, "Conflict", 5), (403, "Forbidden", 1)] {
         let (server, applier) = refusing("DELETE", code, reason).await;
         let key = service().key("ns");
@@ -422,7 +422,7 @@ async fn a_deletion_is_tried_again_only_where_the_object_changed_and_five_times_
 }
 
 #[tokio::test]
-async fn an_outage_is_never_taken_for_an_object_that_is_gone() {
+async fn an_outage_is_not_a_missing_object() {
     let (_, applier) = refusing("GET", 503, "").await;
     let (object, decoration, key) = (service(), decoration(), service().key("ns"));
     assert!(applier.check_ownership(&[(&object, Rule::Import)], &decoration).await.is_err());
@@ -432,7 +432,7 @@ async fn an_outage_is_never_taken_for_an_object_that_is_gone() {
 }
 
 #[tokio::test]
-async fn an_object_that_is_gone_is_told_as_such() {
+async fn rivals_report_missing_objects() {
     let (_, applier) = server();
     let (object, decoration) = (service(), decoration());
     assert!(applier.find_live(&object.key("ns"), "v1").await.unwrap().is_none());
@@ -441,7 +441,7 @@ async fn an_object_that_is_gone_is_told_as_such() {
 }
 
 #[tokio::test]
-async fn objects_of_a_kind_are_applied_at_once_and_kinds_one_after_the_other() {
+async fn kinds_are_applied_in_order_and_their_objects_concurrently() {
     let (server, applier) = server();
     let object = |kind: &str, name: &str| {
         Object::new(json!({"apiVersion": "v1", "kind": kind, "metadata": {"name": name}})).unwrap()
@@ -451,12 +451,12 @@ async fn objects_of_a_kind_are_applied_at_once_and_kinds_one_after_the_other() {
     server.disturb("PATCH /api/v1/namespaces/ns/configmaps/a", 1, Disturbance::Unanswered);
     let (decoration, last) = (decoration(), ());
     let options = WriteOptions::new(&decoration, Policy::Auto, &last);
-    assert!(applier.apply_all(&targets, &options).now_or_never().is_none(), "it waits for an answer");
+    assert!(applier.apply_all(&targets, &options).now_or_never().is_none(), "it waits for a response");
     assert_eq!(server.paths(), ["/api/v1/namespaces/ns/configmaps/b"]);
 }
 
 #[tokio::test]
-async fn a_definition_is_made_as_a_client_would_only_if_that_may_help() {
+async fn crds_are_created_client_side_only_if_that_may_help() {
     let (server, applier) = refusing("PATCH", 403, "Forbidden").await;
     server.remove(SERVICE);
     applier.apply_definition(&service()).await.unwrap_err();
@@ -465,7 +465,7 @@ async fn a_definition_is_made_as_a_client_would_only_if_that_may_help() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn only_fields_that_a_new_definition_may_bring_are_waited_for() {
+async fn only_undeclared_fields_of_new_crds_are_awaited() {
     let definition = json!({
         "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "dbs.x.y"},
         "spec": {"group": "x.y", "names": {"kind": "Db"}},

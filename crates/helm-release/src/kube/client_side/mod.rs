@@ -1,7 +1,7 @@
-//! Writes an object as Helm's client does: a create, or a three-way merge of the last manifest, the new one and the live object.
+//! Writes objects client-side, as Helm does: a create, or a three-way merge of the last manifest, the new one and the live object.
 //!
-//! For objects that server-side apply refuses and a client's write does not, and where watches.yaml asks for it.
-//! Counterpart: Helm's `pkg/kube/client.go`, `createPatch`. Custom resources get a three-way merge, too, so that drift can be repaired.
+//! Used for objects that only server-side apply rejects, and where watches.yaml asks for it. Counterpart: `createPatch` in Helm's
+//! `pkg/kube/client.go`. Unlike there, custom resources get a three-way merge, too, so that drift can be corrected.
 
 mod patch;
 mod schema;
@@ -18,13 +18,16 @@ use super::{FIELD_MANAGER, Live, Object, ObjectKey, Resource};
 
 pub(super) use schema::Schemas;
 
-/// What the deployed revision says of an object: where a three-way merge starts.
+/// The deployed revision's objects, the base of three-way merges.
 pub trait LastApplied: Send + Sync {
-    /// The object as that revision's manifest has it; absent if it has none.
+    /// Returns the object in that revision's manifest; `None` if it contains none.
+    ///
+    /// # Errors
+    /// The record cannot be read. An undecodable record counts as empty.
     fn last<'a>(&'a self, key: &'a ObjectKey) -> BoxFuture<'a, Result<Option<Object>, Error>>;
 }
 
-/// Nothing was applied before.
+/// No earlier revision.
 impl LastApplied for () {
     fn last<'a>(&'a self, _: &'a ObjectKey) -> BoxFuture<'a, Result<Option<Object>, Error>> {
         Box::pin(async { Ok(None) })
@@ -32,7 +35,7 @@ impl LastApplied for () {
 }
 
 impl Applier {
-    /// Creates the object, or patches the one that was seen. A conflict says that something else is there by now.
+    /// Creates the object, or patches the observed one. A conflict means that it changed meanwhile.
     pub(super) async fn write_client_side(
         &self,
         body: &Body,
@@ -71,7 +74,7 @@ impl Applier {
         if patch == json!({}) {
             return Ok(Merged { live: serde_json::from_value(live).map_err(Error::Json)?, changed: false });
         }
-        // The object that was judged, and no other of its name.
+        // A precondition: the object that was judged, not another of the same name.
         patch["metadata"]["uid"] = live["metadata"]["uid"].clone();
         let path = format!("{}?fieldManager={FIELD_MANAGER}", body.path);
         let call = if schema.is_some() { Call::strategic } else { Call::merge };
@@ -79,7 +82,7 @@ impl Applier {
     }
 }
 
-/// What a client's write left.
+/// The result of a client-side write.
 pub(super) struct Merged {
     pub(super) live: Live,
     /// Whether there was anything to change.
@@ -87,5 +90,5 @@ pub(super) struct Merged {
 }
 
 fn changed(body: &Body) -> Error {
-    Error::from_status(409, "Conflict", &format!("{} is not the object that was seen", body.key))
+    Error::from_status(409, "Conflict", &format!("{} changed since it was read", body.key))
 }

@@ -1,7 +1,7 @@
-//! The three-way merge: a patch that makes a live object what the new manifest says, and drops what only the last one said.
+//! Three-way merges: a patch that turns a live object into the new manifest, and drops what only the last manifest contains.
 //!
-//! With a schema it is a strategic merge patch, else a JSON merge patch. Counterparts: apimachinery's `CreateThreeWayMergePatch` and
-//! `CreateThreeWayJSONMergePatch`, with one difference: a keyed list in which a key comes twice is replaced, where theirs loses entries.
+//! With a schema it is a strategic merge patch, otherwise a JSON merge patch. Counterparts: apimachinery's `CreateThreeWayMergePatch` and
+//! `CreateThreeWayJSONMergePatch`, with one difference: a keyed list with a duplicate key is replaced, where theirs loses entries.
 
 use serde_json::{Map, Value, json};
 
@@ -9,7 +9,7 @@ use super::schema::{Field, Schema};
 
 type Object = Map<String, Value>;
 
-/// The patch; empty if nothing is to change.
+/// Returns the patch; empty if nothing changes.
 pub(super) fn three_way(last: Option<&Value>, new: &Value, live: &Value, schema: Option<Schema<'_>>) -> Object {
     match (new, live) {
         (Value::Object(new), Value::Object(live)) => maps(last.and_then(Value::as_object), new, live, schema, false),
@@ -64,7 +64,7 @@ fn set(
     }
 }
 
-/// One list in its three states.
+/// The three versions of a list.
 #[derive(Clone, Copy)]
 struct Lists<'a> {
     last: &'a [Value],
@@ -72,7 +72,7 @@ struct Lists<'a> {
     live: &'a [Value],
 }
 
-/// A list of structures that a key tells apart.
+/// Merges a list of structures by their merge key.
 fn keyed(patch: &mut Object, key: &str, lists: Lists<'_>, field: Field<'_>, merge_key: &str) {
     let (Some(wanted), Some(there)) = (keys(lists.new, merge_key), keys(lists.live, merge_key)) else {
         let all = lists.new.iter().cloned().chain([json!({"$patch": "replace"})]);
@@ -100,7 +100,7 @@ fn keyed(patch: &mut Object, key: &str, lists: Lists<'_>, field: Field<'_>, merg
     }
 }
 
-/// What changes of one element, with its key; nothing if it stays.
+/// Returns the changes of one element with its key; `None` if there are none.
 fn change_of(last: Option<&Value>, new: &Value, live: &Value, field: Field<'_>, merge_key: &str) -> Option<Value> {
     let (new, live) = (new.as_object()?, live.as_object()?);
     let last = last.and_then(Value::as_object);
@@ -112,7 +112,7 @@ fn change_of(last: Option<&Value>, new: &Value, live: &Value, field: Field<'_>, 
     Some(change.into())
 }
 
-/// The elements' keys, in order; nothing if one has none or one comes twice: then elements cannot be told apart.
+/// Returns the elements' keys in order; `None` if one is missing or duplicate, so that elements cannot be matched.
 fn keys<'a>(list: &'a [Value], merge_key: &str) -> Option<Vec<&'a Value>> {
     let keys: Vec<&Value> = list.iter().map(|item| item.get(merge_key)).collect::<Option<_>>()?;
     let unique = keys.iter().enumerate().all(|(at, key)| !key.is_null() && !keys[..at].contains(key));
@@ -123,7 +123,7 @@ fn find<'a>(list: &'a [Value], merge_key: &str, id: &Value) -> Option<&'a Value>
     list.iter().find(|item| item.get(merge_key) == Some(id))
 }
 
-/// A list of single values, merged as a set.
+/// Merges a list of scalars as a set.
 fn single(patch: &mut Object, key: &str, Lists { last, new, live }: Lists<'_>) {
     let added: Vec<&Value> = new.iter().filter(|value| !live.contains(value)).collect();
     let dropped: Vec<&Value> = last.iter().filter(|value| !new.contains(value) && live.contains(value)).collect();

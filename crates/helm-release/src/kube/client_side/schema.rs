@@ -1,6 +1,6 @@
-//! How the fields of a built-in kind are merged, as the server's OpenAPI documents say: read when first needed, and kept.
+//! The merge rules of built-in kinds, from the server's OpenAPI documents, which are read on first use and cached.
 //!
-//! Custom resources and kinds of aggregated servers have no such rules: theirs is the JSON merge patch, as in Helm.
+//! Custom resources and kinds of aggregated servers have none and get JSON merge patches, as in Helm.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,20 +11,20 @@ use tokio::sync::Mutex;
 use crate::kube::api::{Api, Call, Error};
 use crate::kube::mapping::Resource;
 
-/// The documents of the server's groups and versions.
+/// The OpenAPI documents of the server's groups and versions.
 pub(in crate::kube) struct Schemas {
     api: Arc<dyn Api>,
-    /// Held while a document is read, so that many objects make one request.
+    /// Locked while a document is read, so that concurrent objects share one request.
     documents: Mutex<HashMap<Arc<str>, Arc<Document>>>,
 }
 
 impl Schemas {
-    /// Nothing is read yet.
+    /// Creates an empty cache.
     pub(in crate::kube) fn new(api: Arc<dyn Api>) -> Schemas {
         Schemas { api, documents: Mutex::default() }
     }
 
-    /// The document with a kind's schema; absent if the kind has no rules of its own, or the server no such documents.
+    /// Returns the document with a kind's schema; `None` if the kind has no merge rules, or the server publishes none.
     pub(super) async fn document(&self, resource: &Resource) -> Result<Option<Arc<Document>>, Error> {
         if !may_be_built_in(resource.group()) {
             return Ok(None);
@@ -43,12 +43,12 @@ impl Schemas {
     }
 }
 
-/// Custom resources may be in `k8s.io` groups, too; [`Document::schema`] tells them apart.
+/// Custom resources may be in `k8s.io` groups, too; [`Document::schema`] excludes them.
 fn may_be_built_in(group: &str) -> bool {
     !group.contains('.') || group.ends_with(".k8s.io")
 }
 
-/// What is kept of an OpenAPI document: references and merge rules.
+/// The part of an OpenAPI document that we keep: references and merge rules.
 #[derive(Deserialize)]
 pub(super) struct Document {
     components: Components,
@@ -81,11 +81,11 @@ struct Kind {
     kind: String,
 }
 
-/// References that only lead to others end here.
+/// The longest chain of references to follow.
 const MAX_REFERENCES: usize = 16;
 
 impl Document {
-    /// The schema of a built-in kind.
+    /// Returns the schema of a built-in kind.
     pub(super) fn schema(&self, kind: &str) -> Option<Schema<'_>> {
         let mut named = self.components.schemas.iter().filter(|(name, _)| name.starts_with("io.k8s.api."));
         let (_, node) = named.find(|(_, node)| node.kinds.iter().any(|k| k.kind == kind))?;
@@ -103,14 +103,14 @@ pub(super) struct Schema<'a> {
 /// How one field is merged.
 #[derive(Clone, Copy)]
 pub(super) struct Field<'a> {
-    /// What the field holds; of a list, what each element holds.
+    /// The schema of the field's value; for lists, of each element.
     pub(super) schema: Schema<'a>,
     strategy: &'a str,
     merge_key: Option<&'a str>,
 }
 
 impl<'a> Schema<'a> {
-    /// The field's rules; nothing if the schema does not know it.
+    /// Returns the field's rules; `None` if the schema lacks it.
     pub(super) fn field(self, name: &str) -> Option<Field<'a>> {
         let field = self.node.properties.get(name)?;
         let node = self.resolve(field.items.as_deref().unwrap_or(field));
@@ -132,22 +132,22 @@ impl<'a> Schema<'a> {
 }
 
 impl<'a> Field<'a> {
-    /// Whether the lists are merged element by element.
+    /// Returns whether lists are merged element by element.
     pub(super) fn merges(self) -> bool {
         self.has("merge")
     }
 
-    /// Whether the patch takes the place of what is there.
+    /// Returns whether the patch replaces the live value.
     pub(super) fn replaces(self) -> bool {
         self.has("replace")
     }
 
-    /// Whether fields that the new structure does not have are cleared.
+    /// Returns whether fields missing from the new structure are cleared.
     pub(super) fn retains_keys(self) -> bool {
         self.has("retainKeys")
     }
 
-    /// What tells the elements of a merged list apart; absent if they are single values.
+    /// The field that identifies elements of a merged list; `None` for lists of scalars.
     pub(super) fn merge_key(self) -> Option<&'a str> {
         self.merge_key
     }

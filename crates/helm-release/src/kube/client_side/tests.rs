@@ -84,7 +84,7 @@ fn a_union_keeps_only_the_fields_of_the_new_manifest() {
         json!({"strategy": {"type": "Recreate", "$retainKeys": ["type"]}})
     );
     assert_eq!(strategic(recreate.clone(), recreate.clone(), recreate.clone()), Value::Null);
-    // Nothing differs but what the server has beside: it is cleared, too.
+    // Only the server has more fields; they are cleared, too.
     let surplus = json!({"strategy": {"type": "Recreate", "rollingUpdate": {}}});
     assert_eq!(strategic(json!({}), recreate.clone(), surplus), json!({"strategy": {"$retainKeys": ["type"]}}));
     let empty = json!({"strategy": {"type": "Recreate", "rollingUpdate": null}});
@@ -97,7 +97,7 @@ fn a_union_keeps_only_the_fields_of_the_new_manifest() {
 }
 
 #[test]
-fn keyed_lists_are_merged_by_their_keys() {
+fn keyed_lists_are_merged_by_key() {
     let containers = |all: Value| json!({"containers": all});
     let (a, b) = (json!({"name": "a", "image": "1"}), json!({"name": "b", "image": "1"}));
     let order = |names: &[&str]| names.iter().map(|name| json!({"name": name})).collect::<Value>();
@@ -118,7 +118,7 @@ fn keyed_lists_are_merged_by_their_keys() {
         json!({"$setElementOrder/containers": order(&["a"]), "containers": [{"$patch": "delete", "name": "b"}]}),
     );
     check([json!([a, b]), json!([a]), json!([a])], Value::Null);
-    // Someone else's element stays.
+    // Another manager's element stays.
     check([json!([a]), json!([a]), json!([a, b])], Value::Null);
     check([json!([a, b]), json!([b, a]), json!([a, b])], json!({"$setElementOrder/containers": order(&["b", "a"])}));
     let env = |env: Value| json!([{"name": "a", "env": env}]);
@@ -135,7 +135,7 @@ fn keyed_lists_are_merged_by_their_keys() {
 }
 
 #[test]
-fn a_list_whose_elements_cannot_be_told_apart_is_replaced() {
+fn lists_with_missing_or_duplicate_keys_are_replaced() {
     let containers = |all: Value| json!({"containers": all});
     let check = |new: Value, live: Value| {
         let mut all = new.as_array().unwrap().clone();
@@ -151,7 +151,7 @@ fn a_list_whose_elements_cannot_be_told_apart_is_replaced() {
 }
 
 #[test]
-fn other_lists_are_sets_or_whole() {
+fn other_lists_are_merged_as_sets_or_replaced() {
     let patch = |last: Value, new: Value, live: Value| {
         let document = document();
         let of = |finalizers: Value| json!({"metadata": {"finalizers": finalizers}});
@@ -174,7 +174,7 @@ fn other_lists_are_sets_or_whole() {
     assert_eq!(
         strategic(json!({}), json!({"whole": {"a": 1, "b": 1}}), json!({"whole": {"b": 1}})),
         json!({"whole": {"a": 1, "b": 1}}),
-        "what replaces is sent whole"
+        "a field with the strategy replace is sent whole"
     );
     assert_eq!(
         strategic(json!({}), json!({"unknown": {"a": [1]}}), json!({"unknown": {"a": [2]}})),
@@ -195,7 +195,7 @@ fn deployment(image: &str) -> Object {
         .unwrap()
 }
 
-/// What was applied last: this object.
+/// A deployed revision with this object.
 struct Last(Object);
 
 impl LastApplied for Last {
@@ -207,7 +207,7 @@ impl LastApplied for Last {
 const TYPED: &str =
     "failed to create typed patch object (ns/web; apps/v1, Kind=Deployment): .spec.bogus: field not declared in schema";
 
-/// A server that refuses to apply the Deployment whose image is `odd`, with a typed patch's error.
+/// A server that rejects applies of the Deployment with the image `odd` with a typed patch's error.
 fn server() -> (Arc<MemoryApi>, Applier) {
     let server = Arc::new(MemoryApi::new());
     server.refuse(|call| {
@@ -218,7 +218,7 @@ fn server() -> (Arc<MemoryApi>, Applier) {
     (server.clone(), Applier::new(server))
 }
 
-/// What is known of the Deployment before it is written.
+/// What is known about the Deployment before it is written.
 #[derive(Clone, Copy, Debug)]
 enum Mode {
     New,
@@ -254,7 +254,7 @@ fn log(server: &MemoryApi, from: usize) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn what_an_apply_refuses_for_good_is_created_and_patched_as_a_client_would() {
+async fn objects_that_an_apply_rejects_are_created_and_patched_client_side() {
     let world = server();
     let server = &world.0;
     let made = apply(&world, &deployment("odd1"), Policy::Auto, &(), Mode::New).await.unwrap();
@@ -263,7 +263,7 @@ async fn what_an_apply_refuses_for_good_is_created_and_patched_as_a_client_would
     assert_eq!(log(server, 0), ["PATCH deployments/web", "POST deployments"]);
     let entries = server.object(DEPLOYMENT).unwrap()["metadata"]["managedFields"].clone();
     assert_eq!((&entries[0]["manager"], &entries[0]["operation"]), (&json!("helm-operator"), &json!("Update")));
-    assert!(made.live.mark.is_some(), "its mark is the client's entry");
+    assert!(made.live.mark.is_some(), "its mark digests the client-side entry");
 
     let previous = server.log().len();
     let last = Last(deployment("odd1"));
@@ -283,7 +283,7 @@ async fn what_an_apply_refuses_for_good_is_created_and_patched_as_a_client_would
 
     let previous = server.log().len();
     apply(&world, &deployment("odd2"), Policy::Auto, &Last(changed), Mode::Client).await.unwrap();
-    assert_eq!(log(server, previous)[0], "GET deployments/web", "a repair does not ask server-side apply again");
+    assert_eq!(log(server, previous)[0], "GET deployments/web", "a repair does not try server-side apply again");
     assert_eq!(
         server.object(DEPLOYMENT).unwrap()["spec"],
         json!({"image": "odd2"}),
@@ -299,7 +299,7 @@ async fn what_an_apply_refuses_for_good_is_created_and_patched_as_a_client_would
 }
 
 #[tokio::test]
-async fn an_object_that_an_apply_takes_again_goes_back_to_it() {
+async fn objects_return_to_server_side_apply_once_it_accepts_them() {
     let world = server();
     let server = &world.0;
     apply(&world, &deployment("odd"), Policy::Auto, &(), Mode::New).await.unwrap();
@@ -307,12 +307,12 @@ async fn an_object_that_an_apply_takes_again_goes_back_to_it() {
     let back =
         apply(&world, &deployment("fine"), Policy::Auto, &Last(deployment("odd")), Mode::ClientChanged).await.unwrap();
     assert_eq!(back.method, ApplyMethod::Server);
-    let dry_run_then_move_in =
+    let dry_run_then_move =
         ["GET deployments/web", "PATCH deployments/web", "PATCH deployments/web", "PATCH deployments/web"];
-    assert_eq!(log(server, previous), dry_run_then_move_in);
+    assert_eq!(log(server, previous), dry_run_then_move);
     let entries = server.object(DEPLOYMENT).unwrap()["metadata"]["managedFields"].clone();
     assert_eq!((entries.as_array().unwrap().len(), &entries[0]["operation"]), (1, &json!("Apply")));
-    // What was told to go by the server alone goes there, too.
+    // So do objects with the policy `Server`.
     let world = self::server();
     apply(&world, &deployment("odd"), Policy::Client, &(), Mode::New).await.unwrap();
     let moved = apply(&world, &deployment("fine"), Policy::Server, &(), Mode::Client).await.unwrap();
@@ -320,7 +320,7 @@ async fn an_object_that_an_apply_takes_again_goes_back_to_it() {
 }
 
 #[tokio::test]
-async fn the_policy_decides_which_way_objects_go() {
+async fn the_policy_selects_the_apply_method() {
     let world = server();
     let server = &world.0;
     let refused = apply(&world, &deployment("odd"), Policy::Server, &(), Mode::New).await.unwrap_err();
@@ -345,7 +345,7 @@ async fn the_policy_decides_which_way_objects_go() {
 }
 
 #[tokio::test]
-async fn a_client_leaves_foreign_objects_alone_unless_adopted() {
+async fn client_side_writes_respect_ownership_unless_adopting() {
     let world = server();
     let server = &world.0;
     let annotations = json!({"meta.helm.sh/release-name": "other", "meta.helm.sh/release-namespace": "ns"});
@@ -361,11 +361,11 @@ async fn a_client_leaves_foreign_objects_alone_unless_adopted() {
 }
 
 #[tokio::test]
-async fn what_took_an_objects_place_meanwhile_is_judged_again() {
+async fn replaced_objects_are_judged_again() {
     let world = server();
     let server = &world.0;
     apply(&world, &deployment("odd1"), Policy::Auto, &(), Mode::New).await.unwrap();
-    // Between the look and the write another object of the name appears, of another release.
+    // Between the check and the write an object of another release takes its place.
     let state = Arc::downgrade(server);
     let metadata = json!({"name": "web", "annotations": {"meta.helm.sh/release-name": "other"}});
     let foreign = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata});
@@ -380,14 +380,14 @@ async fn what_took_an_objects_place_meanwhile_is_judged_again() {
     let error = apply(&world, &deployment("odd1"), Policy::Auto, &(), Mode::Client).await.unwrap_err();
     assert!(matches!(error, ApplyError::Foreign { .. }), "{error}");
     server.accept();
-    // Gone altogether: made again.
+    // Deleted: created again.
     server.remove(DEPLOYMENT);
     apply(&world, &deployment("odd2"), Policy::Auto, &(), Mode::Client).await.unwrap();
     assert_eq!(server.object(DEPLOYMENT).unwrap()["spec"]["image"], "odd2");
 }
 
 #[tokio::test]
-async fn what_both_ways_refuse_is_told_in_the_applys_words_and_an_outage_in_its_own() {
+async fn the_apply_error_is_reported_when_both_methods_are_rejected() {
     let world = server();
     let server = &world.0;
     server.refuse(|call| {
@@ -401,7 +401,7 @@ async fn what_both_ways_refuse_is_told_in_the_applys_words_and_an_outage_in_its_
     server.refuse(|call| (call.method == http::Method::POST).then(|| Error::from_status(503, "", "away")));
     let error = apply(&world, &deployment("odd"), Policy::Auto, &(), Mode::New).await.unwrap_err();
     assert!(matches!(&error, ApplyError::Failed { source, .. } if source.to_string() == "away"), "{error:?}");
-    // An outage of an apply is no reason to write as a client.
+    // An outage during an apply does not lead to a client-side write.
     server.accept();
     server.refuse(|call| {
         (call.method == http::Method::PATCH).then(|| Error::from_status(500, "InternalError", "failed calling webhook"))
@@ -412,7 +412,7 @@ async fn what_both_ways_refuse_is_told_in_the_applys_words_and_an_outage_in_its_
 }
 
 #[tokio::test]
-async fn defaults_are_looked_for_only_if_the_server_names_fields() {
+async fn defaults_are_claimed_only_if_the_server_names_fields() {
     let world = server();
     let server = &world.0;
     apply(&world, &deployment("fine"), Policy::Auto, &(), Mode::New).await.unwrap();
@@ -433,7 +433,7 @@ async fn defaults_are_looked_for_only_if_the_server_names_fields() {
 }
 
 #[tokio::test]
-async fn an_unowned_default_in_the_way_is_cleared_and_the_object_stays_applied() {
+async fn blocking_unowned_defaults_are_claimed_and_dropped() {
     let server = Arc::new(MemoryApi::new());
     let world = (server.clone(), Applier::new(server.clone()));
     apply(&world, &deployment("fine"), Policy::Auto, &(), Mode::New).await.unwrap();
@@ -465,7 +465,7 @@ async fn an_unowned_default_in_the_way_is_cleared_and_the_object_stays_applied()
 }
 
 #[tokio::test]
-async fn an_outage_during_a_clients_write_is_not_taken_for_a_change_of_the_object() {
+async fn an_outage_during_a_client_side_write_is_not_a_conflict() {
     let world = server();
     apply(&world, &deployment("odd"), Policy::Client, &(), Mode::New).await.unwrap();
     world.0.disturb(&format!("GET {DEPLOYMENT}"), 1, Disturbance::Refused(503));
@@ -474,11 +474,11 @@ async fn an_outage_during_a_clients_write_is_not_taken_for_a_change_of_the_objec
 }
 
 #[tokio::test]
-async fn a_definition_that_an_apply_refuses_is_created_as_a_client_would() {
+async fn crds_that_an_apply_rejects_are_created_client_side() {
     let world = server();
     let server = &world.0;
     assert!(world.1.apply_definition(&deployment("fine")).await.unwrap());
-    assert!(!world.1.apply_definition(&deployment("fine")).await.unwrap(), "one that exists is left as it is");
+    assert!(!world.1.apply_definition(&deployment("fine")).await.unwrap(), "an existing one is unchanged");
     assert!(!world.1.apply_definition(&deployment("odd")).await.unwrap());
     let at = "/apis/apps/v1/deployments/web";
     assert_eq!(server.object(at).unwrap()["spec"]["image"], "fine");
@@ -497,7 +497,7 @@ async fn a_definition_that_an_apply_refuses_is_created_as_a_client_would() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn new_fields_of_a_definition_are_waited_for_before_a_client_would_lose_them() {
+async fn new_crd_fields_are_awaited_before_writing_client_side() {
     let undeclared =
         "failed to create typed patch object (/x; example.com/v1, Kind=Db): .spec.new: field not declared in schema";
     let definition = |kind: &str, group: &str| {
@@ -526,13 +526,13 @@ async fn new_fields_of_a_definition_are_waited_for_before_a_client_would_lose_th
         applied[1].method == ApplyMethod::Server
     };
     assert!(ways(definition("Db", "example.com"), 6).await);
-    assert!(!ways(definition("Db", "example.com"), 7).await, "at last it goes as a client");
+    assert!(!ways(definition("Db", "example.com"), 7).await, "finally it is written client-side");
     assert!(!ways(definition("Other", "example.com"), 1).await);
     assert!(!ways(definition("Db", "other.com"), 1).await);
 }
 
 #[tokio::test]
-async fn openapi_documents_are_read_once_and_only_for_kinds_that_may_have_rules() {
+async fn openapi_documents_are_read_once_and_only_for_built_in_groups() {
     let server = Arc::new(MemoryApi::new());
     let text = json!({"components": {"schemas": {"io.k8s.api.apps.v1.Deployment": {
         "x-kubernetes-group-version-kind": [{"kind": "Deployment"}], "properties": {},

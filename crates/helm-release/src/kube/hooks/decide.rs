@@ -1,17 +1,17 @@
-//! What a look at a hook's object means: pure functions.
+//! Interprets the state of hooks' objects. Pure functions.
 
 use serde_json::Value;
 
 use crate::release::{Hook, HookEvent, HookPhase};
 
-/// The hooks of an event, in the order in which they run: by weight, then by name.
+/// Returns the hooks of an event in the order in which they run: by weight, then by name.
 pub(super) fn order(hooks: &[Hook], event: HookEvent) -> Vec<usize> {
     let mut order: Vec<usize> = (0..hooks.len()).filter(|i| hooks[*i].events.contains(&event)).collect();
     order.sort_by(|a, b| (hooks[*a].weight, &hooks[*a].name).cmp(&(hooks[*b].weight, &hooks[*b].name)));
     order
 }
 
-/// How a hook's object ended; nothing while it runs. Only Jobs and Pods take time: anything else is done once it exists.
+/// Returns the result of a hook's object; `None` while it runs. Only Jobs and Pods run: anything else is done once it exists.
 pub(super) fn outcome(kind: &str, status: &Value) -> Option<Result<(), String>> {
     let message = |of: &Value| of["message"].as_str().or(of["reason"].as_str()).unwrap_or("no reason given").to_owned();
     match kind {
@@ -29,26 +29,26 @@ pub(super) fn outcome(kind: &str, status: &Value) -> Option<Result<(), String>> 
     }
 }
 
-/// A condition that is true.
+/// Finds a condition that is true.
 fn condition<'a>(status: &'a Value, kind: &str) -> Option<&'a Value> {
     status["conditions"].as_array()?.iter().find(|c| c["type"] == kind && c["status"] == "True")
 }
 
-/// What is known of a hook's object that is not there.
+/// What is known about a hook's object that does not exist.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Evidence<'a> {
-    /// The record says that it was going to be made.
+    /// The record says that it was about to be created.
     Planned,
-    /// The record says that it was made.
+    /// The record says that it was created.
     Created,
-    /// It was seen, with this status.
+    /// It was seen with this status.
     Seen(&'a Value),
 }
 
-/// What it means that a hook's object is not there.
+/// What a missing hook object means.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Absence {
-    /// It has to be made.
+    /// It has to be created.
     Create,
     /// It succeeded.
     Succeeded,
@@ -56,14 +56,14 @@ pub(super) enum Absence {
     Failed(String),
 }
 
-/// What it means that a hook's object is not there.
+/// Decides what a missing hook object means.
 ///
-/// - It was only announced: the process died before the object was made, or somebody deleted it since. The hook has not run to its end
-///   as far as anyone knows, so it is made. Never is a hook taken for done that may not have run: a migration would be skipped.
-/// - It was made or seen, and its spec has `ttlSecondsAfterFinished`: the server deletes such a Job only once it has ended, so it ended
-///   between two looks. The last status seen decides if it tells (`FailureTarget` comes before `Failed`); else the Job counts as
-///   succeeded, as a deleted hook does for Helm. Running it again would end the same way: a short TTL would make it run for ever.
-/// - It was made or seen, and nothing but a person deletes it: it was deleted before it ended, and that fails the hook.
+/// - It was only planned: the process died before it created the object, or someone deleted it since. The hook may not have run, so the object is
+///   created. A hook that may not have run must never count as done, or a migration would be skipped.
+/// - It was created or seen and has `ttlSecondsAfterFinished`: the server deletes such a Job only after it finished, so it finished between two
+///   polls. The last status decides, if it shows a failure (`FailureTarget` precedes `Failed`); otherwise the Job counts as succeeded, as a deleted hook
+///   does in Helm. Running it again would end the same way, and with a short TTL it would run for ever.
+/// - It was created or seen, and only a person can have deleted it: it was deleted before it finished, which fails the hook.
 pub(super) fn absence(evidence: Evidence<'_>, expires: bool) -> Absence {
     let status = match evidence {
         Evidence::Planned => return Absence::Create,
@@ -77,17 +77,17 @@ pub(super) fn absence(evidence: Evidence<'_>, expires: bool) -> Absence {
             Absence::Failed(why.to_owned())
         }
         None if expires => Absence::Succeeded,
-        None => Absence::Failed("it was deleted before it ended".to_owned()),
+        None => Absence::Failed("it was deleted before it finished".to_owned()),
     }
 }
 
-/// What the record says of a hook's object that was or was going to be made. A Job that the server deletes by itself is announced as
-/// `Unknown`, and becomes `Running` once it was made; for all others the difference does not matter.
+/// Returns what the record proves about a hook's object. A Job with a TTL is recorded as `Unknown` before and as `Running` after its creation; for
+/// other objects the difference does not matter.
 pub(super) fn evidence(phase: HookPhase, expires: bool) -> Evidence<'static> {
     if phase == HookPhase::Running && expires { Evidence::Created } else { Evidence::Planned }
 }
 
-/// Whether the server deletes the object by itself some time after it ended.
+/// Returns whether the server deletes the object some time after it finished.
 pub(super) fn expires(kind: &str, body: &Value) -> bool {
     kind == "Job" && body["spec"]["ttlSecondsAfterFinished"].is_number()
 }

@@ -1,7 +1,6 @@
-//! Runs a release's hooks: by weight and name, each waited for, deleted by its policy. Helm's `pkg/action/hooks.go`.
+//! Runs a release's hooks by weight and name, waits for each, and deletes their objects by policy. Helm's `pkg/action/hooks.go`.
 //!
-//! Each run is written down before its objects are made, so that a restart finds a hook that runs and does not run one again that
-//! succeeded. `one` runs a single hook, `objects` makes, finds and deletes its objects, `decide` judges what was seen.
+//! `one` runs a single hook; `objects` creates, finds and deletes its objects; `decide` interprets their state.
 
 mod decide;
 mod objects;
@@ -19,35 +18,35 @@ use super::{Decoration, ObjectError};
 use crate::release::{DeletePolicy, Hook, HookEvent, Release};
 use one::Clock;
 
-/// The annotation of a hook's object that names the run it was made for: revision and start, as the release record has them.
+/// The annotation on a hook's object that identifies its run: revision and recorded start.
 pub const HOOK_RUN_ANNOTATION: &str = "helm.sdk.operatorframework.io/hook-run";
 
-/// How hooks are run.
+/// How to run hooks.
 pub struct HookRun<'a> {
-    /// What the hooks' objects are given.
+    /// The release's identity, and the metadata that the hooks' objects get.
     pub decoration: &'a Decoration,
-    /// How long one hook may take, from its start, restarts included; absent: as long as it takes.
+    /// How long one hook may take since its recorded start, restarts included; `None` sets no limit.
     pub timeout: Option<Duration>,
-    /// Whether Helm itself made a revision of this release. Helm's hooks name no owner, so one that nobody claims counts as this release's.
+    /// Whether Helm itself made a revision of this release. Helm's hook objects name no owner, so unclaimed ones then count as this release's.
     pub unclaimed: bool,
-    /// Told while a hook is only being waited for, and what is waited for.
+    /// The caller's worker slot, released while hooks run.
     pub slot: &'a dyn Slot,
-    /// Where runs are written down.
+    /// Where runs are recorded.
     pub journal: &'a dyn Journal,
 }
 
-/// The place among the workers that a run takes up; given to others while it waits.
+/// A slot among a limited number of workers, which a run gives up while it waits for hooks.
 pub trait Slot: Send + Sync {
-    /// Gives the place away.
+    /// Releases the slot.
     fn leave(&self);
-    /// Takes a place again, when one is free.
+    /// Waits for a free slot and takes it.
     fn enter(&self) -> BoxFuture<'_, ()>;
-    /// Takes what the run waits for now, in words for people: `hook templates/x.yaml: waiting for Job "y" to end (2m0s of 1h0m0s)`. Called
-    /// at every look, at first every 50 ms, later every 2 s; must return at once.
+    /// Reports what the run waits for: `hook templates/x.yaml: waiting for Job "y" to finish (2m0s of 1h0m0s)`. Called at every poll, every 50 ms at first
+    /// and every 2 s later; must return immediately.
     fn waiting_for(&self, _what: &str) {}
 }
 
-/// No limit on workers.
+/// No worker limit.
 impl Slot for () {
     fn leave(&self) {}
 
@@ -56,16 +55,19 @@ impl Slot for () {
     }
 }
 
-/// Where the phases of hooks are written down: the release record.
+/// Records hook phases in the release record.
 pub trait Journal: Send + Sync {
-    /// Writes the release down as it stands.
+    /// Records the release's current state.
+    ///
+    /// # Errors
+    /// A run retries errors whose chain contains a transient [`Error`]; any other fails the hook.
     fn record<'a>(&'a self, release: &'a Release) -> BoxFuture<'a, Result<(), JournalError>>;
 }
 
-/// Why a release was not written down.
+/// Why a release was not recorded.
 pub type JournalError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Writes nothing down.
+/// Records nothing.
 impl Journal for () {
     fn record<'a>(&'a self, _: &'a Release) -> BoxFuture<'a, Result<(), JournalError>> {
         Box::pin(ready(Ok(())))
@@ -75,76 +77,90 @@ impl Journal for () {
 /// Why a hook failed.
 #[derive(Debug, thiserror::Error)]
 pub enum HookError {
-    /// Its object could not be made or deleted.
+    /// An object could not be created, read or deleted.
     #[error("cannot run hook {path}")]
     Api {
-        /// Its template.
+        /// The hook's template.
         path: String,
         /// Why.
         #[source]
         source: Error,
     },
-    /// Its YAML is no object.
+    /// Its manifest is not valid.
     #[error("cannot build an object for hook {path}")]
     Object {
-        /// Its template.
+        /// The hook's template.
         path: String,
         /// Why.
         #[source]
         source: ObjectError,
     },
-    /// The release could not be written down before or after it.
+    /// The release could not be recorded.
     #[error("cannot record hook {path}")]
     Record {
-        /// Its template.
+        /// The hook's template.
         path: String,
         /// Why.
         #[source]
         source: JournalError,
     },
-    /// An object of its name is someone else's.
+    /// An existing object of the same name does not belong to the release.
     #[error("hook {path} cannot replace {object}: {why}")]
     Foreign {
-        /// Its template.
+        /// The hook's template.
         path: String,
         /// Kind and name.
         object: String,
-        /// Whose it is.
+        /// Who owns it.
         why: String,
     },
     /// Its Job or Pod failed.
     #[error("hook {path} failed: {why}")]
     Failed {
-        /// Its template.
+        /// The hook's template.
         path: String,
-        /// Which of its objects, and what its status says.
+        /// The object, and the message in its status.
         why: String,
     },
-    /// It took too long.
-    #[error("hook {path} did not end within {limit}: waited for {what}")]
+    /// It exceeded its timeout.
+    #[error("hook {path} did not finish within {limit}: still waiting for {what}")]
     TimedOut {
-        /// Its template.
+        /// The hook's template.
         path: String,
-        /// The limit, as Go writes durations.
+        /// The timeout in Go's notation.
         limit: String,
-        /// What was waited for, and why the last look failed if it did.
+        /// What it waited for, and why the last request failed, if it did.
         what: String,
     },
 }
 
 impl HookError {
-    /// Whether its object cannot be made because the namespace is being deleted.
+    /// Returns whether its object cannot be created because the namespace is being deleted.
     fn is_terminating(&self) -> bool {
         matches!(self, HookError::Api { source, .. } if source.is_terminating())
     }
 }
 
 impl Applier {
-    /// Runs the hooks of an event that have not succeeded yet, and notes in the release how each went. One that was running is found
-    /// again and waited for. Stops at the first that fails. A deletion does not stop at hooks that cannot be made because their namespace
-    /// is being deleted: it leaves them out, and they are returned.
+    /// Runs the hooks of an event, by weight and name, and sets their phases in `release`. Returns the hooks that a deletion skipped.
     ///
-    /// Once this succeeded, and the release is written down, [`Applier::clean_up_hooks`] deletes what succeeded.
+    /// # Flow
+    /// Hooks that succeeded are skipped. For each other hook: delete what an earlier run left, by its policy; record the run as started; create its
+    /// objects, annotated with [`HOOK_RUN_ANNOTATION`]; wait until its Jobs and Pods finish. Other kinds are done once they exist. When a hook fails, its
+    /// own delete policies and those of the hooks before it are applied, and the rest is not run. Once all succeeded, the caller records `release` and
+    /// calls [`Applier::clean_up_hooks`], in this order: a restart must know what succeeded before its objects are gone.
+    ///
+    /// # Retries
+    /// Transient errors are retried until the hook's timeout, each request after 30 s without a response. A create that the server keeps answering
+    /// with transient errors fails after 2 minutes.
+    ///
+    /// # Cancellation
+    /// Dropping the future stops waiting and leaves the objects running. A later call finds them by their annotation and continues to wait; the timeout
+    /// counts from the recorded start. A Job with `ttlSecondsAfterFinished` that was created and is gone counts as succeeded.
+    ///
+    /// # Errors
+    /// The first hook that failed, timed out or cannot be recorded. Pre-delete and post-delete hooks whose namespace is being deleted cannot be
+    /// created; they are skipped and returned instead.
     pub fn run_hooks<'a>(
         &'a self,
         release: &'a mut Release,
@@ -173,7 +189,7 @@ impl Applier {
                     skipped.push(error);
                     continue;
                 }
-                // The hook's own error is what matters; a failing clean-up is only logged.
+                // The hook's error matters more than a failing clean-up, which is only logged.
                 log_cleanup(self.delete_by_policy(&release.hooks[*at], DeletePolicy::HookFailed, run).await);
                 for earlier in &order[..done] {
                     let deleted = self.delete_by_policy(&release.hooks[*earlier], DeletePolicy::HookSucceeded, run);
@@ -185,7 +201,10 @@ impl Applier {
         Ok(skipped)
     }
 
-    /// Deletes the objects of an event's hooks whose policy is `hook-succeeded`. Repeating it is fine.
+    /// Deletes the objects of an event's hooks with the policy `hook-succeeded`, in reverse order, and waits until they are gone. Repeating it is safe.
+    ///
+    /// # Errors
+    /// An object belongs to someone else, or cannot be deleted within the hook's timeout.
     pub fn clean_up_hooks<'a>(
         &'a self,
         release: &'a Release,
@@ -217,7 +236,7 @@ impl Applier {
     }
 }
 
-/// Gives the place among the workers away for the time of some work.
+/// Releases the worker slot while `work` runs.
 async fn without_slot<T>(run: &HookRun<'_>, leaves: bool, work: impl Future<Output = T>) -> T {
     if !leaves {
         return work.await;

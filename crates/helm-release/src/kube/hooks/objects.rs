@@ -1,4 +1,4 @@
-//! A hook's objects on the server: made with the mark of their run, found again by it, deleted only if they are this release's.
+//! Creates a hook's objects with the mark of their run, finds them by it, and deletes them if they belong to this release.
 
 use serde_json::Value;
 
@@ -10,15 +10,15 @@ use crate::kube::ownership::UNCLAIMED;
 use crate::kube::{CHART_LABEL, FIELD_MANAGER, Live, Object, Ownership, Response, objects_of};
 use crate::release::{Hook, Release};
 
-/// Helm's annotation of every hook.
+/// Helm's annotation on every hook.
 const HOOK: &str = "helm.sh/hook";
 
-/// The objects of a hook.
+/// Parses the objects of a hook.
 pub(super) fn of(hook: &Hook) -> Result<Vec<Object>, HookError> {
     objects_of(&hook.manifest).map_err(|source| HookError::Object { path: hook.path.clone(), source })
 }
 
-/// The mark of one run of one hook: by it the object of a run is told from those of earlier ones.
+/// Identifies one run of one hook, so that its objects differ from those of earlier runs.
 pub(super) struct Stamp(String);
 
 impl Stamp {
@@ -33,7 +33,7 @@ impl Stamp {
 }
 
 impl Applier {
-    /// The path of the object of this run; nothing if there is none.
+    /// Returns the path of this run's object; `None` if it does not exist.
     pub(super) async fn find(
         &self,
         object: &Object,
@@ -57,7 +57,7 @@ impl Applier {
         name.map(|name| resource.path(namespace, name)).transpose()
     }
 
-    /// Makes an object. One that an earlier request of this run made, whose answer was lost, is found.
+    /// Creates an object, or finds the one that an earlier request of this run created without getting a response.
     pub(super) async fn create_once(&self, object: &Object, stamp: &Stamp, run: &HookRun<'_>) -> Result<String, Error> {
         match self.create_hook(object, stamp, run).await {
             Err(error) => self.find(object, stamp, run).await.ok().flatten().ok_or(error),
@@ -76,9 +76,9 @@ impl Applier {
         resource.path(namespace, made["metadata"]["name"].as_str().unwrap_or(&object.name))
     }
 
-    /// Deletes an object that is this release's and waits until it is gone. Already gone is fine.
+    /// Deletes an object of this release and waits until it is gone. Succeeds if it does not exist.
     pub(super) async fn delete_hook(&self, object: &Object, clock: &Clock<'_>) -> Result<(), HookError> {
-        let what = format!("{} to be gone", describe(object));
+        let what = format!("{} to be deleted", describe(object));
         let resource = clock.retry(&what, || self.mapper.resource(&object.api_version, &object.kind)).await?;
         let path = resource.path(clock.run.decoration.namespace_of(object, &resource), &object.name);
         let path = path.map_err(|source| HookError::Api { path: clock.hook.path.clone(), source })?;
@@ -97,7 +97,7 @@ impl Applier {
         Ok(())
     }
 
-    /// Returns whether it was deleted; one that changed since has to be looked at again.
+    /// Returns false if the object changed since it was read, so that it must be judged again.
     async fn delete_if_unchanged(&self, path: &str, live: &Live) -> Result<bool, Error> {
         match self.delete_proven(path, &live.proven()).await {
             Err(error) if error.is_conflict() => Ok(false),
@@ -113,11 +113,11 @@ impl Applier {
     }
 }
 
-/// Whether the object may be deleted: it is this release's, or a hook of Helm's that nobody claims.
+/// Checks that the object may be deleted: it belongs to this release, or it is an unclaimed hook of Helm's.
 fn check_deletable(live: &Live, metadata: &Value, object: &Object, clock: &Clock<'_>) -> Result<(), HookError> {
     let why = match clock.run.decoration.ownership(live) {
         Ownership::Ours => return Ok(()),
-        // Helm puts no owner on the objects of hooks, only the annotation that the chart has.
+        // Helm adds no ownership metadata to hook objects; they have only the chart's annotation.
         Ownership::Unclaimed if clock.run.unclaimed && metadata["metadata"]["annotations"][HOOK].is_string() => {
             return Ok(());
         }

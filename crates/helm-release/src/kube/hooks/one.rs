@@ -1,4 +1,4 @@
-//! Runs one hook: written down, made or found again, waited for until it ends or its time is over.
+//! Runs one hook: records the run, creates or finds its objects, and waits until they finish or time out.
 
 use std::time::Duration;
 
@@ -14,13 +14,13 @@ use crate::kube::apply::{Applier, describe};
 use crate::kube::{Object, Response, is_transient};
 use crate::release::{DeletePolicy, Hook, HookPhase, LastRun, Release};
 
-/// How long one request may go unanswered before it is sent again.
+/// How long to wait for a response before sending a request again.
 const REQUEST_LIMIT: Duration = Duration::from_secs(30);
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LAST_PAUSE: Duration = Duration::from_secs(2);
-/// The longest pause between two requests that the server answers with an error of its own, or of a webhook.
+/// The longest pause between creates that the server keeps rejecting with transient errors.
 const LAST_REFUSED_PAUSE: Duration = Duration::from_secs(15);
-/// How long an object is tried to be made while the server answers so. It is there and says no: the action fails, and is tried again later.
+/// How long to retry a create that the server keeps rejecting. The server is up, so the action fails and is retried later.
 const REFUSED_LIMIT: Duration = Duration::from_secs(120);
 
 impl Applier {
@@ -72,7 +72,7 @@ impl Applier {
         Ok(())
     }
 
-    /// Looks for the object of a run that an earlier process began; nothing if it has to be made.
+    /// Finds the object of a run that an earlier process started; `None` if it has to be created.
     async fn find_resumed(
         &self,
         object: &Object,
@@ -88,7 +88,7 @@ impl Applier {
             Absence::Succeeded => Ok(Some(Found::Ended)),
             Absence::Failed(why) => Err(clock.failed(object, &why)),
             Absence::Create => {
-                // What is left there is of an earlier run.
+                // Whatever has the name belongs to an earlier run.
                 if clock.hook.delete_policies.contains(&DeletePolicy::BeforeHookCreation) && !object.name.is_empty() {
                     self.delete_hook(object, clock).await?;
                 }
@@ -97,16 +97,16 @@ impl Applier {
         }
     }
 
-    /// Makes an object, however often the server must be asked while it is away; one that an unanswered request made is found.
+    /// Creates an object, retrying while the server is unavailable.
     async fn create_and_retry(&self, object: &Object, stamp: &Stamp, clock: &Clock<'_>) -> Result<String, HookError> {
-        let what = format!("{} to be made", describe(object));
+        let what = format!("{} to be created", describe(object));
         clock.retry_until(&what, Some(REFUSED_LIMIT), || self.create_once(object, stamp, clock.run)).await
     }
 
-    /// Waits until a Job or Pod has ended.
+    /// Waits until a Job or Pod finishes.
     async fn wait_for(&self, object: &Object, path: &str, clock: &Clock<'_>) -> Result<(), HookError> {
         let name = format!("{} {:?}", object.kind, path.rsplit('/').next().unwrap_or_default());
-        let what = format!("{name} to end");
+        let what = format!("{name} to finish");
         let (mut seen, mut pause) = (Value::Null, Pause::default());
         loop {
             let live = clock.retry(&what, || self.get(path)).await?;
@@ -130,7 +130,7 @@ impl Applier {
         }
     }
 
-    /// An object as it is; nothing if it is gone.
+    /// Reads an object; `None` if it does not exist.
     pub(super) async fn get(&self, path: &str) -> Result<Option<Value>, Error> {
         let answer: Result<Response, Error> = self.api().send(Call::get(path)).await;
         match answer {
@@ -140,11 +140,11 @@ impl Applier {
     }
 }
 
-/// What an earlier process left of a hook's object.
+/// The hook object of an earlier process.
 enum Found {
-    /// It is there, at this path.
+    /// It exists, at this path.
     At(String),
-    /// It ended, and the server deleted it.
+    /// It finished, and the server deleted it.
     Ended,
 }
 
@@ -162,17 +162,17 @@ async fn record(release: &Release, at: usize, run: &HookRun<'_>) -> Result<(), H
     }
 }
 
-/// A hook's time.
+/// The time budget of a hook.
 pub(super) struct Clock<'a> {
     pub(super) hook: &'a Hook,
     pub(super) run: &'a HookRun<'a>,
     started: Instant,
-    /// What passed before this process began to look.
+    /// The time that passed before this process started to wait.
     before: Duration,
 }
 
 impl<'a> Clock<'a> {
-    /// For a hook that runs, its time counts from its recorded start, for whichever process; else from now.
+    /// Starts the clock: at the recorded start of a running hook, whichever process started it, otherwise now.
     pub(super) fn start(hook: &'a Hook, run: &'a HookRun<'a>) -> Clock<'a> {
         let running = matches!(hook.last_run.phase, HookPhase::Running | HookPhase::Unknown);
         let before = hook.last_run.started_at.filter(|_| running).map(|at| Timestamp::now().duration_since(at));
@@ -184,7 +184,7 @@ impl<'a> Clock<'a> {
         self.before + self.started.elapsed()
     }
 
-    /// Asks until the server answers.
+    /// Repeats a request until it succeeds or fails permanently.
     pub(super) async fn retry<T, F>(&self, what: &str, ask: impl FnMut() -> F) -> Result<T, HookError>
     where
         F: Future<Output = Result<T, Error>>,
@@ -192,7 +192,7 @@ impl<'a> Clock<'a> {
         self.retry_until(what, None, ask).await
     }
 
-    /// Asks until the server answers, or has answered with errors for as long as `refused`.
+    /// As [`Clock::retry`], but gives up once the server has rejected the request for as long as `refused`.
     async fn retry_until<T, F>(
         &self,
         what: &str,
@@ -220,7 +220,7 @@ impl<'a> Clock<'a> {
         }
     }
 
-    /// Waits a little, unless the hook's time is over.
+    /// Pauses before the next poll; fails if the hook timed out.
     pub(super) async fn wait(&self, what: &str, trouble: Option<&str>, pause: &mut Pause) -> Result<(), HookError> {
         let what = trouble.map_or_else(|| what.to_owned(), |trouble| format!("{what} ({trouble})"));
         let (elapsed, limit) = (self.elapsed(), self.run.timeout);
@@ -239,18 +239,18 @@ impl<'a> Clock<'a> {
     }
 }
 
-/// `2m0s of 1h0m0s`.
+/// Formats `2m0s of 1h0m0s`.
 fn passed(elapsed: Duration, limit: Option<Duration>) -> String {
     let elapsed = go_duration(Duration::from_secs(elapsed.as_secs()));
     limit.map_or(elapsed.clone(), |limit| format!("{elapsed} of {}", go_duration(limit)))
 }
 
-/// As Go writes it: `1h0m0s`.
+/// Formats a duration as Go does: `1h0m0s`.
 fn go_duration(duration: Duration) -> String {
     golibs::time::Duration(i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX)).to_string()
 }
 
-/// Longer and longer waits between two looks at a hook's object.
+/// Growing pauses between polls.
 pub(super) struct Pause {
     next: Duration,
     last: Duration,

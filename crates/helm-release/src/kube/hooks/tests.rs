@@ -27,7 +27,7 @@ fn release(hooks: Vec<Hook>) -> Release {
     Release { version: 3, hooks, ..sample::release() }
 }
 
-/// A release whose only hook began to run some time ago, and the mark of that run.
+/// A release whose only hook started some time ago, and the mark of that run.
 fn begun(hook: Hook, phase: HookPhase, ago: Duration) -> (Release, String) {
     let started = Timestamp::now() - SignedDuration::try_from(ago).unwrap();
     let last_run = LastRun { started_at: Some(started), completed_at: None, phase };
@@ -35,7 +35,7 @@ fn begun(hook: Hook, phase: HookPhase, ago: Duration) -> (Release, String) {
     (release(vec![Hook { last_run, delete_policies, ..hook }]), format!("3.{started}"))
 }
 
-/// Everything that a run is told and writes down.
+/// What a run reports and records.
 #[derive(Default)]
 struct Notes {
     waits: Mutex<Vec<String>>,
@@ -65,7 +65,7 @@ impl Journal for Notes {
     }
 }
 
-/// A server, and whoever runs hooks on it.
+/// A server, and what running hooks on it takes.
 struct World {
     server: Arc<MemoryApi>,
     applier: Applier,
@@ -95,7 +95,7 @@ impl World {
         self.applier.clean_up_hooks(release, HookEvent::PreInstall, &run).await
     }
 
-    /// Runs the hooks of another event; returns those that were left out.
+    /// Runs the hooks of an event; returns those that were skipped.
     async fn run_at(&self, event: HookEvent, release: &mut Release) -> Result<Vec<String>, HookError> {
         release.hooks.iter_mut().for_each(|hook| hook.events = vec![event]);
         let decoration = decoration();
@@ -105,7 +105,7 @@ impl World {
         Ok(skipped.iter().map(ToString::to_string).collect())
     }
 
-    /// Runs, while someone does something to the server after some time.
+    /// Runs hooks, and changes the server after some time.
     async fn run_while(
         &self,
         release: &mut Release,
@@ -127,7 +127,7 @@ impl World {
 
 fn end(server: &MemoryApi, condition: &str) {
     let mut job = server.object(JOB).unwrap();
-    job["status"]["conditions"] = json!([{"type": condition, "status": "True", "message": "as told"}]);
+    job["status"]["conditions"] = json!([{"type": condition, "status": "True", "message": "out of luck"}]);
     server.put(JOB, job, "kube-controller-manager");
 }
 
@@ -135,7 +135,7 @@ fn complete(server: &MemoryApi) {
     end(server, "Complete");
 }
 
-/// The object of a run, as an earlier process made it.
+/// Stores the Job of a run as an earlier process created it.
 fn put_job(server: &MemoryApi, stamp: &str, spec: Value) {
     let annotations = json!({
         "meta.helm.sh/release-name": "web", "meta.helm.sh/release-namespace": "ns", HOOK_RUN_ANNOTATION: stamp,
@@ -166,7 +166,7 @@ async fn hooks_run_by_weight_and_are_deleted_by_policy() {
         [Succeeded, Succeeded, Succeeded, NotRun]
     );
     assert!(release.hooks[0].last_run.completed_at >= release.hooks[0].last_run.started_at);
-    // Each run is written down before its object is made.
+    // Each run is recorded before its object is created.
     let phases = world.notes.phases.lock().unwrap().clone();
     assert_eq!(
         phases,
@@ -183,7 +183,7 @@ async fn hooks_run_by_weight_and_are_deleted_by_policy() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn hooks_that_succeeded_do_not_run_again() {
+async fn succeeded_hooks_do_not_run_again() {
     let world = World::new();
     let mut release = release(vec![map("a", 0), job("")]);
     release.hooks.iter_mut().for_each(|hook| hook.last_run.phase = HookPhase::Succeeded);
@@ -193,7 +193,7 @@ async fn hooks_that_succeeded_do_not_run_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_event_without_hooks_costs_nothing() {
+async fn events_without_hooks_send_no_request() {
     let world = World::new();
     let mut release = release(vec![Hook { events: vec![HookEvent::PostInstall], ..map("d", 0) }]);
     world.run(&mut release).await.unwrap();
@@ -201,7 +201,7 @@ async fn an_event_without_hooks_costs_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_long_job_is_waited_for_and_what_is_waited_for_is_told() {
+async fn long_jobs_are_awaited_and_reported() {
     let world = World { timeout: None, ..World::new() };
     let mut release = release(vec![job("")]);
     let began = Instant::now();
@@ -209,7 +209,7 @@ async fn a_long_job_is_waited_for_and_what_is_waited_for_is_told() {
     assert!((7200..7203).contains(&began.elapsed().as_secs()), "{:?}", began.elapsed());
     assert_eq!(release.hooks[0].last_run.phase, HookPhase::Succeeded);
     let waits = world.notes.waits.lock().unwrap();
-    assert_eq!(waits[0], "hook c/templates/j.yaml: waiting for Job \"j\" to end (0s)");
+    assert_eq!(waits[0], "hook c/templates/j.yaml: waiting for Job \"j\" to finish (0s)");
     assert!(
         waits.last().unwrap().ends_with(" (1h59m59s)") || waits.last().unwrap().ends_with(" (1h59m58s)"),
         "{:?}",
@@ -218,32 +218,35 @@ async fn a_long_job_is_waited_for_and_what_is_waited_for_is_told() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_job_that_never_ends_is_given_up_at_the_limit() {
+async fn endless_jobs_time_out() {
     let world = World::new();
     let mut release = release(vec![job("")]);
     let began = Instant::now();
     let error = world.run(&mut release).await.unwrap_err();
-    assert_eq!(error.to_string(), "hook c/templates/j.yaml did not end within 5m0s: waited for Job \"j\" to end");
+    assert_eq!(
+        error.to_string(),
+        "hook c/templates/j.yaml did not finish within 5m0s: still waiting for Job \"j\" to finish"
+    );
     assert_eq!(began.elapsed().as_secs_f64().round(), 300.0);
     assert_eq!(release.hooks[0].last_run.phase, HookPhase::Failed);
     assert!(world.notes.waits.lock().unwrap().iter().all(|wait| wait.ends_with(" of 5m0s)")));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_job_that_fails_fails_the_hook_and_stops_those_after_it() {
+async fn a_failed_job_fails_the_hook_and_skips_later_ones() {
     let world = World::new();
     let failing = Hook { delete_policies: vec![DeletePolicy::HookFailed], ..job("") };
     let first = Hook { delete_policies: vec![DeletePolicy::HookSucceeded], ..map("first", -1) };
     let mut release = release(vec![first, failing, map("z", 1)]);
     let error = world.run_while(&mut release, 5, |server| end(server, "Failed")).await.unwrap_err();
-    assert_eq!(error.to_string(), "hook c/templates/j.yaml failed: Job \"j\": as told");
+    assert_eq!(error.to_string(), "hook c/templates/j.yaml failed: Job \"j\": out of luck");
     assert_eq!(world.server.paths(), Vec::<String>::new());
     use HookPhase::{Failed, NotRun, Succeeded};
     assert_eq!(release.hooks.iter().map(|h| h.last_run.phase).collect::<Vec<_>>(), [Succeeded, Failed, NotRun]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn failing_looks_are_repeated_and_end_nothing() {
+async fn failed_polls_are_retried() {
     let world = World::new();
     let mut release = release(vec![job("")]);
     let restart = |server: &MemoryApi| {
@@ -256,12 +259,12 @@ async fn failing_looks_are_repeated_and_end_nothing() {
     world.run_while(&mut release, 10, restart).await.unwrap();
     assert_eq!(world.writes(), [format!("POST {JOBS}")]);
     let waits = world.notes.waits.lock().unwrap();
-    assert!(waits.iter().any(|wait| wait.contains("Job \"j\" to end (cannot reach the API server)")), "{waits:?}");
+    assert!(waits.iter().any(|wait| wait.contains("Job \"j\" to finish (cannot reach the API server)")), "{waits:?}");
     assert!(waits.iter().any(|wait| wait.contains("(no answer within 30 s)")), "{waits:?}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_look_that_is_refused_for_good_fails_the_hook() {
+async fn a_permanently_rejected_poll_fails_the_hook() {
     let world = World::new();
     let mut release = release(vec![job("")]);
     let error = world.run_while(&mut release, 10, |server| server.disturb("GET", 1, Disturbance::Refused(403))).await;
@@ -269,18 +272,17 @@ async fn a_look_that_is_refused_for_good_fails_the_hook() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_stays_away_is_named_when_the_time_is_over() {
+async fn timeouts_name_an_unreachable_server() {
     let world = World::new();
     let mut release = release(vec![job("")]);
     let without_slot = |server: &MemoryApi| server.disturb("GET /apis/batch", 100_000, Disturbance::Unreachable);
     let error = world.run_while(&mut release, 10, without_slot).await.unwrap_err();
-    let expected =
-        "hook c/templates/j.yaml did not end within 5m0s: waited for Job \"j\" to end (cannot reach the API server)";
+    let expected = "hook c/templates/j.yaml did not finish within 5m0s: still waiting for Job \"j\" to finish (cannot reach the API server)";
     assert_eq!(error.to_string(), expected);
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_object_is_made_once_however_its_request_fares() {
+async fn objects_are_created_once_even_if_responses_are_lost() {
     for how in [Disturbance::Unreachable, Disturbance::AnswerLost, Disturbance::Refused(503)] {
         for manifest in ["name: j", "generateName: j-"] {
             let world = World::new();
@@ -301,7 +303,7 @@ fn terminating() -> Error {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deletion_leaves_out_hooks_that_a_namespace_that_goes_does_not_take() {
+async fn deletions_skip_hooks_in_terminating_namespaces() {
     for event in [HookEvent::PreDelete, HookEvent::PostDelete] {
         let world = World::new();
         let in_other = Hook {
@@ -319,7 +321,7 @@ async fn a_deletion_leaves_out_hooks_that_a_namespace_that_goes_does_not_take() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn other_actions_and_other_refusals_stop_at_a_hook_that_cannot_be_made() {
+async fn other_actions_and_errors_fail_at_hooks_that_cannot_be_created() {
     use HookEvent::{PostUpgrade, PreDelete, PreInstall};
     let forbidden: fn() -> Error = || Error::from_status(403, "Forbidden", "no");
     for (event, refusal) in
@@ -333,7 +335,7 @@ async fn other_actions_and_other_refusals_stop_at_a_hook_that_cannot_be_made() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_object_that_the_server_keeps_refusing_fails_the_hook_long_before_its_time() {
+async fn creates_that_keep_being_rejected_fail_before_the_timeout() {
     let began = Instant::now();
     let world = World { timeout: Some(Duration::from_secs(3600)), ..World::new() };
     world.server.disturb("POST", 100_000, Disturbance::Refused(500));
@@ -344,15 +346,15 @@ async fn an_object_that_the_server_keeps_refusing_fails_the_hook_long_before_its
     let waits = world.notes.waits.lock().unwrap();
     assert!((10..25).contains(&waits.len()), "{} waits", waits.len());
     assert!(
-        waits[0].contains("waiting for ConfigMap \"a\" to be made (") && waits[0].contains("Disturbed"),
+        waits[0].contains("waiting for ConfigMap \"a\" to be created (") && waits[0].contains("Disturbed"),
         "{waits:?}"
     );
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_is_away_now_and_then_refuses_for_less_long() {
+async fn outages_restart_the_rejection_limit() {
     let world = World { timeout: Some(Duration::from_secs(3600)), ..World::new() };
-    // Each time it refuses for less than two minutes; the outage between begins the count anew.
+    // Each series of rejections is shorter than two minutes; the outage between restarts the limit.
     world.server.disturb("POST", 12, Disturbance::Refused(503));
     world.server.disturb("POST", 1, Disturbance::Unreachable);
     world.server.disturb("POST", 6, Disturbance::Refused(503));
@@ -362,7 +364,7 @@ async fn a_server_that_is_away_now_and_then_refuses_for_less_long() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_object_that_exists_and_may_not_be_replaced_fails_the_hook() {
+async fn existing_objects_that_must_not_be_replaced_fail_the_hook() {
     let world = World::new();
     put_job(&world.server, "2.long ago", json!({}));
     let mut release = release(vec![Hook { delete_policies: vec![DeletePolicy::HookSucceeded], ..job("") }]);
@@ -371,7 +373,7 @@ async fn an_object_that_exists_and_may_not_be_replaced_fails_the_hook() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_release_that_cannot_be_recorded_is_recorded_later() {
+async fn failed_recordings_are_retried() {
     let world = World::new();
     let without_slot = || Error::Transport("connection refused".into());
     world.notes.refuse.lock().unwrap().extend([without_slot(), without_slot()]);
@@ -385,7 +387,7 @@ async fn a_release_that_cannot_be_recorded_is_recorded_later() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_job_that_runs_is_found_again_and_waited_for() {
+async fn running_jobs_are_found_and_awaited_after_a_restart() {
     let world = World::new();
     let (mut release, stamp) = begun(job(""), HookPhase::Running, Duration::from_secs(100));
     put_job(&world.server, &stamp, json!({}));
@@ -395,7 +397,7 @@ async fn a_job_that_runs_is_found_again_and_waited_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_time_of_a_hook_counts_from_its_start_but_a_last_look_is_taken() {
+async fn timeouts_count_from_the_start_and_allow_a_last_poll() {
     let world = World::new();
     let (mut late, stamp) = begun(job(""), HookPhase::Running, Duration::from_secs(1000));
     put_job(&world.server, &stamp, json!({}));
@@ -409,7 +411,7 @@ async fn the_time_of_a_hook_counts_from_its_start_but_a_last_look_is_taken() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_job_of_an_earlier_run_is_replaced_even_after_a_restart() {
+async fn jobs_of_earlier_runs_are_replaced_after_a_restart() {
     let world = World::new();
     put_job(&world.server, "2.long ago", json!({}));
     let (mut release, stamp) = begun(job(""), HookPhase::Running, Duration::ZERO);
@@ -419,7 +421,7 @@ async fn a_job_of_an_earlier_run_is_replaced_even_after_a_restart() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_job_whose_name_the_server_chose_is_found_again() {
+async fn jobs_with_generated_names_are_found_after_a_restart() {
     let world = World::new();
     let manifest = "apiVersion: batch/v1\nkind: Job\nmetadata: {generateName: j-}\n".to_owned();
     let hook = Hook { manifest, ..job("") };
@@ -434,7 +436,7 @@ async fn a_job_whose_name_the_server_chose_is_found_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_job_that_expires_is_recorded_once_more_when_it_was_made() {
+async fn jobs_with_a_ttl_are_recorded_again_after_creation() {
     let world = World::new();
     let mut release = release(vec![job("ttlSecondsAfterFinished: 0")]);
     world.run_while(&mut release, 5, complete).await.unwrap();
@@ -442,7 +444,7 @@ async fn a_job_that_expires_is_recorded_once_more_when_it_was_made() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_job_that_expired_between_two_looks_succeeded() {
+async fn jobs_that_expire_between_polls_succeeded() {
     let world = World::new();
     let mut release = release(vec![job("ttlSecondsAfterFinished: 0")]);
     world.run_while(&mut release, 5, |server| server.remove(JOB)).await.unwrap();
@@ -450,7 +452,7 @@ async fn a_job_that_expired_between_two_looks_succeeded() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_job_that_expired_during_a_restart_is_not_run_again() {
+async fn jobs_that_expired_during_a_restart_do_not_run_again() {
     let world = World::new();
     let expiring = || job("ttlSecondsAfterFinished: 0");
     let (mut made, _) = begun(expiring(), HookPhase::Running, Duration::from_secs(9));
@@ -462,15 +464,15 @@ async fn a_job_that_expired_during_a_restart_is_not_run_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_job_that_somebody_deletes_fails_the_hook() {
+async fn deleted_jobs_fail_the_hook() {
     let world = World::new();
     let mut release = release(vec![job("")]);
     let error = world.run_while(&mut release, 5, |server| server.remove(JOB)).await.unwrap_err();
-    assert_eq!(error.to_string(), "hook c/templates/j.yaml failed: Job \"j\": it was deleted before it ended");
+    assert_eq!(error.to_string(), "hook c/templates/j.yaml failed: Job \"j\": it was deleted before it finished");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_hook_replaces_only_what_is_its_releases() {
+async fn hooks_replace_only_objects_of_their_release() {
     let helms = json!({"helm.sh/hook": "pre-install"});
     let others = json!({"helm.sh/hook": "pre-install", "meta.helm.sh/release-name": "other", "meta.helm.sh/release-namespace": "ns"});
     let controlled = json!([{"apiVersion": "v1", "kind": "X", "name": "x", "controller": true, "uid": "u2"}]);
@@ -505,7 +507,7 @@ async fn a_hook_replaces_only_what_is_its_releases() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_deleted_is_waited_for_and_deleted_once() {
+async fn deletions_are_awaited_and_sent_once() {
     let world = World::new();
     put_job(&world.server, "2.long ago", json!({}));
     let mut held = world.server.object(JOB).unwrap();
@@ -520,10 +522,10 @@ async fn what_is_deleted_is_waited_for_and_deleted_once() {
     };
     tokio::join!(world.run(&mut release), later).0.unwrap();
     assert_eq!(world.writes(), [format!("DELETE {JOB}"), format!("POST {JOBS}")]);
-    assert!(world.notes.waits.lock().unwrap()[0].contains("waiting for Job \"j\" to be gone"));
+    assert!(world.notes.waits.lock().unwrap()[0].contains("waiting for Job \"j\" to be deleted"));
 }
 
-/// The ConfigMap of an earlier run of the hook `a`.
+/// Stores the ConfigMap of an earlier run of the hook `a`.
 fn put_map(server: &MemoryApi, value: &str) {
     let annotations = json!({"meta.helm.sh/release-name": "web", "meta.helm.sh/release-namespace": "ns"});
     let object = json!({"metadata": {"name": "a", "annotations": annotations}, "data": {"x": value}});
@@ -531,7 +533,7 @@ fn put_map(server: &MemoryApi, value: &str) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_gone_at_once_is_not_waited_for() {
+async fn immediate_deletions_are_not_awaited() {
     let world = World::new();
     put_map(&world.server, "old");
     let began = Instant::now();
@@ -541,7 +543,7 @@ async fn what_is_gone_at_once_is_not_waited_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_changes_before_it_is_deleted_is_looked_at_again_after_a_pause() {
+async fn objects_that_change_before_their_deletion_are_judged_again() {
     let world = World::new();
     put_map(&world.server, "old");
     let (server, changes) = (Arc::downgrade(&world.server), Mutex::new(2));
@@ -561,7 +563,7 @@ async fn what_changes_before_it_is_deleted_is_looked_at_again_after_a_pause() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deletion_that_is_refused_for_good_fails_the_hook() {
+async fn permanently_rejected_deletions_fail_the_hook() {
     let world = World::new();
     put_map(&world.server, "old");
     world.server.disturb("DELETE", 1, Disturbance::Refused(403));
@@ -570,7 +572,7 @@ async fn a_deletion_that_is_refused_for_good_fails_the_hook() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_outage_is_not_taken_for_an_object_that_is_gone() {
+async fn an_outage_is_not_a_missing_object() {
     let world = World::new();
     put_map(&world.server, "old");
     world.server.disturb(&format!("GET {MAPS}/a"), 1, Disturbance::Refused(503));
@@ -579,7 +581,7 @@ async fn an_outage_is_not_taken_for_an_object_that_is_gone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn after_a_restart_an_earlier_runs_object_goes_only_by_the_hooks_policy() {
+async fn after_a_restart_earlier_objects_are_deleted_only_by_policy() {
     let world = World::new();
     put_map(&world.server, "old");
     let (mut release, _) = begun(map("a", 0), HookPhase::Running, Duration::ZERO);
@@ -590,7 +592,7 @@ async fn after_a_restart_an_earlier_runs_object_goes_only_by_the_hooks_policy() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn definitions_of_kinds_are_never_deleted() {
+async fn crds_are_never_deleted() {
     let world = World::new();
     let hook = Hook {
         kind: "CustomResourceDefinition".into(),
@@ -601,7 +603,7 @@ async fn definitions_of_kinds_are_never_deleted() {
     assert_eq!(world.server.paths(), [format!("{MAPS}/a")]);
 }
 
-/// Counts how often the place among the workers is given away and taken again.
+/// Counts how often the worker slot is released and taken.
 #[derive(Default)]
 struct Places(Mutex<Vec<&'static str>>);
 
@@ -617,7 +619,7 @@ impl Slot for Places {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_place_among_the_workers_is_given_away_for_hooks_only() {
+async fn the_worker_slot_is_released_only_for_hooks() {
     let (world, places, decoration) = (World::new(), Places::default(), decoration());
     let run = HookRun { decoration: &decoration, timeout: None, unclaimed: false, slot: &places, journal: &() };
     let mut release = release(vec![map("a", 0)]);
@@ -629,12 +631,12 @@ async fn a_place_among_the_workers_is_given_away_for_hooks_only() {
 }
 
 #[test]
-fn the_absence_of_an_object_means_what_is_known_of_it() {
+fn missing_objects_are_judged_by_the_evidence() {
     let running = json!({"active": 1});
     let failing =
         json!({"conditions": [{"type": "FailureTarget", "status": "True", "reason": "BackoffLimitExceeded"}]});
     let failed = json!({"conditions": [{"type": "Failed", "status": "True", "message": "no"}]});
-    let deleted = || Absence::Failed("it was deleted before it ended".into());
+    let deleted = || Absence::Failed("it was deleted before it finished".into());
     for (evidence, expires, expected) in [
         (Evidence::Planned, false, Absence::Create),
         (Evidence::Planned, true, Absence::Create),
@@ -659,7 +661,7 @@ fn the_absence_of_an_object_means_what_is_known_of_it() {
 }
 
 #[test]
-fn a_status_says_how_a_job_or_pod_ended() {
+fn the_status_gives_the_result_of_jobs_and_pods() {
     let condition = |kind: &str, status: &str| json!({"conditions": [{"type": kind, "status": status, "reason": "r"}]});
     for (kind, status, expected) in [
         ("Job", condition("Complete", "True"), Some(Ok(()))),

@@ -1,6 +1,6 @@
-//! What a refusal means: whether trying again can help, and what of it may be shown.
+//! Interprets error responses: whether a retry can help, and what of the message may be shown.
 //!
-//! The server's words stay as they are, but for values: of an object that does not fit its schema ([`misfit`]), and in `Invalid value: …`.
+//! The server's message stays unchanged except for values: those in schema errors ([`schema_error`]) and those after `Invalid value:` and its like.
 
 mod schema_error;
 #[cfg(test)]
@@ -23,29 +23,29 @@ impl Error {
         }
     }
 
-    /// The error of a server's answer: its status and its words.
+    /// Builds the error of a response with this HTTP status, reason and message.
     pub fn from_status(code: u16, reason: &str, message: &str) -> Error {
         let body = serde_json::json!({"reason": reason, "message": message});
         refusal(code, body.to_string().as_bytes())
     }
 
-    /// Whether server-side apply alone may be what the server objects to: to a client's create or patch it may say yes.
+    /// Returns whether the server may reject only server-side apply, and accept a client-side create or patch.
     pub fn may_succeed_client_side(&self) -> bool {
-        // 405 and 415: an aggregated server that knows no apply.
+        // 405 and 415: an aggregated server without server-side apply.
         matches!(self.code(), Some(400 | 405 | 415 | 422))
     }
 
-    /// Whether nothing can be made because the namespace is being deleted.
+    /// Returns whether the namespace is being deleted, so that nothing can be created in it.
     pub fn is_terminating(&self) -> bool {
         matches!(self, Error::Refused { code: 403, reason, .. } if reason == TERMINATING)
     }
 
-    /// Whether the object has fields that its schema does not know.
+    /// Returns whether the object has fields that its schema does not declare.
     pub(super) fn has_undeclared_field(&self) -> bool {
         matches!(self, Error::Refused { code: 422, message, .. } if message.contains(schema_error::UNDECLARED))
     }
 
-    /// The fields that the server objects to, as it names them: `spec.strategy.rollingUpdate`.
+    /// Returns the fields that the server rejects, in its notation: `spec.strategy.rollingUpdate`.
     pub fn fields(&self) -> &[String] {
         match self {
             Error::Refused { fields, .. } => fields,
@@ -88,12 +88,12 @@ pub(crate) fn is_transient(error: &(dyn std::error::Error + 'static)) -> bool {
     false
 }
 
-/// The reason and the cause of a refusal to make anything in a namespace that is being deleted.
+/// The reason and cause of rejecting a create in a namespace that is being deleted.
 const TERMINATING: &str = "NamespaceTerminating";
 
-/// The error of an answer with a status of 400 or more.
+/// Parses a response with a status of 400 or more.
 ///
-/// Server-side apply answers 500 to an object that does not fit its schema. Here that is 422, as for every other invalid object.
+/// Server-side apply responds with 500 to an object that does not fit its schema. That becomes 422, as for other invalid objects.
 pub(super) fn refusal(code: u16, body: &[u8]) -> Error {
     let status: Status = serde_json::from_slice(body).unwrap_or_default();
     let message =
@@ -109,11 +109,11 @@ pub(super) fn refusal(code: u16, body: &[u8]) -> Error {
     Error::Refused { code, reason, message: without_values(&message, of_secret), fields }
 }
 
-/// What stands for a value that is not shown.
+/// Replaces a value that is not shown.
 const HIDDEN: &str = "<hidden>";
 
-/// The message without the values that it quotes: those of a Secret, and those that are whole structures, which hold other fields' values.
-/// Single values of other objects stay, as Helm shows them.
+/// Hides values that the message quotes: all values of Secrets, and structures of any kind, since they contain other fields' values. Scalars of other
+/// kinds stay, as in Helm.
 fn without_values(message: &str, of_secret: bool) -> String {
     let mut safe = String::with_capacity(message.len());
     let mut rest = message;
@@ -132,7 +132,7 @@ fn split_at_value(text: &str) -> Option<(&str, &str)> {
     ends.min().map(|end| text.split_at(end))
 }
 
-/// Where a value in Go's or JSON's notation ends: before the next `: ` or `, ` outside of quotes and brackets.
+/// The end of a value in Go's or JSON's notation: the next `: ` or `, ` outside quotes and brackets.
 fn value_end(text: &str) -> usize {
     let (mut depth, mut quoted, mut escaped) = (0_usize, false, false);
     for (at, c) in text.char_indices() {

@@ -1,20 +1,20 @@
-//! Explains the server's messages about an object that does not fit its schema: field, expected and found type, never the value.
+//! Rewrites the server's messages about objects that do not fit their schema: field, expected and actual type, never the value.
 //!
-//! The messages are structured-merge-diff's (`typed/validate.go`), which print values with their Go types, even several lines of them.
+//! The originals come from structured-merge-diff (`typed/validate.go`) and print values with their Go types, even multi-line ones.
 
-/// How a message begins whose object could not be typed.
+/// How messages about objects that could not be typed begin.
 const BEGINNINGS: [&str; 2] = ["failed to create typed patch object (", "failed to create typed live object ("];
 
-/// What a message has in it whose object could not be decoded. Conversions fail for other reasons, too: a webhook that is away.
+/// What messages about undecodable objects contain. Other failed conversions, such as an unreachable webhook, lack it.
 const UNDECODABLE: &str = "error decoding from json: ";
 
-/// What is said of a field that the schema does not know.
+/// The message about a field that the schema does not declare.
 pub(super) const UNDECLARED: &str = "field not declared in schema";
 
-/// What is said where nothing more can be told without quoting values.
+/// The message when details would quote values.
 const UNKNOWN: &str = "does not fit its schema";
 
-/// The explanation of such a message; nothing for any other message.
+/// Rewrites such a message; returns `None` for any other.
 pub(super) fn explain(message: &str) -> Option<String> {
     let untyped = BEGINNINGS.iter().any(|beginning| message.starts_with(beginning));
     let undecodable = message.starts_with("failed to convert ") && message.contains(UNDECODABLE);
@@ -25,7 +25,7 @@ pub(super) fn explain(message: &str) -> Option<String> {
     Some(if faults.is_empty() { UNKNOWN.to_owned() } else { format!("{UNKNOWN}: {}", faults.join("; ")) })
 }
 
-/// What follows the object's identity, `(namespace/name; group/version, Kind=kind)`.
+/// The part after the object's identity, `(namespace/name; group/version, Kind=kind)`.
 fn details(message: &str) -> Option<&str> {
     let (_, kind) = message.split_once(", Kind=")?;
     let (_, rest) = kind.split_once(')')?;
@@ -37,11 +37,11 @@ fn faults(details: &str) -> Vec<String> {
         return vec![without_quoted(cause)];
     }
     let lines = details.strip_prefix("errors:\n  ").unwrap_or(details);
-    // A line that is no fault of its own goes on with the value of the one before.
+    // A line that is not a fault continues the value of the previous one.
     lines.split("\n  ").filter_map(fault).collect()
 }
 
-/// One fault: `path: what is wrong`.
+/// Parses one fault: `path: what is wrong`.
 fn fault(line: &str) -> Option<String> {
     let found = EXPLAINERS.iter().filter_map(|(marker, explainer)| Some((find(line, marker)?, marker, explainer)));
     let (at, marker, explainer) = found.min_by_key(|(at, _, _)| *at)?;
@@ -60,7 +60,7 @@ const EXPLAINERS: [(&str, Explainer); 5] = [
     ("schema error: ", |_| "the schema has no such type".to_owned()),
 ];
 
-/// Where a marker begins: at the line's start or after the path.
+/// Finds a marker at the start of the line or after the path.
 fn find(line: &str, marker: &str) -> Option<usize> {
     if line.starts_with(marker) {
         return Some(0);
@@ -72,7 +72,7 @@ fn is_path(text: &str) -> bool {
     text.starts_with(['.', '[']) && !text.contains('\n')
 }
 
-/// `string, got &value.valueUnstructured{Value:14}`.
+/// Rewrites `string, got &value.valueUnstructured{Value:14}`.
 fn wrong_type(text: &str) -> String {
     let (expected, got) = text.split_once(", got ").unwrap_or((text, ""));
     let expected = match expected {
@@ -82,7 +82,7 @@ fn wrong_type(text: &str) -> String {
         "list" => Type::List,
         "map" => Type::Map,
         "any scalar" => Type::Scalar,
-        _ => return "has a wrong type".to_owned(),
+        _ => return "has the wrong type".to_owned(),
     };
     let got = Type::of(got, expected);
     let hint = match (expected, got) {
@@ -106,13 +106,13 @@ enum Type {
 }
 
 impl Type {
-    /// The type of a value as Go prints it: `%#v` with its Go type, `%v` as bare text, or `%T`.
+    /// Parses the type of a value that Go printed: `%#v` with its Go type, `%v` as bare text, or `%T`.
     fn of(printed: &str, expected: Type) -> Type {
         if let Some(value) = printed.strip_prefix("&value.valueUnstructured{Value:") {
             return if value.starts_with('"') { Type::String } else { Type::of_text(value) };
         }
         let Some(value) = printed.strip_prefix("&{") else { return Type::of_text(printed) };
-        // Only a text can look like what was expected and be something else.
+        // A value that looks like the expected type but was rejected must be a string.
         let found = Type::of_text(value.strip_suffix('}').unwrap_or(value));
         if found == expected { Type::String } else { found }
     }
@@ -142,7 +142,7 @@ impl Type {
     }
 }
 
-/// A key of a keyed list names the entry; the key of a set is its value.
+/// The key of a keyed list names the entry; the key of a set is a value.
 fn duplicate(key: &str) -> String {
     match key.starts_with("[=") {
         true => "duplicate entries".to_owned(),
@@ -150,7 +150,7 @@ fn duplicate(key: &str) -> String {
     }
 }
 
-/// `0: associative list with keys may not have a null element`: fixed texts.
+/// Rewrites `0: associative list with keys may not have a null element`: fixed texts.
 fn element(text: &str) -> String {
     match text.split_once(": ") {
         Some((at, why)) if at.parse::<usize>().is_ok() && why.starts_with("associative list") => {
@@ -160,7 +160,7 @@ fn element(text: &str) -> String {
     }
 }
 
-/// A path without the entries of sets that it names by value: `.a[="x"].b`.
+/// Drops set entries, which are values, from a path: `.a[="x"].b`.
 fn without_set_values(path: &str) -> String {
     let mut safe = String::new();
     let mut rest = path;
@@ -171,7 +171,7 @@ fn without_set_values(path: &str) -> String {
     safe + rest
 }
 
-/// A decoder's message without the texts that it quotes.
+/// Hides quoted texts in a decoder's message.
 fn without_quoted(text: &str) -> String {
     let parts = text.split('"').enumerate();
     parts.map(|(at, part)| if at % 2 == 0 { part } else { super::HIDDEN }).collect()

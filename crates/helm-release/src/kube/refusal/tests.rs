@@ -1,4 +1,4 @@
-//! Real answers of a Kubernetes 1.36 API server, and of webhooks and proxies on the way to it.
+//! Real responses of a Kubernetes 1.36 API server, and of webhooks and proxies.
 
 use serde_json::json;
 
@@ -16,7 +16,7 @@ const MAP: &str = "/v1, Kind=ConfigMap";
 const DEPLOYMENT: &str = "apps/v1, Kind=Deployment";
 
 #[test]
-fn an_object_that_does_not_fit_its_schema_is_explained_without_its_values() {
+fn schema_errors_are_explained_without_values() {
     let c = ".spec.template.spec.containers[name=\"c\"]";
     let cases = [
         (
@@ -78,7 +78,7 @@ fn an_object_that_does_not_fit_its_schema_is_explained_without_its_values() {
         (".spec.s: duplicate entries for key [=\"p w\"]", ".spec.s: duplicate entries"),
         (".spec.s[=\"p w\"].x: field not declared in schema", ".spec.s[].x: field not declared in schema"),
         (".spec.x: schema error: no type found matching: inlined type", ".spec.x: the schema has no such type"),
-        (".spec.x: expected marvel, got hunter2", ".spec.x: has a wrong type"),
+        (".spec.x: expected marvel, got hunter2", ".spec.x: has the wrong type"),
         ("expected map, got &{hunter2}", "expected map, got string"),
         (".spec.x: element 0: hunter2", ".spec.x: an element is invalid"),
     ];
@@ -96,7 +96,7 @@ fn an_object_that_does_not_fit_its_schema_is_explained_without_its_values() {
 }
 
 #[test]
-fn several_faults_are_told_in_one_line_even_where_a_value_has_several() {
+fn several_faults_become_one_line_even_with_multi_line_values() {
     let details = "errors:\n  .spec.paused: expected boolean, got &{yes\n  hunter2\n  and: {more}}\n  .spec.replicas: expected numeric (int or float), got string\n  \
         .spec.args: expected list, got &{a b}";
     assert_eq!(
@@ -107,7 +107,7 @@ fn several_faults_are_told_in_one_line_even_where_a_value_has_several() {
 }
 
 #[test]
-fn what_cannot_be_parsed_is_not_shown() {
+fn unparsable_details_are_hidden() {
     let unknown = "does not fit its schema";
     assert_eq!(schema_error(MAP, "Value:hunter2"), unknown);
     assert_eq!(schema_error(MAP, "hunter2: expected string, got x"), unknown);
@@ -123,7 +123,7 @@ fn what_cannot_be_parsed_is_not_shown() {
 }
 
 #[test]
-fn an_object_that_does_not_fit_its_schema_is_invalid_and_no_outage() {
+fn schema_errors_are_permanent() {
     let error = status(
         500,
         "",
@@ -135,7 +135,7 @@ fn an_object_that_does_not_fit_its_schema_is_invalid_and_no_outage() {
 }
 
 #[test]
-fn refusals_are_permanent_unless_they_say_nothing_about_the_request() {
+fn only_errors_unrelated_to_the_request_are_transient() {
     let webhook = "Internal error occurred: failed calling webhook \"check.example.com\": failed to call webhook: Post \"https://check.ns.svc:443/?timeout=10s\": \
         dial tcp 10.96.0.7:443: connect: connection refused";
     let typed = "failed to create typed patch object (/d; apps/v1, Kind=Deployment): .spec.replicas: expected numeric (int or float), got string";
@@ -182,7 +182,7 @@ fn refusals_are_permanent_unless_they_say_nothing_about_the_request() {
 }
 
 #[test]
-fn values_of_secrets_and_whole_structures_are_hidden() {
+fn values_of_secrets_and_structures_are_hidden() {
     let cases = [
         (
             "Service \"e\" is invalid: spec.clusterIPs[0]: Invalid value: [\"None\"]: may not change once set",
@@ -237,7 +237,7 @@ fn values_of_secrets_and_whole_structures_are_hidden() {
 }
 
 #[test]
-fn a_namespace_that_is_being_deleted_is_told_from_missing_rights() {
+fn terminating_namespaces_differ_from_missing_permissions() {
     let answer = |code, causes: &str| {
         let body = format!(r#"{{"reason": "Forbidden", "message": "no", "details": {{"causes": [{causes}]}}}}"#);
         refusal(code, body.as_bytes())
