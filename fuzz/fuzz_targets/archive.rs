@@ -2,7 +2,7 @@
 #![no_main]
 
 use flate2::Crc;
-use helm::chart::{Chart, File};
+use helm::chart::Chart;
 use libfuzzer_sys::fuzz_target;
 
 const BLOCK: usize = 512;
@@ -12,7 +12,7 @@ fuzz_target!(|input: &[u8]| {
     if input.len() >= BLOCK {
         let _ = Chart::load_archive(&packed(&with_sums(input.to_vec())));
     }
-    let _ = Chart::load_files(files(input));
+    let _ = Chart::from_files(files(input));
 });
 
 /// Corrects each header's checksum in the tar, because readers stop at a wrong one.
@@ -46,11 +46,8 @@ fn packed(data: &[u8]) -> Vec<u8> {
 }
 
 /// Splits the input at NUL bytes into alternating names and contents.
-fn files(input: &[u8]) -> Vec<File> {
+fn files(input: &[u8]) -> Vec<(String, &[u8])> {
     let parts: Vec<&[u8]> = input.split(|byte| *byte == 0).collect();
-    let file = |pair: &[&[u8]]| File {
-        name: String::from_utf8_lossy(pair[0]).into_owned(),
-        data: pair.get(1).copied().unwrap_or_default().into(),
-    };
+    let file = |pair: &[&[u8]]| (String::from_utf8_lossy(pair[0]).into_owned(), pair.get(1).copied().unwrap_or_default());
     parts.chunks(2).map(file).collect()
 }

@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 
 use go_template::Limits;
-use helm::chart::{Chart, File};
+use helm::chart::Chart;
 use helm::engine::{Capabilities, Engine, ReleaseOptions, Request};
 
 static RELEASE: LazyLock<ReleaseOptions> =
@@ -34,15 +34,14 @@ pub fn render(name: &str, input: &[u8]) {
         None => (input, &b""[..]),
     };
     let Ok(values) = helm::values::read(values) else { return };
-    let file = |name: &str, data: &[u8]| File { name: name.to_owned(), data: data.into() };
-    let files = vec![
-        file("Chart.yaml", b"apiVersion: v2\nname: c\nversion: 0.1.0\n"),
-        file("values.yaml", b"own: {a: [1, b, 1.5, null, {c: true}], s: text}\n"),
-        file("notes.txt", b"first\nsecond\n"),
-        file("templates/_h.tpl", b"{{ define \"h\" }}{{ . | toYaml | nindent 2 }}{{ end }}"),
-        file(name, template),
+    let files: [(&str, &[u8]); 5] = [
+        ("Chart.yaml", b"apiVersion: v2\nname: c\nversion: 0.1.0\n"),
+        ("values.yaml", b"own: {a: [1, b, 1.5, null, {c: true}], s: text}\n"),
+        ("notes.txt", b"first\nsecond\n"),
+        ("templates/_h.tpl", b"{{ define \"h\" }}{{ . | toYaml | nindent 2 }}{{ end }}"),
+        (name, template),
     ];
-    let Ok(chart) = Chart::load_files(files) else { return };
+    let Ok(chart) = Chart::from_files(files) else { return };
     let request =
         Request { values: &values, release: &RELEASE, capabilities: &CAPABILITIES, lookup: None, skip_schema: false };
     if let Err(error) = Engine::new(chart).with_limits(LIMITS).render(&request) {

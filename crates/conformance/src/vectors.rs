@@ -8,7 +8,7 @@ use anyhow::Context as _;
 use go_encoding::{json, yaml};
 use go_template::{Str, Value};
 use golibs::{glob, regex, semver};
-use helm::chart::{Chart, File};
+use helm::chart::Chart;
 use helm::engine::{Capabilities, Engine, KubeVersion, ReleaseOptions};
 use helm::view;
 use serde::Deserialize;
@@ -125,11 +125,9 @@ fn render(case: &Case, line: &str) -> Result<Vec<u8>, String> {
 
 /// Builds the chart that the snippets were recorded in.
 fn snippet_chart(template: &str, files: impl Iterator<Item = (String, String)>) -> Result<Arc<Chart>, String> {
-    let file = |name: String, data: &str| File { name, data: data.into() };
     let about = "apiVersion: v2\nname: c\nversion: 1.2.3\nappVersion: 4.5.6\n";
-    let mut all = vec![file("Chart.yaml".into(), about), file("templates/t".into(), template)];
-    all.extend(files.map(|(name, data)| file(name, &data)));
-    Chart::load_files(all).map_err(|e| e.to_string())
+    let own = [("Chart.yaml", about), ("templates/t", template)].map(|(name, data)| (name.to_owned(), data.to_owned()));
+    Chart::from_files(own.into_iter().chain(files)).map_err(|e| e.to_string())
 }
 
 /// Replaces each invalid byte with U+FFFD, as Go's JSON encoder does.

@@ -1,12 +1,21 @@
-//! How much processor time a thread took: for limits that must not depend on what else the machine does.
+//! The processor time of a thread, for limits that must not depend on what else the machine does.
 
 use std::time::Duration;
 
-use rustix::time::{ClockId, clock_gettime};
-
-/// Of this thread, since it began.
+/// The processor time of this thread since it started.
+#[cfg(not(target_family = "wasm"))]
 pub fn processor_time() -> Duration {
+    use rustix::time::{ClockId, clock_gettime};
     Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap_or_default()
+}
+
+/// The time since the first call: WebAssembly has no clock for threads.
+#[cfg(target_family = "wasm")]
+pub fn processor_time() -> Duration {
+    use std::sync::LazyLock;
+    use std::time::Instant;
+    static START: LazyLock<Instant> = LazyLock::new(Instant::now);
+    START.elapsed()
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use go_encoding::json;
 use go_template::{Map, Value};
-use helm::engine::Lookup;
+use helm::engine::{Lookup, LookupError};
 use helm_release::kube::{Applier, Call, Error, Response};
 use tokio::runtime::Handle;
 
@@ -17,7 +17,7 @@ pub(crate) struct ClusterLookup {
 }
 
 impl Lookup for ClusterLookup {
-    fn lookup(&self, api_version: &str, kind: &str, namespace: &str, name: &str) -> Result<Value, String> {
+    fn lookup(&self, api_version: &str, kind: &str, namespace: &str, name: &str) -> Result<Value, LookupError> {
         let found = self.runtime.block_on(async {
             let resource = self.applier.mapper.resource(api_version, kind).await?;
             let path = if name.is_empty() { resource.collection(namespace) } else { resource.path(namespace, name) };
@@ -26,10 +26,12 @@ impl Lookup for ClusterLookup {
                 answer => answer.map(Some),
             }
         });
-        let Some(Response(json)) = found.map_err(|e: Error| chain(&e))? else { return Ok(Value::Map(Map::default())) };
+        let Some(Response(json)) = found.map_err(|e: Error| LookupError::new(chain(&e)))? else {
+            return Ok(Value::Map(Map::default()));
+        };
         // The answer is not quoted: it may be a Secret.
         let object =
-            json::decode_preserving_ints(&json).map_err(|_| "cannot read the API server's answer".to_owned())?;
+            json::decode_preserving_ints(&json).map_err(|_| LookupError::new("cannot read the API server's answer"))?;
         name_items(&object);
         Ok(object)
     }
@@ -64,7 +66,7 @@ mod tests {
     fn lookup_in(api: MemoryApi, kind: &str, name: &str) -> Result<Value, String> {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let lookup = ClusterLookup { applier: Applier::new(Arc::new(api)), runtime: runtime.handle().clone() };
-        lookup.lookup("v1", kind, "ns", name)
+        lookup.lookup("v1", kind, "ns", name).map_err(|error| error.to_string())
     }
 
     fn server() -> MemoryApi {

@@ -126,8 +126,7 @@ mod tests {
             ("values.schema.json", r#"{"properties":{"port":{"type":"integer","maximum":65535}}}"#),
             ("templates/t.yaml", template),
         ];
-        let files = files.map(|(name, data)| helm::chart::File { name: name.to_owned(), data: data.into() });
-        let engine = Engine::new(Chart::load_files(files.into()).unwrap());
+        let engine = Engine::new(Chart::from_files(files).unwrap());
         let values = Spec::new(spec).values().unwrap();
         let release = ReleaseOptions { name: "r".into(), namespace: "ns".into(), revision: 1, is_upgrade: false };
         let capabilities = Capabilities::default();

@@ -1,12 +1,20 @@
 #![doc = include_str!("../README.md")]
 
-pub mod chart;
-pub mod engine;
-pub mod manifest;
-pub mod release_name;
-pub mod template;
+mod decode;
 
+pub mod release_name;
 pub mod schema;
 pub mod strvals;
 pub mod values;
+
+pub mod chart;
+pub mod manifest;
+
+pub mod disk;
 pub mod view;
+
+pub mod engine;
+
+pub mod template;
+
+pub use decode::WrongType;

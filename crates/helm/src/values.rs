@@ -5,19 +5,30 @@ use go_template::{Map, Value};
 
 use go_encoding::yaml;
 
-/// Reads a values file: one or more YAML documents, later ones over earlier ones.
+/// A values file that cannot be read. The texts are Helm's.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ReadError {
+    /// A line that separates documents is malformed.
+    #[error("error reading yaml document: {0}")]
+    Separator(yaml::Error),
+    /// A document is not valid YAML, or not a table.
+    #[error("cannot unmarshal yaml document: {0}")]
+    Document(yaml::Error),
+}
+
+/// Reads a values file: one or more YAML documents, merged in order.
 ///
 /// # Errors
-/// A document that is no YAML, or no table, with Helm's text.
-pub fn read(text: &[u8]) -> Result<Map, String> {
+/// A document is not valid YAML or not a table.
+pub fn read(text: &[u8]) -> Result<Map, ReadError> {
     let documents = yaml::parse_documents(text).map_err(|error| match error {
-        yaml::Error::Separator(_) => format!("error reading yaml document: {error}"),
-        _ => format!("cannot unmarshal yaml document: {error}"),
+        yaml::Error::Separator(_) => ReadError::Separator(error),
+        _ => ReadError::Document(error),
     })?;
     Ok(documents.iter().fold(Map::default(), |values, document| merge_maps(&values, document)))
 }
 
-/// Both maps in one, `over` winning; tables in both are merged. Neither is changed. Counterpart: `MergeMaps`.
+/// Merges `over` into a copy of `base`. Tables in both merge; otherwise `over` wins. Counterpart: `MergeMaps`.
 pub fn merge_maps(base: &Map, over: &Map) -> Map {
     let merged: Map = base.snapshot().into_iter().collect();
     for (key, value) in over.snapshot() {
@@ -30,7 +41,7 @@ pub fn merge_maps(base: &Map, over: &Map) -> Map {
     merged
 }
 
-/// The table at the dotted path. Counterpart: `Values.Table`.
+/// Returns the table at the dotted path. Counterpart: `Values.Table`.
 pub fn table_at(values: &Map, path: &str) -> Option<Map> {
     path.split('.').try_fold(values.clone(), |table, key| match table.get(key) {
         Some(Value::Map(inner)) => Some(inner),
@@ -38,7 +49,7 @@ pub fn table_at(values: &Map, path: &str) -> Option<Map> {
     })
 }
 
-/// What stands at the dotted path, unless it is a table. Counterpart: `Values.PathValue`.
+/// Returns the value at the dotted path, unless it is a table. Counterpart: `Values.PathValue`.
 pub fn scalar_at(values: &Map, path: &str) -> Option<Value> {
     let (table, key) = match path.rsplit_once('.') {
         Some((parents, key)) => (table_at(values, parents)?, key),
@@ -47,7 +58,7 @@ pub fn scalar_at(values: &Map, path: &str) -> Option<Value> {
     table.get(key).filter(|value| !matches!(value, Value::Map(_)))
 }
 
-/// Takes out the nulls of the table and of those below it, lists left aside.
+/// Removes nulls from the table and the tables below it, but not from lists.
 pub(crate) fn remove_nulls(map: &Map) {
     if map.is_known_without_nil() {
         return;

@@ -193,7 +193,7 @@ fn hook(of: helm::manifest::Hook) -> Hook {
 
 #[cfg(test)]
 mod tests {
-    use helm::chart::{Crd, File};
+    use helm::chart::Crd;
     use helm::manifest::{Head, Manifest};
     use helm_release::kube::MemoryApi;
 
@@ -291,12 +291,11 @@ mod tests {
     async fn renderer(template: &str) -> (Arc<MemoryApi>, EngineRenderer) {
         let server = Arc::new(MemoryApi::new());
         server.serve("v1", "ConfigMap", "configmaps", true);
-        let file = |name: &str, text: &str| File { name: name.into(), data: text.into() };
-        let chart = Chart::load_files(vec![
-            file("Chart.yaml", "apiVersion: v2\nname: demo\nversion: 1.2.3\n"),
-            file("values.yaml", "size: 1\n"),
-            file("values.schema.json", r#"{"properties": {"size": {"type": "integer"}}}"#),
-            file("templates/a.yaml", template),
+        let chart = Chart::from_files([
+            ("Chart.yaml", "apiVersion: v2\nname: demo\nversion: 1.2.3\n"),
+            ("values.yaml", "size: 1\n"),
+            ("values.schema.json", r#"{"properties": {"size": {"type": "integer"}}}"#),
+            ("templates/a.yaml", template),
         ]);
         let watch = "- {group: g, version: v1, kind: K, chart: x, overrideValues: {auth.password: fixed}}";
         let watch = crate::watches::parse(watch, |_| None).unwrap().watches.remove(0);

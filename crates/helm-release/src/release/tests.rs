@@ -91,32 +91,31 @@ fn records_prove_what_they_were_rendered_from() {
 
 #[test]
 fn records_digest_subcharts() {
-    use helm::chart::{Chart, File};
-    let file = |name: &str, text: &str| File { name: name.into(), data: text.into() };
+    use helm::chart::Chart;
     let chart = |version: &str| {
         let yaml = |name: &str, version: &str| format!("apiVersion: v2\nname: {name}\nversion: {version}\n");
-        let files = vec![file("Chart.yaml", &yaml("c", "1.0.0")), file("charts/s/Chart.yaml", &yaml("s", version))];
-        ChartDocument::of(&Chart::load_files(files).unwrap()).unwrap().to_json().unwrap()[sources::SUBCHARTS].clone()
+        let files = [("Chart.yaml", yaml("c", "1.0.0")), ("charts/s/Chart.yaml", yaml("s", version))];
+        ChartDocument::of(&Chart::from_files(files).unwrap()).unwrap().to_json().unwrap()[sources::SUBCHARTS].clone()
     };
     assert!(chart("1.0.0").is_string());
     assert_eq!(chart("1.0.0"), chart("1.0.0"));
     assert_ne!(chart("1.0.0"), chart("1.0.1"));
-    let alone = Chart::load_files(vec![file("Chart.yaml", "apiVersion: v2\nname: c\nversion: 1.0.0\n")]).unwrap();
+    let alone = Chart::from_files([("Chart.yaml", "apiVersion: v2\nname: c\nversion: 1.0.0\n")]).unwrap();
     assert!(ChartDocument::of(&alone).unwrap().to_json().unwrap()[sources::SUBCHARTS].is_null());
 }
 
 /// The recorded chart, loaded again from its files.
 fn reloaded(recorded: &ChartDocument) -> ChartDocument {
     use base64::Engine as _;
-    use helm::chart::{Chart, File};
+    use helm::chart::Chart;
     let chart = recorded.to_json().unwrap();
-    let file = |name: &str, text: String| File { name: name.into(), data: text.as_str().into() };
     let listed = ["templates", "files"].iter().flat_map(|list| chart[list].as_array().unwrap()).map(|of| {
         let data = base64::engine::general_purpose::STANDARD.decode(of["data"].as_str().unwrap()).unwrap();
-        file(of["name"].as_str().unwrap(), String::from_utf8(data).unwrap())
+        (of["name"].as_str().unwrap(), data)
     });
-    let own = [file("Chart.yaml", chart["metadata"].to_string()), file("values.yaml", chart["values"].to_string())];
-    ChartDocument::of(&Chart::load_files(own.into_iter().chain(listed).collect()).unwrap()).unwrap()
+    let own = ["metadata", "values"].map(|part| chart[part].to_string().into_bytes());
+    let own = ["Chart.yaml", "values.yaml"].into_iter().zip(own);
+    ChartDocument::of(&Chart::from_files(own.chain(listed)).unwrap()).unwrap()
 }
 
 #[test]

@@ -1,61 +1,59 @@
-//! A chart's `.tgz` archive as files. Counterpart: Helm's `pkg/chart/loader/archive`.
+//! Unpacks a chart's `.tgz` archive in memory. Counterpart: Helm's `pkg/chart/loader/archive`.
 //!
-//! Archives are untrusted: nothing is written to disk, paths must stay inside, and what unpacks is bounded.
+//! Archives are untrusted: paths must stay inside, and the unpacked size is bounded.
 
 use std::io::{ErrorKind, Read as _};
-use std::path::Path;
 
 use flate2::read::MultiGzDecoder;
 
-use super::{File, LoadError};
+use super::File;
 
-/// How many bytes a chart may have unpacked, subcharts too: Helm's own limit.
+/// How many bytes a chart may unpack to, subcharts included: Helm's own limit.
 pub const MAX_CHART_BYTES: u64 = 100 * 1024 * 1024;
 
-/// How many files a chart may have. Helm has no such limit; the largest public charts have some hundreds.
+/// How many files a chart may have. Helm has no such limit; the largest public charts have several hundred.
 pub const MAX_CHART_FILES: usize = 20_000;
 
-/// What an archive spends on each file besides its content.
+/// What an archive spends on each file in addition to its content.
 const HEADER_BYTES: u64 = 512;
 
-/// Reads the archive file.
-pub(super) fn read_file(path: &Path) -> Result<Vec<File>, LoadError> {
-    let about = std::fs::metadata(path).map_err(|e| LoadError::io(path, &e))?;
-    if about.len() > MAX_CHART_BYTES {
-        return Err(too_large());
-    }
-    let bytes = std::fs::read(path).map_err(|e| LoadError::io(path, &e))?;
-    let name = path.display();
-    if !bytes.starts_with(b"\x1f\x8b\x08") {
-        let is_yaml = path.extension().is_some_and(|ext| ext == "yml" || ext == "yaml");
-        return Err(LoadError::new(if is_yaml {
-            format!("file '{name}' seems to be a YAML file, but expected a gzipped archive")
-        } else {
-            format!("file '{name}' does not appear to be a gzipped archive; got '{}'", content_type(&bytes))
-        }));
-    }
-    read(&bytes, &mut { MAX_CHART_BYTES }).map_err(|error| match error.to_string() {
-        text if text == BAD_HEADER => {
-            LoadError::new(format!("file '{name}' does not appear to be a valid chart file (details: {text})"))
-        }
-        text => LoadError::new(format!("unable to load chart archive: {text}")),
-    })
+/// Why an archive cannot be unpacked. The texts are Helm's, except [`Malformed`](ArchiveError::Malformed).
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ArchiveError {
+    /// It is not a gzip stream.
+    #[error("gzip: invalid header")]
+    NotGzip,
+    /// It ends too early.
+    #[error("unexpected EOF")]
+    Truncated,
+    /// The gzip or tar stream is malformed. Holds the decoder's text.
+    #[error("cannot read the chart archive: {0}")]
+    Malformed(String),
+    /// It exceeds [`MAX_CHART_BYTES`] or [`MAX_CHART_FILES`].
+    #[error("decompressed chart is larger than the maximum size {MAX_CHART_BYTES}")]
+    TooLarge,
+    /// It contains no files.
+    #[error("no files in chart archive")]
+    Empty,
+    /// A path is absolute.
+    #[error("chart illegally contains absolute paths")]
+    AbsolutePath,
+    /// A path is not below the chart's folder.
+    #[error("chart illegally contains content outside the base directory: {0:?}")]
+    OutsideFolder(String),
+    /// A path leaves the chart's folder through `..`.
+    #[error("chart illegally references parent directory")]
+    ParentFolder,
+    /// A path starts with a drive letter.
+    #[error("chart contains illegally named files")]
+    DriveLetter,
+    /// `Chart.yaml` is not in a folder.
+    #[error("chart yaml not in base directory")]
+    ChartYamlOutside,
 }
 
-/// What Go's `http.DetectContentType` says, as far as it matters here.
-fn content_type(bytes: &[u8]) -> &'static str {
-    let start = &bytes[..bytes.len().min(512)];
-    let is_binary = |b: &u8| matches!(b, 0..=8 | 0x0b | 0x0e..=0x1a | 0x1c..=0x1f);
-    match start {
-        [b'P', b'K', 3, 4, ..] => "application/zip",
-        // Helm looks at 512 bytes, with zeros behind a shorter file.
-        _ if start.len() < 512 || start.iter().any(is_binary) => "application/octet-stream",
-        _ => "text/plain; charset=utf-8",
-    }
-}
-
-/// Reads the archive's bytes. `left` is how many bytes may still be unpacked; archives in archives share it.
-pub(super) fn read(bytes: &[u8], left: &mut u64) -> Result<Vec<File>, LoadError> {
+/// Unpacks the archive. `left` is how many bytes may still be unpacked; nested archives share it.
+pub(super) fn read(bytes: &[u8], left: &mut u64) -> Result<Vec<File>, ArchiveError> {
     let mut archive = tar::Archive::new(MultiGzDecoder::new(bytes).take(MAX_CHART_BYTES * 2));
     let mut files = Vec::new();
     let before = *left;
@@ -68,46 +66,46 @@ pub(super) fn read(bytes: &[u8], left: &mut u64) -> Result<Vec<File>, LoadError>
         let raw = String::from_utf8_lossy(&entry.path_bytes()).into_owned();
         let name = inner_path(&raw)?;
         if entry.size() > *left || files.len() >= MAX_CHART_FILES {
-            return Err(too_large());
+            return Err(ArchiveError::TooLarge);
         }
         let mut data = Vec::new();
         entry.by_ref().take(*left).read_to_end(&mut data).map_err(|e| malformed(&e))?;
-        // An empty file costs something, too.
+        // Empty files count, too.
         *left = left.saturating_sub(data.len() as u64 + HEADER_BYTES);
         let text = data.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&data);
         files.push(File { name, data: text.into() });
     }
-    // What was unpacked only to be skipped counts too.
+    // Skipped entries count, too.
     let unpacked = MAX_CHART_BYTES * 2 - archive.into_inner().limit();
     let files_alone = before - *left + 2 * HEADER_BYTES * files.len() as u64;
     *left = left.saturating_sub(unpacked.saturating_sub(files_alone));
     if files.is_empty() {
-        return Err(LoadError::new("no files in chart archive"));
+        return Err(ArchiveError::Empty);
     }
     Ok(files)
 }
 
-/// The path below the archive's first folder, checked to stay inside.
-fn inner_path(raw: &str) -> Result<String, LoadError> {
+/// Returns the path below the archive's first folder. Rejects paths that leave it.
+fn inner_path(raw: &str) -> Result<String, ArchiveError> {
     let delimiter = if raw.contains('\\') { '\\' } else { '/' };
     let (first, rest) = raw.split_once(delimiter).unwrap_or((raw, ""));
     let rest = rest.replace(delimiter, "/");
     if rest.starts_with('/') {
-        return Err(LoadError::new("chart illegally contains absolute paths"));
+        return Err(ArchiveError::AbsolutePath);
     }
     let clean = clean(&rest);
     if clean == "." {
-        return Err(LoadError::new(format!("chart illegally contains content outside the base directory: {raw:?}")));
+        return Err(ArchiveError::OutsideFolder(raw.to_owned()));
     }
     if clean.starts_with("..") {
-        return Err(LoadError::new("chart illegally references parent directory"));
+        return Err(ArchiveError::ParentFolder);
     }
     let mut start = clean.chars();
     if start.next().is_some_and(|c| c.is_ascii_alphabetic()) && start.as_str().starts_with(":/") {
-        return Err(LoadError::new("chart contains illegally named files"));
+        return Err(ArchiveError::DriveLetter);
     }
     if first == "Chart.yaml" {
-        return Err(LoadError::new("chart yaml not in base directory"));
+        return Err(ArchiveError::ChartYamlOutside);
     }
     Ok(clean)
 }
@@ -127,19 +125,13 @@ fn clean(path: &str) -> String {
     if parts.is_empty() { ".".to_owned() } else { parts.join("/") }
 }
 
-const BAD_HEADER: &str = "gzip: invalid header";
-
-/// The error in Go's words, where it has some.
-fn malformed(error: &std::io::Error) -> LoadError {
+fn malformed(error: &std::io::Error) -> ArchiveError {
     match error.kind() {
-        ErrorKind::UnexpectedEof => LoadError::new("unexpected EOF"),
-        _ if error.to_string() == "invalid gzip header" => LoadError::new(BAD_HEADER),
-        _ => LoadError::new(format!("cannot read the chart archive: {error}")),
+        ErrorKind::UnexpectedEof => ArchiveError::Truncated,
+        // flate2 reports a wrong header by its text alone.
+        _ if error.to_string() == "invalid gzip header" => ArchiveError::NotGzip,
+        _ => ArchiveError::Malformed(error.to_string()),
     }
-}
-
-fn too_large() -> LoadError {
-    LoadError::new(format!("decompressed chart is larger than the maximum size {MAX_CHART_BYTES}"))
 }
 
 #[cfg(test)]
@@ -167,12 +159,12 @@ mod tests {
         gz.finish().unwrap()
     }
 
-    fn read_all(bytes: &[u8]) -> Result<Vec<File>, LoadError> {
+    fn read_all(bytes: &[u8]) -> Result<Vec<File>, ArchiveError> {
         read(bytes, &mut { MAX_CHART_BYTES })
     }
 
     #[test]
-    fn paths_that_leave_the_chart_are_refused() {
+    fn paths_that_leave_the_chart_are_rejected() {
         for (name, wanted) in [
             ("c/../../x", "chart illegally references parent directory"),
             ("c//etc/passwd", "chart illegally contains absolute paths"),
@@ -186,14 +178,14 @@ mod tests {
     }
 
     #[test]
-    fn a_bomb_is_refused_before_it_is_unpacked() {
+    fn bombs_are_rejected_before_they_are_unpacked() {
         let zeros = vec![0; 101 * 1024 * 1024];
         let error = read_all(&archive(&[("c/a", &zeros)])).unwrap_err().to_string();
         assert_eq!(error, "decompressed chart is larger than the maximum size 104857600");
     }
 
     #[test]
-    fn the_first_folder_is_left_out_of_paths() {
+    fn paths_are_relative_to_the_first_folder() {
         let files =
             read_all(&archive(&[("c/Chart.yaml", b"name: c"), ("c/templates/x.yaml", b"\xef\xbb\xbfa")])).unwrap();
         assert_eq!(files[0].name, "Chart.yaml");
@@ -201,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_archive_or_cut_off_says_so() {
+    fn other_files_and_truncated_archives_are_rejected() {
         let whole = archive(&[("c/Chart.yaml", b"name: c")]);
         for (bytes, wanted) in [
             (&b""[..], "unexpected EOF"),
@@ -214,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn archives_in_archives_share_one_budget() {
+    fn nested_archives_share_one_budget() {
         let zeros = vec![0; 60 << 20];
         let inner = archive(&[("s/Chart.yaml", b"name: s\nversion: 1.0.0"), ("s/zeros", &zeros)]);
         let outer = archive(&[
@@ -227,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn links_in_an_archive_lead_nowhere() {
+    fn links_in_archives_are_ignored() {
         let mut tar = tar::Builder::new(Vec::new());
         let mut header = tar::Header::new_gnu();
         header.set_entry_type(tar::EntryType::Symlink);

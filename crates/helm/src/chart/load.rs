@@ -1,54 +1,28 @@
-//! Files into a chart, whatever they were read from. Counterpart: Helm's `pkg/chart/v2/loader/load.go`.
+//! Builds a chart from its files. Counterpart: Helm's `pkg/chart/v2/loader/load.go`.
 
 use std::collections::BTreeMap;
-use std::io;
-use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
-use go_template::{Map, Str};
+use go_encoding::yaml;
+use go_template::{Map, Str, Value};
 
 use super::archive::{self, MAX_CHART_BYTES};
-use super::metadata::{self, Metadata};
-use super::{Chart, File, digest};
+use super::metadata::Metadata;
+use super::{ArchiveError, Chart, File, LoadError, chart_yaml, digest};
 use crate::values;
-use go_encoding::yaml;
 
-/// How deep charts may lie in charts.
-const MAX_DEPTH: usize = 64;
+/// How deep charts may be nested. Helm has no such limit.
+pub(super) const MAX_DEPTH: usize = 64;
 
-/// Why a chart cannot be loaded, in Helm's words.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub struct LoadError(String);
-
-impl LoadError {
-    pub(super) fn new(text: impl Into<String>) -> LoadError {
-        LoadError(text.into())
-    }
-
-    pub(super) fn io(path: &Path, error: &io::Error) -> LoadError {
-        LoadError(format!("stat {}: {}", path.display(), cause(error)))
-    }
-}
-
-/// The system's reason in Go's words.
-pub(super) fn cause(error: &io::Error) -> String {
-    match error.kind() {
-        io::ErrorKind::NotFound => "no such file or directory".to_owned(),
-        io::ErrorKind::PermissionDenied => "permission denied".to_owned(),
-        _ => error.to_string(),
-    }
-}
-
-/// Builds the chart from its files, paths below its folder.
+/// Builds the chart. Paths are relative to its folder.
 pub(super) fn from_files(files: Vec<File>) -> Result<Arc<Chart>, LoadError> {
     at_depth(files, 0, &mut { MAX_CHART_BYTES })
 }
 
-/// `left` is how many bytes the archives among the files may unpack to, together.
+/// `left` is how many bytes all archives among the files may unpack to, together.
 fn at_depth(files: Vec<File>, depth: usize, left: &mut u64) -> Result<Arc<Chart>, LoadError> {
     if depth > MAX_DEPTH {
-        return Err(LoadError::new(format!("charts lie more than {MAX_DEPTH} deep in each other (limit MAX_DEPTH)")));
+        return Err(LoadError::TooDeep);
     }
     let mut parts = Parts { metadata: read_metadata(&files)?, ..Parts::default() };
     for file in files {
@@ -60,9 +34,9 @@ fn at_depth(files: Vec<File>, depth: usize, left: &mut u64) -> Result<Arc<Chart>
 fn read_metadata(files: &[File]) -> Result<Option<Metadata>, LoadError> {
     let mut metadata = None;
     for file in files.iter().filter(|file| file.name == "Chart.yaml") {
-        let value = yaml::parse(&file.data).map_err(|e| LoadError::new(format!("cannot load Chart.yaml: {e}")))?;
+        let value = parse(file)?;
         let into = metadata.get_or_insert_with(Metadata::default);
-        metadata::read_into(into, &value).map_err(|e| LoadError::new(format!("cannot load Chart.yaml: {e}")))?;
+        chart_yaml::read_into(into, &value).map_err(|e| LoadError::file(&file.name, e))?;
         if into.api_version.is_empty() {
             into.api_version = "v1".to_owned();
         }
@@ -73,7 +47,7 @@ fn read_metadata(files: &[File]) -> Result<Option<Metadata>, LoadError> {
 #[derive(Default)]
 struct Parts {
     metadata: Option<Metadata>,
-    lock: Option<go_template::Value>,
+    lock: Option<Value>,
     templates: Vec<File>,
     values: Option<Map>,
     raw_values: Option<File>,
@@ -88,17 +62,14 @@ impl Parts {
             "Chart.yaml" => {}
             "Chart.lock" => self.lock = Some(lock(&file)?),
             "values.yaml" => {
-                let read =
-                    values::read(&file.data).map_err(|e| LoadError::new(format!("cannot load values.yaml: {e}")))?;
-                self.values = Some(read);
+                self.values = Some(values::read(&file.data).map_err(|e| LoadError::file(&file.name, e))?);
                 self.raw_values = Some(file);
             }
             "values.schema.json" => self.schema = Some(file.data),
             "requirements.yaml" => {
                 let value = parse(&file)?;
                 let into = self.metadata.get_or_insert_with(Metadata::default);
-                metadata::read_into(into, &value)
-                    .map_err(|e| LoadError::new(format!("cannot load requirements.yaml: {e}")))?;
+                chart_yaml::read_into(into, &value).map_err(|e| LoadError::file(&file.name, e))?;
                 self.keep_for_v1(file);
             }
             "requirements.lock" => {
@@ -129,8 +100,8 @@ impl Parts {
     }
 
     fn finish(self, depth: usize, left: &mut u64) -> Result<Arc<Chart>, LoadError> {
-        let Some(mut metadata) = self.metadata else { return Err(LoadError::new("Chart.yaml file is missing")) };
-        metadata.validate().map_err(|e| LoadError::new(format!("validation: {e}")))?;
+        let Some(mut metadata) = self.metadata else { return Err(LoadError::NoChartYaml) };
+        metadata.validate().map_err(LoadError::Metadata)?;
         let mut dependencies = Vec::new();
         for (name, files) in self.subcharts {
             if name.starts_with(['_', '.']) {
@@ -139,15 +110,15 @@ impl Parts {
             if name.ends_with(".tgz")
                 && let Some(file) = files.first().filter(|file| file.name != name)
             {
-                let (parent, got) = (&metadata.name, &file.name);
-                return Err(LoadError::new(format!(
-                    "error unpacking subchart tar in {parent}: expected {name}, got {got}"
-                )));
+                let found = file.name.clone();
+                return Err(LoadError::SubchartName { parent: metadata.name, expected: name, found });
             }
-            let chart = subchart(&name, files, depth, left).map_err(|error| {
-                LoadError::new(format!("error unpacking subchart {name} in {}: {error}", metadata.name))
-            })?;
-            dependencies.push(chart);
+            match subchart(&name, files, depth, left) {
+                Ok(chart) => dependencies.push(chart),
+                Err(cause) => {
+                    return Err(LoadError::Subchart { name, parent: metadata.name, cause: Box::new(cause) });
+                }
+            }
         }
         let schema: Vec<File> =
             self.schema.iter().map(|data| File { name: "values.schema.json".to_owned(), data: data.clone() }).collect();
@@ -168,13 +139,13 @@ impl Parts {
     }
 }
 
-fn parse(file: &File) -> Result<go_template::Value, LoadError> {
-    yaml::parse(&file.data).map_err(|e| LoadError::new(format!("cannot load {}: {e}", file.name)))
+fn parse(file: &File) -> Result<Value, LoadError> {
+    yaml::parse(&file.data).map_err(|e| LoadError::file(&file.name, e))
 }
 
-fn lock(file: &File) -> Result<go_template::Value, LoadError> {
+fn lock(file: &File) -> Result<Value, LoadError> {
     let value = parse(file)?;
-    metadata::check_lock(&value).map_err(|e| LoadError::new(format!("cannot load {}: {e}", file.name)))?;
+    chart_yaml::check_lock(&value).map_err(|e| LoadError::file(&file.name, e))?;
     Ok(value)
 }
 
@@ -188,6 +159,6 @@ fn subchart(name: &str, files: Vec<File>, depth: usize, left: &mut u64) -> Resul
     }
     match files.into_iter().next() {
         Some(file) => at_depth(archive::read(&file.data, left)?, depth + 1, left),
-        None => Err(LoadError::new("no files in chart archive")),
+        None => Err(ArchiveError::Empty.into()),
     }
 }

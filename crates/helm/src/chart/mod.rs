@@ -1,36 +1,40 @@
-//! A chart as data: loaded once, never changed, shared by every render.
+//! Charts as immutable data, shared by all renders.
 //!
-//! What values decide about a chart (an alias, a disabled subchart, imported values) lives in a [`ChartView`](crate::view::ChartView).
+//! What depends on values (an alias, a disabled subchart, imported values) lives in a [`ChartView`](crate::view::ChartView).
 //! Counterparts: Helm's `pkg/chart/v2` and `pkg/chart/v2/loader`.
 
 mod archive;
-mod directory;
-mod ignore;
+mod chart_yaml;
+mod error;
 mod load;
 mod metadata;
 #[cfg(test)]
 mod tests;
 
-pub use archive::{MAX_CHART_BYTES, MAX_CHART_FILES};
-pub use load::LoadError;
-pub use metadata::{Dependency, Maintainer, Metadata};
-pub(crate) use metadata::{field, number_text};
+pub use archive::{ArchiveError, MAX_CHART_BYTES, MAX_CHART_FILES};
+pub use error::{FileError, LoadError};
+pub use metadata::{Dependency, InvalidMetadata, Maintainer, Metadata};
 
-use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use go_template::{Map, Str, Value};
 use sha2::{Digest as _, Sha256};
 
-use crate::schema::Schema;
+use crate::schema::{InvalidSchema, Schema};
 
 /// One file of a chart.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct File {
-    /// The path below the chart's folder, with `/`.
+    /// The path relative to the chart's folder, with `/`.
     pub name: String,
-    /// What is in it.
+    /// The content.
     pub data: Str,
+}
+
+impl<N: Into<String>, D: Into<Str>> From<(N, D)> for File {
+    fn from((name, data): (N, D)) -> File {
+        File { name: name.into(), data: data.into() }
+    }
 }
 
 /// A chart with its subcharts.
@@ -38,59 +42,70 @@ pub struct File {
 pub struct Chart {
     /// `Chart.yaml`.
     pub metadata: Metadata,
-    /// `Chart.lock`, as it stands.
+    /// `Chart.lock`, as parsed.
     pub lock: Option<Value>,
-    /// What is below `templates/`.
+    /// The files below `templates/`.
     pub templates: Vec<File>,
-    /// `values.yaml`, frozen. Shared by every render, so never to be handed to a template: copy it first.
+    /// `values.yaml`, frozen. All renders share it: copy it before handing it to a template.
     pub values: Map,
     /// `values.schema.json`.
     pub schema: Option<Str>,
-    /// Every other file: what `.Files` shows, and `crds/`.
+    /// All other files: those in `.Files`, and `crds/`.
     pub files: Vec<File>,
-    /// The charts below `charts/`, by name.
+    /// The charts below `charts/`, ordered by name.
     pub dependencies: Vec<Arc<Chart>>,
     digest: String,
-    compiled_schema: OnceLock<Result<Schema, String>>,
+    compiled_schema: OnceLock<Result<Schema, InvalidSchema>>,
 }
 
-/// A file below `crds/`, with the path that output names.
+/// A file below `crds/`.
 #[derive(Clone, Debug)]
 pub struct Crd {
-    /// The path from the root chart's name on.
+    /// The path that output shows: it starts with the root chart's name.
     pub path: String,
-    /// The manifest, one or more documents.
+    /// One or more YAML documents.
     pub data: Str,
 }
 
 impl Chart {
-    /// Loads a chart from a folder or a `.tgz` archive.
+    /// Builds a chart from files in memory, named by their paths relative to the chart's folder.
+    ///
+    /// ```
+    /// use helm::chart::Chart;
+    ///
+    /// let chart = Chart::from_files([
+    ///     ("Chart.yaml", "apiVersion: v2\nname: web\nversion: 1.0.0\n"),
+    ///     ("values.yaml", "port: 80\n"),
+    ///     ("templates/service.yaml", "port: {{ .Values.port }}\n"),
+    ///     ("charts/cache/Chart.yaml", "apiVersion: v2\nname: cache\nversion: 2.0.0\n"),
+    /// ])?;
+    /// assert_eq!(chart.metadata.name, "web");
+    /// assert_eq!(chart.dependencies[0].metadata.version, "2.0.0");
+    /// # Ok::<(), helm::chart::LoadError>(())
+    /// ```
     ///
     /// # Errors
-    /// With Helm's texts: not found, not a chart, bad metadata, or over a limit.
-    pub fn load(path: &Path) -> Result<Arc<Chart>, LoadError> {
-        let about = std::fs::metadata(path).map_err(|e| LoadError::io(path, &e))?;
-        let files = if about.is_dir() { directory::read(path)? } else { archive::read_file(path)? };
-        load::from_files(files)
+    /// `Chart.yaml` is missing or invalid, another file is not valid YAML, a subchart fails to load, or a limit is exceeded.
+    pub fn from_files<F: Into<File>>(files: impl IntoIterator<Item = F>) -> Result<Arc<Chart>, LoadError> {
+        load::from_files(files.into_iter().map(Into::into).collect())
     }
 
     /// Loads a chart from the bytes of a `.tgz` archive.
     ///
     /// # Errors
-    /// As [`load`](Chart::load).
+    /// As [`from_files`](Chart::from_files), and if the archive is malformed, contains paths outside its folder, or exceeds
+    /// [`MAX_CHART_BYTES`] or [`MAX_CHART_FILES`].
     pub fn load_archive(bytes: &[u8]) -> Result<Arc<Chart>, LoadError> {
-        load::from_files(archive::read(bytes, &mut { MAX_CHART_BYTES })?)
+        load::from_files(Chart::unpack(bytes)?)
     }
 
-    /// Loads a chart from files in memory, paths below the chart's folder.
-    ///
-    /// # Errors
-    /// As [`load`](Chart::load).
-    pub fn load_files(files: Vec<File>) -> Result<Arc<Chart>, LoadError> {
-        load::from_files(files)
+    /// The files of a `.tgz` archive.
+    pub(crate) fn unpack(bytes: &[u8]) -> Result<Vec<File>, ArchiveError> {
+        archive::read(bytes, &mut { MAX_CHART_BYTES })
     }
 
-    /// The text of a template by the name that errors and `# Source:` give it: the charts' names on the way to it, then its path.
+    /// Returns the source of a template by the name that errors and `# Source:` comments show, such as
+    /// `web/charts/cache/templates/service.yaml`.
     pub fn template(&self, name: &str) -> Option<&Str> {
         let (_, below) = name.split_once('/')?;
         if let Some(file) = self.templates.iter().find(|file| file.name == below) {
@@ -103,23 +118,24 @@ impl Chart {
         self.dependencies.iter().find(|chart| chart.metadata.name == subchart)?.template(below)
     }
 
-    /// A digest of every file that can change what is rendered, subcharts too. Equal files give an equal digest, in every process.
+    /// A SHA-256 digest, in hex, of all files that can change the output, subcharts included. Equal files have equal digests in
+    /// every process.
     pub fn digest(&self) -> &str {
         &self.digest
     }
 
-    /// A digest of the charts below `charts/` alone.
+    /// A digest of the charts below `charts/` only.
     pub fn dependencies_digest(&self) -> String {
         digest(&[], &self.dependencies)
     }
 
-    /// The schema, compiled at the first call, or why it cannot be; `None` without one.
-    pub(crate) fn compiled_schema(&self) -> Option<&Result<Schema, String>> {
+    /// The schema, compiled on first use; `None` if the chart has none.
+    pub(crate) fn compiled_schema(&self) -> Option<&Result<Schema, InvalidSchema>> {
         let schema = self.schema.as_ref()?;
         Some(self.compiled_schema.get_or_init(|| Schema::compile(schema)))
     }
 
-    /// Why the chart cannot be installed by itself, if so: library charts cannot.
+    /// Returns why the chart cannot be installed on its own: only application charts can.
     pub fn not_installable(&self) -> Option<String> {
         match self.metadata.kind.as_str() {
             "" | "application" => None,
@@ -127,14 +143,14 @@ impl Chart {
         }
     }
 
-    /// The dependencies that `Chart.yaml` names and `charts/` lacks.
+    /// The names of dependencies in `Chart.yaml` that are missing below `charts/`.
     pub fn missing_dependencies(&self) -> Vec<&str> {
         let there = |wanted: &&Dependency| self.dependencies.iter().any(|chart| chart.metadata.name == wanted.name);
         self.metadata.dependencies.iter().filter(|wanted| !there(wanted)).map(|wanted| wanted.name.as_str()).collect()
     }
 }
 
-/// The digest over names and contents, in order, and the subcharts' digests.
+/// Hashes names and contents, in order, and the subcharts' digests.
 fn digest(parts: &[&[File]], dependencies: &[Arc<Chart>]) -> String {
     let mut hash = Sha256::new();
     for file in parts.iter().copied().flatten() {

@@ -116,7 +116,7 @@ fn lookup(scope: &mut Scope<'_>, args: &[Value]) -> Result<Value, FuncError> {
         return Ok(Value::Map(go_template::Map::default()));
     };
     let part = |index| text(args, index).to_text().into_owned();
-    cluster.lookup(&part(0), &part(1), &part(2), &part(3)).map_err(FuncError::new)
+    cluster.lookup(&part(0), &part(1), &part(2), &part(3)).map_err(|error| FuncError::new(error.to_string()))
 }
 
 fn text(args: &[Value], index: usize) -> Str {

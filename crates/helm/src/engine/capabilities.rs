@@ -1,4 +1,4 @@
-//! `.Capabilities`: what the cluster can do, as charts ask it.
+//! `.Capabilities`: the cluster's version and APIs.
 //!
 //! Counterpart: Helm's `pkg/chart/common/capabilities.go`.
 
@@ -7,16 +7,16 @@ use std::sync::Arc;
 
 use go_template::{Field, FuncError, Kind, List, Object, Param, Scope, Str, Value};
 
-/// The Kubernetes version that stands for the cluster where there is none.
+/// The Kubernetes version to assume without a cluster.
 pub const DEFAULT_KUBE_VERSION: &str = "v1.37.0";
 
-/// What `.Capabilities.HelmVersion.Version` says: the version that Helm v4.3.1 has in its source.
+/// `.Capabilities.HelmVersion.Version`: the version in the source of Helm v4.3.1.
 pub const HELM_VERSION: &str = "v4.3";
 
-/// The Go release that the real Helm of that version is built with.
+/// The Go release that builds Helm v4.3.1.
 const GO_VERSION: &str = "go1.26.8";
 
-/// The API versions that stand for the cluster where there is none: those that Helm v4.3.1's client library knows.
+/// The API versions to assume without a cluster: those that the client library of Helm v4.3.1 knows.
 pub const DEFAULT_API_VERSIONS: &[&str] = &[
     "v1",
     "admissionregistration.k8s.io/v1",
@@ -77,7 +77,7 @@ pub const DEFAULT_API_VERSIONS: &[&str] = &[
     "apiextensions.k8s.io/v1",
 ];
 
-/// A Kubernetes version as Helm keeps it: as given, and without what follows the patch number.
+/// A Kubernetes version, in full and without suffixes such as `-gke.1`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KubeVersion {
     /// The whole version, with a leading `v`.
@@ -93,26 +93,27 @@ impl KubeVersion {
     /// Reads `v1.36.3-gke.1`, `1.36` and the like.
     ///
     /// # Errors
-    /// The text of Kubernetes' own parser (`k8s.io/apimachinery/pkg/util/version`), which Helm shows.
-    pub fn parse(text: &str) -> Result<KubeVersion, String> {
+    /// The text is not two or more numbers with dots between them.
+    pub fn parse(text: &str) -> Result<KubeVersion, InvalidKubeVersion> {
         let trimmed = text.trim().trim_start_matches('v');
         let numeric = trimmed.find(|c: char| c != '.' && !c.is_ascii_digit()).map_or(trimmed, |end| &trimmed[..end]);
         let components: Vec<&str> = numeric.split('.').collect();
-        let malformed = || format!("could not parse {text:?} as version");
         if numeric.is_empty() || numeric.starts_with('.') {
-            return Err(malformed());
+            return Err(InvalidKubeVersion::Malformed(text.to_owned()));
         }
         if components.len() < 2 {
-            return Err(format!("illegal version string {text:?}"));
+            return Err(InvalidKubeVersion::TooShort(text.to_owned()));
         }
         let mut numbers = Vec::new();
         for component in components {
+            let invalid = |problem| {
+                let (component, version) = (component.to_owned(), text.to_owned());
+                InvalidKubeVersion::Component { problem, component, version }
+            };
             if component.len() > 1 && component.starts_with('0') {
-                return Err(format!("illegal zero-prefixed version component {component:?} in {text:?}"));
+                return Err(invalid("zero-prefixed"));
             }
-            let number: u64 = component
-                .parse()
-                .map_err(|_| format!("illegal non-numeric version component {component:?} in {text:?}"))?;
+            let number: u64 = component.parse().map_err(|_| invalid("non-numeric"))?;
             numbers.push(number.to_string());
         }
         let version = if text.starts_with('v') { text.to_owned() } else { format!("v{text}") };
@@ -124,7 +125,7 @@ impl KubeVersion {
         })
     }
 
-    /// A version from its parts, unchecked.
+    /// Builds a version from its parts without checking them.
     pub fn bare(version: &str, major: &str, minor: &str) -> KubeVersion {
         KubeVersion { version: version.into(), normalized: String::new(), major: major.into(), minor: minor.into() }
     }
@@ -135,7 +136,28 @@ impl KubeVersion {
     }
 }
 
-/// What the cluster can do.
+/// Text that is not a Kubernetes version, in the words of `k8s.io/apimachinery/pkg/util/version`.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidKubeVersion {
+    /// It does not start with a number.
+    #[error("could not parse {0:?} as version")]
+    Malformed(String),
+    /// It has only one number.
+    #[error("illegal version string {0:?}")]
+    TooShort(String),
+    /// One of its parts is not a number.
+    #[error("illegal {problem} version component {component:?} in {version:?}")]
+    Component {
+        /// `zero-prefixed` or `non-numeric`.
+        problem: &'static str,
+        /// The part.
+        component: String,
+        /// The whole text.
+        version: String,
+    },
+}
+
+/// The cluster's version and APIs: what charts see as `.Capabilities`.
 #[derive(Clone, Debug)]
 pub struct Capabilities {
     /// The cluster's version.
@@ -145,7 +167,7 @@ pub struct Capabilities {
 }
 
 impl Capabilities {
-    /// Capabilities from a version and the API versions that a cluster serves.
+    /// Capabilities of a cluster with this version and these API versions.
     pub fn new(kube_version: KubeVersion, api_versions: impl IntoIterator<Item = impl Into<Str>>) -> Capabilities {
         Capabilities { kube_version, api_versions: Arc::new(api_versions.into_iter().map(Into::into).collect()) }
     }
@@ -230,7 +252,7 @@ impl Object for KubeVersion {
         }
     }
 
-    // `String` is a method of the pointer, which printing a value of the struct does not find.
+    // Go finds the pointer's method `String` only when it prints a pointer.
     fn display_in_place(&self) -> Option<Str> {
         Some(self.normalized().into())
     }
@@ -321,7 +343,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_version_keeps_its_suffix_but_is_compared_without() {
+    fn versions_keep_their_suffix_but_are_compared_without_it() {
         let version = KubeVersion::parse("1.33.4-gke.1245000").unwrap();
         assert_eq!(version.version, "v1.33.4-gke.1245000");
         assert_eq!(version.normalized(), "v1.33.4");
@@ -329,8 +351,8 @@ mod tests {
     }
 
     #[test]
-    fn a_version_of_one_number_is_refused() {
-        assert_eq!(KubeVersion::parse("1").unwrap_err(), "illegal version string \"1\"");
-        assert_eq!(KubeVersion::parse("x").unwrap_err(), "could not parse \"x\" as version");
+    fn versions_of_one_number_are_rejected() {
+        assert_eq!(KubeVersion::parse("1").unwrap_err().to_string(), "illegal version string \"1\"");
+        assert_eq!(KubeVersion::parse("x").unwrap_err().to_string(), "could not parse \"x\" as version");
     }
 }

@@ -1,11 +1,14 @@
 //! Why a chart does not render, in Helm's words.
 //!
-//! Go's template errors are one line for a whole chain of includes; Helm v4 shows them as a stack of locations, unless a function's own error is
-//! at the end of the chain. Counterpart: `cleanupParseError` and `reformatExecErrorMsg` in Helm's `pkg/engine/engine.go`.
+//! Go prints one line for a chain of includes. Helm v4 parses that line and prints a stack of locations instead, unless the chain ends in a
+//! function's own error. Here both come from the error's data. Where a part contains Helm's separators, Helm splits the line in the wrong
+//! place: comments mark the code that reproduces that. Counterpart: `cleanupParseError` and `reformatExecErrorMsg` in Helm's
+//! `pkg/engine/engine.go`.
 
 use std::fmt;
 
-use go_template::{Cause, FuncError};
+use go_template::{Cause, ExecError, FuncError, Location, ParseError};
+use golibs::strconv::quote;
 
 use sprig::{MESSAGE_END, MESSAGE_START};
 
@@ -19,103 +22,96 @@ pub struct RenderError {
 /// A place in a template.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// The template's name, as `# Source:` has it; that of the set for a text that `tpl` ran.
+    /// The template's name, as in `# Source:` comments; for text that `tpl` ran, the name of the template set.
     pub template: String,
-    /// The line, from 1; 0 if not known.
+    /// The line, from 1; 0 if unknown.
     pub line: usize,
-    /// The column in bytes, from 0, where one is known.
+    /// The column in bytes, from 0, if known.
     pub column: Option<usize>,
+}
+
+impl Place {
+    fn file(template: &str) -> Place {
+        Place { template: template.to_owned(), line: 0, column: None }
+    }
+}
+
+impl From<&Location> for Place {
+    fn from(location: &Location) -> Place {
+        Place { template: location.name.to_string(), line: location.line, column: Some(location.column) }
+    }
 }
 
 /// How many places an error keeps: templates may include each other a thousand times.
 const MAX_PLACES: usize = 32;
 
 impl RenderError {
-    /// The template that the error is in, or the one that led there.
+    /// The name of the rendered template in which the error is, or which led to it.
     pub fn template(&self) -> &str {
         self.places.first().map_or("", |place| &place.template)
     }
 
-    /// The line in it, from 1; 0 if not known.
+    /// The line in that template, from 1; 0 if unknown.
     pub fn line(&self) -> usize {
         self.places.first().map_or(0, |place| place.line)
     }
 
-    /// Where the error is, and before that what led there, the file that was rendered first. Never empty.
+    /// The path to the error: the rendered template first, the error's own place last. Never empty.
     pub fn places(&self) -> &[Place] {
         &self.places
     }
 
-    /// A template that cannot be parsed.
-    pub(super) fn parse(file: &str, error: &str) -> RenderError {
-        let tokens: Vec<&str> = error.split(": ").collect();
-        let text = match tokens.as_slice() {
-            [_, location, .., message] => format!("parse error at ({location}): {message}"),
-            [_, message] => format!("parse error at ({message}): {message}"),
-            _ => format!("parse error in ({file}): {error}"),
-        };
-        RenderError::at(text, tokens.get(1).copied().unwrap_or(file), file)
+    /// A template that failed to parse.
+    pub(super) fn parse(error: &ParseError) -> RenderError {
+        let location = first_part(&format!("{}:{}", error.name, error.line)).to_owned();
+        // Helm keeps only what follows the last separator.
+        let kind = error.kind.to_string();
+        let message = kind.rsplit(SEPARATOR).next().unwrap_or(&kind);
+        let place = Place { template: error.name.clone(), line: error.line, column: None };
+        RenderError { text: format!("parse error at ({location}): {message}"), places: vec![place] }
     }
 
-    /// A template that fails while it runs.
+    /// A template that failed while it ran.
     pub(super) fn exec(file: &str, error: &FuncError) -> RenderError {
         let whole = error.to_string();
-        if !matches!(error, FuncError::Template(_)) {
-            return RenderError::plain(file, whole);
+        let FuncError::Template(outermost) = error else { return RenderError::plain(file, whole) };
+        let location = match &outermost.location {
+            Some(location) => place_text(location),
+            None => outermost.template.clone(),
+        };
+        let text = match marked_message(&whole) {
+            Some(message) => format!("execution error at ({}): {message}", first_part(&location)),
+            None => trace(error).unwrap_or(whole),
+        };
+        let mut places: Vec<Place> = places(error).take(MAX_PLACES).collect();
+        if places.is_empty() {
+            places.push(Place::file(&outermost.template));
         }
-        let mut parts = whole.splitn(3, ": ");
-        let (Some(_), Some(location), Some(rest)) = (parts.next(), parts.next(), parts.next()) else {
-            return RenderError::at(format!("execution error in ({file}): {whole}"), file, file);
-        };
-        let text = match marked_message(rest) {
-            Some(message) => format!("execution error at ({location}): {message}"),
-            None => locations(error).unwrap_or_else(|| whole.clone()),
-        };
-        let mut failed = RenderError::at(text, location, file);
-        failed.places.extend(places(error).skip(1).take(MAX_PLACES));
-        failed
+        RenderError { text, places }
     }
 
-    /// A Handlebars template that cannot be parsed.
+    /// A Handlebars template that failed to parse.
     pub(super) fn handlebars_parse(template: &str, line: usize, column: usize, message: &str) -> RenderError {
-        let location = format!("{template}:{line}:{column}");
-        RenderError::at(format!("parse error at ({location}): {message}"), &location, template)
+        RenderError {
+            text: format!("parse error at ({template}:{line}:{column}): {message}"),
+            places: vec![Place { template: template.to_owned(), line, column: Some(column) }],
+        }
     }
 
-    /// A Handlebars template that fails while it runs.
+    /// A Handlebars template that failed while it ran.
     pub(super) fn handlebars(template: &str, line: usize, column: usize, message: &str) -> RenderError {
         let location = format!("{template}:{line}:{column}");
         let text = match marked_message(message) {
             Some(message) => format!("execution error at ({location}): {message}"),
             None => format!("{location}\n  executing \"{template}\":\n    {message}"),
         };
-        RenderError::at(text, &location, template)
+        RenderError { text, places: vec![Place { template: template.to_owned(), line, column: Some(column) }] }
     }
 
-    /// An error that has no place in a template.
+    /// An error without a place in the template.
     pub(super) fn plain(file: &str, text: impl Into<String>) -> RenderError {
-        RenderError { text: text.into(), places: vec![Place { template: file.to_owned(), line: 0, column: None }] }
+        RenderError { text: text.into(), places: vec![Place::file(file)] }
     }
-
-    fn at(text: String, location: &str, file: &str) -> RenderError {
-        let mut parts = location.split(':');
-        let template = parts.next().unwrap_or(file).to_owned();
-        let mut number = || parts.next().and_then(|number| number.parse().ok());
-        let place = Place { template, line: number().unwrap_or(0), column: number() };
-        RenderError { text, places: vec![place] }
-    }
-}
-
-/// Each place of a chain of errors, the outermost first.
-fn places(error: &FuncError) -> impl Iterator<Item = Place> {
-    std::iter::successors(Some(error), |error| inner(error)).filter_map(|error| match error {
-        FuncError::Template(error) => error.location.as_ref().map(|location| Place {
-            template: location.name.to_string(),
-            line: location.line,
-            column: Some(location.column),
-        }),
-        _ => None,
-    })
 }
 
 impl fmt::Display for RenderError {
@@ -126,82 +122,129 @@ impl fmt::Display for RenderError {
 
 impl std::error::Error for RenderError {}
 
-/// The text between the first start mark and the last end mark.
-fn marked_message(text: &str) -> Option<&str> {
-    let start = text.find(MESSAGE_START)? + MESSAGE_START.len();
-    let end = text.rfind(MESSAGE_END)?;
-    text.get(start..end)
+/// The places of a chain of errors, the outermost first.
+fn places(error: &FuncError) -> impl Iterator<Item = Place> {
+    chain(error).filter_map(|error| match error {
+        FuncError::Template(error) => error.location.as_ref().map(Place::from),
+        _ => None,
+    })
 }
 
-/// Each error of the chain as a location with what happened there; `None` if one of them is no template error.
-fn locations(error: &FuncError) -> Option<String> {
-    let mut stack: Vec<Location> = Vec::new();
-    let mut current = Some(error);
-    while let Some(error) = current {
-        let location = Location::read(&error.to_string())?;
-        if stack.last() != Some(&location) {
-            stack.push(location);
-        }
-        current = inner(error);
-    }
-    let text: String = stack.iter().map(Location::to_string).collect();
-    Some(text.trim().to_owned())
-}
-
-/// The error that this one wraps, as Go's `errors.Unwrap` finds it.
-fn inner(error: &FuncError) -> Option<&FuncError> {
-    match error {
+/// The error and those that it wraps, as Go's `errors.Unwrap` finds them.
+fn chain(error: &FuncError) -> impl Iterator<Item = &FuncError> {
+    std::iter::successors(Some(error), |error| match error {
         FuncError::Template(error) => match &error.cause {
             Cause::Call { error, .. } => Some(error),
             Cause::Eval(_) | Cause::Limit(_) => None,
         },
         FuncError::Context { source, .. } => Some(source),
         _ => None,
-    }
+    })
 }
 
-/// One template error of a chain.
+/// The message of `fail` or `required`: the text from the first start mark to the last end mark.
+fn marked_message(text: &str) -> Option<&str> {
+    let start = text.find(MESSAGE_START)? + MESSAGE_START.len();
+    let end = text.rfind(MESSAGE_END)?;
+    text.get(start..end)
+}
+
+/// What Helm splits errors at.
+const SEPARATOR: &str = ": ";
+
+/// A name with the separator in it ends there for Helm.
+fn first_part(text: &str) -> &str {
+    text.split(SEPARATOR).next().unwrap_or(text)
+}
+
+fn place_text(location: &Location) -> String {
+    format!("{}:{}:{}", location.name, location.line, location.column)
+}
+
+/// The chain as a stack of locations; `None` if it contains anything but template errors.
+fn trace(error: &FuncError) -> Option<String> {
+    let mut stack: Vec<Entry> = Vec::new();
+    for error in chain(error) {
+        let entry = Entry::of(error)?;
+        if stack.last() != Some(&entry) {
+            stack.push(entry);
+        }
+    }
+    let text: String = stack.iter().map(Entry::to_string).collect();
+    Some(text.trim().to_owned())
+}
+
+/// One template error of a chain. Parts may be empty.
 #[derive(Debug, PartialEq, Eq, Default)]
-struct Location {
+struct Entry {
     place: String,
     executing: String,
     message: String,
 }
 
-impl Location {
-    fn read(text: &str) -> Option<Location> {
-        let rest = text.strip_prefix("template: ")?;
-        if rest.starts_with("no template ") {
-            return Some(Location { message: text.to_owned(), ..Location::default() });
-        }
-        match rest.split_once(": executing ") {
-            Some((place, after)) => Location::executing(place, after),
-            None => Location::simple(rest),
+impl Entry {
+    fn of(error: &FuncError) -> Option<Entry> {
+        match error {
+            FuncError::Template(error) => match &error.location {
+                Some(location) => Entry::executing(error, location),
+                None => Some(Entry::simple(&error.template, &cause_text(&error.cause))),
+            },
+            FuncError::Parse(error) => {
+                Some(Entry::simple(&format!("{}:{}", error.name, error.line), &error.kind.to_string()))
+            }
+            FuncError::NoTemplate { .. } => Some(Entry { message: error.to_string(), ..Entry::default() }),
+            FuncError::Message(_) | FuncError::Builtin(_) | FuncError::Context { .. } | FuncError::Limit(_) => None,
         }
     }
 
-    fn executing(place: &str, after: &str) -> Option<Location> {
-        let (name, after) = after.strip_prefix('"')?.split_once('"')?;
-        let (context, message) = after.strip_prefix(" at <")?.split_once(">: ")?;
-        Some(Location {
-            place: place.to_owned(),
-            executing: format!("executing \"{name}\" at <{context}>:"),
-            message: before_next(message).to_owned(),
-        })
+    fn executing(error: &ExecError, location: &Location) -> Option<Entry> {
+        let (place, name) = (place_text(location), quote(error.template.as_bytes()));
+        // Helm does not recognize an error whose names contain what it looks for.
+        if place.contains(": executing ") || name.matches('"').count() != 2 {
+            return None;
+        }
+        let cause = cause_text(&error.cause);
+        // For Helm the source of a node ends at its first `>: `.
+        let (context, message) = match error.context.split_once(">: ") {
+            Some((context, rest)) => (context, format!("{rest}>: {cause}")),
+            None => (error.context.as_str(), cause),
+        };
+        let message = before_next(&message).to_owned();
+        Some(Entry { place, executing: format!("executing {name} at <{context}>:"), message })
     }
 
-    fn simple(rest: &str) -> Option<Location> {
-        let (place, message) = rest.rsplit_once(": ")?;
-        Some(Location { place: place.to_owned(), message: before_next(message).to_owned(), ..Location::default() })
+    /// For Helm the place ends at the last separator.
+    fn simple(place: &str, message: &str) -> Entry {
+        let (place, message) = match message.rsplit_once(SEPARATOR) {
+            Some((start, message)) => (format!("{place}: {start}"), message),
+            None => (place.to_owned(), message),
+        };
+        Entry { place, message: before_next(message).to_owned(), ..Entry::default() }
     }
 }
 
-/// The message without the next error of the chain, which Go prints behind it.
+/// The cause's text, up to the next template error: [`before_next`] removes the rest.
+fn cause_text(cause: &Cause) -> String {
+    match cause {
+        Cause::Call { function, error } => format!("error calling {function}: {}", error_text(error)),
+        Cause::Eval(_) | Cause::Limit(_) => cause.to_string(),
+    }
+}
+
+fn error_text(error: &FuncError) -> String {
+    match error {
+        FuncError::Template(_) => "template:".to_owned(),
+        FuncError::Context { message, source } => format!("{message}: {}", error_text(source)),
+        _ => error.to_string(),
+    }
+}
+
+/// Cuts the message where Go prints the next error of the chain.
 fn before_next(message: &str) -> &str {
     message.split(" template:").next().unwrap_or(message)
 }
 
-impl fmt::Display for Location {
+impl fmt::Display for Entry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if !self.place.is_empty() {
             write!(f, "{}\n  ", self.place)?;

@@ -1,14 +1,26 @@
-//! `lookup`: what a chart may ask of the cluster while it renders. Counterpart: Helm's `pkg/engine/lookup_func.go`.
+//! `lookup`: how templates read the cluster. Counterpart: Helm's `pkg/engine/lookup_func.go`.
 
 use go_template::Value;
 
-/// A cluster that templates may read.
+/// Why the cluster cannot be read. The template fails with the same text.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct LookupError(String);
+
+impl LookupError {
+    /// An error with this message. The message must not contain values of the object, which may be a Secret.
+    pub fn new(message: impl Into<String>) -> LookupError {
+        LookupError(message.into())
+    }
+}
+
+/// A cluster that templates can read.
 ///
-/// Called while a template runs, so an implementation over the network blocks the thread that renders.
+/// Templates call it while they run, so an implementation over the network blocks the rendering thread.
 pub trait Lookup: Send + Sync {
-    /// The object, or without a name the list; an empty map if there is none.
+    /// Returns the object, or the list if `name` is empty. Returns an empty map if there is none.
     ///
     /// # Errors
-    /// Why the cluster cannot be asked, such as an unknown kind or a forbidden read.
-    fn lookup(&self, api_version: &str, kind: &str, namespace: &str, name: &str) -> Result<Value, String>;
+    /// The cluster does not answer, does not know the kind, or forbids the read.
+    fn lookup(&self, api_version: &str, kind: &str, namespace: &str, name: &str) -> Result<Value, LookupError>;
 }

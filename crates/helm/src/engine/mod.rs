@@ -17,10 +17,12 @@ mod top;
 mod values_type;
 
 pub use calls::MAX_INCLUDES;
-pub use capabilities::{Capabilities, DEFAULT_API_VERSIONS, DEFAULT_KUBE_VERSION, HELM_VERSION, KubeVersion};
+pub use capabilities::{
+    Capabilities, DEFAULT_API_VERSIONS, DEFAULT_KUBE_VERSION, HELM_VERSION, InvalidKubeVersion, KubeVersion,
+};
 pub use error::{Place, RenderError};
 pub use files::Files;
-pub use lookup::Lookup;
+pub use lookup::{Lookup, LookupError};
 pub use render::{Error, ReleaseOptions, Rendered, Request};
 
 use std::sync::Arc;

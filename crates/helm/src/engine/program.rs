@@ -125,7 +125,7 @@ impl Program {
 
 fn parse(source: &Source) -> Result<Parsed, RenderError> {
     go_template::parse(source.name.as_str(), source.text.clone(), calls::all())
-        .map_err(|error| RenderError::parse(&source.name, &error.to_string()))
+        .map_err(|error| RenderError::parse(&error))
 }
 
 fn collect(view: &ChartView, next: &mut usize, sources: &mut Vec<Source>) {

@@ -3,13 +3,11 @@ use std::sync::Arc;
 use go_template::Map;
 
 use super::*;
-use crate::chart::File as ChartFile;
 
 fn chart(files: &[(&str, &str)]) -> Arc<Chart> {
     let mut all = vec![("Chart.yaml", "apiVersion: v2\nname: c\nversion: 1.2.3\n")];
     all.extend_from_slice(files);
-    let files = all.into_iter().map(|(name, data)| ChartFile { name: name.to_owned(), data: data.into() });
-    Chart::load_files(files.collect()).unwrap()
+    Chart::from_files(all).unwrap()
 }
 
 fn render(files: &[(&str, &str)], values: &str) -> Result<Rendered, Error> {
@@ -115,8 +113,7 @@ fn an_alias_gets_its_own_names_and_values() {
         ("charts/s/Chart.yaml", "apiVersion: v2\nname: s\nversion: 1.0.0\n"),
         ("charts/s/templates/t.yaml", "{{ .Chart.Name }}{{ .Chart.IsRoot }}: {{ .Values.k }} # {{ .Template.Name }}"),
     ];
-    let files = files.iter().map(|(name, data)| ChartFile { name: (*name).to_owned(), data: (*data).into() });
-    let engine = Engine::new(Chart::load_files(files.collect()).unwrap());
+    let engine = Engine::new(Chart::from_files(files).unwrap());
     let rendered = render_again(&engine, &Map::default()).unwrap();
     assert_eq!(
         contents(&rendered),

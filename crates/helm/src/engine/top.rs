@@ -3,6 +3,7 @@
 use go_template::{Map, MapType, Str, Value};
 
 use super::{Capabilities, Files, ReleaseOptions};
+use crate::chart::{Dependency, Metadata};
 use crate::view::ChartView;
 
 /// What a chart and its subcharts put into their objects in every render.
@@ -23,8 +24,7 @@ impl ChartObject {
     }
 
     fn below(view: &ChartView, is_root: bool) -> ChartObject {
-        let chart = view.metadata.to_map();
-        chart.insert("IsRoot", is_root);
+        let chart = chart_fields(&view.metadata, is_root);
         let files = view.chart.files.iter().map(|file| (Str::from(file.name.as_str()), file.data.clone()));
         ChartObject {
             name: view.name().into(),
@@ -74,4 +74,59 @@ impl Tops {
     pub(super) fn of(&self, chart: usize) -> &Map {
         &self.0[chart]
     }
+}
+
+/// `.Chart`, under Go's field names.
+fn chart_fields(of: &Metadata, is_root: bool) -> Map {
+    let strings = |items: &[String]| Value::list(items.iter().map(|item| item.as_str().into()).collect());
+    let maintainers = of.maintainers.iter().map(|m| {
+        let fields: Map = [("Name", m.name.as_str()), ("Email", &m.email), ("URL", &m.url)].into_iter().collect();
+        Value::Map(fields)
+    });
+    let annotations = match of.annotations.as_slice() {
+        [] => Map::nil(MapType::String),
+        some => Map::new(
+            MapType::String,
+            some.iter().map(|(key, value)| (key.as_str().into(), value.as_str().into())).collect(),
+        ),
+    };
+    let text = |text: &str| Value::from(text);
+    [
+        ("Name", text(&of.name)),
+        ("Home", text(&of.home)),
+        ("Sources", strings(&of.sources)),
+        ("Version", text(&of.version)),
+        ("Description", text(&of.description)),
+        ("Keywords", strings(&of.keywords)),
+        ("Maintainers", Value::list(maintainers.collect())),
+        ("Icon", text(&of.icon)),
+        ("APIVersion", text(&of.api_version)),
+        ("Condition", text(&of.condition)),
+        ("Tags", text(&of.tags)),
+        ("AppVersion", text(&of.app_version)),
+        ("Deprecated", Value::Bool(of.deprecated)),
+        ("Annotations", annotations.into()),
+        ("KubeVersion", text(&of.kube_version)),
+        ("Dependencies", Value::list(of.dependencies.iter().map(|d| dependency_fields(d).into()).collect())),
+        ("Type", text(&of.kind)),
+        ("IsRoot", is_root.into()),
+    ]
+    .into_iter()
+    .collect()
+}
+
+fn dependency_fields(of: &Dependency) -> Map {
+    let text = |text: &str| Value::from(text);
+    [
+        ("Name", text(&of.name)),
+        ("Version", text(&of.version)),
+        ("Repository", text(&of.repository)),
+        ("Condition", text(&of.condition)),
+        ("Tags", Value::list(of.tags.iter().map(|tag| tag.as_str().into()).collect())),
+        ("Enabled", Value::Bool(of.enabled)),
+        ("ImportValues", Value::list(of.import_values.clone())),
+        ("Alias", text(&of.alias)),
+    ]
+    .into_iter()
+    .collect()
 }

@@ -6,7 +6,7 @@ use super::{
     HOOK_ANNOTATION, HOOK_DELETE_ANNOTATION, HOOK_OUTPUT_LOG_ANNOTATION, HOOK_WEIGHT_ANNOTATION, Head, Hook,
     INSTALL_ORDER, Manifest, sort_by_kind, split,
 };
-use crate::chart::{field, number_text};
+use crate::decode::{self, Fields, WrongType};
 use go_encoding::yaml;
 
 /// The events at which hooks run.
@@ -22,7 +22,7 @@ const EVENTS: &[&str] = &[
     "test",
 ];
 
-/// What a chart rendered to, apart.
+/// The documents of a chart, with hooks and manifests apart.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sorted {
     /// The hooks, in install order.
@@ -31,22 +31,33 @@ pub struct Sorted {
     pub manifests: Vec<Manifest>,
 }
 
-/// A rendered file that is no YAML.
+/// A rendered document that is not a valid manifest.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("YAML parse error on {path}: {cause}")]
 pub struct SortError {
-    /// The template whose output it is.
+    /// The template that rendered it.
     pub path: String,
-    /// The parser's text.
-    pub cause: String,
+    /// What is wrong.
+    pub cause: HeadError,
 }
 
-/// Splits the files (path and text) into documents, tells hooks from manifests, and sorts both in install order.
+/// Why a document is not a valid manifest.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum HeadError {
+    /// The document is not valid YAML.
+    #[error(transparent)]
+    Yaml(#[from] yaml::Error),
+    /// `apiVersion`, `kind`, `metadata`, its name or its annotations have the wrong type.
+    #[error(transparent)]
+    WrongType(#[from] WrongType),
+}
+
+/// Splits the files (path and text) into documents, separates hooks from manifests, and sorts both in install order.
 ///
-/// Partials and empty files are left out, and so are hooks of an unknown event.
+/// Skips partials, empty files, and hooks with an unknown event.
 ///
 /// # Errors
-/// The first document that cannot be read.
+/// The first document that is not a valid manifest.
 pub fn sort_files<'a>(files: impl IntoIterator<Item = (&'a str, &'a str)>) -> Result<Sorted, SortError> {
     let mut files: Vec<(&str, &str)> =
         files.into_iter().filter(|(path, text)| !is_partial(path) && !text.trim().is_empty()).collect();
@@ -96,57 +107,26 @@ fn event(word: &str) -> Option<&'static str> {
     EVENTS.iter().copied().find(|event| *event == word)
 }
 
-/// What the document says of itself, read as Helm reads it into a struct: a field of another type is an error.
-fn head(document: &str) -> Result<Head, String> {
-    let value = yaml::parse(document.as_bytes()).map_err(|e| e.to_string())?;
-    let map = match value {
-        Value::Nil => return Ok(Head::default()),
-        Value::Map(map) => map,
-        other => return Err(wrong_type(&other, "value of type util.SimpleHead")),
-    };
-    let mut head = Head {
-        api_version: text(field(&map, "apiVersion"), "SimpleHead.apiVersion")?,
-        kind: text(field(&map, "kind"), "SimpleHead.kind")?,
-        ..Head::default()
-    };
-    let metadata = match field(&map, "metadata") {
-        None | Some(Value::Nil) => return Ok(head),
-        Some(Value::Map(metadata)) => metadata,
-        Some(other) => {
-            return Err(wrong_type(
-                &other,
-                "struct field SimpleHead.metadata of type struct { Name string \"json:\\\"name\\\"\"; Annotations map[string]string \"json:\\\"annotations\\\"\" }",
-            ));
+/// The document's head, decoded as Helm decodes it: a field of the wrong type is an error.
+fn head(document: &str) -> Result<Head, HeadError> {
+    let value = yaml::parse(document.as_bytes())?;
+    let mut head = Head::default();
+    let Some(map) = decode::object(&value, "util.SimpleHead")? else { return Ok(head) };
+    let fields = Fields { map, owner: "SimpleHead" };
+    fields.text("apiVersion", &mut head.api_version)?;
+    fields.text("kind", &mut head.kind)?;
+    match fields.get("metadata") {
+        None => {}
+        Some(Value::Map(metadata)) => {
+            let fields = Fields { map: &metadata, owner: ".metadata" };
+            fields.text_map("annotations", &mut head.annotations)?;
+            fields.text("name", &mut head.name)?;
         }
-    };
-    match field(&metadata, "annotations") {
-        None | Some(Value::Nil) => {}
-        Some(Value::Map(annotations)) => {
-            for (key, value) in annotations.snapshot() {
-                let value = text(Some(value), ".metadata.annotations")?;
-                head.annotations.push((key.to_text().into_owned(), value));
-            }
-        }
-        Some(other) => {
-            return Err(wrong_type(&other, "struct field .metadata.annotations of type map[string]string"));
-        }
+        Some(other) => return Err(WrongType::field("SimpleHead", "metadata", &other, METADATA_TYPE).into()),
     }
-    head.name = text(field(&metadata, "name"), ".metadata.name")?;
     Ok(head)
 }
 
-/// A scalar as text: sigs.k8s.io/yaml turns numbers and booleans into strings where a string is wanted.
-fn text(value: Option<Value>, field: &str) -> Result<String, String> {
-    match value.unwrap_or_default() {
-        Value::Nil => Ok(String::new()),
-        Value::String(text) => Ok(text.to_text().into_owned()),
-        Value::Bool(flag) => Ok(flag.to_string()),
-        Value::Float(number) => Ok(number_text(number)),
-        other => Err(wrong_type(&other, &format!("struct field {field} of type string"))),
-    }
-}
-
-fn wrong_type(value: &Value, wanted: &str) -> String {
-    let kind = go_encoding::json::kind(value);
-    format!("error unmarshaling JSON: while decoding JSON: json: cannot unmarshal {kind} into Go {wanted}")
-}
+/// The type of Helm's `SimpleHead.Metadata`, as Go prints it.
+const METADATA_TYPE: &str =
+    r#"struct { Name string "json:\"name\""; Annotations map[string]string "json:\"annotations\"" }"#;

@@ -1,39 +1,48 @@
-//! How far a schema may make the validator go: it walks by recursion, and a schema is untrusted.
+//! Limits on the work of the validator, which recurses: schemas are untrusted.
 
 use std::collections::HashMap;
 
 use serde_json::{Map, Value as Json};
 
-/// How large a schema may be, in bytes.
+/// The size limit of a schema, in bytes.
 pub const MAX_SCHEMA_BYTES: usize = 5 << 20;
 
-/// How many schemas may apply to one value one inside the other, through `$ref`, `allOf` and their like.
+/// How deep schemas that apply to one value may be nested, through `$ref`, `allOf` and similar keywords.
 pub const MAX_CHAIN: usize = 500;
 
-/// How often, at most, schemas may be applied to one value: branches that meet again count each time.
+/// How many schemas may apply to one value. A schema that several branches reach counts each time.
 pub const MAX_STEPS: usize = 1_000_000;
 
-/// How many names of its own a schema may have (`$id`, `$anchor`): the validator compares each with each.
+/// How many names (`$id`, `$anchor`) a schema may declare: the validator compares each with each.
 pub const MAX_NAMES: usize = 2_000;
 
-/// How many calls deep the validator may be; [`STACK`] bears as many.
+/// How deep the validator may recurse. [`STACK`] has room for it.
 const MAX_CALLS: usize = 40_000;
 
-/// Taken from the system only as far as it is used.
+/// The stack of the validator, in bytes. Unused pages cost nothing.
 const STACK: usize = 512 << 20;
 
-const MESSAGE: &str = "unable to validate schema: its references lead too deep";
+/// A schema whose validation could take too long or too much memory.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BoundError {
+    /// Schemas are nested deeper than [`MAX_CHAIN`], or more than [`MAX_STEPS`] apply to one value.
+    #[error("unable to validate schema: its references lead too deep")]
+    TooDeep,
+    /// The schema declares more than [`MAX_NAMES`] names.
+    #[error("unable to validate schema: it has more than {MAX_NAMES} names (limit MAX_NAMES)")]
+    TooManyNames,
+}
 
-/// Runs the work on a stack that bears [`MAX_CALLS`].
+/// Runs the work on a stack of size [`STACK`].
 pub(super) fn on_large_stack<T>(work: impl FnOnce() -> T) -> T {
     stacker::grow(STACK, work)
 }
 
-/// Whether values of this depth are within bounds for a schema with this chain.
-pub(super) fn check(chain: usize, values: &Json) -> Result<(), String> {
+/// Checks that values of this depth are within bounds for a schema with this chain.
+pub(super) fn check(chain: usize, values: &Json) -> Result<(), BoundError> {
     match chain.saturating_mul(depth(values)) <= MAX_CALLS {
         true => Ok(()),
-        false => Err(format!("{MESSAGE}\n")),
+        false => Err(BoundError::TooDeep),
     }
 }
 
@@ -46,20 +55,20 @@ fn depth(value: &Json) -> usize {
     1 + below.unwrap_or_default()
 }
 
-/// The longest chain of schemas that apply to the same value, or more where it cannot be told.
-pub(super) fn chain(document: &Json) -> Result<usize, String> {
+/// The length of the longest chain of schemas that apply to the same value, or an upper bound if it is unknown.
+pub(super) fn chain(document: &Json) -> Result<usize, BoundError> {
     let mut walk = Walk { document, anchors: HashMap::new(), names: 0, done: HashMap::new(), unclear: false };
     walk.collect_anchors(document);
     if walk.names > MAX_NAMES {
-        return Err(format!("unable to validate schema: it has more than {MAX_NAMES} names (limit MAX_NAMES)"));
+        return Err(BoundError::TooManyNames);
     }
     let mut longest = 0;
     walk.every(document, &mut longest)?;
-    // No chain has one schema twice: the validator takes that for a cycle.
+    // No chain contains a schema twice: the validator rejects that as a cycle.
     Ok(if walk.unclear { walk.done.len() } else { longest })
 }
 
-/// A chain's length and the number of all ways through it.
+/// The length of a chain, and how many schemas apply along all branches.
 #[derive(Clone, Copy)]
 struct Reach {
     chain: usize,
@@ -70,9 +79,9 @@ struct Walk<'a> {
     document: &'a Json,
     anchors: HashMap<&'a str, &'a Json>,
     names: usize,
-    /// By address. `None` while the walk is inside.
+    /// By address. `None` while the walk is inside the schema.
     done: HashMap<*const Json, Option<Reach>>,
-    /// Whether there is a cycle, or a reference by URL.
+    /// Whether the document contains a cycle or a reference by URL.
     unclear: bool,
 }
 
@@ -96,7 +105,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    fn every(&mut self, value: &'a Json, longest: &mut usize) -> Result<(), String> {
+    fn every(&mut self, value: &'a Json, longest: &mut usize) -> Result<(), BoundError> {
         match value {
             Json::Array(items) => items.iter().try_for_each(|item| self.every(item, longest)),
             Json::Object(entries) => {
@@ -107,7 +116,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    fn reach(&mut self, schema: &'a Json, depth: usize) -> Result<Reach, String> {
+    fn reach(&mut self, schema: &'a Json, depth: usize) -> Result<Reach, BoundError> {
         let mut total = Reach { chain: 1, steps: 1 };
         let Json::Object(entries) = schema else { return Ok(total) };
         match self.done.get(&std::ptr::from_ref(schema)) {
@@ -123,7 +132,7 @@ impl<'a> Walk<'a> {
             return Ok(total);
         }
         if depth >= MAX_CHAIN {
-            return Err(MESSAGE.to_owned());
+            return Err(BoundError::TooDeep);
         }
         self.done.insert(schema, None);
         for inner in applied {
@@ -132,13 +141,13 @@ impl<'a> Walk<'a> {
             total.steps = total.steps.saturating_add(below.steps);
         }
         if total.steps > MAX_STEPS {
-            return Err(MESSAGE.to_owned());
+            return Err(BoundError::TooDeep);
         }
         self.done.insert(schema, Some(total));
         Ok(total)
     }
 
-    /// The schemas that apply to the same value.
+    /// The subschemas that apply to the same value.
     fn applied(&mut self, entries: &'a Map<String, Json>) -> Vec<&'a Json> {
         let mut schemas = Vec::new();
         for (keyword, value) in entries {
@@ -155,7 +164,7 @@ impl<'a> Walk<'a> {
         schemas
     }
 
-    /// The schema that a reference inside the document leads to, by its pointer or its anchor.
+    /// The target of a reference inside the document, by pointer or anchor.
     fn target(&mut self, reference: &str) -> Option<&'a Json> {
         let Some(fragment) = reference.strip_prefix('#') else {
             self.unclear = true;

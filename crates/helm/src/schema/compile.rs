@@ -1,4 +1,4 @@
-//! One schema: compiled once, applied many times.
+//! Compiles a schema and validates values against it.
 
 use std::error::Error;
 use std::fmt;
@@ -7,6 +7,8 @@ use boon::{CompileError, Compiler, Schemas, UrlLoader};
 use go_template::{Map, Value};
 use serde_json::Value as Json;
 
+use super::bounds::BoundError;
+use super::patterns::PatternError;
 use super::tree::Show;
 use super::{bounds, patterns, text, tree};
 use go_encoding::json;
@@ -14,15 +16,35 @@ use go_encoding::json;
 /// The name that Helm gives to a chart's schema.
 const URL: &str = "file:///values.schema.json";
 
-/// A schema that values can be held against, by many threads at once.
+/// A compiled schema. Many threads can use it at once.
 pub struct Schema {
     document: Json,
     schemas: Schemas,
     root: boon::SchemaIndex,
-    /// How many schemas can apply to one value, one inside the other.
+    /// The length of the longest chain of schemas that apply to one value.
     chain: usize,
-    /// Whether values may have to be patterns.
+    /// Whether the schema may require values to be regular expressions.
     asks_for_patterns: bool,
+}
+
+/// A `values.schema.json` that cannot be compiled. The texts are those of Helm's validator, except for limits.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidSchema {
+    /// It is larger than [`MAX_SCHEMA_BYTES`](bounds::MAX_SCHEMA_BYTES).
+    #[error("schema is larger than {} bytes (limit MAX_SCHEMA_BYTES)", bounds::MAX_SCHEMA_BYTES)]
+    TooLarge,
+    /// It is not valid JSON. Holds the decoder's text.
+    #[error("{0}")]
+    Json(String),
+    /// Its references exceed a limit.
+    #[error(transparent)]
+    Bound(#[from] BoundError),
+    /// One of its patterns is malformed or too large.
+    #[error(transparent)]
+    Pattern(#[from] PatternError),
+    /// It is not a valid schema, or a reference has no target. Holds the validator's text.
+    #[error("{0}")]
+    Schema(String),
 }
 
 impl fmt::Debug for Schema {
@@ -32,38 +54,41 @@ impl fmt::Debug for Schema {
 }
 
 impl Schema {
-    /// Compiles the bytes of a `values.schema.json`, of any draft from 4 to 2020-12 (the default).
+    /// Compiles a `values.schema.json` of any draft from 4 to 2020-12, the default.
     ///
     /// # Errors
-    /// With the text of Helm's validator: no JSON, no schema, a reference that leads nowhere or out of the document, or past our bounds.
-    pub fn compile(text: &[u8]) -> Result<Schema, String> {
+    /// The text is not JSON or not a schema, a reference leaves the document or has no target, or a limit is exceeded.
+    pub fn compile(text: &[u8]) -> Result<Schema, InvalidSchema> {
         if text.len() > bounds::MAX_SCHEMA_BYTES {
-            return Err(format!("schema is larger than {} bytes (limit MAX_SCHEMA_BYTES)", bounds::MAX_SCHEMA_BYTES));
+            return Err(InvalidSchema::TooLarge);
         }
-        let document: Json = serde_json::from_slice(text).map_err(|e| not_json(text, &e))?;
+        let document: Json = serde_json::from_slice(text).map_err(|e| InvalidSchema::Json(json_problem(text, &e)))?;
         let chain = bounds::chain(&document)?;
         patterns::check(&document)?;
         bounds::on_large_stack(|| {
             let mut schemas = Schemas::new();
             let mut compiler = Compiler::new();
             compiler.use_loader(Box::new(Closed));
-            compiler.add_resource(URL, document.clone()).map_err(|error| not_a_schema(&error))?;
-            let root = compiler.compile(URL, &mut schemas).map_err(|error| not_a_schema(&error))?;
+            compiler
+                .add_resource(URL, document.clone())
+                .map_err(|error| InvalidSchema::Schema(schema_problem(&error)))?;
+            let root =
+                compiler.compile(URL, &mut schemas).map_err(|error| InvalidSchema::Schema(schema_problem(&error)))?;
             let asks_for_patterns = patterns::asks_for_patterns(&document);
             Ok(Schema { document, schemas, root, chain, asks_for_patterns })
         })
     }
 
-    /// Holds the values against the schema.
+    /// Validates the values.
     ///
     /// # Errors
-    /// What is wrong, a line for each: `- at '/a': got number, want string`.
-    pub fn validate(&self, values: &Map) -> Result<(), Complaint> {
+    /// The violations, one per line: `- at '/a': got number, want string`.
+    pub fn validate(&self, values: &Map) -> Result<(), Violations> {
         let values = json::to_serde(&Value::Map(values.clone()));
-        bounds::check(self.chain, &values)?;
+        bounds::check(self.chain, &values).map_err(|error| Violations::from(format!("{error}\n")))?;
         if self.asks_for_patterns {
-            patterns::check_values(&values).map_err(|text| Complaint {
-                text,
+            patterns::check_values(&values).map_err(|error| Violations {
+                text: format!("{error}\n"),
                 without_values: "unable to validate schema: a value is too large a pattern\n".to_owned(),
             })?;
         }
@@ -73,28 +98,28 @@ impl Schema {
                 let text = |show| {
                     tree::lines(&error, &self.document, show).iter().map(|line| format!("{line}\n")).collect::<String>()
                 };
-                Err(Complaint { text: text(Show::Values), without_values: text(Show::Rules) })
+                Err(Violations { text: text(Show::Values), without_values: text(Show::Rules) })
             }
         })
     }
 }
 
-/// What is wrong with values.
+/// How values violate a schema.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Complaint {
-    /// In the words of Helm's validator, which quote values.
+pub struct Violations {
+    /// The text of Helm's validator, which quotes values.
     pub text: String,
-    /// Without any value: they may be secret.
+    /// The same without values, which may be secret.
     pub without_values: String,
 }
 
-impl From<String> for Complaint {
-    fn from(text: String) -> Complaint {
-        Complaint { without_values: text.clone(), text }
+impl From<String> for Violations {
+    fn from(text: String) -> Violations {
+        Violations { without_values: text.clone(), text }
     }
 }
 
-/// Reads nothing.
+/// A loader that refuses to load.
 struct Closed;
 
 impl UrlLoader for Closed {
@@ -106,7 +131,7 @@ impl UrlLoader for Closed {
     }
 }
 
-fn not_json(text: &[u8], error: &serde_json::Error) -> String {
+fn json_problem(text: &[u8], error: &serde_json::Error) -> String {
     if text.trim_ascii().is_empty() {
         return "EOF".to_owned();
     }
@@ -120,7 +145,7 @@ fn not_json(text: &[u8], error: &serde_json::Error) -> String {
     }
 }
 
-fn not_a_schema(error: &CompileError) -> String {
+fn schema_problem(error: &CompileError) -> String {
     let quoted = |url: &str| golibs::strconv::quote(url);
     match error {
         CompileError::ValidationError { url, src } => {

@@ -1,7 +1,7 @@
-//! `values.schema.json`: whether the values of a chart and of its subcharts are what their schemas ask for.
+//! Validates values against one `values.schema.json`.
 //!
-//! Counterpart: Helm's `pkg/chart/common/util/jsonschema.go` over santhosh-tekuri/jsonschema v6, with its words. Unlike Helm, nothing outside
-//! of the schema is ever read: a `$ref` to a file or the network is an error. A `urn:` allows everything, as in Helm.
+//! Counterpart: santhosh-tekuri/jsonschema v6 as Helm's `pkg/chart/common/util/jsonschema.go` uses it; error texts are the same. Unlike Helm,
+//! a schema cannot refer to files or the network: such a `$ref` is an error. A `urn:` allows every value, as in Helm.
 
 mod bounds;
 mod compile;
@@ -12,6 +12,6 @@ mod tests;
 mod text;
 mod tree;
 
-pub use bounds::{MAX_CHAIN, MAX_NAMES, MAX_SCHEMA_BYTES, MAX_STEPS};
-pub use compile::{Complaint, Schema};
-pub use patterns::{MAX_PATTERN_BYTES, MAX_PATTERNS_READ, MAX_PATTERNS_SIZE};
+pub use bounds::{BoundError, MAX_CHAIN, MAX_NAMES, MAX_SCHEMA_BYTES, MAX_STEPS};
+pub use compile::{InvalidSchema, Schema, Violations};
+pub use patterns::{MAX_PATTERN_BYTES, MAX_PATTERNS_READ, MAX_PATTERNS_SIZE, PatternError};

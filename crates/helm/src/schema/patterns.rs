@@ -1,5 +1,5 @@
-//! How much the patterns of a schema may ask for: the validator compiles them all, and takes one that it cannot compile for a fault of its own.
-//! Values may have to be patterns too, through `"format": "regex"`.
+//! Limits on the regular expressions of a schema. The validator compiles all of them, and panics on one that it cannot compile.
+//! With `"format": "regex"`, values are regular expressions, too.
 
 use regex::RegexBuilder;
 use regex_syntax::ast::parse::Parser;
@@ -7,27 +7,45 @@ use serde_json::Value as Json;
 
 use golibs::regex::Regex;
 
-/// The longest pattern, in bytes.
+/// The length limit of a pattern, in bytes.
 pub const MAX_PATTERN_BYTES: usize = 4096;
 
-/// How much memory all patterns of a schema may take once they are compiled, in bytes.
+/// How much memory all compiled patterns of a schema may take, in bytes.
 pub const MAX_PATTERNS_SIZE: usize = 64 << 20;
 
-/// How many bytes of patterns may be read: the validator reads a pattern again for each escape in it.
+/// How many bytes of patterns may be read: the validator rereads a pattern for each escape in it.
 pub const MAX_PATTERNS_READ: usize = 20 << 20;
 
-/// What a pattern may take, tried in turn: the first that suffices counts. The last is below what the validator takes, by far.
+/// The sizes that a compiled pattern may have, tried in turn. The largest is far below the validator's own limit.
 const SIZES: [usize; 4] = [8 << 10, 64 << 10, 512 << 10, 4 << 20];
 
-/// What the validator puts in place of an escape such as `\s`, at most, in bytes.
+/// The longest text, in bytes, that the validator substitutes for an escape such as `\s`.
 const LONGEST_CLASS: usize = 40;
 
-/// Fails if a pattern of the schema is too large, or all together are.
-pub(super) fn check(document: &Json) -> Result<(), String> {
+/// A regular expression that the validator could not compile.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PatternError {
+    /// A limit is exceeded.
+    #[error("unable to validate schema: its patterns are too large, with '{start}' (limit {limit}: {most} bytes)")]
+    TooLarge {
+        /// The start of the pattern that exceeds it.
+        start: String,
+        /// The limit's name.
+        limit: &'static str,
+        /// The limit.
+        most: usize,
+    },
+    /// The pattern is malformed. Holds the pattern and the reason.
+    #[error("the schema is not valid: '{0}' is not valid regex{1}")]
+    Malformed(String, String),
+}
+
+/// Checks all patterns of the schema.
+pub(super) fn check(document: &Json) -> Result<(), PatternError> {
     Total { size: 0, read: 0 }.visit(document)
 }
 
-/// Whether the schema may want a value to be a pattern, by a format, or by what the drafts say of schemas.
+/// Returns whether the schema may require values to be patterns, by a format or by a reference to a metaschema.
 pub(super) fn asks_for_patterns(document: &Json) -> bool {
     match document {
         Json::Array(items) => items.iter().any(asks_for_patterns),
@@ -40,19 +58,19 @@ pub(super) fn asks_for_patterns(document: &Json) -> bool {
     }
 }
 
-/// Fails if texts among the values are too large to be read as patterns.
-pub(super) fn check_values(values: &Json) -> Result<(), String> {
+/// Checks that all strings in the values are small enough to be read as patterns.
+pub(super) fn check_values(values: &Json) -> Result<(), PatternError> {
     Total { size: 0, read: 0 }.values(values)
 }
 
-/// What the patterns so far take.
+/// What the patterns so far cost.
 struct Total {
     size: usize,
     read: usize,
 }
 
 impl Total {
-    fn visit(&mut self, value: &Json) -> Result<(), String> {
+    fn visit(&mut self, value: &Json) -> Result<(), PatternError> {
         match value {
             Json::Array(items) => items.iter().try_for_each(|item| self.visit(item)),
             Json::Object(entries) => entries.iter().try_for_each(|(keyword, value)| {
@@ -69,7 +87,7 @@ impl Total {
         }
     }
 
-    fn pattern(&mut self, pattern: &str) -> Result<(), String> {
+    fn pattern(&mut self, pattern: &str) -> Result<(), PatternError> {
         if pattern.len() > MAX_PATTERN_BYTES {
             return Err(too_large(pattern, "MAX_PATTERN_BYTES", MAX_PATTERN_BYTES));
         }
@@ -83,16 +101,16 @@ impl Total {
 }
 
 impl Total {
-    fn values(&mut self, value: &Json) -> Result<(), String> {
+    fn values(&mut self, value: &Json) -> Result<(), PatternError> {
         match value {
-            Json::String(text) => self.read(text).map_err(|error| format!("{error}\n")),
+            Json::String(text) => self.read(text),
             Json::Array(items) => items.iter().try_for_each(|item| self.values(item)),
             Json::Object(entries) => entries.values().try_for_each(|entry| self.values(entry)),
             _ => Ok(()),
         }
     }
 
-    fn read(&mut self, pattern: &str) -> Result<(), String> {
+    fn read(&mut self, pattern: &str) -> Result<(), PatternError> {
         let escapes = pattern.bytes().filter(|byte| *byte == b'\\').count();
         let read = (1 + escapes).saturating_mul(pattern.len() + escapes * LONGEST_CLASS);
         self.read = self.read.saturating_add(read);
@@ -103,29 +121,29 @@ impl Total {
     }
 }
 
-/// More than there may be, for a pattern that no size suffices for.
-fn size(pattern: &str) -> Result<usize, String> {
+/// The size of the compiled pattern, rounded up. Exceeds [`MAX_PATTERNS_SIZE`] if no size suffices.
+fn size(pattern: &str) -> Result<usize, PatternError> {
     for size in SIZES {
         match RegexBuilder::new(pattern).size_limit(size).build() {
             Err(regex::Error::CompiledTooBig(_)) => {}
-            Err(_) if passes_for_a_pattern(pattern) => return Err(no_pattern(pattern)),
+            Err(_) if passes_syntax_check(pattern) => return Err(malformed(pattern)),
             _ => return Ok(size),
         }
     }
     Ok(MAX_PATTERNS_SIZE + 1)
 }
 
-/// Whether the validator notices only when it compiles the pattern that it is none: it reads the syntax alone before, and `\c` in its own way.
-fn passes_for_a_pattern(pattern: &str) -> bool {
+/// Returns whether the validator finds a malformed pattern only when it compiles it: its check before that sees only the syntax, and reads
+/// `\c` in its own way.
+fn passes_syntax_check(pattern: &str) -> bool {
     pattern.contains("\\c") || Parser::new().parse(pattern).is_ok()
 }
 
-fn no_pattern(pattern: &str) -> String {
+fn malformed(pattern: &str) -> PatternError {
     let problem = Regex::new(pattern.as_bytes()).err().map(|error| format!(": {error}")).unwrap_or_default();
-    format!("the schema is not valid: '{pattern}' is not valid regex{problem}")
+    PatternError::Malformed(pattern.to_owned(), problem)
 }
 
-fn too_large(pattern: &str, limit: &str, most: usize) -> String {
-    let start = &pattern[..pattern.floor_char_boundary(100)];
-    format!("unable to validate schema: its patterns are too large, with '{start}' (limit {limit}: {most} bytes)")
+fn too_large(pattern: &str, limit: &'static str, most: usize) -> PatternError {
+    PatternError::TooLarge { start: pattern[..pattern.floor_char_boundary(100)].to_owned(), limit, most }
 }

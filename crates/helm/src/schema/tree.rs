@@ -1,24 +1,24 @@
-//! The tree of errors as lines. Counterpart: `output.go` of santhosh-tekuri/jsonschema v6.
+//! Prints the tree of errors as lines. Counterpart: `output.go` of santhosh-tekuri/jsonschema v6.
 //!
-//! Where one branch alone of an `allOf`, `anyOf` or `oneOf` failed, boon drops the keyword's own error, which Go keeps. The path of the inner
-//! error's schema tells that it was there. It also shows patterns as it translated them: the schema has the original.
-//! Known to differ: items behind a tuple are counted from the tuple's end.
+//! If only one branch of an `allOf`, `anyOf` or `oneOf` fails, boon drops the keyword's own error, which Go keeps; the path of the inner
+//! error's schema still contains the keyword. boon also prints patterns as it translated them, so that we look up the original.
+//! Known difference: boon numbers items after a tuple from the tuple's end.
 
 use boon::{ErrorKind, InstanceToken, ValidationError};
 use serde_json::Value as Json;
 
 use super::{bounds, text};
 
-/// Whether messages show the values that they complain of.
+/// Whether messages quote the offending values.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Show {
-    /// As Helm's do.
+    /// Quote values, as Helm does.
     Values,
-    /// Only the place and the rule: values may be secret.
+    /// Show only the place and the rule, as values may be secret.
     Rules,
 }
 
-/// The lines below the root error, each with its dash. `document` is the schema.
+/// The lines below the root error. `document` is the schema.
 pub(super) fn lines(root: &ValidationError<'_, '_>, document: &Json, show: Show) -> Vec<String> {
     let mut lines = Lines { lines: Vec::new(), document, show };
     for cause in &root.causes {
@@ -30,7 +30,7 @@ pub(super) fn lines(root: &ValidationError<'_, '_>, document: &Json, show: Show)
     lines.lines
 }
 
-/// More lines than this say nothing more to people.
+/// The limit of lines: nobody reads more.
 const MAX_LINES: usize = 10_000;
 
 struct Lines<'a> {
@@ -59,8 +59,8 @@ impl Lines<'_> {
         }
     }
 
-    /// Adds the error and what is below. `base` is the schema that the error's schema lies in; `known` says that the first keyword on the way
-    /// between them has its line already.
+    /// Adds the error and its causes. `base` is the schema that contains the error's schema; `known` is whether the first keyword
+    /// between them already has its line.
     fn add(&mut self, error: &ValidationError<'_, '_>, base: &str, known: bool, mut indent: usize) {
         let route = Route::between(base, error.schema_url);
         let tokens = tokens(error);
@@ -105,14 +105,14 @@ fn pointer(tokens: &[String]) -> String {
     tokens.iter().map(|token| format!("/{}", token.replace('~', "~0").replace('/', "~1"))).collect()
 }
 
-/// What lies between a schema and one inside it.
+/// The path from a schema to one inside it.
 #[derive(Default)]
 struct Route {
-    /// How many steps into the value it takes.
+    /// How many levels of the value it descends.
     depth: usize,
-    /// Keywords that combine schemas: how deep in the value, and what their failure says.
+    /// Keywords that combine schemas: their level in the value, and their message.
     keywords: Vec<(usize, &'static str)>,
-    /// The names of properties on the way.
+    /// The names of properties on the path.
     properties: Vec<String>,
 }
 

@@ -1,4 +1,4 @@
-//! Why a text cannot be parsed, with the words of Helm and of Go's `strconv`.
+//! Why a text cannot be parsed, in the words of Helm and Go's `strconv`.
 
 use go_template::Value;
 use golibs::strconv::{NumError, quote};
@@ -11,16 +11,16 @@ pub enum Error {
     /// A name without `=`.
     #[error("key {} has no value", quote(.0))]
     NoValue(String),
-    /// A name that a comma ends.
+    /// A name followed by a comma.
     #[error("key {} has no value (cannot end with ,)", quote(.0))]
     EndsWithComma(String),
-    /// A dotted name that leads to nothing.
+    /// A dotted name that ends with its dot.
     #[error("key map {} has no value", quote(.0))]
     EmptyTable(String),
-    /// More dots than Helm allows.
+    /// A name with more than [`MAX_NESTED_NAME_LEVEL`] dots.
     #[error("value name nested level is greater than maximum supported nested level of {MAX_NESTED_NAME_LEVEL}")]
     TooDeep,
-    /// More lists in each other than we allow.
+    /// Lists nested deeper than [`MAX_NESTED_LISTS`].
     #[error("lists are nested deeper than the maximum supported level of {MAX_NESTED_LISTS}")]
     ListsTooDeep,
     /// An index that is not a number. Holds the index and the reason.
@@ -29,19 +29,19 @@ pub enum Error {
     /// An index below zero.
     #[error("negative {0} index not allowed")]
     NegativeIndex(i64),
-    /// An index above Helm's limit.
+    /// An index above [`MAX_INDEX`].
     #[error("index of {0} is greater than maximum supported index of {MAX_INDEX}")]
     IndexTooLarge(i64),
-    /// Something between `]` and the next sign.
+    /// Text between `]` and the next delimiter.
     #[error("unexpected data at end of array index: {0}")]
     AfterIndex(String),
-    /// A list that no `}` ends.
+    /// A list without its `}`.
     #[error("list must terminate with '}}'")]
     OpenList,
-    /// A name that goes on below something that is no table, or an index into something that is no list.
+    /// A name below a value that is not a table, or an index into a value that is not a list.
     #[error("unable to parse key: interface conversion: interface {{}} is {found}, not {wanted}")]
     WrongType {
-        /// The Go type that was found.
+        /// The Go type of the existing value.
         found: String,
         /// The Go type that the name needs.
         wanted: &'static str,
@@ -49,7 +49,7 @@ pub enum Error {
     /// A value that is not JSON.
     #[error("{0}")]
     Json(String),
-    /// What the caller's reader failed with.
+    /// The caller's reader failed. Holds its message.
     #[error("{0}")]
     Read(String),
 }

@@ -1,6 +1,6 @@
-//! The grammar of `--set` and its kin: `a.b[0].c=1,d={x,y}`, into a table of values. `overrideValues` of watches.yaml uses it too.
+//! Parses the text of `--set` and related flags, `a.b[0].c=1,d={x,y}`, into a table of values.
 //!
-//! Follows Helm's `pkg/strvals` in grammar, errors and limits. Which flag is applied when is the caller's question.
+//! Grammar, errors and limits are those of Helm's `pkg/strvals`.
 
 mod error;
 mod parser;
@@ -14,28 +14,31 @@ use go_template::{Map, Value};
 
 use parser::{Mode, Parser};
 
-/// The highest index of a list: Helm's `MaxIndex`.
+/// The highest list index: Helm's `MaxIndex`.
 pub const MAX_INDEX: i64 = 65_536;
 
 /// How many dots a name may have: Helm's `MaxNestedNameLevel`.
 pub const MAX_NESTED_NAME_LEVEL: usize = 30;
 
-/// How many lists may lie in each other, `a[0][0].b[0]…`. Helm has no such limit: each level can cost [`MAX_INDEX`] values.
+/// How deep lists may be nested, as in `a[0][0].b[0]`. Helm has no such limit; each level can cost [`MAX_INDEX`] values.
 pub const MAX_NESTED_LISTS: usize = 30;
 
 type Result<T = (), E = Error> = std::result::Result<T, E>;
 
-/// `--set`: `true`, `false`, `null` and whole numbers (as Go's `int64`) are typed, all else is a string.
+/// Turns the text of a `--set-file` value into the value.
+pub type Reader<'a> = dyn Fn(&str) -> Result<Value, Box<dyn std::error::Error + Send + Sync>> + 'a;
+
+/// Parses `--set`: `true`, `false`, `null` and integers (Go's `int64`) are typed, everything else is a string.
 ///
-/// Tables and lists that are there already are added to, in place: tables below `into` must be the caller's own.
+/// Adds to existing tables and lists in place, so the caller must own all tables below `into`.
 ///
 /// # Errors
-/// With Helm's texts. What came before the error is set nevertheless.
+/// The text is malformed, nested too deep, or does not fit existing values. Names before the error are set nevertheless.
 pub fn parse_into(text: &str, into: &Map) -> Result {
     Parser::new(text, Mode::Typed).parse(into)
 }
 
-/// `--set-string`: as [`parse_into`], but every value is a string.
+/// Parses `--set-string`: like [`parse_into`], but every value is a string.
 ///
 /// # Errors
 /// As [`parse_into`].
@@ -43,23 +46,23 @@ pub fn parse_into_string(text: &str, into: &Map) -> Result {
     Parser::new(text, Mode::Text).parse(into)
 }
 
-/// `--set-file`: as [`parse_into`], but each value is what `read` makes of its text.
+/// Parses `--set-file`: like [`parse_into`], but `read` turns each text into its value.
 ///
 /// # Errors
-/// As [`parse_into`], and what `read` fails with.
-pub fn parse_into_file(text: &str, into: &Map, read: &dyn Fn(&str) -> Result<Value, String>) -> Result {
+/// As [`parse_into`], and the errors of `read`.
+pub fn parse_into_file(text: &str, into: &Map, read: &Reader<'_>) -> Result {
     Parser::new(text, Mode::Read(read)).parse(into)
 }
 
-/// `--set-json`: as [`parse_into`], but each value is JSON.
+/// Parses `--set-json`: like [`parse_into`], but each value is JSON.
 ///
 /// # Errors
-/// As [`parse_into`], and where a value is not JSON.
+/// As [`parse_into`], and if a value is not valid JSON.
 pub fn parse_json(text: &str, into: &Map) -> Result {
     Parser::new(text, Mode::Json).parse(into)
 }
 
-/// `--set-literal`: one name, and everything behind its `=` is the value. Neither commas nor backslashes mean anything.
+/// Parses `--set-literal`: one name, then `=`, then the value as it is. Commas and backslashes have no meaning.
 ///
 /// # Errors
 /// As [`parse_into`].

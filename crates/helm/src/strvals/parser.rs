@@ -1,23 +1,23 @@
-//! Names and indexes, down to the place where a value goes.
+//! Parses names and indexes, and sets the values.
 
 use go_template::{List, ListType, Map, Str, Value};
 use golibs::strconv::{parse_int, quote_rune};
 use serde_json::Value as Json;
 
 use super::scan::Scanner;
-use super::{Error, MAX_INDEX, MAX_NESTED_LISTS, MAX_NESTED_NAME_LEVEL, Result};
+use super::{Error, MAX_INDEX, MAX_NESTED_LISTS, MAX_NESTED_NAME_LEVEL, Reader, Result};
 
-/// What a value's text stands for.
+/// How to turn a text into a value.
 #[derive(Clone, Copy)]
 pub(super) enum Mode<'a> {
     Typed,
     Text,
     Json,
     Literal,
-    Read(&'a dyn Fn(&str) -> Result<Value, String>),
+    Read(&'a Reader<'a>),
 }
 
-/// Whether there may be more to read.
+/// Whether more text may follow.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Next {
     More,
@@ -27,7 +27,7 @@ enum Next {
 pub(super) struct Parser<'a> {
     scanner: Scanner<'a>,
     mode: Mode<'a>,
-    /// How many lists are around the current place.
+    /// How many lists contain the current item.
     lists: usize,
 }
 
@@ -92,7 +92,7 @@ impl<'a> Parser<'a> {
         next
     }
 
-    /// The number before `]`; `None` where the text ends first, which Helm takes for the end of all.
+    /// The number before `]`; `None` if the text ends first, where Helm stops without an error.
     fn index(&mut self) -> Result<Option<i64>> {
         let (text, sign) = self.scanner.until(&[']']);
         if sign.is_none() {
@@ -106,12 +106,12 @@ impl<'a> Parser<'a> {
             return Err(Error::ListsTooDeep);
         }
         self.lists += 1;
-        let next = self.behind_index(items, index, level);
+        let next = self.after_index(items, index, level);
         self.lists -= 1;
         next
     }
 
-    fn behind_index(&mut self, items: &mut Vec<Value>, index: i64, level: usize) -> Result<Next> {
+    fn after_index(&mut self, items: &mut Vec<Value>, index: i64, level: usize) -> Result<Next> {
         let place = check_index(index)?;
         let (text, sign) = self.scanner.until(&['[', '.', '=']);
         if !text.is_empty() {
@@ -146,7 +146,7 @@ impl<'a> Parser<'a> {
     fn table_in_item(&mut self, items: &mut Vec<Value>, place: usize, level: usize) -> Result<Next> {
         let inner = match items.get_mut(place) {
             Some(Value::Map(inner)) => inner.clone(),
-            // Helm replaces whatever is there, even if nothing follows.
+            // Helm replaces the existing value even if nothing follows.
             Some(other) => {
                 let inner = Map::default();
                 *other = inner.clone().into();
@@ -161,7 +161,7 @@ impl<'a> Parser<'a> {
         Ok(next)
     }
 
-    /// The value behind `=`, and whether the text may go on.
+    /// The value after `=`, and whether more text may follow.
     fn value(&mut self) -> Result<(Value, Next)> {
         match self.mode {
             Mode::Json => Ok((self.json_value()?, Next::More)),
@@ -184,7 +184,7 @@ impl<'a> Parser<'a> {
         Ok(value)
     }
 
-    /// The items of `{a,b}`, behind the opening brace.
+    /// The items of `{a,b}`, after the opening brace.
     fn braces(&mut self) -> Result<Value> {
         let mut items = Vec::new();
         loop {
@@ -205,13 +205,13 @@ impl<'a> Parser<'a> {
     fn scalar(&self, text: String) -> Result<Value> {
         match self.mode {
             Mode::Typed => Ok(typed(text)),
-            Mode::Read(read) => read(&text).map_err(Error::Read),
+            Mode::Read(read) => read(&text).map_err(|error| Error::Read(error.to_string())),
             _ => Ok(text.into()),
         }
     }
 }
 
-/// A name may be empty: then nothing is set.
+/// An empty name sets nothing.
 fn set(into: &Map, name: &str, value: Value) {
     if !name.is_empty() {
         into.insert(name, value);
@@ -234,9 +234,9 @@ fn set_index(items: &mut Vec<Value>, place: usize, value: Value) -> Result {
     Ok(())
 }
 
-/// Go's `typedVal`: a number that begins with 0 stays a string, so that `007` does.
+/// Helm's `typedVal`: a number that starts with 0 stays a string, such as `007`.
 fn typed(text: String) -> Value {
-    // Go's EqualFold takes the long s for an s.
+    // Go's EqualFold treats the long s as an s.
     let folded = text.to_ascii_lowercase().replace('ſ', "s");
     match folded.as_str() {
         "true" => return true.into(),
@@ -256,7 +256,7 @@ fn runes(text: &str) -> String {
     format!("[{}]", text.chars().map(quote_rune).collect::<Vec<_>>().join(" "))
 }
 
-/// As `encoding/json` decodes into an empty interface: every number a float.
+/// Converts as `encoding/json` decodes into an empty interface: every number is a float.
 fn from_json(json: &Json) -> Value {
     match json {
         Json::Null => Value::Nil,

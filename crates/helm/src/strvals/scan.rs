@@ -1,4 +1,4 @@
-//! Characters up to a sign that means something, and values of JSON, from one text.
+//! Splits text at delimiters, and reads JSON values from it.
 
 use std::str::Chars;
 
@@ -6,14 +6,14 @@ use serde_json::Value as Json;
 
 use super::Error;
 
-/// The text that is left.
+/// The rest of the text.
 pub(super) struct Scanner<'a> {
     rest: Chars<'a>,
-    /// Whether a backslash takes the meaning from the next character.
+    /// Whether a backslash escapes the next character.
     escapes: bool,
 }
 
-/// What stands before a sign, and the sign; `None` where the text ended.
+/// The text before a delimiter, and the delimiter; `None` at the end of the text.
 pub(super) type Piece = (String, Option<char>);
 
 impl<'a> Scanner<'a> {
@@ -21,11 +21,11 @@ impl<'a> Scanner<'a> {
         Scanner { rest: text.chars(), escapes }
     }
 
-    /// Takes everything up to one of the signs, and the sign.
-    pub(super) fn until(&mut self, signs: &[char]) -> Piece {
+    /// Consumes the text up to and including the next delimiter.
+    pub(super) fn until(&mut self, delimiters: &[char]) -> Piece {
         let mut text = String::new();
         while let Some(c) = self.rest.next() {
-            if signs.contains(&c) {
+            if delimiters.contains(&c) {
                 return (text, Some(c));
             }
             if c == '\\' && self.escapes {
@@ -38,12 +38,12 @@ impl<'a> Scanner<'a> {
         (text, None)
     }
 
-    /// Whether nothing is left.
+    /// Returns whether the text is consumed.
     pub(super) fn is_at_end(&self) -> bool {
         self.rest.as_str().is_empty()
     }
 
-    /// Takes the character if it is next.
+    /// Consumes the character if it is next; returns whether it was.
     pub(super) fn take(&mut self, wanted: char) -> bool {
         let mut ahead = self.rest.clone();
         let found = ahead.next() == Some(wanted);
@@ -53,13 +53,13 @@ impl<'a> Scanner<'a> {
         found
     }
 
-    /// Takes white space and a comma behind it; whether there is no value here.
+    /// Consumes white space and a comma after it; returns whether the value is empty.
     pub(super) fn is_empty_value(&mut self) -> bool {
         self.rest = self.rest.as_str().trim_start().chars();
         self.is_at_end() || self.take(',')
     }
 
-    /// Takes one JSON value.
+    /// Consumes one JSON value.
     pub(super) fn json(&mut self) -> Result<Json, Error> {
         let text = self.rest.as_str();
         let mut values = serde_json::Deserializer::from_str(text).into_iter::<Json>();

@@ -4,12 +4,12 @@ use go_template::fmt::sprintf;
 
 use super::*;
 
-/// The real answers of Helm v4.3.1: mode, text, and the values as Go's `%#v` prints them, or the error.
+/// Recorded from Helm v4.3.1: mode, text, and the values as Go's `%#v` prints them, or the error.
 const CASES: &str = include_str!("cases.tsv");
 
 fn run(mode: &str, text: &str, into: &Map) -> Result {
     let read = |path: &str| match path {
-        "bad" => Err("no file bad".to_owned()),
+        "bad" => Err("no file bad".into()),
         path => Ok(Value::from(format!("<{path}>"))),
     };
     match mode {
@@ -25,14 +25,14 @@ fn printed(mode: &str, text: &str) -> String {
     let values = Map::default();
     match run(mode, text, &values) {
         Ok(()) => String::from_utf8(sprintf(b"%#v", &[Value::Map(values)])).unwrap(),
-        // Helm shows no reason with --set-json.
+        // Helm hides the reason for --set-json.
         Err(_) if mode == "json" => "error".to_owned(),
         Err(error) => format!("error: {error}"),
     }
 }
 
 #[test]
-fn values_and_errors_are_those_of_helm() {
+fn values_and_errors_match_helm() {
     let mut wrong = String::new();
     for case in CASES.lines() {
         let mut fields = case.splitn(3, '\t');
@@ -52,7 +52,7 @@ fn values_and_errors_are_those_of_helm() {
 }
 
 #[test]
-fn values_go_below_what_is_there() {
+fn values_are_added_to_existing_tables() {
     let values = Map::default();
     values.insert("a", [("x", "1"), ("y", "2")].into_iter().collect::<Map>());
     parse_into("a.y=3,b=4", &values).unwrap();
@@ -61,7 +61,7 @@ fn values_go_below_what_is_there() {
 }
 
 #[test]
-fn whole_numbers_are_of_gos_int64_and_json_numbers_floats() {
+fn integers_are_int64_and_json_numbers_float64() {
     let values = Map::default();
     parse_into("a=1", &values).unwrap();
     parse_json("b=1", &values).unwrap();
@@ -70,7 +70,7 @@ fn whole_numbers_are_of_gos_int64_and_json_numbers_floats() {
 }
 
 #[test]
-fn lists_in_lists_are_bounded() {
+fn nested_lists_are_bounded() {
     let nested = |levels: usize| format!("a{}=1", "[0]".repeat(levels));
     assert!(parse_into(&nested(MAX_NESTED_LISTS), &Map::default()).is_ok());
     let error = parse_into(&nested(100_000), &Map::default()).unwrap_err();

@@ -1,16 +1,14 @@
-//! Rendered documents as text: all of them, some of them, or each in a file.
+//! Prints rendered documents: all, some, or each into a file.
 
 use std::collections::HashSet;
-use std::fs;
-use std::io::{self, Write as _};
-use std::path::{Component, Path};
+use std::path::Path;
 
 use super::{Error, Options};
 use crate::engine::Rendered;
-use crate::manifest;
+use crate::{disk, manifest};
 use golibs::path_match::Pattern;
 
-/// Documents in the order in which they are printed.
+/// Paths and contents, in the order of printing.
 pub(super) struct Documents {
     manifests: Vec<(String, String)>,
     hooks: Vec<(String, String)>,
@@ -27,31 +25,32 @@ impl Documents {
         Documents { manifests: crds.chain(manifests).collect(), hooks: hooks.collect() }
     }
 
-    /// Everything, each document under its template's name.
+    /// All documents, each below a comment with its template's name.
     pub(super) fn whole(&self) -> String {
         let manifests: String = self.manifests.iter().map(document).collect();
         let hooks: String = self.hooks.iter().map(document).collect();
         format!("{}\n{hooks}", manifests.trim())
     }
 
-    /// Writes each document into its template's file below the folder; says which.
+    /// Writes each document to its template's file below the folder; returns a line for each.
     pub(super) fn write(&self, folder: &Path) -> Result<Vec<u8>, Error> {
         let mut said = Vec::new();
         let mut begun = HashSet::new();
         let manifests = self.manifests.iter().map(|document| (document, false));
-        // Helm adds hooks to whatever file is there.
-        for ((path, content), is_hook) in manifests.chain(self.hooks.iter().map(|document| (document, true))) {
+        // Helm appends hooks even to files of an earlier run.
+        for (written, is_hook) in manifests.chain(self.hooks.iter().map(|document| (document, true))) {
+            let (path, _) = written;
             let file = folder.join(path);
             let failed = |cause| Error::Write { path: file.display().to_string(), cause };
-            let again = !begun.insert(path) || (is_hook && file.exists());
-            append(folder, path, content, again).map_err(failed)?;
+            let keep = !begun.insert(path) || (is_hook && disk::exists(&file));
+            disk::append(folder, path, &document(written), keep).map_err(failed)?;
             said.extend_from_slice(format!("wrote {}\n", file.display()).as_bytes());
         }
         Ok(said)
     }
 }
 
-/// Only what the named templates rendered. A name is a path below the chart, or a pattern.
+/// The documents of the named templates. A name is a path relative to the chart's folder, or a pattern.
 pub(super) fn only(whole: &str, names: &[String]) -> Result<String, Error> {
     let documents = manifest::split(whole);
     let mut text = String::new();
@@ -73,26 +72,13 @@ fn document((path, content): &(String, String)) -> String {
     format!("---\n# Source: {path}\n{content}\n")
 }
 
-/// The path below the chart that the document's first line with a source names.
+/// The path, relative to the chart's folder, in the document's first `# Source:` line.
 fn source(document: &str) -> Option<&str> {
     let (_, path) = document.lines().find_map(|line| line.split_once("# Source: "))?;
     path.split_once('/').map(|(_, below)| below)
 }
 
-/// Writes below the folder and nowhere else: a chart's name may hold anything.
-fn append(folder: &Path, path: &str, content: &str, again: bool) -> io::Result<()> {
-    if Path::new(path).components().any(|part| !matches!(part, Component::Normal(_))) {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "the template's path leaves the folder"));
-    }
-    let file = folder.join(path);
-    if let Some(parent) = file.parent() {
-        fs::create_dir_all(parent)?;
-    }
-    let mut file = fs::OpenOptions::new().create(true).write(true).append(again).truncate(!again).open(file)?;
-    writeln!(file, "---\n# Source: {path}\n{content}")
-}
-
-/// Every file as it was rendered, for people to look at.
+/// All files as rendered, valid or not.
 pub(super) fn raw(files: &[(String, String)]) -> String {
     let with_text = files.iter().filter(|(_, text)| !text.trim().is_empty());
     let text: String = with_text.map(document).collect();

@@ -1,6 +1,6 @@
-//! What the flags do to what is printed and written. What charts render to is in the conformance cases.
+//! The effect of flags on printed and written text. The conformance cases cover rendering.
 
-use std::path::Path;
+use std::fs;
 
 use super::*;
 
@@ -22,7 +22,7 @@ fn options(chart: String) -> Options {
 }
 
 #[test]
-fn an_output_folder_gets_a_file_for_each_template_and_the_output_says_which() {
+fn an_output_folder_gets_a_file_per_template_and_the_output_lists_them() {
     let folder = tempfile::tempdir().unwrap();
     let chart = chart(folder.path());
     let out = folder.path().join("out");
@@ -40,7 +40,7 @@ fn an_output_folder_gets_a_file_for_each_template_and_the_output_says_which() {
 }
 
 #[test]
-fn what_went_into_files_cannot_be_shown_as_in_helm() {
+fn show_only_finds_nothing_with_an_output_folder_as_in_helm() {
     let folder = tempfile::tempdir().unwrap();
     let shown = vec!["templates/a.yaml".to_owned()];
     let options =
@@ -51,7 +51,7 @@ fn what_went_into_files_cannot_be_shown_as_in_helm() {
 }
 
 #[test]
-fn a_dry_run_is_on_the_client_or_the_server() {
+fn dry_run_accepts_client_and_server() {
     let check = |given: &str, expected: Option<&str>| {
         let options = Options { dry_run: Some(given.to_owned()), ..Options::default() };
         assert_eq!(options.check().err().map(|error| error.to_string()).as_deref(), expected);
@@ -64,7 +64,7 @@ fn a_dry_run_is_on_the_client_or_the_server() {
 }
 
 #[test]
-fn a_value_in_place_of_a_subcharts_table_is_refused_with_helms_words() {
+fn a_value_in_place_of_a_subcharts_table_is_an_error_in_helms_words() {
     let folder = tempfile::tempdir().unwrap();
     let chart = chart(folder.path());
     let below = Path::new(&chart).join("charts/sub");
@@ -82,7 +82,7 @@ fn a_value_in_place_of_a_subcharts_table_is_refused_with_helms_words() {
 }
 
 #[test]
-fn hooks_are_added_to_files_that_are_there_as_in_helm() {
+fn hooks_are_appended_to_existing_files_as_in_helm() {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("out");
     let options = Options { output_dir: Some(out.clone()), ..options(chart(folder.path())) };
@@ -93,7 +93,7 @@ fn hooks_are_added_to_files_that_are_there_as_in_helm() {
 }
 
 #[test]
-fn a_chart_that_is_not_on_disk_is_refused_with_what_to_do() {
+fn the_error_for_a_remote_chart_says_what_to_do() {
     let check = |chart: &str, expected: &str| {
         assert_eq!(options(chart.to_owned()).run().unwrap_err().to_string(), expected);
     };
@@ -105,7 +105,7 @@ fn a_chart_that_is_not_on_disk_is_refused_with_what_to_do() {
 }
 
 #[test]
-fn an_error_for_others_to_read_holds_no_value() {
+fn errors_without_values_hide_the_values_of_schema_violations() {
     let folder = tempfile::tempdir().unwrap();
     let chart = chart(folder.path());
     let schema =

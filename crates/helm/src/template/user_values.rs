@@ -1,61 +1,77 @@
 //! The values of a command line, in Helm's order of precedence. Counterpart: Helm's `pkg/cli/values/options.go`.
 
-use std::io::Read as _;
-
+use go_encoding::json;
 use go_template::{Map, Str, Value};
 
 use super::Options;
+use crate::disk::{self, InputError};
 use crate::{strvals, values};
-use go_encoding::json;
 
-/// Files, then JSON, then `--set`, `--set-string`, `--set-file`, `--set-literal`: later ones win.
-pub(super) fn merged(options: &Options) -> Result<Map, String> {
+/// A flag that sets values and cannot be applied. The texts are Helm's.
+#[derive(Debug, thiserror::Error)]
+pub enum ValuesError {
+    /// A file cannot be read.
+    #[error(transparent)]
+    Input(#[from] InputError),
+    /// A file is not valid values.
+    #[error("failed to parse {path}: {cause}")]
+    File {
+        /// The file.
+        path: String,
+        /// What is wrong.
+        cause: values::ReadError,
+    },
+    /// The text of `--set` or a related flag is malformed.
+    #[error("failed parsing --{flag} data: {cause}")]
+    Set {
+        /// The flag.
+        flag: &'static str,
+        /// What is wrong.
+        cause: strvals::Error,
+    },
+    /// `--set-json key=…` is malformed.
+    #[error("failed parsing --set-json data {0}")]
+    Json(String),
+    /// `--set-json {…}` is not a JSON object.
+    #[error("failed parsing --set-json data JSON: {0}")]
+    JsonObject(String),
+}
+
+/// Merges files, then JSON, then `--set`, `--set-string`, `--set-file`, `--set-literal`: later ones win.
+pub(super) fn merged(options: &Options) -> Result<Map, ValuesError> {
     let mut merged = Map::default();
-    for file in &options.values {
-        let text = read(file)?;
-        let table = values::read(&text).map_err(|cause| format!("failed to parse {file}: {cause}"))?;
+    for path in &options.values {
+        let table =
+            values::read(&disk::read(path)?).map_err(|cause| ValuesError::File { path: path.clone(), cause })?;
         merged = values::merge_maps(&merged, &table);
     }
     for text in &options.set_json {
         merged = set_json(text, merged)?;
     }
-    for text in &options.set {
-        strvals::parse_into(text, &merged).map_err(|e| format!("failed parsing --set data: {e}"))?;
-    }
-    for text in &options.set_string {
-        strvals::parse_into_string(text, &merged).map_err(|e| format!("failed parsing --set-string data: {e}"))?;
-    }
-    for text in &options.set_file {
-        let content = |path: &str| read(path).map(|text| Value::String(Str::from(text)));
-        strvals::parse_into_file(text, &merged, &content)
-            .map_err(|e| format!("failed parsing --set-file data: {e}"))?;
-    }
-    for text in &options.set_literal {
-        strvals::parse_literal_into(text, &merged).map_err(|e| format!("failed parsing --set-literal data: {e}"))?;
-    }
+    set_each("set", &options.set, |text| strvals::parse_into(text, &merged))?;
+    set_each("set-string", &options.set_string, |text| strvals::parse_into_string(text, &merged))?;
+    let content = |path: &str| Ok(Value::String(Str::from(disk::read(path)?)));
+    set_each("set-file", &options.set_file, |text| strvals::parse_into_file(text, &merged, &content))?;
+    set_each("set-literal", &options.set_literal, |text| strvals::parse_literal_into(text, &merged))?;
     Ok(merged)
 }
 
-fn set_json(text: &str, merged: Map) -> Result<Map, String> {
+fn set_each(
+    flag: &'static str,
+    texts: &[String],
+    set: impl Fn(&str) -> Result<(), strvals::Error>,
+) -> Result<(), ValuesError> {
+    texts.iter().try_for_each(|text| set(text)).map_err(|cause| ValuesError::Set { flag, cause })
+}
+
+fn set_json(text: &str, merged: Map) -> Result<Map, ValuesError> {
     if !text.trim().starts_with('{') {
-        strvals::parse_json(text, &merged).map_err(|_| format!("failed parsing --set-json data {text}"))?;
+        strvals::parse_json(text, &merged).map_err(|_| ValuesError::Json(text.to_owned()))?;
         return Ok(merged);
     }
     match json::decode(text.as_bytes()) {
         Ok(Value::Map(table)) => Ok(values::merge_maps(&merged, &table)),
         Ok(Value::Nil) => Ok(merged),
-        _ => Err(format!("failed parsing --set-json data JSON: {text}")),
+        _ => Err(ValuesError::JsonObject(text.to_owned())),
     }
-}
-
-fn read(path: &str) -> Result<Vec<u8>, String> {
-    if path.trim() == "-" {
-        let mut text = Vec::new();
-        std::io::stdin().read_to_end(&mut text).map_err(|e| format!("cannot read standard input: {e}"))?;
-        return Ok(text);
-    }
-    std::fs::read(path).map_err(|error| match error.kind() {
-        std::io::ErrorKind::NotFound => format!("open {path}: no such file or directory"),
-        _ => format!("open {path}: {error}"),
-    })
 }

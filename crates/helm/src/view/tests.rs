@@ -3,13 +3,12 @@ use std::sync::Arc;
 use go_template::{Map, Value};
 
 use super::*;
-use crate::chart::{Chart, File};
+use crate::chart::Chart;
 use crate::values::read;
 use go_encoding::json;
 
 fn chart(files: &[(&str, &str)]) -> Arc<Chart> {
-    let files = files.iter().map(|(name, data)| File { name: (*name).to_owned(), data: (*data).into() }).collect();
-    Chart::load_files(files).unwrap()
+    Chart::from_files(files.iter().copied()).unwrap()
 }
 
 fn values(text: &str) -> Map {
@@ -97,8 +96,7 @@ fn each_chart_of_a_view_is_held_against_its_own_schema() {
         ("charts/t/Chart.yaml", "apiVersion: v2\nname: t\nversion: 1.0.0\n"),
         ("charts/t/values.schema.json", "{"),
     ];
-    let files = files.iter().map(|(name, data)| File { name: (*name).to_owned(), data: (*data).into() }).collect();
-    let chart = Chart::load_files(files).unwrap();
+    let chart = Chart::from_files(files).unwrap();
     let view = resolve(&chart, &Map::default(), &mut Vec::new()).unwrap();
     let error = validate(&view, &values(r#"{"s":{"k":1},"t":{}}"#)).unwrap_err();
     let wanted = "c:\n- at '': missing property 'a'\ns:\n- at '/k': got number, want string\nt:\nunexpected EOF";

@@ -3,43 +3,43 @@
 use go_template::{Map, Value};
 
 use super::ChartView;
-use crate::schema::Complaint;
+use crate::schema::Violations;
 
-/// What is wrong, chart by chart: the chart's name and a colon, then a line for each complaint. Shown in Helm's words, which quote values.
+/// Values that violate schemas. Shows, for each chart, its name and a line for each violation, in Helm's words, which quote values.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}", .0.text)]
-pub struct SchemaError(Complaint);
+pub struct SchemaError(Violations);
 
 impl SchemaError {
-    /// The same without any value, for texts that others may read: place and rule.
+    /// The text without values, which may be secret.
     pub fn without_values(&self) -> &str {
         &self.0.without_values
     }
 }
 
-/// Checks the coalesced values of the chart, and those of each subchart below them. A chart's schema is compiled when it is first used.
+/// Validates the coalesced values of the chart and of all its subcharts. Compiles each chart's schema on first use.
 ///
 /// # Errors
-/// Every complaint of every chart.
+/// All violations of all charts.
 pub fn validate(view: &ChartView, values: &Map) -> Result<(), SchemaError> {
-    let mut all = Complaint::from(String::new());
-    complain(view, values, &mut all);
+    let mut all = Violations::from(String::new());
+    collect(view, values, &mut all);
     if all.text.is_empty() { Ok(()) } else { Err(SchemaError(all)) }
 }
 
-fn complain(view: &ChartView, values: &Map, all: &mut Complaint) {
-    let complaint = match view.chart.compiled_schema() {
+fn collect(view: &ChartView, values: &Map, all: &mut Violations) {
+    let result = match view.chart.compiled_schema() {
         None => Ok(()),
         Some(Ok(schema)) => schema.validate(values),
-        Some(Err(error)) => Err(error.clone().into()),
+        Some(Err(error)) => Err(error.to_string().into()),
     };
-    if let Err(complaint) = complaint {
-        add(all, view.name(), &complaint);
+    if let Err(found) = result {
+        add(all, view.name(), &found);
     }
     for subchart in &view.dependencies {
         match values.get(subchart.name()) {
             None | Some(Value::Nil) => {}
-            Some(Value::Map(inner)) => complain(subchart, &inner, all),
+            Some(Value::Map(inner)) => collect(subchart, &inner, all),
             Some(other) => {
                 let text = format!("invalid type for values: expected object (map), got {}\n", other.type_name());
                 add(all, subchart.name(), &text.into());
@@ -48,7 +48,7 @@ fn complain(view: &ChartView, values: &Map, all: &mut Complaint) {
     }
 }
 
-fn add(all: &mut Complaint, chart: &str, complaint: &Complaint) {
-    all.text.push_str(&format!("{chart}:\n{}", complaint.text));
-    all.without_values.push_str(&format!("{chart}:\n{}", complaint.without_values));
+fn add(all: &mut Violations, chart: &str, found: &Violations) {
+    all.text.push_str(&format!("{chart}:\n{}", found.text));
+    all.without_values.push_str(&format!("{chart}:\n{}", found.without_values));
 }

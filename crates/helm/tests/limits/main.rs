@@ -34,7 +34,7 @@ fn file(name: &str, data: impl AsRef<[u8]>) -> File {
 fn chart(files: Vec<File>) -> Result<Arc<Chart>, String> {
     let mut all = vec![file("Chart.yaml", "apiVersion: v2\nname: c\nversion: 0.1.0\n")];
     all.extend(files);
-    Chart::load_files(all).map_err(|error| error.to_string())
+    Chart::from_files(all).map_err(|error| error.to_string())
 }
 
 fn render_chart(chart: Arc<Chart>, values: &Map) -> Result<Rendered, String> {

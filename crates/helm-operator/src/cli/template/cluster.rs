@@ -15,7 +15,7 @@ use crate::report::chain;
 /// Renders with the cluster's capabilities and objects, and lets its server check the result.
 pub(super) fn output(options: &Options, kubeconfig: Option<&Path>, context: Option<&str>) -> Result<Output, Error> {
     options.check()?;
-    let unreachable = |cause: String| Error::Usage(format!("Kubernetes cluster unreachable: {cause}"));
+    let unreachable = |cause: String| Error::Cluster(format!("Kubernetes cluster unreachable: {cause}"));
     // One more thread: it answers `lookup` while this one renders.
     let mut builder = Builder::new_multi_thread();
     let runtime = builder.worker_threads(1).enable_all().build().map_err(|e| unreachable(e.to_string()))?;
@@ -24,7 +24,7 @@ pub(super) fn output(options: &Options, kubeconfig: Option<&Path>, context: Opti
     let lookup = Arc::new(ClusterLookup { applier: server.0.clone(), runtime: runtime.handle().clone() });
     let (rendered, warnings) = options.render(Some(Cluster { capabilities, lookup }))?;
     if let Ok(rendered) = &rendered {
-        runtime.block_on(server.check(rendered, &options.namespace)).map_err(Error::Usage)?;
+        runtime.block_on(server.check(rendered, &options.namespace)).map_err(Error::Cluster)?;
     }
     options.output(rendered, warnings)
 }
@@ -63,7 +63,8 @@ impl Server {
             Ok((self.0.api().send(Call::get("/version")).await?.parse()?, self.0.mapper.api_versions().await?))
         };
         let (version, api_versions) = get().await.map_err(|e| chain(&e))?;
-        let version = KubeVersion::parse(version["gitVersion"].as_str().unwrap_or_default())?;
+        let version =
+            KubeVersion::parse(version["gitVersion"].as_str().unwrap_or_default()).map_err(|e| e.to_string())?;
         Ok(Capabilities::new(version, api_versions))
     }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::bound::{MAX_NESTING, MAX_OPENERS, MAX_PARTIALS};
-use crate::chart::{Chart, File};
+use crate::chart::Chart;
 use crate::engine::{Capabilities, Engine, Error, ReleaseOptions, Rendered, Request};
 use golibs::processor_time::processor_time;
 
@@ -32,13 +32,12 @@ fn render(files: &[(&str, &str)]) -> Result<Rendered, Error> {
         ("conf/a.ini", "x=1\n"),
     ];
     all.extend_from_slice(files);
-    let files = all.into_iter().map(|(name, data)| File { name: name.to_owned(), data: data.into() });
     let values = crate::values::read(VALUES.as_bytes()).unwrap();
     let release = ReleaseOptions { name: "rel".into(), namespace: "ns".into(), revision: 1, is_upgrade: false };
     let capabilities = Capabilities::default();
     let request =
         Request { values: &values, release: &release, capabilities: &capabilities, lookup: None, skip_schema: false };
-    Engine::new(Chart::load_files(files.collect()).unwrap()).render(&request)
+    Engine::new(Chart::from_files(all).unwrap()).render(&request)
 }
 
 fn printed(files: &[(&str, &str)]) -> Result<String, String> {

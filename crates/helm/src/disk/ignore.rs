@@ -1,10 +1,19 @@
-//! `.helmignore`: which files of a chart's folder are left out. Counterpart: Helm's `pkg/ignore`.
+//! `.helmignore`: which files of a chart's folder to skip. Counterpart: Helm's `pkg/ignore`.
 
 use golibs::path_match::Pattern;
 
-use super::LoadError;
+/// An invalid pattern in `.helmignore`. The texts are Helm's.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RuleError {
+    /// The pattern contains `**`.
+    #[error("double-star (**) syntax is not supported")]
+    DoubleStar,
+    /// The pattern is malformed.
+    #[error("syntax error in pattern")]
+    Syntax,
+}
 
-/// The rules, in the order in which they decide.
+/// The rules, in order of precedence.
 #[derive(Default)]
 pub(super) struct Rules(Vec<Rule>);
 
@@ -12,13 +21,13 @@ struct Rule {
     negated: bool,
     directories_only: bool,
     base_name_only: bool,
-    /// Nothing if what is left of the line is malformed: it matches nothing then.
+    /// `None` if the rest of the line is malformed: it then matches nothing.
     pattern: Option<Pattern>,
 }
 
 impl Rules {
-    /// Reads the file's lines. Hidden files below `templates/` are ignored by every chart.
-    pub(super) fn parse(text: &str) -> Result<Rules, LoadError> {
+    /// Parses the lines. Every chart ignores hidden files below `templates/`.
+    pub(super) fn parse(text: &str) -> Result<Rules, RuleError> {
         let mut rules = Rules::default();
         for line in text.strip_prefix('\u{feff}').unwrap_or(text).lines().chain(["templates/.?*"]) {
             rules.add(line.trim())?;
@@ -26,15 +35,15 @@ impl Rules {
         Ok(rules)
     }
 
-    fn add(&mut self, line: &str) -> Result<(), LoadError> {
+    fn add(&mut self, line: &str) -> Result<(), RuleError> {
         if line.is_empty() || line.starts_with('#') {
             return Ok(());
         }
         if line.contains("**") {
-            return Err(LoadError::new("double-star (**) syntax is not supported"));
+            return Err(RuleError::DoubleStar);
         }
         if Pattern::new(line).is_none() {
-            return Err(LoadError::new("syntax error in pattern"));
+            return Err(RuleError::Syntax);
         }
         let (negated, rest) = strip(line, |l| l.strip_prefix('!'));
         let (directories_only, rest) = strip(rest, |l| l.strip_suffix('/'));
@@ -44,7 +53,7 @@ impl Rules {
         Ok(())
     }
 
-    /// Whether the path (below the chart's folder) is left out.
+    /// Returns whether the path, relative to the chart's folder, is ignored.
     pub(super) fn ignores(&self, path: &str, is_directory: bool) -> bool {
         for rule in &self.0 {
             let matches = rule.matches(path);
@@ -100,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn double_stars_are_refused() {
+    fn double_stars_are_rejected() {
         assert_eq!(Rules::parse("a/**").err().unwrap().to_string(), "double-star (**) syntax is not supported");
     }
 }

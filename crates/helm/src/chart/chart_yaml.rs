@@ -1,0 +1,98 @@
+//! Decodes `Chart.yaml`, `requirements.yaml` and their lock files.
+
+use go_template::{List, Map, Value};
+
+use super::metadata::{Dependency, Maintainer, Metadata};
+use crate::decode::{self, Fields, WrongType};
+
+/// Overwrites those fields of the metadata that the document sets.
+pub(super) fn read_into(metadata: &mut Metadata, document: &Value) -> Result<(), WrongType> {
+    let Some(map) = decode::object(document, "v2.Metadata")? else { return Ok(()) };
+    let fields = Fields { map, owner: "Metadata" };
+    fields.text("name", &mut metadata.name)?;
+    fields.text("home", &mut metadata.home)?;
+    fields.texts("sources", &mut metadata.sources)?;
+    fields.text("version", &mut metadata.version)?;
+    fields.text("description", &mut metadata.description)?;
+    fields.texts("keywords", &mut metadata.keywords)?;
+    fields.text("icon", &mut metadata.icon)?;
+    fields.text("apiVersion", &mut metadata.api_version)?;
+    fields.text("condition", &mut metadata.condition)?;
+    fields.text("tags", &mut metadata.tags)?;
+    fields.text("appVersion", &mut metadata.app_version)?;
+    fields.flag("deprecated", &mut metadata.deprecated)?;
+    fields.text("kubeVersion", &mut metadata.kube_version)?;
+    fields.text("type", &mut metadata.kind)?;
+    if let Some(items) = fields.list("maintainers", "[]*v2.Maintainer")? {
+        metadata.maintainers = objects(&items, &MAINTAINERS, &mut metadata.null_in, maintainer)?;
+    }
+    if let Some(items) = fields.list("dependencies", "[]*v2.Dependency")? {
+        metadata.dependencies = objects(&items, &DEPENDENCIES, &mut metadata.null_in, dependency)?;
+    }
+    fields.text_map("annotations", &mut metadata.annotations)
+}
+
+/// Checks the types in a lock file. Charts keep the document itself.
+pub(super) fn check_lock(document: &Value) -> Result<(), WrongType> {
+    let Some(map) = decode::object(document, "v2.Lock")? else { return Ok(()) };
+    let fields = Fields { map, owner: "Lock" };
+    fields.text("digest", &mut String::new())?;
+    if let Some(items) = fields.list("dependencies", "[]*v2.Dependency")? {
+        objects(&items, &DEPENDENCIES, &mut None, dependency)?;
+    }
+    Ok(())
+}
+
+/// A list of structs: its key, and the Go type of its items.
+struct Objects {
+    key: &'static str,
+    item: &'static str,
+}
+
+const MAINTAINERS: Objects = Objects { key: "maintainers", item: "v2.Maintainer" };
+const DEPENDENCIES: Objects = Objects { key: "dependencies", item: "v2.Dependency" };
+
+/// Decodes the items, and notes in `null_in` whether one is null.
+fn objects<T>(
+    items: &List,
+    list: &Objects,
+    null_in: &mut Option<&'static str>,
+    decode: fn(&Map) -> Result<T, WrongType>,
+) -> Result<Vec<T>, WrongType> {
+    let mut objects = Vec::with_capacity(items.len());
+    for item in items.iter() {
+        match item {
+            Value::Map(map) => objects.push(decode(map)?),
+            Value::Nil => {
+                null_in.get_or_insert(list.key);
+            }
+            other => return Err(WrongType::field("Metadata", list.key, other, list.item)),
+        }
+    }
+    Ok(objects)
+}
+
+fn maintainer(map: &Map) -> Result<Maintainer, WrongType> {
+    let mut maintainer = Maintainer::default();
+    let fields = Fields { map, owner: "Maintainer.maintainers" };
+    fields.text("name", &mut maintainer.name)?;
+    fields.text("email", &mut maintainer.email)?;
+    fields.text("url", &mut maintainer.url)?;
+    Ok(maintainer)
+}
+
+fn dependency(map: &Map) -> Result<Dependency, WrongType> {
+    let mut dependency = Dependency::default();
+    let fields = Fields { map, owner: "Dependency.dependencies" };
+    fields.text("name", &mut dependency.name)?;
+    fields.text("version", &mut dependency.version)?;
+    fields.text("repository", &mut dependency.repository)?;
+    fields.text("condition", &mut dependency.condition)?;
+    fields.texts("tags", &mut dependency.tags)?;
+    fields.flag("enabled", &mut dependency.enabled)?;
+    fields.text("alias", &mut dependency.alias)?;
+    if let Some(items) = fields.list("import-values", "[]interface {}")? {
+        dependency.import_values = items.to_vec();
+    }
+    Ok(dependency)
+}

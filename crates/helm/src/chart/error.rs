@@ -1,0 +1,73 @@
+//! Why files are not a chart.
+
+use go_encoding::yaml;
+
+use super::load::MAX_DEPTH;
+use super::{ArchiveError, InvalidMetadata};
+use crate::decode::WrongType;
+use crate::values;
+
+/// Why files are not a chart. The texts are Helm's.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    /// There is no `Chart.yaml`.
+    #[error("Chart.yaml file is missing")]
+    NoChartYaml,
+    /// `Chart.yaml` is readable, but Helm rejects its content.
+    #[error("validation: {0}")]
+    Metadata(InvalidMetadata),
+    /// A file cannot be read.
+    #[error("cannot load {name}: {cause}")]
+    File {
+        /// The file's path in the chart.
+        name: String,
+        /// What is wrong.
+        cause: FileError,
+    },
+    /// The archive cannot be unpacked.
+    #[error(transparent)]
+    Archive(#[from] ArchiveError),
+    /// A subchart cannot be loaded.
+    #[error("error unpacking subchart {name} in {parent}: {cause}")]
+    Subchart {
+        /// The subchart's folder or archive below `charts/`.
+        name: String,
+        /// The name of the chart that contains it.
+        parent: String,
+        /// What is wrong.
+        cause: Box<LoadError>,
+    },
+    /// A folder below `charts/` is named like an archive.
+    #[error("error unpacking subchart tar in {parent}: expected {expected}, got {found}")]
+    SubchartName {
+        /// The name of the chart that contains it.
+        parent: String,
+        /// The path that an archive would have.
+        expected: String,
+        /// The first path below it.
+        found: String,
+    },
+    /// Subcharts are nested too deep. Helm has no such limit.
+    #[error("charts lie more than {MAX_DEPTH} deep in each other (limit MAX_DEPTH)")]
+    TooDeep,
+}
+
+/// Why a file of a chart cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum FileError {
+    /// It is not valid YAML.
+    #[error(transparent)]
+    Yaml(#[from] yaml::Error),
+    /// A field has the wrong type.
+    #[error(transparent)]
+    WrongType(#[from] WrongType),
+    /// `values.yaml` is not a table.
+    #[error(transparent)]
+    Values(#[from] values::ReadError),
+}
+
+impl LoadError {
+    pub(super) fn file(name: &str, cause: impl Into<FileError>) -> LoadError {
+        LoadError::File { name: name.to_owned(), cause: cause.into() }
+    }
+}

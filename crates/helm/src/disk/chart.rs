@@ -1,0 +1,56 @@
+//! A chart from a folder or an archive file. Counterpart: Helm's `pkg/chart/v2/loader`.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+use super::{ReadError, folder};
+use crate::chart::{ArchiveError, Chart, File, MAX_CHART_BYTES};
+
+impl Chart {
+    /// Loads a chart from a folder or a `.tgz` archive.
+    ///
+    /// Skips the files that `.helmignore` excludes. Follows symbolic links as Helm does, but only to files in the chart's folder or
+    /// beside it.
+    ///
+    /// # Errors
+    /// The path cannot be read, is not a chart, links elsewhere, or exceeds a limit; see [`ReadError`].
+    pub fn load(path: &Path) -> Result<Arc<Chart>, ReadError> {
+        let about = fs::metadata(path).map_err(|e| ReadError::stat(path, e))?;
+        let files = if about.is_dir() { folder::read(path)? } else { archive(path)? };
+        Ok(Chart::from_files(files)?)
+    }
+}
+
+/// Unpacks the archive file.
+fn archive(path: &Path) -> Result<Vec<File>, ReadError> {
+    let about = fs::metadata(path).map_err(|e| ReadError::stat(path, e))?;
+    if about.len() > MAX_CHART_BYTES {
+        return Err(ReadError::Chart(ArchiveError::TooLarge.into()));
+    }
+    let bytes = fs::read(path).map_err(|e| ReadError::stat(path, e))?;
+    let name = || path.display().to_string();
+    if !bytes.starts_with(b"\x1f\x8b\x08") {
+        let is_yaml = path.extension().is_some_and(|ext| ext == "yml" || ext == "yaml");
+        return Err(match is_yaml {
+            true => ReadError::YamlFile(name()),
+            false => ReadError::NotAnArchive { path: name(), found: content_type(&bytes) },
+        });
+    }
+    Chart::unpack(&bytes).map_err(|cause| match cause {
+        ArchiveError::NotGzip => ReadError::InvalidArchive { path: name(), cause },
+        cause => ReadError::Archive(cause),
+    })
+}
+
+/// The part of Go's `http.DetectContentType` that matters here.
+fn content_type(bytes: &[u8]) -> &'static str {
+    let start = &bytes[..bytes.len().min(512)];
+    let is_binary = |b: &u8| matches!(b, 0..=8 | 0x0b | 0x0e..=0x1a | 0x1c..=0x1f);
+    match start {
+        [b'P', b'K', 3, 4, ..] => "application/zip",
+        // Helm looks at 512 bytes, and pads shorter files with zeros.
+        _ if start.len() < 512 || start.iter().any(is_binary) => "application/octet-stream",
+        _ => "text/plain; charset=utf-8",
+    }
+}

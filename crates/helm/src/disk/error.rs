@@ -1,0 +1,117 @@
+//! Why a chart cannot be read from disk.
+
+use std::io;
+use std::path::Path;
+
+use super::folder::{MAX_FOLDER_DEPTH, MAX_IGNORE_BYTES, MAX_LINKS};
+use super::ignore::RuleError;
+use crate::chart::{ArchiveError, LoadError, MAX_CHART_BYTES, MAX_CHART_FILES};
+
+/// Why a chart cannot be read from disk. The texts are Helm's where Helm has a counterpart.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// The files are not a chart.
+    #[error(transparent)]
+    Chart(#[from] LoadError),
+    /// The operating system cannot read a path.
+    #[error("stat {path}: {}", go_text(cause))]
+    Stat {
+        /// The path.
+        path: String,
+        /// The reason.
+        cause: io::Error,
+    },
+    /// The folder has no readable `Chart.yaml`.
+    #[error("unable to detect chart at {path}: open {path}: {}", go_text(cause))]
+    NoChart {
+        /// The absolute path where `Chart.yaml` should be.
+        path: String,
+        /// The reason.
+        cause: io::Error,
+    },
+    /// The path is a YAML file.
+    #[error("file '{0}' seems to be a YAML file, but expected a gzipped archive")]
+    YamlFile(String),
+    /// The path is neither a folder nor a gzip file.
+    #[error("file '{path}' does not appear to be a gzipped archive; got '{found}'")]
+    NotAnArchive {
+        /// The path.
+        path: String,
+        /// The media type that its content suggests.
+        found: &'static str,
+    },
+    /// The file only starts like an archive.
+    #[error("file '{path}' does not appear to be a valid chart file (details: {cause})")]
+    InvalidArchive {
+        /// The path.
+        path: String,
+        /// What is wrong.
+        cause: ArchiveError,
+    },
+    /// The archive cannot be unpacked.
+    #[error("unable to load chart archive: {0}")]
+    Archive(ArchiveError),
+    /// `.helmignore` contains an invalid pattern.
+    #[error(transparent)]
+    Ignore(#[from] RuleError),
+    /// `.helmignore` is too large.
+    #[error(".helmignore is larger than {MAX_IGNORE_BYTES} bytes (limit MAX_IGNORE_BYTES)")]
+    IgnoreTooLarge,
+    /// Matching each file against `.helmignore` takes too long.
+    #[error(".helmignore has too many patterns for so many files (limit MAX_IGNORE_WORK)")]
+    IgnoreTooSlow,
+    /// Folders are nested too deep. Holds the path in the chart.
+    #[error("folders lie more than {MAX_FOLDER_DEPTH} deep below the chart (limit MAX_FOLDER_DEPTH): {0}")]
+    FoldersTooDeep(String),
+    /// The folder contains too many entries.
+    #[error("chart has more than {MAX_CHART_FILES} files (limit MAX_CHART_FILES)")]
+    TooManyFiles,
+    /// The folder contains too many symbolic links.
+    #[error("chart has more than {MAX_LINKS} symlinks (limit MAX_LINKS)")]
+    TooManyLinks,
+    /// A symbolic link is broken or part of a cycle.
+    #[error("error evaluating symlink {path}: {}", go_text(cause))]
+    BrokenLink {
+        /// The link.
+        path: String,
+        /// The reason.
+        cause: io::Error,
+    },
+    /// A symbolic link points to a file that is neither in the chart's folder nor beside it.
+    #[error("symlink {name} leads out of {allowed}, which charts must not do")]
+    LinkOutside {
+        /// The link's path in the chart.
+        name: String,
+        /// The folder that links must stay in.
+        allowed: String,
+    },
+    /// A path is a device, socket or pipe.
+    #[error("cannot load irregular file {0} as it has file mode type bits set")]
+    IrregularFile(String),
+    /// A file cannot be read.
+    #[error("error reading {name}: {cause}")]
+    File {
+        /// Its path in the chart.
+        name: String,
+        /// The reason.
+        cause: io::Error,
+    },
+    /// The chart exceeds [`MAX_CHART_BYTES`] with this file.
+    #[error("error reading {0}: chart exceeds maximum decompressed size of {MAX_CHART_BYTES} bytes")]
+    TooLarge(String),
+}
+
+impl ReadError {
+    pub(super) fn stat(path: &Path, cause: io::Error) -> ReadError {
+        ReadError::Stat { path: path.display().to_string(), cause }
+    }
+}
+
+/// The operating system's reason in Go's words.
+fn go_text(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::NotFound => "no such file or directory".to_owned(),
+        io::ErrorKind::PermissionDenied => "permission denied".to_owned(),
+        _ => error.to_string(),
+    }
+}

@@ -1,0 +1,16 @@
+//! The only module that touches the file system: it reads charts and values, and writes rendered files.
+//!
+//! Everything else works on data in memory, so that rendering also runs where there are no files. A test checks that.
+
+mod chart;
+mod error;
+mod folder;
+mod ignore;
+#[cfg(test)]
+mod tests;
+mod text;
+
+pub use error::ReadError;
+pub use ignore::RuleError;
+pub use text::InputError;
+pub(crate) use text::{append, exists, read};

@@ -1,0 +1,58 @@
+//! Texts that a command line names, and files that it asks for.
+
+use std::fs;
+use std::io::{self, Read as _, Write as _};
+use std::path::{Component, Path};
+
+/// A file of values, or standard input, that cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum InputError {
+    /// Standard input cannot be read.
+    #[error("cannot read standard input: {0}")]
+    StandardInput(io::Error),
+    /// The file cannot be read.
+    #[error("open {path}: {}", open_text(cause))]
+    File {
+        /// The file.
+        path: String,
+        /// The reason.
+        cause: io::Error,
+    },
+}
+
+fn open_text(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::NotFound => "no such file or directory".to_owned(),
+        _ => error.to_string(),
+    }
+}
+
+/// Reads the file, or standard input for `-`.
+pub(crate) fn read(path: &str) -> Result<Vec<u8>, InputError> {
+    if path.trim() == "-" {
+        let mut text = Vec::new();
+        io::stdin().read_to_end(&mut text).map_err(InputError::StandardInput)?;
+        return Ok(text);
+    }
+    fs::read(path).map_err(|cause| InputError::File { path: path.to_owned(), cause })
+}
+
+/// Returns whether the path exists and can be read.
+pub(crate) fn exists(path: &Path) -> bool {
+    fs::metadata(path).is_ok()
+}
+
+/// Writes the text to a file below the folder, replacing its content unless `keep` is set.
+///
+/// Fails for paths that leave the folder: a chart's name is untrusted.
+pub(crate) fn append(folder: &Path, path: &str, text: &str, keep: bool) -> io::Result<()> {
+    if Path::new(path).components().any(|part| !matches!(part, Component::Normal(_))) {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "the template's path leaves the folder"));
+    }
+    let file = folder.join(path);
+    if let Some(parent) = file.parent() {
+        fs::create_dir_all(parent)?;
+    }
+    let mut file = fs::OpenOptions::new().create(true).write(true).append(keep).truncate(!keep).open(file)?;
+    file.write_all(text.as_bytes())
+}
