@@ -1,0 +1,156 @@
+//! Which subcharts are enabled: by version, condition and tags. Counterpart: `processDependencyEnabled` in Helm's
+//! `pkg/chart/v2/util/dependencies.go`.
+
+use std::sync::OnceLock;
+
+use go_template::{Map, Value};
+use golibs::semver::{Constraint, Version};
+
+use super::ChartView;
+use super::coalesce::{Nulls, TypeMismatch, coalesce};
+use crate::chart::Dependency;
+use crate::values;
+
+/// For each dependency that was asked for, depth first, whether it is on.
+pub(super) type Choice = Vec<bool>;
+
+/// A chart before values decide, with the subcharts that it wants under their aliases. Counterpart: `processDependencyEnabled`.
+#[derive(Debug)]
+pub(super) struct Undecided {
+    /// All wanted subcharts are on, and what lies below them is as it is in `charts/`.
+    view: ChartView,
+    /// The wanted subcharts; made when they are first asked.
+    subcharts: Vec<OnceLock<Undecided>>,
+}
+
+impl Undecided {
+    pub(super) fn new(mut view: ChartView) -> Undecided {
+        if !view.metadata.dependencies.is_empty() {
+            view.dependencies = wanted(&view);
+        }
+        for dependency in &mut view.metadata.dependencies {
+            if !dependency.alias.is_empty() {
+                dependency.name.clone_from(&dependency.alias);
+            }
+            dependency.enabled = true;
+        }
+        let subcharts = view.dependencies.iter().map(|_| OnceLock::new()).collect();
+        Undecided { view, subcharts }
+    }
+
+    /// Appends what the values choose.
+    pub(super) fn choose(
+        &self,
+        values: &Map,
+        path: &str,
+        choice: &mut Choice,
+        warnings: &mut Vec<String>,
+    ) -> Result<(), TypeMismatch> {
+        if self.view.metadata.dependencies.is_empty() {
+            return Ok(());
+        }
+        let merged = coalesce(&self.view, values, Nulls::Remove, warnings)?;
+        let on: Vec<bool> = self.enabled(&merged, path, warnings);
+        choice.extend(&on);
+        for subchart in self.chosen(&on) {
+            let inner = format!("{path}{}.", subchart.view.metadata.name);
+            subchart.choose(&merged, &inner, choice, warnings)?;
+        }
+        Ok(())
+    }
+
+    /// Whether each dependency is on. A condition speaks louder than tags.
+    fn enabled(&self, values: &Map, path: &str, warnings: &mut Vec<String>) -> Vec<bool> {
+        let tags = match values.get("tags") {
+            Some(Value::Map(tags)) => tags,
+            _ => Map::default(),
+        };
+        let dependencies = &self.view.metadata.dependencies;
+        let by_tags: Vec<bool> = dependencies.iter().map(|d| tags_allow(d, &tags, warnings)).collect();
+        let by_condition = dependencies.iter().map(|d| condition(d, values, path, warnings));
+        by_tags.into_iter().zip(by_condition).map(|(by_tags, on)| on.unwrap_or(by_tags)).collect()
+    }
+
+    /// The subcharts that are on, for what each dependency is.
+    fn chosen<'a>(&'a self, on: &'a [bool]) -> impl Iterator<Item = &'a Undecided> {
+        let off = self.view.metadata.dependencies.iter().zip(on).filter(|(_, on)| !**on);
+        let off: Vec<&str> = off.map(|(dependency, _)| dependency.name.as_str()).collect();
+        let subcharts = self.view.dependencies.iter().zip(&self.subcharts);
+        subcharts
+            .filter(move |(view, _)| !off.contains(&view.metadata.name.as_str()))
+            .map(|(view, subchart)| subchart.get_or_init(|| Undecided::new(view.clone())))
+    }
+
+    /// The view that the choice makes.
+    pub(super) fn decided(&self, choice: &mut impl Iterator<Item = bool>) -> ChartView {
+        let mut view = self.view.clone();
+        if view.metadata.dependencies.is_empty() {
+            return view;
+        }
+        let on: Vec<bool> = choice.by_ref().take(view.metadata.dependencies.len()).collect();
+        let off = |name: &str| {
+            let mut entries = self.view.metadata.dependencies.iter().zip(&on);
+            entries.any(|(dependency, on)| !on && dependency.name == name)
+        };
+        view.metadata.dependencies.retain(|dependency| !off(&dependency.name));
+        view.dependencies = self.chosen(&on).map(|subchart| subchart.decided(choice)).collect();
+        view
+    }
+}
+
+/// The subcharts that no entry of `Chart.yaml` speaks of, then one for each entry, under its alias.
+fn wanted(view: &ChartView) -> Vec<ChartView> {
+    let entries = &view.metadata.dependencies;
+    let fits = |chart: &ChartView, name: &str, version: &str| {
+        chart.metadata.name == name && in_range(version, &chart.metadata.version)
+    };
+    let unnamed = view.dependencies.iter().filter(|chart| !entries.iter().any(|e| fits(chart, &e.name, &e.version)));
+    let mut charts: Vec<ChartView> = unnamed.cloned().collect();
+    for entry in entries {
+        let Some(chart) = view.dependencies.iter().find(|chart| fits(chart, &entry.name, &entry.version)) else {
+            continue;
+        };
+        let mut chart = chart.clone();
+        if !entry.alias.is_empty() {
+            chart.metadata.name.clone_from(&entry.alias);
+        }
+        charts.push(chart);
+    }
+    charts
+}
+
+/// Whether the version is in the range. Counterpart: `IsCompatibleRange`.
+pub(crate) fn in_range(range: &str, version: &str) -> bool {
+    match (Version::parse(version), Constraint::parse(range)) {
+        (Ok(version), Ok(range)) => range.check(&version),
+        _ => false,
+    }
+}
+
+/// Whether the dependency is on by its tags: unless some are off and none is on.
+fn tags_allow(dependency: &Dependency, tags: &Map, warnings: &mut Vec<String>) -> bool {
+    let (mut on, mut off) = (false, false);
+    for tag in &dependency.tags {
+        match tags.get(tag) {
+            Some(Value::Bool(true)) => on = true,
+            Some(Value::Bool(false)) => off = true,
+            None => {}
+            Some(_) => warnings.push(format!("tag {tag:?} of subchart {:?} is not a boolean", dependency.name)),
+        }
+    }
+    on || !off
+}
+
+/// What the first of the dependency's conditions says that says something.
+fn condition(dependency: &Dependency, values: &Map, path: &str, warnings: &mut Vec<String>) -> Option<bool> {
+    for condition in dependency.condition.trim().split(',').filter(|c| !c.is_empty()) {
+        match values::scalar_at(values, &format!("{path}{condition}")) {
+            Some(Value::Bool(on)) => return Some(on),
+            None => {}
+            Some(_) => {
+                warnings.push(format!("condition {condition:?} of subchart {:?} is not a boolean", dependency.name));
+            }
+        }
+    }
+    None
+}
