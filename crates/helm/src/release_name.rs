@@ -1,19 +1,19 @@
-//! Which names a release may have. Counterpart: Helm's `pkg/chart/common/util/validate_name.go`.
+//! Validates release names. Counterpart: Helm's `pkg/chart/common/util/validate_name.go`.
 
-/// The longest release name that Helm takes.
+/// The length limit of release names, in bytes: Helm's own.
 pub const MAX_LENGTH: usize = 53;
 
-/// A name that Helm does not accept for a release. The text is Helm's.
+/// A name that Helm rejects. The text is Helm's.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "release name {0:?}: invalid release name, must match regex ^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$ and the length must not be longer than {MAX_LENGTH}"
 )]
 pub struct InvalidName(String);
 
-/// Checks a release name as Helm's `chartutil.ValidateReleaseName` does.
+/// Checks a release name. Counterpart: `chartutil.ValidateReleaseName`.
 ///
 /// # Errors
-/// The name is empty, longer than [`MAX_LENGTH`], or not DNS labels between dots.
+/// The name is empty, longer than [`MAX_LENGTH`], or not a sequence of DNS labels with dots between them.
 pub fn check(name: &str) -> Result<(), InvalidName> {
     let is_valid = !name.is_empty() && name.len() <= MAX_LENGTH && name.split('.').all(is_dns_label);
     if is_valid { Ok(()) } else { Err(InvalidName(name.to_owned())) }
@@ -32,7 +32,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_follow_helms_rule() {
+    fn names_are_dns_labels_with_dots_between_them() {
         for (name, valid) in [("web", true), ("a.b-c", true), ("", false), ("Web", false), ("-a", false), ("a.", false)]
         {
             assert_eq!(check(name).is_ok(), valid, "{name}");

@@ -1,4 +1,4 @@
-//! A small cache with a bound on what it holds, emptied when full: simple, and enough for texts that come again at each render.
+//! A bounded cache that is cleared when full: simple, and enough for texts that recur in each render.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// How many entries a cache holds.
 const MAX_ENTRIES: usize = 4096;
 
-/// How much the entries of a cache may weigh, in bytes of their source.
+/// How much the entries of a cache may weigh in total, in bytes of source.
 const MAX_WEIGHT: usize = 8 << 20;
 
 /// Shared values by key.
@@ -31,7 +31,7 @@ impl<K: Hash + Eq, V> Cache<K, V> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).entries.get(key).cloned()
     }
 
-    /// Keeps the value; what alone is over the bound is not kept.
+    /// Caches the value, unless it alone exceeds the bound.
     pub(super) fn put(&self, key: K, value: Arc<V>, weight: usize) {
         if weight > MAX_WEIGHT {
             return;
@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_full_cache_starts_again() {
+    fn a_full_cache_is_cleared() {
         let cache = Cache::default();
         for key in 0..=MAX_ENTRIES {
             cache.put(key, Arc::new(key), 1);

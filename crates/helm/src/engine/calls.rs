@@ -1,4 +1,4 @@
-//! The functions that need the render that calls them: `include`, `tpl`, `lookup`. Counterpart: Helm's `pkg/engine/engine.go`.
+//! The functions that depend on the current render: `include`, `tpl`, `lookup`. Counterpart: Helm's `pkg/engine/engine.go`.
 
 use std::borrow::Cow;
 use std::sync::{Arc, LazyLock};
@@ -11,19 +11,19 @@ use go_template::{FuncError, FuncMap, Function, Param, Parsed, Scope, Str, Templ
 use super::cache::Cache;
 use super::lookup::Lookup;
 
-/// How often a template may be inside itself through `include`: Helm's own limit.
+/// How deep a template may include itself: Helm's own limit.
 pub const MAX_INCLUDES: u32 = 1000;
 
-/// What one render keeps for its functions.
+/// The state of a render that its functions need.
 #[derive(Default)]
 pub(super) struct Render {
-    /// How often each template is being included right now.
+    /// How many includes of each template are running.
     pub(super) included: HashMap<Str, u32>,
     /// The cluster, if there is one.
     pub(super) lookup: Option<Arc<dyn Lookup>>,
-    /// Texts that `tpl` has parsed before.
+    /// Parsed texts of `tpl`.
     pub(super) parsed: Arc<Cache<Str, Parsed>>,
-    /// What a call from a Handlebars template gave.
+    /// The result of a call from a Handlebars template.
     pub(super) result: Value,
 }
 
@@ -61,7 +61,7 @@ fn include(scope: &mut Scope<'_>, args: &[Value]) -> Result<Value, FuncError> {
     result.map(Value::String).map_err(limit_first)
 }
 
-/// A limit that was exceeded is said alone: the chain of what led there may be as long as the limit is high.
+/// Reports an exceeded limit without its context, which may be as long as the limit is high.
 fn limit_first(error: FuncError) -> FuncError {
     match error.limit() {
         Some(limit) => FuncError::Limit(limit.clone()),
@@ -89,7 +89,7 @@ fn tpl(scope: &mut Scope<'_>, args: &[Value]) -> Result<Value, FuncError> {
     Ok(Value::String(output))
 }
 
-/// What a text without actions gives: itself, for the step that its one node takes.
+/// The result for text without actions: the text, at the cost of one step.
 fn plain(scope: &mut Scope<'_>, text: &Str) -> Result<Value, FuncError> {
     scope.charge(u64::from(!text.is_empty()))?;
     Ok(Value::String(match without_no_value(text) {
@@ -128,7 +128,7 @@ fn quoted(text: &Str) -> String {
     String::from_utf8_lossy(&quoted).into_owned()
 }
 
-/// Go prints a missing value as `<no value>`; Helm takes every such text out of the output.
+/// Removes `<no value>`, Go's text for missing values, as Helm does.
 pub(super) fn without_no_value(output: &[u8]) -> Cow<'_, [u8]> {
     const NO_VALUE: &[u8] = b"<no value>";
     static FINDER: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(NO_VALUE));

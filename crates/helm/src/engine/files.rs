@@ -1,4 +1,4 @@
-//! `.Files`: the chart's other files, as templates read them.
+//! `.Files`: the chart's files that are not templates.
 //!
 //! Counterpart: Helm's `pkg/engine/files.go`.
 
@@ -13,10 +13,10 @@ use go_encoding::yaml;
 use golibs::glob::{self, Work};
 use sprig::exceeded;
 
-/// So much of the work of a pattern counts as one of the template's steps.
+/// Matching a pattern costs one step per this much work.
 const WORK_PER_STEP: u64 = 16;
 
-/// So much of the square of a pattern's length, which compiling it may take, counts as a step.
+/// Compiling a pattern, which can take quadratic time, costs one step per this much of its length squared.
 const LENGTH_PER_STEP: u64 = 64;
 
 /// Files by path.
@@ -24,7 +24,7 @@ const LENGTH_PER_STEP: u64 = 64;
 pub struct Files(Arc<BTreeMap<Str, Str>>);
 
 impl Files {
-    /// The files by their path below the chart's folder.
+    /// The files, with their paths relative to the chart's folder.
     pub fn new(files: impl IntoIterator<Item = (Str, Str)>) -> Files {
         Files(Arc::new(files.into_iter().collect()))
     }
@@ -38,7 +38,7 @@ impl Files {
         self.0.get(&**path).cloned().unwrap_or_default()
     }
 
-    /// The files that the pattern matches; all of them if it is malformed, as in Helm.
+    /// The files that match the pattern; all files if it is malformed, as in Helm.
     fn glob(&self, scope: &mut Scope<'_>, pattern: &Str) -> Result<Value, FuncError> {
         let glob = match glob::cached(&pattern.to_text()) {
             Ok(glob) => glob,
@@ -57,7 +57,7 @@ impl Files {
         Ok(Files::new(found).to_value())
     }
 
-    /// A YAML map from each file's base name to what `value` makes of its bytes.
+    /// A YAML map from each file's base name to `value` of its content.
     fn flat(&self, value: impl Fn(&Str) -> Str) -> Str {
         let entries = self.0.iter().map(|(path, data)| (base(path), Value::String(value(data)))).collect();
         let map = Value::Map(Map::new(MapType::String, entries));
@@ -83,7 +83,7 @@ fn glob_failed(error: glob::Error) -> FuncError {
     }
 }
 
-/// The last element of the path, as Go's `path.Base` gives it for a file's path.
+/// The last element of the path, like Go's `path.Base`.
 fn base(path: &Str) -> Str {
     path.rsplit(|b| *b == b'/').next().unwrap_or_default().into()
 }
@@ -98,7 +98,7 @@ impl Object for Files {
     }
 
     fn field(&self, name: &str) -> Option<Value> {
-        // As in a map of byte slices: what is missing is an empty one.
+        // Like a Go map of byte slices: missing files are empty.
         Some(Value::Bytes(self.get(&name.into())))
     }
 

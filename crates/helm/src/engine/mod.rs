@@ -1,6 +1,6 @@
-//! Renders a chart: its templates are parsed once and run for each set of values. Counterpart: Helm's `pkg/engine`.
+//! Renders charts: parses templates once and runs them for each set of values. Counterpart: Helm's `pkg/engine`.
 //!
-//! What is around the templates (values, schema, hooks, notes) is in `render.rs`.
+//! [`Engine::render`] does everything from values to manifests; [`Engine::execute`] only runs the templates.
 
 mod cache;
 mod calls;
@@ -37,10 +37,10 @@ use calls::Render;
 use program::Program;
 use top::Tops;
 
-/// How long one render may take.
+/// The time limit of a render.
 pub const MAX_RENDER_TIME: Duration = Duration::from_secs(30);
 
-/// A chart, ready to be rendered many times, by many threads at once.
+/// A chart to render many times. Many threads can use it at once.
 #[derive(Debug)]
 pub struct Engine {
     resolver: Resolver,
@@ -49,17 +49,17 @@ pub struct Engine {
     limits: Limits,
 }
 
-/// What a template's file printed.
+/// A template's name and output.
 pub type File = (Str, Vec<u8>);
 
 impl Engine {
-    /// An engine for the chart. Templates are parsed when they are first rendered, and kept.
+    /// An engine for the chart. Parses templates on first use, and caches them.
     pub fn new(chart: Arc<Chart>) -> Engine {
         let (programs, parsed) = (Cache::default(), Arc::default());
         Engine { resolver: Resolver::new(chart), programs, parsed, limits: Limits::default() }
     }
 
-    /// The engine with other limits on each of its renders, which also end after [`MAX_RENDER_TIME`].
+    /// Sets the limits of each render. [`MAX_RENDER_TIME`] always applies.
     #[must_use]
     pub fn with_limits(self, limits: Limits) -> Engine {
         Engine { limits, ..self }
@@ -70,21 +70,20 @@ impl Engine {
         self.resolver.chart()
     }
 
-    /// The chart's view for the user's values: what [`view::resolve`](crate::view::resolve) gives, but made only once for each choice of
-    /// subcharts.
+    /// Like [`view::resolve`](crate::view::resolve), but caches views.
     ///
     /// # Errors
-    /// A value that stands where a subchart's table must be.
+    /// A subchart's values are not a table.
     pub fn resolve(&self, values: &Map, warnings: &mut Vec<String>) -> Result<Arc<ChartView>, TypeMismatch> {
         self.resolver.resolve(values, warnings)
     }
 
-    /// Runs every template of the view that is no partial, in Helm's order.
+    /// Runs all templates of the view except partials, in Helm's order.
     ///
-    /// `values` is the view's coalesced values, which templates may change: it must be this render's own.
+    /// `values` are the view's coalesced values. Templates may change them, so renders must not share them.
     ///
     /// # Errors
-    /// The first template that cannot be parsed, or that fails.
+    /// A template fails to parse or to run; the first one counts.
     pub fn execute(
         &self,
         view: &ChartView,
@@ -117,7 +116,7 @@ impl Engine {
     }
 }
 
-/// Every file of the program, in its order.
+/// Runs the program's files in order.
 fn run(program: &Program, tops: &Tops, scope: &mut Scope<'_>) -> Result<Vec<File>, RenderError> {
     let mut files = Vec::with_capacity(program.files().len());
     for file in program.files() {

@@ -1,4 +1,4 @@
-//! The parsed templates of a chart and the subcharts that take part, and the order in which they run.
+//! The parsed templates of a view, and the order in which they run.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use super::top::ChartObject;
 use super::{RenderError, calls, handlebars};
 use crate::view::ChartView;
 
-/// Templates that belong together.
+/// The templates of a chart and its enabled subcharts.
 #[derive(Debug)]
 pub(super) struct Program {
     templates: Arc<Templates>,
@@ -18,7 +18,7 @@ pub(super) struct Program {
     weight: usize,
 }
 
-/// A file that is rendered.
+/// A template that renders to a file.
 #[derive(Debug)]
 pub(super) struct ProgramFile {
     name: Str,
@@ -28,22 +28,22 @@ pub(super) struct ProgramFile {
 }
 
 impl ProgramFile {
-    /// The template's name: its path from the root chart's name on.
+    /// The template's name: its path, starting with the root chart's name.
     pub(super) fn name(&self) -> &Str {
         &self.name
     }
 
-    /// What the template sees as `.Template`: its name, and the folder of its chart's templates. One render's own.
+    /// A copy of `.Template`: the template's name, and the folder of its chart's templates.
     pub(super) fn about(&self) -> Map {
         self.about.deep_copy()
     }
 
-    /// The number of its chart: the root is 0, then depth first.
+    /// The number of its chart, depth first; the root is 0.
     pub(super) fn chart(&self) -> usize {
         self.chart
     }
 
-    /// What runs; `None` for a Handlebars template.
+    /// The syntax tree; `None` for a Handlebars template.
     pub(super) fn tree(&self) -> Option<&Tree> {
         self.tree.as_deref()
     }
@@ -73,11 +73,11 @@ impl Source {
 }
 
 impl Program {
-    /// Parses every template of the view.
+    /// Parses all templates of the view.
     pub(super) fn parse(view: &ChartView) -> Result<Program, RenderError> {
         let mut sources = Vec::new();
         collect(view, &mut 0, &mut sources);
-        // Deeper paths first, so that a parent chart's definitions come last and win.
+        // Deeper paths first, so that parent charts override the definitions of subcharts.
         sources.sort_by(|a, b| {
             let depth = |source: &Source| source.name.matches('/').count();
             depth(b).cmp(&depth(a)).then_with(|| b.name.cmp(&a.name))
@@ -99,7 +99,7 @@ impl Program {
         Ok(Program { templates: Arc::new(templates), handlebars, files, root: ChartObject::of(view), weight })
     }
 
-    /// What the root chart's templates see of it.
+    /// The root chart's part of the top-level object.
     pub(super) fn root(&self) -> &ChartObject {
         &self.root
     }
@@ -117,7 +117,7 @@ impl Program {
         &self.files
     }
 
-    /// The size of the sources, in bytes.
+    /// The total size of the sources, in bytes.
     pub(super) fn weight(&self) -> usize {
         self.weight
     }

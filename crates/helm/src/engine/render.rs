@@ -1,4 +1,4 @@
-//! One render from values to manifests: what Helm's install does before it speaks to the cluster.
+//! Renders from values to manifests: the part of Helm's install before it contacts the cluster.
 //!
 //! Counterparts: `renderResources` in Helm's `pkg/action/action.go` and `ToRenderValues` in `pkg/chart/common/util`.
 
@@ -11,16 +11,16 @@ use crate::chart::Crd;
 use crate::manifest::{self, Hook, Manifest, SortError};
 use crate::view::{self, ChartView, Nulls, SchemaError, TypeMismatch};
 
-/// The release that is rendered: `.Release`.
+/// The release to render for: `.Release`.
 #[derive(Clone, Debug)]
 pub struct ReleaseOptions {
     /// The release's name.
     pub name: String,
-    /// Its namespace.
+    /// The release's namespace.
     pub namespace: String,
-    /// Its revision, from 1.
+    /// The release's revision, from 1.
     pub revision: i64,
-    /// Whether there is an earlier revision.
+    /// Whether an earlier revision exists.
     pub is_upgrade: bool,
 }
 
@@ -39,55 +39,55 @@ impl ReleaseOptions {
     }
 }
 
-/// What to render for.
+/// The input of a render.
 pub struct Request<'a> {
-    /// The user's values, without defaults. Not changed.
+    /// The user's values, without defaults. The render does not change them.
     pub values: &'a Map,
     /// The release.
     pub release: &'a ReleaseOptions,
-    /// What the cluster can do.
+    /// The cluster's version and APIs.
     pub capabilities: &'a Capabilities,
-    /// The cluster that `lookup` reads; without one it finds nothing.
+    /// Serves `lookup`, which finds nothing without it.
     pub lookup: Option<Arc<dyn Lookup>>,
-    /// Whether `values.schema.json` is left aside.
+    /// Whether to ignore `values.schema.json`.
     pub skip_schema: bool,
 }
 
-/// What a chart rendered to.
+/// The result of a render.
 #[derive(Clone, Debug, Default)]
 pub struct Rendered {
-    /// The documents to apply, in install order.
+    /// The release's documents, in install order.
     pub manifests: Vec<Manifest>,
     /// The hooks, in install order.
     pub hooks: Vec<Hook>,
-    /// The chart's `NOTES.txt`.
+    /// The chart's `NOTES.txt`; empty if it has none.
     pub notes: String,
-    /// What is below `crds/`.
+    /// The files below `crds/`, which are not templates.
     pub crds: Vec<Crd>,
-    /// What looked wrong on the way, without values.
+    /// Problems that did not stop the render. They do not quote values.
     pub warnings: Vec<String>,
 }
 
 impl Rendered {
-    /// The release's manifest, as its record keeps it: hooks left out.
+    /// The release's manifest as its record contains it, without hooks.
     pub fn manifest(&self) -> String {
         self.manifests.iter().map(|m| format!("---\n# Source: {}\n{}\n", m.path, m.content)).collect()
     }
 }
 
-/// Why a chart does not render, with Helm's texts.
+/// Why a chart does not render. The texts are Helm's.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Values that leave open which subcharts take part.
+    /// The values do not decide which subcharts are enabled.
     #[error("chart dependencies processing failed: {0}")]
     Dependencies(TypeMismatch),
-    /// Values that cannot be merged with the charts' defaults.
+    /// The values cannot be merged with the charts' defaults.
     #[error("{0}")]
     Values(#[from] TypeMismatch),
-    /// Values against the chart's schema.
+    /// The values violate a schema.
     #[error("{}", schema_text(&.0.to_string()))]
     Schema(#[from] SchemaError),
-    /// A cluster that the chart does not support.
+    /// The chart does not support the cluster's version.
     #[error("chart requires kubeVersion: {wanted} which is incompatible with Kubernetes {cluster}")]
     KubeVersion {
         /// The chart's constraint.
@@ -95,22 +95,22 @@ pub enum Error {
         /// The cluster's version.
         cluster: String,
     },
-    /// A template that fails.
+    /// A template fails to parse or to run.
     #[error("{0}")]
     Template(#[from] RenderError),
-    /// Output that is no YAML. The files are all that was rendered, for people to look at.
+    /// A template rendered something else than manifests.
     #[error("{error}")]
     Manifest {
-        /// Which template's output it is, and what is wrong.
+        /// The template, and what is wrong.
         error: SortError,
-        /// Every file with its output.
+        /// The output of all templates, by name.
         files: Vec<(String, String)>,
     },
 }
 
 impl Error {
-    /// The text for places that others read, such as a condition: the values that Helm's text quotes are left out. What a template itself says
-    /// stays, as it is the chart's author who says it.
+    /// The text without values that Helm quotes, which may be secret: for conditions, events and logs. Keeps messages of the chart's own
+    /// templates, such as those of `fail`.
     pub fn without_values(&self) -> String {
         match self {
             Error::Dependencies(error) => format!("chart dependencies processing failed: {}", error.without_value()),
@@ -153,7 +153,7 @@ fn check_kube_version(view: &ChartView, capabilities: &Capabilities) -> Result<(
     Err(Error::KubeVersion { wanted: wanted.clone(), cluster: cluster.version.clone() })
 }
 
-/// Notes, hooks and manifests out of the rendered files.
+/// Sorts rendered files into notes, hooks and manifests.
 fn assemble(view: &ChartView, files: Vec<File>, warnings: Vec<String>) -> Result<Rendered, Error> {
     let own_notes = format!("{}/templates/NOTES.txt", view.path);
     let mut notes = String::new();

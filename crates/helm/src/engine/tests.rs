@@ -24,7 +24,7 @@ fn contents(rendered: &Rendered) -> Vec<&str> {
     rendered.manifests.iter().map(|manifest| manifest.content.as_str()).collect()
 }
 
-/// What the single template prints.
+/// Renders one template and compares its output.
 fn check(template: &str, values: &str, wanted: &str) {
     let rendered = render(&[("templates/t", template)], values).unwrap();
     assert_eq!(rendered.manifests[0].content, wanted);
@@ -44,7 +44,7 @@ fn include_and_tpl_see_definitions_of_their_callers() {
 }
 
 #[test]
-fn values_that_a_template_changes_stay_changed_for_later_ones() {
+fn templates_see_changes_that_earlier_templates_made_to_values() {
     let files = [
         ("templates/b.yaml", "{{- $_ := set .Values \"x\" 2 -}}b: {{ .Values.x }}"),
         ("templates/a.yaml", "a: {{ .Values.x }}"),
@@ -68,7 +68,7 @@ fn a_failing_include_shows_each_location() {
 }
 
 #[test]
-fn fail_and_required_say_their_message_alone() {
+fn fail_and_required_show_only_their_message() {
     assert_eq!(error(&[("templates/t", "{{ fail \"no: way\" }}")]), "execution error at (c/templates/t:1:3): no: way");
     assert_eq!(
         error(&[("templates/t", "\n{{ required \"give x\" .Values.x }}")]),
@@ -83,7 +83,7 @@ fn a_range_names_the_struct_behind_a_pointer_without_its_ampersand() {
 }
 
 #[test]
-fn a_text_that_is_no_template_names_its_line() {
+fn syntax_errors_name_their_line() {
     assert_eq!(error(&[("templates/t", "a\n{{ if }}")]), "parse error at (c/templates/t:2): missing value for if");
 }
 

@@ -1,4 +1,4 @@
-//! The top-level object of each chart: what its templates see as `.`. Counterpart: `recAllTpls` in Helm's `pkg/engine/engine.go`.
+//! The top-level object of each chart: the initial `.` of its templates. Counterpart: `recAllTpls` in Helm's `pkg/engine/engine.go`.
 
 use go_template::{Map, MapType, Str, Value};
 
@@ -6,7 +6,7 @@ use super::{Capabilities, Files, ReleaseOptions};
 use crate::chart::{Dependency, Metadata};
 use crate::view::ChartView;
 
-/// What a chart and its subcharts put into their objects in every render.
+/// The parts of the top-level objects that are the same in every render.
 #[derive(Debug)]
 pub(super) struct ChartObject {
     name: Str,
@@ -18,7 +18,7 @@ pub(super) struct ChartObject {
 }
 
 impl ChartObject {
-    /// The objects of a root chart and its subcharts.
+    /// The parts for a root chart and its subcharts.
     pub(super) fn of(view: &ChartView) -> ChartObject {
         ChartObject::below(view, true)
     }
@@ -35,11 +35,11 @@ impl ChartObject {
     }
 }
 
-/// The objects of one render, in the order in which the program numbers charts.
+/// The top-level objects of a render, by chart number.
 pub(super) struct Tops(Vec<Map>);
 
 impl Tops {
-    /// The objects for the coalesced values.
+    /// Builds the objects from the coalesced values.
     pub(super) fn new(root: &ChartObject, values: &Map, release: &ReleaseOptions, capabilities: &Capabilities) -> Tops {
         let mut tops = Tops(Vec::new());
         let shared = [("Release", Value::Map(release.to_map())), ("Capabilities", capabilities.to_value())];
@@ -47,7 +47,7 @@ impl Tops {
         tops
     }
 
-    /// Adds the chart and then its subcharts; gives the chart's object.
+    /// Adds the chart and its subcharts; returns the chart's object.
     fn add(&mut self, chart: &ChartObject, values: &Map, shared: &[(&'static str, Value); 2]) -> Map {
         let subcharts = Map::default();
         let own = [
@@ -70,7 +70,7 @@ impl Tops {
         top
     }
 
-    /// The object of the chart with the number.
+    /// The object of the chart with this number.
     pub(super) fn of(&self, chart: usize) -> &Map {
         &self.0[chart]
     }

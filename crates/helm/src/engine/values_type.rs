@@ -1,4 +1,4 @@
-//! The methods of `.Values`, whose type is a map with a name of its own. Counterpart: Helm's `pkg/chart/common/values.go`.
+//! The methods of `.Values`, a named map type in Go. Counterpart: Helm's `pkg/chart/common/values.go`.
 
 use std::sync::{Arc, LazyLock};
 
@@ -16,7 +16,7 @@ pub(super) fn methods() -> ValuesMethods {
                 (|map: Value| map.as_map().map(|map| map.with_type(MapType::Interface)).unwrap_or_default())
                     .into_function(),
             ),
-            // There are no writers in templates: the call fails for what it is given, or for being given nothing.
+            // Templates have no writers, so every call fails.
             (
                 "Encode",
                 (|_: Value, _: Value| -> Result<Value, FuncError> { Err("no io.Writer".into()) }).into_function(),

@@ -1,6 +1,6 @@
-//! The order of kinds, in which objects are installed and uninstalled. Counterpart: Helm's `kind_sorter.go`.
+//! The order in which kinds are installed and deleted. Counterpart: Helm's `kind_sorter.go`.
 
-/// Kinds in the order in which they are installed. Others follow, by name.
+/// Kinds in install order. Other kinds follow, by name.
 pub const INSTALL_ORDER: &[&str] = &[
     "PriorityClass",
     "Namespace",
@@ -42,7 +42,7 @@ pub const INSTALL_ORDER: &[&str] = &[
     "ValidatingWebhookConfiguration",
 ];
 
-/// Kinds in the order in which they are deleted. Others follow, by name.
+/// Kinds in uninstall order. Other kinds follow, by name.
 pub const UNINSTALL_ORDER: &[&str] = &[
     "ValidatingWebhookConfiguration",
     "MutatingWebhookConfiguration",
@@ -84,7 +84,7 @@ pub const UNINSTALL_ORDER: &[&str] = &[
     "PriorityClass",
 ];
 
-/// Sorts by kind; what is of one kind keeps its order.
+/// Sorts by kind; items of the same kind keep their order.
 pub fn sort_by_kind<T>(items: &mut [T], order: &[&str], kind: impl Fn(&T) -> &str) {
     items.sort_by_cached_key(|item| {
         let kind = kind(item);

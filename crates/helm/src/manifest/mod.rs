@@ -1,4 +1,4 @@
-//! Rendered text into documents: which are hooks, in which order they are installed.
+//! Splits rendered text into manifests and hooks, in install order.
 //!
 //! Counterpart: Helm's `pkg/release/v1/util`.
 
@@ -14,25 +14,25 @@ pub use split::split;
 
 /// The annotation that makes a manifest a hook.
 pub const HOOK_ANNOTATION: &str = "helm.sh/hook";
-/// The annotation that orders hooks of one event.
+/// The annotation that orders the hooks of an event.
 pub const HOOK_WEIGHT_ANNOTATION: &str = "helm.sh/hook-weight";
-/// The annotation that says when a hook's object is deleted.
+/// The annotation that lists when to delete a hook's object.
 pub const HOOK_DELETE_ANNOTATION: &str = "helm.sh/hook-delete-policy";
-/// The annotation that says when a hook's log is shown.
+/// The annotation that lists when to print a hook's log.
 pub const HOOK_OUTPUT_LOG_ANNOTATION: &str = "helm.sh/hook-output-log-policy";
 
-/// One document that is applied with the release.
+/// A document that belongs to the release.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Manifest {
-    /// The template that it comes from: `chart/templates/x.yaml`.
+    /// Its template: `chart/templates/x.yaml`.
     pub path: String,
     /// The document's text, as rendered.
     pub content: String,
-    /// What the text says of itself.
+    /// The decoded start of the document.
     pub head: Head,
 }
 
-/// What every object starts with.
+/// The fields that all objects share. Absent fields are empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Head {
     /// `apiVersion`.
@@ -46,35 +46,35 @@ pub struct Head {
 }
 
 impl Head {
-    /// The annotation's value.
+    /// Returns the value of the annotation.
     pub fn annotation(&self, key: &str) -> Option<&str> {
         self.annotations.iter().find(|(name, _)| name == key).map(|(_, value)| value.as_str())
     }
 }
 
-/// A document that runs at certain events, outside the release's objects.
+/// A document that runs at certain events and does not belong to the release.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hook {
     /// The object's name.
     pub name: String,
     /// The object's kind.
     pub kind: String,
-    /// The template that it comes from.
+    /// Its template.
     pub path: String,
     /// The document's text, as rendered.
     pub manifest: String,
-    /// When it runs, in Helm's words: `pre-install`, …, `test`.
+    /// The events that run it: `pre-install`, `post-install`, …, `test`.
     pub events: Vec<&'static str>,
-    /// Hooks of lower weight run first.
+    /// Hooks with lower weights run first. Default: 0.
     pub weight: i64,
-    /// When its object is deleted: `hook-succeeded`, `hook-failed`, `before-hook-creation`.
+    /// When to delete its object: `hook-succeeded`, `hook-failed`, `before-hook-creation`. In lower case, unchecked.
     pub delete_policies: Vec<String>,
-    /// When its log is shown.
+    /// When to print its log: `hook-succeeded`, `hook-failed`. In lower case, unchecked.
     pub output_log_policies: Vec<String>,
 }
 
 impl Hook {
-    /// Whether only `helm test` runs it.
+    /// Returns whether `helm test` runs it.
     pub fn is_test(&self) -> bool {
         self.events.contains(&"test")
     }

@@ -1,4 +1,4 @@
-//! Rendered files into hooks and manifests. Counterpart: Helm's `manifest_sorter.go`.
+//! Sorts rendered files into hooks and manifests. Counterpart: Helm's `manifest_sorter.go`.
 
 use go_template::Value;
 

@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn documents_are_split_at_dashes_wherever_a_line_starts_with_them() {
+fn documents_are_split_at_lines_that_start_with_three_dashes() {
     for (text, wanted) in [
         ("a: 1\n---\nb: 2\n", vec!["a: 1\n", "b: 2\n"]),
         ("\n---\n# only a comment\n---\n\n---\na: 1", vec!["# only a comment\n", "a: 1"]),
@@ -16,7 +16,7 @@ fn documents_are_split_at_dashes_wherever_a_line_starts_with_them() {
 }
 
 #[test]
-fn kinds_are_installed_in_helms_order_and_unknown_ones_last() {
+fn unknown_kinds_are_installed_last() {
     let mut kinds =
         vec!["Zebra", "Deployment", "Alpaca", "Service", "ValidatingWebhookConfiguration", "Namespace", "Alpaca"];
     sort_by_kind(&mut kinds, INSTALL_ORDER, |kind| kind);
@@ -27,7 +27,7 @@ fn kinds_are_installed_in_helms_order_and_unknown_ones_last() {
 }
 
 #[test]
-fn hooks_are_told_from_manifests() {
+fn hooks_are_separated_from_manifests() {
     let hook = "kind: Job\nmetadata:\n  name: h\n  annotations:\n    helm.sh/hook: pre-install, POST-upgrade\n    helm.sh/hook-weight: \"-5\"\n    helm.sh/hook-delete-policy: hook-succeeded,before-hook-creation\n";
     let unknown = "kind: Job\nmetadata: {annotations: {helm.sh/hook: never}}\n";
     let sorted = sort_files([
@@ -47,7 +47,7 @@ fn hooks_are_told_from_manifests() {
 }
 
 #[test]
-fn a_document_that_is_no_object_names_its_template() {
+fn the_error_for_an_invalid_manifest_names_its_template() {
     let error = sort_files([("c/templates/x.yaml", "kind: [a]\n")]).unwrap_err();
     assert_eq!(
         error.to_string(),
@@ -55,11 +55,11 @@ fn a_document_that_is_no_object_names_its_template() {
     );
 }
 
-/// The real answers of Helm v4.3.1, one object a line: rendered files, and hooks and manifests or the error.
+/// Recorded from Helm v4.3.1, one object per line: rendered files, and hooks and manifests or the error.
 const CASES: &str = include_str!("cases.jsonl");
 
 #[test]
-fn hooks_manifests_and_errors_are_those_of_helm() {
+fn hooks_manifests_and_errors_match_helm() {
     use serde_json::{Value as Json, json};
     let mut wrong = String::new();
     for case in CASES.lines() {

@@ -1,8 +1,8 @@
-//! Numbers as `golang.org/x/text/message` prints them in English: `1,024`, `2.5×10⁰⁷`.
+//! Prints numbers as `golang.org/x/text/message` does in English: `1,024`, `2.5×10⁰⁷`.
 
 use golibs::strconv::format_float;
 
-/// A float under `%v`.
+/// Prints a float as `%v` does.
 pub(super) fn float(value: f64) -> String {
     let scientific = format_float(value, b'e', None);
     let Some((mantissa, exponent)) = scientific.split_once('e') else { return scientific };
@@ -16,12 +16,12 @@ pub(super) fn float(value: f64) -> String {
     }
 }
 
-/// A whole number under `%d`.
+/// Prints an integer as `%d` does.
 pub(super) fn whole(value: usize) -> String {
     grouped(&value.to_string())
 }
 
-/// Digits in groups of three; there may be a sign before them.
+/// Groups digits in threes, after an optional sign.
 fn grouped(number: &str) -> String {
     let (sign, digits) = match number.strip_prefix('-') {
         Some(digits) => ("-", digits),
@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_have_groups_and_raised_exponents() {
+    fn digits_are_grouped_and_exponents_raised() {
         for (value, wanted) in [
             (0.0, "0"),
             (-0.5, "-0.5"),

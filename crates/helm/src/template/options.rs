@@ -1,14 +1,14 @@
 //! The flags of `helm template`: Helm's names, meanings and defaults.
 //!
-//! Flags that act only on a cluster or on a chart repository are not here: a command line written for Helm is the caller's to read.
+//! Leaves out flags that only concern clusters or chart repositories.
 //! Counterpart: Helm's `pkg/cmd/template.go`, `install.go` and `flags.go`.
 
 use std::path::PathBuf;
 
-/// What to render, with which values, for which cluster.
+/// The arguments and flags of `helm template`.
 #[derive(Clone, Debug, Default)]
 #[cfg_attr(feature = "cli", derive(clap::Args))]
-#[allow(clippy::struct_excessive_bools)] // One for each flag of Helm's.
+#[allow(clippy::struct_excessive_bools)] // One for each of Helm's flags.
 pub struct Options {
     /// The release's name, if given, and the chart: a folder or a .tgz archive
     #[cfg_attr(feature = "cli", arg(value_name = "[NAME] CHART", num_args = 1..=2, required = true))]
@@ -38,7 +38,7 @@ pub struct Options {
     #[cfg_attr(feature = "cli", arg(long, value_name = "KEY=PATH"))]
     pub set_file: Vec<String>,
 
-    /// Set a value to text that is taken as it stands
+    /// Set a value to text that is not parsed
     #[cfg_attr(feature = "cli", arg(long, value_name = "KEY=VALUE"))]
     pub set_literal: Vec<String>,
 
@@ -50,7 +50,7 @@ pub struct Options {
     #[cfg_attr(feature = "cli", arg(long, value_name = "VERSION"))]
     pub kube_version: Option<String>,
 
-    /// Further API versions for .Capabilities.APIVersions
+    /// More API versions for .Capabilities.APIVersions
     #[cfg_attr(feature = "cli", arg(short, long, value_name = "VERSIONS"))]
     pub api_versions: Vec<String>,
 
@@ -94,11 +94,11 @@ pub struct Options {
     #[cfg_attr(feature = "cli", arg(long, value_name = "WHERE", num_args = 0..=1, require_equals = true, default_missing_value = "client", conflicts_with = "validate"))]
     pub dry_run: Option<String>,
 
-    /// The same as --dry-run=server
+    /// Same as --dry-run=server
     #[cfg_attr(feature = "cli", arg(long))]
     pub validate: bool,
 
-    /// Print what was rendered even where it is no valid YAML
+    /// Print the output even if it is not valid YAML
     #[cfg_attr(feature = "cli", arg(long))]
     pub debug: bool,
 }

@@ -11,15 +11,15 @@ use super::coalesce::{Nulls, TypeMismatch, coalesce};
 use crate::chart::Dependency;
 use crate::values;
 
-/// For each dependency that was asked for, depth first, whether it is on.
+/// Whether each evaluated dependency is enabled, depth first.
 pub(super) type Choice = Vec<bool>;
 
-/// A chart before values decide, with the subcharts that it wants under their aliases. Counterpart: `processDependencyEnabled`.
+/// A chart before values enable or disable subcharts, with its dependencies under their aliases.
 #[derive(Debug)]
 pub(super) struct Undecided {
-    /// All wanted subcharts are on, and what lies below them is as it is in `charts/`.
+    /// All dependencies are enabled; their own subcharts are as in `charts/`.
     view: ChartView,
-    /// The wanted subcharts; made when they are first asked.
+    /// The dependencies, created on first use.
     subcharts: Vec<OnceLock<Undecided>>,
 }
 
@@ -38,7 +38,7 @@ impl Undecided {
         Undecided { view, subcharts }
     }
 
-    /// Appends what the values choose.
+    /// Appends the choice that the values make.
     pub(super) fn choose(
         &self,
         values: &Map,
@@ -59,7 +59,7 @@ impl Undecided {
         Ok(())
     }
 
-    /// Whether each dependency is on. A condition speaks louder than tags.
+    /// Whether each dependency is enabled. A condition overrides tags.
     fn enabled(&self, values: &Map, path: &str, warnings: &mut Vec<String>) -> Vec<bool> {
         let tags = match values.get("tags") {
             Some(Value::Map(tags)) => tags,
@@ -71,7 +71,7 @@ impl Undecided {
         by_tags.into_iter().zip(by_condition).map(|(by_tags, on)| on.unwrap_or(by_tags)).collect()
     }
 
-    /// The subcharts that are on, for what each dependency is.
+    /// The enabled subcharts. `on` has an item for each dependency.
     fn chosen<'a>(&'a self, on: &'a [bool]) -> impl Iterator<Item = &'a Undecided> {
         let off = self.view.metadata.dependencies.iter().zip(on).filter(|(_, on)| !**on);
         let off: Vec<&str> = off.map(|(dependency, _)| dependency.name.as_str()).collect();
@@ -81,7 +81,7 @@ impl Undecided {
             .map(|(view, subchart)| subchart.get_or_init(|| Undecided::new(view.clone())))
     }
 
-    /// The view that the choice makes.
+    /// The view for a choice.
     pub(super) fn decided(&self, choice: &mut impl Iterator<Item = bool>) -> ChartView {
         let mut view = self.view.clone();
         if view.metadata.dependencies.is_empty() {
@@ -98,7 +98,7 @@ impl Undecided {
     }
 }
 
-/// The subcharts that no entry of `Chart.yaml` speaks of, then one for each entry, under its alias.
+/// The subcharts that `Chart.yaml` does not list, then one for each entry, under its alias.
 fn wanted(view: &ChartView) -> Vec<ChartView> {
     let entries = &view.metadata.dependencies;
     let fits = |chart: &ChartView, name: &str, version: &str| {
@@ -119,7 +119,7 @@ fn wanted(view: &ChartView) -> Vec<ChartView> {
     charts
 }
 
-/// Whether the version is in the range. Counterpart: `IsCompatibleRange`.
+/// Returns whether the version is in the range; `false` if one of them is malformed. Counterpart: `IsCompatibleRange`.
 pub(crate) fn in_range(range: &str, version: &str) -> bool {
     match (Version::parse(version), Constraint::parse(range)) {
         (Ok(version), Ok(range)) => range.check(&version),
@@ -127,7 +127,7 @@ pub(crate) fn in_range(range: &str, version: &str) -> bool {
     }
 }
 
-/// Whether the dependency is on by its tags: unless some are off and none is on.
+/// Returns whether tags enable the dependency: a tag does, or none disables it.
 fn tags_allow(dependency: &Dependency, tags: &Map, warnings: &mut Vec<String>) -> bool {
     let (mut on, mut off) = (false, false);
     for tag in &dependency.tags {
@@ -141,7 +141,7 @@ fn tags_allow(dependency: &Dependency, tags: &Map, warnings: &mut Vec<String>) -
     on || !off
 }
 
-/// What the first of the dependency's conditions says that says something.
+/// The first of the dependency's conditions that is set; `None` if none is.
 fn condition(dependency: &Dependency, values: &Map, path: &str, warnings: &mut Vec<String>) -> Option<bool> {
     for condition in dependency.condition.trim().split(',').filter(|c| !c.is_empty()) {
         match values::scalar_at(values, &format!("{path}{condition}")) {

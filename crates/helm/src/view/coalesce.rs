@@ -1,4 +1,4 @@
-//! The charts' default values under the user's. Counterpart: Helm's `pkg/chart/common/util/coalesce.go`.
+//! Merges the user's values with the charts' defaults. Counterpart: Helm's `pkg/chart/common/util/coalesce.go`.
 
 use std::{fmt, mem};
 
@@ -6,17 +6,17 @@ use go_template::{Map, Str, Value};
 
 use super::ChartView;
 
-/// A value that stands where a subchart's table must be.
+/// A subchart's values are not a table.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("type mismatch on {subchart}: {value}")]
 pub struct TypeMismatch {
     subchart: String,
-    /// As Go's `%t` prints it, which is for booleans alone.
+    /// The value under Go's `%t`, which is meant for booleans: `%!t(string=x)`.
     value: String,
 }
 
 impl TypeMismatch {
-    /// The same without the value, which may be secret.
+    /// The text without the value, which may be secret.
     pub fn without_value(&self) -> String {
         format!("type mismatch on {}: a table is wanted", self.subchart)
     }
@@ -27,18 +27,18 @@ impl TypeMismatch {
     }
 }
 
-/// What becomes of nulls.
+/// What to do with nulls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Nulls {
-    /// A null takes the key away: what a render wants (`CoalesceValues`).
+    /// A null removes its key, as renders need (`CoalesceValues`).
     Remove,
-    /// Nulls stay, to remove keys later (`MergeValues`).
+    /// Keep nulls, so that they remove keys later (`MergeValues`).
     Keep,
 }
 
 const GLOBAL: &str = "global";
 
-/// Where a table stands, for warnings: the names on the way to it.
+/// The path to a table, for warnings.
 #[derive(Clone, Copy)]
 struct Place<'a> {
     outer: Option<&'a Place<'a>>,
@@ -54,19 +54,20 @@ impl fmt::Display for Place<'_> {
     }
 }
 
-/// The user's values over the defaults of the chart and of its subcharts, each subchart's below its name, with globals passed down.
+/// Merges the user's values with the defaults of the chart and its subcharts, and passes globals down.
 ///
-/// The result shares no map with the values or the charts.
+/// A subchart's values are in the table of its name. The result shares no map with the values or the charts. Appends warnings, which name keys
+/// but never values.
 ///
 /// # Errors
-/// Where a subchart's values are not a table.
+/// A subchart's values are not a table.
 pub fn coalesce(view: &ChartView, values: &Map, nulls: Nulls, warnings: &mut Vec<String>) -> Result<Map, TypeMismatch> {
     let merged = values.deep_copy();
     Coalesce { nulls, warnings }.chart(view, &merged, None)?;
     Ok(merged)
 }
 
-/// Merges `from` below `into`: what `into` has wins, nulls included. `from` may be changed.
+/// Merges `from` into `into`, whose values win, nulls included. May change `from`.
 pub(super) fn merge_tables(into: &Map, from: &Map, warnings: &mut Vec<String>) {
     Coalesce { nulls: Nulls::Keep, warnings }.tables(into, from, None, Nulls::Keep);
 }
@@ -149,7 +150,7 @@ impl Coalesce<'_> {
         *into.entries_mut() = merged;
     }
 
-    /// `default` is nobody else's.
+    /// Merges the `default` of `key` into the user's table. Only the caller holds `default`.
     fn default_for_table(
         &mut self,
         view: &ChartView,
@@ -160,7 +161,7 @@ impl Coalesce<'_> {
     ) {
         let place = Place { outer: Some(place), name: key };
         match default {
-            // Nulls in what a subchart's values are taken from stay.
+            // Nulls in a subchart's defaults stay.
             Some(Value::Map(_)) if view.dependencies.iter().any(|subchart| *key == subchart.name()) => {
                 if let Some(Value::Map(from)) = view.values.deep_copy().get(key) {
                     self.tables(table, &from, Some(&place), Nulls::Keep);
@@ -177,7 +178,7 @@ impl Coalesce<'_> {
         if into.same(from) {
             return;
         }
-        // Each key that `into` has as null, and whether `from` has something there.
+        // Keys that are null in `into`, and whether `from` has a value for them.
         let nulled: Vec<(Str, bool)> = null_keys(into)
             .into_iter()
             .map(|key| {
@@ -210,7 +211,7 @@ impl Coalesce<'_> {
         }
     }
 
-    /// Warnings name keys and never values: a value may be a secret.
+    /// Warnings name keys but never values, which may be secret.
     fn warn(&mut self, warning: String) {
         self.warnings.push(warning);
     }

@@ -6,7 +6,7 @@ use super::ChartView;
 use super::coalesce::{Nulls, TypeMismatch, coalesce, merge_tables};
 use crate::values;
 
-/// Counterpart: `processDependencyImportValues`, with nulls kept.
+/// Imports into the view and its subcharts. Counterpart: `processDependencyImportValues`, with nulls kept.
 pub(super) fn import(view: &mut ChartView, warnings: &mut Vec<String>) -> Result<(), TypeMismatch> {
     for dependency in &mut view.dependencies {
         import(dependency, warnings)?;
@@ -35,7 +35,7 @@ pub(super) fn import(view: &mut ChartView, warnings: &mut Vec<String>) -> Result
     Ok(())
 }
 
-/// Where an import comes from in the child, and where it goes in the parent.
+/// The source path in the child and the target path in the parent.
 fn import_paths(wanted: &Value) -> Option<(String, String)> {
     match wanted {
         Value::String(name) => Some((format!("exports.{name}"), ".".to_owned())),
@@ -50,7 +50,7 @@ fn import_paths(wanted: &Value) -> Option<(String, String)> {
     }
 }
 
-/// The table below the path: `a.b` gives `{a: {b: table}}`.
+/// Wraps the table: `a.b` gives `{a: {b: table}}`.
 fn nested(path: &str, table: Map) -> Map {
     if path == "." {
         return table;

@@ -1,5 +1,7 @@
 //! A chart as one render sees it: which subcharts are enabled, under which names, with which values.
 //!
+//! Helm changes the chart itself. Here charts are immutable, and renders that enable the same subcharts share a view.
+//!
 //! Counterparts: Helm's `pkg/chart/v2/util/dependencies.go` and `pkg/chart/common/util/{coalesce,jsonschema}.go`.
 
 mod choose;
@@ -25,23 +27,23 @@ use crate::values;
 /// A chart as one render sees it.
 #[derive(Clone, Debug)]
 pub struct ChartView {
-    /// The chart itself.
+    /// The chart.
     pub chart: Arc<Chart>,
-    /// Its metadata, under its alias, with only the dependencies that are on.
+    /// Its metadata, with its alias as the name, and with enabled dependencies only.
     pub metadata: Metadata,
-    /// Its default values, with what it imports from its subcharts. Shared by renders: copy before changing.
+    /// Its default values, including those imported from subcharts. Renders share them: copy them before a change.
     pub values: Map,
-    /// The subcharts that are on.
+    /// The enabled subcharts.
     pub dependencies: Vec<ChartView>,
-    /// The path that its templates' names start with: `parent/charts/name`.
+    /// The prefix of its templates' names: `parent/charts/name`.
     pub path: String,
-    /// The values without nulls, if they have some.
+    /// The values without nulls, if they contain nulls.
     without_nulls: Option<Map>,
     identity: [u8; 32],
 }
 
 impl ChartView {
-    /// The chart with all that lies below `charts/`, nothing decided yet.
+    /// The chart with all subcharts, before values enable or disable any.
     fn whole(chart: &Arc<Chart>) -> ChartView {
         let mut view = ChartView {
             chart: Arc::clone(chart),
@@ -57,7 +59,7 @@ impl ChartView {
     }
 
     fn set_values(&mut self, values: &Map) {
-        // A handle of its own, which nobody touches.
+        // The view owns its copy, so that it stays frozen.
         self.values = values.frozen().deep_copy();
         self.without_nulls = (!self.values.is_known_without_nil()).then(|| {
             let values = self.values.deep_copy();
@@ -66,17 +68,17 @@ impl ChartView {
         });
     }
 
-    /// The default values without the nulls in them and in the tables below. Shared as the values are.
+    /// The default values without nulls, in tables at any depth. Shared like `values`.
     pub(crate) fn values_without_nulls(&self) -> &Map {
         self.without_nulls.as_ref().unwrap_or(&self.values)
     }
 
-    /// The chart's name in this render: its alias, if it has one.
+    /// The chart's alias, or its name if it has none.
     pub fn name(&self) -> &str {
         &self.metadata.name
     }
 
-    /// What tells the view that [`resolve`] gave from others: equal for equal charts and an equal choice of subcharts.
+    /// A digest of the chart and the enabled subcharts. Views with equal digests are equal.
     pub(crate) fn identity(&self) -> [u8; 32] {
         self.identity
     }
@@ -91,7 +93,7 @@ impl ChartView {
         }
     }
 
-    /// The manifests below `crds/`, the chart's own before its subcharts'.
+    /// The files below `crds/`: the chart's own, then those of its subcharts.
     pub fn crds(&self) -> Vec<Crd> {
         let is_manifest = |name: &str| {
             let extension = name.rsplit_once('.').map(|(_, extension)| extension.to_ascii_lowercase());

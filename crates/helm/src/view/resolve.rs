@@ -1,4 +1,4 @@
-//! Turns a chart and values into a view, and remembers the views.
+//! Turns a chart and values into a view, and caches views.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -11,20 +11,21 @@ use super::import::import;
 use super::{ChartView, TypeMismatch};
 use crate::chart::Chart;
 
-/// Decides, for these values, which subcharts are on (versions, conditions, tags), renames them to their aliases and imports their values.
+/// Returns the chart's view for the user's values: enables subcharts by version, condition and tags, renames them to their aliases, and
+/// imports their values.
 ///
-/// To do so more than once, keep a [`Resolver`].
+/// For many values, use a [`Resolver`]. Appends warnings, which name keys but never values.
 ///
 /// # Errors
-/// A value that stands where a subchart's table must be.
+/// A subchart's values are not a table.
 pub fn resolve(chart: &Arc<Chart>, values: &Map, warnings: &mut Vec<String>) -> Result<Arc<ChartView>, TypeMismatch> {
     Resolver::new(Arc::clone(chart)).resolve(values, warnings)
 }
 
-/// How many views a resolver keeps: more than the choices of subcharts that one chart's releases make.
+/// How many views a resolver caches: more than the combinations of subcharts that releases of one chart use.
 const MAX_VIEWS: usize = 64;
 
-/// What [`resolve`] does, for one chart and many values: the same choice of subcharts gives the same view.
+/// Resolves one chart for many values. Values that enable the same subcharts share a view.
 #[derive(Debug)]
 pub struct Resolver {
     chart: Arc<Chart>,
@@ -39,7 +40,7 @@ struct Resolved {
 }
 
 impl Resolver {
-    /// A resolver for the chart, which has decided nothing.
+    /// A resolver for the chart, with an empty cache.
     pub fn new(chart: Arc<Chart>) -> Resolver {
         Resolver { chart, undecided: OnceLock::new(), views: Mutex::default() }
     }
@@ -49,10 +50,10 @@ impl Resolver {
         &self.chart
     }
 
-    /// The chart's view for these values: see [`resolve`].
+    /// Returns the chart's view for the user's values; see [`resolve`].
     ///
     /// # Errors
-    /// A value that stands where a subchart's table must be.
+    /// A subchart's values are not a table.
     pub fn resolve(&self, values: &Map, warnings: &mut Vec<String>) -> Result<Arc<ChartView>, TypeMismatch> {
         let undecided = self.undecided.get_or_init(|| Undecided::new(ChartView::whole(&self.chart)));
         let mut choice = Vec::new();

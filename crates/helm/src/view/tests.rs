@@ -28,7 +28,7 @@ const PARENT: &str = "apiVersion: v2\nname: parent\nversion: 1.0.0\n";
 const SUB: &str = "apiVersion: v2\nname: sub\nversion: 1.0.0\n";
 
 #[test]
-fn defaults_fill_in_and_nulls_take_away() {
+fn defaults_fill_gaps_and_nulls_remove_keys() {
     let chart = chart(&[("Chart.yaml", PARENT), ("values.yaml", "a: {x: 1, y: 2, n: null}\nb: text\nc: null\n")]);
     assert_eq!(coalesced(&chart, "a: {y: null, z: 3}\nb: null\n"), r#"{"a":{"x":1,"z":3}}"#);
 }
@@ -48,7 +48,7 @@ fn globals_and_own_values_reach_a_subchart() {
 }
 
 #[test]
-fn conditions_tags_and_aliases_decide_which_subcharts_take_part() {
+fn conditions_and_tags_enable_subcharts_under_their_aliases() {
     let chart_yaml = format!(
         "{PARENT}dependencies:\n- {{name: sub, version: '>=1.0.0', alias: one, condition: one.enabled}}\n- {{name: sub, version: 1.x.x, alias: two, tags: [extra]}}\n"
     );
@@ -63,7 +63,7 @@ fn conditions_tags_and_aliases_decide_which_subcharts_take_part() {
 }
 
 #[test]
-fn a_parent_imports_what_a_subchart_exports() {
+fn parents_import_values_that_subcharts_export() {
     let chart_yaml = format!(
         "{PARENT}dependencies:\n- name: sub\n  version: 1.0.0\n  import-values: [data, {{child: inner, parent: outer.x}}]\n"
     );
@@ -78,7 +78,7 @@ fn a_parent_imports_what_a_subchart_exports() {
 }
 
 #[test]
-fn a_scalar_where_a_subchart_needs_a_table_is_an_error() {
+fn a_scalar_in_place_of_a_subcharts_table_is_an_error() {
     let chart = chart(&[("Chart.yaml", PARENT), ("charts/sub/Chart.yaml", SUB)]);
     let user = values("sub: text");
     let view = resolve(&chart, &Map::default(), &mut Vec::new()).unwrap();
@@ -87,7 +87,7 @@ fn a_scalar_where_a_subchart_needs_a_table_is_an_error() {
 }
 
 #[test]
-fn each_chart_of_a_view_is_held_against_its_own_schema() {
+fn each_chart_is_validated_against_its_own_schema() {
     let files = [
         ("Chart.yaml", "apiVersion: v2\nname: c\nversion: 1.0.0\n"),
         ("values.schema.json", r#"{"required":["a"]}"#),
@@ -103,8 +103,8 @@ fn each_chart_of_a_view_is_held_against_its_own_schema() {
     assert_eq!(error.to_string(), wanted);
 }
 
-/// The real answers of Helm v4.3.1, one object a line: the chart's files, the user's values, and the charts that take part with their
-/// coalesced values, or the error.
+/// Recorded from Helm v4.3.1, one object per line: the chart's files, the user's values, and the enabled charts with their coalesced
+/// values, or the error.
 const CASES: &str = include_str!("cases.jsonl");
 
 fn paths(view: &ChartView, into: &mut Vec<String>) {
@@ -125,7 +125,7 @@ fn answer(files: &[(&str, &str)], user: &str) -> Result<serde_json::Value, TypeM
 }
 
 #[test]
-fn charts_and_values_are_those_of_helm() {
+fn charts_and_values_match_helm() {
     let mut wrong = String::new();
     for case in CASES.lines() {
         let case: serde_json::Value = serde_json::from_str(case).unwrap();
@@ -138,7 +138,7 @@ fn charts_and_values_are_those_of_helm() {
         let user = case["user"].as_str().unwrap();
         let got = answer(&files, user).unwrap_or_else(|error| serde_json::json!({"error": error.to_string()}));
         let mut wanted = case["result"].clone();
-        // Helm takes subcharts that Chart.yaml does not name in any order.
+        // Helm orders subcharts that Chart.yaml does not list at random.
         if let Some(charts) = wanted.get_mut("charts").and_then(serde_json::Value::as_array_mut) {
             charts.sort_by_key(ToString::to_string);
         }
