@@ -197,7 +197,7 @@ impl Spent {
     fn check_deadline(&self, limits: &Limits) -> Result<(), LimitError> {
         match limits.deadline {
             Some(deadline) if Instant::now() >= deadline + self.times.total.elapsed => {
-                let message = "out of time; let loops and includes run less often".to_owned();
+                let message = "out of time; run loops and includes less often".to_owned();
                 Err(LimitError { name: "deadline", message })
             }
             _ => Ok(()),
@@ -208,11 +208,11 @@ impl Spent {
     fn too_many_steps(&self, limits: &Limits) -> LimitError {
         let nodes = self.steps.saturating_sub(self.data).saturating_sub(self.work);
         let most = if nodes >= self.data.max(self.work) {
-            "what loops and includes repeat; let them run less often"
+            "loops and includes; run them less often"
         } else if self.data >= self.work {
-            "large texts and lists that functions are given or make; use fewer or smaller ones"
+            "large strings and lists in function calls; use fewer or smaller ones"
         } else {
-            "what functions merge, copy, parse or search; let them do less"
+            "merging, copying, parsing and searching in functions; do less of it"
         };
         LimitError { name: "steps", message: format!("{} template steps, most of them for {most}", limits.steps) }
     }
@@ -239,8 +239,8 @@ impl Times {
         let slowest = self.by_name.iter().max_by_key(|(_, time)| time);
         let slowest = slowest.map(|(name, _)| name.to_string()).unwrap_or_default();
         let message = format!(
-            "{:?} of processor time for functions that are slow by nature, most of it for {slowest}; call it less often: each include of \
-             a template that calls it calls it again",
+            "{:?} of processor time in slow functions, most of it in {slowest}; call it less often: every include of a template that calls \
+             it calls it again",
             limits.function_time,
         );
         LimitError { name: "function time", message }
@@ -267,7 +267,7 @@ fn long_output(limits: &Limits) -> LimitError {
 
 #[cold]
 pub(crate) fn long_text() -> LimitError {
-    LimitError { name: "text", message: format!("{} in one text; put it together from smaller ones", Size(MAX_TEXT)) }
+    LimitError { name: "text", message: format!("{} in one string; print it in parts", Size(MAX_TEXT)) }
 }
 
 #[cfg(test)]

@@ -160,7 +160,7 @@ impl<'a> Scope<'a> {
         finish: impl FnOnce(&[u8]) -> T,
     ) -> Result<T, FuncError> {
         if self.executions >= self.limits.executions {
-            let message = format!("{} templates inside each other", self.limits.executions);
+            let message = format!("{} nested executions", self.limits.executions);
             return Err(LimitError { name: "executions", message }.into());
         }
         self.executions += 1;

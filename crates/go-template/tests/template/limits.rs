@@ -73,9 +73,9 @@ fn the_steps_error_says_what_used_them() {
     let limits = || Limits { steps: 1000, ..Limits::default() };
     let large = format!("{{{{$x := {:?}}}}}", "x".repeat(128_000));
     for (template, expected) in [
-        ("{{range 1000}}x{{end}}", "what loops and includes repeat"),
-        (&format!("{large}{{{{range 9}}}}{{{{size $x}}}}{{{{end}}}}"), "large texts and lists"),
-        ("{{range 9}}{{work}}{{end}}", "what functions merge, copy, parse or search"),
+        ("{{range 1000}}x{{end}}", "loops and includes"),
+        (&format!("{large}{{{{range 9}}}}{{{{size $x}}}}{{{{end}}}}"), "large strings and lists"),
+        ("{{range 9}}{{work}}{{end}}", "merging, copying, parsing and searching"),
     ] {
         let error = render(template, limits()).expect_err("the limit is hit").to_string();
         let all = format!("limit steps exceeded: 1000 template steps, most of them for {expected}");
@@ -163,8 +163,8 @@ fn slow_functions_stop_at_the_function_time_limit() {
     let limits = || Limits { function_time: Duration::from_secs(30), ..Limits::default() };
     assert!(render("{{range 3}}{{sleep 9}}{{end}}{{nap 3}}", limits()).is_ok());
     let error = render("{{range 3}}{{sleep 9}}{{end}}{{nap 4}}", limits()).expect_err("the limit is hit");
-    let expected = "limit function time exceeded: 30s of processor time for functions that are slow by nature, most of it for sleep; \
-                    call it less often: each include of a template that calls it calls it again";
+    let expected = "limit function time exceeded: 30s of processor time in slow functions, most of it in sleep; \
+                    call it less often: every include of a template that calls it calls it again";
     assert_eq!(error.limit().map(LimitError::to_string).as_deref(), Some(expected));
     check("{{sleep 1}}", Limits { deadline: Some(Instant::now()), ..limits() }, "deadline");
     check("{{sleep 31}}", limits(), "function time");
@@ -190,10 +190,7 @@ fn a_function_that_executes_its_own_template_stops_at_the_executions_limit() {
     check("{{define \"a\"}}{{include \"a\" .}}{{end}}{{include \"a\" .}}", Limits::default(), "executions");
     let shown = render("{{define \"a\"}}{{include \"a\" .}}{{end}}{{include \"a\" .}}", Limits::default())
         .map_err(|e| e.to_string());
-    assert_eq!(
-        shown.map_err(|e| e.ends_with("limit executions exceeded: 5000 templates inside each other")),
-        Err(true)
-    );
+    assert_eq!(shown.map_err(|e| e.ends_with("limit executions exceeded: 5000 nested executions")), Err(true));
     check(
         "{{define \"a\"}}{{if 1}}{{print (include \"a\" .)}}{{end}}{{end}}{{include \"a\" .}}",
         Limits::default(),

@@ -53,7 +53,7 @@ fn a_large_file_may_be_included_by_many_templates() {
         assert_eq!(checksums(CONFIG, &data(), 240, Limits::default()), Ok(240));
     });
     cases.add_slow("checksums of 900 KB, 2000 times", move || {
-        let expected = "limit steps exceeded: 10000000 template steps, most of them for large texts and lists";
+        let expected = "limit steps exceeded: 10000000 template steps, most of them for large strings and lists";
         is_error(checksums(CONFIG, &data(), 2000, Limits::default()), expected);
     });
     cases.run();
@@ -77,8 +77,8 @@ fn keys_count_their_time_and_no_steps() {
         assert_eq!(checksums(CERTIFICATES, "", 1, limits(60_000)), Ok(1));
     });
     cases.add_slow("eight keys in a millisecond", move || {
-        let expected = "limit function time exceeded: 1ms of processor time for functions that are slow by nature, most of it for genCA; \
-                        call it less often: each include of a template that calls it calls it again";
+        let expected = "limit function time exceeded: 1ms of processor time in slow functions, most of it in genCA; \
+                        call it less often: every include of a template that calls it calls it again";
         is_error(checksums(CERTIFICATES, "", 1, limits(1)), expected);
     });
     cases.run();

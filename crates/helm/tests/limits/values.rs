@@ -170,7 +170,7 @@ fn slow_functions_are_not_called_for_ever() {
             let limits = Limits { function_time: Duration::from_millis(300), ..Limits::default() };
             let chart = chart(vec![file("templates/t.yaml", template)]).unwrap();
             let expected = format!(
-                "limit function time exceeded: 300ms of processor time for functions that are slow by nature, most of it for {function};"
+                "limit function time exceeded: 300ms of processor time in slow functions, most of it in {function};"
             );
             super::is_error(render_within(chart, &Map::default(), limits).map(|_| ()), &expected);
         });
