@@ -433,5 +433,5 @@ fn unescape(text: &str, line: usize) -> Result<String> {
 fn code_point(rest: &mut std::str::Chars<'_>, digits: usize, line: usize) -> Result<char> {
     let text: String = rest.take(digits).collect();
     let code = u32::from_str_radix(&text, 16).ok().and_then(char::from_u32);
-    code.ok_or_else(|| Located { line, problem: Problem::InvalidCodePoint(text) })
+    code.ok_or(Located { line, problem: Problem::InvalidCodePoint(text) })
 }
