@@ -3,11 +3,10 @@
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
+use helm_release::kube::MAX_RESPONSE_BYTES;
 use http_body::{Body, Frame, SizeHint};
 use tower::BoxError;
 
-/// The limit for an ordinary answer, such as a page of a list: the same as for single requests.
-const MAX_ANSWER: usize = 64 << 20;
 /// The limit for one event of a watch: etcd stores objects of up to 1.5 MiB, which may be several times larger as JSON.
 const MAX_EVENT: usize = 16 << 20;
 
@@ -32,7 +31,7 @@ pub(super) struct Bounded<B> {
 
 impl<B> Bounded<B> {
     pub(super) fn answer(inner: B) -> Bounded<B> {
-        Bounded { inner, read: 0, limit: MAX_ANSWER, lines: false }
+        Bounded { inner, read: 0, limit: MAX_RESPONSE_BYTES, lines: false }
     }
 
     pub(super) fn watch(inner: B) -> Bounded<B> {

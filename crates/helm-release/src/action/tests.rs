@@ -27,6 +27,17 @@ struct World {
 }
 
 impl World {
+    /// A world with an object of Helm's, which the cache has as unmarked or, wrongly, as absent.
+    fn with_helms_object(absent: bool) -> World {
+        let mut world = World::new();
+        world.server.put(&format!("{MAPS}/a"), made_by_helm("a", "web"), "helm");
+        world.watch("a");
+        if absent {
+            world.live.insert(key("a"), Cached::Absent);
+        }
+        world
+    }
+
     fn new() -> World {
         let server = Arc::new(MemoryApi::new());
         let (applier, storage) = (Applier::new(server.clone()), Storage::new(server.clone()));
@@ -179,12 +190,7 @@ async fn foreign_objects_are_taken_over_only_on_request() {
 #[tokio::test]
 async fn new_objects_are_read_once_even_if_cached() {
     for absent in [false, true] {
-        let mut world = World::new();
-        world.server.put(&format!("{MAPS}/a"), made_by_helm("a", "web"), "helm");
-        world.watch("a");
-        if absent {
-            world.live.insert(key("a"), Cached::Absent);
-        }
+        let world = World::with_helms_object(absent);
         let since = world.server.log().len();
         world.install(&candidate(&[map("a", "1")])).await;
         assert_eq!(world.map("a")["data"], json!({"x": "1"}), "Helm's fields became ours and were dropped");
@@ -370,12 +376,7 @@ async fn a_repair_writes_only_drifted_objects_without_reading_cached_ones() {
 #[tokio::test]
 async fn taking_ownership_reads_objects_even_if_cached() {
     for absent in [false, true] {
-        let mut world = World::new();
-        world.server.put(&format!("{MAPS}/a"), made_by_helm("a", "web"), "helm");
-        world.watch("a");
-        if absent {
-            world.live.insert(key("a"), Cached::Absent);
-        }
+        let world = World::with_helms_object(absent);
         let manifest = format!("---\n{}\n", map("a", "1"));
         let packed = Packed::pack(&Release { manifest, ..sample::release() }).unwrap();
         let since = world.server.log().len();

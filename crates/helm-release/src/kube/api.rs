@@ -178,7 +178,7 @@ impl Error {
 const MAX_TIME: Duration = Duration::from_secs(90);
 
 /// How large a response may be: a `lookup` may list 5,000 Pods of 12 KB. More could exhaust a small process's memory.
-const MAX_BODY: usize = 64 << 20;
+pub const MAX_RESPONSE_BYTES: usize = 64 << 20;
 
 /// The limits of one request.
 #[derive(Clone, Copy)]
@@ -189,7 +189,7 @@ struct Bounds {
 
 impl Api for ::kube::Client {
     fn send(&self, call: Call) -> BoxFuture<'_, Result<Response, Error>> {
-        Box::pin(send_within(self, call, Bounds { time: MAX_TIME, body: MAX_BODY }))
+        Box::pin(send_within(self, call, Bounds { time: MAX_TIME, body: MAX_RESPONSE_BYTES }))
     }
 }
 

@@ -352,7 +352,7 @@ impl Applier {
             found => found.map_err(failed)?,
         };
         let path = resource.path(&key.namespace, &key.name).map_err(failed)?;
-        self.read(&path).await.map_err(failed)
+        self.read_metadata(&path).await.map_err(failed)
     }
 }
 

@@ -1,5 +1,6 @@
 //! Deletes objects: only with proof that they belong to the release, and only in the proven state.
 
+use serde::de::DeserializeOwned;
 use serde_json::json;
 
 use super::api::{Call, Error};
@@ -60,7 +61,7 @@ impl Applier {
             tries += 1;
             let target = match proven.take() {
                 Some(proven) => proven,
-                None => match self.read(&path).await.map_err(failed)? {
+                None => match self.read_metadata::<Live>(&path).await.map_err(failed)? {
                     None => return Ok(Removal::Absent),
                     Some(live) => match check_deletable(decoration, &live) {
                         Ok(proven) => proven,
@@ -86,7 +87,7 @@ impl Applier {
     }
 
     /// Reads an object's metadata; `None` if it does not exist.
-    pub(super) async fn read(&self, path: &str) -> Result<Option<Live>, Error> {
+    pub(super) async fn read_metadata<T: DeserializeOwned>(&self, path: &str) -> Result<Option<T>, Error> {
         match self.api.send(Call::metadata(path)).await {
             Err(error) if error.is_not_found() => Ok(None),
             answer => answer?.parse().map(Some),

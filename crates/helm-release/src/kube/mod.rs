@@ -34,7 +34,7 @@ mod tests;
 mod unowned;
 mod write;
 
-pub use api::{Api, Call, Error, Response};
+pub use api::{Api, Call, Error, MAX_RESPONSE_BYTES, Response};
 pub use apply::{Applied, Applier, ApplyError, Conflict, Existing, Observed, Target};
 pub use client_side::LastApplied;
 pub use decoded::OPEN_FIELDS;

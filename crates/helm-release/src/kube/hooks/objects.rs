@@ -83,7 +83,7 @@ impl Applier {
         let path = resource.path(clock.run.decoration.namespace_of(object, &resource), &object.name);
         let path = path.map_err(|source| HookError::Api { path: clock.hook.path.clone(), source })?;
         let mut pause = Pause::default();
-        while let Some(metadata) = clock.retry(&what, || self.look_at_metadata(&path)).await? {
+        while let Some(metadata) = clock.retry(&what, || self.read_metadata::<Value>(&path)).await? {
             let live = clock.retry(&what, || async { Response(bytes(&metadata)).parse::<Live>() }).await?;
             if live.deleting {
                 clock.wait(&what, None, &mut pause).await?;
@@ -102,13 +102,6 @@ impl Applier {
         match self.delete_proven(path, &live.proven()).await {
             Err(error) if error.is_conflict() => Ok(false),
             answer => answer.map(|_| true),
-        }
-    }
-
-    async fn look_at_metadata(&self, path: &str) -> Result<Option<Value>, Error> {
-        match self.api().send(Call::metadata(path)).await {
-            Err(error) if error.is_not_found() => Ok(None),
-            answer => answer?.parse().map(Some),
         }
     }
 }
