@@ -230,6 +230,13 @@ impl Cached {
     }
 }
 
+/// Nothing is known: actions read what they need.
+impl LiveView for () {
+    fn cached(&self, _: &ObjectKey, _: &Decoration) -> Cached {
+        Cached::Unknown
+    }
+}
+
 impl LiveView for std::collections::HashMap<ObjectKey, Cached> {
     fn cached(&self, key: &ObjectKey, _: &Decoration) -> Cached {
         self.get(key).cloned().unwrap_or(Cached::Unknown)

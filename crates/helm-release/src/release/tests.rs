@@ -31,23 +31,49 @@ fn records_round_trip() {
     assert_eq!(again.info.notes, "read me");
 }
 
+/// Committed records: see the fixtures' README.
+const HELM_V4: &str = include_str!("../../tests/fixtures/records/helm-v4.json");
+const OPERATOR_SDK: &str = include_str!("../../tests/fixtures/records/operator-sdk.json");
+const PLUGINS: &str = include_str!("../../tests/fixtures/records/helm-operator-plugins.json");
+
+/// The objects in a JSON list, bare or as Kubernetes wraps it.
+fn items(list: &str) -> Vec<serde_json::Value> {
+    let list: serde_json::Value = serde_json::from_str(list).unwrap();
+    list["items"].as_array().or(list.as_array()).unwrap().clone()
+}
+
+/// Reads a Secret's record, and checks it against the Secret's name and labels.
+fn read(secret: &serde_json::Value) -> Release {
+    let data = secret["data"]["release"].as_str().unwrap();
+    let record = base64::Engine::decode(&base64::engine::general_purpose::STANDARD, data).unwrap();
+    let release = Packed::from_record(&record, BTreeMap::new()).unwrap();
+    assert_eq!(release.key(), secret["metadata"]["name"].as_str().unwrap());
+    assert_eq!(release.info.status.as_str(), secret["metadata"]["labels"]["status"].as_str().unwrap());
+    assert!(release.info.first_deployed.is_some() && release.info.deleted.is_none());
+    assert!(release.manifest.contains("kind: Deployment"));
+    assert_eq!(release.hooks[0].events, [HookEvent::Test]);
+    release
+}
+
 #[test]
 fn records_of_every_upstream_are_read() {
+    let read = |list| {
+        let found = items(list).iter().map(read).collect::<Vec<_>>();
+        assert!(found.iter().all(|release| (&*release.chart.name, &*release.chart.version) == ("web", "0.1.0")));
+        let facts = |release: &Release| format!("{} {} {}", release.name, release.version, release.apply_method);
+        found.iter().map(facts).collect::<Vec<_>>()
+    };
+    assert_eq!(read(HELM_V4), ["shop 1 ssa", "shop 2 ssa", "apart 1 csa"]);
+    assert_eq!(read(OPERATOR_SDK), ["shop 2 "]);
+    assert_eq!(read(PLUGINS), ["shop 1 ", "shop 2 "]);
+}
+
+#[test]
+fn recorded_records_of_every_upstream_are_read() {
     let Some(folder) = shared_cases::path("upstream-state") else { return };
     for upstream in ["operator-sdk", "helm-operator-plugins", "helm-v4"] {
-        let text = std::fs::read_to_string(folder.join(upstream).join("secrets.json")).unwrap();
-        let list: serde_json::Value = serde_json::from_str(&text).unwrap();
-        let items = list["items"].as_array().or(list.as_array()).unwrap();
-        for secret in items {
-            let data = secret["data"]["release"].as_str().unwrap();
-            let record = base64::Engine::decode(&base64::engine::general_purpose::STANDARD, data).unwrap();
-            let release = Packed::from_record(&record, BTreeMap::new()).unwrap();
-            assert_eq!(release.key(), secret["metadata"]["name"].as_str().unwrap());
-            assert_eq!(release.info.status.as_str(), secret["metadata"]["labels"]["status"].as_str().unwrap());
-            assert_eq!(release.chart.name, "memcached");
-            assert!(release.info.first_deployed.is_some() && release.info.deleted.is_none());
-            assert!(release.manifest.contains("kind: Deployment"));
-        }
+        let list = std::fs::read_to_string(folder.join(upstream).join("secrets.json")).unwrap();
+        items(&list).iter().for_each(|secret| assert_eq!(read(secret).chart.name, "memcached"));
     }
 }
 
@@ -118,22 +144,29 @@ fn reloaded(recorded: &ChartDocument) -> ChartDocument {
     ChartDocument::of(&Chart::from_files(own.chain(listed)).unwrap()).unwrap()
 }
 
+/// Checks that the release proves to be rendered from its own chart and this spec, and from no other.
+fn check_proof(release: &Release, mut spec: serde_json::Value) {
+    let chart = reloaded(&release.chart);
+    assert_eq!(release.differs_from(&chart, &spec).unwrap(), None, "{}", release.key());
+    spec["replicaCount"] = 4.into();
+    assert_eq!(release.differs_from(&chart, &spec).unwrap(), Some(Difference::Values), "{}", release.key());
+}
+
 #[test]
-fn records_of_every_upstream_prove_what_they_were_made_from() {
+fn records_of_every_upstream_prove_what_they_were_rendered_from() {
+    for list in [HELM_V4, OPERATOR_SDK, PLUGINS] {
+        let shop = items(list).iter().map(read).find(|release| (&*release.name, release.version) == ("shop", 2));
+        check_proof(&shop.unwrap(), serde_json::json!({"replicaCount": 3}));
+    }
+    let first = items(PLUGINS).iter().map(read).next().unwrap();
+    check_proof(&first, serde_json::json!({"replicaCount": 2, "image": {"tag": "1.0"}}));
+}
+
+#[test]
+fn recorded_records_of_every_upstream_prove_what_they_were_rendered_from() {
     let Some(folder) = shared_cases::path("upstream-state") else { return };
-    let items = |upstream: &str, file: &str| -> Vec<serde_json::Value> {
-        let text = std::fs::read_to_string(folder.join(upstream).join(file)).unwrap();
-        let list: serde_json::Value = serde_json::from_str(&text).unwrap();
-        list["items"].as_array().or(list.as_array()).unwrap().clone()
-    };
     for upstream in ["operator-sdk", "helm-operator-plugins"] {
-        let secret = items(upstream, "secrets.json").pop().unwrap();
-        let record = secret["data"]["release"].as_str().unwrap();
-        let record = base64::Engine::decode(&base64::engine::general_purpose::STANDARD, record).unwrap();
-        let release = Packed::from_record(&record, BTreeMap::new()).unwrap();
-        let (chart, mut spec) = (reloaded(&release.chart), items(upstream, "cr.json")[0]["spec"].take());
-        assert_eq!(release.differs_from(&chart, &spec).unwrap(), None, "{upstream}");
-        spec["replicaCount"] = 4.into();
-        assert_eq!(release.differs_from(&chart, &spec).unwrap(), Some(Difference::Values), "{upstream}");
+        let file = |name: &str| items(&std::fs::read_to_string(folder.join(upstream).join(name)).unwrap());
+        check_proof(&read(file("secrets.json").last().unwrap()), file("cr.json")[0]["spec"].take());
     }
 }

@@ -1,0 +1,98 @@
+//! Renders a chart, installs it on the in-memory API server, upgrades it, and prints the history: `cargo run -p helm-release --example install`.
+
+#![allow(clippy::print_stdout)] // The example's output.
+
+use std::error::Error;
+use std::sync::Arc;
+
+use helm::chart::{Chart, File};
+use helm::engine::{Capabilities, Engine, ReleaseOptions, Request};
+use helm_release::action::{Candidate, Current, Environment, Options, Outcome, install, upgrade};
+use helm_release::kube::{Applier, Decoration, MemoryApi, install_order, objects_of};
+use helm_release::release::ChartDocument;
+use helm_release::storage::Storage;
+
+const TEMPLATE: &str = "apiVersion: v1
+kind: ConfigMap
+metadata:
+  name: {{ .Release.Name }}
+data:
+  replicas: {{ .Values.replicas | quote }}
+";
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Box<dyn Error>> {
+    // A `kube::Client` in place of the in-memory server makes this real.
+    let server = Arc::new(MemoryApi::new());
+    let (applier, storage) = (Applier::new(server.clone()), Storage::new(server.clone()));
+    let decoration =
+        Decoration { release: "shop".into(), namespace: "default".into(), chart: "web".into(), owner: None };
+    let env = Environment {
+        applier: &applier,
+        storage: &storage,
+        decoration: &decoration,
+        live: &(),
+        slot: &(),
+        options: Options::default(),
+    };
+
+    let installed = install(&env, &candidate("replicas: 1\n")?, None).await?;
+    upgrade(&env, &candidate("replicas: 3\n")?, &current(&installed)).await?;
+
+    for revision in storage.history("default", "shop").await? {
+        println!("revision {}: {}", revision.version, revision.status.as_str());
+    }
+    for path in server.paths() {
+        println!("{path}");
+    }
+    Ok(())
+}
+
+/// What the chart renders to with these values.
+fn candidate(values: &str) -> Result<Candidate, Box<dyn Error>> {
+    let file = |name: &str, text: &str| File { name: name.into(), data: text.into() };
+    let chart = Chart::load_files(vec![
+        file("Chart.yaml", "apiVersion: v2\nname: web\nversion: 1.0.0\n"),
+        file("templates/map.yaml", TEMPLATE),
+    ])?;
+    let document = Arc::new(ChartDocument::of(&chart)?);
+    let values = helm::values::read(values.as_bytes())?;
+    let release = ReleaseOptions { name: "shop".into(), namespace: "default".into(), revision: 1, is_upgrade: false };
+    let rendered = Engine::new(chart).render(&Request {
+        values: &values,
+        release: &release,
+        capabilities: &Capabilities::default(),
+        lookup: None,
+        skip_schema: false,
+    })?;
+    let manifest = rendered.manifest();
+    let mut objects = objects_of(&manifest)?;
+    install_order(&mut objects);
+    Ok(Candidate {
+        chart: document,
+        config: go_encoding::json::to_serde(&go_template::Value::Map(values)),
+        manifest,
+        objects,
+        hooks: Vec::new(),
+        notes: rendered.notes,
+        crds: Vec::new(),
+        duplicates: Vec::new(),
+        inputs: String::new(),
+    })
+}
+
+/// The release after its first revision.
+fn current(installed: &Outcome) -> Current {
+    Current {
+        version: installed.version,
+        pending: false,
+        versions: vec![installed.version],
+        deployed: Some(installed.version),
+        last_good: Some(installed.version),
+        inventory: installed.marks.clone(),
+        packed: Some(installed.written.packed.clone()),
+        first_deployed: installed.first_deployed,
+        interrupted: None,
+        taken_over: false,
+    }
+}
