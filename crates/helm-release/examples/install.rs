@@ -5,7 +5,7 @@
 use std::error::Error;
 use std::sync::Arc;
 
-use helm::chart::{Chart, File};
+use helm::chart::Chart;
 use helm::engine::{Capabilities, Engine, ReleaseOptions, Request};
 use helm_release::action::{Candidate, Current, Environment, Options, Outcome, install, upgrade};
 use helm_release::kube::{Applier, Decoration, MemoryApi, install_order, objects_of};
@@ -50,10 +50,9 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
 /// What the chart renders to with these values.
 fn candidate(values: &str) -> Result<Candidate, Box<dyn Error>> {
-    let file = |name: &str, text: &str| File { name: name.into(), data: text.into() };
-    let chart = Chart::load_files(vec![
-        file("Chart.yaml", "apiVersion: v2\nname: web\nversion: 1.0.0\n"),
-        file("templates/map.yaml", TEMPLATE),
+    let chart = Chart::from_files([
+        ("Chart.yaml", "apiVersion: v2\nname: web\nversion: 1.0.0\n"),
+        ("templates/map.yaml", TEMPLATE),
     ])?;
     let document = Arc::new(ChartDocument::of(&chart)?);
     let values = helm::values::read(values.as_bytes())?;
