@@ -4,7 +4,7 @@ use golibs::unicode::is_print;
 use golibs::utf8::{Rune, runes};
 
 /// Go's `template.HTMLEscapeString`.
-pub fn html(text: &[u8]) -> Vec<u8> {
+pub(crate) fn html(text: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len());
     for byte in text {
         match byte {
@@ -21,7 +21,7 @@ pub fn html(text: &[u8]) -> Vec<u8> {
 }
 
 /// Go's `template.JSEscapeString`.
-pub fn js(text: &[u8]) -> Vec<u8> {
+pub(crate) fn js(text: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len());
     for rune in runes(text) {
         match rune {
@@ -36,7 +36,7 @@ pub fn js(text: &[u8]) -> Vec<u8> {
 }
 
 /// Go's `url.QueryEscape`.
-pub fn url_query(text: &[u8]) -> Vec<u8> {
+pub(crate) fn url_query(text: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len());
     for byte in text {
         match byte {

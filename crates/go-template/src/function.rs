@@ -9,7 +9,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use crate::error::FuncError;
-pub use crate::scope::Scope;
+use crate::scope::Scope;
 use crate::value::{IntType, List, ListType, Map, MapType, Str, UintType, Value};
 
 /// The Go type of a parameter. The executor checks each argument against it, and converts constants to it, before the call.
@@ -134,7 +134,7 @@ impl Function {
     }
 
     /// Like [`new`](Self::new), for a function that moves its arguments out of the slice. The caller does not use them afterwards.
-    pub fn taking(
+    fn taking(
         params: Vec<Param>,
         variadic: Option<Param>,
         call: impl Fn(&mut Scope<'_>, &mut [Value]) -> Result<Value, FuncError> + Send + Sync + 'static,

@@ -2,11 +2,11 @@
 
 mod changed;
 pub mod error;
-pub mod escape;
+mod escape;
 mod exec;
 pub mod fmt;
 mod funcs;
-pub mod function;
+mod function;
 mod held;
 mod item;
 mod lex;
@@ -20,17 +20,18 @@ mod scratch;
 mod stack;
 mod template;
 pub mod time;
-pub mod value;
+mod value;
 
 pub use error::{Cause, ExecError, FuncError, LimitError, Location, ParseError};
 pub use exec::MAX_EXEC_DEPTH;
-pub use function::{FromValue, FuncMap, Function, IntoFunction, IntoReturn, Param, Rest, Scope};
+pub use function::{FromValue, FuncMap, Function, IntoFunction, IntoReturn, Param, Rest};
 pub use limits::{Limits, Spent};
 pub use node::Tree;
 pub use parse::{MAX_BLOCK_DEPTH, MAX_PAREN_DEPTH, Parsed, parse};
-pub use scope::{MissingKey, Options, ValuesMethods};
+pub use scope::{MissingKey, Options, Scope, ValuesMethods};
 pub use scratch::build_str;
 pub use template::Templates;
 pub use value::{
-    Entries, Field, Kind, List, ListType, MAX_COPIED_DEPTH, MAX_COPIED_VALUES, Map, MapType, Object, Str, Value,
+    BadResults, Entries, Field, IntType, Kind, List, ListType, MAX_COPIED_DEPTH, MAX_COPIED_VALUES, Map, MapType,
+    Object, Str, UintType, Value,
 };

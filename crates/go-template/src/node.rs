@@ -48,7 +48,7 @@ impl fmt::Debug for Tree {
     }
 }
 
-pub(crate) fn is_empty_list(list: &ListNode, text: &[u8]) -> bool {
+fn is_empty_list(list: &ListNode, text: &[u8]) -> bool {
     list.nodes.iter().all(|node| match node {
         Node::Text(t) => text[t.range.clone()].trim_ascii().is_empty() || is_unicode_space(&text[t.range.clone()]),
         _ => false,

@@ -72,9 +72,7 @@ fn printed(value: &Value) -> Str {
 pub(super) fn items(value: &Value) -> Option<Vec<Value>> {
     match value {
         Value::List(l) => Some(l.to_vec()),
-        Value::Bytes(b) => {
-            Some(b.iter().map(|v| Value::Uint(u64::from(*v), go_template::value::UintType::Uint8)).collect())
-        }
+        Value::Bytes(b) => Some(b.iter().map(|v| Value::Uint(u64::from(*v), go_template::UintType::Uint8)).collect()),
         Value::Object(o) if o.kind() == go_template::Kind::Slice => items(&Object::data(o.as_ref())),
         _ => None,
     }

@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::sync::Arc;
 
-use go_template::value::UintType;
+use go_template::UintType;
 use go_template::{Field, FuncError, FuncMap, Kind, Object, Param, Scope, Str, Value};
 
 use golibs::semver::{Constraint, Error, Version};

@@ -24,7 +24,7 @@ pub fn append_value(out: &mut Vec<u8>, value: &Value) {
 }
 
 /// Appends the number's decimal digits.
-pub fn append_integer(out: &mut Vec<u8>, number: i64) {
+pub(crate) fn append_integer(out: &mut Vec<u8>, number: i64) {
     append_digits(out, number.unsigned_abs(), number < 0);
 }
 
@@ -59,7 +59,7 @@ pub fn sprint(args: &[Value]) -> Vec<u8> {
 }
 
 /// Appends the result of [`sprint`].
-pub fn append_all(out: &mut Vec<u8>, args: &[Value]) {
+pub(crate) fn append_all(out: &mut Vec<u8>, args: &[Value]) {
     let mut after_string = true;
     for arg in args {
         let is_string = arg.kind() == crate::value::Kind::String;
@@ -72,7 +72,7 @@ pub fn append_all(out: &mut Vec<u8>, args: &[Value]) {
 }
 
 /// Go's `fmt.Sprintln`: a space between operands, and a newline at the end.
-pub fn sprintln(args: &[Value]) -> Vec<u8> {
+pub(crate) fn sprintln(args: &[Value]) -> Vec<u8> {
     let mut out = Vec::new();
     for (i, arg) in args.iter().enumerate() {
         if i > 0 {
@@ -92,6 +92,6 @@ pub fn sprintf(format: &[u8], args: &[Value]) -> Vec<u8> {
 }
 
 /// Appends the result of [`sprintf`].
-pub fn append_formatted(out: &mut Vec<u8>, format: &[u8], args: &[Value]) {
+pub(crate) fn append_formatted(out: &mut Vec<u8>, format: &[u8], args: &[Value]) {
     printf::printf(&mut Printer::new(out), format, args);
 }

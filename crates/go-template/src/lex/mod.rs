@@ -393,7 +393,7 @@ fn newlines(text: &[u8]) -> usize {
 }
 
 /// Go's four space characters.
-pub(crate) fn is_space(c: char) -> bool {
+fn is_space(c: char) -> bool {
     matches!(c, ' ' | '\t' | '\r' | '\n')
 }
 

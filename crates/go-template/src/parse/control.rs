@@ -65,7 +65,7 @@ impl<'a> Parser<'a> {
     }
 
     /// The rest of `{{break}}` or `{{continue}}`.
-    pub(super) fn loop_control(&mut self, action: &'static str) -> Result2<()> {
+    fn loop_control(&mut self, action: &'static str) -> Result2<()> {
         let token = self.next_non_space();
         if token.typ != ItemType::RightDelim {
             return self.unexpected(token, action);

@@ -30,8 +30,8 @@ pub const MAX_BLOCK_DEPTH: usize = 10_000;
 /// The templates that one source text defines.
 #[derive(Clone, Debug)]
 pub struct Parsed {
-    pub(crate) main: Arc<Tree>,
-    pub(crate) trees: Vec<Arc<Tree>>,
+    main: Arc<Tree>,
+    trees: Vec<Arc<Tree>>,
 }
 
 impl Parsed {
@@ -41,7 +41,7 @@ impl Parsed {
     }
 
     /// All templates of the source text, including the main one. Names are unique.
-    pub fn trees(&self) -> &[Arc<Tree>] {
+    pub(crate) fn trees(&self) -> &[Arc<Tree>] {
         &self.trees
     }
 }

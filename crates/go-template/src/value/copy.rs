@@ -26,7 +26,7 @@ impl Budget {
         Budget { values: MAX_COPIED_VALUES, depth: MAX_COPIED_DEPTH }
     }
 
-    pub(super) fn spend(&mut self, values: usize) -> Result<(), LimitError> {
+    fn spend(&mut self, values: usize) -> Result<(), LimitError> {
         self.values = self.values.checked_sub(values).ok_or_else(|| exceeded("copied values", MAX_COPIED_VALUES))?;
         Ok(())
     }
@@ -82,9 +82,9 @@ impl List {
 }
 
 /// Makes a map like the first one from entries that are already copied.
-pub(super) type Rebuild = fn(&Map, BTreeMap<Str, Value>) -> Map;
+type Rebuild = fn(&Map, BTreeMap<Str, Value>) -> Map;
 
-pub(super) fn copy_value(value: &Value, budget: &mut Budget, rebuild: Rebuild) -> Result<Value, LimitError> {
+fn copy_value(value: &Value, budget: &mut Budget, rebuild: Rebuild) -> Result<Value, LimitError> {
     match value {
         Value::Map(map) => copy_map(map, budget, rebuild).map(Value::Map),
         Value::List(list) if list.holds_map() => {

@@ -36,7 +36,7 @@ impl ListType {
     }
 
     /// Whether the elements are of type `interface {}`.
-    pub fn is_interface(self) -> bool {
+    pub(crate) fn is_interface(self) -> bool {
         self == ListType::Interface
     }
 }

@@ -5,7 +5,8 @@ use std::fmt;
 
 use super::{Kind, Map, Str, Value};
 use crate::error::FuncError;
-use crate::function::{Param, Scope};
+use crate::function::Param;
+use crate::scope::Scope;
 
 /// A field of a Go struct.
 #[derive(Clone, Debug)]

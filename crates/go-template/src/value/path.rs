@@ -6,7 +6,7 @@ use std::mem;
 use super::{Map, MapType, Str, Value};
 
 /// How many keys one lookup follows: each holds a lock and a stack frame.
-pub(crate) const MAX_PATH: usize = 16;
+const MAX_PATH: usize = 16;
 
 /// The result of following a path of keys.
 #[derive(Debug)]
@@ -46,7 +46,7 @@ impl Map {
     }
 
     /// Takes the map's own entries out. Entries that it still shares with its original stay there.
-    pub fn take_own(&self) -> BTreeMap<Str, Value> {
+    pub(crate) fn take_own(&self) -> BTreeMap<Str, Value> {
         match self.untouched() {
             Some(_) => BTreeMap::new(),
             None => mem::take(&mut *self.entries_mut()),

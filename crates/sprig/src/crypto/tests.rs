@@ -48,7 +48,7 @@ fn bcrypt_takes_no_password_over_its_limit() {
 #[test]
 fn passwords_are_derived_from_the_master_s() {
     let derive = |counter: u64, kind: &str, password: &str, user: &str, site: &str| {
-        let counter = Value::Uint(counter, go_template::value::UintType::Uint32);
+        let counter = Value::Uint(counter, go_template::UintType::Uint32);
         text("derivePassword", &[counter, kind.into(), password.into(), user.into(), site.into()])
     };
     assert_eq!(derive(1, "long", "password", "user", "example.com"), "ZedaFaxcZaso9*");

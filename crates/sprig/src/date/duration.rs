@@ -1,6 +1,6 @@
 //! Durations: Sprig's `duration` and `durationRound`, and Helm's functions that convert and round them.
 
-use go_template::value::IntType;
+use go_template::IntType;
 use go_template::{FuncError, FuncMap, Str, Value};
 
 use crate::cast::named_number;

@@ -2,7 +2,7 @@
 
 mod duration;
 
-use go_template::value::IntType;
+use go_template::IntType;
 use go_template::{FromValue, FuncError, FuncMap, Param, Str, Value};
 
 use go_template::time::{time_of, time_value};

@@ -5,7 +5,7 @@
 
 use std::collections::HashSet;
 
-use go_template::value::IntType;
+use go_template::IntType;
 use go_template::{FuncError, FuncMap, Kind, List, ListType, Rest, Str, Value};
 
 use super::cast::{items, to_int64};
