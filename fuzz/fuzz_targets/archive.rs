@@ -48,6 +48,6 @@ fn packed(data: &[u8]) -> Vec<u8> {
 /// Splits the input at NUL bytes into alternating names and contents.
 fn files(input: &[u8]) -> Vec<(String, &[u8])> {
     let parts: Vec<&[u8]> = input.split(|byte| *byte == 0).collect();
-    let file = |pair: &[&[u8]]| (String::from_utf8_lossy(pair[0]).into_owned(), pair.get(1).copied().unwrap_or_default());
-    parts.chunks(2).map(file).collect()
+    let name = |pair: &[&[u8]]| String::from_utf8_lossy(pair[0]).into_owned();
+    parts.chunks(2).map(|pair| (name(pair), pair.get(1).copied().unwrap_or_default())).collect()
 }
