@@ -1,24 +1,25 @@
-//! Limits that the `handlebars` crate has not: nesting, partials in partials, steps and bytes.
+//! Limits that the `handlebars` crate does not enforce: nesting, nested partials, steps and bytes.
 //!
-//! Each block of a parsed template gets a hidden call in front that counts a step and the block's text, so that no loop runs uncounted.
+//! Inserts a hidden call at the start of each block of a parsed template. The call charges for the block, so that all loops are counted.
 
 use std::io::{self, Write};
 
+use go_template::LimitError;
 use handlebars::Template;
 use handlebars::template::{DecoratorTemplate, HelperTemplate, Parameter, TemplateElement};
 
 use super::{RenderError, handlebars_panics};
 
-/// How deep blocks and subexpressions may nest in a template.
+/// How deep blocks and subexpressions of a template may be nested.
 pub(super) const MAX_NESTING: usize = 32;
 
-/// How many partials may be inside each other.
+/// How deep partials may be nested.
 pub(super) const MAX_PARTIALS: usize = 32;
 
-/// How much of a template may open something: bounds the parser's recursion, which follows the text.
+/// How many tags and parentheses a template may open: limits the parser's recursion.
 pub(super) const MAX_OPENERS: usize = 10_000;
 
-/// What a file may print, in bytes: as much as all templates of a release together.
+/// The limit of a file's output, in bytes: the same as for all templates of a release.
 pub(super) const MAX_OUTPUT: usize = go_template::Limits::OUTPUT;
 
 /// The hidden calls.
@@ -26,7 +27,29 @@ pub(super) const TICK: &str = "__tick";
 pub(super) const ENTER: &str = "__enter";
 pub(super) const LEAVE: &str = "__leave";
 
-/// Parses a template and puts the hidden calls into it.
+/// A template that is too large, or that uses what cannot be bounded.
+#[derive(Debug, thiserror::Error)]
+enum BoundError {
+    /// A limit is exceeded.
+    #[error(transparent)]
+    Limit(#[from] LimitError),
+    /// `{{> @partial-block}}`.
+    #[error("@partial-block is not supported: use an inline partial")]
+    PartialBlock,
+    /// `{{> (name)}}`.
+    #[error("a partial's name cannot be computed")]
+    ComputedPartial,
+    /// The hidden call cannot be parsed. Holds the parser's text.
+    #[error("{0}")]
+    Hidden(String),
+}
+
+fn too_nested() -> BoundError {
+    let message = format!("{MAX_NESTING} blocks or subexpressions inside each other");
+    LimitError { name: "nesting", message }.into()
+}
+
+/// Parses a template and inserts the hidden calls.
 pub(super) fn parse(name: &str, text: &str) -> Result<Template, RenderError> {
     let failed = |message: String| RenderError::plain(name, format!("parse error in ({name}): {message}"));
     if text.bytes().filter(|b| matches!(b, b'(' | b'[' | b'{')).count() > 2 * MAX_OPENERS {
@@ -40,12 +63,12 @@ pub(super) fn parse(name: &str, text: &str) -> Result<Template, RenderError> {
         }
         None => failed(error.reason().to_string()),
     })?;
-    partial(&mut template, 0).map_err(failed)?;
+    partial(&mut template, 0).map_err(|error| failed(error.to_string()))?;
     Ok(template)
 }
 
-/// A template that can be called: it counts how deep calls are.
-fn partial(template: &mut Template, depth: usize) -> Result<(), String> {
+/// Inserts the calls that count nested partials, and those of the blocks.
+fn partial(template: &mut Template, depth: usize) -> Result<(), BoundError> {
     block(template, depth)?;
     let leave = hidden(LEAVE, 0)?;
     template.elements.insert(0, hidden(ENTER, 0)?);
@@ -56,9 +79,9 @@ fn partial(template: &mut Template, depth: usize) -> Result<(), String> {
     Ok(())
 }
 
-fn block(template: &mut Template, depth: usize) -> Result<(), String> {
+fn block(template: &mut Template, depth: usize) -> Result<(), BoundError> {
     if depth > MAX_NESTING {
-        return Err(format!("limit nesting exceeded: {MAX_NESTING} blocks or subexpressions inside each other"));
+        return Err(too_nested());
     }
     let mut bytes = 0;
     for element in &mut template.elements {
@@ -74,8 +97,8 @@ fn block(template: &mut Template, depth: usize) -> Result<(), String> {
     Ok(())
 }
 
-fn visit(element: &mut TemplateElement, depth: usize) -> Result<(), String> {
-    // Nothing is escaped, and what passes the function that would escape is counted: so three braces become two.
+fn visit(element: &mut TemplateElement, depth: usize) -> Result<(), BoundError> {
+    // The escape function, which only counts, sees expressions with two braces, but not those with three.
     if let TemplateElement::HtmlExpression(call) = element {
         *element = TemplateElement::Expression(call.clone());
     }
@@ -86,12 +109,10 @@ fn visit(element: &mut TemplateElement, depth: usize) -> Result<(), String> {
             inline.template.as_mut().map_or(Ok(()), |template| partial(template, depth))
         }
         TemplateElement::PartialExpression(call) | TemplateElement::PartialBlock(call) => {
-            // What a partial's block printed can be repeated without being counted, so it has no name here.
+            // Repeating the output of a partial's block would not be counted.
             match call.name.as_name() {
-                Some("@partial-block") => {
-                    return Err("@partial-block is not supported: use an inline partial".to_owned());
-                }
-                None => return Err("a partial's name cannot be computed".to_owned()),
+                Some("@partial-block") => return Err(BoundError::PartialBlock),
+                None => return Err(BoundError::ComputedPartial),
                 Some(_) => {}
             }
             decorator(call, depth)?;
@@ -101,34 +122,35 @@ fn visit(element: &mut TemplateElement, depth: usize) -> Result<(), String> {
     }
 }
 
-fn helper(call: &mut HelperTemplate, depth: usize) -> Result<(), String> {
+fn helper(call: &mut HelperTemplate, depth: usize) -> Result<(), BoundError> {
     parameter(&call.name, depth)?;
     call.params.iter().chain(call.hash.values()).try_for_each(|param| parameter(param, depth))?;
     call.template.as_mut().map_or(Ok(()), |template| block(template, depth))?;
     call.inverse.as_mut().map_or(Ok(()), |template| block(template, depth))
 }
 
-fn decorator(call: &DecoratorTemplate, depth: usize) -> Result<(), String> {
+fn decorator(call: &DecoratorTemplate, depth: usize) -> Result<(), BoundError> {
     parameter(&call.name, depth)?;
     call.params.iter().chain(call.hash.values()).try_for_each(|param| parameter(param, depth))
 }
 
-fn parameter(parameter_: &Parameter, depth: usize) -> Result<(), String> {
+fn parameter(of: &Parameter, depth: usize) -> Result<(), BoundError> {
     if depth > MAX_NESTING {
-        return Err(format!("limit nesting exceeded: {MAX_NESTING} blocks or subexpressions inside each other"));
+        return Err(too_nested());
     }
-    let Parameter::Subexpression(inner) = parameter_ else { return Ok(()) };
+    let Parameter::Subexpression(inner) = of else { return Ok(()) };
     let TemplateElement::Expression(call) = inner.as_element() else { return Ok(()) };
     parameter(&call.name, depth + 1)?;
     call.params.iter().chain(call.hash.values()).try_for_each(|param| parameter(param, depth + 1))
 }
 
-fn hidden(name: &str, bytes: usize) -> Result<TemplateElement, String> {
-    let compiled = Template::compile(&format!("{{{{{name} {bytes}}}}}")).map_err(|error| error.to_string())?;
-    compiled.elements.into_iter().next().ok_or_else(|| "no hidden call".to_owned())
+fn hidden(name: &str, bytes: usize) -> Result<TemplateElement, BoundError> {
+    let compiled =
+        Template::compile(&format!("{{{{{name} {bytes}}}}}")).map_err(|error| BoundError::Hidden(error.to_string()))?;
+    compiled.elements.into_iter().next().ok_or_else(|| BoundError::Hidden("no hidden call".to_owned()))
 }
 
-/// What a file prints, up to the limit: partials are indented after they were counted.
+/// The output of a file, up to the limit: partials are indented after they are counted.
 #[derive(Default)]
 pub(super) struct Writer(Vec<u8>);
 

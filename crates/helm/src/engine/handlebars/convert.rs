@@ -1,25 +1,25 @@
-//! Between Go's values and the JSON that Handlebars keeps: bounded, and back without loss for what JSON cannot hold.
+//! Converts between Go values and the JSON that Handlebars uses: bounded, and without loss for values that JSON cannot represent.
 
 use std::collections::VecDeque;
 
-use go_template::{Map, Str, Value};
+use go_template::{LimitError, Map, Str, Value};
 use serde_json::{Map as Fields, Number, Value as Json};
 
 use go_encoding::json;
 
-/// How many values a template may see at once: what it sees is copied into JSON.
+/// How many values the data of a template may contain: they are copied into JSON.
 pub(super) const MAX_VALUES: usize = 1_000_000;
 
-/// How many bytes of text these may have.
+/// How many bytes of text the data may contain.
 pub(super) const MAX_BYTES: usize = 64 << 20;
 
-/// The entry that tells which Go object a JSON object stands for.
+/// The entry with the number of the Go object that a JSON object represents.
 const OBJECT: &str = "\u{0}object";
 
-/// How many results are known again: a subexpression's result is used at once by the call around it.
+/// How many results to remember: the enclosing call uses a subexpression's result at once.
 const RECENT: usize = 32;
 
-/// What JSON cannot hold of the values that Handlebars has.
+/// The Go values behind JSON.
 #[derive(Default)]
 pub(super) struct Memory {
     objects: Vec<Value>,
@@ -27,14 +27,14 @@ pub(super) struct Memory {
 }
 
 impl Memory {
-    /// The value as JSON: whole numbers without a point, objects with their fields.
-    pub(super) fn json_of(&mut self, value: &Value) -> Result<Json, String> {
+    /// Converts to JSON: integral numbers without a decimal point, objects with their fields.
+    pub(super) fn json_of(&mut self, value: &Value) -> Result<Json, LimitError> {
         let mut budget = Budget { values: MAX_VALUES, bytes: MAX_BYTES };
         self.convert(value, 0, &mut budget)
     }
 
-    /// The result of a call as JSON, and known again when it comes back. A number keeps its kind.
-    pub(super) fn keep(&mut self, value: Value) -> Result<Json, String> {
+    /// Converts the result of a call to JSON, and remembers it for [`to_value`](Memory::to_value). Numbers keep their type.
+    pub(super) fn keep(&mut self, value: Value) -> Result<Json, LimitError> {
         let json = match &value {
             Value::Float(number) => Number::from_f64(*number).map_or(Json::Null, Json::Number),
             other => self.json_of(other)?,
@@ -46,7 +46,7 @@ impl Memory {
         Ok(json)
     }
 
-    /// The JSON as a value: whole numbers as ints. What is also in the top-level object is the very same value.
+    /// Converts from JSON: integral numbers become ints. Returns the original value for JSON that came from one.
     pub(super) fn to_value(&self, json: &Json, top: (&Json, &Value)) -> Value {
         if let Some((_, value)) = self.recent.iter().find(|(known, _)| known == json) {
             return value.clone();
@@ -66,7 +66,7 @@ impl Memory {
         (json.as_object() == Some(fields)).then(|| value.clone())
     }
 
-    /// Partials with arguments of their own see the top-level object and these.
+    /// Converts the entries. A partial with arguments sees the top-level object extended by them.
     fn fields(&self, fields: &Fields<String, Json>, top: (&Json, &Value)) -> Value {
         let whole = fields.contains_key("Values") && fields.contains_key("Release");
         let of_top = |key: &str, field: &Json| {
@@ -80,9 +80,10 @@ impl Memory {
         Value::Map(entries.collect::<Map>())
     }
 
-    fn convert(&mut self, value: &Value, depth: usize, budget: &mut Budget) -> Result<Json, String> {
+    fn convert(&mut self, value: &Value, depth: usize, budget: &mut Budget) -> Result<Json, LimitError> {
         if depth > json::MAX_DEPTH {
-            return Err(format!("limit depth exceeded: values nest over {} deep", json::MAX_DEPTH));
+            let message = format!("values nest over {} deep", json::MAX_DEPTH);
+            return Err(LimitError { name: "depth", message });
         }
         budget.take(value)?;
         match value {
@@ -104,7 +105,12 @@ impl Memory {
         }
     }
 
-    fn convert_map(&mut self, map: &Map, depth: usize, budget: &mut Budget) -> Result<Fields<String, Json>, String> {
+    fn convert_map(
+        &mut self,
+        map: &Map,
+        depth: usize,
+        budget: &mut Budget,
+    ) -> Result<Fields<String, Json>, LimitError> {
         let entries: Vec<(Str, Value)> =
             map.entries().iter().map(|(key, value)| (key.clone(), value.clone())).collect();
         let pairs = entries
@@ -120,18 +126,19 @@ struct Budget {
 }
 
 impl Budget {
-    fn take(&mut self, value: &Value) -> Result<(), String> {
+    fn take(&mut self, value: &Value) -> Result<(), LimitError> {
         let bytes = value.as_str().map_or(0, |text| text.len());
         let left = (self.values.checked_sub(1), self.bytes.checked_sub(bytes));
         let (Some(values), Some(bytes)) = left else {
-            return Err(format!("limit values exceeded: {MAX_VALUES} values, {MAX_BYTES} bytes"));
+            let message = format!("{MAX_VALUES} values, {MAX_BYTES} bytes");
+            return Err(LimitError { name: "values", message });
         };
         (self.values, self.bytes) = (values, bytes);
         Ok(())
     }
 }
 
-/// The number as an int where it is whole: charts' numbers are floats, and Handlebars has one kind of number.
+/// Turns an integral float into an int: numbers of charts are floats, and Handlebars has one type of number.
 pub(super) fn whole(value: Value) -> Value {
     match value {
         Value::Float(number) if number.fract() == 0.0 && number.abs() < 9_007_199_254_740_992.0 => {

@@ -1,11 +1,12 @@
-//! Templates named `*.hbs`: Handlebars' syntax, with the same top-level object and the same functions as the Go templates beside them.
+//! Templates named `*.hbs`: Handlebars syntax, with the functions and the top-level object of Go templates.
 //!
-//! Crate `handlebars` parses and renders; functions, limits and values are ours. How to write such templates is in `docs/handlebars.md`. Helm has no
+//! The crate `handlebars` parses and renders; functions, limits and values are ours. `docs/handlebars.md` is the manual. Helm has no
 //! counterpart.
 
 mod bound;
 mod call;
 mod convert;
+mod state;
 #[cfg(test)]
 mod tests;
 
@@ -16,12 +17,13 @@ use handlebars::Handlebars as Registry;
 
 use super::RenderError;
 use bound::Writer;
-use call::{Functions, State};
+use call::Functions;
+use state::State;
 
-/// How a template's name ends.
+/// The extension of Handlebars templates.
 pub(super) const EXTENSION: &str = ".hbs";
 
-/// Room for templates that nest as deep as they may, each through as many partials as it may.
+/// Room for the deepest allowed nesting in the most allowed partials, in bytes.
 const STACK: usize = 64 << 20;
 
 /// The Handlebars templates of a chart and its subcharts, parsed.
@@ -33,14 +35,14 @@ impl Templates {
     pub(super) fn new() -> Templates {
         let mut registry = Registry::new();
         registry.register_escape_fn(handlebars::no_escape);
-        // Where Handlebars and Go or Sprig have a function of the same name, charts get the latter.
+        // Go's and Sprig's functions replace Handlebars helpers of the same name.
         for name in ["lookup", "log", "eq", "ne", "gt", "lt", "and", "or", "not", "len"] {
             registry.unregister_helper(name);
         }
         Templates(registry)
     }
 
-    /// Adds a template: a partial of its whole name and of its path below `templates/` without the extension. The last one of a name wins.
+    /// Adds a template, also as a partial: under its name, and under its path below `templates/` without the extension. The last one wins.
     pub(super) fn add(&mut self, name: &str, text: &str) -> Result<(), RenderError> {
         let template = on_large_stack(|| bound::parse(name, text))?;
         if let Some((_, below)) = name.rsplit_once("/templates/") {
@@ -51,9 +53,9 @@ impl Templates {
         Ok(())
     }
 
-    /// Runs the template on the top-level object, as a part of the Go templates' run.
+    /// Runs the template on the top-level object, within the limits of the Go templates' run.
     pub(super) fn execute(&self, name: &str, top: &Value, scope: &mut Scope<'_>) -> Result<Vec<u8>, RenderError> {
-        let (state, context) = State::begin(scope, top).map_err(|limit| RenderError::plain(name, limit))?;
+        let (state, context) = State::begin(scope, top).map_err(|limit| RenderError::plain(name, limit.to_string()))?;
         let state = Arc::new(Mutex::new(state));
         let mut registry = self.0.clone();
         Functions::register(&mut registry, &state);
@@ -63,8 +65,8 @@ impl Templates {
         });
         let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
         state.end(scope);
-        match (rendered, state.failed()) {
-            (_, Some(limit)) => Err(RenderError::plain(name, limit)),
+        match (rendered, state.failed.take()) {
+            (_, Some(limit)) => Err(RenderError::plain(name, limit.to_string())),
             (None, None) => Err(RenderError::plain(name, "the handlebars engine failed")),
             (Some(Err(error)), None) => Err(failure(name, &error)),
             (Some(Ok(())), None) => Ok(writer.into_bytes()),
@@ -82,7 +84,7 @@ fn on_large_stack<T>(f: impl FnOnce() -> T) -> T {
     stacker::grow(STACK, f)
 }
 
-/// The crate asserts in some places that its parser keeps to its grammar; a chart must not end the process should it be wrong.
+/// Catches panics: the crate asserts that its parser keeps to its grammar, and a chart must not crash the process if that is wrong.
 fn handlebars_panics<T>(f: impl FnOnce() -> T) -> Option<T> {
     std::panic::catch_unwind(std::panic::AssertUnwindSafe(f)).ok()
 }

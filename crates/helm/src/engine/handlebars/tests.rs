@@ -46,7 +46,7 @@ fn printed(files: &[(&str, &str)]) -> Result<String, String> {
     Ok(text.unwrap_or_default())
 }
 
-/// What the template prints behind a key that makes it a manifest.
+/// Compares the template's output below a key, which makes it a manifest.
 fn check(template: &str, wanted: &str) {
     let text = printed(&[("templates/t.yaml.hbs", &format!("k: |\n  {template}\n"))]);
     assert_eq!(text.as_deref().map(|t| t.trim_start_matches("k: |\n  ").trim_end()), Ok(wanted), "{template}");
@@ -58,7 +58,7 @@ fn fails(template: &str, wanted: &str) {
 }
 
 #[test]
-fn data_is_printed_as_it_stands() {
+fn data_is_printed_without_escapes() {
     check(
         "{{Values.name}} {{Values.replicas}} {{Values.big}} {{Values.ratio}} {{Values.enabled}}",
         "web 3 1000000 0.5 true",
@@ -92,7 +92,7 @@ fn functions_are_helpers_and_nest() {
 }
 
 #[test]
-fn helms_names_win_over_handlebars() {
+fn helms_functions_shadow_handlebars_helpers() {
     check(
         "{{#if (eq Values.replicas 3)}}three{{else}}other{{/if}} {{and Values.enabled Values.name}} {{or Values.empty \"x\"}}",
         "three web x",
@@ -105,7 +105,7 @@ fn helms_names_win_over_handlebars() {
 }
 
 #[test]
-fn blocks_are_handlebars_own() {
+fn block_helpers_are_those_of_handlebars() {
     check(
         "{{#each Values.items}}{{@index}}{{name}}{{quote size}}{{#unless @last}},{{/unless}}{{/each}}",
         r#"0a"1",1b"2""#,
@@ -117,13 +117,13 @@ fn blocks_are_handlebars_own() {
 }
 
 #[test]
-fn data_goes_before_a_function_without_arguments() {
+fn data_shadows_functions_without_arguments() {
     check("{{#each Values.items}}{{#with this}}[{{title}}]{{/with}}{{/each}} {{list}}", "[][] []");
     check(r#"{{#with (dict "now" "then")}}{{now}}{{/with}}"#, "then");
 }
 
 #[test]
-fn go_templates_are_reached_through_include_and_tpl() {
+fn include_and_tpl_run_go_templates() {
     check(
         r#"{{include "c.name" this}} {{include "c.name" @root}} {{tpl Values.text this}}"#,
         "rel-web rel-web rel-web",
@@ -147,7 +147,7 @@ fn methods_are_called_through_invoke() {
 }
 
 #[test]
-fn what_json_cannot_hold_passes_between_calls() {
+fn values_that_json_cannot_represent_pass_between_calls() {
     check(
         r#"{{kindOf (float64 3)}} {{kindOf (int 3)}} {{kindOf (int64 3)}} {{kindOf (list)}}"#,
         "float64 int int slice",
@@ -169,7 +169,7 @@ fn partials_are_found_by_path_and_by_short_name() {
 }
 
 #[test]
-fn values_that_a_template_changes_stay_changed_for_later_ones() {
+fn templates_see_changes_that_earlier_templates_made_to_values() {
     let files = [
         ("templates/z.yaml.hbs", "z: {{set Values \"name\" \"new\" | len}}"),
         ("templates/a.yaml", "a: {{ .Values.name }}"),
@@ -212,7 +212,7 @@ fn errors_have_template_line_and_column() {
 }
 
 #[test]
-fn every_limit_ends_a_template_that_would_not_end() {
+fn limits_stop_templates_that_would_not_terminate() {
     let start = processor_time();
     let recursive =
         [("templates/_a.hbs", "{{> _b}}"), ("templates/_b.hbs", "{{#each @root.Values.ports}}{{> _a}}{{/each}}")];
@@ -254,7 +254,7 @@ fn loops_and_output_are_bounded() {
 }
 
 #[test]
-fn shared_values_do_not_multiply_without_bound() {
+fn copies_of_shared_values_are_bounded() {
     let grow = "{{- range until 40 }}{{ $_ := set $.Values \"a\" (list $.Values.a $.Values.a) }}{{ end -}}";
     let error = printed(&[("templates/z.yaml", grow), ("templates/t.yaml.hbs", "a: 1")]).unwrap_err();
     assert!(error.contains("limit values exceeded"), "{error}");
