@@ -42,7 +42,7 @@ pub fn merge_maps(base: &Map, over: &Map) -> Map {
 }
 
 /// Returns the table at the dotted path. Counterpart: `Values.Table`.
-pub fn table_at(values: &Map, path: &str) -> Option<Map> {
+pub(crate) fn table_at(values: &Map, path: &str) -> Option<Map> {
     path.split('.').try_fold(values.clone(), |table, key| match table.get(key) {
         Some(Value::Map(inner)) => Some(inner),
         _ => None,
@@ -50,7 +50,7 @@ pub fn table_at(values: &Map, path: &str) -> Option<Map> {
 }
 
 /// Returns the value at the dotted path, unless it is a table. Counterpart: `Values.PathValue`.
-pub fn scalar_at(values: &Map, path: &str) -> Option<Value> {
+pub(crate) fn scalar_at(values: &Map, path: &str) -> Option<Value> {
     let (table, key) = match path.rsplit_once('.') {
         Some((parents, key)) => (table_at(values, parents)?, key),
         None => (values.clone(), path),

@@ -92,7 +92,7 @@ impl PartialEq for Dependency {
 
 impl Metadata {
     /// Returns whether this is a library chart: only its partials are used.
-    pub fn is_library(&self) -> bool {
+    pub(crate) fn is_library(&self) -> bool {
         self.kind.eq_ignore_ascii_case("library")
     }
 

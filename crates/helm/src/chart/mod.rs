@@ -9,7 +9,7 @@ mod error;
 mod load;
 mod metadata;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub use archive::{ArchiveError, MAX_CHART_BYTES, MAX_CHART_FILES};
 pub use error::{FileError, LoadError};

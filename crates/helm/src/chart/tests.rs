@@ -6,8 +6,9 @@ use go_encoding::json::to_serde;
 /// Recorded from Helm v4.3.1, one object per line: files, and a summary of the chart or the error.
 const CASES: &str = include_str!("cases.jsonl");
 
-fn load(files: &[(&str, &str)]) -> Result<Arc<Chart>, LoadError> {
-    Chart::from_files(files.iter().copied())
+/// The chart's files in a recorded case.
+pub(crate) fn files(case: &Json) -> impl Iterator<Item = (&str, &str)> {
+    case["files"].as_object().unwrap().iter().map(|(name, data)| (name.as_str(), data.as_str().unwrap()))
 }
 
 fn summary(chart: &Chart) -> Json {
@@ -36,13 +37,7 @@ fn charts_and_errors_match_helm() {
     let mut wrong = String::new();
     for case in CASES.lines() {
         let case: Json = serde_json::from_str(case).unwrap();
-        let files: Vec<(&str, &str)> = case["files"]
-            .as_object()
-            .unwrap()
-            .iter()
-            .map(|(name, data)| (name.as_str(), data.as_str().unwrap()))
-            .collect();
-        let got = match load(&files) {
+        let got = match Chart::from_files(files(&case)) {
             Ok(chart) => json!({"chart": summary(&chart)}),
             Err(error) => json!({"error": error.to_string()}),
         };

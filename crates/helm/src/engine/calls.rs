@@ -12,7 +12,7 @@ use super::cache::Cache;
 use super::lookup::Lookup;
 
 /// How deep a template may include itself: Helm's own limit.
-pub const MAX_INCLUDES: u32 = 1000;
+const MAX_INCLUDES: u32 = 1000;
 
 /// The state of a render that its functions need.
 #[derive(Default)]

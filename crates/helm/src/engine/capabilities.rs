@@ -8,10 +8,10 @@ use std::sync::Arc;
 use go_template::{Field, FuncError, Kind, List, Object, Param, Scope, Str, Value};
 
 /// The Kubernetes version to assume without a cluster.
-pub const DEFAULT_KUBE_VERSION: &str = "v1.37.0";
+const DEFAULT_KUBE_VERSION: &str = "v1.37.0";
 
 /// `.Capabilities.HelmVersion.Version`: the version in the source of Helm v4.3.1.
-pub const HELM_VERSION: &str = "v4.3";
+const HELM_VERSION: &str = "v4.3";
 
 /// The Go release that builds Helm v4.3.1.
 const GO_VERSION: &str = "go1.26.8";
@@ -131,7 +131,7 @@ impl KubeVersion {
     }
 
     /// The version that constraints are checked against.
-    pub fn normalized(&self) -> &str {
+    pub(super) fn normalized(&self) -> &str {
         if self.normalized.is_empty() { &self.version } else { &self.normalized }
     }
 }

@@ -21,16 +21,16 @@ const LENGTH_PER_STEP: u64 = 64;
 
 /// Files by path.
 #[derive(Clone, Debug, Default)]
-pub struct Files(Arc<BTreeMap<Str, Str>>);
+pub(super) struct Files(Arc<BTreeMap<Str, Str>>);
 
 impl Files {
     /// The files, with their paths relative to the chart's folder.
-    pub fn new(files: impl IntoIterator<Item = (Str, Str)>) -> Files {
+    pub(super) fn new(files: impl IntoIterator<Item = (Str, Str)>) -> Files {
         Files(Arc::new(files.into_iter().collect()))
     }
 
     /// The value that templates see.
-    pub fn to_value(&self) -> Value {
+    pub(super) fn to_value(&self) -> Value {
         Value::Object(Arc::new(self.clone()))
     }
 

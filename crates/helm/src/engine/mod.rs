@@ -16,12 +16,9 @@ mod tests;
 mod top;
 mod values_type;
 
-pub use calls::MAX_INCLUDES;
-pub use capabilities::{
-    Capabilities, DEFAULT_API_VERSIONS, DEFAULT_KUBE_VERSION, HELM_VERSION, InvalidKubeVersion, KubeVersion,
-};
+pub use capabilities::{Capabilities, DEFAULT_API_VERSIONS, InvalidKubeVersion, KubeVersion};
 pub use error::{Place, RenderError};
-pub use files::Files;
+use files::Files;
 pub use lookup::{Lookup, LookupError};
 pub use render::{Error, ReleaseOptions, Rendered, Request};
 

@@ -9,17 +9,18 @@ mod split;
 mod tests;
 
 pub use kind_order::{INSTALL_ORDER, UNINSTALL_ORDER, sort_by_kind};
-pub use sort::{SortError, Sorted, sort_files};
+pub(crate) use sort::sort_files;
+pub use sort::{HeadError, SortError};
 pub use split::split;
 
 /// The annotation that makes a manifest a hook.
-pub const HOOK_ANNOTATION: &str = "helm.sh/hook";
+const HOOK_ANNOTATION: &str = "helm.sh/hook";
 /// The annotation that orders the hooks of an event.
-pub const HOOK_WEIGHT_ANNOTATION: &str = "helm.sh/hook-weight";
+const HOOK_WEIGHT_ANNOTATION: &str = "helm.sh/hook-weight";
 /// The annotation that lists when to delete a hook's object.
-pub const HOOK_DELETE_ANNOTATION: &str = "helm.sh/hook-delete-policy";
+const HOOK_DELETE_ANNOTATION: &str = "helm.sh/hook-delete-policy";
 /// The annotation that lists when to print a hook's log.
-pub const HOOK_OUTPUT_LOG_ANNOTATION: &str = "helm.sh/hook-output-log-policy";
+const HOOK_OUTPUT_LOG_ANNOTATION: &str = "helm.sh/hook-output-log-policy";
 
 /// A document that belongs to the release.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,7 +76,7 @@ pub struct Hook {
 
 impl Hook {
     /// Returns whether `helm test` runs it.
-    pub fn is_test(&self) -> bool {
+    pub(crate) fn is_test(&self) -> bool {
         self.events.contains(&"test")
     }
 }

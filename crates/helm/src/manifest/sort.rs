@@ -24,11 +24,11 @@ const EVENTS: &[&str] = &[
 
 /// The documents of a chart, with hooks and manifests apart.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Sorted {
+pub(crate) struct Sorted {
     /// The hooks, in install order.
-    pub hooks: Vec<Hook>,
+    pub(crate) hooks: Vec<Hook>,
     /// The other documents, in install order.
-    pub manifests: Vec<Manifest>,
+    pub(crate) manifests: Vec<Manifest>,
 }
 
 /// A rendered document that is not a valid manifest.
@@ -58,7 +58,7 @@ pub enum HeadError {
 ///
 /// # Errors
 /// The first document that is not a valid manifest.
-pub fn sort_files<'a>(files: impl IntoIterator<Item = (&'a str, &'a str)>) -> Result<Sorted, SortError> {
+pub(crate) fn sort_files<'a>(files: impl IntoIterator<Item = (&'a str, &'a str)>) -> Result<Sorted, SortError> {
     let mut files: Vec<(&str, &str)> =
         files.into_iter().filter(|(path, text)| !is_partial(path) && !text.trim().is_empty()).collect();
     files.sort_unstable();

@@ -41,12 +41,13 @@ pub struct Cluster {
 }
 
 impl Options {
-    /// Renders without a cluster.
+    /// Renders without a cluster, and prints.
     ///
     /// # Errors
     /// See [`Error`].
     pub fn run(&self) -> Result<Output, Error> {
-        self.run_with(None)
+        let (rendered, warnings) = self.render(None)?;
+        self.output(rendered, warnings)
     }
 
     /// Returns whether the flags ask for a cluster: `--validate` or `--dry-run=server`.
@@ -67,15 +68,6 @@ impl Options {
             Some(_) => r#""none", "server", or "client""#,
         };
         Err(UsageError::DryRun { given: self.dry_run.clone().unwrap_or_default(), allowed })
-    }
-
-    /// Renders for the cluster, or without one.
-    ///
-    /// # Errors
-    /// See [`Error`].
-    pub fn run_with(&self, cluster: Option<Cluster>) -> Result<Output, Error> {
-        let (rendered, warnings) = self.render(cluster)?;
-        self.output(rendered, warnings)
     }
 
     /// Prints the documents that the flags select, or those that rendered before an error with `--debug`.
@@ -107,7 +99,7 @@ impl Options {
         }
     }
 
-    /// Renders to manifests, hooks and notes, for callers that do more than print.
+    /// Renders to manifests, hooks and notes, for the cluster or without one. [`output`](Options::output) prints them.
     ///
     /// # Errors
     /// The outer error is about flags and charts, the inner one about rendering.

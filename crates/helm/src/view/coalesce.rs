@@ -17,7 +17,7 @@ pub struct TypeMismatch {
 
 impl TypeMismatch {
     /// The text without the value, which may be secret.
-    pub fn without_value(&self) -> String {
+    pub(crate) fn without_value(&self) -> String {
         format!("type mismatch on {}: a table is wanted", self.subchart)
     }
 

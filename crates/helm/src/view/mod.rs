@@ -14,7 +14,8 @@ mod validate;
 
 pub(crate) use choose::in_range;
 pub use coalesce::{Nulls, TypeMismatch, coalesce};
-pub use resolve::{Resolver, resolve};
+pub(crate) use resolve::Resolver;
+pub use resolve::resolve;
 pub use validate::{SchemaError, validate};
 
 use std::sync::Arc;

@@ -14,7 +14,7 @@ use crate::chart::Chart;
 /// Returns the chart's view for the user's values: enables subcharts by version, condition and tags, renames them to their aliases, and
 /// imports their values.
 ///
-/// For many values, use a [`Resolver`]. Appends warnings, which name keys but never values.
+/// For many values, use [`Engine::resolve`](crate::engine::Engine::resolve). Appends warnings, which name keys but never values.
 ///
 /// # Errors
 /// A subchart's values are not a table.
@@ -27,7 +27,7 @@ const MAX_VIEWS: usize = 64;
 
 /// Resolves one chart for many values. Values that enable the same subcharts share a view.
 #[derive(Debug)]
-pub struct Resolver {
+pub(crate) struct Resolver {
     chart: Arc<Chart>,
     undecided: OnceLock<Undecided>,
     views: Mutex<HashMap<Choice, Resolved>>,
@@ -41,12 +41,12 @@ struct Resolved {
 
 impl Resolver {
     /// A resolver for the chart, with an empty cache.
-    pub fn new(chart: Arc<Chart>) -> Resolver {
+    pub(crate) fn new(chart: Arc<Chart>) -> Resolver {
         Resolver { chart, undecided: OnceLock::new(), views: Mutex::default() }
     }
 
     /// The chart.
-    pub fn chart(&self) -> &Arc<Chart> {
+    pub(crate) fn chart(&self) -> &Arc<Chart> {
         &self.chart
     }
 
@@ -54,7 +54,7 @@ impl Resolver {
     ///
     /// # Errors
     /// A subchart's values are not a table.
-    pub fn resolve(&self, values: &Map, warnings: &mut Vec<String>) -> Result<Arc<ChartView>, TypeMismatch> {
+    pub(crate) fn resolve(&self, values: &Map, warnings: &mut Vec<String>) -> Result<Arc<ChartView>, TypeMismatch> {
         let undecided = self.undecided.get_or_init(|| Undecided::new(ChartView::whole(&self.chart)));
         let mut choice = Vec::new();
         undecided.choose(values, "", &mut choice, warnings)?;

@@ -129,12 +129,7 @@ fn charts_and_values_match_helm() {
     let mut wrong = String::new();
     for case in CASES.lines() {
         let case: serde_json::Value = serde_json::from_str(case).unwrap();
-        let files: Vec<(&str, &str)> = case["files"]
-            .as_object()
-            .unwrap()
-            .iter()
-            .map(|(name, data)| (name.as_str(), data.as_str().unwrap()))
-            .collect();
+        let files: Vec<(&str, &str)> = crate::chart::tests::files(&case).collect();
         let user = case["user"].as_str().unwrap();
         let got = answer(&files, user).unwrap_or_else(|error| serde_json::json!({"error": error.to_string()}));
         let mut wanted = case["result"].clone();

@@ -12,7 +12,7 @@ pub struct SchemaError(Violations);
 
 impl SchemaError {
     /// The text without values, which may be secret.
-    pub fn without_values(&self) -> &str {
+    pub(crate) fn without_values(&self) -> &str {
         &self.0.without_values
     }
 }

@@ -1,4 +1,4 @@
-//! Archives and folders of charts: how large they unpack, and where their names lead.
+//! Archives and folders: their size, and where their paths lead.
 
 use std::io::Write as _;
 use std::path::Path;
@@ -25,8 +25,8 @@ fn packed(files: &[(&str, &[u8])]) -> Vec<u8> {
 }
 
 impl Cases {
-    /// The archive, made before the measuring, is refused.
-    fn refuses(&mut self, name: &'static str, make: impl FnOnce() -> Vec<u8> + 'static, expected: &'static str) {
+    /// Adds an archive that is rejected. Its creation is not measured.
+    fn rejects(&mut self, name: &'static str, make: impl FnOnce() -> Vec<u8> + 'static, expected: &'static str) {
         self.add_prepared(name, make, move |bytes| {
             is_error(Chart::load_archive(&bytes).map_err(|error| error.to_string()), expected);
         });
@@ -34,9 +34,9 @@ impl Cases {
 }
 
 #[test]
-fn archives_that_unpack_to_too_much_are_refused() {
-    let mut cases = Cases::of(module_path!(), "archives_that_unpack_to_too_much_are_refused");
-    cases.refuses(
+fn oversized_archives_are_rejected() {
+    let mut cases = Cases::of(module_path!(), "oversized_archives_are_rejected");
+    cases.rejects(
         "a gigabyte of zeros",
         || {
             let mut zeros = GzEncoder::new(Vec::new(), Compression::fast());
@@ -47,8 +47,8 @@ fn archives_that_unpack_to_too_much_are_refused() {
         "no files in chart archive",
     );
     let large = || vec![b'a'; 60 << 20];
-    cases.refuses("two large files", move || packed(&[HEAD, ("c/a", &large()), ("c/b", &large())]), TOO_LARGE);
-    cases.refuses(
+    cases.rejects("two large files", move || packed(&[HEAD, ("c/a", &large()), ("c/b", &large())]), TOO_LARGE);
+    cases.rejects(
         "three subcharts with a large file each",
         move || {
             let inner = packed(&[HEAD, ("c/a", &large())]);
@@ -56,7 +56,7 @@ fn archives_that_unpack_to_too_much_are_refused() {
         },
         TOO_LARGE,
     );
-    cases.refuses(
+    cases.rejects(
         "30,000 files",
         || {
             let many: Vec<String> = (0..30_000).map(|i| format!("c/f{i}")).collect();
@@ -64,7 +64,7 @@ fn archives_that_unpack_to_too_much_are_refused() {
         },
         TOO_LARGE,
     );
-    cases.refuses(
+    cases.rejects(
         "70 archives in each other",
         || (0..70).fold(packed(&[HEAD]), |inner, _| packed(&[HEAD, ("c/charts/c.tgz", &inner)])),
         "limit MAX_DEPTH",
@@ -73,15 +73,15 @@ fn archives_that_unpack_to_too_much_are_refused() {
 }
 
 #[test]
-fn archives_stay_inside_their_folder() {
-    let mut cases = Cases::of(module_path!(), "archives_stay_inside_their_folder");
+fn archive_paths_stay_inside_their_folder() {
+    let mut cases = Cases::of(module_path!(), "archive_paths_stay_inside_their_folder");
     for (name, expected) in [
         ("c/../../etc/passwd", "references parent directory"),
         ("c//etc/passwd", "absolute paths"),
         ("c\\..\\..\\x", "references parent directory"),
         ("c/c:/x", "illegally named files"),
     ] {
-        cases.refuses(name, move || packed(&[HEAD, (name, b"")]), expected);
+        cases.rejects(name, move || packed(&[HEAD, (name, b"")]), expected);
     }
     cases.add("links in an archive", || {
         let mut archive = tar::Builder::new(GzEncoder::new(Vec::new(), Compression::fast()));
@@ -100,7 +100,7 @@ fn archives_stay_inside_their_folder() {
     cases.run();
 }
 
-/// Loads a folder with a `Chart.yaml` and what else is prepared.
+/// Loads a folder with a `Chart.yaml` and the prepared files.
 fn load(prepare: impl FnOnce(&Path)) -> Result<(), String> {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("Chart.yaml"), HEAD.1).unwrap();
@@ -110,9 +110,9 @@ fn load(prepare: impl FnOnce(&Path)) -> Result<(), String> {
 
 #[test]
 #[cfg(unix)]
-fn folders_with_links_in_circles_end() {
+fn cycles_of_links_are_errors() {
     use std::os::unix::fs::symlink;
-    let mut cases = Cases::of(module_path!(), "folders_with_links_in_circles_end");
+    let mut cases = Cases::of(module_path!(), "cycles_of_links_are_errors");
     cases.add("a folder that links to itself", || {
         is_error(load(|folder| symlink(".", folder.join("own")).unwrap()), "Too many levels of symbolic links");
     });
@@ -140,8 +140,8 @@ fn folders_with_links_in_circles_end() {
 }
 
 #[test]
-fn folders_with_too_much_in_them_are_refused() {
-    let mut cases = Cases::of(module_path!(), "folders_with_too_much_in_them_are_refused");
+fn oversized_folders_are_rejected() {
+    let mut cases = Cases::of(module_path!(), "oversized_folders_are_rejected");
     cases.add("a file of 10 GB without content", || {
         let sparse = |folder: &Path| std::fs::File::create(folder.join("x")).unwrap().set_len(10_000_000_000).unwrap();
         is_error(load(sparse), "chart exceeds maximum decompressed size");

@@ -1,23 +1,23 @@
-//! Runs each case in a process of its own under limits of the system, so that nothing can pass by being merely slow or large, and measures it.
+//! Runs each case in its own process under the operating system's limits, and measures it.
 //!
-//! The table: `cargo test --release -p helm --test limits -- --nocapture`.
+//! `cargo test --release -p helm --test limits -- --nocapture` prints the measurements.
 
 use std::process::Command;
 
-/// What a case may use: address space in KiB and seconds of processor time, generous since this build may not be optimised.
+/// The operating system's limits for a case, generous because the build may not be optimised.
 const ADDRESS_SPACE_KIB: u64 = 3 << 20;
 const CPU_SECONDS: u64 = 90;
 
-/// What a case may take above what a small render took, in KiB. Stacks count as far as they were used.
+/// How much more memory than a small render a case may use, in KiB. Only used pages of stacks count.
 const MEMORY_KIB: u64 = 512 << 10;
 
-/// How much processor time an optimised build may need for a case, in milliseconds.
+/// The limit of processor time for a case in an optimised build, in milliseconds.
 const CPU_MILLISECONDS: u64 = 1000;
 
-/// The same for functions that are slow by their nature, which a chart may call some dozen times: keys, and hashes of passwords.
+/// The same for functions that are slow by design, which a chart may call several dozen times: keys and password hashes.
 const SLOW_MILLISECONDS: u64 = 15_000;
 
-/// The number of the case that this process is for.
+/// The variable with the number of the case that this process runs.
 const CHILD: &str = "HELM_LIMITS_CASE";
 
 /// The cases of one test.
@@ -29,31 +29,31 @@ pub(super) struct Cases {
 struct Case {
     name: String,
     prepare: Box<dyn FnOnce() -> Run>,
-    /// How much processor time an optimised build may need, in milliseconds.
+    /// The limit of processor time in an optimised build, in milliseconds.
     cpu: u64,
 }
 
 type Run = Box<dyn FnOnce()>;
 
 impl Cases {
-    /// No cases yet, of the test of this name in this module (`module_path!()`).
+    /// An empty list for this test in this module (`module_path!()`).
     pub(super) fn of(module: &str, test: &str) -> Cases {
         let module = module.split_once("::").map_or("", |(_, module)| module);
         Cases { test: format!("{module}::{test}"), cases: Vec::new() }
     }
 
-    /// Adds what a process shall do.
+    /// Adds a case.
     pub(super) fn add(&mut self, name: impl Into<String>, run: impl FnOnce() + 'static) {
         self.add_prepared(name, || (), |()| run());
     }
 
-    /// Adds what may take [`SLOW_MILLISECONDS`].
+    /// Adds a case that may take [`SLOW_MILLISECONDS`].
     pub(super) fn add_slow(&mut self, name: impl Into<String>, run: impl FnOnce() + 'static) {
         self.add(name, run);
         self.cases.last_mut().unwrap().cpu = SLOW_MILLISECONDS;
     }
 
-    /// Adds what a process shall do with what it first prepares, which is not measured.
+    /// Adds a case with a preparation that is not measured.
     pub(super) fn add_prepared<T: 'static>(
         &mut self,
         name: impl Into<String>,
@@ -67,7 +67,7 @@ impl Cases {
         self.cases.push(Case { name: name.into(), prepare: Box::new(prepare), cpu: CPU_MILLISECONDS });
     }
 
-    /// Runs the cases one after the other; fails if one fails, or takes too much.
+    /// Runs the cases in order. Panics if one fails or exceeds a limit.
     pub(super) fn run(self) {
         if let Some(index) = std::env::var_os(CHILD) {
             let index: usize = index.to_str().unwrap().parse().unwrap();
@@ -97,14 +97,14 @@ impl Cases {
     }
 }
 
-/// Processor time in milliseconds, and memory above the start in KiB.
+/// Processor time in milliseconds, and memory in KiB above that at the start.
 struct Used {
     cpu: u64,
     memory: u64,
 }
 
 impl Used {
-    /// From what the process of the case printed.
+    /// Parses the output of a case's process.
     fn read(text: &str) -> Option<Used> {
         let (_, numbers) = text.split_once("used ")?;
         let mut numbers = numbers.split_whitespace().map_while(|number| number.parse().ok());
@@ -124,14 +124,14 @@ impl Used {
 
 fn measured(run: impl FnOnce()) {
     super::render("a: {{ list 1 | toYaml | quote }}").unwrap();
-    // The peak so far is that of what was prepared.
+    // Resets the peak, which the preparation set.
     let _ = std::fs::write("/proc/self/clear_refs", "5");
     let (cpu, memory) = (cpu_milliseconds(), status_kib("VmRSS:"));
     run();
     println!("used {} {}", cpu_milliseconds() - cpu, status_kib("VmHWM:").saturating_sub(memory));
 }
 
-/// Of all threads so far, in steps of 10; zero where the system does not tell.
+/// The processor time of all threads so far, in steps of 10 ms; 0 if unknown.
 fn cpu_milliseconds() -> u64 {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
@@ -139,7 +139,7 @@ fn cpu_milliseconds() -> u64 {
     ticks.sum::<u64>() * 10
 }
 
-/// A line of what the system knows of this process; zero where it does not tell.
+/// A line of this process's status; 0 if unknown.
 fn status_kib(line: &str) -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let value = status.lines().find_map(|status| status.strip_prefix(line));

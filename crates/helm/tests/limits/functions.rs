@@ -8,7 +8,7 @@ use sprig::func_map;
 
 use super::Cases;
 
-/// How long one call may take, in an optimised build and in another. Keys and hashes of passwords take longer.
+/// How long one call may take, in an optimised build and in others. Keys and password hashes take longer.
 const FAST: Duration = Duration::from_millis(500);
 const UNOPTIMISED: Duration = Duration::from_secs(20);
 const SLOW: [&str; 11] = [
@@ -25,13 +25,13 @@ const SLOW: [&str; 11] = [
     "getHostByName",
 ];
 
-/// How large the arguments are: so that what takes the square of it is found out.
+/// The size of the arguments: large enough to reveal quadratic time.
 const SIZE: usize = if cfg!(debug_assertions) { 20_000 } else { 200_000 };
 
-/// The most combinations of one function.
+/// How many combinations to try per function.
 const COMBINATIONS: usize = if cfg!(debug_assertions) { 30 } else { 300 };
 
-/// The large and the odd values of a parameter's type.
+/// Large and unusual values of a parameter's type.
 fn values(param: Param, pool: &Pool) -> Vec<Value> {
     match param {
         Param::Any | Param::Reflect => pool.all.clone(),
@@ -110,9 +110,9 @@ fn shown(value: &Value) -> String {
 }
 
 #[test]
-#[cfg_attr(debug_assertions, ignore = "takes minutes in a build that is not optimised")]
-fn every_function_bears_large_arguments() {
-    let mut cases = Cases::of(module_path!(), "every_function_bears_large_arguments");
+#[cfg_attr(debug_assertions, ignore = "takes minutes in an unoptimised build")]
+fn every_function_survives_large_arguments() {
+    let mut cases = Cases::of(module_path!(), "every_function_survives_large_arguments");
     let functions = func_map();
     let mut names: Vec<String> = functions.names().map(str::to_owned).collect();
     names.sort();

@@ -1,4 +1,4 @@
-//! Charts that do much but nothing wrong, each just below a limit, and what one step further says.
+//! Charts that do much but nothing wrong: just below a limit, and the error just above it.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use go_template::{Limits, Map};
 
 use super::{Cases, chart, file, is_error, render_within};
 
-/// Renders the files, and the template of this many documents, each with a checksum of what `_h.tpl` defines as `what`.
+/// Renders this many documents, each with a checksum of the included template `what`. Returns how many rendered.
 fn checksums(what: &str, data: &str, documents: usize, limits: Limits) -> Result<usize, String> {
     let mut files =
         vec![file("templates/_h.tpl", format!("{{{{ define \"what\" }}}}{what}{{{{ end }}}}")), file("x.conf", data)];
@@ -21,13 +21,13 @@ fn checksums(what: &str, data: &str, documents: usize, limits: Limits) -> Result
 
 const CONFIG: &str = "data:\n  x: |\n{{ .Files.Get \"x.conf\" | indent 4 }}";
 
-/// A CA and seven certificates, as a chart with internal TLS makes them.
+/// A CA and seven certificates, as in a chart with internal TLS.
 const CERTIFICATES: &str = "{{ $ca := genCA \"ca\" 365 }}{{ range until 7 }}{{ $c := genSignedCert \"x\" nil (list \"a.svc\") 365 $ca }}\
                             k{{ . }}: {{ $c.Key | b64enc }}\n{{ end }}";
 
 #[test]
-fn text_that_is_thrown_away_is_not_output() {
-    let mut cases = Cases::of(module_path!(), "text_that_is_thrown_away_is_not_output");
+fn discarded_text_does_not_count_as_output() {
+    let mut cases = Cases::of(module_path!(), "discarded_text_does_not_count_as_output");
     cases.add("checksums of 11 KB, 120 times, with an output of 26 KB and 200 KB of memory", || {
         let limits = || Limits { output: 26_000, memory: 200_000, ..Limits::default() };
         let data = "a line of a file\n".repeat(540);
@@ -45,9 +45,9 @@ fn text_that_is_thrown_away_is_not_output() {
 }
 
 #[test]
-#[cfg_attr(debug_assertions, ignore = "takes minutes in a build that is not optimised")]
-fn a_large_file_may_be_included_by_many_templates() {
-    let mut cases = Cases::of(module_path!(), "a_large_file_may_be_included_by_many_templates");
+#[cfg_attr(debug_assertions, ignore = "takes minutes in an unoptimised build")]
+fn many_templates_may_include_a_large_file() {
+    let mut cases = Cases::of(module_path!(), "many_templates_may_include_a_large_file");
     let data = || "a line of a configuration file that is fairly long = 12345\n".repeat(15_500);
     cases.add_slow("checksums of 900 KB, 240 times", move || {
         assert_eq!(checksums(CONFIG, &data(), 240, Limits::default()), Ok(240));
@@ -60,9 +60,9 @@ fn a_large_file_may_be_included_by_many_templates() {
 }
 
 #[test]
-#[cfg_attr(debug_assertions, ignore = "takes minutes in a build that is not optimised")]
-fn keys_may_be_made_again_by_each_include() {
-    let mut cases = Cases::of(module_path!(), "keys_may_be_made_again_by_each_include");
+#[cfg_attr(debug_assertions, ignore = "takes minutes in an unoptimised build")]
+fn each_include_may_generate_keys() {
+    let mut cases = Cases::of(module_path!(), "each_include_may_generate_keys");
     cases.add_slow("eight keys, six times", || {
         assert_eq!(checksums(CERTIFICATES, "", 6, Limits::default()), Ok(6));
     });
@@ -70,8 +70,8 @@ fn keys_may_be_made_again_by_each_include() {
 }
 
 #[test]
-fn keys_count_their_time_and_no_steps() {
-    let mut cases = Cases::of(module_path!(), "keys_count_their_time_and_no_steps");
+fn keys_cost_function_time_but_no_steps() {
+    let mut cases = Cases::of(module_path!(), "keys_cost_function_time_but_no_steps");
     let limits = |time| Limits { steps: 1000, function_time: Duration::from_millis(time), ..Limits::default() };
     cases.add_slow("eight keys in a minute", move || {
         assert_eq!(checksums(CERTIFICATES, "", 1, limits(60_000)), Ok(1));

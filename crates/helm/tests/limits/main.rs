@@ -1,6 +1,6 @@
-//! Charts that ask for more than there is: each ends with an error that names the limit, in bounded memory and time.
+//! Charts that exceed limits: each fails with an error that names the limit, in bounded memory and time.
 //!
-//! `cargo test --release -p helm --test limits -- --nocapture` shows what each case took.
+//! `cargo test --release -p helm --test limits -- --nocapture` prints what each case used.
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout)] // A test may panic, and prints its table.
 
@@ -24,7 +24,7 @@ use helm::engine::{Capabilities, Engine, ReleaseOptions, Rendered, Request};
 
 use bounded::Cases;
 
-/// The longest error: Helm's own text of a template that includes itself has a line for each of the thousand levels.
+/// The length limit of an error: Helm's text for a template that includes itself has a line for each of a thousand levels.
 const MAX_ERROR_BYTES: usize = 512 << 10;
 
 fn file(name: &str, data: impl AsRef<[u8]>) -> File {
@@ -52,7 +52,7 @@ fn render(template: &str) -> Result<Rendered, String> {
     render_chart(chart(vec![file("templates/t.yaml", template)])?, &Map::default())
 }
 
-/// The result is an error with the text, and not a book.
+/// Asserts that the result is an error that contains the text and is not too long.
 #[track_caller]
 fn is_error<T>(result: Result<T, String>, expected: &str) {
     let Err(error) = result else { panic!("no error, wanted {expected:?}") };
@@ -62,7 +62,7 @@ fn is_error<T>(result: Result<T, String>, expected: &str) {
 }
 
 impl Cases {
-    /// The template fails, its error has the text, and the next render is none the worse.
+    /// Adds a template that fails with this error and does not harm the next render.
     fn fails(&mut self, template: &str, expected: &'static str) {
         assert!(!expected.is_empty());
         let owned = template.to_owned();
@@ -72,7 +72,7 @@ impl Cases {
         });
     }
 
-    /// The template renders as `a` with this value, in bounds.
+    /// Adds an expression with this value.
     fn gives(&mut self, template: &str, expected: &'static str) {
         let owned = template.to_owned();
         self.add(template, move || {

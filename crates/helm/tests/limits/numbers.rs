@@ -1,10 +1,10 @@
-//! Widths, sizes and other numbers that functions take.
+//! Widths, sizes and other numeric arguments of functions.
 
 use super::Cases;
 
 #[test]
-fn widths_of_printf_are_those_of_go() {
-    let mut cases = Cases::of(module_path!(), "widths_of_printf_are_those_of_go");
+fn printf_widths_match_go() {
+    let mut cases = Cases::of(module_path!(), "printf_widths_match_go");
     cases.gives("printf \"%9999999999d\" 1 | quote", "\"%!(NOVERB)%!(EXTRA int=1)\"");
     cases.gives("printf \"%1000000d\" 1 | len", "1000000");
     cases.gives("printf \"%.1000000f\" 1.5 | len", "1000002");
@@ -20,8 +20,8 @@ fn widths_of_printf_are_those_of_go() {
 }
 
 #[test]
-fn sizes_that_functions_take_are_bounded() {
-    let mut cases = Cases::of(module_path!(), "sizes_that_functions_take_are_bounded");
+fn size_arguments_are_bounded() {
+    let mut cases = Cases::of(module_path!(), "size_arguments_are_bounded");
     for call in ["genPrivateKey \"rsa\"", "genPrivateKey \"dsa\"", "(genCA \"ca\" 1).Cert"] {
         cases.gives(&format!("{call} | empty"), "false");
     }

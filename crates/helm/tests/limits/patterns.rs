@@ -21,7 +21,7 @@ fn regular_expressions_take_linear_time() {
         "{{ $s := repeat 50000 \"a\" }}{{ range until 1000 }}{{ $x := regexFindAll \".*[^a]|a\" $s -1 }}{{ end }}",
         "limit",
     );
-    // A build that is not optimised runs out of time first.
+    // Unoptimised builds run out of time first.
     let all = if cfg!(debug_assertions) { "limit" } else { "limit MAX_LIST_ITEMS exceeded" };
     cases.fails("{{ regexFindAll \"\" (repeat 3000000 \"a\") -1 }}", all);
     cases.fails("{{ regexSplit \"\" (repeat 3000000 \"a\") -1 }}", all);
@@ -29,8 +29,8 @@ fn regular_expressions_take_linear_time() {
 }
 
 #[test]
-fn regular_expressions_have_a_bounded_size() {
-    let mut cases = Cases::of(module_path!(), "regular_expressions_have_a_bounded_size");
+fn regular_expression_size_is_bounded() {
+    let mut cases = Cases::of(module_path!(), "regular_expression_size_is_bounded");
     cases.fails("{{ mustRegexMatch \"((a{1000}){1000}){1000}\" \"a\" }}", "invalid repeat count");
     cases.fails("{{ mustRegexMatch \"a{1001}\" \"a\" }}", "invalid repeat count");
     cases.fails("{{ mustRegexMatch (repeat 100000 \"(\") \"a\" }}", "rror");
@@ -61,8 +61,8 @@ fn regular_expressions_have_a_bounded_size() {
 }
 
 #[test]
-fn file_patterns_take_bounded_work() {
-    let mut cases = Cases::of(module_path!(), "file_patterns_take_bounded_work");
+fn file_pattern_work_is_bounded() {
+    let mut cases = Cases::of(module_path!(), "file_pattern_work_is_bounded");
     for (template, expected) in [
         ("{{ .Files.Glob \"x*a*a*a*a*a*a\" }}", "limit MAX_WORK exceeded: pattern takes too much work"),
         ("{{ range until 100000 }}{{ $x := $.Files.Glob \"x*a*a\" }}{{ end }}", "limit steps exceeded"),

@@ -1,4 +1,4 @@
-//! `values.schema.json`: schemas that refer to themselves, and patterns.
+//! `values.schema.json`: recursive schemas, and patterns.
 
 use std::fmt::Write as _;
 
@@ -6,13 +6,13 @@ use go_template::Map;
 
 use super::{Cases, chart, file, is_error, render_chart};
 
-/// The schema, held against an `a` of this text.
-fn hold(schema: &str, text: &str) -> Result<(), String> {
+/// Validates a table whose `a` is this text.
+fn validate(schema: &str, text: &str) -> Result<(), String> {
     let files = vec![file("values.schema.json", schema), file("values.yaml", format!("a: '{text}'"))];
     render_chart(chart(files).unwrap(), &Map::default()).map(|_| ())
 }
 
-/// Each definition holds the next one twice.
+/// Each definition refers to the next one twice.
 fn doubling() -> String {
     let mut schema = String::from("{\"$defs\":{");
     for i in 1..=60 {
@@ -23,8 +23,8 @@ fn doubling() -> String {
 }
 
 #[test]
-fn schemas_that_refer_to_themselves_end() {
-    let mut cases = Cases::of(module_path!(), "schemas_that_refer_to_themselves_end");
+fn recursive_schemas_terminate() {
+    let mut cases = Cases::of(module_path!(), "recursive_schemas_terminate");
     let deep = format!("{}{}", "{\"properties\":{\"a\":".repeat(10_000), "}}".repeat(10_000));
     let refused = [
         ("{\"$ref\":\"#\"}".to_owned(), "causing reference cycle"),
@@ -35,10 +35,10 @@ fn schemas_that_refer_to_themselves_end() {
         (" ".repeat(6 << 20), "limit MAX_SCHEMA_BYTES"),
     ];
     for (schema, expected) in refused {
-        cases.add(schema.clone(), move || is_error(hold(&schema, "x"), expected));
+        cases.add(schema.clone(), move || is_error(validate(&schema, "x"), expected));
     }
     cases.add("a schema for its own properties", || {
-        assert_eq!(hold("{\"properties\":{\"a\":{\"$ref\":\"#\"}}}", "x"), Ok(()));
+        assert_eq!(validate("{\"properties\":{\"a\":{\"$ref\":\"#\"}}}", "x"), Ok(()));
     });
     cases.run();
 }
@@ -47,7 +47,9 @@ fn schemas_that_refer_to_themselves_end() {
 fn patterns_of_schemas_are_bounded() {
     let mut cases = Cases::of(module_path!(), "patterns_of_schemas_are_bounded");
     let pattern = |pattern: &str| format!("{{\"properties\":{{\"a\":{{\"pattern\":\"{pattern}\"}}}}}}");
-    cases.add("a pattern that backtracks", move || assert_eq!(hold(&pattern("(a+)+$"), &"a".repeat(10_000)), Ok(())));
+    cases.add("a pattern that backtracks", move || {
+        assert_eq!(validate(&pattern("(a+)+$"), &"a".repeat(10_000)), Ok(()))
+    });
     let many = |count: usize, part: &str| {
         let patterns: Vec<String> = (0..count).map(|i| format!("\"{part}{i}\":{{}}")).collect();
         format!("{{\"patternProperties\":{{{}}}}}", patterns.join(","))
@@ -59,14 +61,14 @@ fn patterns_of_schemas_are_bounded() {
         ("many large patterns", many(10_000, "\\\\pL{400}"), "limit MAX_PATTERNS_SIZE"),
         ("many patterns", many(20_000, "^[a-z]"), "limit MAX_PATTERNS_SIZE"),
     ] {
-        cases.add(name, move || is_error(hold(&schema, "x"), expected));
+        cases.add(name, move || is_error(validate(&schema, "x"), expected));
     }
-    cases.add("fewer patterns", move || assert_eq!(hold(&many(4_000, "^[a-z]"), "x"), Ok(())));
-    cases.add("a value that is to be a pattern", || {
+    cases.add("fewer patterns", move || assert_eq!(validate(&many(4_000, "^[a-z]"), "x"), Ok(())));
+    cases.add("a value that must be a pattern", || {
         let schema =
             "{\"$schema\":\"http://json-schema.org/draft-07/schema#\",\"properties\":{\"a\":{\"format\":\"regex\"}}}";
-        is_error(hold(schema, &"\\s".repeat(100_000)), "limit MAX_PATTERNS_READ");
-        assert_eq!(hold(schema, &"[a-z]+".repeat(100_000)), Ok(()));
+        is_error(validate(schema, &"\\s".repeat(100_000)), "limit MAX_PATTERNS_READ");
+        assert_eq!(validate(schema, &"[a-z]+".repeat(100_000)), Ok(()));
     });
     cases.run();
 }

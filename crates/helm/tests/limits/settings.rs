@@ -1,4 +1,4 @@
-//! What `--set` can ask for.
+//! Limits of `--set`.
 
 use go_template::Map;
 use helm::strvals;
@@ -11,8 +11,8 @@ fn set(text: &str) -> Result<Map, String> {
 }
 
 #[test]
-fn settings_have_limits() {
-    let mut cases = Cases::of(module_path!(), "settings_have_limits");
+fn set_flags_are_bounded() {
+    let mut cases = Cases::of(module_path!(), "set_flags_are_bounded");
     for (name, text, expected) in [
         ("index", "a[1000000000]=1".to_owned(), "index of 1000000000 is greater than maximum supported index of 65536"),
         (

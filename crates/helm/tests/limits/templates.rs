@@ -1,10 +1,10 @@
-//! Templates that run for ever, or print for ever.
+//! Templates that would run or print forever.
 
 use super::{Cases, render};
 
 #[test]
-fn templates_that_never_end_are_stopped() {
-    let mut cases = Cases::of(module_path!(), "templates_that_never_end_are_stopped");
+fn endless_templates_are_stopped() {
+    let mut cases = Cases::of(module_path!(), "endless_templates_are_stopped");
     cases.fails("{{ define \"a\" }}{{ include \"a\" . }}{{ end }}{{ include \"a\" . }}", "nested reference name: a");
     cases.fails(
         "{{ define \"a\" }}{{ include \"b\" . }}{{ end }}{{ define \"b\" }}{{ include \"a\" . }}{{ end }}{{ include \"a\" . }}",
@@ -35,8 +35,8 @@ fn templates_that_never_end_are_stopped() {
 }
 
 #[test]
-fn templates_nest_only_so_deep() {
-    let mut cases = Cases::of(module_path!(), "templates_nest_only_so_deep");
+fn template_depth_is_bounded() {
+    let mut cases = Cases::of(module_path!(), "template_depth_is_bounded");
     let nested = |open: &str, close: &str, times: usize| format!("{}{}", open.repeat(times), close.repeat(times));
     cases.fails(&format!("{{{{ {} }}}}", nested("(", ")", 1_000_000)), "max expression depth exceeded");
     cases.fails(&nested("{{ if . }}", "{{ end }}", 100_000), "max block depth exceeded");
@@ -46,8 +46,8 @@ fn templates_nest_only_so_deep() {
 }
 
 #[test]
-fn texts_do_not_grow_without_end() {
-    let mut cases = Cases::of(module_path!(), "texts_do_not_grow_without_end");
+fn string_length_is_bounded() {
+    let mut cases = Cases::of(module_path!(), "string_length_is_bounded");
     let string = "limit MAX_STRING_BYTES exceeded";
     cases.fails("{{ repeat 10000000000 \"x\" }}", string);
     cases.fails("{{ repeat 1000000 (repeat 10000 \"x\") }}", string);
@@ -69,8 +69,8 @@ fn texts_do_not_grow_without_end() {
 }
 
 #[test]
-fn texts_that_grow_step_by_step_are_stopped() {
-    let mut cases = Cases::of(module_path!(), "texts_that_grow_step_by_step_are_stopped");
+fn strings_that_grow_in_loops_are_bounded() {
+    let mut cases = Cases::of(module_path!(), "strings_that_grow_in_loops_are_bounded");
     for (grow, expected) in [
         ("printf \"%s%s\" $x $x", "limit"),
         ("cat $x $x", "limit"),
@@ -91,8 +91,8 @@ fn texts_that_grow_step_by_step_are_stopped() {
 }
 
 #[test]
-fn other_renders_go_on_while_one_is_stopped() {
-    let mut cases = Cases::of(module_path!(), "other_renders_go_on_while_one_is_stopped");
+fn an_endless_render_does_not_block_others() {
+    let mut cases = Cases::of(module_path!(), "an_endless_render_does_not_block_others");
     cases.add("100 renders beside an endless one", || {
         let wild = std::thread::spawn(|| render("{{ range 1000000000 }}{{ end }}").map(|_| ()));
         for _ in 0..100 {

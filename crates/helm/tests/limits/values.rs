@@ -1,4 +1,4 @@
-//! Values that double, nest and hold themselves.
+//! Values that double, are nested, or contain themselves.
 
 use std::time::Duration;
 
@@ -7,8 +7,8 @@ use go_template::{Limits, Map};
 use super::{Cases, chart, file, render, render_within};
 
 #[test]
-fn nested_values_do_not_grow_without_end() {
-    let mut cases = Cases::of(module_path!(), "nested_values_do_not_grow_without_end");
+fn nested_values_are_bounded() {
+    let mut cases = Cases::of(module_path!(), "nested_values_are_bounded");
     let doubled = "{{ $x := list 1 }}{{ range 60 }}{{ $x = list $x $x }}{{ end }}";
     for (call, expected) in [
         ("toYaml $x", "limit MAX_OUTPUT exceeded"),
@@ -28,8 +28,8 @@ fn nested_values_do_not_grow_without_end() {
 }
 
 #[test]
-fn values_nest_only_so_deep() {
-    let mut cases = Cases::of(module_path!(), "values_nest_only_so_deep");
+fn value_depth_is_bounded() {
+    let mut cases = Cases::of(module_path!(), "value_depth_is_bounded");
     let deep = "{{ $x := list 1 }}{{ range 100000 }}{{ $x = list $x }}{{ end }}";
     for (call, expected) in [
         ("toYaml $x", "limit MAX_DEPTH exceeded"),
@@ -48,8 +48,8 @@ fn values_nest_only_so_deep() {
 }
 
 #[test]
-fn values_that_hold_themselves_end() {
-    let mut cases = Cases::of(module_path!(), "values_that_hold_themselves_end");
+fn cyclic_values_terminate() {
+    let mut cases = Cases::of(module_path!(), "cyclic_values_terminate");
     let own = "{{ $x := dict }}{{ $_ := set $x \"a\" $x }}{{ $_ := set $x \"b\" (list $x $x) }}";
     for call in [
         "toToml $x",
@@ -65,7 +65,7 @@ fn values_that_hold_themselves_end() {
     cases.fails(&format!("{own}{{{{ $y := merge $x (dict \"a\" $x) }}}}"), "limit MAX_VALUE_DEPTH exceeded");
     cases.fails(&format!("{own}{{{{ $y := mustToJson $x }}}}"), "encountered a cycle");
     cases.fails(&format!("{own}{{{{ $y := eq $x $x }}}}"), "non-comparable type");
-    // Helm's encoders give nothing for what they cannot encode.
+    // Helm's encoders return empty text for values that they cannot encode.
     for call in ["toYaml $x", "toJson $x", "toYamlPretty $x", "mergeOverwrite (dict) $x | toJson"] {
         cases.add(format!("{own}{call}"), move || {
             let template = format!("{own}a: {{{{ {call} | quote }}}}");
@@ -80,8 +80,8 @@ fn values_that_hold_themselves_end() {
 }
 
 #[test]
-fn many_copies_of_a_large_value_are_stopped() {
-    let mut cases = Cases::of(module_path!(), "many_copies_of_a_large_value_are_stopped");
+fn copies_of_large_values_are_bounded() {
+    let mut cases = Cases::of(module_path!(), "copies_of_large_values_are_bounded");
     let mut many = |before: &str, call: &str| {
         cases.fails(
             &format!(
@@ -108,8 +108,8 @@ fn many_copies_of_a_large_value_are_stopped() {
 }
 
 #[test]
-fn a_chart_that_wants_all_memory_leaves_the_others_theirs() {
-    let mut cases = Cases::of(module_path!(), "a_chart_that_wants_all_memory_leaves_the_others_theirs");
+fn a_chart_that_exhausts_memory_does_not_harm_other_renders() {
+    let mut cases = Cases::of(module_path!(), "a_chart_that_exhausts_memory_does_not_harm_other_renders");
     cases.add("lists that are kept", || {
         let all = "{{ $all := list }}{{ range 1000000 }}{{ $all = append $all (until 1000) }}{{ end }}";
         super::is_error(render(all).map(|_| ()), "limit");
@@ -124,8 +124,8 @@ fn a_chart_that_wants_all_memory_leaves_the_others_theirs() {
 }
 
 #[test]
-fn lists_do_not_grow_without_end() {
-    let mut cases = Cases::of(module_path!(), "lists_do_not_grow_without_end");
+fn list_length_is_bounded() {
+    let mut cases = Cases::of(module_path!(), "list_length_is_bounded");
     let list = "limit MAX_LIST_ITEMS exceeded";
     for call in ["splitList \"\" $s", "split \"\" $s", "splitn \"\" 9000000 $s", "splitList \"a\" $s"] {
         cases.fails(&format!("{{{{ $s := repeat 10000000 \"a\" }}}}{{{{ $x := {call} }}}}"), list);
@@ -152,8 +152,8 @@ fn lists_do_not_grow_without_end() {
 }
 
 #[test]
-fn slow_functions_are_not_called_for_ever() {
-    let mut cases = Cases::of(module_path!(), "slow_functions_are_not_called_for_ever");
+fn time_in_slow_functions_is_bounded() {
+    let mut cases = Cases::of(module_path!(), "time_in_slow_functions_is_bounded");
     for (function, arguments) in [
         ("bcrypt", "\"a\""),
         ("htpasswd", "\"u\" \"a\""),

@@ -1,4 +1,4 @@
-//! YAML, JSON and TOML that nest too deep, or double through aliases: as values, as files, as manifests.
+//! YAML, JSON and TOML with deep nesting or exponential aliases: as values, as files, as manifests.
 
 use std::fmt::Write as _;
 
@@ -7,7 +7,7 @@ use helm::values;
 
 use super::{Cases, chart, file, is_error, render_chart};
 
-/// Texts that are refused, and what the error says.
+/// Texts that are rejected, and part of the error.
 fn bad() -> [(&'static str, String, &'static str); 7] {
     let deep = (0..2_000).fold(String::new(), |text, depth| text + &" ".repeat(depth) + "a:\n");
     [
@@ -25,7 +25,7 @@ fn indented(text: &str) -> String {
     text.lines().map(|line| format!("  {line}\n")).collect()
 }
 
-/// Each line has the one before it so many times.
+/// Each line refers to the previous one this many times.
 fn bomb(times: usize) -> String {
     let mut text = format!("a0: &a0 [{}]\n", vec!["x"; times].join(", "));
     for i in 1..12 {
@@ -36,8 +36,8 @@ fn bomb(times: usize) -> String {
 }
 
 #[test]
-fn deep_and_aliased_values_are_refused() {
-    let mut cases = Cases::of(module_path!(), "deep_and_aliased_values_are_refused");
+fn deep_and_aliased_yaml_is_rejected() {
+    let mut cases = Cases::of(module_path!(), "deep_and_aliased_yaml_is_rejected");
     for (name, text, expected) in bad() {
         let copy = text.clone();
         cases.add(format!("{name} as values"), move || {
@@ -53,8 +53,8 @@ fn deep_and_aliased_values_are_refused() {
 }
 
 #[test]
-fn what_functions_read_is_bounded() {
-    let mut cases = Cases::of(module_path!(), "what_functions_read_is_bounded");
+fn decoding_functions_are_bounded() {
+    let mut cases = Cases::of(module_path!(), "decoding_functions_are_bounded");
     for (name, text, expected) in bad() {
         cases.add(format!("{name} in fromYaml"), move || {
             let template = "a: {{ (.Files.Get \"x\" | fromYaml).Error | quote }}";
@@ -74,8 +74,8 @@ fn what_functions_read_is_bounded() {
 }
 
 #[test]
-fn a_manifest_that_is_a_bomb_is_refused() {
-    let mut cases = Cases::of(module_path!(), "a_manifest_that_is_a_bomb_is_refused");
+fn yaml_bombs_in_manifests_are_rejected() {
+    let mut cases = Cases::of(module_path!(), "yaml_bombs_in_manifests_are_rejected");
     for (name, text, expected) in bad() {
         cases.add(format!("{name} as a manifest"), move || {
             let files = vec![file("templates/t.yaml", "{{ .Files.Get \"x\" }}"), file("x", &text)];
