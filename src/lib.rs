@@ -1,4 +1,4 @@
-//! The reference hybrid operator: Memcached by a chart (watches.yaml), MemcachedBackup by Rust.
+//! The reference hybrid operator: a chart serves Memcached (watches.yaml), Rust serves MemcachedBackup.
 
 pub mod api;
 pub mod controllers;

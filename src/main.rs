@@ -1,4 +1,4 @@
-//! `memcached-operator`: the charts of watches.yaml and the native controllers below, under one manager.
+//! `memcached-operator`: runs the charts in watches.yaml and the native controllers below under one manager.
 
 use std::process::ExitCode;
 

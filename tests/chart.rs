@@ -1,5 +1,5 @@
-//! The chart controller at work on a real control plane: install, upgrade, repair, bad values, crash, restart, uninstall, and real Helm
-//! on the releases that it makes.
+//! The chart controller on a real control plane: install, upgrade, repair, bad values, crash, restart, uninstall, and real Helm on its
+//! releases.
 
 use std::time::{Duration, Instant};
 
@@ -24,7 +24,7 @@ pub(crate) fn condition<'a>(resource: &'a Value, kind: &str) -> &'a Value {
     conditions.and_then(|all| all.iter().find(|c| c["type"] == kind)).unwrap_or(&Value::Null)
 }
 
-/// Waits until the resource is ready at its newest generation; returns it.
+/// Waits until the resource's current generation is ready; returns the resource.
 pub(crate) fn wait_ready(namespace: &Namespace<'_>, name: &str) -> Value {
     eventually("ready resource", || {
         let resource = get(namespace, ["memcached", name]);
@@ -34,7 +34,7 @@ pub(crate) fn wait_ready(namespace: &Namespace<'_>, name: &str) -> Value {
     })
 }
 
-/// Waits until the Deployment says so.
+/// Waits until the Deployment satisfies `done`; returns the elapsed time.
 fn wait_deployment(namespace: &Namespace<'_>, name: &str, what: &str, done: impl Fn(&Value) -> bool) -> Duration {
     let began = Instant::now();
     eventually(what, || {
@@ -43,7 +43,7 @@ fn wait_deployment(namespace: &Namespace<'_>, name: &str, what: &str, done: impl
     })
 }
 
-/// The names of everything of a release that is left, its records too.
+/// Returns the names of everything left of a release, records included.
 fn left(namespace: &Namespace<'_>) -> String {
     let kinds = "memcached,deployment,service,serviceaccount,secret";
     let names = namespace.kubectl(["get", kinds, "-o", "name"]).unwrap();

@@ -1,4 +1,4 @@
-//! Charts of the tests' own on a real control plane: templates that fail, and hooks.
+//! Test charts on a real control plane: failing templates, and hooks.
 
 use std::sync::Once;
 
@@ -18,13 +18,13 @@ pub(crate) fn start(cluster: &TestCluster, namespace: &Namespace<'_>) -> Operato
     serve(cluster, namespace)
 }
 
-/// Makes the kind Widget.
+/// Creates the kind Widget.
 pub(crate) fn define(cluster: &TestCluster) {
     cluster.apply(include_str!("fixtures/crds/widget.yaml")).unwrap();
     cluster.kubectl(["wait", "--for=condition=Established", "--timeout=30s", "crd/widgets.test.my.domain"]).unwrap();
 }
 
-/// Starts an operator where the kind is there already.
+/// Starts an operator; the kind must exist.
 pub(crate) fn serve(cluster: &TestCluster, namespace: &Namespace<'_>) -> Operator {
     let chart = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/charts/widget");
     let watch = json!([{"group": "test.my.domain", "version": "v1", "kind": "Widget", "chart": chart}]);
@@ -35,7 +35,7 @@ pub(crate) fn set(namespace: &Namespace<'_>, name: &str, spec: Value) {
     WIDGET.set(namespace, name, &spec);
 }
 
-/// Waits until the widget has this condition for its newest generation; returns the condition.
+/// Waits until the widget has this condition for its current generation; returns the condition.
 pub(crate) fn wait_for(namespace: &Namespace<'_>, name: &str, kind: &str) -> Value {
     condition(&WIDGET.wait_for(namespace, name, kind), kind).clone()
 }
@@ -44,7 +44,7 @@ pub(crate) fn events_of(namespace: &Namespace<'_>, name: &str) -> String {
     WIDGET.events_of(namespace, name)
 }
 
-/// What the operator made and deleted of Jobs and ConfigMaps, in order: `create jobs`, `patch configmaps/web`.
+/// The operator's writes to Jobs and ConfigMaps, in order: `create jobs`, `patch configmaps/web`.
 pub(crate) fn writes(cluster: &TestCluster, namespace: &Namespace<'_>) -> Vec<String> {
     let requests = cluster.requests().unwrap();
     let ours = requests.iter().filter(|r| r.user == "operator" && r.namespace == namespace.name() && r.is_write());
@@ -73,13 +73,13 @@ fn a_failing_template_is_reported_with_its_line_and_blocks_no_other_resource() {
     set(&namespace, "bad", json!({"colour": "blue"}));
     wait_for(&namespace, "bad", "Ready");
 
-    // What is deployed stays as it is while a change of it fails.
+    // A failing change leaves the deployed release as it is.
     set(&namespace, "good", json!({"colour": "red"}));
     assert_eq!(wait_for(&namespace, "good", "Irreconcilable")["reason"], "RenderError");
     assert_eq!(get(&namespace, ["configmap", "good"])["data"]["colour"], "green");
 }
 
-/// What a resource may ask of a chart that takes templates from it, and what it is told.
+/// Hostile specs for a chart that runs templates from them, and the expected errors.
 const HOSTILE: [(&str, &str, &str); 10] = [
     ("endless", "{{ range 1000000000 }}{{ end }}", "limit steps exceeded"),
     ("itself", "{{ tpl .Values.extra . }}", "limit executions exceeded"),
@@ -97,7 +97,7 @@ const HOSTILE: [(&str, &str, &str); 10] = [
     ),
 ];
 
-/// How much memory the operator may take in all, in KiB.
+/// Maximum memory of the operator in KiB.
 const MEMORY: u64 = 768 << 10;
 
 #[test]

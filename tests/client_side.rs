@@ -1,4 +1,4 @@
-//! Objects that server-side apply refuses, on a real control plane: which way they are written, and what a refusal leaves.
+//! Objects that server-side apply refuses, on a real control plane: how they are written, and what a refusal leaves.
 
 use std::sync::Once;
 
@@ -29,7 +29,7 @@ fn set(namespace: &Namespace<'_>, name: &str, spec: &Value) {
     ODD.set(namespace, name, spec);
 }
 
-/// Waits until the resource has this condition for its newest generation; returns the condition.
+/// Waits until the resource has this condition for its current generation; returns the condition.
 fn wait_for(namespace: &Namespace<'_>, name: &str, kind: &str) -> Value {
     condition(&ODD.wait_for(namespace, name, kind), kind).clone()
 }
@@ -39,7 +39,7 @@ fn events(namespace: &Namespace<'_>) -> String {
     namespace.kubectl(["get", "events", "--field-selector=involvedObject.kind=Odd", "-o", columns]).unwrap()
 }
 
-/// The operations of our entries among an object's managed fields.
+/// The operations of our managed fields entries.
 pub(crate) fn operations(object: &Value) -> Vec<String> {
     let entries = object["metadata"]["managedFields"].as_array().unwrap();
     let ours = entries.iter().filter(|e| e["manager"] == "helm-operator");
@@ -56,7 +56,7 @@ fn spec_of(namespace: &Namespace<'_>, kind: &str, name: &str) -> Value {
     get(namespace, [kind, name])["spec"].clone()
 }
 
-/// What real Helm leaves of the chart when its client writes: installed with the first values, upgraded with the others.
+/// The object that real Helm leaves in client-side mode: installed with the first values, upgraded with the others.
 fn helms(cluster: &TestCluster, namespace: &Namespace<'_>, name: &str, values: &[Value]) -> bool {
     for (at, values) in values.iter().enumerate() {
         let mut command = cluster.command("helm");
@@ -104,7 +104,7 @@ fn objects_that_only_a_client_can_write_are_written_as_helm_writes_them_and_repa
         set(&namespace, shape, &second);
         wait_for(&namespace, shape, "Ready");
         assert_eq!(get(&namespace, ["odd", shape])["status"]["deployedRelease"]["revision"], 2, "{shape}");
-        // Where a key comes twice, Helm's own merge mixes old and new entries; its fresh install is what the chart says.
+        // With a repeated key, Helm's merge mixes old and new entries; only its fresh install equals the chart.
         let values = if kind == "part" || shape == "undeclared" { vec![first, second] } else { vec![second] };
         if helms(cluster, &helm, shape, &values) {
             assert_eq!(spec_of(&namespace, kind, shape), spec_of(&helm, kind, shape), "{shape}");
@@ -170,7 +170,7 @@ fn a_conflicting_server_default_is_cleared_and_the_object_stays_server_side() {
     });
 }
 
-/// Everything that people read of a namespace: conditions, events, log and the records' descriptions.
+/// Everything that users read: conditions, events, log and the records' descriptions.
 fn read(cluster: &TestCluster, namespace: &Namespace<'_>, operator: &Operator, name: &str) -> String {
     let mut command = cluster.command("helm");
     command.args(["history", name, "-n", namespace.name()]).env("KUBECONFIG", cluster.kubeconfig_path());
@@ -289,7 +289,7 @@ fn a_release_with_a_failed_manual_rollback_is_healed_and_loses_nothing() {
     }
     operator.terminate();
     let mut helm = cluster.command("helm");
-    // A conflict with our field manager, or a webhook that says no: Helm leaves nothing deployed.
+    // A conflict with our field manager, or a webhook's refusal: Helm leaves nothing deployed.
     let no = json!({
         "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy", "metadata": {"name": namespace.name()},
         "spec": {
@@ -367,7 +367,7 @@ fn an_upgrade_that_names_a_key_twice_leaves_what_an_install_leaves() {
         assert!(installed, "{why}");
         let (upgraded, why) = run("upgrade", &twice).unwrap();
         let live = get(&helm, ["deployment", &name])["spec"]["template"]["spec"]["containers"][0]["env"].clone();
-        // Helm's client joins the entries, so that a release that was upgraded has others than one that was installed.
+        // Helm's client joins the entries, so an upgraded release differs from a freshly installed one.
         let blue = json!({"name": "COLOUR", "value": "blue"});
         let expected = if server_side == "false" { (true, json!([red])) } else { (false, json!([blue])) };
         assert_eq!((upgraded, live), expected, "{why}");

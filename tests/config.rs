@@ -1,4 +1,4 @@
-//! What ships under `config`, as a real API server takes it.
+//! Applies the manifests in `config` to a real API server.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use test_cluster::TestCluster;
 
 const OPERATOR: &str = "--as=system:serviceaccount:memcached-operator-system:memcached-operator-controller-manager";
 
-/// Values that make the chart render every object it can.
+/// Values with which the chart renders every object it can.
 const EVERY_OPTION: &str = "ingress.enabled=true,autoscaling.enabled=true";
 
 #[test]

@@ -1,4 +1,4 @@
-//! What is generated from the code is what is committed. `make manifests` rewrites it.
+//! Committed generated files are up to date. `make manifests` rewrites them.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! A chart's hooks when something goes wrong, and a person's `helm` on our releases, on a real control plane.
+//! Failing and interrupted hooks, and manual `helm` commands on our releases, on a real control plane.
 
 use std::process::{Child, Stdio};
 
@@ -12,7 +12,7 @@ use crate::operator::eventually;
 const CHART: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/charts/widget");
 const HOOK_TIMEOUT: &str = "helm.sdk.operatorframework.io/hook-timeout";
 
-/// The pod of a hook's Job, once it is there.
+/// Waits for the pod of a hook's Job; returns its name.
 fn pod_of(namespace: &Namespace<'_>, job: &str) -> String {
     eventually("pod of the hook", || {
         let selector = format!("job-name={job}");
@@ -26,7 +26,7 @@ fn finish(namespace: &Namespace<'_>, pod: &str) {
     namespace.kubectl(["patch", pod, "--subresource=status", "-p", done]).unwrap();
 }
 
-/// How often a Job was created and deleted.
+/// Counts creations and deletions of a Job.
 fn runs(cluster: &TestCluster, namespace: &Namespace<'_>, job: &str) -> (usize, usize) {
     let writes = writes(cluster, namespace);
     let count = |verb: &str| writes.iter().filter(|line| **line == format!("{verb} jobs/{job}")).count();
@@ -37,7 +37,7 @@ fn annotate(namespace: &Namespace<'_>, name: &str, annotation: &str) {
     namespace.kubectl(["annotate", "--overwrite", "widget", name, annotation]).unwrap();
 }
 
-/// Waits until the widget says so of its newest generation.
+/// Waits until the condition of the widget contains `text`; returns its message.
 fn wait_said(namespace: &Namespace<'_>, name: &str, kind: &str, text: &str) -> String {
     eventually(text, || {
         let widget = get(namespace, ["widget", name]);
@@ -50,7 +50,7 @@ fn revision(namespace: &Namespace<'_>, name: &str) -> Value {
     get(namespace, ["widget", name])["status"]["deployedRelease"]["revision"].clone()
 }
 
-/// Starts Helm as a person would.
+/// Starts a manual Helm command.
 fn helm(cluster: &TestCluster, namespace: &Namespace<'_>, arguments: &[&str]) -> Child {
     let mut command = cluster.command("helm");
     command.args(arguments).args(["-n", namespace.name()]).env("KUBECONFIG", cluster.kubeconfig_path());
@@ -63,7 +63,7 @@ fn succeed(helm: Child) {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// Revisions with their status, as Helm tells them.
+/// Revisions and their status, from `helm history`.
 fn history(cluster: &TestCluster, namespace: &Namespace<'_>) -> Vec<String> {
     let output = helm(cluster, namespace, &["history", "web", "-o", "json"]).wait_with_output().unwrap();
     let revisions: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -84,7 +84,7 @@ fn a_hook_survives_restarts_of_the_api_server_and_the_operator() {
     let pod = pod_of(&namespace, "web-z-first");
     let uid = get(&namespace, ["job", "web-z-first"])["metadata"]["uid"].clone();
 
-    // More looks fail than one: they are at most two seconds apart.
+    // Several checks fail, because they are at most two seconds apart.
     cluster.kill(Component::ApiServer).unwrap();
     let began = std::time::Instant::now();
     eventually("failing looks", || {
@@ -109,7 +109,7 @@ fn a_hook_survives_restarts_of_the_api_server_and_the_operator() {
     assert_eq!(revision(&namespace, "web"), 1);
 }
 
-/// Waits until a new operator has found the hook again: it reads the record, which says that it runs.
+/// Waits until the record says that the install is pending: the hook is still running.
 fn wait_said_or_running(namespace: &Namespace<'_>) {
     eventually("a record of a hook that runs", || {
         let record = get(namespace, ["secret", "sh.helm.release.v1.web.v1"]);
@@ -130,7 +130,7 @@ fn a_wait_for_the_uninstall_does_not_run_its_hooks_again() {
     namespace.kubectl(["patch", "configmap", "web", "--type=merge", "-p", held]).unwrap();
     namespace.kubectl(["delete", "widget", "web", "--wait=false"]).unwrap();
     wait_said(&namespace, "web", "Deployed", "Waiting until all resources are deleted");
-    // Whatever wakes it, it only looks.
+    // No event makes it run the hooks again.
     for n in 0..20 {
         annotate(&namespace, "web", &format!("helm.sdk.operatorframework.io/test={n}"));
     }
@@ -189,7 +189,7 @@ fn a_manual_upgrade_is_left_alone_until_it_ends_and_then_the_resource_wins() {
     let _operator = start(cluster, &namespace);
     set(&namespace, "web", json!({"colour": "green"}));
     wait_for(&namespace, "web", "Ready");
-    // The hook keeps Helm waiting.
+    // Helm waits for the hook.
     let upgrade = helm(
         cluster,
         &namespace,
@@ -228,7 +228,7 @@ fn a_manual_rollback_works_and_then_the_resource_wins() {
     assert_eq!(get(&namespace, ["configmap", "web"])["data"]["colour"], "yellow");
     assert_eq!(get(&namespace, ["configmap", "web-sealed"]), Value::Null, "an orphan");
 
-    // One that fails leaves nothing deployed, and costs nothing either.
+    // A failed one leaves nothing deployed, and the operator repairs that too.
     let uid = get(&namespace, ["configmap", "web"])["metadata"]["uid"].clone();
     let server_side = &["rollback", "web", "1", "--server-side=true"];
     assert!(!helm(cluster, &namespace, server_side).wait_with_output().unwrap().status.success());
@@ -240,7 +240,7 @@ fn a_manual_rollback_works_and_then_the_resource_wins() {
     let map = get(&namespace, ["configmap", "web"]);
     assert_eq!((&map["data"]["colour"], &map["metadata"]["uid"]), (&json!("yellow"), &uid));
     assert_eq!(get(&namespace, ["configmap", "web-sealed"]), Value::Null, "an orphan");
-    // And what Helm's field manager had is ours again.
+    // Helm's field manager's fields are ours again.
     let managed = namespace.kubectl([
         "get",
         "configmap",

@@ -1,4 +1,4 @@
-//! Everything that needs more than one crate, in one binary: what ships under `config`, and the operator at work.
+//! Integration tests in one binary: the manifests in `config`, and the running operator.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a helper of a test fails the test")]
 
 mod architecture;

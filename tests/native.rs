@@ -1,4 +1,4 @@
-//! The native controller and the manager at work: scaling, deletion, restart, leadership, the end, metrics and probes.
+//! The native controller and the manager: scaling, deletion, restart, leader election, shutdown, metrics and probes.
 
 use std::time::{Duration, Instant};
 
@@ -20,7 +20,7 @@ fn get(namespace: &Namespace<'_>, what: [&str; 2]) -> Value {
     serde_json::from_str(&answer).unwrap_or_default()
 }
 
-/// Waits until the backup is ready with this many nodes, which are the pods that there are; returns its status.
+/// Waits until the backup is ready and its nodes are the existing pods, this many; returns its status.
 fn wait_ready(namespace: &Namespace<'_>, name: &str, size: usize) -> Value {
     eventually("ready backup", || {
         let backup = get(namespace, ["memcachedbackup", name]);
@@ -37,7 +37,7 @@ fn pods(namespace: &Namespace<'_>) -> Vec<String> {
     answer.lines().map(str::to_owned).collect()
 }
 
-/// The operator's writes in the namespace, but those to its lease.
+/// The operator's writes in the namespace, except to its lease.
 fn writes(cluster: &TestCluster, namespace: &Namespace<'_>) -> usize {
     let requests = cluster.requests().unwrap();
     let ours = requests.iter().filter(|r| r.user == "operator" && r.namespace == namespace.name() && r.is_write());

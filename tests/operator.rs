@@ -1,4 +1,4 @@
-//! The operator as a process, and how to wait for what it does.
+//! Runs the operator as a process, and waits for its effects.
 
 use std::fmt::Debug;
 use std::fs::{self, File};
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use test_cluster::{Namespace, TestCluster};
 
-/// How long anything may take before a test fails.
+/// Timeout of every wait.
 pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 
 /// A running operator; killed when dropped.
@@ -22,12 +22,12 @@ pub(crate) struct Operator {
 }
 
 impl Operator {
-    /// Starts it for one namespace and without charts, on free ports, with these further flags.
+    /// Starts it for one namespace without charts, on free ports, with these extra flags.
     pub(crate) fn start_native(cluster: &TestCluster, namespace: &Namespace<'_>, flags: &[&str]) -> Operator {
         Operator::start_watches(cluster, namespace, "[]", flags)
     }
 
-    /// Starts it for one namespace with a watches.yaml of the test's own, on free ports, with these further flags.
+    /// Starts it for one namespace with the test's watches.yaml, on free ports, with these extra flags.
     pub(crate) fn start_watches(
         cluster: &TestCluster,
         namespace: &Namespace<'_>,
@@ -41,7 +41,7 @@ impl Operator {
         Operator::start(cluster, namespace, folder, &[&[file.as_str()], flags].concat())
     }
 
-    /// Starts it for several namespaces with a watches.yaml of the test's own.
+    /// Starts it for several namespaces with the test's watches.yaml.
     pub(crate) fn start_in(cluster: &TestCluster, namespaces: &[&Namespace<'_>], watches: &str) -> Operator {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("watches.yaml");
@@ -51,12 +51,12 @@ impl Operator {
         Operator::spawn(&cluster.operator_kubeconfig_path(), &names.join(","), folder, &flags)
     }
 
-    /// Starts it for one namespace with the project's own watches.yaml, on free ports, with these further flags.
+    /// Starts it for one namespace with this repository's watches.yaml, on free ports, with these extra flags.
     pub(crate) fn start_charts(cluster: &TestCluster, namespace: &Namespace<'_>, flags: &[&str]) -> Operator {
         Operator::start(cluster, namespace, tempfile::tempdir().unwrap(), flags)
     }
 
-    /// Starts it for one namespace with the project's own watches.yaml and somebody's rights.
+    /// Starts it for one namespace with this repository's watches.yaml and the given kubeconfig.
     pub(crate) fn start_as(kubeconfig: &Path, namespace: &Namespace<'_>, flags: &[&str]) -> Operator {
         Operator::spawn(kubeconfig, namespace.name(), tempfile::tempdir().unwrap(), flags)
     }
@@ -80,7 +80,7 @@ impl Operator {
         Operator { child, folder }
     }
 
-    /// Everything it logged.
+    /// Its log so far.
     pub(crate) fn log(&self) -> String {
         fs::read_to_string(self.folder.path().join("log")).unwrap()
     }
@@ -92,7 +92,7 @@ impl Operator {
         })
     }
 
-    /// What it answers to a GET of `path` on the server of which it logged `server` with its address.
+    /// Sends a GET for `path` to the server whose address it logged under `server`; returns the response.
     pub(crate) fn get(&self, server: &str, path: &str) -> String {
         let line: serde_json::Value = serde_json::from_str(&self.logged(server)).unwrap();
         let mut stream = TcpStream::connect(line["bindAddress"].as_str().unwrap()).unwrap();
@@ -102,26 +102,26 @@ impl Operator {
         answer
     }
 
-    /// The most memory that it ever took, in KiB; `None` where the system does not tell.
+    /// Its peak memory in KiB; `None` if the system does not report it.
     pub(crate) fn peak_memory(&self) -> Option<u64> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).ok()?;
         let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
         peak.split_whitespace().next()?.parse().ok()
     }
 
-    /// SIGTERM; waits for the end.
+    /// Sends SIGTERM; waits for the exit.
     pub(crate) fn terminate(mut self) -> (ExitStatus, String) {
         assert!(Command::new("kill").arg(self.child.id().to_string()).status().unwrap().success());
         let status = eventually("the end", || self.child.try_wait().unwrap().ok_or("still running"));
         (status, self.log())
     }
 
-    /// SIGSTOP: it sees and does nothing, and its connections stay open.
+    /// Sends SIGSTOP: the process freezes with open connections.
     pub(crate) fn pause(&self) {
         self.signal("-STOP");
     }
 
-    /// Lets a paused one go on.
+    /// Sends SIGCONT: resumes a paused process.
     pub(crate) fn resume(&self) {
         self.signal("-CONT");
     }
@@ -130,7 +130,7 @@ impl Operator {
         assert!(Command::new("kill").args([signal, &self.child.id().to_string()]).status().unwrap().success());
     }
 
-    /// SIGKILL, as a crash.
+    /// Sends SIGKILL, like a crash.
     pub(crate) fn kill(mut self) {
         self.child.kill().unwrap();
         assert_eq!(self.child.wait().unwrap().signal(), Some(9));
@@ -144,7 +144,7 @@ impl Drop for Operator {
     }
 }
 
-/// Makes the kinds of `config/crd`, once.
+/// Creates the CRDs in `config/crd`, once.
 pub(crate) fn install_kinds(cluster: &TestCluster) {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -154,7 +154,7 @@ pub(crate) fn install_kinds(cluster: &TestCluster) {
     });
 }
 
-/// Tries until it is there, or fails with what it saw last.
+/// Retries until there is a result; fails with the last observation.
 pub(crate) fn eventually<T, E: Debug>(what: &str, mut attempt: impl FnMut() -> Result<T, E>) -> T {
     let began = Instant::now();
     loop {

@@ -1,5 +1,5 @@
-//! Whose objects the operator touches, and what it knows after it looked away: two owners, two namespaces, lists after expired watches,
-//! namespaces that go, and releases that must not be rendered anew.
+//! Which objects the operator touches, and how it recovers from missed events: two owners, two namespaces, lists after expired watches,
+//! deleted namespaces, and releases that must not be rendered again.
 
 use serde_json::{Value, json};
 use test_cluster::{Component, Namespace, Options, TestCluster};
@@ -11,7 +11,7 @@ use crate::resource::Kind;
 pub(crate) const HOLDER: Kind = Kind("Holder");
 
 pub(crate) fn install_kind(cluster: &TestCluster) {
-    // Several tests may do so at once, and by server-side apply that is no error.
+    // Concurrent tests may do the same, which server-side apply allows.
     let apply = ["apply", "--server-side", "-f", "-"];
     cluster.kubectl_with_input(apply, include_str!("fixtures/crds/holder.yaml")).unwrap();
     cluster.kubectl(["wait", "--for=condition=Established", "--timeout=30s", "crd/holders.test.my.domain"]).unwrap();
@@ -45,7 +45,7 @@ fn exists(namespace: &Namespace<'_>, what: [&str; 2]) -> bool {
     get(namespace, what).is_object()
 }
 
-/// Waits until the operator has worked on everything that came before: a resource that is made now gets ready.
+/// Waits until the operator has handled all earlier events: creates a resource and waits until it is ready.
 fn settle(namespace: &Namespace<'_>, probe: &str) {
     set(namespace, probe, json!({"map": probe}));
     wait_for(namespace, probe, "Ready");
@@ -68,7 +68,7 @@ fn an_object_of_another_release_is_named_and_left_alone() {
     wait_for(&one, "first", "Ready");
     let before = (uid(&one, ["configmap", "fixed"]), uid(&one, ["clusterrole", &role]));
 
-    // The second release has an object of its own, too, which a conflict must not leave behind.
+    // The second release also has its own object, which a conflict must not leave behind.
     set(&one, "second", json!({"map": "fixed", "password": true}));
     set(&two, "third", json!({"map": "mine", "role": role}));
     let second = wait_for(&one, "second", "ReleaseFailed");
@@ -79,7 +79,7 @@ fn an_object_of_another_release_is_named_and_left_alone() {
     let owner = format!("Holder.test.my.domain \"{}/first\"", one.name());
     assert!(told(&third).contains(&owner), "{}", told(&third));
 
-    // A few retries later nothing has changed for the first.
+    // After a few retries, the first release is unchanged.
     for (namespace, name) in [(&one, "second"), (&two, "third")] {
         namespace.kubectl(["annotate", "holder", name, "helm.sdk.operatorframework.io/x=1"]).unwrap();
         namespace.kubectl(["annotate", "holder", name, "helm.sdk.operatorframework.io/x=2", "--overwrite"]).unwrap();
@@ -95,7 +95,7 @@ fn an_object_of_another_release_is_named_and_left_alone() {
     };
     assert_eq!((records(&one, "second"), records(&two, "third")), (String::new(), String::new()));
 
-    // Once the first is gone, the others get what they asked for.
+    // Once the first is gone, the others get the object.
     one.kubectl(["delete", "holder", "first", "--timeout=60s"]).unwrap();
     wait_for(&one, "second", "Ready");
     wait_for(&two, "third", "Ready");
@@ -134,7 +134,7 @@ fn a_restart_with_two_namespaces_changes_nothing() {
 
 #[test]
 fn changes_during_an_expired_watch_are_seen_at_the_next_list() {
-    // Its own, because the API server is restarted.
+    // A separate cluster, because the API server restarts.
     let Some(_) = TestCluster::shared_or_skip() else { return };
     let cluster = match TestCluster::start(Options::default()) {
         Ok(cluster) => cluster,
@@ -161,7 +161,7 @@ fn relist(cluster: &TestCluster) {
     cluster.kubectl(["delete", "clusterrole", "gap-role"]).unwrap();
     one.kubectl(["patch", "holder", "gone", "--type=merge", "-p", r#"{"metadata":{"finalizers":null}}"#]).unwrap();
     one.kubectl(["delete", "holder", "gone"]).unwrap();
-    // A restarted API server no longer has the events that an old watch would go on from.
+    // A restarted API server no longer has the events that an old watch would resume from.
     cluster.restart(Component::ApiServer).unwrap();
     operator.resume();
 
@@ -259,7 +259,7 @@ fn a_recreated_resource_gets_its_own_release() {
     wait_for(&namespace, "web", "Ready");
     let old = uid(&namespace, ["clusterrole", &role]);
 
-    // Deleted and made again while the operator works.
+    // Deleted and recreated while the operator runs.
     namespace.kubectl(["delete", "holder", "web", "--timeout=60s"]).unwrap();
     set(&namespace, "web", spec());
     wait_for(&namespace, "web", "Ready");
@@ -274,7 +274,7 @@ fn a_recreated_resource_gets_its_own_release() {
     eventually("resource gone", || if exists(&namespace, ["holder", "web"]) { Err(operator.log()) } else { Ok(()) });
     assert!(!exists(&namespace, ["clusterrole", &role]) && !exists(&namespace, ["configmap", "web"]));
 
-    // Forced away and made again while the operator is down: the same release, in the new resource's name.
+    // Force-deleted and recreated while the operator is down: the same release, owned by the new resource.
     set(&namespace, "web", spec());
     wait_for(&namespace, "web", "Ready");
     let password = get(&namespace, ["secret", "web-password"])["data"].clone();

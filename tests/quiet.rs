@@ -1,4 +1,4 @@
-//! What others do to our objects by right is no drift: mutating webhooks, injectors of CA bundles, autoscalers, other versions of a kind.
+//! Legitimate changes to our objects are not drift: mutating webhooks, CA bundle injectors, autoscalers, other versions of a kind.
 
 use std::path::Path;
 use std::sync::LazyLock;
@@ -17,13 +17,13 @@ use crate::webhook::Webhook;
 
 const CHART: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/charts/quiet");
 
-/// The release that has to stay quiet. Cluster-scoped objects have it as a part of their names.
+/// The release that must not change. Cluster-scoped objects contain its name in theirs.
 const NAME: &str = "web";
 
-/// The objects of a release, given its name: `kubectl`'s word for the kind, the object's name, and the object.
+/// Builds a release's objects from its name: `kubectl`'s name of the kind, the object's name, and the object.
 type Objects = fn(&str, &Namespace<'_>) -> Vec<(&'static str, String, Value)>;
 
-/// An operator with one worker: what it was told first is done first.
+/// An operator with one worker, which handles events in order.
 struct Quiet<'a> {
     cluster: &'a TestCluster,
     namespace: Namespace<'a>,
@@ -33,7 +33,7 @@ struct Quiet<'a> {
     last: Option<Seen>,
 }
 
-/// What a release that is left alone does not change.
+/// What must stay the same while nothing drifts.
 #[derive(Clone, Debug, PartialEq)]
 struct Seen {
     writes: Vec<String>,
@@ -53,7 +53,7 @@ impl<'a> Quiet<'a> {
         quiet
     }
 
-    /// Ends the operator, if it runs, and starts another one that serves this chart.
+    /// Stops the operator, if it runs, and starts one that serves this chart.
     fn serve(&mut self, chart: &Path) {
         self.stop();
         let watch = json!([{
@@ -66,7 +66,7 @@ impl<'a> Quiet<'a> {
         self.operator.take().map(Operator::terminate);
     }
 
-    /// Installs the release and those that [`Quiet::settle`] needs, one for each time.
+    /// Installs the release, and one more for each call of [`Quiet::settle`].
     fn install(&mut self, probes: usize) {
         let probes: Vec<String> = (0..probes).map(|number| format!("probe{number}")).collect();
         let names = [NAME.to_owned()].into_iter().chain(probes.iter().cloned());
@@ -86,8 +86,8 @@ impl<'a> Quiet<'a> {
         json!({"objects": texts.collect::<Vec<String>>()})
     }
 
-    /// Waits until the operator has worked on everything that came before: the objects of another release, of the same kinds, are
-    /// changed behind its back, and repaired.
+    /// Waits until the operator has handled all earlier events: makes the objects of another release, of the same kinds, drift, and waits
+    /// for their repair.
     fn settle(&mut self) {
         let probe = self.probes.pop().unwrap();
         let objects = (self.objects)(&probe, &self.namespace);
@@ -112,7 +112,7 @@ impl<'a> Quiet<'a> {
         });
     }
 
-    /// What there is to see once the operator has worked on everything that came before.
+    /// Takes a snapshot after the operator has handled all earlier events.
     fn seen(&mut self) -> Seen {
         self.settle();
         let resource = HOLDER.get(&self.namespace, NAME);
@@ -120,7 +120,7 @@ impl<'a> Quiet<'a> {
         let requests = self.cluster.requests().unwrap().into_iter();
         let writes = requests.filter(|r| r.user == "operator" && r.is_write() && r.code < 300 && is_ours(&r.name));
         let writes = writes.filter(|r| r.resource != "events" && !r.resource.starts_with("holders"));
-        // The marks of the record may be written anew; a new record is a new revision.
+        // The record's marks may be rewritten; a new record would be a new revision.
         let writes = writes.filter(|r| !(r.name.starts_with("sh.helm.release.v1.") && r.verb == "patch"));
         let writes = writes.filter(|r| ["", self.namespace.name()].contains(&&*r.namespace));
         let seen = Seen {
@@ -133,7 +133,7 @@ impl<'a> Quiet<'a> {
         seen
     }
 
-    /// Has `manager` undo each repair until the operator tells of the fight and of `what`; fails if that takes more than a few `repairs`.
+    /// Undoes each repair as `manager` until the operator reports the fight and `what`; fails after too many `repairs`.
     fn fights(&mut self, manager: &str, what: &str, repair: &str, undo: impl Fn(&Quiet<'_>)) {
         let before = self.seen();
         let told = eventually("DriftLoop", || {
@@ -152,7 +152,7 @@ impl<'a> Quiet<'a> {
         assert_eq!(after.revision, before.revision);
     }
 
-    /// Fails if a disturbance leads to a write, a revision, a condition or an event.
+    /// Fails if a disturbance causes a write, a revision, a condition or an event.
     fn stays_quiet(&mut self, disturbance: &str, disturb: impl FnOnce(&Namespace<'_>)) {
         let before = self.last.clone().unwrap_or_else(|| self.seen());
         disturb(&self.namespace);
@@ -184,7 +184,7 @@ fn deployment(name: &str, more: &Value) -> Value {
     object
 }
 
-/// As server-side apply refuses it: a key of a list comes twice.
+/// An object that server-side apply refuses: a list has a repeated key.
 fn refused(mut deployment: Value) -> Value {
     let container = &mut deployment["spec"]["template"]["spec"]["containers"][0];
     container["env"].as_array_mut().unwrap().push(json!({"name": "COLOUR", "value": "red"}));
@@ -202,8 +202,8 @@ fn workloads(name: &str, _: &Namespace<'_>) -> Vec<(&'static str, String, Value)
     ]
 }
 
-/// Labels and annotates everything, brings a sidecar, another registry and limits, and takes an argument and a variable away.
-/// ConfigMaps are changed by updates alone.
+/// Labels and annotates everything, adds a sidecar and limits, changes the registry, and removes an argument and a variable.
+/// Changes ConfigMaps only on updates.
 fn meddle(operation: &str, object: &mut Value) {
     if object["kind"] == "ConfigMap" {
         if operation == "UPDATE" {
@@ -251,7 +251,7 @@ fn changes_by_a_mutating_webhook_are_not_drift() {
     quiet.serve(Path::new(CHART));
     quiet.stays_quiet("a restart", |_| {});
 
-    // An upgrade goes through the webhook as well, and makes one revision.
+    // An upgrade passes through the webhook too, and makes one revision.
     quiet.objects = |name, namespace| {
         let mut objects = workloads(name, namespace);
         objects.iter_mut().for_each(|(_, _, object)| object["metadata"]["labels"]["version"] = "2".into());
@@ -279,13 +279,13 @@ fn gadgets(name: &str, _: &Namespace<'_>) -> Vec<(&'static str, String, Value)> 
     let by_client = format!("client-{name}");
     vec![
         ("gadget", name.to_owned(), gadget(name, json!({"colour": "red", "sizes": [{"name": "a", "size": 1}]}))),
-        // Server-side apply refuses a null in a custom resource.
+        // Server-side apply refuses nulls in custom resources.
         ("gadget", by_client.clone(), gadget(&by_client, json!({"colour": "red", "extra": null}))),
         ("horizontalpodautoscaler", name.to_owned(), autoscaler),
     ]
 }
 
-/// Defines Gadget with these versions: name, whether it is served, whether it is stored.
+/// Defines Gadget with these versions: name, served, stored.
 fn define_gadget(cluster: &TestCluster, versions: [(&str, bool, bool); 2]) {
     let size = json!({"type": "object", "required": ["name"], "properties": {"name": {"type": "string"}, "size": {"type": "integer"}}});
     let sizes = json!({"type": "array", "items": size, "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]});
@@ -361,7 +361,7 @@ fn another_version_of_a_kind_is_not_drift_and_switching_to_it_is_one_upgrade() {
     }
     assert_eq!(get(&quiet.namespace, ["gadget", NAME])["spec"]["note"], "3v1");
 
-    // The version of the release is served no more, and the chart that knows it has an object less.
+    // The release's version is no longer served, and the next chart has one object fewer.
     define_gadget(cluster, [("v1beta1", false, false), ("v1", true, true)]);
     quiet.objects = |name, namespace| {
         gadgets(name, namespace).into_iter().filter(|(_, name, _)| !name.starts_with("client")).collect()
@@ -409,7 +409,7 @@ fn an_autoscaler_may_own_fields_that_the_chart_leaves_unset_and_is_named_when_th
     });
 }
 
-/// A certificate's PEM in base64: what an injector puts in, and what a chart says that knows its CA. The server reads them.
+/// Certificates in base64-encoded PEM: an injector's, and that of a chart that knows its CA. The server parses them.
 static INJECTED: LazyLock<String> = LazyLock::new(authority);
 static RENEWED: LazyLock<String> = LazyLock::new(authority);
 static KNOWN: LazyLock<String> = LazyLock::new(authority);
@@ -418,10 +418,10 @@ fn authority() -> String {
     STANDARD.encode(rcgen::generate_simple_self_signed(["ca".to_owned()]).unwrap().cert.pem())
 }
 
-/// A line end, as kubebuilder writes it.
+/// A newline, kubebuilder's placeholder.
 const PLACEHOLDER: &str = "Cg==";
 
-/// A webhook configuration, a definition and an aggregated API, each with this CA bundle.
+/// A webhook configuration, a CRD and an APIService with this CA bundle.
 fn trusting(name: &str, bundle: Option<&str>) -> Vec<(&'static str, String, Value)> {
     let with = |mut client: Value| {
         bundle.into_iter().for_each(|bundle| client["caBundle"] = bundle.into());
@@ -462,11 +462,11 @@ fn trusting(name: &str, bundle: Option<&str>) -> Vec<(&'static str, String, Valu
     ]
 }
 
-/// Where each of those has its bundle.
+/// The path of the bundle in each of them.
 const BUNDLES: [&str; 3] =
     ["/webhooks/0/clientConfig/caBundle", "/spec/conversion/webhook/clientConfig/caBundle", "/spec/caBundle"];
 
-/// Bundles that the chart leaves to an injector: not said, empty, a placeholder.
+/// Bundles that the chart leaves to an injector: absent, empty, a placeholder.
 fn open(name: &str, _: &Namespace<'_>) -> Vec<(&'static str, String, Value)> {
     let mut objects = trusting(&format!("{name}-none"), None);
     if name == NAME {
@@ -476,7 +476,7 @@ fn open(name: &str, _: &Namespace<'_>) -> Vec<(&'static str, String, Value)> {
     objects
 }
 
-/// The same with a bundle that the chart knows.
+/// The same with a bundle that the chart sets.
 fn known(name: &str, namespace: &Namespace<'_>) -> Vec<(&'static str, String, Value)> {
     let others = open(name, namespace).into_iter().skip(3);
     trusting(&format!("{name}-none"), Some(&KNOWN)).into_iter().chain(others).collect()
@@ -494,7 +494,7 @@ impl Quiet<'_> {
         self.with_bundles().iter().map(at).collect()
     }
 
-    /// Puts a bundle into the first objects by an ordinary write, as an injector does.
+    /// Sets a bundle in the first objects by an ordinary update, like an injector.
     fn inject(&self, bundle: &str, first: usize) {
         for ((kind, name, _), at) in self.with_bundles().into_iter().take(first) {
             let patch = json!([{"op": "add", "path": at, "value": bundle}]).to_string();
@@ -503,7 +503,7 @@ impl Quiet<'_> {
         }
     }
 
-    /// Puts a bundle in by server-side apply.
+    /// Sets a bundle by server-side apply.
     fn force(&self, bundle: &str) {
         let client = json!({"caBundle": bundle});
         let items = self.with_bundles().into_iter().map(|((kind, _, mut object), _)| {
@@ -537,7 +537,7 @@ impl Quiet<'_> {
 #[test]
 fn an_injected_ca_bundle_stays_unless_the_chart_sets_another() {
     let Some(_) = TestCluster::shared_or_skip() else { return };
-    // Aggregated APIs that nobody serves would disturb other tests.
+    // APIServices without a backend would disturb other tests.
     let cluster = TestCluster::start(Options { audit: true, ..Options::default() }).unwrap();
     let mut quiet = Quiet::start(&cluster, "quiet-ca", open);
     quiet.install(6);

@@ -1,4 +1,4 @@
-//! Records what the operator leaves in a cluster, for the tests that later versions must pass: see `fixtures/recorded/README.md`.
+//! Records the state that the operator leaves in a cluster, as test input for later versions: see `fixtures/recorded/README.md`.
 
 use std::fs;
 use std::path::Path;

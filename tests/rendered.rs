@@ -1,4 +1,4 @@
-//! Charts rendered by real Helm and by the operator's own command, without and with a real API server.
+//! Renders charts with real Helm and with our `template` command, with and without a real API server.
 
 use std::fs;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 
 use test_cluster::TestCluster;
 
-/// What `template` prints for the chart, by the program.
+/// Runs a program's `template` command on the chart; returns its output.
 fn template(mut program: Command, chart: &Path) -> String {
     let output = program.args(["template", "rel", "--namespace", "ns"]).arg(chart).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -28,7 +28,7 @@ fn the_chart_of_helm_create_renders_as_in_helm() {
     assert_eq!(ours, template(cluster.command("helm"), &chart));
 }
 
-/// Asks a cluster for what it can do, for what it holds, and to accept an object.
+/// A template that uses the cluster's capabilities, a lookup, and an object for the server to check.
 const ASKS: &str = r#"apiVersion: v1
 kind: ConfigMap
 metadata:
@@ -41,7 +41,7 @@ data:
   listed: {{ range (lookup "v1" "Namespace" "" "").items }}{{ if hasPrefix "kube-" .metadata.name }}{{ .metadata.name }} {{ end }}{{ end }}
 "#;
 
-/// A port that no API server accepts.
+/// A port that the API server rejects.
 const REFUSED: &str = "apiVersion: v1\nkind: Service\nmetadata: {name: refused}\nspec: {ports: [{port: 70000}]}\n";
 
 fn chart(folder: &Path, template: &str) -> std::path::PathBuf {

@@ -1,4 +1,4 @@
-//! A custom resource of one of the tests' own kinds: made, waited for, and what people are told of it.
+//! Custom resources of test kinds: create them, wait for them, read their events.
 
 use serde_json::{Value, json};
 use test_cluster::Namespace;
@@ -14,7 +14,7 @@ impl Kind {
         self.set_all(namespace, [(name.to_owned(), spec.clone())]);
     }
 
-    /// Creates or changes resources, given with their names and specs.
+    /// Creates or changes resources with these names and specs.
     pub(crate) fn set_all(&self, namespace: &Namespace<'_>, all: impl IntoIterator<Item = (String, Value)>) {
         let resource = |(name, spec): (String, Value)| json!({"apiVersion": "test.my.domain/v1", "kind": self.0, "metadata": {"name": name}, "spec": spec});
         let items: Vec<Value> = all.into_iter().map(resource).collect();
@@ -25,7 +25,7 @@ impl Kind {
         get(namespace, [self.0, name])
     }
 
-    /// Waits until the resource has this condition for its newest generation; returns the resource.
+    /// Waits until the resource has this condition for its current generation; returns the resource.
     pub(crate) fn wait_for(&self, namespace: &Namespace<'_>, name: &str, kind: &str) -> Value {
         eventually(kind, || {
             let resource = self.get(namespace, name);
@@ -35,7 +35,7 @@ impl Kind {
         })
     }
 
-    /// The events of one resource, a line each: `REASON: MESSAGE`.
+    /// The resource's events, one per line: `REASON: MESSAGE`.
     pub(crate) fn events_of(&self, namespace: &Namespace<'_>, name: &str) -> String {
         let selector = format!("--field-selector=involvedObject.name={name},involvedObject.kind={}", self.0);
         let columns = "jsonpath={range .items[*]}{.reason}: {.message}{\"\\n\"}{end}";

@@ -1,4 +1,4 @@
-//! The main job with exactly the rights that `config/rbac` gives the operator's own ServiceAccount.
+//! Runs the operator with exactly the rights that `config/rbac` grants its ServiceAccount.
 
 use std::path::PathBuf;
 
@@ -40,7 +40,7 @@ fn the_operators_own_account_can_install_upgrade_repair_and_uninstall_both_kinds
     assert!(refused.is_empty(), "{refused:?}");
 }
 
-/// Both kinds, the chart with every option.
+/// Both kinds; the chart with all options enabled.
 fn apply(namespace: &Namespace<'_>, size: i32) {
     let (api, metadata) = ("cache.my.domain/v1", json!({"name": "both"}));
     let values = json!({"replicaCount": size, "podAnnotations": {"size": size.to_string()}, "ingress": {"enabled": true}, "autoscaling": {"enabled": true}});
@@ -66,7 +66,7 @@ fn account_kubeconfig(cluster: &TestCluster) -> PathBuf {
     path
 }
 
-/// What the account asked for in these namespaces and in none.
+/// The account's requests in these namespaces and for cluster-scoped resources.
 fn requests_in(cluster: &TestCluster, namespaces: &[&str]) -> Vec<Request> {
     let user = format!("system:serviceaccount:{NAMESPACE}:{ACCOUNT}");
     let requests = cluster.requests().unwrap().into_iter().filter(|request| request.user == user);

@@ -1,4 +1,4 @@
-//! Taking over what an upstream operator left: the same pods, the same release, and fields that are ours from then on.
+//! Takes over releases of upstream operators: same pods, same release, fields now ours.
 //!
 //! The state was recorded from operator-sdk's Helm operator and from helm-operator-plugins with the chart of `helm create memcached`; without the record nothing is tested.
 
@@ -15,7 +15,7 @@ use crate::operator::{Operator, eventually, install_kinds};
 
 const NAME: &str = "memcached-sample";
 
-/// The folder of what an upstream left.
+/// The directory of an upstream's recorded state.
 fn recorded(upstream: &str) -> Option<PathBuf> {
     shared_cases::path(&format!("upstream-state/{upstream}"))
 }
@@ -25,13 +25,13 @@ fn items(file: &Path) -> Vec<Value> {
     list["items"].as_array().unwrap().clone()
 }
 
-/// Makes the chart that the upstream served.
+/// Creates the chart that the upstream served.
 fn make_chart(cluster: &TestCluster, folder: &Path) -> bool {
     let made = cluster.command("helm").args(["create", "memcached"]).current_dir(folder).output();
     made.is_ok_and(|output| output.status.success())
 }
 
-/// What an object is made again from: no identity, no status, and nothing that the server assigns.
+/// Strips an object for recreation: identity, status and server-assigned fields.
 fn reborn(mut object: Value, owner: Option<&str>) -> Value {
     let metadata = object["metadata"].as_object_mut().unwrap();
     for own in ["uid", "resourceVersion", "creationTimestamp", "generation", "managedFields", "namespace"] {
@@ -53,20 +53,20 @@ fn reborn(mut object: Value, owner: Option<&str>) -> Value {
     object
 }
 
-/// Makes an object as the upstream's field manager.
+/// Creates an object as the upstream's field manager.
 fn create(cluster: &TestCluster, namespace: &Namespace<'_>, object: &Value, manager: &str) {
     let arguments = ["create", "-n", namespace.name(), "--field-manager", manager, "-f", "-"];
     cluster.kubectl_with_input(arguments, &object.to_string()).unwrap();
 }
 
-/// The manager that wrote an object of this recording.
+/// The field manager of an object in the recording.
 fn manager(object: &Value) -> &str {
     let entries = object["metadata"]["managedFields"].as_array().unwrap();
     let own = entries.iter().find(|e| e["subresource"].is_null()).unwrap();
     own["manager"].as_str().unwrap()
 }
 
-/// Makes the resource with its status, the records and the objects.
+/// Creates the resource with its status, the records and the objects.
 fn restore(cluster: &TestCluster, namespace: &Namespace<'_>, folder: &Path) {
     let resource = items(&folder.join("cr.json")).remove(0);
     create(cluster, namespace, &reborn(resource.clone(), None), "kubectl-client-side-apply");
@@ -95,7 +95,7 @@ fn restore(cluster: &TestCluster, namespace: &Namespace<'_>, folder: &Path) {
     }
 }
 
-/// A record as it would be in another namespace.
+/// Moves a record to another namespace.
 fn moved(mut secret: Value, namespace: &str) -> Value {
     let data: ByteString = serde_json::from_value(secret["data"]["release"].take()).unwrap();
     let release = Packed::from_record(&data.0, BTreeMap::new()).unwrap();
@@ -107,7 +107,7 @@ fn moved(mut secret: Value, namespace: &str) -> Value {
     secret
 }
 
-/// Names and uids of the pods, once there are as many, all of them ready.
+/// Waits for this many pods, all ready; returns their names and uids.
 fn pods(namespace: &Namespace<'_>, count: usize) -> BTreeMap<String, String> {
     eventually("ready pods", || {
         let list = namespace.kubectl(["get", "pods", "-o", "json"]).unwrap();
@@ -121,7 +121,7 @@ fn pods(namespace: &Namespace<'_>, count: usize) -> BTreeMap<String, String> {
     })
 }
 
-/// Who manages the fields of an object, without those of its status.
+/// The field managers of an object, status excluded.
 fn managers(namespace: &Namespace<'_>, kind: &str) -> Vec<String> {
     let answer = namespace.kubectl(["get", kind, NAME, "-o", "json", "--show-managed-fields"]).unwrap();
     let object: Value = serde_json::from_str(&answer).unwrap();

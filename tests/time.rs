@@ -1,4 +1,4 @@
-//! When things run and what people read of it, where only a cluster shows it.
+//! Timing and reporting that only a cluster can show.
 
 use serde_json::json;
 use test_cluster::TestCluster;

@@ -1,4 +1,4 @@
-//! What is read and written, on a real control plane and beside real Helm: numbers, texts, nulls, Secrets, duplicates.
+//! Values end to end, on a real control plane and compared with real Helm: numbers, strings, nulls, Secrets, duplicates.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,7 +14,7 @@ use test_cluster::{Namespace, TestCluster};
 use crate::chart::{condition, get};
 use crate::operator::{Operator, eventually};
 
-/// A chart of these templates.
+/// A chart with these templates.
 fn chart(templates: &[(&str, &str)]) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     fs::create_dir(folder.path().join("templates")).unwrap();
@@ -38,14 +38,14 @@ fn serve(cluster: &TestCluster, namespace: &Namespace<'_>, chart: &TempDir) -> O
     Operator::start_watches(cluster, namespace, &watch.to_string(), &[])
 }
 
-/// Creates or replaces a Widget; not by `kubectl apply`, which would copy all of it into an annotation.
+/// Creates or replaces a Widget; not with `kubectl apply`, which would copy it into an annotation.
 fn set(cluster: &TestCluster, namespace: &Namespace<'_>, name: &str, spec: &str) {
     let head = format!(r#""apiVersion":"test.my.domain/v1","kind":"Widget","metadata":{{"name":"{name}"}}"#);
     let apply = ["apply", "--server-side", "-n", namespace.name(), "-f", "-"];
     cluster.kubectl_with_input(apply, &format!("{{{head},\"spec\":{spec}}}")).unwrap();
 }
 
-/// Waits until the widget has this condition for its newest generation; returns its message.
+/// Waits until the widget has this condition for its current generation; returns its message.
 fn wait_for(namespace: &Namespace<'_>, name: &str, kind: &str) -> String {
     eventually(kind, || {
         let widget = get(namespace, ["widget", name]);
@@ -60,7 +60,7 @@ fn revision(namespace: &Namespace<'_>, name: &str) -> Value {
     get(namespace, ["widget", name])["status"]["deployedRelease"]["revision"].clone()
 }
 
-/// Runs real Helm; nothing if there is none.
+/// Runs real Helm; returns `None` if it is not installed.
 fn helm(cluster: &TestCluster, namespace: &Namespace<'_>, arguments: &[&str]) -> Option<()> {
     let mut command = cluster.command("helm");
     command.args(arguments).args(["-n", namespace.name()]).env("KUBECONFIG", cluster.kubeconfig_path());
@@ -81,7 +81,7 @@ fn data(namespace: &Namespace<'_>) -> BTreeMap<String, Value> {
     list["items"].as_array().unwrap().iter().map(entry).collect()
 }
 
-/// What Helm leaves of the chart, by a client's create or by an apply.
+/// The objects that Helm leaves, in client-side or server-side mode.
 fn data_of_helm(cluster: &TestCluster, chart: &TempDir, server_side: &str) -> Option<BTreeMap<String, Value>> {
     let namespace = cluster.namespace("values-helm").unwrap();
     let server_side = format!("--server-side={server_side}");
@@ -131,7 +131,7 @@ fn record(namespace: &Namespace<'_>, name: &str) -> Release {
     Packed::from_record(&data.0, BTreeMap::new()).unwrap()
 }
 
-/// Block scalars at the end of documents and files, with and without line ends after them, and what else a manifest can lose.
+/// Block scalars at the end of documents and files, with and without a final newline, and other text that is easily lost.
 const TEXTS: [(&str, &str); 9] = [
     ("clip.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: clip}\ndata:\n  x: |\n    text"),
     ("clipped.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: clipped}\ndata:\n  x: |\n    text\n\n\n"),
@@ -194,7 +194,7 @@ fn an_apply_keeps_every_character() {
     });
 }
 
-/// `toYaml` makes nothing of such keys, in Helm as here: only a chart's own text has them.
+/// `toYaml` fails on such keys, in Helm too, so only a chart's literal text can contain them.
 const LONG_KEYS: &str = r#"apiVersion: test.my.domain/v1
 kind: Holder
 metadata:
@@ -326,7 +326,7 @@ fn a_null_owns_nothing_and_an_autoscaler_is_left_alone() {
 fn the_fields_whose_nulls_stay_are_those_of_the_servers_schema() {
     let Some(cluster) = TestCluster::shared_or_skip() else { return };
     let schema: Value = serde_json::from_str(&cluster.kubectl(["get", "--raw", "/openapi/v2"]).unwrap()).unwrap();
-    // What no chart writes: the state of objects, and what only the server itself makes.
+    // Not written by charts: status, and objects that only the server creates.
     let of_state = ["Status", "WatchEvent", "NodeAllocatableResourceClaimStatus", "DeviceRequestAllocationResult"];
     let any_json = |reference: &Value| {
         let name = reference.as_str().and_then(|r| r.rsplit('.').next()).unwrap_or_default();
@@ -402,7 +402,7 @@ fn an_unreadable_spec_is_reported_without_its_values_and_blocks_no_other_resourc
     let operator = serve(cluster, &namespace, &chart);
     wait_for(&namespace, "good", "Ready");
     assert_eq!(wait_for(&namespace, "list", "Irreconcilable"), "spec must be a map of values, got array");
-    // A test cannot read all of it either.
+    // The test cannot parse all of it either.
     let message = "jsonpath={.status.conditions[?(@.type==\"Irreconcilable\")].message}";
     eventually("condition", || match namespace.kubectl(["get", "widget", "deep", "-o", message]).unwrap() {
         told if told == "cannot read spec: it nests too deep (limit MAX_DEPTH of 500)" => Ok(()),

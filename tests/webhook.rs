@@ -1,4 +1,4 @@
-//! A mutating admission webhook inside the test process: HTTPS on 127.0.0.1, with a certificate of its own in its configuration.
+//! A mutating admission webhook inside the test process: HTTPS on 127.0.0.1 with a self-signed certificate.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -20,10 +20,10 @@ use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::pki_types::PrivateKeyDer;
 use tokio_rustls::server::TlsStream;
 
-/// What a webhook makes of an object, given the operation: `CREATE` or `UPDATE`.
+/// Mutates an object; the operation is `CREATE` or `UPDATE`.
 pub(crate) type Mutate = fn(&str, &mut Value);
 
-/// A webhook that is served and configured; dropping it ends both.
+/// A served and configured webhook; dropping it stops and removes it.
 pub(crate) struct Webhook<'a> {
     cluster: &'a TestCluster,
     name: String,
@@ -31,7 +31,7 @@ pub(crate) struct Webhook<'a> {
 }
 
 impl<'a> Webhook<'a> {
-    /// Mutates these resources (`*/*` as `group/plural`) of one namespace when they are created or updated.
+    /// Mutates these resources (`group/plural`, `*/*` for all) in one namespace when they are created or updated.
     pub(crate) fn start(
         cluster: &'a TestCluster,
         namespace: &Namespace<'_>,
@@ -79,7 +79,7 @@ fn configuration(name: &str, namespace: &Namespace<'_>, resources: &[&str], clie
     })
 }
 
-/// Answers an `AdmissionReview`: what differs at the top of the object, `metadata` or `spec`, is put in as a whole.
+/// Answers an `AdmissionReview`; replaces top-level fields that differ, such as `metadata` or `spec`, as a whole.
 async fn review(State(mutate): State<Mutate>, body: Bytes) -> String {
     let review: Value = serde_json::from_slice(&body).unwrap();
     let request = &review["request"];
@@ -105,7 +105,7 @@ impl Listener for TlsListener {
 
     async fn accept(&mut self) -> (Self::Io, Self::Addr) {
         loop {
-            // A connection that fails is the client's affair.
+            // Failed connections are the client's problem.
             if let Ok((stream, address)) = self.listener.accept().await
                 && let Ok(stream) = self.acceptor.accept(stream).await
             {

@@ -5,7 +5,7 @@ use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Backup pods of a cache, kept at a size.
+/// Keeps a number of backup pods for a cache.
 #[derive(Clone, Debug, PartialEq, CustomResource, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "cache.my.domain",
@@ -13,32 +13,32 @@ use serde::{Deserialize, Serialize};
     kind = "MemcachedBackup",
     namespaced,
     status = "MemcachedBackupStatus",
-    doc = "Backup pods of a cache, kept at a size.",
+    doc = "Keeps a number of backup pods for a cache.",
     printcolumn = r#"{"name": "Size", "type": "integer", "jsonPath": ".spec.size"}"#,
     printcolumn = r#"{"name": "Nodes", "type": "integer", "jsonPath": ".status.nodeCount"}"#,
     printcolumn = r#"{"name": "Ready", "type": "string", "jsonPath": ".status.conditions[?(@.type==\"Ready\")].status"}"#,
     printcolumn = r#"{"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}"#
 )]
 pub struct MemcachedBackupSpec {
-    /// How many backup pods to run.
+    /// Number of backup pods.
     #[schemars(range(min = 0))]
     pub size: i32,
 }
 
-/// What was last seen of the backup pods.
+/// The last observed state of the backup pods.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct MemcachedBackupStatus {
-    /// The names of the backup pods, sorted.
+    /// Names of the backup pods, sorted.
     #[serde(default)]
     pub nodes: Vec<String>,
-    /// How many names there are.
+    /// Number of backup pod names.
     #[serde(default)]
     pub node_count: i32,
-    /// The generation of the resource that this is about.
+    /// The resource generation that this status describes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// `Ready`: all backup pods of the wanted size are ready, and no others are left.
+    /// `Ready`: exactly the wanted number of backup pods exist, and all are ready.
     #[serde(default)]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,

@@ -1,3 +1,3 @@
-//! The kinds that are served by Rust, one file each.
+//! The kinds that Rust serves, one file each.
 
 pub mod memcached_backup;

@@ -1,3 +1,3 @@
-//! The reconcilers in Rust, one folder each.
+//! The Rust reconcilers, one directory each.
 
 pub mod memcached_backup;

@@ -1,36 +1,36 @@
-//! The decisions, without any I/O: what to do next, and what the status says.
+//! Decides, without I/O: the next step, and the status.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::jiff::Timestamp;
 
 use crate::api::memcached_backup::MemcachedBackupStatus;
 
-/// The reason of `Ready` when all is well.
+/// Reason of `Ready` when all pods are ready.
 pub(super) const READY: &str = "PodsReady";
-/// The reason of `Ready` while pods come and go.
+/// Reason of `Ready` while pods start or stop.
 pub(super) const PROGRESSING: &str = "Progressing";
 
-/// What is there.
+/// The observed state.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Observed {
     pub(super) size: i32,
     pub(super) generation: Option<i64>,
     pub(super) deployment: Option<Deployed>,
-    /// Sorted.
+    /// Pod names, sorted.
     pub(super) nodes: Vec<String>,
     pub(super) status: Option<MemcachedBackupStatus>,
 }
 
-/// What of the Deployment matters.
+/// The relevant parts of the Deployment.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Deployed {
     pub(super) replicas: i32,
     pub(super) ready: i32,
-    /// Whether `ready` is about the current generation.
+    /// Whether `ready` refers to the current generation.
     pub(super) current: bool,
 }
 
-/// What to do.
+/// The next step.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Step {
     Nothing,
@@ -49,7 +49,7 @@ pub(super) fn next_step(observed: &Observed) -> Step {
     }
 }
 
-/// Decides what the status says; the same as before if nothing changed. `problem` is the reason and the text of a failure.
+/// Returns the next status; equal to the old one if nothing changed. `problem` is a failure's reason and message.
 pub(super) fn next_status(
     observed: &Observed,
     problem: Option<(&str, String)>,
@@ -77,7 +77,7 @@ pub(super) fn next_status(
     }
 }
 
-/// The `Ready` condition.
+/// Builds the `Ready` condition.
 pub(super) fn ready(status: Option<&MemcachedBackupStatus>) -> Option<&Condition> {
     status?.conditions.iter().find(|c| c.type_ == "Ready")
 }
@@ -93,7 +93,7 @@ fn ready_message(observed: &Observed) -> String {
     format!("{ready} of {} pods are ready", observed.size)
 }
 
-/// Kubernetes keeps whole seconds; a fraction would differ from what is read back.
+/// Truncates to seconds, as Kubernetes does; a fraction would differ from the stored value.
 fn to_seconds(now: Timestamp) -> Timestamp {
     Timestamp::from_second(now.as_second()).unwrap_or(now)
 }
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_deployment_is_created_and_only_a_different_size_is_changed() {
+    fn a_missing_deployment_is_created_and_a_different_size_scaled() {
         let check = |size, deployment, expected| assert_eq!(next_step(&observed(size, deployment, 0)), expected);
         check(2, None, Step::Create);
         check(0, None, Step::Create);
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn ready_means_that_exactly_the_wanted_pods_are_there_and_ready() {
+    fn ready_means_exactly_the_wanted_pods_exist_and_are_ready() {
         let check = |size, deployment, nodes, expected: &str| {
             let status = next_status(&observed(size, deployment, nodes), None, Timestamp::UNIX_EPOCH);
             let condition = ready(Some(&status)).unwrap();
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn an_old_count_of_ready_pods_is_not_believed() {
+    fn a_stale_count_of_ready_pods_is_ignored() {
         let mut observed = observed(2, Some((2, 2)), 2);
         observed.deployment = observed.deployment.map(|d| Deployed { current: false, ..d });
         let status = next_status(&observed, None, Timestamp::UNIX_EPOCH);
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn the_time_of_a_condition_moves_only_with_its_status() {
+    fn a_conditions_time_changes_only_with_its_status() {
         let at = |second| Timestamp::from_second(second).unwrap();
         let mut now = observed(2, Some((2, 1)), 2);
         now.status = Some(next_status(&now, None, at(10)));
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_is_shown_with_its_reason() {
+    fn a_failure_is_reported_with_its_reason() {
         let status = next_status(&observed(2, None, 0), Some(("CreateFailed", "no".into())), Timestamp::UNIX_EPOCH);
         let condition = ready(Some(&status)).unwrap();
         assert_eq!((&*condition.status, &*condition.reason, &*condition.message), ("False", "CreateFailed", "no"));

@@ -1,7 +1,7 @@
-//! Serves `MemcachedBackup`: a Deployment of its size, and the names of its pods in its status.
+//! Serves `MemcachedBackup`: keeps a Deployment of its size, and lists the pods' names in its status.
 //!
-//! `decide` says what to do, this file does it. Nothing is written while nothing changes. The Deployment goes with its owner, so
-//! there is no finalizer.
+//! `decide` decides, this file acts. Writes only on change. Garbage collection deletes the Deployment with its owner, so there is no
+//! finalizer.
 
 mod decide;
 mod objects;
@@ -31,7 +31,7 @@ use decide::{Observed, Step, next_status, next_step};
 
 /// The controller's name in logs, metrics and events.
 const NAME: &str = "memcachedbackup-controller";
-/// The owner of the fields that this controller writes.
+/// The field manager of this controller's writes.
 const FIELD_MANAGER: &str = "memcached-operator";
 
 /// Serves every `MemcachedBackup`.
@@ -47,7 +47,7 @@ impl native::Controller for Controller {
         async move {
             context.metrics.controller(&context.controller, context.config.max_concurrent_reconciles);
             let apis = context.apis().into_iter().zip(context.apis()).zip(context.apis());
-            // One set of caches a namespace: a cache is replaced whole whenever its watch starts anew.
+            // One set of caches per namespace, because a restarted watch replaces its whole cache.
             try_join_all(
                 apis.map(|((backups, deployments), pods)| watch::serve(context.clone(), backups, deployments, pods)),
             )
@@ -85,7 +85,7 @@ impl Reason for Error {
     }
 }
 
-/// What the reconciles of one namespace share.
+/// State that the reconciles of one namespace share.
 struct Shared {
     context: Context,
     deployments: Store<Deployment>,
@@ -163,7 +163,7 @@ async fn act(step: Step, backup: &MemcachedBackup, shared: &Shared, object: &Obj
     Ok(())
 }
 
-/// Creates the Deployment; `false` if it is there already and only the cache does not know it yet.
+/// Creates the Deployment; returns `false` if it exists already and the cache has not seen it yet.
 async fn create(deployments: &Api<Deployment>, backup: &MemcachedBackup) -> Result<bool, Error> {
     let name = backup.name_any();
     let params = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
@@ -182,19 +182,19 @@ async fn write_status(backup: &MemcachedBackup, shared: &Shared, status: &Memcac
     let namespace = backup.namespace().unwrap_or_default();
     let backups: Api<MemcachedBackup> = Api::namespaced(shared.context.client.clone(), &namespace);
     let (version, kind) = (MemcachedBackup::api_version(&()), MemcachedBackup::kind(&()));
-    // The uid keeps a resource that was deleted meanwhile from being made anew.
+    // The uid prevents the apply from recreating a resource that was just deleted.
     let patch =
         json!({"apiVersion": version, "kind": kind, "metadata": {"uid": backup.metadata.uid}, "status": status});
     let params = PatchParams::apply(FIELD_MANAGER).force();
     match backups.patch_status(&backup.name_any(), &params, &Patch::Apply(patch)).await {
         Ok(_) => Ok(()),
-        // It is gone, or another of its name is there: nothing to say.
+        // The resource is gone or was recreated: nothing to report.
         Err(kube::Error::Api(failure)) if failure.is_not_found() || failure.is_conflict() => Ok(()),
         Err(error) => Err(Error::Status(error)),
     }
 }
 
-/// Publishes what became of `Ready`, once for each change.
+/// Publishes changes of `Ready`, once each.
 async fn publish_ready(
     backup: &MemcachedBackup,
     shared: &Shared,

@@ -1,4 +1,4 @@
-//! What the Deployment of a `MemcachedBackup` looks like, and how its pods are known.
+//! The Deployment of a `MemcachedBackup`, and how to recognise its pods.
 
 use std::collections::BTreeMap;
 
@@ -16,16 +16,16 @@ use kube::{Resource as _, ResourceExt as _};
 use super::decide::Deployed;
 use crate::api::memcached_backup::MemcachedBackup;
 
-/// Selects everything that this controller makes.
+/// Selects everything that this controller creates.
 pub(super) const SELECTOR: &str =
     "app.kubernetes.io/name=memcached-backup,app.kubernetes.io/managed-by=memcached-operator";
 
 const INSTANCE: &str = "app.kubernetes.io/instance";
 const IMAGE: &str = "memcached:1.6.39-alpine";
-/// The user `memcache` of the image.
+/// The image's user `memcache`.
 const USER: i64 = 11211;
 
-/// The Deployment as it is created; afterwards only its replicas are looked after.
+/// The Deployment as created; later, only its replicas are managed.
 pub(super) fn deployment(backup: &MemcachedBackup) -> Deployment {
     let labels = labels(&backup.name_any());
     Deployment {
@@ -101,34 +101,34 @@ fn probe() -> Probe {
     Probe { tcp_socket: Some(TCPSocketAction { port, ..TCPSocketAction::default() }), ..Probe::default() }
 }
 
-/// The name of the backup that an object with these labels belongs to.
+/// Returns the name of the backup that an object with these labels belongs to.
 pub(super) fn backup_of(metadata: &ObjectMeta) -> Option<&String> {
     metadata.labels.as_ref()?.get(INSTANCE)
 }
 
-/// Whether the Deployment is this backup's.
+/// Returns whether the Deployment belongs to this backup.
 pub(super) fn is_owned(deployment: &Deployment, backup: &MemcachedBackup) -> bool {
     owns(backup, &deployment.metadata)
 }
 
-/// Whether the owner of these metadata is this backup.
+/// Returns whether this backup owns the object.
 pub(super) fn owns(backup: &MemcachedBackup, metadata: &ObjectMeta) -> bool {
     let owners = metadata.owner_references.as_deref().unwrap_or_default();
     owners.iter().any(|owner| owner.controller == Some(true) && Some(&owner.uid) == backup.metadata.uid.as_ref())
 }
 
-/// What of a Deployment matters.
+/// Returns the relevant parts of a Deployment.
 pub(super) fn summary(deployment: &Deployment) -> Deployed {
     let status = deployment.status.as_ref();
     Deployed {
-        // Absent means one to the API server.
+        // The API server defaults to one.
         replicas: deployment.spec.replicas.unwrap_or(1),
         ready: status.and_then(|s| s.ready_replicas).unwrap_or(0),
         current: status.and_then(|s| s.observed_generation) >= deployment.metadata.generation,
     }
 }
 
-/// Drops what no decision needs before the cache stores it.
+/// Drops what no decision needs, before the cache stores the object.
 pub(super) fn strip(deployment: &mut Deployment) {
     strip_metadata(&mut deployment.metadata);
     deployment.spec = DeploymentSpec { replicas: deployment.spec.replicas, ..DeploymentSpec::default() };

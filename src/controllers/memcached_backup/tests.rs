@@ -1,4 +1,4 @@
-//! One reconcile each against an API server that answers by a script and remembers what it was asked.
+//! Single reconciles against an API server with scripted responses that records requests.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
@@ -16,13 +16,13 @@ use tokio_util::sync::CancellationToken;
 use super::*;
 use crate::api::memcached_backup::MemcachedBackupSpec;
 
-/// What the server was asked: method, path, body.
+/// A recorded request: method, path, body.
 type Asked = (String, String, Value);
 
 #[derive(Clone, Default)]
 struct Script(Arc<Mutex<Conversation>>);
 
-/// The answers to come, and what was asked.
+/// The scripted responses and the recorded requests.
 type Conversation = (VecDeque<(u16, Value)>, Vec<Asked>);
 
 impl Script {
@@ -35,7 +35,7 @@ impl Script {
                 let body = serde_json::from_slice(&body.collect_bytes().await.unwrap()).unwrap_or_default();
                 let mut script = script.0.lock().unwrap();
                 script.1.push((parts.method.to_string(), parts.uri.path().to_owned(), body));
-                // Events are taken without a script.
+                // Events need no script.
                 let is_event = parts.uri.path().contains("/events");
                 let (code, answer) = if is_event { None } else { script.0.pop_front() }.unwrap_or((200, json!({})));
                 let answer = Body::from(answer.to_string().into_bytes());
@@ -49,7 +49,7 @@ impl Script {
         self.0.lock().unwrap().0.push_back((code, json!(body)));
     }
 
-    /// The requests but events, as `METHOD path`.
+    /// The requests except events, as `METHOD path`.
     fn asked(&self) -> Vec<String> {
         let asked = &self.0.lock().unwrap().1;
         asked
@@ -84,7 +84,7 @@ fn backup(size: i32) -> MemcachedBackup {
     backup
 }
 
-/// The Deployment of `backup`, with this many replicas wanted and ready.
+/// The Deployment of `backup`, with this many replicas desired and ready.
 fn deployment(backup: &MemcachedBackup, replicas: i32, ready: i32) -> Deployment {
     let mut deployment = objects::deployment(backup);
     deployment.spec.replicas = Some(replicas);

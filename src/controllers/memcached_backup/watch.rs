@@ -1,4 +1,4 @@
-//! The watches: backups, their Deployments and their pods, each reduced to what is needed before it is kept.
+//! Watches backups, their Deployments and pods, each reduced to the needed parts before it is cached.
 
 use std::future::{pending, ready};
 use std::pin::pin;
@@ -21,7 +21,7 @@ use kube::{Api, Resource as _, ResourceExt as _};
 use super::{Error, Shared, objects, reconcile, retry};
 use crate::api::memcached_backup::MemcachedBackup;
 
-/// Reconciles what these APIs show until the context's shutdown; then lets running reconciles finish.
+/// Reconciles the objects of these APIs until the context shuts down; then lets running reconciles finish.
 pub(super) async fn serve(
     context: Context,
     backups: Api<MemcachedBackup>,
@@ -58,8 +58,8 @@ pub(super) async fn serve(
     Ok(())
 }
 
-/// Ends when the shutdown comes before any backup is known. Nothing runs by then, but kube's controller waits for its first list, which
-/// never comes where the kind is not served.
+/// Completes if the shutdown comes before the first backup. Nothing runs by then, but kube's controller would wait for its first list, which
+/// never completes if the kind is not served.
 async fn stopped_before_the_first_list(backups: Store<MemcachedBackup>, context: Context) {
     let listed = backups.wait_until_ready();
     match select(pin!(listed), pin!(context.shutdown.cancelled())).await {
@@ -68,7 +68,7 @@ async fn stopped_before_the_first_list(backups: Store<MemcachedBackup>, context:
     }
 }
 
-/// The backups' events; counts which there are.
+/// The backups' event stream; also records existing backups in the metrics.
 fn backup_events(
     events: impl Stream<Item = watcher::Result<Event<MemcachedBackup>>> + Send + 'static,
     context: Context,
@@ -96,7 +96,7 @@ fn backup_events(
     })
 }
 
-/// Pods are owned by ReplicaSets; their labels name the backup.
+/// Returns the backup that a pod's labels name; the pod's owner is a ReplicaSet.
 fn owner(pod: &PartialObjectMeta<Pod>) -> Option<ObjectRef<MemcachedBackup>> {
     let name = objects::backup_of(&pod.metadata)?;
     Some(ObjectRef::new(name).within(pod.metadata.namespace.as_deref()?))
@@ -104,7 +104,7 @@ fn owner(pod: &PartialObjectMeta<Pod>) -> Option<ObjectRef<MemcachedBackup>> {
 
 type Reconciled = (ObjectRef<MemcachedBackup>, controller::Action);
 
-/// Failed reconciles are reported where they fail; what is left are watches in trouble and resources that went meanwhile.
+/// Logs watch errors. Failed reconciles have been reported already, and a resource that vanished is not an error.
 fn log(result: Result<Reconciled, controller::Error<Error, watcher::Error>>) {
     match result {
         Ok(_) | Err(controller::Error::ReconcilerFailed(..) | controller::Error::ObjectNotFound(_)) => {}
