@@ -1,10 +1,10 @@
-//! Go's `path.Match`: shell patterns in which `*` and `?` stop at `/`. Used by `.helmignore` and `--show-only`.
+//! Shell patterns in which `*` and `?` do not match `/`, for `.helmignore` and `--show-only`. Counterpart: Go's `path.Match`.
 
-/// A pattern, read once.
+/// A parsed pattern.
 pub struct Pattern(Vec<Token>);
 
 impl Pattern {
-    /// Reads a pattern; `None` if it is malformed.
+    /// Parses a pattern; `None` if it is malformed.
     pub fn new(pattern: &str) -> Option<Pattern> {
         let mut chars = pattern.chars().peekable();
         let mut tokens = Vec::with_capacity(pattern.len());
@@ -20,10 +20,10 @@ impl Pattern {
         Some(Pattern(tokens))
     }
 
-    /// Whether the whole name matches. Takes at worst as many steps as the product of both lengths.
+    /// Returns whether the whole name matches, in at most as many steps as the product of both lengths.
     pub fn matches(&self, name: &str) -> bool {
         let (mut tokens, mut rest) = (self.0.as_slice(), name);
-        // Where to go on when what follows the last star does not fit: one more character for the star.
+        // Where to continue if the tokens after the last star do not match: the star takes one more character.
         let mut retry: Option<(&[Token], &str)> = None;
         loop {
             let mut chars = rest.chars();

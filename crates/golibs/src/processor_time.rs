@@ -25,7 +25,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_this_thread_does_counts() {
+    fn other_threads_do_not_count() {
         let (began, before) = (Instant::now(), processor_time());
         std::thread::spawn(|| while processor_time() < Duration::from_millis(20) {}).join().unwrap();
         let waited = processor_time() - before;

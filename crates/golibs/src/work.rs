@@ -1,4 +1,4 @@
-//! What a call costs beyond being made. A function notes it on its thread; whoever runs functions under a limit collects it afterwards.
+//! The cost of a call beyond the call itself. A function records it on its thread; a caller that enforces limits collects it afterwards.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -8,28 +8,28 @@ thread_local! {
     static TIME: Cell<SlowTime> = const { Cell::new(SlowTime { processor: Duration::ZERO, elapsed: Duration::ZERO }) };
 }
 
-/// Notes work that the current call does, such as the number of values that it visits: the caller counts it as steps.
+/// Records work of the current call, such as the number of values visited, which the caller counts as steps.
 pub fn note_work(steps: u64) {
     NOTED.set(NOTED.get().saturating_add(steps));
 }
 
-/// The time of calls that are slow by nature.
+/// The time of inherently slow calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SlowTime {
-    /// Processor time, which counts.
+    /// Processor time, which counts against the run's limit.
     pub processor: Duration,
-    /// Time on the clock, which is not counted against the run's deadline: a busy machine may take many times as long.
+    /// Elapsed time, by which the run's deadline is extended: a busy machine may take many times as long.
     pub elapsed: Duration,
 }
 
-/// Notes time that the current call takes, for what is slow by nature, such as making a key, where a number of steps would be a guess.
+/// Records time of the current call, for inherently slow work such as key generation, where a number of steps would be a guess.
 pub fn note_time(time: SlowTime) {
     let before = TIME.get();
     let processor = before.processor.saturating_add(time.processor);
     TIME.set(SlowTime { processor, elapsed: before.elapsed.saturating_add(time.elapsed) });
 }
 
-/// Returns what this thread noted since the last call, and forgets it.
+/// Returns and clears what this thread has recorded.
 pub fn take() -> (u64, SlowTime) {
     (NOTED.take(), TIME.take())
 }

@@ -1,9 +1,9 @@
-//! Any value as a number or text, by the rules of the library that Sprig uses. Counterparts: `spf13/cast` and Sprig's `strval`.
+//! Conversions of values to numbers and text. Counterparts: `spf13/cast` and Sprig's `strval`.
 
 use go_template::{Object, Str, Value, fmt};
 use golibs::strconv::{parse_float, parse_int};
 
-/// Sprig's `toInt64` and `toInt`: 0 for what is no number.
+/// Counterpart: Sprig's `toInt64` and `toInt`. Anything that is not a number is 0.
 pub(super) fn to_int64(value: &Value) -> i64 {
     match value {
         Value::Int(v, _) => *v,
@@ -16,7 +16,7 @@ pub(super) fn to_int64(value: &Value) -> i64 {
     }
 }
 
-/// Sprig's `toFloat64`: 0 for what is no number.
+/// Counterpart: Sprig's `toFloat64`. Anything that is not a number is 0.
 pub(super) fn to_float64(value: &Value) -> f64 {
     match value {
         Value::Int(v, _) => *v as f64,
@@ -29,7 +29,7 @@ pub(super) fn to_float64(value: &Value) -> f64 {
     }
 }
 
-/// The number of a month or weekday: the only named types that the library knows.
+/// The number of a month or weekday, the only named types that `cast` supports.
 pub(super) fn named_number(object: &dyn Object) -> Option<i64> {
     match object.data() {
         Value::Int(n, _) if matches!(object.type_name(), "time.Month" | "time.Weekday") => Some(n),
@@ -37,13 +37,13 @@ pub(super) fn named_number(object: &dyn Object) -> Option<i64> {
     }
 }
 
-/// Go's conversion on amd64: whatever does not fit becomes the smallest integer.
+/// Go's conversion on amd64: numbers that do not fit become the smallest integer.
 pub(super) fn float_to_int(v: f64) -> i64 {
     const BOUND: f64 = 9_223_372_036_854_775_808.0;
     if (-BOUND..BOUND).contains(&v) { v as i64 } else { i64::MIN }
 }
 
-/// `1.00` → `1`, as `spf13/cast` reads integers.
+/// Removes a zero fraction, as `spf13/cast` does: `1.00` becomes `1`.
 fn trim_zero_decimal(text: &[u8]) -> &[u8] {
     let zeros = text.iter().rev().take_while(|b| **b == b'0').count();
     let rest = &text[..text.len() - zeros];
@@ -53,7 +53,7 @@ fn trim_zero_decimal(text: &[u8]) -> &[u8] {
     }
 }
 
-/// Sprig's `strval`: text as it is, and everything else as `%v` prints it.
+/// Converts a value to text; all but strings as by `%v`. Counterpart: Sprig's `strval`.
 pub(super) fn to_text(value: &Value) -> Str {
     match value {
         Value::String(s) | Value::Bytes(s) => s.clone(),

@@ -1,8 +1,8 @@
-//! Choosing values: Sprig's `defaults.go`. What is empty is what `if` takes as false.
+//! Default values: Sprig's `defaults.go`. Empty means false for `if`.
 
 use go_template::{FuncMap, Rest, Value};
 
-/// Adds the family's functions.
+/// Registers the functions of this family.
 pub(super) fn register(map: &mut FuncMap) {
     map.add("default", |default: Value, Rest(given): Rest<Value>| {
         given.into_iter().next().filter(Value::is_true).unwrap_or(default)
@@ -20,7 +20,7 @@ mod tests {
     use crate::test_call::check;
 
     #[test]
-    fn the_first_value_that_is_not_empty_wins() {
+    fn the_first_nonempty_value_wins() {
         check("default", &["d".into(), "".into()], Ok("d"));
         check("default", &["d".into(), "x".into()], Ok("x"));
         check("default", &["d".into()], Ok("d"));

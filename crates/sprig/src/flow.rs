@@ -1,14 +1,14 @@
-//! Failing on purpose: Helm's `fail` and `required`.
+//! Deliberate failures: Helm's `fail` and `required`.
 
 use go_template::{FuncError, FuncMap, Str, Value};
 
-/// Marks where the chart author's message starts in an error, so that the engine can show it without the template's call chain.
+/// Marks the start of the chart author's message in an error, which the engine shows without the template's call chain.
 pub const MESSAGE_START: &str = "HELM_ERR_START";
 
-/// Marks where it ends.
+/// Marks the end of the message.
 pub const MESSAGE_END: &str = "HELM_ERR_END";
 
-/// Adds the family's functions.
+/// Registers the functions of this family.
 pub(super) fn register(map: &mut FuncMap) {
     map.add("fail", |message: Str| Err::<Value, _>(marked(&message))).add("required", required);
 }

@@ -1,26 +1,26 @@
-//! How large the result of one function may get. Charts are untrusted, and a short template can ask for any size.
+//! Limits on the result of one function. Charts are untrusted, and a short template can request any size.
 
 use go_template::{FuncError, LimitError};
 use golibs::work::note_work;
 
-/// The longest string that one function makes, in bytes: far over any manifest, which a cluster takes up to 1.5 MiB of.
+/// Maximum length of a string from one function, in bytes: far more than a manifest, of which a cluster accepts 1.5 MiB.
 pub(super) const MAX_STRING_BYTES: usize = 16 << 20;
 
-/// The longest list that one function makes.
+/// Maximum length of a list from one function.
 pub(super) const MAX_LIST_ITEMS: usize = 1_000_000;
 
-/// How deep functions walk values: a map can contain itself.
+/// Maximum depth to which functions walk values: a map can contain itself.
 pub(super) const MAX_VALUE_DEPTH: usize = 500;
 
-/// How many values one deep copy, merge or comparison visits: a map that contains itself twice would otherwise double at each level.
+/// Maximum number of values that one deep copy, merge or comparison visits: a map that contains itself twice would double at each level.
 pub(super) const MAX_VALUE_NODES: usize = 1_000_000;
 
-/// Fails if a string of so many bytes is over the limit.
+/// Fails if a string of this many bytes exceeds the limit.
 pub(super) fn check_string(function: &str, bytes: usize) -> Result<(), FuncError> {
     check(function, "MAX_STRING_BYTES", bytes, MAX_STRING_BYTES, "bytes")
 }
 
-/// Fails if a list of so many items is over the limit.
+/// Fails if a list of this many items exceeds the limit.
 pub(super) fn check_list(function: &str, items: usize) -> Result<(), FuncError> {
     check(function, "MAX_LIST_ITEMS", items, MAX_LIST_ITEMS, "items")
 }
@@ -32,24 +32,24 @@ fn check(function: &str, name: &'static str, size: usize, limit: usize, unit: &s
     Err(exceeded(name, format!("{function} would make more than {limit} {unit}")))
 }
 
-/// The error of a limit.
+/// The error for an exceeded limit.
 pub fn exceeded(name: &'static str, message: String) -> FuncError {
     FuncError::Limit(LimitError { name, message })
 }
 
-/// What is left of [`MAX_VALUE_DEPTH`] and [`MAX_VALUE_NODES`] in one walk over a value.
+/// The remainder of [`MAX_VALUE_DEPTH`] and [`MAX_VALUE_NODES`] in one walk over a value.
 pub(super) struct Walk {
     depth: usize,
     nodes: usize,
 }
 
 impl Walk {
-    /// A walk that has visited nothing.
+    /// A new walk.
     pub(super) fn new() -> Walk {
         Walk { depth: 0, nodes: 0 }
     }
 
-    /// Goes one level down, to as many items, for the length of the call.
+    /// Runs `visit` one level deeper, for this many items.
     pub(super) fn enter<T>(
         &mut self,
         items: usize,
@@ -65,7 +65,7 @@ impl Walk {
         result
     }
 
-    /// Counts values that are visited.
+    /// Counts visited values.
     pub(super) fn count(&mut self, values: usize) -> Result<(), FuncError> {
         self.nodes += values;
         if self.nodes > MAX_VALUE_NODES {
@@ -75,7 +75,7 @@ impl Walk {
     }
 }
 
-/// The run that calls the function counts the walk among its steps.
+/// The caller's run counts the walk as steps.
 impl Drop for Walk {
     fn drop(&mut self) {
         note_work(self.nodes as u64);

@@ -1,10 +1,10 @@
-//! `getHostByName`, which finds nothing: a chart renders the same everywhere, whatever names mean there.
+//! `getHostByName`, which always returns an empty string, so that a chart renders the same everywhere.
 //!
-//! Helm gives the empty string too unless DNS is enabled. Counterpart: Sprig's `network.go`.
+//! So does Helm unless DNS is enabled. Counterpart: Sprig's `network.go`.
 
 use go_template::{FuncMap, Str};
 
-/// Adds the family's functions.
+/// Registers the functions of this family.
 pub(super) fn register(map: &mut FuncMap) {
     map.add("getHostByName", |_: Str| "");
 }

@@ -1,8 +1,8 @@
-//! Slash-separated paths: Go's `path`, and `path/filepath` as it is on Linux.
+//! Slash-separated paths: Go's `path`, and `path/filepath` on Linux.
 
 use go_template::{FuncMap, Str};
 
-/// Adds the family's functions.
+/// Registers the functions of this family.
 pub(super) fn register(map: &mut FuncMap) {
     for os in [false, true] {
         let name =
@@ -15,7 +15,7 @@ pub(super) fn register(map: &mut FuncMap) {
     }
 }
 
-/// Where the last element starts.
+/// The offset of the last element.
 fn last_start(path: &[u8]) -> usize {
     path.iter().rposition(|b| *b == b'/').map_or(0, |at| at + 1)
 }
@@ -38,7 +38,7 @@ fn ext(path: &[u8]) -> &[u8] {
     name.iter().rposition(|b| *b == b'.').map_or(&[], |at| &name[at..])
 }
 
-/// The shortest equal path: no empty elements, no `.`, and `..` only at the start of a relative one.
+/// The shortest equivalent path: no empty elements, no `.`, and `..` only at the start of a relative path.
 fn clean(path: &[u8]) -> Vec<u8> {
     let rooted = path.starts_with(b"/");
     let mut elements: Vec<&[u8]> = Vec::new();
@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn clean_gives_the_shortest_equal_path() {
+    fn clean_returns_the_shortest_equivalent_path() {
         let cases =
             [("", "."), ("/", "/"), ("a//b/./c/..", "a/b"), ("../../a", "../../a"), ("/../a", "/a"), ("a/../..", "..")];
         for (path, expected) in cases {
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn base_dir_and_ext_take_paths_apart() {
+    fn base_dir_and_ext_split_paths() {
         let cases = [
             ("/etc/app/main.yaml", "main.yaml", "/etc/app", ".yaml"),
             ("a/b/", "b", "a/b", ""),

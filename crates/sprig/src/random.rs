@@ -1,4 +1,4 @@
-//! Random text and numbers: Sprig's `rand…`, `shuffle` and `uuidv4`. All from the operating system's source.
+//! Random text and numbers from the operating system: Sprig's `rand…`, `shuffle` and `uuidv4`.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -10,7 +10,7 @@ use golibs::utf8::chars;
 const LETTERS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 const DIGITS: &[u8] = b"0123456789";
 
-/// Adds the family's functions.
+/// Registers the functions of this family.
 pub(super) fn register(map: &mut FuncMap) {
     let alphanumeric = [LETTERS, DIGITS].concat();
     let ascii: Vec<u8> = (b' '..=b'~').collect();
@@ -30,7 +30,7 @@ fn fill(bytes: &mut [u8]) -> Result<(), FuncError> {
     getrandom::fill(bytes).map_err(|e| FuncError::new(format!("cannot read random bytes: {e}")))
 }
 
-/// A number below the bound, each as likely as the other.
+/// A uniformly distributed number below the bound.
 fn below(bound: u64) -> Result<u64, FuncError> {
     let fair = u64::MAX - u64::MAX % bound;
     loop {
@@ -43,7 +43,7 @@ fn below(bound: u64) -> Result<u64, FuncError> {
     }
 }
 
-/// So many of the characters; none for a count below zero, whose error Sprig drops.
+/// This many random characters; none for a negative count, whose error Sprig ignores.
 fn text(function: &str, count: isize, set: &[u8]) -> Result<Vec<u8>, FuncError> {
     let count = usize::try_from(count).unwrap_or(0);
     check_string(function, count)?;
@@ -98,7 +98,7 @@ mod tests {
     use go_template::Value;
 
     #[test]
-    fn random_text_has_the_length_and_the_characters_asked_for() {
+    fn random_text_has_the_requested_length_and_characters() {
         for (name, set) in [("randAlpha", LETTERS), ("randNumeric", DIGITS)] {
             let text = text_of(name, &[Value::int(5000)]);
             assert!(text.len() == 5000 && text.bytes().all(|b| set.contains(&b)), "{name}");
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn a_uuid_says_its_version_and_variant() {
+    fn uuids_have_version_4_and_variant_10() {
         let uuid = text_of("uuidv4", &[]);
         assert_eq!(uuid.len(), 36);
         assert_eq!(&uuid[14..15], "4");
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn rand_int_stays_in_its_range_and_refuses_an_empty_one() {
+    fn rand_int_stays_in_its_range_and_rejects_an_empty_one() {
         for _ in 0..100 {
             assert!(["3", "4"].contains(&text_of("randInt", &[Value::int(3), Value::int(5)]).as_str()));
         }

@@ -6,7 +6,7 @@ use go_template::{FuncError, FuncMap, Object, Str, Value};
 
 use super::limits::Walk;
 
-/// Adds the family's functions.
+/// Registers the functions of this family.
 pub(super) fn register(map: &mut FuncMap) {
     map.add("typeOf", |v: Value| v.type_name().to_owned())
         .add("typeIs", |name: Str, v: Value| name == v.type_name())
@@ -18,17 +18,17 @@ pub(super) fn register(map: &mut FuncMap) {
         .add("deepEqual", |a: Value, b: Value| deep_equal(&a, &b));
 }
 
-/// What Go says when a function asks the nil interface for its type.
+/// Go's error for the type of a nil interface.
 pub(super) fn nil_type() -> FuncError {
     FuncError::new("runtime error: invalid memory address or nil pointer dereference")
 }
 
-/// Go's `reflect.DeepEqual`: equal types and equal values, all the way down.
+/// Counterpart: `reflect.DeepEqual`, which compares types and values recursively.
 pub(super) fn deep_equal(a: &Value, b: &Value) -> Result<bool, FuncError> {
     equal(a, b, &mut Walk::new())
 }
 
-/// As [`deep_equal`], as one of several comparisons that a function makes.
+/// Like [`deep_equal`], as one of several comparisons in a call.
 pub(super) fn equal(a: &Value, b: &Value, walk: &mut Walk) -> Result<bool, FuncError> {
     Ok(match (a, b) {
         (Value::Nil, Value::Nil) => true,
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_deeply_equal_if_types_and_contents_are() {
+    fn deep_equality_compares_types_and_contents() {
         check(Value::int(1), Value::int(1), true);
         check(Value::int(1), Value::int64(1), false);
         check(Value::Float(f64::NAN), Value::Float(f64::NAN), false);
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn maps_that_contain_themselves_end_at_the_depth_limit() {
+    fn comparing_cyclic_maps_stops_at_the_depth_limit() {
         let cyclic = || {
             let map = Map::default();
             map.insert("self", Value::Map(map.clone()));

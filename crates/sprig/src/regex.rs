@@ -1,4 +1,4 @@
-//! The `regex*` functions; those with `must` give an error where the others fail as a Go panic does. Counterpart: Sprig's `regex.go`.
+//! The `regex*` functions. Those with `must` return an error where the others fail with Go's panic. Counterpart: Sprig's `regex.go`.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,16 +10,16 @@ use golibs::work::note_work;
 use super::limits::{MAX_LIST_ITEMS, check_list, check_string, exceeded};
 use golibs::regex::{Error, MAX_SEARCH_WORK, Regex, TooSlow, cached, quote_meta};
 
-/// So much of a search's work counts as a step: two bytes of text for a small pattern.
+/// A search costs one step per this much work: two bytes of text for a small pattern.
 const WORK_PER_STEP: u64 = 8 << 10;
 
-/// A search of this length is counted by its time too.
+/// A search with this much work also costs by its time.
 const SLOW_SEARCH: Duration = Duration::from_millis(50);
 
-/// What such a search counts: all that a render may use, in a second.
+/// Steps per second of such a search, which use up a render's budget.
 const STEPS_PER_MICROSECOND: u64 = 10;
 
-/// Adds the family's functions.
+/// Registers the functions of this family.
 pub(super) fn register(map: &mut FuncMap) {
     map.add("regexMatch", |regex: Str, text: Str| match cached(&regex) {
         Ok(regex) => searched(&regex, &text, || regex.is_match(&text)),
@@ -34,7 +34,7 @@ pub(super) fn register(map: &mut FuncMap) {
     register_with(map, "mustRegex", must);
 }
 
-/// The functions that exist in two forms, which differ in how a bad pattern fails.
+/// The functions with two forms, which differ in how an invalid pattern fails.
 fn register_with(map: &mut FuncMap, prefix: &str, regex: fn(&[u8]) -> Result<Arc<Regex>, FuncError>) {
     map.add(&format!("{prefix}Find"), move |pattern: Str, text: Str| -> Result<Vec<u8>, FuncError> {
         let regex = regex(&pattern)?;
@@ -53,7 +53,7 @@ fn register_with(map: &mut FuncMap, prefix: &str, regex: fn(&[u8]) -> Result<Arc
         let regex = regex(&pattern)?;
         let parts = searched(&regex, &text, || regex.split(&text, at_most(limit)))?.map_err(too_slow)?;
         check_list("regexSplit", parts.len())?;
-        // Only what is not asked for is nil; no parts are an empty list.
+        // The result is nil only if no parts are requested; otherwise no parts are an empty list.
         Ok(if limit == 0 { List::nil(ListType::String).into() } else { List::strings(parts).into() })
     });
     map.add(&format!("{prefix}ReplaceAll"), move |pattern: Str, text: Str, by: Str| -> Result<Vec<u8>, FuncError> {
@@ -79,13 +79,13 @@ fn too_slow(error: TooSlow) -> FuncError {
     exceeded("MAX_SEARCH_TIME", error.to_string())
 }
 
-/// A number of matches that a list may not have, for those who want all or more.
+/// One match more than a list may have, to request all matches.
 fn at_most(limit: isize) -> isize {
     let most = MAX_LIST_ITEMS as isize + 1;
     if limit < 0 { most } else { limit.min(most) }
 }
 
-/// Runs the search, and counts it among the render's steps: by pattern and text, and by the time if it is far beyond that.
+/// Runs the search and counts its steps: by pattern and text and, for an expensive one, also by time.
 fn searched<T>(regex: &Regex, text: &[u8], search: impl FnOnce() -> T) -> Result<T, FuncError> {
     let work = regex.work(text.len());
     if work > MAX_SEARCH_WORK {
@@ -102,17 +102,17 @@ fn searched<T>(regex: &Regex, text: &[u8], search: impl FnOnce() -> T) -> Result
     Ok(found)
 }
 
-/// A `[]string`; with nothing in it Go's nil slice, which is JSON's null.
+/// A `[]string`; without items, Go's nil slice, which is null in JSON.
 fn strings<'t>(items: impl Iterator<Item = &'t [u8]>) -> Value {
     List::strings(items).into()
 }
 
-/// Go's `Compile`.
+/// Counterpart: `regexp.Compile`.
 fn must(pattern: &[u8]) -> Result<Arc<Regex>, FuncError> {
     cached(pattern).map_err(|error| FuncError::new(error.to_string()))
 }
 
-/// Go's `MustCompile`, whose panic names the pattern.
+/// Counterpart: `regexp.MustCompile`, whose panic names the pattern.
 fn compile(pattern: &[u8]) -> Result<Arc<Regex>, FuncError> {
     cached(pattern).map_err(|error: Error| {
         let quoted = match can_backquote(pattern) {
@@ -128,14 +128,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bad_pattern_fails_with_go_s_words() {
+    fn invalid_patterns_fail_with_gos_words() {
         let plain = "error parsing regexp: missing closing ): `(`";
         assert_eq!(must(b"(").unwrap_err().to_string(), plain);
         assert_eq!(compile(b"(").unwrap_err().to_string(), format!("regexp: Compile(`(`): {plain}"));
     }
 
     #[test]
-    fn a_group_reference_ends_before_what_go_considers_neither_letter_nor_digit() {
+    fn group_references_contain_only_gos_letters_and_digits() {
         // U+00B2 is a number, but not a digit; U+0345 is alphabetic, but not a letter.
         for (template, expected) in [("$1\u{b2}", "a\u{b2}"), ("$1\u{345}", "a\u{345}"), ("$1é", "")] {
             crate::test_call::check("regexReplaceAll", &["(a)".into(), "a".into(), template.into()], Ok(expected));

@@ -8,7 +8,7 @@ use go_template::{Field, FuncError, FuncMap, Kind, Object, Param, Scope, Str, Va
 
 use golibs::semver::{Constraint, Error, Version};
 
-/// Adds the family's functions.
+/// Registers the functions of this family.
 pub(super) fn register(map: &mut FuncMap) {
     map.add("semver", |version: Str| -> Result<Value, FuncError> {
         Version::parse(&version.to_text()).map(pointer).map_err(failed)
@@ -23,14 +23,14 @@ fn failed(error: Error) -> FuncError {
     FuncError::new(error.to_string())
 }
 
-/// A version in a template. `semver` gives a pointer; incrementing gives a plain struct, which has fewer methods in Go.
+/// A version in a template. `semver` returns a pointer; an increment returns a struct, which has fewer methods in Go.
 #[derive(Debug)]
 struct VersionObject {
     version: Version,
     pointer: bool,
 }
 
-/// What the comparing methods take.
+/// The parameter types of the comparing methods.
 const COMPARED: [Param; 1] = [Param::Object("*semver.Version")];
 
 fn pointer(version: Version) -> Value {
@@ -152,7 +152,7 @@ fn text(args: &[Value]) -> Result<String, FuncError> {
     Ok(text.to_text().into_owned())
 }
 
-/// The version that a comparing method was given.
+/// The argument of a comparing method.
 fn other(args: &[Value]) -> Result<&VersionObject, FuncError> {
     let object = match args.first() {
         Some(Value::Object(object)) => object.as_any().downcast_ref::<VersionObject>(),
@@ -167,7 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_version_has_the_fields_of_its_text() {
+    fn versions_have_gos_fields() {
         let version = VersionObject { version: Version::parse("v1.2.3-rc.1+b").unwrap(), pointer: true };
         for (method, expected) in [
             ("Major", "1"),

@@ -1,17 +1,17 @@
-//! Calls functions by name in tests, with arguments of the types that the executor would have converted to.
+//! Calls functions by name in tests, with arguments already converted as by the executor.
 
 use std::sync::Arc;
 
 use go_template::{FuncError, Options, Scope, Templates, Value, fmt};
 
-/// Calls the function.
+/// Calls the function of this name.
 pub(super) fn call(name: &str, args: &[Value]) -> Result<Value, FuncError> {
     let map = super::func_map();
     let function = map.get(name).unwrap_or_else(|| unreachable!("no function {name}"));
     function.call(&mut Scope::new(Arc::new(Templates::default()), Options::default()), &mut args.to_vec())
 }
 
-/// The function's result as `%v` prints it.
+/// The function's result, printed by `%v`.
 pub(super) fn text_of(name: &str, args: &[Value]) -> String {
     match call(name, args) {
         Ok(value) => String::from_utf8_lossy(&fmt::sprint(&[value])).into_owned(),
@@ -19,7 +19,7 @@ pub(super) fn text_of(name: &str, args: &[Value]) -> String {
     }
 }
 
-/// Checks what the function's result prints as, or its error.
+/// Checks the function's printed result, or its error.
 pub(super) fn check(name: &str, args: &[Value], expected: Result<&str, &str>) {
     let found =
         call(name, args).map(|v| String::from_utf8_lossy(&fmt::sprint(&[v])).into_owned()).map_err(|e| e.to_string());

@@ -1,9 +1,9 @@
-//! Between our values and `serde_json`'s, for what talks to Kubernetes.
+//! Conversions between values and `serde_json`, for code that talks to Kubernetes.
 
 use go_template::{Map, MapType, Str, Value};
 use serde_json::{Map as JsonMap, Number, Value as Json};
 
-/// The value with Go's kinds: every number a float, as `encoding/json` makes them.
+/// Converts JSON as `encoding/json` does: every number becomes a float.
 pub fn from_serde(json: &Json) -> Value {
     match json {
         Json::Null => Value::Nil,
@@ -18,7 +18,8 @@ pub fn from_serde(json: &Json) -> Value {
     }
 }
 
-/// The value as JSON: whole floats as integers, what JSON has not (functions, numbers that are not finite, maps inside themselves) as null.
+/// Converts a value to JSON. Whole floats become integers; values that JSON cannot represent (functions, infinities, NaN, maps that contain
+/// themselves) become null.
 pub fn to_serde(value: &Value) -> Json {
     convert(value, 0)
 }

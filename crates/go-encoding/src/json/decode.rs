@@ -1,5 +1,5 @@
-//! Reads JSON as `encoding/json`'s `Unmarshal` into `interface{}`: numbers are floats, the last of equal keys wins, errors have Go's text. Or as
-//! Kubernetes reads it, with integers.
+//! Reads JSON as `encoding/json`'s `Unmarshal` into `any` does (all numbers are floats, the last of equal keys wins), or as Kubernetes does, with
+//! integers.
 
 use std::collections::BTreeMap;
 
@@ -8,13 +8,13 @@ use golibs::strconv::quote_rune;
 
 use super::{MAX_DEPTH, MAX_VALUES, TypeError};
 
-/// Why a text could not be read. The text is `encoding/json`'s.
+/// Why text is not JSON, in `encoding/json`'s words except for our limits.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
-    /// A character that does not belong there.
+    /// An unexpected character. Holds the quoted character and the context.
     #[error("invalid character {0} {1}")]
     Character(String, String),
-    /// The text ends too early.
+    /// The text ends inside a value.
     #[error("unexpected end of JSON input")]
     End,
     /// Deeper than [`MAX_DEPTH`].
@@ -23,17 +23,17 @@ pub enum DecodeError {
     /// More than [`MAX_VALUES`].
     #[error("exceeded limit MAX_VALUES of {MAX_VALUES}")]
     TooMany,
-    /// A number that is too large for a float.
+    /// A number beyond a float.
     #[error("json: cannot unmarshal number {0} into Go value of type float64")]
     Number(String),
-    /// JSON of another kind than was asked for.
+    /// JSON of another type than the caller wants.
     #[error(transparent)]
     Type(#[from] TypeError),
 }
 
 type Result<T, E = DecodeError> = std::result::Result<T, E>;
 
-/// The value of the text, which may have blanks around it but nothing else.
+/// Reads one value, which may have whitespace around it.
 pub fn decode(text: &[u8]) -> Result<Value> {
     match decode_partly(text)? {
         (value, None) => Ok(value),
@@ -41,8 +41,8 @@ pub fn decode(text: &[u8]) -> Result<Value> {
     }
 }
 
-/// As [`decode`], with the numbers of Kubernetes' decoder: `int64` for what is written without point and exponent and fits, `float64` for the
-/// rest. Counterpart: `UnmarshalCaseSensitivePreserveInts` of sigs.k8s.io/json.
+/// Like [`decode`], but numbers without point and exponent become `int64` where they fit. Counterpart: `UnmarshalCaseSensitivePreserveInts` of
+/// sigs.k8s.io/json.
 pub fn decode_preserving_ints(text: &[u8]) -> Result<Value> {
     match Decoder::new(text, Numbers::PreserveInts).document()? {
         (value, None) => Ok(value),
@@ -50,17 +50,17 @@ pub fn decode_preserving_ints(text: &[u8]) -> Result<Value> {
     }
 }
 
-/// As [`decode`]; a number that is too large is nil in the value, beside its error.
+/// Like [`decode`], but a number that is too large becomes nil, and the error is returned beside the value.
 pub fn decode_partly(text: &[u8]) -> Result<(Value, Option<DecodeError>)> {
     Decoder::new(text, Numbers::Floats).document()
 }
 
-/// As [`decode`], into a map; `null` is an empty one.
+/// Like [`decode`], for a map; `null` becomes an empty one.
 pub fn decode_map(text: &[u8]) -> Result<Map> {
     Ok(super::into_map(decode(text)?)?)
 }
 
-/// As [`decode`], into a list; `null` is Go's nil slice.
+/// Like [`decode`], for a list; `null` becomes Go's nil slice.
 pub fn decode_list(text: &[u8]) -> Result<List> {
     match decode(text)? {
         Value::Nil => Ok(List::nil(ListType::Interface)),
@@ -68,7 +68,7 @@ pub fn decode_list(text: &[u8]) -> Result<List> {
     }
 }
 
-/// What numbers become.
+/// The types of numbers.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Numbers {
     Floats,
@@ -81,7 +81,7 @@ struct Decoder<'a> {
     pos: usize,
     depth: usize,
     values: usize,
-    /// An error that does not keep the rest from being checked.
+    /// The first error that does not stop decoding.
     error: Option<DecodeError>,
 }
 
@@ -111,7 +111,7 @@ impl<'a> Decoder<'a> {
 
     fn unexpected(&self, context: &str) -> DecodeError {
         match self.peek() {
-            // Go tries a blank at the end, which fits between values and in strings.
+            // At the end, Go tries a space, which is valid between values and in strings.
             None if context.starts_with("looking") || (context.starts_with("after") && !context.contains("point")) => {
                 DecodeError::End
             }
@@ -188,7 +188,7 @@ impl<'a> Decoder<'a> {
         closes
     }
 
-    /// Takes a comma, or the closing bracket.
+    /// Reads a comma or the closing bracket; returns whether another item follows.
     fn goes_on(&mut self, bracket: u8, context: &str) -> Result<bool> {
         self.skip_blanks();
         if self.closes(bracket) {
@@ -292,7 +292,7 @@ impl<'a> Decoder<'a> {
         Ok(())
     }
 
-    /// `\uXXXX`, or two of them for one character; half of such a pair becomes U+FFFD.
+    /// Reads `\uXXXX`, or a surrogate pair of two; a lone surrogate becomes U+FFFD.
     fn unicode_escape(&mut self, text: &mut String) -> Result<()> {
         let first = self.code_unit()?;
         if !(0xD800..0xDC00).contains(&first) {
@@ -328,7 +328,7 @@ impl<'a> Decoder<'a> {
     }
 }
 
-/// The number without point and exponent, if it fits an `int64`.
+/// Parses a number without point and exponent that fits an `int64`.
 pub fn integer(text: &str) -> Option<i64> {
     if text.contains(['.', 'e', 'E']) { None } else { text.parse().ok() }
 }

@@ -1,37 +1,37 @@
-//! Writes values as `encoding/json`'s `Marshal`: sorted keys, Go's number texts, escapes for HTML.
+//! Writes values as JSON, with sorted keys, Go's number format and escapes for HTML. Counterpart: `encoding/json`'s `Marshal`.
 
 use go_template::{List, Map, Object, Value};
 
 use super::{MAX_DEPTH, number};
 
-/// The longest text that is written; a template can put one map into another twice, and again, and again.
+/// Maximum length of the output, in bytes: a template can double a value repeatedly by putting it into a map twice.
 pub const MAX_OUTPUT: usize = 64 << 20;
 
-/// Whether `<`, `>` and `&` are escaped, so that the text can stand in HTML.
+/// Whether `<`, `>` and `&` are escaped, which makes the output safe in HTML.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EscapeHtml {
-    /// As `Marshal` does.
+    /// Escaped, as by `Marshal`.
     Yes,
-    /// As an `Encoder` does after `SetEscapeHTML(false)`.
+    /// Not escaped, as by an `Encoder` after `SetEscapeHTML(false)`.
     No,
 }
 
-/// How the text is laid out.
+/// The layout of the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layout {
-    /// Without any blank.
+    /// No whitespace.
     Compact,
-    /// One line an item, two spaces a level.
+    /// One line per item, indented by two spaces per level.
     Indented,
 }
 
-/// Why a value could not be written. The text is `encoding/json`'s, but for our limits.
+/// Why a value could not be written, in `encoding/json`'s words except for our limits.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EncodeError {
-    /// A number that is not finite.
+    /// An infinity or NaN.
     #[error("json: unsupported value: {0}")]
     UnsupportedValue(String),
-    /// A kind that JSON has not, such as a function.
+    /// A kind that JSON cannot represent, such as a function.
     #[error("json: unsupported type: {0}")]
     UnsupportedType(String),
     /// A map that contains itself.
@@ -51,21 +51,21 @@ impl EncodeError {
     }
 }
 
-/// The value as JSON, without a line break at the end.
+/// Writes the value as JSON, without a final line break.
 pub fn encode(value: &Value, escape: EscapeHtml, layout: Layout) -> Result<Vec<u8>, EncodeError> {
     let mut encoder = Encoder { out: Vec::with_capacity(128), escape, layout, depth: 0, path: Vec::new() };
     encoder.value(value)?;
     Ok(encoder.out)
 }
 
-/// The string in quotes, escaped for HTML.
+/// Writes a JSON string, escaped for HTML. Invalid UTF-8 becomes U+FFFD.
 pub fn quoted(bytes: &[u8]) -> String {
     let mut out = Vec::new();
     write_string(&mut out, bytes, EscapeHtml::Yes);
     String::from_utf8(out).unwrap_or_default()
 }
 
-/// Fails at the depth limit, saying whether the innermost of the maps contains itself.
+/// Fails at the depth limit. The error says whether the innermost of the maps contains itself.
 pub fn check_depth(depth: usize, path: &[Map]) -> Result<(), EncodeError> {
     if depth < MAX_DEPTH {
         return Ok(());
@@ -206,7 +206,7 @@ fn write_string(out: &mut Vec<u8>, bytes: &[u8], escape: EscapeHtml) {
     out.push(b'"');
 }
 
-/// What stands for so many bytes of the string.
+/// An escape sequence and the number of bytes that it replaces.
 struct Escape {
     text: std::borrow::Cow<'static, str>,
     length: usize,

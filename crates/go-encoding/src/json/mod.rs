@@ -1,7 +1,6 @@
-//! JSON as Go's `encoding/json` reads and writes it, and the way between our values and `serde_json`'s.
+//! JSON as Go's `encoding/json` reads and writes it, and conversions from and to `serde_json`.
 //!
-//! [`encode()`] is `Marshal`, [`decode()`] `Unmarshal` into `interface{}`, with their errors. Objects are not kept in the order of a struct's fields
-//! but sorted, as maps are.
+//! [`encode()`] is `Marshal`, [`decode()`] is `Unmarshal` into `any`, with their errors. Keys are sorted, as in Go's maps.
 
 mod convert;
 mod decode;
@@ -22,13 +21,13 @@ pub use decode::{decode_partly, integer};
 pub use encode::{EncodeError, EscapeHtml, Layout, MAX_OUTPUT, encode};
 pub use encode::{check_depth, quoted};
 
-/// How deep values may nest, read or written. Go allows 10,000.
+/// Maximum nesting depth when reading or writing. Go allows 10,000.
 pub const MAX_DEPTH: usize = 500;
 
-/// How many values a text may have. Go has no such limit.
+/// Maximum number of values in a text. Go has no such limit.
 pub const MAX_VALUES: usize = 1_000_000;
 
-/// A value of another kind than the one that was asked for.
+/// A value of another type than the caller wants.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("json: cannot unmarshal {found} into Go value of type {wanted}")]
 pub struct TypeError {
@@ -36,7 +35,7 @@ pub struct TypeError {
     wanted: &'static str,
 }
 
-/// The value as a map; nil is an empty one.
+/// Converts a value to a map; nil becomes an empty one.
 pub fn into_map(value: Value) -> Result<Map, TypeError> {
     match value {
         Value::Map(map) => Ok(map),
@@ -45,7 +44,7 @@ pub fn into_map(value: Value) -> Result<Map, TypeError> {
     }
 }
 
-/// The value as a list; nil is an empty one.
+/// Converts a value to a list; nil becomes an empty one.
 pub fn into_list(value: Value) -> Result<List, TypeError> {
     match value {
         Value::List(list) => Ok(list),
@@ -54,7 +53,7 @@ pub fn into_list(value: Value) -> Result<List, TypeError> {
     }
 }
 
-/// What Go's `encoding/json` calls the value in its errors.
+/// The name of the value's type in `encoding/json`'s errors.
 pub fn kind(value: &Value) -> &'static str {
     match value {
         Value::Bool(_) => "bool",
@@ -65,7 +64,7 @@ pub fn kind(value: &Value) -> &'static str {
     }
 }
 
-/// The bytes as text; each byte that is no UTF-8 becomes U+FFFD, as in Go.
+/// Converts bytes to text. Each invalid byte becomes U+FFFD, as in Go.
 pub fn to_utf8(bytes: &[u8]) -> Cow<'_, str> {
     if let Ok(text) = std::str::from_utf8(bytes) {
         return Cow::Borrowed(text);
@@ -78,7 +77,7 @@ pub fn to_utf8(bytes: &[u8]) -> Cow<'_, str> {
     Cow::Owned(text)
 }
 
-/// How a `[]byte` stands in JSON.
+/// The JSON form of a `[]byte`, without quotes.
 pub fn base64(bytes: &[u8]) -> String {
     base64::engine::general_purpose::STANDARD.encode(bytes)
 }

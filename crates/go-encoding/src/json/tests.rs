@@ -7,7 +7,7 @@ fn compact(value: &Value) -> String {
 }
 
 #[test]
-fn what_is_no_json_is_refused_in_go_s_words() {
+fn invalid_json_fails_with_gos_words() {
     let cases = [
         ("", "unexpected end of JSON input"),
         ("{", "unexpected end of JSON input"),
@@ -44,7 +44,7 @@ fn what_is_no_json_is_refused_in_go_s_words() {
 }
 
 #[test]
-fn strings_are_escaped_as_go_does() {
+fn strings_are_escaped_as_in_go() {
     let cases = [
         ("a<b>&\u{2028}", r#""a\u003cb\u003e\u0026\u2028""#),
         ("\u{8}\u{c}\n\r\t\u{1}\u{7f}", "\"\\b\\f\\n\\r\\t\\u0001\u{7f}\""),
@@ -60,7 +60,7 @@ fn strings_are_escaped_as_go_does() {
 }
 
 #[test]
-fn halves_of_a_character_become_replacements() {
+fn lone_surrogates_become_replacement_characters() {
     for (text, expected) in
         [(r#""\ud83d\ude00""#, "😀"), (r#""\ud83dx""#, "\u{FFFD}x"), (r#""\ud83d\u0041""#, "\u{FFFD}A")]
     {
@@ -69,7 +69,7 @@ fn halves_of_a_character_become_replacements() {
 }
 
 #[test]
-fn indented_text_has_a_line_an_item() {
+fn indented_output_has_one_line_per_item() {
     let value = decode(br#"{"b":[1,{}],"a":{"c":[]}}"#).unwrap();
     let pretty = encode(&value, EscapeHtml::Yes, Layout::Indented).unwrap();
     assert_eq!(
@@ -108,7 +108,7 @@ fn a_map_that_doubles_at_each_level_is_too_long() {
 }
 
 #[test]
-fn values_go_to_serde_and_back() {
+fn values_convert_to_serde_and_back() {
     let text = r#"{"a":[1,2.5,null,true,"x"],"b":{"c":-7}}"#;
     let json: serde_json::Value = serde_json::from_str(text).unwrap();
     assert_eq!(to_serde(&from_serde(&json)), json);

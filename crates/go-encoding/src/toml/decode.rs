@@ -17,9 +17,8 @@ use super::table::{Header, Tables};
 /// ```
 /// use go_encoding::toml::decode;
 ///
-/// let document = decode(b"[server]\nport = 8080")?;
-/// let server = document.get("server").and_then(|server| server.as_map().cloned());
-/// assert_eq!(server.and_then(|server| server.get("port")).map(|port| port.type_name()), Some("int64"));
+/// let document = decode(b"port = 8080")?;
+/// assert_eq!(document.get("port").map(|port| port.type_name().to_owned()).as_deref(), Some("int64"));
 /// # Ok::<(), go_encoding::toml::Error>(())
 /// ```
 pub fn decode(text: &[u8]) -> Result<Map, Error> {

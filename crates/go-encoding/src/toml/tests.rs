@@ -20,7 +20,7 @@ fn written(value: &Value) -> String {
 }
 
 #[test]
-fn values_are_read_with_their_kinds() {
+fn values_have_their_go_types() {
     check(
         "a = 1_000\nb = 0xff\nc = 3.0\nd = true\ne = [1, 'x', {f = 1}]",
         r#"{"a":1000,"b":255,"c":3,"d":true,"e":[1,"x",{"f":1}]}"#,
@@ -35,14 +35,14 @@ fn values_are_read_with_their_kinds() {
 }
 
 #[test]
-fn strings_are_read_with_their_escapes_and_lines() {
+fn strings_have_escapes_and_several_lines() {
     check(r#"a = "\u00e9\x41\t\\""#, r#"{"a":"éA\t\\"}"#);
     check("a = \"\"\"\nx \\\n   y\"\"\"\"", r#"{"a":"x y\""}"#);
     check("a = '''\nx\\'''", r#"{"a":"x\\"}"#);
 }
 
 #[test]
-fn dates_are_times_and_come_back_as_they_were() {
+fn dates_become_times_and_are_written_as_they_were() {
     check("a = 1979-05-27T07:32:00.5+01:00", r#"{"a":"1979-05-27T07:32:00.5+01:00"}"#);
     for text in ["d = 1979-05-27T07:32:00Z\n", "d = 1979-05-27\n", "d = 1979-05-27T07:32:00.25\n", "d = 07:32:00\n"] {
         let map = decode(text.as_bytes()).unwrap();
@@ -52,7 +52,7 @@ fn dates_are_times_and_come_back_as_they_were() {
 }
 
 #[test]
-fn what_is_no_toml_is_refused_in_its_words() {
+fn invalid_toml_fails_with_upstreams_words() {
     check_error("a = 1\na = 2", "2 (last key \"a\"): Key 'a' has already been defined.");
     check_error("[t]\n[t]", "2: Key 't' has already been defined.");
     check_error("a = tru", "1 (last key \"a\"): expected value but found \"tru\" instead");
@@ -75,7 +75,7 @@ fn plain_keys_are_written_before_tables() {
 }
 
 #[test]
-fn what_toml_cannot_hold_is_refused() {
+fn values_that_toml_cannot_represent_are_refused() {
     let nil_inside = Value::Map(Map::from_iter([("l", Value::list(vec![Value::Nil]))]));
     let cases = [
         (nil_inside, "toml: cannot encode array with nil element"),

@@ -1,6 +1,6 @@
-//! Builds the nodes of a stream's first document out of its tokens, by libyaml's grammar.
+//! Composes the first document of a stream from its tokens, by libyaml's grammar.
 //!
-//! Counterpart: libyaml's parser and yaml.v2's `parser`, in one: each production makes its node instead of an event.
+//! Counterpart: libyaml's parser and yaml.v2's `parser` in one: each production creates a node instead of an event.
 
 use std::collections::HashMap;
 
@@ -11,20 +11,20 @@ use super::{MAX_DEPTH, MAX_VALUES};
 
 type Result<T, E = Syntax> = std::result::Result<T, E>;
 
-/// Where a node is in its [`Document`].
+/// The index of a node in its [`Document`].
 pub(super) type NodeId = usize;
 
 /// One node of a document.
 #[derive(Debug)]
 pub(super) enum Node {
-    /// `implicit` if the text alone says what it is: plain, or tagged `!`.
+    /// `implicit` if the text alone decides its type: it is plain or tagged `!`.
     Scalar {
         value: String,
         tag: Option<String>,
         implicit: bool,
     },
     Sequence(Vec<NodeId>),
-    /// Keys and values in turn.
+    /// Alternating keys and values.
     Mapping(Vec<(NodeId, NodeId)>),
     Alias {
         name: String,
@@ -36,7 +36,7 @@ pub(super) enum Node {
 #[derive(Debug, Default)]
 pub(super) struct Document {
     nodes: Vec<Node>,
-    /// The node on top; `None` if the stream is empty.
+    /// The root; `None` if the stream is empty.
     pub(super) root: Option<NodeId>,
 }
 
@@ -46,7 +46,7 @@ impl Document {
     }
 }
 
-/// The first document of the stream.
+/// Composes the first document of the stream.
 pub(super) fn first_document(input: &[u8]) -> Result<Document> {
     let mut composer = Composer {
         scanner: Scanner::new(input),
@@ -65,11 +65,11 @@ struct Composer<'a> {
     scanner: Scanner<'a>,
     document: Document,
     anchors: HashMap<String, NodeId>,
-    /// Handles of tags and what they stand for.
+    /// Tag handles and their prefixes.
     tags: Vec<(String, String)>,
 }
 
-/// An anchor and a tag in front of a node.
+/// The anchor and tag before a node.
 #[derive(Default)]
 struct Properties {
     anchor: Option<String>,
@@ -97,7 +97,7 @@ impl Composer<'_> {
                 self.node()?
             }
         };
-        // yaml.v2 wants to see the document's end, so whatever the scanner refuses there fails this document too.
+        // yaml.v2 reads the end of the document, so an error of the scanner there fails this document too.
         self.scanner.peek()?;
         Ok(root)
     }
@@ -158,7 +158,7 @@ impl Composer<'_> {
         self.add(Node::Scalar { value: String::new(), tag: None, implicit: true })
     }
 
-    /// A node with everything in it. Open collections are on a stack of their own, so depth costs no call.
+    /// Composes a node and its descendants. Open collections are on a stack of their own, so nesting does not recurse.
     fn node(&mut self) -> Result<NodeId> {
         let mut open: Vec<Collection> = Vec::new();
         let mut next = self.begin(BLOCK)?;
@@ -186,7 +186,7 @@ impl Composer<'_> {
         }
     }
 
-    /// Begins a node: a scalar or alias is done at once, a collection stays open.
+    /// Starts a node. A scalar or alias is complete at once, a collection stays open.
     fn begin(&mut self, place: Place) -> Result<Next> {
         if self.document.nodes.len() >= MAX_VALUES {
             let start = self.scanner.peek()?.start;
@@ -217,7 +217,7 @@ impl Composer<'_> {
         Ok(self.open(kind, anchor))
     }
 
-    /// An anchor or tag with nothing behind it.
+    /// An anchor or tag without a node.
     fn bare_properties(&mut self, anchor: Option<String>, tag: Option<String>) -> NodeId {
         let implicit = tag.is_none();
         let id = self.add(Node::Scalar { value: String::new(), tag, implicit });
@@ -239,7 +239,7 @@ impl Composer<'_> {
         }
     }
 
-    /// An anchor, a tag, or both in any order.
+    /// Reads an anchor, a tag, or both in either order.
     fn properties(&mut self) -> Result<Properties> {
         let mut properties = Properties::default();
         loop {
@@ -281,12 +281,12 @@ impl Composer<'_> {
     }
 }
 
-/// What may stand for a node.
+/// The kinds of nodes allowed at a position.
 #[derive(Clone, Copy)]
 struct Place {
-    /// Block collections too.
+    /// Also block collections.
     block: bool,
-    /// Where a key's value is wanted, also a sequence that is not indented.
+    /// For a key's value, also a sequence without indentation.
     indentless: bool,
 }
 
@@ -294,7 +294,7 @@ const BLOCK: Place = Place { block: true, indentless: false };
 const BLOCK_VALUE: Place = Place { block: true, indentless: true };
 const FLOW: Place = Place { block: false, indentless: false };
 
-/// What came of a step.
+/// The result of a step.
 enum Next {
     Done(NodeId),
     Open(Collection),
@@ -307,18 +307,18 @@ enum Kind {
     BlockMapping,
     FlowSequence,
     FlowMapping,
-    /// `key: value` as an item of a flow sequence.
+    /// `key: value` in a flow sequence.
     FlowPair,
 }
 
-/// A collection whose end has not come.
+/// An open collection.
 struct Collection {
     id: NodeId,
     kind: Kind,
     items: Vec<NodeId>,
     entries: Vec<(NodeId, NodeId)>,
     key: Option<NodeId>,
-    /// The key of a flow mapping that has no value.
+    /// A key without a value in a flow mapping.
     lone_key: bool,
 }
 
@@ -334,7 +334,7 @@ impl Collection {
     }
 }
 
-/// Collections. Each is put down before its children, so that an alias inside finds its anchor.
+/// Collections. Each is registered before its children, so that an alias inside finds its anchor.
 impl Composer<'_> {
     fn open(&mut self, kind: Kind, anchor: Option<String>) -> Next {
         let id = self.add(Node::Sequence(Vec::new()));
@@ -351,7 +351,7 @@ impl Composer<'_> {
         Next::Done(collection.id)
     }
 
-    /// Begins the collection's next child; `None` at its end.
+    /// Starts the collection's next child; `None` at its end.
     fn advance(&mut self, collection: &mut Collection) -> Result<Option<Next>> {
         match collection.kind {
             Kind::BlockSequence => self.block_sequence(),
@@ -435,7 +435,7 @@ impl Composer<'_> {
         Ok(Some(self.open(Kind::FlowPair, None)))
     }
 
-    /// Takes the comma between entries; says whether another entry comes before the end.
+    /// Reads the comma between entries; returns whether another entry follows.
     fn flow_entry_follows(&mut self, end: TokenKind, first: bool, problem: &'static str) -> Result<bool> {
         let token = self.scanner.peek()?;
         if token.kind == end {
@@ -452,7 +452,7 @@ impl Composer<'_> {
 
     fn flow_pair_key(&mut self) -> Result<Next> {
         match self.scanner.peek()?.kind {
-            // libyaml drops the token here, so `[? : x]` and its like come out odd; so they do here.
+            // libyaml drops this token, which makes `[? : x]` parse oddly. We must reproduce it.
             TokenKind::Value | TokenKind::FlowEntry | TokenKind::FlowSequenceEnd => {
                 self.scanner.take()?;
                 Ok(Next::Done(self.empty()))

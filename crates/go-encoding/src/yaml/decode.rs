@@ -1,6 +1,6 @@
-//! Turns a document's nodes into what Go has after YAML → JSON → `interface{}`: numbers are floats, keys strings.
+//! Converts nodes to the values that Go has after YAML → JSON → `any`: numbers are floats, keys are strings.
 //!
-//! Counterpart: yaml.v2's `decoder` and sigs.k8s.io/yaml's `convertToJSONableObject`, with yaml.v2's limits for aliases.
+//! Counterpart: yaml.v2's `decoder` and sigs.k8s.io/yaml's `convertToJSONableObject`, with yaml.v2's limits on aliases.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -14,10 +14,10 @@ use super::resolve::{Scalar, resolve, resolve_with};
 use super::{MAX_DEPTH, MAX_VALUES};
 use crate::json::{self, number};
 
-/// So many operations may come from aliases in all but a hundredth; a document of a few kilobytes cannot grow beyond.
+/// Up to this many operations, 99 % may come from aliases.
 const ALIAS_RATIO_LOW: f64 = 400_000.0;
 
-/// From so many operations on only a tenth may come from aliases.
+/// From this many operations, only 10 % may come from aliases.
 const ALIAS_RATIO_HIGH: f64 = 4_000_000.0;
 
 const TAG_PREFIX: &str = "tag:yaml.org,2002:";
@@ -25,16 +25,16 @@ const TAG_PREFIX: &str = "tag:yaml.org,2002:";
 type Entries = BTreeMap<Str, Value>;
 type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What numbers become.
+/// The types of numbers.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Numbers {
-    /// Floats, as in Go's `interface{}`.
+    /// Floats, as in Go's `any`.
     Floats,
-    /// What is an integer in JSON stays one, as in Kubernetes' decoder.
+    /// Integers of JSON stay integers, as in Kubernetes' decoder.
     PreserveInts,
 }
 
-/// The document's value.
+/// Converts a document.
 pub(super) fn decode(document: &Document, numbers: Numbers) -> Result<Value> {
     let Some(root) = document.root else { return Ok(Value::Nil) };
     let mut decoder = Decoder::new(document, numbers);
@@ -48,7 +48,7 @@ pub(super) fn decode(document: &Document, numbers: Numbers) -> Result<Value> {
     }
 }
 
-/// The first number that JSON cannot hold.
+/// The first number that JSON cannot represent.
 fn not_finite(value: &Value) -> Option<f64> {
     match value {
         Value::Float(number) => (!number.is_finite()).then_some(*number),
@@ -65,14 +65,14 @@ pub(super) fn invalid(problem: impl Into<std::borrow::Cow<'static, str>>) -> Err
 struct Decoder<'a> {
     document: &'a Document,
     numbers: Numbers,
-    /// The aliases that are being followed.
+    /// The aliases being resolved.
     open: HashSet<NodeId>,
     depth: usize,
     operations: u64,
     from_aliases: u64,
-    /// What JSON cannot hold. yaml.v2 is through with the document before sigs.k8s.io/yaml complains.
+    /// The first value that JSON cannot represent. yaml.v2 finishes the document before sigs.k8s.io/yaml reports it.
     not_json: Option<String>,
-    /// Whether there was a number that is not finite; a duplicate key may have replaced it since.
+    /// Whether the document has an infinity or NaN, which a duplicate key may have replaced.
     infinite: bool,
 }
 
@@ -187,7 +187,7 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    /// Puts the entries of a mapping, or of each of several, over those that are there. Of several the first wins.
+    /// Merges a mapping, or several of which the first wins, into the entries.
     fn merge(&mut self, id: NodeId, map: &mut Entries) -> Result<()> {
         match self.document.node(id) {
             Node::Sequence(items) => items.iter().rev().try_for_each(|item| self.merge_one(*item, map)),
@@ -212,7 +212,7 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    /// The key as JSON has it.
+    /// The key in JSON.
     fn key(&mut self, key: NodeId, value: NodeId) -> Result<Key> {
         self.count()?;
         let (text, tag, implicit) = match self.document.node(key) {
@@ -265,7 +265,7 @@ impl<'a> Decoder<'a> {
         })
     }
 
-    /// The JSON between has no point for a whole number.
+    /// The intermediate JSON writes whole numbers without a point.
     fn float(&self, value: f64) -> Value {
         let whole = number::json(value).filter(|_| self.numbers == Numbers::PreserveInts);
         whole.and_then(|text| json::integer(&text)).map_or(Value::Float(value), Value::int64)
@@ -275,18 +275,18 @@ impl<'a> Decoder<'a> {
 /// A key of a mapping.
 enum Key {
     Text(Str),
-    /// JSON cannot hold it: the complaint.
+    /// JSON cannot represent the key. Holds the error.
     Refused(String),
 }
 
-/// What a scalar stands for.
+/// The value of a scalar.
 pub(super) enum Resolved {
     Scalar(Scalar),
-    /// Text that differs from the scalar's.
+    /// Text other than the scalar's.
     Text(String),
 }
 
-/// What the scalar stands for under its tag; without one, as its form says.
+/// Resolves a scalar by its tag, or by its form if it has none.
 pub(super) fn resolve_tagged(text: &str, tag: Option<&str>, implicit: bool) -> Result<Resolved> {
     let Some(tag) = tag else {
         return Ok(Resolved::Scalar(if implicit { resolve(text) } else { Scalar::Str }));
@@ -300,7 +300,7 @@ pub(super) fn resolve_tagged(text: &str, tag: Option<&str>, implicit: bool) -> R
     }
 }
 
-/// The scalar under a tag that says what it must be.
+/// Resolves a scalar with a tag that requires a type.
 fn resolve_as(tag: &str, text: &str) -> Result<Scalar> {
     let scalar = resolve_with(text, tag == "timestamp");
     if scalar.tag().strip_prefix("!!") == Some(tag) {
@@ -320,7 +320,7 @@ fn decode_binary(text: &str) -> Result<String> {
     Ok(crate::json::to_utf8(&bytes).into_owned())
 }
 
-/// sigs.k8s.io/yaml prints keys as if they were of 32 bits.
+/// sigs.k8s.io/yaml prints float keys with 32 bits.
 pub(super) fn float_key(number: f64) -> String {
     match number {
         n if n.is_nan() => ".nan".to_owned(),

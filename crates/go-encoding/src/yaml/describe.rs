@@ -1,4 +1,4 @@
-//! Prints a node as Go's `%#v` prints its decoded value, for the errors that name a key.
+//! Prints a node as Go's `%#v` prints its decoded value, for errors that name a key.
 
 use std::collections::BTreeMap;
 
@@ -12,13 +12,13 @@ use crate::json::number;
 /// Go's nil in a collection.
 const NIL: &str = "interface {}(nil)";
 
-/// How deep the text goes; an alias may stand for a lot.
+/// Maximum depth of the text: an alias may hide a lot.
 const MAX_DEPTH: usize = 8;
 
-/// After so many nodes and bytes of scalars nothing more is shown.
+/// Maximum number of nodes and bytes of scalars in the text.
 const MAX_SHOWN: usize = 1 << 16;
 
-/// The node's value in Go's syntax.
+/// The node's value in Go syntax.
 pub(super) fn go_syntax(document: &Document, id: NodeId) -> String {
     let mut text = String::new();
     Describer { document, shown: 0 }.describe(id, 0, &mut text);
@@ -27,7 +27,7 @@ pub(super) fn go_syntax(document: &Document, id: NodeId) -> String {
 
 struct Describer<'a> {
     document: &'a Document,
-    /// How many nodes and bytes of scalars the text has.
+    /// The number of nodes and bytes of scalars in the text.
     shown: usize,
 }
 
@@ -62,7 +62,7 @@ impl Describer<'_> {
         for (key, value) in entries {
             let mut text = String::new();
             self.element(*key, depth, &mut text);
-            // Go sorts nil before all else.
+            // Go sorts nil first.
             texts.insert((text != NIL, text), *value);
         }
         into.push_str("map[interface {}]interface {}{");

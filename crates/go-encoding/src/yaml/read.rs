@@ -1,16 +1,16 @@
-//! The text under the scanner: position, line breaks, and what YAML refuses to read at all.
+//! The scanner's input: position, line breaks, and characters that YAML does not allow.
 //!
-//! Counterpart: libyaml's reader as yaml.v2 has it. It decodes 512 bytes at a time and complains about a bad character only when it gets
-//! there, so a syntax error in an earlier piece wins.
+//! Counterpart: libyaml's reader in yaml.v2. It decodes 512 bytes at a time and reports an invalid character only then, so a syntax error in an
+//! earlier piece wins.
 
 use std::borrow::Cow;
 
 use super::error::Syntax;
 
-/// How many bytes yaml.v2 decodes at once.
+/// The number of bytes that yaml.v2 decodes at once.
 const CHUNK: usize = 512;
 
-/// A place in the text: characters, lines and columns from 0.
+/// A position in the text: characters, lines and columns from 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Mark {
     pub(super) index: usize,
@@ -18,14 +18,14 @@ pub(super) struct Mark {
     pub(super) column: usize,
 }
 
-/// A character that may not be read, and where the piece of text begins that cannot be decoded because of it.
+/// An invalid character, and the start of the piece of text that contains it.
 #[derive(Clone, Copy, Debug)]
 struct Fault {
     chunk: usize,
     problem: &'static str,
 }
 
-/// The text from the current position on. Behind its end there are NULs.
+/// The text from the current position. NULs follow its end.
 pub(super) struct Reader<'a> {
     text: Cow<'a, str>,
     fault: Option<Fault>,
@@ -40,13 +40,13 @@ impl<'a> Reader<'a> {
         Reader { text, fault, pos: 0, mark: Mark::default() }
     }
 
-    /// The byte so many bytes ahead.
+    /// The byte at this offset from the current position.
     #[inline]
     pub(super) fn peek(&self, ahead: usize) -> u8 {
         self.text.as_bytes().get(self.pos + ahead).copied().unwrap_or(0)
     }
 
-    /// Fails if fewer than so many characters can be read because of a bad one.
+    /// Fails if an invalid character is within the next `characters`.
     #[inline]
     pub(super) fn need(&self, characters: usize) -> Result<(), Syntax> {
         match &self.fault {
@@ -63,7 +63,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Steps over one character that is no line break.
+    /// Skips one character other than a line break.
     #[inline]
     pub(super) fn skip(&mut self) {
         self.pos += self.width();
@@ -71,14 +71,14 @@ impl<'a> Reader<'a> {
         self.mark.column += 1;
     }
 
-    /// Copies one character that is no line break.
+    /// Copies one character other than a line break.
     pub(super) fn read(&mut self, into: &mut String) {
         let end = self.pos + self.width();
         into.push_str(self.text.get(self.pos..end).unwrap_or(""));
         self.skip();
     }
 
-    /// Copies everything up to the byte position, which holds no line break.
+    /// Copies the text up to this byte position, which contains no line break.
     pub(super) fn read_to(&mut self, end: usize, into: &mut String) {
         let run = self.text.get(self.pos..end).unwrap_or("");
         let characters = run.as_bytes().iter().filter(|b| !is_continuation(**b)).count();
@@ -88,7 +88,7 @@ impl<'a> Reader<'a> {
         self.mark.column += characters;
     }
 
-    /// Steps over one line break, if there is one.
+    /// Skips a line break, if there is one.
     pub(super) fn skip_line(&mut self) {
         if self.is_crlf() {
             self.next_line(2, 2);
@@ -97,7 +97,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Copies one line break as `\n`; the Unicode separators stay what they are.
+    /// Copies a line break as `\n`, but keeps the Unicode separators.
     pub(super) fn read_line(&mut self, into: &mut String) {
         if self.is_crlf() {
             into.push('\n');
@@ -131,12 +131,12 @@ impl<'a> Reader<'a> {
         self.peek(0) == b'\r' && self.peek(1) == b'\n'
     }
 
-    /// Whether a byte order mark begins the text and nothing of it was read.
+    /// Returns whether the position is before a byte order mark at the start.
     pub(super) fn at_leading_bom(&self) -> bool {
         self.pos == 0 && self.text.starts_with('\u{FEFF}')
     }
 
-    /// Whether a line break is so many bytes ahead.
+    /// Returns whether a line break is at this offset.
     #[inline]
     pub(super) fn is_break(&self, ahead: usize) -> bool {
         match self.peek(ahead) {
@@ -147,41 +147,41 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Whether a line break or the end is so many bytes ahead.
+    /// Returns whether a line break or the end is at this offset.
     #[inline]
     pub(super) fn is_breakz(&self, ahead: usize) -> bool {
         self.peek(ahead) == 0 || self.is_break(ahead)
     }
 
-    /// Whether a space, tab, line break or the end is so many bytes ahead.
+    /// Returns whether a space, tab, line break or the end is at this offset.
     #[inline]
     pub(super) fn is_blankz(&self, ahead: usize) -> bool {
         is_blank(self.peek(ahead)) || self.is_breakz(ahead)
     }
 
-    /// Whether the text is at its end.
+    /// Returns whether the position is at the end.
     pub(super) fn is_end(&self) -> bool {
         self.peek(0) == 0
     }
 
-    /// Whether `---` or `...` stands alone at the beginning of this line.
+    /// Returns whether the position is at the start of a line with `---` or `...`.
     pub(super) fn at_document_indicator(&self) -> bool {
         self.mark.column == 0 && (self.at_indicator(b'-') || self.at_indicator(b'.'))
     }
 
-    /// Whether three of the byte and a blank are ahead.
+    /// Returns whether this byte three times and a blank come next.
     pub(super) fn at_indicator(&self, byte: u8) -> bool {
         (0..3).all(|i| self.peek(i) == byte) && self.is_blankz(3)
     }
 }
 
-/// A space or a tab.
+/// Returns whether this is a space or a tab.
 #[inline]
 pub(super) fn is_blank(byte: u8) -> bool {
     byte == b' ' || byte == b'\t'
 }
 
-/// What names of anchors, tags and directives are made of.
+/// Returns whether names of anchors, tags and directives may contain this byte.
 pub(super) fn is_name(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-'
 }
@@ -190,7 +190,7 @@ fn is_continuation(byte: u8) -> bool {
     byte & 0xC0 == 0x80
 }
 
-/// The readable text without its byte order mark, and what is wrong with the character behind it.
+/// The valid prefix of the text without its byte order mark, and the problem of the character after it.
 fn decode(input: &[u8]) -> (Cow<'_, str>, Option<&'static str>) {
     match input {
         [0xFF, 0xFE, rest @ ..] => decode_utf16(rest, u16::from_le_bytes),
@@ -215,10 +215,10 @@ fn decode_utf8(input: &[u8]) -> (Cow<'_, str>, Option<&'static str>) {
     }
 }
 
-/// What is said of a character that may not be in a stream.
+/// yaml.v2's error for a character that a stream must not contain.
 pub(super) const FORBIDDEN: &str = "control characters are not allowed";
 
-/// Where the first character is that YAML does not allow in a stream.
+/// The offset of the first character that a stream must not contain.
 fn find_forbidden(text: &str) -> Option<usize> {
     let bytes = text.as_bytes();
     let suspicious =
@@ -240,7 +240,7 @@ fn find_forbidden(text: &str) -> Option<usize> {
     None
 }
 
-/// What yaml.v2 says of bytes that do not begin with a UTF-8 character.
+/// yaml.v2's error for invalid UTF-8.
 fn utf8_problem(bytes: &[u8]) -> &'static str {
     let first = bytes[0];
     let width = match first {
@@ -283,7 +283,7 @@ fn decode_utf16(input: &[u8], unit: fn([u8; 2]) -> u16) -> (Cow<'static, str>, O
     (Cow::Owned(text), bad)
 }
 
-/// Where the piece begins that holds the character behind the readable text.
+/// The start of the piece that contains the character after the valid text.
 fn chunk_start(readable: &str) -> usize {
     let mut start = 0;
     loop {

@@ -1,4 +1,4 @@
-//! What a scalar's text stands for by YAML 1.1 as yaml.v2 understands it.
+//! Resolves the text of scalars to values, by YAML 1.1 as yaml.v2 implements it.
 
 use std::borrow::Cow;
 
@@ -6,7 +6,7 @@ use golibs::strconv::{NumError, parse_float, parse_int, parse_uint};
 
 use super::timestamp::is_timestamp;
 
-/// What a scalar stands for.
+/// The value of a scalar.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Scalar {
     Null,
@@ -14,14 +14,14 @@ pub(super) enum Scalar {
     Int(i64),
     Uint(u64),
     Float(f64),
-    /// A date, which yaml.v2 leaves a string.
+    /// A date, which yaml.v2 leaves as a string.
     Timestamp,
-    /// The text itself.
+    /// A string, with the scalar's text.
     Str,
 }
 
 impl Scalar {
-    /// The short form of its tag.
+    /// The short form of the value's tag.
     pub(super) fn tag(self) -> &'static str {
         match self {
             Scalar::Null => "!!null",
@@ -34,12 +34,12 @@ impl Scalar {
     }
 }
 
-/// What the text of a plain scalar stands for.
+/// Resolves a plain scalar.
 pub(super) fn resolve(text: &str) -> Scalar {
     resolve_with(text, true)
 }
 
-/// As [`resolve`]; dates only where `timestamps`.
+/// Like [`resolve`]; recognizes dates only if `timestamps`.
 pub(super) fn resolve_with(text: &str, timestamps: bool) -> Scalar {
     match text.as_bytes().first() {
         None => Scalar::Null,
@@ -64,7 +64,7 @@ fn resolve_point(text: &str) -> Scalar {
         ".nan" | ".NaN" | ".NAN" => Scalar::Float(f64::NAN),
         ".inf" | ".Inf" | ".INF" => Scalar::Float(f64::INFINITY),
         _ if !text.contains('_') => parse_yaml_float(text).map_or(Scalar::Str, Scalar::Float),
-        // Here Go parses the text as it is, and allows underscores only between digits.
+        // Go parses this text with its underscores, which are valid only between digits.
         _ if !separates_digits(text.as_bytes()) => Scalar::Str,
         _ => parse_yaml_float(&text.replace('_', "")).map_or(Scalar::Str, Scalar::Float),
     }
@@ -103,18 +103,18 @@ fn parse_integer(text: &[u8]) -> Option<Scalar> {
     }
 }
 
-/// yaml.v2 tries `0b` once more with what follows as a number of its own, so a sign may stand behind the prefix.
+/// yaml.v2 parses the text after `0b` again as a number, so a sign may follow the prefix.
 fn parse_odd_binary(text: &str) -> Option<Scalar> {
     let digits = text.strip_prefix("0b")?;
     i64::from_str_radix(digits, 2).ok().map(Scalar::Int)
 }
 
-/// Whether yaml.v3 reads an octal number of YAML 1.2 where yaml.v2 sees a string: with a sign behind the prefix.
+/// Returns whether yaml.v3 reads an octal number of YAML 1.2 where yaml.v2 reads a string: with a sign after the prefix.
 pub(super) fn is_odd_octal(text: &str) -> bool {
     text.starts_with("0o") && i64::from_str_radix(&text[2..].replace('_', ""), 8).is_ok()
 }
 
-/// A float as YAML writes it; `None` if it is not one or too large.
+/// Parses a float in YAML's syntax; `None` if it has another or is too large.
 fn parse_yaml_float(text: &str) -> Option<f64> {
     if is_float(text.as_bytes()) { parse_float(text.as_bytes()).ok() } else { None }
 }
@@ -141,7 +141,7 @@ fn count_digits(text: &[u8]) -> usize {
     text.iter().take_while(|b| b.is_ascii_digit()).count()
 }
 
-/// Whether the text is a number in base 60, which yaml.v2 reads as a string but other parsers do not: it is quoted.
+/// Returns whether the text is a base-60 number. yaml.v2 reads a string, but quotes it for other parsers.
 pub(super) fn is_base60(text: &str) -> bool {
     let bytes = text.as_bytes();
     if !bytes.contains(&b':') {

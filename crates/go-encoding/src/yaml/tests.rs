@@ -12,7 +12,7 @@ fn to_json(value: &Value) -> String {
     String::from_utf8(json::encode(value, EscapeHtml::Yes, Layout::Compact).unwrap()).unwrap()
 }
 
-/// The difference from the recorded answer of sigs.k8s.io/yaml, if there is one.
+/// The difference from sigs.k8s.io/yaml's recorded answer, if there is one.
 fn difference(case: &Json, ours: Result<String, String>) -> String {
     let is_same = match &ours {
         Ok(out) => Some(out.as_str()) == text(case, "out"),
@@ -88,7 +88,7 @@ fn keys_become_strings() {
 }
 
 #[test]
-fn merge_keys_take_effect_where_they_stand() {
+fn merge_keys_apply_at_their_position() {
     check(
         "a: &a {x: 1, z: 2}\nb: {<<: *a, x: 3}\nc: {x: 3, <<: *a}",
         r#"{"a":{"x":1,"z":2},"b":{"x":3,"z":2},"c":{"x":1,"z":2}}"#,
@@ -101,7 +101,7 @@ fn merge_keys_take_effect_where_they_stand() {
 }
 
 #[test]
-fn a_literal_at_the_end_of_the_text_keeps_its_line_as_it_is() {
+fn a_literal_at_the_end_of_the_text_keeps_its_last_line() {
     check("k: |\n  x", r#"{"k":"x"}"#);
     check("k: |\n  x\n", r#"{"k":"x\n"}"#);
     check("k: >\n  a\n  b\n\n   c\n  d\n", r#"{"k":"a b\n\n c\nd\n"}"#);
@@ -115,7 +115,7 @@ fn only_the_first_document_is_read() {
 }
 
 #[test]
-fn what_json_cannot_hold_is_refused() {
+fn documents_that_json_cannot_represent_are_refused() {
     check_error("a: .inf", "json: unsupported value: +Inf");
     check_error("~: 1", "unsupported map key of type: %!s(<nil>), key: <nil>, value: 1");
     check_error("{{ x }}", r#"yaml: invalid map key: map[interface {}]interface {}{"x":interface {}(nil)}"#);
@@ -123,7 +123,7 @@ fn what_json_cannot_hold_is_refused() {
 }
 
 #[test]
-fn an_alias_in_a_key_is_followed_once() {
+fn an_alias_in_a_key_is_resolved_once() {
     check_error("&s\n? &t\n  *s : 1\n: 2", "yaml: anchor 's' value contains itself");
     check("a: &a b\n*a : c", r#"{"a":"b","b":"c"}"#);
 }
@@ -143,7 +143,7 @@ fn errors_count_lines_as_yaml_v2_does() {
 }
 
 #[test]
-fn a_bad_character_counts_only_once_it_is_reached() {
+fn an_invalid_character_fails_only_when_reached() {
     let far = format!("a: b: c\n{}\u{7f}", "x".repeat(2000));
     check_error(&far, "yaml: mapping values are not allowed in this context");
     check_error("a: b: c\n\u{7f}", "yaml: control characters are not allowed");
@@ -167,7 +167,7 @@ fn bytes_that_are_no_utf_8_are_named() {
 }
 
 #[test]
-fn documents_are_cut_at_lines_of_dashes() {
+fn documents_are_split_at_lines_of_dashes() {
     let maps = parse_documents(b"# first\n---\na: 1\n---\n# no values\n--- # more\nb: 2").unwrap();
     let texts: Vec<String> = maps.into_iter().map(|map| to_json(&Value::Map(map))).collect();
     assert_eq!(texts, ["{}", r#"{"a":1}"#, "{}", r#"{"b":2}"#]);
@@ -192,7 +192,7 @@ fn nesting_is_bounded_in_both_directions() {
 }
 
 #[test]
-fn aliases_cannot_blow_a_document_up() {
+fn aliases_cannot_inflate_a_document() {
     let mut bomb = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned();
     for level in 1..10 {
         let line = vec![format!("*a{}", level - 1); 10].join(", ");
@@ -227,7 +227,7 @@ fn a_map_inside_itself_is_refused_and_doubling_is_bounded() {
 }
 
 #[test]
-fn long_and_odd_keys_are_written_with_a_question_mark_or_refused() {
+fn long_and_multiline_keys_get_a_question_mark_or_are_refused() {
     let one = |key: &str| Value::Map(Map::from_iter([(key, 1.0)]));
     assert_eq!(emitted(&one(&"k".repeat(129))), format!("? {}\n: 1\n", "k".repeat(129)));
     assert_eq!(emitted(&one("a\nb")), "? |-\n  a\n  b\n: 1\n");
@@ -244,7 +244,7 @@ fn a_next_line_character_folds() {
 }
 
 #[test]
-fn pretty_text_indents_lists_and_never_folds() {
+fn pretty_output_indents_lists_and_never_folds() {
     let pretty = |yaml: &str| String::from_utf8(emit_pretty(&parse(yaml.as_bytes()).unwrap()).unwrap()).unwrap();
     assert_eq!(pretty("{l: [1.5, [a], {b: null}], m: {}}"), "l:\n  - 1.5\n  - - a\n  - b: null\nm: {}\n");
     assert_eq!(pretty("[1000000, 'no', \"x\\ty\\n\", .5_0x]"), "- 1e+06\n- \"no\"\n- |\n  x\ty\n- .5_0x\n");
@@ -254,7 +254,7 @@ fn pretty_text_indents_lists_and_never_folds() {
 }
 
 #[test]
-fn a_key_that_duplicates_another_replaces_what_json_could_not_hold() {
+fn a_duplicate_key_replaces_a_value_that_json_cannot_represent() {
     check("a: .inf\na: 1", r#"{"a":1}"#);
 }
 

@@ -1,6 +1,6 @@
-//! Whether a scalar is a date: yaml.v2's four layouts, by the rules of Go's `time.Parse`.
+//! Recognizes dates: yaml.v2's four layouts, by the rules of Go's `time.Parse`.
 
-/// Whether yaml.v2 would take the text as a timestamp.
+/// Returns whether yaml.v2 reads the text as a timestamp.
 pub(super) fn is_timestamp(text: &str) -> bool {
     let bytes = text.as_bytes();
     let year = bytes.iter().take_while(|b| b.is_ascii_digit()).count();
@@ -69,7 +69,7 @@ impl Cursor<'_> {
         digits.iter().try_fold(0, |n, b| b.is_ascii_digit().then(|| n * 10 + u32::from(b - b'0')))
     }
 
-    /// One or two digits, in the range.
+    /// Splits off one or two digits with a value in the range.
     fn number(&mut self, least: u32, most: u32) -> Option<u32> {
         let count = if self.0.get(1).is_some_and(u8::is_ascii_digit) { 2 } else { 1 };
         self.digits(count).filter(|n| (least..=most).contains(n))

@@ -1,22 +1,22 @@
-//! Compiled patterns by their text: a chart uses the same few at each render.
+//! A cache of compiled patterns: a chart uses the same few on each render.
 
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, PoisonError, RwLock};
 
 use super::{Error, Glob};
 
-/// How many patterns are kept. When there are more, all are dropped: charts have a few, so more means generated patterns.
+/// Maximum number of cached patterns. One more empties the cache: charts have a few, so more means generated patterns.
 const CACHE_CAPACITY: usize = 128;
 
-/// The longest pattern that is kept: with the capacity, this bounds the memory of the cache.
+/// Maximum length of a cached pattern, in bytes. With the capacity, this bounds the cache's memory.
 const MAX_CACHED_LENGTH: usize = 128;
 
 static CACHE: LazyLock<RwLock<HashMap<Box<str>, Arc<Glob>>>> = LazyLock::new(RwLock::default);
 
-/// The compiled pattern, from the cache if it was compiled before.
+/// Compiles a pattern, or returns it from the cache.
 ///
 /// # Errors
-/// As [`Glob::new`].
+/// See [`Glob::new`].
 pub fn cached(pattern: &str) -> Result<Arc<Glob>, Error> {
     if let Some(known) = CACHE.read().unwrap_or_else(PoisonError::into_inner).get(pattern) {
         return Ok(Arc::clone(known));

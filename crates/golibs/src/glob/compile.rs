@@ -1,9 +1,9 @@
-//! From a pattern's parts to a matcher. Counterpart: gobwas' `compiler`, whose choices decide what its slips leave out.
+//! Compiles a pattern's parts to a matcher. Counterpart: gobwas' `compiler`, whose choices decide which patterns its bugs affect.
 
 use super::matcher::{Matcher, SEPARATOR, Tree};
 use super::parse::Node;
 
-/// The matcher of a pattern.
+/// Compiles a pattern.
 pub(super) fn compile(node: Node) -> Matcher {
     optimized(match node {
         Node::Leaf(matcher) => matcher,
@@ -15,7 +15,7 @@ pub(super) fn compile(node: Node) -> Matcher {
     })
 }
 
-/// Alternatives with what they begin and end alike taken out, if there is anything.
+/// Factors out the parts that all alternatives begin or end with.
 fn without_common(alternatives: &[Node]) -> Option<Node> {
     let patterns: Vec<&[Node]> = alternatives
         .iter()
@@ -52,7 +52,7 @@ fn without_common(alternatives: &[Node]) -> Option<Node> {
     Some(Node::Pattern(result))
 }
 
-/// With how many equal parts all patterns begin and end.
+/// The number of equal parts that all patterns begin and end with.
 fn common(patterns: &[&[Node]]) -> (usize, usize) {
     let Some(shortest) = patterns.iter().min_by_key(|parts| parts.len()).filter(|_| patterns.len() > 1) else {
         return (0, 0);
@@ -79,7 +79,7 @@ fn common(patterns: &[&[Node]]) -> (usize, usize) {
     (left, right)
 }
 
-/// Neighbours become one matcher wherever they can, the longest row first.
+/// Joins adjacent matchers where possible, the longest run first.
 fn glued(mut matchers: Vec<Matcher>) -> Vec<Matcher> {
     loop {
         let runs = runs(&matchers);
@@ -100,14 +100,14 @@ fn glued(mut matchers: Vec<Matcher>) -> Vec<Matcher> {
     }
 }
 
-/// Matchers beside each other that can become one.
+/// Adjacent matchers that can be joined.
 struct Run {
     count: usize,
-    /// How many characters they have together, if that is known: they are a row then, else a sieve.
+    /// Their total number of characters, if known: they form a row then, else a sieve.
     length: Option<usize>,
 }
 
-/// The longest run that starts at each matcher.
+/// Finds the longest run that starts at each matcher.
 fn runs(matchers: &[Matcher]) -> Vec<Run> {
     let mut runs = Vec::with_capacity(matchers.len());
     let (mut sieves, mut fixed, mut length) = (0, 0, 0);
@@ -125,7 +125,7 @@ fn runs(matchers: &[Matcher]) -> Vec<Run> {
     runs
 }
 
-/// The characters that a matcher leaves out, if it takes all others. Those with the same can be told by count.
+/// The characters that a matcher rejects, if it accepts all others. Matchers that reject the same differ only in their counts.
 fn sieve(matcher: &Matcher) -> Option<&[char]> {
     match matcher {
         Matcher::Super => Some(&[]),
@@ -135,7 +135,7 @@ fn sieve(matcher: &Matcher) -> Option<&[char]> {
     }
 }
 
-/// The matcher for several sieves that leave out the same.
+/// Joins sieves that reject the same characters.
 fn every(matchers: &[Matcher]) -> Matcher {
     if matchers.contains(&Matcher::Super) {
         return Matcher::Super;
@@ -153,7 +153,7 @@ fn every(matchers: &[Matcher]) -> Matcher {
     Matcher::Every(all)
 }
 
-/// A tree around the longest matcher of known length, the last one of several. No two neighbours could become one.
+/// Builds a tree around the longest matcher of known length, the last of several. No two neighbours could be joined.
 fn joined(matchers: &[Matcher]) -> Matcher {
     match matchers {
         [] => return Matcher::Nothing,
@@ -166,7 +166,7 @@ fn joined(matchers: &[Matcher]) -> Matcher {
     Matcher::Tree(Box::new(Tree::new(matchers[at].clone(), side(&matchers[..at]), side(&matchers[at + 1..]))))
 }
 
-/// The simpler matcher that does the same, if there is one.
+/// Replaces a matcher by a simpler equivalent, if there is one.
 fn optimized(matcher: Matcher) -> Matcher {
     match matcher {
         Matcher::AnyOf(mut alternatives) if alternatives.len() == 1 => alternatives.remove(0),

@@ -1,20 +1,20 @@
-//! What a pattern is compiled to, and how it matches. Counterpart: gobwas' `match`, its slips included: the lengths of alternatives, bytes
-//! where characters were counted, and trees that are found in no text.
+//! Compiled patterns and how they match. Counterpart: gobwas' `match`, including its bugs: the lengths of alternatives, bytes counted as characters,
+//! and trees that match no text.
 
 use crate::utf8::{Rune, decode, runes};
 
 use super::{Error, Work};
 
-/// The only separator of paths.
+/// The path separator.
 pub(super) const SEPARATOR: char = '/';
 
-/// Matches a text, or finds itself in one.
+/// A part of a compiled pattern, which matches text or searches it.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Matcher {
-    /// No character.
+    /// The empty string.
     Nothing,
     Text(String),
-    /// One character that is no separator.
+    /// One character other than the separator.
     Single,
     List {
         chars: Vec<char>,
@@ -25,13 +25,13 @@ pub(super) enum Matcher {
         hi: char,
         negated: bool,
     },
-    /// Anything without a separator.
+    /// Any text without a separator.
     Any,
-    /// Anything.
+    /// Any text.
     Super,
-    /// At least so many characters.
+    /// At least this many characters.
     Min(usize),
-    /// At most so many.
+    /// At most this many characters.
     Max(usize),
     Contains {
         needle: String,
@@ -39,19 +39,19 @@ pub(super) enum Matcher {
     },
     Prefix(String),
     Suffix(String),
-    /// The text, then anything without a separator.
+    /// The text, then any text without a separator.
     PrefixAny(String),
     SuffixAny(String),
     PrefixSuffix(String, String),
-    /// All of them, for the same text.
+    /// All of them match the same text.
     Every(Vec<Matcher>),
     AnyOf(Vec<Matcher>),
-    /// Parts of known length, one after the other; how many characters they have together.
+    /// Consecutive parts of known length, and their total number of characters.
     Row(usize, Vec<Matcher>),
     Tree(Box<Tree>),
 }
 
-/// A part that is looked for first, and what must match before and behind it: nothing, if there is no matcher.
+/// A part to search for first, and what must match before and after it: the empty string where there is no matcher.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Tree {
     pub(super) value: Matcher,
@@ -60,7 +60,7 @@ pub(super) struct Tree {
     lengths: Lengths,
 }
 
-/// How many characters the parts of a tree have, as far as it is known.
+/// The number of characters in each part of a tree, where known.
 #[derive(Clone, Debug, PartialEq)]
 struct Lengths {
     left: Option<usize>,
@@ -68,7 +68,7 @@ struct Lengths {
     whole: Option<usize>,
 }
 
-/// Where a matcher was found, and at which distances from there it can end.
+/// The offset of a match, and the lengths that it can have.
 type Found = Option<(usize, Vec<usize>)>;
 
 impl Tree {
@@ -105,7 +105,7 @@ fn side(matcher: Option<&Matcher>, text: &[u8], work: &mut Work) -> bool {
 }
 
 impl Matcher {
-    /// How many characters it matches, if that is known. Of alternatives gobwas forgets that the first ones have no length.
+    /// The number of characters that it matches, if known. gobwas ignores leading alternatives of unknown length.
     pub(super) fn length(&self) -> Option<usize> {
         match self {
             Matcher::Nothing => Some(0),
@@ -122,7 +122,7 @@ impl Matcher {
         }
     }
 
-    /// Whether it matches the whole text; false without meaning after a fault.
+    /// Returns whether it matches the whole text. After a failure the result has no meaning.
     pub(super) fn matches(&self, text: &[u8], work: &mut Work) -> bool {
         if !work.spend(text.len()) {
             return false;
@@ -131,7 +131,7 @@ impl Matcher {
             Matcher::Nothing => text.is_empty(),
             Matcher::Text(wanted) => wanted.as_bytes() == text,
             Matcher::Single | Matcher::List { .. } | Matcher::Range { .. } => {
-                // An empty text counts as the character that stands for what cannot be read.
+                // Empty text counts as U+FFFD.
                 text.len() <= width(text) && self.takes(first(text))
             }
             Matcher::Any => separator(text).is_none(),
@@ -157,7 +157,7 @@ impl Matcher {
         }
     }
 
-    /// Whether a matcher of one character takes this one.
+    /// Returns whether a one-character matcher accepts this character.
     fn takes(&self, c: char) -> bool {
         match self {
             Matcher::Single => c != SEPARATOR,
@@ -167,7 +167,7 @@ impl Matcher {
         }
     }
 
-    /// The first place in the text where it matches, as far as gobwas looks for one.
+    /// Finds the first match in the text, as far as gobwas searches for one.
     fn find(&self, text: &[u8], work: &mut Work) -> Found {
         if !work.spend(text.len()) {
             return None;
@@ -216,7 +216,7 @@ impl Matcher {
     }
 }
 
-/// Whether each part matches as many characters as it has, of the last one only the first byte.
+/// Returns whether each part matches as many characters as its length, but only the first byte of the last one.
 fn row(parts: &[Matcher], text: &[u8], work: &mut Work) -> bool {
     let mut rest = text;
     for part in parts {
@@ -233,7 +233,7 @@ fn row(parts: &[Matcher], text: &[u8], work: &mut Work) -> bool {
             return false;
         }
         let Some((taken, after)) = rest.split_at_checked(last + 1) else {
-            // Nothing is left for a part without characters.
+            // A part of length zero matches nothing.
             work.fault = Some(Error::OutOfRange { end: text.len() - rest.len() + last + 1, length: text.len() });
             return false;
         };
@@ -306,7 +306,7 @@ fn find_any_of(alternatives: &[Matcher], text: &[u8], work: &mut Work) -> Found 
     best
 }
 
-/// The characters with their places, as Go ranges over a string: what cannot be read is one byte of U+FFFD.
+/// The characters and their offsets, as Go ranges over a string.
 fn characters(text: &[u8]) -> impl Iterator<Item = (usize, char)> {
     runes(text).scan(0, |at, rune| {
         let place = *at;
@@ -315,12 +315,12 @@ fn characters(text: &[u8]) -> impl Iterator<Item = (usize, char)> {
     })
 }
 
-/// Where each character starts, and the end.
+/// The offset of each character, and of the end.
 fn starts(text: &[u8]) -> Vec<usize> {
     characters(text).map(|(i, _)| i).chain([text.len()]).collect()
 }
 
-/// The start, and where each character ends by Go's `RuneLen`, counted from a distance.
+/// The given offset, and the end of each character by Go's `RuneLen` from there.
 fn ends(text: &[u8], from: usize) -> impl Iterator<Item = usize> {
     std::iter::once(from).chain(characters(text).map(move |(i, c)| from + i + c.len_utf8()))
 }
@@ -333,7 +333,7 @@ fn first(text: &[u8]) -> char {
     decode(text).map_or(char::REPLACEMENT_CHARACTER, Rune::to_char)
 }
 
-/// How many bytes the first character has; 0 without one.
+/// The length of the first character in bytes; 0 for empty text.
 fn width(text: &[u8]) -> usize {
     decode(text).map_or(0, Rune::width)
 }

@@ -1,6 +1,6 @@
-//! Patterns for file paths, as `.Files.Glob` and `fromFiles` take them: `*`, `**`, `?`, `[a-z]`, `{a,b}`, parted by `/`.
+//! Patterns for file paths, such as those of `.Files.Glob`: `*`, `**`, `?`, `[a-z]` and `{a,b}`, with the separator `/`.
 //!
-//! Counterpart: gobwas/glob v0.2.3, with its slips: `files/{a*,b}` finds no `files/ab` in Helm, so it must not here.
+//! Counterpart: gobwas/glob v0.2.3, including its bugs, which we must reproduce: `files/{a*,b}` does not match `files/ab` in Helm.
 
 mod cache;
 mod compile;
@@ -14,26 +14,26 @@ pub use cache::cached;
 use matcher::Matcher;
 use parse::parse;
 
-/// The longest pattern, in bytes. Real ones have some dozen; more is an attempt to use memory.
+/// Maximum length of a pattern, in bytes. Real patterns have a few dozen.
 pub const MAX_PATTERN_LENGTH: usize = 4096;
 
-/// How much work one search among files may take: characters looked at, again and again where a pattern has many stars. A real one takes
-/// some hundred for each file.
+/// Maximum work of one search over files, in character comparisons. Patterns with many stars compare the same characters again and again; real ones
+/// need about a hundred per file.
 pub const MAX_WORK: usize = 1 << 25;
 
-/// Why a pattern cannot be used. The texts are gobwas', except for the limits.
+/// Why a pattern cannot be used, in gobwas' words except for our limits.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// A `[` that is not closed.
+    /// An unclosed `[`.
     #[error("unexpected end of input")]
     UnexpectedEnd,
-    /// Something else than `]` after a range.
+    /// A range not followed by `]`.
     #[error("expected close range character")]
     ExpectedClose,
-    /// Brackets with neither characters nor a range.
+    /// Empty brackets.
     #[error("could not parse range")]
     BadRange,
-    /// A range whose end comes before its start.
+    /// A range whose end precedes its start.
     #[error("hi character '{hi}' should be greater than lo '{lo}'")]
     Descending {
         /// The start.
@@ -44,27 +44,27 @@ pub enum Error {
     /// The pattern is not UTF-8.
     #[error("could not read rune")]
     BadRune,
-    /// Alternatives nested deeper than the 50 levels that are read.
+    /// Alternatives nested deeper than 50 levels.
     #[error("pattern is nested too deeply (max {max})", max = parse::MAX_DEPTH)]
     TooDeep,
     /// The pattern is longer than [`MAX_PATTERN_LENGTH`].
     #[error("pattern is too large (max {MAX_PATTERN_LENGTH} bytes)")]
     TooLarge,
-    /// Some slips of gobwas' end in a panic, as this one does in Helm.
+    /// A panic of gobwas, which Helm reports as an error.
     #[error("runtime error: slice bounds out of range [:{end}] with length {length}")]
     OutOfRange {
-        /// How much of the text was asked for.
+        /// The requested length.
         end: usize,
-        /// How much there was.
+        /// The available length.
         length: usize,
     },
-    /// The pattern has so many stars that a search takes more than [`MAX_WORK`].
+    /// The search takes more than [`MAX_WORK`].
     #[error("pattern takes too much work (limit MAX_WORK); use fewer stars")]
     TooMuchWork,
 }
 
 impl Error {
-    /// The name of the limit that was exceeded, if it is one of ours.
+    /// The name of the exceeded limit, if it is one of ours.
     pub fn limit(&self) -> Option<&'static str> {
         match self {
             Error::TooDeep => Some("MAX_DEPTH"),
@@ -80,7 +80,7 @@ impl Error {
 pub struct Glob(Matcher);
 
 impl Glob {
-    /// Compiles a pattern whose separator is `/`.
+    /// Compiles a pattern with the separator `/`.
     pub fn new(pattern: &str) -> Result<Glob, Error> {
         if pattern.len() > MAX_PATTERN_LENGTH {
             return Err(Error::TooLarge);
@@ -88,7 +88,7 @@ impl Glob {
         Ok(Glob(compile::compile(parse(pattern)?)))
     }
 
-    /// Whether the whole path matches. Fails where nothing of the work is left, and where gobwas panics.
+    /// Returns whether the whole path matches, and deducts the work. Fails when no work is left, and where gobwas panics.
     pub fn is_match(&self, path: impl AsRef<[u8]>, work: &mut Work) -> Result<bool, Error> {
         let found = self.0.matches(path.as_ref(), work);
         match work.fault.take() {
@@ -98,11 +98,11 @@ impl Glob {
     }
 }
 
-/// What is left of [`MAX_WORK`] in one search.
+/// The remainder of [`MAX_WORK`] in one search.
 #[derive(Debug)]
 pub struct Work {
     left: usize,
-    /// Why the current match ends without a result.
+    /// Why the current match failed.
     fault: Option<Error>,
 }
 
@@ -113,12 +113,12 @@ impl Default for Work {
 }
 
 impl Work {
-    /// How much was done: characters looked at, about.
+    /// The work done so far, in character comparisons.
     pub fn done(&self) -> usize {
         MAX_WORK - self.left
     }
 
-    /// Whether there was enough left, and no fault before.
+    /// Deducts work; returns whether enough was left and the match has not failed.
     fn spend(&mut self, work: usize) -> bool {
         self.left = self.left.saturating_sub(1 + work);
         if self.left == 0 {

@@ -1,4 +1,4 @@
-//! A pattern's text into its parts. Counterpart: gobwas' `syntax/lexer` and `syntax/ast`.
+//! Parses a pattern. Counterpart: gobwas' `syntax/lexer` and `syntax/ast`.
 
 use std::iter::Peekable;
 use std::str::Chars;
@@ -6,21 +6,21 @@ use std::str::Chars;
 use super::Error;
 use super::matcher::Matcher;
 
-/// The deepest nesting of `{}`: far above any real pattern, far below what the stack bears.
+/// Maximum nesting of `{}`: far beyond real patterns, and safe for the stack.
 pub(super) const MAX_DEPTH: usize = 50;
 
 /// A part of a pattern.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Node {
-    /// What has no parts.
+    /// A part without inner parts.
     Leaf(Matcher),
-    /// One after the other.
+    /// Consecutive parts.
     Pattern(Vec<Node>),
     /// `{...}`: one of the patterns.
     AnyOf(Vec<Node>),
 }
 
-/// The pattern's parts. A `{` that is never closed closes at the end, as in gobwas.
+/// Parses a pattern. An unclosed `{` ends with the pattern, as in gobwas.
 pub(super) fn parse(pattern: &str) -> Result<Node, Error> {
     let mut parser = Parser { rest: pattern.chars().peekable(), open: Vec::new(), nodes: Vec::new() };
     while let Some(c) = parser.next_char() {
@@ -34,14 +34,14 @@ pub(super) fn parse(pattern: &str) -> Result<Node, Error> {
 
 struct Parser<'a> {
     rest: Peekable<Chars<'a>>,
-    /// For each open `{`: what came before it, and its alternatives that are complete.
+    /// For each open `{`: the parts before it, and its complete alternatives.
     open: Vec<(Vec<Node>, Vec<Node>)>,
-    /// The sequence that is being read.
+    /// The sequence being read.
     nodes: Vec<Node>,
 }
 
 impl Parser<'_> {
-    /// The next character. A NUL ends the pattern for gobwas, which takes it for the end.
+    /// Reads the next character. A NUL ends the pattern in gobwas.
     fn next_char(&mut self) -> Option<char> {
         self.rest.next_if(|c| *c != '\0')
     }
@@ -81,7 +81,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Adds a literal character; after a backslash, the next one whatever it is.
+    /// Adds a literal character. A backslash makes the next one literal.
     fn text(&mut self, c: char) {
         let c = if c == '\\' { self.next_char() } else { Some(c) };
         match (self.nodes.last_mut(), c) {
@@ -91,7 +91,7 @@ impl Parser<'_> {
         }
     }
 
-    /// What stands between brackets: `!` perhaps, then either one range or characters.
+    /// Parses the content of brackets: an optional `!`, then one range or characters.
     fn class(&mut self) -> Result<Matcher, Error> {
         let negated = self.rest.next_if_eq(&'!').is_some();
         let first = self.next_char().ok_or(Error::UnexpectedEnd)?;

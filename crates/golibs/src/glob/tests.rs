@@ -24,7 +24,7 @@ fn patterns_match_whole_paths() {
         ("?.txt", "é.txt", false),
         ("a?", "aé", true),
         ("*.{yml,yaml}", "x.yaml", true),
-        // Alternatives count as long as the last ones when they stand beside a text.
+        // Beside text, alternatives count as long as the last one.
         ("files/{a*,b}", "files/b", true),
         ("files/{a*,b}", "files/a", true),
         ("files/{a*,b}", "files/ab", false),
@@ -34,7 +34,7 @@ fn patterns_match_whole_paths() {
         ("{dev-*,prod}.yaml", "dev-eu.yaml", false),
         ("{a*,b*}/c", "ab/c", true),
         ("{a*b,c}*", "ab", false),
-        // A row of these must not hold their characters in that order.
+        // A row of these must not contain their characters in this order.
         ("[!ab][!ab]", "ba", true),
         ("[!ab][!ab]", "ab", false),
         ("[!ab][!ab]", "aa", true),
@@ -45,7 +45,7 @@ fn patterns_match_whole_paths() {
 }
 
 #[test]
-fn where_gobwas_panics_the_error_is_that_of_go() {
+fn panics_of_gobwas_become_gos_error() {
     let error = is_match("a{}", "a").unwrap_err();
     assert_eq!(error.to_string(), "runtime error: slice bounds out of range [:2] with length 1");
 }

@@ -1,4 +1,4 @@
-//! Compiled patterns by their text: templates use the same few again and again.
+//! A cache of compiled patterns: templates use the same few again and again.
 
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, PoisonError, RwLock};
@@ -7,13 +7,13 @@ use crate::work::note_work;
 
 use super::{Error, Regex};
 
-/// How many patterns are kept. When there are more, all are dropped: charts have some dozen, so more means generated patterns.
+/// Maximum number of cached patterns. One more empties the cache: charts have a few dozen, so more means generated patterns.
 pub const CACHE_CAPACITY: usize = 256;
 
-/// How much memory the kept patterns may take, in bytes.
+/// Maximum memory of the cached patterns, in bytes.
 pub const MAX_CACHED_SIZE: usize = 32 << 20;
 
-/// So many bytes of a compiled pattern count as a step of the render that compiles it.
+/// Compiling a pattern costs one step per this many bytes of the result.
 const BYTES_PER_STEP: usize = 16;
 
 #[derive(Default)]
@@ -24,7 +24,7 @@ struct Cache {
 
 static CACHE: LazyLock<RwLock<Cache>> = LazyLock::new(RwLock::default);
 
-/// The compiled pattern, from the cache if it was compiled before.
+/// Compiles a pattern, or returns it from the cache.
 pub fn cached(pattern: &[u8]) -> Result<Arc<Regex>, Error> {
     if let Some(known) = CACHE.read().unwrap_or_else(PoisonError::into_inner).patterns.get(pattern) {
         return known.clone();

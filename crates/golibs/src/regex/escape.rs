@@ -4,7 +4,7 @@ use super::Error;
 
 const MAX_RUNE: u32 = 0x10_FFFF;
 
-/// The character that the escape at the start of the text stands for (perhaps a surrogate, which nothing matches), and what follows.
+/// Parses the escape at the start of the text; returns its code point (which may be a surrogate, which nothing matches) and the rest.
 pub(super) fn parse(text: &str) -> Result<(u32, &str), Error> {
     let mut chars = text[1..].chars();
     let Some(c) = chars.next() else { return Err(Error::new("trailing backslash at end of expression", "")) };
@@ -24,7 +24,7 @@ pub(super) fn parse(text: &str) -> Result<(u32, &str), Error> {
     known.ok_or_else(|| invalid(text, rest))
 }
 
-/// Up to three digits; a single one that is not `0` would be a reference to a group, which Go has not.
+/// Parses up to three digits. A single one other than `0` would be a backreference, which Go does not support.
 fn octal(first: char, rest: &str) -> Option<(u32, &str)> {
     let more = rest.bytes().take(2).take_while(|b| (b'0'..=b'7').contains(b)).count();
     if first != '0' && more == 0 {
@@ -64,7 +64,7 @@ fn braced<'t>(text: &'t str, rest: &'t str) -> Result<(u32, &'t str), Error> {
     Err(invalid(text, ""))
 }
 
-/// What was read of `text` when only `rest` is left is no escape.
+/// The part of `text` before `rest` is not an escape.
 fn invalid(text: &str, rest: &str) -> Error {
     Error::new("invalid escape sequence", &text[..text.len() - rest.len()])
 }

@@ -1,6 +1,6 @@
-//! Regular expressions in Go's syntax, with Go's errors, matches and replacements.
+//! Regular expressions with Go's syntax, errors, matches and replacements. Counterpart: Go's `regexp`.
 //!
-//! Patterns are translated for the `regex` crate, whose matching is linear in the text as RE2's is. Counterpart: Go's `regexp`.
+//! Patterns are translated for the `regex` crate, which matches in linear time like RE2.
 
 mod cache;
 mod class;
@@ -26,32 +26,31 @@ pub use error::Error;
 pub use search::{MAX_SEARCH_TIME, TooSlow};
 pub use translate::{MAX_NESTING, MAX_PATTERN_LENGTH};
 
-/// The most memory that one compiled pattern may take, in bytes.
+/// Maximum memory of a compiled pattern, in bytes.
 pub const MAX_COMPILED_SIZE: usize = 8 << 20;
 
-/// Sizes that a compiled pattern may have, tried in turn: what a pattern costs is told by the first that suffices.
+/// Size limits to compile with, in turn: the first that suffices estimates the pattern's size.
 const SIZES: [usize; 4] = [4 << 10, 64 << 10, 1 << 20, MAX_COMPILED_SIZE];
 
-/// The most that a pattern's size and the length of the text that it is searched in may come to, multiplied: a search takes time by both where
-/// the pattern is made for it.
+/// Maximum product of a pattern's size and the length of the searched text: in the worst case, a search takes time proportional to both.
 pub const MAX_SEARCH_WORK: u64 = 16 << 30;
 
 /// A compiled pattern.
 #[derive(Debug)]
 pub struct Regex {
     translated: String,
-    /// Whether the pattern is the empty text, which `split` treats apart.
+    /// Whether the pattern is empty, a special case of `split`.
     is_empty: bool,
-    /// The name of each group, the whole match first; empty for a group without a name.
+    /// The name of each group, the whole match first; empty for an unnamed group.
     names: Vec<String>,
     text: regex::Regex,
-    /// At most so much memory does it take, one of [`SIZES`].
+    /// An upper bound of its memory, one of [`SIZES`].
     size: usize,
-    /// For texts that are not UTF-8, made when the first one comes.
+    /// For text that is not UTF-8, compiled on first use.
     bytes: OnceLock<Option<regex::bytes::Regex>>,
 }
 
-/// Where a match lies in the text: start and end.
+/// The start and end of a match.
 type Span = (usize, usize);
 
 impl Regex {
@@ -70,12 +69,12 @@ impl Regex {
         })
     }
 
-    /// What a search in a text of this length may take, in units of which [`MAX_SEARCH_WORK`] are too many for one.
+    /// The cost of searching text of this length, to compare with [`MAX_SEARCH_WORK`].
     pub fn work(&self, length: usize) -> u64 {
         (self.size as u64).saturating_mul(length as u64)
     }
 
-    /// Whether there is a match anywhere in the text.
+    /// Returns whether the text contains a match.
     pub fn is_match(&self, text: &[u8]) -> bool {
         match std::str::from_utf8(text) {
             Ok(text) => self.text.is_match(text),
@@ -89,10 +88,10 @@ impl Regex {
         first.map(|(start, end)| &text[start..end])
     }
 
-    /// The first `limit` matches; all if it is negative. An empty match right after another is none.
+    /// The first `limit` matches, or all if it is negative. An empty match directly after another does not count.
     ///
     /// # Errors
-    /// It takes longer than [`MAX_SEARCH_TIME`].
+    /// The search takes longer than [`MAX_SEARCH_TIME`].
     pub fn find_all(&self, text: &[u8], limit: isize) -> Result<Vec<Span>, TooSlow> {
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
         let mut search = Search::new(self, text);
@@ -110,10 +109,10 @@ impl Regex {
         Ok(spans)
     }
 
-    /// The texts between the matches, at most `limit` of them, the last with all the rest; all if it is negative. Go's `Split`.
+    /// The parts between matches: at most `limit`, the last with the rest, or all if it is negative. Counterpart: `Split`.
     ///
     /// # Errors
-    /// It takes longer than [`MAX_SEARCH_TIME`].
+    /// The search takes longer than [`MAX_SEARCH_TIME`].
     pub fn split<'t>(&self, text: &'t [u8], limit: isize) -> Result<Vec<&'t [u8]>, TooSlow> {
         if limit == 0 {
             return Ok(Vec::new());
@@ -149,7 +148,7 @@ impl Regex {
     }
 }
 
-/// The compiled pattern and its size.
+/// Compiles a translated pattern and estimates its size.
 fn built(pattern: &str) -> Option<(regex::Regex, usize)> {
     SIZES.into_iter().find_map(|size| {
         let mut builder = regex::RegexBuilder::new(pattern);
@@ -158,7 +157,7 @@ fn built(pattern: &str) -> Option<(regex::Regex, usize)> {
     })
 }
 
-/// The text with everything escaped that means something in a pattern. Go's `QuoteMeta`.
+/// Escapes all special characters. Counterpart: `QuoteMeta`.
 pub fn quote_meta(text: &[u8]) -> Cow<'_, [u8]> {
     let is_special = |b: &u8| br"\.+*?()|[]{}^$".contains(b);
     if !text.iter().any(is_special) {
@@ -174,7 +173,7 @@ pub fn quote_meta(text: &[u8]) -> Cow<'_, [u8]> {
     Cow::Owned(quoted)
 }
 
-/// The length of the character at the position; at least one, past the end too.
+/// The length of the character at the position; 1 at the end.
 fn width_at(text: &[u8], position: usize) -> usize {
     decode(&text[position..]).map_or(1, Rune::width)
 }

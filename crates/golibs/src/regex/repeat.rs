@@ -1,6 +1,6 @@
-//! How often something repeats: `*`, `+`, `?` and `{n,m}`, and Go's limit on it.
+//! Repetitions: `*`, `+`, `?` and `{n,m}`, with Go's limit.
 
-/// The most that counted repetitions may multiply to: Go's limit.
+/// Go's limit on the product of nested counted repetitions.
 const MAX_REPETITIONS: usize = 1000;
 
 /// A number of repetitions.
@@ -13,7 +13,7 @@ pub(super) struct Count {
 }
 
 impl Count {
-    /// What `*`, `+` or `?` means.
+    /// The repetition of `*`, `+` or `?`.
     pub(super) fn of_operator(c: char) -> Count {
         let (min, max) = match c {
             '*' => (0, None),
@@ -23,12 +23,12 @@ impl Count {
         Count { min, max, counted: false }
     }
 
-    /// Whether the numbers are in order and within Go's limit.
+    /// Returns whether the numbers are in order and within Go's limit.
     pub(super) fn is_allowed(self) -> bool {
         self.min.max(self.max.unwrap_or(0)) <= MAX_REPETITIONS && self.max.is_none_or(|max| self.min <= max)
     }
 
-    /// How often the innermost part repeats, if its item already repeats so often; `None` beyond Go's limit.
+    /// Multiplies the repetitions of an item by this count; `None` beyond Go's limit.
     pub(super) fn times(self, inner: usize) -> Option<usize> {
         match self.max.unwrap_or(self.min) {
             _ if !self.counted => Some(inner),
@@ -38,7 +38,7 @@ impl Count {
         }
     }
 
-    /// In the `regex` crate's syntax.
+    /// The repetition in the `regex` crate's syntax.
     pub(super) fn written(self) -> String {
         match (self.min, self.max) {
             (0, None) if !self.counted => "*".to_owned(),
@@ -50,7 +50,7 @@ impl Count {
     }
 }
 
-/// The `{n}`, `{n,}` or `{n,m}` at the start of the text, and its length. Anything else in braces is literal text.
+/// Parses `{n}`, `{n,}` or `{n,m}` at the start of the text; returns its length too. Anything else in braces is literal text.
 pub(super) fn parse(text: &str) -> Option<(Count, usize)> {
     let end = text.find('}')?;
     let inner = text[..end].strip_prefix('{')?;
@@ -62,7 +62,7 @@ pub(super) fn parse(text: &str) -> Option<(Count, usize)> {
     Some((Count { min, max, counted: true }, end + 1))
 }
 
-/// A number without leading zeros. What does not fit is still a number, but never an allowed one.
+/// Parses a number without leading zeros. A number that does not fit becomes the largest one, which is never allowed.
 fn number(text: &str) -> Option<usize> {
     let is_number =
         !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()) && (text.len() == 1 || !text.starts_with('0'));

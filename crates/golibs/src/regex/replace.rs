@@ -1,4 +1,4 @@
-//! Replacing matches, literally or by a template with `$1` and `${name}`. Counterpart: Go's `ReplaceAll` and `Expand`.
+//! Replaces matches, literally or by a template with `$1` and `${name}`. Counterpart: `ReplaceAll` and `Expand`.
 
 use crate::unicode::{is_digit, is_letter};
 use crate::utf8::{Rune, decode};
@@ -6,25 +6,24 @@ use crate::utf8::{Rune, decode};
 use super::search::Search;
 use super::{Regex, Span, TooSlow, width_at};
 
-/// After so many bytes nothing more is replaced: a text and a template of a few megabytes would make terabytes.
+/// Maximum length of a result, in bytes, after which replacing stops: text and template of a few megabytes could make terabytes.
 pub(super) const MAX_REPLACED: usize = 64 << 20;
 
 impl Regex {
-    /// The text with each match replaced by these bytes. Beyond 64 MiB it is no longer whole.
+    /// Replaces each match by these bytes. The result is incomplete beyond 64 MiB.
     ///
     /// # Errors
-    /// It takes longer than [`MAX_SEARCH_TIME`](super::MAX_SEARCH_TIME).
+    /// The search takes longer than [`MAX_SEARCH_TIME`](super::MAX_SEARCH_TIME).
     pub fn replace_all_literal(&self, text: &[u8], replacement: &[u8]) -> Result<Vec<u8>, TooSlow> {
         let mut search = Search::new(self, text);
         let mut next = |position| Ok(search.find_at(position)?.map(|span| (span, ())));
         replace(text, &mut next, |out, _, ()| out.extend_from_slice(replacement))
     }
 
-    /// The text with each match replaced by the template, in which `$1`, `${1}` and `${name}` are the groups. Beyond
-    /// 64 MiB it is no longer whole.
+    /// Replaces each match by the template, in which `$1`, `${1}` and `${name}` refer to groups. The result is incomplete beyond 64 MiB.
     ///
     /// # Errors
-    /// It takes longer than [`MAX_SEARCH_TIME`](super::MAX_SEARCH_TIME).
+    /// The search takes longer than [`MAX_SEARCH_TIME`](super::MAX_SEARCH_TIME).
     pub fn replace_all(&self, text: &[u8], template: &[u8]) -> Result<Vec<u8>, TooSlow> {
         if !template.contains(&b'$') {
             return self.replace_all_literal(text, template);
@@ -58,7 +57,7 @@ impl Regex {
         out.extend_from_slice(rest);
     }
 
-    /// The group of this number, or the first with this name that took part.
+    /// The group with this number, or the first group with this name that matched.
     fn group(&self, name: &[u8], groups: &[Option<Span>]) -> Option<Span> {
         match number(name) {
             Some(index) => groups.get(index).copied().flatten(),
@@ -67,7 +66,7 @@ impl Regex {
     }
 }
 
-/// What follows a `$`, if it names a group: the name, and the rest.
+/// Splits off the name of a group after a `$`, if there is one.
 fn reference(text: &[u8]) -> Option<(&[u8], &[u8])> {
     let inner = text.strip_prefix(b"{").unwrap_or(text);
     let mut length = 0;
@@ -82,15 +81,14 @@ fn reference(text: &[u8]) -> Option<(&[u8], &[u8])> {
     (!name.is_empty()).then_some((name, rest))
 }
 
-/// The name as a number, unless it has leading zeros or is absurdly large.
+/// Parses a name as a number, without leading zeros and of at most nine digits.
 fn number(name: &[u8]) -> Option<usize> {
     let is_number =
         name.iter().all(u8::is_ascii_digit) && name.len() <= 9 && (name.len() == 1 || name.first() != Some(&b'0'));
     is_number.then(|| name.iter().fold(0, |n, b| n * 10 + usize::from(b - b'0')))
 }
 
-/// The text with what `write` writes in place of each match that `next` finds from a position on. Not for an empty match right after
-/// another.
+/// Copies the text, with the output of `write` in place of each match that `next` finds. An empty match directly after another is skipped.
 fn replace<T>(
     text: &[u8],
     next: &mut dyn FnMut(usize) -> Result<Option<(Span, T)>, TooSlow>,

@@ -1,17 +1,17 @@
-//! One text that is searched from several positions on, for a bounded time.
+//! Repeated searches of one text, in bounded time.
 //!
-//! A search for one match is linear. For all of them it is not where each attempt looks far ahead before it settles for a short match:
-//! `.*z|a` in a text of many `a`.
+//! Finding one match takes linear time. Finding all may not, if each attempt looks far ahead before it settles for a short match: `.*z|a` in a text
+//! of many `a`.
 
 use std::time::Duration;
 
 use super::{Regex, Span};
 use crate::processor_time::processor_time;
 
-/// How much processor time the search for all matches in one text may take.
+/// Maximum processor time for finding all matches in one text.
 pub const MAX_SEARCH_TIME: Duration = Duration::from_millis(500);
 
-/// So many bytes may be searched between looks at the clock.
+/// Bytes to search between two readings of the clock.
 const BYTES_PER_LOOK: usize = 1 << 20;
 
 /// The search for all matches took longer than [`MAX_SEARCH_TIME`].
@@ -19,18 +19,18 @@ const BYTES_PER_LOOK: usize = 1 << 20;
 #[error("searching a text took more than {MAX_SEARCH_TIME:?} of processor time")]
 pub struct TooSlow;
 
-/// A pattern and a text, which is UTF-8 or searched as bytes.
+/// A pattern and text, searched as UTF-8 or as bytes.
 enum Pair<'r, 't> {
     Text(&'r regex::Regex, &'t str),
     Bytes(&'r regex::bytes::Regex, &'t [u8]),
-    /// The pattern has no form for bytes.
+    /// The pattern cannot search bytes.
     Nothing,
 }
 
 pub(super) struct Search<'r, 't> {
     pair: Pair<'r, 't>,
     length: usize,
-    /// How many bytes may have been searched since the last look at the clock.
+    /// Bytes that may have been searched since the last reading of the clock.
     searched: usize,
     started: Option<Duration>,
 }
@@ -44,7 +44,7 @@ impl<'r, 't> Search<'r, 't> {
         Search { pair, length: text.len(), searched: 0, started: None }
     }
 
-    /// The first match from the position on.
+    /// The first match at or after the position.
     pub(super) fn find_at(&mut self, position: usize) -> Result<Option<Span>, TooSlow> {
         self.look(position)?;
         Ok(match &self.pair {
@@ -54,7 +54,7 @@ impl<'r, 't> Search<'r, 't> {
         })
     }
 
-    /// Where each group matched, the whole match first.
+    /// The span of each group, the whole match first.
     pub(super) fn groups_at(&mut self, position: usize) -> Result<Option<Vec<Option<Span>>>, TooSlow> {
         self.look(position)?;
         Ok(match &self.pair {

@@ -7,7 +7,7 @@ fn text(bytes: &[u8]) -> String {
 }
 
 #[test]
-fn errors_are_go_s() {
+fn errors_are_gos() {
     for (pattern, problem) in [
         ("\\p{Old_Italic}", "invalid character class range: `\\p{Old_Italic}`"),
         ("\\p{Grek}", "invalid character class range: `\\p{Grek}`"),
@@ -41,7 +41,7 @@ fn errors_are_go_s() {
 }
 
 #[test]
-fn go_s_oddities_are_kept() {
+fn gos_quirks_are_kept() {
     for (pattern, text, expected) in [
         ("^a(?i)*b$", "aaB", true),
         ("x*\\Q\\E?", "", true),
@@ -97,13 +97,13 @@ fn patterns_are_limited_in_length_depth_and_size() {
 }
 
 #[test]
-fn an_empty_text_splits_into_itself_unless_the_pattern_is_empty() {
+fn empty_text_splits_into_itself_unless_the_pattern_is_empty() {
     assert_eq!(Regex::new(b"(?i)").unwrap().split(b"", -1).unwrap(), [b""]);
     assert!(Regex::new(b"").unwrap().split(b"", -1).unwrap().is_empty());
 }
 
 #[test]
-fn a_search_that_looks_far_ahead_for_each_match_is_stopped() {
+fn searches_with_long_lookahead_per_match_are_stopped() {
     let regex = Regex::new(b".*[^a]|a").unwrap();
     let text = vec![b'a'; 300_000];
     assert_eq!(regex.find_all(&text, -1), Err(TooSlow));
@@ -114,7 +114,7 @@ fn a_search_that_looks_far_ahead_for_each_match_is_stopped() {
 }
 
 #[test]
-fn an_error_shows_no_more_than_the_start_of_a_long_pattern() {
+fn errors_show_only_the_start_of_a_long_pattern() {
     let error = Regex::new(&vec![b'('; 1_000_000]).unwrap_err().to_string();
     assert!(error.starts_with("error parsing regexp: expression too large: `((((") && error.len() < 5000, "{error}");
 }

@@ -1,14 +1,14 @@
-//! A pattern in Go's syntax into one for the `regex` crate, refusing exactly what Go refuses.
+//! Translates patterns from Go's syntax to the `regex` crate's, and refuses exactly what Go refuses.
 //!
-//! Classes and literals are written out, so that only the common core of both syntaxes is left. Counterpart: `regexp/syntax/parse.go`.
+//! Classes and literals are written out, so that only the common core of both syntaxes remains. Counterpart: `regexp/syntax/parse.go`.
 
 use super::repeat::Count;
 use super::{Error, class, escape, repeat, unicode};
 
-/// The longest pattern, in bytes.
+/// Maximum length of a pattern, in bytes.
 pub const MAX_PATTERN_LENGTH: usize = 64 << 10;
 
-/// How deep groups may nest. Go allows some 1,000; the `regex` crate's compiler is recursive.
+/// Maximum nesting of groups. Go allows about 1,000; the `regex` crate's compiler is recursive.
 pub const MAX_NESTING: usize = 200;
 
 /// A translated pattern.
@@ -25,7 +25,7 @@ struct Flags {
     non_greedy: bool,
 }
 
-/// What was read last in the sequence: where it starts in the output, and how often its inner parts repeat at most.
+/// The last item of the sequence: its start in the output, and the maximum repetitions of its inner parts.
 #[derive(Clone, Copy)]
 struct Item {
     start: usize,
@@ -33,7 +33,7 @@ struct Item {
     repeated: bool,
 }
 
-/// An open group: what to restore when it closes.
+/// An open group, with the state to restore at its end.
 struct Group {
     flags: Flags,
     start: usize,
@@ -46,19 +46,19 @@ struct Translator<'p> {
     out: String,
     names: Vec<String>,
     flags: Flags,
-    /// The flags changed, but nothing was written under them yet.
+    /// Whether the flags changed since the last item.
     flags_pending: bool,
-    /// The flags that hold in the output.
+    /// The flags in effect in the output.
     flags_written: Flags,
     groups: Vec<Group>,
     last: Option<Item>,
-    /// The most that any item of the open group repeats.
+    /// The maximum repetitions of any item in the open group.
     repetitions: usize,
-    /// The pattern from the repetition operator on that was read just before.
+    /// The rest of the pattern from the repetition operator just read.
     after_repeat: Option<&'p str>,
 }
 
-/// Translates the pattern.
+/// Translates a pattern.
 pub(super) fn translate(pattern: &[u8]) -> Result<Translation, Error> {
     let text = match std::str::from_utf8(pattern) {
         Ok(text) => text,
@@ -104,12 +104,12 @@ impl<'p> Translator<'p> {
         if self.groups.is_empty() { Ok(()) } else { Err(Error::new("missing closing )", self.pattern)) }
     }
 
-    /// Consumes so many bytes.
+    /// Skips this many bytes.
     fn skip(&mut self, length: usize) {
         self.rest = &self.rest[length..];
     }
 
-    /// Writes what `length` bytes of the pattern mean, as one item.
+    /// Writes the translation of the next `length` bytes as one item.
     fn item(&mut self, length: usize, text: &str) {
         self.write_flags();
         self.last = Some(Item { start: self.out.len(), repetitions: 1, repeated: false });
@@ -121,7 +121,7 @@ impl<'p> Translator<'p> {
         self.item(length, &regex::escape(c.encode_utf8(&mut [0; 4])));
     }
 
-    /// Flags are written only before what they apply to: Go lets `a(?i)*` repeat the `a`.
+    /// Flags are written only before the next item: Go lets `a(?i)*` repeat the `a`.
     fn write_flags(&mut self) {
         if std::mem::take(&mut self.flags_pending) {
             self.out.push_str(&format!("(?{})", self.flags.written()));
@@ -190,7 +190,7 @@ impl<'p> Translator<'p> {
         Ok(())
     }
 
-    /// Repeats the last item. The operator is so many bytes long.
+    /// Repeats the last item; the operator has `length` bytes.
     fn repeat(&mut self, count: Count, length: usize, after_repeat: Option<&'p str>) -> Result<(), Error> {
         let operator = self.rest;
         self.skip(length);
@@ -212,7 +212,7 @@ impl<'p> Translator<'p> {
             self.out.push(')');
         }
         self.out.push_str(&count.written());
-        // An operator obeys the flags before it, the item that it repeats those before the item.
+        // The operator follows the flags before it, the repeated item those before the item.
         let swapped = self.flags.non_greedy != self.flags_written.non_greedy;
         self.out.push_str(if lazy != swapped { "?" } else { "" });
         self.repetitions = self.repetitions.max(item.repetitions);
@@ -265,7 +265,7 @@ impl<'p> Translator<'p> {
         Ok(())
     }
 
-    /// `(?i)` and the like, for the rest of the group, or `(?i:...)`, for a group.
+    /// Flags: `(?i)` for the rest of the group, or `(?i:...)` for a new group.
     fn flags(&mut self) -> Result<(), Error> {
         let mut flags = self.flags;
         let (mut on, mut seen) = (true, false);
@@ -303,7 +303,7 @@ impl<'p> Translator<'p> {
 }
 
 impl Flags {
-    /// All flags, set and unset, in the `regex` crate's syntax.
+    /// All flags, set and cleared, in the `regex` crate's syntax.
     fn written(self) -> String {
         let all = [(self.fold_case, 'i'), (self.multi_line, 'm'), (self.dot_newline, 's'), (self.non_greedy, 'U')];
         let pick = |wanted: bool| all.iter().filter(|(set, _)| *set == wanted).map(|(_, c)| *c).collect::<String>();

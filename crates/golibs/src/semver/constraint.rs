@@ -1,6 +1,6 @@
-//! What a version must be: comparisons, tildes, carets, wildcards and hyphen ranges, in groups.
+//! Constraints on versions: comparisons, tildes, carets, wildcards and hyphen ranges, in groups.
 //!
-//! Between spaces or commas all must hold; `||` parts groups of which one must. A prerelease only matches in a group that names one.
+//! Spaces and commas mean "and", `||` means "or". A prerelease matches only in a group that names one.
 
 use std::str::FromStr;
 
@@ -8,10 +8,10 @@ use crate::strconv::quote;
 
 use super::{Error, Version, prerelease};
 
-/// The longest text that is read as a constraint, in bytes: Masterminds' `MaxConstraintLen`.
+/// Maximum length of a constraint, in bytes: Masterminds' `MaxConstraintLen`.
 pub const MAX_CONSTRAINT_LENGTH: usize = 512;
 
-/// The most groups that `||` may part: Masterminds' `MaxConstraintGroups`.
+/// Maximum number of groups: Masterminds' `MaxConstraintGroups`.
 pub const MAX_CONSTRAINT_GROUPS: usize = 32;
 
 /// A constraint on versions.
@@ -45,7 +45,7 @@ enum Operator {
     Caret,
 }
 
-/// The first segment of a constraint's version that is missing or an `x`.
+/// The first segment of a constraint's version that is missing or a wildcard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wildcard {
     None,
@@ -55,7 +55,7 @@ enum Wildcard {
 }
 
 impl Constraint {
-    /// Reads a constraint, such as `>=1.19-0`, `^1.2 || ~3.4.x` or `1.2 - 1.4.5`.
+    /// Parses a constraint, such as `>=1.19-0`, `^1.2 || ~3.4.x` or `1.2 - 1.4.5`.
     pub fn parse(text: &str) -> Result<Constraint, Error> {
         if text.len() > MAX_CONSTRAINT_LENGTH {
             return Err(Error::ConstraintTooLong);
@@ -67,7 +67,7 @@ impl Constraint {
         Ok(Constraint { groups: text.split("||").map(parse_group).collect::<Result<_, _>>()? })
     }
 
-    /// Whether the version is one that the constraint allows.
+    /// Returns whether the constraint allows the version.
     pub fn check(&self, version: &Version) -> bool {
         self.groups.iter().any(|group| {
             let eligible = version.prerelease().is_empty() || group.names_prerelease;
@@ -123,21 +123,21 @@ impl Comparison {
         }
     }
 
-    /// `~1.2.3` allows later patches; `~1` and `~*` more.
+    /// `~1.2.3` allows later patches, `~1` later minor versions, `~*` any version.
     fn tilde(&self, v: &Version) -> bool {
         let c = &self.version;
         if v < c {
             return false;
         }
         let all_zero = c.major() == 0 && c.minor() == 0 && c.patch() == 0;
-        // Masterminds does not tell `~*` from `~0.0.0`: both allow every version.
+        // Masterminds does not distinguish `~*` from `~0.0.0`: both allow every version.
         if all_zero && matches!(self.wildcard, Wildcard::None | Wildcard::Major) {
             return true;
         }
         v.major() == c.major() && (v.minor() == c.minor() || self.wildcard == Wildcard::Minor)
     }
 
-    /// `^1.2.3` allows what keeps the first number that is not zero.
+    /// `^1.2.3` allows versions that keep the first nonzero number.
     fn caret(&self, v: &Version) -> bool {
         let c = &self.version;
         if v < c || v.major() != c.major() {
@@ -153,7 +153,7 @@ impl Comparison {
     }
 }
 
-/// Reads the comparisons between two `||`.
+/// Parses the comparisons of one group.
 fn parse_group(text: &str) -> Result<Group, Error> {
     let improper = || Error::ImproperConstraint(quote(text));
     let mut comparisons = Vec::new();
@@ -176,14 +176,14 @@ fn parse_group(text: &str) -> Result<Group, Error> {
     Ok(Group { comparisons, names_prerelease })
 }
 
-/// A comparison's operator and version as they are written.
+/// A comparison's operator and version as written.
 struct Parsed<'a> {
     operator: Operator,
     segments: [Option<&'a str>; 3],
     prerelease: &'a str,
 }
 
-/// The comparison at the start of the text, and what follows it.
+/// Splits off the comparison at the start of the text.
 fn parse_comparison(text: &str) -> Option<(Parsed<'_>, &str)> {
     let length = text.find(|c| !"=!<>~^".contains(c)).unwrap_or(text.len());
     let operator = match &text[..length] {
@@ -201,7 +201,7 @@ fn parse_comparison(text: &str) -> Option<(Parsed<'_>, &str)> {
     Some((Parsed { operator, segments, prerelease }, rest))
 }
 
-/// The version at the start of the text, wildcards and missing segments allowed: its segments, prerelease and what follows.
+/// Splits off the version at the start of the text, which may have wildcards and missing segments: its segments, prerelease and the rest.
 fn parse_partial(text: &str) -> Option<([Option<&str>; 3], &str, &str)> {
     let text = text.strip_prefix('v').unwrap_or(text);
     let (first, mut rest) = take_while(text, is_wild)?;
@@ -215,7 +215,7 @@ fn parse_partial(text: &str) -> Option<([Option<&str>; 3], &str, &str)> {
     Some((segments, prerelease, rest))
 }
 
-/// The dotted identifiers at the start of the text, and what follows.
+/// Splits off the dotted identifiers at the start of the text.
 fn identifiers(text: &str) -> Option<(&str, &str)> {
     let identifier = |c: char| c.is_ascii_alphanumeric() || c == '-';
     let (_, mut rest) = take_while(text, identifier)?;
@@ -225,13 +225,13 @@ fn identifiers(text: &str) -> Option<(&str, &str)> {
     Some((&text[..text.len() - rest.len()], rest))
 }
 
-/// The longest start of the text whose characters all pass, unless it is empty, and what follows.
+/// Splits off the longest prefix whose characters all pass; `None` if it is empty.
 fn take_while(text: &str, pass: impl Fn(char) -> bool) -> Option<(&str, &str)> {
     let end = text.find(|c| !pass(c)).unwrap_or(text.len());
     (end > 0).then(|| text.split_at(end))
 }
 
-/// Digits and wildcards. Masterminds' character class has a stray `|`, which then fails as a version.
+/// Digits and wildcards. Masterminds' character class has a stray `|`, which fails later as a version.
 fn is_wild(c: char) -> bool {
     c.is_ascii_digit() || matches!(c, 'x' | 'X' | '*' | '|')
 }
@@ -263,7 +263,7 @@ impl Parsed<'_> {
     }
 }
 
-/// `a - b` as `>= a, <= b `, as Masterminds rewrites it before it reads the rest.
+/// Rewrites `a - b` as `>= a, <= b `, as Masterminds does before parsing.
 fn rewrite_ranges(text: &str) -> String {
     let mut out = text.to_owned();
     let mut at = 0;
@@ -285,7 +285,7 @@ struct HyphenRange<'a> {
     end: usize,
 }
 
-/// The hyphen range that starts at this offset, with the spaces around it.
+/// Finds a hyphen range at this offset, with the spaces around it.
 fn hyphen_range(text: &str, at: usize) -> Option<HyphenRange<'_>> {
     let (low, after_low) = written_version(skip_space(&text[at..]))?;
     let dash = skip_space(after_low);
@@ -295,7 +295,7 @@ fn hyphen_range(text: &str, at: usize) -> Option<HyphenRange<'_>> {
     Some(HyphenRange { low, high, end: text.len() - skip_space(rest).len() })
 }
 
-/// The version at the start of the text as it is written, and what follows.
+/// Splits off the version at the start of the text as written.
 fn written_version(text: &str) -> Option<(&str, &str)> {
     let (_, _, rest) = parse_partial(text)?;
     Some(text.split_at(text.len() - rest.len()))

@@ -1,6 +1,6 @@
-//! Semantic versions and constraints on them, as Helm reads them: lenient versions, ranges, hyphens and wildcards.
+//! Semantic versions and constraints as Helm reads them: lenient versions, ranges, hyphens and wildcards.
 //!
-//! Leaves out the explanations of a failed check. Counterpart: Masterminds/semver v3.5.0, `version.go` and `constraints.go`.
+//! Leaves out explanations of failed checks. Counterpart: Masterminds/semver v3.5.0, `version.go` and `constraints.go`.
 
 mod constraint;
 mod prerelease;
@@ -11,16 +11,16 @@ mod version;
 pub use constraint::{Constraint, MAX_CONSTRAINT_GROUPS, MAX_CONSTRAINT_LENGTH};
 pub use version::{MAX_VERSION_LENGTH, Version};
 
-/// Why a version or a constraint cannot be read. The texts are Masterminds'.
+/// Why a version or constraint is invalid, in Masterminds' words.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// Not a version at all.
     #[error("invalid semantic version")]
     InvalidVersion,
-    /// The strict reader was given nothing.
+    /// Strict parsing of empty text.
     #[error("version string empty")]
     Empty,
-    /// The strict reader found something else than digits in a segment.
+    /// Strict parsing of a segment that is not all digits.
     #[error("invalid characters in version")]
     InvalidCharacters,
     /// A numeric segment has a leading zero.
@@ -35,13 +35,13 @@ pub enum Error {
     /// Longer than [`MAX_VERSION_LENGTH`].
     #[error("version string is too long (max {MAX_VERSION_LENGTH} bytes)")]
     VersionTooLong,
-    /// A segment does not fit 64 bits; the lenient reader's text.
+    /// A segment beyond 64 bits, in lenient parsing.
     #[error("error parsing version segment: strconv.ParseUint: parsing \"{0}\": value out of range")]
     SegmentOutOfRange(String),
-    /// A segment does not fit 64 bits; the strict reader's text.
+    /// A segment beyond 64 bits, in strict parsing.
     #[error("strconv.ParseUint: parsing \"{0}\": value out of range")]
     OutOfRange(String),
-    /// A segment of the strict reader is empty.
+    /// Strict parsing of an empty segment.
     #[error("strconv.ParseUint: parsing \"\": invalid syntax")]
     EmptySegment,
     /// Longer than [`MAX_CONSTRAINT_LENGTH`].
@@ -50,13 +50,13 @@ pub enum Error {
     /// More than [`MAX_CONSTRAINT_GROUPS`] alternatives.
     #[error("too many constraint groups (max {MAX_CONSTRAINT_GROUPS})")]
     TooManyGroups,
-    /// Not a constraint; the text is quoted as Go quotes it.
+    /// Not a constraint. Holds the text, quoted as in Go.
     #[error("improper constraint: {0}")]
     ImproperConstraint(String),
-    /// A constraint whose version cannot be read.
+    /// A constraint with an invalid version.
     #[error("constraint parser error")]
     ConstraintVersion,
-    /// A number that cannot be incremented: Go panics.
+    /// An increment beyond 64 bits, on which Go panics.
     #[error("{0} version increment would overflow uint64")]
     Overflow(&'static str),
 }

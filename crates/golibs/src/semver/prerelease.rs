@@ -1,10 +1,10 @@
-//! The part of a version after `-`: which ones are valid and which comes first.
+//! Prereleases: validity and order.
 
 use std::cmp::Ordering;
 
 use super::Error;
 
-/// Fails unless the identifiers are what semver allows in a prerelease.
+/// Checks the identifiers of a prerelease.
 pub(super) fn validate(prerelease: &str) -> Result<(), Error> {
     for part in prerelease.split('.') {
         if part.is_empty() || !part.bytes().all(is_identifier) {
@@ -17,13 +17,13 @@ pub(super) fn validate(prerelease: &str) -> Result<(), Error> {
     Ok(())
 }
 
-/// Fails unless the identifiers are what semver allows in metadata.
+/// Checks the identifiers of metadata.
 pub(super) fn validate_metadata(metadata: &str) -> Result<(), Error> {
     let valid = metadata.split('.').all(|part| !part.is_empty() && part.bytes().all(is_identifier));
     if valid { Ok(()) } else { Err(Error::InvalidMetadata) }
 }
 
-/// Which of two prereleases comes first. No prerelease at all comes before any here; versions treat that case themselves.
+/// Orders two prereleases. An empty one comes first here; comparing versions handles that case.
 pub(super) fn compare(a: &str, b: &str) -> Ordering {
     let (mut left, mut right) = (a.split('.'), b.split('.'));
     loop {
@@ -38,7 +38,7 @@ pub(super) fn compare(a: &str, b: &str) -> Ordering {
     }
 }
 
-/// Numbers come before words, and are compared as numbers as long as they fit 64 bits.
+/// Numbers come before words, and compare as numbers up to 64 bits.
 fn compare_part(a: &str, b: &str) -> Ordering {
     if a == b {
         return Ordering::Equal;
@@ -50,12 +50,12 @@ fn compare_part(a: &str, b: &str) -> Ordering {
         (None, None) => a.cmp(b),
         (Some(_), None) => Ordering::Less,
         (None, Some(_)) => Ordering::Greater,
-        // Masterminds calls the left one smaller when two texts are the same number.
+        // Masterminds considers the left one smaller if two different texts are the same number.
         (Some(x), Some(y)) => x.cmp(&y).then(Ordering::Less),
     }
 }
 
-/// The number as Go's `ParseUint` reads it, which takes no sign.
+/// Parses a number without a sign. Counterpart: `strconv.ParseUint`.
 fn number(part: &str) -> Option<u64> {
     part.bytes().all(|b| b.is_ascii_digit()).then(|| part.parse().ok()).flatten()
 }

@@ -35,7 +35,7 @@ fn constraints_allow_what_masterminds_allows() {
 }
 
 #[test]
-fn what_is_no_constraint_is_quoted_in_the_error() {
+fn errors_quote_the_invalid_constraint() {
     for (constraint, message) in [
         ("", "improper constraint: \"\""),
         ("==1.2.3", "improper constraint: \"==1.2.3\""),
@@ -69,7 +69,7 @@ fn versions_print_in_canonical_form_and_keep_their_text() {
 }
 
 #[test]
-fn strict_reading_wants_three_plain_numbers() {
+fn strict_parsing_requires_three_plain_numbers() {
     for (text, error) in [
         ("", Error::Empty),
         ("1.2", Error::InvalidVersion),
@@ -92,7 +92,7 @@ fn prereleases_order_numbers_before_words() {
 }
 
 #[test]
-fn increments_drop_what_follows_and_keep_the_v() {
+fn increments_reset_lower_segments_and_keep_the_v() {
     let version = Version::parse("v1.2.3-rc.1+b").unwrap();
     assert_eq!(version.inc_patch().unwrap().original(), "v1.2.3");
     assert_eq!(version.inc_minor().unwrap().original(), "v1.3.0");

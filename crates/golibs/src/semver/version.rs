@@ -1,4 +1,4 @@
-//! One version: reading it leniently or strictly, printing, ordering and incrementing it.
+//! Versions: lenient and strict parsing, printing, ordering and incrementing.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -6,10 +6,10 @@ use std::str::FromStr;
 
 use super::{Error, prerelease};
 
-/// The longest text that is read as a version, in bytes: Masterminds' `MaxVersionLen`.
+/// Maximum length of a version, in bytes: Masterminds' `MaxVersionLen`.
 pub const MAX_VERSION_LENGTH: usize = 256;
 
-/// A semantic version. Displays in canonical form (`v1.2` as `1.2.0`); metadata does not count in comparisons.
+/// A semantic version. Displays in canonical form (`v1.2` as `1.2.0`); comparisons ignore metadata.
 #[derive(Clone, Debug, Default)]
 pub struct Version {
     major: u64,
@@ -21,7 +21,8 @@ pub struct Version {
 }
 
 impl Version {
-    /// Reads a version as Helm does nearly everywhere: `v` in front, missing segments and leading zeros are fine. Go's `NewVersion`.
+    /// Parses a version leniently, as Helm does nearly everywhere: a leading `v`, missing segments and leading zeros are accepted. Counterpart:
+    /// `NewVersion`.
     pub fn parse(text: &str) -> Result<Version, Error> {
         if text.len() > MAX_VERSION_LENGTH {
             return Err(Error::VersionTooLong);
@@ -37,7 +38,7 @@ impl Version {
         Ok(Version::from_parts(segments, prerelease, metadata, text))
     }
 
-    /// Reads a complete version, exactly as the specification writes it. Go's `StrictNewVersion`.
+    /// Parses a complete version exactly as specified. Counterpart: `StrictNewVersion`.
     pub fn parse_strict(text: &str) -> Result<Version, Error> {
         if text.is_empty() {
             return Err(Error::Empty);
@@ -71,32 +72,32 @@ impl Version {
         }
     }
 
-    /// The first number.
+    /// The major version.
     pub fn major(&self) -> u64 {
         self.major
     }
 
-    /// The second number.
+    /// The minor version.
     pub fn minor(&self) -> u64 {
         self.minor
     }
 
-    /// The third number.
+    /// The patch version.
     pub fn patch(&self) -> u64 {
         self.patch
     }
 
-    /// What follows `-`, or nothing.
+    /// The prerelease after `-`, which may be empty.
     pub fn prerelease(&self) -> &str {
         &self.prerelease
     }
 
-    /// What follows `+`, or nothing.
+    /// The metadata after `+`, which may be empty.
     pub fn metadata(&self) -> &str {
         &self.metadata
     }
 
-    /// The text that was read.
+    /// The original text.
     pub fn original(&self) -> &str {
         &self.original
     }
@@ -113,14 +114,14 @@ impl Version {
         Ok(self.successor([self.major, minor, 0]))
     }
 
-    /// The next patch version; of a prerelease, its release.
+    /// The next patch version; for a prerelease, its release.
     pub fn inc_patch(&self) -> Result<Version, Error> {
         let step = u64::from(self.prerelease.is_empty());
         let patch = self.patch.checked_add(step).ok_or(Error::Overflow("patch"))?;
         Ok(self.successor([self.major, self.minor, patch]))
     }
 
-    /// The same version with another prerelease, or with none.
+    /// The version with this prerelease; an empty one removes it.
     pub fn with_prerelease(&self, prerelease: &str) -> Result<Version, Error> {
         if !prerelease.is_empty() {
             prerelease::validate(prerelease)?;
@@ -128,7 +129,7 @@ impl Version {
         Ok(self.renamed(Version { prerelease: prerelease.to_owned(), ..self.clone() }))
     }
 
-    /// The same version with other metadata, or with none.
+    /// The version with this metadata; empty metadata removes it.
     pub fn with_metadata(&self, metadata: &str) -> Result<Version, Error> {
         if !metadata.is_empty() {
             prerelease::validate_metadata(metadata)?;
@@ -140,7 +141,7 @@ impl Version {
         self.renamed(Version::from_parts(segments, "", "", ""))
     }
 
-    /// `next` with an original text that keeps this version's `v`.
+    /// Gives `next` an original text that keeps this version's `v`.
     fn renamed(&self, next: Version) -> Version {
         let prefix = if self.original.starts_with('v') { "v" } else { "" };
         Version { original: format!("{prefix}{next}"), ..next }
@@ -195,7 +196,7 @@ impl PartialEq for Version {
 
 impl Eq for Version {}
 
-/// The numbers, the prerelease and the metadata, if the text has the lenient shape.
+/// The numbers, prerelease and metadata of text in the lenient form.
 fn split_lenient(text: &str) -> Option<(&str, &str, &str)> {
     let rest = text.strip_prefix('v').unwrap_or(text);
     let (rest, metadata) = rest.split_once('+').map_or((rest, None), |(r, m)| (r, Some(m)));

@@ -1,16 +1,16 @@
-//! Floating-point numbers as text. Counterpart: Go's `strconv.FormatFloat`, for `float64`.
+//! Floating-point numbers to text. Counterpart: Go's `strconv/ftoa.go`, for 64 bits.
 
-/// A double has at most this many digits before or after the decimal point; all further ones are zeros.
+/// Maximum number of digits of a double before or after the decimal point; further ones are zeros.
 const MAX_DIGITS: usize = 1100;
 
-/// Decimal digits without trailing zeros, and where the decimal point stands: `0.d1d2… × 10^point`.
+/// Decimal digits without trailing zeros, and the position of the decimal point: `0.d1d2… × 10^point`.
 struct Decimal {
     digits: Vec<u8>,
     point: i32,
 }
 
-/// Go's `FormatFloat(value, verb, precision, 64)`. The verbs are `b e E f g G x X`; without a precision it is the shortest text that reads
-/// back as the same number.
+/// Formats a number with one of the verbs `b e E f g G x X`. Without a precision, the text is the shortest that parses to the same number.
+/// Counterpart: `strconv.FormatFloat(value, verb, precision, 64)`.
 pub fn format_float(value: f64, verb: u8, precision: Option<usize>) -> String {
     if value.is_nan() {
         return "NaN".to_owned();
@@ -31,7 +31,7 @@ pub fn format_float(value: f64, verb: u8, precision: Option<usize>) -> String {
     format!("{sign}{text}")
 }
 
-/// The number as `encoding/json` writes it; `None` for NaN and the infinities, which JSON has no text for.
+/// Formats a number as `encoding/json` does; `None` for NaN and the infinities, which JSON cannot represent.
 pub fn json_float(value: f64) -> Option<String> {
     if !value.is_finite() {
         return None;
@@ -49,7 +49,7 @@ impl Decimal {
         let shortest = parse_scientific(&format!("{value:e}"));
         let length = shortest.digits.len().max(1);
         let nearest = format!("{value:.*e}", length - 1);
-        // Of several texts of the same length, Go takes the one nearest to the number, and of two just as near the one with an even digit.
+        // Of several shortest texts, Go uses the one nearest to the number, and of two equally near the one with an even digit.
         if nearest.parse() == Ok(value) { parse_scientific(&nearest) } else { shortest }
     }
 
@@ -62,7 +62,7 @@ impl Decimal {
     }
 }
 
-/// Reads Rust's `{:e}` text, such as `1.25e-7`.
+/// Parses Rust's `{:e}` text, such as `1.25e-7`.
 fn parse_scientific(text: &str) -> Decimal {
     let (mantissa, exponent) = text.split_once('e').unwrap_or((text, "0"));
     let mut digits: Vec<u8> = mantissa.bytes().filter(u8::is_ascii_digit).collect();
@@ -104,7 +104,7 @@ fn fixed(value: f64, precision: Option<usize>) -> String {
         let places = decimal.digits.len() as i32 - decimal.point;
         return fixed_text(&decimal, places.max(0) as usize);
     };
-    // Rust bounds a precision, and past the last digit that a double can have there are only zeros.
+    // Rust limits the precision; past the last digit of a double there are only zeros.
     let exact = places.min(MAX_DIGITS);
     let mut text = format!("{value:.exact$}");
     text.extend(std::iter::repeat_n('0', places - exact));
@@ -143,7 +143,7 @@ fn general(value: f64, precision: Option<usize>, letter: u8) -> String {
     fixed_text(&decimal, (length - decimal.point).max(0) as usize)
 }
 
-/// The 53-bit integer and the exponent of two whose product is the number.
+/// The 53-bit mantissa and the exponent of two.
 fn parts(value: f64) -> (u64, i32) {
     let bits = value.to_bits();
     let fraction = bits & ((1 << 52) - 1);

@@ -1,4 +1,4 @@
-//! Dates and times of day without zones, in the Gregorian calendar without end in both directions.
+//! Dates and times of day without zones, in the proleptic Gregorian calendar.
 
 /// A date.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,9 +28,9 @@ const DAYS_PER_400_YEARS: i64 = 146_097;
 const DAYS_TO_1970: i64 = 719_468;
 
 impl Date {
-    /// The date so many days after the start of 1970.
+    /// The date this many days after the start of 1970.
     pub fn from_days(days: i64) -> Date {
-        // Years count from March here, so that the leap day comes last.
+        // Years start in March here, so that the leap day comes last.
         let days = days.saturating_add(DAYS_TO_1970);
         let (era, day_of_era) = (days.div_euclid(DAYS_PER_400_YEARS), days.rem_euclid(DAYS_PER_400_YEARS));
         let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
@@ -62,12 +62,12 @@ impl Date {
     }
 }
 
-/// Whether the year has a 29th of February.
+/// Returns whether the year has a 29th of February.
 pub(super) fn is_leap(year: i64) -> bool {
     year % 4 == 0 && (year % 100 != 0 || year % 400 == 0)
 }
 
-/// How many days the month has.
+/// The number of days in the month.
 pub(super) fn days_in(year: i64, month: u8) -> u8 {
     match month {
         2 if is_leap(year) => 29,
@@ -78,7 +78,7 @@ pub(super) fn days_in(year: i64, month: u8) -> u8 {
 }
 
 impl Clock {
-    /// The time so many seconds after midnight.
+    /// The time this many seconds after midnight.
     pub fn from_seconds(seconds: i64) -> Clock {
         Clock { hour: (seconds / 3600) as u8, minute: (seconds / 60 % 60) as u8, second: (seconds % 60) as u8 }
     }

@@ -1,11 +1,11 @@
-//! Durations in nanoseconds: reading `1h2m3.5s`, printing and rounding them. Go's `time.Duration`.
+//! Durations in nanoseconds: parsing `1h2m3.5s`, printing and rounding. Counterpart: `time.Duration`.
 
 use std::fmt;
 
 use super::DurationError;
 use super::error::quote;
 
-/// A length of time in nanoseconds.
+/// A duration in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Duration(pub i64);
 
@@ -23,16 +23,16 @@ const UNITS: [(&str, u64); 8] = [
     ("h", 3_600_000_000_000),
 ];
 
-/// The largest magnitude, of the negative end.
+/// The magnitude of the smallest duration.
 const LIMIT: u64 = 1 << 63;
 
 impl Duration {
-    /// So many seconds; beyond some 292 years it wraps, as in Go.
+    /// A duration in seconds, which wraps beyond about 292 years, as in Go.
     pub fn from_seconds_wrapping(seconds: i64) -> Duration {
         Duration(seconds.wrapping_mul(SECOND))
     }
 
-    /// Reads numbers with units, such as `-1.5h` or `1h15m`. Go's `ParseDuration`.
+    /// Parses numbers with units, such as `-1.5h` or `1h15m`. Counterpart: `time.ParseDuration`.
     pub fn parse(text: &[u8]) -> Result<Duration, DurationError> {
         let invalid = || DurationError::Invalid(quote(text));
         let negative = text.first() == Some(&b'-');
@@ -71,17 +71,17 @@ impl Duration {
         self.parts(SECOND)
     }
 
-    /// Whole units plus the rest's fraction: the sum that Go computes, to the last bit.
+    /// Whole units plus the fraction of the rest: Go's sum, to the last bit.
     fn parts(self, unit: i64) -> f64 {
         (self.0 / unit) as f64 + (self.0 % unit) as f64 / unit as f64
     }
 
-    /// Towards zero to a multiple of the other, if that is positive.
+    /// Truncates towards zero to a multiple of the other duration, if that is positive.
     pub fn truncate(self, multiple: Duration) -> Duration {
         if multiple.0 <= 0 { self } else { Duration(self.0 - self.0 % multiple.0) }
     }
 
-    /// To the nearest multiple of the other, halves away from zero, if that is positive.
+    /// Rounds half away from zero to a multiple of the other duration, if that is positive.
     pub fn round(self, multiple: Duration) -> Duration {
         if multiple.0 <= 0 {
             return self;
@@ -99,7 +99,7 @@ impl Duration {
     }
 }
 
-/// One number with its unit, in nanoseconds, and what follows.
+/// Splits off one number with its unit, in nanoseconds.
 fn parse_term<'t>(text: &'t [u8], whole: &[u8]) -> Result<(u64, &'t [u8]), DurationError> {
     let invalid = || DurationError::Invalid(quote(whole));
     let (integer, mut rest) = text.split_at(digits(text));
@@ -132,7 +132,7 @@ fn leading_int(digits: &[u8]) -> Option<u64> {
     digits.iter().try_fold(0u64, |n, b| n.checked_mul(10)?.checked_add(u64::from(b - b'0')).filter(|n| *n <= LIMIT))
 }
 
-/// The digits after the point as a part of the unit; those that don't fit are dropped.
+/// The digits after the point, scaled; those beyond 64 bits are dropped.
 fn fraction_of(digits: &[u8], unit: u64) -> u64 {
     let (mut value, mut scale) = (0u64, 1.0);
     for digit in digits {
@@ -170,7 +170,7 @@ impl fmt::Display for Duration {
     }
 }
 
-/// The number with the point so many digits from the end, without zeros at the end.
+/// The number with the point this many digits from the end, without trailing zeros.
 fn decimal(n: u64, digits: usize) -> String {
     let power = 10u64.pow(digits as u32);
     let fraction = format!("{:0digits$}", n % power);

@@ -1,4 +1,4 @@
-//! Printing times by a layout. Go's `Time.Format` and `Time.String`.
+//! Formats times by a layout. Counterpart: `Time.Format` and `Time.String`.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use super::parse::{DAYS, MONTHS};
 use super::{Duration, Time, ZERO, Zone};
 
 impl Time {
-    /// The time in the layout's form; what is no element of it stays as it is.
+    /// Formats the time by the layout. Text that is not an element is copied.
     pub fn format(&self, layout: &[u8]) -> Vec<u8> {
         let mut out = Vec::with_capacity(layout.len() + 10);
         let (name, offset) = self.zone();
@@ -25,12 +25,12 @@ impl Time {
         }
     }
 
-    /// The time as JSON has it: RFC 3339 with nanoseconds.
+    /// The time in RFC 3339 with nanoseconds, as in JSON.
     pub fn rfc3339(&self) -> String {
         String::from_utf8_lossy(&self.format(b"2006-01-02T15:04:05.999999999Z07:00")).into_owned()
     }
 
-    /// The time in Go's syntax: what `GoString` gives.
+    /// The time in Go syntax. Counterpart: `GoString`.
     pub fn go_syntax(&self) -> String {
         let (Date { year, month, day }, Clock { hour, minute, second }) = self.civil();
         let month = MONTHS[usize::from(month) - 1];
@@ -80,7 +80,7 @@ impl fmt::Display for Time {
     }
 }
 
-/// A time taken apart.
+/// The parts of a time that layouts print.
 struct Shown {
     date: Date,
     clock: Clock,
@@ -138,7 +138,7 @@ impl Shown {
         if form.zulu && self.offset == 0 {
             return "Z".to_owned();
         }
-        // Go takes the sign of the whole minutes.
+        // Go uses the sign of the whole minutes.
         let minutes = self.offset / 60;
         let sign = if minutes < 0 { '-' } else { '+' };
         let colon = if form.colons { ":" } else { "" };
@@ -153,7 +153,7 @@ impl Shown {
         text
     }
 
-    /// The separator and so many digits, nine at most.
+    /// The separator and this many digits, at most nine.
     fn fraction(&self, digits: usize, separator: u8) -> String {
         let all = format!("{:09}", self.nanoseconds);
         format!("{}{}", char::from(separator), &all[..digits.min(9)])

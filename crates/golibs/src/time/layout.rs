@@ -1,4 +1,4 @@
-//! The elements of Go's layouts: which part of a time `2006`, `Jan`, `_2`, `15`, `.000` or `Z07:00` stands for.
+//! The elements of Go's layouts, such as `2006`, `Jan`, `_2`, `15`, `.000` and `Z07:00`.
 
 /// An element of a layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,13 +29,13 @@ pub(super) enum Element {
     ZoneName,
     /// The zone's offset.
     Offset(Offset),
-    /// `.000`: so many digits after the separator.
+    /// `.000`: this many digits after the separator.
     Fraction0(usize, u8),
-    /// `.999`: at most so many digits, without zeros at the end.
+    /// `.999`: at most this many digits, without trailing zeros.
     Fraction9(usize, u8),
 }
 
-/// How an offset is written.
+/// The form of an offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Offset {
     /// `Z` for UTC.
@@ -55,7 +55,7 @@ pub(super) enum Precision {
 pub(super) struct Chunk<'l> {
     pub(super) prefix: &'l [u8],
     pub(super) element: Option<Element>,
-    /// The element as it is written.
+    /// The element as written.
     pub(super) written: &'l [u8],
     pub(super) rest: &'l [u8],
 }
@@ -71,9 +71,9 @@ pub(super) fn next_chunk(layout: &[u8]) -> Chunk<'_> {
     Chunk { prefix: layout, element: None, written: b"", rest: b"" }
 }
 
-/// The element at the start of the text: what to skip before it, its length, and what it is.
+/// Recognizes the element at the start of the text: the bytes to skip before it, its length, and the element.
 fn element_at(text: &[u8]) -> Option<(usize, usize, Element)> {
-    // A short name followed by a small letter is part of a word.
+    // A short name before a lower-case letter is part of a word.
     let word_goes_on = || text.get(3).is_some_and(u8::is_ascii_lowercase);
     let plain: &[(&[u8], Element)] = match text.first()? {
         b'J' if text.starts_with(b"Jan") && (text.starts_with(b"January") || !word_goes_on()) => {
@@ -120,7 +120,7 @@ fn offset_at(text: &[u8]) -> Option<(usize, usize, Element)> {
     Some((0, written.len() + 1, Element::Offset(Offset { zulu: text[0] == b'Z', colons, precision })))
 }
 
-/// A separator and zeros or nines, unless other digits follow them.
+/// Parses a separator and zeros or nines that no other digit follows.
 fn fraction_at(text: &[u8]) -> Option<(usize, usize, Element)> {
     let digit = *text.get(1)?;
     let count = text[1..].iter().take_while(|b| **b == digit).count();

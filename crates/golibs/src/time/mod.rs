@@ -21,25 +21,25 @@ pub use error::{DurationError, OffsetError, ParseError};
 pub use parse::{DAYS, MONTHS};
 pub use zone::Zone;
 
-/// An instant, with the zone that it is shown in. Go's `time.Time`.
+/// An instant and the zone that it displays in. Counterpart: `time.Time`.
 #[derive(Clone, Debug)]
 pub struct Time {
     /// Seconds since 1970.
     seconds: i64,
-    /// Less than a second's worth.
+    /// Below a second.
     nanoseconds: u32,
     zone: Zone,
-    /// Nanoseconds since the process started, if the clock was read: Go prints them.
+    /// Monotonic nanoseconds since the process started, if the time was read from the clock: Go prints them.
     monotonic: Option<i64>,
 }
 
 /// The first second of the year 1: Go's zero time.
 const ZERO: i64 = -62_135_596_800;
 
-/// The year 1885, from which Go counts the seconds of a time with a clock's reading.
+/// The start of 1885, from which Go counts the seconds of a time with a monotonic reading.
 const WALL_START: i64 = -2_682_288_000;
 
-/// What Go's monotonic clock counts from.
+/// The start of Go's monotonic clock.
 static START: LazyLock<Instant> = LazyLock::new(Instant::now);
 
 impl Time {
@@ -51,7 +51,7 @@ impl Time {
         Time { seconds, nanoseconds: since.subsec_nanos(), zone: Zone::local(), monotonic: Some(monotonic) }
     }
 
-    /// So many seconds and nanoseconds after the start of 1970, in the local zone.
+    /// The time these seconds and nanoseconds after the start of 1970, in the local zone.
     pub fn unix(seconds: i64, nanoseconds: u32) -> Time {
         Time { seconds, nanoseconds, zone: Zone::local(), monotonic: None }
     }
@@ -61,24 +61,24 @@ impl Time {
         Time { seconds: ZERO, nanoseconds: 0, zone: Zone::Utc, monotonic: None }
     }
 
-    /// The instant at which clocks in the zone show this.
+    /// The instant at which clocks in the zone show this date and time.
     fn from_civil(date: Date, clock: Clock, nanoseconds: u32, zone: Zone) -> Time {
         let shown = date.days().saturating_mul(86_400).saturating_add(clock.seconds());
         let mut seconds = shown;
         let offset = zone.offset_at(shown).1;
         if offset != 0 {
-            // Go looks once more if the first guess crossed a transition.
+            // Like Go, look again: the first guess may have crossed a transition.
             seconds = shown.saturating_sub(zone.offset_at(shown.saturating_sub(offset)).1);
         }
         Time { seconds, nanoseconds, zone, monotonic: None }
     }
 
-    /// The same instant shown in another zone.
+    /// The same instant in another zone.
     pub fn in_zone(&self, zone: Zone) -> Time {
         Time { zone, monotonic: None, ..self.clone() }
     }
 
-    /// The time after the duration.
+    /// The time this duration later.
     pub fn add(&self, duration: Duration) -> Time {
         let nanoseconds = i64::from(self.nanoseconds) + duration.0 % 1_000_000_000;
         let seconds =
@@ -87,7 +87,7 @@ impl Time {
         Time { seconds, nanoseconds: nanoseconds.rem_euclid(1_000_000_000) as u32, zone: self.zone.clone(), monotonic }
     }
 
-    /// The date moved by years, months and days; what overflows a month runs into the next, as in Go.
+    /// Adds years, months and days. Days that overflow a month continue into the next, as in Go.
     pub fn add_date(&self, years: i64, months: i64, days: i64) -> Time {
         let (date, clock) = self.civil();
         let months = date
@@ -101,14 +101,14 @@ impl Time {
         Time::from_civil(date, clock, self.nanoseconds, self.zone.clone())
     }
 
-    /// How long after the other this is, at most some 292 years.
+    /// The duration since the other time, clamped to about 292 years.
     pub fn since(&self, other: &Time) -> Duration {
         let seconds = i128::from(self.seconds) - i128::from(other.seconds);
         let nanoseconds = seconds * 1_000_000_000 + i128::from(self.nanoseconds) - i128::from(other.nanoseconds);
         Duration(nanoseconds.clamp(i64::MIN.into(), i64::MAX.into()) as i64)
     }
 
-    /// Back to a multiple of the duration since the zero time, if that is positive.
+    /// Rounds down to a multiple of the duration since the zero time. A duration that is not positive only drops the monotonic reading.
     pub fn truncate(&self, multiple: Duration) -> Time {
         if multiple.0 <= 0 {
             return Time { monotonic: None, ..self.clone() };
@@ -116,7 +116,7 @@ impl Time {
         Time { monotonic: None, ..self.add(Duration(-self.rest(multiple))) }
     }
 
-    /// To the nearest multiple of the duration since the zero time, halves up, if that is positive.
+    /// Rounds half up to a multiple of the duration since the zero time. A duration that is not positive only drops the monotonic reading.
     pub fn round(&self, multiple: Duration) -> Time {
         if multiple.0 <= 0 {
             return Time { monotonic: None, ..self.clone() };
@@ -126,7 +126,7 @@ impl Time {
         Time { monotonic: None, ..self.add(Duration(step)) }
     }
 
-    /// What is left after the last multiple of the duration.
+    /// The remainder after the last multiple of the duration.
     fn rest(&self, multiple: Duration) -> i64 {
         let since_zero = (i128::from(self.seconds) - i128::from(ZERO)) * 1_000_000_000 + i128::from(self.nanoseconds);
         since_zero.rem_euclid(multiple.0.into()) as i64
@@ -137,33 +137,33 @@ impl Time {
         self.seconds
     }
 
-    /// The part of a second.
+    /// The nanoseconds within the second.
     pub fn nanosecond(&self) -> u32 {
         self.nanoseconds
     }
 
-    /// Whether this is Go's zero time.
+    /// Returns whether this is Go's zero time.
     pub fn is_zero(&self) -> bool {
         self.seconds == ZERO && self.nanoseconds == 0
     }
 
-    /// The date and the time of day in the time's zone.
+    /// The date and time of day in its zone.
     pub fn civil(&self) -> (Date, Clock) {
         let shown = self.seconds.saturating_add(self.zone().1);
         (Date::from_days(shown.div_euclid(86_400)), Clock::from_seconds(shown.rem_euclid(86_400)))
     }
 
-    /// The zone that the time is shown in.
+    /// The zone that the time displays in.
     pub fn location(&self) -> &Zone {
         &self.zone
     }
 
-    /// Whether summer time holds in the zone at this time.
+    /// Returns whether daylight saving time is in effect in its zone.
     pub fn is_dst(&self) -> bool {
         self.zone.is_dst_at(self.seconds)
     }
 
-    /// Go's two words of a time, `wall` and `ext`, which hold the clock's reading too if there is one.
+    /// Go's fields `wall` and `ext`, which include the monotonic reading if there is one.
     pub fn words(&self) -> (u64, i64) {
         let nanoseconds = u64::from(self.nanoseconds);
         match self.monotonic {
@@ -172,7 +172,7 @@ impl Time {
         }
     }
 
-    /// The zone's abbreviation and its offset east of UTC in seconds at this time.
+    /// The zone's abbreviation and its offset at this time, in seconds east of UTC.
     pub fn zone(&self) -> (String, i64) {
         self.zone.offset_at(self.seconds)
     }

@@ -1,4 +1,4 @@
-//! Reading times by a layout. Go's `time.ParseInLocation`.
+//! Parses times by a layout. Counterpart: `time.ParseInLocation`.
 
 use super::calendar::{Clock, Date, days_in, is_leap};
 use super::error::{ParseError, Problem};
@@ -21,14 +21,14 @@ pub const MONTHS: [&str; 12] = [
     "December",
 ];
 
-/// The days of the week from Sunday on.
+/// The days of the week, from Sunday.
 pub const DAYS: [&str; 7] = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
 
-/// Why an element cannot be read.
+/// Why an element does not match.
 enum Bad {
-    /// The text is not of its form.
+    /// The text has another form.
     Form,
-    /// The number is not one that it can have.
+    /// The number is out of range.
     Range(&'static str),
 }
 
@@ -69,7 +69,7 @@ struct Fields {
 }
 
 impl Time {
-    /// Reads the text by the layout. Without an offset or a zone in the text, it is a time in the local zone.
+    /// Parses the text by the layout. Text without an offset or zone is in the local zone.
     pub fn parse(layout: &[u8], text: &[u8]) -> Result<Time, ParseError> {
         let fail = |problem| ParseError { layout: layout.to_vec(), value: text.to_vec(), problem };
         let mismatch = |layout_part: &[u8], value_part: &[u8]| Problem::Mismatch {
@@ -102,7 +102,7 @@ struct Reader<'t> {
 }
 
 impl<'t> Reader<'t> {
-    /// Passes over the literal text; a run of spaces stands for any. On failure gives what is left.
+    /// Skips literal text, in which a run of spaces matches any number of them. An error holds the rest of the text.
     fn skip(&mut self, mut literal: &[u8]) -> Result<(), &'t [u8]> {
         while let Some(first) = literal.first() {
             if *first == b' ' {
@@ -177,14 +177,14 @@ impl<'t> Reader<'t> {
         Ok(taken)
     }
 
-    /// Passes over at most so many spaces.
+    /// Skips at most this many spaces.
     fn pad(&mut self, most: usize) {
         for _ in 0..most {
             self.rest = self.rest.strip_prefix(b" ").unwrap_or(self.rest);
         }
     }
 
-    /// One of the names, cut to so many letters, in any case: its index.
+    /// Reads one of the names, cut to this many letters and in any case; returns its index.
     fn name(&mut self, names: &[&str], letters: usize) -> Result<i64, Bad> {
         for (i, name) in names.iter().enumerate() {
             let name = &name[..letters.min(name.len())];
@@ -196,7 +196,7 @@ impl<'t> Reader<'t> {
         Err(Bad::Form)
     }
 
-    /// One or two digits; always two if `fixed`.
+    /// Reads one or two digits.
     fn number(&mut self, width: Width) -> Result<i64, Bad> {
         let digits = self.digits(2);
         if digits == 0 || width == Width::Fixed && digits == 1 {
@@ -225,13 +225,13 @@ impl<'t> Reader<'t> {
         }
     }
 
-    /// A fraction that the layout does not mention is accepted after the seconds.
+    /// Seconds may have a fraction that the layout does not mention.
     fn unannounced_fraction(&mut self, fields: &mut Fields, layout: &[u8]) -> Result<(), Bad> {
         let announced = matches!(next_chunk(layout).element, Some(Element::Fraction0(..) | Element::Fraction9(..)));
         if announced { Ok(()) } else { self.fraction(fields) }
     }
 
-    /// A fraction of any length, if there is one.
+    /// Reads a fraction of any length, if there is one.
     fn fraction(&mut self, fields: &mut Fields) -> Result<(), Bad> {
         let is_fraction = matches!(self.rest, [b'.' | b',', digit, ..] if digit.is_ascii_digit());
         if is_fraction {
@@ -333,7 +333,7 @@ impl Fields {
         Ok((month, day))
     }
 
-    /// Puts the date and time into the zone that was read: the local one if it agrees, else one made up.
+    /// Places the date and time in the zone that was read: the local one if it agrees, else a fixed one.
     fn locate(self, date: Date, clock: Clock) -> Time {
         let local = Zone::local();
         let at = |zone| Time::from_civil(date, clock, self.nanoseconds, zone);
@@ -351,7 +351,7 @@ impl Fields {
         if let Some(offset) = local.offset_named(&name, shown) {
             return Time { seconds: shown - offset, nanoseconds: self.nanoseconds, zone: local, monotonic: None };
         }
-        // Go shows such a time with the offset but takes its clock for UTC's.
+        // Go prints the offset but treats the clock as UTC.
         let offset = name.strip_prefix("GMT").and_then(|hours| hours.parse::<i64>().ok()).unwrap_or(0) * 3600;
         Time { seconds: shown, nanoseconds: self.nanoseconds, zone: Zone::Fixed(name, offset), monotonic: None }
     }
@@ -366,12 +366,12 @@ fn within(number: i64, range: std::ops::RangeInclusive<i64>, what: &'static str)
     if range.contains(&number) { Ok(number) } else { Err(Bad::Range(what)) }
 }
 
-/// A number, perhaps with a sign.
+/// Parses a number that may have a sign.
 fn signed(text: &[u8]) -> Result<i64, Bad> {
     std::str::from_utf8(text).ok().and_then(|t| t.parse().ok()).ok_or(Bad::Form)
 }
 
-/// Nanoseconds from a separator and digits, of which nine count. As in Go, a sign may stand before them, or alone.
+/// Parses a separator and digits as nanoseconds; nine digits count. As in Go, a sign may precede them or stand alone.
 fn fraction(text: &[u8]) -> Result<u32, Bad> {
     let [b'.' | b',', number @ ..] = text else { return Err(Bad::Form) };
     let number = &number[..number.len().min(9)];
@@ -386,7 +386,7 @@ fn fraction(text: &[u8]) -> Result<u32, Bad> {
     Ok(value * 10u32.pow(9 - number.len() as u32))
 }
 
-/// How long the abbreviation of a zone at the start of the text is.
+/// The length of the zone abbreviation at the start of the text.
 fn zone_name_length(text: &[u8]) -> Option<usize> {
     if text.len() < 3 {
         return None;
@@ -409,7 +409,7 @@ fn zone_name_length(text: &[u8]) -> Option<usize> {
     }
 }
 
-/// The length of a sign and at most 23 hours; none gives 0.
+/// The length of a sign and at most 23 hours; 0 without one.
 fn signed_hours(text: &[u8]) -> usize {
     let [b'+' | b'-', digits @ ..] = text else { return 0 };
     let count = digits.iter().take_while(|b| b.is_ascii_digit()).count();

@@ -11,7 +11,7 @@ fn shown(layout: &str, seconds: i64, zone: &str) -> String {
 }
 
 #[test]
-fn times_print_by_go_s_layouts() {
+fn times_format_by_gos_layouts() {
     for (layout, seconds, expected) in [
         ("Jan 2, 2006 at 3:04pm (MST)", 1_234_567_890, "Feb 13, 2009 at 11:31pm (UTC)"),
         ("2006.01.02 .000 .999", 1_700_000_000, "2023.11.14 .000 "),
@@ -30,7 +30,7 @@ fn times_print_by_go_s_layouts() {
 }
 
 #[test]
-fn zones_have_their_offsets_and_names() {
+fn named_zones_have_offsets_and_abbreviations() {
     assert_eq!(shown("2006-01-02 15:04 MST", 1_700_000_000, "America/New_York"), "2023-11-14 17:13 EST");
     assert_eq!(shown("15:04 MST -07:00", 1_690_000_000, "Europe/Berlin"), "06:26 CEST +02:00");
     assert!(Zone::load("Not/AZone").is_none());
@@ -38,7 +38,7 @@ fn zones_have_their_offsets_and_names() {
 }
 
 #[test]
-fn texts_are_read_by_go_s_layouts() {
+fn text_parses_by_gos_layouts() {
     for (layout, text, expected) in [
         ("15:04", "13:37", "0000-01-01 13:37:00 +0000 UTC"),
         ("2006-01-02 15:04:05 -0700", "2024-01-01 00:00:00 +0530", "2023-12-31 18:30:00 +0000 UTC"),
@@ -54,7 +54,7 @@ fn texts_are_read_by_go_s_layouts() {
 }
 
 #[test]
-fn what_cannot_be_read_fails_in_go_s_words() {
+fn parse_errors_have_gos_words() {
     for (layout, text, expected) in [
         ("2006-01-02", "2024-13-01", r#"parsing time "2024-13-01": month out of range"#),
         ("2006-01-02", "2024-02-29 extra", r#"parsing time "2024-02-29 extra": extra text: " extra""#),
@@ -74,7 +74,7 @@ fn what_cannot_be_read_fails_in_go_s_words() {
 }
 
 #[test]
-fn durations_are_read_and_printed() {
+fn durations_parse_and_print() {
     for (text, expected) in [
         ("1h1m1s1ms1us1ns", "1h1m1.001001001s"),
         ("1.h", "1h0m0s"),
@@ -98,7 +98,7 @@ fn durations_are_read_and_printed() {
 }
 
 #[test]
-fn durations_round_away_from_zero_and_truncate_towards_it() {
+fn durations_round_half_away_from_zero_and_truncate_towards_it() {
     let parse = |text: &str| Duration::parse(text.as_bytes()).unwrap();
     for (text, multiple, rounded, truncated) in [
         ("90m", "1h", "2h0m0s", "1h0m0s"),

@@ -1,14 +1,14 @@
-//! Time zones: which offset holds when, and what it is called.
+//! Time zones: offsets, abbreviations and daylight saving time.
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
-/// A time zone. Go's `*time.Location`.
+/// A time zone. Counterpart: `*time.Location`.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Zone {
     /// UTC.
     Utc,
-    /// The zone of the process.
+    /// The local zone.
     Local(TimeZone),
     /// A fixed offset east of UTC in seconds, with a name that may be empty.
     Fixed(String, i64),
@@ -17,12 +17,12 @@ pub enum Zone {
 }
 
 impl Zone {
-    /// The zone of the process: `TZ`, else the system's, else UTC.
+    /// The local zone: `TZ`, else the system's, else UTC.
     pub fn local() -> Zone {
         TimeZone::try_system().map_or(Zone::Utc, Zone::Local)
     }
 
-    /// What Go calls the zone; a fixed offset may have no name. The process' zone is `Local` unless `TZ` names it.
+    /// Go's name for the zone, which may be empty for a fixed offset. The local zone is `Local` unless `TZ` names it.
     pub fn name(&self) -> String {
         match self {
             Zone::Utc => "UTC".to_owned(),
@@ -32,7 +32,7 @@ impl Zone {
         }
     }
 
-    /// Whether summer time holds at so many seconds after 1970.
+    /// Returns whether daylight saving time is in effect at this Unix time.
     pub(super) fn is_dst_at(&self, seconds: i64) -> bool {
         match self {
             Zone::Utc | Zone::Fixed(..) => false,
@@ -40,7 +40,7 @@ impl Zone {
         }
     }
 
-    /// The zone that Go's `LoadLocation` finds. Names are case-sensitive there.
+    /// Loads a zone by its name, which is case-sensitive as in Go. Counterpart: `time.LoadLocation`.
     pub fn load(name: &str) -> Option<Zone> {
         match name {
             "" | "UTC" => return Some(Zone::Utc),
@@ -51,7 +51,7 @@ impl Zone {
         (zone.iana_name() == Some(name)).then_some(Zone::Named(zone))
     }
 
-    /// The abbreviation and the offset east of UTC in seconds at so many seconds after 1970.
+    /// The abbreviation and the offset in seconds east of UTC at this Unix time.
     pub(super) fn offset_at(&self, seconds: i64) -> (String, i64) {
         match self {
             Zone::Utc => ("UTC".to_owned(), 0),
@@ -63,7 +63,7 @@ impl Zone {
         }
     }
 
-    /// The offset that the abbreviation means in this zone around the time that clocks show.
+    /// The offset that the abbreviation has in this zone around the time shown on clocks.
     pub(super) fn offset_named(&self, name: &str, shown: i64) -> Option<i64> {
         let around = timestamp(shown);
         let known: Vec<i64> = match self {
@@ -81,7 +81,7 @@ impl Zone {
     }
 }
 
-/// Go's name for the process' zone, from the zone and `TZ`.
+/// Go's name for the local zone, from the zone and `TZ`.
 fn local_name(zone: &TimeZone, tz: Option<&str>) -> String {
     let name = match tz.map(|tz| tz.strip_prefix(':').unwrap_or(tz)) {
         None | Some("/etc/localtime") => "Local",
@@ -91,10 +91,10 @@ fn local_name(zone: &TimeZone, tz: Option<&str>) -> String {
     name.to_owned()
 }
 
-/// Seconds in 400 years, after which the calendar and with it the rules of summer time repeat.
+/// Seconds in 400 years, after which the calendar and the rules of daylight saving time repeat.
 const CYCLE: i64 = 146_097 * 86_400;
 
-/// A time that jiff knows and that has the same rules: it ends with the year 9999.
+/// A time within jiff's range, which ends with the year 9999, that has the same rules.
 fn timestamp(seconds: i64) -> Timestamp {
     let last = Timestamp::MAX.as_second();
     let beyond = seconds.saturating_sub(last).max(0);
@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_process_zone_is_named_as_go_names_it() {
+    fn the_local_zone_has_gos_name() {
         let berlin = TimeZone::get("Europe/Berlin").unwrap();
         for (zone, tz, expected) in [
             (&berlin, None, "Local"),
@@ -123,13 +123,13 @@ mod tests {
     }
 
     #[test]
-    fn zones_are_known_where_the_system_has_none() {
+    fn zones_are_bundled_for_systems_without_a_database() {
         let bundled = jiff::tz::TimeZoneDatabase::bundled().get("Europe/Berlin").unwrap();
         assert_eq!(bundled.iana_name(), Some("Europe/Berlin"));
     }
 
     #[test]
-    fn summer_time_is_the_zones() {
+    fn daylight_saving_time_follows_the_zone() {
         let berlin = Zone::load("Europe/Berlin").unwrap();
         assert_eq!((berlin.is_dst_at(1_719_792_000), berlin.is_dst_at(1_704_067_200)), (true, false));
         assert!(!Zone::Utc.is_dst_at(1_719_792_000));

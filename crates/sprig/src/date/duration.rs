@@ -26,7 +26,7 @@ enum DurationError {
     Overflow(String),
 }
 
-/// Adds the durations' functions.
+/// Registers the functions of this file.
 pub(super) fn register(map: &mut FuncMap) {
     map.add("duration", |seconds: Value| Duration::from_seconds_wrapping(whole_seconds(&seconds)).to_string());
     map.add("durationRound", |duration: Value| rounded(&duration));
@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations_come_from_durations_texts_and_seconds() {
+    fn durations_convert_from_durations_text_and_seconds() {
         for (value, expected) in [
             (Value::from("2.5"), Ok("2.5s")),
             (Value::from(" 1h30m "), Ok("1h30m0s")),
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn rounding_names_the_largest_unit_that_is_exceeded() {
+    fn rounding_uses_the_largest_exceeded_unit() {
         for (text, expected) in
             [("2h10m5s", "2h"), ("24h", "24h"), ("25h", "1d"), ("800h", "1mo"), ("9000h", "1y"), ("1s", "0s")]
         {
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_of_seconds_are_read_as_go_reads_floats() {
+    fn seconds_parse_as_gos_floats() {
         for (text, expected) in [("1_0", "10s"), ("0x1p4", "16s"), ("1.5", "1.5s")] {
             assert_eq!(as_duration(&text.into()).map(|d| d.to_string()).as_deref(), Ok(expected), "{text}");
         }

@@ -1,4 +1,4 @@
-//! Dates, times and durations. Counterpart: Sprig's `date.go`, and the duration helpers of Helm's `pkg/engine/funcs.go`.
+//! Dates, times and durations. Counterpart: Sprig's `date.go`, and the duration functions of Helm's `pkg/engine/funcs.go`.
 
 mod duration;
 
@@ -8,7 +8,7 @@ use go_template::{FromValue, FuncError, FuncMap, Param, Str, Value};
 use go_template::time::{time_of, time_value};
 use golibs::time::{Duration, Time, Zone};
 
-/// Adds the family's functions.
+/// Registers the functions of this family.
 pub(super) fn register(map: &mut FuncMap) {
     map.add("now", || time_value(Time::now()));
     map.add("date", |layout: Str, date: Value| in_zone(&layout, &date, b"Local"));
@@ -40,7 +40,7 @@ pub(super) fn register(map: &mut FuncMap) {
 
 const HTML: &[u8] = b"2006-01-02";
 
-/// An argument of type `time.Time`.
+/// Converts an argument of type `time.Time`.
 struct TimeArg(Time);
 
 impl FromValue for TimeArg {
@@ -50,7 +50,7 @@ impl FromValue for TimeArg {
     }
 }
 
-/// The date in the layout's form as clocks in the zone show it. What is no date counts as now, an unknown zone as UTC.
+/// Formats a date in a zone. A value that is not a date counts as now, an unknown zone as UTC.
 fn in_zone(layout: &[u8], date: &Value, zone: &[u8]) -> Vec<u8> {
     let time = match date {
         Value::Int(seconds, IntType::Int | IntType::Int32 | IntType::Int64) => Time::unix(*seconds, 0),

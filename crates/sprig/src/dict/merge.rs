@@ -1,22 +1,22 @@
-//! `merge` and `mergeOverwrite`: the library `dario.cat/mergo` for maps, with its aliasing.
+//! `merge` and `mergeOverwrite`. Counterpart: the library `dario.cat/mergo` for maps, including its aliasing.
 //!
-//! The destination's maps are filled in place, at every level. What it lacks it gets as the very value of the source, not as a copy.
+//! The destination's maps are filled in place, at every level. Missing values are shared with the source, not copied.
 
 use go_template::{FromValue as _, FuncError, FuncMap, Function, Kind, Map, Param, Scope, Value};
 
 use crate::limits::Walk;
 
-/// Which side wins where both have a value.
+/// The side that wins where both have a value.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Winner {
     Destination,
     Source,
 }
 
-/// Adds the functions.
+/// Registers the functions of this file.
 pub(super) fn register(map: &mut FuncMap) {
     for (name, winner) in [("merge", Winner::Destination), ("mergeOverwrite", Winner::Source)] {
-        // Sprig drops the error, but what exceeds a limit of ours is no result at all.
+        // Sprig ignores errors, but an exceeded limit of ours must fail.
         add(map, name, winner, || Ok(Value::from("")));
     }
     for (name, winner) in [("mustMerge", Winner::Destination), ("mustMergeOverwrite", Winner::Source)] {
@@ -28,7 +28,7 @@ fn add(map: &mut FuncMap, name: &str, winner: Winner, types_differ: fn() -> Resu
     let merge = move |scope: &mut Scope<'_>, args: &[Value]| {
         let maps: Vec<Map> = args.iter().map(Map::from_value).collect();
         let Some((dst, sources)) = maps.split_first() else { return types_differ() };
-        // Go's nil map takes nothing in: the result is another.
+        // Go's nil map cannot be filled: the result is a new map.
         let made = (dst.is_nil() && sources.iter().any(|source| !source.is_nil())).then(Map::default);
         let dst = made.as_ref().unwrap_or(dst);
         sources.iter().for_each(|source| scope.note_change(dst, &Value::Map(source.clone())));
@@ -42,7 +42,7 @@ fn add(map: &mut FuncMap, name: &str, winner: Winner, types_differ: fn() -> Resu
 }
 
 enum Failure {
-    /// mergo's error for a pointer and something else.
+    /// mergo's error for a pointer and another type.
     Types,
     Limit(FuncError),
 }
@@ -60,7 +60,7 @@ fn merge_all(dst: &Map, sources: &[Map], winner: Winner) -> Result<(), Failure> 
 
 struct Merge {
     winner: Winner,
-    /// mergo's error was met: nothing more is merged.
+    /// Whether mergo's error occurred, which stops the merge.
     types: bool,
 }
 
@@ -80,7 +80,7 @@ impl Merge {
         })
     }
 
-    /// Merges maps; for everything else, says whether the source's value replaces the destination's.
+    /// Merges maps; for other values, returns whether the source's replaces the destination's.
     fn takes(&mut self, old: Option<&Value>, new: &Value, walk: &mut Walk) -> Result<bool, FuncError> {
         let overwrite = self.winner == Winner::Source;
         if matches!(new, Value::Nil) {

@@ -1,6 +1,6 @@
-//! Functions over maps: Sprig's `dict.go`. Maps are shared: `set`, `unset` and the merges change the map itself.
+//! Map functions: Sprig's `dict.go`. Maps are shared: `set`, `unset` and the merges change their argument.
 //!
-//! Go walks maps in random order; `keys` and `values` are sorted by key here.
+//! Go iterates over maps in random order; here, `keys` and `values` are sorted by key.
 
 mod merge;
 #[cfg(test)]
@@ -12,7 +12,7 @@ use golibs::work::note_work;
 use super::cast::to_text;
 use super::limits::Walk;
 
-/// Adds the family's functions.
+/// Registers the functions of this family.
 pub(super) fn register(map: &mut FuncMap) {
     map.add("dict", dict)
         .add("get", |m: Map, key: Str| m.get(&*key).unwrap_or_else(|| "".into()))
@@ -74,7 +74,7 @@ fn omit(map: Map, Rest(keys): Rest<Str>) -> Map {
     map.snapshot().into_iter().filter(|(key, _)| !keys.contains(key)).collect()
 }
 
-/// `dig KEY… DEFAULT MAP`: the value under the keys, one inside the other.
+/// `dig KEY… DEFAULT MAP`: the value at the path of keys, or the default.
 fn dig(Rest(args): Rest<Value>) -> Result<Value, FuncError> {
     let [keys @ .., default, last] = args.as_slice() else {
         return Err(FuncError::new("dig needs at least three arguments"));
@@ -94,7 +94,7 @@ fn dig(Rest(args): Rest<Value>) -> Result<Value, FuncError> {
     Ok(default.clone())
 }
 
-/// Go's type assertion: `.Values` itself, whose type has a name, is no plain map.
+/// Go's type assertion. `.Values` itself has a named type and is not a plain map.
 fn plain_map(value: &Value) -> Result<Map, FuncError> {
     let map = value.as_map().filter(|m| m.ty() == MapType::Interface);
     map.cloned().ok_or_else(|| conversion(value, "map[string]interface {}"))

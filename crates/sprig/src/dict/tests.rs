@@ -11,7 +11,7 @@ fn int(v: i64) -> Value {
 }
 
 #[test]
-fn a_dict_is_made_from_keys_and_values() {
+fn dicts_are_built_from_keys_and_values() {
     check("dict", &["a".into(), int(1), int(2)], Ok("map[2: a:1]"));
     check("pick", &[map(&[("a", int(1)), ("b", int(2))]).into(), "a".into(), "z".into()], Ok("map[a:1]"));
     check("omit", &[map(&[("a", int(1)), ("b", int(2))]).into(), "a".into()], Ok("map[b:2]"));
@@ -31,7 +31,7 @@ fn set_and_unset_change_the_map_itself() {
 }
 
 #[test]
-fn dig_follows_keys_and_asserts_types_as_go_does() {
+fn dig_follows_keys_and_asserts_types_as_in_go() {
     let nested = Value::from(map(&[("a", map(&[("b", int(2))]).into())]));
     check("dig", &["a".into(), "b".into(), "d".into(), nested.clone()], Ok("2"));
     check("dig", &["z".into(), "b".into(), "d".into(), nested.clone()], Ok("d"));
@@ -43,7 +43,7 @@ fn dig_follows_keys_and_asserts_types_as_go_does() {
 }
 
 #[test]
-fn merge_fills_what_is_missing_or_empty() {
+fn merge_fills_missing_and_empty_values() {
     type Entries<'a> = &'a [(&'a str, Value)];
     let cases: [(Entries, Entries, &str, &str); 6] = [
         (&[("a", int(1))], &[("a", int(2)), ("b", int(3))], "map[a:1 b:3]", "map[a:2 b:3]"),
@@ -66,7 +66,7 @@ fn merge_fills_what_is_missing_or_empty() {
 }
 
 #[test]
-fn merge_gives_away_the_sources_own_maps() {
+fn merge_shares_the_sources_maps() {
     let inner = map(&[("x", int(1))]);
     let dst = Map::default();
     assert!(call("merge", &[dst.clone().into(), map(&[("n", inner.clone().into())]).into()]).is_ok());
@@ -74,7 +74,7 @@ fn merge_gives_away_the_sources_own_maps() {
 }
 
 #[test]
-fn a_deep_copy_shares_nothing_and_ends_at_the_depth_limit() {
+fn deep_copies_share_nothing_and_stop_at_the_depth_limit() {
     let inner = map(&[("x", int(1))]);
     let Ok(Value::Map(copy)) = call("deepCopy", &[map(&[("n", inner.clone().into())]).into()]) else { unreachable!() };
     assert!(copy.get("n").is_some_and(|n| n.as_map().is_some_and(|n| !n.same(&inner))));

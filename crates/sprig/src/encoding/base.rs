@@ -1,9 +1,9 @@
-//! base64 and base32 as Go's standard encodings have them: padded, line breaks ignored, and errors that name a byte.
+//! base64 and base32 with Go's standard encodings: padded, line breaks ignored, and errors that name a byte.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-/// A byte that does not belong there.
+/// An invalid byte. Holds its offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("illegal base{base} data at input byte {byte}")]
 pub(crate) struct Corrupt {
@@ -22,7 +22,7 @@ pub(super) fn encode32(bytes: &[u8]) -> Vec<u8> {
     encode(bytes, ALPHABET32, 5, 8)
 }
 
-/// Cuts the bits into digits, and fills the last group of digits up with padding.
+/// Splits the bits into digits and pads the last group.
 fn encode(bytes: &[u8], alphabet: &[u8], digit_bits: usize, group: usize) -> Vec<u8> {
     let group_bytes = group * digit_bits / 8;
     let mut out = Vec::with_capacity(bytes.len().div_ceil(group_bytes) * group);
@@ -38,7 +38,7 @@ fn encode(bytes: &[u8], alphabet: &[u8], digit_bits: usize, group: usize) -> Vec
     out
 }
 
-/// The bytes of a group of digits.
+/// Decodes a group of digits.
 fn push_bytes(out: &mut Vec<u8>, digits: &[u8], digit_bits: usize, group: usize) {
     let bits = digits.iter().fold(0u64, |bits, digit| bits << digit_bits | u64::from(*digit));
     let bits = bits << (digit_bits * (group - digits.len()));
@@ -52,7 +52,7 @@ fn is_line_break(byte: u8) -> bool {
 }
 
 pub(crate) fn decode64(text: &[u8]) -> Result<Vec<u8>, Corrupt> {
-    // The crate refuses some of what Go takes, such as line breaks, and words its errors differently.
+    // The crate refuses some input that Go accepts, such as line breaks, and has other error messages.
     STANDARD.decode(text).or_else(|_| decode64_by_byte(text))
 }
 
@@ -133,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_length_comes_back() {
+    fn every_length_round_trips() {
         for length in 0..=11 {
             let bytes: Vec<u8> = (0..length).map(|i| (i * 37 + 200) as u8).collect();
             assert_eq!(decode64(encode64(&bytes).as_bytes()).as_ref(), Ok(&bytes));
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_name_the_byte_that_go_names() {
+    fn errors_name_the_same_byte_as_go() {
         for (text, byte) in
             [("a", 0), ("ab=", 3), ("ab=c", 2), ("=", 0), ("a=bc", 1), ("ab==c", 4), ("abc=d", 4), ("a*", 1)]
         {

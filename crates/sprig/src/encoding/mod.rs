@@ -1,7 +1,7 @@
-//! YAML, JSON, TOML, base64 and base32 in and out.
+//! Encoding and decoding of YAML, JSON, TOML, base64 and base32.
 //!
-//! Counterpart: Helm's `pkg/engine/funcs.go` and Sprig's `defaults.go` and `strings.go`. As there, the plain functions swallow errors, each
-//! in its own way, and the `must` ones fail.
+//! Counterpart: Helm's `pkg/engine/funcs.go` and Sprig's `defaults.go` and `strings.go`. As there, plain functions swallow errors, each in its own
+//! way, and `must` functions fail.
 
 pub(super) mod base;
 
@@ -13,7 +13,7 @@ use go_encoding::json::{self, EncodeError, EscapeHtml, Layout};
 use go_encoding::yaml::EmitError;
 use go_encoding::{toml, yaml};
 
-/// Adds the family's functions.
+/// Registers the functions of this family.
 pub(super) fn register(map: &mut FuncMap) {
     register_yaml(map);
     register_json(map);
@@ -69,7 +69,7 @@ fn raw(value: &Value) -> Result<Vec<u8>, EncodeError> {
     json::encode(value, EscapeHtml::No, Layout::Compact)
 }
 
-/// A number that is too large leaves the rest of the map as it is.
+/// A number that is too large does not affect the rest of the map.
 fn from_json(text: &[u8]) -> Result<Map, json::DecodeError> {
     let (value, error) = json::decode_partly(text)?;
     let map = if matches!(value, Value::Nil) { Map::nil(MapType::Interface) } else { json::into_map(value)? };
@@ -83,7 +83,7 @@ fn message(error: impl std::error::Error) -> FuncError {
     FuncError::new(error.to_string())
 }
 
-/// What was encoded, or nothing, as in Helm; but what exceeds a limit of ours is no result at all.
+/// Ignores encoding errors, as Helm does, but not an exceeded limit of ours.
 fn or_default<E: std::fmt::Display>(
     encoded: Result<Vec<u8>, E>,
     limit: fn(&E) -> Option<&'static str>,
@@ -95,7 +95,7 @@ fn or_default<E: std::fmt::Display>(
 }
 
 fn toml_text(value: &Value) -> Result<Vec<u8>, FuncError> {
-    // What Go's encoder does not expect, and what the template makes of its panic.
+    // Go's encoder panics on nil, which a template reports as an error.
     if matches!(value, Value::Nil) {
         return Err("reflect: call of reflect.Value.Type on zero Value".into());
     }
@@ -107,7 +107,7 @@ fn toml_text(value: &Value) -> Result<Vec<u8>, FuncError> {
     }
 }
 
-/// Fails where a value is too large to be walked, such as a list under many paths: what decides how arrays are written walks it whole.
+/// Fails if a value is too large to walk, such as a list reachable by many paths: choosing the form of arrays walks all of it.
 fn measure(value: &Value, walk: &mut Walk) -> Result<(), FuncError> {
     match value {
         Value::List(list) => walk.enter(list.len(), |walk| list.iter().try_for_each(|item| measure(item, walk))),
@@ -134,16 +134,16 @@ fn json_limit(error: &EncodeError) -> Option<&'static str> {
     }
 }
 
-/// So many bytes of a text that is read count as a step: each may be a value.
+/// Decoding costs one step per this many bytes, each of which may be a value.
 const BYTES_PER_STEP: u64 = 2;
 
-/// Counts the text as work.
+/// Records the work of decoding the text.
 fn counted(text: Str) -> Str {
     note_work(text.len() as u64 / BYTES_PER_STEP);
     text
 }
 
-/// What is found where a map was asked for and could not be read.
+/// The result in place of a map that could not be decoded.
 fn error_map(error: impl std::error::Error) -> Map {
     Map::from_iter([("Error", error.to_string())])
 }
@@ -163,7 +163,7 @@ mod tests {
     use crate::test_call::check;
 
     #[test]
-    fn plain_functions_swallow_errors_and_must_functions_fail() {
+    fn plain_functions_ignore_errors_and_must_functions_fail() {
         let nan = [Value::list(vec![Value::Float(f64::NAN)])];
         let json_error = "json: unsupported value: NaN";
         check("toYaml", &nan, Ok(""));
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_an_error_in_its_place() {
+    fn decoding_errors_replace_the_result() {
         check(
             "fromYaml",
             &["a: [".into()],
@@ -201,13 +201,13 @@ mod tests {
     }
 
     #[test]
-    fn one_line_break_at_the_end_is_dropped() {
+    fn one_final_line_break_is_removed() {
         check("toYaml", &["a\n\n".into()], Ok("|+\n  a\n"));
         check("toYaml", &[Value::Map(Map::from_iter([("a", 1.0)]))], Ok("a: 1"));
     }
 
     #[test]
-    fn html_is_escaped_but_in_raw_json() {
+    fn all_but_raw_json_escapes_html() {
         check("toJson", &["<".into()], Ok(r#""\u003c""#));
         check("toRawJson", &["<".into()], Ok(r#""<""#));
     }

@@ -1,7 +1,7 @@
-//! Functions over lists: Sprig's `list.go`.
+//! List functions: Sprig's `list.go`.
 //!
-//! A `must` function and its plain twin differ only in Go: there the plain one panics, which a template sees as the same error.
-//! Unlike Go's, `sortAlpha` never sorts the list that it was given in place.
+//! A `must` function and its plain twin differ only in Go, where the plain one panics; templates see the same error.
+//! Unlike in Go, `sortAlpha` never sorts its argument in place.
 
 use std::collections::HashSet;
 
@@ -14,7 +14,7 @@ use super::reflect::{equal, nil_type};
 
 type ListResult = Result<List, FuncError>;
 
-/// Adds the family's functions.
+/// Registers the functions of this family.
 pub(super) fn register(map: &mut FuncMap) {
     map.add("list", |Rest(items): Rest<Value>| Value::list(items.into_vec()))
         .add("tuple", |Rest(items): Rest<Value>| Value::list(items.into_vec()));
@@ -70,7 +70,7 @@ fn prepend(list: Value, item: Value) -> ListResult {
     Ok(interfaces(items))
 }
 
-/// A part of the items; nil of no items.
+/// A list of these items; nil if there are none.
 fn part(list: &Value, action: &str, part: impl Fn(&[Value]) -> Vec<Value>) -> ListResult {
     let items = items_for(action, list)?;
     if items.is_empty() {
@@ -115,7 +115,7 @@ fn without(list: Value, Rest(omit): Rest<Value>) -> ListResult {
     Ok(interfaces(kept))
 }
 
-/// Items to compare deeply with. Texts and whole numbers, by far the most, are looked up; the rest is compared one by one.
+/// Items to compare deeply with. Strings and integers, by far the most common, are hashed; others are compared one by one.
 struct Seen {
     texts: HashSet<Str>,
     numbers: HashSet<(i64, IntType)>,
@@ -188,7 +188,7 @@ fn slice(list: Value, Rest(indices): Rest<Value>) -> Result<Value, FuncError> {
     })
 }
 
-/// Counts chunks with floats, as Sprig does, which decides what sizes of zero and below give.
+/// Computes the number of chunks with floats, as Sprig does, which decides the results for sizes of zero and below.
 fn chunk(size: isize, list: Value) -> ListResult {
     let items = match items(&list) {
         Some(items) => items,

@@ -25,7 +25,7 @@ fn parts_of_lists_are_new_lists() {
 }
 
 #[test]
-fn lists_of_nothing_are_nil_where_they_are_in_go() {
+fn empty_lists_are_nil_where_they_are_in_go() {
     for (function, args) in [("rest", vec![ints(&[])]), ("initial", vec![ints(&[])]), ("concat", vec![])] {
         let Ok(Value::List(list)) = call(function, &args) else { unreachable!("{function}") };
         assert!(list.is_nil(), "{function}");
@@ -33,7 +33,7 @@ fn lists_of_nothing_are_nil_where_they_are_in_go() {
 }
 
 #[test]
-fn items_are_compared_deeply() {
+fn items_compare_deeply() {
     check("uniq", &[ints(&[1, 2, 1])], Ok("[1 2]"));
     check("uniq", &[Value::list(vec!["a".into(), "a".into(), int(1)])], Ok("[a 1]"));
     check("without", &[ints(&[1, 2, 3]), int(1), int(3)], Ok("[2]"));
@@ -43,7 +43,7 @@ fn items_are_compared_deeply() {
 }
 
 #[test]
-fn what_is_no_list_is_refused_in_sprigs_words() {
+fn other_values_than_lists_fail_with_sprigs_words() {
     let cases = [
         ("append", Value::from("x"), "Cannot push on type string"),
         ("mustPrepend", int(1), "Cannot prepend on type int"),
@@ -60,7 +60,7 @@ fn what_is_no_list_is_refused_in_sprigs_words() {
 }
 
 #[test]
-fn chunks_are_counted_with_floats() {
+fn the_number_of_chunks_is_computed_with_floats() {
     check("chunk", &[int(2), ints(&[1, 2, 3])], Ok("[[1 2] [3]]"));
     check("chunk", &[int(5), ints(&[])], Ok("[]"));
     check("chunk", &[int(-1), ints(&[1, 2])], Ok("[]"));
@@ -71,7 +71,7 @@ fn chunks_are_counted_with_floats() {
 }
 
 #[test]
-fn a_list_that_doubles_meets_the_limit() {
+fn repeatedly_doubled_lists_reach_the_limit() {
     let long = Value::list(vec![Value::Nil; 600_000]);
     check(
         "concat",

@@ -1,16 +1,16 @@
-//! Arithmetic on decimal numbers, so that `addf 0.1 0.2` is 0.3. Counterpart: the library `shopspring/decimal`.
+//! Decimal arithmetic, in which `addf 0.1 0.2` is 0.3. Counterpart: the library `shopspring/decimal`.
 
 use go_template::{FuncError, FuncMap, Rest, Value};
 use num_bigint::{BigInt, Sign};
 
 use crate::cast::to_float64;
 
-/// How many digits after the point a quotient has.
+/// The number of digits after the point in a quotient.
 const DIVISION_PLACES: i64 = 16;
 
 type Operation = fn(&Decimal, &Decimal) -> Result<Decimal, FuncError>;
 
-/// Adds the functions.
+/// Registers the functions of this file.
 pub(super) fn register(map: &mut FuncMap) {
     map.add("addf", |Rest(values): Rest<Value>| fold(0.0, &values, Decimal::add))
         .add("add1f", |v: Value| fold(to_float64(&v), &[Value::int(1)], Decimal::add));
@@ -35,7 +35,7 @@ struct Decimal {
 }
 
 impl Decimal {
-    /// The shortest decimal number that reads back as the float.
+    /// The shortest decimal number that parses to the float.
     fn from_float(v: f64) -> Result<Decimal, FuncError> {
         if !v.is_finite() {
             let text = golibs::strconv::format_float(v, b'g', None);
@@ -52,7 +52,7 @@ impl Decimal {
         format!("{}e{}", self.digits, self.exponent).parse().unwrap_or(0.0)
     }
 
-    /// Both digits for the smaller of the exponents.
+    /// Scales both numbers to the smaller exponent.
     fn aligned(&self, other: &Decimal) -> (BigInt, BigInt, i64) {
         let exponent = self.exponent.min(other.exponent);
         let scaled = |d: &Decimal| &d.digits * power_of_ten(d.exponent - exponent);
@@ -73,7 +73,7 @@ impl Decimal {
         Ok(Decimal { digits: &self.digits * &other.digits, exponent: self.exponent + other.exponent })
     }
 
-    /// To 16 digits after the point; a half is rounded away from zero.
+    /// Divides to 16 digits after the point, rounding half away from zero.
     fn div(&self, other: &Decimal) -> Result<Decimal, FuncError> {
         if other.digits.sign() == Sign::NoSign {
             return Err(FuncError::new("decimal division by 0"));

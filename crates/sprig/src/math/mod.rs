@@ -12,7 +12,7 @@ use golibs::strconv::{parse_int, parse_int_or_nearest};
 
 use super::cast::{to_float64, to_int64};
 
-/// Adds the family's functions.
+/// Registers the functions of this family.
 pub(super) fn register(map: &mut FuncMap) {
     conversions(map);
     integers(map);
@@ -61,7 +61,7 @@ fn floats(map: &mut FuncMap) {
         .add("round", round);
 }
 
-/// Go's `math.Max`: an infinity wins over NaN, which wins over all else; 0 is above -0.
+/// Counterpart: `math.Max`. Infinity beats NaN, which beats everything else; 0 is greater than -0.
 fn max(a: f64, b: f64) -> f64 {
     if a == f64::INFINITY || b == f64::INFINITY {
         f64::INFINITY
@@ -74,7 +74,7 @@ fn max(a: f64, b: f64) -> f64 {
     }
 }
 
-/// Rounds up if the fraction is at least `on` (0.5 if not given), and down otherwise: as in Sprig, always down below zero.
+/// Rounds up if the fraction is at least `on` (0.5 by default), else down. As in Sprig, negative numbers always round down.
 fn round(value: Value, places: isize, Rest(on): Rest<f64>) -> f64 {
     let on = on.first().copied().unwrap_or(0.5);
     let power = power_of_ten(places);
@@ -83,7 +83,7 @@ fn round(value: Value, places: isize, Rest(on): Rest<f64>) -> f64 {
     rounded / power
 }
 
-/// Go's `math.Pow(10, n)`, whose last bit differs from other libraries'.
+/// Counterpart: `math.Pow(10, n)`, whose last bit differs from other libraries'.
 fn power_of_ten(n: isize) -> f64 {
     if n == 1 {
         return 10.0;

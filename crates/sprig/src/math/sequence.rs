@@ -4,7 +4,7 @@ use go_template::{FuncError, FuncMap, List, ListType, Rest, Value};
 
 use crate::limits::check_list;
 
-/// Adds the functions.
+/// Registers the functions of this file.
 pub(super) fn register(map: &mut FuncMap) {
     map.add("until", |count: isize| list("until", 0, count, if count < 0 { -1 } else { 1 }))
         .add("untilStep", |start: isize, stop: isize, step: isize| list("untilStep", start, stop, step))
@@ -16,7 +16,7 @@ fn list(function: &str, start: isize, stop: isize, step: isize) -> Result<List, 
     Ok(List::new(ListType::Int, numbers.map(|n| Value::int(n as i64)).collect()))
 }
 
-/// The numbers from `start` up to but without `stop`; none if the step leads away from it.
+/// The numbers from `start` to `stop`, exclusive; none if the step leads away from `stop`.
 fn until_step(
     function: &str,
     start: isize,

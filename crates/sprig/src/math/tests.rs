@@ -11,7 +11,7 @@ fn float(v: f64) -> Value {
 }
 
 #[test]
-fn integers_are_read_as_cast_reads_them() {
+fn integers_parse_as_in_cast() {
     let cases = [
         (float(-5.9), "-5"),
         (float(1e19), "-9223372036854775808"),
@@ -35,13 +35,13 @@ fn integers_are_read_as_cast_reads_them() {
         check("int64", &[value], Ok(expected));
     }
     check("atoi", &["9223372036854775808".into()], Ok("9223372036854775807"));
-    // Go reports the overflow before it reaches the letter.
+    // Go reports the overflow before it reads the letter.
     check("atoi", &["99999999999999999999x".into()], Ok("9223372036854775807"));
     check("toDecimal", &[int(777)], Ok("511"));
 }
 
 #[test]
-fn floats_are_read_as_go_reads_them() {
+fn floats_parse_as_in_go() {
     let cases = [
         ("1.", "1"),
         (".5", "0.5"),
@@ -88,7 +88,7 @@ fn decimal_arithmetic_is_exact() {
 }
 
 #[test]
-fn rounding_goes_up_from_a_half_or_from_what_is_given() {
+fn rounding_goes_up_from_a_half_or_a_given_fraction() {
     check("round", &[float(2.5), int(0)], Ok("3"));
     check("round", &[float(-1.5), int(0)], Ok("-2"));
     check("round", &[float(123.5555), int(3), float(0.6)], Ok("123.555"));
@@ -99,7 +99,7 @@ fn rounding_goes_up_from_a_half_or_from_what_is_given() {
 }
 
 #[test]
-fn sequences_stop_before_their_end_and_at_the_limit() {
+fn sequences_exclude_their_end_and_stop_at_the_limit() {
     check("until", &[int(-2)], Ok("[0 -1]"));
     check("untilStep", &[int(0), int(5), int(2)], Ok("[0 2 4]"));
     check("untilStep", &[int(0), int(5), int(-1)], Ok("[]"));

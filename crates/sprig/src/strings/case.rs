@@ -5,7 +5,7 @@ use go_template::{FuncMap, Str};
 use golibs::unicode::{is_digit, is_letter, is_lower, is_space, is_title, is_upper, to_lower, to_title, to_upper};
 use golibs::utf8::chars;
 
-/// Adds the functions.
+/// Registers the functions of this file.
 pub(super) fn register(map: &mut FuncMap) {
     map.add("upper", |s: Str| if s.is_ascii() { s.to_ascii_uppercase().into() } else { mapped(&s, to_upper) })
         .add("lower", |s: Str| if s.is_ascii() { s.to_ascii_lowercase().into() } else { mapped(&s, to_lower) })
@@ -19,7 +19,7 @@ fn mapped(s: &Str, map: impl Fn(char) -> char) -> Str {
     chars(s).map(map).collect::<String>().into()
 }
 
-/// Go's `strings.Title`: what follows anything but a letter, digit or underscore (or, past ASCII, a space) starts a word.
+/// Counterpart: `strings.Title`. A word starts after anything but a letter, digit or underscore or, beyond ASCII, after a space.
 fn title(s: Str) -> String {
     let mut starts = true;
     let mut out = String::with_capacity(s.len());
@@ -66,7 +66,7 @@ fn mapped_words(s: &Str, mut map: impl FnMut(char, bool) -> char) -> String {
     chars(s).map(|c| map(c, is_space(c))).collect()
 }
 
-/// The first byte of each word: goutils takes bytes for characters.
+/// The first byte of each word: goutils treats bytes as characters.
 fn initials(s: Str) -> String {
     let mut starts = true;
     let mut out = String::new();

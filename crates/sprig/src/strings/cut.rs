@@ -1,10 +1,10 @@
-//! Parts of a text: trimming, cutting and abbreviating. Counterparts: Go's `strings`, Sprig's `strings.go` and goutils' `stringutils.go`.
+//! Trimming, cutting and abbreviating text. Counterparts: Go's `strings`, Sprig's `strings.go` and goutils' `stringutils.go`.
 
 use go_template::{FuncError, FuncMap, Str};
 use golibs::unicode::is_space;
 use golibs::utf8::{chars, decode, runes};
 
-/// Adds the functions.
+/// Registers the functions of this file.
 pub(super) fn register(map: &mut FuncMap) {
     map.add("trim", |s: Str| part(trim(&s, is_space), &s))
         .add("trimAll", trim_all)
@@ -18,7 +18,7 @@ pub(super) fn register(map: &mut FuncMap) {
         .add("abbrevboth", abbrevboth);
 }
 
-/// The part of the text, which is the text itself if it is all of it.
+/// Converts part of a text; shares the text's memory if the part is all of it.
 fn part(part: &[u8], s: &Str) -> Str {
     if part.len() == s.len() { s.clone() } else { Str::from(part) }
 }
@@ -34,7 +34,7 @@ fn trim(s: &[u8], cut: impl Fn(char) -> bool) -> &[u8] {
         rest = &rest[rune.width()..];
     }
     while let Some(last) = rest.last() {
-        // What goes before a byte of a longer character can only be told from the front.
+        // Where a multibyte character starts is known only from the front.
         if !last.is_ascii() {
             return trim_end(rest, cut);
         }
@@ -57,7 +57,7 @@ fn trim_end(s: &[u8], cut: impl Fn(char) -> bool) -> &[u8] {
     &s[..end]
 }
 
-/// goutils takes bytes for characters, but gives the text itself if there is no space in it.
+/// goutils treats bytes as characters, but returns text without spaces unchanged.
 fn nospace(s: Str) -> Vec<u8> {
     if !s.iter().any(|b| is_space(char::from(*b))) {
         return s.to_vec();
@@ -94,7 +94,7 @@ fn abbrevboth(left: isize, right: isize, s: Str) -> Vec<u8> {
     abbreviate(&s, left, right as usize)
 }
 
-/// goutils' `AbbreviateFull`: at most `width` bytes, of which the one at `offset` is kept.
+/// Abbreviates to at most `width` bytes, keeping the one at `offset`. Counterpart: goutils' `AbbreviateFull`.
 fn abbreviate(s: &[u8], offset: isize, width: usize) -> Vec<u8> {
     const DOTS: &[u8] = b"...";
     let length = s.len();

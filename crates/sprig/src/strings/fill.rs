@@ -1,11 +1,11 @@
-//! Text made longer: repeating, indenting, replacing and wrapping. Counterparts: Go's `strings`, Sprig's `strings.go` and goutils' `wordutils.go`.
+//! Repeating, indenting, replacing and wrapping text. Counterparts: Go's `strings`, Sprig's `strings.go` and goutils' `wordutils.go`.
 
 use go_template::{FuncError, FuncMap, Str, build_str};
 
 use super::split::{characters, find, pieces};
 use crate::limits::check_string;
 
-/// Adds the functions.
+/// Registers the functions of this file.
 pub(super) fn register(map: &mut FuncMap) {
     map.add("repeat", |count: isize, s: Str| repeat("repeat", count, &s))
         .add("indent", |spaces: isize, s: Str| indent("indent", spaces, &s))
@@ -25,7 +25,7 @@ fn indent(function: &str, spaces: isize, s: &[u8]) -> Result<Str, FuncError> {
     indent_after(b"", function, spaces, s)
 }
 
-/// The lines, each after so many spaces, all after `start`.
+/// Writes `start`, then the lines, each after this many spaces.
 fn indent_after(start: &[u8], function: &str, spaces: isize, s: &[u8]) -> Result<Str, FuncError> {
     let pad = usize::try_from(spaces).map_err(|_| FuncError::new("strings: negative Repeat count"))?;
     check_string(function, pad)?;
@@ -60,7 +60,7 @@ fn replace(old: Str, new: Str, s: Str) -> Result<Str, FuncError> {
     }))
 }
 
-/// An empty text to replace is found before each character and at the end.
+/// Empty text matches before each character and at the end.
 fn around(characters: Vec<&[u8]>) -> Vec<&[u8]> {
     let empty: &[u8] = b"";
     let mut parts = vec![empty];
@@ -69,7 +69,7 @@ fn around(characters: Vec<&[u8]>) -> Vec<&[u8]> {
     parts
 }
 
-/// goutils' `WrapCustom`: lines of at most `width` bytes, broken at spaces, and in long words if those are to be wrapped too.
+/// Wraps lines at `width` bytes, at spaces and optionally inside long words. Counterpart: goutils' `WrapCustom`.
 fn wrap(s: &[u8], width: isize, newline: &[u8], long_words: bool) -> Result<Vec<u8>, FuncError> {
     let newline = if newline.is_empty() { b"\n" } else { newline };
     let width = usize::try_from(width).unwrap_or(0).max(1);
@@ -91,7 +91,7 @@ fn wrap(s: &[u8], width: isize, newline: &[u8], long_words: bool) -> Result<Vec<
     Ok(out)
 }
 
-/// The first line, and what follows it; `None` if nothing does.
+/// Splits off the first line; the rest is `None` after the last one.
 fn next_line(rest: &[u8], width: usize, long_words: bool) -> (&[u8], Option<&[u8]>) {
     if let Some(space) = rest[..=width].iter().rposition(|b| *b == b' ') {
         return (&rest[..space], Some(&rest[space + 1..]));

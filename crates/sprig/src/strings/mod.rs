@@ -1,6 +1,6 @@
-//! Functions over text: Sprig's `strings.go`, and the string functions that it takes from Go, goutils and xstrings.
+//! String functions: Sprig's `strings.go`, and those that it takes from Go, goutils and xstrings.
 //!
-//! Strings are bytes: what counts bytes in Go (`trunc`, `substr`, `abbrev`, `wrap`) does so here, and may cut a character in two.
+//! Strings are bytes: functions that count bytes in Go (`trunc`, `substr`, `abbrev`, `wrap`) do so here, and may split a character.
 
 mod case;
 mod cut;
@@ -15,7 +15,7 @@ use golibs::strconv::{Charset, append_quoted};
 
 use super::cast::to_text;
 
-/// Adds the family's functions.
+/// Registers the functions of this family.
 pub(super) fn register(map: &mut FuncMap) {
     map.add("hello", || "Hello!");
     case::register(map);
@@ -56,7 +56,7 @@ fn cat(Rest(values): Rest<Value>) -> Str {
     joined(&values, fmt::append_value)
 }
 
-/// The texts of all values but nil, with a space between each two.
+/// Joins the texts of all values but nil with spaces.
 fn joined(values: &[Value], append: impl Fn(&mut Vec<u8>, &Value)) -> Str {
     build_str(|out| {
         for (i, value) in values.iter().filter(|v| !matches!(v, Value::Nil)).enumerate() {

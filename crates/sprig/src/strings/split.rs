@@ -1,4 +1,4 @@
-//! Text into parts and back. Counterparts: Go's `strings.Split` and `Join`, and Sprig's `strings.go`.
+//! Splitting and joining text. Counterparts: Go's `strings.Split` and `Join`, and Sprig's `strings.go`.
 
 use go_template::{FuncError, FuncMap, List, Map, MapType, Str, Value};
 use golibs::utf8::runes;
@@ -6,10 +6,10 @@ use golibs::utf8::runes;
 use crate::cast::{items, to_text};
 use crate::limits::{MAX_LIST_ITEMS, check_list, check_string};
 
-/// As many parts as a list may not have, for those who want all of them.
+/// One part more than a list may have, to request all parts.
 const TOO_MANY: usize = MAX_LIST_ITEMS + 1;
 
-/// Adds the functions.
+/// Registers the functions of this file.
 pub(super) fn register(map: &mut FuncMap) {
     map.add("split", |separator: Str, s: Str| numbered("split", pieces(&s, &separator, TOO_MANY)))
         .add("splitn", splitn)
@@ -19,7 +19,7 @@ pub(super) fn register(map: &mut FuncMap) {
         .add("toStrings", |v: Value| List::strings(texts(&v)));
 }
 
-/// Go's `strings.SplitN` for a positive count.
+/// Counterpart: `strings.SplitN` for a positive count.
 pub(super) fn pieces<'a>(s: &'a [u8], separator: &[u8], most: usize) -> Vec<&'a [u8]> {
     if separator.is_empty() {
         return joined_tail(s, characters(s), most);
@@ -42,7 +42,7 @@ pub(super) fn find(s: &[u8], part: &[u8]) -> Option<usize> {
     }
 }
 
-/// Keeps the first parts, and everything after them as the last one.
+/// Keeps the first parts, and joins all others into the last one.
 fn joined_tail<'a>(s: &'a [u8], mut parts: Vec<&'a [u8]>, most: usize) -> Vec<&'a [u8]> {
     if parts.len() > most {
         let start: usize = parts[..most - 1].iter().map(|p| p.len()).sum();
@@ -76,14 +76,14 @@ fn splitn(separator: Str, most: isize, s: Str) -> Result<Map, FuncError> {
     }
 }
 
-/// `_0`, `_1`, …: templates cannot name a plain number.
+/// Numbers the parts `_0`, `_1` and so on: templates cannot use a plain number as a field name.
 fn numbered(function: &str, parts: Vec<&[u8]>) -> Result<Map, FuncError> {
     check_list(function, parts.len())?;
     let entry = |(i, part): (usize, &[u8])| (Str::from(format!("_{i}")), Value::String(part.into()));
     Ok(Map::new(MapType::String, parts.into_iter().enumerate().map(entry).collect()))
 }
 
-/// Sprig's `strslice`: each item as text, without nils; one text for what is no list.
+/// The items as text, without nils; a single text for any other value. Counterpart: Sprig's `strslice`.
 fn texts(value: &Value) -> Vec<Str> {
     if matches!(value, Value::Nil) {
         return Vec::new();

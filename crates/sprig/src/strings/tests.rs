@@ -23,7 +23,7 @@ fn case_is_mapped_one_to_one_as_in_go() {
 }
 
 #[test]
-fn words_are_those_of_xstrings() {
+fn words_split_as_in_xstrings() {
     let cases = [
         ("HTTPServer", "http_server"),
         ("http2xx", "http_2xx"),
@@ -90,7 +90,7 @@ fn filling_repeats_indents_and_wraps() {
 }
 
 #[test]
-fn splitting_gives_numbered_keys_or_a_list() {
+fn splitting_returns_numbered_keys_or_a_list() {
     checks("split", &[(&[",".into(), "a,b".into()], "map[_0:a _1:b]"), (&["".into(), "".into()], "map[]")]);
     checks(
         "splitn",

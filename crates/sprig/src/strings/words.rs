@@ -1,11 +1,11 @@
-//! `snakecase`, `kebabcase` and `camelcase`. Counterpart: the library `huandu/xstrings`, whose idea of a word is its own.
+//! `snakecase`, `kebabcase` and `camelcase`. Counterpart: the library `huandu/xstrings`, with its own definition of a word.
 
 use go_template::{FuncMap, Str};
 
 use golibs::unicode::{is_letter, is_number, is_punct, is_space, is_upper, to_lower, to_upper};
 use golibs::utf8::chars;
 
-/// Adds the functions.
+/// Registers the functions of this file.
 pub(super) fn register(map: &mut FuncMap) {
     map.add("snakecase", |s: Str| separated(&s, '_'))
         .add("kebabcase", |s: Str| separated(&s, '-'))
@@ -16,7 +16,7 @@ fn is_connector(c: char) -> bool {
     matches!(c, '-' | '_') || is_space(c)
 }
 
-/// A letter of a script that joins letters to words: not a Chinese character.
+/// Returns whether this is a letter, but not a Chinese character.
 fn is_alphabet(c: char) -> bool {
     is_letter(c) && !matches!(c, '\u{4e00}'..='\u{9fcc}' | '\u{3400}'..='\u{4d85}' | '\u{20000}'..='\u{2b81d}')
 }
@@ -28,7 +28,7 @@ fn camelcase(s: &[u8]) -> String {
         out.push(c);
     }
     let Some(first) = rest.next() else {
-        // xstrings writes the last of nothing but connectors twice.
+        // xstrings repeats the last character if all are connectors.
         out.extend(out.chars().next_back());
         return out;
     };
@@ -67,9 +67,9 @@ enum Kind {
     Other,
 }
 
-/// The words of the text. A word of capitals leaves the last of them to the word that follows it.
+/// Splits text into words. The last letter of a run of capitals belongs to the word after it.
 fn words(s: &[u8]) -> Vec<(Kind, String)> {
-    // xstrings skips what is not UTF-8 inside words.
+    // xstrings skips invalid UTF-8 inside words.
     let text: Vec<char> = chars(s).filter(|c| *c != char::REPLACEMENT_CHARACTER).collect();
     let mut words = Vec::new();
     let mut rest = text.as_slice();
@@ -121,7 +121,7 @@ impl Separator {
         }
     }
 
-    /// A connector, unless what follows brings its own or none is wanted before it.
+    /// Writes a connector unless the next word is one or is punctuation.
     fn before(&mut self, next: Option<Kind>) {
         if next.is_some_and(|k| !matches!(k, Kind::Connector | Kind::Punctuation)) {
             self.out.push(self.connector);
@@ -129,7 +129,7 @@ impl Separator {
     }
 }
 
-/// xstrings' `camelCaseToLowerCase`: digits stay with the letters before them, unless small letters follow.
+/// Counterpart: xstrings' `camelCaseToLowerCase`. Digits belong to the letters before them unless lower-case letters follow.
 fn separated(s: &[u8], connector: char) -> String {
     let words = words(s);
     let kind = |i: usize| words.get(i).map(|w| w.0);

@@ -2,19 +2,19 @@
 
 use super::parse::Error;
 
-/// A part of a URL, which decides what has to be escaped.
+/// A part of a URL, which decides what needs escaping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Part {
     Path,
     Host,
-    /// What follows `%25` in an IPv6 address.
+    /// The zone after `%25` in an IPv6 address.
     Zone,
     Userinfo,
     Fragment,
 }
 
 impl Part {
-    /// Whether the byte stands for itself in the part.
+    /// Returns whether the byte needs no escape in this part.
     fn is_plain(self, byte: u8) -> bool {
         if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
             return true;
@@ -29,7 +29,7 @@ impl Part {
     }
 }
 
-/// The text with everything escaped that has to be in the part.
+/// Escapes text for this part.
 pub(super) fn escape(text: &[u8], part: Part) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len());
     for byte in text {
@@ -42,7 +42,7 @@ pub(super) fn escape(text: &[u8], part: Part) -> Vec<u8> {
     out
 }
 
-/// The text with its escapes resolved.
+/// Resolves the escapes of this part.
 pub(super) fn unescape(text: &[u8], part: Part) -> Result<Vec<u8>, Error> {
     let mut out = Vec::with_capacity(text.len());
     let mut rest = text;
@@ -61,12 +61,12 @@ pub(super) fn unescape(text: &[u8], part: Part) -> Result<Vec<u8>, Error> {
     Ok(out)
 }
 
-/// The byte that the escape at the start of the text stands for.
+/// Decodes the escape at the start of the text.
 fn escaped(text: &[u8], part: Part) -> Result<u8, Error> {
     let digit = |i: usize| text.get(i).and_then(|b| char::from(*b).to_digit(16)).map(|d| d as u8);
     let invalid = || Error::Escape(text[..text.len().min(3)].to_vec());
     let byte = digit(1).zip(digit(2)).map(|(high, low)| high << 4 | low).ok_or_else(invalid)?;
-    // Hosts may only escape what is not ASCII, and zones also what could stand there.
+    // Hosts may escape only non-ASCII bytes; zones also what they may contain unescaped.
     let allowed = match part {
         Part::Host => !byte.is_ascii() || byte == b'%',
         Part::Zone => byte == b'%' || byte == b' ' || Part::Host.is_plain(byte),

@@ -11,7 +11,7 @@ use go_template::{FuncError, FuncMap, Map, MapType, Str, Value};
 
 use parse::{Url, Userinfo};
 
-/// Adds the family's functions.
+/// Registers the functions of this family.
 pub(super) fn register(map: &mut FuncMap) {
     map.add("urlParse", |url: Str| -> Result<Map, FuncError> { url_parse(&url) });
     map.add("urlJoin", |parts: Map| -> Result<Vec<u8>, FuncError> { url_join(&parts) });
@@ -55,7 +55,7 @@ fn url_join(parts: &Map) -> Result<Vec<u8>, FuncError> {
     Ok(url.written())
 }
 
-/// The string under the key; absent is empty.
+/// The string under the key; empty if there is none.
 fn part(parts: &Map, key: &str) -> Result<Vec<u8>, FuncError> {
     match parts.get(key) {
         None => Ok(Vec::new()),

@@ -1,4 +1,4 @@
-//! URLs split into their parts and put together again, by RFC 3986 as Go's `net/url` understands it.
+//! Splits and joins URLs by RFC 3986, as Go's `net/url` does.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
@@ -7,7 +7,7 @@ use golibs::strconv::quote;
 
 use super::escape::{Part, escape, unescape};
 
-/// A URL's parts, without their escapes except for the query's and the opaque part's.
+/// The parts of a URL, unescaped except for the query and the opaque part.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Url {
     pub(super) scheme: Vec<u8>,
@@ -26,7 +26,7 @@ pub(super) struct Userinfo {
     password: Option<Vec<u8>>,
 }
 
-/// What is wrong with a URL.
+/// Why a URL is invalid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Error {
     /// In Go's words.
@@ -35,7 +35,7 @@ pub(super) enum Error {
     HostCharacter(Vec<u8>),
     Port(Vec<u8>),
     Address(Vec<u8>),
-    /// Another error, with the URL in which it was found.
+    /// An error and the URL that it is in.
     In(Vec<u8>, Box<Error>),
 }
 
@@ -53,7 +53,7 @@ impl fmt::Display for Error {
 }
 
 impl Url {
-    /// Splits the text.
+    /// Parses a URL.
     pub(super) fn parse(text: &[u8]) -> Result<Url, Error> {
         let (before, fragment) = cut(text, b'#');
         let mut url = Url::parse_without_fragment(before).map_err(|e| Error::In(before.to_vec(), Box::new(e)))?;
@@ -89,7 +89,7 @@ impl Url {
         Ok(url)
     }
 
-    /// Reads what stands between `//` and the path; gives the path.
+    /// Parses the authority between `//` and the path; returns the path.
     fn take_authority<'t>(&mut self, text: &'t [u8]) -> Result<&'t [u8], Error> {
         let (authority, path) = text.split_at(text.iter().position(|b| *b == b'/').unwrap_or(text.len()));
         let at = authority.iter().rposition(|b| *b == b'@');
@@ -98,14 +98,14 @@ impl Url {
         Ok(path)
     }
 
-    /// The host without the port and the brackets of IPv6.
+    /// The host without its port and the brackets of IPv6.
     pub(super) fn hostname(&self) -> &[u8] {
         let colon = self.host.iter().rposition(|b| *b == b':').filter(|i| is_optional_port(&self.host[*i..]));
         let host = colon.map_or(&self.host[..], |i| &self.host[..i]);
         host.strip_prefix(b"[").and_then(|h| h.strip_suffix(b"]")).unwrap_or(host)
     }
 
-    /// Puts the parts together, escaped where they have to be.
+    /// Joins the parts, escaped where necessary.
     pub(super) fn written(&self) -> Vec<u8> {
         let mut out = Vec::new();
         if !self.scheme.is_empty() {
@@ -139,7 +139,7 @@ impl Url {
         if !path.is_empty() && !path.starts_with(b"/") && !self.host.is_empty() {
             out.push(b'/');
         }
-        // A colon in the first segment would be taken for the end of a scheme.
+        // A colon in the first segment would read as the end of a scheme.
         if out.is_empty() && cut(&path, b'/').0.contains(&b':') {
             out.extend_from_slice(b"./");
         }
@@ -169,7 +169,7 @@ impl Userinfo {
     }
 }
 
-/// What stands before the first such byte, and what after it if there is one.
+/// Splits at the first such byte, if there is one.
 fn cut(text: &[u8], separator: u8) -> (&[u8], Option<&[u8]>) {
     match text.iter().position(|b| *b == separator) {
         Some(i) => (&text[..i], Some(&text[i + 1..])),
@@ -177,7 +177,7 @@ fn cut(text: &[u8], separator: u8) -> (&[u8], Option<&[u8]>) {
     }
 }
 
-/// The scheme, perhaps empty, and what follows its colon.
+/// Splits off the scheme, which may be empty.
 fn split_scheme(text: &[u8]) -> Result<(&[u8], &[u8]), Error> {
     let in_scheme =
         |(i, b): (usize, &u8)| b.is_ascii_alphabetic() || i > 0 && (b.is_ascii_digit() || b"+-.".contains(b));
@@ -199,7 +199,7 @@ fn parse_host(scheme: &[u8], host: &[u8]) -> Result<Vec<u8>, Error> {
         Some(_) => return Err(Error::Text("invalid IP-literal")),
         None => {}
     }
-    // Only databases have lists of hosts with ports, so http is strict about further colons.
+    // Only database URLs list several hosts with ports, so http does not allow further colons.
     let is_strict = scheme == b"http" || scheme == b"https";
     let is_colon = |b: &u8| *b == b':';
     let colon = if is_strict { host.iter().position(is_colon) } else { host.iter().rposition(is_colon) };
@@ -209,7 +209,7 @@ fn parse_host(scheme: &[u8], host: &[u8]) -> Result<Vec<u8>, Error> {
     }
 }
 
-/// An IPv6 address in brackets, perhaps with a zone, and a port.
+/// Checks an IPv6 address in brackets, which may have a zone and a port.
 fn parse_literal(host: &[u8]) -> Result<Vec<u8>, Error> {
     let close = host.iter().rposition(|b| *b == b']').ok_or(Error::Text("missing ']' in host"))?;
     let port = &host[close + 1..];

@@ -14,7 +14,7 @@ fn parsed(text: &str) -> String {
 }
 
 #[test]
-fn urls_are_split_as_go_splits_them() {
+fn urls_split_as_in_go() {
     for (text, expected) in [
         ("", ""),
         ("/only/path?x=1", "path=/only/path query=x=1"),
@@ -35,7 +35,7 @@ fn urls_are_split_as_go_splits_them() {
 }
 
 #[test]
-fn what_is_no_url_fails_in_go_s_words() {
+fn invalid_urls_fail_with_gos_words() {
     for (text, expected) in [
         ("http://%zz/", r#"parse "http://%zz/": invalid URL escape "%zz""#),
         ("://x", r#"parse "://x": missing protocol scheme"#),
@@ -82,7 +82,7 @@ fn parts_are_joined_and_escaped() {
 }
 
 #[test]
-fn parts_that_are_no_strings_are_refused() {
+fn parts_other_than_strings_are_refused() {
     let map: Map = [("host", Value::int(1))].into_iter().collect();
     assert_eq!(
         url_join(&map).unwrap_err().to_string(),

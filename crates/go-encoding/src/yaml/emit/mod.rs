@@ -1,8 +1,7 @@
-//! Writes values as sigs.k8s.io/yaml's `Marshal` does: through JSON, then with yaml.v2's emitter, without making the JSON in between; and
-//! as yaml.v3's encoder does.
+//! Writes values as sigs.k8s.io/yaml's `Marshal` does (JSON, then yaml.v2's emitter, but without creating the JSON), and as yaml.v3's encoder does.
 //!
-//! `scalar.rs` chooses and writes the style of strings, `order.rs` orders keys, `pretty.rs` has what only yaml.v3 does. Counterpart:
-//! libyaml's emitter in block style.
+//! `scalar.rs` chooses and writes the style of strings, `order.rs` orders keys, `pretty.rs` covers yaml.v3 only. Counterpart: libyaml's emitter in
+//! block style.
 
 mod order;
 mod pretty;
@@ -21,29 +20,29 @@ use crate::json::{self, EncodeError, number};
 use scalar::Context;
 use writer::Writer;
 
-/// The longest text that is written; a template can put one map into another twice, and again, and again.
+/// Maximum length of the output, in bytes: a template can double a value repeatedly by putting it into a map twice.
 pub const MAX_OUTPUT: usize = 64 << 20;
 
-/// Longer keys are written with `?`.
+/// Longer keys get a `?`.
 const MAX_PLAIN_KEY: usize = 128;
 
 type Result<T = (), E = EmitError> = std::result::Result<T, E>;
 
-/// Whose rules are followed.
+/// The upstream emitter to follow.
 #[derive(Clone, Copy, PartialEq)]
 enum Dialect {
-    /// yaml.v2 behind JSON.
+    /// yaml.v2 after JSON.
     V2,
-    /// yaml.v3 with an indentation of 2.
+    /// yaml.v3 with two spaces of indentation.
     V3,
 }
 
-/// The value as YAML, with a line break at the end, as sigs.k8s.io/yaml's `Marshal` writes it.
+/// Writes the value as YAML with a final line break. Counterpart: sigs.k8s.io/yaml's `Marshal`.
 pub fn emit(value: &Value) -> Result<Vec<u8>> {
     run(value, Dialect::V2).map_err(|error| with_line(value, error))
 }
 
-/// The value as YAML, with a line break at the end, as yaml.v3's encoder writes it with an indentation of 2.
+/// Writes the value as YAML with a final line break, indented by two spaces. Counterpart: yaml.v3's encoder.
 pub fn emit_pretty(value: &Value) -> Result<Vec<u8>> {
     run(value, Dialect::V3)
 }
@@ -55,7 +54,7 @@ fn run(value: &Value, dialect: Dialect) -> Result<Vec<u8>> {
     Ok(emitter.writer.into_bytes())
 }
 
-/// What Go says when it reads the value's JSON as YAML, which it refuses.
+/// Go's error when the value's JSON is invalid YAML.
 fn with_line(value: &Value, error: EmitError) -> EmitError {
     let EmitError::Yaml(_) = error else { return error };
     let text = match json::encode(value, json::EscapeHtml::Yes, json::Layout::Compact) {
@@ -71,14 +70,14 @@ fn with_line(value: &Value, error: EmitError) -> EmitError {
 struct Emitter {
     writer: Writer,
     dialect: Dialect,
-    /// The maps around the current value, to tell a cycle from mere depth.
+    /// The maps around the current value, to distinguish a cycle from mere depth.
     path: Vec<Map>,
 }
 
 impl Emitter {
     fn node(&mut self, value: &Value, context: Context) -> Result {
         match value {
-            // A nil slice or map becomes JSON's null on the way; only yaml.v3 writes it as an empty one.
+            // A nil slice or map becomes null in JSON; yaml.v3 writes an empty one.
             Value::List(list) if list.is_nil() && self.dialect != Dialect::V3 => self.writer.word("null"),
             Value::List(list) => self.list(list, context)?,
             Value::Map(map) if map.is_nil() && self.dialect != Dialect::V3 => self.writer.word("null"),
@@ -160,7 +159,7 @@ impl Emitter {
         Ok(())
     }
 
-    /// The entries in the order of the dialect.
+    /// The entries in the dialect's order.
     fn sorted<'v>(&self, entries: &'v BTreeMap<Str, Value>) -> Result<Vec<(Cow<'v, str>, &'v Value)>> {
         let mut sorted = Vec::with_capacity(entries.len());
         for (key, value) in entries {
@@ -185,7 +184,7 @@ impl Emitter {
     }
 }
 
-/// The text that comes back when YAML reads the string's JSON.
+/// The result of parsing the string's JSON as YAML.
 fn readable(bytes: &[u8]) -> Result<Cow<'_, str>> {
     let text = json::to_utf8(bytes);
     if memchr::memchr3(0x7F, 0xC2, 0xEF, text.as_bytes()).is_none() {
@@ -194,7 +193,7 @@ fn readable(bytes: &[u8]) -> Result<Cow<'_, str>> {
     if text.chars().any(is_refused) {
         return Err(EmitError::Yaml(FORBIDDEN.to_owned()));
     }
-    // NEL is the one line break that JSON leaves as it is, so YAML folds it.
+    // NEL is the only line break that JSON does not escape, so YAML folds it.
     if text.contains('\u{85}') {
         return super::unquote_json(&text).map(Cow::Owned).map_err(|syntax| EmitError::Yaml(syntax.to_string()));
     }
@@ -202,7 +201,7 @@ fn readable(bytes: &[u8]) -> Result<Cow<'_, str>> {
 }
 
 fn readable_key(bytes: &[u8]) -> Result<Cow<'_, str>> {
-    // Escapes make at most six characters out of a byte.
+    // An escape has at most six characters per byte.
     if bytes.len() * 6 + 2 > MAX_SIMPLE_KEY && json::quoted(bytes).chars().count() > MAX_SIMPLE_KEY {
         return Err(EmitError::Yaml("did not find expected ',' or '}'".to_owned()));
     }

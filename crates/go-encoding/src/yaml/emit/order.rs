@@ -1,7 +1,7 @@
-//! yaml.v2's order of keys: letters behind everything else, and numbers inside keys by their value.
+//! yaml.v2's order of keys: letters after everything else, and numbers inside keys by value.
 //!
-//! It is no total order (`9a < 010 < 0B < 9a`), and Go's output then depends on the random order of its maps. The sort here gives the same
-//! order each time, as Go's does for few keys that it meets in the order of their bytes.
+//! It is not a total order (`9a < 010 < 0B < 9a`), so Go's output may depend on the random order of its maps. This sort is deterministic: it gives
+//! Go's result for a few keys visited in byte order.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -11,10 +11,10 @@ use regex::Regex;
 
 use super::Dialect;
 
-/// Up to so many items Go sorts by insertion.
+/// Up to this many items, Go sorts by insertion.
 const INSERTION: usize = 12;
 
-/// Sorts entries, which are in the order of their bytes, by key.
+/// Sorts entries by key. They are in byte order initially.
 pub(super) fn sort<V: Copy>(entries: &mut Vec<(Cow<'_, str>, V)>, dialect: Dialect) {
     if entries.windows(2).all(|pair| natural_order(&pair[0].0, &pair[1].0, dialect) != Ordering::Greater) {
         return;
@@ -52,7 +52,7 @@ fn insertion_sort<T>(items: &mut [T], order: &impl Fn(&T, &T) -> Ordering) {
     }
 }
 
-/// The comparison of two keys. yaml.v3 has letters before other things right behind a number.
+/// Compares two keys. After a number, yaml.v3 sorts letters before anything else.
 fn natural_order(a: &str, b: &str, dialect: Dialect) -> Ordering {
     let mut common = a.bytes().zip(b.bytes()).take_while(|(a, b)| a == b).count();
     while !a.is_char_boundary(common) || !b.is_char_boundary(common) {
@@ -73,9 +73,9 @@ fn natural_order(a: &str, b: &str, dialect: Dialect) -> Ordering {
     }
 }
 
-/// By the numbers that begin here, then by how many digits they have.
+/// Compares the numbers that start here, then their lengths.
 fn compare_numbers(before: &str, a: &str, b: &str) -> Ordering {
-    // A zero right behind a number is a digit of it, not the start of another one.
+    // A zero directly after a number belongs to it.
     let inside = (a.starts_with('0') || b.starts_with('0'))
         && before.chars().rev().take_while(|c| is_digit(*c)).any(|c| c != '0');
     let (a_value, a_digits) = leading_number(a, i64::from(inside));

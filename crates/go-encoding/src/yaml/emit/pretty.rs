@@ -1,4 +1,4 @@
-//! What yaml.v3 writes another way than yaml.v2 behind JSON: numbers and bytes as they are, structs by their fields in small letters.
+//! Values that yaml.v3 writes directly, where yaml.v2 gets JSON: numbers, bytes, and structs under lower-case field names.
 
 use go_template::{Field, Object, Value};
 

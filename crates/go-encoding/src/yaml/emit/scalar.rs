@@ -1,16 +1,15 @@
-//! Chooses the style of a string and writes it: libyaml's analysis, and yaml.v2's rule that what would read back as something else is
-//! quoted.
+//! Chooses the style of a string and writes it, by libyaml's analysis and yaml.v2's rule that text which would parse as another type is quoted.
 
 use super::super::resolve::{Scalar, is_base60, is_odd_octal, resolve};
 use super::Dialect;
 use super::writer::{INDENT, Writer};
 
-/// Where a scalar or list stands.
+/// The position of a scalar or list.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Context {
-    /// In a map, as key or value.
+    /// A key or value in a map.
     pub(super) mapping: bool,
-    /// As a key on one line, with its colon.
+    /// A key on one line, with its colon.
     pub(super) simple_key: bool,
 }
 
@@ -38,12 +37,12 @@ pub(super) fn write(writer: &mut Writer, text: &str, context: Context, dialect: 
     writer.restore_indent(outer);
 }
 
-/// Whether a line break of any kind is in the text.
+/// Returns whether the text contains a line break of any kind.
 pub(super) fn has_break(text: &str) -> bool {
     find_break(text).is_some()
 }
 
-/// Where the first line break is.
+/// The offset of the first line break.
 fn find_break(text: &str) -> Option<usize> {
     let bytes = text.as_bytes();
     let begins_break = |at: &usize| match bytes[*at] {
@@ -54,7 +53,7 @@ fn find_break(text: &str) -> Option<usize> {
     (0..bytes.len()).find(begins_break)
 }
 
-/// Most strings: letters, digits and a few signs that mean nothing in YAML.
+/// A fast path for most strings: letters, digits and a few characters without meaning in YAML.
 fn is_word(text: &str) -> bool {
     let bytes = text.as_bytes();
     bytes.first().is_some_and(|b| b.is_ascii_alphanumeric() || *b == b'/')
@@ -83,7 +82,7 @@ fn choose(text: &str, context: Context, dialect: Dialect) -> Style {
     }
 }
 
-/// What libyaml finds out about a scalar: which styles can hold it.
+/// The result of libyaml's analysis: the styles that can represent a scalar.
 struct Analysis {
     multiline: bool,
     plain: bool,
@@ -97,7 +96,7 @@ impl Analysis {
         let (mut breaks, mut special, mut break_space, mut space_break) = (false, false, false, false);
         let mut tabs = false;
         for (at, byte) in text.bytes().enumerate() {
-            // Within a text most characters mean nothing anywhere.
+            // After the first, most characters have no meaning anywhere.
             if at > 0 && (is_ordinary(byte) || !text.is_char_boundary(at)) {
                 continue;
             }
@@ -122,12 +121,12 @@ impl Analysis {
     }
 }
 
-/// A printable ASCII character that is neither blank nor an indicator behind other characters.
+/// Returns whether this is a printable ASCII character that is neither blank nor an indicator after other characters.
 fn is_ordinary(byte: u8) -> bool {
     byte.is_ascii_graphic() && !matches!(byte, b'#' | b':')
 }
 
-/// Whether the character means something in a plain scalar of a block.
+/// Returns whether the character has a meaning in a plain scalar in block context.
 fn is_indicator(c: char, previous: Option<char>, next: Option<char>) -> bool {
     let blank_follows = next.is_none_or(|c| c == ' ' || c == '\t' || is_break(c));
     match (c, previous) {
@@ -143,7 +142,7 @@ pub(super) fn is_break(c: char) -> bool {
     matches!(c, '\r' | '\n' | '\u{85}' | '\u{2028}' | '\u{2029}')
 }
 
-/// What libyaml writes as it is. Characters beyond the basic plane are not among it.
+/// Returns whether libyaml writes the character unescaped, which it does not beyond the basic plane.
 fn is_printable(c: char) -> bool {
     matches!(c, '\n' | ' '..='~' | '\u{A0}'..='\u{D7FF}' | '\u{E000}'..='\u{FEFE}' | '\u{FF00}'..='\u{FFFD}')
 }
@@ -154,7 +153,7 @@ pub(super) fn write_plain(writer: &mut Writer, text: &str, fold: bool) {
     writer.end_scalar();
 }
 
-/// Writes text without line breaks, folding at single spaces behind the width where allowed.
+/// Writes text without line breaks, folding at single spaces past the width where allowed.
 fn write_words(writer: &mut Writer, text: &str, fold: bool) {
     if !fold || writer.has_room(text.len()) {
         writer.text(text);
@@ -177,7 +176,7 @@ fn write_words(writer: &mut Writer, text: &str, fold: bool) {
     }
 }
 
-/// How many characters in a row, none of them blank, stand in quotes of either kind as they are.
+/// The number of leading characters, none blank, that need no escape in either kind of quotes.
 fn ordinary_run(text: &str) -> usize {
     let ordinary = |b: &u8| b.is_ascii_graphic() && !matches!(b, b'"' | b'\\' | b'\'');
     text.bytes().position(|b| !ordinary(&b)).unwrap_or(text.len())
@@ -235,7 +234,7 @@ fn write_single(writer: &mut Writer, text: &str, fold: bool) {
 
 fn write_double(writer: &mut Writer, text: &str, fold: bool) {
     writer.indicator("\"", true, false, false);
-    // libyaml looks for a byte order mark at the start of the text instead of here, and then escapes everything.
+    // libyaml tests for a byte order mark at the start of the text instead of here, and then escapes everything.
     let escape_all = text.starts_with('\u{FEFF}');
     let mut spaces = false;
     let mut rest = text.chars();
@@ -329,7 +328,7 @@ fn write_literal(writer: &mut Writer, text: &str) {
     }
 }
 
-/// The indentation, where the first line does not show it, and what becomes of the line breaks at the end.
+/// The header of a block scalar: the indentation, where the first line does not show it, and the treatment of final line breaks.
 fn write_block_hints(writer: &mut Writer, text: &str) {
     if text.starts_with(|c| c == ' ' || is_break(c)) {
         writer.indicator(&INDENT.to_string(), false, false, false);

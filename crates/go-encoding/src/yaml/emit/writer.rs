@@ -1,28 +1,28 @@
-//! Puts pieces of YAML on lines: columns, indentation, and the blanks between pieces.
+//! Lays out pieces of YAML: columns, indentation, and the blanks between pieces.
 
 use super::Dialect;
 
-/// The indentation of a level.
+/// The indentation per level.
 pub(super) const INDENT: isize = 2;
 
-/// yaml.v2 folds scalars behind this column.
+/// yaml.v2 folds scalars past this column.
 const WIDTH: usize = 80;
 
-/// The text so far, and what libyaml's emitter remembers of its end.
+/// The output so far, and libyaml's state about its end.
 pub(super) struct Writer {
     out: Vec<u8>,
     column: usize,
     indent: isize,
     depth: usize,
-    /// Scalars are folded behind this column.
+    /// Scalars are folded past this column.
     width: usize,
-    /// Whether the text ends in a blank.
+    /// Whether the output ends in a blank.
     whitespace: bool,
-    /// Whether there is nothing but indentation and indicators on the line.
+    /// Whether the line has only indentation and indicators.
     indention: bool,
 }
 
-/// The indentation to go back to.
+/// The indentation to return to.
 pub(super) struct Outer(isize);
 
 impl Writer {
@@ -54,17 +54,17 @@ impl Writer {
         self.indention
     }
 
-    /// Whether the next space is behind the width.
+    /// Returns whether the next space is past the width.
     pub(super) fn is_wide(&self) -> bool {
         self.column > self.width
     }
 
-    /// Whether so many further characters leave the line within the width.
+    /// Returns whether this many more characters fit in the width.
     pub(super) fn has_room(&self, characters: usize) -> bool {
         self.column + characters <= self.width
     }
 
-    /// Goes a level in; a scalar at the top counts as one of flow style.
+    /// Indents one more level. A top-level scalar counts as flow style.
     pub(super) fn increase_indent(&mut self, flow: bool, indentless: bool) -> Outer {
         let outer = Outer(self.indent);
         if self.indent < 0 {
@@ -81,7 +81,7 @@ impl Writer {
         self.depth -= 1;
     }
 
-    /// Goes to the current indentation, on a new line unless this one is still blank up to it.
+    /// Moves to the current indentation, on a new line unless this one is still blank.
     pub(super) fn indent_line(&mut self) {
         let indent = self.indent.max(0) as usize;
         if !self.indention || self.column > indent || (self.column == indent && !self.whitespace) {
@@ -95,7 +95,7 @@ impl Writer {
         self.indention = true;
     }
 
-    /// Writes an indicator of ASCII characters, behind a blank if it needs one.
+    /// Writes an ASCII indicator, after a blank if it needs one.
     pub(super) fn indicator(&mut self, text: &str, needs_blank: bool, is_blank: bool, is_indention: bool) {
         if needs_blank {
             self.blank();
@@ -114,7 +114,7 @@ impl Writer {
         self.end_scalar();
     }
 
-    /// Makes sure that there is a blank at the end.
+    /// Adds a blank unless the output ends in one.
     pub(super) fn blank(&mut self) {
         if !self.whitespace {
             self.byte(b' ');
@@ -126,7 +126,7 @@ impl Writer {
         self.indention = false;
     }
 
-    /// The first line of a block scalar begins.
+    /// Starts the first line of a block scalar.
     pub(super) fn begin_block(&mut self) {
         self.line_break();
         self.whitespace = true;
@@ -148,7 +148,7 @@ impl Writer {
         self.column += if text.is_ascii() { text.len() } else { text.chars().count() };
     }
 
-    /// Writes one character that is no line break.
+    /// Writes one character other than a line break.
     pub(super) fn char(&mut self, c: char) {
         let mut buffer = [0; 4];
         self.out.extend_from_slice(c.encode_utf8(&mut buffer).as_bytes());
@@ -160,7 +160,7 @@ impl Writer {
         self.column = 0;
     }
 
-    /// Writes a character that is a line break.
+    /// Writes a line break.
     pub(super) fn break_char(&mut self, c: char) {
         self.char(c);
         self.column = 0;

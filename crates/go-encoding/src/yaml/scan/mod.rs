@@ -1,4 +1,4 @@
-//! Cuts YAML text into tokens, block structure included: libyaml's scanner as yaml.v2 has it, with its limits and its words.
+//! Splits YAML into tokens, including block structure. Counterpart: libyaml's scanner in yaml.v2, with its limits and messages.
 //!
 //! `scalar.rs` scans plain, quoted and block scalars, `property.rs` anchors, tags and directives.
 
@@ -15,21 +15,21 @@ use super::MAX_DEPTH;
 use super::error::Syntax;
 use super::read::{Mark, Reader};
 
-/// How many characters a key without `?` may have.
+/// Maximum length of a key without `?`, in characters.
 pub(super) const MAX_SIMPLE_KEY: usize = 1024;
 
-/// A token that may turn out to be a key, when `:` follows it on its line.
+/// A token that becomes a key if `:` follows it on its line.
 #[derive(Clone, Copy, Default)]
 struct SimpleKey {
     possible: bool,
     required: bool,
-    /// yaml.v2 loses sight of the key `[]` or `{}`: it no longer waits for the colon, and the tokens come out of order.
+    /// yaml.v2 forgets the possible key `[]` or `{}`: it does not wait for the colon, and the tokens are out of order.
     lost: bool,
     token: usize,
     mark: Mark,
 }
 
-/// The tokens of a text, made as the parser asks for them.
+/// The tokens of a text, scanned on demand.
 pub(super) struct Scanner<'a> {
     reader: Reader<'a>,
     tokens: VecDeque<Token>,
@@ -37,11 +37,11 @@ pub(super) struct Scanner<'a> {
     started: bool,
     ended: bool,
     flow_level: usize,
-    /// The column of the block collection around; -1 outside of any.
+    /// The column of the enclosing block collection; -1 outside of any.
     indent: isize,
     indents: Vec<isize>,
     simple_key_allowed: bool,
-    /// One a flow level, the innermost last.
+    /// One per flow level, the innermost last.
     simple_keys: Vec<SimpleKey>,
 }
 
@@ -63,12 +63,12 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// The next token, which stays the next one.
+    /// Returns the next token without consuming it.
     pub(super) fn peek(&mut self) -> Result<&Token> {
         while self.must_look_ahead()? {
             self.fetch_next()?;
         }
-        // After the end of the stream there is nothing but its end.
+        // After its end, the stream has only end tokens.
         if self.tokens.is_empty() {
             let start = self.reader.mark;
             self.tokens.push_back(Token { kind: TokenKind::StreamEnd, start });
@@ -76,20 +76,20 @@ impl<'a> Scanner<'a> {
         Ok(&self.tokens[0])
     }
 
-    /// The next token, taken away.
+    /// Consumes the next token.
     pub(super) fn take(&mut self) -> Result<Token> {
         self.peek()?;
         self.taken += 1;
         Ok(self.tokens.pop_front().unwrap_or(Token { kind: TokenKind::StreamEnd, start: self.reader.mark }))
     }
 
-    /// Whether the first token in the queue is missing, or may yet get a KEY token in front of it.
+    /// Returns whether the queue is empty, or its first token may still get a KEY token before it.
     fn must_look_ahead(&mut self) -> Result<bool> {
         if self.tokens.is_empty() {
             return Ok(!self.ended);
         }
         let first = self.taken;
-        // Inner levels opened later, so their keys have higher numbers.
+        // Inner levels opened later, so that their keys have higher numbers.
         let candidate = self.simple_keys.iter().rposition(|key| key.possible && key.token <= first);
         match candidate {
             Some(i) if self.simple_keys[i].token == first && !self.simple_keys[i].lost => self.is_valid_key(i),
@@ -153,7 +153,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// An error at the current position. yaml.v2 names no line on the first one.
+    /// An error at the current position. yaml.v2 does not name the first line.
     fn error(&self, problem: impl Into<Cow<'static, str>>) -> Syntax {
         let line = self.reader.mark.line;
         Syntax { line: if line == 0 { 0 } else { line + 1 }, problem: problem.into() }
@@ -163,7 +163,7 @@ impl<'a> Scanner<'a> {
         self.tokens.push_back(Token { kind, start });
     }
 
-    /// Skips blanks, comments and line breaks. A tab may not stand where a key could begin.
+    /// Skips blanks, comments and line breaks. A tab must not precede a possible key.
     fn scan_to_next_token(&mut self) -> Result {
         loop {
             self.reader.need(1)?;
@@ -207,7 +207,7 @@ impl<'a> Scanner<'a> {
     }
 }
 
-/// Keys without `?`, which are known only once their `:` is seen.
+/// Keys without `?`, which are known only when their `:` is read.
 impl Scanner<'_> {
     fn is_valid_key(&mut self, i: usize) -> Result<bool> {
         let key = self.simple_keys[i];
@@ -225,7 +225,7 @@ impl Scanner<'_> {
         Ok(false)
     }
 
-    /// Remembers that the token to come may be a key.
+    /// Records that the next token may be a key.
     fn save_simple_key(&mut self) -> Result {
         if !self.simple_key_allowed {
             return Ok(());
@@ -256,9 +256,9 @@ impl Scanner<'_> {
     }
 }
 
-/// Indentation, which makes the tokens that begin and end block collections.
+/// Indentation, from which the start and end of block collections follow.
 impl Scanner<'_> {
-    /// Begins a block collection at the column, unless one is there; its token goes in front of token `before` if given.
+    /// Starts a block collection at the column unless there is one; its token goes before token `before`, if given.
     fn roll_indent(&mut self, column: usize, before: Option<usize>, kind: TokenKind, mark: Mark) -> Result {
         if self.flow_level > 0 || self.indent >= column as isize {
             return Ok(());
@@ -272,13 +272,13 @@ impl Scanner<'_> {
         Ok(())
     }
 
-    /// Puts the token in front of the one of the number, or last if that one is gone.
+    /// Inserts the token before the one with this number, or last if that one is gone.
     fn insert(&mut self, before: Option<usize>, token: Token) {
         let at = before.and_then(|number| number.checked_sub(self.taken)).unwrap_or(self.tokens.len());
         self.tokens.insert(at.min(self.tokens.len()), token);
     }
 
-    /// Ends the block collections that are further in than the column.
+    /// Ends the block collections indented deeper than the column.
     fn unroll_indent(&mut self, column: isize) {
         if self.flow_level > 0 {
             return;

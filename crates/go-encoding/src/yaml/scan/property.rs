@@ -3,7 +3,7 @@
 use super::super::read::is_name;
 use super::{Result, Scanner, TokenKind};
 
-/// How many digits each part of a `%YAML` version may have.
+/// Maximum number of digits in each part of a `%YAML` version.
 const MAX_VERSION_DIGITS: usize = 2;
 
 impl Scanner<'_> {
@@ -86,7 +86,7 @@ impl Scanner<'_> {
         Ok(handle)
     }
 
-    /// A URI; `head` is what was already read of it, `!` and more.
+    /// Scans a URI. `head` is the part already read, which starts with `!`.
     fn scan_uri(&mut self, head: &str) -> Result<String> {
         let mut uri = head.get(1..).unwrap_or("").to_owned();
         let mut found = !head.is_empty();

@@ -1,9 +1,9 @@
-//! Scalars: plain, quoted, literal and folded, and how line breaks inside them fold.
+//! Plain, quoted, literal and folded scalars, and the folding of their line breaks.
 
 use super::super::read::is_blank;
 use super::{Result, Scanner, TokenKind};
 
-/// Blanks and line breaks between two words of a scalar, until it is known what they come to.
+/// Blanks and line breaks between two words of a scalar, before they are folded.
 #[derive(Default)]
 struct Gap {
     blanks: String,
@@ -13,7 +13,7 @@ struct Gap {
 }
 
 impl Gap {
-    /// Writes what the gap stands for: its blanks, one space for one line break, one break less for more.
+    /// Writes the folded gap: its blanks, one space for one line break, or one break less for several.
     fn flush(&mut self, into: &mut String) {
         if !self.broken {
             into.push_str(&self.blanks);
@@ -30,7 +30,7 @@ impl Gap {
     }
 }
 
-/// What becomes of the line breaks at the end of a block scalar.
+/// The treatment of line breaks at the end of a block scalar.
 #[derive(Clone, Copy, PartialEq)]
 enum Chomping {
     Strip,
@@ -94,7 +94,7 @@ impl Scanner<'_> {
         }
     }
 
-    /// Takes blanks and line breaks. In a plain scalar of the indentation, tabs may not stand in for it.
+    /// Reads blanks and line breaks. In an indented plain scalar, tabs must not replace the indentation.
     fn scan_gap(&mut self, gap: &mut Gap, plain_indent: Option<isize>) -> Result {
         self.reader.need(1)?;
         loop {
@@ -155,7 +155,7 @@ impl Scanner<'_> {
         Ok(value)
     }
 
-    /// Reads up to a blank, a line break or the closing quote; says whether it ended in an escaped line break.
+    /// Reads up to a blank, a line break or the closing quote; returns whether it ended in an escaped line break.
     fn scan_quoted_word(&mut self, single: bool, value: &mut String) -> Result<bool> {
         while !self.reader.is_blankz(0) {
             match self.reader.peek(0) {
@@ -298,7 +298,7 @@ impl Scanner<'_> {
         self.reader.need(1)
     }
 
-    /// `+` or `-` and a digit, in any order, then the rest of the line, which may be a comment.
+    /// Reads the header of a block scalar: `+` or `-` and a digit, in either order, and perhaps a comment.
     fn scan_block_header(&mut self) -> Result<(Chomping, Option<usize>)> {
         self.reader.need(1)?;
         let mut chomping = self.scan_chomping();
@@ -342,7 +342,7 @@ impl Scanner<'_> {
         }
     }
 
-    /// Takes indentation and empty lines, and finds out the indentation if it is not known; gives it.
+    /// Skips indentation and empty lines; returns the indentation, which it detects if it is unknown.
     fn scan_block_breaks(&mut self, indent: &mut Option<usize>, breaks: &mut String) -> Result<usize> {
         let mut deepest = 0;
         loop {

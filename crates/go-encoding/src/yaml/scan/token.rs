@@ -1,8 +1,8 @@
-//! What the scanner cuts the text into.
+//! The scanner's tokens.
 
 use super::super::read::Mark;
 
-/// A piece of the text, or a place where a block begins or ends.
+/// A piece of the text, or the start or end of a block.
 #[derive(Clone, Debug)]
 pub(in crate::yaml) struct Token {
     pub(in crate::yaml) kind: TokenKind,
