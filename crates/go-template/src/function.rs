@@ -1,4 +1,5 @@
 //! Functions that templates call: their signatures in Go's types, and how Rust closures become functions.
+//!
 //! Counterpart: the type checks of Go's `text/template/funcs.go` and `exec.go`.
 
 use std::collections::HashMap;

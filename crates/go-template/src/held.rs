@@ -1,4 +1,5 @@
 //! Accounts for the values that functions made and the run still holds.
+//!
 //! Values are reference-counted: a value is held while something besides this account refers to it. Most runs make so little that the total is
 //! enough. Beyond that, this records each value and checks from time to time which are still held.
 
@@ -6,22 +7,22 @@ use crate::error::LimitError;
 use crate::limits::{Limits, Size};
 use crate::value::Value;
 
-/// Up to this fraction of the limit (1 / `GRAIN`), only the total counts.
-const GRAIN: usize = 16;
+/// Up to this fraction of the limit (1 / `UNRECORDED_FRACTION`), only the total counts.
+const UNRECORDED_FRACTION: usize = 16;
 
-/// A check is due when functions made this fraction (1 / `LOOK`) of the held bytes since the last one.
-const LOOK: usize = 8;
+/// A check is due when functions made this fraction (1 / `CHECK_FRACTION`) of the held bytes since the last one.
+const CHECK_FRACTION: usize = 8;
 
 /// The account.
 #[derive(Debug, Default)]
 pub(crate) struct Held {
-    noted: Vec<(Value, usize)>,
+    recorded: Vec<(Value, usize)>,
     /// Bytes from before values were recorded. They count until the run ends.
-    early: usize,
+    unrecorded: usize,
     /// Bytes held at the last check, and bytes made since.
     bytes: usize,
     /// The next check is due above this many bytes.
-    look_at: usize,
+    check_at: usize,
 }
 
 impl Held {
@@ -33,35 +34,35 @@ impl Held {
     /// Counts a value that nothing else holds yet. `limit` is how many bytes the run may hold.
     pub(crate) fn add(&mut self, value: &Value, limit: usize) {
         let before = self.bytes;
-        let noted = (before >= limit / GRAIN).then_some(&mut self.noted);
-        self.bytes = before.saturating_add(count(value, noted));
-        if before < limit / GRAIN {
-            self.early = self.bytes;
-            self.look_at = self.next_look(limit);
+        let recorded = (before >= limit / UNRECORDED_FRACTION).then_some(&mut self.recorded);
+        self.bytes = before.saturating_add(count(value, recorded));
+        if before < limit / UNRECORDED_FRACTION {
+            self.unrecorded = self.bytes;
+            self.check_at = self.next_check(limit);
         }
     }
 
     /// Whether a check is due.
-    pub(crate) fn is_due(&self) -> bool {
-        self.bytes > self.look_at
+    pub(crate) fn is_check_due(&self) -> bool {
+        self.bytes > self.check_at
     }
 
     /// Drops values that nothing else holds. Returns how many values it checked.
-    pub(crate) fn look(&mut self, limit: usize) -> usize {
-        let looked = self.noted.len();
-        let (mut bytes, mut held) = (self.early, Vec::new());
+    pub(crate) fn check(&mut self, limit: usize) -> usize {
+        let checked = self.recorded.len();
+        let (mut bytes, mut held) = (self.unrecorded, Vec::new());
         // A value comes after its parts. Taken first, it no longer holds them when their turn comes.
-        while let Some((value, size)) = self.noted.pop() {
+        while let Some((value, size)) = self.recorded.pop() {
             if value.is_shared() {
                 bytes += size;
                 held.push((value, size));
             }
         }
         held.reverse();
-        self.noted = held;
+        self.recorded = held;
         self.bytes = bytes;
-        self.look_at = self.next_look(limit);
-        looked
+        self.check_at = self.next_check(limit);
+        checked
     }
 
     /// The error of a run that holds too much besides this many bytes of output.
@@ -69,30 +70,30 @@ impl Held {
     pub(crate) fn exceeded(&self, output: usize, limits: &Limits) -> LimitError {
         let (most, output, values) = (Size(limits.memory), Size(output), Size(self.bytes));
         let mut message = format!("{most} at once: {output} of output, {values} of values");
-        if let Some((value, bytes)) = self.noted.iter().max_by_key(|(_, bytes)| bytes) {
+        if let Some((value, bytes)) = self.recorded.iter().max_by_key(|(_, bytes)| bytes) {
             message.push_str(&format!(", the largest a {} of {}", value.kind().name(), Size(*bytes)));
         }
         message.push_str("; keep less in variables, lists and maps");
         LimitError { name: "memory", message }
     }
 
-    fn next_look(&self, limit: usize) -> usize {
-        self.bytes.saturating_add(self.bytes / LOOK).saturating_add(limit / GRAIN)
+    fn next_check(&self, limit: usize) -> usize {
+        self.bytes.saturating_add(self.bytes / CHECK_FRACTION).saturating_add(limit / UNRECORDED_FRACTION)
     }
 }
 
 /// The bytes of the value. Records it and its large parts if there is a list to record them in.
-fn count(value: &Value, noted: Option<&mut Vec<(Value, usize)>>) -> usize {
+fn count(value: &Value, recorded: Option<&mut Vec<(Value, usize)>>) -> usize {
     let mut parts = 0;
-    let Some(noted) = noted else {
+    let Some(recorded) = recorded else {
         return value.own_bytes(&mut |_, bytes| parts += bytes) + parts;
     };
     let own = value.own_bytes(&mut |part, bytes| {
         parts += bytes;
-        noted.push((part.clone(), bytes));
+        recorded.push((part.clone(), bytes));
     });
     let own = own + size_of::<(Value, usize)>();
-    noted.push((value.clone(), own));
+    recorded.push((value.clone(), own));
     own + parts
 }
 
@@ -110,7 +111,7 @@ mod tests {
     fn small_totals_are_counted_and_never_checked() {
         let mut held = Held::default();
         (0..10).for_each(|_| held.add(&text(), LIMIT));
-        assert_eq!((held.bytes(), held.is_due(), held.look(LIMIT)), (10_000, false, 0));
+        assert_eq!((held.bytes(), held.is_check_due(), held.check(LIMIT)), (10_000, false, 0));
         assert_eq!(held.bytes(), 10_000);
     }
 
@@ -122,13 +123,13 @@ mod tests {
         let each = 1000 + size_of::<(Value, usize)>();
         assert_eq!(held.bytes(), 10_000 + 5 * each);
         drop(texts.into_iter().skip(12).collect::<Vec<_>>());
-        assert_eq!(held.look(LIMIT), 5);
+        assert_eq!(held.check(LIMIT), 5);
         assert_eq!(held.bytes(), 10_000, "the others are gone as well");
         let kept = text();
         held.add(&kept, LIMIT);
         (0..9).for_each(|_| held.add(&text(), LIMIT));
-        assert_eq!(held.look(LIMIT), 10);
-        assert_eq!((held.bytes(), held.look(LIMIT)), (10_000 + each, 1));
+        assert_eq!(held.check(LIMIT), 10);
+        assert_eq!((held.bytes(), held.check(LIMIT)), (10_000 + each, 1));
     }
 
     #[test]
@@ -136,14 +137,14 @@ mod tests {
         let mut held = Held::default();
         let texts: Vec<Value> = (0..100).map(|_| text()).collect();
         texts.iter().for_each(|text| held.add(text, LIMIT));
-        assert!(held.is_due());
-        held.look(LIMIT);
+        assert!(held.is_check_due());
+        held.check(LIMIT);
         let (bytes, mut added) = (held.bytes(), 0);
-        while !held.is_due() {
+        while !held.is_check_due() {
             held.add(&text(), LIMIT);
             added += 1;
         }
-        assert_eq!(added, (bytes / LOOK + LIMIT / GRAIN) / 1032 + 1);
+        assert_eq!(added, (bytes / CHECK_FRACTION + LIMIT / UNRECORDED_FRACTION) / 1032 + 1);
     }
 
     #[test]
@@ -155,10 +156,10 @@ mod tests {
         held.add(&list, LIMIT);
         let part = list.as_list().map(|list| list[0].clone());
         drop(list);
-        assert_eq!(held.look(LIMIT), 2);
+        assert_eq!(held.check(LIMIT), 2);
         assert_eq!(held.bytes(), 10_000 + 5032);
         drop(part);
-        held.look(LIMIT);
+        held.check(LIMIT);
         assert_eq!(held.bytes(), 10_000);
     }
 
@@ -169,8 +170,8 @@ mod tests {
         let nested = (0..9).fold(text(), |inner, _| Value::list(vec!["x".repeat(2000).into(), inner]));
         held.add(&nested, LIMIT);
         drop(nested);
-        assert!(held.look(LIMIT) > 9);
-        assert_eq!((held.bytes(), held.look(LIMIT)), (10_000, 0));
+        assert!(held.check(LIMIT) > 9);
+        assert_eq!((held.bytes(), held.check(LIMIT)), (10_000, 0));
     }
 
     #[test]

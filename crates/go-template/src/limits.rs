@@ -1,4 +1,5 @@
 //! Limits of a run, what it has used, and the errors for exceeding a limit.
+//!
 //! Go has no counterpart: there, nothing is limited.
 
 use std::fmt;
@@ -67,7 +68,7 @@ const BYTES_PER_STEP: usize = 128;
 const ITEMS_PER_STEP: usize = 8;
 
 /// Checking which values are still held costs one step per this many values.
-const LOOKS_PER_STEP: usize = 16;
+const VALUES_CHECKED_PER_STEP: usize = 16;
 
 /// What a run has used. A host that splits one render into several runs passes it from one to the next.
 #[derive(Debug, Default)]
@@ -91,6 +92,7 @@ impl Spent {
     }
 
     /// Empties every map that functions changed, and the maps in it: a map that contains itself would never be freed.
+    ///
     /// For the end of a run whose values nothing else uses.
     pub fn empty_changed_maps(self) {
         self.changed.empty();
@@ -111,7 +113,7 @@ impl Spent {
     }
 
     /// Counts an argument by its size: most functions read all of it.
-    pub(crate) fn given(&mut self, arg: &Value, limits: &Limits) -> Result<(), LimitError> {
+    pub(crate) fn charge_argument(&mut self, arg: &Value, limits: &Limits) -> Result<(), LimitError> {
         match arg {
             Value::String(s) | Value::Bytes(s) => self.charge_data(s.len() / BYTES_PER_STEP, limits),
             Value::List(list) => self.charge_data(list.len() / ITEMS_PER_STEP, limits),
@@ -120,7 +122,7 @@ impl Spent {
     }
 
     /// Counts the result of a function, unless something else holds it. `running` is the output of running templates, in bytes.
-    pub(crate) fn made(&mut self, value: &Value, running: usize, limits: &Limits) -> Result<(), LimitError> {
+    pub(crate) fn charge_result(&mut self, value: &Value, running: usize, limits: &Limits) -> Result<(), LimitError> {
         let steps = match value {
             Value::String(s) | Value::Bytes(s) if s.len() > MAX_TEXT => return Err(long_text()),
             Value::String(s) | Value::Bytes(s) => s.len() / BYTES_PER_STEP,
@@ -133,20 +135,20 @@ impl Spent {
         }
         self.charge_data(steps, limits)?;
         self.held.add(value, limits.memory);
-        if self.held.is_due() {
-            self.look(limits)?;
+        if self.held.is_check_due() {
+            self.check_held(limits)?;
         }
         self.check_memory(running, limits)
     }
 
     /// Counts the work that a function noted.
-    pub(crate) fn worked(&mut self, steps: u64, limits: &Limits) -> Result<(), LimitError> {
+    pub(crate) fn charge_work(&mut self, steps: u64, limits: &Limits) -> Result<(), LimitError> {
         self.work = self.work.saturating_add(steps);
         self.step(steps, limits)
     }
 
     /// Counts the time that the function noted.
-    pub(crate) fn took(&mut self, name: &Str, time: SlowTime, limits: &Limits) -> Result<(), LimitError> {
+    pub(crate) fn charge_time(&mut self, name: &Str, time: SlowTime, limits: &Limits) -> Result<(), LimitError> {
         self.times.add(name, time);
         if self.times.total.processor > limits.function_time {
             return Err(self.times.exceeded(limits));
@@ -155,7 +157,7 @@ impl Spent {
     }
 
     /// Counts bytes of output that the host keeps. `running` is the output of running templates, in bytes.
-    pub(crate) fn keep(&mut self, bytes: usize, running: usize, limits: &Limits) -> Result<(), LimitError> {
+    pub(crate) fn keep_output(&mut self, bytes: usize, running: usize, limits: &Limits) -> Result<(), LimitError> {
         self.kept = self.kept.saturating_add(bytes);
         self.check_output(running, limits)
     }
@@ -175,7 +177,7 @@ impl Spent {
         if output.saturating_add(self.held.bytes()) <= limits.memory {
             return Ok(());
         }
-        self.look(limits)?;
+        self.check_held(limits)?;
         match output.saturating_add(self.held.bytes()) <= limits.memory {
             true => Ok(()),
             false => Err(self.held.exceeded(output, limits)),
@@ -184,9 +186,9 @@ impl Spent {
 
     /// Checks which values are still held.
     #[cold]
-    fn look(&mut self, limits: &Limits) -> Result<(), LimitError> {
-        let looked = self.held.look(limits.memory);
-        self.worked((looked / LOOKS_PER_STEP) as u64, limits)
+    fn check_held(&mut self, limits: &Limits) -> Result<(), LimitError> {
+        let checked = self.held.check(limits.memory);
+        self.charge_work((checked / VALUES_CHECKED_PER_STEP) as u64, limits)
     }
 
     fn charge_data(&mut self, steps: usize, limits: &Limits) -> Result<(), LimitError> {

@@ -1,4 +1,5 @@
 //! The parse tree, and its source form, which errors show as `at <…>`. Counterpart: Go's `text/template/parse/node.go`.
+//!
 //! Nodes are ready to execute: names are [`Str`], functions are resolved, constants converted, variables numbered.
 
 use std::fmt::{self, Write};

@@ -1,4 +1,5 @@
 //! One run: the templates, the host's state, the output, and what the run has used. Functions have access to it.
+//!
 //! Go has no counterpart: its functions close over what they need, and nothing is limited.
 
 use std::any::Any;
@@ -119,6 +120,7 @@ impl<'a> Scope<'a> {
     }
 
     /// Executes the template of this name on the data, like Go's `ExecuteTemplate`, and returns its output.
+    ///
     /// # Errors
     /// [`FuncError::NoTemplate`] if there is no such template, [`FuncError::Template`] if it fails.
     pub fn execute(&mut self, name: impl AsRef<[u8]>, data: &Value) -> Result<Vec<u8>, FuncError> {
@@ -126,6 +128,7 @@ impl<'a> Scope<'a> {
     }
 
     /// Like [`execute`](Self::execute), but returns what `finish` makes of the output, which saves a copy.
+    ///
     /// # Errors
     /// [`FuncError::NoTemplate`] if there is no such template, [`FuncError::Template`] if it fails.
     pub fn execute_into<T>(
@@ -144,6 +147,7 @@ impl<'a> Scope<'a> {
     }
 
     /// Executes the tree on the data and returns its output.
+    ///
     /// # Errors
     /// [`FuncError::Template`] if it fails.
     pub fn execute_tree(&mut self, tree: &Tree, data: &Value) -> Result<Vec<u8>, FuncError> {
@@ -151,6 +155,7 @@ impl<'a> Scope<'a> {
     }
 
     /// Like [`execute_tree`](Self::execute_tree), but returns what `finish` makes of the output.
+    ///
     /// # Errors
     /// [`FuncError::Template`] if it fails.
     pub fn execute_tree_into<T>(
@@ -174,17 +179,19 @@ impl<'a> Scope<'a> {
     }
 
     /// Charges the run for steps, in functions whose work depends on their input.
+    ///
     /// # Errors
     /// The limit that was exceeded.
     pub fn charge(&mut self, steps: u64) -> Result<(), LimitError> {
-        self.spent.worked(steps, &self.limits)
+        self.spent.charge_work(steps, &self.limits)
     }
 
     /// Counts bytes of output that the host wrote itself, or that it keeps from a template.
+    ///
     /// # Errors
     /// The limit that was exceeded.
-    pub fn keep(&mut self, bytes: usize) -> Result<(), LimitError> {
-        self.spent.keep(bytes, self.out.len(), &self.limits)
+    pub fn keep_output(&mut self, bytes: usize) -> Result<(), LimitError> {
+        self.spent.keep_output(bytes, self.out.len(), &self.limits)
     }
 
     /// Counts a step.
@@ -195,27 +202,27 @@ impl<'a> Scope<'a> {
 
     /// Checks the output after something was written.
     #[inline]
-    pub(crate) fn wrote(&mut self) -> Result<(), LimitError> {
+    pub(crate) fn check_output(&mut self) -> Result<(), LimitError> {
         self.spent.check_output(self.out.len(), &self.limits)
     }
 
     /// Counts an argument of a function.
-    pub(crate) fn given(&mut self, arg: &Value) -> Result<(), LimitError> {
-        self.spent.given(arg, &self.limits)
+    pub(crate) fn charge_argument(&mut self, arg: &Value) -> Result<(), LimitError> {
+        self.spent.charge_argument(arg, &self.limits)
     }
 
     /// Counts the result of a function.
-    pub(crate) fn made(&mut self, value: &Value) -> Result<(), LimitError> {
-        self.spent.made(value, self.out.len(), &self.limits)
+    pub(crate) fn charge_result(&mut self, value: &Value) -> Result<(), LimitError> {
+        self.spent.charge_result(value, self.out.len(), &self.limits)
     }
 
     /// Counts the work and time that the function noted.
-    pub(crate) fn noted(&mut self, name: &Str) -> Result<(), LimitError> {
+    pub(crate) fn charge_noted(&mut self, name: &Str) -> Result<(), LimitError> {
         let (steps, time) = work::take();
         if time != SlowTime::default() {
-            self.spent.took(name, time, &self.limits)?;
+            self.spent.charge_time(name, time, &self.limits)?;
         }
-        self.spent.worked(steps, &self.limits)
+        self.spent.charge_work(steps, &self.limits)
     }
 
     /// The method of a map type.

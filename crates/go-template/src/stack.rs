@@ -1,4 +1,5 @@
 //! Stack space for code that recurses as deep as its input: each level may continue on a fresh segment.
+//!
 //! Go's stacks grow on their own, up to a gigabyte, and templates rely on that.
 
 /// The most stack that one level of recursion may need before it asks again.

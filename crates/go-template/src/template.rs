@@ -56,6 +56,7 @@ impl Templates {
     }
 
     /// Executes the template of this name on the data, with default options, and returns its output.
+    ///
     /// # Errors
     /// [`FuncError::NoTemplate`] if there is no such template, [`FuncError::Template`] if it fails.
     pub fn execute(self: &Arc<Self>, name: impl AsRef<[u8]>, data: &Value) -> Result<Vec<u8>, FuncError> {

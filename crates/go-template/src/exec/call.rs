@@ -115,7 +115,7 @@ impl<'t> State<'_, '_, 't> {
             }
         };
         let error = match called {
-            Ok(value) => match self.scope.made(value.value()) {
+            Ok(value) => match self.scope.charge_result(value.value()) {
                 Ok(()) => return Ok(value),
                 Err(limit) => limit.into(),
             },
@@ -185,11 +185,11 @@ fn call_function(
     name: &Str,
     args: &mut [Value],
 ) -> Result<Value, FuncError> {
-    args.iter().try_for_each(|arg| scope.given(arg))?;
+    args.iter().try_for_each(|arg| scope.charge_argument(arg))?;
     let result = function.call(scope, args);
-    let noted = scope.noted(name);
+    let charged = scope.charge_noted(name);
     let value = result?;
-    noted?;
+    charged?;
     Ok(value)
 }
 

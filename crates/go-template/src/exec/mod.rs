@@ -1,4 +1,5 @@
 //! Trees into output: `walk*` writes, `eval*` computes. Counterpart: Go's `text/template/exec.go`, method by method.
+//!
 //! Unlike Go's, nothing here panics to leave a loop or to fail: see [`Flow`] and [`Failure`].
 
 mod arg;
@@ -175,7 +176,7 @@ impl<'t> State<'_, '_, 't> {
         match node {
             Node::Text(text) => {
                 self.scope.out.extend_from_slice(&self.tree.text[text.range.clone()]);
-                let counted = self.scope.wrote();
+                let counted = self.scope.check_output();
                 self.within(counted)?;
             }
             Node::Action(action) => self.walk_action(dot, action)?,

@@ -25,7 +25,7 @@ impl<'t> State<'_, '_, 't> {
         }
         // The printer stops at this size.
         let counted =
-            if self.scope.out.len() - before > fmt::MAX_OUTPUT { Err(long_text()) } else { self.scope.wrote() };
+            if self.scope.out.len() - before > fmt::MAX_OUTPUT { Err(long_text()) } else { self.scope.check_output() };
         self.within(counted)
     }
 }

@@ -1,4 +1,5 @@
 //! Prints values: `print`, `println`, `printf`, and all output of a template. Counterpart: Go's `fmt`.
+//!
 //! Leaves out `Formatter` and scanning. Addresses (`%p`) are a constant, because Go's differ from run to run.
 
 mod format;

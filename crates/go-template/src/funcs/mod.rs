@@ -1,4 +1,5 @@
 //! Go's built-in functions. Counterpart: Go's `text/template/funcs.go`; the comparisons are in `compare`, the escaping in `escape`.
+//!
 //! They take [`Reflected`] values, because Go's errors distinguish an untyped nil from a nil interface.
 
 mod compare;

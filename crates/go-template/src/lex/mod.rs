@@ -1,4 +1,5 @@
 //! Turns source text into tokens. Counterpart: Go's `text/template/parse/lex.go`, with its error texts and trimming rules.
+//!
 //! Leaves out custom delimiters and comment tokens.
 
 mod error;

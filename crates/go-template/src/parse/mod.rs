@@ -1,4 +1,5 @@
 //! Turns tokens into trees: one method per grammar rule. Counterpart: Go's `text/template/parse/parse.go`, including its error texts.
+//!
 //! Unlike Go's, it resolves functions when it parses, and limits how deep blocks nest.
 
 mod control;
@@ -47,6 +48,7 @@ impl Parsed {
 }
 
 /// Parses the source text of the template `name`. It may call the functions in `funcs` and Go's built-in functions.
+///
 /// # Errors
 /// With Go's message, such as `template: NAME:3: unexpected EOF`.
 pub fn parse(name: impl Into<Str>, text: impl Into<Str>, funcs: &FuncMap) -> Result<Parsed, ParseError> {

@@ -48,6 +48,7 @@ impl Budget {
 
 impl Value {
     /// Returns a copy that shares no map with this value. Strings, and lists that contain no map, stay shared.
+    ///
     /// # Errors
     /// The limit that was exceeded: [`MAX_COPIED_VALUES`] or [`MAX_COPIED_DEPTH`].
     pub fn try_deep_copy(&self) -> Result<Value, LimitError> {

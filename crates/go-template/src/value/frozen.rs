@@ -1,4 +1,5 @@
 //! Immutable tables that lazy copies read.
+//!
 //! Every render reads a chart's default values, few change them: frozen once, their copies cost nothing until they change.
 
 use std::collections::BTreeMap;
@@ -19,6 +20,7 @@ pub(super) struct Table {
 
 impl Map {
     /// A copy that is cheap to copy: its [`deep_copy`](Map::deep_copy) is lazy, one level at a time.
+    ///
     /// Returns the map itself if it exceeds the limits of [`Value::deep_copy`].
     pub fn frozen(&self) -> Map {
         copy_map(self, &mut Budget::whole(), freeze).unwrap_or_else(|_| self.clone())

@@ -1,4 +1,5 @@
 //! Go's map with string keys: a shared reference, which functions such as Sprig's `set` and `merge` change.
+//!
 //! A deep copy of a [frozen](Map::frozen) map is lazy: it reads the table that both share, and copies one level only when the copy could be
 //! distinguished from the original.
 
@@ -42,6 +43,7 @@ impl MapType {
 }
 
 /// A map. A clone refers to the same map, as in Go; [`deep_copy`](Map::deep_copy) makes another one.
+///
 /// A lock guards the entries. It is held inside a method, or while a guard from [`entries`](Map::entries) or
 /// [`entries_mut`](Map::entries_mut) lives: do not run template code in the meantime.
 #[derive(Clone)]

@@ -1,4 +1,5 @@
 //! What a template computes with: Go's kinds, shared as in Go.
+//!
 //! Maps are shared references that functions may change, as in Go. No template function changes a list in place, so lists are immutable.
 //! Strings are bytes. Counterpart: the parts of Go's `reflect` that `text/template` uses.
 

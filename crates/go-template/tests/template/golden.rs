@@ -1,4 +1,5 @@
 //! Compares with output and errors of real Go: `fixtures/go.jsonl`, made with go1.26.8. `GOLDEN=file` checks another such file.
+//!
 //! The first line is the data for cases without data of their own.
 
 use std::fs;

@@ -100,12 +100,12 @@ fn output_that_the_host_keeps_counts_as_output() {
     let templates = Arc::new(Templates::default());
     let options = Options { limits: Limits { output: 10, ..Limits::default() }, ..Options::default() };
     let mut scope = Scope::new(Arc::clone(&templates), options.clone());
-    assert!(scope.keep(6).and_then(|()| scope.keep(4)).is_ok());
+    assert!(scope.keep_output(6).and_then(|()| scope.keep_output(4)).is_ok());
     let spent = scope.take_spent();
-    assert_eq!(scope.keep(10), Ok(()), "a run of its own");
+    assert_eq!(scope.keep_output(10), Ok(()), "a run of its own");
     let mut next = Scope::new(templates, options);
     next.set_spent(spent);
-    assert_eq!(next.keep(1).expect_err("the limit is hit").name, "output");
+    assert_eq!(next.keep_output(1).expect_err("the limit is hit").name, "output");
 }
 
 #[test]

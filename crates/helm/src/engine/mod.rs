@@ -125,7 +125,7 @@ fn run(program: &Program, tops: &Tops, scope: &mut Scope<'_>) -> Result<Vec<File
         let output = match file.tree() {
             Some(tree) => {
                 let output = scope.execute_tree_into(tree, &top, clean).map_err(failed)?;
-                scope.keep(output.len()).map_err(|limit| failed(limit.into()))?;
+                scope.keep_output(output.len()).map_err(|limit| failed(limit.into()))?;
                 output
             }
             None => clean(&program.handlebars().execute(&file.name().to_text(), &top, scope)?),

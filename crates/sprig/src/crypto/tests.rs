@@ -31,7 +31,7 @@ fn digests_are_hexadecimal() {
 }
 
 #[test]
-fn passwords_are_hashed_with_go_s_prefix_and_cost() {
+fn bcrypt_hashes_have_go_s_prefix_and_cost() {
     let hash = text("bcrypt", &["x".into()]);
     assert!(hash.starts_with(&format!("$2a${BCRYPT_COST}$")) && bcrypt::verify("x", &hash).unwrap(), "{hash}");
     assert!(text("htpasswd", &["u".into(), "p".into()]).starts_with("u:$2a$10$"));
@@ -39,14 +39,14 @@ fn passwords_are_hashed_with_go_s_prefix_and_cost() {
 }
 
 #[test]
-fn bcrypt_takes_no_password_over_its_limit() {
+fn bcrypt_refuses_a_password_above_its_limit() {
     assert!(text("bcrypt", &["x".repeat(MAX_BCRYPT_PASSWORD).into()]).starts_with("$2a$"));
     let refused = text("bcrypt", &["x".repeat(MAX_BCRYPT_PASSWORD + 1).into()]);
     assert_eq!(refused, "failed to encrypt string with bcrypt: bcrypt: password length exceeds 72 bytes");
 }
 
 #[test]
-fn passwords_are_derived_from_the_master_s() {
+fn derived_passwords_match_sprig_s() {
     let derive = |counter: u64, kind: &str, password: &str, user: &str, site: &str| {
         let counter = Value::Uint(counter, go_template::UintType::Uint32);
         text("derivePassword", &[counter, kind.into(), password.into(), user.into(), site.into()])
@@ -58,7 +58,7 @@ fn passwords_are_derived_from_the_master_s() {
 }
 
 #[test]
-fn encrypted_text_comes_back() {
+fn decrypting_returns_the_encrypted_text() {
     for plain in ["x", "sixteen bytes!!!", "héllo"] {
         let encrypted = text("encryptAES", &["key".into(), plain.into()]);
         assert_eq!(text("decryptAES", &["key".into(), encrypted.into()]), plain);
@@ -71,7 +71,7 @@ fn encrypted_text_comes_back() {
 }
 
 #[test]
-fn what_cannot_be_decrypted_is_an_error_not_a_panic() {
+fn decrypting_garbage_is_an_error_not_a_panic() {
     for (input, message) in [
         ("bad base64", "illegal base64 data at input byte 3"),
         ("AAAA", "runtime error: slice bounds out of range [:16] with capacity 3"),
@@ -90,7 +90,7 @@ fn uuids_are_random_and_of_version_four() {
 }
 
 #[test]
-fn private_keys_have_the_form_of_their_kind() {
+fn private_keys_have_the_pem_label_of_their_kind() {
     for (kind, label) in [("ecdsa", "EC PRIVATE KEY"), ("ed25519", "PRIVATE KEY")] {
         let key = text("genPrivateKey", &[kind.into()]);
         assert!(
@@ -112,7 +112,7 @@ fn dsa_keys_hold_six_numbers() {
 }
 
 #[test]
-fn a_certificate_cannot_be_signed_with_another_s_key() {
+fn signing_needs_the_key_of_the_signer_s_certificate() {
     let key = |kind: &str| Value::from(text("genPrivateKey", &[kind.into()]));
     let ca = call("genCAWithKey", &["ca".into(), Value::int(1), key("ecdsa")]).unwrap();
     let encode = |text: String| base64::Engine::encode(&base64::engine::general_purpose::STANDARD, text);

@@ -88,7 +88,7 @@ impl State {
         if let Some(failed) = &self.failed {
             return Err(failed.clone());
         }
-        self.with_scope(|scope| scope.charge(steps).and_then(|()| scope.keep(bytes)))
+        self.with_scope(|scope| scope.charge(steps).and_then(|()| scope.keep_output(bytes)))
     }
 
     /// Calls the function.
