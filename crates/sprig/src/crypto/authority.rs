@@ -13,7 +13,7 @@ use super::pem;
 use super::x509::{Issuer, Subject, certify};
 use golibs::time::{Duration, Time};
 
-/// Adds the certificates' functions.
+/// Adds the functions.
 pub(super) fn register(map: &mut FuncMap) {
     map.add("genCA", |name: Str, days: isize| -> Result<Value, FuncError> {
         self_signed(authority(&name, days)?, new_key()?).map(Certificate::value)
@@ -55,7 +55,7 @@ pub(super) fn register(map: &mut FuncMap) {
 
 const CERTIFICATE: Param = Param::Object("sprig.certificate");
 
-/// A function of common name, addresses, names and days, and of what follows.
+/// A function that takes a common name, addresses, names, days, and further arguments.
 fn subject_function(further: &[Param], call: fn(&[Value]) -> Result<Certificate, FuncError>) -> Function {
     let params = [&[Param::String, Param::List, Param::List, Param::Int], further].concat();
     Function::new(params, None, move |_, args| call(args).map(Certificate::value))
@@ -107,7 +107,7 @@ impl FromValue for CertificateArg {
 }
 
 impl CertificateArg {
-    /// The certificate as one that signs, with its key.
+    /// The certificate and its key, to sign others.
     fn issuer(&self) -> Result<(Issuer, PrivateKey), FuncError> {
         let block = pem::decode(&self.0.cert).ok_or("unable to decode certificate")?;
         let issuer = Issuer::from_der(&block.bytes)
@@ -191,7 +191,7 @@ fn issue(
     Ok(Certificate { cert: pem::encode("CERTIFICATE", &certificate), key: key.pem() })
 }
 
-/// A certificate and a key from base64, checked to be what they should be.
+/// Decodes and checks a certificate and a key.
 fn build_custom(certificate: &Str, key: &Str) -> Result<Certificate, FuncError> {
     let cert = STANDARD.decode(&certificate[..]).map_err(|_| "unable to decode base64 certificate")?;
     let key = STANDARD.decode(&key[..]).map_err(|_| "unable to decode base64 private key")?;

@@ -1,4 +1,4 @@
-//! How long keys and hashes take. Steps would be a guess: a prime is found sooner or later, and processors differ.
+//! Measures how long keys and hashes take. A number of steps would be a guess: the search for a prime is random, and processors differ.
 
 use std::time::Instant;
 
@@ -6,7 +6,7 @@ use golibs::work::{SlowTime, note_time};
 
 use golibs::processor_time::processor_time;
 
-/// Runs what is slow by nature, and notes the time that it takes for the render. Not to be used inside itself.
+/// Runs a slow function and charges the render for its time. Calls must not nest.
 pub(super) fn timed<T>(slow: impl FnOnce() -> T) -> T {
     let (began, before) = (Instant::now(), processor_time());
     let result = slow();

@@ -1,6 +1,6 @@
-//! Reading and writing DER, as far as keys and certificates need it.
+//! Reads and writes the DER that keys and certificates need.
 
-/// The tags that are used here.
+/// Tags of elements.
 pub(super) mod tag {
     pub(crate) const INTEGER: u8 = 0x02;
     pub(crate) const BIT_STRING: u8 = 0x03;
@@ -34,12 +34,12 @@ pub(super) fn element(tag: u8, content: &[u8]) -> Vec<u8> {
     out
 }
 
-/// A sequence of elements that are already encoded.
+/// A sequence of encoded elements.
 pub(super) fn sequence(elements: &[&[u8]]) -> Vec<u8> {
     element(tag::SEQUENCE, &elements.concat())
 }
 
-/// An integer that is not negative, from its bytes with the most significant first.
+/// A non-negative integer from big-endian bytes.
 pub(super) fn integer(bytes: &[u8]) -> Vec<u8> {
     let zeros = bytes.iter().take_while(|b| **b == 0).count();
     let significant = &bytes[zeros..];
@@ -53,12 +53,12 @@ pub(super) fn bit_string(bytes: &[u8]) -> Vec<u8> {
     element(tag::BIT_STRING, &[&[0], bytes].concat())
 }
 
-/// One element that was read.
+/// An element that was read.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Element<'d> {
     pub(super) tag: u8,
     pub(super) content: &'d [u8],
-    /// With tag and length.
+    /// The bytes with tag and length.
     pub(super) whole: &'d [u8],
 }
 
@@ -80,7 +80,7 @@ impl<'d> Element<'d> {
     }
 }
 
-/// Reads one element after the other.
+/// Reads one element after another.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reader<'d> {
     pub(super) rest: &'d [u8],
@@ -112,7 +112,7 @@ impl<'d> Reader<'d> {
     }
 }
 
-/// The one element with this tag that the bytes are.
+/// The only element in the bytes, if it has this tag.
 pub(super) fn only(bytes: &[u8], tag: u8) -> Option<Element<'_>> {
     let mut reader = Reader { rest: bytes };
     reader.next(tag).filter(|_| reader.rest.is_empty())

@@ -1,4 +1,4 @@
-//! `derivePassword`: the Master Password algorithm, which makes a site's password from one's own.
+//! `derivePassword`: the Master Password algorithm, which derives a password for a site from a master password.
 
 use go_template::{FromValue, FuncError, Function, Param, Str, Value};
 use ring::hmac;
@@ -7,12 +7,12 @@ use super::clock::timed;
 
 const SEED: &[u8] = b"com.lyndir.masterpassword";
 
-/// scrypt's cost: 2 to this power, 32 MiB with the block size. The algorithm fixes it.
+/// scrypt's cost as a power of two; with the block size, 32 MiB. Part of the algorithm.
 const SCRYPT_LOG_N: u8 = 15;
 const SCRYPT_BLOCK: u32 = 8;
 const SCRYPT_PARALLEL: u32 = 2;
 
-/// The function, whose counter is a `uint32`.
+/// The function. Its counter is a `uint32`.
 pub(super) fn function() -> Function {
     let params = vec![Param::Uint32, Param::String, Param::String, Param::String, Param::String];
     Function::new(params, None, |_, args| {
@@ -25,7 +25,7 @@ pub(super) fn function() -> Function {
     })
 }
 
-/// The password of the type (`long`, `pin`, ...) for the site; another one with each counter.
+/// Derives the password of a type (`long`, `pin`, …) for a site. Each counter gives another one.
 fn derive(counter: u32, kind: &Str, password: &[u8], user: &[u8], site: &[u8]) -> Result<String, FuncError> {
     let Some(templates) = templates(kind) else {
         return Ok(format!("cannot find password template {kind}"));
@@ -50,7 +50,7 @@ fn pick(characters: &str, byte: u8) -> char {
     char::from(characters.as_bytes()[usize::from(byte) % characters.len()])
 }
 
-/// The shapes of passwords of the type; the seed chooses one.
+/// The templates for passwords of a type. The seed selects one.
 fn templates(kind: &[u8]) -> Option<&'static [&'static str]> {
     Some(match kind {
         b"maximum" => &["anoxxxxxxxxxxxxxxxxx", "axxxxxxxxxxxxxxxxxno"],
@@ -85,7 +85,7 @@ fn templates(kind: &[u8]) -> Option<&'static [&'static str]> {
     })
 }
 
-/// The characters that a template's letter stands for.
+/// The characters that a letter of a template stands for.
 fn characters(class: u8) -> &'static str {
     match class {
         b'V' => "AEIOU",

@@ -1,4 +1,4 @@
-//! Private keys: making, reading, writing and signing with them.
+//! Private keys: generates, reads, writes and signs with them.
 
 use go_template::FuncError;
 use num_bigint::BigUint;
@@ -12,13 +12,13 @@ use super::clock::timed;
 use super::der::{self, bit_string, element, integer, sequence, tag};
 use super::{no_random, pem, random, rsa};
 
-/// The size of a certificate's RSA key, in bits: Sprig's.
+/// The length of a certificate's RSA key in bits, as in Sprig.
 pub(super) const CERTIFICATE_RSA_BITS: usize = 2048;
 
-/// The size of an RSA key that `genPrivateKey` makes, in bits: Sprig's.
+/// The length of `genPrivateKey`'s RSA keys in bits, as in Sprig.
 pub(super) const GENERATED_RSA_BITS: usize = 4096;
 
-/// The sizes of a DSA key's two primes, in bits: Sprig's.
+/// The lengths of a DSA key's two primes in bits, as in Sprig.
 const DSA_BITS: (usize, usize) = (2048, 256);
 
 const RSA_OID: &[u8] = b"\x2a\x86\x48\x86\xf7\x0d\x01\x01\x01";
@@ -36,7 +36,7 @@ pub(super) enum Curve {
     P384,
 }
 
-/// A private key in the form that PEM holds.
+/// A private key, encoded as PEM contains it.
 #[derive(Clone, Debug)]
 pub(super) enum PrivateKey {
     /// PKCS#1.
@@ -72,24 +72,24 @@ impl Curve {
 }
 
 impl PrivateKey {
-    /// A new RSA key of so many bits.
+    /// Generates an RSA key of this many bits.
     pub(super) fn generate_rsa(bits: usize) -> Result<PrivateKey, FuncError> {
         timed(|| rsa::generate(bits)).map(PrivateKey::Rsa)
     }
 
-    /// A new ECDSA key on P-256.
+    /// Generates an ECDSA key on P-256.
     pub(super) fn generate_ecdsa() -> Result<PrivateKey, FuncError> {
         let generate = || EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, &SystemRandom::new());
         let document = timed(generate).map_err(|_| FuncError::new("cannot read random numbers"))?;
         from_pkcs8(document.as_ref()).ok_or_else(|| FuncError::new("cannot generate the key"))
     }
 
-    /// A new Ed25519 key.
+    /// Generates an Ed25519 key.
     pub(super) fn generate_ed25519() -> Result<PrivateKey, FuncError> {
         random().map(PrivateKey::Ed25519)
     }
 
-    /// A new DSA key with parameters of its own.
+    /// Generates a DSA key with new parameters.
     pub(super) fn generate_dsa() -> Result<PrivateKey, FuncError> {
         timed(PrivateKey::random_dsa)
     }
@@ -143,7 +143,7 @@ impl PrivateKey {
         }
     }
 
-    /// The public key's algorithm and bits, in the form that certificates hold: `SubjectPublicKeyInfo`.
+    /// The public key as certificates contain it: `SubjectPublicKeyInfo`.
     pub(super) fn public(&self) -> Result<PublicKey, FuncError> {
         let (algorithm, bits) = match self {
             PrivateKey::Rsa(key) => (algorithm(RSA_OID, NULL), rsa::public(key).ok_or("malformed RSA key")?),
@@ -154,7 +154,7 @@ impl PrivateKey {
         Ok(PublicKey { info: sequence(&[&algorithm, &bit_string(&bits)]), bits })
     }
 
-    /// The algorithm that it signs with, in the form that certificates hold.
+    /// The signature algorithm as certificates contain it.
     pub(super) fn signature_algorithm(&self) -> Result<Vec<u8>, FuncError> {
         Ok(match self {
             PrivateKey::Rsa(_) => algorithm(SHA256_WITH_RSA_OID, NULL),
@@ -165,7 +165,7 @@ impl PrivateKey {
         })
     }
 
-    /// The message's signature.
+    /// Signs the message.
     pub(super) fn sign(&self, message: &[u8]) -> Result<Vec<u8>, FuncError> {
         let random = SystemRandom::new();
         let refused = |e: ring::error::KeyRejected| FuncError::new(format!("x509: cannot sign with the key: {e}"));
@@ -193,7 +193,7 @@ impl PrivateKey {
 pub(super) struct PublicKey {
     /// The `SubjectPublicKeyInfo`.
     pub(super) info: Vec<u8>,
-    /// The bits in it, from which a key's identifier is made.
+    /// The bits of the key, from which its identifier is derived.
     pub(super) bits: Vec<u8>,
 }
 
@@ -201,7 +201,7 @@ fn algorithm(oid: &[u8], parameters: &[u8]) -> Vec<u8> {
     sequence(&[&element(tag::OID, oid), parameters])
 }
 
-/// A prime of so many bits that is one more than a multiple of `2q`.
+/// A prime of this many bits that is one more than a multiple of `2q`.
 fn dsa_modulus(q: &BigUint, bits: usize) -> Result<BigUint, FuncError> {
     let step = q * 2u32;
     loop {
@@ -221,7 +221,7 @@ fn rsa_from_pkcs1(bytes: &[u8]) -> Option<PrivateKey> {
     rsa::is_private_key(bytes).then(|| PrivateKey::Rsa(bytes.to_vec()))
 }
 
-/// SEC 1's structure. The curve stands inside unless it is known from outside.
+/// Reads SEC 1's structure. It contains the curve, unless the caller knows it.
 fn from_sec1(bytes: &[u8], curve: Option<Curve>) -> Option<PrivateKey> {
     let mut key = der::only(bytes, tag::SEQUENCE)?.inside();
     key.next(tag::INTEGER)?;

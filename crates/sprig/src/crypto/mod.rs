@@ -36,13 +36,13 @@ pub(super) fn register(map: &mut FuncMap) {
     authority::register(map);
 }
 
-/// bcrypt's work factor: Go's default. A hash takes some 50 ms.
+/// bcrypt's work factor: Go's default. A hash takes about 50 ms.
 pub(crate) const BCRYPT_COST: u32 = 10;
 
-/// The longest password that bcrypt takes, in bytes.
+/// The longest password that bcrypt accepts, in bytes.
 const MAX_BCRYPT_PASSWORD: usize = 72;
 
-/// So many bytes from the operating system.
+/// Random bytes from the operating system.
 fn random<const N: usize>() -> Result<[u8; N], FuncError> {
     let mut bytes = [0; N];
     getrandom::fill(&mut bytes).map_err(no_random)?;
@@ -75,7 +75,7 @@ fn bcrypt_hash(password: &[u8]) -> String {
             "failed to encrypt string with bcrypt: bcrypt: password length exceeds {MAX_BCRYPT_PASSWORD} bytes"
         );
     }
-    // Go's library writes the older prefix for what is the same hash.
+    // Go's library writes an older prefix for the same hash.
     match timed(|| bcrypt::hash_with_result(password, BCRYPT_COST)) {
         Ok(parts) => parts.format_for_version(bcrypt::Version::TwoA),
         Err(error) => format!("failed to encrypt string with bcrypt: {error}"),
@@ -89,7 +89,7 @@ fn htpasswd(user: &Str, password: &[u8]) -> Vec<u8> {
     [&user[..], b":", bcrypt_hash(password).as_bytes()].concat()
 }
 
-/// The bytes as a random UUID.
+/// Formats the bytes as a random UUID.
 fn uuid(mut bytes: [u8; 16]) -> String {
     bytes[6] = bytes[6] & 0x0f | 0x40;
     bytes[8] = bytes[8] & 0x3f | 0x80;

@@ -3,17 +3,17 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-/// How many characters of base64 a line has.
+/// The length of a line of base64.
 const LINE: usize = 64;
 
-/// A block's label and its bytes.
+/// A block: a label and bytes.
 #[derive(Debug)]
 pub(super) struct Block {
     pub(super) label: String,
     pub(super) bytes: Vec<u8>,
 }
 
-/// The bytes as a block with the label.
+/// Writes the bytes as a block with this label.
 pub(super) fn encode(label: &str, bytes: &[u8]) -> String {
     let text = STANDARD.encode(bytes);
     let mut out = format!("-----BEGIN {label}-----\n");
@@ -24,7 +24,7 @@ pub(super) fn encode(label: &str, bytes: &[u8]) -> String {
     out + &format!("-----END {label}-----\n")
 }
 
-/// The first block in the text. Headers before an empty line are skipped.
+/// Reads the first block in the text. Skips headers before an empty line.
 pub(super) fn decode(text: &str) -> Option<Block> {
     let start =
         text.match_indices("-----BEGIN ").map(|(i, _)| i).find(|i| *i == 0 || text.as_bytes()[i - 1] == b'\n')?;
