@@ -290,7 +290,7 @@ mod tests {
 
     async fn renderer(template: &str) -> (Arc<MemoryApi>, EngineRenderer) {
         let server = Arc::new(MemoryApi::new());
-        server.serve("v1", "ConfigMap", "configmaps", true);
+        server.serve("v1", "ConfigMap", "configmaps");
         let chart = Chart::from_files([
             ("Chart.yaml", "apiVersion: v2\nname: demo\nversion: 1.2.3\n"),
             ("values.yaml", "size: 1\n"),
@@ -325,7 +325,7 @@ mod tests {
         assert!(first.contains("text: 'web 1 false fixed 36 false'"), "{first}");
         let second = rendered(&renderer, "{\"auth\": {\"password\": \"mine\"}}", 2).await.unwrap();
         assert!(second.contains("text: 'web 2 true fixed 36 false'"), "{second}");
-        server.serve("example.com/v1", "Kind", "kinds", true);
+        server.serve("example.com/v1", "Kind", "kinds");
         renderer.applier.mapper.resource("example.com/v1", "Kind").await.unwrap();
         let third = rendered(&renderer, "{}", 3).await.unwrap();
         assert!(third.contains("text: 'web 3 true fixed 36 true'"), "{third}");

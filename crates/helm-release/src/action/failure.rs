@@ -1,5 +1,6 @@
 //! Records failed attempts and trims the history.
 
+use super::deploy::Attempt;
 use super::{Candidate, Current, Environment, Error, Failure, Recorded};
 use crate::kube::ApplyError;
 use crate::release::{Release, Status};
@@ -39,20 +40,14 @@ pub(super) async fn check_refusal(env: &Environment<'_>, candidate: &Candidate) 
 }
 
 /// Records the failure of the attempt that made `release`. After a transient error the revision stays pending, and the next attempt continues it.
-pub(super) async fn record(
-    env: &Environment<'_>,
-    mut release: Release,
-    marks: Marks,
-    current: Option<&Current>,
-    what: &str,
-    cause: Error,
-) -> Failure {
+pub(super) async fn record(attempt: &Attempt<'_>, mut release: Release, marks: Marks, cause: Error) -> Failure {
+    let (env, what) = (attempt.env, attempt.kind.failed);
     let status = if cause.is_transient() { release.info.status } else { Status::Failed };
     release.set_status(status, format!("{what} {:?} failed: {}", release.name, with_causes(&cause)));
     if let Err(error) = env.storage.update(&release, None).await {
         tracing::warn!(release = release.name, %error, "cannot record a failed revision");
     }
-    let dropped = drop_old(env, current, release.version).await;
+    let dropped = drop_old(env, attempt.current, release.version).await;
     Failure { cause, recorded: Some(Recorded { version: release.version, status, marks, dropped }) }
 }
 

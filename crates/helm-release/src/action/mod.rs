@@ -50,7 +50,7 @@ use jiff::Timestamp;
 
 use crate::kube::{
     self, Applied, Applier, ApplyError, Decoration, Duplicate, HookError, HookRun, Journal, JournalError, Mark, Object,
-    ObjectError, ObjectKey, Policy, Proven, Slot, recorded_objects,
+    ObjectError, ObjectKey, Observed, Policy, Proven, Slot, recorded_objects,
 };
 use crate::release::{ChartDocument, Hook, Packed, Release, Status};
 use crate::storage::{self, Marks, Storage, Written};
@@ -226,6 +226,17 @@ impl Cached {
         match self {
             Cached::Ours(known) if !known.kept => Some(known.proven),
             _ => None,
+        }
+    }
+}
+
+impl From<Cached> for Observed {
+    /// What a write may assume without a read.
+    fn from(cached: Cached) -> Observed {
+        match cached {
+            Cached::Ours(live) => Observed::Ours { uid: live.proven.uid },
+            Cached::Absent => Observed::Absent,
+            Cached::Unknown => Observed::Unknown,
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Corrects drift and takes ownership of objects that an upstream operator or Helm applied, without a new revision.
 
 use super::last::Deployed;
-use super::{Cached, Environment, Error, HELM_APPLY_METHOD, read_release};
+use super::{Environment, Error, HELM_APPLY_METHOD, read_release};
 use crate::kube::{Applied, ObjectKey, Observed, Previous, Rule, Target, recorded_objects};
 use crate::release::Packed;
 use crate::storage::{MarkedObject, Marks};
@@ -70,11 +70,7 @@ fn observed(env: &Environment<'_>, key: &ObjectKey, rule: Rule) -> Observed {
     if rule != Rule::Keep {
         return Observed::Unknown;
     }
-    match env.live.cached(key, env.decoration) {
-        Cached::Ours(live) => Observed::Ours { uid: live.proven.uid },
-        Cached::Absent => Observed::Absent,
-        Cached::Unknown => Observed::Unknown,
-    }
+    env.live.cached(key, env.decoration).into()
 }
 
 /// Records that we own every object of a revision that Helm or an upstream operator made. Returns the record's resource version.

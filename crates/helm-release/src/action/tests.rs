@@ -273,7 +273,11 @@ fn with_definition() -> Candidate {
 
 fn world_with_definitions() -> World {
     let world = World::new();
-    world.server.serve("apiextensions.k8s.io/v1", "CustomResourceDefinition", "customresourcedefinitions", false);
+    world.server.serve_cluster_scoped(
+        "apiextensions.k8s.io/v1",
+        "CustomResourceDefinition",
+        "customresourcedefinitions",
+    );
     world
 }
 
@@ -285,7 +289,7 @@ async fn crds_are_created_and_served_before_anything_is_recorded() {
         assert_eq!(world.server.paths(), [DEFINITION], "nothing else was created or recorded");
         let mut definition = world.server.object(DEFINITION).unwrap();
         definition["status"] = json!({"conditions": [{"type": "Established", "status": "True"}]});
-        world.server.serve("x.y/v1", "Db", "dbs", true);
+        world.server.serve("x.y/v1", "Db", "dbs");
         world.server.put(DEFINITION, definition, "kube-apiserver");
     };
     let chart = with_definition();
@@ -296,7 +300,7 @@ async fn crds_are_created_and_served_before_anything_is_recorded() {
 #[tokio::test(start_paused = true)]
 async fn existing_crds_are_neither_changed_nor_awaited() {
     let world = world_with_definitions();
-    world.server.serve("x.y/v1", "Db", "dbs", true);
+    world.server.serve("x.y/v1", "Db", "dbs");
     world.server.put(DEFINITION, json!({"metadata": {"name": "dbs.x.y"}, "spec": "theirs"}), "someone");
     let began = tokio::time::Instant::now();
     world.install(&with_definition()).await;
@@ -528,7 +532,7 @@ async fn an_outage_is_not_a_kind_without_orphans() {
 /// A recorded revision with a ConfigMap, a Thing in a version that is no longer served, and an object of a kind that is gone.
 async fn outdated() -> World {
     let world = World::new();
-    world.server.serve("x/v1", "Thing", "things", true);
+    world.server.serve("x/v1", "Thing", "things");
     let mut thing = object("x/v1beta1", "Thing", "b");
     thing["spec"] = json!({"size": 1});
     let objects = [map("a", "1"), thing, object("y/v1", "Gone", "c")];

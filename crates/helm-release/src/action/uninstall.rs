@@ -136,7 +136,7 @@ pub(super) async fn delete(env: &Environment<'_>, object: &MarkedObject) -> Resu
     let proven = env.live.cached(&object.key, env.decoration).deletable();
     let removal = env.applier.delete(&object.key, &object.api_version, proven, env.decoration).await?;
     if let Removal::NotOurs(why) = removal {
-        tracing::warn!(release = env.decoration.release, object = %object.key, why, "skipped an object that this release does not own");
+        tracing::warn!(release = env.decoration.release, object = %object.key, %why, "skipped an object that this release does not own");
     }
     Ok(())
 }

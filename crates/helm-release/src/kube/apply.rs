@@ -10,7 +10,7 @@ use super::api::{Api, Call, Error};
 use super::client_side::Schemas;
 use super::decorate::{Decoration, is_kept};
 use super::write::{ApplyMethod, Body, Previous, WriteOptions, Written};
-use super::{Live, Mapper, Object, ObjectKey, Proven, Resource, Rule};
+use super::{Live, Mapper, NotOurs, Object, ObjectKey, Proven, Resource, Rule};
 
 /// How often to try an apply while the live object keeps changing.
 const MAX_TRIES: usize = 5;
@@ -98,7 +98,7 @@ pub struct Conflict {
     /// Which object.
     pub key: ObjectKey,
     /// Who owns it, or what its metadata lacks.
-    pub why: String,
+    pub why: NotOurs,
 }
 
 /// How many conflicts an error lists in full.

@@ -6,8 +6,8 @@ use serde_json::json;
 use super::api::{Call, Error};
 use super::apply::{Applier, ApplyError, bytes};
 use super::live::Live;
-use super::ownership::UNCLAIMED;
-use super::{Decoration, ObjectKey, Ownership};
+use super::ownership::NotOurs;
+use super::{Decoration, ObjectKey};
 
 /// How often to try a deletion while the object keeps changing between proof and deletion.
 const MAX_TRIES: usize = 5;
@@ -30,8 +30,8 @@ pub enum Removal {
     Absent,
     /// The object is annotated with `helm.sh/resource-policy: keep`.
     Kept,
-    /// The object does not belong to this release; the text says to whom it does.
-    NotOurs(String),
+    /// The object does not belong to this release.
+    NotOurs(NotOurs),
 }
 
 impl Applier {
@@ -97,10 +97,8 @@ impl Applier {
 
 /// Returns the state to delete, or why the object stays.
 fn check_deletable(decoration: &Decoration, live: &Live) -> Result<Proven, Removal> {
-    match decoration.ownership(live) {
-        _ if live.kept => Err(Removal::Kept),
-        Ownership::Ours => Ok(live.proven()),
-        Ownership::Unclaimed => Err(Removal::NotOurs(UNCLAIMED.into())),
-        Ownership::Foreign(owner) => Err(Removal::NotOurs(format!("it belongs to {owner}"))),
+    if live.kept {
+        return Err(Removal::Kept);
     }
+    decoration.prove(live).map(|()| live.proven()).map_err(Removal::NotOurs)
 }

@@ -336,8 +336,8 @@ mod tests {
 
     fn mapper() -> (Arc<MemoryApi>, Mapper) {
         let server = Arc::new(MemoryApi::default());
-        server.serve("v1", "Secret", "secrets", true);
-        server.serve("x.y/v1", "Db", "dbs", false);
+        server.serve("v1", "Secret", "secrets");
+        server.serve_cluster_scoped("x.y/v1", "Db", "dbs");
         (server.clone(), Mapper::new(server))
     }
 
@@ -357,7 +357,7 @@ mod tests {
             matches!(&error, Error::NoKind { api_version, kind } if (api_version.as_str(), kind.as_str()) == ("x.y/v1", "Later")),
             "{error}"
         );
-        server.serve("x.y/v1", "Later", "laters", true);
+        server.serve("x.y/v1", "Later", "laters");
         assert_eq!(&*mapper.resource("x.y/v1", "Later").await.unwrap().plural, "laters");
         assert_eq!((server.log().len(), mapper.generation()), (6, 3));
     }
@@ -365,8 +365,8 @@ mod tests {
     #[tokio::test]
     async fn kinds_are_found_in_another_version_of_their_group() {
         let (server, mapper) = mapper();
-        server.serve("x.y/v2", "Db", "dbs", false);
-        server.serve("other/v2", "Job", "jobs", false);
+        server.serve_cluster_scoped("x.y/v2", "Db", "dbs");
+        server.serve_cluster_scoped("other/v2", "Job", "jobs");
         let found = async |api_version: &str, kind: &str| match mapper.any_version(api_version, kind).await {
             Ok(resource) => resource.api_version.to_string(),
             Err(error) => error.to_string(),
@@ -387,7 +387,7 @@ mod tests {
         let first = ["v1", "v1/Secret", "x.y/v1", "x.y/v1/Db"].map(str::to_owned).to_vec();
         assert_eq!(mapper.api_versions().await.unwrap(), first);
         assert_eq!(mapper.known_api_versions(), (1, first.clone()));
-        server.serve("a.b/v2", "Thing", "things", true);
+        server.serve("a.b/v2", "Thing", "things");
         assert_eq!(mapper.api_versions().await.unwrap(), first);
         assert_eq!(server.log().len(), 2);
         mapper.refresh().await.unwrap();
@@ -425,9 +425,9 @@ mod tests {
     #[tokio::test]
     async fn each_kind_is_cleanable_in_one_version() {
         let (server, mapper) = mapper();
-        server.serve("x.y/v2", "Db", "dbs", false);
-        server.serve("x.y/v2", "Table", "tables", false);
-        server.serve("z.w/v1", "Db", "dbs", true);
+        server.serve_cluster_scoped("x.y/v2", "Db", "dbs");
+        server.serve_cluster_scoped("x.y/v2", "Table", "tables");
+        server.serve("z.w/v1", "Db", "dbs");
         let found = mapper.cleanable().await.unwrap();
         let found: Vec<_> = found.iter().map(|r| (&*r.api_version, &*r.plural)).collect();
         assert_eq!(found, [("v1", "secrets"), ("x.y/v1", "dbs"), ("x.y/v2", "tables"), ("z.w/v1", "dbs")]);

@@ -48,7 +48,7 @@ pub use memory::{Disturbance, MemoryApi};
 pub use migrate::migrated_managers;
 pub use object::{Object, ObjectError, ObjectFault, ObjectKey, digest_json, objects_of, recorded_objects};
 pub use order::{install_order, uninstall_order};
-pub use ownership::{Ownership, Rule};
+pub use ownership::{NotOurs, Ownership, Rule};
 pub use readiness::{Readiness, readiness_of};
 pub(crate) use refusal::is_transient;
 pub use rivals::Rival;

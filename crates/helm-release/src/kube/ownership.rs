@@ -16,8 +16,19 @@ pub enum Ownership {
     Foreign(String),
 }
 
-/// Why an object that nobody claims is not deleted.
-pub(super) const UNCLAIMED: &str = "its metadata does not mark it as part of this release";
+/// Why a release may not change or delete an object.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotOurs {
+    /// It belongs to someone else, who is named.
+    #[error("it belongs to {0}")]
+    Foreign(String),
+    /// Nobody claims it.
+    #[error("its metadata does not mark it as part of this release")]
+    Unclaimed,
+    /// It lacks the metadata that Helm requires for an import. The faults are in Helm's words.
+    #[error("invalid ownership metadata; {}", .0.join("; "))]
+    Metadata(Vec<String>),
+}
 
 /// Which existing objects an apply may change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,11 +45,11 @@ impl Rule {
     /// Checks whether the release may change the object.
     ///
     /// # Errors
-    /// The text says to whom the object belongs, or what its metadata lacks.
-    pub fn admits(self, decoration: &Decoration, live: &Live) -> Result<(), String> {
+    /// The object belongs to someone else, or lacks the metadata that Helm requires.
+    pub fn admits(self, decoration: &Decoration, live: &Live) -> Result<(), NotOurs> {
         match (self, decoration.ownership(live)) {
             (Rule::Adopt, _) | (Rule::Keep, Ownership::Ours | Ownership::Unclaimed) => Ok(()),
-            (_, Ownership::Foreign(owner)) => Err(format!("it belongs to {owner}")),
+            (_, Ownership::Foreign(owner)) => Err(NotOurs::Foreign(owner)),
             (Rule::Import, _) => decoration.import_check(live),
         }
     }
@@ -79,8 +90,20 @@ impl Decoration {
         }
     }
 
+    /// Checks that the object's metadata proves that it belongs to this release.
+    ///
+    /// # Errors
+    /// Nobody claims the object, or someone else does.
+    pub(super) fn prove(&self, live: &Live) -> Result<(), NotOurs> {
+        match self.ownership(live) {
+            Ownership::Ours => Ok(()),
+            Ownership::Unclaimed => Err(NotOurs::Unclaimed),
+            Ownership::Foreign(owner) => Err(NotOurs::Foreign(owner)),
+        }
+    }
+
     /// Helm's check before it imports an object into a release, with Helm's messages.
-    fn import_check(&self, live: &Live) -> Result<(), String> {
+    fn import_check(&self, live: &Live) -> Result<(), NotOurs> {
         if self.owner.as_ref().is_some_and(|o| live.controller.as_ref().is_some_and(|c| c.uid == o.uid)) {
             // operator-sdk's drift repair drops Helm's annotations, but keeps the controller.
             return Ok(());
@@ -92,7 +115,7 @@ impl Decoration {
         ];
         let faults: Vec<String> =
             wanted.iter().filter_map(|(what, key, actual, value)| fault(what, key, actual.as_deref(), value)).collect();
-        if faults.is_empty() { Ok(()) } else { Err(format!("invalid ownership metadata; {}", faults.join("; "))) }
+        if faults.is_empty() { Ok(()) } else { Err(NotOurs::Metadata(faults)) }
     }
 }
 
@@ -210,7 +233,9 @@ mod tests {
 
     #[test]
     fn refusals_name_the_owner_or_the_missing_metadata() {
-        let why = |metadata| Rule::Import.admits(&decoration(), &live(metadata)).unwrap_err();
+        let why = |metadata| Rule::Import.admits(&decoration(), &live(metadata)).unwrap_err().to_string();
+        let unproven = decoration().prove(&live(json!({}))).unwrap_err();
+        assert_eq!(unproven.to_string(), "its metadata does not mark it as part of this release");
         assert_eq!(why(annotated("other", "ns")), "it belongs to release \"other\" in namespace \"ns\"");
         assert_eq!(
             why(json!({"labels": {MANAGED_BY_LABEL: "me"}})),

@@ -73,7 +73,7 @@ async fn foreign_objects_are_unchanged_unless_adopted() {
             let port = &server.object(SERVICE).unwrap()["spec"]["port"];
             match (result, why) {
                 (Err(ApplyError::Foreign(found)), Some(why)) => {
-                    assert!(found[0].why.contains(why), "{found:?}");
+                    assert!(found[0].why.to_string().contains(why), "{found:?}");
                     assert_eq!(port, 9);
                 }
                 (Ok(_), None) => assert_eq!(port, 1),
@@ -119,11 +119,13 @@ fn errors_list_five_conflicts_and_count_the_rest() {
         namespace: "".into(),
         name: n.to_string().into(),
     };
-    let foreign =
-        |n| ApplyError::Foreign((0..n).map(|n| Conflict { key: key(n), why: "why".into() }).collect()).to_string();
-    assert_eq!(foreign(1), "Node \"0\" exists and cannot be imported into the current release: why");
-    assert!(foreign(5).ends_with("Node \"4\" exists and cannot be imported into the current release: why"));
-    assert!(foreign(7).ends_with("release: why; and 2 more"));
+    let foreign = |n| {
+        ApplyError::Foreign((0..n).map(|n| Conflict { key: key(n), why: NotOurs::Foreign("x".into()) }).collect())
+            .to_string()
+    };
+    assert_eq!(foreign(1), "Node \"0\" exists and cannot be imported into the current release: it belongs to x");
+    assert!(foreign(5).ends_with("Node \"4\" exists and cannot be imported into the current release: it belongs to x"));
+    assert!(foreign(7).ends_with("release: it belongs to x; and 2 more"));
 }
 
 #[tokio::test]
@@ -194,8 +196,8 @@ async fn only_proven_objects_are_deleted() {
     for (live, expected) in [
         (service_of("web"), Removal::Sent),
         (kept, Removal::Kept),
-        (service_of("other"), Removal::NotOurs("it belongs to release \"other\" in namespace \"ns\"".into())),
-        (unclaimed, Removal::NotOurs("its metadata does not mark it as part of this release".into())),
+        (service_of("other"), Removal::NotOurs(NotOurs::Foreign("release \"other\" in namespace \"ns\"".into()))),
+        (unclaimed, Removal::NotOurs(NotOurs::Unclaimed)),
     ] {
         for proven in [None, Some(outdated.clone())] {
             server.remove(SERVICE);
@@ -244,7 +246,7 @@ async fn unknown_kinds_and_hostile_names_are_errors() {
     let (server, applier) = server();
     let error = applier.mapper.resource("example.com/v1", "Thing").await.unwrap_err();
     assert_eq!(error.to_string(), "no matches for kind \"Thing\" in version \"example.com/v1\"");
-    server.serve("example.com/v1", "Thing", "things", false);
+    server.serve_cluster_scoped("example.com/v1", "Thing", "things");
     assert!(!applier.mapper.resource("example.com/v1", "Thing").await.unwrap().namespaced);
     let mut object = service();
     object.name = "../secrets/x".into();
@@ -477,8 +479,8 @@ async fn only_undeclared_fields_of_new_crds_are_awaited() {
         "failed to create typed patch object (ns/db; x.y/v1, Kind=Db): .spec.new: field not declared in schema";
     for (code, message, tries) in [(500, undeclared, 7), (422, "spec.size: Invalid value: 0: too small", 1)] {
         let (server, applier) = server();
-        server.serve("apiextensions.k8s.io/v1", "CustomResourceDefinition", "customresourcedefinitions", false);
-        server.serve("x.y/v1", "Db", "dbs", true);
+        server.serve_cluster_scoped("apiextensions.k8s.io/v1", "CustomResourceDefinition", "customresourcedefinitions");
+        server.serve("x.y/v1", "Db", "dbs");
         server.refuse(move |call| call.path.contains("/dbs/").then(|| Error::from_status(code, "", message)));
         let decoration = decoration();
         let options = WriteOptions::new(&decoration, Policy::Server, &());

@@ -101,8 +101,8 @@ fn controller(rest: &str) -> ChartController {
 /// A server with one resource and the kinds that its chart has.
 fn server() -> Arc<MemoryApi> {
     let server = World::new(spec()).server;
-    server.serve("v1", "ConfigMap", "configmaps", true);
-    server.serve("v1", "Secret", "secrets", true);
+    server.serve("v1", "ConfigMap", "configmaps");
+    server.serve("v1", "Secret", "secrets");
     server
 }
 
@@ -184,8 +184,8 @@ async fn a_controller_waits_for_its_kind_to_be_served_until_the_shutdown() {
     let running = Running::new(server.clone());
     let served = async {
         tokio::time::sleep(Duration::from_secs(5)).await;
-        server.serve("cache.my.domain/v1", "Memcached", "memcacheds", true);
-        server.serve("v1", "ConfigMap", "configmaps", true);
+        server.serve("cache.my.domain/v1", "Memcached", "memcacheds");
+        server.serve("v1", "ConfigMap", "configmaps");
         let (path, primary) = primary("ns", "web", spec());
         server.put(&path, primary, "user");
     };

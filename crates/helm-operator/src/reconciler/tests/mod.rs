@@ -188,7 +188,7 @@ fn events(server: &MemoryApi) -> Vec<Value> {
 impl World {
     pub(super) fn new(spec: Value) -> World {
         let server = Arc::new(MemoryApi::new());
-        server.serve("cache.my.domain/v1", "Memcached", "memcacheds", true);
+        server.serve("cache.my.domain/v1", "Memcached", "memcacheds");
         let (path, primary) = primary("ns", "web", spec);
         server.put(&path, primary, "user");
         World::on(server)

@@ -32,7 +32,7 @@ fn items(file: &Path) -> Vec<Value> {
 /// A server with a recorded state, and the resource.
 fn restored(folder: &Path) -> (Arc<MemoryApi>, ResourceKey) {
     let server = Arc::new(MemoryApi::new());
-    server.serve("cache.my.domain/v1", "Memcached", "memcacheds", true);
+    server.serve("cache.my.domain/v1", "Memcached", "memcacheds");
     let all = ["resource.json", "records.json", "objects.json"];
     for object in all.iter().flat_map(|file| items(&folder.join(file))) {
         let text = |of: &Value| of.as_str().unwrap().to_owned();

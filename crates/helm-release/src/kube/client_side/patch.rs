@@ -12,43 +12,54 @@ type Object = Map<String, Value>;
 /// Returns the patch; empty if nothing changes.
 pub(super) fn three_way(last: Option<&Value>, new: &Value, live: &Value, schema: Option<Schema<'_>>) -> Object {
     match (new, live) {
-        (Value::Object(new), Value::Object(live)) => maps(last.and_then(Value::as_object), new, live, schema, false),
+        (Value::Object(new), Value::Object(live)) => {
+            maps(Maps { last: last.and_then(Value::as_object), new, live }, schema)
+        }
         _ => Object::new(),
     }
 }
 
-fn maps(last: Option<&Object>, new: &Object, live: &Object, schema: Option<Schema<'_>>, retain: bool) -> Object {
+/// The three versions of a map.
+#[derive(Clone, Copy)]
+struct Maps<'a> {
+    last: Option<&'a Object>,
+    new: &'a Object,
+    live: &'a Object,
+}
+
+fn maps(versions: Maps<'_>, schema: Option<Schema<'_>>) -> Object {
+    let Maps { last, new, live } = versions;
     let mut patch = Object::new();
-    for (key, value) in new {
-        let field = schema.and_then(|schema| schema.field(key));
-        set(&mut patch, key, last.and_then(|last| last.get(key)), value, live.get(key), field);
+    for key in new.keys() {
+        set(&mut patch, key, versions, schema.and_then(|schema| schema.field(key)));
     }
     let dropped = last.iter().flat_map(|last| last.keys()).filter(|key| !new.contains_key(*key));
     for key in dropped.filter(|key| live.contains_key(*key)) {
         patch.insert(key.clone(), Value::Null);
     }
+    patch
+}
+
+/// Merges the maps in a field, and clears other fields if the field's rules say so.
+fn maps_of(field: Option<Field<'_>>, versions: Maps<'_>) -> Object {
+    let Maps { new, live, .. } = versions;
+    let mut patch = maps(versions, field.map(|field| field.schema));
     let surplus = |(key, value): (&String, &Value)| !value.is_null() && !new.contains_key(key);
-    if retain && (!patch.is_empty() || live.iter().any(surplus)) {
+    if field.is_some_and(Field::retains_keys) && (!patch.is_empty() || live.iter().any(surplus)) {
         let kept: Vec<&String> = new.iter().filter(|(_, value)| !value.is_null()).map(|(key, _)| key).collect();
         patch.insert("$retainKeys".into(), json!(kept));
     }
     patch
 }
 
-fn set(
-    patch: &mut Object,
-    key: &str,
-    last: Option<&Value>,
-    new: &Value,
-    live: Option<&Value>,
-    field: Option<Field<'_>>,
-) {
+/// Adds the change of one key of the new map to the patch.
+fn set(patch: &mut Object, key: &str, maps: Maps<'_>, field: Option<Field<'_>>) {
+    let (last, new, live) = (maps.last.and_then(|last| last.get(key)), &maps.new[key], maps.live.get(key));
     match (new, live) {
         (Value::Null, None) => {}
         (new, Some(live)) if new == live => {}
         (Value::Object(new), Some(Value::Object(live))) if !field.is_some_and(Field::replaces) => {
-            let retain = field.is_some_and(Field::retains_keys);
-            let inner = maps(last.and_then(Value::as_object), new, live, field.map(|f| f.schema), retain);
+            let inner = maps_of(field, Maps { last: last.and_then(Value::as_object), new, live });
             if !inner.is_empty() {
                 patch.insert(key.to_owned(), inner.into());
             }
@@ -104,7 +115,7 @@ fn keyed(patch: &mut Object, key: &str, lists: Lists<'_>, field: Field<'_>, merg
 fn change_of(last: Option<&Value>, new: &Value, live: &Value, field: Field<'_>, merge_key: &str) -> Option<Value> {
     let (new, live) = (new.as_object()?, live.as_object()?);
     let last = last.and_then(Value::as_object);
-    let mut change = maps(last, new, live, Some(field.schema), field.retains_keys());
+    let mut change = maps_of(Some(field), Maps { last, new, live });
     if change.is_empty() {
         return None;
     }

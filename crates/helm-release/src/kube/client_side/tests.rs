@@ -510,8 +510,8 @@ async fn new_crd_fields_are_awaited_before_writing_client_side() {
     let custom = Object::new(json!({"apiVersion": "example.com/v1", "kind": "Db", "metadata": {"name": "x"}})).unwrap();
     let ways = async |definition: Object, refusals: usize| {
         let server = Arc::new(MemoryApi::new());
-        server.serve("example.com/v1", "Db", "dbs", true);
-        server.serve("v1", "CustomResourceDefinition", "crds", false);
+        server.serve("example.com/v1", "Db", "dbs");
+        server.serve_cluster_scoped("v1", "CustomResourceDefinition", "crds");
         let left = std::sync::atomic::AtomicUsize::new(refusals);
         server.refuse(move |call| {
             use std::sync::atomic::Ordering::SeqCst;

@@ -11,22 +11,35 @@ pub(super) fn order(hooks: &[Hook], event: HookEvent) -> Vec<usize> {
     order
 }
 
+/// How a hook's object finished.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    /// It succeeded.
+    Succeeded,
+    /// It failed, with this message.
+    Failed(String),
+}
+
 /// Returns the result of a hook's object; `None` while it runs. Only Jobs and Pods run: anything else is done once it exists.
-pub(super) fn outcome(kind: &str, status: &Value) -> Option<Result<(), String>> {
-    let message = |of: &Value| of["message"].as_str().or(of["reason"].as_str()).unwrap_or("no reason given").to_owned();
+pub(super) fn outcome(kind: &str, status: &Value) -> Option<Outcome> {
     match kind {
         "Pod" => match status["phase"].as_str() {
-            Some("Succeeded") => Some(Ok(())),
-            Some("Failed") => Some(Err(message(status))),
+            Some("Succeeded") => Some(Outcome::Succeeded),
+            Some("Failed") => Some(Outcome::Failed(message(status))),
             _ => None,
         },
         "Job" => match (condition(status, "Complete"), condition(status, "Failed")) {
-            (Some(_), _) => Some(Ok(())),
-            (None, Some(failed)) => Some(Err(message(failed))),
+            (Some(_), _) => Some(Outcome::Succeeded),
+            (None, Some(failed)) => Some(Outcome::Failed(message(failed))),
             (None, None) => None,
         },
-        _ => Some(Ok(())),
+        _ => Some(Outcome::Succeeded),
     }
+}
+
+/// The message of a status or condition, or else its reason.
+fn message(of: &Value) -> String {
+    of["message"].as_str().or(of["reason"].as_str()).unwrap_or("no reason given").to_owned()
 }
 
 /// Finds a condition that is true.
@@ -50,10 +63,8 @@ pub(super) enum Evidence<'a> {
 pub(super) enum Absence {
     /// It has to be created.
     Create,
-    /// It succeeded.
-    Succeeded,
-    /// It failed.
-    Failed(String),
+    /// It finished.
+    Ended(Outcome),
 }
 
 /// Decides what a missing hook object means.
@@ -64,7 +75,7 @@ pub(super) enum Absence {
 ///   polls. The last status decides, if it shows a failure (`FailureTarget` precedes `Failed`); otherwise the Job counts as succeeded, as a deleted hook
 ///   does in Helm. Running it again would end the same way, and with a short TTL it would run for ever.
 /// - It was created or seen, and only a person can have deleted it: it was deleted before it finished, which fails the hook.
-pub(super) fn absence(evidence: Evidence<'_>, expires: bool) -> Absence {
+pub(super) fn absence(evidence: Evidence<'_>, expiry: Expiry) -> Absence {
     let status = match evidence {
         Evidence::Planned => return Absence::Create,
         Evidence::Created => &Value::Null,
@@ -72,22 +83,28 @@ pub(super) fn absence(evidence: Evidence<'_>, expires: bool) -> Absence {
     };
     let failing = condition(status, "FailureTarget").or(condition(status, "Failed"));
     match failing {
-        Some(failing) => {
-            let why = failing["message"].as_str().or(failing["reason"].as_str()).unwrap_or("no reason given");
-            Absence::Failed(why.to_owned())
-        }
-        None if expires => Absence::Succeeded,
-        None => Absence::Failed("it was deleted before it finished".to_owned()),
+        Some(failing) => Absence::Ended(Outcome::Failed(message(failing))),
+        None if expiry == Expiry::AfterFinish => Absence::Ended(Outcome::Succeeded),
+        None => Absence::Ended(Outcome::Failed("it was deleted before it finished".to_owned())),
     }
 }
 
 /// Returns what the record proves about a hook's object. A Job with a TTL is recorded as `Unknown` before and as `Running` after its creation; for
 /// other objects the difference does not matter.
-pub(super) fn evidence(phase: HookPhase, expires: bool) -> Evidence<'static> {
-    if phase == HookPhase::Running && expires { Evidence::Created } else { Evidence::Planned }
+pub(super) fn evidence(phase: HookPhase, expiry: Expiry) -> Evidence<'static> {
+    if phase == HookPhase::Running && expiry == Expiry::AfterFinish { Evidence::Created } else { Evidence::Planned }
 }
 
-/// Returns whether the server deletes the object some time after it finished.
-pub(super) fn expires(kind: &str, body: &Value) -> bool {
-    kind == "Job" && body["spec"]["ttlSecondsAfterFinished"].is_number()
+/// Whether the server deletes an object by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Expiry {
+    /// Only someone's request deletes it.
+    Never,
+    /// The server deletes it some time after it finished.
+    AfterFinish,
+}
+
+pub(super) fn expiry(kind: &str, body: &Value) -> Expiry {
+    let has_ttl = kind == "Job" && body["spec"]["ttlSecondsAfterFinished"].is_number();
+    if has_ttl { Expiry::AfterFinish } else { Expiry::Never }
 }

@@ -14,7 +14,7 @@ use futures::future::{BoxFuture, ready};
 
 use super::api::Error;
 use super::apply::Applier;
-use super::{Decoration, ObjectError};
+use super::{Decoration, NotOurs, ObjectError};
 use crate::release::{DeletePolicy, Hook, HookEvent, Release};
 use one::Clock;
 
@@ -112,7 +112,7 @@ pub enum HookError {
         /// Kind and name.
         object: String,
         /// Who owns it.
-        why: String,
+        why: NotOurs,
     },
     /// Its Job or Pod failed.
     #[error("hook {path} failed: {why}")]
@@ -170,7 +170,10 @@ impl Applier {
         Box::pin(async move {
             let order = decide::order(&release.hooks, event);
             let deletes = matches!(event, HookEvent::PreDelete | HookEvent::PostDelete);
-            without_slot(run, !order.is_empty(), self.run_in_order(release, &order, deletes, run)).await
+            if order.is_empty() {
+                return Ok(Vec::new());
+            }
+            without_slot(run, self.run_in_order(release, &order, deletes, run)).await
         })
     }
 
@@ -220,7 +223,10 @@ impl Applier {
                 }
                 Ok(())
             };
-            without_slot(run, !order.is_empty(), delete).await
+            if order.is_empty() {
+                return Ok(());
+            }
+            without_slot(run, delete).await
         })
     }
 
@@ -237,10 +243,7 @@ impl Applier {
 }
 
 /// Releases the worker slot while `work` runs.
-async fn without_slot<T>(run: &HookRun<'_>, leaves: bool, work: impl Future<Output = T>) -> T {
-    if !leaves {
-        return work.await;
-    }
+async fn without_slot<T>(run: &HookRun<'_>, work: impl Future<Output = T>) -> T {
     run.slot.leave();
     let done = work.await;
     run.slot.enter().await;

@@ -6,8 +6,7 @@ use super::one::{Clock, Pause};
 use super::{HOOK_RUN_ANNOTATION, HookError, HookRun};
 use crate::kube::api::{Call, Error};
 use crate::kube::apply::{Applier, bytes, describe};
-use crate::kube::ownership::UNCLAIMED;
-use crate::kube::{CHART_LABEL, FIELD_MANAGER, Live, Object, Ownership, Response, objects_of};
+use crate::kube::{CHART_LABEL, FIELD_MANAGER, Live, NotOurs, Object, Response, objects_of};
 use crate::release::{Hook, Release};
 
 /// Helm's annotation on every hook.
@@ -108,14 +107,13 @@ impl Applier {
 
 /// Checks that the object may be deleted: it belongs to this release, or it is an unclaimed hook of Helm's.
 fn check_deletable(live: &Live, metadata: &Value, object: &Object, clock: &Clock<'_>) -> Result<(), HookError> {
-    let why = match clock.run.decoration.ownership(live) {
-        Ownership::Ours => return Ok(()),
+    match clock.run.decoration.prove(live) {
         // Helm adds no ownership metadata to hook objects; they have only the chart's annotation.
-        Ownership::Unclaimed if clock.run.unclaimed && metadata["metadata"]["annotations"][HOOK].is_string() => {
-            return Ok(());
+        Err(NotOurs::Unclaimed) if clock.run.unclaimed && metadata["metadata"]["annotations"][HOOK].is_string() => {
+            Ok(())
         }
-        Ownership::Unclaimed => UNCLAIMED.to_owned(),
-        Ownership::Foreign(owner) => format!("it belongs to {owner}"),
-    };
-    Err(HookError::Foreign { path: clock.hook.path.clone(), object: describe(object), why })
+        proven => {
+            proven.map_err(|why| HookError::Foreign { path: clock.hook.path.clone(), object: describe(object), why })
+        }
+    }
 }

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::decide::{Absence, Evidence, absence, evidence, expires, outcome};
+use super::decide::{Absence, Evidence, Expiry, Outcome, absence, evidence, expiry, outcome};
 use super::objects::{self, Stamp};
 use super::{HookError, HookRun};
 use crate::kube::api::{Call, Error};
@@ -43,7 +43,7 @@ impl Applier {
         let objects = objects::of(&release.hooks[at])?;
         let phase = release.hooks[at].last_run.phase;
         let resumed = matches!(phase, HookPhase::Running | HookPhase::Unknown);
-        let expiring = objects.iter().any(|object| expires(&object.kind, &object.body));
+        let expiring = objects.iter().any(|object| expiry(&object.kind, &object.body) == Expiry::AfterFinish);
         if !resumed {
             self.delete_by_policy(&release.hooks[at], DeletePolicy::BeforeHookCreation, run).await?;
             let phase = if expiring { HookPhase::Unknown } else { HookPhase::Running };
@@ -84,9 +84,10 @@ impl Applier {
         if let Some(path) = clock.retry(&what, || self.find(object, stamp, clock.run)).await? {
             return Ok(Some(Found::At(path)));
         }
-        match absence(evidence(phase, expires(&object.kind, &object.body)), expires(&object.kind, &object.body)) {
-            Absence::Succeeded => Ok(Some(Found::Ended)),
-            Absence::Failed(why) => Err(clock.failed(object, &why)),
+        let expiry = expiry(&object.kind, &object.body);
+        match absence(evidence(phase, expiry), expiry) {
+            Absence::Ended(Outcome::Succeeded) => Ok(Some(Found::Ended)),
+            Absence::Ended(Outcome::Failed(why)) => Err(clock.failed(object, &why)),
             Absence::Create => {
                 // Whatever has the name belongs to an earlier run.
                 if clock.hook.delete_policies.contains(&DeletePolicy::BeforeHookCreation) && !object.name.is_empty() {
@@ -115,14 +116,14 @@ impl Applier {
                     seen = live["status"].clone();
                     outcome(&object.kind, &seen)
                 }
-                None => match absence(Evidence::Seen(&seen), expires(&object.kind, &object.body)) {
-                    Absence::Failed(why) => Some(Err(why)),
-                    Absence::Succeeded | Absence::Create => Some(Ok(())),
+                None => match absence(Evidence::Seen(&seen), expiry(&object.kind, &object.body)) {
+                    Absence::Ended(outcome) => Some(outcome),
+                    Absence::Create => Some(Outcome::Succeeded),
                 },
             };
             match ended {
-                Some(Ok(())) => return Ok(()),
-                Some(Err(why)) => {
+                Some(Outcome::Succeeded) => return Ok(()),
+                Some(Outcome::Failed(why)) => {
                     return Err(HookError::Failed { path: clock.hook.path.clone(), why: format!("{name}: {why}") });
                 }
                 None => clock.wait(&what, None, &mut pause).await?,

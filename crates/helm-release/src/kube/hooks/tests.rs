@@ -4,7 +4,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
-use super::decide::{Absence, Evidence, absence, evidence, expires, order, outcome};
+use super::decide::{Absence, Evidence, Expiry, Outcome, absence, evidence, expiry, order, outcome};
 use super::*;
 use crate::kube::{Disturbance, MemoryApi};
 use crate::release::{HookPhase, LastRun};
@@ -636,44 +636,49 @@ fn missing_objects_are_judged_by_the_evidence() {
     let failing =
         json!({"conditions": [{"type": "FailureTarget", "status": "True", "reason": "BackoffLimitExceeded"}]});
     let failed = json!({"conditions": [{"type": "Failed", "status": "True", "message": "no"}]});
-    let deleted = || Absence::Failed("it was deleted before it finished".into());
-    for (evidence, expires, expected) in [
-        (Evidence::Planned, false, Absence::Create),
-        (Evidence::Planned, true, Absence::Create),
-        (Evidence::Created, true, Absence::Succeeded),
-        (Evidence::Created, false, deleted()),
-        (Evidence::Seen(&running), true, Absence::Succeeded),
-        (Evidence::Seen(&running), false, deleted()),
-        (Evidence::Seen(&failing), true, Absence::Failed("BackoffLimitExceeded".into())),
-        (Evidence::Seen(&failed), true, Absence::Failed("no".into())),
+    let succeeded = || Absence::Ended(Outcome::Succeeded);
+    let failed_with = |why: &str| Absence::Ended(Outcome::Failed(why.into()));
+    let deleted = || failed_with("it was deleted before it finished");
+    for (evidence, expiry, expected) in [
+        (Evidence::Planned, Expiry::Never, Absence::Create),
+        (Evidence::Planned, Expiry::AfterFinish, Absence::Create),
+        (Evidence::Created, Expiry::AfterFinish, succeeded()),
+        (Evidence::Created, Expiry::Never, deleted()),
+        (Evidence::Seen(&running), Expiry::AfterFinish, succeeded()),
+        (Evidence::Seen(&running), Expiry::Never, deleted()),
+        (Evidence::Seen(&failing), Expiry::AfterFinish, failed_with("BackoffLimitExceeded")),
+        (Evidence::Seen(&failed), Expiry::AfterFinish, failed_with("no")),
     ] {
-        assert_eq!(absence(evidence, expires), expected, "{evidence:?} {expires}");
+        assert_eq!(absence(evidence, expiry), expected, "{evidence:?} {expiry:?}");
     }
-    for (phase, expires, expected) in [
-        (HookPhase::Running, true, Evidence::Created),
-        (HookPhase::Running, false, Evidence::Planned),
-        (HookPhase::Unknown, true, Evidence::Planned),
+    for (phase, expiry, expected) in [
+        (HookPhase::Running, Expiry::AfterFinish, Evidence::Created),
+        (HookPhase::Running, Expiry::Never, Evidence::Planned),
+        (HookPhase::Unknown, Expiry::AfterFinish, Evidence::Planned),
     ] {
-        assert_eq!(evidence(phase, expires), expected, "{phase:?} {expires}");
+        assert_eq!(evidence(phase, expiry), expected, "{phase:?} {expiry:?}");
     }
     let ttl = json!({"spec": {"ttlSecondsAfterFinished": 0}});
-    assert!(expires("Job", &ttl) && !expires("Pod", &ttl) && !expires("Job", &json!({"spec": {}})));
+    assert_eq!(expiry("Job", &ttl), Expiry::AfterFinish);
+    assert_eq!(expiry("Pod", &ttl), Expiry::Never);
+    assert_eq!(expiry("Job", &json!({"spec": {}})), Expiry::Never);
 }
 
 #[test]
 fn the_status_gives_the_result_of_jobs_and_pods() {
     let condition = |kind: &str, status: &str| json!({"conditions": [{"type": kind, "status": status, "reason": "r"}]});
+    let failed = |why: &str| Some(Outcome::Failed(why.into()));
     for (kind, status, expected) in [
-        ("Job", condition("Complete", "True"), Some(Ok(()))),
+        ("Job", condition("Complete", "True"), Some(Outcome::Succeeded)),
         ("Job", condition("Complete", "False"), None),
-        ("Job", condition("Failed", "True"), Some(Err("r".to_owned()))),
+        ("Job", condition("Failed", "True"), failed("r")),
         ("Job", condition("SuccessCriteriaMet", "True"), None),
         ("Job", Value::Null, None),
-        ("Pod", json!({"phase": "Succeeded"}), Some(Ok(()))),
-        ("Pod", json!({"phase": "Failed", "message": "m", "reason": "r"}), Some(Err("m".into()))),
-        ("Pod", json!({"phase": "Failed"}), Some(Err("no reason given".into()))),
+        ("Pod", json!({"phase": "Succeeded"}), Some(Outcome::Succeeded)),
+        ("Pod", json!({"phase": "Failed", "message": "m", "reason": "r"}), failed("m")),
+        ("Pod", json!({"phase": "Failed"}), failed("no reason given")),
         ("Pod", json!({"phase": "Running"}), None),
-        ("ConfigMap", Value::Null, Some(Ok(()))),
+        ("ConfigMap", Value::Null, Some(Outcome::Succeeded)),
     ] {
         assert_eq!(outcome(kind, &status), expected, "{kind} {status}");
     }

@@ -28,10 +28,19 @@ pub struct MemoryApi {
 /// Returns the error that a request is rejected with, if any.
 type Refuse = Arc<dyn Fn(&Call) -> Option<Error> + Send + Sync>;
 
+/// A kind that discovery lists.
+struct Kind {
+    api_version: String,
+    kind: String,
+    plural: String,
+    /// `Namespaced` or `Cluster`.
+    scope: &'static str,
+}
+
 #[derive(Default)]
 struct State {
     objects: BTreeMap<String, Value>,
-    kinds: Vec<(String, String, String, bool)>,
+    kinds: Vec<Kind>,
     version: u64,
     log: Vec<String>,
     writes: usize,
@@ -65,17 +74,31 @@ impl MemoryApi {
             ("apps/v1", "Deployment", "deployments"),
             ("batch/v1", "Job", "jobs"),
         ] {
-            server.serve(api_version, kind, plural, true);
+            server.serve(api_version, kind, plural);
         }
-        server.serve("v1", "Namespace", "namespaces", false);
-        server.serve("rbac.authorization.k8s.io/v1", "ClusterRole", "clusterroles", false);
+        server.serve_cluster_scoped("v1", "Namespace", "namespaces");
+        server.serve_cluster_scoped("rbac.authorization.k8s.io/v1", "ClusterRole", "clusterroles");
         server.state().version = 100;
         server
     }
 
-    /// Adds a kind that the server serves.
-    pub fn serve(&self, api_version: &str, kind: &str, plural: &str, namespaced: bool) {
-        self.state().kinds.push((api_version.into(), kind.into(), plural.into(), namespaced));
+    /// Adds a namespaced kind that the server serves.
+    pub fn serve(&self, api_version: &str, kind: &str, plural: &str) {
+        self.add_kind(api_version, kind, plural, "Namespaced");
+    }
+
+    /// Adds a cluster-scoped kind that the server serves.
+    pub fn serve_cluster_scoped(&self, api_version: &str, kind: &str, plural: &str) {
+        self.add_kind(api_version, kind, plural, "Cluster");
+    }
+
+    fn add_kind(&self, api_version: &str, kind: &str, plural: &str, scope: &'static str) {
+        self.state().kinds.push(Kind {
+            api_version: api_version.into(),
+            kind: kind.into(),
+            plural: plural.into(),
+            scope,
+        });
     }
 
     /// Returns every request so far, as `METHOD path` without the query.
@@ -231,7 +254,7 @@ impl State {
 
     fn get(&self, path: &str, query: &str) -> Result<Value, Error> {
         if path == "/api" || path == "/apis" {
-            return Ok(self.discovery(path == "/api"));
+            return Ok(self.discovery(path));
         }
         if path == "/version" {
             return Ok(json!({"gitVersion": "v1.36.0"}));
@@ -239,8 +262,7 @@ impl State {
         if let Some(object) = self.objects.get(path) {
             return Ok(object.clone());
         }
-        let collection =
-            path.rsplit('/').next().is_some_and(|last| self.kinds.iter().any(|(_, _, plural, _)| plural == last));
+        let collection = path.rsplit('/').next().is_some_and(|last| self.kinds.iter().any(|kind| kind.plural == last));
         if !collection {
             return Err(refused(404, "NotFound", path));
         }
@@ -251,11 +273,11 @@ impl State {
         Ok(json!({"items": items, "metadata": {"resourceVersion": self.version.to_string()}}))
     }
 
-    fn discovery(&self, core: bool) -> Value {
+    /// The groups below `/api`, the core group only, or `/apis`.
+    fn discovery(&self, root: &str) -> Value {
         let mut groups: BTreeMap<&str, BTreeMap<&str, Vec<Value>>> = BTreeMap::new();
-        for (api_version, kind, plural, namespaced) in &self.kinds {
+        for Kind { api_version, kind, plural, scope } in &self.kinds {
             let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-            let scope = if *namespaced { "Namespaced" } else { "Cluster" };
             let resource = json!({
                 "resource": plural, "responseKind": {"kind": kind}, "scope": scope, "verbs": ["get", "list", "delete"],
             });
@@ -264,7 +286,7 @@ impl State {
         let version = |(version, resources)| json!({"version": version, "resources": resources});
         let items: Vec<Value> = groups
             .into_iter()
-            .filter(|(group, _)| group.is_empty() == core)
+            .filter(|(group, _)| group.is_empty() == (root == "/api"))
             .map(|(group, versions)| json!({"metadata": {"name": group}, "versions": versions.into_iter().map(version).collect::<Vec<_>>()}))
             .collect();
         json!({"items": items})

@@ -105,22 +105,23 @@ pub(super) fn refusal(code: u16, body: &[u8]) -> Error {
     let of_secret = matches!(details.kind.as_str(), "Secret" | "secrets") || message.contains("Secret \"");
     let terminating = details.causes.iter().any(|cause| cause.reason == TERMINATING);
     let reason = if terminating { TERMINATING.to_owned() } else { status.reason };
+    // All values of Secrets, and structures of any kind, since they contain other fields' values. Scalars of other kinds stay, as in Helm.
+    let message = without_values(&message, |value| of_secret || is_structure(value));
     let fields = details.causes.into_iter().map(|cause| cause.field).filter(|field| !field.is_empty()).collect();
-    Error::Refused { code, reason, message: without_values(&message, of_secret), fields }
+    Error::Refused { code, reason, message, fields }
 }
 
 /// Replaces a value that is not shown.
 const HIDDEN: &str = "<hidden>";
 
-/// Hides values that the message quotes: all values of Secrets, and structures of any kind, since they contain other fields' values. Scalars of other
-/// kinds stay, as in Helm.
-fn without_values(message: &str, of_secret: bool) -> String {
+/// Hides the quoted values that `hide` selects.
+fn without_values(message: &str, hide: impl Fn(&str) -> bool) -> String {
     let mut safe = String::with_capacity(message.len());
     let mut rest = message;
     while let Some((before, after)) = split_at_value(rest) {
         let (value, after) = after.split_at(value_end(after));
         safe.push_str(before);
-        safe.push_str(if of_secret || is_structure(value) { HIDDEN } else { value });
+        safe.push_str(if hide(value) { HIDDEN } else { value });
         rest = after;
     }
     safe + rest

@@ -1,0 +1,86 @@
+//! The cluster's side of a revision: which objects to check, apply, skip and prune.
+
+use std::collections::{HashMap, HashSet};
+
+use super::Attempt;
+use crate::action::last::Deployed;
+use crate::action::uninstall::delete;
+use crate::action::{Cached, CachedObject, Environment, Error};
+use crate::kube::{Applied, Object, ObjectKey, Observed, Previous, Rule, Target, uninstall_order};
+use crate::storage::MarkedObject;
+
+/// Live objects as read before the first write.
+pub(super) type Observations = HashMap<ObjectKey, Observed>;
+
+impl Attempt<'_> {
+    /// Reads all objects that the release is not known to own, and fails on any conflict before anything is written.
+    pub(super) async fn check_ownership(&self) -> Result<Observations, Error> {
+        let (env, candidate) = (self.env, self.candidate);
+        let unknown =
+            |key: &ObjectKey| self.rule(key) != Rule::Keep || env.live.cached(key, env.decoration) == Cached::Unknown;
+        let objects = candidate.objects.iter().zip(&self.keys).filter(|(_, key)| unknown(key));
+        let objects: Vec<(&Object, Rule)> = objects.map(|(object, key)| (object, self.rule(key))).collect();
+        Ok(env.applier.check_ownership(&objects, env.decoration).await?.into_iter().collect())
+    }
+
+    /// Applies the candidate's objects, then prunes.
+    pub(super) async fn apply(&self, observations: &Observations) -> Result<Vec<Applied>, Error> {
+        let objects = self.candidate.objects.iter().zip(&self.keys);
+        let targets: Vec<Target<'_>> =
+            objects.filter_map(|(object, key)| self.target(object, key, observations)).collect();
+        let current = self.current;
+        let last = Deployed::new(self.env, current.and_then(|c| c.last_good), current.and_then(|c| c.packed.as_ref()));
+        let applied = self.env.applier.apply_all(&targets, &last.write_options()).await?;
+        self.prune().await?;
+        Ok(applied)
+    }
+
+    /// Returns which existing object may be changed: objects that the last revision applied are the release's until someone else claims them.
+    fn rule(&self, key: &ObjectKey) -> Rule {
+        let had = self.current.is_some_and(|c| c.inventory.complete && c.inventory.find(key).is_some());
+        match had {
+            _ if self.env.options.adopt => Rule::Adopt,
+            true => Rule::Keep,
+            false => Rule::Import,
+        }
+    }
+
+    /// Returns how to apply an object; `None` if it is unchanged since the last revision.
+    fn target<'a>(&self, object: &'a Object, key: &ObjectKey, observations: &Observations) -> Option<Target<'a>> {
+        let (env, rule) = (self.env, self.rule(key));
+        let recorded = self.current.and_then(|c| c.inventory.find(key));
+        let known = recorded.filter(|_| rule == Rule::Keep);
+        let observed = match (observations.get(key), env.live.cached(key, env.decoration)) {
+            (_, Cached::Ours(live)) if known.is_some_and(|k| is_intact(k, &live) && is_same(object, k, env)) => {
+                return None;
+            }
+            (Some(read), _) => read.clone(),
+            (None, cached) => cached.into(),
+        };
+        let previous = match recorded {
+            Some(known) if known.client => Previous::Client { changed: !is_same(object, known, env) },
+            _ => Previous::Apply,
+        };
+        Some(Target { object, rule, observed, previous })
+    }
+
+    /// Deletes objects that the candidate no longer contains, in Helm's uninstall order.
+    async fn prune(&self) -> Result<(), Error> {
+        let new: HashSet<&ObjectKey> = self.keys.iter().collect();
+        let objects = self.current.iter().flat_map(|c| &c.inventory.objects);
+        let mut dropped: Vec<&MarkedObject> = objects.filter(|o| !o.kept && !new.contains(&o.key)).collect();
+        uninstall_order(&mut dropped, |o| &o.key.kind);
+        for object in dropped {
+            delete(self.env, object).await?;
+        }
+        Ok(())
+    }
+}
+
+fn is_intact(known: &MarkedObject, live: &CachedObject) -> bool {
+    known.mark.is_some() && live.mark == known.mark
+}
+
+fn is_same(object: &Object, known: &MarkedObject, env: &Environment<'_>) -> bool {
+    *object.api_version == *known.api_version && object.digest(&env.decoration.namespace) == known.digest
+}

@@ -1,0 +1,134 @@
+//! The record's side of a revision: built and written ahead, then completed.
+
+use std::collections::{BTreeMap, HashSet};
+
+use jiff::Timestamp;
+
+use super::Attempt;
+use crate::action::resume::{has, not_run};
+use crate::action::{Error, Failure, HELM_APPLY_METHOD, Outcome, Recorded, failure, read_release};
+use crate::kube::{Applied, Object, ObjectKey, Owner, is_kept};
+use crate::release::{HookEvent, Info, Release, Status};
+use crate::storage::{MarkedObject, Marks};
+
+impl Attempt<'_> {
+    /// Builds the pending revision. A pending predecessor is replaced under the same number.
+    pub(super) fn release(&self) -> Release {
+        let (candidate, decoration) = (self.candidate, self.env.decoration);
+        let now = Timestamp::now();
+        let info = Info {
+            first_deployed: Some(self.current.and_then(|c| c.first_deployed).unwrap_or(now)),
+            last_deployed: Some(now),
+            deleted: None,
+            description: "Preparing".into(),
+            status: self.kind.pending,
+            rollback_revision: self.kind.rollback_revision,
+            notes: candidate.notes.clone(),
+        };
+        Release {
+            name: decoration.release.clone(),
+            namespace: decoration.namespace.clone(),
+            version: self.current.map_or(1, |c| if c.pending { c.version } else { c.version + 1 }),
+            info,
+            chart: candidate.chart.clone(),
+            config: candidate.config.clone(),
+            manifest: candidate.manifest.clone(),
+            hooks: not_run(&candidate.hooks),
+            apply_method: HELM_APPLY_METHOD.into(),
+            labels: BTreeMap::new(),
+        }
+    }
+
+    /// Returns the marks to write ahead: the candidate's objects, then those to prune. They are incomplete, since nothing is applied yet. Their
+    /// inputs digest lets a retry with the same inputs continue this action.
+    pub(super) fn inventory(&self, release: &Release) -> Marks {
+        let known = |key: &ObjectKey| self.current.and_then(|c| c.inventory.find(key));
+        let object = |(object, key): (&Object, &ObjectKey)| MarkedObject {
+            key: key.clone(),
+            api_version: object.api_version.as_str().into(),
+            digest: object.digest(&self.env.decoration.namespace),
+            mark: None,
+            kept: is_kept(object),
+            client: known(key).is_some_and(|known| known.client),
+        };
+        let mut objects: Vec<MarkedObject> = self.candidate.objects.iter().zip(&self.keys).map(object).collect();
+        let new: HashSet<&ObjectKey> = self.keys.iter().collect();
+        let old = self.current.iter().flat_map(|c| &c.inventory.objects).filter(|o| !new.contains(&o.key));
+        objects.extend(old.map(|o| MarkedObject { mark: None, ..o.clone() }));
+        Marks { objects, ..self.release_marks(release) }
+    }
+
+    /// Returns the marks of the completed revision.
+    pub(super) fn marks(&self, applied: &[Applied], release: &Release) -> Marks {
+        let marked = |key: &ObjectKey| {
+            let now = applied.iter().find(|a| a.key == *key).map(MarkedObject::from);
+            now.or_else(|| self.current.and_then(|c| c.inventory.find(key)).cloned())
+        };
+        let objects = self.keys.iter().filter_map(marked).collect();
+        Marks { objects, complete: true, ..self.release_marks(release) }
+    }
+
+    /// What the marks say about the release itself.
+    fn release_marks(&self, release: &Release) -> Marks {
+        let owner = self.env.decoration.owner.as_ref();
+        let hooks = &self.candidate.hooks;
+        Marks {
+            inputs: self.candidate.inputs.clone(),
+            owner: owner.map_or_else(String::new, |owner| owner.uid.clone()),
+            owner_type: owner.map_or_else(String::new, Owner::annotated_type),
+            delete_hooks: has(hooks, HookEvent::PreDelete) || has(hooks, HookEvent::PostDelete),
+            first_deployed: release.info.first_deployed,
+            taken_over: self.current.is_some_and(|c| c.taken_over),
+            ..Marks::default()
+        }
+    }
+
+    pub(super) async fn write_ahead(&self, release: &Release, ahead: &Marks) -> Result<(), Error> {
+        let storage = self.env.storage;
+        match self.current {
+            Some(current) if current.pending => storage.update(release, Some(ahead)).await?,
+            _ => storage.create(release, ahead).await?,
+        };
+        Ok(())
+    }
+
+    /// Completes the record, marks the previous revision superseded and trims the history.
+    pub(super) async fn complete(
+        self,
+        mut release: Release,
+        marks: Marks,
+        applied: Vec<Applied>,
+    ) -> Result<Outcome, Failure> {
+        let (env, version) = (self.env, release.version);
+        let description = env.options.description.as_ref().unwrap_or(&self.kind.complete);
+        release.set_status(Status::Deployed, description);
+        let written = env.storage.update(&release, Some(&marks)).await.map_err(|error| Failure {
+            cause: error.into(),
+            recorded: Some(Recorded { version, status: self.kind.pending, marks: marks.clone(), dropped: Vec::new() }),
+        })?;
+        let trimmed = failure::drop_old(env, self.current, version);
+        let ((), dropped) = futures::future::join(self.supersede(version), trimmed).await;
+        let first_deployed = release.info.first_deployed;
+        Ok(Outcome { version, written, marks, applied, dropped, first_deployed, notes: release.info.notes })
+    }
+
+    /// Marks the deployed revision superseded. Failing is harmless, because the newest revision counts.
+    async fn supersede(&self, version: u32) {
+        let Some((deployed, packed)) = self.current.and_then(|c| c.deployed.map(|d| (d, c.packed.as_ref()))) else {
+            return;
+        };
+        if deployed == version {
+            return;
+        }
+        let superseded = async {
+            let mut old = read_release(self.env, deployed, packed).await?;
+            old.info.status = Status::Superseded;
+            self.env.storage.update(&old, None).await?;
+            Ok::<(), Error>(())
+        };
+        if let Err(error) = superseded.await {
+            let release = &self.env.decoration.release;
+            tracing::warn!(release, revision = deployed, %error, "cannot mark a revision superseded");
+        }
+    }
+}
