@@ -24,10 +24,10 @@ pub(super) fn read_into(metadata: &mut Metadata, document: &Value) -> Result<(),
     fields.text("kubeVersion", &mut metadata.kube_version)?;
     fields.text("type", &mut metadata.kind)?;
     if let Some(items) = fields.list("maintainers", "[]*v2.Maintainer")? {
-        metadata.maintainers = objects(&items, &MAINTAINERS, &mut metadata.null_in, maintainer)?;
+        metadata.maintainers = objects(&items, &MAINTAINERS, &mut metadata.with_null, maintainer)?;
     }
     if let Some(items) = fields.list("dependencies", "[]*v2.Dependency")? {
-        metadata.dependencies = objects(&items, &DEPENDENCIES, &mut metadata.null_in, dependency)?;
+        metadata.dependencies = objects(&items, &DEPENDENCIES, &mut metadata.with_null, dependency)?;
     }
     fields.text_map("annotations", &mut metadata.annotations)
 }
@@ -52,11 +52,11 @@ struct Objects {
 const MAINTAINERS: Objects = Objects { key: "maintainers", item: "v2.Maintainer" };
 const DEPENDENCIES: Objects = Objects { key: "dependencies", item: "v2.Dependency" };
 
-/// Decodes the items, and notes in `null_in` whether one is null.
+/// Decodes the items, and notes in `with_null` whether one is null.
 fn objects<T>(
     items: &List,
     list: &Objects,
-    null_in: &mut Option<&'static str>,
+    with_null: &mut Option<&'static str>,
     decode: fn(&Map) -> Result<T, WrongType>,
 ) -> Result<Vec<T>, WrongType> {
     let mut objects = Vec::with_capacity(items.len());
@@ -64,7 +64,7 @@ fn objects<T>(
         match item {
             Value::Map(map) => objects.push(decode(map)?),
             Value::Nil => {
-                null_in.get_or_insert(list.key);
+                with_null.get_or_insert(list.key);
             }
             other => return Err(WrongType::field("Metadata", list.key, other, list.item)),
         }

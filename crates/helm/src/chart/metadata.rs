@@ -4,6 +4,8 @@ use go_template::Value;
 use golibs::semver::Version;
 
 /// The content of `Chart.yaml`. Absent fields are empty.
+///
+/// The chart's digest, which release records keep, covers the `Debug` output: renaming a field makes every recorded chart look changed.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[allow(missing_docs)] // The names are Chart.yaml's.
 pub struct Metadata {
@@ -26,7 +28,7 @@ pub struct Metadata {
     /// `type`: empty, `application` or `library`.
     pub kind: String,
     /// The first list with a null item. Like Helm, only [`validate`](Metadata::validate) rejects it.
-    pub(super) null_in: Option<&'static str>,
+    pub(super) with_null: Option<&'static str>,
 }
 
 /// A maintainer of the chart.
@@ -115,7 +117,7 @@ impl Metadata {
         if !matches!(self.kind.as_str(), "" | "application" | "library") {
             return Err(InvalidMetadata::Type);
         }
-        if let Some(list) = self.null_in {
+        if let Some(list) = self.with_null {
             return Err(InvalidMetadata::Null(list));
         }
         self.validate_dependencies()
