@@ -11,57 +11,57 @@ const PREFIX: &str = "helm.sdk.operatorframework.io/";
 
 /// A custom resource's annotations that control its release; all others are dropped.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Annotations(BTreeMap<Box<str>, Box<str>>);
+pub(crate) struct Annotations(BTreeMap<Box<str>, Box<str>>);
 
 impl Annotations {
     /// Keeps the annotations that we know.
-    pub fn new(all: &BTreeMap<String, String>) -> Annotations {
+    pub(crate) fn new(all: &BTreeMap<String, String>) -> Annotations {
         let ours =
             all.iter().filter_map(|(key, value)| Some((key.strip_prefix(PREFIX)?.into(), value.as_str().into())));
         Annotations(ours.collect())
     }
 
     /// `reconcile-period`: a Go duration; zero turns periodic reconciles off.
-    pub fn reconcile_period(&self) -> Result<Option<Duration>, DurationError> {
+    pub(crate) fn reconcile_period(&self) -> Result<Option<Duration>, DurationError> {
         let Some(text) = self.0.get("reconcile-period") else { return Ok(None) };
         parse_duration(text).map(Some)
     }
 
     /// `hook-timeout`: how long one of the chart's hooks may take, as a Go duration; zero means no limit.
-    pub fn hook_timeout(&self) -> Result<Option<Duration>, DurationError> {
+    pub(crate) fn hook_timeout(&self) -> Result<Option<Duration>, DurationError> {
         let Some(text) = self.0.get("hook-timeout") else { return Ok(None) };
         parse_duration(text).map(Some)
     }
 
     /// Names the first invalid annotation and what is wrong with it; `None` if all are valid.
-    pub fn fault(&self) -> Option<String> {
+    pub(crate) fn fault(&self) -> Option<String> {
         let checks = [("reconcile-period", self.reconcile_period()), ("hook-timeout", self.hook_timeout())];
         let bad = checks.into_iter().find_map(|(key, value)| Some((key, value.err()?)));
         bad.map(|(key, error)| format!("annotation {PREFIX}{key}: {error}"))
     }
 
     /// `uninstall-wait`: whether the resource stays until all objects are gone. Default: false.
-    pub fn uninstall_wait(&self) -> bool {
+    pub(crate) fn uninstall_wait(&self) -> bool {
         self.flag("uninstall-wait", false)
     }
 
     /// `adopt`: whether to take over releases and objects of others. Default: false.
-    pub fn adopt(&self) -> bool {
+    pub(crate) fn adopt(&self) -> bool {
         self.flag("adopt", false)
     }
 
     /// `suspend`: whether to leave the release alone. Default: false.
-    pub fn suspend(&self) -> bool {
+    pub(crate) fn suspend(&self) -> bool {
         self.flag("suspend", false)
     }
 
     /// `<action>-disable-hooks` for `install`, `upgrade` and `uninstall`. Default: false.
-    pub fn disable_hooks(&self, action: &str) -> bool {
+    pub(crate) fn disable_hooks(&self, action: &str) -> bool {
         self.flag(&format!("{action}-disable-hooks"), false)
     }
 
     /// `<action>-description`: the record's description.
-    pub fn description(&self, action: &str) -> Option<String> {
+    pub(crate) fn description(&self, action: &str) -> Option<String> {
         self.0.get(format!("{action}-description").as_str()).map(|text| text.to_string())
     }
 

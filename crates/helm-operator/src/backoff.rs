@@ -11,19 +11,19 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// The wait after the first failure.
-pub const FIRST: Duration = Duration::from_millis(500);
+pub(crate) const FIRST: Duration = Duration::from_millis(500);
 /// The longest wait.
-pub const LONGEST: Duration = Duration::from_secs(300);
+pub(crate) const LONGEST: Duration = Duration::from_secs(300);
 
 /// The wait after this many failures in a row: [`FIRST`], doubled each time up to [`LONGEST`]; zero after none.
-pub fn wait(failures: u32) -> Duration {
+pub(crate) fn wait(failures: u32) -> Duration {
     let Some(doublings) = failures.checked_sub(1) else { return Duration::ZERO };
     FIRST.saturating_mul(1_u32.checked_shl(doublings).unwrap_or(u32::MAX)).min(LONGEST)
 }
 
 /// How many failures in a row a resource has had that has been failing for this long. The inverse of [`wait`], for a process that takes over from
 /// another.
-pub fn failures_within(failing: Duration) -> u32 {
+pub(crate) fn failures_within(failing: Duration) -> u32 {
     // After n failures a resource has waited 2^n - 1 times the first wait.
     let waits = failing.as_millis() / FIRST.as_millis() + 1;
     waits.ilog2()

@@ -100,11 +100,6 @@ impl Namespaces {
     pub fn is_all(&self) -> bool {
         self.0.is_empty()
     }
-
-    /// Whether this namespace is served.
-    pub fn contains(&self, namespace: &str) -> bool {
-        self.is_all() || self.0.iter().any(|n| n == namespace)
-    }
 }
 
 #[cfg(test)]
@@ -122,8 +117,6 @@ mod tests {
 
     #[test]
     fn no_namespace_means_all_of_them() {
-        assert!(Namespaces::parse("").contains("any"));
-        assert!(Namespaces::parse("a,b").contains("b"));
-        assert!(!Namespaces::parse("a,b").contains("c"));
+        assert!(Namespaces::parse("").is_all() && !Namespaces::parse("a").is_all());
     }
 }

@@ -59,7 +59,7 @@ struct Published {
 
 impl Events {
     /// Publishes through this API server in a controller's name; `instance` is the pod's name. Default for `None`: the controller's.
-    pub fn new(api: Arc<dyn Api>, controller: &str, instance: Option<&str>) -> Events {
+    pub(crate) fn new(api: Arc<dyn Api>, controller: &str, instance: Option<&str>) -> Events {
         let instance = instance.unwrap_or(controller).to_owned();
         let recorder = Recorder { api, controller: controller.to_owned(), instance, seen: Mutex::default() };
         Events { recorder: Some(Arc::new(recorder)) }

@@ -18,7 +18,7 @@ use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 
 /// The content type of [`Metrics::encode`].
-pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// The upper bounds of the reconcile time's buckets, in seconds.
 const BUCKETS: [f64; 14] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0];
@@ -29,7 +29,7 @@ pub struct Metrics(Arc<Families>);
 
 /// How a reconcile ended, in controller-runtime's terms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum ReconcileResult {
+pub(crate) enum ReconcileResult {
     /// It succeeded and nothing is scheduled.
     Success,
     /// It succeeded and is scheduled again.
@@ -184,19 +184,19 @@ impl Metrics {
     }
 
     /// Starts counting a reconcile as running, until the guard is finished or dropped.
-    pub fn reconcile(&self, controller: &Arc<str>) -> Running {
+    pub(crate) fn reconcile(&self, controller: &Arc<str>) -> Running {
         let labels = ControllerLabels { controller: controller.clone() };
         self.0.active.get_or_create(&labels).inc();
         Running { families: self.0.clone(), labels, started: Instant::now() }
     }
 
     /// Counts a reconcile that panicked: a bug.
-    pub fn reconcile_panicked(&self, controller: &Arc<str>) {
+    pub(crate) fn reconcile_panicked(&self, controller: &Arc<str>) {
         self.0.panics.get_or_create(&ControllerLabels { controller: controller.clone() }).inc();
     }
 
     /// Counts an outcome by its reason.
-    pub fn outcome(&self, controller: &Arc<str>, reason: &'static str) {
+    pub(crate) fn outcome(&self, controller: &Arc<str>, reason: &'static str) {
         self.0.outcomes.get_or_create(&OutcomeLabels { controller: controller.clone(), reason }).inc();
     }
 
@@ -211,19 +211,19 @@ impl Metrics {
     }
 
     /// Sets whether this process holds the lease with this name.
-    pub fn leader(&self, lease: &str, leads: bool) {
+    pub(crate) fn leader(&self, lease: &str, leads: bool) {
         self.0.leader.get_or_create(&LeaseLabels { name: lease.to_owned() }).set(i64::from(leads));
     }
 
     /// Counts a request to the API server.
-    pub fn request(&self, code: u16, method: &http::Method) {
+    pub(crate) fn request(&self, code: u16, method: &http::Method) {
         self.0.requests.get_or_create(&RequestLabels { code, method: method_label(method) }).inc();
     }
 }
 
 /// A running reconcile.
 #[derive(Debug)]
-pub struct Running {
+pub(crate) struct Running {
     families: Arc<Families>,
     labels: ControllerLabels,
     started: Instant,
@@ -231,7 +231,7 @@ pub struct Running {
 
 impl Running {
     /// Counts its result and duration; returns the duration.
-    pub fn finish(self, result: ReconcileResult) -> Duration {
+    pub(crate) fn finish(self, result: ReconcileResult) -> Duration {
         let elapsed = self.started.elapsed();
         let controller = self.labels.controller.clone();
         self.families.reconciles.get_or_create(&ResultLabels { controller, result }).inc();

@@ -9,6 +9,7 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use kube::runtime::controller::Action;
 
 use crate::context::Context;
+pub use crate::events::Events;
 use crate::metrics::ReconcileResult;
 
 /// An error with a stable name for conditions, events and metrics.

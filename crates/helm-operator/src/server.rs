@@ -19,18 +19,18 @@ pub struct Error {
 }
 
 /// A listening server; [`serve`](Server::serve) answers requests.
-pub struct Server {
+pub(crate) struct Server {
     listener: TcpListener,
     router: Router,
     /// The address, with the actual port for port 0.
-    pub address: SocketAddr,
+    pub(crate) address: SocketAddr,
 }
 
 /// Listens for Prometheus. `None` if the address is `0` or empty.
 ///
 /// # Errors
 /// The address is in use or invalid.
-pub async fn metrics(address: &str, metrics: Metrics) -> Result<Option<Server>, Error> {
+pub(crate) async fn metrics(address: &str, metrics: Metrics) -> Result<Option<Server>, Error> {
     let answer = move || async move { ([(CONTENT_TYPE, metrics::CONTENT_TYPE)], metrics.encode()) };
     bind(address, Router::new().route("/metrics", get(answer))).await
 }
@@ -39,14 +39,14 @@ pub async fn metrics(address: &str, metrics: Metrics) -> Result<Option<Server>, 
 ///
 /// # Errors
 /// The address is in use or invalid.
-pub async fn probes(address: &str) -> Result<Option<Server>, Error> {
+pub(crate) async fn probes(address: &str) -> Result<Option<Server>, Error> {
     let ok = || async { "ok" };
     bind(address, Router::new().route("/healthz", get(ok)).route("/readyz", get(ok))).await
 }
 
 impl Server {
     /// Answers requests until `shutdown` is cancelled.
-    pub async fn serve(self, shutdown: CancellationToken) {
+    pub(crate) async fn serve(self, shutdown: CancellationToken) {
         let serving = axum::serve(self.listener, self.router).with_graceful_shutdown(shutdown.cancelled_owned());
         if let Err(error) = serving.await {
             tracing::error!(address = %self.address, %error, "Server failed");

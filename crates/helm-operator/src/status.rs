@@ -10,19 +10,19 @@ use serde_json::{Value, json};
 use crate::report::shorten;
 
 /// Condition types.
-pub mod condition {
+pub(crate) mod condition {
     /// The summary: the release is deployed and its objects are healthy.
-    pub const READY: &str = "Ready";
+    pub(crate) const READY: &str = "Ready";
     /// A release is deployed.
-    pub const DEPLOYED: &str = "Deployed";
+    pub(crate) const DEPLOYED: &str = "Deployed";
     /// The resource was seen.
-    pub const INITIALIZED: &str = "Initialized";
+    pub(crate) const INITIALIZED: &str = "Initialized";
     /// An action on the release failed; present only when true.
-    pub const RELEASE_FAILED: &str = "ReleaseFailed";
+    pub(crate) const RELEASE_FAILED: &str = "ReleaseFailed";
     /// The release cannot be made to follow the resource; present only when true.
-    pub const IRRECONCILABLE: &str = "Irreconcilable";
+    pub(crate) const IRRECONCILABLE: &str = "Irreconcilable";
     /// A long step is running, and what it waits for; present only when true.
-    pub const RECONCILING: &str = "Reconciling";
+    pub(crate) const RECONCILING: &str = "Reconciling";
 }
 
 /// Our condition types; others on the resource belong to someone else.
@@ -42,80 +42,80 @@ const MAX_MESSAGE: usize = 4096;
 /// One condition.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Condition {
+pub(crate) struct Condition {
     /// Its type.
     #[serde(rename = "type")]
-    pub kind: String,
+    pub(crate) kind: String,
     /// `True`, `False` or `Unknown`.
-    pub status: String,
+    pub(crate) status: String,
     /// The reason, in upper camel case.
     #[serde(default)]
-    pub reason: String,
+    pub(crate) reason: String,
     /// The text for people.
     #[serde(default)]
-    pub message: String,
+    pub(crate) message: String,
     /// When `status` last changed.
     #[serde(default)]
-    pub last_transition_time: Option<String>,
+    pub(crate) last_transition_time: Option<String>,
     /// The resource's generation that it describes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub observed_generation: Option<i64>,
+    pub(crate) observed_generation: Option<i64>,
 }
 
 /// `status.deployedRelease`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct DeployedRelease {
+pub(crate) struct DeployedRelease {
     /// The release's name.
-    pub name: String,
+    pub(crate) name: String,
     /// Its revision.
     #[serde(default)]
-    pub revision: u32,
+    pub(crate) revision: u32,
     /// Chart and version: `memcached-0.1.0`.
     #[serde(default)]
-    pub chart: String,
+    pub(crate) chart: String,
     /// The chart's `appVersion`.
     #[serde(default)]
-    pub app_version: String,
+    pub(crate) app_version: String,
 }
 
 /// Our part of a status, and the conditions of others.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Status {
+pub(crate) struct Status {
     /// Every condition.
     #[serde(default)]
-    pub conditions: Vec<Condition>,
+    pub(crate) conditions: Vec<Condition>,
     /// The release.
     #[serde(default)]
-    pub deployed_release: Option<DeployedRelease>,
+    pub(crate) deployed_release: Option<DeployedRelease>,
     /// The resource's generation that the status describes.
     #[serde(default)]
-    pub observed_generation: Option<i64>,
+    pub(crate) observed_generation: Option<i64>,
 }
 
 /// What a reconcile found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Facts {
+pub(crate) struct Facts {
     /// The resource's generation.
-    pub generation: i64,
+    pub(crate) generation: i64,
     /// The deployed release; `None` before install and after uninstall.
-    pub release: Option<DeployedRelease>,
+    pub(crate) release: Option<DeployedRelease>,
     /// The notes, if this reconcile rendered them; otherwise the message stays.
-    pub notes: Option<String>,
+    pub(crate) notes: Option<String>,
     /// The health of the objects.
-    pub health: Health,
+    pub(crate) health: Health,
     /// The current failure.
-    pub fault: Option<Fault>,
+    pub(crate) fault: Option<Fault>,
     /// Objects that an uninstall waits for.
-    pub awaited: Option<String>,
+    pub(crate) awaited: Option<String>,
     /// After the uninstall: the finalizers of others that still keep the resource.
-    pub kept_by: Vec<String>,
+    pub(crate) kept_by: Vec<String>,
 }
 
 /// The health of a release's objects.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Health {
+pub(crate) enum Health {
     /// All objects are ready.
     #[default]
     Ready,
@@ -127,23 +127,23 @@ pub enum Health {
 
 /// A failure.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fault {
+pub(crate) struct Fault {
     /// `ReleaseFailed` or `Irreconcilable`.
-    pub condition: &'static str,
+    pub(crate) condition: &'static str,
     /// The reason in condition, event and metric.
-    pub reason: &'static str,
+    pub(crate) reason: &'static str,
     /// The message with its chain of causes.
-    pub message: String,
+    pub(crate) message: String,
 }
 
 impl Status {
     /// The condition of this type.
-    pub fn find(&self, kind: &str) -> Option<&Condition> {
+    pub(crate) fn find(&self, kind: &str) -> Option<&Condition> {
         self.conditions.iter().find(|c| c.kind == kind)
     }
 
     /// The status that follows from the facts; `None` if it equals this one.
-    pub fn next(&self, facts: &Facts, now: Timestamp) -> Option<Status> {
+    pub(crate) fn next(&self, facts: &Facts, now: Timestamp) -> Option<Status> {
         let mut conditions: Vec<Condition> =
             wanted(facts, self).into_iter().map(|c| self.keep_time(c, facts.generation, now)).collect();
         conditions.extend(self.conditions.iter().filter(|c| !OURS.contains(&c.kind.as_str())).cloned());
@@ -153,7 +153,7 @@ impl Status {
     }
 
     /// The status while a long step runs, with what it waits for; `None` if it equals this one. Only `Ready` and `Reconciling` change.
-    pub fn in_progress(&self, generation: i64, waits_for: &str, now: Timestamp) -> Option<Status> {
+    pub(crate) fn in_progress(&self, generation: i64, waits_for: &str, now: Timestamp) -> Option<Status> {
         let waits_for = format!("waiting for {waits_for}");
         let mut conditions = vec![
             new(condition::INITIALIZED, "True", "", ""),
@@ -183,7 +183,7 @@ impl Status {
     }
 
     /// The fields to apply. Conditions of others are repeated only where the schema treats the list as one field, or they would be lost.
-    pub fn to_apply(&self, list_is_one_field: bool) -> Value {
+    pub(crate) fn to_apply(&self, list_is_one_field: bool) -> Value {
         let ours = |c: &&Condition| list_is_one_field || OURS.contains(&c.kind.as_str());
         let conditions: Vec<&Condition> = self.conditions.iter().filter(ours).collect();
         let mut status = json!({"conditions": conditions, "observedGeneration": self.observed_generation});

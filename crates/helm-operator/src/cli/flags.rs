@@ -13,7 +13,7 @@ use crate::watches::{DurationError, parse_duration};
 
 /// Flags that contradict each other or are not supported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum UsageError {
+pub(crate) enum UsageError {
     /// A flag and its old name.
     #[error("only one of --{0} and --{1} may be set")]
     Both(&'static str, &'static str),
@@ -29,10 +29,10 @@ pub enum UsageError {
 
 /// The flags of `run`.
 #[derive(Args, Clone, Debug)]
-pub struct Run {
+pub(crate) struct Run {
     /// Path to the watches file
     #[arg(long, default_value = "./watches.yaml", value_name = "PATH")]
-    pub watches_file: PathBuf,
+    pub(crate) watches_file: PathBuf,
 
     /// Default reconcile period for controllers, as a Go duration; 0 means only on changes
     #[arg(long, default_value = "1m", value_parser = duration, value_name = "DURATION")]
@@ -120,7 +120,7 @@ impl Run {
     ///
     /// # Errors
     /// Flags that contradict each other or are not supported.
-    pub fn config(&self, env: impl Fn(&str) -> Option<String>) -> Result<Config, UsageError> {
+    pub(crate) fn config(&self, env: impl Fn(&str) -> Option<String>) -> Result<Config, UsageError> {
         self.check()?;
         let defaults = Config::default();
         let address = self.metrics_bind_address.clone().or_else(|| self.metrics_addr.clone());
@@ -164,7 +164,7 @@ impl Run {
     }
 
     /// The options for logs.
-    pub fn telemetry(&self) -> telemetry::Options {
+    pub(crate) fn telemetry(&self) -> telemetry::Options {
         telemetry::Options {
             devel: self.zap_devel,
             encoder: self.zap_encoder,
@@ -174,7 +174,7 @@ impl Run {
     }
 
     /// Warnings about old flag names and flags without effect.
-    pub fn warnings(&self) -> Vec<String> {
+    pub(crate) fn warnings(&self) -> Vec<String> {
         let old = [
             (self.metrics_addr.is_some(), "--metrics-addr is deprecated, use --metrics-bind-address"),
             (self.enable_leader_election.is_some(), "--enable-leader-election is deprecated, use --leader-elect"),

@@ -17,8 +17,8 @@ use crate::native::Controller;
 use crate::report::chain;
 use crate::telemetry;
 
-pub use flags::{Run, UsageError};
-pub use template::Template;
+pub(crate) use flags::Run;
+pub(crate) use template::Template;
 
 /// The most worker threads: more only cost memory, as everything waits for the API server.
 const MAX_WORKERS: usize = 4;
@@ -29,15 +29,15 @@ const STACK: usize = 8 << 20;
 /// Kubernetes operator: serves the charts in watches.yaml, and controllers that the program adds in Rust
 #[derive(Debug, Parser)]
 #[command(disable_version_flag = true, arg_required_else_help = true)]
-pub struct Cli {
+pub(crate) struct Cli {
     /// What to do.
     #[command(subcommand)]
-    pub command: Command,
+    pub(crate) command: Command,
 }
 
 /// What to do.
 #[derive(Debug, Subcommand)]
-pub enum Command {
+pub(crate) enum Command {
     /// Runs the operator
     Run(Box<Run>),
     /// Renders a chart as 'helm template' does
@@ -68,7 +68,7 @@ pub fn main_with(natives: Vec<Box<dyn Controller>>) -> ExitCode {
 }
 
 /// The command for a program with this name, for help and tests.
-pub fn command(name: &str) -> clap::Command {
+pub(crate) fn command(name: &str) -> clap::Command {
     let examples = format!(
         "Examples:\n  # Against the current kubeconfig, every namespace\n  {name} run\n\n  # One namespace, readable logs\n  \
          WATCH_NAMESPACE=demo {name} run --zap-devel\n\n  # As one of several replicas in a cluster\n  \

@@ -48,7 +48,7 @@ fn every_flag_reaches_the_configuration() {
     assert_eq!((&*config.metrics_bind_address, &*config.health_probe_bind_address), ("0", "127.0.0.1:0"));
     assert!(config.leader_elect && config.controllers.suppress_override_values);
     assert_eq!((&*config.leader_election_id, &*config.leader_election_namespace), ("me", "ns"));
-    assert!(config.controllers.namespaces.contains("b") && !config.controllers.namespaces.contains("c"));
+    assert_eq!(*config.controllers.namespaces.0, ["a", "b"]);
     let telemetry = parse(line).unwrap().telemetry();
     assert_eq!(telemetry.encoder, Some(telemetry::Encoder::Console));
     assert_eq!(telemetry.time, telemetry::TimeEncoding::Iso8601);

@@ -22,13 +22,13 @@ use decide::{Observed, Step, next_step};
 
 /// client-go's three durations; each must be longer than the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Timing {
+pub(crate) struct Timing {
     /// How long others wait for a silent leader.
-    pub lease_duration: Duration,
+    pub(crate) lease_duration: Duration,
     /// How long the leader tries to renew before it gives up.
-    pub renew_deadline: Duration,
+    pub(crate) renew_deadline: Duration,
     /// The time between two tries.
-    pub retry_period: Duration,
+    pub(crate) retry_period: Duration,
 }
 
 impl Default for Timing {
@@ -48,7 +48,7 @@ impl Default for Timing {
 pub struct Lost;
 
 /// A candidate for a lease.
-pub struct Election {
+pub(crate) struct Election {
     api: Api<Lease>,
     name: String,
     identity: String,
@@ -59,13 +59,13 @@ pub struct Election {
 
 impl Election {
     /// A candidate with this identity for the lease `namespace/name`.
-    pub fn new(client: Client, namespace: &str, name: &str, identity: String, timing: Timing) -> Election {
+    pub(crate) fn new(client: Client, namespace: &str, name: &str, identity: String, timing: Timing) -> Election {
         let api = Api::namespaced(client, namespace);
         Election { api, name: name.to_owned(), identity, timing, observed: None, last_error: None }
     }
 
     /// Waits until this candidate leads. Cancel safe.
-    pub async fn acquire(&mut self) {
+    pub(crate) async fn acquire(&mut self) {
         tracing::info!(lease = self.name, identity = self.identity, "Attempting to acquire leader lease");
         while !self.attempt(self.timing.renew_deadline).await {
             tokio::time::sleep(jittered(self.timing.retry_period)).await;
@@ -74,7 +74,7 @@ impl Election {
     }
 
     /// Renews until that is no longer possible. Cancel safe; the lease then expires or is [released](Self::release).
-    pub async fn hold(&mut self) -> Lost {
+    pub(crate) async fn hold(&mut self) -> Lost {
         let mut deadline = Instant::now() + self.timing.renew_deadline;
         while Instant::now() < deadline {
             let started = Instant::now();
@@ -90,7 +90,7 @@ impl Election {
     }
 
     /// Releases the lease, so that the next leader need not wait for it to expire. Does nothing if another candidate holds it.
-    pub async fn release(&mut self) {
+    pub(crate) async fn release(&mut self) {
         let Some(observed) = self.observed.take().filter(|o| o.held_by(&self.identity)) else { return };
         let lease = self.lease(observed.version().cloned(), decide::released(&observed.lease, now()));
         match tokio::time::timeout(
@@ -189,7 +189,7 @@ impl Election {
 }
 
 /// A unique name: the host's with a random number.
-pub fn identity(host: Option<&str>) -> String {
+pub(crate) fn identity(host: Option<&str>) -> String {
     format!("{}_{:016x}", host.unwrap_or("helm-operator"), random())
 }
 

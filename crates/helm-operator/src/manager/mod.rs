@@ -16,8 +16,10 @@ use kube::Client;
 use tokio_util::sync::CancellationToken;
 
 use crate::context::ControllerConfig;
+pub use crate::lease::Lost;
 use crate::metrics::Metrics;
 use crate::native::{self, Controller};
+pub use crate::server::Error as ServerError;
 use crate::watches::{self, Watch};
 use crate::{lease, server};
 
@@ -111,7 +113,6 @@ pub struct Manager {
     metrics: Metrics,
     watches: Vec<Watch>,
     natives: Vec<Box<dyn Controller>>,
-    timing: lease::Timing,
 }
 
 impl Manager {
@@ -137,7 +138,7 @@ impl Manager {
 
     /// Adds a boxed native controller.
     #[must_use]
-    pub fn native_boxed(mut self, controller: Box<dyn Controller>) -> Manager {
+    pub(crate) fn native_boxed(mut self, controller: Box<dyn Controller>) -> Manager {
         self.natives.push(controller);
         self
     }
@@ -175,13 +176,6 @@ impl Manager {
     /// As [`run`](Self::run).
     pub async fn run_until(self, client: Client, shutdown: CancellationToken) -> Result<(), Error> {
         run::run(self, client, shutdown).await
-    }
-
-    /// Replaces client-go's times for the lease.
-    #[must_use]
-    pub fn lease_timing(mut self, timing: lease::Timing) -> Manager {
-        self.timing = timing;
-        self
     }
 }
 

@@ -22,12 +22,12 @@ type Running = JoinSet<(String, Result<(), native::Error>)>;
 
 /// Runs the manager until `shutdown` is cancelled, the lease is lost or a controller ends.
 pub(super) async fn run(manager: Manager, client: Client, shutdown: CancellationToken) -> Result<(), Error> {
-    let Manager { config, metrics, watches, natives, timing } = manager;
+    let Manager { config, metrics, watches, natives } = manager;
     let mut controllers = charts::controllers(watches)?;
     controllers.extend(natives);
     let controllers = name(controllers);
     let context = Context::new(client, config.controllers.clone(), metrics, CancellationToken::new());
-    let mut election = election(&context, &config, timing)?;
+    let mut election = election(&context, &config)?;
     let servers = Servers::start(&config, &context.metrics).await?;
     log_namespaces(&context.config.namespaces);
     let result = lead(&context, &config, controllers, election.as_mut(), shutdown).await;
@@ -139,7 +139,7 @@ fn free_name(name: &str, taken: &HashSet<String>) -> String {
     std::iter::once(name.to_owned()).chain(numbered).find(|n| !taken.contains(n)).unwrap_or_default()
 }
 
-fn election(context: &Context, config: &Config, timing: lease::Timing) -> Result<Option<Election>, Error> {
+fn election(context: &Context, config: &Config) -> Result<Option<Election>, Error> {
     if !config.leader_elect {
         return Ok(None);
     }
@@ -148,7 +148,13 @@ fn election(context: &Context, config: &Config, timing: lease::Timing) -> Result
     }
     let namespace = lease_namespace(config)?;
     let identity = lease::identity(context.config.pod_name.as_deref());
-    Ok(Some(Election::new(context.client.clone(), &namespace, &config.leader_election_id, identity, timing)))
+    Ok(Some(Election::new(
+        context.client.clone(),
+        &namespace,
+        &config.leader_election_id,
+        identity,
+        lease::Timing::default(),
+    )))
 }
 
 fn lease_namespace(config: &Config) -> Result<String, Error> {

@@ -49,6 +49,7 @@ use crate::hooks::{PostHook, PreHook};
 use crate::native::{self, Controller};
 use crate::watches::Watch;
 
+pub use crate::values::{Error as SpecError, Spec};
 pub use render::{RenderError, Renderer, Request};
 
 /// Keeps a Helm release for each custom resource of one kind.

@@ -18,7 +18,7 @@ const UNITS: [(&str, u64); 8] = [
 
 /// Text that is not a duration, or a negative one. The messages are Go's.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum DurationError {
+pub(crate) enum DurationError {
     /// It cannot be parsed.
     #[error("time: invalid duration {0:?}")]
     Invalid(String),
@@ -37,7 +37,7 @@ pub enum DurationError {
 ///
 /// # Errors
 /// Go's errors, and negative durations.
-pub fn parse_duration(text: &str) -> Result<Duration, DurationError> {
+pub(crate) fn parse_duration(text: &str) -> Result<Duration, DurationError> {
     let invalid = || DurationError::Invalid(text.to_owned());
     let (negative, rest) = match text.strip_prefix(['-', '+']) {
         Some(rest) => (text.starts_with('-'), rest),

@@ -18,7 +18,7 @@ use std::time::Duration;
 use helm_release::kube::Policy;
 use kube::core::{ApiResource, GroupVersionKind, Selector};
 
-pub use duration::{DurationError, parse_duration};
+pub(crate) use duration::{DurationError, parse_duration};
 pub use expand::Error as ExpandError;
 pub use overrides::{OverrideError, OverrideValuesType, Overrides};
 
@@ -150,12 +150,12 @@ impl Watch {
     }
 
     /// The controller's name in logs, metrics and events: `<kind in lower case>-controller`, as upstream.
-    pub fn controller_name(&self) -> String {
+    pub(crate) fn controller_name(&self) -> String {
         format!("{}-controller", self.kind.to_lowercase())
     }
 
     /// The API resource with a guessed plural. Use discovery where a server answers.
-    pub fn api_resource(&self) -> ApiResource {
+    pub(crate) fn api_resource(&self) -> ApiResource {
         ApiResource::from_gvk(&self.gvk())
     }
 }

@@ -19,7 +19,7 @@ use helm::template::{Error, Options, Output};
 
 /// The flags of `template`.
 #[derive(Args, Clone, Debug)]
-pub struct Template {
+pub(crate) struct Template {
     #[command(flatten)]
     options: Options,
 
