@@ -1,7 +1,7 @@
-//! Recorded answers that are kept beside the repository rather than in it: for tests that check far more cases than we commit.
+//! Finds recorded answers outside the repository, for tests with far more cases than we commit.
 //!
-//! They lie in `../shared`, or where the environment variable `SHARED` points. Without them a test checks its committed cases only and says
-//! so on standard error, which the test harness does not capture.
+//! Looks in `../shared`, or where the environment variable `SHARED` points. Without them, a test checks only its committed cases, and prints a
+//! message to standard error that the test harness does not capture.
 
 use std::collections::BTreeSet;
 use std::io::Write as _;
@@ -10,24 +10,24 @@ use std::sync::{Mutex, PoisonError};
 
 use serde_json::Value;
 
-/// How many differing cases [`each_line`] shows.
+/// Maximum number of differing cases that [`each_line`] prints.
 const SHOWN: usize = 40;
 
-/// The file or folder of this name; `None`, with a message, where there is none.
+/// Returns the file or directory of this name; prints a message and returns `None` if it does not exist.
 pub fn path(name: &str) -> Option<PathBuf> {
     let beside = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared");
     let path = std::env::var_os("SHARED").map_or_else(beside, PathBuf::from).join(name);
     if path.exists() {
         return Some(path);
     }
-    say_once(name);
+    report_once(name);
     None
 }
 
-/// The cases of a file with one JSON document per line; none, with a message, where there is no such file.
+/// Returns the cases of a file with one JSON document per line; prints a message and returns none if it does not exist.
 ///
 /// # Panics
-/// The file cannot be read, or a line is not JSON.
+/// If the file cannot be read, or a line is not JSON.
 pub fn lines(name: &str) -> Vec<Value> {
     let Some(path) = path(name) else { return Vec::new() };
     parse(&std::fs::read_to_string(path).expect("recorded answers are readable text"))
@@ -40,10 +40,10 @@ fn parse(text: &str) -> Vec<Value> {
         .collect()
 }
 
-/// Checks each case of a file. `check` returns how the answer differs, or an empty string.
+/// Checks each case of a file. `check` returns the difference, or an empty string.
 ///
 /// # Panics
-/// A case differs.
+/// If a case differs.
 pub fn each_line(name: &str, check: impl FnMut(&Value) -> String) {
     each(name, &lines(name), check);
 }
@@ -67,15 +67,12 @@ fn each(name: &str, cases: &[Value], mut check: impl FnMut(&Value) -> String) {
     assert!(differing.is_empty(), "{} of {} cases in {name} differ\n{shown}", differing.len(), cases.len());
 }
 
-/// Says that the cases are missing, once per process.
-fn say_once(name: &str) {
+/// Prints once per process that the cases are missing.
+fn report_once(name: &str) {
     static SAID: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
     if SAID.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned()) {
         // Not `eprintln!`: the test harness would swallow it.
-        let _ = writeln!(
-            std::io::stderr(),
-            "skipped: the cases of {name}; SHARED does not point at a folder that has them"
-        );
+        let _ = writeln!(std::io::stderr(), "skipped: the cases of {name}; set SHARED to the directory that has them");
     }
 }
 
