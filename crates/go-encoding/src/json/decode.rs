@@ -329,7 +329,7 @@ impl<'a> Decoder<'a> {
 }
 
 /// Parses a number without point and exponent that fits an `int64`.
-pub fn integer(text: &str) -> Option<i64> {
+pub(crate) fn integer(text: &str) -> Option<i64> {
     if text.contains(['.', 'e', 'E']) { None } else { text.parse().ok() }
 }
 

@@ -2,6 +2,8 @@
 
 use go_template::{List, Map, Object, Value};
 
+use golibs::strconv::json_float;
+
 use super::{MAX_DEPTH, number};
 
 /// Maximum length of the output, in bytes: a template can double a value repeatedly by putting it into a map twice.
@@ -59,14 +61,14 @@ pub fn encode(value: &Value, escape: EscapeHtml, layout: Layout) -> Result<Vec<u
 }
 
 /// Writes a JSON string, escaped for HTML. Invalid UTF-8 becomes U+FFFD.
-pub fn quoted(bytes: &[u8]) -> String {
+pub(crate) fn quoted(bytes: &[u8]) -> String {
     let mut out = Vec::new();
     write_string(&mut out, bytes, EscapeHtml::Yes);
     String::from_utf8(out).unwrap_or_default()
 }
 
 /// Fails at the depth limit. The error says whether the innermost of the maps contains itself.
-pub fn check_depth(depth: usize, path: &[Map]) -> Result<(), EncodeError> {
+pub(crate) fn check_depth(depth: usize, path: &[Map]) -> Result<(), EncodeError> {
     if depth < MAX_DEPTH {
         return Ok(());
     }
@@ -91,7 +93,7 @@ impl Encoder {
             Value::Bool(yes) => self.text(if *yes { "true" } else { "false" }),
             Value::Int(number, _) => self.text(&number.to_string()),
             Value::Uint(number, _) => self.text(&number.to_string()),
-            Value::Float(number) => self.text(&number::json(*number).ok_or_else(|| EncodeError::unsupported(*number))?),
+            Value::Float(number) => self.text(&json_float(*number).ok_or_else(|| EncodeError::unsupported(*number))?),
             Value::String(bytes) => write_string(&mut self.out, bytes, self.escape),
             Value::Bytes(bytes) => write_string(&mut self.out, super::base64(bytes).as_bytes(), self.escape),
             Value::List(list) if list.is_nil() => self.text("null"),

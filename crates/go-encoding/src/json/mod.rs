@@ -5,7 +5,7 @@
 mod convert;
 mod decode;
 mod encode;
-pub mod number;
+pub(crate) mod number;
 
 #[cfg(test)]
 mod tests;
@@ -16,10 +16,11 @@ use base64::Engine as _;
 use go_template::{List, Map, Value};
 
 pub use convert::{from_serde, to_serde};
+pub use decode::decode_partly;
+pub(crate) use decode::integer;
 pub use decode::{DecodeError, decode, decode_list, decode_map, decode_preserving_ints};
-pub use decode::{decode_partly, integer};
 pub use encode::{EncodeError, EscapeHtml, Layout, MAX_OUTPUT, encode};
-pub use encode::{check_depth, quoted};
+pub(crate) use encode::{check_depth, quoted};
 
 /// Maximum nesting depth when reading or writing. Go allows 10,000.
 pub const MAX_DEPTH: usize = 500;
@@ -45,7 +46,7 @@ pub fn into_map(value: Value) -> Result<Map, TypeError> {
 }
 
 /// Converts a value to a list; nil becomes an empty one.
-pub fn into_list(value: Value) -> Result<List, TypeError> {
+pub(crate) fn into_list(value: Value) -> Result<List, TypeError> {
     match value {
         Value::List(list) => Ok(list),
         Value::Nil => Ok(List::new(go_template::ListType::Interface, Vec::new())),
@@ -65,7 +66,7 @@ pub fn kind(value: &Value) -> &'static str {
 }
 
 /// Converts bytes to text. Each invalid byte becomes U+FFFD, as in Go.
-pub fn to_utf8(bytes: &[u8]) -> Cow<'_, str> {
+pub(crate) fn to_utf8(bytes: &[u8]) -> Cow<'_, str> {
     if let Ok(text) = std::str::from_utf8(bytes) {
         return Cow::Borrowed(text);
     }
@@ -78,6 +79,6 @@ pub fn to_utf8(bytes: &[u8]) -> Cow<'_, str> {
 }
 
 /// The JSON form of a `[]byte`, without quotes.
-pub fn base64(bytes: &[u8]) -> String {
+pub(crate) fn base64(bytes: &[u8]) -> String {
     base64::engine::general_purpose::STANDARD.encode(bytes)
 }

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use golibs::strconv::{quote, quote_rune};
+use golibs::unicode::is_letter;
 use golibs::utf8::{self, Rune};
 
 use super::error::{Located, Problem, Result};
@@ -257,7 +258,7 @@ impl<'a> Lexer<'a> {
             _ => {}
         }
         match c {
-            Some(c) if c.is_alphabetic() => {
+            Some(c) if is_letter(c) => {
                 self.back();
                 self.boolean()
             }
@@ -279,7 +280,7 @@ impl<'a> Lexer<'a> {
 
     fn boolean(&mut self) -> Result<Scalar> {
         self.begin();
-        while self.next()?.is_some_and(char::is_alphabetic) {}
+        while self.next()?.is_some_and(is_letter) {}
         self.back();
         match &*self.token() {
             "true" => Ok(Scalar::Bool(true)),

@@ -56,6 +56,8 @@ fn invalid_toml_fails_with_upstreams_words() {
     check_error("a = 1\na = 2", "2 (last key \"a\"): Key 'a' has already been defined.");
     check_error("[t]\n[t]", "2: Key 't' has already been defined.");
     check_error("a = tru", "1 (last key \"a\"): expected value but found \"tru\" instead");
+    // U+0345 is alphabetic, but not a letter.
+    check_error("a = tru\u{345}", "1 (last key \"a\"): expected value but found \"tru\" instead");
     check_error("a = 01", "1 (last key \"a\"): Invalid integer \"01\": cannot have leading zeroes");
     check_error("a = 1.", "1 (last key \"a\"): Invalid float \"1.\": '.' must be followed by one or more digits");
     check_error("a = 'x\n'", "1 (last key \"a\"): strings cannot contain newlines");

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, HashSet};
 
 use base64::Engine as _;
 use go_template::{Map, MapType, Str, Value};
+use golibs::strconv::json_float;
 
 use super::compose::{Document, Node, NodeId};
 use super::describe::go_syntax;
@@ -267,7 +268,7 @@ impl<'a> Decoder<'a> {
 
     /// The intermediate JSON writes whole numbers without a point.
     fn float(&self, value: f64) -> Value {
-        let whole = number::json(value).filter(|_| self.numbers == Numbers::PreserveInts);
+        let whole = json_float(value).filter(|_| self.numbers == Numbers::PreserveInts);
         whole.and_then(|text| json::integer(&text)).map_or(Value::Float(value), Value::int64)
     }
 }

@@ -8,10 +8,10 @@ use crate::work::note_work;
 use super::{Error, Regex};
 
 /// Maximum number of cached patterns. One more empties the cache: charts have a few dozen, so more means generated patterns.
-pub const CACHE_CAPACITY: usize = 256;
+const CACHE_CAPACITY: usize = 256;
 
 /// Maximum memory of the cached patterns, in bytes.
-pub const MAX_CACHED_SIZE: usize = 32 << 20;
+const MAX_CACHED_SIZE: usize = 32 << 20;
 
 /// Compiling a pattern costs one step per this many bytes of the result.
 const BYTES_PER_STEP: usize = 16;

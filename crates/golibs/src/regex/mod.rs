@@ -21,7 +21,7 @@ use search::Search;
 
 use crate::utf8::{Rune, decode};
 
-pub use cache::{CACHE_CAPACITY, MAX_CACHED_SIZE, cached};
+pub use cache::cached;
 pub use error::Error;
 pub use search::{MAX_SEARCH_TIME, TooSlow};
 pub use translate::{MAX_NESTING, MAX_PATTERN_LENGTH};

@@ -29,7 +29,7 @@ const DAYS_TO_1970: i64 = 719_468;
 
 impl Date {
     /// The date this many days after the start of 1970.
-    pub fn from_days(days: i64) -> Date {
+    pub(super) fn from_days(days: i64) -> Date {
         // Years start in March here, so that the leap day comes last.
         let days = days.saturating_add(DAYS_TO_1970);
         let (era, day_of_era) = (days.div_euclid(DAYS_PER_400_YEARS), days.rem_euclid(DAYS_PER_400_YEARS));

@@ -13,6 +13,8 @@ use std::collections::BTreeMap;
 
 use go_template::{List, Map, Str, Value};
 
+use golibs::strconv::json_float;
+
 use super::error::EmitError;
 use super::read::FORBIDDEN;
 use super::scan::MAX_SIMPLE_KEY;
@@ -112,7 +114,7 @@ impl Emitter {
             self.writer.word(&(value as i64).to_string());
             return Ok(());
         }
-        let text = number::json(value).ok_or_else(|| EncodeError::unsupported(value))?;
+        let text = json_float(value).ok_or_else(|| EncodeError::unsupported(value))?;
         let whole = text.parse::<i64>().is_ok() || text.parse::<u64>().is_ok();
         self.writer.word(&if whole { text } else { number::shortest(value) });
         Ok(())

@@ -5,9 +5,8 @@
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
-use std::sync::LazyLock;
 
-use regex::Regex;
+use golibs::unicode::{is_digit, is_letter};
 
 use super::Dialect;
 
@@ -91,21 +90,4 @@ fn leading_number(text: &str, start: i64) -> (i64, usize) {
         digits += 1;
     }
     (value, digits)
-}
-
-/// Go's `unicode.IsLetter`.
-fn is_letter(c: char) -> bool {
-    if c.is_ascii() { c.is_ascii_alphabetic() } else { is_of(&LETTER, c) }
-}
-
-/// Go's `unicode.IsDigit`.
-fn is_digit(c: char) -> bool {
-    if c.is_ascii() { c.is_ascii_digit() } else { is_of(&DIGIT, c) }
-}
-
-static LETTER: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"^\p{L}$").ok());
-static DIGIT: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"^\p{Nd}$").ok());
-
-fn is_of(class: &Option<Regex>, c: char) -> bool {
-    class.as_ref().is_some_and(|class| class.is_match(c.encode_utf8(&mut [0; 4])))
 }
