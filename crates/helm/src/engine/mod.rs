@@ -8,6 +8,7 @@ mod capabilities;
 mod error;
 mod files;
 mod handlebars;
+mod kube_version;
 mod lookup;
 mod program;
 mod render;
@@ -16,9 +17,10 @@ mod tests;
 mod top;
 mod values_type;
 
-pub use capabilities::{Capabilities, DEFAULT_API_VERSIONS, InvalidKubeVersion, KubeVersion};
+pub use capabilities::{Capabilities, DEFAULT_API_VERSIONS};
 pub use error::{Place, RenderError};
 use files::Files;
+pub use kube_version::{InvalidKubeVersion, KubeVersion};
 pub use lookup::{Lookup, LookupError};
 pub use render::{Error, ReleaseOptions, Rendered, Request};
 

@@ -1,4 +1,4 @@
-//! What a kind of error says. Counterpart: `kind/kind.go` of santhosh-tekuri/jsonschema v6.
+//! The messages of the validator's errors. Counterpart: `kind/kind.go` of santhosh-tekuri/jsonschema v6.
 
 use boon::{ErrorKind, ValidationError};
 use golibs::strconv::quote;
@@ -15,7 +15,7 @@ pub(super) fn root(error: &ValidationError<'_, '_>) -> String {
     }
 }
 
-/// The same without the value, if the message has one: it may be secret.
+/// The message without the value, which may be secret.
 pub(super) fn without_value(kind: &ErrorKind<'_, '_>) -> String {
     let bound =
         |name: &str, want: &Number| format!("{name}: want {}", number::float(want.as_f64().unwrap_or_default()));
@@ -95,7 +95,7 @@ pub(super) fn message(kind: &ErrorKind<'_, '_>) -> String {
     }
 }
 
-/// The value does not match the pattern.
+/// The message for a value that does not match a pattern.
 pub(super) fn pattern(got: &str, want: &str) -> String {
     format!("{} does not match pattern {}", quoted(got), quoted(want))
 }
@@ -133,7 +133,7 @@ fn display(value: &Json) -> String {
     }
 }
 
-/// Where the reason's words differ from Go's, for what is met most.
+/// Translates boon's reason into Go's, for the most common formats.
 fn format_reason(format: &str, got: &Json, reason: &str) -> String {
     let text = got.as_str().unwrap_or_default();
     match format {
@@ -154,7 +154,7 @@ fn list<S: AsRef<str>>(names: &[S]) -> String {
     quoted.join(", ")
 }
 
-/// In single quotes, with Go's escapes inside.
+/// Single quotes around the text, with Go's escapes.
 pub(super) fn quoted(text: &str) -> String {
     let inner = quote(text).replace("\\\"", "\"").replace('\'', "\\'");
     format!("'{}'", inner.get(1..inner.len() - 1).unwrap_or_default())
