@@ -48,7 +48,7 @@ pub enum LoadError {
         found: String,
     },
     /// Subcharts are nested too deep. Helm has no such limit.
-    #[error("charts lie more than {MAX_DEPTH} deep in each other (limit MAX_DEPTH)")]
+    #[error("charts are nested more than {MAX_DEPTH} deep (limit MAX_DEPTH)")]
     TooDeep,
 }
 

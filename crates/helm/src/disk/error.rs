@@ -61,7 +61,7 @@ pub enum ReadError {
     #[error(".helmignore has too many patterns for so many files (limit MAX_IGNORE_WORK)")]
     IgnoreTooSlow,
     /// Folders are nested too deep. Holds the path in the chart.
-    #[error("folders lie more than {MAX_FOLDER_DEPTH} deep below the chart (limit MAX_FOLDER_DEPTH): {0}")]
+    #[error("folders are nested more than {MAX_FOLDER_DEPTH} deep (limit MAX_FOLDER_DEPTH): {0}")]
     FoldersTooDeep(String),
     /// The folder contains too many entries.
     #[error("chart has more than {MAX_CHART_FILES} files (limit MAX_CHART_FILES)")]
@@ -78,7 +78,7 @@ pub enum ReadError {
         cause: io::Error,
     },
     /// A symbolic link points to a file that is neither in the chart's folder nor beside it.
-    #[error("symlink {name} leads out of {allowed}, which charts must not do")]
+    #[error("symlink {name} points outside of {allowed}, which is not allowed")]
     LinkOutside {
         /// The link's path in the chart.
         name: String,

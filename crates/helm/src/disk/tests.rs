@@ -36,7 +36,7 @@ fn links_that_leave_the_parent_folder_are_rejected() {
     for target in ["../../../secret", "/etc/hostname", "/etc"] {
         let link = chart.join("templates/out.yaml");
         std::os::unix::fs::symlink(target, &link).unwrap();
-        assert!(error_of(&chart).starts_with("symlink templates/out.yaml leads out of "), "{target}");
+        assert!(error_of(&chart).starts_with("symlink templates/out.yaml points outside of "), "{target}");
         fs::remove_file(link).unwrap();
     }
     std::os::unix::fs::symlink("nowhere", chart.join("broken")).unwrap();

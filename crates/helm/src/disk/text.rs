@@ -47,7 +47,7 @@ pub(crate) fn exists(path: &Path) -> bool {
 /// Fails for paths that leave the folder: a chart's name is untrusted.
 pub(crate) fn append(folder: &Path, path: &str, text: &str, keep: bool) -> io::Result<()> {
     if Path::new(path).components().any(|part| !matches!(part, Component::Normal(_))) {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "the template's path leaves the folder"));
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "the template's path is outside of the folder"));
     }
     let file = folder.join(path);
     if let Some(parent) = file.parent() {

@@ -26,7 +26,7 @@ const STACK: usize = 512 << 20;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BoundError {
     /// Schemas are nested deeper than [`MAX_CHAIN`], or more than [`MAX_STEPS`] apply to one value.
-    #[error("unable to validate schema: its references lead too deep")]
+    #[error("unable to validate schema: its references are nested too deep")]
     TooDeep,
     /// The schema declares more than [`MAX_NAMES`] names.
     #[error("unable to validate schema: it has more than {MAX_NAMES} names (limit MAX_NAMES)")]

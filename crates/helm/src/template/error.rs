@@ -64,7 +64,7 @@ impl Error {
 #[derive(Debug, thiserror::Error)]
 pub enum UsageError {
     /// Neither one argument nor two.
-    #[error("give a chart, or a release's name and a chart")]
+    #[error("expected a chart, or a release name and a chart")]
     Arguments,
     /// The value of `--dry-run` is unknown.
     #[error("invalid dry-run value ({given:?}). Must be {allowed}")]

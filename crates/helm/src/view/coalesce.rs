@@ -18,7 +18,7 @@ pub struct TypeMismatch {
 impl TypeMismatch {
     /// The text without the value, which may be secret.
     pub(crate) fn without_value(&self) -> String {
-        format!("type mismatch on {}: a table is wanted", self.subchart)
+        format!("type mismatch on {}: expected a table", self.subchart)
     }
 
     fn new(subchart: &str, value: Value) -> TypeMismatch {

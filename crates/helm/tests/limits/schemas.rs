@@ -30,7 +30,7 @@ fn recursive_schemas_terminate() {
         ("{\"$ref\":\"#\"}".to_owned(), "causing reference cycle"),
         ("{\"allOf\":[{\"$ref\":\"#\"},{\"$ref\":\"#\"}]}".to_owned(), "causing reference cycle"),
         ("{\"$ref\":\"file:///etc/passwd\"}".to_owned(), "schemas outside of values.schema.json are not read"),
-        (doubling(), "references lead too deep"),
+        (doubling(), "references are nested too deep"),
         (deep, "exceeded max depth"),
         (" ".repeat(6 << 20), "limit MAX_SCHEMA_BYTES"),
     ];

@@ -45,7 +45,7 @@ enum BoundError {
 }
 
 fn too_nested() -> BoundError {
-    let message = format!("{MAX_NESTING} blocks or subexpressions inside each other");
+    let message = format!("{MAX_NESTING} nested blocks or subexpressions");
     LimitError { name: "nesting", message }.into()
 }
 

@@ -153,7 +153,7 @@ impl HelperDef for Hidden {
         let mut state = self.0.state();
         match helper.name() {
             ENTER if state.partials >= MAX_PARTIALS => {
-                return Err(other(format!("limit partials exceeded: {MAX_PARTIALS} partials inside each other")));
+                return Err(other(format!("limit partials exceeded: {MAX_PARTIALS} nested partials")));
             }
             ENTER => state.partials += 1,
             LEAVE => state.partials = state.partials.saturating_sub(1),

@@ -82,7 +82,7 @@ impl Memory {
 
     fn convert(&mut self, value: &Value, depth: usize, budget: &mut Budget) -> Result<Json, LimitError> {
         if depth > json::MAX_DEPTH {
-            let message = format!("values nest over {} deep", json::MAX_DEPTH);
+            let message = format!("values are nested more than {} deep", json::MAX_DEPTH);
             return Err(LimitError { name: "depth", message });
         }
         budget.take(value)?;

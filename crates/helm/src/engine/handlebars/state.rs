@@ -23,7 +23,7 @@ const RESULT: &str = "__result";
 #[derive(Debug, thiserror::Error)]
 pub(super) enum CallError {
     /// `invoke` without a value or a method.
-    #[error("invoke wants a value and a method's name")]
+    #[error("invoke needs a value and a method name")]
     Invoke,
     /// There is no function of this name.
     #[error("function {0:?} not defined")]

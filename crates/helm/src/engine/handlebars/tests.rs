@@ -143,7 +143,7 @@ fn methods_are_called_through_invoke() {
         "has 1",
     );
     fails(r#"{{invoke Files "Nope" "x"}}"#, "Nope");
-    fails(r#"{{invoke Files "a b"}}"#, "invoke wants a value and a method's name");
+    fails(r#"{{invoke Files "a b"}}"#, "invoke needs a value and a method name");
 }
 
 #[test]
