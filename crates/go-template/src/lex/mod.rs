@@ -117,11 +117,13 @@ impl<'a> Lexer<'a> {
         if self.at_eof || self.pos == 0 {
             return;
         }
-        if let Some(rune) = decode_last(&self.input[..self.pos]) {
-            self.pos -= rune.width();
-            if rune == Rune::Char('\n') {
-                self.line -= 1;
-            }
+        let passed = &self.input[..self.pos];
+        self.pos -= match passed.last() {
+            Some(byte) if byte.is_ascii() => 1,
+            _ => decode_last(passed).map_or(0, Rune::width),
+        };
+        if passed.last() == Some(&b'\n') {
+            self.line -= 1;
         }
     }
 
