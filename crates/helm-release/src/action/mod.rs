@@ -373,7 +373,11 @@ impl From<Error> for Failure {
 ///
 /// # Errors
 /// The record cannot be read or decoded.
-pub async fn read_release(env: &Environment<'_>, version: u32, packed: Option<&Packed>) -> Result<Release, Error> {
+pub(crate) async fn read_release(
+    env: &Environment<'_>,
+    version: u32,
+    packed: Option<&Packed>,
+) -> Result<Release, Error> {
     match packed {
         Some(packed) => Ok(packed.unpack()?),
         None => Ok(env.storage.get(&env.decoration.namespace, &env.decoration.release, version).await?),

@@ -49,7 +49,7 @@ impl Call {
     }
 
     /// `GET path` for the metadata of a collection's objects, as `PartialObjectMetadataList`.
-    pub fn metadata_list(path: impl Into<String>) -> Call {
+    pub(crate) fn metadata_list(path: impl Into<String>) -> Call {
         Call { accept: Some("application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"), ..Call::get(path) }
     }
 
@@ -70,7 +70,7 @@ impl Call {
     }
 
     /// A strategic merge patch.
-    pub fn strategic(path: impl Into<String>, json: Vec<u8>) -> Call {
+    pub(crate) fn strategic(path: impl Into<String>, json: Vec<u8>) -> Call {
         Call { body: Some(("application/strategic-merge-patch+json", json)), ..Call::new(Method::PATCH, path) }
     }
 
@@ -163,7 +163,7 @@ impl Error {
     }
 
     /// Returns whether permission is missing.
-    pub fn is_forbidden(&self) -> bool {
+    pub(crate) fn is_forbidden(&self) -> bool {
         self.code() == Some(403)
     }
 

@@ -19,7 +19,7 @@ const MAX_READS: usize = 16;
 
 /// An object to apply, and what is known about the live one.
 #[derive(Clone, Debug)]
-pub struct Target<'a> {
+pub(crate) struct Target<'a> {
     /// The chart's object.
     pub object: &'a Object,
     /// Which existing object may be changed.
@@ -32,7 +32,7 @@ pub struct Target<'a> {
 
 /// What is known about a live object before a write.
 #[derive(Clone, Debug)]
-pub enum Observed {
+pub(crate) enum Observed {
     /// Nothing is known: it is read first.
     Unknown,
     /// It does not exist.
@@ -48,7 +48,7 @@ pub enum Observed {
 
 /// The metadata of a live object that the rule admits.
 #[derive(Clone, Debug)]
-pub struct Existing {
+pub(crate) struct Existing {
     pub(super) uid: String,
     pub(super) resource_version: String,
     pub(super) managed_fields: Value,
@@ -119,14 +119,15 @@ fn conflicts(all: &[Conflict]) -> String {
     lines.join("; ")
 }
 
-/// Applies, deletes and reads the objects of releases, and runs their hooks. Cheap to clone; clones share discovery and OpenAPI caches.
+/// Applies, deletes and reads the objects of releases, and runs their hooks, on behalf of [`crate::action`]. Cheap to clone; clones share discovery and
+/// OpenAPI caches.
 ///
 /// # Flow of an apply
 /// 1. Discovery maps the object's kind to a resource. A kind that is unknown triggers one new discovery.
-/// 2. The live object is judged by the target's [`Rule`]: from what the caller knows ([`Observed`]), or by reading its metadata.
+/// 2. The live object is judged by its own metadata: as the caller's cache knows it, or read.
 /// 3. A new object is created by server-side apply with a resource version that no object has, so that an existing one is never overwritten. An
 ///    existing one is applied with its uid, after moving fields of the release's earlier managers to ours.
-/// 4. If the server permanently rejects the apply and the [`Policy`] allows it, the object is created or merged client-side, as Helm does.
+/// 4. If the server permanently rejects the apply and the [`Policy`](super::Policy) allows it, the object is created or merged client-side, as Helm does.
 ///
 /// # Guarantees
 /// Applying twice changes nothing. An object that changes hands between reading and writing is never overwritten: the write conflicts, and the object
@@ -156,7 +157,7 @@ impl Applier {
     ///
     /// # Errors
     /// The kind is not served, or discovery fails.
-    pub async fn key(&self, object: &Object, decoration: &Decoration) -> Result<ObjectKey, ApplyError> {
+    pub(crate) async fn key(&self, object: &Object, decoration: &Decoration) -> Result<ObjectKey, ApplyError> {
         let resource = self.resource(object).await?;
         Ok(key_of(object, decoration, &resource))
     }
@@ -165,7 +166,7 @@ impl Applier {
     ///
     /// # Errors
     /// Discovery fails.
-    pub async fn recorded_key(
+    pub(crate) async fn recorded_key(
         &self,
         object: &Object,
         decoration: &Decoration,
@@ -181,7 +182,7 @@ impl Applier {
     ///
     /// # Errors
     /// The first failure, as for [`Applier::apply`]. Objects of earlier kinds, and some of the same kind, may be applied.
-    pub async fn apply_all(
+    pub(crate) async fn apply_all(
         &self,
         targets: &[Target<'_>],
         options: &WriteOptions<'_>,
@@ -203,7 +204,7 @@ impl Applier {
     ///
     /// # Errors
     /// The object belongs to someone else, its kind is not served, or the server rejects it.
-    pub async fn apply(&self, target: &Target<'_>, options: &WriteOptions<'_>) -> Result<Applied, ApplyError> {
+    pub(crate) async fn apply(&self, target: &Target<'_>, options: &WriteOptions<'_>) -> Result<Applied, ApplyError> {
         let (object, decoration) = (target.object, options.decoration);
         let failed = |source| ApplyError::Failed { verb: "apply", object: describe(object), source };
         let body = self.body(object, decoration).await?;
@@ -236,7 +237,7 @@ impl Applier {
     ///
     /// # Errors
     /// As [`Applier::apply`].
-    pub async fn dry_run(&self, object: &Object, decoration: &Decoration) -> Result<(), ApplyError> {
+    pub(crate) async fn dry_run(&self, object: &Object, decoration: &Decoration) -> Result<(), ApplyError> {
         let body = self.body(object, decoration).await?;
         let failed = |source| ApplyError::Failed { verb: "apply", object: describe(object), source };
         self.send_dry_run(&body).await.map_err(failed)
@@ -255,7 +256,7 @@ impl Applier {
     ///
     /// # Errors
     /// [`ApplyError::Foreign`] with every object that its rule does not admit, or the first failed request.
-    pub async fn check_ownership(
+    pub(crate) async fn check_ownership(
         &self,
         objects: &[(&Object, Rule)],
         decoration: &Decoration,
@@ -312,7 +313,7 @@ impl Applier {
     ///
     /// # Errors
     /// The server rejects it or is unreachable.
-    pub async fn apply_definition(&self, object: &Object) -> Result<bool, ApplyError> {
+    pub(crate) async fn apply_definition(&self, object: &Object) -> Result<bool, ApplyError> {
         let failed = |source| ApplyError::Failed { verb: "apply", object: describe(object), source };
         let resource = self.resource(object).await?;
         let path = resource.path(object.namespace.as_deref().unwrap_or_default(), &object.name).map_err(failed)?;
@@ -333,7 +334,7 @@ impl Applier {
     ///
     /// # Errors
     /// The object does not exist, or the request fails.
-    pub async fn readiness(&self, object: &Object) -> Result<super::Readiness, ApplyError> {
+    pub(crate) async fn readiness(&self, object: &Object) -> Result<super::Readiness, ApplyError> {
         let failed = |source| ApplyError::Failed { verb: "read", object: describe(object), source };
         let resource = self.resource(object).await?;
         let path = resource.path(object.namespace.as_deref().unwrap_or_default(), &object.name).map_err(failed)?;

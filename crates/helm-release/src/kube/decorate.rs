@@ -7,9 +7,9 @@ use super::{Object, Resource, ca_bundle, decoded};
 /// The label by which dependents are watched. Its value is the chart's name: [`label_value`].
 pub const CHART_LABEL: &str = "helm.sdk.operatorframework.io/chart";
 /// The owner's `namespace/name`, where Kubernetes allows no owner reference.
-pub const PRIMARY_ANNOTATION: &str = "operator-sdk/primary-resource";
+pub(crate) const PRIMARY_ANNOTATION: &str = "operator-sdk/primary-resource";
 /// The owner's `Kind.group`, where Kubernetes allows no owner reference.
-pub const PRIMARY_TYPE_ANNOTATION: &str = "operator-sdk/primary-resource-type";
+pub(crate) const PRIMARY_TYPE_ANNOTATION: &str = "operator-sdk/primary-resource-type";
 pub(super) const MANAGED_BY_LABEL: &str = "app.kubernetes.io/managed-by";
 pub(super) const RELEASE_NAME: &str = "meta.helm.sh/release-name";
 pub(super) const RELEASE_NAMESPACE: &str = "meta.helm.sh/release-namespace";
@@ -36,11 +36,11 @@ impl Owner {
     }
 
     /// Returns `namespace/name`, or the name alone for a cluster-scoped owner: the value of [`PRIMARY_ANNOTATION`].
-    pub fn annotated_name(&self) -> String {
+    pub(crate) fn annotated_name(&self) -> String {
         if self.namespace.is_empty() { self.name.clone() } else { format!("{}/{}", self.namespace, self.name) }
     }
 
-    /// Returns `Kind.group`: the value of [`PRIMARY_TYPE_ANNOTATION`].
+    /// Returns `Kind.group`: the value of the annotation `operator-sdk/primary-resource-type`.
     pub fn annotated_type(&self) -> String {
         format!("{}.{}", self.kind, self.group()).trim_end_matches('.').to_owned()
     }
@@ -84,7 +84,7 @@ impl Object {
 
 impl Decoration {
     /// Returns the object's namespace; empty if the resource is cluster-scoped.
-    pub fn namespace_of<'a>(&'a self, object: &'a Object, resource: &Resource) -> &'a str {
+    pub(crate) fn namespace_of<'a>(&'a self, object: &'a Object, resource: &Resource) -> &'a str {
         if !resource.namespaced {
             return "";
         }
@@ -99,7 +99,7 @@ impl Decoration {
     /// Returns the object as it is applied: [`Object::as_sent`] with namespace, Helm's ownership metadata, chart label and owner.
     ///
     /// The owner is a controller owner reference where Kubernetes allows one and the object is not kept; otherwise two annotations.
-    pub fn decorate(&self, object: &Object, resource: &Resource) -> Value {
+    pub(crate) fn decorate(&self, object: &Object, resource: &Resource) -> Value {
         let mut body = object.as_sent();
         let namespace = self.namespace_of(object, resource).to_owned();
         let metadata = child(&mut body, "metadata");
@@ -131,7 +131,7 @@ fn add_owner(metadata: &mut Map<String, Value>, owner: &Owner, object: &Object, 
 }
 
 /// Returns whether the object outlives its release: `helm.sh/resource-policy: keep`, in any case, with surrounding spaces.
-pub fn is_kept(object: &Object) -> bool {
+pub(crate) fn is_kept(object: &Object) -> bool {
     object.annotation(RESOURCE_POLICY).is_some_and(is_keep)
 }
 

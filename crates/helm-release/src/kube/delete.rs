@@ -23,7 +23,7 @@ pub struct Proven {
 
 /// The result of a deletion.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Removal {
+pub(crate) enum Removal {
     /// The server accepted the deletion; finalizers may still hold the object.
     Sent,
     /// The object does not exist, or its kind is no longer served.
@@ -43,7 +43,7 @@ impl Applier {
     ///
     /// # Errors
     /// The server rejects the deletion or is unreachable, or the object keeps changing.
-    pub async fn delete(
+    pub(crate) async fn delete(
         &self,
         key: &ObjectKey,
         api_version: &str,

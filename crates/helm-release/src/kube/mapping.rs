@@ -165,7 +165,7 @@ impl Mapper {
     ///
     /// # Errors
     /// Discovery fails.
-    pub async fn cleanable(&self) -> Result<Vec<Arc<Resource>>, Error> {
+    pub(crate) async fn cleanable(&self) -> Result<Vec<Arc<Resource>>, Error> {
         self.refresh().await?;
         Ok(self.table().cleanable.clone())
     }

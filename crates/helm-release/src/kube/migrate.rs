@@ -11,7 +11,7 @@ const PREDECESSORS: [&str; 5] =
     ["helm-operator", "manager", "helm", "helm-operator-plugins", "kubectl-client-side-apply"];
 
 /// Returns the managed fields with every predecessor's entry merged into ours; `None` if there is none.
-pub fn migrated_managers(managed_fields: &Value) -> Option<Value> {
+pub(crate) fn migrated_managers(managed_fields: &Value) -> Option<Value> {
     let entries = managed_fields.as_array()?;
     let (theirs, mut kept): (Vec<&Value>, Vec<&Value>) = entries.iter().partition(|entry| is_predecessor(entry));
     if theirs.is_empty() {

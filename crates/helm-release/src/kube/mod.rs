@@ -4,7 +4,7 @@
 //! All requests go through [`Api`]: raw requests with prepared JSON, sent by kube's client or served by [`MemoryApi`] in tests.
 //!
 //! # Rules
-//! - [`Applier`] changes or deletes only objects whose own metadata admits it ([`Rule`], [`Ownership`]); being listed in a manifest proves nothing.
+//! - [`Applier`] changes or deletes only objects whose own metadata admits it ([`Ownership`]); being listed in a manifest proves nothing.
 //! - A write names the uid it was judged by, a deletion the resource version, too. If either changed meanwhile, the object is judged again.
 //! - A [`Mark`] digests the managed fields that are ours. It changes when someone takes a field away, and so reveals drift from metadata alone.
 
@@ -35,24 +35,32 @@ mod unowned;
 mod write;
 
 pub use api::{Api, Call, Error, MAX_RESPONSE_BYTES, Response};
-pub use apply::{Applied, Applier, ApplyError, Conflict, Existing, Observed, Target};
-pub use client_side::LastApplied;
+pub use apply::{Applied, Applier, ApplyError, Conflict};
 pub use decoded::OPEN_FIELDS;
-pub use decorate::{CHART_LABEL, Decoration, Owner, PRIMARY_ANNOTATION, PRIMARY_TYPE_ANNOTATION, is_kept, label_value};
-pub use delete::{Proven, Removal};
+pub use decorate::{CHART_LABEL, Decoration, Owner, label_value};
+pub use delete::Proven;
 pub use duplicate::{Duplicate, deduplicate};
-pub use hooks::{HOOK_RUN_ANNOTATION, HookError, HookRun, Journal, JournalError, Slot};
+pub use hooks::{HookError, Slot};
 pub use live::{Live, Mark};
 pub use mapping::{Mapper, Resource};
 pub use memory::{Disturbance, MemoryApi};
-pub use migrate::migrated_managers;
-pub use object::{Object, ObjectError, ObjectFault, ObjectKey, digest_json, objects_of, recorded_objects};
-pub use order::{install_order, uninstall_order};
-pub use ownership::{NotOurs, Ownership, Rule};
-pub use readiness::{Readiness, readiness_of};
-pub(crate) use refusal::is_transient;
+pub use object::{Object, ObjectError, ObjectFault, ObjectKey, digest_json, objects_of};
+pub use order::install_order;
+pub use ownership::{NotOurs, Ownership};
+pub use readiness::Readiness;
 pub use rivals::Rival;
-pub use write::{ApplyMethod, Policy, Previous, WriteOptions};
+pub use write::{ApplyMethod, Policy};
+
+pub(crate) use apply::{Observed, Target};
+pub(crate) use client_side::LastApplied;
+pub(crate) use decorate::is_kept;
+pub(crate) use delete::Removal;
+pub(crate) use hooks::{HookRun, Journal, JournalError};
+pub(crate) use object::recorded_objects;
+pub(crate) use order::uninstall_order;
+pub(crate) use ownership::Rule;
+pub(crate) use refusal::is_transient;
+pub(crate) use write::{Previous, WriteOptions};
 
 /// The field manager of all our writes. operator-sdk's binary has the same name.
 pub const FIELD_MANAGER: &str = "helm-operator";

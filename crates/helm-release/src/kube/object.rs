@@ -183,7 +183,7 @@ pub fn objects_of(manifest: &str) -> Result<Vec<Object>, ObjectError> {
 ///
 /// # Errors
 /// As [`objects_of`].
-pub fn recorded_objects(manifest: &str, namespace: &str) -> Result<Vec<Object>, ObjectError> {
+pub(crate) fn recorded_objects(manifest: &str, namespace: &str) -> Result<Vec<Object>, ObjectError> {
     let mut objects = objects_of(manifest)?;
     objects.retain(|object| !object.name.is_empty());
     let (mut objects, _) = super::deduplicate(objects, namespace);

@@ -9,6 +9,6 @@ pub fn install_order(objects: &mut [Object]) {
 }
 
 /// Sorts items into uninstall order by their kind. Stable within a kind.
-pub fn uninstall_order<T>(items: &mut [T], kind: impl Fn(&T) -> &str) {
+pub(crate) fn uninstall_order<T>(items: &mut [T], kind: impl Fn(&T) -> &str) {
     sort_by_kind(items, UNINSTALL_ORDER, kind);
 }

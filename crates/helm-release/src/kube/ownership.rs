@@ -32,7 +32,7 @@ pub enum NotOurs {
 
 /// Which existing objects an apply may change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rule {
+pub(crate) enum Rule {
     /// Objects whose metadata marks them as this release's: Helm's rule for objects new to a release.
     Import,
     /// Objects that the release applied before, unless someone else claims them now.
@@ -46,7 +46,7 @@ impl Rule {
     ///
     /// # Errors
     /// The object belongs to someone else, or lacks the metadata that Helm requires.
-    pub fn admits(self, decoration: &Decoration, live: &Live) -> Result<(), NotOurs> {
+    pub(crate) fn admits(self, decoration: &Decoration, live: &Live) -> Result<(), NotOurs> {
         match (self, decoration.ownership(live)) {
             (Rule::Adopt, _) | (Rule::Keep, Ownership::Ours | Ownership::Unclaimed) => Ok(()),
             (_, Ownership::Foreign(owner)) => Err(NotOurs::Foreign(owner)),

@@ -18,7 +18,13 @@ pub enum Readiness {
 pub(super) const READINESS_FIELDS: [&str; 4] = ["clusterIP", "replicas", "type", "updateStrategy"];
 
 /// Returns an object's readiness by the rules of its kind. The core group is "".
-pub fn readiness_of(group: &str, kind: &str, generation: Option<i64>, spec: &Value, status: &Value) -> Readiness {
+pub(crate) fn readiness_of(
+    group: &str,
+    kind: &str,
+    generation: Option<i64>,
+    spec: &Value,
+    status: &Value,
+) -> Readiness {
     let observed = status.get("observedGeneration").and_then(Value::as_i64);
     if let (Some(generation), Some(observed)) = (generation, observed)
         && observed < generation

@@ -50,7 +50,7 @@ impl Applier {
     ///
     /// # Errors
     /// The object cannot be read.
-    pub async fn rival(&self, object: &Object, decoration: &Decoration) -> Result<Rival, Error> {
+    pub(crate) async fn rival(&self, object: &Object, decoration: &Decoration) -> Result<Rival, Error> {
         let resource = self.mapper.any_version(&object.api_version, &object.kind).await?;
         let path = resource.path(decoration.namespace_of(object, &resource), &object.name)?;
         match self.api().send(Call::get(path)).await {

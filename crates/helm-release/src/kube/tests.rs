@@ -3,6 +3,7 @@ use std::sync::Arc;
 use futures::FutureExt as _;
 use serde_json::{Value, json};
 
+use super::readiness::readiness_of;
 use super::*;
 use crate::sample::decoration;
 

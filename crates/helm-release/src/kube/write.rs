@@ -28,7 +28,7 @@ pub enum Policy {
 
 /// How an object was written before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Previous {
+pub(crate) enum Previous {
     /// By server-side apply, or never.
     Apply,
     /// Client-side.
@@ -65,7 +65,7 @@ impl Written {
 
 /// How to write the objects of a release.
 #[derive(Clone, Copy)]
-pub struct WriteOptions<'a> {
+pub(crate) struct WriteOptions<'a> {
     /// The metadata added to each object.
     pub decoration: &'a Decoration,
     /// The user's choice of method.
@@ -78,7 +78,7 @@ pub struct WriteOptions<'a> {
 
 impl<'a> WriteOptions<'a> {
     /// Creates options without definitions.
-    pub fn new(decoration: &'a Decoration, policy: Policy, last: &'a dyn LastApplied) -> WriteOptions<'a> {
+    pub(crate) fn new(decoration: &'a Decoration, policy: Policy, last: &'a dyn LastApplied) -> WriteOptions<'a> {
         WriteOptions { decoration, policy, last, definitions: &[] }
     }
 

@@ -104,7 +104,7 @@ impl ChartDocument {
     ///
     /// # Errors
     /// The JSON exceeds the size limit.
-    pub fn without_files(&self) -> Result<ChartDocument, Error> {
+    pub(crate) fn without_files(&self) -> Result<ChartDocument, Error> {
         let mut chart = self.to_json()?;
         if chart.get("files").is_some() {
             chart[FILES] = files_digest(&chart["files"]).into();

@@ -24,7 +24,7 @@ use crate::kube::{self, Api, Call, FIELD_MANAGER};
 use crate::release::{self, Packed, Release, Status};
 
 /// The largest encoded record in bytes: the API server's limit on a Secret's data.
-pub const MAX_RECORD: usize = 1 << 20;
+pub(crate) const MAX_RECORD: usize = 1 << 20;
 
 /// The label selector of all release records.
 pub const SELECTOR: &str = "owner=helm";
@@ -59,7 +59,7 @@ pub enum Error {
         #[source]
         source: release::Error,
     },
-    /// The record exceeds [`MAX_RECORD`] even without the chart's other files and the notes.
+    /// The record exceeds 1 MiB even without the chart's other files and the notes.
     #[error("release {name:?} is too large to record: {size} bytes, and a Secret holds {MAX_RECORD}")]
     TooLarge {
         /// The release's name.

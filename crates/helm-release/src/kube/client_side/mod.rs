@@ -19,7 +19,7 @@ use super::{FIELD_MANAGER, Live, Object, ObjectKey, Resource};
 pub(super) use schema::Schemas;
 
 /// The deployed revision's objects, the base of three-way merges.
-pub trait LastApplied: Send + Sync {
+pub(crate) trait LastApplied: Send + Sync {
     /// Returns the object in that revision's manifest; `None` if it contains none.
     ///
     /// # Errors

@@ -19,10 +19,10 @@ use crate::release::{DeletePolicy, Hook, HookEvent, Release};
 use one::Clock;
 
 /// The annotation on a hook's object that identifies its run: revision and recorded start.
-pub const HOOK_RUN_ANNOTATION: &str = "helm.sdk.operatorframework.io/hook-run";
+pub(crate) const HOOK_RUN_ANNOTATION: &str = "helm.sdk.operatorframework.io/hook-run";
 
 /// How to run hooks.
-pub struct HookRun<'a> {
+pub(crate) struct HookRun<'a> {
     /// The release's identity, and the metadata that the hooks' objects get.
     pub decoration: &'a Decoration,
     /// How long one hook may take since its recorded start, restarts included; `None` sets no limit.
@@ -56,7 +56,7 @@ impl Slot for () {
 }
 
 /// Records hook phases in the release record.
-pub trait Journal: Send + Sync {
+pub(crate) trait Journal: Send + Sync {
     /// Records the release's current state.
     ///
     /// # Errors
@@ -65,7 +65,7 @@ pub trait Journal: Send + Sync {
 }
 
 /// Why a release was not recorded.
-pub type JournalError = Box<dyn std::error::Error + Send + Sync>;
+pub(crate) type JournalError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Records nothing.
 impl Journal for () {
@@ -161,7 +161,7 @@ impl Applier {
     /// # Errors
     /// The first hook that failed, timed out or cannot be recorded. Pre-delete and post-delete hooks whose namespace is being deleted cannot be
     /// created; they are skipped and returned instead.
-    pub fn run_hooks<'a>(
+    pub(crate) fn run_hooks<'a>(
         &'a self,
         release: &'a mut Release,
         event: HookEvent,
@@ -208,7 +208,7 @@ impl Applier {
     ///
     /// # Errors
     /// An object belongs to someone else, or cannot be deleted within the hook's timeout.
-    pub fn clean_up_hooks<'a>(
+    pub(crate) fn clean_up_hooks<'a>(
         &'a self,
         release: &'a Release,
         event: HookEvent,

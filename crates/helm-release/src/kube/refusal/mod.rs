@@ -30,13 +30,13 @@ impl Error {
     }
 
     /// Returns whether the server may reject only server-side apply, and accept a client-side create or patch.
-    pub fn may_succeed_client_side(&self) -> bool {
+    pub(crate) fn may_succeed_client_side(&self) -> bool {
         // 405 and 415: an aggregated server without server-side apply.
         matches!(self.code(), Some(400 | 405 | 415 | 422))
     }
 
     /// Returns whether the namespace is being deleted, so that nothing can be created in it.
-    pub fn is_terminating(&self) -> bool {
+    pub(crate) fn is_terminating(&self) -> bool {
         matches!(self, Error::Refused { code: 403, reason, .. } if reason == TERMINATING)
     }
 
