@@ -1,4 +1,4 @@
-//! A person's `helm` on our releases: in flight, done, failed, abandoned; against the API server in memory.
+//! Manual `helm` commands on our releases (running, finished, failed, abandoned), against the API server in memory.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ fn manifest(names: &[&str], value: &str) -> String {
     names.iter().map(|name| format!("---\n{}\n", map(name))).collect()
 }
 
-/// Writes a record as Helm does: no annotations, and every label that the revision before it has.
+/// Writes a record as Helm does: without annotations, with all labels of the revision before it.
 fn helm_writes(world: &World, version: u32, status: Status, manifest: &str, age: Duration) {
     let chart = r#"{"metadata":{"name":"memcached","version":"0.2.0"}}"#;
     let release = Release {
@@ -45,7 +45,7 @@ fn helm_writes(world: &World, version: u32, status: Status, manifest: &str, age:
     world.server.put(&record_path(version), secret, "helm");
 }
 
-/// Marks a record of ours as superseded, as Helm does: the annotation is lost.
+/// Marks our record as superseded as Helm does: the annotation is lost.
 async fn helm_supersedes(world: &World, version: u32) {
     let mut release = world.shared.storage.get("ns", "web", version).await.unwrap();
     release.info.status = Status::Superseded;
@@ -97,7 +97,7 @@ async fn an_upgrade_in_flight_is_left_alone_and_reported() {
     let expected = "True/ReleaseInFlight/revision 2 of release \"web\" is pending-upgrade and was not written by this operator: a person's helm is running; the operator waits until it ends, or until 20";
     assert!(said.starts_with(expected), "{said}");
     assert_eq!(world.requests().await, 0);
-    // Looked at again when the ten minutes are over: one of them has passed.
+    // Reconciled again when the ten minutes are over, one of which has passed.
     let again = world.shared.cache.history(&key()).failure.unwrap().retry.at - tokio::time::Instant::now();
     assert!((530..=540).contains(&again.as_secs()), "{again:?}");
 }
@@ -107,7 +107,7 @@ async fn an_upgrade_that_succeeded_is_undone_once_without_orphans() {
     let world = deployed().await;
     helm_writes(&world, 2, Status::PendingUpgrade, &manifest(&["a", "x"], "2"), MINUTE);
     world.reconcile().await;
-    // Only now Helm goes on: b and c are not in its chart.
+    // Only now does Helm continue: b and c are not in its chart.
     helm_applies(&world, "a", "2");
     helm_applies(&world, "x", "2");
     ["b", "c"].iter().for_each(|name| world.server.remove(&format!("{MAPS}/{name}")));
@@ -185,7 +185,7 @@ async fn an_abandoned_upgrade_is_healed_after_ten_minutes() {
 
 #[tokio::test(start_paused = true)]
 async fn a_release_last_written_by_helm_is_still_ours() {
-    // The only record lost its annotation, and none but Helm's is left.
+    // The only record lost its annotation; all others are Helm's.
     let world = deployed().await;
     helm_supersedes(&world, 1).await;
     helm_writes(&world, 2, Status::Deployed, &manifest(&["a"], "2"), MINUTE);
@@ -237,7 +237,7 @@ async fn the_time_of_the_first_deployment_is_kept() {
     world.edit(|p| p["spec"]["value"] = "2".into());
     world.reconcile().await;
     assert_eq!(first(&world, 2).await, time);
-    // Another revision by Helm, whose record says so, too, does not change it.
+    // Another revision by Helm does not change it, although its record says the same.
     let world = World::on(world.server);
     world.edit(|p| p["spec"]["value"] = "3".into());
     world.reconcile().await;

@@ -1,4 +1,4 @@
-//! A chart's hooks in whole reconciles: restarts, waits, failures; against the API server in memory, on which somebody else ends Jobs.
+//! A chart's hooks in whole reconciles (restarts, waits, failures), against the API server in memory, where the tests end the Jobs.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ fn hook(name: &str, event: &str) -> Value {
     json!({"name": name, "events": [event]})
 }
 
-/// Ends every Job that runs, five seconds after each look.
+/// Ends every running Job, five seconds after each check.
 async fn end_jobs(server: &MemoryApi, how: &str) {
     loop {
         sleep(Duration::from_secs(5)).await;
@@ -36,7 +36,7 @@ async fn end_jobs(server: &MemoryApi, how: &str) {
     }
 }
 
-/// Reconciles while Jobs end like this.
+/// Reconciles while Jobs end in this way.
 async fn reconcile(world: &World, how: &str) -> ReconcileResult {
     tokio::select! {
         result = world.reconcile() => result,
@@ -44,7 +44,7 @@ async fn reconcile(world: &World, how: &str) -> ReconcileResult {
     }
 }
 
-/// Reconciles for some time and is killed then.
+/// Reconciles until the process is killed after this time.
 async fn killed_after(world: &World, seconds: u64) {
     tokio::select! {
         _ = world.reconcile() => {}
@@ -64,7 +64,7 @@ async fn phases(world: &World, version: u32) -> Vec<String> {
 
 #[tokio::test(start_paused = true)]
 async fn a_chart_without_hooks_costs_no_extra_write_and_each_hook_costs_one_record() {
-    // How often the status tells of the wait is another matter.
+    // Status writes about the wait do not count.
     let writes = |world: &World| {
         world.server.log().iter().filter(|line| !line.starts_with("GET") && !line.ends_with("/status")).count()
     };
@@ -166,7 +166,7 @@ async fn a_wait_for_the_objects_does_not_run_hooks_again() {
     let waits = "Waiting until all resources are deleted: ConfigMap ns/a (finalizers: x/y)";
     assert_eq!(world.condition("Deployed").unwrap(), format!("False/UninstallSuccessful/{waits}"));
     assert_eq!(world.condition("Ready").unwrap(), "False/Uninstalling/ConfigMap ns/a (finalizers: x/y)");
-    // Nothing of it is forgotten by a restart.
+    // A restart forgets none of it.
     let world = World::on(world.server);
     reconcile(&world, "Complete").await;
     assert_eq!(count(&world, &format!("POST {JOBS}")), 1);
@@ -332,7 +332,7 @@ async fn a_hook_rejected_by_a_webhook_is_retried_within_the_same_revision() {
     assert_eq!((world.history(), world.maps().len()), (vec!["1 deployed".to_owned()], 3));
 }
 
-/// A resource that waits for its objects, each held by somebody's finalizer, and is deleted.
+/// A deleted resource that waits for its objects, each held by another finalizer.
 async fn deleted_and_held(maps: &[&str]) -> World {
     let world = World::new(json!({"maps": maps, "value": "1"}));
     world.edit(|p| p["metadata"]["annotations"] = json!({"helm.sdk.operatorframework.io/uninstall-wait": "true"}));
@@ -358,7 +358,7 @@ async fn a_message_names_a_few_of_the_objects_it_waits_for() {
     world.reconcile().await;
     let said = world.condition("Ready").unwrap();
     assert_eq!(said, format!("False/Uninstalling/{}, {}, {} and 1 more", one("b"), one("c"), one("d")));
-    // What holds them is said only if there is an answer.
+    // The finalizers are named only if they can be read.
     world.server.refuse(|call| {
         let held = ["c", "d", "e"].iter().any(|name| call.path.starts_with(&format!("{MAPS}/{name}")));
         (call.method == http::Method::GET && held).then(|| Error::from_status(503, "", "away"))
@@ -386,7 +386,7 @@ async fn an_uninstall_waits_for_unwatched_objects_and_names_them() {
     assert_eq!(world.maps(), ["a"]);
 }
 
-/// Makes the digest of a release's inputs one of another version of the operator.
+/// Replaces the digest of a release's inputs with that of another version of the operator.
 fn of_another_version(world: &World) {
     let path = format!("{SECRETS}/sh.helm.release.v1.web.v1");
     let mut record = world.server.object(&path).unwrap();

@@ -1,4 +1,4 @@
-//! What the cache believes: late answers, older events, other uids, what the last of a release had.
+//! What the cache trusts: late answers, older events, other uids, and a release's last inventory.
 
 use std::sync::Arc;
 

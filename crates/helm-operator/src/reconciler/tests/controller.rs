@@ -1,4 +1,4 @@
-//! A whole controller with its watches, over a client of the API server in memory.
+//! A whole controller with its watches, on a client of the API server in memory.
 
 use std::sync::Mutex;
 
@@ -15,10 +15,10 @@ use crate::native::Controller;
 use crate::reconciler::ChartController;
 use crate::watches;
 
-/// What was asked for, queries included.
+/// The requests, with their queries.
 type Asked = Arc<Mutex<Vec<String>>>;
 
-/// A client of the server. Watches bring nothing: lists, and the answers to its writes, are all that a controller learns.
+/// A client of the server. Its watches deliver nothing: the controller learns only from lists and from answers to its writes.
 fn client(server: &Arc<MemoryApi>, asked: &Asked) -> kube::Client {
     let (server, asked) = (server.clone(), asked.clone());
     let service = tower::service_fn(move |request: HttpRequest<Body>| {
@@ -42,7 +42,7 @@ async fn answer(server: &MemoryApi, request: HttpRequest<Body>) -> Response<Body
         |known: &&&str| parts.headers.get("content-type").is_some_and(|sent| sent.as_bytes() == known.as_bytes());
     let body = body.collect_bytes().await.unwrap().to_vec();
     let body = types.iter().find(is_sent).filter(|_| !body.is_empty()).map(|known| (*known, body));
-    // Leaked, for what a call accepts is a constant elsewhere.
+    // Leaked, because `Call` holds a constant.
     let accept = parts.headers.get("accept").and_then(|sent| sent.to_str().ok()).map(|sent| &*sent.to_owned().leak());
     let call = Call { method: parts.method, path: parts.uri.to_string(), body, accept };
     let (code, body) = match server.send(call).await {
@@ -70,7 +70,7 @@ impl Running {
         Running { server, asked, context: context.for_controller("memcached-controller") }
     }
 
-    /// Runs the controller until something is so, and then to its end, which it must reach.
+    /// Runs the controller until `so` holds, then waits for its orderly end.
     async fn until(&self, controller: ChartController, so: impl Fn() -> bool) {
         let condition = async {
             while !so() {
@@ -98,7 +98,7 @@ fn controller(rest: &str) -> ChartController {
     ChartController::with_renderer(watch, Arc::new(Stub::default()))
 }
 
-/// A server with one resource and the kinds that its chart has.
+/// A server with one resource and the kinds of its chart's objects.
 fn server() -> Arc<MemoryApi> {
     let server = World::new(spec()).server;
     server.serve("v1", "ConfigMap", "configmaps");
@@ -196,7 +196,7 @@ async fn a_controller_waits_for_its_kind_to_be_served_until_the_shutdown() {
     nothing.until(controller(""), || nothing.asked("GET /apis")).await;
 }
 
-/// On what an event is, and what it says: type, reason and note.
+/// The object of an event, and its type, reason and note.
 fn told(event: &Value) -> (ObjectReference, String) {
     let said = ["type", "reason", "note"].map(|field| event[field].as_str().unwrap().to_owned()).join("/");
     (serde_json::from_value(event["regarding"].clone()).unwrap(), said)

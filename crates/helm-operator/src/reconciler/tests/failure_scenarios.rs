@@ -1,4 +1,4 @@
-//! What failed attempts leave, how often they are recorded, and which objects are written as a client would.
+//! What failed attempts leave, how often they are recorded, and which objects are written client-side.
 
 use helm_release::kube::{Call, Error};
 
@@ -8,29 +8,29 @@ const TYPED: &str = "failed to create typed patch object (ns/b; /v1, Kind=Config
 const WEBHOOK: &str =
     "Internal error occurred: failed calling webhook \"check.example.com\": failed to call webhook: connection refused";
 
-/// Whether a request writes the ConfigMap of this name with this text in it.
+/// Whether a request writes the ConfigMap with this name and this text in it.
 fn writes(call: &Call, name: &str, text: &str) -> bool {
     let body = call.body.as_ref().map(|(_, json)| String::from_utf8_lossy(json).into_owned()).unwrap_or_default();
     let named = call.path.contains(&format!("/configmaps/{name}")) || body.contains(&format!("\"name\":\"{name}\""));
     call.path.contains("/configmaps") && named && body.contains(text)
 }
 
-/// Refuses `b` with this text whichever way it is written, as the server does an object of wrong types.
+/// Rejects `b` with this text in either way of writing, as a server rejects an object with wrong types.
 fn refuse(world: &World, text: &'static str) {
     world.server.refuse(move |call| writes(call, "b", text).then(|| Error::from_status(500, "", TYPED)));
 }
 
-/// Refuses to set `a` back.
+/// Rejects the rollback of `a`.
 fn refuse_to_roll_back(world: &World) {
     world.server.refuse(|call| writes(call, "a", "\"1\"").then(|| Error::from_status(403, "Forbidden", "a is frozen")));
 }
 
-/// A webhook is away that looks at `b`.
+/// Makes the webhook that checks `b` unavailable.
 fn webhook_is_away(world: &World, text: &'static str) {
     world.server.refuse(move |call| writes(call, "b", text).then(|| Error::from_status(500, "InternalError", WEBHOOK)));
 }
 
-/// Tries again as often, each time after the longest wait.
+/// Retries this many times, each after the longest wait.
 async fn retry(world: &World, times: usize) {
     for _ in 0..times {
         tokio::time::advance(Duration::from_secs(600)).await;
@@ -164,7 +164,7 @@ async fn a_retry_with_the_same_refusal_writes_nothing() {
     let dry_run = format!("PATCH {MAPS}/b");
     assert!(log.iter().all(|line| *line == dry_run || line.starts_with("GET ")), "{log:?}");
     assert_eq!(log.iter().filter(|line| **line == dry_run).count(), 5);
-    // Said something else, it is worth a try; so are other inputs.
+    // Another refusal is worth a try, and so are other inputs.
     world.server.accept();
     world.server.refuse(|call| writes(call, "b", "abc").then(|| Error::from_status(403, "Forbidden", "no quota")));
     retry(&world, 1).await;
@@ -193,7 +193,7 @@ async fn failures_do_not_outgrow_the_history() {
     assert_eq!(world.server.paths().iter().filter(|p| p.starts_with(SECRETS)).count(), 3);
 }
 
-/// What `helm rollback` leaves when it fails: nothing deployed, and a newest record without marks of ours.
+/// What a failed `helm rollback` leaves: nothing deployed, and a newest record without marks of ours.
 fn fail_a_rollback_by_hand(world: &World) {
     let path = |version: u32| format!("{SECRETS}/sh.helm.release.v1.web.v{version}");
     let mut newest = world.server.object(&path(1)).unwrap();
@@ -234,14 +234,14 @@ async fn a_release_that_ever_ran_is_healed_and_never_removed() {
     assert_eq!(world.condition("ReleaseFailed"), None);
 }
 
-/// How often objects were written as a client because server-side apply refused them.
+/// How often objects were written client-side because server-side apply rejected them.
 fn told(world: &World) -> usize {
     let metrics = world.shared.metrics.encode();
     let line = metrics.lines().find(|l| l.starts_with("helm_operator_outcomes_total") && l.contains("ClientSideApply"));
     line.and_then(|l| l.rsplit(' ').next()?.parse().ok()).unwrap_or(0)
 }
 
-/// Refuses to apply `b`, and takes it from a client.
+/// Rejects `b` in server-side applies and accepts it from a client.
 fn refuse_only_applies(world: &World) {
     world.server.refuse(|call| {
         let applies = call.body.as_ref().is_some_and(|(kind, _)| *kind == "application/apply-patch+yaml");
@@ -279,7 +279,7 @@ async fn client_side_objects_are_reported_once_for_each_change_and_repaired_like
     assert!(world.maps().is_empty());
 }
 
-/// Takes a field away that we have only because a client owns the defaults of what it creates.
+/// Removes a field that is ours only because a client owns the defaults of what it creates.
 async fn take_default(world: &World, number: u32) {
     let path = format!("{MAPS}/b");
     let mut managers = world.server.object(&path).unwrap()["metadata"]["managedFields"].clone();

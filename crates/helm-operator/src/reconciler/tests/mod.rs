@@ -1,4 +1,4 @@
-//! Whole reconciles against the API server in memory: scenarios, and a crash after each single write.
+//! Whole reconciles against the API server in memory: scenarios, and a crash after every single write.
 
 mod time;
 
@@ -48,7 +48,7 @@ pub(super) struct Stub {
     has_sources: bool,
     is_random: bool,
     renders: AtomicUsize,
-    /// The revisions that it rendered for.
+    /// The revisions that it rendered.
     revisions: Mutex<Vec<u32>>,
 }
 
@@ -135,22 +135,22 @@ fn hook(of: &Value) -> Hook {
     }
 }
 
-/// A controller, and the server that outlives it.
+/// A controller and the server, which outlives it.
 pub(super) struct World {
     pub(super) server: Arc<MemoryApi>,
     pub(super) shared: Arc<Shared>,
-    /// Counts the lists of its streams.
+    /// The number of lists so far.
     lists: AtomicU64,
-    /// Whether no stream brings the chart's objects.
+    /// Whether no watch covers the chart's objects.
     unwatched: bool,
 }
 
-/// Tells beforehand from what it renders.
+/// A stub that knows its chart and values without rendering.
 pub(super) fn with_sources() -> Stub {
     Stub { has_sources: true, ..Stub::default() }
 }
 
-/// Makes the value up, another one each time, as charts do with passwords.
+/// A stub that renders a random value each time, as charts do with passwords.
 fn random() -> Stub {
     Stub { is_random: true, ..Stub::default() }
 }
@@ -177,7 +177,7 @@ fn object_key(kind: &str, name: &str) -> ObjectKey {
     ObjectKey { group: "".into(), kind: kind.into(), namespace: "ns".into(), name: name.into() }
 }
 
-/// The events that a server has, oldest first.
+/// A server's events, oldest first.
 fn events(server: &MemoryApi) -> Vec<Value> {
     let paths = server.paths().into_iter().filter(|path| path.contains("/events/"));
     let mut all: Vec<Value> = paths.map(|path| server.object(&path).unwrap()).collect();
@@ -203,13 +203,13 @@ impl World {
         World::start(server, renderer, Events::default(), false, |_| {})
     }
 
-    /// A controller whose events the server takes.
+    /// A controller that publishes its events to the server.
     fn with_events(server: Arc<MemoryApi>, renderer: Arc<dyn Renderer>, change: impl FnOnce(&mut Settings)) -> World {
         let events = Events::new(server.clone(), "memcached-controller", None);
         World::start(server, renderer, events, false, change)
     }
 
-    /// A controller that no stream tells of the chart's objects.
+    /// A controller without watches of the chart's objects.
     fn unwatched(server: Arc<MemoryApi>, change: impl FnOnce(&mut Settings)) -> World {
         World::start(server, Arc::new(Stub::default()), Events::default(), true, change)
     }
@@ -252,12 +252,12 @@ impl World {
         world
     }
 
-    /// What new lists of every stream would tell.
+    /// Feeds the results of new lists of every watch.
     pub(super) fn feed(&self) {
         self.relist(&Scope::ALL, "");
     }
 
-    /// What new lists of the streams of one namespace would tell; of all if `namespace` is empty.
+    /// Feeds the results of new lists of one namespace's watches; of all if `namespace` is empty.
     fn relist(&self, scope: &Scope, namespace: &str) {
         let number = self.lists.fetch_add(1, Ordering::Relaxed) + 1;
         let epoch = Epoch { number, began: Instant::now() };
@@ -305,7 +305,7 @@ impl World {
         dependents[3].sweep(scope, epoch);
     }
 
-    /// Puts one more resource there.
+    /// Adds a resource.
     fn add(&self, namespace: &str, name: &str, spec: Value) -> ResourceKey {
         let (path, primary) = primary(namespace, name, spec);
         self.server.put(&path, primary, "user");
@@ -365,7 +365,7 @@ impl World {
         primary.status.find(kind).map(|c| format!("{}/{}/{}", c.status, c.reason, c.message))
     }
 
-    /// The requests of a reconcile, discovery left out.
+    /// The requests of a reconcile, without discovery.
     pub(super) async fn requests(&self) -> usize {
         let count = || self.server.log().iter().filter(|l| !l.ends_with("/api") && !l.ends_with("/apis")).count();
         let before = count();
@@ -529,7 +529,7 @@ async fn an_object_of_two_resources_stays_with_the_first() {
     assert!(message.contains("it belongs to Memcached \"web\", its controller"), "{message}");
     assert_eq!((world.condition("Irreconcilable"), world.history()), (None, vec!["1 deployed".to_owned()]));
 
-    // Nor does the second one's end touch it.
+    // Neither does the end of the second one touch it.
     let path = primary("ns", "two", Value::Null).0;
     let mut deleted = world.server.object(&path).unwrap();
     deleted["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
@@ -634,7 +634,7 @@ async fn a_suspended_resource_is_left_alone() {
     assert!(world.maps().is_empty());
 }
 
-/// Runs a scenario once for each number of writes after which the process dies, restarts it, and compares the ends.
+/// Runs a scenario once for each number of writes after which the process dies, restarts it, and compares the results.
 async fn survive(prepare: impl AsyncFn() -> World, end: impl Fn(&World)) {
     for writes in 0.. {
         let world = prepare().await;
@@ -823,7 +823,7 @@ async fn our_own_write_without_an_event_is_read_back() {
     assert_eq!(world.maps(), ["a", "b", "c"]);
 }
 
-/// A cluster role of the release beside its maps: what no owner reference takes along.
+/// A ClusterRole beside the release's maps, which no owner reference deletes.
 fn claimed_role(world: &World) {
     let annotations = json!({
         "meta.helm.sh/release-name": "web", "meta.helm.sh/release-namespace": "ns",
@@ -858,7 +858,7 @@ async fn a_release_whose_record_is_deleted_while_we_are_down_is_uninstalled_by_i
     world.server.put(&theirs, other, "helm-operator");
     world.server.remove(&format!("{SECRETS}/sh.helm.release.v1.web.v1"));
     world.delete();
-    // A first attempt that fails must not look as if there was nothing to do.
+    // A failed first attempt must not look as if there were nothing to do.
     world.server.refuse(|call| call.path.contains("clusterroles").then(|| Error::Transport("away".into())));
     let world = World::on(world.server);
     world.reconcile().await;

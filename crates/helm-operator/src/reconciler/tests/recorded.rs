@@ -1,5 +1,5 @@
-//! Releases that another version of the operator, or an upstream, left: what they were made from has not changed, so nothing is rendered
-//! anew. See `tests/fixtures/recorded/README.md`.
+//! Releases left by another version of the operator or by an upstream: their inputs have not changed, so nothing is rendered again. See
+//! `tests/fixtures/recorded/README.md`.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -17,7 +17,7 @@ use crate::watches;
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/fixtures/recorded");
 const MARKS: &str = helm_release::storage::MARKS_ANNOTATION;
 
-/// The folders of recorded states.
+/// The directories of recorded states.
 fn versions() -> Vec<PathBuf> {
     let folders = fs::read_dir(FOLDER).unwrap().map(|entry| entry.unwrap().path());
     let versions: Vec<_> = folders.filter(|path| path.join("records.json").is_file()).collect();
@@ -46,12 +46,12 @@ fn restored(folder: &Path) -> (Arc<MemoryApi>, ResourceKey) {
     (server, ResourceKey::new(&of("namespace"), &of("name")))
 }
 
-/// The chart, or a copy of it that was changed.
+/// The chart, or a changed copy of it.
 fn chart() -> PathBuf {
     Path::new(FOLDER).join("chart")
 }
 
-/// An operator of today's on that server.
+/// Today's operator on that server.
 async fn start(server: &Arc<MemoryApi>, chart: &Path) -> World {
     let watch = "- {group: cache.my.domain, version: v1, kind: Memcached, chart: x, overrideValues: {image: 'memcached:1.6.40'}}";
     let watch = watches::parse(watch, |_| None).unwrap().watches.remove(0);
@@ -60,7 +60,7 @@ async fn start(server: &Arc<MemoryApi>, chart: &Path) -> World {
     World::rendering(server.clone(), Arc::new(renderer))
 }
 
-/// Everything but the records and the resource, and the revisions.
+/// All objects except the records, the resource and its revisions.
 fn objects(server: &MemoryApi) -> BTreeMap<String, Value> {
     let dependent = |path: &&String| !path.contains("sh.helm.release.v1") && !path.contains("/memcacheds/");
     let paths = server.paths();
@@ -71,7 +71,7 @@ fn record_path(server: &MemoryApi) -> String {
     server.paths().into_iter().find(|path| path.contains("sh.helm.release.v1")).unwrap()
 }
 
-/// Changes a record and what is noted on it.
+/// Changes a record and its marks.
 fn change_record(server: &MemoryApi, release: impl FnOnce(&mut Release), marks: impl FnOnce(&mut Value)) {
     let path = record_path(server);
     let mut secret = server.object(&path).unwrap();
@@ -97,7 +97,7 @@ fn revisions(world: &World, key: &ResourceKey) -> Vec<String> {
     release.revisions.iter().map(|(version, r)| format!("{version} {}", r.status.as_str())).collect()
 }
 
-/// The writes of a first look at the release, and those of one after a restart.
+/// The writes of the first reconcile of a release, and those of one after a restart.
 async fn looked_at(server: &Arc<MemoryApi>, key: &ResourceKey) -> [Vec<String>; 2] {
     let before = objects(server);
     let mut writes = [Vec::new(), Vec::new()];
@@ -132,7 +132,7 @@ async fn a_record_with_a_digest_of_another_scheme_is_compared_and_gets_a_new_dig
     }
 }
 
-/// What a look at a release makes of it whose record has another scheme and was changed further.
+/// The result of reconciling a release whose record has another scheme and further changes.
 async fn looked_at_changed(change: impl FnOnce(&mut Release), chart: &Path) -> Vec<String> {
     let (server, key) = restored(&versions()[0]);
     change_record(&server, change, scheme("1"));
@@ -214,7 +214,7 @@ async fn an_upgrade_started_by_another_version_is_finished_as_it_was_rendered() 
     }
 }
 
-/// The release as an upstream would have left it: nothing noted, an owner reference, and fields of a client-side apply.
+/// The release as an upstream leaves it: no marks, an owner reference, and fields of a client-side apply.
 fn as_an_upstream_left_it(server: &MemoryApi) {
     let path = record_path(server);
     let mut secret = server.object(&path).unwrap();

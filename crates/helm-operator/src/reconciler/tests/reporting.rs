@@ -1,4 +1,4 @@
-//! What people are told: events and the status, on a release's whole way.
+//! What users see of a release over its whole life: events and the status.
 
 use helm_release::kube::Disturbance;
 use tokio_util::sync::CancellationToken;
@@ -132,7 +132,7 @@ async fn while_waiting_for_its_objects_a_deleted_resource_shows_no_release() {
     world.delete();
     assert_eq!(world.reconcile().await, ReconcileResult::RequeueAfter);
     assert_eq!(status(&world)["deployedRelease"], Value::Null);
-    // No watch tells of the end: it is asked for.
+    // No watch reports the deletion: it is polled.
     let began = Instant::now();
     let watches = async {
         tokio::time::sleep(30 * SECOND).await;
@@ -178,7 +178,7 @@ async fn waiting_for_a_hook_occupies_no_worker() {
     assert!(world.maps() == ["x"]);
 }
 
-/// A resource that is installed and deleted, with the hook `bye` at this event of its uninstall.
+/// A resource that was installed and deleted, with the hook `bye` at this event of its uninstall.
 async fn deleted_with_hook(event: &str) -> World {
     let mut spec = spec();
     spec["hooks"] = json!([{"name": "bye", "events": [event]}]);
@@ -188,7 +188,7 @@ async fn deleted_with_hook(event: &str) -> World {
     world
 }
 
-/// Ends the Job `bye` like this, whenever it runs.
+/// Ends the Job `bye` in this way whenever it runs.
 async fn end_job(world: &World, how: &str) {
     let path = "/apis/batch/v1/namespaces/ns/jobs/bye";
     loop {
@@ -244,7 +244,7 @@ async fn hooks_that_an_uninstall_ran_are_not_run_again_when_the_rest_failed() {
     let twice = async {
         assert_eq!(work::reconcile(&world.shared, &of, &()).await, ReconcileResult::Error);
         tokio::time::advance(600 * SECOND).await;
-        // No watch told of what the first try recorded.
+        // No watch reported what the first try recorded.
         work::reconcile(&world.shared, &of, &()).await;
     };
     tokio::select! {

@@ -1,4 +1,4 @@
-//! What a look at the cache shows: drift, health, what is waited for, whose an object is, and what a lost write leaves.
+//! What a reconcile sees in the cache: drift, health, objects to wait for, owners, and the effect of a lost write.
 
 use helm_release::kube::{Disturbance, Live, Mark, ObjectKey, Readiness};
 use helm_release::storage::Marks;
@@ -24,12 +24,12 @@ fn marks(world: &World) -> Marks {
     Marks::clone(release.deployed().unwrap().1.marks.as_ref().unwrap())
 }
 
-/// The names of what drifted from these marks.
+/// The names of the objects that drifted from these marks.
 fn drifted(world: &World, marks: &Marks) -> Vec<String> {
     Work::new(&world.shared, &key(), &()).drifted(marks).iter().map(|key| key.name.to_string()).collect()
 }
 
-/// Lets time pass, and reconciles; whether the change to map `b` was undone.
+/// Advances the clock and reconciles; returns whether the change to map `b` was undone.
 async fn is_put_back_after(world: &World, seconds: u64) -> bool {
     tokio::time::advance(Duration::from_secs(seconds)).await;
     world.reconcile().await;
@@ -106,7 +106,7 @@ async fn without_managed_fields_everything_is_reapplied_once_a_period() {
     assert_eq!(drifted(&world, &changed), ["c"]);
 }
 
-/// Notes how an object of the release is doing.
+/// Sets the status of an object of the release.
 fn see(world: &World, name: &str, status: &str) {
     let metadata = json!({"name": name, "namespace": "ns", "uid": name, "resourceVersion": "1000", "generation": 1});
     let conditions = match status {
@@ -210,7 +210,7 @@ async fn an_object_that_lost_its_owner_wakes_its_previous_owner_and_another_of_t
     assert_eq!(claim("another"), Claim { owner: None, ours: false });
 }
 
-/// Whether something wakes the resource that waits for nothing.
+/// Whether `change` wakes the idle resource.
 async fn wakes(world: &World, what: impl FnOnce()) -> bool {
     world.shared.queue.open();
     while let Ok(key) = tokio::time::timeout(SECOND, world.shared.queue.next()).await {

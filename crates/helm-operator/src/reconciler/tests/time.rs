@@ -1,4 +1,4 @@
-//! When things run: the whole loop in virtual time, against the API server in memory, with reconciles counted.
+//! The timing of the whole loop, in virtual time against the API server in memory, with reconciles counted.
 
 use tokio_util::sync::CancellationToken;
 
@@ -11,7 +11,7 @@ const HOUR: Duration = Duration::from_secs(3600);
 const PRIMARIES: &str = "/apis/cache.my.domain/v1/namespaces/ns/memcacheds/";
 
 impl World {
-    /// Works as a process does, until `until` ends; watches tell what is new every tenth of a second.
+    /// Runs the workers until `until` ends; watches deliver changes every tenth of a second.
     async fn work_until(&self, until: impl Future<Output = ()>) {
         self.work_and_feed(until, SECOND / 10).await;
     }
@@ -32,12 +32,12 @@ impl World {
         }
     }
 
-    /// An hour takes no more feeds than a minute.
+    /// An hour takes no more lists than a minute.
     async fn work_for(&self, time: Duration) {
         self.work_and_feed(tokio::time::sleep(time), (time / 600).max(SECOND / 10)).await;
     }
 
-    /// The sum of a metric over its labels, as far as they contain this.
+    /// The sum of a metric over the labels that contain this.
     fn total(&self, metric: &str, labels: &str) -> u64 {
         let text = self.shared.metrics.encode();
         let lines = text.lines().filter(|line| line.starts_with(&format!("{metric}{{")) && line.contains(labels));
@@ -88,7 +88,7 @@ async fn after_a_fight_its_condition_clears_and_only_the_period_triggers_reconci
     assert!(
         world.condition("Irreconcilable").unwrap().contains("fighter keeps changing .data.value of ConfigMap \"b\"")
     );
-    // The last wait was half a minute at most; then it has to be quiet for a while.
+    // The last wait was half a minute at most; then a quiet while must pass.
     world.work_for(90 * SECOND).await;
     assert_eq!((world.condition("Irreconcilable"), world.value_of("b")), (None, json!("1")));
     assert_eq!(world.condition("Ready").unwrap(), "True/Ready/");
@@ -195,7 +195,7 @@ async fn failing_resources_are_tried_once_soon_after_a_restart_and_not_all_at_on
     assert!((0..50).all(|n| failing(n).starts_with("True/RenderError/")));
     let waking = async {
         for _ in 0..40 {
-            // As if ever more kinds were synced, each of which used to wake everybody.
+            // As if more and more kinds were listed, each of which used to wake every resource.
             world.shared.cache.primaries().iter().for_each(|primary| world.shared.wake(primary.key()));
             tokio::time::sleep(SECOND).await;
         }
@@ -230,7 +230,7 @@ async fn a_failing_status_write_backs_off() {
     world.edit(|primary| primary["spec"]["broken"] = true.into());
     world.work_for(45 * SECOND).await;
     let failures = world.shared.cache.history(&key()).unwritten.unwrap().failures;
-    // After each attempt, and after each wait of its own.
+    // After each attempt, and after each of its own waits.
     assert!((7..=14).contains(&failures), "{failures}");
     world.server.fail_after(None);
     world.annotate("suspend", "true");
