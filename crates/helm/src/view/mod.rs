@@ -29,15 +29,15 @@ use crate::values;
 #[derive(Clone, Debug)]
 pub struct ChartView {
     /// The chart.
-    pub chart: Arc<Chart>,
+    pub(crate) chart: Arc<Chart>,
     /// Its metadata, with its alias as the name, and with enabled dependencies only.
-    pub metadata: Metadata,
+    pub(crate) metadata: Metadata,
     /// Its default values, including those imported from subcharts. Renders share them: copy them before a change.
-    pub values: Map,
+    pub(crate) values: Map,
     /// The enabled subcharts.
-    pub dependencies: Vec<ChartView>,
+    pub(crate) dependencies: Vec<ChartView>,
     /// The prefix of its templates' names: `parent/charts/name`.
-    pub path: String,
+    pub(crate) path: String,
     /// The values without nulls, if they contain nulls.
     without_nulls: Option<Map>,
     identity: [u8; 32],
@@ -75,7 +75,7 @@ impl ChartView {
     }
 
     /// The chart's alias, or its name if it has none.
-    pub fn name(&self) -> &str {
+    pub(crate) fn name(&self) -> &str {
         &self.metadata.name
     }
 
@@ -95,7 +95,7 @@ impl ChartView {
     }
 
     /// The files below `crds/`: the chart's own, then those of its subcharts.
-    pub fn crds(&self) -> Vec<Crd> {
+    pub(crate) fn crds(&self) -> Vec<Crd> {
         let is_manifest = |name: &str| {
             let extension = name.rsplit_once('.').map(|(_, extension)| extension.to_ascii_lowercase());
             extension.is_some_and(|extension| matches!(extension.as_str(), "yaml" | "yml" | "json"))
