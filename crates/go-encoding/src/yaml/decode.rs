@@ -11,7 +11,7 @@ use golibs::strconv::json_float;
 use super::compose::{Document, Node, NodeId};
 use super::describe::go_syntax;
 use super::error::Error;
-use super::resolve::{Scalar, resolve, resolve_with};
+use super::resolve::{Dates, Scalar, resolve, resolve_with};
 use super::{MAX_DEPTH, MAX_VALUES};
 use crate::json::{self, number};
 
@@ -303,7 +303,7 @@ pub(super) fn resolve_tagged(text: &str, tag: Option<&str>, implicit: bool) -> R
 
 /// Resolves a scalar with a tag that requires a type.
 fn resolve_as(tag: &str, text: &str) -> Result<Scalar> {
-    let scalar = resolve_with(text, tag == "timestamp");
+    let scalar = resolve_with(text, if tag == "timestamp" { Dates::Recognize } else { Dates::Ignore });
     if scalar.tag().strip_prefix("!!") == Some(tag) {
         return Ok(scalar);
     }

@@ -34,18 +34,25 @@ impl Scalar {
     }
 }
 
-/// Resolves a plain scalar.
-pub(super) fn resolve(text: &str) -> Scalar {
-    resolve_with(text, true)
+/// Whether text that is a date resolves to one.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Dates {
+    Recognize,
+    Ignore,
 }
 
-/// Like [`resolve`]; recognizes dates only if `timestamps`.
-pub(super) fn resolve_with(text: &str, timestamps: bool) -> Scalar {
+/// Resolves a plain scalar.
+pub(super) fn resolve(text: &str) -> Scalar {
+    resolve_with(text, Dates::Recognize)
+}
+
+/// Like [`resolve`]; does not recognize dates unless asked to.
+pub(super) fn resolve_with(text: &str, dates: Dates) -> Scalar {
     match text.as_bytes().first() {
         None => Scalar::Null,
         Some(b'y' | b'Y' | b'n' | b'N' | b't' | b'T' | b'f' | b'F' | b'o' | b'O' | b'~') => resolve_word(text),
         Some(b'.') => resolve_point(text),
-        Some(b'+' | b'-' | b'0'..=b'9') => resolve_number(text, timestamps),
+        Some(b'+' | b'-' | b'0'..=b'9') => resolve_number(text, dates),
         Some(_) => Scalar::Str,
     }
 }
@@ -75,13 +82,13 @@ fn separates_digits(text: &[u8]) -> bool {
     (0..text.len()).filter(|i| text[*i] == b'_').all(|i| digit(i.checked_sub(1)) && digit(Some(i + 1)))
 }
 
-fn resolve_number(text: &str, timestamps: bool) -> Scalar {
+fn resolve_number(text: &str, dates: Dates) -> Scalar {
     match text {
         "+.inf" | "+.Inf" | "+.INF" => return Scalar::Float(f64::INFINITY),
         "-.inf" | "-.Inf" | "-.INF" => return Scalar::Float(f64::NEG_INFINITY),
         _ => {}
     }
-    if timestamps && is_timestamp(text) {
+    if dates == Dates::Recognize && is_timestamp(text) {
         return Scalar::Timestamp;
     }
     let plain = if text.contains('_') { Cow::Owned(text.replace('_', "")) } else { Cow::Borrowed(text) };

@@ -20,7 +20,7 @@ use super::read::FORBIDDEN;
 use super::scan::MAX_SIMPLE_KEY;
 use crate::json::{self, EncodeError, number};
 use scalar::Context;
-use writer::Writer;
+use writer::{Level, Writer};
 
 /// Maximum length of the output, in bytes: a template can double a value repeatedly by putting it into a map twice.
 pub const MAX_OUTPUT: usize = 64 << 20;
@@ -128,15 +128,15 @@ impl Emitter {
 
     fn list(&mut self, list: &List, context: Context) -> Result {
         if list.is_empty() {
-            self.writer.indicator("[]", true, false, false);
+            self.writer.indicator("[]");
             return Ok(());
         }
         json::check_depth(self.writer.depth(), &self.path)?;
         let indentless = self.dialect == Dialect::V2 && context.mapping && !self.writer.at_indention();
-        let outer = self.writer.increase_indent(false, indentless);
+        let outer = self.writer.increase_indent(if indentless { Level::SameColumn } else { Level::Collection });
         for item in list.iter() {
             self.writer.indent_line();
-            self.writer.indicator("-", true, false, true);
+            self.writer.block_indicator("-");
             self.node(item, Context::default())?;
         }
         self.writer.restore_indent(outer);
@@ -146,12 +146,12 @@ impl Emitter {
     fn map(&mut self, map: &Map) -> Result {
         let entries = map.peek();
         if entries.is_empty() {
-            self.writer.indicator("{}", true, false, false);
+            self.writer.indicator("{}");
             return Ok(());
         }
         self.path.push(map.clone());
         json::check_depth(self.writer.depth(), &self.path)?;
-        let outer = self.writer.increase_indent(false, false);
+        let outer = self.writer.increase_indent(Level::Collection);
         for (key, value) in self.sorted(&entries)? {
             self.key(&key);
             self.node(value, Context { mapping: true, simple_key: false })?;
@@ -176,12 +176,12 @@ impl Emitter {
         self.writer.indent_line();
         if key.len() <= MAX_PLAIN_KEY && !scalar::has_break(key) {
             scalar::write(&mut self.writer, key, Context { mapping: true, simple_key: true }, self.dialect);
-            self.writer.indicator(":", false, false, false);
+            self.writer.attached_indicator(":");
         } else {
-            self.writer.indicator("?", true, false, true);
+            self.writer.block_indicator("?");
             scalar::write(&mut self.writer, key, Context { mapping: true, simple_key: false }, self.dialect);
             self.writer.indent_line();
-            self.writer.indicator(":", true, false, true);
+            self.writer.block_indicator(":");
         }
     }
 }

@@ -2,7 +2,8 @@
 
 use go_template::{Field, Object, Value};
 
-use super::scalar::{self, Context};
+use super::scalar::{self, Context, Fold};
+use super::writer::Level;
 use super::{Emitter, Result};
 use crate::json::{base64, number};
 use crate::yaml::EmitError;
@@ -26,7 +27,7 @@ impl Emitter {
             Ok(text) => scalar::write(&mut self.writer, text, context, self.dialect),
             Err(_) => {
                 self.writer.word("!!binary");
-                scalar::write_plain(&mut self.writer, &base64(bytes), false);
+                scalar::write_plain(&mut self.writer, &base64(bytes), Fold::Never);
             }
         }
     }
@@ -52,10 +53,10 @@ impl Emitter {
     fn structure(&mut self, fields: &[Field]) -> Result {
         let seen: Vec<_> = fields.iter().filter(|field| field.is_exported()).collect();
         if seen.is_empty() {
-            self.writer.indicator("{}", true, false, false);
+            self.writer.indicator("{}");
             return Ok(());
         }
-        let outer = self.writer.increase_indent(false, false);
+        let outer = self.writer.increase_indent(Level::Collection);
         for field in seen {
             self.key(&field.name.to_lowercase());
             self.node(&field.value, Context { mapping: true, simple_key: false })?;

@@ -2,7 +2,7 @@
 
 use super::super::resolve::{Scalar, is_base60, is_odd_octal, resolve};
 use super::Dialect;
-use super::writer::{INDENT, Writer};
+use super::writer::{INDENT, Level, Writer};
 
 /// The position of a scalar or list.
 #[derive(Clone, Copy, Default)]
@@ -21,17 +21,25 @@ enum Style {
     Literal,
 }
 
+/// Whether a scalar may continue on another line.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fold {
+    AtWidth,
+    Never,
+}
+
 /// Writes the string.
 pub(super) fn write(writer: &mut Writer, text: &str, context: Context, dialect: Dialect) {
     if is_word(text) && reads_as_itself(text, dialect) {
         writer.word(text);
         return;
     }
-    let outer = writer.increase_indent(true, false);
+    let outer = writer.increase_indent(Level::Scalar);
+    let fold = if context.simple_key { Fold::Never } else { Fold::AtWidth };
     match choose(text, context, dialect) {
-        Style::Plain => write_plain(writer, text, !context.simple_key),
-        Style::Single => write_single(writer, text, !context.simple_key),
-        Style::Double => write_double(writer, text, !context.simple_key),
+        Style::Plain => write_plain(writer, text, fold),
+        Style::Single => write_single(writer, text, fold),
+        Style::Double => write_double(writer, text, fold),
         Style::Literal => write_literal(writer, text),
     }
     writer.restore_indent(outer);
@@ -147,15 +155,15 @@ fn is_printable(c: char) -> bool {
     matches!(c, '\n' | ' '..='~' | '\u{A0}'..='\u{D7FF}' | '\u{E000}'..='\u{FEFE}' | '\u{FF00}'..='\u{FFFD}')
 }
 
-pub(super) fn write_plain(writer: &mut Writer, text: &str, fold: bool) {
+pub(super) fn write_plain(writer: &mut Writer, text: &str, fold: Fold) {
     writer.blank();
     write_words(writer, text, fold);
     writer.end_scalar();
 }
 
 /// Writes text without line breaks, folding at single spaces past the width where allowed.
-fn write_words(writer: &mut Writer, text: &str, fold: bool) {
-    if !fold || writer.has_room(text.len()) {
+fn write_words(writer: &mut Writer, text: &str, fold: Fold) {
+    if fold == Fold::Never || writer.has_room(text.len()) {
         writer.text(text);
         return;
     }
@@ -182,8 +190,8 @@ fn ordinary_run(text: &str) -> usize {
     text.bytes().position(|b| !ordinary(&b)).unwrap_or(text.len())
 }
 
-fn write_single(writer: &mut Writer, text: &str, fold: bool) {
-    writer.indicator("'", true, false, false);
+fn write_single(writer: &mut Writer, text: &str, fold: Fold) {
+    writer.indicator("'");
     let (mut spaces, mut breaks) = (false, false);
     let mut rest = text.chars();
     let mut first = true;
@@ -202,7 +210,7 @@ fn write_single(writer: &mut Writer, text: &str, fold: bool) {
         let next = rest.as_str().chars().next();
         if c == ' ' {
             let inside = !first && next.is_some_and(|c| c != ' ');
-            if fold && !spaces && writer.is_wide() && inside {
+            if fold == Fold::AtWidth && !spaces && writer.is_wide() && inside {
                 writer.indent_line();
             } else {
                 writer.byte(b' ');
@@ -228,12 +236,12 @@ fn write_single(writer: &mut Writer, text: &str, fold: bool) {
         }
         first = false;
     }
-    writer.indicator("'", false, false, false);
+    writer.attached_indicator("'");
     writer.end_scalar();
 }
 
-fn write_double(writer: &mut Writer, text: &str, fold: bool) {
-    writer.indicator("\"", true, false, false);
+fn write_double(writer: &mut Writer, text: &str, fold: Fold) {
+    writer.indicator("\"");
     // libyaml tests for a byte order mark at the start of the text instead of here, and then escapes everything.
     let escape_all = text.starts_with('\u{FEFF}');
     let mut spaces = false;
@@ -252,7 +260,7 @@ fn write_double(writer: &mut Writer, text: &str, fold: bool) {
             write_escape(writer, c);
             spaces = false;
         } else if c == ' ' {
-            if fold && !spaces && writer.is_wide() && !first && next.is_some() {
+            if fold == Fold::AtWidth && !spaces && writer.is_wide() && !first && next.is_some() {
                 writer.indent_line();
                 if next == Some(' ') {
                     writer.byte(b'\\');
@@ -267,7 +275,7 @@ fn write_double(writer: &mut Writer, text: &str, fold: bool) {
         }
         first = false;
     }
-    writer.indicator("\"", false, false, false);
+    writer.attached_indicator("\"");
     writer.end_scalar();
 }
 
@@ -304,7 +312,7 @@ fn write_escape(writer: &mut Writer, c: char) {
 }
 
 fn write_literal(writer: &mut Writer, text: &str) {
-    writer.indicator("|", true, false, false);
+    writer.indicator("|");
     write_block_hints(writer, text);
     writer.begin_block();
     let mut breaks = true;
@@ -331,15 +339,15 @@ fn write_literal(writer: &mut Writer, text: &str) {
 /// The header of a block scalar: the indentation, where the first line does not show it, and the treatment of final line breaks.
 fn write_block_hints(writer: &mut Writer, text: &str) {
     if text.starts_with(|c| c == ' ' || is_break(c)) {
-        writer.indicator(&INDENT.to_string(), false, false, false);
+        writer.attached_indicator(&INDENT.to_string());
     }
     let mut from_end = text.chars().rev();
     match (from_end.next(), from_end.next()) {
         (Some(last), before) if is_break(last) => {
             if before.is_none_or(is_break) {
-                writer.indicator("+", false, false, false);
+                writer.attached_indicator("+");
             }
         }
-        _ => writer.indicator("-", false, false, false),
+        _ => writer.attached_indicator("-"),
     }
 }

@@ -22,6 +22,17 @@ pub(super) struct Writer {
     indention: bool,
 }
 
+/// What is indented.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Level {
+    /// A scalar, which is indented even at the top.
+    Scalar,
+    /// A collection.
+    Collection,
+    /// A list in the column of its key.
+    SameColumn,
+}
+
 /// The indentation to return to.
 pub(super) struct Outer(isize);
 
@@ -64,12 +75,12 @@ impl Writer {
         self.column + characters <= self.width
     }
 
-    /// Indents one more level. A top-level scalar counts as flow style.
-    pub(super) fn increase_indent(&mut self, flow: bool, indentless: bool) -> Outer {
+    /// Indents one more level.
+    pub(super) fn increase_indent(&mut self, level: Level) -> Outer {
         let outer = Outer(self.indent);
         if self.indent < 0 {
-            self.indent = if flow { INDENT } else { 0 };
-        } else if !indentless {
+            self.indent = if level == Level::Scalar { INDENT } else { 0 };
+        } else if level != Level::SameColumn {
             self.indent += INDENT;
         }
         self.depth += 1;
@@ -95,15 +106,25 @@ impl Writer {
         self.indention = true;
     }
 
-    /// Writes an ASCII indicator, after a blank if it needs one.
-    pub(super) fn indicator(&mut self, text: &str, needs_blank: bool, is_blank: bool, is_indention: bool) {
-        if needs_blank {
-            self.blank();
-        }
+    /// Writes an ASCII indicator after a blank.
+    pub(super) fn indicator(&mut self, text: &str) {
+        self.block_indicator(text);
+        self.indention = false;
+    }
+
+    /// Writes an ASCII indicator without a blank before it.
+    pub(super) fn attached_indicator(&mut self, text: &str) {
         self.out.extend_from_slice(text.as_bytes());
         self.column += text.len();
-        self.whitespace = is_blank;
-        self.indention &= is_indention;
+        self.end_scalar();
+    }
+
+    /// Writes an ASCII indicator after a blank. It counts as indentation for nested block collections.
+    pub(super) fn block_indicator(&mut self, text: &str) {
+        self.blank();
+        self.out.extend_from_slice(text.as_bytes());
+        self.column += text.len();
+        self.whitespace = false;
     }
 
     /// Writes a plain scalar of ASCII characters without blanks.

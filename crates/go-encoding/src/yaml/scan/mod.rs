@@ -14,6 +14,7 @@ pub(super) use token::{Token, TokenKind};
 use super::MAX_DEPTH;
 use super::error::Syntax;
 use super::read::{Mark, Reader};
+use scalar::{BlockStyle, Quotes};
 
 /// Maximum length of a key without `?`, in characters.
 pub(super) const MAX_SIMPLE_KEY: usize = 1024;
@@ -139,13 +140,13 @@ impl<'a> Scanner<'a> {
             b'-' if blank_follows => self.fetch_block_entry(),
             b'?' if in_flow || blank_follows => self.fetch_key(),
             b':' if in_flow || blank_follows => self.fetch_value(),
-            b'*' => self.fetch_anchor(true),
-            b'&' => self.fetch_anchor(false),
+            b'*' => self.fetch_anchor(TokenKind::Alias),
+            b'&' => self.fetch_anchor(TokenKind::Anchor),
             b'!' => self.fetch_tag(),
-            b'|' if !in_flow => self.fetch_block_scalar(true),
-            b'>' if !in_flow => self.fetch_block_scalar(false),
-            b'\'' => self.fetch_quoted_scalar(true),
-            b'"' => self.fetch_quoted_scalar(false),
+            b'|' if !in_flow => self.fetch_block_scalar(BlockStyle::Literal),
+            b'>' if !in_flow => self.fetch_block_scalar(BlockStyle::Folded),
+            b'\'' => self.fetch_quoted_scalar(Quotes::Single),
+            b'"' => self.fetch_quoted_scalar(Quotes::Double),
             b'#' | b'|' | b'>' | b'%' | b'@' | b'`' | b'\t' => {
                 Err(self.error("found character that cannot start any token"))
             }

@@ -7,7 +7,7 @@ use super::{Result, Scanner, TokenKind};
 const MAX_VERSION_DIGITS: usize = 2;
 
 impl Scanner<'_> {
-    pub(super) fn fetch_anchor(&mut self, alias: bool) -> Result {
+    pub(super) fn fetch_anchor(&mut self, kind: fn(String) -> TokenKind) -> Result {
         self.save_simple_key()?;
         self.simple_key_allowed = false;
         let start = self.reader.mark;
@@ -17,7 +17,7 @@ impl Scanner<'_> {
         if name.is_empty() || !ends {
             return Err(self.error("did not find expected alphabetic or numeric character"));
         }
-        self.push(if alias { TokenKind::Alias(name) } else { TokenKind::Anchor(name) }, start);
+        self.push(kind(name), start);
         Ok(())
     }
 

@@ -3,6 +3,20 @@
 use super::super::read::is_blank;
 use super::{Result, Scanner, TokenKind};
 
+/// The quotes around a scalar.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Quotes {
+    Single,
+    Double,
+}
+
+/// The style of a block scalar.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum BlockStyle {
+    Literal,
+    Folded,
+}
+
 /// Blanks and line breaks between two words of a scalar, before they are folded.
 #[derive(Default)]
 struct Gap {
@@ -121,17 +135,17 @@ impl Scanner<'_> {
         }
     }
 
-    pub(super) fn fetch_quoted_scalar(&mut self, single: bool) -> Result {
+    pub(super) fn fetch_quoted_scalar(&mut self, quotes: Quotes) -> Result {
         self.save_simple_key()?;
         self.simple_key_allowed = false;
         let start = self.reader.mark;
-        let value = self.scan_quoted(single)?;
+        let value = self.scan_quoted(quotes)?;
         self.push(TokenKind::Scalar { value, plain: false }, start);
         Ok(())
     }
 
-    fn scan_quoted(&mut self, single: bool) -> Result<String> {
-        let quote = if single { b'\'' } else { b'"' };
+    fn scan_quoted(&mut self, quotes: Quotes) -> Result<String> {
+        let quote = if quotes == Quotes::Single { b'\'' } else { b'"' };
         let mut value = String::new();
         let mut gap = Gap::default();
         self.reader.skip();
@@ -143,7 +157,7 @@ impl Scanner<'_> {
             if self.reader.is_end() {
                 return Err(self.error("found unexpected end of stream"));
             }
-            gap.broken = self.scan_quoted_word(single, &mut value)?;
+            gap.broken = self.scan_quoted_word(quotes, &mut value)?;
             self.reader.need(1)?;
             if self.reader.peek(0) == quote {
                 break;
@@ -156,34 +170,34 @@ impl Scanner<'_> {
     }
 
     /// Reads up to a blank, a line break or the closing quote; returns whether it ended in an escaped line break.
-    fn scan_quoted_word(&mut self, single: bool, value: &mut String) -> Result<bool> {
+    fn scan_quoted_word(&mut self, quotes: Quotes, value: &mut String) -> Result<bool> {
         while !self.reader.is_blankz(0) {
             match self.reader.peek(0) {
-                b'\'' if single && self.reader.peek(1) == b'\'' => {
+                b'\'' if quotes == Quotes::Single && self.reader.peek(1) == b'\'' => {
                     value.push('\'');
                     self.reader.skip();
                     self.reader.skip();
                 }
-                b'\'' if single => break,
-                b'"' if !single => break,
-                b'\\' if !single && self.reader.is_break(1) => {
+                b'\'' if quotes == Quotes::Single => break,
+                b'"' if quotes == Quotes::Double => break,
+                b'\\' if quotes == Quotes::Double && self.reader.is_break(1) => {
                     self.reader.need(3)?;
                     self.reader.skip();
                     self.reader.skip_line();
                     return Ok(true);
                 }
-                b'\\' if !single => self.scan_escape(value)?,
-                _ => self.scan_quoted_run(single, value),
+                b'\\' if quotes == Quotes::Double => self.scan_escape(value)?,
+                _ => self.scan_quoted_run(quotes, value),
             }
             self.reader.need(2)?;
         }
         Ok(false)
     }
 
-    fn scan_quoted_run(&mut self, single: bool, value: &mut String) {
+    fn scan_quoted_run(&mut self, quotes: Quotes, value: &mut String) {
         let stops = |ahead: usize| match self.reader.peek(ahead) {
-            b'\'' => single,
-            b'"' | b'\\' => !single,
+            b'\'' => quotes == Quotes::Single,
+            b'"' | b'\\' => quotes == Quotes::Double,
             b'!'..=b'~' => false,
             _ => self.reader.is_blankz(ahead),
         };
@@ -243,16 +257,16 @@ impl Scanner<'_> {
         Ok(())
     }
 
-    pub(super) fn fetch_block_scalar(&mut self, literal: bool) -> Result {
+    pub(super) fn fetch_block_scalar(&mut self, style: BlockStyle) -> Result {
         self.remove_simple_key()?;
         self.simple_key_allowed = true;
         let start = self.reader.mark;
-        let value = self.scan_block(literal)?;
+        let value = self.scan_block(style)?;
         self.push(TokenKind::Scalar { value, plain: false }, start);
         Ok(())
     }
 
-    fn scan_block(&mut self, literal: bool) -> Result<String> {
+    fn scan_block(&mut self, style: BlockStyle) -> Result<String> {
         self.reader.skip();
         let (chomping, increment) = self.scan_block_header()?;
         let mut indent = increment.map(|n| self.indent.max(0) as usize + n);
@@ -262,7 +276,7 @@ impl Scanner<'_> {
         let mut after_blank = false;
         while self.reader.mark.column == indent_now && !self.reader.is_end() {
             let at_blank = is_blank(self.reader.peek(0));
-            if !literal && !after_blank && !at_blank && line_break.starts_with('\n') {
+            if style == BlockStyle::Folded && !after_blank && !at_blank && line_break.starts_with('\n') {
                 if more_breaks.is_empty() {
                     value.push(' ');
                 }
