@@ -1,7 +1,10 @@
 //! Splits YAML into tokens, including block structure. Counterpart: libyaml's scanner in yaml.v2, with its limits and messages.
 //!
-//! `scalar.rs` scans plain, quoted and block scalars, `property.rs` anchors, tags and directives.
+//! `scalar.rs` scans plain, quoted and block scalars, `property.rs` anchors, tags and directives, `indicator.rs` tokens of a few characters; `block.rs`
+//! finds the structure that only `:` and indentation show.
 
+mod block;
+mod indicator;
 mod property;
 mod scalar;
 mod token;
@@ -11,7 +14,6 @@ use std::collections::VecDeque;
 
 pub(super) use token::{Token, TokenKind};
 
-use super::MAX_DEPTH;
 use super::error::Syntax;
 use super::read::{Mark, Reader};
 use scalar::{BlockStyle, Quotes};
@@ -204,212 +206,6 @@ impl<'a> Scanner<'a> {
             self.reader.skip();
             self.reader.need(1)?;
         }
-        Ok(())
-    }
-}
-
-/// Keys without `?`, which are known only when their `:` is read.
-impl Scanner<'_> {
-    fn is_valid_key(&mut self, i: usize) -> Result<bool> {
-        let key = self.simple_keys[i];
-        if !key.possible {
-            return Ok(false);
-        }
-        let now = self.reader.mark;
-        if key.mark.line == now.line && key.mark.index + MAX_SIMPLE_KEY >= now.index {
-            return Ok(true);
-        }
-        if key.required {
-            return Err(self.error("could not find expected ':'"));
-        }
-        self.simple_keys[i].possible = false;
-        Ok(false)
-    }
-
-    /// Records that the next token may be a key.
-    fn save_simple_key(&mut self) -> Result {
-        if !self.simple_key_allowed {
-            return Ok(());
-        }
-        let mark = self.reader.mark;
-        let required = self.flow_level == 0 && self.indent == mark.column as isize;
-        let token = self.taken + self.tokens.len();
-        self.remove_simple_key()?;
-        *self.simple_key() = SimpleKey { possible: true, required, lost: false, token, mark };
-        Ok(())
-    }
-
-    fn remove_simple_key(&mut self) -> Result {
-        let key = *self.simple_key();
-        if key.possible && key.required {
-            return Err(self.error("could not find expected ':'"));
-        }
-        self.simple_key().possible = false;
-        Ok(())
-    }
-
-    fn simple_key(&mut self) -> &mut SimpleKey {
-        if self.simple_keys.is_empty() {
-            self.simple_keys.push(SimpleKey::default());
-        }
-        let last = self.simple_keys.len() - 1;
-        &mut self.simple_keys[last]
-    }
-}
-
-/// Indentation, from which the start and end of block collections follow.
-impl Scanner<'_> {
-    /// Starts a block collection at the column unless there is one; its token goes before token `before`, if given.
-    fn roll_indent(&mut self, column: usize, before: Option<usize>, kind: TokenKind, mark: Mark) -> Result {
-        if self.flow_level > 0 || self.indent >= column as isize {
-            return Ok(());
-        }
-        self.indents.push(self.indent);
-        self.indent = column as isize;
-        if self.indents.len() > MAX_DEPTH {
-            return Err(self.error(format!("exceeded max depth of {MAX_DEPTH}")));
-        }
-        self.insert(before, Token { kind, start: mark });
-        Ok(())
-    }
-
-    /// Inserts the token before the one with this number, or last if that one is gone.
-    fn insert(&mut self, before: Option<usize>, token: Token) {
-        let at = before.and_then(|number| number.checked_sub(self.taken)).unwrap_or(self.tokens.len());
-        self.tokens.insert(at.min(self.tokens.len()), token);
-    }
-
-    /// Ends the block collections indented deeper than the column.
-    fn unroll_indent(&mut self, column: isize) {
-        if self.flow_level > 0 {
-            return;
-        }
-        while self.indent > column {
-            self.push(TokenKind::BlockEnd, self.reader.mark);
-            self.indent = self.indents.pop().unwrap_or(-1);
-        }
-    }
-}
-
-/// Tokens of one or a few characters.
-impl Scanner<'_> {
-    fn fetch_stream_end(&mut self) -> Result {
-        if self.reader.mark.column != 0 {
-            self.reader.mark.column = 0;
-            self.reader.mark.line += 1;
-        }
-        self.unroll_indent(-1);
-        self.remove_simple_key()?;
-        self.simple_key_allowed = false;
-        self.ended = true;
-        self.push(TokenKind::StreamEnd, self.reader.mark);
-        Ok(())
-    }
-
-    fn fetch_directive(&mut self) -> Result {
-        self.unroll_indent(-1);
-        self.remove_simple_key()?;
-        self.simple_key_allowed = false;
-        let start = self.reader.mark;
-        let kind = self.scan_directive()?;
-        self.push(kind, start);
-        Ok(())
-    }
-
-    fn fetch_document_indicator(&mut self, kind: TokenKind) -> Result {
-        self.unroll_indent(-1);
-        self.remove_simple_key()?;
-        self.simple_key_allowed = false;
-        self.push(kind, self.reader.mark);
-        (0..3).for_each(|_| self.reader.skip());
-        Ok(())
-    }
-
-    fn push_indicator(&mut self, kind: TokenKind) {
-        self.push(kind, self.reader.mark);
-        self.reader.skip();
-    }
-
-    fn fetch_flow_start(&mut self, kind: TokenKind) -> Result {
-        self.save_simple_key()?;
-        let token = self.taken + self.tokens.len();
-        self.simple_keys.push(SimpleKey { token, ..SimpleKey::default() });
-        self.flow_level += 1;
-        if self.flow_level > MAX_DEPTH {
-            return Err(self.error(format!("exceeded max depth of {MAX_DEPTH}")));
-        }
-        self.simple_key_allowed = true;
-        self.push_indicator(kind);
-        Ok(())
-    }
-
-    fn fetch_flow_end(&mut self, kind: TokenKind) -> Result {
-        self.remove_simple_key()?;
-        if self.flow_level > 0 {
-            self.flow_level -= 1;
-            let inner = self.simple_keys.pop().unwrap_or_default();
-            let outer = self.simple_key();
-            outer.lost |= outer.token == inner.token;
-        }
-        self.simple_key_allowed = false;
-        self.push_indicator(kind);
-        Ok(())
-    }
-
-    fn fetch_flow_entry(&mut self) -> Result {
-        self.remove_simple_key()?;
-        self.simple_key_allowed = true;
-        self.push_indicator(TokenKind::FlowEntry);
-        Ok(())
-    }
-
-    fn fetch_block_entry(&mut self) -> Result {
-        if self.flow_level == 0 {
-            if !self.simple_key_allowed {
-                return Err(self.error("block sequence entries are not allowed in this context"));
-            }
-            let mark = self.reader.mark;
-            self.roll_indent(mark.column, None, TokenKind::BlockSequenceStart, mark)?;
-        }
-        self.remove_simple_key()?;
-        self.simple_key_allowed = true;
-        self.push_indicator(TokenKind::BlockEntry);
-        Ok(())
-    }
-
-    fn fetch_key(&mut self) -> Result {
-        if self.flow_level == 0 {
-            if !self.simple_key_allowed {
-                return Err(self.error("mapping keys are not allowed in this context"));
-            }
-            let mark = self.reader.mark;
-            self.roll_indent(mark.column, None, TokenKind::BlockMappingStart, mark)?;
-        }
-        self.remove_simple_key()?;
-        self.simple_key_allowed = self.flow_level == 0;
-        self.push_indicator(TokenKind::Key);
-        Ok(())
-    }
-
-    fn fetch_value(&mut self) -> Result {
-        let key = *self.simple_key();
-        if self.is_valid_key(self.simple_keys.len() - 1)? {
-            let token = Token { kind: TokenKind::Key, start: key.mark };
-            self.insert(Some(key.token), token);
-            self.roll_indent(key.mark.column, Some(key.token), TokenKind::BlockMappingStart, key.mark)?;
-            self.simple_key().possible = false;
-            self.simple_key_allowed = false;
-        } else {
-            if self.flow_level == 0 {
-                if !self.simple_key_allowed {
-                    return Err(self.error("mapping values are not allowed in this context"));
-                }
-                let mark = self.reader.mark;
-                self.roll_indent(mark.column, None, TokenKind::BlockMappingStart, mark)?;
-            }
-            self.simple_key_allowed = self.flow_level == 0;
-        }
-        self.push_indicator(TokenKind::Value);
         Ok(())
     }
 }
