@@ -3,20 +3,17 @@
 use std::sync::Arc;
 
 use futures::future::try_join_all;
-use futures::{FutureExt, StreamExt, TryStreamExt, stream};
 use serde_json::Value;
 
 use super::api::{Api, Call, Error};
+use super::check::{Conflict, describe_all};
 use super::client_side::Schemas;
 use super::decorate::{Decoration, is_kept};
 use super::write::{ApplyMethod, Body, Previous, WriteOptions, Written};
-use super::{Live, Mapper, NotOurs, Object, ObjectKey, Proven, Resource, Rule};
+use super::{Live, Mapper, Object, ObjectKey, Resource, Rule};
 
 /// How often to try an apply while the live object keeps changing.
 const MAX_TRIES: usize = 5;
-/// How many objects to read concurrently before a write.
-const MAX_READS: usize = 16;
-
 /// An object to apply, and what is known about the live one.
 #[derive(Clone, Debug)]
 pub(crate) struct Target<'a> {
@@ -77,7 +74,7 @@ pub struct Applied {
 #[derive(Debug, thiserror::Error)]
 pub enum ApplyError {
     /// Existing objects do not belong to the release. Nothing was written.
-    #[error("{}", conflicts(.0))]
+    #[error("{}", describe_all(.0))]
     Foreign(Vec<Conflict>),
     /// The request failed.
     #[error("cannot {verb} {object}")]
@@ -90,33 +87,6 @@ pub enum ApplyError {
         #[source]
         source: Error,
     },
-}
-
-/// An existing object that the release may not change.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Conflict {
-    /// Which object.
-    pub key: ObjectKey,
-    /// Who owns it, or what its metadata lacks.
-    pub why: NotOurs,
-}
-
-/// How many conflicts an error lists in full.
-const MAX_SHOWN: usize = 5;
-
-fn conflicts(all: &[Conflict]) -> String {
-    let text = |c: &Conflict| {
-        let place = match &*c.key.namespace {
-            "" => String::new(),
-            namespace => format!(" in namespace {namespace:?}"),
-        };
-        format!("{}{place} exists and cannot be imported into the current release: {}", c.key, c.why)
-    };
-    let mut lines: Vec<String> = all.iter().take(MAX_SHOWN).map(text).collect();
-    if all.len() > MAX_SHOWN {
-        lines.push(format!("and {} more", all.len() - MAX_SHOWN));
-    }
-    lines.join("; ")
 }
 
 /// Applies, deletes and reads the objects of releases, and runs their hooks, on behalf of [`crate::action`]. Cheap to clone; clones share discovery and
@@ -252,59 +222,7 @@ impl Applier {
         Ok(Body { resource, key, path, json })
     }
 
-    /// Reads the metadata of objects before anything is written: one request each, up to 16 concurrently.
-    ///
-    /// # Errors
-    /// [`ApplyError::Foreign`] with every object that its rule does not admit, or the first failed request.
-    pub(crate) async fn check_ownership(
-        &self,
-        objects: &[(&Object, Rule)],
-        decoration: &Decoration,
-    ) -> Result<Vec<(ObjectKey, Observed)>, ApplyError> {
-        let looks: Vec<_> =
-            objects.iter().map(|(object, rule)| self.check_object(object, *rule, decoration).boxed()).collect();
-        let (found, foreign): (Vec<_>, Vec<_>) =
-            stream::iter(looks).buffered(MAX_READS).try_collect::<Vec<_>>().await?.into_iter().partition(Result::is_ok);
-        let foreign: Vec<Conflict> = foreign.into_iter().filter_map(Result::err).collect();
-        if foreign.is_empty() { Ok(found.into_iter().flatten().collect()) } else { Err(ApplyError::Foreign(foreign)) }
-    }
-
-    async fn check_object(
-        &self,
-        object: &Object,
-        rule: Rule,
-        decoration: &Decoration,
-    ) -> Result<Result<(ObjectKey, Observed), Conflict>, ApplyError> {
-        let failed = |source| ApplyError::Failed { verb: "read", object: describe(object), source };
-        let resource = self.resource(object).await?;
-        let key = key_of(object, decoration, &resource);
-        let path = resource.path(&key.namespace, &object.name).map_err(failed)?;
-        let observed = self.check_path(&path, &key, rule, decoration).await.map_err(failed)?;
-        Ok(observed.map(|observed| (key, observed)))
-    }
-
-    async fn check_path(
-        &self,
-        path: &str,
-        key: &ObjectKey,
-        rule: Rule,
-        decoration: &Decoration,
-    ) -> Result<Result<Observed, Conflict>, Error> {
-        let answer = match self.api.send(Call::metadata(path)).await {
-            Err(error) if error.is_not_found() => return Ok(Ok(Observed::Absent)),
-            answer => answer?,
-        };
-        let live: Live = answer.parse()?;
-        if let Err(why) = rule.admits(decoration, &live) {
-            return Ok(Err(Conflict { key: key.clone(), why }));
-        }
-        let mut whole: Value = answer.parse()?;
-        let Proven { uid, resource_version } = live.proven();
-        let managed_fields = whole["metadata"]["managedFields"].take();
-        Ok(Ok(Observed::Read(Box::new(Existing { uid, resource_version, managed_fields }))))
-    }
-
-    async fn resource(&self, object: &Object) -> Result<Arc<Resource>, ApplyError> {
+    pub(super) async fn resource(&self, object: &Object) -> Result<Arc<Resource>, ApplyError> {
         let found = self.mapper.resource(&object.api_version, &object.kind).await;
         found.map_err(|source| ApplyError::Failed { verb: "apply", object: describe(object), source })
     }
@@ -357,7 +275,7 @@ impl Applier {
     }
 }
 
-fn key_of(object: &Object, decoration: &Decoration, resource: &Resource) -> ObjectKey {
+pub(super) fn key_of(object: &Object, decoration: &Decoration, resource: &Resource) -> ObjectKey {
     ObjectKey {
         group: resource.group().into(),
         kind: resource.kind.clone(),

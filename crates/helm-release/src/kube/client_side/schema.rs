@@ -8,8 +8,8 @@ use std::sync::Arc;
 use serde::Deserialize;
 use tokio::sync::Mutex;
 
+use crate::kube::Resource;
 use crate::kube::api::{Api, Call, Error};
-use crate::kube::mapping::Resource;
 
 /// The OpenAPI documents of the server's groups and versions.
 pub(in crate::kube) struct Schemas {

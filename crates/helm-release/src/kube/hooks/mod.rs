@@ -1,7 +1,8 @@
 //! Runs a release's hooks by weight and name, waits for each, and deletes their objects by policy. Helm's `pkg/action/hooks.go`.
 //!
-//! `one` runs a single hook; `objects` creates, finds and deletes its objects; `decide` interprets their state.
+//! `one` runs a single hook, within the time of its `clock`; `objects` creates, finds and deletes its objects; `decide` interprets their state.
 
+mod clock;
 mod decide;
 mod objects;
 mod one;
@@ -16,7 +17,7 @@ use super::api::Error;
 use super::apply::Applier;
 use super::{Decoration, NotOurs, ObjectError};
 use crate::release::{DeletePolicy, Hook, HookEvent, Release};
-use one::Clock;
+use clock::Clock;
 
 /// The annotation on a hook's object that identifies its run: revision and recorded start.
 pub(crate) const HOOK_RUN_ANNOTATION: &str = "helm.sdk.operatorframework.io/hook-run";

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::one::{Clock, Pause};
+use super::clock::{Clock, Pause};
 use super::{HOOK_RUN_ANNOTATION, HookError, HookRun};
 use crate::kube::api::{Call, Error};
 use crate::kube::apply::{Applier, bytes, describe};

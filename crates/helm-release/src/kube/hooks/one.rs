@@ -4,22 +4,16 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use serde_json::Value;
-use tokio::time::Instant;
 
+use super::clock::{Clock, Pause};
 use super::decide::{Absence, Evidence, Expiry, Outcome, absence, evidence, expiry, outcome};
 use super::objects::{self, Stamp};
 use super::{HookError, HookRun};
 use crate::kube::api::{Call, Error};
 use crate::kube::apply::{Applier, describe};
 use crate::kube::{Object, Response, is_transient};
-use crate::release::{DeletePolicy, Hook, HookPhase, LastRun, Release};
+use crate::release::{DeletePolicy, HookPhase, LastRun, Release};
 
-/// How long to wait for a response before sending a request again.
-const REQUEST_LIMIT: Duration = Duration::from_secs(30);
-const FIRST_PAUSE: Duration = Duration::from_millis(50);
-const LAST_PAUSE: Duration = Duration::from_secs(2);
-/// The longest pause between creates that the server keeps rejecting with transient errors.
-const LAST_REFUSED_PAUSE: Duration = Duration::from_secs(15);
 /// How long to retry a create that the server keeps rejecting. The server is up, so the action fails and is retried later.
 const REFUSED_LIMIT: Duration = Duration::from_secs(120);
 
@@ -160,117 +154,5 @@ async fn record(release: &Release, at: usize, run: &HookRun<'_>) -> Result<(), H
             }
             Err(source) => return Err(HookError::Record { path: clock.hook.path.clone(), source }),
         }
-    }
-}
-
-/// The time budget of a hook.
-pub(super) struct Clock<'a> {
-    pub(super) hook: &'a Hook,
-    pub(super) run: &'a HookRun<'a>,
-    started: Instant,
-    /// The time that passed before this process started to wait.
-    before: Duration,
-}
-
-impl<'a> Clock<'a> {
-    /// Starts the clock: at the recorded start of a running hook, whichever process started it, otherwise now.
-    pub(super) fn start(hook: &'a Hook, run: &'a HookRun<'a>) -> Clock<'a> {
-        let running = matches!(hook.last_run.phase, HookPhase::Running | HookPhase::Unknown);
-        let before = hook.last_run.started_at.filter(|_| running).map(|at| Timestamp::now().duration_since(at));
-        let before = before.and_then(|passed| Duration::try_from(passed).ok()).unwrap_or_default();
-        Clock { hook, run, started: Instant::now(), before }
-    }
-
-    fn elapsed(&self) -> Duration {
-        self.before + self.started.elapsed()
-    }
-
-    /// Repeats a request until it succeeds or fails permanently.
-    pub(super) async fn retry<T, F>(&self, what: &str, ask: impl FnMut() -> F) -> Result<T, HookError>
-    where
-        F: Future<Output = Result<T, Error>>,
-    {
-        self.retry_until(what, None, ask).await
-    }
-
-    /// As [`Clock::retry`], but gives up once the server has rejected the request for as long as `refused`.
-    async fn retry_until<T, F>(
-        &self,
-        what: &str,
-        refused: Option<Duration>,
-        mut ask: impl FnMut() -> F,
-    ) -> Result<T, HookError>
-    where
-        F: Future<Output = Result<T, Error>>,
-    {
-        let mut pause = if refused.is_some() { Pause::up_to(LAST_REFUSED_PAUSE) } else { Pause::default() };
-        let mut refused_since: Option<Instant> = None;
-        loop {
-            let answer = tokio::time::timeout(REQUEST_LIMIT, ask()).await;
-            let is_refusal = matches!(answer, Ok(Err(Error::Refused { .. })));
-            refused_since = is_refusal.then(|| refused_since.unwrap_or_else(Instant::now));
-            let over = refused.zip(refused_since).is_some_and(|(limit, since)| since.elapsed() >= limit);
-            let trouble = match answer {
-                Ok(Ok(answer)) => return Ok(answer),
-                Ok(Err(error)) if error.is_transient() && !over => error.to_string(),
-                Ok(Err(source)) => return Err(HookError::Api { path: self.hook.path.clone(), source }),
-                Err(_) => format!("no answer within {} s", REQUEST_LIMIT.as_secs()),
-            };
-            tracing::debug!(hook = self.hook.path, what, trouble, "waiting for the API server");
-            self.wait(what, Some(&trouble), &mut pause).await?;
-        }
-    }
-
-    /// Pauses before the next poll; fails if the hook timed out.
-    pub(super) async fn wait(&self, what: &str, trouble: Option<&str>, pause: &mut Pause) -> Result<(), HookError> {
-        let what = trouble.map_or_else(|| what.to_owned(), |trouble| format!("{what} ({trouble})"));
-        let (elapsed, limit) = (self.elapsed(), self.run.timeout);
-        let left = limit.map(|limit| limit.saturating_sub(elapsed));
-        if left == Some(Duration::ZERO) {
-            let limit = go_duration(limit.unwrap_or_default());
-            return Err(HookError::TimedOut { path: self.hook.path.clone(), limit, what });
-        }
-        self.run.slot.waiting_for(&format!("hook {}: waiting for {what} ({})", self.hook.path, passed(elapsed, limit)));
-        tokio::time::sleep(pause.next().min(left.unwrap_or(Duration::MAX))).await;
-        Ok(())
-    }
-
-    pub(super) fn failed(&self, object: &Object, why: &str) -> HookError {
-        HookError::Failed { path: self.hook.path.clone(), why: format!("{}: {why}", describe(object)) }
-    }
-}
-
-/// Formats `2m0s of 1h0m0s`.
-fn passed(elapsed: Duration, limit: Option<Duration>) -> String {
-    let elapsed = go_duration(Duration::from_secs(elapsed.as_secs()));
-    limit.map_or(elapsed.clone(), |limit| format!("{elapsed} of {}", go_duration(limit)))
-}
-
-/// Formats a duration as Go does: `1h0m0s`.
-fn go_duration(duration: Duration) -> String {
-    golibs::time::Duration(i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX)).to_string()
-}
-
-/// Growing pauses between polls.
-pub(super) struct Pause {
-    next: Duration,
-    last: Duration,
-}
-
-impl Default for Pause {
-    fn default() -> Self {
-        Pause::up_to(LAST_PAUSE)
-    }
-}
-
-impl Pause {
-    fn up_to(last: Duration) -> Pause {
-        Pause { next: FIRST_PAUSE, last }
-    }
-
-    fn next(&mut self) -> Duration {
-        let now = self.next;
-        self.next = (now * 2).min(self.last);
-        now
     }
 }

@@ -1,0 +1,274 @@
+//! The objects of an in-memory API server, and how it serves requests.
+
+use std::collections::BTreeMap;
+
+use http::Method;
+use serde_json::{Value, json};
+
+use super::Disturbance;
+use super::fields::{drop_fields, fields, merge_patch, overlay, record_update};
+use crate::kube::FIELD_MANAGER;
+use crate::kube::api::{Call, Error};
+
+/// A kind that discovery lists.
+pub(super) struct Kind {
+    pub(super) api_version: String,
+    pub(super) kind: String,
+    pub(super) plural: String,
+    /// `Namespaced` or `Cluster`.
+    pub(super) scope: &'static str,
+}
+
+#[derive(Default)]
+pub(super) struct State {
+    pub(super) objects: BTreeMap<String, Value>,
+    pub(super) kinds: Vec<Kind>,
+    pub(super) version: u64,
+    pub(super) log: Vec<String>,
+    pub(super) writes: usize,
+    pub(super) writes_left: Option<usize>,
+    pub(super) disturbances: Vec<(String, usize, Disturbance)>,
+}
+
+impl State {
+    pub(super) fn disturbance(&mut self, call: &Call) -> Option<Disturbance> {
+        let line = format!("{} {}", call.method, call.path);
+        let at = self.disturbances.iter().position(|(text, left, _)| *left > 0 && line.contains(text))?;
+        self.disturbances[at].1 -= 1;
+        Some(self.disturbances[at].2)
+    }
+
+    pub(super) fn serve(&mut self, call: &Call, refused: Option<Error>) -> Result<Value, Error> {
+        let (path, query) = call.path.split_once('?').unwrap_or((&call.path, ""));
+        if self.writes_left == Some(0) {
+            return Err(Error::Transport("the process died".into()));
+        }
+        if call.method != Method::GET {
+            self.writes += 1;
+            self.writes_left = self.writes_left.map(|left| left - 1);
+        }
+        self.log.push(format!("{} {path}", call.method));
+        if let Some(refused) = refused {
+            return Err(refused);
+        }
+        let manager = query.split('&').find_map(|part| part.strip_prefix("fieldManager=")).unwrap_or("unknown");
+        let body = call.body.as_ref().map(|(_, json)| serde_json::from_slice(json)).transpose().map_err(Error::Json)?;
+        let body = body.unwrap_or(Value::Null);
+        let kind = call.body.as_ref().map_or("", |(content_type, _)| *content_type);
+        match (call.method.as_str(), kind) {
+            // Without the `Accept` header for aggregated discovery, a server sends the older format.
+            ("GET", _) if ["/api", "/apis"].contains(&path) && !wants_aggregated(call) => {
+                Ok(json!({"kind": "APIVersions", "versions": ["v1"]}))
+            }
+            ("GET", _) => self.get(path, query),
+            ("POST", _) => self.post(path, body, manager),
+            ("DELETE", _) => self.delete(path, query, &body),
+            (_, "application/apply-patch+yaml") if query.contains("dryRun=All") => {
+                let (objects, version) = (self.objects.clone(), self.version);
+                let answer = self.apply(path, body);
+                (self.objects, self.version) = (objects, version);
+                answer
+            }
+            (_, "application/apply-patch+yaml") => self.apply(path, body),
+            (_, "application/merge-patch+json") => self.merge(path, body, manager),
+            (_, "application/json-patch+json") => self.json_patch(path, body),
+            _ => self.replace(path, body),
+        }
+    }
+
+    fn get(&self, path: &str, query: &str) -> Result<Value, Error> {
+        if path == "/api" || path == "/apis" {
+            return Ok(self.discovery(path));
+        }
+        if path == "/version" {
+            return Ok(json!({"gitVersion": "v1.36.0"}));
+        }
+        if let Some(object) = self.objects.get(path) {
+            return Ok(object.clone());
+        }
+        let collection = path.rsplit('/').next().is_some_and(|last| self.kinds.iter().any(|kind| kind.plural == last));
+        if !collection {
+            return Err(refused(404, "NotFound", path));
+        }
+        let items: Vec<&Value> =
+            self.objects.iter().filter(|(p, o)| is_member(p, path) && selected(o, query)).map(|(_, o)| o).collect();
+        // Servers send `null` for an empty metadata list.
+        let items = if items.is_empty() { Value::Null } else { json!(items) };
+        Ok(json!({"items": items, "metadata": {"resourceVersion": self.version.to_string()}}))
+    }
+
+    /// The groups below `/api`, the core group only, or `/apis`.
+    fn discovery(&self, root: &str) -> Value {
+        let mut groups: BTreeMap<&str, BTreeMap<&str, Vec<Value>>> = BTreeMap::new();
+        for Kind { api_version, kind, plural, scope } in &self.kinds {
+            let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+            let resource = json!({
+                "resource": plural, "responseKind": {"kind": kind}, "scope": scope, "verbs": ["get", "list", "delete"],
+            });
+            groups.entry(group).or_default().entry(version).or_default().push(resource);
+        }
+        let version = |(version, resources)| json!({"version": version, "resources": resources});
+        let items: Vec<Value> = groups
+            .into_iter()
+            .filter(|(group, _)| group.is_empty() == (root == "/api"))
+            .map(|(group, versions)| json!({"metadata": {"name": group}, "versions": versions.into_iter().map(version).collect::<Vec<_>>()}))
+            .collect();
+        json!({"items": items})
+    }
+
+    fn post(&mut self, path: &str, mut body: Value, manager: &str) -> Result<Value, Error> {
+        if let (None, Some(prefix)) = (body["metadata"]["name"].as_str(), body["metadata"]["generateName"].as_str()) {
+            body["metadata"]["name"] = format!("{prefix}{}", self.version).into();
+        }
+        let name = body["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+        let at = format!("{path}/{name}");
+        if self.objects.contains_key(&at) {
+            return Err(refused(409, "AlreadyExists", &at));
+        }
+        body["metadata"]["uid"] = format!("uid-{}", self.version + 1).into();
+        record_update(&json!({}), &mut body, manager);
+        self.store(&at, body)
+    }
+
+    fn store(&mut self, path: &str, mut object: Value) -> Result<Value, Error> {
+        self.version += 1;
+        object["metadata"]["resourceVersion"] = self.version.to_string().into();
+        if let Some((namespace, _)) = path.split_once("/namespaces/").and_then(|(_, rest)| rest.split_once('/')) {
+            object["metadata"]["namespace"] = namespace.into();
+        }
+        let no_finalizers = object["metadata"]["finalizers"].as_array().is_none_or(Vec::is_empty);
+        if object["metadata"]["deletionTimestamp"].is_string() && no_finalizers {
+            self.objects.remove(path);
+        } else {
+            self.objects.insert(path.into(), object.clone());
+        }
+        Ok(object)
+    }
+
+    fn apply(&mut self, path: &str, body: Value) -> Result<Value, Error> {
+        let (path, subresource) = path.strip_suffix("/status").map_or((path, ""), |path| (path, "status"));
+        let old = self.objects.get(path);
+        let wanted = body["metadata"]["resourceVersion"].as_str();
+        if let (Some(old), Some(wanted)) = (old, wanted)
+            && old["metadata"]["resourceVersion"] != wanted
+        {
+            return Err(refused(409, "Conflict", path));
+        }
+        if old.is_none() && !subresource.is_empty() {
+            return Err(refused(404, "NotFound", path));
+        }
+        let uid = &body["metadata"]["uid"];
+        if uid.is_string() && old.is_none_or(|old| old["metadata"]["uid"] != *uid) {
+            return Err(refused(409, "Conflict", path));
+        }
+        let mut object =
+            old.cloned().unwrap_or_else(|| json!({"metadata": {"uid": format!("uid-{}", self.version + 1)}}));
+        let ours = |m: &Value| {
+            m["manager"] == FIELD_MANAGER
+                && m["operation"] == "Apply"
+                && m["subresource"].as_str().unwrap_or("") == subresource
+        };
+        let managers = object["metadata"]["managedFields"].as_array().cloned().unwrap_or_default();
+        let before = managers.iter().find(|m| ours(m)).map(|m| m["fieldsV1"].clone());
+        if let Some(before) = before {
+            drop_fields(&mut object, &before, &body);
+        }
+        let unchanged = object.clone();
+        overlay(&mut object, &body);
+        object["metadata"]["resourceVersion"] = unchanged["metadata"]["resourceVersion"].clone();
+        let mut managers: Vec<Value> = managers.into_iter().filter(|m| !ours(m)).collect();
+        managers.push(json!({"manager": FIELD_MANAGER, "operation": "Apply", "subresource": subresource, "fieldsV1": fields(&body)}));
+        object["metadata"]["managedFields"] = managers.into();
+        if self.objects.get(path) == Some(&object) {
+            return Ok(object);
+        }
+        self.store(path, object)
+    }
+
+    fn merge(&mut self, path: &str, body: Value, manager: &str) -> Result<Value, Error> {
+        let path = path.strip_suffix("/status").unwrap_or(path);
+        let old = self.objects.get(path).cloned().ok_or_else(|| refused(404, "NotFound", path))?;
+        let mut object = old.clone();
+        let version = &body["metadata"]["resourceVersion"];
+        if version.is_string() && *version != object["metadata"]["resourceVersion"] {
+            return Err(refused(409, "Conflict", path));
+        }
+        let uid = &body["metadata"]["uid"];
+        if uid.is_string() && *uid != object["metadata"]["uid"] {
+            return Err(refused(409, "Conflict", path));
+        }
+        merge_patch(&mut object, &body);
+        record_update(&old, &mut object, manager);
+        self.store(path, object)
+    }
+
+    fn json_patch(&mut self, path: &str, body: Value) -> Result<Value, Error> {
+        let mut object = self.objects.get(path).cloned().ok_or_else(|| refused(404, "NotFound", path))?;
+        for step in body.as_array().into_iter().flatten() {
+            let pointer = step["path"].as_str().unwrap_or_default();
+            if pointer == "/metadata/resourceVersion" && step["value"] != object["metadata"]["resourceVersion"] {
+                return Err(refused(409, "Conflict", path));
+            }
+            let at = object.pointer_mut(pointer).ok_or_else(|| refused(422, "Invalid", path))?;
+            *at = step["value"].clone();
+        }
+        self.store(path, object)
+    }
+
+    fn replace(&mut self, path: &str, body: Value) -> Result<Value, Error> {
+        if !self.objects.contains_key(path) {
+            return Err(refused(404, "NotFound", path));
+        }
+        self.store(path, body)
+    }
+
+    fn delete(&mut self, path: &str, query: &str, options: &Value) -> Result<Value, Error> {
+        let Some(object) = self.objects.get(path).cloned() else {
+            if query.is_empty() {
+                return Err(refused(404, "NotFound", path));
+            }
+            let gone: Vec<String> = self
+                .objects
+                .iter()
+                .filter(|(p, o)| is_member(p, path) && selected(o, query))
+                .map(|(p, _)| p.clone())
+                .collect();
+            gone.iter().for_each(|p| _ = self.objects.remove(p));
+            return Ok(json!({}));
+        };
+        for field in ["uid", "resourceVersion"] {
+            let wanted = &options["preconditions"][field];
+            if wanted.is_string() && *wanted != object["metadata"][field] {
+                return Err(refused(409, "Conflict", path));
+            }
+        }
+        let mut object = object;
+        object["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
+        self.store(path, object)
+    }
+}
+
+fn wants_aggregated(discovery: &Call) -> bool {
+    discovery.accept.is_some_and(|accept| accept.contains("APIGroupDiscoveryList"))
+}
+
+pub(super) fn refused(code: u16, reason: &str, path: &str) -> Error {
+    Error::Refused { code, reason: reason.into(), message: format!("{path}: {reason}"), fields: Vec::new() }
+}
+
+/// Returns whether `path` is in the collection, which may span all namespaces.
+fn is_member(path: &str, collection: &str) -> bool {
+    let Some((parent, _)) = path.rsplit_once('/') else { return false };
+    let everywhere = || {
+        let (root, plural) = collection.rsplit_once('/')?;
+        parent.strip_prefix(root)?.strip_prefix("/namespaces/")?.split_once('/').map(|(_, p)| p == plural)
+    };
+    parent == collection || everywhere().unwrap_or(false)
+}
+
+fn selected(object: &Value, query: &str) -> bool {
+    let Some(selector) = query.split('&').find_map(|part| part.strip_prefix("labelSelector=")) else { return true };
+    selector.split(',').all(|term| {
+        term.replace("%3D", "=").split_once('=').is_none_or(|(key, value)| object["metadata"]["labels"][key] == value)
+    })
+}
