@@ -69,7 +69,7 @@ fn shared_values_are_emitted_as_in_go() {
 }
 
 #[test]
-fn scalars_are_read_by_yaml_1_1() {
+fn scalars_resolve_by_yaml_1_1() {
     check(
         "[yes, Off, y, ~, '', null, 0777, 0o17, 08, 0b11, 0b-1, 1_000, .5_0, 1e3]",
         r#"[true,false,true,null,"",null,511,15,8,3,-1,1000,0.5,1000]"#,
@@ -151,7 +151,7 @@ fn an_invalid_character_fails_only_when_reached() {
 }
 
 #[test]
-fn bytes_that_are_no_utf_8_are_named() {
+fn errors_name_invalid_utf_8_bytes() {
     for (bytes, problem) in [
         (&[0xFF_u8][..], "control"),
         (&[b'a', 0x80], "invalid leading UTF-8 octet"),

@@ -81,6 +81,17 @@ pub struct Glob(Matcher);
 
 impl Glob {
     /// Compiles a pattern with the separator `/`.
+    ///
+    /// # Errors
+    /// The pattern is malformed, or exceeds the limits on length and nesting.
+    ///
+    /// ```
+    /// use golibs::glob::{Glob, Work};
+    ///
+    /// let glob = Glob::new("dashboards/**.{json,yaml}")?;
+    /// assert!(glob.is_match("dashboards/a/b.json", &mut Work::default())?);
+    /// # Ok::<(), golibs::glob::Error>(())
+    /// ```
     pub fn new(pattern: &str) -> Result<Glob, Error> {
         if pattern.len() > MAX_PATTERN_LENGTH {
             return Err(Error::TooLarge);

@@ -55,6 +55,9 @@ type Span = (usize, usize);
 
 impl Regex {
     /// Compiles a pattern in Go's syntax.
+    ///
+    /// # Errors
+    /// Go refuses the pattern, or it exceeds a limit: [`MAX_PATTERN_LENGTH`], [`MAX_NESTING`] or [`MAX_COMPILED_SIZE`].
     pub fn new(pattern: &[u8]) -> Result<Regex, Error> {
         let translation = translate::translate(pattern)?;
         let (text, size) = built(&translation.regex)

@@ -56,6 +56,9 @@ enum Wildcard {
 
 impl Constraint {
     /// Parses a constraint, such as `>=1.19-0`, `^1.2 || ~3.4.x` or `1.2 - 1.4.5`.
+    ///
+    /// # Errors
+    /// The text is not a constraint, or exceeds [`MAX_CONSTRAINT_LENGTH`] or [`MAX_CONSTRAINT_GROUPS`].
     pub fn parse(text: &str) -> Result<Constraint, Error> {
         if text.len() > MAX_CONSTRAINT_LENGTH {
             return Err(Error::ConstraintTooLong);

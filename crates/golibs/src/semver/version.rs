@@ -23,6 +23,9 @@ pub struct Version {
 impl Version {
     /// Parses a version leniently, as Helm does nearly everywhere: a leading `v`, missing segments and leading zeros are accepted. Counterpart:
     /// `NewVersion`.
+    ///
+    /// # Errors
+    /// The text does not have the lenient form, or is longer than [`MAX_VERSION_LENGTH`].
     pub fn parse(text: &str) -> Result<Version, Error> {
         if text.len() > MAX_VERSION_LENGTH {
             return Err(Error::VersionTooLong);

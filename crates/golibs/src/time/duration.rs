@@ -33,6 +33,17 @@ impl Duration {
     }
 
     /// Parses numbers with units, such as `-1.5h` or `1h15m`. Counterpart: `time.ParseDuration`.
+    ///
+    /// # Errors
+    /// The text is malformed, or the duration exceeds 64 bits of nanoseconds.
+    ///
+    /// ```
+    /// use golibs::time::Duration;
+    ///
+    /// assert_eq!(Duration::parse(b"1h2m3.5s")?.to_string(), "1h2m3.5s");
+    /// assert!(Duration::parse(b"1d").is_err());
+    /// # Ok::<(), golibs::time::DurationError>(())
+    /// ```
     pub fn parse(text: &[u8]) -> Result<Duration, DurationError> {
         let invalid = || DurationError::Invalid(quote(text));
         let negative = text.first() == Some(&b'-');

@@ -70,6 +70,18 @@ struct Fields {
 
 impl Time {
     /// Parses the text by the layout. Text without an offset or zone is in the local zone.
+    ///
+    /// # Errors
+    /// The text does not match the layout, or names a time that does not exist.
+    ///
+    /// ```
+    /// use golibs::time::Time;
+    ///
+    /// let time = Time::parse(b"2006-01-02 15:04 -0700", b"2024-02-29 12:30 +0100")?;
+    /// assert_eq!(time.unix_seconds(), 1_709_206_200);
+    /// assert!(Time::parse(b"2006-01-02", b"2023-02-29").is_err());
+    /// # Ok::<(), golibs::time::ParseError>(())
+    /// ```
     pub fn parse(layout: &[u8], text: &[u8]) -> Result<Time, ParseError> {
         let fail = |problem| ParseError { layout: layout.to_vec(), value: text.to_vec(), problem };
         let mismatch = |layout_part: &[u8], value_part: &[u8]| Problem::Mismatch {

@@ -31,7 +31,7 @@ fn digests_are_hexadecimal() {
 }
 
 #[test]
-fn bcrypt_hashes_have_go_s_prefix_and_cost() {
+fn bcrypt_hashes_have_gos_prefix_and_cost() {
     let hash = text("bcrypt", &["x".into()]);
     assert!(hash.starts_with(&format!("$2a${BCRYPT_COST}$")) && bcrypt::verify("x", &hash).unwrap(), "{hash}");
     assert!(text("htpasswd", &["u".into(), "p".into()]).starts_with("u:$2a$10$"));
@@ -46,7 +46,7 @@ fn bcrypt_refuses_a_password_above_its_limit() {
 }
 
 #[test]
-fn derived_passwords_match_sprig_s() {
+fn derived_passwords_match_sprigs() {
     let derive = |counter: u64, kind: &str, password: &str, user: &str, site: &str| {
         let counter = Value::Uint(counter, go_template::UintType::Uint32);
         text("derivePassword", &[counter, kind.into(), password.into(), user.into(), site.into()])
@@ -112,7 +112,7 @@ fn dsa_keys_hold_six_numbers() {
 }
 
 #[test]
-fn signing_needs_the_key_of_the_signer_s_certificate() {
+fn signing_needs_the_key_of_the_signers_certificate() {
     let key = |kind: &str| Value::from(text("genPrivateKey", &[kind.into()]));
     let ca = call("genCAWithKey", &["ca".into(), Value::int(1), key("ecdsa")]).unwrap();
     let encode = |text: String| base64::Engine::encode(&base64::engine::general_purpose::STANDARD, text);

@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_base64_becomes_the_error() {
+    fn invalid_base64_returns_the_error_text() {
         check("b64enc", &["hello".into()], Ok("aGVsbG8="));
         check("b64dec", &["aGVs\r\nbG8=".into()], Ok("hello"));
         check("b64dec", &["aGVsbG8".into()], Ok("illegal base64 data at input byte 4"));
