@@ -32,7 +32,7 @@ impl Controller for Fake {
                 return Err(error);
             }
             context.shutdown.cancelled().await;
-            self.diary.lock().unwrap().push("told");
+            self.diary.lock().unwrap().push("asked to end");
             tokio::time::sleep(self.finish).await;
             self.diary.lock().unwrap().push("finished");
             Ok(())
@@ -91,13 +91,13 @@ async fn run(config: Config, finish: u64, ends: Option<native::Error>, answers: 
 #[tokio::test(start_paused = true)]
 async fn running_reconciles_finish_within_the_grace_period() {
     let (diary, ended) = run(config(), 7, None, 0).await;
-    assert_eq!((diary, ended.as_str()), (vec!["start", "told", "finished"], "ended well"));
+    assert_eq!((diary, ended.as_str()), (vec!["start", "asked to end", "finished"], "ended well"));
 }
 
 #[tokio::test(start_paused = true)]
 async fn reconciles_that_never_end_are_abandoned_after_the_grace_period() {
     let (diary, ended) = run(config(), 9, None, 0).await;
-    assert_eq!((diary, ended.as_str()), (vec!["start", "told"], "reconciles were still running after 8s"));
+    assert_eq!((diary, ended.as_str()), (vec!["start", "asked to end"], "reconciles were still running after 8s"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -115,7 +115,7 @@ async fn a_second_signal_ends_everything_at_once_and_the_error_says_so() {
     let began = tokio::time::Instant::now();
     let ended = Manager::new(config()).native(fake).run_until_interrupted(client(0), shutdown, abort).await;
     assert_eq!(chain(&ended.unwrap_err()), "interrupted by a second signal");
-    assert_eq!((began.elapsed().as_millis(), &diary.lock().unwrap()[..]), (60_100, &["start", "told"][..]));
+    assert_eq!((began.elapsed().as_millis(), &diary.lock().unwrap()[..]), (60_100, &["start", "asked to end"][..]));
 }
 
 #[tokio::test(start_paused = true)]

@@ -64,7 +64,7 @@ async fn fight(
 ) -> Fault {
     let named = &drifted[..drifted.len().min(MAX_NAMED)];
     let rivals = action::rivals(env, version, packed, named).await.unwrap_or_default();
-    let mut told: Vec<String> = named
+    let mut described: Vec<String> = named
         .iter()
         .map(|key| {
             rivals
@@ -74,9 +74,10 @@ async fn fight(
         })
         .collect();
     if drifted.len() > named.len() {
-        told.push(format!("and {} more objects", drifted.len() - named.len()));
+        described.push(format!("and {} more objects", drifted.len() - named.len()));
     }
-    let message = format!("{}; release {:?} restores them at increasing intervals", told.join("; "), primary.name());
+    let message =
+        format!("{}; release {:?} restores them at increasing intervals", described.join("; "), primary.name());
     Fault { condition: condition::IRRECONCILABLE, reason: FIGHT, message }
 }
 

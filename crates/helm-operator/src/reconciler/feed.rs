@@ -144,15 +144,15 @@ mod tests {
 
     /// Records every call.
     #[derive(Clone, Default)]
-    struct Told(Arc<Mutex<Vec<String>>>);
+    struct Calls(Arc<Mutex<Vec<String>>>);
 
-    impl Told {
+    impl Calls {
         fn note(&self, text: String) {
             self.0.lock().unwrap().push(text);
         }
     }
 
-    impl Sink<&'static str> for Told {
+    impl Sink<&'static str> for Calls {
         fn changed(&self, item: &'static str, epoch: Epoch) {
             self.note(format!("{item} in {}", epoch.number));
         }
@@ -184,22 +184,23 @@ mod tests {
             Ok(Event::InitDone),
             Ok(Event::Apply("c")),
         ];
-        let told = Told::default();
+        let calls = Calls::default();
         let (first, listed) = oneshot::channel();
-        feed(told.clone(), Stream { scope: Scope::namespace("ns"), events: stream::iter(events).boxed() }, first).await;
+        feed(calls.clone(), Stream { scope: Scope::namespace("ns"), events: stream::iter(events).boxed() }, first)
+            .await;
         assert_eq!(listed.await, Ok(First::Listed));
         let expected = ["a in 1", "sweep 1 of ns", "b in 1", "a gone", "sweep 2 of ns", "c in 2"];
-        assert_eq!(*told.0.lock().unwrap(), expected);
+        assert_eq!(*calls.0.lock().unwrap(), expected);
     }
 
     #[tokio::test]
     async fn an_interrupted_list_sweeps_nothing_and_reports_nothing() {
         let events = [Ok(Event::Init), Ok(Event::InitApply("a")), Ok(Event::Init), Ok(Event::InitApply("b"))];
-        let told = Told::default();
+        let calls = Calls::default();
         let (first, listed) = oneshot::channel();
-        feed(told.clone(), Stream { scope: Scope::ALL, events: stream::iter(events).boxed() }, first).await;
+        feed(calls.clone(), Stream { scope: Scope::ALL, events: stream::iter(events).boxed() }, first).await;
         assert!(listed.await.is_err());
-        assert_eq!(*told.0.lock().unwrap(), ["a in 1", "b in 2"]);
+        assert_eq!(*calls.0.lock().unwrap(), ["a in 1", "b in 2"]);
     }
 
     #[tokio::test]
@@ -209,7 +210,7 @@ mod tests {
             let error = watcher::Error::InitialListFailed(kube::Error::Api(Box::new(status)));
             let (first, listed) = oneshot::channel();
             let events = stream::iter([Err(error)]).boxed();
-            feed(Told::default(), Stream { scope: Scope::ALL, events }, first).await;
+            feed(Calls::default(), Stream { scope: Scope::ALL, events }, first).await;
             assert_eq!(listed.await.ok(), expected.then_some(First::Refused), "{code}");
         }
     }

@@ -327,7 +327,7 @@ mod tests {
         let mut history = History::recall(&failing(FIGHT, 2, "u"), now, today()).unwrap();
         assert!(history.recalled.is_none());
         assert_eq!(history.fault().unwrap().message, "m");
-        assert!(!history.drift.count(now + SECOND), "it was told already");
+        assert!(!history.drift.count(now + SECOND), "it was reported already");
         assert!(history.drift.hold_until.is_some(), "and goes on");
     }
 
@@ -345,7 +345,7 @@ mod tests {
         assert_eq!(drift.hold_until, Some(now + 2 * SECOND));
         for seconds in [4, 8, 16, 32, 64, 128, 256, 300, 300] {
             now = drift.hold_until.unwrap() + STREAK - SECOND;
-            assert!(!drift.count(now), "told once");
+            assert!(!drift.count(now), "reported once");
             assert_eq!(drift.hold_until, Some(now + seconds * SECOND));
         }
     }

@@ -322,14 +322,14 @@ mod tests {
     fn the_kind_comes_from_the_api_resource() {
         let gvk = kube::core::GroupVersionKind::gvk("cache.my.domain", "v1", "Memcached");
         let api = kube::core::ApiResource::from_gvk(&gvk);
-        let told = [
+        let names = [
             <Primary as kube::Resource>::group(&api),
             <Primary as kube::Resource>::version(&api),
             <Primary as kube::Resource>::kind(&api),
             <Primary as kube::Resource>::api_version(&api),
             <Primary as kube::Resource>::plural(&api),
         ];
-        assert_eq!(told, ["cache.my.domain", "v1", "Memcached", "cache.my.domain/v1", "memcacheds"]);
+        assert_eq!(names, ["cache.my.domain", "v1", "Memcached", "cache.my.domain/v1", "memcacheds"]);
         let mut web = primary("");
         kube::Resource::meta_mut(&mut web).uid = Some("u".into());
         assert_eq!((web.uid(), kube::Resource::meta(&web).name.as_deref()), ("u", Some("web")));

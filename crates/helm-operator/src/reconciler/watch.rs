@@ -243,7 +243,7 @@ mod tests {
     #[test]
     fn events_are_mapped_except_those_of_objects_that_map_to_nothing() {
         let even = |n: u32| n.is_multiple_of(2).then(|| n.to_string());
-        let told = |event| reduce(event, even).map(|event| format!("{event:?}"));
+        let mapped = |event| reduce(event, even).map(|event| format!("{event:?}"));
         for (event, expected) in [
             (Event::Init, Some("Ok(Init)")),
             (Event::InitDone, Some("Ok(InitDone)")),
@@ -254,8 +254,8 @@ mod tests {
             (Event::Apply(1), None),
             (Event::Delete(1), None),
         ] {
-            assert_eq!(told(Ok(event)).as_deref(), expected);
+            assert_eq!(mapped(Ok(event)).as_deref(), expected);
         }
-        assert_eq!(told(Err(watcher::Error::NoResourceVersion)).as_deref(), Some("Err(NoResourceVersion)"));
+        assert_eq!(mapped(Err(watcher::Error::NoResourceVersion)).as_deref(), Some("Err(NoResourceVersion)"));
     }
 }

@@ -8,7 +8,7 @@ use crate::reconciler::workers::serve;
 use crate::watches::OverrideValuesType;
 
 /// The events so far, oldest first: type, reason, how often, note.
-async fn told(world: &World) -> Vec<String> {
+async fn published(world: &World) -> Vec<String> {
     tokio::time::sleep(SECOND).await;
     let said = |event: Value| {
         let text = |field: &str| event[field].as_str().unwrap().to_owned();
@@ -33,11 +33,11 @@ async fn override_values_and_duplicate_objects_are_reported_with_values_hidden_o
         let change = |settings: &mut Settings| settings.suppress_overrides = suppressed;
         let world = World::with_events(World::new(spec).server, Arc::new(renderer), change);
         world.reconcile().await;
-        let told = told(&world).await;
+        let published = published(&world).await;
         let overridden = format!("Chart value \"auth.password\" overridden to {value:?} by operator's watches.yaml");
-        assert!(told.contains(&format!("Warning OverrideValuesInUse x1: {overridden}")), "{told:#?}");
-        let duplicates: Vec<_> = told.iter().filter(|event| event.contains("DuplicateObject")).collect();
-        assert_eq!(duplicates.len(), 1, "{told:#?}");
+        assert!(published.contains(&format!("Warning OverrideValuesInUse x1: {overridden}")), "{published:#?}");
+        let duplicates: Vec<_> = published.iter().filter(|event| event.contains("DuplicateObject")).collect();
+        assert_eq!(duplicates.len(), 1, "{published:#?}");
         assert!(duplicates[0].contains("ConfigMap \"a\""));
         assert_eq!(world.value_of("a"), "last");
     }
@@ -70,8 +70,8 @@ async fn a_chart_is_rendered_for_the_revision_that_is_made() {
 async fn after_a_restart_the_status_keeps_the_chart_of_the_running_revision_and_of_no_other() {
     let world = World::new(spec());
     world.reconcile().await;
-    let told = json!({"name": "web", "revision": 1, "chart": "memcached-0.1.0", "appVersion": "1.6"});
-    assert_eq!(status(&world)["deployedRelease"], told);
+    let published = json!({"name": "web", "revision": 1, "chart": "memcached-0.1.0", "appVersion": "1.6"});
+    assert_eq!(status(&world)["deployedRelease"], published);
     let restarted = |server: Arc<MemoryApi>, release: Value| async move {
         let mut primary = server.object(PRIMARY).unwrap();
         primary["status"]["deployedRelease"] = release;
@@ -80,8 +80,8 @@ async fn after_a_restart_the_status_keeps_the_chart_of_the_running_revision_and_
         world.reconcile().await;
         (status(&world)["deployedRelease"].clone(), world.server)
     };
-    let (same, server) = restarted(world.server, told.clone()).await;
-    assert_eq!(same, told);
+    let (same, server) = restarted(world.server, published.clone()).await;
+    assert_eq!(same, published);
     let (other, server) = restarted(server, json!({"name": "web", "revision": 7, "chart": "memcached-9"})).await;
     assert_eq!((&other["name"], &other["revision"], &other["chart"]), (&json!("web"), &json!(1), &json!("")));
     let (nothing, _) = restarted(server, Value::Null).await;
@@ -117,7 +117,7 @@ async fn somebody_elses_release_does_not_appear_in_the_status() {
     assert!(world.condition("Irreconcilable").unwrap().starts_with("True/ReleaseConflict/release \"web\""));
     assert_eq!(status(&world)["deployedRelease"], Value::Null);
     assert!(world.maps().is_empty());
-    assert_eq!(told(&world).await.iter().filter(|said| said.contains("ReleaseConflict x1")).count(), 1);
+    assert_eq!(published(&world).await.iter().filter(|said| said.contains("ReleaseConflict x1")).count(), 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -215,10 +215,10 @@ async fn giving_up_on_a_post_delete_hook_is_reported() {
         () = tries => {}
         () = end_job(&world, "Failed") => unreachable!(),
     }
-    let told = told(&world).await;
+    let published = published(&world).await;
     let given_up =
         "Warning HookGivenUp x1: a post-delete hook failed 5 times, so the release is uninstalled without it: ";
-    assert!(told.iter().any(|said| said.starts_with(given_up) && said.contains("no disk")), "{told:#?}");
+    assert!(published.iter().any(|said| said.starts_with(given_up) && said.contains("no disk")), "{published:#?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -229,9 +229,9 @@ async fn skipping_a_hook_in_a_terminating_namespace_is_reported() {
         refused.then(|| Error::from_status(403, "NamespaceTerminating", "namespace ns is being terminated"))
     });
     world.reconcile().await;
-    let told = told(&world).await;
+    let published = published(&world).await;
     let left_out = "Warning HookSkipped x1: the release is uninstalled without a hook: ";
-    assert!(told.iter().any(|said| said.starts_with(left_out)), "{told:#?}");
+    assert!(published.iter().any(|said| said.starts_with(left_out)), "{published:#?}");
     assert!(world.server.object(PRIMARY).is_none());
 }
 

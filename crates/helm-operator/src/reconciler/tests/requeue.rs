@@ -210,7 +210,7 @@ async fn an_object_that_lost_its_owner_wakes_its_previous_owner_and_another_of_t
     assert_eq!(claim("another"), Claim { owner: None, ours: false });
 }
 
-/// Whether `change` wakes the idle resource.
+/// Whether `what` wakes the idle resource.
 async fn wakes(world: &World, what: impl FnOnce()) -> bool {
     world.shared.queue.open();
     while let Ok(key) = tokio::time::timeout(SECOND, world.shared.queue.next()).await {
