@@ -1,7 +1,7 @@
 //! Installs, upgrades, rolls back, uninstalls and repairs releases. Counterpart: Helm's `pkg/action`.
 //!
 //! # Flow
-//! [`install`], [`upgrade`] and [`rollback`] run the same steps:
+//! [`install()`], [`upgrade()`] and [`rollback()`] run the same steps:
 //!
 //! 1. **Check ownership.** Objects that the release does not own yet are read; any conflict ends the action before the first write.
 //! 2. **Write ahead.** The revision's record is written as `pending-…` with its whole manifest and with the inventory: every object that may
