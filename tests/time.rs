@@ -21,7 +21,12 @@ fn after_its_uninstall_a_resource_kept_by_other_finalizers_says_so_and_is_left_a
         if condition(&resource, "Ready")["reason"] == "Uninstalled" { Ok(resource) } else { Err(resource) }
     });
     assert_eq!(condition(&resource, "Ready")["status"], "False");
-    assert!(condition(&resource, "Ready")["message"].as_str().unwrap().ends_with("other finalizers keep the resource: example.com/keep"));
+    assert!(
+        condition(&resource, "Ready")["message"]
+            .as_str()
+            .unwrap()
+            .ends_with("other finalizers keep the resource: example.com/keep")
+    );
     assert_eq!(condition(&resource, "Deployed")["reason"], "UninstallSuccessful");
     let total = || {
         let metrics = operator.get("Serving metrics server", "/metrics");
