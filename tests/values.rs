@@ -359,11 +359,11 @@ fn of_two_templates_for_one_object_the_last_wins_and_is_repaired_once() {
     set(cluster, &namespace, "web", "{}");
     wait_for(&namespace, "web", "Ready");
     assert_eq!(get(&namespace, ["configmap", "web"])["data"], json!({"second": "two"}));
-    let told = "exact/templates/a.yaml makes ConfigMap \\\"web\\\", and so does exact/templates/b.yaml";
-    operator.logged(told);
+    let reported = "exact/templates/a.yaml and exact/templates/b.yaml both render ConfigMap \\\"web\\\"";
+    operator.logged(reported);
     eventually("event", || {
         let events = namespace.kubectl(["get", "events", "-o", "json"]).unwrap();
-        if events.contains("DuplicateObject") && events.contains(told) { Ok(()) } else { Err(events) }
+        if events.contains("DuplicateObject") && events.contains(reported) { Ok(()) } else { Err(events) }
     });
     namespace.kubectl(["patch", "configmap", "web", "--type=merge", "-p", r#"{"data":{"second":"z"}}"#]).unwrap();
     eventually("repair", || match get(&namespace, ["configmap", "web"])["data"].take() {
