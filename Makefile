@@ -37,10 +37,17 @@ build: ## Compile the operator; P=CRATE compiles one crate.
 
 # The other crates test without a control plane.
 NEED_CLUSTER := memcached-operator test-cluster
+# Cluster tests mostly wait, so more of them run at once than there are cores.
+CLUSTER_THREADS := 4
 
 .PHONY: test
 test: $(if $(P),$(if $(filter $(NEED_CLUSTER),$(P)),cluster),cluster) ## Run all tests; P=CRATE tests one crate, TEST=NAME filters by name.
-	cargo test $(or $(addprefix -p ,$(P)),--workspace) $(CARGO_FLAGS) $(TEST)
+ifdef P
+	cargo test -p $(P) $(CARGO_FLAGS) $(TEST)
+else
+	cargo test --workspace --exclude memcached-operator $(CARGO_FLAGS) $(TEST)
+	RUST_TEST_THREADS=$(CLUSTER_THREADS) cargo test -p memcached-operator $(CARGO_FLAGS) $(TEST)
+endif
 
 .PHONY: lint
 lint: docs ## Check format, clippy and docs, plus licences and advisories if cargo-deny is installed.
@@ -98,6 +105,10 @@ wasm: ## Check that rendering compiles for WebAssembly, if that rustup target is
 	else echo "$(WASM) is not installed, nothing checked; run: rustup target add $(WASM)"; fi
 
 ##@ Compare with Helm
+
+.PHONY: cases
+cases: ## Rewrite the committed answers of Go's libraries that unit tests compare with.
+	cd tools/cases && go run . ../../crates
 
 # Without VECTORS and CORPUS: the cases in this repository.
 OWN_CASES := --vectors crates/conformance/own/vectors.jsonl --corpus crates/conformance/own

@@ -129,12 +129,7 @@ fn metrics_and_probes_are_served() {
 fn a_leader_that_ends_hands_over_at_once() {
     let Some(cluster) = TestCluster::shared_or_skip() else { return };
     let namespace = cluster.namespace("handover").unwrap();
-    let flags = lease_flags(&namespace);
-    let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
-    let first = Operator::start_native(cluster, &namespace, &flags);
-    first.logged("Successfully acquired lease");
-    let second = Operator::start_native(cluster, &namespace, &flags);
-    second.logged("Attempting to acquire leader lease");
+    let (first, second) = leader_and_standby(cluster, &namespace);
     assert!(second.get(METRICS, "/metrics").contains(r#"leader_election_master_status{name="lock"} 0"#));
     let asked = Instant::now();
     let (status, log) = first.terminate();
@@ -148,12 +143,7 @@ fn a_leader_that_ends_hands_over_at_once() {
 fn a_standby_takes_over_from_a_killed_leader_only_after_its_lease_expired() {
     let Some(cluster) = TestCluster::shared_or_skip() else { return };
     let namespace = cluster.namespace("takeover").unwrap();
-    let flags = lease_flags(&namespace);
-    let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
-    let first = Operator::start_native(cluster, &namespace, &flags);
-    first.logged("Successfully acquired lease");
-    let second = Operator::start_native(cluster, &namespace, &flags);
-    second.logged("Attempting to acquire leader lease");
+    let (first, second) = leader_and_standby(cluster, &namespace);
     set_size(&namespace, "b", 1);
     wait_ready(&namespace, "b", 1);
     first.kill();
@@ -163,7 +153,13 @@ fn a_standby_takes_over_from_a_killed_leader_only_after_its_lease_expired() {
     assert!(second.get(METRICS, "/metrics").contains(r#"leader_election_master_status{name="lock"} 1"#));
 }
 
-fn lease_flags(namespace: &Namespace<'_>) -> [String; 3] {
+/// Two operators for one lease, of which the first holds it.
+fn leader_and_standby(cluster: &TestCluster, namespace: &Namespace<'_>) -> (Operator, Operator) {
     let place = format!("--leader-election-namespace={}", namespace.name());
-    ["--leader-elect".to_owned(), "--leader-election-id=lock".to_owned(), place]
+    let flags = ["--leader-elect", "--leader-election-id=lock", &place];
+    let first = Operator::start_native(cluster, namespace, &flags);
+    first.logged("Successfully acquired lease");
+    let second = Operator::start_native(cluster, namespace, &flags);
+    second.logged("Attempting to acquire leader lease");
+    (first, second)
 }
