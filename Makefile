@@ -37,17 +37,12 @@ build: ## Compile the operator; P=CRATE compiles one crate.
 
 # The other crates test without a control plane.
 NEED_CLUSTER := memcached-operator test-cluster
-# Cluster tests mostly wait, so more of them run at once than there are cores.
-CLUSTER_THREADS := 4
+# Cluster tests mostly wait, so more tests run at once than two cores would suggest.
+export RUST_TEST_THREADS ?= 4
 
 .PHONY: test
 test: $(if $(P),$(if $(filter $(NEED_CLUSTER),$(P)),cluster),cluster) ## Run all tests; P=CRATE tests one crate, TEST=NAME filters by name.
-ifdef P
-	cargo test -p $(P) $(CARGO_FLAGS) $(TEST)
-else
-	cargo test --workspace --exclude memcached-operator $(CARGO_FLAGS) $(TEST)
-	RUST_TEST_THREADS=$(CLUSTER_THREADS) cargo test -p memcached-operator $(CARGO_FLAGS) $(TEST)
-endif
+	cargo test $(or $(addprefix -p ,$(P)),--workspace) $(CARGO_FLAGS) $(TEST)
 
 .PHONY: lint
 lint: docs ## Check format, clippy and docs, plus licences and advisories if cargo-deny is installed.
