@@ -8,6 +8,7 @@ use std::path::Path;
 use golibs::strconv::{NumError, parse_bool, parse_int};
 
 use super::comma_list;
+use super::usage::{UsageError, ValueError};
 use crate::watches::parse_duration;
 
 /// What a flag takes.
@@ -149,11 +150,11 @@ pub(in crate::cli) fn read(
     args: &[String],
     name: &str,
     env: impl Fn(&str) -> Option<String>,
-) -> Result<Line, (Vec<String>, String)> {
+) -> Result<Line, (Vec<String>, Box<UsageError>)> {
     let mut line = Line::default();
     match line.parse(args).and_then(|()| line.finish(name, env)) {
         Ok(()) => Ok(line),
-        Err(error) => Err((line.warnings, error)),
+        Err(error) => Err((line.warnings, Box::new(error))),
     }
 }
 
@@ -201,7 +202,7 @@ impl Line {
         self.values(flag).last().is_some_and(|value| parse_bool(value.as_bytes()) == Ok(true))
     }
 
-    fn parse(&mut self, args: &[String]) -> Result<(), String> {
+    fn parse(&mut self, args: &[String]) -> Result<(), UsageError> {
         let mut args = args.iter();
         while let Some(arg) = args.next() {
             if arg == "--" {
@@ -217,32 +218,38 @@ impl Line {
         Ok(())
     }
 
-    fn long<'a>(&mut self, arg: &str, long: &str, rest: &mut impl Iterator<Item = &'a String>) -> Result<(), String> {
+    fn long<'a>(
+        &mut self,
+        arg: &str,
+        long: &str,
+        rest: &mut impl Iterator<Item = &'a String>,
+    ) -> Result<(), UsageError> {
         if long.starts_with(['-', '=']) {
-            return Err(format!("bad flag syntax: {arg}"));
+            return Err(UsageError::Syntax(arg.to_owned()));
         }
         let (name, given) = long.split_once('=').map_or((long, None), |(name, value)| (name, Some(value)));
-        let (name, kind) = find(name).ok_or_else(|| format!("unknown flag: --{name}"))?;
+        let (name, kind) = find(name).ok_or_else(|| UsageError::UnknownFlag(name.to_owned()))?;
         let value = match (given, kind.alone()) {
             (Some(given), _) => given,
             (None, Some(alone)) => alone,
-            (None, None) => rest.next().ok_or_else(|| format!("flag needs an argument: --{name}"))?,
+            (None, None) => rest.next().ok_or(UsageError::NoValue(name))?,
         };
         self.set(name, kind, value)
     }
 
-    fn short<'a>(&mut self, all: &str, rest: &mut impl Iterator<Item = &'a String>) -> Result<(), String> {
+    fn short<'a>(&mut self, all: &str, rest: &mut impl Iterator<Item = &'a String>) -> Result<(), UsageError> {
         let mut left = all;
         while let Some(letter) = left.chars().next() {
             let after = &left[letter.len_utf8()..];
             let known = SHORT.iter().find(|(short, _)| *short == letter).and_then(|(_, name)| find(name));
-            let (name, kind) = known.ok_or_else(|| format!("unknown shorthand flag: {letter:?} in -{left}"))?;
+            let (name, kind) = known.ok_or_else(|| UsageError::UnknownShorthand { letter, flags: left.to_owned() })?;
             match (after.strip_prefix('='), kind.alone()) {
                 (Some(value), _) => return self.set(name, kind, value),
                 (None, Some(alone)) => self.set(name, kind, alone)?,
                 (None, None) if !after.is_empty() => return self.set(name, kind, after),
                 (None, None) => {
-                    let value = rest.next().ok_or_else(|| format!("flag needs an argument: {letter:?} in -{left}"))?;
+                    let value =
+                        rest.next().ok_or_else(|| UsageError::NoShorthandValue { letter, flags: left.to_owned() })?;
                     return self.set(name, kind, value);
                 }
             }
@@ -251,11 +258,8 @@ impl Line {
         Ok(())
     }
 
-    fn set(&mut self, name: &'static str, kind: Kind, value: &str) -> Result<(), String> {
-        let read = kind.read(value).map_err(|cause| {
-            let short = SHORT.iter().find(|(_, long)| *long == name).map(|(short, _)| format!("-{short}, "));
-            format!("invalid argument {value:?} for \"{}--{name}\" flag: {cause}", short.unwrap_or_default())
-        })?;
+    fn set(&mut self, name: &'static str, kind: Kind, value: &str) -> Result<(), UsageError> {
+        let read = kind.read(value).map_err(|cause| invalid(name, value, cause))?;
         if !self.flags.iter().any(|(known, _)| *known == name) {
             let note = DEPRECATED.iter().find(|(flag, _)| *flag == name);
             self.warnings.extend(note.map(|(flag, note)| format!("Flag --{flag} has been deprecated, {note}")));
@@ -267,22 +271,19 @@ impl Line {
         Ok(())
     }
 
-    fn finish(&mut self, name: &str, env: impl Fn(&str) -> Option<String>) -> Result<(), String> {
+    fn finish(&mut self, name: &str, env: impl Fn(&str) -> Option<String>) -> Result<(), UsageError> {
         if self.is_on("help") {
             return Ok(());
         }
         if self.charts.is_empty() {
-            return Err(format!(
-                "\"{name} template\" requires at least 1 argument\n\nUsage:  {name} template [NAME] [CHART] [flags]"
-            ));
+            return Err(UsageError::NoChart(name.to_owned()));
         }
         if !self.values("validate").is_empty() && !self.values("dry-run").is_empty() {
-            let text = "if any flags in the group [validate dry-run] are set none of the others can be; [dry-run validate] were all set";
-            return Err(text.to_owned());
+            return Err(UsageError::ValidateAndDryRun);
         }
         self.dry_run();
         if let Some(further) = self.charts.get(2..).filter(|further| !further.is_empty()) {
-            return Err(format!("expected at most two arguments, unexpected arguments: {}", further.join(", ")));
+            return Err(UsageError::TooManyArguments(further.to_vec()));
         }
         self.take_env(env)?;
         self.refused()
@@ -300,7 +301,7 @@ impl Line {
     }
 
     /// What Helm reads from the environment if no flag is set.
-    fn take_env(&mut self, env: impl Fn(&str) -> Option<String>) -> Result<(), String> {
+    fn take_env(&mut self, env: impl Fn(&str) -> Option<String>) -> Result<(), UsageError> {
         let variables = [
             ("kube-context", Text, "HELM_KUBECONTEXT"),
             ("namespace", Text, "HELM_NAMESPACE"),
@@ -316,30 +317,30 @@ impl Line {
     }
 
     /// Rejects flags that would change the output, or choose a cluster, and are not supported.
-    fn refused(&self) -> Result<(), String> {
+    fn refused(&self) -> Result<(), UsageError> {
         let chart = self.charts.last().map_or("", String::as_str);
         if !self.last("repo").is_empty() {
-            return Err(format!(
-                "cannot fetch chart {chart:?} from {:?}: only charts on disk are rendered; fetch it first with 'helm pull --repo'",
-                self.last("repo")
-            ));
+            let (chart, repository) = (chart.to_owned(), self.last("repo").to_owned());
+            return Err(UsageError::Repository { chart, repository });
         }
         if self.is_on("verify") && Path::new(chart).is_dir() {
-            return Err("unpacked charts cannot be verified".to_owned());
+            return Err(UsageError::VerifyFolder);
         }
         if self.is_on("verify") {
-            return Err("signatures are not checked here; run 'helm verify' first".to_owned());
+            return Err(UsageError::Verify);
         }
         if !self.last("post-renderer").is_empty() {
-            return Err(format!(
-                "invalid argument {:?} for \"--post-renderer\" flag: no plugins are run here; pipe the output through the program",
-                self.last("post-renderer")
-            ));
+            return Err(invalid("post-renderer", self.last("post-renderer"), ValueError::PostRenderer));
         }
         let asks = self.is_on("validate") || self.last("dry-run") == "server";
         let other = self.flags.iter().find(|(name, values)| asks && is_connection(name) && !values.is_empty());
-        other.map_or(Ok(()), |(name, _)| Err(format!("--{name} is not followed: say it in the kubeconfig")))
+        other.map_or(Ok(()), |(name, _)| Err(UsageError::Connection(name)))
     }
+}
+
+fn invalid(flag: &'static str, value: &str, cause: ValueError) -> UsageError {
+    let short = SHORT.iter().find(|(_, long)| *long == flag).map(|(short, _)| *short);
+    UsageError::Value { value: value.to_owned(), short, flag, cause }
 }
 
 /// Whether the flag describes a cluster other than by kubeconfig.
@@ -362,35 +363,35 @@ impl Kind {
         }
     }
 
-    fn read(self, value: &str) -> Result<Vec<String>, String> {
-        let go = |name: &str, error: NumError| error.message(name, value.as_bytes());
+    fn read(self, value: &str) -> Result<Vec<String>, ValueError> {
+        let go = |function, error| ValueError::Number { function, text: value.to_owned(), error };
         match self {
             Bool => parse_bool(value.as_bytes()).map(drop).map_err(|error| go("ParseBool", error))?,
             Integer => parse_int(value.as_bytes(), 0).map(drop).map_err(|error| go("ParseInt", error))?,
             Float => value.parse::<f32>().map(drop).map_err(|_| go("ParseFloat", NumError::Syntax))?,
-            Duration => parse_duration(value).map(drop).map_err(|error| error.to_string())?,
+            Duration => parse_duration(value).map(drop)?,
             Wait => wait(value)?,
             Pairs => pairs(value)?,
-            List => return comma_list::read(value),
+            List => return Ok(comma_list::read(value)?),
             Text | Repeated | DryRun => {}
         }
         Ok(vec![value.to_owned()])
     }
 }
 
-fn wait(value: &str) -> Result<(), String> {
+fn wait(value: &str) -> Result<(), ValueError> {
     match value {
         "watcher" | "hookOnly" | "legacy" | "true" | "false" => Ok(()),
-        _ => Err(format!("invalid wait input {value:?}. Valid inputs are watcher, hookOnly, and legacy")),
+        _ => Err(ValueError::Wait(value.to_owned())),
     }
 }
 
-fn pairs(value: &str) -> Result<(), String> {
+fn pairs(value: &str) -> Result<(), ValueError> {
     if value.matches('=').count() == 1 {
         return Ok(());
     }
-    match comma_list::read(value)?.iter().find(|pair| !pair.contains('=')) {
-        Some(pair) => Err(format!("{pair} must be formatted as key=value")),
+    match comma_list::read(value)?.into_iter().find(|pair| !pair.contains('=')) {
+        Some(pair) => Err(ValueError::NoPair(pair)),
         None => Ok(()),
     }
 }

@@ -1,10 +1,21 @@
 //! Comma-separated fields, some in double quotes. Counterpart: Go's `encoding/csv`, as spf13/pflag uses it.
 
+/// A misplaced quote, in Go's words. Columns count bytes from 1.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(in crate::cli) enum QuoteError {
+    /// A quote inside a field that does not start with one.
+    #[error("parse error on line 1, column {0}: bare \" in non-quoted-field")]
+    Bare(usize),
+    /// A quoted field without an end, or with text after it.
+    #[error("parse error on line 1, column {0}: extraneous or missing \" in quoted-field")]
+    Quoted(usize),
+}
+
 /// The fields. Empty text has none.
 ///
 /// # Errors
-/// In Go's words: a misplaced quote.
-pub(super) fn read(text: &str) -> Result<Vec<String>, String> {
+/// A misplaced quote.
+pub(super) fn read(text: &str) -> Result<Vec<String>, QuoteError> {
     let mut fields = Vec::new();
     let mut rest = text;
     while !text.is_empty() {
@@ -23,22 +34,20 @@ pub(super) fn read(text: &str) -> Result<Vec<String>, String> {
 }
 
 /// An unquoted field, and what follows the comma.
-fn bare(rest: &str, at: usize) -> Result<(String, Option<&str>), String> {
+fn bare(rest: &str, at: usize) -> Result<(String, Option<&str>), QuoteError> {
     let (field, after) = rest.split_once(',').map_or((rest, None), |(field, after)| (field, Some(after)));
     match field.find('"') {
-        Some(quote) => Err(format!("parse error on line 1, column {}: bare \" in non-quoted-field", at + quote + 1)),
+        Some(quote) => Err(QuoteError::Bare(at + quote + 1)),
         None => Ok((field.to_owned(), after)),
     }
 }
 
 /// A quoted field after its opening quote; `""` is a quote.
-fn quoted<'a>(inner: &'a str, at: usize, whole: &str) -> Result<(String, Option<&'a str>), String> {
+fn quoted<'a>(inner: &'a str, at: usize, whole: &str) -> Result<(String, Option<&'a str>), QuoteError> {
     let mut field = String::new();
     let mut rest = inner;
     loop {
-        let wrong =
-            |column: usize| format!("parse error on line 1, column {column}: extraneous or missing \" in quoted-field");
-        let Some((text, after)) = rest.split_once('"') else { return Err(wrong(whole.len() + 1)) };
+        let Some((text, after)) = rest.split_once('"') else { return Err(QuoteError::Quoted(whole.len() + 1)) };
         field.push_str(text);
         if let Some(after) = after.strip_prefix('"') {
             field.push('"');
@@ -48,7 +57,7 @@ fn quoted<'a>(inner: &'a str, at: usize, whole: &str) -> Result<(String, Option<
         } else if let Some(after) = after.strip_prefix(',') {
             return Ok((field, Some(after)));
         } else {
-            return Err(wrong(at + inner.len() - after.len()));
+            return Err(QuoteError::Quoted(at + inner.len() - after.len()));
         }
     }
 }
@@ -70,7 +79,7 @@ mod tests {
     #[test]
     fn a_misplaced_quote_is_reported() {
         let check = |text: &str, expected: &str| {
-            assert_eq!(read(text).unwrap_err(), format!("parse error on line 1, {expected}"), "{text}");
+            assert_eq!(read(text).unwrap_err().to_string(), format!("parse error on line 1, {expected}"), "{text}");
         };
         check("\"a", "column 3: extraneous or missing \" in quoted-field");
         check("a\"b", "column 2: bare \" in non-quoted-field");

@@ -8,6 +8,7 @@ mod comma_list;
 mod excerpt;
 #[cfg(test)]
 mod tests;
+mod usage;
 
 use std::io::{ErrorKind, IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};

@@ -4,6 +4,7 @@ use clap::FromArgMatches as _;
 use helm::engine::Place;
 
 use super::super::{Cli, Command, command};
+use super::usage::UsageError;
 use super::*;
 
 fn place(template: &str, line: usize, column: Option<usize>) -> Place {
@@ -44,13 +45,13 @@ fn long_lines_are_cut_around_the_error_and_control_characters_are_escaped() {
     assert_eq!(excerpt::of(&[place("t", 9, Some(3))], &|_| Some(String::new()), false).unwrap(), "  --> t:9:3\n   |");
 }
 
-fn line(line: &str, env: &[(&str, &str)]) -> Result<args::Line, (Vec<String>, String)> {
+fn line(line: &str, env: &[(&str, &str)]) -> Result<args::Line, (Vec<String>, Box<UsageError>)> {
     let words: Vec<String> = line.split_whitespace().skip(2).map(str::to_owned).collect();
     args::read(&words, "op", |name| env.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned()))
 }
 
 fn parse_in(text: &str, env: &[(&str, &str)]) -> Result<Template, String> {
-    let plain = line(text, env).map_err(|(_, error)| error)?.plain();
+    let plain = line(text, env).map_err(|(_, error)| error.to_string())?.plain();
     let words = ["op", "template"].into_iter().map(str::to_owned).chain(plain);
     let matches = command("op").try_get_matches_from(words).map_err(|e| e.to_string())?;
     match Cli::from_arg_matches(&matches).map_err(|e| e.to_string())?.command {
