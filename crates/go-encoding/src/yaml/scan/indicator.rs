@@ -74,14 +74,21 @@ impl Scanner<'_> {
         Ok(())
     }
 
-    pub(super) fn fetch_block_entry(&mut self) -> Result {
-        if self.flow_level == 0 {
-            if !self.simple_key_allowed {
-                return Err(self.error("block sequence entries are not allowed in this context"));
-            }
-            let mark = self.reader.mark;
-            self.roll_indent(mark.column, None, TokenKind::BlockSequenceStart, mark)?;
+    /// Starts a block collection here unless one of this indentation is open; `refusal` is the error where none may start. Does nothing
+    /// inside a flow collection.
+    fn start_block(&mut self, start: TokenKind, refusal: &'static str) -> Result {
+        if self.flow_level > 0 {
+            return Ok(());
         }
+        if !self.simple_key_allowed {
+            return Err(self.error(refusal));
+        }
+        let mark = self.reader.mark;
+        self.roll_indent(mark.column, None, start, mark)
+    }
+
+    pub(super) fn fetch_block_entry(&mut self) -> Result {
+        self.start_block(TokenKind::BlockSequenceStart, "block sequence entries are not allowed in this context")?;
         self.remove_simple_key()?;
         self.simple_key_allowed = true;
         self.push_indicator(TokenKind::BlockEntry);
@@ -89,13 +96,7 @@ impl Scanner<'_> {
     }
 
     pub(super) fn fetch_key(&mut self) -> Result {
-        if self.flow_level == 0 {
-            if !self.simple_key_allowed {
-                return Err(self.error("mapping keys are not allowed in this context"));
-            }
-            let mark = self.reader.mark;
-            self.roll_indent(mark.column, None, TokenKind::BlockMappingStart, mark)?;
-        }
+        self.start_block(TokenKind::BlockMappingStart, "mapping keys are not allowed in this context")?;
         self.remove_simple_key()?;
         self.simple_key_allowed = self.flow_level == 0;
         self.push_indicator(TokenKind::Key);
@@ -111,13 +112,7 @@ impl Scanner<'_> {
             self.simple_key().possible = false;
             self.simple_key_allowed = false;
         } else {
-            if self.flow_level == 0 {
-                if !self.simple_key_allowed {
-                    return Err(self.error("mapping values are not allowed in this context"));
-                }
-                let mark = self.reader.mark;
-                self.roll_indent(mark.column, None, TokenKind::BlockMappingStart, mark)?;
-            }
+            self.start_block(TokenKind::BlockMappingStart, "mapping values are not allowed in this context")?;
             self.simple_key_allowed = self.flow_level == 0;
         }
         self.push_indicator(TokenKind::Value);
