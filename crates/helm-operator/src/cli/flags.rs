@@ -7,11 +7,11 @@ use clap::{Arg, ArgAction, Args};
 use golibs::strconv::parse_bool;
 
 use crate::context::{ControllerConfig, Namespaces};
-use crate::manager::Config;
+use crate::manager::{CertificateFiles, Config, Tls};
 use crate::telemetry::{self, Encoder, LogLevel, TimeEncoding};
 use crate::watches::{DurationError, parse_duration};
 
-/// Flags that contradict each other or are not supported.
+/// Flags that contradict each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum UsageError {
     /// A flag and its old name.
@@ -20,11 +20,6 @@ pub(crate) enum UsageError {
     /// Authorization needs TLS.
     #[error("--metrics-secure flag is required when --metrics-require-rbac is present")]
     RbacWithoutTls,
-    /// Not built in.
-    #[error(
-        "--metrics-secure is not supported yet: serve plain HTTP on a loopback or cluster-internal address, or set --metrics-bind-address=0"
-    )]
-    Tls,
 }
 
 /// The flags of `run`.
@@ -54,13 +49,25 @@ pub(crate) struct Run {
     #[arg(long, hide = true, value_name = "ADDRESS")]
     metrics_addr: Option<String>,
 
-    /// Serve metrics over HTTPS
+    /// Serve metrics over HTTPS, with a self-signed certificate unless --metrics-cert-path is set
     #[arg(long)]
     metrics_secure: bool,
 
-    /// Serve metrics only to authorized clients; needs --metrics-secure
+    /// Serve metrics only to bearer tokens whose user may get /metrics; needs --metrics-secure
     #[arg(long)]
     metrics_require_rbac: bool,
+
+    /// The directory that contains the metrics server's certificate and key; read again when they change
+    #[arg(long, value_name = "DIR")]
+    metrics_cert_path: Option<PathBuf>,
+
+    /// The name of the metrics server's certificate file
+    #[arg(long, default_value = "tls.crt", value_name = "FILE")]
+    metrics_cert_name: PathBuf,
+
+    /// The name of the metrics server's key file
+    #[arg(long, default_value = "tls.key", value_name = "FILE")]
+    metrics_cert_key: PathBuf,
 
     /// The address the probe endpoint binds to; 0 turns it off
     #[arg(long, default_value = ":8081", value_name = "ADDRESS")]
@@ -86,8 +93,8 @@ pub(crate) struct Run {
     #[arg(long)]
     suppress_override_values: bool,
 
-    /// Accepted for old deployments; the servers speak HTTP/1.1 only
-    #[arg(long, hide = true)]
+    /// Let clients of the HTTPS metrics server use HTTP/2
+    #[arg(long)]
     enable_http2: bool,
 
     /// Accepted for old deployments and ignored
@@ -119,7 +126,7 @@ impl Run {
     /// The manager's configuration. `env` looks up environment variables.
     ///
     /// # Errors
-    /// Flags that contradict each other or are not supported.
+    /// Flags that contradict each other.
     pub(crate) fn config(&self, env: impl Fn(&str) -> Option<String>) -> Result<Config, UsageError> {
         self.check()?;
         let defaults = Config::default();
@@ -138,6 +145,7 @@ impl Run {
         Ok(Config {
             controllers,
             metrics_bind_address: address.unwrap_or(defaults.metrics_bind_address),
+            metrics_tls: self.metrics_secure.then(|| self.metrics_tls()),
             health_probe_bind_address: self.health_probe_bind_address.clone(),
             leader_elect: self.leader_elect.or(self.enable_leader_election).unwrap_or(false),
             leader_election_id: self.leader_election_id.clone().or_else(old_name).unwrap_or_default(),
@@ -156,11 +164,15 @@ impl Run {
         if self.metrics_require_rbac && !self.metrics_secure {
             return Err(UsageError::RbacWithoutTls);
         }
-        let off = matches!(self.metrics_bind_address.as_deref(), Some("0" | ""));
-        if self.metrics_secure && !off {
-            return Err(UsageError::Tls);
-        }
         Ok(())
+    }
+
+    fn metrics_tls(&self) -> Tls {
+        let files = self.metrics_cert_path.as_ref().map(|folder| CertificateFiles {
+            certificate: folder.join(&self.metrics_cert_name),
+            key: folder.join(&self.metrics_cert_key),
+        });
+        Tls { files, http2: self.enable_http2, require_rbac: self.metrics_require_rbac }
     }
 
     /// The options for logs.
@@ -179,7 +191,10 @@ impl Run {
             (self.metrics_addr.is_some(), "--metrics-addr is deprecated, use --metrics-bind-address"),
             (self.enable_leader_election.is_some(), "--enable-leader-election is deprecated, use --leader-elect"),
             (self.config.is_some(), "--config has no effect"),
-            (self.enable_http2, "--enable-http2 has no effect: the servers speak HTTP/1.1 only"),
+            (
+                self.metrics_cert_path.is_some() && !self.metrics_secure,
+                "--metrics-cert-path has no effect without --metrics-secure",
+            ),
             (self.zap_stacktrace_level.is_some(), "--zap-stacktrace-level has no effect: there are no stack traces"),
         ];
         old.into_iter().filter(|(set, _)| *set).map(|(_, text)| text.to_owned()).collect()

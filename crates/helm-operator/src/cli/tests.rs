@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::*;
-use crate::manager::Config;
+use crate::manager::{CertificateFiles, Config, Tls};
 
 fn parse(line: &str) -> Result<Run, String> {
     let args = std::iter::once("op").chain(line.split_whitespace()).map(Into::into).collect();
@@ -66,7 +66,29 @@ fn a_flag_and_its_old_name_exclude_each_other() {
         "only one of --enable-leader-election and --leader-elect may be set",
     );
     check("run --metrics-require-rbac", "--metrics-secure flag is required when --metrics-require-rbac is present");
-    assert!(config("run --metrics-secure", &[]).unwrap_err().starts_with("--metrics-secure is not supported yet"));
+}
+
+#[test]
+fn metrics_are_served_over_https_as_the_flags_of_scaffolds_ask() {
+    let tls = |line: &str| config(line, &[]).unwrap().metrics_tls;
+    assert_eq!(tls("run"), None);
+    assert_eq!(tls("run --metrics-secure"), Some(Tls::default()));
+    let scaffold = "--metrics-require-rbac --metrics-secure --metrics-bind-address=:8443 --leader-elect --leader-election-id=x \
+        --health-probe-bind-address=:8081";
+    assert_eq!(tls(scaffold), Some(Tls { require_rbac: true, ..Tls::default() }));
+    let names = |folder: &str, certificate: &str, key: &str| {
+        let folder = std::path::Path::new(folder);
+        Some(CertificateFiles { certificate: folder.join(certificate), key: folder.join(key) })
+    };
+    let mounted = "run --metrics-secure --enable-http2 --metrics-cert-path=/certs";
+    assert_eq!(
+        tls(mounted),
+        Some(Tls { files: names("/certs", "tls.crt", "tls.key"), http2: true, require_rbac: false })
+    );
+    let renamed = tls(&format!("{mounted} --metrics-cert-name=a.pem --metrics-cert-key=b.pem")).unwrap();
+    assert_eq!(renamed.files, names("/certs", "a.pem", "b.pem"));
+    let without = parse("run --metrics-cert-path=/certs").unwrap();
+    assert_eq!((without.config(|_| None).unwrap().metrics_tls, without.warnings().len()), (None, 1));
 }
 
 #[test]

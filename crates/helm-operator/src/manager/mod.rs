@@ -19,7 +19,7 @@ use crate::context::ControllerConfig;
 pub use crate::lease::Lost;
 use crate::metrics::Metrics;
 use crate::native::{self, Controller};
-pub use crate::server::Error as ServerError;
+pub use crate::server::{CertificateError, CertificateFiles, Error as ServerError, Tls};
 use crate::watches::{self, Watch};
 use crate::{lease, server};
 
@@ -30,6 +30,8 @@ pub struct Config {
     pub controllers: ControllerConfig,
     /// Where to serve `/metrics`, such as `:8080` or `127.0.0.1:0`; `0` or empty: nowhere.
     pub metrics_bind_address: String,
+    /// Serves `/metrics` over HTTPS. Default: plain HTTP.
+    pub metrics_tls: Option<Tls>,
     /// Where to serve `/healthz` and `/readyz`; `0` or empty: nowhere.
     pub health_probe_bind_address: String,
     /// Whether only the holder of the lease runs controllers.
@@ -185,6 +187,7 @@ impl Default for Config {
         Config {
             controllers: ControllerConfig::default(),
             metrics_bind_address: ":8080".into(),
+            metrics_tls: None,
             health_probe_bind_address: ":8081".into(),
             leader_elect: false,
             leader_election_id: String::new(),

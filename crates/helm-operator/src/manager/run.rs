@@ -1,6 +1,7 @@
 //! The order of a run: servers, then the lease, then the controllers; stopped in reverse.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use kube::Client;
@@ -10,7 +11,6 @@ use tokio_util::sync::CancellationToken;
 use super::{Config, Error, Manager, charts};
 use crate::context::{Context, Namespaces};
 use crate::lease::{self, Election};
-use crate::metrics::Metrics;
 use crate::native::{self, Controller};
 use crate::server::{self, Server};
 
@@ -28,7 +28,7 @@ pub(super) async fn run(manager: Manager, client: Client, shutdown: Cancellation
     let controllers = name(controllers);
     let context = Context::new(client, config.controllers.clone(), metrics, CancellationToken::new());
     let mut election = election(&context, &config)?;
-    let servers = Servers::start(&config, &context.metrics).await?;
+    let servers = Servers::start(&config, &context).await?;
     log_namespaces(&context.config.namespaces);
     let result = lead(&context, &config, controllers, election.as_mut(), shutdown).await;
     if let Some(election) = &mut election {
@@ -179,9 +179,11 @@ struct Servers {
 }
 
 impl Servers {
-    async fn start(config: &Config, metrics: &Metrics) -> Result<Servers, Error> {
+    async fn start(config: &Config, context: &Context) -> Result<Servers, Error> {
         let mut servers = Servers { shutdown: CancellationToken::new(), tasks: JoinSet::new() };
-        let metrics = server::metrics(&config.metrics_bind_address, metrics.clone()).await?;
+        let (metrics, api) = (context.metrics.clone(), Arc::new(context.client.clone()));
+        let tls = config.metrics_tls.as_ref();
+        let metrics = server::metrics(&config.metrics_bind_address, tls, metrics, api).await?;
         servers.add("Serving metrics server", metrics);
         servers.add("Serving health probes", server::probes(&config.health_probe_bind_address).await?);
         Ok(servers)
@@ -189,7 +191,7 @@ impl Servers {
 
     fn add(&mut self, what: &str, server: Option<Server>) {
         if let Some(server) = server {
-            tracing::info!(bindAddress = %server.address, "{what}");
+            tracing::info!(bindAddress = %server.address, secure = server.is_secure(), "{what}");
             self.tasks.spawn(server.serve(self.shutdown.clone()));
         }
     }

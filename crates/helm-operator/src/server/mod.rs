@@ -1,0 +1,157 @@
+//! `/metrics`, `/healthz` and `/readyz`: served from the start, by leaders and candidates alike.
+
+mod access;
+#[cfg(test)]
+mod tests;
+mod tls;
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::middleware::from_fn_with_state;
+use axum::routing::get;
+use axum_server::Handle;
+use axum_server::accept::DefaultAcceptor;
+use helm_release::kube::Api;
+use http::header::CONTENT_TYPE;
+use hyper_util::rt::TokioTimer;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+use crate::metrics::{self, Metrics};
+use access::Access;
+use tls::Acceptor;
+pub use tls::CertificateError;
+
+/// How long a connection may take to send a request's head, also the first one: idle clients must not use up the process's files. Longer than a
+/// usual scrape interval, as controller-runtime's idle timeout.
+const HEAD_LIMIT: Duration = Duration::from_secs(90);
+
+/// Why an address cannot be served.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The address is in use or invalid.
+    #[error("cannot listen on {address:?}")]
+    Listen {
+        /// The address.
+        address: String,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The certificate of the metrics server cannot be used.
+    #[error("cannot serve metrics over TLS")]
+    Certificate(#[from] CertificateError),
+}
+
+/// How `/metrics` is served over HTTPS.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tls {
+    /// The certificate. Default: self-signed, generated at start and kept in memory.
+    pub files: Option<CertificateFiles>,
+    /// Whether clients may use HTTP/2. Default: false.
+    pub http2: bool,
+    /// Whether a client needs a bearer token of a user whom RBAC allows to `get` the path `/metrics`. Default: false.
+    pub require_rbac: bool,
+}
+
+/// A certificate chain and its private key as PEM files. A change is noticed when the next client connects.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CertificateFiles {
+    /// The chain, the server's own certificate first.
+    pub certificate: PathBuf,
+    /// The private key in PKCS#8, PKCS#1 or SEC1.
+    pub key: PathBuf,
+}
+
+/// A listening server; [`serve`](Server::serve) answers requests.
+pub(crate) struct Server {
+    listener: TcpListener,
+    router: Router,
+    tls: Option<Acceptor>,
+    /// The address, with the actual port for port 0.
+    pub(crate) address: SocketAddr,
+}
+
+/// Listens for Prometheus. `None` if the address is `0` or empty. `api` reviews tokens.
+///
+/// # Errors
+/// The address is in use or invalid; the certificate can't be used.
+pub(crate) async fn metrics(
+    address: &str,
+    tls: Option<&Tls>,
+    metrics: Metrics,
+    api: Arc<dyn Api>,
+) -> Result<Option<Server>, Error> {
+    let answer = move || async move { ([(CONTENT_TYPE, metrics::CONTENT_TYPE)], metrics.encode()) };
+    let mut router = Router::new().route("/metrics", get(answer));
+    if tls.is_some_and(|tls| tls.require_rbac) {
+        router = router.layer(from_fn_with_state(Arc::new(Access::new(api)), access::check));
+    }
+    bind(address, router, tls).await
+}
+
+/// Listens for the kubelet's probes. `None` if the address is `0` or empty.
+///
+/// # Errors
+/// The address is in use or invalid.
+pub(crate) async fn probes(address: &str) -> Result<Option<Server>, Error> {
+    let ok = || async { "ok" };
+    bind(address, Router::new().route("/healthz", get(ok)).route("/readyz", get(ok)), None).await
+}
+
+impl Server {
+    /// Whether it speaks HTTPS.
+    pub(crate) fn is_secure(&self) -> bool {
+        self.tls.is_some()
+    }
+
+    /// Answers requests until `shutdown` is cancelled, then closes all connections.
+    pub(crate) async fn serve(self, shutdown: CancellationToken) {
+        let handle = Handle::<SocketAddr>::new();
+        let http2 = self.tls.as_ref().is_some_and(Acceptor::speaks_http2);
+        let mut server = axum_server::Server::from_listener(self.listener);
+        server.http_builder().http1().timer(TokioTimer::new()).header_read_timeout(HEAD_LIMIT);
+        let server = if http2 { server } else { server.http1_only() }.handle(handle.clone());
+        let service = self.router.into_make_service();
+        let serving = async {
+            match self.tls {
+                Some(tls) => server.acceptor(tls).serve(service).await,
+                None => server.acceptor(DefaultAcceptor::new()).serve(service).await,
+            }
+        };
+        tokio::select! {
+            result = serving => if let Err(error) = result {
+                tracing::error!(address = %self.address, %error, "Server failed");
+            },
+            () = shutdown.cancelled() => handle.shutdown(),
+        }
+    }
+}
+
+async fn bind(address: &str, router: Router, tls: Option<&Tls>) -> Result<Option<Server>, Error> {
+    if matches!(address, "" | "0") {
+        return Ok(None);
+    }
+    let tls = match tls {
+        Some(tls) => Some(Acceptor::new(tls).await?),
+        None => None,
+    };
+    let named = |source| Error::Listen { address: address.to_owned(), source };
+    let listener = listen(address).await.map_err(named)?;
+    let address = listener.local_addr().map_err(named)?;
+    Ok(Some(Server { listener, router, tls, address }))
+}
+
+/// As in Go, `:8080` means every address of the host: both protocols, or the one that it has.
+async fn listen(address: &str) -> std::io::Result<TcpListener> {
+    match address.strip_prefix(':') {
+        None => TcpListener::bind(address).await,
+        Some(port) => match TcpListener::bind(format!("[::]:{port}")).await {
+            Ok(listener) => Ok(listener),
+            Err(_) => TcpListener::bind(format!("0.0.0.0:{port}")).await,
+        },
+    }
+}
