@@ -36,7 +36,7 @@ impl Error {
     }
 
     /// Returns whether the namespace is being deleted, so that nothing can be created in it.
-    pub(crate) fn is_terminating(&self) -> bool {
+    pub fn is_terminating(&self) -> bool {
         matches!(self, Error::Refused { code: 403, reason, .. } if reason == TERMINATING)
     }
 

@@ -1,0 +1,78 @@
+//! Which events API each namespace grants. What was found once is used from then on.
+
+use std::num::NonZeroUsize;
+use std::time::Duration;
+
+use lru::LruCache;
+use tokio::time::Instant;
+
+use super::form::Form;
+
+/// How long after a refusal in both APIs to try again: someone may have added the right.
+const RETRY: Duration = Duration::from_secs(600);
+/// How many namespaces to remember; the one not used for longest is dropped first, and tried again.
+const MAX_NAMESPACES: NonZeroUsize = NonZeroUsize::new(1024).expect("1024 is not zero");
+
+/// What is known about the right to create events.
+pub(super) struct Rights {
+    known: LruCache<String, Right>,
+    warned: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Right {
+    /// This API accepted an event.
+    Granted(Form),
+    /// Both refused; the time to try again.
+    Refused(Instant),
+}
+
+impl Rights {
+    pub(super) fn new() -> Rights {
+        Rights { known: LruCache::new(MAX_NAMESPACES), warned: false }
+    }
+
+    /// The APIs to try, in this order.
+    pub(super) fn forms(&mut self, namespace: &str, now: Instant) -> Vec<Form> {
+        match self.known.get(namespace) {
+            Some(Right::Refused(until)) if now < *until => Vec::new(),
+            Some(Right::Granted(form)) => vec![*form, form.other()],
+            _ => vec![Form::Events, Form::Core],
+        }
+    }
+
+    pub(super) fn granted(&mut self, namespace: &str, form: Form) {
+        self.known.put(namespace.to_owned(), Right::Granted(form));
+    }
+
+    /// Both APIs refused. Returns whether this is the process's first time.
+    pub(super) fn refused(&mut self, namespace: &str, now: Instant) -> bool {
+        self.known.put(namespace.to_owned(), Right::Refused(now + RETRY));
+        !std::mem::replace(&mut self.warned, true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn the_api_that_took_an_event_is_tried_first_in_its_namespace() {
+        let (mut rights, now) = (Rights::new(), Instant::now());
+        assert_eq!(rights.forms("a", now), [Form::Events, Form::Core]);
+        rights.granted("a", Form::Core);
+        assert_eq!(rights.forms("a", now), [Form::Core, Form::Events]);
+        assert_eq!(rights.forms("b", now), [Form::Events, Form::Core]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_refusal_is_new_once_per_process_and_holds_ten_minutes_in_its_namespace() {
+        let (mut rights, now) = (Rights::new(), Instant::now());
+        assert!(rights.refused("a", now));
+        assert!(!rights.refused("a", now) && !rights.refused("b", now));
+        let at = |seconds| now + Duration::from_secs(seconds);
+        assert_eq!(rights.forms("a", at(599)), []);
+        assert_eq!(rights.forms("c", at(599)).len(), 2);
+        assert_eq!(rights.forms("a", at(600)).len(), 2);
+    }
+}
