@@ -14,10 +14,10 @@ use crate::annotations::Annotations;
 use crate::status::Status;
 use crate::values::Spec;
 
-/// Our finalizer: operator-sdk's.
-pub(super) const FINALIZER: &str = "helm.sdk.operatorframework.io/uninstall-release";
-/// The finalizer of helm-operator-plugins and of old operator-sdk: recognised and removed.
-pub(super) const LEGACY_FINALIZER: &str = "uninstall-helm-release";
+/// Our finalizer: that of helm-operator-plugins and of old operator-sdk. Both upstreams remove it, so a resource made here can go back to either.
+pub(super) const FINALIZER: &str = "uninstall-helm-release";
+/// The finalizer of operator-sdk: recognised and removed. helm-operator-plugins would never remove it.
+pub(super) const SDK_FINALIZER: &str = "helm.sdk.operatorframework.io/uninstall-release";
 
 /// A custom resource, reduced.
 #[derive(Clone, Debug)]
@@ -128,7 +128,7 @@ impl Primary {
 }
 
 fn is_ours(finalizer: &str) -> bool {
-    finalizer == FINALIZER || finalizer == LEGACY_FINALIZER
+    finalizer == FINALIZER || finalizer == SDK_FINALIZER
 }
 
 /// Parts that their author may nest to any depth are kept as text or skipped, so that one resource cannot block a whole list.

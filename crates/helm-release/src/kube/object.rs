@@ -3,10 +3,12 @@
 use std::fmt;
 use std::sync::Arc;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
 use go_encoding::yaml;
+
+use super::decorate::{PRIMARY_ANNOTATION, PRIMARY_TYPE_ANNOTATION};
 
 /// The identity of an object. It leaves out the version, so that a chart can move an object to another one.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -137,11 +139,25 @@ impl Object {
         if let Some(metadata) = body.get_mut("metadata").and_then(Value::as_object_mut) {
             metadata.remove("ownerReferences");
             metadata.remove("creationTimestamp");
+            drop_owner_annotations(metadata);
             if metadata.get("namespace").and_then(Value::as_str) == Some(release_namespace) {
                 metadata.remove("namespace");
             }
         }
         digest_json(&body)
+    }
+}
+
+/// Removes the annotations that helm-operator-plugins stores in its manifests where an owner reference is not allowed.
+fn drop_owner_annotations(metadata: &mut Map<String, Value>) {
+    let annotations = metadata.get_mut("annotations");
+    if let Some(annotations) = annotations.and_then(Value::as_object_mut) {
+        annotations.remove(PRIMARY_ANNOTATION);
+        annotations.remove(PRIMARY_TYPE_ANNOTATION);
+    }
+    let is_empty = |annotations: &Value| annotations.as_object().map_or(annotations.is_null(), Map::is_empty);
+    if metadata.get("annotations").is_some_and(is_empty) {
+        metadata.remove("annotations");
     }
 }
 
@@ -381,6 +397,29 @@ mod tests {
         );
         assert_eq!(refused(json!({})), "c/a.yaml: manifest has an object without metadata.name");
         assert_eq!(refused(json!({"generateName": ""})), "c/a.yaml: manifest has an object without metadata.name");
+    }
+
+    #[test]
+    fn what_upstream_operators_add_to_a_manifest_is_no_change() {
+        let of = |metadata: &Value| {
+            let body = json!({"apiVersion": "v1", "kind": "Thing", "metadata": metadata});
+            Object::new(body).unwrap().digest("ns")
+        };
+        let (primary, kind) = (PRIMARY_ANNOTATION, PRIMARY_TYPE_ANNOTATION);
+        let plain = of(&json!({"name": "a"}));
+        for same in [
+            json!({"name": "a", "annotations": {primary: "ns/web", kind: "Db.x.y"}}),
+            json!({"name": "a", "annotations": {}}),
+            json!({"name": "a", "annotations": null}),
+            json!({"name": "a", "namespace": "ns", "ownerReferences": [{"uid": "u"}], "creationTimestamp": null}),
+        ] {
+            assert_eq!(of(&same), plain, "{same}");
+        }
+        let own = json!({"name": "a", "annotations": {"x": "y"}});
+        let both = json!({"name": "a", "annotations": {"x": "y", primary: "ns/web", kind: "Db.x.y"}});
+        assert_eq!(of(&both), of(&own));
+        assert_ne!(of(&own), plain);
+        assert_ne!(of(&json!({"name": "a", "namespace": "other"})), plain);
     }
 
     #[test]

@@ -69,9 +69,9 @@ pub struct Rendered {
 }
 
 impl Rendered {
-    /// The release's manifest as its record contains it, without hooks.
+    /// The release's manifest as its record contains it, without hooks: the text that Helm 3 records, with the same objects as Helm 4's.
     pub fn manifest(&self) -> String {
-        self.manifests.iter().map(|m| format!("---\n# Source: {}\n{}\n", m.path, m.content)).collect()
+        manifest::recorded(&self.manifests)
     }
 }
 

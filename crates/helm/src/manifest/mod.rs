@@ -3,12 +3,14 @@
 //! Counterpart: Helm's `pkg/release/v1/util`.
 
 mod kind_order;
+mod recorded;
 mod sort;
 mod split;
 #[cfg(test)]
 mod tests;
 
 pub use kind_order::{INSTALL_ORDER, UNINSTALL_ORDER, sort_by_kind};
+pub(crate) use recorded::recorded;
 pub(crate) use sort::sort_files;
 pub use sort::{HeadError, SortError};
 pub use split::split;

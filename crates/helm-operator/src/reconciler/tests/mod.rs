@@ -35,6 +35,7 @@ mod failure_scenarios;
 mod recorded;
 mod reporting;
 mod requeue;
+mod upstreams;
 
 pub(super) const PRIMARY: &str = "/apis/cache.my.domain/v1/namespaces/ns/memcacheds/web";
 pub(super) const SECRETS: &str = "/api/v1/namespaces/ns/secrets";
