@@ -5,12 +5,15 @@ use std::task::{Context as Task, Poll};
 use std::time::Duration;
 
 use http::{HeaderValue, Request, Response, header};
-use kube::Client;
-use kube::client::ClientBuilder;
-use tower::{BoxError, Layer, Service};
+use kube::client::retry::RetryPolicy;
+use kube::client::{ClientBuilder, ConfigExt as _};
+use kube::{Client, Config};
+use tower::retry::RetryLayer;
+use tower::{BoxError, Layer, Service, ServiceBuilder};
 
 use super::Error;
 use super::bounded::Bounded;
+use super::connections::{self, is_watch};
 use crate::metrics::Metrics;
 
 /// How long the server may take to begin an answer; watches may take longer.
@@ -18,11 +21,25 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(60);
 
 /// A client for the cluster in `KUBECONFIG`, else `~/.kube/config`, else the pod's service account.
 pub(super) async fn connect(metrics: &Metrics) -> Result<Client, Error> {
-    let mut config = kube::Config::infer().await.map_err(Error::Kubeconfig)?;
+    let mut config = Config::infer().await.map_err(Error::Kubeconfig)?;
     let agent = concat!("helm-operator/", env!("CARGO_PKG_VERSION"));
     config.headers.push((header::USER_AGENT, HeaderValue::from_static(agent)));
-    let builder = ClientBuilder::try_from(config).map_err(Error::Client)?;
-    Ok(builder.with_layer(&Counted(metrics.clone())).build())
+    client(config, metrics).map_err(Error::Client)
+}
+
+/// As kube's own client, but for its connections. A request that the server turns away (429, 503, 504) is repeated when the server wants it.
+fn client(config: Config, metrics: &Metrics) -> Result<Client, kube::Error> {
+    let counted = Counted(metrics.clone());
+    if config.proxy_url.is_some() {
+        return Ok(ClientBuilder::try_from(config)?.with_layer(&counted).build());
+    }
+    let service = ServiceBuilder::new()
+        .layer(config.base_uri_layer())
+        .option_layer(config.default_retry.then(|| RetryLayer::new(RetryPolicy::server_retry())))
+        .option_layer(config.auth_layer()?)
+        .layer(config.extra_headers_layer()?)
+        .service(connections::connections(&config)?);
+    Ok(ClientBuilder::new(service, config.default_namespace).with_layer(&counted).build())
 }
 
 /// Counts requests by code and method, and limits the time of an answer.
@@ -57,7 +74,7 @@ where
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let method = request.method().clone();
-        let watch = request.uri().query().is_some_and(|query| query.contains("watch=true"));
+        let watch = is_watch(&request);
         let metrics = self.metrics.clone();
         let answer = self.inner.call(request);
         Box::pin(async move {

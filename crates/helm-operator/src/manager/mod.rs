@@ -5,6 +5,7 @@
 mod bounded;
 mod charts;
 mod client;
+mod connections;
 mod run;
 #[cfg(test)]
 mod tests;
