@@ -9,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::events::Events;
 use crate::metrics::Metrics;
+use crate::reconciler::Cluster;
 
 /// The shared handles of one controller. Cheap to clone.
 #[derive(Clone)]
@@ -25,13 +26,17 @@ pub struct Context {
     pub config: Arc<ControllerConfig>,
     /// The controller's name: `<kind in lower case>-controller`.
     pub controller: Arc<str>,
+    /// What chart controllers share.
+    pub(crate) cluster: Arc<Cluster>,
 }
 
 impl Context {
     /// The handles of a process, not yet bound to a controller.
     pub fn new(client: Client, config: ControllerConfig, metrics: Metrics, shutdown: CancellationToken) -> Context {
         let events = Events::new(Arc::new(client.clone()), "helm-operator", config.pod_name.as_deref());
-        Context { client, events, metrics, shutdown, config: Arc::new(config), controller: "helm-operator".into() }
+        let cluster = Arc::new(Cluster::new(client.clone(), config.namespaces.clone()));
+        let controller = "helm-operator".into();
+        Context { client, events, metrics, shutdown, config: Arc::new(config), controller, cluster }
     }
 
     /// The same handles, bound to the controller with this name.

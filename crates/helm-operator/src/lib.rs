@@ -3,6 +3,7 @@
 mod annotations;
 pub mod backoff;
 pub mod cli;
+mod client;
 pub mod context;
 mod events;
 pub mod hooks;

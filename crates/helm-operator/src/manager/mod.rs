@@ -2,10 +2,7 @@
 //!
 //! Counterpart: controller-runtime's `pkg/manager`.
 
-mod bounded;
 mod charts;
-mod client;
-mod connections;
 mod run;
 #[cfg(test)]
 mod tests;
@@ -22,7 +19,7 @@ use crate::metrics::Metrics;
 use crate::native::{self, Controller};
 pub use crate::server::{CertificateError, CertificateFiles, Error as ServerError, Tls};
 use crate::watches::{self, Watch};
-use crate::{lease, server};
+use crate::{client, lease, server};
 
 /// The manager's configuration, from the command line and the environment.
 #[derive(Clone, Debug)]

@@ -5,30 +5,31 @@
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use helm_release::action::{Cached, CachedObject, LiveView};
 use helm_release::kube::{Applied, Decoration, Live, Mark, ObjectKey, Proven, Readiness, Resource};
-use helm_release::storage::RecordMeta;
 use tokio::time::Instant;
 
 use super::feed::Scope;
 use super::history::History;
 use super::primary::{Primary, ResourceKey};
-use super::release::{Release, Revision};
+use super::release::Release;
+use super::releases::{Reader, ReaderId, Releases};
 use super::stamp::{Epoch, Stamp};
 
 /// The controller's view of the cluster.
 #[derive(Default)]
 pub(super) struct Cache {
     state: Mutex<State>,
+    releases: Arc<Releases>,
+    reader: ReaderId,
 }
 
 #[derive(Default)]
 struct State {
     primaries: HashMap<ResourceKey, (Arc<Primary>, Stamp)>,
-    releases: HashMap<ResourceKey, Release>,
     dependents: HashMap<ObjectKey, Dependent>,
     kinds: HashMap<KindKey, Vec<Scope>>,
     /// Kinds whose first list is running, with the resources that wait for it.
@@ -40,9 +41,9 @@ struct State {
 }
 
 /// Group and kind.
-type KindKey = (Arc<str>, Arc<str>);
+pub(super) type KindKey = (Arc<str>, Arc<str>);
 
-fn kind_key(resource: &Resource) -> KindKey {
+pub(super) fn kind_key(resource: &Resource) -> KindKey {
     (Arc::from(resource.group()), resource.kind.clone())
 }
 
@@ -90,6 +91,11 @@ pub(super) struct Dependent {
 }
 
 impl Cache {
+    /// A cache over the process's releases.
+    pub(super) fn over(releases: Arc<Releases>) -> Cache {
+        Cache { reader: releases.new_reader(), releases, ..Cache::default() }
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -137,60 +143,24 @@ impl Cache {
     }
 
     pub(super) fn release(&self, key: &ResourceKey) -> Option<Release> {
-        self.state().releases.get(key).cloned()
-    }
-
-    /// Stores a record's metadata; returns whether it is new.
-    pub(super) fn store_record(&self, meta: RecordMeta, epoch: Epoch) -> bool {
-        let key = ResourceKey::new(&meta.namespace, &meta.name);
-        let mut state = self.state();
-        let release = state.releases.entry(key).or_default();
-        let known = release.revisions.get_mut(&meta.version).map(|r| (&mut r.stamp, Some(r.resource_version)));
-        let Some(stamp) = Stamp::of_newer(known, meta.resource_version, Some(epoch)) else { return false };
-        let revision = Revision {
-            status: meta.status,
-            resource_version: meta.resource_version,
-            owners: meta.owners.into_iter().map(Into::into).collect(),
-            marks: meta.marks.map(Arc::new),
-            stamp,
-            written: meta.written,
-        };
-        release.revisions.insert(meta.version, revision);
-        release.drop_old_objects();
-        true
-    }
-
-    /// Drops a deleted record; returns whether it was known.
-    pub(super) fn remove_record(&self, meta: &RecordMeta) -> bool {
-        let key = ResourceKey::new(&meta.namespace, &meta.name);
-        let mut state = self.state();
-        let Some(release) = state.releases.get(&key) else { return false };
-        if release.revisions.get(&meta.version).is_none_or(|known| known.resource_version > meta.resource_version) {
-            return false;
-        }
-        state.lose_revisions(&key, |version, _| version == meta.version);
-        true
+        self.releases.get(key)
     }
 
     pub(super) fn change_release<T>(&self, key: &ResourceKey, change: impl FnOnce(&mut Release) -> T) -> T {
-        let mut state = self.state();
-        let release = state.releases.entry(key.clone()).or_default();
-        let result = change(release);
-        release.drop_old_objects();
-        if release.revisions.is_empty() {
-            state.releases.remove(key);
-        }
-        result
+        self.releases.change(key, self.reader, change)
     }
 
-    /// Drops the records in a scope that the list which just ended lacks; returns the releases affected.
-    pub(super) fn sweep_records(&self, scope: &Scope, list: Epoch) -> Vec<ResourceKey> {
+    /// Tells the reader of changes to releases that this controller does not make itself.
+    pub(super) fn report_releases_to(&self, reader: Weak<dyn Reader>) {
+        self.releases.add_reader(self.reader, reader);
+    }
+
+    /// Keeps the inventory of a release whose last record is gone, as long as its resource exists.
+    pub(super) fn release_lost(&self, key: &ResourceKey, release: &Arc<Release>) {
         let mut state = self.state();
-        let covered = state.releases.iter().filter(|(key, _)| scope.covers(&key.namespace));
-        let swept = |release: &Release| release.revisions.values().any(|r| !r.stamp.survives(list));
-        let keys: Vec<ResourceKey> = covered.filter(|(_, r)| swept(r)).map(|(key, _)| key.clone()).collect();
-        keys.iter().for_each(|key| state.lose_revisions(key, |_, revision| !revision.stamp.survives(list)));
-        keys
+        if state.primaries.contains_key(key) {
+            state.histories.entry(key.clone()).or_default().lost = Some(release.clone());
+        }
     }
 
     pub(super) fn history(&self, key: &ResourceKey) -> History {
@@ -320,10 +290,11 @@ impl Cache {
     /// Whether a change of an object may matter to a resource: the object is part of its release, or the release's objects are unknown. Objects of
     /// hooks do not matter.
     pub(super) fn concerns(&self, owner: &ResourceKey, object: &ObjectKey) -> bool {
-        let state = self.state();
-        let Some(release) = state.releases.get(owner) else { return true };
-        let is_known = release.revisions.values().any(|r| r.marks.is_some());
-        !is_known || release.objects().any(|key| key == object)
+        let concerns = |release: &Release| {
+            let is_known = release.revisions.values().any(|r| r.marks.is_some());
+            !is_known || release.objects().any(|key| key == object)
+        };
+        self.releases.read(owner, concerns).unwrap_or(true)
     }
 
     /// Notes that all of a kind's objects in this scope are known.
@@ -346,15 +317,22 @@ impl Cache {
     /// The resources whose releases have objects of a kind.
     pub(super) fn resources_with(&self, resource: &Resource) -> Vec<ResourceKey> {
         let has = |release: &Release| release.objects().any(|key| is_of(key, resource));
-        self.state().releases.iter().filter(|(_, release)| has(release)).map(|(key, _)| key.clone()).collect()
+        let mut keys: Vec<ResourceKey> = self.state().primaries.keys().cloned().collect();
+        keys.retain(|key| self.releases.read(key, has).unwrap_or(false));
+        keys
     }
 
     /// The kinds of all objects of these resources' releases, as `(apiVersion, kind)`.
     pub(super) fn kinds_of_releases(&self) -> HashSet<(Arc<str>, Arc<str>)> {
-        let state = self.state();
-        let ours = state.releases.iter().filter(|(key, _)| state.primaries.contains_key(*key));
-        let marks = ours.flat_map(|(_, release)| release.revisions.values().filter_map(|r| r.marks.as_ref()));
-        marks.flat_map(|m| m.objects.iter().map(|o| (o.api_version.clone(), o.key.kind.clone()))).collect()
+        let keys: Vec<ResourceKey> = self.state().primaries.keys().cloned().collect();
+        let mut kinds = HashSet::new();
+        for key in &keys {
+            self.releases.read(key, |release| {
+                let marks = release.revisions.values().filter_map(|r| r.marks.as_ref());
+                kinds.extend(marks.flat_map(|m| &m.objects).map(|o| (o.api_version.clone(), o.key.kind.clone())));
+            });
+        }
+        kinds
     }
 }
 
@@ -401,20 +379,6 @@ impl State {
         let owner = new.owner.clone().filter(|_| !same);
         self.dependents.insert(key, new);
         owner
-    }
-
-    /// Drops revisions of a release. The last one's inventory is kept while its resource exists: deleting a namespace removes the record before
-    /// the resource is released.
-    fn lose_revisions(&mut self, key: &ResourceKey, lost: impl Fn(u32, &Revision) -> bool) {
-        let Some(release) = self.releases.get_mut(key) else { return };
-        if !release.revisions.iter().all(|(version, revision)| lost(*version, revision)) {
-            release.revisions.retain(|version, revision| !lost(*version, revision));
-            return;
-        }
-        let whole = self.releases.remove(key).map(Arc::new);
-        if self.primaries.contains_key(key) {
-            self.histories.entry(key.clone()).or_default().lost = whole;
-        }
     }
 
     fn ask_at(&self, key: &ObjectKey) -> Option<Instant> {

@@ -19,37 +19,26 @@ use crate::lookup::ClusterLookup;
 use crate::values::Spec;
 use crate::watches::Overrides;
 
-/// Renders one chart for one watch.
-pub(super) struct EngineRenderer {
-    engine: Arc<Engine>,
-    document: Arc<ChartDocument>,
-    overrides: Overrides,
+/// What the cluster serves, as charts see it.
+pub(super) struct Discovered {
     applier: Applier,
     kube_version: KubeVersion,
     /// The capabilities, with the generation of the discovery that found them.
     known: RwLock<Option<(usize, Arc<Capabilities>)>>,
-    digest: String,
 }
 
-impl EngineRenderer {
+impl Discovered {
     /// Asks the server for its version.
     ///
     /// # Errors
-    /// The server does not answer, or no record can hold the chart.
-    pub(super) async fn new(
-        engine: Arc<Engine>,
-        overrides: Overrides,
-        applier: Applier,
-    ) -> Result<EngineRenderer, crate::native::Error> {
+    /// The server does not answer, or its version is not one.
+    pub(super) async fn read(applier: &Applier) -> Result<Discovered, crate::native::Error> {
         let version: serde_json::Value = applier.api().send(Call::get("/version")).await?.parse()?;
         let kube_version = KubeVersion::parse(version["gitVersion"].as_str().unwrap_or_default())?;
-        let document = Arc::new(ChartDocument::of(engine.chart())?);
-        let typed = (overrides.texts(), format!("{:?}", overrides.kind()));
-        let digest = digest_json(&json!([engine.chart().digest(), typed]));
-        Ok(EngineRenderer { engine, document, overrides, applier, kube_version, known: RwLock::default(), digest })
+        Ok(Discovered { applier: applier.clone(), kube_version, known: RwLock::default() })
     }
 
-    /// What the cluster serves. A change is never a reason to render: new kinds must not rotate passwords.
+    /// The capabilities. A change is never a reason to render: new kinds must not rotate passwords.
     fn capabilities(&self) -> Arc<Capabilities> {
         let generation = self.applier.mapper.generation();
         let known = self.known.read().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
@@ -64,6 +53,32 @@ impl EngineRenderer {
             Some((generation, capabilities.clone()));
         capabilities
     }
+}
+
+/// Renders one chart for one watch.
+pub(super) struct EngineRenderer {
+    engine: Arc<Engine>,
+    document: Arc<ChartDocument>,
+    overrides: Overrides,
+    discovered: Arc<Discovered>,
+    digest: String,
+}
+
+impl EngineRenderer {
+    /// A renderer for this cluster.
+    ///
+    /// # Errors
+    /// No record can hold the chart.
+    pub(super) fn new(
+        engine: Arc<Engine>,
+        overrides: Overrides,
+        discovered: Arc<Discovered>,
+    ) -> Result<EngineRenderer, crate::native::Error> {
+        let document = Arc::new(ChartDocument::of(engine.chart())?);
+        let typed = (overrides.texts(), format!("{:?}", overrides.kind()));
+        let digest = digest_json(&json!([engine.chart().digest(), typed]));
+        Ok(EngineRenderer { engine, document, overrides, discovered, digest })
+    }
 
     fn chart(&self) -> &Chart {
         self.engine.chart()
@@ -76,7 +91,7 @@ impl EngineRenderer {
     }
 
     fn lookup(&self) -> Arc<dyn Lookup> {
-        Arc::new(ClusterLookup { applier: self.applier.clone(), runtime: tokio::runtime::Handle::current() })
+        Arc::new(ClusterLookup { applier: self.discovered.applier.clone(), runtime: tokio::runtime::Handle::current() })
     }
 }
 
@@ -108,7 +123,7 @@ impl Renderer for EngineRenderer {
                 is_upgrade: request.revision > 1,
             };
             let (engine, document, lookup) = (self.engine.clone(), self.document.clone(), self.lookup());
-            let capabilities = self.capabilities();
+            let capabilities = self.discovered.capabilities();
             // A chart may compute for a long time, and `lookup` waits for the cluster.
             let rendered = tokio::task::spawn_blocking(move || {
                 let request = engine::Request {
@@ -300,7 +315,8 @@ mod tests {
         let watch = "- {group: g, version: v1, kind: K, chart: x, overrideValues: {auth.password: fixed}}";
         let watch = crate::watches::parse(watch, |_| None).unwrap().watches.remove(0);
         let engine = Arc::new(Engine::new(chart.unwrap()));
-        let renderer = EngineRenderer::new(engine, watch.overrides, Applier::new(server.clone())).await.unwrap();
+        let discovered = Arc::new(Discovered::read(&Applier::new(server.clone())).await.unwrap());
+        let renderer = EngineRenderer::new(engine, watch.overrides, discovered).unwrap();
         (server, renderer)
     }
 
@@ -326,7 +342,7 @@ mod tests {
         let second = rendered(&renderer, "{\"auth\": {\"password\": \"mine\"}}", 2).await.unwrap();
         assert!(second.contains("text: 'web 2 true fixed 36 false'"), "{second}");
         server.serve("example.com/v1", "Kind", "kinds");
-        renderer.applier.mapper.resource("example.com/v1", "Kind").await.unwrap();
+        renderer.discovered.applier.mapper.resource("example.com/v1", "Kind").await.unwrap();
         let third = rendered(&renderer, "{}", 3).await.unwrap();
         assert!(third.contains("text: 'web 3 true fixed 36 true'"), "{third}");
     }

@@ -18,6 +18,11 @@ use super::stamp::Epoch;
 pub(super) struct Scope(Option<Arc<str>>);
 
 impl Scope {
+    /// The only namespace; `None` for everything.
+    pub(super) fn only(&self) -> Option<&str> {
+        self.0.as_deref()
+    }
+
     /// All namespaces, and cluster-scoped objects.
     pub(super) const ALL: Scope = Scope(None);
 
@@ -129,9 +134,14 @@ impl LastError {
 fn is_refused(error: &watcher::Error) -> bool {
     match error {
         watcher::Error::InitialListFailed(kube::Error::Api(status))
-        | watcher::Error::WatchStartFailed(kube::Error::Api(status)) => matches!(status.code, 403..=405),
+        | watcher::Error::WatchStartFailed(kube::Error::Api(status)) => is_refusal(status),
         _ => false,
     }
+}
+
+/// Whether a list was refused for want of permissions or of its kind.
+pub(super) fn is_refusal(status: &kube::core::Status) -> bool {
+    matches!(status.code, 403..=405)
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@
 mod awaited;
 mod cache;
 mod candidate;
+mod cluster;
 mod compare;
 mod correct_drift;
 mod deploy;
@@ -16,13 +17,16 @@ mod helm_tests;
 mod history;
 #[cfg(test)]
 mod hook_tests;
+mod kinds;
 mod observe;
 mod outcome;
+mod pages;
 mod primary;
 mod progress;
 mod queue;
 mod recorded;
 mod release;
+mod releases;
 mod render;
 mod run;
 mod schedule;
@@ -48,6 +52,8 @@ use crate::context::Context;
 use crate::hooks::{PostHook, PreHook};
 use crate::native::{self, Controller};
 use crate::watches::Watch;
+
+pub(crate) use cluster::Cluster;
 
 pub use crate::values::{Error as SpecError, Spec};
 pub use render::{RenderError, Renderer, Request};

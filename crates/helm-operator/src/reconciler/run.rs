@@ -1,10 +1,10 @@
 //! Runs a controller: waits until its kind is served, starts its watches, and starts the workers once everything is listed.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures::future::{BoxFuture, join_all};
-use helm_release::kube::{Api, Applier, Resource};
+use helm_release::kube::{Applier, Resource};
 use helm_release::storage::Storage;
 use kube::core::Selector;
 use tokio::sync::{mpsc, oneshot};
@@ -13,6 +13,7 @@ use tokio::task::JoinSet;
 use super::cache::Cache;
 use super::engine::EngineRenderer;
 use super::feed::{self, First, Sink, Stream};
+use super::kinds::Subscriber;
 use super::queue::Queue;
 use super::render::Renderer;
 use super::shared::{Settings, Shared};
@@ -30,8 +31,8 @@ const LONGEST_WAIT: Duration = Duration::from_secs(10);
 
 /// Runs the controller until the process ends.
 pub(super) async fn run(controller: ChartController, context: Context) -> Result<(), native::Error> {
-    let api: Arc<dyn Api> = Arc::new(context.client.clone());
-    let applier = Applier::new(api.clone());
+    let applier = context.cluster.applier.clone();
+    let api = applier.api().clone();
     let watched = controller.watch.gvk();
     let api_version = controller.watch.api_resource().api_version;
     let Some(resource) = wait_until_served(&applier, &api_version, &watched.kind, &context).await else {
@@ -40,9 +41,11 @@ pub(super) async fn run(controller: ChartController, context: Context) -> Result
     let renderer: Arc<dyn Renderer> = match &controller.source {
         Source::Own(renderer) => renderer.clone(),
         Source::Engine(engine) => {
-            Arc::new(EngineRenderer::new(engine.clone(), controller.watch.overrides.clone(), applier.clone()).await?)
+            let (overrides, discovered) = (controller.watch.overrides.clone(), context.cluster.discovered().await?);
+            Arc::new(EngineRenderer::new(engine.clone(), overrides, discovered)?)
         }
     };
+    context.cluster.kinds.announce(renderer.chart_name());
     let (new_kinds, kinds) = mpsc::unbounded_channel();
     let shared = Arc::new(Shared {
         storage: Storage::new(api.clone()),
@@ -51,13 +54,15 @@ pub(super) async fn run(controller: ChartController, context: Context) -> Result
         events: context.events.clone(),
         renderer,
         hooks: controller.hooks,
-        cache: Cache::default(),
+        cache: Cache::over(context.cluster.releases.clone()),
         queue: Queue::new(),
         api,
         applier,
         resource,
         new_kinds,
     });
+    let reader: Weak<Shared> = Arc::downgrade(&shared);
+    shared.cache.report_releases_to(reader);
     tracing::info!(kind = watched.kind, api_version, chart = shared.renderer.chart_name(), "Watching resource");
     let watches = start_watches(&shared, &context, &controller.watch.selector, kinds);
     let workers = controller.watch.max_concurrent_reconciles.unwrap_or(context.config.max_concurrent_reconciles);
@@ -114,22 +119,17 @@ async fn start_watches(
     for stream in watch::primaries(context, &shared.resource, selector) {
         lists.push(start_feed(watch::Primaries(shared.clone()), stream, &mut tasks));
     }
-    for stream in watch::records(context) {
-        lists.push(start_feed(watch::Records(shared.clone()), stream, &mut tasks));
-    }
-    join_all(lists).await;
+    tokio::join!(join_all(lists), context.cluster.records_listed());
     shared.watch_kinds(known_kinds(shared).await);
     // Each resource waits for the kinds in its own release only.
     while let Ok(kind) = kinds.try_recv() {
         shared.cache.await_kind(&kind);
-        let listed = watch_kind(shared, context, kind, &mut tasks);
-        tasks.spawn(listed);
+        tasks.spawn(watch_kind(shared, context, kind));
     }
     shared.recall();
     shared.queue.open();
     while let Some(kind) = kinds.recv().await {
-        let listed = watch_kind(shared, context, kind, &mut tasks);
-        tasks.spawn(listed);
+        tasks.spawn(watch_kind(shared, context, kind));
     }
 }
 
@@ -147,20 +147,13 @@ async fn known_kinds(shared: &Shared) -> Vec<Arc<Resource>> {
 }
 
 /// Watches one kind; the future resolves when its first lists are complete.
-fn watch_kind(
-    shared: &Arc<Shared>,
-    context: &Context,
-    kind: Arc<Resource>,
-    tasks: &mut JoinSet<()>,
-) -> BoxFuture<'static, ()> {
+fn watch_kind(shared: &Arc<Shared>, context: &Context, kind: Arc<Resource>) -> BoxFuture<'static, ()> {
     tracing::info!(kind = &*kind.kind, api_version = &*kind.api_version, "Watching dependent resource");
-    let streams = watch::dependents(context, &kind, shared.renderer.chart_name());
-    let start = |stream| start_feed(watch::Dependents(shared.clone(), kind.clone()), stream, tasks);
-    let lists: Vec<_> = streams.into_iter().map(start).collect();
+    let subscriber: Subscriber = Arc::new(watch::Dependents(shared.clone(), kind.clone()));
+    let listed = context.cluster.kinds.subscribe(&kind, shared.renderer.chart_name(), &subscriber);
     let shared = shared.clone();
     Box::pin(async move {
-        let lists = tokio::time::timeout(FIRST_LISTS, join_all(lists)).await;
-        let refused = lists.unwrap_or_default().contains(&First::Refused);
+        let refused = tokio::time::timeout(FIRST_LISTS, listed).await == Ok(First::Refused);
         shared.cache.kind_listed(&kind, refused);
         // Drift from before the first list is known only now.
         shared.cache.resources_with(&kind).into_iter().for_each(|key| shared.wake(key));

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use helm_release::kube::{Api, Applier, Decoration, Live, ObjectKey, Ownership, Policy, Resource};
-use helm_release::storage::{RecordMeta, Storage};
+use helm_release::storage::Storage;
 use kube::core::GroupVersionKind;
 use tokio::sync::mpsc;
 
@@ -12,6 +12,8 @@ use super::cache::{Cache, Claim, Dependent};
 use super::history::History;
 use super::primary::{Primary, ResourceKey};
 use super::queue::Queue;
+use super::release::Release;
+use super::releases::Reader;
 use super::render::Renderer;
 use super::stamp::Epoch;
 use super::{Hooks, watch};
@@ -86,28 +88,6 @@ impl Shared {
         }
     }
 
-    pub(super) fn record_changed(&self, meta: RecordMeta, epoch: Epoch) {
-        let key = ResourceKey::new(&meta.namespace, &meta.name);
-        let foreign = meta.marks.is_none();
-        if self.cache.store_record(meta, epoch) {
-            self.wake_for_record(key, foreign);
-        }
-    }
-
-    pub(super) fn record_deleted(&self, meta: &RecordMeta) {
-        if self.cache.remove_record(meta) {
-            self.wake_for_record(ResourceKey::new(&meta.namespace, &meta.name), meta.marks.is_none());
-        }
-    }
-
-    /// Somebody else's record is a change of the resource's inputs; our own records are the result of an attempt that may have failed.
-    pub(super) fn wake_for_record(&self, key: ResourceKey, foreign: bool) {
-        if foreign {
-            self.cache.change_history(&key, |history| history.retry_now(tokio::time::Instant::now()));
-        }
-        self.wake(key);
-    }
-
     pub(super) fn dependent_changed(&self, resource: &Resource, live: &Live, epoch: Epoch) {
         let key = watch::key_of(resource, live);
         let owner = match self.claim(&key, live) {
@@ -176,5 +156,22 @@ impl Shared {
                 }
             }
         }
+    }
+}
+
+impl Reader for Shared {
+    /// Somebody else's record is a change of the resource's inputs; our own records are the result of an attempt that may have failed.
+    fn release_changed(&self, key: &ResourceKey, foreign: bool) {
+        if self.cache.primary(key).is_none() {
+            return;
+        }
+        if foreign {
+            self.cache.change_history(key, |history| history.retry_now(tokio::time::Instant::now()));
+        }
+        self.wake(key.clone());
+    }
+
+    fn release_lost(&self, key: &ResourceKey, release: &Arc<Release>) {
+        self.cache.release_lost(key, release);
     }
 }

@@ -1,105 +1,111 @@
-//! The watches and their way into the cache: resources, release records, and objects by kind, one stream a namespace.
+//! The process's lists and watches: resources, release records, and objects by kind, one stream a namespace.
 
-use std::fmt::Debug;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use futures::StreamExt;
-use futures::future::ready;
-use helm_release::kube::{CHART_LABEL, Live, ObjectKey, Resource};
+use futures::future::{BoxFuture, ready};
+use helm_release::kube::{CHART_LABEL, Live, ObjectKey, Resource, label_value};
 use helm_release::storage::{RecordMeta, SELECTOR};
 use k8s_openapi::api::core::v1::Secret;
-use kube::Api;
-use kube::core::{ApiResource, PartialObjectMeta, Selector};
-use kube::runtime::WatchStreamExt;
+use kube::api::ListParams;
+use kube::core::{ApiResource, Expression, PartialObjectMeta, Selector};
 use kube::runtime::watcher::{self, Event};
-use serde::de::DeserializeOwned;
+use kube::{Api, Client};
 
 use super::feed::{Scope, Sink, Stream};
+use super::kinds::Source;
+use super::pages;
 use super::primary::Primary;
 use super::shared::Shared;
 use super::stamp::Epoch;
-use crate::context::Context;
-
-/// The page size of lists: as many of the largest objects that etcd stores (1.5 MiB) as fit into the largest answer (64 MiB), so that large
-/// resources cannot block the list of their kind.
-const PAGE: u32 = 40;
+use crate::context::{Context, Namespaces};
 
 /// Watches the custom resources.
 pub(super) fn primaries(context: &Context, resource: &Resource, selector: &Selector) -> Vec<Stream<Primary>> {
-    let config = paged().labels_from(selector);
-    let stream = |(scope, api): (Scope, Api<Primary>)| Stream { scope, events: watched(api, &config).boxed() };
-    apis(context, resource).into_iter().map(stream).collect()
+    let config = watcher::Config::default().labels_from(selector);
+    let stream = |scope: Scope| {
+        let api: Api<Primary> = api(&context.client, resource, &scope);
+        Stream { events: pages::watch(api, config.clone()).boxed(), scope }
+    };
+    scopes(&context.config.namespaces, resource.namespaced).into_iter().map(stream).collect()
 }
 
 /// Watches the metadata of release records.
-pub(super) fn records(context: &Context) -> Vec<Stream<RecordMeta>> {
-    let config = paged().labels(SELECTOR);
-    let scopes = scopes(context, true);
-    let api = |scope: &Option<String>| -> Api<PartialObjectMeta<Secret>> {
-        match scope {
-            Some(namespace) => Api::namespaced(context.client.clone(), namespace),
-            None => Api::all(context.client.clone()),
+pub(super) fn records(client: &Client, namespaces: &Namespaces) -> Vec<Stream<RecordMeta>> {
+    let config = watcher::Config::default().labels(SELECTOR);
+    let stream = |scope: Scope| {
+        let api: Api<PartialObjectMeta<Secret>> = match scope.only() {
+            Some(namespace) => Api::namespaced(client.clone(), namespace),
+            None => Api::all(client.clone()),
+        };
+        let read = |m: PartialObjectMeta<Secret>| RecordMeta::read(&m.metadata);
+        let events = pages::watch(api, config.clone()).filter_map(move |event| ready(reduce(event, read))).boxed();
+        Stream { scope, events }
+    };
+    scopes(namespaces, true).into_iter().map(stream).collect()
+}
+
+/// The objects of charts, by kind: in full if their status shows readiness, else their metadata.
+pub(super) struct Objects {
+    pub(super) client: Client,
+    pub(super) namespaces: Namespaces,
+}
+
+impl Source for Objects {
+    fn scopes(&self, kind: &Resource) -> Vec<Scope> {
+        scopes(&self.namespaces, kind.namespaced)
+    }
+
+    fn watch(&self, kind: &Resource, scope: &Scope, charts: &BTreeSet<String>) -> Stream<Live> {
+        let config = watcher::Config::default().labels_from(&of_charts(charts.iter().map(String::as_str)));
+        let events = match has_readiness(kind) {
+            true => pages::watch(api::<Live>(&self.client, kind, scope), config).boxed(),
+            false => {
+                let api = api::<PartialObjectMeta<Live>>(&self.client, kind, scope);
+                let read = |m: PartialObjectMeta<Live>| Some(Live::from_metadata(m.metadata));
+                pages::watch(api, config).filter_map(move |event| ready(reduce(event, read))).boxed()
+            }
+        };
+        Stream { scope: scope.clone(), events }
+    }
+
+    fn list(&self, kind: &Resource, scope: &Scope, chart: &str) -> BoxFuture<'static, Result<Vec<Live>, kube::Error>> {
+        let wanted = ListParams::default().labels_from(&of_charts([chart]));
+        if has_readiness(kind) {
+            return Box::pin(pages::list(api::<Live>(&self.client, kind, scope), wanted, Some));
         }
-    };
-    let read = |m: PartialObjectMeta<Secret>| RecordMeta::read(&m.metadata);
-    let stream = |scope: Option<String>| Stream {
-        events: watched(api(&scope), &config).filter_map(move |event| ready(reduce(event, read))).boxed(),
-        scope: scope_of(scope.as_deref()),
-    };
-    scopes.into_iter().map(stream).collect()
-}
-
-/// Watches the chart's objects of one kind: in full if their status shows readiness, else their metadata.
-pub(super) fn dependents(context: &Context, resource: &Resource, chart: &str) -> Vec<Stream<Live>> {
-    let config = paged().labels(&format!("{CHART_LABEL}={}", helm_release::kube::label_value(chart)));
-    if has_readiness(resource) {
-        let stream = |(scope, api): (Scope, Api<Live>)| Stream { scope, events: watched(api, &config).boxed() };
-        return apis(context, resource).into_iter().map(stream).collect();
-    }
-    let read = |m: PartialObjectMeta<Live>| Some(Live::from_metadata(m.metadata));
-    let stream = |(scope, api): (Scope, Api<PartialObjectMeta<Live>>)| Stream {
-        scope,
-        events: watched(api, &config).filter_map(move |event| ready(reduce(event, read))).boxed(),
-    };
-    apis(context, resource).into_iter().map(stream).collect()
-}
-
-fn paged() -> watcher::Config {
-    watcher::Config::default().page_size(PAGE)
-}
-
-/// The namespaces to watch one by one; `None` stands for all of them, and for cluster-scoped kinds.
-fn scopes(context: &Context, namespaced: bool) -> Vec<Option<String>> {
-    match &context.config.namespaces.0[..] {
-        names if namespaced && !names.is_empty() => names.iter().cloned().map(Some).collect(),
-        _ => vec![None],
+        let api = api::<PartialObjectMeta<Live>>(&self.client, kind, scope);
+        Box::pin(pages::list(api, wanted, |m| Some(Live::from_metadata(m.metadata))))
     }
 }
 
-fn scope_of(namespace: Option<&str>) -> Scope {
-    namespace.map_or(Scope::ALL, Scope::namespace)
+/// Selects the objects of these charts.
+fn of_charts<'a>(charts: impl IntoIterator<Item = &'a str>) -> Selector {
+    let labels: BTreeSet<String> = charts.into_iter().map(|chart| label_value(chart).to_owned()).collect();
+    Selector::from(match labels.len() {
+        1 => Expression::Equal(CHART_LABEL.into(), labels.into_iter().collect()),
+        _ => Expression::In(CHART_LABEL.into(), labels),
+    })
 }
 
-fn apis<K>(context: &Context, resource: &Resource) -> Vec<(Scope, Api<K>)>
+/// The namespaces to watch one by one; everything for cluster-scoped kinds.
+fn scopes(namespaces: &Namespaces, namespaced: bool) -> Vec<Scope> {
+    match &namespaces.0[..] {
+        names if namespaced && !names.is_empty() => names.iter().map(|name| Scope::namespace(name)).collect(),
+        _ => vec![Scope::ALL],
+    }
+}
+
+fn api<K>(client: &Client, resource: &Resource, scope: &Scope) -> Api<K>
 where
     K: kube::Resource<Scope = kube::core::DynamicResourceScope, DynamicType = ApiResource>,
 {
     let kind = api_resource(resource);
-    let api = |namespace: Option<String>| match namespace {
-        Some(name) => (Scope::namespace(&name), Api::namespaced_with(context.client.clone(), &name, &kind)),
-        None => (Scope::ALL, Api::all_with(context.client.clone(), &kind)),
-    };
-    scopes(context, resource.namespaced).into_iter().map(api).collect()
-}
-
-fn watched<K>(
-    api: Api<K>,
-    config: &watcher::Config,
-) -> impl futures::Stream<Item = watcher::Result<Event<K>>> + Send + 'static + use<K>
-where
-    K: kube::Resource + Clone + DeserializeOwned + Debug + Send + 'static,
-{
-    watcher::watcher(api, config.clone()).default_backoff()
+    match scope.only() {
+        Some(namespace) => Api::namespaced_with(client.clone(), namespace, &kind),
+        None => Api::all_with(client.clone(), &kind),
+    }
 }
 
 /// Stores custom resources.
@@ -125,36 +131,15 @@ impl Sink<Primary> for Primaries {
     }
 }
 
-/// Stores release records.
-pub(super) struct Records(pub(super) Arc<Shared>);
-
-impl Sink<RecordMeta> for Records {
-    fn changed(&self, meta: RecordMeta, epoch: Epoch) {
-        self.0.record_changed(meta, epoch);
-    }
-
-    fn deleted(&self, meta: RecordMeta) {
-        self.0.record_deleted(&meta);
-    }
-
-    fn sweep(&self, scope: &Scope, list: Epoch) {
-        self.0.cache.sweep_records(scope, list).into_iter().for_each(|key| self.0.wake(key));
-    }
-
-    fn description(&self) -> String {
-        "release records".into()
-    }
-}
-
 /// Stores objects of one kind.
 pub(super) struct Dependents(pub(super) Arc<Shared>, pub(super) Arc<Resource>);
 
-impl Sink<Live> for Dependents {
-    fn changed(&self, live: Live, epoch: Epoch) {
+impl Sink<Arc<Live>> for Dependents {
+    fn changed(&self, live: Arc<Live>, epoch: Epoch) {
         self.0.dependent_changed(&self.1, &live, epoch);
     }
 
-    fn deleted(&self, live: Live) {
+    fn deleted(&self, live: Arc<Live>) {
         self.0.dependent_deleted(&self.1, &live);
     }
 

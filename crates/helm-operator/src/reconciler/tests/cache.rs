@@ -11,7 +11,7 @@ use crate::reconciler::cache::Claim;
 use crate::reconciler::release::Revision;
 use crate::reconciler::stamp::{CONFIRMATION, Stamp};
 
-fn epoch(number: u64) -> Epoch {
+pub(super) fn epoch(number: u64) -> Epoch {
     Epoch { number, began: Instant::now() }
 }
 
@@ -49,7 +49,7 @@ fn of(uid: &str, version: u64, spec: u64) -> Primary {
     serde_json::from_value(json!({"metadata": metadata, "spec": {"n": spec}})).unwrap()
 }
 
-fn record(version: u32, resource_version: u64) -> RecordMeta {
+pub(super) fn record(version: u32, resource_version: u64) -> RecordMeta {
     let labels = json!({"owner": "helm", "name": "web", "version": version.to_string(), "status": "deployed"});
     let name = format!("sh.helm.release.v1.web.v{version}");
     let metadata =
@@ -57,7 +57,7 @@ fn record(version: u32, resource_version: u64) -> RecordMeta {
     RecordMeta::read(&serde_json::from_value(metadata).unwrap()).unwrap()
 }
 
-fn revision(status: Status, objects: &[&str]) -> Revision {
+pub(super) fn revision(status: Status, objects: &[&str]) -> Revision {
     let object = |name: &&str| MarkedObject {
         key: object_key("ConfigMap", name),
         api_version: "v1".into(),
@@ -150,16 +150,6 @@ async fn only_the_event_of_a_write_confirms_it_not_an_older_one() {
     assert_eq!(cache.overdue(&[&a]), std::slice::from_ref(&a));
     cache.store_dependent(a.clone(), &live("u", 5), claim(), epoch(1));
     assert_eq!(asked(), None);
-
-    cache.change_release(&key(), |release| {
-        release.revisions.insert(1, Revision { resource_version: 5, ..revision(Status::Deployed, &[]) });
-    });
-    let stamp = || cache.release(&key()).unwrap().revisions[&1].stamp;
-    assert!(!cache.store_record(record(1, 4), epoch(1)));
-    assert!(stamp().ask_at().is_some());
-    assert!(!cache.store_record(record(1, 5), epoch(1)));
-    assert!(stamp().ask_at().is_none());
-    assert!(cache.store_record(record(1, 6), epoch(1)));
 }
 
 #[tokio::test(start_paused = true)]
@@ -174,37 +164,16 @@ async fn a_write_confirmed_by_the_server_is_not_read_again() {
 }
 
 #[test]
-fn a_deleted_record_is_dropped_unless_a_newer_one_has_its_name() {
+fn a_lost_inventory_is_kept_while_the_resource_exists() {
     let cache = Cache::default();
-    let versions =
-        || cache.release(&key()).map(|r| r.revisions.keys().copied().collect::<Vec<_>>()).unwrap_or_default();
-    assert!(!cache.remove_record(&record(1, 9)), "nobody knew it");
-    for version in [1, 2] {
-        cache.store_record(record(version, 5), epoch(1));
-    }
-    assert!(!cache.remove_record(&record(3, 9)));
-    assert!(!cache.remove_record(&record(1, 4)), "it was made anew since");
-    assert_eq!(versions(), [1, 2]);
-    assert!(cache.remove_record(&record(1, 5)));
-    assert_eq!(versions(), [2]);
-    assert!(cache.remove_record(&record(2, 6)));
-    assert!(cache.release(&key()).is_none());
-}
-
-#[test]
-fn the_last_records_inventory_is_kept_while_the_resource_exists() {
-    let lost = |cache: &Cache| cache.history(&key()).lost.is_some();
-    let cache = with_revisions(&[(1, Status::Superseded, &[]), (2, Status::Deployed, &["a"])]);
+    let is_lost = || cache.history(&key()).lost.is_some();
+    cache.release_lost(&key(), &Arc::default());
+    assert!(!is_lost(), "nobody is there to uninstall it for");
     cache.store_written_primary(of("u", 1, 1));
-    cache.remove_record(&record(1, 5));
-    assert!(!lost(&cache) && cache.release(&key()).is_some());
-    cache.remove_record(&record(2, 5));
-    assert!(lost(&cache) && cache.release(&key()).is_none());
+    cache.release_lost(&key(), &Arc::default());
+    assert!(is_lost());
     cache.forget(&key());
-    assert!(!lost(&cache));
-    let cache = with_revisions(&[(1, Status::Deployed, &["a"])]);
-    cache.remove_record(&record(1, 5));
-    assert!(!lost(&cache), "nobody is there to uninstall it for");
+    assert!(!is_lost());
 }
 
 #[test]

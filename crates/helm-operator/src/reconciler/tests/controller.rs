@@ -64,9 +64,13 @@ struct Running {
 
 impl Running {
     fn new(server: Arc<MemoryApi>) -> Running {
+        Running::with(server, ControllerConfig::default())
+    }
+
+    fn with(server: Arc<MemoryApi>, config: ControllerConfig) -> Running {
         let asked = Asked::default();
         let client = client(&server, &asked);
-        let context = Context::new(client, ControllerConfig::default(), Metrics::default(), CancellationToken::new());
+        let context = Context::new(client, config, Metrics::default(), CancellationToken::new());
         Running { server, asked, context: context.for_controller("memcached-controller") }
     }
 
@@ -161,9 +165,8 @@ async fn the_kinds_of_recorded_releases_are_listed_at_the_start_and_drift_is_rep
 
 #[tokio::test(start_paused = true)]
 async fn each_served_namespace_has_its_own_streams_and_only_those() {
-    let mut running = Running::new(server());
     let namespaces = Namespaces(["ns".to_owned(), "other".to_owned()].into());
-    running.context.config = Arc::new(ControllerConfig { namespaces, ..ControllerConfig::default() });
+    let running = Running::with(server(), ControllerConfig { namespaces, ..ControllerConfig::default() });
     running
         .until(controller(", selector: {matchLabels: {a: b}}"), || {
             running.asked("watch=true") && running.asked("/namespaces/other/secrets?")

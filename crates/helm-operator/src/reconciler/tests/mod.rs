@@ -3,12 +3,14 @@
 mod time;
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
 use helm_release::action::Candidate;
-use helm_release::kube::{Api, Applier, Error, MemoryApi, ObjectKey, Resource, deduplicate, install_order, objects_of};
+use helm_release::kube::{
+    Api, Applier, Error, Live, MemoryApi, ObjectKey, Resource, deduplicate, install_order, objects_of,
+};
 use helm_release::release::{ChartDocument, Hook};
 use helm_release::storage::{RecordMeta, Storage};
 use serde_json::{Value, json};
@@ -19,10 +21,11 @@ use super::cache::Cache;
 use super::feed::{Scope, Sink};
 use super::primary::{FINALIZER, Primary, ResourceKey};
 use super::queue::Queue;
+use super::releases::Releases;
 use super::render::{RenderError, Renderer, Request};
 use super::shared::{Settings, Shared};
 use super::stamp::Epoch;
-use super::watch::{Dependents, Primaries, Records};
+use super::watch::{Dependents, Primaries};
 use super::{Hooks, work};
 use crate::events::Events;
 use crate::metrics::{Metrics, ReconcileResult};
@@ -32,7 +35,9 @@ use crate::watches::Overrides;
 mod cache;
 mod controller;
 mod failure_scenarios;
+mod kinds;
 mod recorded;
+mod releases;
 mod reporting;
 mod requeue;
 mod upstreams;
@@ -140,6 +145,7 @@ fn hook(of: &Value) -> Hook {
 pub(super) struct World {
     pub(super) server: Arc<MemoryApi>,
     pub(super) shared: Arc<Shared>,
+    releases: Arc<Releases>,
     /// The number of lists so far.
     lists: AtomicU64,
     /// Whether no watch covers the chart's objects.
@@ -176,6 +182,10 @@ fn config_maps() -> Resource {
 
 fn object_key(kind: &str, name: &str) -> ObjectKey {
     ObjectKey { group: "".into(), kind: kind.into(), namespace: "ns".into(), name: name.into() }
+}
+
+fn live(object: Value) -> Arc<Live> {
+    Arc::new(serde_json::from_value(object).unwrap())
 }
 
 /// A server's events, oldest first.
@@ -233,11 +243,12 @@ impl World {
             apply: helm_release::kube::Policy::Auto,
         };
         change(&mut settings);
+        let releases = Arc::new(Releases::default());
         let shared = Shared {
             applier: Applier::new(api.clone()),
             storage: Storage::new(api.clone()),
             api,
-            cache: Cache::default(),
+            cache: Cache::over(releases.clone()),
             queue: Queue::new(),
             renderer,
             hooks: Hooks::default(),
@@ -247,7 +258,10 @@ impl World {
             resource: Arc::new(resource("cache.my.domain/v1", "Memcached", "memcacheds", true)),
             new_kinds: mpsc::unbounded_channel().0,
         };
-        let world = World { server, shared: Arc::new(shared), lists: AtomicU64::new(0), unwatched };
+        let shared = Arc::new(shared);
+        let reader: Weak<Shared> = Arc::downgrade(&shared);
+        shared.cache.report_releases_to(reader);
+        let world = World { server, shared, releases, lists: AtomicU64::new(0), unwatched };
         world.feed();
         world.shared.recall();
         world
@@ -264,7 +278,7 @@ impl World {
         let epoch = Epoch { number, began: Instant::now() };
         let maps = Arc::new(config_maps());
         let roles = Arc::new(resource("rbac.authorization.k8s.io/v1", "ClusterRole", "clusterroles", false));
-        let (primaries, records) = (Primaries(self.shared.clone()), Records(self.shared.clone()));
+        let (primaries, records) = (Primaries(self.shared.clone()), self.releases.clone());
         let secrets = Arc::new(resource("v1", "Secret", "secrets", true));
         let deployments = Arc::new(resource("apps/v1", "Deployment", "deployments", true));
         let dependents = [maps, roles, secrets, deployments].map(|kind| Dependents(self.shared.clone(), kind));
@@ -282,16 +296,16 @@ impl World {
                 "memcacheds" => primaries.changed(serde_json::from_value::<Primary>(object).unwrap(), epoch),
                 "secrets" if object["metadata"]["labels"]["owner"] != "helm" && self.unwatched => {}
                 "secrets" if object["metadata"]["labels"]["owner"] != "helm" => {
-                    dependents[2].changed(serde_json::from_value(object).unwrap(), epoch)
+                    dependents[2].changed(live(object), epoch)
                 }
                 "secrets" => {
                     object["metadata"]["managedFields"] = Value::Null;
                     let metadata = serde_json::from_value(object["metadata"].take()).unwrap();
                     records.changed(RecordMeta::read(&metadata).unwrap(), epoch);
                 }
-                "configmaps" => dependents[0].changed(serde_json::from_value(object).unwrap(), epoch),
-                "deployments" => dependents[3].changed(serde_json::from_value(object).unwrap(), epoch),
-                "clusterroles" => dependents[1].changed(serde_json::from_value(object).unwrap(), epoch),
+                "configmaps" => dependents[0].changed(live(object), epoch),
+                "deployments" => dependents[3].changed(live(object), epoch),
+                "clusterroles" => dependents[1].changed(live(object), epoch),
                 _ => {}
             }
         }

@@ -10,7 +10,7 @@ use helm::engine::Engine;
 use helm_release::release::{Packed, Release, Status};
 use k8s_openapi::ByteString;
 
-use super::super::engine::EngineRenderer;
+use super::super::engine::{Discovered, EngineRenderer};
 use super::*;
 use crate::watches;
 
@@ -56,7 +56,8 @@ async fn start(server: &Arc<MemoryApi>, chart: &Path) -> World {
     let watch = "- {group: cache.my.domain, version: v1, kind: Memcached, chart: x, overrideValues: {image: 'memcached:1.6.40'}}";
     let watch = watches::parse(watch, |_| None).unwrap().watches.remove(0);
     let engine = Arc::new(Engine::new(Chart::load(chart).unwrap()));
-    let renderer = EngineRenderer::new(engine, watch.overrides, Applier::new(server.clone())).await.unwrap();
+    let discovered = Arc::new(Discovered::read(&Applier::new(server.clone())).await.unwrap());
+    let renderer = EngineRenderer::new(engine, watch.overrides, discovered).unwrap();
     World::rendering(server.clone(), Arc::new(renderer))
 }
 

@@ -225,7 +225,7 @@ async fn wakes(world: &World, what: impl FnOnce()) -> bool {
 async fn a_lost_object_and_a_lost_record_wake_their_resource() {
     let world = World::new(spec());
     world.reconcile().await;
-    let live: Live = serde_json::from_value(world.server.object(&format!("{MAPS}/a")).unwrap()).unwrap();
+    let live = live(world.server.object(&format!("{MAPS}/a")).unwrap());
     let maps = Arc::new(config_maps());
     assert!(wakes(&world, || Dependents(world.shared.clone(), maps.clone()).deleted(live.clone())).await);
     assert!(!wakes(&world, || Dependents(world.shared.clone(), maps).deleted(live)).await, "it is known to be gone");
@@ -233,7 +233,7 @@ async fn a_lost_object_and_a_lost_record_wake_their_resource() {
     let path = world.server.paths().into_iter().find(|path| path.contains("sh.helm.release.v1")).unwrap();
     let metadata = serde_json::from_value(world.server.object(&path).unwrap()["metadata"].take()).unwrap();
     let meta = RecordMeta::read(&metadata).unwrap();
-    assert!(wakes(&world, || Records(world.shared.clone()).deleted(meta)).await);
+    assert!(wakes(&world, || world.releases.deleted(meta)).await);
     assert!(world.shared.cache.release(&key()).is_none());
 }
 

@@ -169,9 +169,9 @@ async fn somebody_elses_record_ends_a_backoff_and_our_own_do_not() {
         })).unwrap()).unwrap()
     };
     let epoch = Epoch { number: 1_000_000, began: Instant::now() };
-    world.shared.record_changed(meta(true), epoch);
+    world.releases.changed(meta(true), epoch);
     assert!(world.shared.cache.history(&key()).failure.unwrap().retry.at > tokio::time::Instant::now());
-    world.shared.record_changed(meta(false), epoch);
+    world.releases.changed(meta(false), epoch);
     assert!(world.shared.cache.history(&key()).failure.unwrap().retry.at <= tokio::time::Instant::now());
 }
 

@@ -12,7 +12,7 @@ const MAX_EVENT: usize = 16 << 20;
 
 /// An answer that exceeded its limit.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-enum TooLarge {
+pub(crate) enum TooLarge {
     #[error("the API server's answer exceeds {0} bytes")]
     Answer(usize),
     #[error("an event of the API server's watch exceeds {0} bytes")]
@@ -20,7 +20,7 @@ enum TooLarge {
 }
 
 /// The body of an answer with a limit.
-pub(super) struct Bounded<B> {
+pub(crate) struct Bounded<B> {
     inner: B,
     /// Bytes read of the answer, or of the current event.
     read: usize,
@@ -30,11 +30,11 @@ pub(super) struct Bounded<B> {
 }
 
 impl<B> Bounded<B> {
-    pub(super) fn answer(inner: B) -> Bounded<B> {
+    pub(crate) fn answer(inner: B) -> Bounded<B> {
         Bounded { inner, read: 0, limit: MAX_RESPONSE_BYTES, lines: false }
     }
 
-    pub(super) fn watch(inner: B) -> Bounded<B> {
+    pub(crate) fn watch(inner: B) -> Bounded<B> {
         Bounded { inner, read: 0, limit: MAX_EVENT, lines: true }
     }
 

@@ -1,5 +1,8 @@
 //! The process's client: finds its cluster as kubectl does, has a user agent, counts requests, and limits the time and size of answers.
 
+mod bounded;
+mod connections;
+
 use std::pin::Pin;
 use std::task::{Context as Task, Poll};
 use std::time::Duration;
@@ -11,16 +14,17 @@ use kube::{Client, Config};
 use tower::retry::RetryLayer;
 use tower::{BoxError, Layer, Service, ServiceBuilder};
 
-use super::Error;
-use super::bounded::Bounded;
-use super::connections::{self, is_watch};
+use self::bounded::Bounded;
+pub(crate) use self::bounded::TooLarge;
+use self::connections::is_watch;
+use crate::manager::Error;
 use crate::metrics::Metrics;
 
 /// How long the server may take to begin an answer; watches may take longer.
 const ANSWER_LIMIT: Duration = Duration::from_secs(60);
 
 /// A client for the cluster in `KUBECONFIG`, else `~/.kube/config`, else the pod's service account.
-pub(super) async fn connect(metrics: &Metrics) -> Result<Client, Error> {
+pub(crate) async fn connect(metrics: &Metrics) -> Result<Client, Error> {
     let mut config = Config::infer().await.map_err(Error::Kubeconfig)?;
     let agent = concat!("helm-operator/", env!("CARGO_PKG_VERSION"));
     config.headers.push((header::USER_AGENT, HeaderValue::from_static(agent)));

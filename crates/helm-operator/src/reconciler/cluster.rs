@@ -1,0 +1,72 @@
+//! What all chart controllers of a process share: discovery, the store of release records, and the watches of dependent kinds.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use futures::future::join_all;
+use helm_release::kube::{Api, Applier};
+use kube::Client;
+use tokio::sync::{OnceCell, oneshot};
+use tokio::task::JoinSet;
+
+use super::engine::Discovered;
+use super::feed;
+use super::kinds::Kinds;
+use super::releases::Releases;
+use super::watch::{self, Objects};
+use crate::context::Namespaces;
+use crate::native;
+
+/// The shared view of the cluster. Its watches end when it is dropped.
+pub(crate) struct Cluster {
+    client: Client,
+    namespaces: Namespaces,
+    pub(super) applier: Applier,
+    pub(super) releases: Arc<Releases>,
+    pub(super) kinds: Arc<Kinds>,
+    discovered: OnceCell<Arc<Discovered>>,
+    records: OnceCell<()>,
+    tasks: Mutex<JoinSet<()>>,
+}
+
+impl Cluster {
+    /// The view through this client. Sends no request yet.
+    pub(crate) fn new(client: Client, namespaces: Namespaces) -> Cluster {
+        let api: Arc<dyn Api> = Arc::new(client.clone());
+        let objects = Objects { client: client.clone(), namespaces: namespaces.clone() };
+        Cluster {
+            applier: Applier::new(api),
+            releases: Arc::default(),
+            kinds: Arc::new(Kinds::new(objects)),
+            discovered: OnceCell::new(),
+            records: OnceCell::new(),
+            tasks: Mutex::default(),
+            client,
+            namespaces,
+        }
+    }
+
+    /// The cluster's version and capabilities; the first call asks for the version.
+    ///
+    /// # Errors
+    /// The server does not answer.
+    pub(super) async fn discovered(&self) -> Result<Arc<Discovered>, native::Error> {
+        let read = || async { Discovered::read(&self.applier).await.map(Arc::new) };
+        self.discovered.get_or_try_init(read).await.cloned()
+    }
+
+    /// Waits until all release records are listed, or the server refuses to list them. The first call starts their watch.
+    pub(super) async fn records_listed(&self) {
+        self.records.get_or_init(|| self.watch_records()).await;
+    }
+
+    async fn watch_records(&self) {
+        let (mut tasks, mut lists) = (JoinSet::new(), Vec::new());
+        for stream in watch::records(&self.client, &self.namespaces) {
+            let (first, listed) = oneshot::channel();
+            tasks.spawn(feed::feed(self.releases.clone(), stream, first));
+            lists.push(listed);
+        }
+        *self.tasks.lock().unwrap_or_else(PoisonError::into_inner) = tasks;
+        join_all(lists).await;
+    }
+}

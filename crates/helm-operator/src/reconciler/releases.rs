@@ -1,0 +1,167 @@
+//! What the process knows of release records without a request: one store, fed by one watch, for all controllers.
+//!
+//! A release's name does not tell which kind its resource has, so a change goes to every controller with a resource of that name.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use helm_release::storage::RecordMeta;
+
+use super::feed::{Scope, Sink};
+use super::primary::ResourceKey;
+use super::release::{Release, Revision};
+use super::stamp::{Epoch, Stamp};
+
+/// All releases, from the metadata of their records.
+#[derive(Default)]
+pub(crate) struct Releases {
+    all: Mutex<HashMap<ResourceKey, Release>>,
+    readers: Mutex<Readers>,
+}
+
+#[derive(Default)]
+struct Readers {
+    last: u32,
+    all: Vec<(ReaderId, Weak<dyn Reader>)>,
+}
+
+/// Identifies a reader among those of the process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct ReaderId(u32);
+
+/// Learns of changes to releases: a controller.
+pub(super) trait Reader: Send + Sync {
+    /// Handles a change that this reader did not make itself. `foreign`: the record that changed is not ours.
+    fn release_changed(&self, key: &ResourceKey, foreign: bool);
+    /// Handles the loss of a release's last record. A change follows.
+    fn release_lost(&self, key: &ResourceKey, release: &Arc<Release>);
+}
+
+impl Releases {
+    pub(super) fn new_reader(&self) -> ReaderId {
+        let mut readers = lock(&self.readers);
+        readers.last += 1;
+        ReaderId(readers.last)
+    }
+
+    /// Tells the reader of changes from now on.
+    pub(super) fn add_reader(&self, id: ReaderId, reader: Weak<dyn Reader>) {
+        lock(&self.readers).all.push((id, reader));
+    }
+
+    pub(super) fn get(&self, key: &ResourceKey) -> Option<Release> {
+        lock(&self.all).get(key).cloned()
+    }
+
+    /// What `read` finds in a release; `None` if there is no such release.
+    pub(super) fn read<T>(&self, key: &ResourceKey, read: impl FnOnce(&Release) -> T) -> Option<T> {
+        lock(&self.all).get(key).map(read)
+    }
+
+    /// Changes a release in the name of one reader. The others learn of it.
+    pub(super) fn change<T>(&self, key: &ResourceKey, by: ReaderId, change: impl FnOnce(&mut Release) -> T) -> T {
+        let mut all = lock(&self.all);
+        let release = all.entry(key.clone()).or_default();
+        let result = change(release);
+        release.drop_old_objects();
+        if release.revisions.is_empty() {
+            all.remove(key);
+        }
+        drop(all);
+        self.each_reader(Some(by), |reader| reader.release_changed(key, false));
+        result
+    }
+
+    /// Stores a record's metadata; returns whether it is new.
+    pub(super) fn store(&self, key: &ResourceKey, meta: RecordMeta, epoch: Epoch) -> bool {
+        let mut all = lock(&self.all);
+        let release = all.entry(key.clone()).or_default();
+        let known = release.revisions.get_mut(&meta.version).map(|r| (&mut r.stamp, Some(r.resource_version)));
+        let Some(stamp) = Stamp::of_newer(known, meta.resource_version, Some(epoch)) else { return false };
+        let revision = Revision {
+            status: meta.status,
+            resource_version: meta.resource_version,
+            owners: meta.owners.into_iter().map(Into::into).collect(),
+            marks: meta.marks.map(Arc::new),
+            stamp,
+            written: meta.written,
+        };
+        release.revisions.insert(meta.version, revision);
+        release.drop_old_objects();
+        true
+    }
+
+    /// Whether a record that was deleted at this version is known, and was not made anew since.
+    fn is_known(&self, key: &ResourceKey, meta: &RecordMeta) -> bool {
+        let version = self.read(key, |release| Some(release.revisions.get(&meta.version)?.resource_version));
+        version.flatten().is_some_and(|known| known <= meta.resource_version)
+    }
+
+    /// The releases in a scope with records that the list which just ended lacks.
+    fn unlisted(&self, scope: &Scope, list: Epoch) -> Vec<ResourceKey> {
+        let all = lock(&self.all);
+        let covered = all.iter().filter(|(key, _)| scope.covers(&key.namespace));
+        let swept = |release: &Release| release.revisions.values().any(|r| !r.stamp.survives(list));
+        covered.filter(|(_, release)| swept(release)).map(|(key, _)| key.clone()).collect()
+    }
+
+    /// Drops revisions of a release. Its readers get the last one's inventory: deleting a namespace removes the record before the resource is
+    /// released.
+    fn lose(&self, key: &ResourceKey, foreign: bool, lost: impl Fn(u32, &Revision) -> bool) {
+        let mut all = lock(&self.all);
+        let Some(release) = all.get_mut(key) else { return };
+        let whole = match release.revisions.iter().all(|(version, revision)| lost(*version, revision)) {
+            true => all.remove(key).map(Arc::new),
+            false => {
+                release.revisions.retain(|version, revision| !lost(*version, revision));
+                None
+            }
+        };
+        drop(all);
+        self.each_reader(None, |reader| {
+            whole.iter().for_each(|release| reader.release_lost(key, release));
+            reader.release_changed(key, foreign);
+        });
+    }
+
+    fn each_reader(&self, but: Option<ReaderId>, tell: impl Fn(&dyn Reader)) {
+        // Readers may read: they are told without a lock.
+        let readers = lock(&self.readers).all.clone();
+        let others = readers.iter().filter(|(id, _)| Some(*id) != but);
+        others.filter_map(|(_, reader)| reader.upgrade()).for_each(|reader| tell(&*reader));
+    }
+}
+
+fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+    of.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn key_of(meta: &RecordMeta) -> ResourceKey {
+    ResourceKey::new(&meta.namespace, &meta.name)
+}
+
+impl Sink<RecordMeta> for Arc<Releases> {
+    fn changed(&self, meta: RecordMeta, epoch: Epoch) {
+        let (key, foreign) = (key_of(&meta), meta.marks.is_none());
+        if self.store(&key, meta, epoch) {
+            self.each_reader(None, |reader| reader.release_changed(&key, foreign));
+        }
+    }
+
+    fn deleted(&self, meta: RecordMeta) {
+        let key = key_of(&meta);
+        if self.is_known(&key, &meta) {
+            self.lose(&key, meta.marks.is_none(), |version, _| version == meta.version);
+        }
+    }
+
+    fn sweep(&self, scope: &Scope, list: Epoch) {
+        for key in self.unlisted(scope, list) {
+            self.lose(&key, false, |_, revision| !revision.stamp.survives(list));
+        }
+    }
+
+    fn description(&self) -> String {
+        "release records".into()
+    }
+}
