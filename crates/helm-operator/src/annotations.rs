@@ -9,6 +9,53 @@ use crate::watches::{DurationError, parse_duration};
 
 const PREFIX: &str = "helm.sdk.operatorframework.io/";
 
+/// The keys that may have another name.
+const RENAMED: [&str; 8] = [
+    "pause",
+    "install-disable-hooks",
+    "upgrade-disable-hooks",
+    "uninstall-disable-hooks",
+    "install-description",
+    "upgrade-description",
+    "uninstall-description",
+    "upgrade-force",
+];
+
+/// Other names of control annotations, as helm-operator-plugins' `CustomName` gives them. They count beside the usual names, and first.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AnnotationNames(BTreeMap<Box<str>, &'static str>);
+
+/// A name that cannot be given to an annotation.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum NameError {
+    /// The key has no other name.
+    #[error("{key:?} is not one of {}", RENAMED.join(", "))]
+    Unknown {
+        /// The key.
+        key: String,
+    },
+    /// Two keys with one name. The message is upstream's.
+    #[error("annotation {0:?} already exists")]
+    Duplicate(String),
+}
+
+impl AnnotationNames {
+    /// Adds a full annotation name for one of our keys.
+    ///
+    /// # Errors
+    /// The key cannot be renamed, or another key has this name.
+    pub(crate) fn add(&mut self, key: &str, name: &str) -> Result<(), NameError> {
+        let key = RENAMED
+            .into_iter()
+            .find(|known| *known == key)
+            .ok_or_else(|| NameError::Unknown { key: key.to_owned() })?;
+        match self.0.insert(name.into(), key) {
+            Some(_) => Err(NameError::Duplicate(name.to_owned())),
+            None => Ok(()),
+        }
+    }
+}
+
 /// A custom resource's annotations that control its release; all others are dropped.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Annotations(BTreeMap<Box<str>, Box<str>>);
@@ -19,6 +66,17 @@ impl Annotations {
         let ours =
             all.iter().filter_map(|(key, value)| Some((key.strip_prefix(PREFIX)?.into(), value.as_str().into())));
         Annotations(ours.collect())
+    }
+
+    /// Adds the annotations that have another name.
+    pub(crate) fn rename(&mut self, all: &BTreeMap<String, String>, names: &AnnotationNames) {
+        let renamed = names.0.iter().filter_map(|(name, key)| Some((*key, all.get(&**name)?)));
+        renamed.for_each(|(key, value)| _ = self.0.insert(key.into(), value.as_str().into()));
+    }
+
+    /// `pause`, exactly `true`: whether to leave the resource alone, deleted or not, as helm-operator-plugins does.
+    pub(crate) fn pause(&self) -> bool {
+        self.0.get("pause").is_some_and(|value| &**value == "true")
     }
 
     /// `reconcile-period`: a Go duration; zero turns periodic reconciles off.
@@ -113,6 +171,27 @@ mod tests {
         assert_eq!(fault(&[("reconcile-period", "-1s"), ("hook-timeout", "0")]).unwrap(), expected);
         assert_eq!(annotations(&[("hook-timeout", "90m")]).hook_timeout().unwrap(), Some(Duration::from_secs(5400)));
         assert_eq!(annotations(&[]).hook_timeout().unwrap(), None);
+    }
+
+    #[test]
+    fn a_configured_name_counts_beside_the_usual_one_and_first() {
+        let mut names = AnnotationNames::default();
+        names.add("pause", "example.com/paused").unwrap();
+        names.add("install-description", "example.com/why").unwrap();
+        let read = |pairs: &[(&str, &str)]| {
+            let all = pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+            let mut annotations = Annotations::new(&all);
+            annotations.rename(&all, &names);
+            annotations
+        };
+        let usual = ("helm.sdk.operatorframework.io/install-description", "usual");
+        assert_eq!(read(&[usual]).description("install").unwrap(), "usual");
+        assert_eq!(read(&[usual, ("example.com/why", "own")]).description("install").unwrap(), "own");
+        assert!(read(&[("example.com/paused", "true")]).pause());
+        assert!(!read(&[("example.com/paused", "True")]).pause(), "as helm-operator-plugins reads it");
+        assert_eq!(names.add("adopt", "x").unwrap_err().to_string().split(" is not").next(), Some("\"adopt\""));
+        let twice = names.add("upgrade-description", "example.com/why").unwrap_err();
+        assert_eq!(twice.to_string(), "annotation \"example.com/why\" already exists");
     }
 
     #[test]

@@ -69,6 +69,8 @@ pub struct ControllerConfig {
     pub hook_timeout: Duration,
     /// How many resources of one kind are reconciled at once; at least 1. Default: the number of processors.
     pub max_concurrent_reconciles: usize,
+    /// How many revisions of a release are kept; 0 keeps all. Default: 10.
+    pub max_history: usize,
     /// Whether events show override values as `****`. Default: false.
     pub suppress_override_values: bool,
 }
@@ -82,6 +84,7 @@ impl Default for ControllerConfig {
             reconcile_period: Duration::from_secs(60),
             hook_timeout: helm_release::action::HOOK_TIMEOUT,
             max_concurrent_reconciles: std::thread::available_parallelism().map_or(1, usize::from),
+            max_history: 10,
             suppress_override_values: false,
         }
     }

@@ -17,22 +17,25 @@ pub(crate) mod condition {
     pub(crate) const DEPLOYED: &str = "Deployed";
     /// The resource was seen.
     pub(crate) const INITIALIZED: &str = "Initialized";
-    /// An action on the release failed; present only when true.
+    /// An action on the release failed; false only on a resource of helm-operator-plugins, otherwise absent.
     pub(crate) const RELEASE_FAILED: &str = "ReleaseFailed";
-    /// The release cannot be made to follow the resource; present only when true.
+    /// The release cannot be made to follow the resource; false only on a resource of helm-operator-plugins, otherwise absent.
     pub(crate) const IRRECONCILABLE: &str = "Irreconcilable";
+    /// An annotation pauses the resource, as in helm-operator-plugins; absent until it does.
+    pub(crate) const PAUSED: &str = "Paused";
     /// A long step is running, and what it waits for; present only when true.
     pub(crate) const RECONCILING: &str = "Reconciling";
 }
 
 /// Our condition types; others on the resource belong to someone else.
-const OURS: [&str; 7] = [
+const OURS: [&str; 8] = [
     condition::INITIALIZED,
     condition::DEPLOYED,
     condition::READY,
     condition::RELEASE_FAILED,
     condition::IRRECONCILABLE,
     condition::RECONCILING,
+    condition::PAUSED,
     "Stalled",
 ];
 
@@ -107,6 +110,8 @@ pub(crate) struct Facts {
     pub(crate) health: Health,
     /// The current failure.
     pub(crate) fault: Option<Fault>,
+    /// Whether an annotation pauses the resource.
+    pub(crate) paused: bool,
     /// Objects that an uninstall waits for.
     pub(crate) awaited: Option<String>,
     /// After the uninstall: the finalizers of others that still keep the resource.
@@ -140,6 +145,13 @@ impl Status {
     /// The condition of this type.
     pub(crate) fn find(&self, kind: &str) -> Option<&Condition> {
         self.conditions.iter().find(|c| c.kind == kind)
+    }
+
+    /// Whether helm-operator-plugins wrote it: that keeps `ReleaseFailed` and `Irreconcilable` as `False`, while operator-sdk removes them.
+    pub(crate) fn is_from_plugins(&self) -> bool {
+        let faults = [condition::RELEASE_FAILED, condition::IRRECONCILABLE].map(|kind| self.find(kind));
+        let both = faults.iter().all(Option::is_some);
+        both || faults.iter().flatten().any(|c| c.status != "True") || self.find(condition::PAUSED).is_some()
     }
 
     /// The status that follows from the facts; `None` if it equals this one.
@@ -197,11 +209,24 @@ impl Status {
 fn wanted(facts: &Facts, old: &Status) -> Vec<Condition> {
     let mut all = vec![new(condition::INITIALIZED, "True", "", "")];
     all.extend(deployed(facts, old));
-    if let Some(fault) = &facts.fault {
-        all.push(new(fault.condition, "True", fault.reason, &fault.message));
+    if facts.paused {
+        all.push(new(condition::PAUSED, "True", "PauseReconcileAnnotationTrue", ""));
+    } else if old.find(condition::PAUSED).is_some() {
+        all.push(new(condition::PAUSED, "False", "", ""));
     }
+    all.extend(faults(facts, old));
     all.push(ready(facts));
     all
+}
+
+/// The conditions of failures. On a resource of helm-operator-plugins, those that are not true are false.
+fn faults(facts: &Facts, old: &Status) -> Vec<Condition> {
+    let current = |kind| facts.fault.as_ref().filter(|fault| fault.condition == kind);
+    let of = |kind| match current(kind) {
+        Some(fault) => Some(new(kind, "True", fault.reason, &fault.message)),
+        None => old.is_from_plugins().then(|| new(kind, "False", "", "")),
+    };
+    [condition::RELEASE_FAILED, condition::IRRECONCILABLE].into_iter().filter_map(of).collect()
 }
 
 fn deployed(facts: &Facts, old: &Status) -> Option<Condition> {
@@ -310,6 +335,50 @@ mod tests {
         assert_eq!(broken.find(condition::READY).unwrap().reason, "UpgradeError");
         let healed = broken.next(&facts(), at(1)).unwrap();
         assert!(healed.find(condition::RELEASE_FAILED).is_none());
+    }
+
+    #[test]
+    fn conditions_of_helm_operator_plugins_become_false_instead_of_vanishing() {
+        let fault = |kind| Fault { condition: kind, reason: "X", message: "no".into() };
+        let with = |conditions: &[(&str, &str)]| Status {
+            conditions: conditions.iter().map(|(kind, status)| new(kind, status, "", "")).collect(),
+            ..Status::default()
+        };
+        let (failed, stuck) = (condition::RELEASE_FAILED, condition::IRRECONCILABLE);
+        for (old, fault, expected) in [
+            (with(&[]), None, vec![]),
+            (with(&[(failed, "True")]), None, vec![]),
+            (
+                with(&[(failed, "False"), (stuck, "False")]),
+                None,
+                vec!["ReleaseFailed=False//", "Irreconcilable=False//"],
+            ),
+            (
+                with(&[(failed, "Unknown"), (stuck, "True")]),
+                None,
+                vec!["ReleaseFailed=False//", "Irreconcilable=False//"],
+            ),
+            (with(&[(failed, "True"), (stuck, "True")]), None, vec!["ReleaseFailed=False//", "Irreconcilable=False//"]),
+            (
+                with(&[(failed, "False"), (stuck, "False")]),
+                Some(fault(stuck)),
+                vec!["ReleaseFailed=False//", "Irreconcilable=True/X/no"],
+            ),
+            (with(&[(stuck, "True")]), Some(fault(failed)), vec!["ReleaseFailed=True/X/no"]),
+        ] {
+            let next = old.next(&Facts { fault, ..facts() }, at(0)).unwrap();
+            let ours = |c: &&String| c.starts_with(failed) || c.starts_with(stuck);
+            assert_eq!(summary(&next).iter().filter(ours).collect::<Vec<_>>(), expected, "{old:?}");
+        }
+    }
+
+    #[test]
+    fn a_paused_resource_says_so_and_afterwards_that_it_is_not() {
+        let paused = Status::default().next(&Facts { paused: true, ..facts() }, at(0)).unwrap();
+        assert!(summary(&paused).contains(&"Paused=True/PauseReconcileAnnotationTrue/".to_owned()));
+        let resumed = paused.next(&facts(), at(1)).unwrap();
+        assert!(summary(&resumed).contains(&"Paused=False//".to_owned()));
+        assert!(Status::default().next(&facts(), at(0)).unwrap().find(condition::PAUSED).is_none());
     }
 
     #[test]

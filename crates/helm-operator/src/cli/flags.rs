@@ -41,6 +41,10 @@ pub(crate) struct Run {
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..), value_name = "N")]
     max_concurrent_reconciles: Option<u16>,
 
+    /// How many revisions of a release are kept; 0 keeps all
+    #[arg(long, default_value = "10", value_name = "N")]
+    max_history: u16,
+
     /// The address the metrics endpoint binds to; 0 turns it off [default: :8080]
     #[arg(long, value_name = "ADDRESS")]
     metrics_bind_address: Option<String>,
@@ -138,6 +142,7 @@ impl Run {
             max_concurrent_reconciles: self
                 .max_concurrent_reconciles
                 .map_or(defaults.controllers.max_concurrent_reconciles, usize::from),
+            max_history: self.max_history.into(),
             suppress_override_values: self.suppress_override_values,
             namespaces: Namespaces::parse(&env("WATCH_NAMESPACE").unwrap_or_default()),
             pod_name: defaults.controllers.pod_name,

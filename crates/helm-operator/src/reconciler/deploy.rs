@@ -125,12 +125,16 @@ fn publish_duplicates(work: &Work<'_>, primary: &Primary, candidate: &Candidate)
     }
 }
 
-/// Publishes upstream's event for each override value in use.
+/// Publishes an event for each override value in use, in the words of the upstream that the resource comes from.
 fn publish_overrides(work: &Work<'_>, primary: &Primary) {
+    let (reason, by) = match primary.status.is_from_plugins() {
+        true => ("ValueOverridden", "operator"),
+        false => ("OverrideValuesInUse", "operator's watches.yaml"),
+    };
     for (key, value) in work.shared.renderer.overrides().into_iter().flat_map(Overrides::texts) {
         let value = if work.shared.settings.suppress_overrides { "****" } else { value };
-        let note = format!("Chart value {key:?} overridden to {value:?} by operator's watches.yaml");
-        work.shared.publish(primary, report::Outcome::warning("OverrideValuesInUse", "Override", note));
+        let note = format!("Chart value {key:?} overridden to {value:?} by {by}");
+        work.shared.publish(primary, report::Outcome::warning(reason, "Override", note));
     }
 }
 

@@ -17,6 +17,7 @@ mod helm_tests;
 mod history;
 #[cfg(test)]
 mod hook_tests;
+mod intake;
 mod kinds;
 mod observe;
 mod outcome;
@@ -38,6 +39,7 @@ mod state;
 mod tests;
 mod undo;
 mod uninstall;
+mod versions;
 mod watch;
 mod work;
 mod workers;
@@ -57,6 +59,7 @@ pub(crate) use cluster::Cluster;
 
 pub use crate::values::{Error as SpecError, Spec};
 pub use render::{RenderError, Renderer, Request};
+pub(crate) use versions::Versions;
 
 /// Keeps a Helm release for each custom resource of one kind.
 ///
@@ -91,7 +94,8 @@ pub struct ChartController {
     watch: Watch,
     source: Source,
     hooks: Hooks,
-    max_history: usize,
+    max_history: Option<usize>,
+    versions: Option<Arc<Versions>>,
 }
 
 /// What renders the chart.
@@ -129,7 +133,14 @@ impl ChartController {
     }
 
     fn from(watch: Watch, source: Source) -> ChartController {
-        ChartController { name: watch.controller_name(), watch, source, hooks: Hooks::default(), max_history: 10 }
+        let (name, hooks) = (watch.controller_name(), Hooks::default());
+        ChartController { name, watch, source, hooks, max_history: None, versions: None }
+    }
+
+    /// Sets the watches of the same kind in other versions, of which one serves each resource. Default: there are none.
+    pub(crate) fn among(mut self, versions: Option<Arc<Versions>>) -> ChartController {
+        self.versions = versions;
+        self
     }
 
     /// Adds a hook that runs before each install and upgrade. Its failure is logged and stops nothing.
@@ -146,10 +157,10 @@ impl ChartController {
         self
     }
 
-    /// Sets how many revisions are kept; 0 keeps all. Default: 10.
+    /// Sets how many revisions are kept; 0 keeps all. Default: the watch's `maxHistory`, else the flag `--max-history`.
     #[must_use]
     pub fn max_history(mut self, revisions: usize) -> ChartController {
-        self.max_history = revisions;
+        self.max_history = Some(revisions);
         self
     }
 }

@@ -23,6 +23,7 @@ impl Work<'_> {
             deleting: primary.deleting,
             finalizer: primary.has_finalizer(),
             suspended: primary.annotations.suspend(),
+            paused: primary.annotations.pause(),
             release: self.recorded(primary),
             invalid_annotation: primary.annotations.fault().is_some(),
             inputs: self.inputs(release.as_ref(), primary),
@@ -41,6 +42,11 @@ impl Work<'_> {
             primary.annotations.adopt(),
             Timestamp::now(),
         )
+    }
+
+    /// Whether this resource's release was uninstalled by this process.
+    pub(super) fn is_uninstalled(&self, primary: &Primary) -> bool {
+        self.shared.cache.history(self.key).cleared.as_deref() == Some(primary.uid())
     }
 
     pub(super) fn release(&self) -> Option<Release> {

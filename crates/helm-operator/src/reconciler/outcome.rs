@@ -60,7 +60,7 @@ impl Work<'_> {
 
     /// Nothing is left to do, so nothing is wrong; a fight, however, ends only after a quiet while.
     pub(super) fn clear_failure(&self, primary: &Primary) {
-        if primary.deleting || primary.annotations.suspend() {
+        if primary.deleting || primary.annotations.suspend() || primary.annotations.pause() {
             return;
         }
         self.shared.cache.change_history(self.key, |history| {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use helm_release::kube::Owner;
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, IgnoredAny};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
@@ -39,6 +39,26 @@ pub(super) struct Primary {
     pub(super) conditions_are_one_field: bool,
     /// Whether operator-sdk left the whole manifest, Secrets included, in the status.
     pub(super) has_manifest: bool,
+    /// Whether its namespace is only that of its release.
+    is_cluster_scoped: bool,
+    /// What [`super::intake`] judges and drops.
+    pub(super) raw: Option<Box<Raw>>,
+}
+
+/// The metadata that only admitting a resource needs.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Raw {
+    pub(super) annotations: BTreeMap<String, String>,
+    pub(super) labels: BTreeMap<String, String>,
+    /// The version in which the `spec` was last written, with the time.
+    pub(super) spec_written: Option<(String, String)>,
+}
+
+impl Raw {
+    /// The version in which the `spec` was last written.
+    pub(super) fn spec_version(&self) -> Option<&str> {
+        self.spec_written.as_ref().map(|(version, _)| version.as_str())
+    }
 }
 
 /// Namespace and name of a custom resource.
@@ -69,9 +89,20 @@ impl Primary {
         self.metadata.name.as_deref().unwrap_or_default()
     }
 
-    /// Empty for a cluster-scoped resource.
+    /// The namespace of its release: its own, or for a cluster-scoped resource the configured one.
     pub(super) fn namespace(&self) -> &str {
         self.metadata.namespace.as_deref().unwrap_or_default()
+    }
+
+    /// Its own namespace; empty for a cluster-scoped resource.
+    pub(super) fn own_namespace(&self) -> &str {
+        if self.is_cluster_scoped { "" } else { self.namespace() }
+    }
+
+    /// Sets the namespace of a cluster-scoped resource's release.
+    pub(super) fn set_release_namespace(&mut self, namespace: &str) {
+        self.is_cluster_scoped = true;
+        self.metadata.namespace = Some(namespace.to_owned());
     }
 
     pub(super) fn uid(&self) -> &str {
@@ -110,7 +141,7 @@ impl Primary {
             api_version: Some(self.api_version.to_string()),
             kind: Some(self.kind.to_string()),
             name: Some(self.name().to_owned()),
-            namespace: Some(self.namespace().to_owned()).filter(|n| !n.is_empty()),
+            namespace: Some(self.own_namespace().to_owned()).filter(|n| !n.is_empty()),
             uid: Some(self.uid().to_owned()),
             ..ObjectReference::default()
         }
@@ -121,7 +152,7 @@ impl Primary {
             api_version: self.api_version.to_string(),
             kind: self.kind.to_string(),
             name: self.name().to_owned(),
-            namespace: self.namespace().to_owned(),
+            namespace: self.own_namespace().to_owned(),
             uid: self.uid().to_owned(),
         }
     }
@@ -160,17 +191,28 @@ struct Meta {
     #[serde(default)]
     annotations: Option<BTreeMap<String, String>>,
     #[serde(default)]
+    labels: Option<BTreeMap<String, String>>,
+    #[serde(default)]
     managed_fields: Vec<Entry>,
 }
 
 #[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct Entry {
+    #[serde(default)]
+    api_version: String,
+    #[serde(default)]
+    time: Option<String>,
+    #[serde(default)]
+    subresource: String,
     #[serde(default, rename = "fieldsV1")]
     fields: Fields,
 }
 
 #[derive(Default, Deserialize)]
 struct Fields {
+    #[serde(default, rename = "f:spec")]
+    spec: Option<IgnoredAny>,
     #[serde(default, rename = "f:status")]
     status: StatusFields,
 }
@@ -204,6 +246,12 @@ impl From<Full> for Primary {
         let one_field = |entry: &Entry| entry.fields.status.conditions.as_ref().is_some_and(|raw| raw.get() == "{}");
         let spec = full.spec.as_deref().map_or("null", RawValue::get);
         let status = full.status.as_deref().map_or("null", RawValue::get);
+        let annotations = meta.annotations.unwrap_or_default();
+        let raw = Raw {
+            spec_written: spec_written(&meta.managed_fields),
+            labels: meta.labels.unwrap_or_default(),
+            annotations: BTreeMap::new(),
+        };
         Primary {
             conditions_are_one_field: meta.managed_fields.iter().any(one_field),
             has_manifest: read::<UpstreamStatus>(status).release.manifest.is_some(),
@@ -216,7 +264,9 @@ impl From<Full> for Primary {
                 .map_or(0.0, |t| t.as_second() as f64),
             deleting: meta.deletion_timestamp.is_some(),
             finalizers: meta.finalizers.unwrap_or_default(),
-            annotations: Annotations::new(&meta.annotations.unwrap_or_default()),
+            annotations: Annotations::new(&annotations),
+            is_cluster_scoped: false,
+            raw: Some(Box::new(Raw { annotations, ..raw })),
             spec: Spec::new(spec),
             status: read(status),
             metadata: ObjectMeta {
@@ -228,6 +278,14 @@ impl From<Full> for Primary {
             },
         }
     }
+}
+
+/// The version and time of the last write to the `spec`, subresources such as `scale` excepted. Times are RFC 3339 in UTC, and sort as text.
+fn spec_written(entries: &[Entry]) -> Option<(String, String)> {
+    let specs = entries.iter().filter(|entry| entry.fields.spec.is_some() && entry.subresource.is_empty());
+    let last = specs.max_by_key(|entry| entry.time.as_deref())?;
+    let (_, version) = last.api_version.rsplit_once('/').unwrap_or(("", &last.api_version));
+    Some((version.to_owned(), last.time.clone().unwrap_or_default()))
 }
 
 /// A status of an unknown shape is not ours and gets overwritten.
@@ -288,6 +346,26 @@ mod tests {
         assert!(!primary(r#","status":{"deployedRelease":{"name":"a"}}"#).has_manifest);
         assert_eq!(primary(r#","status":{"deployedRelease":{"name":"a"}}"#).status.deployed_release.unwrap().name, "a");
         assert_eq!(primary(r#","status":"odd""#).status, Status::default());
+    }
+
+    #[test]
+    fn the_last_write_of_a_spec_names_its_version() {
+        let written = |entries: &str| {
+            let read: Primary =
+                serde_json::from_str(&format!(r#"{{"metadata":{{"managedFields":[{entries}]}}}}"#)).unwrap();
+            read.raw.unwrap().spec_version().map(str::to_owned)
+        };
+        let entry = |version: &str, day: u32, field: &str, subresource: &str| {
+            format!(
+                r#"{{"apiVersion":"g/{version}","time":"2026-01-0{day}T00:00:00Z","subresource":"{subresource}","fieldsV1":{{"f:{field}":{{}}}}}}"#
+            )
+        };
+        assert_eq!(written(""), None);
+        assert_eq!(written(&entry("v2", 1, "metadata", "")), None);
+        let all = [entry("v2", 2, "spec", ""), entry("v1", 1, "spec", ""), entry("v3", 3, "status", "status")];
+        assert_eq!(written(&all.join(",")).as_deref(), Some("v2"));
+        let scaled = [entry("v1", 1, "spec", ""), entry("v2", 2, "spec", "scale")];
+        assert_eq!(written(&scaled.join(",")).as_deref(), Some("v1"));
     }
 
     #[test]

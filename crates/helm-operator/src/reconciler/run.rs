@@ -13,6 +13,7 @@ use tokio::task::JoinSet;
 use super::cache::Cache;
 use super::engine::EngineRenderer;
 use super::feed::{self, First, Sink, Stream};
+use super::intake::Intake;
 use super::kinds::Subscriber;
 use super::queue::Queue;
 use super::render::Renderer;
@@ -22,6 +23,7 @@ use super::{ChartController, Source, watch};
 use crate::backoff;
 use crate::context::Context;
 use crate::native;
+use crate::watches::Watch;
 
 /// How long a resource waits for the first list of a kind in its release.
 const FIRST_LISTS: Duration = Duration::from_secs(30);
@@ -46,10 +48,12 @@ pub(super) async fn run(controller: ChartController, context: Context) -> Result
         }
     };
     context.cluster.kinds.announce(renderer.chart_name());
+    let intake = intake(&controller, &resource, &context)?;
     let (new_kinds, kinds) = mpsc::unbounded_channel();
     let shared = Arc::new(Shared {
         storage: Storage::new(api.clone()),
         settings: settings(&controller, &context),
+        intake,
         metrics: context.metrics.clone(),
         events: context.events.clone(),
         renderer,
@@ -100,10 +104,38 @@ fn settings(controller: &ChartController, context: &Context) -> Settings {
         period: controller.watch.reconcile_period.unwrap_or(context.config.reconcile_period),
         hook_timeout: controller.watch.hook_timeout.unwrap_or(context.config.hook_timeout),
         watch_dependents: controller.watch.watch_dependent_resources,
-        max_history: controller.max_history,
+        max_history: controller.max_history.or(controller.watch.max_history).unwrap_or(context.config.max_history),
         suppress_overrides: context.config.suppress_override_values,
         apply: controller.watch.apply,
     }
+}
+
+/// How the controller reads its resources.
+///
+/// # Errors
+/// The resources are cluster-scoped, and the namespace of their releases is not watched.
+fn intake(controller: &ChartController, resource: &Resource, context: &Context) -> Result<Intake, native::Error> {
+    let release_namespace = match resource.namespaced {
+        true => None,
+        false => Some(release_namespace(&controller.watch, context)?),
+    };
+    let version = controller.versions.clone().map(|versions| (controller.watch.version.clone(), versions));
+    Ok(Intake { release_namespace, annotations: controller.watch.annotations.clone(), version })
+}
+
+/// The namespace of the releases of cluster-scoped resources: the configured one, else the operator's own.
+fn release_namespace(watch: &Watch, context: &Context) -> Result<Arc<str>, native::Error> {
+    let own = || context.client.default_namespace().to_owned();
+    let namespace = watch.release_namespace.clone().unwrap_or_else(own);
+    let watched = &context.config.namespaces;
+    if watched.is_all() || watched.0.contains(&namespace) {
+        return Ok(namespace.into());
+    }
+    let kind = &watch.kind;
+    let why = format!(
+        "{kind} is cluster-scoped, and the namespace of its releases, {namespace:?}, is not in WATCH_NAMESPACE"
+    );
+    Err(format!("{why}: set releaseNamespace in watches.yaml").into())
 }
 
 /// Runs every watch: resources and records first, then the kinds in recorded releases, then those requested later. Work starts once everything is

@@ -51,6 +51,7 @@ fn facts(work: &Work<'_>, primary: &Primary) -> Facts {
         health: deployed.and_then(|(_, r)| r.marks.as_ref()).map(|m| work.health(m)).unwrap_or_default(),
         fault: history.fault().cloned(),
         notes: history.notes,
+        paused: primary.annotations.pause(),
         awaited: work.awaited.clone(),
         kept_by,
     }
@@ -95,7 +96,7 @@ async fn write_status(work: &Work<'_>, primary: &Primary) {
     match apply(work.shared, primary, &status).await {
         Ok(answer) => {
             let answered = answer.status.clone();
-            work.shared.cache.store_written_primary(answer);
+            work.shared.primary_written(answer);
             work.shared.cache.change_history(work.key, |h| (h.written, h.notes) = (Some((status, answered)), None));
             written(work);
         }
@@ -119,7 +120,7 @@ pub(super) async fn write_progress(shared: &Shared, key: &ResourceKey, what: &st
     let Some(primary) = shared.cache.primary(key) else { return };
     let Some(status) = primary.status.in_progress(primary.generation, what, Timestamp::now()) else { return };
     match apply(shared, &primary, &status).await {
-        Ok(answer) => _ = shared.cache.store_written_primary(answer),
+        Ok(answer) => shared.primary_written(answer),
         Err(error) => tracing::debug!(resource = %key, error = chain(&error), "Cannot write progress into the status"),
     }
 }
@@ -146,8 +147,8 @@ fn is_alike(a: &Status, b: &Status) -> bool {
 async fn apply(shared: &Shared, primary: &Primary, status: &Status) -> Result<Primary, helm_release::kube::Error> {
     let path = shared.resource.path(primary.namespace(), primary.name())?;
     let mut metadata = json!({"name": primary.name(), "uid": primary.uid()});
-    if !primary.namespace().is_empty() {
-        metadata["namespace"] = primary.namespace().into();
+    if !primary.own_namespace().is_empty() {
+        metadata["namespace"] = primary.own_namespace().into();
     }
     let body = json!({
         "apiVersion": &*primary.api_version, "kind": &*primary.kind, "metadata": metadata,

@@ -10,6 +10,7 @@ use tokio::sync::mpsc;
 
 use super::cache::{Cache, Claim, Dependent};
 use super::history::History;
+use super::intake::Intake;
 use super::primary::{Primary, ResourceKey};
 use super::queue::Queue;
 use super::release::Release;
@@ -33,6 +34,7 @@ pub(crate) struct Shared {
     pub(super) events: Events,
     pub(super) metrics: Metrics,
     pub(super) settings: Settings,
+    pub(super) intake: Intake,
     /// The custom resource's kind.
     pub(super) resource: Arc<Resource>,
     /// Receives the kinds to watch.
@@ -57,10 +59,20 @@ impl Shared {
     }
 
     pub(super) fn primary_changed(&self, primary: Primary, epoch: Epoch) {
-        let key = primary.key();
-        self.metrics.resource_created(&self.gvk(), &key.namespace, &key.name, primary.created);
+        let (key, uid) = (self.intake.key_of(&primary), primary.uid().to_owned());
+        let Some(primary) = self.intake.admit(primary) else { return self.primary_deleted(&key, &uid) };
+        self.metrics.resource_created(&self.gvk(), primary.own_namespace(), &key.name, primary.created);
         if self.cache.store_primary(primary, epoch) {
             self.wake(key);
+        }
+    }
+
+    /// Stores the answer to our own write.
+    pub(super) fn primary_written(&self, primary: Primary) {
+        let (key, uid) = (self.intake.key_of(&primary), primary.uid().to_owned());
+        match self.intake.admit(primary) {
+            Some(primary) => _ = self.cache.store_written_primary(primary),
+            None => self.primary_deleted(&key, &uid),
         }
     }
 
@@ -82,7 +94,8 @@ impl Shared {
     /// Forgets a deleted resource, unless one with another uid has taken its name.
     pub(super) fn primary_deleted(&self, key: &ResourceKey, uid: &str) {
         if self.cache.remove_primary(key, uid) {
-            self.metrics.resource_deleted(&self.gvk(), &key.namespace, &key.name);
+            let namespace = if self.resource.namespaced { &*key.namespace } else { "" };
+            self.metrics.resource_deleted(&self.gvk(), namespace, &key.name);
             self.cache.forget(key);
             self.queue.cancel(key);
         }
@@ -137,13 +150,13 @@ impl Shared {
             let ours = owner.kind == *self.resource.kind && group == self.resource.group();
             let namespace =
                 if self.resource.namespaced { live.metadata.namespace.as_deref().unwrap_or_default() } else { "" };
-            return ours.then(|| ResourceKey::new(namespace, &owner.name));
+            return ours.then(|| self.intake.key(namespace, &owner.name));
         }
         let wanted = format!("{}.{}", self.resource.kind, self.resource.group());
         let ours = live.primary_type.as_deref() == Some(wanted.trim_end_matches('.'));
         let primary = live.primary.as_deref().filter(|_| ours)?;
         let (namespace, name) = primary.split_once('/').unwrap_or(("", primary));
-        Some(ResourceKey::new(namespace, name))
+        Some(self.intake.key(namespace, name))
     }
 
     /// Requests a watch of each kind that is not watched yet.

@@ -13,6 +13,8 @@ pub(super) struct Observed {
     pub(super) finalizer: bool,
     /// Its annotation suspends it.
     pub(super) suspended: bool,
+    /// Its annotation pauses it, even its deletion.
+    pub(super) paused: bool,
     /// The newest revision of the release.
     pub(super) release: Recorded,
     /// How the revision's inputs compare with the resource's.
@@ -124,7 +126,7 @@ pub(super) enum Step {
 impl Observed {
     /// Whether there is nothing to do until something changes.
     pub(super) fn is_idle(&self) -> bool {
-        if self.deleting { !self.finalizer } else { self.suspended }
+        self.paused || if self.deleting { !self.finalizer } else { self.suspended }
     }
 }
 
@@ -160,6 +162,7 @@ impl fmt::Display for Observed {
             (self.deleting, "deleting"),
             (!self.finalizer, "without finalizer"),
             (self.suspended, "suspended"),
+            (self.paused, "paused"),
             (self.held, "held"),
             (self.listing, "objects not listed yet"),
         ];
@@ -211,6 +214,9 @@ impl fmt::Display for Objects {
 
 /// Returns the next step.
 pub(super) fn next_step(observed: &Observed) -> Step {
+    if observed.paused {
+        return Step::Nothing;
+    }
     if observed.deleting {
         return when_deleting(observed);
     }
@@ -288,6 +294,7 @@ mod tests {
         deleting: false,
         finalizer: true,
         suspended: false,
+        paused: false,
         release: Recorded::Deployed,
         inputs: Inputs::Same,
         objects: Objects::Intact,
@@ -311,6 +318,7 @@ mod tests {
             ("then install", Observed { finalizer: true, inputs: Inputs::RenderedOther, ..new.clone() }, Step::Install),
             ("not while held", Observed { finalizer: true, held: true, ..new.clone() }, Step::Wait),
             ("not while suspended", Observed { suspended: true, ..new.clone() }, Step::Nothing),
+            ("not while paused", Observed { paused: true, ..new.clone() }, Step::Nothing),
         ]);
     }
 
@@ -434,6 +442,7 @@ mod tests {
             ("pending", Observed { release: Recorded::PendingInstall, ..deleting.clone() }, Step::Uninstall),
             ("even if not listed yet", Observed { listing: true, ..deleting.clone() }, Step::Uninstall),
             ("even if suspended", Observed { suspended: true, ..deleting.clone() }, Step::Uninstall),
+            ("but not while paused", Observed { paused: true, ..deleting.clone() }, Step::Nothing),
             ("failed just now", Observed { held: true, ..deleting.clone() }, Step::Wait),
             ("nothing recorded", Observed { release: Recorded::None, ..deleting.clone() }, Step::RemoveFinalizer),
             ("record lost", Observed { release: Recorded::Lost, ..deleting.clone() }, Step::Uninstall),
@@ -453,6 +462,7 @@ mod tests {
         check(FINE, false);
         check(Observed { suspended: true, ..FINE }, true);
         check(Observed { suspended: true, deleting: true, ..FINE }, false);
+        check(Observed { paused: true, deleting: true, ..FINE }, true);
         check(Observed { deleting: true, finalizer: false, ..FINE }, true);
         check(Observed { finalizer: false, ..FINE }, false);
     }

@@ -12,6 +12,7 @@ use tokio::time::Instant;
 
 use super::awaited::awaited;
 use super::primary::{FINALIZER, Primary};
+use super::state::Recorded;
 use super::work::{Next, Work};
 use crate::report::{Outcome, chain};
 use crate::status::{Fault, condition};
@@ -31,6 +32,9 @@ pub(super) async fn add_finalizer(work: &mut Work<'_>, primary: &Primary) -> Res
 
 /// Removes our finalizer and the upstreams'.
 pub(super) async fn remove_finalizer(work: &mut Work<'_>, primary: &Primary) -> Result<Next, Fault> {
+    if work.recorded(primary) == Recorded::None && !work.is_uninstalled(primary) {
+        tracing::info!(resource = %work.key, "Release not found");
+    }
     tracing::info!(resource = %work.key, "Removing finalizer");
     let others: Vec<String> = primary.other_finalizers().into_iter().cloned().collect();
     set_finalizers(work, primary, &others, "remove").await
@@ -54,7 +58,7 @@ async fn set_finalizers(work: &Work<'_>, primary: &Primary, finalizers: &[String
             if gone {
                 work.shared.primary_deleted(work.key, primary.uid())
             } else {
-                _ = work.shared.cache.store_written_primary(answer)
+                work.shared.primary_written(answer)
             }
             Ok(if gone { Next::Done } else { Next::Again })
         }
@@ -75,7 +79,7 @@ pub(super) async fn refresh(work: &Work<'_>, primary: &Primary) {
             if live.uid() != primary.uid() {
                 work.shared.primary_deleted(work.key, primary.uid());
             }
-            work.shared.cache.store_written_primary(live);
+            work.shared.primary_written(live);
         }
         Err(error) if error.is_not_found() => work.shared.primary_deleted(work.key, primary.uid()),
         Err(error) => tracing::debug!(resource = %work.key, %error, "Cannot read the resource again"),

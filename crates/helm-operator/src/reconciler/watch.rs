@@ -117,7 +117,7 @@ impl Sink<Primary> for Primaries {
     }
 
     fn deleted(&self, primary: Primary) {
-        self.0.primary_deleted(&primary.key(), primary.uid());
+        self.0.primary_deleted(&self.0.intake.key_of(&primary), primary.uid());
     }
 
     fn sweep(&self, scope: &Scope, list: Epoch) {

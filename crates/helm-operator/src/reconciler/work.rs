@@ -12,7 +12,7 @@ use super::primary::{Primary, ResourceKey};
 use super::progress::{Progress, publish_progress};
 use super::schedule::End;
 use super::shared::Shared;
-use super::state::{Inputs, Step, next_step};
+use super::state::{Inputs, Recorded, Step, next_step};
 use super::{compare, correct_drift, deploy, settle, undo, uninstall};
 use crate::metrics::ReconcileResult;
 use crate::status::{Fault, condition};
@@ -20,8 +20,15 @@ use crate::status::{Fault, condition};
 /// The limit of steps in one reconcile; reaching it is a bug.
 const MAX_STEPS: usize = 12;
 
+/// How long a resource waits while the controller of another version reconciles it.
+const TAKEN: Duration = Duration::from_secs(1);
+
 /// Reconciles one resource until nothing is left to do.
 pub(super) async fn reconcile(shared: &Shared, key: &ResourceKey, slot: &dyn Slot) -> ReconcileResult {
+    let Some(_place) = shared.intake.take(key) else {
+        shared.queue.push_after(key.clone(), TAKEN);
+        return ReconcileResult::RequeueAfter;
+    };
     let progress = Progress::new(slot);
     let waits = progress.subscribe();
     let mut work = Work::new(shared, key, &progress);
@@ -52,6 +59,8 @@ pub(super) struct Work<'a> {
     pub(super) awaited: Option<String>,
     /// When the last step was decided.
     pub(super) decided: Instant,
+    /// How many steps were decided.
+    steps: usize,
 }
 
 /// When to take the next step.
@@ -66,7 +75,7 @@ pub(super) enum Next {
 
 impl<'a> Work<'a> {
     pub(super) fn new(shared: &'a Shared, key: &'a ResourceKey, slot: &'a dyn Slot) -> Work<'a> {
-        Work { shared, key, slot, candidate: None, judged: None, awaited: None, decided: Instant::now() }
+        Work { shared, key, slot, candidate: None, judged: None, awaited: None, decided: Instant::now(), steps: 0 }
     }
 }
 
@@ -76,6 +85,7 @@ impl Work<'_> {
         for _ in 0..MAX_STEPS {
             let Some(primary) = self.shared.cache.primary(self.key) else { return End::Idle };
             self.decided = Instant::now();
+            self.steps += 1;
             let observed = self.observe(&primary);
             let step = next_step(&observed);
             tracing::debug!(resource = %self.key, %step, because = %observed, "Next step");
@@ -93,6 +103,18 @@ impl Work<'_> {
         End::Failed
     }
 
+    /// Logs, in upstream's words, that nothing is left to do; at debug level if this reconcile did nothing.
+    fn log_rest(&self, primary: &Primary) {
+        match self.recorded(primary) {
+            _ if primary.annotations.pause() => {
+                tracing::info!(resource = %self.key, "Reconcile is paused for this resource.")
+            }
+            Recorded::Deployed if self.steps > 1 => tracing::info!(resource = %self.key, "Reconciled release"),
+            Recorded::Deployed => tracing::debug!(resource = %self.key, "Reconciled release"),
+            _ => {}
+        }
+    }
+
     /// A failed repair holds repairs; any other failure holds everything else.
     fn failed(&self, step: Step, primary: &Primary, fault: Fault) -> End {
         if step == Step::Repair {
@@ -106,6 +128,7 @@ impl Work<'_> {
     async fn act(&mut self, step: Step, primary: &Arc<Primary>) -> Result<Next, Fault> {
         match step {
             Step::Nothing => {
+                self.log_rest(primary);
                 self.clear_failure(primary);
                 Ok(Next::Done)
             }

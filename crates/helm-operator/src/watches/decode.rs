@@ -9,10 +9,10 @@ use kube::core::Selector;
 
 use super::expand::{self, Env};
 use super::node::{Entry, Node};
-use super::{Error, OverrideValuesType, Overrides, Watch, parse_duration};
+use super::{AnnotationNames, Error, OverrideValuesType, Overrides, Watch, parse_duration};
 
 /// The keys of an entry.
-const KEYS: [&str; 13] = [
+const KEYS: [&str; 16] = [
     "group",
     "version",
     "kind",
@@ -26,6 +26,9 @@ const KEYS: [&str; 13] = [
     "maxConcurrentReconciles",
     "dryRunOption",
     "apply",
+    "maxHistory",
+    "releaseNamespace",
+    "annotations",
 ];
 
 /// Decodes an entry; adds unknown keys to `warnings`.
@@ -65,6 +68,9 @@ fn empty() -> Watch {
         watch_dependent_resources: true,
         selector: Selector::default(),
         apply: Policy::default(),
+        max_history: None,
+        release_namespace: None,
+        annotations: AnnotationNames::default(),
     }
 }
 
@@ -83,7 +89,10 @@ fn set(watch: &mut Watch, key: &str, entry: &Entry) -> Result<(), Error> {
         "selector" => watch.selector = selector(entry)?,
         "reconcilePeriod" => watch.reconcile_period = Some(duration(entry)?),
         "hookTimeout" => watch.hook_timeout = Some(duration(entry)?),
-        "maxConcurrentReconciles" => watch.max_concurrent_reconciles = Some(positive(entry)?),
+        "maxConcurrentReconciles" => watch.max_concurrent_reconciles = Some(number(entry, 1)?),
+        "maxHistory" => watch.max_history = Some(number(entry, 0)?),
+        "releaseNamespace" => watch.release_namespace = Some(string(entry)?).filter(|name| !name.is_empty()),
+        "annotations" => watch.annotations = annotations(entry)?,
         // Upstream uses it to choose how a dry run compares. Nothing is compared by a dry run here.
         "dryRunOption" => _ = string(entry)?,
         "apply" => watch.apply = policy(entry)?,
@@ -110,10 +119,13 @@ fn boolean(entry: &Entry) -> Result<bool, Error> {
     }
 }
 
-fn positive(entry: &Entry) -> Result<usize, Error> {
+/// A whole number from `least` to 65,535.
+fn number(entry: &Entry, least: u16) -> Result<usize, Error> {
     match &entry.value {
-        Node::Integer(n @ 1..=65535) => Ok(*n as usize),
-        Node::Integer(n) => Err(wrong(entry, format!("must be between 1 and 65535, found {n}"))),
+        Node::Integer(n) => match u16::try_from(*n) {
+            Ok(n) if n >= least => Ok(n.into()),
+            _ => Err(wrong(entry, format!("must be between {least} and 65535, found {n}"))),
+        },
         other => Err(wrong(entry, format!("expected a whole number, found {}", other.type_name()))),
     }
 }
@@ -141,6 +153,17 @@ fn scalar(entry: &Entry) -> Result<String, Error> {
             Err(wrong(entry, what.to_owned()))
         }
     }
+}
+
+fn annotations(entry: &Entry) -> Result<AnnotationNames, Error> {
+    let Node::Map(all) = &entry.value else {
+        return Err(wrong(entry, format!("expected a mapping, found {}", entry.value.type_name())));
+    };
+    let mut names = AnnotationNames::default();
+    for one in all {
+        names.add(&one.key, &string(one)?).map_err(|cause| wrong(entry, cause.to_string()))?;
+    }
+    Ok(names)
 }
 
 fn override_values_type(entry: &Entry) -> Result<OverrideValuesType, Error> {

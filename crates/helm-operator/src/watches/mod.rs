@@ -18,6 +18,7 @@ use std::time::Duration;
 use helm_release::kube::Policy;
 use kube::core::{ApiResource, GroupVersionKind, Selector};
 
+pub use crate::annotations::AnnotationNames;
 pub(crate) use duration::{DurationError, parse_duration};
 pub use expand::Error as ExpandError;
 pub use overrides::{OverrideError, OverrideValuesType, Overrides};
@@ -47,6 +48,12 @@ pub struct Watch {
     pub selector: Selector,
     /// How the chart's objects are written.
     pub apply: Policy,
+    /// How many revisions of a release are kept; 0 keeps all. `None`: the flag decides.
+    pub max_history: Option<usize>,
+    /// The namespace of the releases of cluster-scoped resources. `None`: the operator's own.
+    pub release_namespace: Option<String>,
+    /// Other names of the annotations that control a release.
+    pub annotations: AnnotationNames,
 }
 
 /// Why watches.yaml cannot be used. The messages are upstream's where it has one.

@@ -51,6 +51,9 @@ fn every_key_is_read_in_any_case() {
   hookTimeout: 2h
   maxConcurrentReconciles: 4
   dryRunOption: server
+  maxHistory: 0
+  releaseNamespace: platform
+  annotations: {pause: example.com/paused}
 ")
     .unwrap();
     let pairs = [("a.b", "value"), ("count", "3"), ("empty", ""), ("flag", "true"), ("half", "0.5"), ("none", "")];
@@ -59,6 +62,10 @@ fn every_key_is_read_in_any_case() {
     assert_eq!(watch.reconcile_period, Some(Duration::from_secs(90)));
     assert_eq!(watch.hook_timeout, Some(Duration::from_secs(7200)));
     assert_eq!(watch.max_concurrent_reconciles, Some(4));
+    assert_eq!((watch.max_history, watch.release_namespace.as_deref()), (Some(0), Some("platform")));
+    let mut names = AnnotationNames::default();
+    names.add("pause", "example.com/paused").unwrap();
+    assert_eq!(watch.annotations, names);
     assert!(!watch.watch_dependent_resources);
     assert_eq!(watch.selector.to_string(), "app=x,tier in (a,b)");
 }
@@ -86,6 +93,11 @@ fn an_invalid_value_is_rejected_with_its_line() {
     check(
         "  maxConcurrentReconciles: 0\n",
         "watches file, line 6: maxConcurrentReconciles: must be between 1 and 65535, found 0",
+    );
+    check("  maxHistory: -1\n", "watches file, line 6: maxHistory: must be between 0 and 65535, found -1");
+    check(
+        "  annotations: {pause: a, install-description: a}\n",
+        "watches file, line 6: annotations: annotation \"a\" already exists",
     );
     check(
         "  watchDependentResources: 3\n",

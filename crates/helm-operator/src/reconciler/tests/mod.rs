@@ -19,6 +19,7 @@ use tokio::time::Instant;
 
 use super::cache::Cache;
 use super::feed::{Scope, Sink};
+use super::intake::Intake;
 use super::primary::{FINALIZER, Primary, ResourceKey};
 use super::queue::Queue;
 use super::releases::Releases;
@@ -211,18 +212,23 @@ impl World {
     }
 
     pub(super) fn rendering(server: Arc<MemoryApi>, renderer: Arc<dyn Renderer>) -> World {
-        World::start(server, renderer, Events::default(), false, |_| {})
+        World::taking(server, renderer, Intake::default())
+    }
+
+    /// A controller that reads resources by these rules.
+    fn taking(server: Arc<MemoryApi>, renderer: Arc<dyn Renderer>, intake: Intake) -> World {
+        World::start(server, renderer, Events::default(), false, |_| {}, intake)
     }
 
     /// A controller that publishes its events to the server.
     fn with_events(server: Arc<MemoryApi>, renderer: Arc<dyn Renderer>, change: impl FnOnce(&mut Settings)) -> World {
         let events = Events::new(server.clone(), "memcached-controller", None);
-        World::start(server, renderer, events, false, change)
+        World::start(server, renderer, events, false, change, Intake::default())
     }
 
     /// A controller without watches of the chart's objects.
     fn unwatched(server: Arc<MemoryApi>, change: impl FnOnce(&mut Settings)) -> World {
-        World::start(server, Arc::new(Stub::default()), Events::default(), true, change)
+        World::start(server, Arc::new(Stub::default()), Events::default(), true, change, Intake::default())
     }
 
     fn start(
@@ -231,6 +237,7 @@ impl World {
         events: Events,
         unwatched: bool,
         change: impl FnOnce(&mut Settings),
+        intake: Intake,
     ) -> World {
         let api: Arc<dyn Api> = server.clone();
         let mut settings = Settings {
@@ -255,7 +262,13 @@ impl World {
             metrics: Metrics::default(),
             events,
             settings,
-            resource: Arc::new(resource("cache.my.domain/v1", "Memcached", "memcacheds", true)),
+            resource: Arc::new(resource(
+                "cache.my.domain/v1",
+                "Memcached",
+                "memcacheds",
+                intake.release_namespace.is_none(),
+            )),
+            intake,
             new_kinds: mpsc::unbounded_channel().0,
         };
         let shared = Arc::new(shared);

@@ -4,7 +4,9 @@ use helm_release::release::{Info, Packed, Release, Status};
 use k8s_openapi::ByteString;
 
 use super::*;
+use crate::reconciler::Versions;
 use crate::reconciler::primary::SDK_FINALIZER;
+use crate::watches::{AnnotationNames, OverrideValuesType};
 
 const ROLE: &str = "/apis/rbac.authorization.k8s.io/v1/clusterroles/reader";
 
@@ -119,4 +121,162 @@ async fn a_resource_keeps_the_finalizer_of_operator_sdk_until_it_is_uninstalled(
     world.delete();
     world.reconcile().await;
     assert!(world.server.paths().is_empty(), "{:?}", world.server.paths());
+}
+
+/// An operator that takes this annotation for helm-operator-plugins' pause.
+fn with_pause(server: Arc<MemoryApi>) -> World {
+    let mut annotations = AnnotationNames::default();
+    annotations.add("pause", "example.com/paused").unwrap();
+    World::taking(server, Arc::new(Stub::default()), Intake { annotations, ..Intake::default() })
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_paused_resource_is_left_alone_even_when_it_is_deleted() {
+    let world = with_pause(World::new(spec()).server);
+    world.reconcile().await;
+    assert_eq!(world.condition("Paused"), None);
+    world.edit(|p| {
+        p["metadata"]["annotations"] = json!({"example.com/paused": "true"});
+        p["spec"]["value"] = "2".into();
+    });
+    world.reconcile().await;
+    assert_eq!(
+        (world.value_of("a"), world.condition("Paused").unwrap()),
+        (json!("1"), "True/PauseReconcileAnnotationTrue/".into())
+    );
+    world.delete();
+    assert_eq!(world.requests().await, 1, "the status");
+    assert_eq!((world.maps().len(), world.requests().await), (3, 0));
+
+    let world = with_pause(world.server);
+    assert_eq!(world.requests().await, 0, "after a restart, too");
+    world.edit(|p| p["metadata"]["annotations"] = json!({"example.com/paused": "false"}));
+    world.reconcile().await;
+    assert!(world.server.paths().is_empty(), "{:?}", world.server.paths());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unpaused_resource_catches_up_and_says_so() {
+    let world = with_pause(World::new(spec()).server);
+    world.edit(|p| p["metadata"]["annotations"] = json!({"example.com/paused": "true"}));
+    world.reconcile().await;
+    assert!(world.maps().is_empty());
+    world.edit(|p| p["metadata"]["annotations"] = json!({}));
+    world.reconcile().await;
+    assert_eq!((world.maps().len(), world.condition("Paused").unwrap()), (3, "False//".into()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_resource_of_helm_operator_plugins_keeps_its_conditions_and_the_name_of_its_event() {
+    let texts = [("auth.user".to_owned(), "me".to_owned())].into();
+    let overrides = Overrides::parse(texts, OverrideValuesType::Typed).unwrap();
+    let renderer = Arc::new(Stub { overrides, ..Stub::default() });
+    let world = World::with_events(World::new(spec()).server, renderer, |_| {});
+    let false_ones = ["Irreconcilable", "ReleaseFailed"].map(|kind| json!({"type": kind, "status": "False"}));
+    world.edit(|p| p["status"]["conditions"] = json!(false_ones));
+    world.reconcile().await;
+    tokio::time::sleep(SECOND).await;
+    let said: Vec<String> = events(&world.server).iter().map(Value::to_string).collect();
+    let overridden =
+        |event: &&String| event.contains("ValueOverridden") && event.contains(r#"overridden to \"me\" by operator""#);
+    assert_eq!(said.iter().filter(overridden).count(), 1, "{said:#?}");
+    world.edit(|p| p["spec"]["broken"] = true.into());
+    world.reconcile().await;
+    assert_eq!(world.condition("ReleaseFailed").unwrap(), "False//");
+    assert!(world.condition("Irreconcilable").unwrap().starts_with("True/RenderError/"));
+    world.edit(|p| p["spec"]["broken"] = false.into());
+    world.reconcile().await;
+    assert_eq!(world.condition("Irreconcilable").unwrap(), "False//");
+}
+
+const CLUSTER_SCOPED: &str = "/apis/cache.my.domain/v1/memcacheds/web";
+
+/// An operator for cluster-scoped resources, whose releases live in the namespace `ns`.
+fn cluster_scoped(server: Arc<MemoryApi>) -> World {
+    let intake = Intake { release_namespace: Some("ns".into()), ..Intake::default() };
+    World::taking(server, Arc::new(Stub::default()), intake)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cluster_scoped_resource_has_its_release_in_the_configured_namespace() {
+    let server = Arc::new(MemoryApi::new());
+    server.serve_cluster_scoped("cache.my.domain/v1", "Memcached", "memcacheds");
+    let metadata = json!({"name": "web", "generation": 1});
+    let primary =
+        json!({"apiVersion": "cache.my.domain/v1", "kind": "Memcached", "metadata": metadata, "spec": spec()});
+    server.put(CLUSTER_SCOPED, primary, "user");
+    let world = cluster_scoped(server);
+    world.reconcile().await;
+    assert_eq!((world.maps().len(), world.history()), (3, vec!["1 deployed".to_owned()]));
+    assert_eq!(world.condition("Ready").unwrap(), "True/Ready/");
+    let owner = &world.server.object(&format!("{MAPS}/a")).unwrap()["metadata"]["ownerReferences"][0];
+    assert_eq!((&owner["name"], &owner["controller"]), (&json!("web"), &json!(true)));
+    assert!(world.server.object(&record_path()).is_some());
+
+    let world = cluster_scoped(world.server);
+    assert_eq!(world.requests().await, 0, "after a restart");
+    world.server.remove(&format!("{MAPS}/b"));
+    world.reconcile().await;
+    assert_eq!((world.maps().len(), world.history()), (3, vec!["1 deployed".to_owned()]));
+    let mut deleted = world.server.object(CLUSTER_SCOPED).unwrap();
+    deleted["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
+    world.server.put(CLUSTER_SCOPED, deleted, "user");
+    world.reconcile().await;
+    assert!(world.server.paths().is_empty(), "{:?}", world.server.paths());
+}
+
+/// Controllers of `v1` and `v2` of one kind.
+fn two_versions(server: &Arc<MemoryApi>) -> [World; 2] {
+    let both = "- {group: cache.my.domain, version: v1, kind: Memcached}\n- {group: cache.my.domain, version: v2, kind: Memcached}";
+    let versions = Versions::of(&crate::watches::parse(both, |_| None).unwrap().watches)[0].clone().unwrap();
+    ["v1", "v2"].map(|version| {
+        let intake = Intake { version: Some((version.to_owned(), versions.clone())), ..Intake::default() };
+        World::taking(server.clone(), Arc::new(Stub::default()), intake)
+    })
+}
+
+/// Says in which version the resource was last written.
+fn write_in(server: &MemoryApi, version: &str, value: &str) {
+    let mut primary = server.object(PRIMARY).unwrap();
+    primary["spec"]["value"] = value.into();
+    primary["metadata"]["generation"] = (primary["metadata"]["generation"].as_i64().unwrap() + 1).into();
+    server.put(PRIMARY, primary, "user");
+    let mut primary = server.object(PRIMARY).unwrap();
+    let entry =
+        json!({"manager": "user", "apiVersion": format!("cache.my.domain/{version}"), "fieldsV1": {"f:spec": {}}});
+    primary["metadata"]["managedFields"] = json!([entry]);
+    server.restore(PRIMARY, primary);
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_two_versions_of_a_kind_the_one_that_was_written_serves_a_resource_alone() {
+    let server = World::new(spec()).server;
+    write_in(&server, "v2", "2");
+    let [first, second] = two_versions(&server);
+    assert_eq!(first.requests().await, 0);
+    assert!(first.shared.cache.primary(&key()).is_none());
+    second.reconcile().await;
+    assert_eq!((second.value_of("a"), first.requests().await), (json!("2"), 0));
+
+    write_in(&server, "v1", "3");
+    assert_eq!(second.requests().await, 0, "it hands the resource over");
+    first.reconcile().await;
+    assert_eq!(
+        (first.value_of("a"), first.history()),
+        (json!("3"), vec!["1 superseded".to_owned(), "2 deployed".into()])
+    );
+    assert_eq!((first.requests().await, second.requests().await), (0, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_resource_waits_while_the_controller_of_another_version_reconciles_it() {
+    let server = World::new(spec()).server;
+    write_in(&server, "v1", "1");
+    let [first, second] = two_versions(&server);
+    let place = second.shared.intake.take(&key()).unwrap();
+    assert_eq!(first.requests().await, 0);
+    assert!(first.maps().is_empty());
+    drop(place);
+    first.reconcile().await;
+    assert_eq!(first.maps().len(), 3);
 }

@@ -1,0 +1,54 @@
+//! What a controller makes of a resource as the server sent it: whether this watch serves it, the namespace of its release, and its control
+//! annotations under their configured names.
+
+use std::sync::Arc;
+
+use super::primary::{Primary, ResourceKey};
+use super::versions::{Place, Versions};
+use crate::watches::AnnotationNames;
+
+/// The rules of one controller.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Intake {
+    /// The namespace of the releases, where resources are cluster-scoped.
+    pub(super) release_namespace: Option<Arc<str>>,
+    /// Other names of control annotations.
+    pub(super) annotations: AnnotationNames,
+    /// The version that this controller watches, where others watch the same kind in other versions.
+    pub(super) version: Option<(String, Arc<Versions>)>,
+}
+
+impl Intake {
+    /// Returns the resource as this controller sees it; `None` if the watch of another version serves it.
+    pub(super) fn admit(&self, mut primary: Primary) -> Option<Primary> {
+        let raw = primary.raw.take().unwrap_or_default();
+        if let Some((version, versions)) = &self.version
+            && !versions.serves(version, &raw)
+        {
+            return None;
+        }
+        primary.annotations.rename(&raw.annotations, &self.annotations);
+        if let Some(namespace) = &self.release_namespace {
+            primary.set_release_namespace(namespace);
+        }
+        Some(primary)
+    }
+
+    /// The key of a resource that the server sent.
+    pub(super) fn key_of(&self, primary: &Primary) -> ResourceKey {
+        self.key(primary.namespace(), primary.name())
+    }
+
+    /// The key of a resource with this namespace, which is empty if it is cluster-scoped.
+    pub(super) fn key(&self, namespace: &str, name: &str) -> ResourceKey {
+        ResourceKey::new(self.release_namespace.as_deref().unwrap_or(namespace), name)
+    }
+
+    /// Takes the resource for one reconcile; `None` while the controller of another version reconciles it.
+    pub(super) fn take(&self, key: &ResourceKey) -> Option<Place> {
+        match &self.version {
+            Some((_, versions)) => versions.take(key),
+            None => Some(Place::default()),
+        }
+    }
+}
