@@ -67,6 +67,8 @@ pub struct ControllerConfig {
     pub reconcile_period: Duration,
     /// How long one of a chart's hooks may take; zero: no limit. Default: one hour.
     pub hook_timeout: Duration,
+    /// How long a release may stay unready without progress before it counts as stalled; zero: no limit. Default: ten minutes.
+    pub progress_timeout: Duration,
     /// How many resources of one kind are reconciled at once; at least 1. Default: the number of processors.
     pub max_concurrent_reconciles: usize,
     /// How many revisions of a release are kept; 0 keeps all. Default: 10.
@@ -74,6 +76,9 @@ pub struct ControllerConfig {
     /// Whether events show override values as `****`. Default: false.
     pub suppress_override_values: bool,
 }
+
+/// The default of [`ControllerConfig::progress_timeout`]: a Deployment's own limit.
+pub(crate) const PROGRESS_TIMEOUT: Duration = Duration::from_secs(600);
 
 impl Default for ControllerConfig {
     /// Upstream's defaults.
@@ -83,6 +88,7 @@ impl Default for ControllerConfig {
             pod_name: std::env::var("HOSTNAME").ok().filter(|name| !name.is_empty()),
             reconcile_period: Duration::from_secs(60),
             hook_timeout: helm_release::action::HOOK_TIMEOUT,
+            progress_timeout: PROGRESS_TIMEOUT,
             max_concurrent_reconciles: std::thread::available_parallelism().map_or(1, usize::from),
             max_history: 10,
             suppress_override_values: false,

@@ -23,8 +23,10 @@ pub(crate) mod condition {
     pub(crate) const IRRECONCILABLE: &str = "Irreconcilable";
     /// An annotation pauses the resource, as in helm-operator-plugins; absent until it does.
     pub(crate) const PAUSED: &str = "Paused";
-    /// A long step is running, and what it waits for; present only when true.
+    /// The generation is not deployed yet, or objects are not ready yet: what is awaited or retried; present only when true.
     pub(crate) const RECONCILING: &str = "Reconciling";
+    /// Only a change can help; present only when true.
+    pub(crate) const STALLED: &str = "Stalled";
 }
 
 /// Our condition types; others on the resource belong to someone else.
@@ -36,7 +38,18 @@ const OURS: [&str; 8] = [
     condition::IRRECONCILABLE,
     condition::RECONCILING,
     condition::PAUSED,
-    "Stalled",
+    condition::STALLED,
+];
+
+/// Failures with these reasons have the same result however often the same inputs are tried.
+const PERMANENT: [&str; 7] = [
+    "DriftLoop",
+    "InvalidAnnotation",
+    "InvalidName",
+    "InvalidValues",
+    "ReleaseConflict",
+    "RenderError",
+    "UnsupportedKubernetes",
 ];
 
 /// The longest message, in bytes. Conditions may have 32 KiB, but a whole stored list must stay small.
@@ -116,6 +129,8 @@ pub(crate) struct Facts {
     pub(crate) awaited: Option<String>,
     /// After the uninstall: the finalizers of others that still keep the resource.
     pub(crate) kept_by: Vec<String>,
+    /// Nothing is being done about it: an annotation suspends the resource.
+    pub(crate) suspended: bool,
 }
 
 /// The health of a release's objects.
@@ -124,9 +139,11 @@ pub(crate) enum Health {
     /// All objects are ready.
     #[default]
     Ready,
-    /// This object is not ready yet.
+    /// Some objects are not ready yet; says which and why.
     Progressing(String),
-    /// This object failed.
+    /// Some objects are not ready, and nothing has moved within the limit; says which and why.
+    TimedOut(String),
+    /// Some objects cannot become ready without help; says which and why.
     Failed(String),
 }
 
@@ -164,7 +181,7 @@ impl Status {
         (next.sorted() != self.sorted()).then_some(next)
     }
 
-    /// The status while a long step runs, with what it waits for; `None` if it equals this one. Only `Ready` and `Reconciling` change.
+    /// The status while a long step runs, with what it waits for; `None` if it equals this one. Only `Ready`, `Reconciling` and `Stalled` change.
     pub(crate) fn in_progress(&self, generation: i64, waits_for: &str, now: Timestamp) -> Option<Status> {
         let waits_for = format!("waiting for {waits_for}");
         let mut conditions = vec![
@@ -173,7 +190,7 @@ impl Status {
             new(condition::READY, "Unknown", "Progressing", &waits_for),
         ];
         conditions.iter_mut().for_each(|c| *c = self.keep_time(c.clone(), generation, now));
-        let replaced = |c: &&Condition| conditions.iter().any(|new| new.kind == c.kind);
+        let replaced = |c: &&Condition| c.kind == condition::STALLED || conditions.iter().any(|new| new.kind == c.kind);
         let kept: Vec<Condition> = self.conditions.iter().filter(|c| !replaced(c)).cloned().collect();
         conditions.extend(kept);
         let next = Status { conditions, observed_generation: Some(generation), ..self.clone() };
@@ -215,7 +232,9 @@ fn wanted(facts: &Facts, old: &Status) -> Vec<Condition> {
         all.push(new(condition::PAUSED, "False", "", ""));
     }
     all.extend(faults(facts, old));
-    all.push(ready(facts));
+    let ready = ready(facts);
+    all.extend(activity(facts, &ready));
+    all.push(ready);
     all
 }
 
@@ -227,6 +246,25 @@ fn faults(facts: &Facts, old: &Status) -> Vec<Condition> {
         None => old.is_from_plugins().then(|| new(kind, "False", "", "")),
     };
     [condition::RELEASE_FAILED, condition::IRRECONCILABLE].into_iter().filter_map(of).collect()
+}
+
+/// `Reconciling` or `Stalled`, as kstatus reads them: at most one is true, and neither when there is nothing left to do.
+fn activity(facts: &Facts, ready: &Condition) -> Option<Condition> {
+    let is_leaving = facts.awaited.is_some() || !facts.kept_by.is_empty();
+    if is_leaving || facts.suspended || facts.paused || ready.status == "True" {
+        return None;
+    }
+    let kind = match (&facts.fault, &facts.health) {
+        (Some(fault), _) if PERMANENT.contains(&fault.reason) => condition::STALLED,
+        (None, Health::TimedOut(_) | Health::Failed(_)) => condition::STALLED,
+        _ => condition::RECONCILING,
+    };
+    let reason = match &facts.fault {
+        Some(_) if kind == condition::RECONCILING => "ProgressingWithRetry",
+        None if facts.release.is_none() => "Progressing",
+        _ => &ready.reason,
+    };
+    Some(new(kind, "True", reason, &ready.message))
 }
 
 fn deployed(facts: &Facts, old: &Status) -> Option<Condition> {
@@ -255,8 +293,9 @@ fn ready(facts: &Facts) -> Condition {
         (Some(fault), _, _) => ready("False", fault.reason, &fault.message),
         (None, None, _) => ready("False", "NotInstalled", ""),
         (None, Some(_), Health::Ready) => ready("True", "Ready", ""),
-        (None, Some(_), Health::Progressing(what)) => ready("False", "Progressing", &format!("{what} is not ready")),
-        (None, Some(_), Health::Failed(what)) => ready("False", "Failed", &format!("{what} failed")),
+        (None, Some(_), Health::Progressing(why)) => ready("False", "Progressing", why),
+        (None, Some(_), Health::TimedOut(why)) => ready("False", "ProgressTimeout", why),
+        (None, Some(_), Health::Failed(why)) => ready("False", "Failed", why),
     }
 }
 
@@ -318,7 +357,14 @@ mod tests {
     fn the_transition_time_moves_only_with_the_status() {
         let first = Status::default().next(&facts(), at(0)).unwrap();
         let second = first
-            .next(&Facts { generation: 2, health: Health::Progressing("Deployment \"web\"".into()), ..facts() }, at(60))
+            .next(
+                &Facts {
+                    generation: 2,
+                    health: Health::Progressing("Deployment \"web\" is not ready".into()),
+                    ..facts()
+                },
+                at(60),
+            )
             .unwrap();
         let time = |kind| second.find(kind).unwrap().last_transition_time.clone().unwrap();
         assert_eq!(time(condition::DEPLOYED), "1970-01-01T00:00:00Z");

@@ -37,6 +37,10 @@ pub(crate) struct Run {
     #[arg(long, default_value = "1h", value_parser = duration, value_name = "DURATION")]
     hook_timeout: Duration,
 
+    /// Time that a release may stay unready without progress before it counts as stalled, as a Go duration; 0 means no limit
+    #[arg(long, default_value = "10m", value_parser = duration, value_name = "DURATION")]
+    progress_timeout: Duration,
+
     /// Maximum number of concurrent reconciles for each kind [default: number of cores]
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..), value_name = "N")]
     max_concurrent_reconciles: Option<u16>,
@@ -139,6 +143,7 @@ impl Run {
         let controllers = ControllerConfig {
             reconcile_period: self.reconcile_period,
             hook_timeout: self.hook_timeout,
+            progress_timeout: self.progress_timeout,
             max_concurrent_reconciles: self
                 .max_concurrent_reconciles
                 .map_or(defaults.controllers.max_concurrent_reconciles, usize::from),

@@ -25,6 +25,7 @@ fn the_defaults_match_upstream() {
     assert_eq!(config.controllers.reconcile_period, Duration::from_secs(60));
     assert_eq!(config.controllers.hook_timeout, Duration::from_secs(3600));
     assert_eq!(config.controllers.max_history, 10);
+    assert_eq!(config.controllers.progress_timeout, Duration::from_secs(600));
     assert_eq!(config.metrics_bind_address, ":8080");
     assert_eq!(config.health_probe_bind_address, ":8081");
     assert!(
@@ -36,12 +37,13 @@ fn the_defaults_match_upstream() {
 
 #[test]
 fn every_flag_reaches_the_configuration() {
-    let line = "run --watches-file=w.yaml --reconcile-period=1m30s --hook-timeout=2h --max-concurrent-reconciles 3 --max-history=5 --metrics-bind-address=0 \
+    let line = "run --watches-file=w.yaml --reconcile-period=1m30s --hook-timeout=2h --progress-timeout=0 --max-concurrent-reconciles 3 --max-history=5 --metrics-bind-address=0 \
         --metrics-secure --metrics-require-rbac --health-probe-bind-address=127.0.0.1:0 --leader-elect --leader-election-id=me \
         --leader-election-namespace=ns --suppress-override-values --enable-http2=true --zap-devel=false --zap-encoder=console \
         --zap-log-level=debug --zap-stacktrace-level=panic --zap-time-encoding=iso8601";
     let config = config(line, &[("WATCH_NAMESPACE", "a, b")]).unwrap();
     assert_eq!((config.controllers.hook_timeout, config.controllers.max_history), (Duration::from_secs(7200), 5));
+    assert_eq!(config.controllers.progress_timeout, Duration::ZERO);
     assert_eq!(
         (config.controllers.reconcile_period, config.controllers.max_concurrent_reconciles),
         (Duration::from_secs(90), 3)

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use helm_release::action::{Cached, CachedObject, LiveView};
-use helm_release::kube::{Applied, Decoration, Live, Mark, ObjectKey, Proven, Readiness, Resource};
+use helm_release::kube::{Applied, Decoration, Live, Mark, ObjectKey, Proven, Resource, Unready};
 use tokio::time::Instant;
 
 use super::feed::Scope;
@@ -79,7 +79,8 @@ pub(super) struct Dependent {
     pub(super) uid: Box<str>,
     pub(super) resource_version: u64,
     pub(super) mark: Option<Mark>,
-    pub(super) readiness: Readiness,
+    /// Why it is not ready.
+    pub(super) unready: Option<Box<Unready>>,
     pub(super) deleting: bool,
     /// The resource to reconcile when the object changes.
     pub(super) owner: Option<ResourceKey>,
@@ -88,6 +89,13 @@ pub(super) struct Dependent {
     /// Whether its annotation keeps it when the release goes.
     pub(super) kept: bool,
     pub(super) stamp: Stamp,
+}
+
+impl Dependent {
+    /// Whether it failed; `None` if it is ready. Other changes of an unready object wake nobody.
+    fn failed(&self) -> Option<bool> {
+        self.unready.as_ref().map(|unready| unready.failed)
+    }
 }
 
 impl Cache {
@@ -365,7 +373,7 @@ impl State {
             uid: uid.into(),
             resource_version: live.resource_version(),
             mark: live.mark,
-            readiness: live.readiness(&key.group, &key.kind),
+            unready: live.unready(&key.group, &key.kind).map(Box::new),
             deleting: live.deleting,
             owner: claim.owner,
             ours: claim.ours,
@@ -373,8 +381,8 @@ impl State {
             stamp,
         };
         let same = old.is_some_and(|old| {
-            (&old.uid, old.mark, old.readiness, old.deleting, old.ours)
-                == (&new.uid, new.mark, new.readiness, new.deleting, new.ours)
+            (&old.uid, old.mark, old.failed(), old.deleting, old.ours)
+                == (&new.uid, new.mark, new.failed(), new.deleting, new.ours)
         });
         let owner = new.owner.clone().filter(|_| !same);
         self.dependents.insert(key, new);

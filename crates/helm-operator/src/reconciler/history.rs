@@ -10,6 +10,7 @@ use helm_release::action::Refusal;
 use jiff::Timestamp;
 use tokio::time::Instant;
 
+use super::health::Waiting;
 use super::primary::Primary;
 use super::release::Release;
 use crate::backoff::{self, Retry};
@@ -46,6 +47,8 @@ pub(super) struct History {
     pub(super) cleared: Option<Box<str>>,
     /// When all objects were last applied without a reason, which covers what marks cannot show.
     pub(super) resynced: Option<Instant>,
+    /// Since when objects are not ready, and what is known of it.
+    pub(super) waiting: Option<Box<Waiting>>,
 }
 
 /// A failure that still applies.

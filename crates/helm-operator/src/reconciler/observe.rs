@@ -2,19 +2,19 @@
 
 use std::time::Duration;
 
-use helm_release::kube::{ObjectKey, Readiness, digest_json};
+use helm_release::kube::{ObjectKey, Unready, digest_json};
 use helm_release::storage::Marks;
 use jiff::Timestamp;
 use serde_json::json;
 
 use super::compare;
+use super::health::Unhealthy;
 use super::history::History;
 use super::primary::Primary;
 use super::recorded::recorded;
 use super::release::Release;
 use super::state::{Inputs, Objects, Observed, Recorded};
 use super::work::Work;
-use crate::status::Health;
 
 impl Work<'_> {
     pub(super) fn observe(&self, primary: &Primary) -> Observed {
@@ -130,26 +130,25 @@ impl Work<'_> {
         self.shared.cache.is_listing(self.key)
     }
 
-    /// The health of the deployed objects.
-    pub(super) fn health(&self, marks: &Marks) -> Health {
-        let mut health = Health::Ready;
-        for object in &marks.objects {
-            let live = self.shared.cache.dependent(&object.key);
-            let readiness = match live {
-                Some(live) if live.deleting => Readiness::Progressing,
-                Some(live) => live.readiness,
-                None if self.shared.cache.is_synced(&object.key) => Readiness::Progressing,
-                None => Readiness::Ready,
-            };
-            match readiness {
-                Readiness::Failed => return Health::Failed(object.key.to_string()),
-                Readiness::Progressing if health == Health::Ready => {
-                    health = Health::Progressing(object.key.to_string())
-                }
-                _ => {}
-            }
+    /// The deployed objects that are not ready, failed ones first.
+    pub(super) fn unhealthy(&self, marks: &Marks) -> Vec<Unhealthy> {
+        let unready = marks.objects.iter().filter_map(|object| {
+            let unready = self.unready(&object.key)?;
+            Some(Unhealthy { key: object.key.clone(), api_version: object.api_version.clone(), unready })
+        });
+        let mut unready: Vec<Unhealthy> = unready.collect();
+        unready.sort_by_key(|one| !one.unready.failed);
+        unready
+    }
+
+    fn unready(&self, key: &ObjectKey) -> Option<Unready> {
+        let because = |why: &str| Some(Unready { failed: false, why: why.to_owned(), progress: 0 });
+        match self.shared.cache.dependent(key) {
+            Some(live) if live.deleting => because("it is being deleted"),
+            Some(live) => live.unready.map(|unready| *unready),
+            None if self.shared.cache.is_synced(key) => because("it does not exist"),
+            None => None,
         }
-        health
     }
 }
 

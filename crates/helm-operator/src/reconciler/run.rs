@@ -15,6 +15,7 @@ use super::engine::EngineRenderer;
 use super::feed::{self, First, Sink, Stream};
 use super::intake::Intake;
 use super::kinds::Subscriber;
+use super::look::Looks;
 use super::queue::Queue;
 use super::render::Renderer;
 use super::shared::{Settings, Shared};
@@ -64,6 +65,7 @@ pub(super) async fn run(controller: ChartController, context: Context) -> Result
         applier,
         resource,
         new_kinds,
+        looks: Looks::default(),
     });
     let reader: Weak<Shared> = Arc::downgrade(&shared);
     shared.cache.report_releases_to(reader);
@@ -107,6 +109,7 @@ fn settings(controller: &ChartController, context: &Context) -> Settings {
         max_history: controller.max_history.or(controller.watch.max_history).unwrap_or(context.config.max_history),
         suppress_overrides: context.config.suppress_override_values,
         apply: controller.watch.apply,
+        progress_timeout: controller.watch.progress_timeout.unwrap_or(context.config.progress_timeout),
     }
 }
 

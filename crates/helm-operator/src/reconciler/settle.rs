@@ -5,6 +5,7 @@ use jiff::Timestamp;
 use serde_json::json;
 use tokio::time::Instant;
 
+use super::look::current_health;
 use super::primary::{Primary, ResourceKey};
 use super::release::Release;
 use super::schedule::{End, Times, next_requeue};
@@ -14,14 +15,19 @@ use super::uninstall;
 use super::work::Work;
 use crate::backoff::Retry;
 use crate::metrics::ReconcileResult;
-use crate::report::chain;
-use crate::status::{DeployedRelease, Facts, Status, condition};
+use crate::report::{Outcome, chain};
+use crate::status::{DeployedRelease, Facts, Health, Status, condition};
 
 /// Writes the status and schedules the next reconcile.
 pub(super) async fn settle(work: &Work<'_>, end: End) -> ReconcileResult {
     let Some(primary) = work.shared.cache.primary(work.key) else { return ReconcileResult::Success };
     if has_status(&primary) {
-        write_status(work, &primary).await;
+        // The previous process's failure stays until something is tried. The health of the objects is known only once they are listed.
+        let is_known = work.shared.cache.history(work.key).recalled(&primary).is_none() && !work.is_listing();
+        if is_known {
+            let health = current_health(work, &primary).await;
+            write_status(work, &primary, health).await;
+        }
     }
     plan(work, &primary, end)
 }
@@ -33,7 +39,7 @@ fn has_status(primary: &Primary) -> bool {
     !primary.deleting || primary.has_finalizer() || kept_by_others()
 }
 
-fn facts(work: &Work<'_>, primary: &Primary) -> Facts {
+fn facts(work: &Work<'_>, primary: &Primary, health: Health) -> Facts {
     let release = work.release();
     let deployed = release.as_ref().and_then(Release::deployed);
     let history = work.shared.cache.history(work.key);
@@ -48,12 +54,13 @@ fn facts(work: &Work<'_>, primary: &Primary) -> Facts {
     Facts {
         generation: primary.generation,
         release: deployed.map(|(version, _)| deployed_release(primary, version, release.as_ref())).or(lost),
-        health: deployed.and_then(|(_, r)| r.marks.as_ref()).map(|m| work.health(m)).unwrap_or_default(),
+        health,
         fault: history.fault().cloned(),
         notes: history.notes,
         paused: primary.annotations.pause(),
         awaited: work.awaited.clone(),
         kept_by,
+        suspended: primary.annotations.suspend(),
     }
 }
 
@@ -79,13 +86,11 @@ fn deployed_release(primary: &Primary, version: u32, release: Option<&Release>) 
     }
 }
 
-async fn write_status(work: &Work<'_>, primary: &Primary) {
+async fn write_status(work: &Work<'_>, primary: &Primary, health: Health) {
     let history = work.shared.cache.history(work.key);
-    // The previous process's failure stays until something is tried. The health of the objects is known only once they are listed.
-    if history.recalled(primary).is_some() || work.is_listing() {
-        return;
-    }
-    let Some(status) = primary.status.next(&facts(work, primary), Timestamp::now()) else { return written(work) };
+    let Some(status) = primary.status.next(&facts(work, primary, health), Timestamp::now()) else {
+        return written(work);
+    };
     // A schema may drop fields of ours; then the same status must not be written again and again.
     if history.written.is_some_and(|(wrote, answer)| is_alike(&wrote, &status) && answer == primary.status) {
         return written(work);
@@ -95,6 +100,7 @@ async fn write_status(work: &Work<'_>, primary: &Primary) {
     }
     match apply(work.shared, primary, &status).await {
         Ok(answer) => {
+            publish_timeout(work, primary, &status);
             let answered = answer.status.clone();
             work.shared.primary_written(answer);
             work.shared.cache.change_history(work.key, |h| (h.written, h.notes) = (Some((status, answered)), None));
@@ -108,6 +114,14 @@ async fn write_status(work: &Work<'_>, primary: &Primary) {
                 history.unwritten = Some(Retry::after(failures, Instant::now()));
             });
         }
+    }
+}
+
+/// Publishes that nothing moves any more, once.
+fn publish_timeout(work: &Work<'_>, primary: &Primary, status: &Status) {
+    let timeout = |status: &Status| status.find(condition::STALLED).filter(|c| c.reason == "ProgressTimeout").cloned();
+    if let (None, Some(stalled)) = (timeout(&primary.status), timeout(status)) {
+        work.shared.publish(primary, Outcome::warning("ProgressTimeout", "Reconcile", stalled.message));
     }
 }
 
@@ -169,6 +183,7 @@ fn plan(work: &Work<'_>, primary: &Primary, end: End) -> ReconcileResult {
         period: primary.annotations.reconcile_period().ok().flatten().unwrap_or(work.shared.settings.period),
         holds: history.deadlines(),
         asks,
+        waits: history.waiting.as_ref().map_or([None; 2], |w| w.next(work.shared.settings.progress_timeout)),
         unwritten: history.unwritten.map(|retry| retry.at),
     };
     let look = next_requeue(end, &times);

@@ -11,6 +11,7 @@ use tokio::sync::mpsc;
 use super::cache::{Cache, Claim, Dependent};
 use super::history::History;
 use super::intake::Intake;
+use super::look::Looks;
 use super::primary::{Primary, ResourceKey};
 use super::queue::Queue;
 use super::release::Release;
@@ -39,6 +40,7 @@ pub(crate) struct Shared {
     pub(super) resource: Arc<Resource>,
     /// Receives the kinds to watch.
     pub(super) new_kinds: mpsc::UnboundedSender<Arc<Resource>>,
+    pub(super) looks: Looks,
 }
 
 /// The settings of one controller, from its watch and the flags.
@@ -51,6 +53,8 @@ pub(crate) struct Settings {
     pub(super) max_history: usize,
     pub(super) suppress_overrides: bool,
     pub(super) apply: Policy,
+    /// How long a release may stay unready without progress; zero: no limit.
+    pub(super) progress_timeout: Duration,
 }
 
 impl Shared {

@@ -12,7 +12,7 @@ use super::node::{Entry, Node};
 use super::{AnnotationNames, Error, OverrideValuesType, Overrides, Watch, parse_duration};
 
 /// The keys of an entry.
-const KEYS: [&str; 16] = [
+const KEYS: [&str; 17] = [
     "group",
     "version",
     "kind",
@@ -23,6 +23,7 @@ const KEYS: [&str; 16] = [
     "selector",
     "reconcilePeriod",
     "hookTimeout",
+    "progressTimeout",
     "maxConcurrentReconciles",
     "dryRunOption",
     "apply",
@@ -64,6 +65,7 @@ fn empty() -> Watch {
         overrides: Overrides::default(),
         reconcile_period: None,
         hook_timeout: None,
+        progress_timeout: None,
         max_concurrent_reconciles: None,
         watch_dependent_resources: true,
         selector: Selector::default(),
@@ -93,6 +95,7 @@ fn set(watch: &mut Watch, key: &str, entry: &Entry) -> Result<(), Error> {
         "maxHistory" => watch.max_history = Some(number(entry, 0)?),
         "releaseNamespace" => watch.release_namespace = Some(string(entry)?).filter(|name| !name.is_empty()),
         "annotations" => watch.annotations = annotations(entry)?,
+        "progressTimeout" => watch.progress_timeout = Some(duration(entry)?),
         // Upstream uses it to choose how a dry run compares. Nothing is compared by a dry run here.
         "dryRunOption" => _ = string(entry)?,
         "apply" => watch.apply = policy(entry)?,

@@ -40,6 +40,8 @@ pub struct Watch {
     pub reconcile_period: Option<Duration>,
     /// How long one of the chart's hooks may take; zero: no limit. `None`: the flag decides.
     pub hook_timeout: Option<Duration>,
+    /// How long a release may stay unready without progress before it counts as stalled; zero: no limit. `None`: the flag decides.
+    pub progress_timeout: Option<Duration>,
     /// How many resources of this kind are reconciled at once, at least 1. `None`: the flag decides.
     pub max_concurrent_reconciles: Option<usize>,
     /// Whether changes to the chart's objects trigger reconciles.

@@ -16,7 +16,7 @@ use super::decorate::{
     is_keep,
 };
 use super::delete::Proven;
-use super::readiness::{READINESS_FIELDS, Readiness, readiness_of};
+use super::readiness::{READINESS_FIELDS, Readiness, Unready, readiness_of, unready_of};
 
 /// The digest of the managed fields that are ours. It changes when someone takes one away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,6 +90,11 @@ impl Live {
     /// Returns its readiness. Items of a list do not name their kind, so the caller does. Always ready if only metadata was read.
     pub fn readiness(&self, group: &str, kind: &str) -> Readiness {
         self.reported.as_ref().map_or(Readiness::Ready, |r| readiness_of(group, kind, r.generation, &r.spec, &r.status))
+    }
+
+    /// Returns why it is not ready; `None` if it is.
+    pub fn unready(&self, group: &str, kind: &str) -> Option<Unready> {
+        self.reported.as_ref().and_then(|r| unready_of(group, kind, r.generation, &r.spec, &r.status))
     }
 
     /// Returns its current state, as the precondition of a deletion.

@@ -50,7 +50,7 @@ pub use memory::{Disturbance, MemoryApi};
 pub use object::{Object, ObjectError, ObjectFault, ObjectKey, digest_json, objects_of};
 pub use order::install_order;
 pub use ownership::{NotOurs, Ownership};
-pub use readiness::Readiness;
+pub use readiness::{Readiness, Unready};
 pub use resource::Resource;
 pub use rivals::Rival;
 pub use write::{ApplyMethod, Policy};

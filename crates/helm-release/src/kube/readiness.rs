@@ -1,4 +1,6 @@
-//! Judges whether live objects are ready, by the rules of kstatus (`sigs.k8s.io/cli-utils/pkg/kstatus`), which Helm 4 waits by.
+//! Judges whether live objects are ready, by the rules of kstatus (`sigs.k8s.io/cli-utils/pkg/kstatus`), which Helm 4 waits by, and says why not.
+//!
+//! Differences: a failed Pod is not ready, a paused Deployment is (as for `helm --wait`), and a ReplicationController has ReplicaSet's rule.
 
 use serde_json::Value;
 
@@ -14,8 +16,40 @@ pub enum Readiness {
     Failed,
 }
 
+/// Why an object is not ready, from its own fields.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unready {
+    /// Whether it cannot become ready without help.
+    pub failed: bool,
+    /// The reason for people: `0 of 3 replicas are available`.
+    pub why: String,
+    /// A digest of its status without times and texts: it changes when the object makes progress.
+    pub progress: u64,
+}
+
 /// The fields of `spec` that readiness depends on.
-pub(super) const READINESS_FIELDS: [&str; 4] = ["clusterIP", "replicas", "type", "updateStrategy"];
+pub(super) const READINESS_FIELDS: [&str; 6] =
+    ["clusterIP", "paused", "progressDeadlineSeconds", "replicas", "type", "updateStrategy"];
+
+/// The value of `progressDeadlineSeconds` that stands for none.
+const NO_DEADLINE: i64 = i32::MAX as i64;
+
+/// A verdict: `Ok` if ready.
+type Verdict = Result<(), Fault>;
+
+/// Why an object is not ready.
+struct Fault {
+    failed: bool,
+    why: String,
+}
+
+fn progressing(why: impl Into<String>) -> Verdict {
+    Err(Fault { failed: false, why: why.into() })
+}
+
+fn failed(why: impl Into<String>) -> Verdict {
+    Err(Fault { failed: true, why: why.into() })
+}
 
 /// Returns an object's readiness by the rules of its kind. The core group is "".
 pub(crate) fn readiness_of(
@@ -25,36 +59,59 @@ pub(crate) fn readiness_of(
     spec: &Value,
     status: &Value,
 ) -> Readiness {
+    match verdict(group, kind, generation, spec, status) {
+        Ok(()) => Readiness::Ready,
+        Err(Fault { failed: true, .. }) => Readiness::Failed,
+        Err(Fault { failed: false, .. }) => Readiness::Progressing,
+    }
+}
+
+/// Returns why an object is not ready; `None` if it is.
+pub(super) fn unready_of(
+    group: &str,
+    kind: &str,
+    generation: Option<i64>,
+    spec: &Value,
+    status: &Value,
+) -> Option<Unready> {
+    let fault = verdict(group, kind, generation, spec, status).err()?;
+    Some(Unready { failed: fault.failed, why: fault.why, progress: progress_of(status) })
+}
+
+fn verdict(group: &str, kind: &str, generation: Option<i64>, spec: &Value, status: &Value) -> Verdict {
     let observed = status.get("observedGeneration").and_then(Value::as_i64);
     if let (Some(generation), Some(observed)) = (generation, observed)
-        && observed < generation
+        && observed != generation
     {
-        return Readiness::Progressing;
+        return progressing(format!("generation {generation} is not observed yet"));
     }
+    by_standard_conditions(status)?;
     match (group, kind) {
         ("apps", "Deployment") => deployment(spec, status),
         ("apps", "StatefulSet") => stateful_set(spec, status),
         ("apps", "DaemonSet") => daemon_set(status),
-        ("apps", "ReplicaSet") => {
-            replicas(spec, status, &["fullyLabeledReplicas", "availableReplicas", "readyReplicas"])
-        }
-        ("", "ReplicationController") => replicas(spec, status, &["availableReplicas", "readyReplicas"]),
+        ("apps", "ReplicaSet") => replica_set(spec, status),
+        ("", "ReplicationController") => replicas(spec, status, &["available", "ready"]),
         ("batch", "Job") => job(status),
         ("", "Pod") => pod(status),
-        ("", "PersistentVolumeClaim") => ready_if(text(status, "phase") == "Bound"),
+        ("", "PersistentVolumeClaim") => claim(status),
         ("", "Service") => service(spec, status),
-        ("policy", "PodDisruptionBudget") => {
-            ready_if(number(status, "currentHealthy") >= number(status, "desiredHealthy"))
-        }
-        ("apiextensions.k8s.io", "CustomResourceDefinition") => {
-            ready_if(condition(status, "Established") == Some("True"))
-        }
+        ("policy", "PodDisruptionBudget") => Ok(()),
+        ("apiextensions.k8s.io", "CustomResourceDefinition") => definition(status),
         _ => generic(status),
     }
 }
 
-fn ready_if(ready: bool) -> Readiness {
-    if ready { Readiness::Ready } else { Readiness::Progressing }
+/// The conditions that kstatus defines decide for every kind.
+fn by_standard_conditions(status: &Value) -> Verdict {
+    for condition in conditions(status).filter(|c| text(c, "status") == "True") {
+        match text(condition, "type") {
+            "Reconciling" => return progressing(words(condition)),
+            "Stalled" => return failed(words(condition)),
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 fn number(of: &Value, key: &str) -> i64 {
@@ -65,88 +122,207 @@ fn text<'a>(of: &'a Value, key: &str) -> &'a str {
     of.get(key).and_then(Value::as_str).unwrap_or("")
 }
 
+fn conditions(status: &Value) -> impl Iterator<Item = &Value> {
+    status.get("conditions").and_then(Value::as_array).into_iter().flatten()
+}
+
 fn find_condition<'a>(status: &'a Value, kind: &str) -> Option<&'a Value> {
-    status.get("conditions")?.as_array()?.iter().find(|c| text(c, "type") == kind)
+    conditions(status).find(|c| text(c, "type") == kind)
 }
 
 fn condition<'a>(status: &'a Value, kind: &str) -> Option<&'a str> {
     find_condition(status, kind).map(|c| text(c, "status"))
 }
 
+/// A condition's reason and message: `ProgressDeadlineExceeded: ReplicaSet "web-1" has timed out progressing.`
+fn words(condition: &Value) -> String {
+    match (text(condition, "reason"), text(condition, "message")) {
+        ("", "") => format!("{} is {}", text(condition, "type"), text(condition, "status")),
+        ("", message) => message.to_owned(),
+        (reason, "") => reason.to_owned(),
+        (reason, message) => format!("{reason}: {message}"),
+    }
+}
+
+/// The pods that could not be created: an exceeded quota, a refusing webhook.
+fn replica_failure(status: &Value) -> Option<String> {
+    find_condition(status, "ReplicaFailure").filter(|c| text(c, "status") == "True").map(words)
+}
+
 fn wanted(spec: &Value) -> i64 {
     spec.get("replicas").and_then(Value::as_i64).unwrap_or(1)
 }
 
-fn deployment(spec: &Value, status: &Value) -> Readiness {
-    if find_condition(status, "Progressing").is_some_and(|c| text(c, "reason") == "ProgressDeadlineExceeded") {
-        return Readiness::Failed;
-    }
-    let unobserved = status.get("observedGeneration").is_none();
-    let wanted = wanted(spec);
-    let updated = number(status, "updatedReplicas");
-    let ready = updated >= wanted
-        && number(status, "replicas") <= updated
-        && number(status, "availableReplicas") >= updated
-        && number(status, "readyReplicas") >= wanted;
-    ready_if(ready && !unobserved)
+/// Requires `found >= wanted` replicas in this state.
+fn enough(found: i64, wanted: i64, state: &str) -> Verdict {
+    if found >= wanted { Ok(()) } else { progressing(format!("{found} of {wanted} replicas are {state}")) }
 }
 
-fn stateful_set(spec: &Value, status: &Value) -> Readiness {
+fn none_left(found: i64, wanted: i64) -> Verdict {
+    if found <= wanted { Ok(()) } else { progressing(format!("{} old replicas still exist", found - wanted)) }
+}
+
+fn deployment(spec: &Value, status: &Value) -> Verdict {
+    if spec.get("paused").and_then(Value::as_bool) == Some(true) {
+        return Ok(());
+    }
+    let rollout = find_condition(status, "Progressing");
+    let failure = replica_failure(status);
+    if let Some(exceeded) = rollout.filter(|c| text(c, "reason") == "ProgressDeadlineExceeded") {
+        return failed(failure.unwrap_or_else(|| words(exceeded)));
+    }
+    let (wanted, updated) = (wanted(spec), number(status, "updatedReplicas"));
+    let counts = enough(number(status, "replicas"), wanted, "created")
+        .and_then(|()| enough(updated, wanted, "updated"))
+        .and_then(|()| none_left(number(status, "replicas"), wanted))
+        .and_then(|()| enough(number(status, "availableReplicas"), updated, "available"))
+        .and_then(|()| enough(number(status, "readyReplicas"), wanted, "ready"));
+    if let (Err(_), Some(failure)) = (&counts, failure) {
+        return progressing(failure);
+    }
+    counts?;
+    let deadline = spec.get("progressDeadlineSeconds").and_then(Value::as_i64).unwrap_or(NO_DEADLINE);
+    let done = rollout.is_some_and(|c| text(c, "status") == "True" && text(c, "reason") == "NewReplicaSetAvailable");
+    match condition(status, "Available") {
+        _ if deadline != NO_DEADLINE && !done => progressing("its rollout is not complete"),
+        Some("True") => Ok(()),
+        _ => progressing("it is not available"),
+    }
+}
+
+fn stateful_set(spec: &Value, status: &Value) -> Verdict {
     if spec.pointer("/updateStrategy/type").and_then(Value::as_str) == Some("OnDelete") {
-        return Readiness::Ready;
+        return Ok(());
     }
+    observed(status)?;
     let wanted = wanted(spec);
-    let partition = spec.pointer("/updateStrategy/rollingUpdate/partition").and_then(Value::as_i64).unwrap_or(0);
-    let updated = partition > 0 || text(status, "currentRevision") == text(status, "updateRevision");
-    let ready = number(status, "replicas") == wanted
-        && number(status, "readyReplicas") >= wanted
-        && number(status, "updatedReplicas") >= (wanted - partition).max(0).min(wanted)
-        && updated;
-    ready_if(ready && status.get("observedGeneration").is_some())
+    enough(number(status, "replicas"), wanted, "created")?;
+    enough(number(status, "readyReplicas"), wanted, "ready")?;
+    none_left(number(status, "replicas"), wanted)?;
+    if let Some(partition) = spec.pointer("/updateStrategy/rollingUpdate/partition").and_then(Value::as_i64) {
+        return enough(number(status, "updatedReplicas"), (wanted - partition).max(0), "updated");
+    }
+    enough(number(status, "currentReplicas"), wanted, "current")?;
+    match text(status, "currentRevision") == text(status, "updateRevision") {
+        true => Ok(()),
+        false => progressing("its update is not complete"),
+    }
 }
 
-fn daemon_set(status: &Value) -> Readiness {
-    let desired = number(status, "desiredNumberScheduled");
-    let all = ["currentNumberScheduled", "updatedNumberScheduled", "numberAvailable", "numberReady"];
-    ready_if(status.get("observedGeneration").is_some() && all.iter().all(|key| number(status, key) >= desired))
+fn observed(status: &Value) -> Verdict {
+    if status.get("observedGeneration").is_some() { Ok(()) } else { progressing("its controller has not seen it yet") }
 }
 
-fn replicas(spec: &Value, status: &Value, keys: &[&str]) -> Readiness {
+fn daemon_set(status: &Value) -> Verdict {
+    observed(status)?;
+    let Some(desired) = status.get("desiredNumberScheduled").and_then(Value::as_i64) else {
+        return progressing("its controller has not counted its nodes yet");
+    };
+    let states = [
+        ("currentNumberScheduled", "created"),
+        ("updatedNumberScheduled", "updated"),
+        ("numberAvailable", "available"),
+        ("numberReady", "ready"),
+    ];
+    states.iter().try_for_each(|(key, state)| enough(number(status, key), desired, state))
+}
+
+fn replica_set(spec: &Value, status: &Value) -> Verdict {
+    if let Some(failure) = replica_failure(status) {
+        return progressing(failure);
+    }
+    replicas(spec, status, &["fullyLabeled", "available", "ready"])
+}
+
+fn replicas(spec: &Value, status: &Value, states: &[&str]) -> Verdict {
     let wanted = wanted(spec);
-    ready_if(number(status, "replicas") == wanted && keys.iter().all(|key| number(status, key) >= wanted))
+    states.iter().try_for_each(|state| enough(number(status, &format!("{state}Replicas")), wanted, state))?;
+    enough(number(status, "replicas"), wanted, "created")?;
+    none_left(number(status, "replicas"), wanted)
 }
 
 /// kstatus counts a running Job as current.
-fn job(status: &Value) -> Readiness {
-    if condition(status, "Failed") == Some("True") {
-        return Readiness::Failed;
+fn job(status: &Value) -> Verdict {
+    match find_condition(status, "Failed").filter(|c| text(c, "status") == "True") {
+        Some(over) => failed(words(over)),
+        None if condition(status, "Complete") == Some("True") || status.get("startTime").is_some() => Ok(()),
+        None => progressing("it has not started"),
     }
-    ready_if(condition(status, "Complete") == Some("True") || status.get("startTime").is_some())
 }
 
-fn pod(status: &Value) -> Readiness {
+fn pod(status: &Value) -> Verdict {
+    let crashes = || {
+        let containers = status.get("containerStatuses").and_then(Value::as_array).into_iter().flatten();
+        let waits = |c: &&Value| c.pointer("/state/waiting/reason").and_then(Value::as_str) == Some("CrashLoopBackOff");
+        containers.into_iter().find(waits).map(|c| text(c, "name").to_owned())
+    };
     match text(status, "phase") {
-        "Succeeded" => Readiness::Ready,
-        "Failed" => Readiness::Failed,
-        "Running" => ready_if(condition(status, "Ready") == Some("True")),
-        _ => Readiness::Progressing,
+        "Succeeded" => Ok(()),
+        "Failed" if text(status, "reason").is_empty() => failed("it failed"),
+        "Failed" => failed(words(status)),
+        "Running" if condition(status, "Ready") == Some("True") => Ok(()),
+        "Running" => match crashes() {
+            Some(container) => failed(format!("container {container:?} keeps crashing")),
+            None => progressing("it runs but is not ready"),
+        },
+        "" => progressing("no node has accepted it yet"),
+        phase => progressing(format!("its phase is {phase}")),
     }
 }
 
-fn service(spec: &Value, status: &Value) -> Readiness {
+fn claim(status: &Value) -> Verdict {
+    match text(status, "phase") {
+        "Bound" => Ok(()),
+        "" => progressing("it is not bound"),
+        phase => progressing(format!("it is not bound; its phase is {phase}")),
+    }
+}
+
+fn service(spec: &Value, status: &Value) -> Verdict {
     let waits = text(spec, "type") == "LoadBalancer" && text(spec, "clusterIP").is_empty();
     let given = status.pointer("/loadBalancer/ingress").and_then(Value::as_array).is_some_and(|i| !i.is_empty());
-    ready_if(!waits || given)
+    if waits && !given { progressing("its load balancer has no address yet") } else { Ok(()) }
 }
 
-/// Any other kind: by Kubernetes' conventional conditions.
-fn generic(status: &Value) -> Readiness {
-    if condition(status, "Stalled") == Some("True") {
-        return Readiness::Failed;
+fn definition(status: &Value) -> Verdict {
+    for condition in conditions(status) {
+        match (text(condition, "type"), text(condition, "status")) {
+            ("NamesAccepted", "False") => return failed(words(condition)),
+            ("Established", "False") if text(condition, "reason") != "Installing" => return failed(words(condition)),
+            ("Established", "True") => return Ok(()),
+            _ => {}
+        }
     }
-    let going = condition(status, "Reconciling") == Some("True");
-    let unready = condition(status, "Ready").is_some_and(|ready| ready != "True");
-    ready_if(!going && !unready)
+    progressing("it is not established")
+}
+
+/// Any other kind: by its condition `Ready`, if it has one.
+fn generic(status: &Value) -> Verdict {
+    match find_condition(status, "Ready") {
+        Some(ready) if text(ready, "status") != "True" => progressing(words(ready)),
+        _ => Ok(()),
+    }
+}
+
+/// Digests what counts as progress: everything except times, and the texts of conditions, which some controllers rewrite all the time.
+fn progress_of(status: &Value) -> u64 {
+    use std::hash::{DefaultHasher, Hasher as _};
+    let mut hasher = DefaultHasher::new();
+    digest(status, &mut hasher);
+    hasher.finish()
+}
+
+fn digest(value: &Value, hasher: &mut std::hash::DefaultHasher) {
+    use std::hash::Hash as _;
+    let is_noise = |key: &str| key == "message" || key.ends_with("Time") || key.ends_with("Timestamp");
+    match value {
+        Value::Object(fields) => fields.iter().filter(|(key, _)| !is_noise(key)).for_each(|(key, field)| {
+            key.hash(hasher);
+            digest(field, hasher);
+        }),
+        Value::Array(items) => items.iter().for_each(|item| digest(item, hasher)),
+        scalar => scalar.to_string().hash(hasher),
+    }
 }
 
 #[cfg(test)]
@@ -190,33 +366,40 @@ mod tests {
         };
         assert_eq!(at(Some(2), json!(1)), P);
         assert_eq!(at(Some(2), json!(2)), R);
-        assert_eq!(at(Some(2), json!(3)), R);
+        assert_eq!(at(Some(2), json!(3)), P, "restored from a backup");
         assert_eq!(at(None, json!(1)), R);
         assert_eq!(at(Some(2), json!("1")), R);
     }
 
     #[test]
     fn a_deployment_is_ready_when_all_replicas_are_new_and_available() {
-        let spec = json!({"replicas": 3});
+        let spec = json!({"replicas": 3, "progressDeadlineSeconds": 600});
+        let done = json!({"type": "Progressing", "status": "True", "reason": "NewReplicaSetAvailable"});
+        let available = json!({"type": "Available", "status": "True"});
         let status = json!({
             "observedGeneration": 2, "replicas": 3, "updatedReplicas": 3, "readyReplicas": 3, "availableReplicas": 3,
+            "conditions": [done, available],
         });
         let status = &status;
-        let exceeded = json!({"conditions": [{"type": "Progressing", "reason": "ProgressDeadlineExceeded"}]});
-        let other = json!({"conditions": [{"type": "Other", "reason": "ProgressDeadlineExceeded"}]});
+        let exceeded =
+            json!({"conditions": [{"type": "Progressing", "reason": "ProgressDeadlineExceeded"}, available]});
+        let other = json!({"conditions": [{"type": "Other", "reason": "ProgressDeadlineExceeded"}, done, available]});
+        let rolling = json!({"conditions": [{"type": "Progressing", "status": "True", "reason": "ReplicaSetUpdated"}, available]});
         check(
             ("apps", "Deployment"),
             &spec,
             status,
             &[
-                (json!({}), json!({"observedGeneration": null}), P),
                 (json!({}), json!({"updatedReplicas": 2, "replicas": 2, "availableReplicas": 2}), P),
                 (json!({}), json!({"replicas": 4}), P),
                 (json!({}), json!({"availableReplicas": 2}), P),
+                (json!({}), json!({"conditions": [done]}), P),
+                (json!({}), rolling.clone(), P),
+                (json!({"progressDeadlineSeconds": null}), rolling, R),
+                (json!({"paused": true}), json!({"updatedReplicas": 0}), R),
                 (json!({}), json!({"readyReplicas": 2}), P),
-                (json!({"replicas": null}), json!({}), R),
-                (json!({"replicas": null}), json!({"readyReplicas": null}), P),
-                (json!({"replicas": 2}), json!({}), R),
+                (json!({"replicas": null}), json!({}), P),
+                (json!({"replicas": 2}), json!({}), P),
                 (json!({}), exceeded, F),
                 (json!({}), other, R),
             ],
@@ -227,7 +410,7 @@ mod tests {
     fn a_stateful_set_is_ready_when_its_partition_is_rolled_out() {
         let spec = json!({"replicas": 3, "updateStrategy": {"type": "RollingUpdate"}});
         let status = json!({
-            "observedGeneration": 2, "replicas": 3, "readyReplicas": 3, "updatedReplicas": 3,
+            "observedGeneration": 2, "replicas": 3, "readyReplicas": 3, "updatedReplicas": 3, "currentReplicas": 3,
             "currentRevision": "b", "updateRevision": "b",
         });
         let partition = |n: i64| json!({"updateStrategy": {"rollingUpdate": {"partition": n}}});
@@ -241,9 +424,9 @@ mod tests {
                 (json!({}), json!({"replicas": 2}), P),
                 (json!({}), json!({"replicas": 4}), P),
                 (json!({}), json!({"readyReplicas": 2}), P),
-                (json!({}), json!({"updatedReplicas": 2}), P),
                 (json!({}), json!({"currentRevision": "a"}), P),
-                (partition(0), json!({"currentRevision": "a"}), P),
+                (json!({}), json!({"currentReplicas": 2}), P),
+                (partition(0), json!({"updatedReplicas": 2}), P),
                 (partition(1), json!({"currentRevision": "a", "updatedReplicas": 2}), R),
                 (partition(1), json!({"currentRevision": "a", "updatedReplicas": 1}), P),
                 (partition(5), json!({"currentRevision": "a", "updatedReplicas": 0}), R),
@@ -269,6 +452,7 @@ mod tests {
                 (none(), json!({"updatedNumberScheduled": 2}), P),
                 (none(), json!({"numberAvailable": 2}), P),
                 (none(), json!({"numberReady": null}), P),
+                (none(), json!({"desiredNumberScheduled": null}), P),
                 (none(), json!({"numberReady": 4}), R),
             ],
         );
@@ -287,6 +471,7 @@ mod tests {
         let fully = |expected| [(none(), json!({"fullyLabeledReplicas": 2}), expected)];
         check(("apps", "ReplicaSet"), &spec, &status, &both);
         check(("apps", "ReplicaSet"), &spec, &status, &fully(P));
+        check(("apps", "ReplicaSet"), &spec, &status, &[(none(), conditions(&[("ReplicaFailure", "True")]), P)]);
         check(("", "ReplicationController"), &spec, &status, &both);
         check(("", "ReplicationController"), &spec, &status, &fully(R));
     }
@@ -306,6 +491,7 @@ mod tests {
                 (none(), conditions(&[("Failed", "False")]), P),
             ],
         );
+        let waiting = |reason: &str| json!({"name": "b", "state": {"waiting": {"reason": reason}}});
         let running = changed(&conditions(&[("Ready", "True")]), &json!({"phase": "Running"}));
         check(
             ("", "Pod"),
@@ -318,6 +504,22 @@ mod tests {
                 (none(), json!({"phase": null}), P),
                 (none(), json!({"phase": "Succeeded", "conditions": null}), R),
                 (none(), json!({"phase": "Failed"}), F),
+                (
+                    none(),
+                    changed(
+                        &conditions(&[]),
+                        &json!({"containerStatuses": [{"name": "a"}, waiting("ContainerCreating")]}),
+                    ),
+                    P,
+                ),
+                (
+                    none(),
+                    changed(
+                        &conditions(&[]),
+                        &json!({"containerStatuses": [{"name": "a"}, waiting("CrashLoopBackOff")]}),
+                    ),
+                    F,
+                ),
             ],
         );
     }
@@ -348,18 +550,23 @@ mod tests {
             ("policy", "PodDisruptionBudget"),
             &none(),
             &json!({"currentHealthy": 2, "desiredHealthy": 2}),
-            &[
-                (none(), json!({"currentHealthy": 1}), P),
-                (none(), json!({"currentHealthy": 3}), R),
-                (none(), json!({"currentHealthy": null}), P),
-            ],
+            &[(none(), json!({"currentHealthy": 1}), R), (none(), json!({"observedGeneration": 1}), P)],
         );
         let of = ("apiextensions.k8s.io", "CustomResourceDefinition");
         check(
             of,
             &none(),
             &conditions(&[("Established", "True")]),
-            &[(none(), conditions(&[("Established", "False")]), P), (none(), conditions(&[]), P)],
+            &[
+                (none(), conditions(&[("Established", "False")]), F),
+                (
+                    none(),
+                    json!({"conditions": [{"type": "Established", "status": "False", "reason": "Installing"}]}),
+                    P,
+                ),
+                (none(), conditions(&[("NamesAccepted", "False"), ("Established", "True")]), F),
+                (none(), conditions(&[]), P),
+            ],
         );
     }
 
@@ -381,6 +588,46 @@ mod tests {
                     (none(), conditions(&[("Stalled", "False")]), R),
                 ],
             );
+        }
+    }
+
+    #[test]
+    fn an_unready_object_says_why() {
+        let why = |of: (&str, &str), spec: Value, status: Value| {
+            unready_of(of.0, of.1, Some(1), &spec, &status).map(|unready| unready.why).unwrap_or_default()
+        };
+        let failed = |kind: &str, reason: &str, message: &str| json!([{"type": kind, "status": "True", "reason": reason, "message": message}]);
+        let deployment = |status: Value| why(("apps", "Deployment"), json!({"replicas": 3}), status);
+        assert_eq!(deployment(json!({"observedGeneration": 0})), "generation 1 is not observed yet");
+        assert_eq!(deployment(json!({"replicas": 1})), "1 of 3 replicas are created");
+        let quota = failed("ReplicaFailure", "FailedCreate", "pods \"web-1\" is forbidden: exceeded quota: q");
+        let message = "FailedCreate: pods \"web-1\" is forbidden: exceeded quota: q";
+        assert_eq!(deployment(json!({"conditions": quota})), message);
+        let both =
+            json!([quota[0], {"type": "Progressing", "reason": "ProgressDeadlineExceeded", "message": "timed out"}]);
+        assert_eq!(deployment(json!({"conditions": both})), message, "the cause says more than its effect");
+        let job = json!({"conditions": failed("Failed", "BackoffLimitExceeded", "Job has reached the specified backoff limit")});
+        assert_eq!(
+            why(("batch", "Job"), json!({}), job),
+            "BackoffLimitExceeded: Job has reached the specified backoff limit"
+        );
+        let evicted = json!({"phase": "Failed", "reason": "Evicted", "message": "The node was low on memory."});
+        assert_eq!(why(("", "Pod"), json!({}), evicted), "Evicted: The node was low on memory.");
+        assert_eq!(why(("", "Pod"), json!({}), json!({"phase": "Failed"})), "it failed");
+        assert_eq!(why(("x.y", "Db"), json!({}), conditions(&[("Ready", "False")])), "Ready is False");
+        assert_eq!(why(("x.y", "Db"), json!({}), conditions(&[("Ready", "True")])), "");
+    }
+
+    #[test]
+    fn progress_is_a_change_of_anything_but_times_and_texts() {
+        let progress = |status: Value| progress_of(&status);
+        let base = json!({"replicas": 3, "readyReplicas": 1, "conditions": [{"type": "A", "status": "False", "message": "x", "lastUpdateTime": "1"}]});
+        let same = json!({"replicas": 3, "readyReplicas": 1, "conditions": [{"type": "A", "status": "False", "message": "y", "lastUpdateTime": "2"}], "startTime": "3"});
+        assert_eq!(progress(base.clone()), progress(same));
+        for (pointer, value) in [("/readyReplicas", json!(2)), ("/conditions/0/status", json!("True"))] {
+            let mut other = base.clone();
+            *other.pointer_mut(pointer).unwrap() = value;
+            assert_ne!(progress(base.clone()), progress(other), "{pointer}");
         }
     }
 }

@@ -300,11 +300,14 @@ fn digests_ignore_key_order_owners_and_the_release_namespace() {
 #[test]
 fn readiness_follows_kstatus() {
     let deployment = |spec: Value, status: Value| readiness_of("apps", "Deployment", Some(2), &spec, &status);
-    let done = json!({"observedGeneration": 2, "replicas": 3, "updatedReplicas": 3, "readyReplicas": 3, "availableReplicas": 3});
+    let available = json!([{"type": "Available", "status": "True"}]);
+    let done = json!({"observedGeneration": 2, "replicas": 3, "updatedReplicas": 3, "readyReplicas": 3, "availableReplicas": 3,
+        "conditions": available});
     assert_eq!(deployment(json!({"replicas": 3}), done.clone()), Readiness::Ready);
     assert_eq!(deployment(json!({"replicas": 4}), done.clone()), Readiness::Progressing);
     assert_eq!(deployment(json!({}), json!({})), Readiness::Progressing);
-    assert_eq!(deployment(json!({"replicas": 0}), json!({"observedGeneration": 2})), Readiness::Ready);
+    let none = json!({"observedGeneration": 2, "conditions": available});
+    assert_eq!(deployment(json!({"replicas": 0}), none), Readiness::Ready);
     assert_eq!(deployment(json!({"replicas": 3}), json!({"observedGeneration": 1})), Readiness::Progressing);
     let stuck = json!({"conditions": [{"type": "Progressing", "reason": "ProgressDeadlineExceeded"}]});
     assert_eq!(deployment(json!({}), stuck), Readiness::Failed);
@@ -383,7 +386,8 @@ fn live_objects_are_read_as_metadata_at_their_kinds_path() {
 
 #[test]
 fn readiness_depends_on_the_spec() {
-    let status = json!({"observedGeneration": 1, "replicas": 1, "updatedReplicas": 1, "readyReplicas": 1, "availableReplicas": 1});
+    let status = json!({"observedGeneration": 1, "replicas": 1, "updatedReplicas": 1, "readyReplicas": 1, "availableReplicas": 1,
+        "conditions": [{"type": "Available", "status": "True"}]});
     let readiness = |replicas: usize| {
         let object = json!({"metadata": {"generation": 1}, "spec": {"replicas": replicas}, "status": status});
         serde_json::from_value::<Live>(object).unwrap().readiness("apps", "Deployment")

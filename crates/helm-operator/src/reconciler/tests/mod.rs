@@ -20,6 +20,7 @@ use tokio::time::Instant;
 use super::cache::Cache;
 use super::feed::{Scope, Sink};
 use super::intake::Intake;
+use super::look::Looks;
 use super::primary::{FINALIZER, Primary, ResourceKey};
 use super::queue::Queue;
 use super::releases::Releases;
@@ -37,6 +38,7 @@ mod cache;
 mod controller;
 mod failure_scenarios;
 mod kinds;
+mod ready;
 mod recorded;
 mod releases;
 mod reporting;
@@ -104,6 +106,11 @@ fn render(request: &Request) -> Result<Candidate, RenderError> {
     for name in spec["maps"].as_array().into_iter().flatten() {
         let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"value": spec["value"]}});
         manifest = format!("{manifest}---\n{map}\n");
+    }
+    for name in spec["deployments"].as_array().into_iter().flatten() {
+        let selector = json!({"matchLabels": {"app": name}});
+        let object = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name}, "spec": {"selector": selector}});
+        manifest = format!("{manifest}---\n{object}\n");
     }
     if spec["unknown"] == true {
         manifest = format!("{manifest}---\napiVersion: example.com/v1\nkind: Unknown\nmetadata:\n  name: u\n");
@@ -248,6 +255,7 @@ impl World {
             max_history: 3,
             suppress_overrides: false,
             apply: helm_release::kube::Policy::Auto,
+            progress_timeout: Duration::from_secs(600),
         };
         change(&mut settings);
         let releases = Arc::new(Releases::default());
@@ -270,6 +278,7 @@ impl World {
             )),
             intake,
             new_kinds: mpsc::unbounded_channel().0,
+            looks: Looks::default(),
         };
         let shared = Arc::new(shared);
         let reader: Weak<Shared> = Arc::downgrade(&shared);

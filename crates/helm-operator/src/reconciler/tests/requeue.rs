@@ -5,6 +5,7 @@ use helm_release::storage::Marks;
 
 use super::*;
 use crate::reconciler::cache::Claim;
+use crate::reconciler::health;
 use crate::reconciler::work::Work;
 use crate::status::Health;
 
@@ -76,7 +77,10 @@ async fn an_object_being_deleted_is_recreated_once_it_is_gone() {
     world.server.put(&path, object, "kubectl");
     world.reconcile().await;
     assert_eq!(world.value_of("b"), "mine");
-    assert_eq!(world.condition("Ready").unwrap(), "False/Progressing/ConfigMap \"b\" is not ready");
+    assert_eq!(
+        world.condition("Ready").unwrap(),
+        "False/Progressing/ConfigMap \"b\" is not ready: it is being deleted"
+    );
     world.server.remove(&path);
     world.reconcile().await;
     assert_eq!(world.value_of("b"), "1");
@@ -111,7 +115,7 @@ fn see(world: &World, name: &str, status: &str) {
     let metadata = json!({"name": name, "namespace": "ns", "uid": name, "resourceVersion": "1000", "generation": 1});
     let conditions = match status {
         "failed" => json!([{"type": "Progressing", "status": "False", "reason": "ProgressDeadlineExceeded"}]),
-        _ => json!([]),
+        _ => json!([{"type": "Available", "status": "True"}]),
     };
     let ready = u8::from(status == "ready");
     let status = json!({
@@ -126,7 +130,7 @@ fn see(world: &World, name: &str, status: &str) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn health_names_the_first_failed_object_or_else_the_first_unready_one() {
+async fn health_names_failed_objects_first_and_says_why() {
     let world = World::new(spec());
     world.reconcile().await;
     let health = |objects: &[(&str, &str)]| {
@@ -143,17 +147,20 @@ async fn health_names_the_first_failed_object_or_else_the_first_unready_one() {
                 object
             })
             .collect();
-        Work::new(&world.shared, &key(), &()).health(&marks)
+        health::health(&Work::new(&world.shared, &key(), &()).unhealthy(&marks), None, false)
     };
-    let name = |name: &str| format!("Deployment \"{name}\"");
+    let waits = |name: &str| format!("Deployment \"{name}\" is not ready: 0 of 1 replicas are available");
     assert_eq!(health(&[("r", "ready")]), Health::Ready);
-    assert_eq!(health(&[("r", "ready"), ("p", "progressing"), ("q", "progressing")]), Health::Progressing(name("p")));
-    assert_eq!(health(&[("p", "progressing"), ("f", "failed")]), Health::Failed(name("f")));
-    assert_eq!(health(&[("gone", "absent")]), Health::Progressing(name("gone")), "its kind is listed");
+    let both = format!("{}; {}", waits("p"), waits("q"));
+    assert_eq!(health(&[("r", "ready"), ("p", "progressing"), ("q", "progressing")]), Health::Progressing(both));
+    let failed = format!("Deployment \"f\" failed: ProgressDeadlineExceeded; {}", waits("p"));
+    assert_eq!(health(&[("p", "progressing"), ("f", "failed")]), Health::Failed(failed));
+    let gone = "Deployment \"gone\" is not ready: it does not exist".to_owned();
+    assert_eq!(health(&[("gone", "absent")]), Health::Progressing(gone), "its kind is listed");
     let world = World::unwatched(world.server, |_| {});
     let work_key = key();
     let work = Work::new(&world.shared, &work_key, &());
-    assert_eq!(work.health(&marks(&world)), Health::Ready, "no watch reports it");
+    assert!(work.unhealthy(&marks(&world)).is_empty(), "no watch reports it");
     assert!(!work.is_watched());
     assert_eq!(Readiness::default(), Readiness::Ready);
 }

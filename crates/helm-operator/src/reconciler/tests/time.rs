@@ -33,7 +33,7 @@ impl World {
     }
 
     /// An hour takes no more lists than a minute.
-    async fn work_for(&self, time: Duration) {
+    pub(super) async fn work_for(&self, time: Duration) {
         self.work_and_feed(tokio::time::sleep(time), (time / 600).max(SECOND / 10)).await;
     }
 

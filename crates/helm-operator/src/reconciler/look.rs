@@ -1,0 +1,180 @@
+//! Looks closer at a release that is not ready: asks the server for the pods and events that no watch reports. Rare and bounded; without the
+//! permission, the objects' own conditions have to do.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use helm_release::kube::{Call, ObjectKey};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use kube::core::Selector;
+use serde_json::Value;
+use tokio::sync::Semaphore;
+use tokio::time::Instant;
+
+use super::health::{NAMED, Unhealthy, Waiting, health, progress_of};
+use super::pods::{self, Culprit};
+use super::primary::Primary;
+use super::release::Release;
+use super::shared::Shared;
+use super::work::Work;
+use crate::report::chain;
+use crate::status::{Health, condition};
+
+/// Looks at once in this process: a whole cluster may be unready, and the server is busy then.
+static AT_ONCE: Semaphore = Semaphore::const_new(2);
+/// Pods and events read by one look at an object.
+const PAGE: u32 = 50;
+/// How long a refused permission is not tried again.
+const REFUSED: Duration = Duration::from_secs(600);
+
+/// What looks may not read: namespace and resource, and when that was found.
+#[derive(Default)]
+pub(super) struct Looks(Mutex<HashMap<(String, &'static str), Instant>>);
+
+impl Looks {
+    fn is_refused(&self, namespace: &str, resource: &'static str) -> bool {
+        let refused = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        refused.get(&(namespace.to_owned(), resource)).is_some_and(|at| at.elapsed() < REFUSED)
+    }
+
+    fn refuse(&self, namespace: &str, resource: &'static str) {
+        let mut refused = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if refused.insert((namespace.to_owned(), resource), Instant::now()).is_none() {
+            tracing::debug!(namespace, resource, "May not list what explains why objects are not ready");
+        }
+    }
+}
+
+/// The health of the deployed release; takes a look if one is due.
+pub(super) async fn current_health(work: &Work<'_>, primary: &Primary) -> Health {
+    let cache = &work.shared.cache;
+    let (now, history) = (Instant::now(), cache.history(work.key));
+    let release = work.release();
+    let deployed = release.as_ref().and_then(Release::deployed);
+    let unhealthy = match deployed.and_then(|(_, revision)| revision.marks.as_ref()) {
+        Some(marks) => work.unhealthy(marks),
+        None => Vec::new(),
+    };
+    if unhealthy.is_empty() {
+        if history.waiting.is_some() {
+            cache.change_history(work.key, |history| history.waiting = None);
+        }
+        return Health::Ready;
+    }
+    let progress = progress_of(deployed.map_or(0, |(version, _)| version), &unhealthy);
+    let is_examinable = unhealthy.iter().any(|one| is_examinable(&one.key));
+    let mut waiting = history.waiting.unwrap_or_else(|| Box::new(Waiting::begin(progress, is_stalled(primary), now)));
+    waiting.observe(progress, is_examinable, now);
+    // A fault says more than the health of an older revision.
+    if waiting.is_look_due(now) && history.failure.is_none() {
+        waiting.looked(look(work, &unhealthy).await, Instant::now());
+    }
+    let timed_out = waiting.is_timed_out(work.shared.settings.progress_timeout, now);
+    let health = health(&unhealthy, Some(&waiting), timed_out);
+    cache.change_history(work.key, |history| history.waiting = Some(waiting));
+    health
+}
+
+fn is_stalled(primary: &Primary) -> bool {
+    let stalled = primary.status.find(condition::STALLED);
+    stalled.is_some_and(|c| c.reason == "ProgressTimeout" && c.observed_generation == Some(primary.generation))
+}
+
+/// Whether a look at an object can find more than its own status says.
+fn is_examinable(key: &ObjectKey) -> bool {
+    let kinds: &[&str] = match &*key.group {
+        "" => &["Pod", "PersistentVolumeClaim", "ReplicationController", "Service"],
+        "apps" => &["DaemonSet", "Deployment", "ReplicaSet", "StatefulSet"],
+        "batch" => &["Job"],
+        _ => &[],
+    };
+    kinds.contains(&&*key.kind)
+}
+
+/// Examines the objects that the message names, without a worker's slot; `None` if others are looking.
+async fn look(work: &Work<'_>, unhealthy: &[Unhealthy]) -> Option<Vec<(ObjectKey, String)>> {
+    let _permit = AT_ONCE.try_acquire().ok()?;
+    work.slot.leave();
+    let mut causes = Vec::new();
+    for one in unhealthy.iter().take(NAMED).filter(|one| is_examinable(&one.key)) {
+        if let Some(cause) = (Look { shared: work.shared, one }).cause().await {
+            causes.push((one.key.clone(), cause));
+        }
+    }
+    work.slot.enter().await;
+    Some(causes)
+}
+
+/// A look at one object.
+struct Look<'a> {
+    shared: &'a Shared,
+    one: &'a Unhealthy,
+}
+
+impl Look<'_> {
+    /// Why the object is not ready, as far as its pods and events tell.
+    async fn cause(&self) -> Option<String> {
+        let ObjectKey { kind, name, .. } = &self.one.key;
+        let resource = self.shared.applier.mapper.any_version(&self.one.api_version, kind).await.ok()?;
+        let object = self.get("objects", resource.path(self.namespace(), name).ok()?).await?;
+        let culprit = match &**kind {
+            "Pod" => pods::culprit(std::slice::from_ref(&object)),
+            "PersistentVolumeClaim" | "Service" => None,
+            _ => pods::culprit(&self.pods(&object).await?),
+        };
+        let Some(culprit) = culprit else { return self.event(object.pointer("/metadata/uid")?.as_str()?).await };
+        let Culprit { uid, text, .. } = culprit;
+        match if culprit.ask { self.event(&uid).await } else { None } {
+            Some(event) => Some(format!("{text}: {event}")),
+            None => Some(text),
+        }
+    }
+
+    async fn pods(&self, workload: &Value) -> Option<Vec<Value>> {
+        let selector = pod_selector(workload)?.replace(' ', "%20");
+        let path = format!("/api/v1/namespaces/{}/pods?labelSelector={selector}&limit={PAGE}", self.namespace());
+        items(self.get("pods", path).await?)
+    }
+
+    /// The newest event about an object that explains something.
+    async fn event(&self, uid: &str) -> Option<String> {
+        let namespace = self.namespace();
+        let path = format!("/api/v1/namespaces/{namespace}/events?fieldSelector=involvedObject.uid={uid}&limit={PAGE}");
+        pods::event(&items(self.get("events", path).await?)?)
+    }
+
+    fn namespace(&self) -> &str {
+        &self.one.key.namespace
+    }
+
+    async fn get(&self, resource: &'static str, path: String) -> Option<Value> {
+        let looks = &self.shared.looks;
+        if looks.is_refused(self.namespace(), resource) {
+            return None;
+        }
+        match self.shared.api.send(Call::get(path)).await.and_then(|answer| answer.parse()) {
+            Ok(value) => return Some(value),
+            Err(error) if error.code() == Some(403) => looks.refuse(self.namespace(), resource),
+            Err(error) => tracing::debug!(object = %self.one.key, error = chain(&error), "Cannot look closer"),
+        }
+        None
+    }
+}
+
+/// The selector of a workload's pods, as a query value. ReplicationControllers select by plain labels.
+fn pod_selector(workload: &Value) -> Option<String> {
+    let selector = workload.pointer("/spec/selector")?;
+    let is_plain = selector.get("matchLabels").is_none() && selector.get("matchExpressions").is_none();
+    let selector = if is_plain { serde_json::json!({"matchLabels": selector}) } else { selector.clone() };
+    let selector: Selector = serde_json::from_value::<LabelSelector>(selector).ok()?.try_into().ok()?;
+    // An empty selector would select every pod.
+    Some(selector.to_string()).filter(|text| !text.is_empty())
+}
+
+fn items(mut list: Value) -> Option<Vec<Value>> {
+    match list.get_mut("items")?.take() {
+        Value::Array(items) => Some(items),
+        _ => None,
+    }
+}

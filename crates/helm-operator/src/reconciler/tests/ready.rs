@@ -1,0 +1,222 @@
+//! Readiness that says why: looks at pods, the no-progress limit, and the verdict of kstatus over a resource's whole life.
+
+use super::*;
+
+const PODS: &str = "GET /api/v1/namespaces/ns/pods";
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// The verdict of kstatus' `Compute` on a custom resource.
+fn kstatus(resource: &Value) -> &'static str {
+    let (metadata, status) = (&resource["metadata"], &resource["status"]);
+    if metadata["deletionTimestamp"].is_string() {
+        return "Terminating";
+    }
+    let observed = &status["observedGeneration"];
+    if observed.is_i64() && *observed != metadata["generation"] {
+        return "InProgress";
+    }
+    let all = status["conditions"].as_array().into_iter().flatten();
+    let of = |kind: &str| all.clone().find(|c| c["type"] == kind).map(|c| c["status"].as_str().unwrap());
+    match (of("Reconciling"), of("Stalled"), of("Ready")) {
+        (Some("True"), Some("True"), _) => "contradiction",
+        (Some("True"), ..) => "InProgress",
+        (_, Some("True"), _) => "Failed",
+        (.., Some("True") | None) => "Current",
+        _ => "InProgress",
+    }
+}
+
+fn deployments() -> World {
+    let world = World::new(json!({"deployments": ["web"]}));
+    world.annotate_period();
+    world
+}
+
+impl World {
+    /// Without a period, only events and own timers cause reconciles.
+    fn annotate_period(&self) {
+        let annotations = json!({"helm.sdk.operatorframework.io/reconcile-period": "0"});
+        self.edit(|primary| primary["metadata"]["annotations"] = annotations);
+    }
+
+    fn kstatus(&self) -> &'static str {
+        kstatus(&self.server.object(PRIMARY).unwrap())
+    }
+
+    /// Sets the status of a Deployment as its controller would: one replica, `available` or not.
+    fn roll_out(&self, name: &str, available: bool, reason: &str) {
+        let path = format!("/apis/apps/v1/namespaces/ns/deployments/{name}");
+        let mut object = self.server.object(&path).unwrap();
+        let count = u8::from(available);
+        object["status"] = json!({
+            "replicas": 1, "updatedReplicas": 1, "readyReplicas": count, "availableReplicas": count,
+            "conditions": [
+                {"type": "Available", "status": if available { "True" } else { "False" }},
+                {"type": "Progressing", "status": "True", "reason": reason},
+            ],
+        });
+        self.server.put(&path, object, "controller");
+    }
+
+    /// Puts a pod of the Deployment `web` whose container waits for this reason.
+    fn put_pod(&self, reason: &str) {
+        let waiting = json!({"waiting": {"reason": reason, "message": "not found"}});
+        let pod = json!({
+            "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web-1", "labels": {"app": "web"}},
+            "status": {"phase": "Pending", "containerStatuses": [{"name": "app", "image": "reg/app:1", "state": waiting}]},
+        });
+        self.server.put("/api/v1/namespaces/ns/pods/web-1", pod, "kubelet");
+    }
+
+    fn ready(&self) -> String {
+        self.condition("Ready").unwrap()
+    }
+
+    fn looks(&self) -> usize {
+        self.server.log().iter().filter(|request| *request == PODS).count()
+    }
+}
+
+const UNAVAILABLE: &str = "False/Progressing/Deployment \"web\" is not ready: 0 of 1 replicas are available";
+
+#[tokio::test(start_paused = true)]
+async fn after_ten_seconds_the_message_names_pod_container_and_reason() {
+    let world = deployments();
+    world.work_for(SECOND).await;
+    assert_eq!(world.ready(), "False/Progressing/Deployment \"web\" is not ready: 0 of 1 replicas are created");
+    world.roll_out("web", false, "NewReplicaSetCreated");
+    world.put_pod("ErrImagePull");
+    world.work_for(8 * SECOND).await;
+    assert_eq!(world.looks(), 0, "most roll-outs are over by then");
+    world.work_for(3 * SECOND).await;
+    let cause = "pod \"web-1\": container \"app\" cannot pull image \"reg/app:1\": ErrImagePull: not found";
+    assert_eq!(world.ready(), format!("{UNAVAILABLE}: {cause}"));
+    assert_eq!(world.condition("Reconciling").unwrap(), world.ready().replacen("False", "True", 1));
+    let looks = world.looks();
+    world.work_for(60 * MINUTE).await;
+    assert!((12..=18).contains(&(world.looks() - looks)), "{} looks in an hour", world.looks() - looks);
+
+    world.roll_out("web", true, "NewReplicaSetAvailable");
+    world.work_for(SECOND).await;
+    assert_eq!((world.ready().as_str(), world.condition("Reconciling")), ("True/Ready/", None));
+    let requests = world.server.log().len();
+    world.work_for(60 * MINUTE).await;
+    assert_eq!(world.server.log().len(), requests, "a ready release costs nothing");
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_permission_the_objects_own_conditions_have_to_do() {
+    let world = deployments();
+    world.server.refuse(|call| call.path.contains("/pods").then(|| Error::from_status(403, "Forbidden", "no")));
+    world.put_pod("ErrImagePull");
+    world.work_for(SECOND).await;
+    world.roll_out("web", false, "NewReplicaSetCreated");
+    world.work_for(9 * MINUTE).await;
+    assert_eq!((world.ready().as_str(), world.looks()), (UNAVAILABLE, 1));
+    world.work_for(30 * MINUTE).await;
+    assert!((2..=4).contains(&world.looks()), "{} looks", world.looks());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_that_stops_moving_is_stalled_until_something_moves() {
+    let world =
+        World::with_events(World::new(json!({"deployments": ["web"]})).server, Arc::new(Stub::default()), |_| {});
+    world.annotate_period();
+    world.work_for(SECOND).await;
+    world.roll_out("web", false, "NewReplicaSetCreated");
+    world.work_for(9 * MINUTE).await;
+    assert_eq!((world.kstatus(), world.condition("Stalled")), ("InProgress", None));
+    world.work_for(5 * MINUTE).await;
+    let stalled = UNAVAILABLE.replace("False/Progressing/", "True/ProgressTimeout/");
+    assert_eq!((world.kstatus(), world.condition("Stalled").unwrap()), ("Failed", stalled.clone()));
+    assert_eq!(world.ready(), stalled.replacen("True", "False", 1));
+    let told = || events(&world.server).into_iter().filter(|event| event["reason"] == "ProgressTimeout").count();
+    world.work_for(60 * MINUTE).await;
+    assert_eq!(told(), 1);
+
+    // A restart keeps it, and a change of the object ends it.
+    let world = World::on(world.server.clone());
+    world.work_for(20 * MINUTE).await;
+    assert_eq!(world.condition("Stalled").unwrap(), stalled);
+    world.roll_out("web", false, "ReplicaSetUpdated");
+    world.work_for(6 * MINUTE).await;
+    assert_eq!((world.kstatus(), world.condition("Stalled")), ("InProgress", None));
+    world.work_for(10 * MINUTE).await;
+    assert_eq!(world.kstatus(), "Failed", "and it stalls again");
+    world.roll_out("web", true, "NewReplicaSetAvailable");
+    world.work_for(SECOND).await;
+    assert_eq!((world.kstatus(), world.condition("Stalled")), ("Current", None));
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_limit_nothing_stalls() {
+    let server = World::new(json!({"deployments": ["web"]})).server;
+    let change = |settings: &mut Settings| settings.progress_timeout = Duration::ZERO;
+    let world = World::with_events(server, Arc::new(Stub::default()), change);
+    world.work_for(600 * MINUTE).await;
+    assert_eq!((world.kstatus(), world.condition("Stalled")), ("InProgress", None));
+}
+
+#[tokio::test(start_paused = true)]
+async fn kstatus_judges_a_resource_right_over_its_whole_life() {
+    let world = deployments();
+    world.work_for(SECOND).await;
+    assert_eq!(world.kstatus(), "InProgress", "installing");
+    world.roll_out("web", true, "NewReplicaSetAvailable");
+    world.work_for(SECOND).await;
+    assert_eq!(world.kstatus(), "Current", "ready");
+
+    world.edit(|primary| primary["spec"]["maps"] = json!(["a"]));
+    assert_eq!(world.kstatus(), "InProgress", "the new generation is not observed");
+    world.roll_out("web", false, "ReplicaSetUpdated");
+    world.work_for(SECOND).await;
+    assert_eq!(world.kstatus(), "InProgress", "upgrading");
+    world.roll_out("web", true, "NewReplicaSetAvailable");
+    world.work_for(SECOND).await;
+    assert_eq!(world.kstatus(), "Current", "upgraded");
+
+    world.roll_out("web", false, "ProgressDeadlineExceeded");
+    world.work_for(SECOND).await;
+    assert_eq!(world.kstatus(), "Failed", "an object failed");
+    world.roll_out("web", true, "NewReplicaSetAvailable");
+    world.work_for(SECOND).await;
+    assert_eq!(world.kstatus(), "Current", "it recovered");
+
+    world.edit(|primary| primary["spec"]["broken"] = true.into());
+    world.work_for(SECOND).await;
+    assert_eq!(world.kstatus(), "Failed", "only a change helps");
+    world.edit(|primary| primary["spec"]["broken"] = false.into());
+    world.work_for(SECOND).await;
+    assert_eq!(world.kstatus(), "Current", "corrected");
+
+    world.server.fail_after(None);
+    world.server.refuse(|call| {
+        let is_map = call.path.contains("/configmaps") && call.method != http::Method::GET;
+        is_map.then(|| Error::from_status(500, "InternalError", "etcd is down"))
+    });
+    world.edit(|primary| primary["spec"]["value"] = "2".into());
+    world.work_for(10 * SECOND).await;
+    assert_eq!(world.kstatus(), "InProgress", "retrying");
+    world.server.accept();
+    world.work_for(10 * MINUTE).await;
+    world.roll_out("web", true, "NewReplicaSetAvailable");
+    world.work_for(SECOND).await;
+    assert_eq!(world.kstatus(), "Current", "it went through: {}", world.ready());
+
+    world.delete();
+    assert_eq!(world.kstatus(), "Terminating");
+    world.work_for(SECOND).await;
+    assert_eq!(world.server.object(PRIMARY), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_suspended_resource_is_neither_reconciling_nor_stalled() {
+    let world = deployments();
+    world.work_for(SECOND).await;
+    world.edit(|primary| primary["metadata"]["annotations"] = json!({"helm.sdk.operatorframework.io/suspend": "true"}));
+    world.work_for(SECOND).await;
+    assert_eq!((world.condition("Reconciling"), world.condition("Stalled")), (None, None));
+    let requests = world.server.log().len();
+    world.work_for(60 * MINUTE).await;
+    assert_eq!(world.server.log().len(), requests);
+}
