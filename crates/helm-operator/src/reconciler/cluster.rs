@@ -12,6 +12,7 @@ use super::engine::Discovered;
 use super::feed;
 use super::kinds::Kinds;
 use super::releases::Releases;
+use super::turns::Turns;
 use super::watch::{self, Objects};
 use crate::context::Namespaces;
 use crate::native;
@@ -23,6 +24,7 @@ pub(crate) struct Cluster {
     pub(super) applier: Applier,
     pub(super) releases: Arc<Releases>,
     pub(super) kinds: Arc<Kinds>,
+    pub(super) turns: Turns,
     discovered: OnceCell<Arc<Discovered>>,
     records: OnceCell<()>,
     tasks: Mutex<JoinSet<()>>,
@@ -37,6 +39,7 @@ impl Cluster {
             applier: Applier::new(api),
             releases: Arc::default(),
             kinds: Arc::new(Kinds::new(objects)),
+            turns: Turns::default(),
             discovered: OnceCell::new(),
             records: OnceCell::new(),
             tasks: Mutex::default(),

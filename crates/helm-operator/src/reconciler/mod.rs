@@ -40,6 +40,7 @@ mod stamp;
 mod state;
 #[cfg(test)]
 mod tests;
+mod turns;
 mod undo;
 mod uninstall;
 mod versions;

@@ -10,6 +10,7 @@ use serde::de::{DeserializeOwned, IgnoredAny};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
+use super::queue::Grouped;
 use crate::annotations::Annotations;
 use crate::status::Status;
 use crate::values::Spec;
@@ -71,6 +72,12 @@ pub(super) struct ResourceKey {
 impl std::fmt::Display for ResourceKey {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
+
+impl Grouped for ResourceKey {
+    fn group(&self) -> Arc<str> {
+        self.namespace.clone()
     }
 }
 

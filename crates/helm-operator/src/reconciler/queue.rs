@@ -1,12 +1,12 @@
 //! The work queue: each key runs at most once at a time, again if it was queued meanwhile, and later on request.
 //!
-//! Counterpart: client-go's work queue and controller-runtime's `RequeueAfter`. Unlike those, a key has at most one timer: a new one replaces the
-//! old one.
+//! Counterpart: client-go's work queue and controller-runtime's `RequeueAfter`. Unlike those, a key has at most one timer, which a new one
+//! replaces, and the groups of keys (namespaces) take turns, so that a thousand keys of one group delay none of another.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::future::poll_fn;
 use std::hash::Hash;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -17,6 +17,12 @@ use tokio_util::time::delay_queue;
 /// The longest timer: the timer wheel panics beyond two years, and an annotation may ask for a thousand.
 const LONGEST_TIMER: Duration = Duration::from_secs(365 * 24 * 3600);
 
+/// A key's place among others that take turns.
+pub(super) trait Grouped {
+    /// The group: a resource's namespace.
+    fn group(&self) -> Arc<str>;
+}
+
 /// A queue of keys. One task at a time may wait for the next key.
 pub(super) struct Queue<K> {
     state: Mutex<State<K>>,
@@ -26,7 +32,10 @@ pub(super) struct Queue<K> {
 struct State<K> {
     /// No key is handed out before the queue is opened.
     open: bool,
-    ready: VecDeque<K>,
+    /// The keys that are ready, by group.
+    ready: HashMap<Arc<str>, VecDeque<K>>,
+    /// The groups with ready keys, each once: the first is next.
+    turns: VecDeque<Arc<str>>,
     queued: HashSet<K>,
     running: HashSet<K>,
     /// Keys that were queued while they ran.
@@ -36,11 +45,12 @@ struct State<K> {
     due: HashMap<K, delay_queue::Key>,
 }
 
-impl<K: Clone + Eq + Hash> Queue<K> {
+impl<K: Clone + Eq + Hash + Grouped> Queue<K> {
     pub(super) fn new() -> Queue<K> {
         let state = State {
             open: false,
-            ready: VecDeque::new(),
+            ready: HashMap::new(),
+            turns: VecDeque::new(),
             queued: HashSet::new(),
             running: HashSet::new(),
             again: HashSet::new(),
@@ -110,13 +120,30 @@ impl<K: Clone + Eq + Hash> Queue<K> {
     }
 }
 
-impl<K: Clone + Eq + Hash> State<K> {
+impl<K: Clone + Eq + Hash + Grouped> State<K> {
     fn push(&mut self, key: K) {
         if self.running.contains(&key) {
             self.again.insert(key);
         } else if self.queued.insert(key.clone()) {
-            self.ready.push_back(key);
+            let group = key.group();
+            let ready = self.ready.entry(group.clone()).or_default();
+            if ready.is_empty() {
+                self.turns.push_back(group);
+            }
+            ready.push_back(key);
         }
+    }
+
+    /// The next key of the group whose turn it is.
+    fn pop(&mut self) -> Option<K> {
+        let group = self.turns.pop_front()?;
+        let ready = self.ready.get_mut(&group)?;
+        let key = ready.pop_front();
+        match ready.is_empty() {
+            true => _ = self.ready.remove(&group),
+            false => self.turns.push_back(group),
+        }
+        key
     }
 
     fn push_after(&mut self, key: K, after: Duration) {
@@ -135,7 +162,7 @@ impl<K: Clone + Eq + Hash> State<K> {
         if !self.open {
             return Poll::Pending;
         }
-        let Some(key) = self.ready.pop_front() else { return Poll::Pending };
+        let Some(key) = self.pop() else { return Poll::Pending };
         self.queued.remove(&key);
         self.running.insert(key.clone());
         Poll::Ready(key)
@@ -150,13 +177,38 @@ mod tests {
 
     const NEVER: Duration = Duration::from_secs(9);
 
+    /// The part before the slash.
+    impl Grouped for &'static str {
+        fn group(&self) -> Arc<str> {
+            self.split('/').next().unwrap_or_default().into()
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn groups_take_turns_and_keys_of_one_group_keep_their_order() {
+        let queue = open();
+        ["a/1", "a/2", "a/3", "b/1", "a/4", "b/2"].into_iter().for_each(|key| queue.push(key));
+        let mut order = Vec::new();
+        for _ in 0..3 {
+            order.push(queue.next().await);
+        }
+        queue.push("c/1");
+        for _ in 3..7 {
+            order.push(queue.next().await);
+        }
+        assert_eq!(order, ["a/1", "b/1", "a/2", "b/2", "a/3", "c/1", "a/4"]);
+        assert!(is_quiet(&queue).await);
+        queue.push("b/3");
+        assert_eq!(queue.next().await, "b/3");
+    }
+
     fn open() -> Queue<&'static str> {
         let queue = Queue::new();
         queue.open();
         queue
     }
 
-    async fn is_quiet(queue: &Queue<&str>) -> bool {
+    async fn is_quiet(queue: &Queue<&'static str>) -> bool {
         tokio::time::timeout(NEVER, queue.next()).await.is_err()
     }
 

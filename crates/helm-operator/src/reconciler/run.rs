@@ -75,7 +75,7 @@ pub(super) async fn run(controller: ChartController, context: Context) -> Result
     let served = tokio::select! {
         // Dropping the watches stops them.
         () = watches => Ok(()),
-        result = serve(&shared, &context.shutdown, workers) => result,
+        result = serve(&shared, &context.shutdown, context.cluster.turns.for_controller(workers)) => result,
     };
     served
 }

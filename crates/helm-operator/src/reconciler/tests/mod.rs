@@ -27,6 +27,7 @@ use super::releases::Releases;
 use super::render::{RenderError, Renderer, Request};
 use super::shared::{Settings, Shared};
 use super::stamp::Epoch;
+use super::turns::Turns;
 use super::watch::{Dependents, Primaries};
 use super::{Hooks, work};
 use crate::events::Events;

@@ -1,0 +1,130 @@
+//! How many reconciles run at once: so many of each controller, and so many in the whole process, whose memory they share.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use futures::future::BoxFuture;
+use helm_release::kube::Slot;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// The process's limit for each processor. Reconciles mostly wait for the API server.
+const FOR_EACH_PROCESSOR: usize = 4;
+/// The least limit of the process.
+const LEAST: usize = 16;
+
+/// The process's limit. Controllers that wait get turns in the order in which they asked.
+pub(crate) struct Turns {
+    permits: Arc<Semaphore>,
+    limit: AtomicUsize,
+}
+
+impl Default for Turns {
+    /// Four for each processor, and at least 16.
+    fn default() -> Turns {
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        Turns::new(LEAST.max(processors * FOR_EACH_PROCESSOR))
+    }
+}
+
+impl Turns {
+    fn new(limit: usize) -> Turns {
+        Turns { permits: Arc::new(Semaphore::new(limit)), limit: AtomicUsize::new(limit) }
+    }
+
+    /// The turns of a controller with this many workers. The process's limit is at least that of any one controller.
+    pub(super) fn for_controller(&self, workers: usize) -> Workers {
+        let workers = workers.max(1);
+        let before = self.limit.fetch_max(workers, Ordering::SeqCst);
+        self.permits.add_permits(workers.saturating_sub(before));
+        Workers { limit: workers, own: Arc::new(Semaphore::new(workers)), all: self.permits.clone() }
+    }
+}
+
+/// The turns of one controller.
+#[derive(Clone)]
+pub(super) struct Workers {
+    pub(super) limit: usize,
+    own: Arc<Semaphore>,
+    all: Arc<Semaphore>,
+}
+
+impl Workers {
+    /// Waits for a turn.
+    pub(super) async fn turn(&self) -> Turn {
+        let turn = Turn { workers: self.clone(), held: Mutex::default() };
+        turn.enter().await;
+        turn
+    }
+
+    async fn permits(&self) -> Held {
+        // The controller's own first: what waits for the process's blocks no other controller. Neither semaphore is ever closed.
+        let own = self.own.clone().acquire_owned().await.ok();
+        (own, self.all.clone().acquire_owned().await.ok())
+    }
+}
+
+type Held = (Option<OwnedSemaphorePermit>, Option<OwnedSemaphorePermit>);
+
+/// A reconcile's turn, which it gives up while it waits for a hook.
+pub(super) struct Turn {
+    workers: Workers,
+    held: Mutex<Held>,
+}
+
+impl Turn {
+    fn hold(&self, permits: Held) {
+        *self.held.lock().unwrap_or_else(PoisonError::into_inner) = permits;
+    }
+}
+
+impl Slot for Turn {
+    fn leave(&self) {
+        self.hold((None, None));
+    }
+
+    fn enter(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async { self.hold(self.workers.permits().await) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    /// Whether a turn is free.
+    async fn is_free(workers: &Workers) -> bool {
+        tokio::time::timeout(Duration::from_secs(1), workers.turn()).await.is_ok()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_controller_has_its_own_limit_and_all_share_the_processs() {
+        let turns = Turns::new(3);
+        let (one, other) = (turns.for_controller(2), turns.for_controller(2));
+        let (first, _second) = (one.turn().await, one.turn().await);
+        assert!(!is_free(&one).await, "its own limit");
+        let _third = other.turn().await;
+        assert!(!is_free(&other).await, "the process's limit");
+        first.leave();
+        assert!(is_free(&other).await && is_free(&one).await, "a reconcile that waits for a hook needs no turn");
+        first.enter().await;
+        assert!(!is_free(&other).await && !is_free(&one).await);
+        drop(first);
+        assert!(is_free(&other).await);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_controller_with_more_workers_raises_the_limit() {
+        let turns = Turns::new(1);
+        let workers = turns.for_controller(2);
+        let _both = (workers.turn().await, workers.turn().await);
+        assert!(!is_free(&turns.for_controller(1)).await);
+        assert!(is_free(&turns.for_controller(3)).await);
+    }
+
+    #[test]
+    fn a_controller_always_has_a_worker() {
+        assert_eq!(Turns::default().for_controller(0).own.available_permits(), 1);
+    }
+}
