@@ -111,11 +111,11 @@ fn metrics_and_probes_are_served() {
     set_size(&namespace, "b", 1);
     wait_ready(&namespace, "b", 1);
     let created = format!(
-        r#"resource_created_at_seconds{{group="cache.my.domain",version="v1",kind="MemcachedBackup",name="b",namespace="{}"}}"#,
+        r#"resource_created_at_seconds{{group="cache.my.domain",kind="MemcachedBackup",name="b",namespace="{}",version="v1"}}"#,
         namespace.name()
     );
     let metrics = operator.get(METRICS, "/metrics");
-    for name in ["helm_operator_build_info{", &created, r#"rest_client_requests_total{code="201",method="POST"}"#] {
+    for name in ["helm_operator_build_info{", &created, r#"rest_client_requests_total{code="201",host="127.0.0.1:"#] {
         assert!(metrics.contains(name), "no {name} in {metrics}");
     }
     namespace.kubectl(["delete", "memcachedbackup", "b", "--timeout=30s"]).unwrap();

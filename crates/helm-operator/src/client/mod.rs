@@ -33,6 +33,7 @@ pub(crate) async fn connect(metrics: &Metrics) -> Result<Client, Error> {
 
 /// As kube's own client, but for its connections. A request that the server turns away (429, 503, 504) is repeated when the server wants it.
 fn client(config: Config, metrics: &Metrics) -> Result<Client, kube::Error> {
+    metrics.api_server(config.cluster_url.authority().map_or("", |host| host.as_str()));
     let counted = Counted(metrics.clone());
     if config.proxy_url.is_some() {
         return Ok(ClientBuilder::try_from(config)?.with_layer(&counted).build());
@@ -89,7 +90,7 @@ where
                     Err(elapsed) => Err(elapsed.into()),
                 },
             };
-            metrics.request(answer.as_ref().map_or(0, |a| a.status().as_u16()), &method);
+            metrics.request(answer.as_ref().ok().map(|a| a.status().as_u16()), &method);
             Ok(answer?.map(|body| if watch { Bounded::watch(body) } else { Bounded::answer(body) }))
         })
     }
@@ -98,6 +99,7 @@ where
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::metrics::Format;
 
     type Answer = Result<Response<()>, BoxError>;
 
@@ -115,7 +117,8 @@ mod tests {
     async fn an_answer_is_counted_by_its_code() {
         let metrics = Metrics::default();
         ask(&metrics, "/api", async { Ok(Response::builder().status(404).body(())?) }).await.unwrap();
-        assert!(metrics.encode().contains(r#"rest_client_requests_total{code="404",method="GET"} 1"#));
+        let expected = r#"rest_client_requests_total{code="404",host="",method="GET"} 1"#;
+        assert!(metrics.encode(Format::Classic).contains(expected));
     }
 
     #[tokio::test(start_paused = true)]

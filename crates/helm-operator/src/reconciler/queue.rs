@@ -11,8 +11,11 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures::task::AtomicWaker;
+use tokio::time::Instant;
 use tokio_util::time::DelayQueue;
 use tokio_util::time::delay_queue;
+
+use crate::metrics::QueueMetrics;
 
 /// The longest timer: the timer wheel panics beyond two years, and an annotation may ask for a thousand.
 const LONGEST_TIMER: Duration = Duration::from_secs(365 * 24 * 3600);
@@ -29,20 +32,24 @@ pub(super) struct Queue<K> {
     changed: AtomicWaker,
 }
 
+/// When a key began to wait.
+type Since = Instant;
+
 struct State<K> {
     /// No key is handed out before the queue is opened.
     open: bool,
     /// The keys that are ready, by group.
-    ready: HashMap<Arc<str>, VecDeque<K>>,
+    ready: HashMap<Arc<str>, VecDeque<(K, Since)>>,
     /// The groups with ready keys, each once: the first is next.
     turns: VecDeque<Arc<str>>,
     queued: HashSet<K>,
     running: HashSet<K>,
     /// Keys that were queued while they ran.
-    again: HashSet<K>,
+    again: HashMap<K, Since>,
     timers: DelayQueue<K>,
     /// The timer of each key that has one.
     due: HashMap<K, delay_queue::Key>,
+    metrics: Option<QueueMetrics>,
 }
 
 impl<K: Clone + Eq + Hash + Grouped> Queue<K> {
@@ -53,9 +60,10 @@ impl<K: Clone + Eq + Hash + Grouped> Queue<K> {
             turns: VecDeque::new(),
             queued: HashSet::new(),
             running: HashSet::new(),
-            again: HashSet::new(),
+            again: HashMap::new(),
             timers: DelayQueue::new(),
             due: HashMap::new(),
+            metrics: None,
         };
         Queue { state: Mutex::new(state), changed: AtomicWaker::new() }
     }
@@ -64,6 +72,13 @@ impl<K: Clone + Eq + Hash + Grouped> Queue<K> {
     pub(super) fn open(&self) {
         self.state().open = true;
         self.changed.wake();
+    }
+
+    /// Counts what is queued and handed out from now on.
+    pub(super) fn count(&self, metrics: QueueMetrics) {
+        let mut state = self.state();
+        (0..state.queued.len() + state.again.len()).for_each(|_| metrics.added());
+        state.metrics = Some(metrics);
     }
 
     /// Queues a key now.
@@ -100,8 +115,8 @@ impl<K: Clone + Eq + Hash + Grouped> Queue<K> {
     pub(super) fn done(&self, key: &K) {
         let mut state = self.state();
         state.running.remove(key);
-        if state.again.remove(key) {
-            state.push(key.clone());
+        if let Some(since) = state.again.remove(key) {
+            state.wait(key.clone(), since);
         }
         drop(state);
         self.changed.wake();
@@ -122,20 +137,30 @@ impl<K: Clone + Eq + Hash + Grouped> Queue<K> {
 
 impl<K: Clone + Eq + Hash + Grouped> State<K> {
     fn push(&mut self, key: K) {
+        if self.queued.contains(&key) || self.again.contains_key(&key) {
+            return;
+        }
+        self.metrics.iter().for_each(QueueMetrics::added);
+        let since = Instant::now();
         if self.running.contains(&key) {
-            self.again.insert(key);
-        } else if self.queued.insert(key.clone()) {
-            let group = key.group();
-            let ready = self.ready.entry(group.clone()).or_default();
-            if ready.is_empty() {
-                self.turns.push_back(group);
-            }
-            ready.push_back(key);
+            self.again.insert(key, since);
+        } else {
+            self.wait(key, since);
         }
     }
 
+    fn wait(&mut self, key: K, since: Since) {
+        self.queued.insert(key.clone());
+        let group = key.group();
+        let ready = self.ready.entry(group.clone()).or_default();
+        if ready.is_empty() {
+            self.turns.push_back(group);
+        }
+        ready.push_back((key, since));
+    }
+
     /// The next key of the group whose turn it is.
-    fn pop(&mut self) -> Option<K> {
+    fn pop(&mut self) -> Option<(K, Since)> {
         let group = self.turns.pop_front()?;
         let ready = self.ready.get_mut(&group)?;
         let key = ready.pop_front();
@@ -162,7 +187,8 @@ impl<K: Clone + Eq + Hash + Grouped> State<K> {
         if !self.open {
             return Poll::Pending;
         }
-        let Some(key) = self.pop() else { return Poll::Pending };
+        let Some((key, since)) = self.pop() else { return Poll::Pending };
+        self.metrics.iter().for_each(|metrics| metrics.taken(since.elapsed()));
         self.queued.remove(&key);
         self.running.insert(key.clone());
         Poll::Ready(key)
@@ -171,9 +197,8 @@ impl<K: Clone + Eq + Hash + Grouped> State<K> {
 
 #[cfg(test)]
 mod tests {
-    use tokio::time::Instant;
-
     use super::*;
+    use crate::metrics::{Format, Metrics};
 
     const NEVER: Duration = Duration::from_secs(9);
 
@@ -291,6 +316,32 @@ mod tests {
         assert_eq!(queue.timers(), 1);
         assert_eq!(queue.next().await, "a");
         assert_eq!(queue.timers(), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn each_key_that_waits_is_counted_once() {
+        let (queue, metrics) = (open(), Metrics::default());
+        queue.push("early");
+        queue.count(metrics.queue(&"c".into()));
+        let depth = || {
+            let text = metrics.encode(Format::Classic);
+            let value = |name: &str| {
+                text.lines().find_map(|line| line.strip_prefix(name)?.split(' ').nth(1)?.parse::<u32>().ok())
+            };
+            (value("workqueue_depth{"), value("workqueue_adds_total{"))
+        };
+        queue.push("a");
+        queue.push("a");
+        assert_eq!(depth(), (Some(2), Some(2)));
+        assert_eq!((queue.next().await, queue.next().await), ("early", "a"));
+        assert_eq!(depth(), (Some(0), Some(2)));
+        queue.push("a");
+        queue.push("a");
+        assert_eq!(depth(), (Some(1), Some(3)));
+        queue.done(&"a");
+        assert_eq!(depth(), (Some(1), Some(3)));
+        assert_eq!(queue.next().await, "a");
+        assert_eq!(depth(), (Some(0), Some(3)));
     }
 
     #[tokio::test(start_paused = true)]

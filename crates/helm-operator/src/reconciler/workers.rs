@@ -22,6 +22,7 @@ pub(super) async fn serve(
     workers: Workers,
 ) -> Result<(), native::Error> {
     shared.metrics.controller(&shared.settings.controller, workers.limit);
+    shared.queue.count(shared.metrics.queue(&shared.settings.controller));
     let mut running = JoinSet::new();
     loop {
         while running.try_join_next().is_some() {}

@@ -16,12 +16,13 @@ use axum::routing::get;
 use axum_server::Handle;
 use axum_server::accept::DefaultAcceptor;
 use helm_release::kube::Api;
-use http::header::CONTENT_TYPE;
+use http::HeaderMap;
+use http::header::{ACCEPT, CONTENT_TYPE};
 use hyper_util::rt::TokioTimer;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use crate::metrics::{self, Metrics};
+use crate::metrics::{Format, Metrics};
 use access::Access;
 use tls::Acceptor;
 pub use tls::CertificateError;
@@ -85,7 +86,11 @@ pub(crate) async fn metrics(
     metrics: Metrics,
     api: Arc<dyn Api>,
 ) -> Result<Option<Server>, Error> {
-    let answer = move || async move { ([(CONTENT_TYPE, metrics::CONTENT_TYPE)], metrics.encode()) };
+    let answer = move |headers: HeaderMap| async move {
+        let accept = headers.get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        let format = Format::negotiate(accept);
+        ([(CONTENT_TYPE, format.content_type())], metrics.encode(format))
+    };
     let mut router = Router::new().route("/metrics", get(answer));
     if tls.is_some_and(|tls| tls.require_rbac) {
         router = router.layer(from_fn_with_state(Arc::new(Access::new(api)), access::check));

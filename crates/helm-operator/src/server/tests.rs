@@ -53,6 +53,19 @@ async fn metrics_and_probes_answer_until_they_are_told_to_end() {
 }
 
 #[tokio::test]
+async fn metrics_are_classic_text_unless_the_client_asks_for_openmetrics() {
+    let world = World::start(Tls::default(), no_api()).await;
+    let check = async |accept: &str, content_type: &str, end: &str| {
+        let answer = world.get("/metrics", accept).await;
+        assert!(answer.contains(&format!("content-type: {content_type}\r\n")), "{answer}");
+        assert_eq!(answer.ends_with("# EOF\n"), end == "# EOF\n");
+    };
+    check("", "text/plain; version=0.0.4; charset=utf-8", "").await;
+    let asked = "Accept: application/openmetrics-text;version=1.0.0;q=0.5,*/*;q=0.1\r\n";
+    check(asked, "application/openmetrics-text; version=1.0.0; charset=utf-8", "# EOF\n").await;
+}
+
+#[tokio::test]
 async fn addresses_zero_and_empty_serve_nothing() {
     assert!(probes("0").await.unwrap().is_none());
     assert!(metrics("", Some(&Tls::default()), Metrics::default(), no_api()).await.unwrap().is_none());

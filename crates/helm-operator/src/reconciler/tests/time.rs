@@ -39,7 +39,7 @@ impl World {
 
     /// The sum of a metric over the labels that contain this.
     fn total(&self, metric: &str, labels: &str) -> u64 {
-        let text = self.shared.metrics.encode();
+        let text = self.shared.metrics.encode(crate::metrics::Format::Classic);
         let lines = text.lines().filter(|line| line.starts_with(&format!("{metric}{{")) && line.contains(labels));
         lines.map(|line| line.rsplit_once(' ').unwrap().1.parse::<u64>().unwrap()).sum()
     }
