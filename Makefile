@@ -12,6 +12,9 @@ CARGO_FLAGS ?=
 # The image for docker-build, docker-push and deploy.
 IMG ?= controller:latest
 CONTAINER_TOOL ?= docker
+# The base image for docker-build-base, and what it is built on: with a shell for projects whose Dockerfile has RUN lines.
+BASE_IMG ?= helm-operator:latest
+BASE_IMAGE ?= scratch
 # install and deploy use the current kubeconfig.
 KUBECTL ?= $(or $(shell command -v kubectl),$(CURDIR)/target/cluster/bin/kubectl)
 IGNORE_NOT_FOUND ?= true
@@ -36,7 +39,7 @@ build: ## Compile the operator; P=CRATE compiles one crate.
 	cargo build $(addprefix -p ,$(P)) $(CARGO_FLAGS)
 
 # The other crates test without a control plane.
-NEED_CLUSTER := memcached-operator test-cluster
+NEED_CLUSTER := memcached-operator helm-operator test-cluster
 # Cluster tests mostly wait, so more tests run at once than two cores would suggest.
 export RUST_TEST_THREADS ?= 4
 
@@ -61,7 +64,7 @@ help: ## Show this help.
 	@[ -t 1 ] && bold=$$'\e[1m' blue=$$'\e[36m' off=$$'\e[0m' || bold= blue= off=; \
 	awk -v bold="$$bold" -v blue="$$blue" -v off="$$off" 'BEGIN {FS = ":.*## "; printf "Usage: make TARGET [VARIABLE=value]\n"} \
 	  /^##@ / {printf "\n%s%s%s\n", bold, substr($$0, 5), off} \
-	  /^[a-z-]+:.*## / {printf "  %s%-14s%s %s\n", blue, $$1, off, $$2}' $(MAKEFILE_LIST)
+	  /^[a-z-]+:.*## / {printf "  %s%-17s%s %s\n", blue, $$1, off, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: all
 all: build ## Same as build.
@@ -163,6 +166,10 @@ undeploy: ## Remove everything that deploy created.
 .PHONY: docker-build
 docker-build: ## Build the image IMG.
 	$(CONTAINER_TOOL) build -t $(IMG) .
+
+.PHONY: docker-build-base
+docker-build-base: ## Build the base image BASE_IMG: helm-operator alone, for a project's "FROM …/helm-operator".
+	$(CONTAINER_TOOL) build -t $(BASE_IMG) --target helm-operator --build-arg BASE_IMAGE=$(BASE_IMAGE) .
 
 .PHONY: docker-push
 docker-push: ## Push the image IMG.
