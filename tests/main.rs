@@ -17,6 +17,7 @@ mod recorded;
 mod rendered;
 mod resource;
 mod rights;
+mod scopes;
 mod take_over;
 mod time;
 mod values;

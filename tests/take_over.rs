@@ -2,7 +2,7 @@
 //!
 //! The state was recorded from operator-sdk's Helm operator and from helm-operator-plugins with the chart of `helm create memcached`; without the record nothing is tested.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use helm_release::release::{Packed, Release};
@@ -138,6 +138,54 @@ fn helm(cluster: &TestCluster, namespace: &Namespace<'_>, arguments: &[&str]) ->
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
+/// What a swap of operators must leave alone: each object without what only field managers and the server see.
+fn contents(namespace: &Namespace<'_>) -> BTreeMap<String, Value> {
+    let kinds = "deployments,replicasets,pods,services,serviceaccounts,memcacheds";
+    let list = namespace.kubectl(["get", kinds, "-o", "json"]).unwrap();
+    let list: Value = serde_json::from_str(&list).unwrap();
+    let mut objects = BTreeMap::new();
+    for mut object in list["items"].as_array().unwrap().iter().cloned() {
+        let named = format!("{} {}", object["kind"], object["metadata"]["name"]);
+        object.as_object_mut().unwrap().remove("status");
+        let metadata = object["metadata"].as_object_mut().unwrap();
+        ["managedFields", "resourceVersion"].iter().for_each(|field| _ = metadata.remove(*field));
+        // helm-operator-plugins does not set the label by which we watch.
+        let labels = metadata.get_mut("labels").and_then(Value::as_object_mut);
+        labels.map(|labels| labels.remove("helm.sdk.operatorframework.io/chart"));
+        objects.insert(named, object);
+    }
+    objects
+}
+
+/// The data of each release record.
+fn records(namespace: &Namespace<'_>) -> BTreeMap<String, Value> {
+    let list = namespace.kubectl(["get", "secrets", "-l", "owner=helm", "-o", "json"]).unwrap();
+    let list: Value = serde_json::from_str(&list).unwrap();
+    let items = list["items"].as_array().unwrap().iter();
+    items.map(|secret| (secret["metadata"]["name"].to_string(), secret["data"].clone())).collect()
+}
+
+/// The operator's writes so far, each once: `patch deployments`.
+fn writes(cluster: &TestCluster, namespace: &Namespace<'_>) -> BTreeSet<String> {
+    let requests = cluster.requests().unwrap();
+    let ours = requests.iter().filter(|r| r.user == "operator" && r.namespace == namespace.name() && r.is_write());
+    let ours = ours.filter(|r| !r.resource.starts_with("events") && !r.resource.starts_with("leases"));
+    ours.map(|r| format!("{} {}", r.verb, r.resource)).collect()
+}
+
+/// The statuses of conditions that are not `Ready`.
+fn conditions(resource: &Value) -> BTreeMap<String, String> {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let all = resource["status"]["conditions"].as_array().unwrap().iter();
+    all.map(|c| (text(&c["type"]), text(&c["status"]))).filter(|(kind, _)| kind != "Ready").collect()
+}
+
+/// The manifest in a record's data.
+fn manifest(data: &Value) -> String {
+    let data: ByteString = serde_json::from_value(data["release"].clone()).unwrap();
+    Packed::from_record(&data.0, BTreeMap::new()).unwrap().manifest
+}
+
 fn take_over(upstream: &str) {
     let Some(folder) = recorded(upstream) else {
         eprintln!("skipped: no recorded state of {upstream}");
@@ -153,6 +201,8 @@ fn take_over(upstream: &str) {
     let namespace = cluster.namespace("take-over").unwrap();
     restore(cluster, &namespace, &folder);
     let before = pods(&namespace, 3);
+    let (objects_before, records_before) = (contents(&namespace), records(&namespace));
+    let conditions_before = conditions(&get(&namespace, ["memcached", NAME]));
 
     let chart = charts.path().join("memcached");
     let watch = json!([{"group": "cache.my.domain", "version": "v1", "kind": "Memcached", "chart": chart}]);
@@ -162,6 +212,15 @@ fn take_over(upstream: &str) {
     let resource = wait_ready(&namespace, NAME);
     assert_eq!(resource["status"]["deployedRelease"]["revision"], 2, "{}", resource["status"]);
     assert_eq!(pods(&namespace, 3), before);
+    assert_eq!(contents(&namespace), objects_before);
+    assert_eq!(
+        records(&namespace),
+        records_before,
+        "the upstream compares what it recorded, so going back costs nothing"
+    );
+    assert_eq!(conditions(&resource), conditions_before);
+    let only = ["deployments", "memcacheds/status", "secrets", "serviceaccounts", "services"];
+    assert_eq!(writes(cluster, &namespace), only.map(|resource| format!("patch {resource}")).into());
     for kind in ["deployment", "service", "serviceaccount"] {
         assert_eq!(managers(&namespace, kind), ["helm-operator Apply"], "{kind}");
     }
@@ -191,4 +250,31 @@ fn a_release_of_operator_sdk_is_taken_over_with_its_pods() {
 #[test]
 fn a_release_of_helm_operator_plugins_is_taken_over_with_its_pods() {
     take_over("helm-operator-plugins");
+}
+
+#[test]
+fn a_release_made_here_is_no_change_for_operator_sdk_and_both_upstreams_can_delete_its_resource() {
+    let Some(folder) = recorded("operator-sdk") else {
+        eprintln!("skipped: no recorded state of operator-sdk");
+        return;
+    };
+    let Some(cluster) = TestCluster::shared_or_skip() else { return };
+    let charts = tempfile::tempdir().unwrap();
+    if !make_chart(cluster, charts.path()) {
+        eprintln!("skipped: no helm; `make cluster` builds it");
+        return;
+    }
+    install_kinds(cluster);
+    let namespace = cluster.namespace("go-back").unwrap();
+    let chart = charts.path().join("memcached");
+    let watch = json!([{"group": "cache.my.domain", "version": "v1", "kind": "Memcached", "chart": chart}]);
+    let _operator = Operator::start_watches(cluster, &namespace, &watch.to_string(), &[]);
+    let resource = reborn(items(&folder.join("cr.json")).remove(0), None);
+    let body = json!({"apiVersion": "cache.my.domain/v1", "kind": "Memcached", "metadata": {"name": NAME}, "spec": resource["spec"]});
+    namespace.apply(&body.to_string()).unwrap();
+    let resource = wait_ready(&namespace, NAME);
+    assert_eq!(resource["metadata"]["finalizers"], json!(["uninstall-helm-release"]));
+    let ours = records(&namespace).into_values().next().unwrap();
+    let theirs = items(&folder.join("secrets.json")).pop().unwrap();
+    assert_eq!(manifest(&ours), manifest(&theirs["data"]));
 }

@@ -1,18 +1,22 @@
 //! The next revision: rendered, or taken from an interrupted action that had rendered it.
 
-use helm_release::action::Candidate;
+use helm_release::action::{self, Candidate, Imported};
+use helm_release::release::Status;
 use helm_release::storage::Marks;
 
 use super::primary::Primary;
 use super::release::Release;
 use super::render::Request;
-use super::state::Inputs;
+use super::state::{Inputs, Recorded};
 use super::work::{Next, Work};
 use super::{compare, correct_drift};
 use crate::status::{Fault, condition};
 
 impl Work<'_> {
     pub(super) async fn render(&mut self, primary: &Primary) -> Result<Next, Fault> {
+        if self.recorded(primary) == Recorded::Lost && self.import(primary).await? {
+            return Ok(Next::Again);
+        }
         let release = self.release();
         let newest = release.as_ref().and_then(Release::newest).map(|(v, _)| v);
         let deployed = release.as_ref().and_then(Release::deployed).map(|(v, r)| (v, r.marks.clone()));
@@ -43,6 +47,21 @@ impl Work<'_> {
         self.candidate = Some(self.candidate(primary, newest + 1).await?);
         self.judged = Some(Inputs::RenderedOther);
         Ok(Next::Again)
+    }
+
+    /// Records a release that helm-operator-plugins recorded in chunks; returns whether there was one. Without it, a release that only the status
+    /// knows would be installed anew.
+    async fn import(&self, primary: &Primary) -> Result<bool, Fault> {
+        let decoration = self.decoration(primary);
+        let env = self.environment(&decoration, primary, "upgrade");
+        let imported = action::import_chunked(&env).await.map_err(|e| correct_drift::fault(&e))?;
+        let Some(Imported { version, written, marks }) = imported else { return Ok(false) };
+        tracing::info!(resource = %self.key, version, "Imported a release that was recorded in chunks");
+        self.shared.cache.change_release(self.key, |release| {
+            release.put(version, Status::Deployed, written.resource_version, marks);
+            release.packed = Some((version, written.packed));
+        });
+        Ok(true)
     }
 
     /// The candidate of our own interrupted action on the same inputs, as it was rendered then, random values included.

@@ -200,6 +200,10 @@ fn keep(work: &Work<'_>, version: u32, marks: Marks, written: u64) {
 }
 
 pub(super) fn fault(error: &action::Error) -> Fault {
-    let reason = if error.is_ownership_conflict() { "ReleaseConflict" } else { "ReconcileError" };
+    let reason = match error {
+        error if error.is_ownership_conflict() => "ReleaseConflict",
+        error if error.is_too_large() => "RecordTooLarge",
+        _ => "ReconcileError",
+    };
     Fault { condition: condition::IRRECONCILABLE, reason, message: chain(error) }
 }

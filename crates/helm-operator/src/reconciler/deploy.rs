@@ -77,7 +77,11 @@ async fn conclude(
             Ok(Next::Again)
         }
         Err(failure) => {
-            let reason = if failure.cause.is_ownership_conflict() { "ReleaseConflict" } else { words.failed };
+            let reason = match &failure.cause {
+                cause if cause.is_ownership_conflict() => "ReleaseConflict",
+                cause if cause.is_too_large() => "RecordTooLarge",
+                _ => words.failed,
+            };
             let message = undo::after_action(work, primary, &failure).await;
             Err(Fault { condition: condition::RELEASE_FAILED, reason, message })
         }

@@ -1,6 +1,7 @@
 //! The renderer over Helm's engine: one chart, loaded once, and the cluster's capabilities as of the latest discovery.
 
 use std::sync::{Arc, RwLock};
+use std::time::Duration;
 
 use futures::future::BoxFuture;
 use go_encoding::json;
@@ -16,8 +17,12 @@ use serde_json::json;
 
 use super::render::{RenderError, Renderer, Request};
 use crate::lookup::ClusterLookup;
+use crate::report::chain;
 use crate::values::Spec;
 use crate::watches::Overrides;
+
+/// How long a render may rely on the last discovery.
+const MAX_AGE: Duration = Duration::from_secs(5);
 
 /// What the cluster serves, as charts see it.
 pub(super) struct Discovered {
@@ -38,7 +43,15 @@ impl Discovered {
         Ok(Discovered { applier: applier.clone(), kube_version, known: RwLock::default() })
     }
 
-    /// The capabilities. A change is never a reason to render: new kinds must not rotate passwords.
+    /// The capabilities of now or a few seconds ago; those last known if discovery fails. A change is never a reason to render: new kinds must not
+    /// rotate passwords.
+    async fn current(&self) -> Arc<Capabilities> {
+        if let Err(error) = self.applier.mapper.refresh_if_older(MAX_AGE).await {
+            tracing::warn!(error = chain(&error), "Cannot read which kinds are served: charts see those known so far");
+        }
+        self.capabilities()
+    }
+
     fn capabilities(&self) -> Arc<Capabilities> {
         let generation = self.applier.mapper.generation();
         let known = self.known.read().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
@@ -123,7 +136,7 @@ impl Renderer for EngineRenderer {
                 is_upgrade: request.revision > 1,
             };
             let (engine, document, lookup) = (self.engine.clone(), self.document.clone(), self.lookup());
-            let capabilities = self.discovered.capabilities();
+            let capabilities = self.discovered.current().await;
             // A chart may compute for a long time, and `lookup` waits for the cluster.
             let rendered = tokio::task::spawn_blocking(move || {
                 let request = engine::Request {

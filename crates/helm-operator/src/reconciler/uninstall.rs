@@ -165,7 +165,10 @@ async fn delete_lost(
     let known = work.shared.cache.history(work.key).lost.map(|release| release.inventory());
     let inventory = match known {
         Some(known) if !known.objects.is_empty() => known,
-        _ => action::orphans(env).await?,
+        _ => match action::chunked_inventory(env).await? {
+            Some(recorded) => recorded,
+            None => action::orphans(env).await?,
+        },
     };
     tracing::info!(resource = %work.key, objects = inventory.objects.len(), "Uninstalling a release whose record is gone");
     action::delete_objects(env, &inventory).await?;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::deploy::{ActionKind, deploy};
+use super::deploy::{ActionKind, check_size, deploy};
 use super::{Candidate, Current, Environment, Error, Failure, Outcome};
 use crate::kube::{ApplyError, Object, Readiness};
 use crate::release::{HookEvent, Status};
@@ -26,7 +26,6 @@ pub async fn install(
     candidate: &Candidate,
     current: Option<&Current>,
 ) -> Result<Outcome, Failure> {
-    create_crds(env, &candidate.crds).await?;
     let kind = ActionKind {
         pending: Status::PendingInstall,
         before: HookEvent::PreInstall,
@@ -35,6 +34,8 @@ pub async fn install(
         failed: "Release",
         rollback_revision: 0,
     };
+    check_size(env, candidate, current, &kind)?;
+    create_crds(env, &candidate.crds).await?;
     deploy(env, candidate, current, kind).await
 }
 

@@ -30,6 +30,7 @@
 
 mod deploy;
 mod failure;
+mod import;
 mod install;
 mod last;
 mod orphans;
@@ -56,6 +57,7 @@ use crate::release::{ChartDocument, Hook, Packed, Release, Status};
 use crate::storage::{self, Marks, Storage, Written};
 
 pub use failure::Refusal;
+pub use import::{Imported, chunked_inventory, import_chunked};
 pub use install::install;
 pub use orphans::orphans;
 pub use repair::{record_ownership, repair, take_ownership};
@@ -331,6 +333,11 @@ impl Error {
     /// Returns whether the API server, a webhook or the network failed, so that the same action may succeed later.
     pub fn is_transient(&self) -> bool {
         kube::is_transient(self)
+    }
+
+    /// Returns whether the release is larger than its record may be.
+    pub fn is_too_large(&self) -> bool {
+        matches!(self, Error::Storage(storage::Error::TooLarge { .. }))
     }
 
     /// Returns whether an existing object does not belong to this release.

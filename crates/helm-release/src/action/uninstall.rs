@@ -147,6 +147,14 @@ pub(super) async fn delete(env: &Environment<'_>, object: &MarkedObject) -> Resu
 /// The record cannot be read or decoded, or discovery fails.
 pub async fn inventory_of(env: &Environment<'_>, version: u32) -> Result<(Marks, Packed), Error> {
     let release = read_release(env, version, None).await?;
+    Ok((marks_of(env, &release).await?, Packed::pack(&release)?))
+}
+
+/// Builds the inventory of a release from its manifest.
+///
+/// # Errors
+/// The manifest cannot be read, or discovery fails.
+pub(super) async fn marks_of(env: &Environment<'_>, release: &Release) -> Result<Marks, Error> {
     let objects = recorded_objects(&release.manifest, &env.decoration.namespace)?;
     let mut marks = Marks {
         delete_hooks: has(&release.hooks, HookEvent::PreDelete) || has(&release.hooks, HookEvent::PostDelete),
@@ -165,7 +173,7 @@ pub async fn inventory_of(env: &Environment<'_>, version: u32) -> Result<(Marks,
             client: false,
         });
     }
-    Ok((marks, Packed::pack(&release)?))
+    Ok(marks)
 }
 
 /// Sets another writer's unfinished action to `failed`. Returns the record's resource version.

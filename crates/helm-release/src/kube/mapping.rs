@@ -2,8 +2,10 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, RwLock};
+use std::time::Duration;
 
 use serde::Deserialize;
+use tokio::time::Instant;
 
 use super::api::{Api, Call, Error};
 use super::resource::{Resource, group_of};
@@ -16,6 +18,8 @@ const CLEANABLE: [&str; 2] = ["list", "delete"];
 #[derive(Default)]
 struct Table {
     generation: usize,
+    /// When discovery ran; `None` before the first time.
+    read: Option<Instant>,
     resources: HashMap<(Arc<str>, Arc<str>), Arc<Resource>>,
     /// One version of each kind whose objects can be listed and deleted.
     cleanable: Vec<Arc<Resource>>,
@@ -106,6 +110,16 @@ impl Mapper {
         self.refresh_unless_newer(&table).await
     }
 
+    /// Runs discovery if the last result is older than this.
+    ///
+    /// # Errors
+    /// Discovery fails; the last result stays.
+    pub async fn refresh_if_older(&self, age: Duration) -> Result<(), Error> {
+        let table = self.table();
+        let is_fresh = table.read.is_some_and(|read| read.elapsed() <= age);
+        if is_fresh { Ok(()) } else { self.refresh_unless_newer(&table).await }
+    }
+
     fn table(&self) -> Arc<Table> {
         self.table.read().unwrap_or_else(std::sync::PoisonError::into_inner).clone()
     }
@@ -115,7 +129,7 @@ impl Mapper {
         if !Arc::ptr_eq(table, &self.table()) {
             return Ok(());
         }
-        let mut table = Table { generation: table.generation + 1, ..Table::default() };
+        let mut table = Table { generation: table.generation + 1, read: Some(Instant::now()), ..Table::default() };
         for root in ["/api", "/apis"] {
             let answer = self.api.send(Call { accept: Some(DISCOVERY), ..Call::get(root) }).await?;
             table.add(answer.parse()?);
@@ -280,6 +294,24 @@ mod tests {
         assert_eq!(mapper.known_api_versions(), (2, second.clone()));
         assert_eq!(mapper.api_versions().await.unwrap(), second);
         assert_eq!(server.log().len(), 4);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_old_result_is_read_again_and_stays_if_that_fails() {
+        let (server, mapper) = mapper();
+        let age = Duration::from_secs(5);
+        mapper.refresh_if_older(age).await.unwrap();
+        server.serve("a.b/v2", "Thing", "things");
+        tokio::time::advance(age).await;
+        mapper.refresh_if_older(age).await.unwrap();
+        assert_eq!((server.log().len(), mapper.generation()), (2, 1));
+        tokio::time::advance(Duration::from_secs(1)).await;
+        server.refuse(|call| (call.path == "/apis").then(|| Error::from_status(503, "ServiceUnavailable", "away")));
+        assert!(mapper.refresh_if_older(age).await.is_err());
+        assert_eq!(mapper.known_api_versions().0, 1);
+        server.accept();
+        mapper.refresh_if_older(age).await.unwrap();
+        assert!(mapper.known_api_versions().1.contains(&"a.b/v2/Thing".to_owned()));
     }
 
     #[tokio::test]

@@ -171,22 +171,23 @@ impl Packed {
     /// # Errors
     /// The values cannot be written as JSON.
     pub fn pack(release: &Release) -> Result<Packed, Error> {
-        let own = OwnRef {
-            name: &release.name,
-            info: &release.info,
-            config: &release.config,
-            manifest: &release.manifest,
-            hooks: &release.hooks,
-            version: release.version,
-            namespace: &release.namespace,
-            apply_method: &release.apply_method,
-        };
-        let json = serde_json::to_vec(&own)?;
+        let json = serde_json::to_vec(&own(release))?;
         let mut gzip = GzEncoder::new(Vec::with_capacity(json.len() / 3), Compression::default());
         // The chart's member ends in a comma, so this one continues without its opening brace.
         gzip.write_all(&json[1..])?;
         let own = gzip.finish()?.into_boxed_slice();
         Ok(Packed { chart: release.chart.clone(), own, labels: release.labels.clone() })
+    }
+
+    /// Returns a bound on the bytes of a release's record, without compressing it.
+    ///
+    /// # Errors
+    /// The values cannot be written as JSON.
+    pub(crate) fn bound(release: &Release) -> Result<usize, Error> {
+        let json = serde_json::to_vec(&own(release))?;
+        // Text that does not compress grows by five bytes per block, and gzip adds 18.
+        let gzip = release.chart.member.len() + json.len() + json.len() / 1000 + 64;
+        Ok(gzip.div_ceil(3) * 4)
     }
 
     /// Returns the release's chart.
@@ -219,17 +220,40 @@ impl Packed {
     /// The record is not valid base64, gzip or JSON, or unpacks to more than the limit.
     pub fn from_record(record: &[u8], labels: BTreeMap<String, String>) -> Result<Release, Error> {
         let bytes = STANDARD.decode(record.trim_ascii())?;
-        let mut json = Vec::new();
-        if bytes.starts_with(&[0x1f, 0x8b, 0x08]) {
-            inflate(&bytes, &mut json)?
-        } else {
-            json = bytes
-        };
-        let whole: Whole = serde_json::from_slice(&json)?;
-        let chart = ChartDocument::from_json(whole.chart.map_or("null", RawValue::get))?;
-        let own: Own = serde_json::from_slice(&json)?;
-        Ok(own.into_release(Arc::new(chart), labels))
+        if bytes.starts_with(&[0x1f, 0x8b, 0x08]) { Packed::from_gzip(&bytes, labels) } else { parse(&bytes, labels) }
     }
+
+    /// Reads a record's compressed JSON.
+    ///
+    /// # Errors
+    /// It is not gzip or JSON, or unpacks to more than the limit.
+    pub(crate) fn from_gzip(bytes: &[u8], labels: BTreeMap<String, String>) -> Result<Release, Error> {
+        let mut json = Vec::new();
+        inflate(bytes, &mut json)?;
+        parse(&json, labels)
+    }
+}
+
+/// A release without its chart.
+fn own(release: &Release) -> OwnRef<'_> {
+    OwnRef {
+        name: &release.name,
+        info: &release.info,
+        config: &release.config,
+        manifest: &release.manifest,
+        hooks: &release.hooks,
+        version: release.version,
+        namespace: &release.namespace,
+        apply_method: &release.apply_method,
+    }
+}
+
+/// Reads a record's JSON.
+fn parse(json: &[u8], labels: BTreeMap<String, String>) -> Result<Release, Error> {
+    let whole: Whole = serde_json::from_slice(json)?;
+    let chart = ChartDocument::from_json(whole.chart.map_or("null", RawValue::get))?;
+    let own: Own = serde_json::from_slice(json)?;
+    Ok(own.into_release(Arc::new(chart), labels))
 }
 
 impl Own {

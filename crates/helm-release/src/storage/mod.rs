@@ -3,6 +3,7 @@
 //! Counterpart: Helm's `pkg/storage/driver/secrets.go`. What we add is an annotation with [`Marks`], from which a restart knows every release
 //! without reading a record.
 
+mod chunked;
 mod marks;
 #[cfg(test)]
 mod tests;
@@ -33,8 +34,11 @@ pub const SELECTOR: &str = "owner=helm";
 /// copies them to the revisions it makes.
 pub const OWNER_LABEL: &str = "helm.sdk.operatorframework.io/owner";
 
-/// Labels that Helm sets.
-const SYSTEM_LABELS: [&str; 6] = ["name", "owner", "status", "version", "createdAt", "modifiedAt"];
+/// Labels that Helm sets, and helm-operator-plugins on records in chunks.
+const SYSTEM_LABELS: [&str; 8] = ["name", "owner", "status", "version", "createdAt", "modifiedAt", "key", "type"];
+
+/// Room in a record for what an action adds after its first write, in bytes: phases of hooks, and the description of a failure.
+const HEADROOM: usize = 16 << 10;
 
 /// Why a record could not be read or written.
 #[derive(Debug, thiserror::Error)]
@@ -59,8 +63,16 @@ pub enum Error {
         #[source]
         source: release::Error,
     },
+    /// A part of a record in several Secrets is missing.
+    #[error("release record {key:?} lacks a chunk")]
+    Incomplete {
+        /// The record's name.
+        key: String,
+    },
     /// The record exceeds 1 MiB even without the chart's other files and the notes.
-    #[error("release {name:?} is too large to record: {size} bytes, and a Secret holds {MAX_RECORD}")]
+    #[error(
+        "release {name:?} is too large to record: {size} bytes compressed, and a Secret holds {MAX_RECORD}; split the chart or its resource"
+    )]
     TooLarge {
         /// The release's name.
         name: String,
@@ -151,7 +163,7 @@ struct Secret {
 
 #[derive(Deserialize)]
 struct SecretList {
-    items: Vec<Secret>,
+    items: Option<Vec<Secret>>,
 }
 
 impl Storage {
@@ -220,12 +232,13 @@ impl Storage {
         let key = release::key(name, version);
         let answer = self.send("read", &key, Call::get(path(namespace, &key))).await?;
         let secret: Secret = answer.parse().map_err(|source| Error::Api { verb: "read", key: key.clone(), source })?;
+        if secret.is_index() {
+            return self.read_chunks(namespace, secret).await;
+        }
         let codec = |source| Error::Codec { key: key.clone(), source };
         let data = secret.data.get("release").map_or("", String::as_str);
         let record = STANDARD.decode(data).map_err(|e| codec(e.into()))?;
-        let labels = secret.metadata.labels.unwrap_or_default();
-        let labels = labels.into_iter().filter(|(k, _)| !SYSTEM_LABELS.contains(&k.as_str())).collect();
-        Packed::from_record(&record, labels).map_err(codec)
+        Packed::from_record(&record, secret_labels(secret.metadata)).map_err(codec)
     }
 
     /// Lists the metadata of all revisions of a release, oldest first.
@@ -238,7 +251,7 @@ impl Storage {
         let list: SecretList =
             answer.parse().map_err(|source| Error::Api { verb: "read", key: name.to_owned(), source })?;
         let mut found: Vec<RecordMeta> =
-            list.items.iter().filter_map(|secret| RecordMeta::read(&secret.metadata)).collect();
+            list.items.iter().flatten().filter_map(|secret| RecordMeta::read(&secret.metadata)).collect();
         found.sort_by_key(|meta| meta.version);
         Ok(found)
     }
@@ -314,6 +327,25 @@ fn set_owner(metadata: &mut Value, marks: &Marks) {
     if !marks.owner.is_empty() {
         metadata["labels"][OWNER_LABEL] = marks.owner.as_str().into();
     }
+}
+
+/// The user's labels on a record.
+fn secret_labels(metadata: ObjectMeta) -> BTreeMap<String, String> {
+    let labels = metadata.labels.unwrap_or_default();
+    labels.into_iter().filter(|(key, _)| !SYSTEM_LABELS.contains(&key.as_str())).collect()
+}
+
+/// Checks that a revision can be recorded, its hooks and its outcome included.
+///
+/// # Errors
+/// The record would exceed a Secret.
+pub(crate) fn check_fits(release: &Release) -> Result<(), Error> {
+    let bound = Packed::bound(release).map_err(|source| Error::Codec { key: release.key(), source })?;
+    if bound + HEADROOM <= MAX_RECORD {
+        return Ok(());
+    }
+    let size = fit(release)?.to_record().len();
+    if size + HEADROOM <= MAX_RECORD { Ok(()) } else { Err(Error::TooLarge { name: release.name.clone(), size }) }
 }
 
 /// Packs a release into what a Secret can hold: without the chart's other files if need be, then without notes.

@@ -186,3 +186,22 @@ async fn revisions_are_deleted_one_by_one_where_deleting_by_label_is_forbidden()
         assert_eq!(server.writes() - writes, if one_by_one { 2 } else { 0 }, "{code}");
     }
 }
+
+#[test]
+fn the_bound_of_a_records_size_holds_even_where_nothing_compresses() {
+    for files in [0, 1, 1000, 300_000] {
+        let release = release(1, files, files);
+        assert!(Packed::bound(&release).unwrap() >= Packed::pack(&release).unwrap().to_record().len(), "{files}");
+    }
+}
+
+#[test]
+fn a_release_must_leave_room_for_its_outcome() {
+    let sized = |manifest: usize| Release { manifest: release(1, 1, manifest).info.notes, ..release(1, 1, 1) };
+    check_fits(&sized(1)).unwrap();
+    let lengths: Vec<usize> = (700_000..1_100_000).step_by(4000).collect();
+    let largest = lengths[lengths.partition_point(|length| fit(&sized(*length)).is_ok()) - 1];
+    let error = check_fits(&sized(largest)).unwrap_err().to_string();
+    assert!(error.starts_with("release \"web\" is too large to record: 10"), "{error}");
+    check_fits(&sized(largest - 2 * HEADROOM)).unwrap();
+}

@@ -280,3 +280,75 @@ async fn a_resource_waits_while_the_controller_of_another_version_reconciles_it(
     first.reconcile().await;
     assert_eq!(first.maps().len(), 3);
 }
+
+/// Moves the record of a release into two Secrets, as helm-operator-plugins' chunked storage keeps it. The status names the release.
+fn in_chunks(world: World) -> World {
+    let server = world.server;
+    let record = server.object(&record_path()).unwrap();
+    let text: ByteString = serde_json::from_value(record["data"]["release"].clone()).unwrap();
+    let gzip: ByteString = serde_json::from_value(String::from_utf8(text.0).unwrap().into()).unwrap();
+    let (first, second) = gzip.0.split_at(gzip.0.len() / 2);
+    let encoded = |bytes: &[u8]| serde_json::to_value(ByteString(bytes.to_vec())).unwrap();
+    let mut index = record;
+    let key = index["metadata"]["name"].as_str().unwrap().to_owned();
+    let chunk = format!("{key}-abc");
+    (index["metadata"]["labels"]["owner"], index["metadata"]["labels"]["type"]) = ("mine".into(), "index".into());
+    index["data"] = json!({"chunk": encoded(first), "extraChunks": encoded(json!([chunk]).to_string().as_bytes())});
+    server.restore(&record_path(), index);
+    let metadata = json!({"name": chunk, "labels": {"owner": "mine", "key": key, "type": "chunk"}});
+    let secret =
+        json!({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": {"chunk": encoded(second)}});
+    server.put(&format!("{SECRETS}/{chunk}"), secret, "manager");
+    let mut primary = server.object(PRIMARY).unwrap();
+    primary["metadata"]["finalizers"] = json!([FINALIZER]);
+    primary["status"] = json!({"deployedRelease": {"name": "web"}});
+    server.put(PRIMARY, primary, "manager");
+    World::rendering(server, Arc::new(Fixed(RENDERED)))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_recorded_in_chunks_is_imported_without_touching_its_objects() {
+    let world = in_chunks(hop_release());
+    let uids = |world: &World| {
+        [ROLE, &format!("{MAPS}/a")].map(|path| world.server.object(path).unwrap()["metadata"]["uid"].clone())
+    };
+    let before = (uids(&world), world.server.object(&record_path()));
+    world.reconcile().await;
+    assert_eq!(
+        (world.history(), world.condition("Ready").unwrap()),
+        (vec!["2 deployed".to_owned()], "True/Ready/".into())
+    );
+    assert_eq!((uids(&world), world.server.object(&record_path())), before, "the chunks stay");
+    let world = World::rendering(world.server, Arc::new(Fixed(RENDERED)));
+    assert_eq!(world.requests().await, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_recorded_in_chunks_is_uninstalled_from_them() {
+    let world = in_chunks(hop_release());
+    world.delete();
+    world.reconcile().await;
+    assert_eq!((world.server.object(ROLE), world.server.object(PRIMARY), world.maps().len()), (None, None, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_that_no_record_can_hold_fails_before_anything_is_written() {
+    let mut state = 1_u64;
+    let mut noise = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        char::from(b"abcdefghijklmnopqrstuvwxyz012345"[(state >> 59) as usize])
+    };
+    let text: String = (0..2 << 20).map(|_| noise()).collect();
+    let world = World::new(json!({"maps": ["a"], "value": "1"}));
+    world.reconcile().await;
+    world.edit(|p| p["spec"]["value"] = text.into());
+    let writes = world.server.writes();
+    world.reconcile().await;
+    assert_eq!(world.server.writes(), writes + 1, "the status only");
+    assert_eq!((world.history(), world.value_of("a")), (vec!["1 deployed".to_owned()], json!("1")));
+    let failed = world.condition("ReleaseFailed").unwrap();
+    assert!(failed.starts_with("True/RecordTooLarge/release \"web\" is too large to record: "), "{failed}");
+    world.edit(|p| p["spec"]["value"] = "2".into());
+    world.reconcile().await;
+    assert_eq!((world.value_of("a"), world.condition("ReleaseFailed")), (json!("2"), None));
+}

@@ -11,9 +11,10 @@ use super::resume::{await_next, has, resume};
 use super::{Candidate, Current, Environment, Error, Failure, Outcome, Records, failure};
 use crate::kube::{Applied, ObjectKey};
 use crate::release::{HookEvent, Release, Status};
-use crate::storage::Marks;
+use crate::storage::{Marks, check_fits};
 
 /// How the actions differ.
+#[derive(Clone)]
 pub(super) struct ActionKind {
     pub(super) pending: Status,
     pub(super) before: HookEvent,
@@ -40,6 +41,7 @@ pub(super) async fn deploy(
     current: Option<&Current>,
     kind: ActionKind,
 ) -> Result<Outcome, Failure> {
+    check_size(env, candidate, current, &kind)?;
     let recorded = resume(env, candidate, current, kind.pending).await?;
     let candidate = recorded.as_ref().unwrap_or(candidate);
     let keys = keys(env, candidate).await?;
@@ -66,6 +68,20 @@ pub(super) async fn deploy(
         }
         Err(cause) => Err(failure::record(&attempt, release, ahead, cause).await),
     }
+}
+
+/// Checks that the revision can be recorded, before anything is written.
+///
+/// # Errors
+/// The record would exceed a Secret.
+pub(super) fn check_size(
+    env: &Environment<'_>,
+    candidate: &Candidate,
+    current: Option<&Current>,
+    kind: &ActionKind,
+) -> Result<(), Error> {
+    let attempt = Attempt { env, candidate, keys: Vec::new(), current, kind: kind.clone() };
+    Ok(check_fits(&attempt.release())?)
 }
 
 async fn keys(env: &Environment<'_>, candidate: &Candidate) -> Result<Vec<ObjectKey>, Error> {

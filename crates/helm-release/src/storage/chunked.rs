@@ -1,0 +1,140 @@
+//! Reads records in several Secrets, as helm-operator-plugins' chunked storage writes them: an index with the first chunk and the names of the
+//! others. Its keys are those of Helm's records, its `owner` label is the author's.
+
+use super::{Error, Secret, SecretList, Storage, path, secret_labels};
+use crate::kube::Call;
+use crate::release::{Packed, Release, Status};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
+/// The most chunks of one record that are read.
+const MAX_CHUNKS: usize = 64;
+
+/// The key of an index's first chunk, and of each further Secret's only one.
+const CHUNK: &str = "chunk";
+/// The key of the names of an index's further chunks: a list in JSON.
+const EXTRA_CHUNKS: &str = "extraChunks";
+
+impl Secret {
+    /// Returns whether it is the index of a record in chunks.
+    pub(super) fn is_index(&self) -> bool {
+        self.data.contains_key(EXTRA_CHUNKS)
+    }
+
+    fn bytes(&self, key: &str) -> Option<Vec<u8>> {
+        STANDARD.decode(self.data.get(key)?).ok()
+    }
+}
+
+impl Storage {
+    /// Reads a release that is recorded in chunks: its deployed revision, else its newest, and the number of the newest. `None` if there is none.
+    ///
+    /// One list, and a read for each further chunk.
+    ///
+    /// # Errors
+    /// A request fails, or the record cannot be decoded.
+    pub(crate) async fn chunked(&self, namespace: &str, name: &str) -> Result<Option<(Release, u32)>, Error> {
+        let path = format!("/api/v1/namespaces/{namespace}/secrets?labelSelector=name%3D{name},type%3Dindex");
+        let answer = self.send("read", name, Call::get(path)).await?;
+        let list: SecretList =
+            answer.parse().map_err(|source| Error::Api { verb: "read", key: name.to_owned(), source })?;
+        let indices: Vec<Secret> = list.items.unwrap_or_default().into_iter().filter(Secret::is_index).collect();
+        let newest = indices.iter().map(|index| order(index).1).max().unwrap_or(0);
+        let Some(best) = indices.into_iter().max_by_key(order) else { return Ok(None) };
+        Ok(Some((self.read_chunks(namespace, best).await?, newest)))
+    }
+
+    /// Reads the record that starts in an index.
+    pub(super) async fn read_chunks(&self, namespace: &str, index: Secret) -> Result<Release, Error> {
+        let key = index.metadata.name.clone().unwrap_or_default();
+        let incomplete = || Error::Incomplete { key: key.clone() };
+        let names: Option<Vec<String>> = index.bytes(EXTRA_CHUNKS).and_then(|json| serde_json::from_slice(&json).ok());
+        let names = names.filter(|names| names.len() < MAX_CHUNKS).ok_or_else(incomplete)?;
+        let mut gzip = index.bytes(CHUNK).ok_or_else(incomplete)?;
+        for name in names {
+            let answer = self.send("read", &name, Call::get(path(namespace, &name))).await?;
+            let chunk: Secret =
+                answer.parse().map_err(|source| Error::Api { verb: "read", key: name.clone(), source })?;
+            gzip.extend(chunk.bytes(CHUNK).ok_or_else(incomplete)?);
+        }
+        Packed::from_gzip(&gzip, secret_labels(index.metadata)).map_err(|source| Error::Codec { key, source })
+    }
+}
+
+/// Deployed revisions come last, and the newest of them.
+fn order(index: &Secret) -> (bool, u32) {
+    let labels = index.metadata.labels.as_ref();
+    let label = |key| labels.and_then(|all| all.get(key)).map_or("", String::as_str);
+    (Status::parse(label("status")) == Status::Deployed, label("version").parse().unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::kube::{Disturbance, MemoryApi};
+    use crate::sample;
+
+    const SECRETS: &str = "/api/v1/namespaces/ns/secrets";
+
+    /// Stores a revision in chunks of this many bytes.
+    fn store(server: &MemoryApi, version: u32, status: &str, size: usize) {
+        let release = Release { version, ..sample::release() };
+        let gzip = STANDARD.decode(Packed::pack(&release).unwrap().to_record()).unwrap();
+        let key = release.key();
+        let chunks: Vec<&[u8]> = gzip.chunks(size).collect();
+        let names: Vec<String> = (1..chunks.len()).map(|n| format!("{key}-{n}")).collect();
+        for (name, chunk) in names.iter().zip(&chunks[1..]) {
+            let metadata = json!({"name": name, "labels": {"owner": "mine", "key": key, "type": "chunk"}});
+            server.put(
+                &format!("{SECRETS}/{name}"),
+                json!({"metadata": metadata, "data": {"chunk": STANDARD.encode(chunk)}}),
+                "hop",
+            );
+        }
+        let labels =
+            json!({"owner": "mine", "name": "web", "type": "index", "status": status, "version": version.to_string()});
+        let data =
+            json!({"chunk": STANDARD.encode(chunks[0]), "extraChunks": STANDARD.encode(json!(names).to_string())});
+        server.put(
+            &format!("{SECRETS}/{key}"),
+            json!({"metadata": {"name": key, "labels": labels}, "data": data}),
+            "hop",
+        );
+    }
+
+    #[tokio::test]
+    async fn a_record_is_put_together_from_its_chunks() {
+        for size in [50, 100_000] {
+            let server = Arc::new(MemoryApi::new());
+            let storage = Storage::new(server.clone());
+            store(&server, 1, "superseded", size);
+            store(&server, 2, "deployed", size);
+            store(&server, 3, "failed", size);
+            let (read, newest) = storage.chunked("ns", "web").await.unwrap().unwrap();
+            assert_eq!((read.version, newest, read.manifest), (2, 3, sample::release().manifest));
+            assert!(read.labels.is_empty(), "{:?}", read.labels);
+            assert!(storage.chunked("ns", "other").await.unwrap().is_none());
+            let known = storage.get("ns", "web", 3).await.unwrap();
+            assert_eq!(known.version, 3, "an index is read wherever a record is");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_record_with_a_missing_chunk_is_an_error() {
+        let server = Arc::new(MemoryApi::new());
+        let storage = Storage::new(server.clone());
+        store(&server, 1, "deployed", 50);
+        server.disturb("GET /api/v1/namespaces/ns/secrets?", 1, Disturbance::Refused(503));
+        assert!(matches!(storage.chunked("ns", "web").await, Err(Error::Api { .. })));
+        let chunk = format!("{SECRETS}/sh.helm.release.v1.web.v1-1");
+        server.put(&chunk, json!({"metadata": {"name": "x"}, "data": {}}), "hop");
+        let error = storage.chunked("ns", "web").await.unwrap_err();
+        assert_eq!(error.to_string(), "release record \"sh.helm.release.v1.web.v1\" lacks a chunk");
+        server.remove(&chunk);
+        assert!(matches!(storage.chunked("ns", "web").await, Err(Error::Api { .. })));
+    }
+}

@@ -1,0 +1,245 @@
+//! Kinds that differ in scope, version or group, and kinds that appear later, on a real control plane.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Once;
+
+use serde_json::{Value, json};
+use test_cluster::{Namespace, TestCluster};
+
+use crate::chart::{condition, get};
+use crate::operator::{Operator, eventually};
+
+fn define(cluster: &TestCluster) {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        cluster.apply(include_str!("fixtures/crds/scopes.yaml")).unwrap();
+        let all = ["platforms.test.my.domain", "stores.test.my.domain", "stores.other.my.domain"];
+        for crd in all.map(|name| format!("crd/{name}")) {
+            cluster.kubectl(["wait", "--for=condition=Established", "--timeout=30s", &crd]).unwrap();
+        }
+    });
+}
+
+/// Writes a chart with one template; returns its folder.
+fn chart(folder: &Path, name: &str, template: &str) -> String {
+    let chart = folder.join(name);
+    fs::create_dir_all(chart.join("templates")).unwrap();
+    fs::write(chart.join("Chart.yaml"), format!("apiVersion: v2\nname: {name}\nversion: 0.1.0\n")).unwrap();
+    fs::write(chart.join("templates/all.yaml"), template).unwrap();
+    chart.display().to_string()
+}
+
+fn resource(api_version: &str, kind: &str, name: &str, spec: &Value) -> String {
+    json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": name}, "spec": spec}).to_string()
+}
+
+/// Waits until this object has this value in its data.
+fn wait_for(namespace: &Namespace<'_>, map: &str, key: &str, expected: &str) {
+    eventually(map, || match get(namespace, ["configmap", map]) {
+        object if object["data"][key] == expected => Ok(()),
+        object => Err(object),
+    });
+}
+
+const PLATFORM: &str = "
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: '{{ .Release.Name }}-home'}
+data: {size: '{{ .Values.size }}', namespace: '{{ .Release.Namespace }}'}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: '{{ .Release.Name }}-tenant', namespace: '{{ .Values.tenant }}'}
+data: {size: '{{ .Values.size }}'}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: '{{ .Release.Name }}'}
+rules: [{apiGroups: [''], resources: [pods], verbs: [get]}]
+";
+
+#[test]
+fn a_cluster_scoped_resource_is_installed_repaired_upgraded_and_uninstalled() {
+    let Some(cluster) = TestCluster::shared_or_skip() else { return };
+    define(cluster);
+    let (home, tenant) = (cluster.namespace("home").unwrap(), cluster.namespace("tenant").unwrap());
+    let charts = tempfile::tempdir().unwrap();
+    let chart = chart(charts.path(), "platform", PLATFORM);
+    let watch = json!([{"group": "test.my.domain", "version": "v1", "kind": "Platform", "chart": chart,
+        "releaseNamespace": home.name()}]);
+    let operator = Operator::start_in(cluster, &[&home, &tenant], &watch.to_string());
+    let name = home.name();
+    let set = |size: u32| {
+        let spec = json!({"size": size, "tenant": tenant.name()});
+        cluster.apply(&resource("test.my.domain/v1", "Platform", name, &spec)).unwrap();
+    };
+    set(1);
+    let (at_home, at_tenant) = (format!("{name}-home"), format!("{name}-tenant"));
+    wait_for(&home, &at_home, "namespace", name);
+    wait_for(&tenant, &at_tenant, "size", "1");
+    let ready = || get(&home, ["platform", name]);
+    let resource = eventually("ready platform", || match ready() {
+        resource if condition(&resource, "Ready")["status"] == "True" => Ok(resource),
+        resource => Err(resource),
+    });
+    assert_eq!(resource["status"]["deployedRelease"]["revision"], 1);
+    let uid = &resource["metadata"]["uid"];
+    for object in [
+        get(&home, ["configmap", &at_home]),
+        get(&tenant, ["configmap", &at_tenant]),
+        get(&home, ["clusterrole", name]),
+    ] {
+        assert_eq!(&object["metadata"]["ownerReferences"][0]["uid"], uid, "{object}");
+    }
+
+    tenant.kubectl(["delete", "configmap", &at_tenant]).unwrap();
+    wait_for(&tenant, &at_tenant, "size", "1");
+    home.kubectl(["patch", "clusterrole", name, "--type=merge", "-p", r#"{"rules": []}"#]).unwrap();
+    eventually("repaired role", || match get(&home, ["clusterrole", name]) {
+        role if role["rules"][0]["verbs"][0] == "get" => Ok(()),
+        role => Err(role),
+    });
+    set(2);
+    wait_for(&tenant, &at_tenant, "size", "2");
+
+    operator.kill();
+    let _operator = Operator::start_in(cluster, &[&home, &tenant], &watch.to_string());
+    cluster.kubectl(["delete", "platform", name, "--timeout=60s"]).unwrap();
+    assert_eq!(get(&tenant, ["configmap", &at_tenant]), Value::Null);
+    assert_eq!(get(&home, ["clusterrole", name]), Value::Null);
+    assert_eq!(home.kubectl(["get", "secret", "-l", "owner=helm", "-o", "name"]).unwrap(), "");
+}
+
+#[test]
+fn the_release_namespace_of_a_cluster_scoped_kind_must_be_watched() {
+    let Some(cluster) = TestCluster::shared_or_skip() else { return };
+    define(cluster);
+    let namespace = cluster.namespace("elsewhere").unwrap();
+    let charts = tempfile::tempdir().unwrap();
+    let chart = chart(charts.path(), "platform", PLATFORM);
+    let watch = json!([{"group": "test.my.domain", "version": "v1", "kind": "Platform", "chart": chart,
+        "releaseNamespace": "kube-public"}]);
+    let operator = Operator::start_in(cluster, &[&namespace], &watch.to_string());
+    operator
+        .logged("the namespace of its releases, \\\"kube-public\\\", is not in WATCH_NAMESPACE: set releaseNamespace");
+}
+
+/// A chart whose ConfigMap names it, with one more that only this chart has.
+fn naming(name: &str) -> String {
+    format!(
+        "apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: '{{{{ .Release.Name }}}}'}}\ndata: {{chart: {name}, size: '{{{{ .Values.size }}}}'}}\n\
+         ---\napiVersion: v1\nkind: ConfigMap\nmetadata: {{name: '{{{{ .Release.Name }}}}-{name}'}}\n"
+    )
+}
+
+#[test]
+fn each_resource_of_a_kind_with_two_versions_is_served_by_the_chart_of_the_version_it_was_written_in() {
+    let Some(cluster) = TestCluster::shared_or_skip() else { return };
+    define(cluster);
+    let namespace = cluster.namespace("versions").unwrap();
+    let charts = tempfile::tempdir().unwrap();
+    let watches = ["v1", "v2"].map(|version| {
+        let name = format!("store-{version}");
+        let chart = chart(charts.path(), &name, &naming(&name));
+        json!({"group": "test.my.domain", "version": version, "kind": "Store", "chart": chart})
+    });
+    let operator = Operator::start_watches(cluster, &namespace, &json!(watches).to_string(), &[]);
+    for (name, version) in [("a", "v1"), ("b", "v2")] {
+        namespace.apply(&resource(&format!("test.my.domain/{version}"), "Store", name, &json!({"size": 1}))).unwrap();
+        wait_for(&namespace, name, "chart", &format!("store-{version}"));
+    }
+    namespace.apply(&resource("test.my.domain/v2", "Store", "a", &json!({"size": 2}))).unwrap();
+    wait_for(&namespace, "a", "chart", "store-v2");
+    wait_for(&namespace, "a", "size", "2");
+    eventually("pruned object", || match get(&namespace, ["configmap", "a-store-v1"]) {
+        Value::Null => Ok(()),
+        object => Err(object),
+    });
+    let store = eventually("ready store", || match get(&namespace, ["store.v2.test.my.domain", "a"]) {
+        store if store["status"]["deployedRelease"]["chart"] == "store-v2-0.1.0" => Ok(store),
+        store => Err(store),
+    });
+    assert_eq!(store["status"]["deployedRelease"]["revision"], 2, "{}", operator.log());
+    // Nobody fights over it.
+    let before = get(&namespace, ["configmap", "a"])["metadata"]["resourceVersion"].clone();
+    namespace.kubectl(["annotate", "store.v2.test.my.domain", "a", "b", "x=y"]).unwrap();
+    namespace.kubectl(["delete", "store.v1.test.my.domain", "b", "--timeout=60s"]).unwrap();
+    assert_eq!(get(&namespace, ["configmap", "b"]), Value::Null);
+    assert_eq!(get(&namespace, ["configmap", "a"])["metadata"]["resourceVersion"], before);
+}
+
+#[test]
+fn two_kinds_of_one_name_in_two_groups_have_their_own_charts() {
+    let Some(cluster) = TestCluster::shared_or_skip() else { return };
+    define(cluster);
+    let namespace = cluster.namespace("groups").unwrap();
+    let charts = tempfile::tempdir().unwrap();
+    let watches = ["test", "other"].map(|group| {
+        let chart = chart(charts.path(), group, &naming(group));
+        json!({"group": format!("{group}.my.domain"), "version": "v1", "kind": "Store", "chart": chart})
+    });
+    let _operator = Operator::start_watches(cluster, &namespace, &json!(watches).to_string(), &[]);
+    for group in ["test", "other"] {
+        namespace.apply(&resource(&format!("{group}.my.domain/v1"), "Store", group, &json!({"size": 1}))).unwrap();
+        wait_for(&namespace, group, "chart", group);
+    }
+    // A release has one owner, even if two resources have its name.
+    namespace.apply(&resource("other.my.domain/v1", "Store", "test", &json!({"size": 2}))).unwrap();
+    let conflict = eventually("conflict", || {
+        let store = get(&namespace, ["store.other.my.domain", "test"]);
+        let conflict = condition(&store, "Irreconcilable").clone();
+        if conflict["reason"] == "ReleaseConflict" { Ok(conflict) } else { Err(store) }
+    });
+    assert!(conflict["message"].as_str().unwrap().starts_with("release \"test\""), "{conflict}");
+    namespace.kubectl(["delete", "store.other.my.domain", "test", "other", "--timeout=60s"]).unwrap();
+    assert_eq!(get(&namespace, ["configmap", "test"])["data"]["size"], "1");
+    assert_eq!(get(&namespace, ["configmap", "other"]), Value::Null);
+}
+
+const ASKS: &str = "
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: '{{ .Release.Name }}'}
+data: {size: '{{ .Values.size }}', later: '{{ .Capabilities.APIVersions.Has \"later.my.domain/v1/Later\" }}'}
+";
+
+const LATER: &str = "
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: laters.later.my.domain}
+spec:
+  group: later.my.domain
+  scope: Namespaced
+  names: {kind: Later, listKind: LaterList, plural: laters, singular: later}
+  versions:
+  - {name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}
+";
+
+#[test]
+fn a_kind_that_appears_later_is_no_reason_to_upgrade_but_the_next_render_sees_it() {
+    let Some(cluster) = TestCluster::shared_or_skip() else { return };
+    define(cluster);
+    let namespace = cluster.namespace("later").unwrap();
+    let charts = tempfile::tempdir().unwrap();
+    let chart = chart(charts.path(), "asks", ASKS);
+    let watch = json!([{"group": "test.my.domain", "version": "v1", "kind": "Store", "chart": chart}]);
+    let _operator = Operator::start_watches(cluster, &namespace, &watch.to_string(), &[]);
+    let set = |size: u32| {
+        namespace.apply(&resource("test.my.domain/v1", "Store", "web", &json!({"size": size}))).unwrap();
+        wait_for(&namespace, "web", "size", &size.to_string());
+        get(&namespace, ["configmap", "web"])["data"]["later"].clone()
+    };
+    assert_eq!(set(1), "false");
+    let before = get(&namespace, ["configmap", "web"])["metadata"]["resourceVersion"].clone();
+    cluster.apply(LATER).unwrap();
+    cluster.kubectl(["wait", "--for=condition=Established", "--timeout=30s", "crd/laters.later.my.domain"]).unwrap();
+    namespace.kubectl(["annotate", "store.test.my.domain", "web", "x=y"]).unwrap();
+    assert_eq!(get(&namespace, ["configmap", "web"])["metadata"]["resourceVersion"], before);
+    let mut size = 1;
+    eventually("a render that knows the kind", || {
+        size += 1;
+        let seen = set(size);
+        if seen == "true" { Ok(()) } else { Err(seen) }
+    });
+}
