@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use golibs::strconv::parse_bool;
 
+use crate::values_from::{self, ValuesSource};
 use crate::watches::{DurationError, parse_duration};
 
 const PREFIX: &str = "helm.sdk.operatorframework.io/";
@@ -96,6 +97,18 @@ impl Annotations {
         let checks = [("reconcile-period", self.reconcile_period()), ("hook-timeout", self.hook_timeout())];
         let bad = checks.into_iter().find_map(|(key, value)| Some((key, value.err()?)));
         bad.map(|(key, error)| format!("annotation {PREFIX}{key}: {error}"))
+    }
+
+    /// `values-from`: more sources of values, as a YAML list like `valuesFrom` in watches.yaml. The error never quotes it.
+    pub(crate) fn values_from(&self) -> Option<Result<Vec<ValuesSource>, String>> {
+        let text = self.0.get("values-from")?;
+        let options = serde_yaml::options! { with_snippet: false };
+        let entries: Result<Vec<ValuesSource>, _> = serde_yaml::from_str_with_options(text, options);
+        let checked = entries.map_err(|e| e.to_string()).and_then(|entries| {
+            values_from::check(&entries).map_err(|e| e.to_string())?;
+            Ok(entries)
+        });
+        Some(checked)
     }
 
     /// `uninstall-wait`: whether the resource stays until all objects are gone. Default: false.

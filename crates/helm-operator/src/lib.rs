@@ -18,6 +18,7 @@ mod server;
 mod status;
 pub mod telemetry;
 mod values;
+mod values_from;
 pub mod watches;
 
 /// musl's allocator makes rendering half as slow again; glibc's is fine.

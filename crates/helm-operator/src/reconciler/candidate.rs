@@ -17,6 +17,13 @@ impl Work<'_> {
         if self.recorded(primary) == Recorded::Lost && self.import(primary).await? {
             return Ok(Next::Again);
         }
+        self.load_sources(primary).await?;
+        let rendered = self.render_loaded(primary).await;
+        self.drop_source_values();
+        rendered
+    }
+
+    async fn render_loaded(&mut self, primary: &Primary) -> Result<Next, Fault> {
         let release = self.release();
         let newest = release.as_ref().and_then(Release::newest).map(|(v, _)| v);
         let deployed = release.as_ref().and_then(Release::deployed).map(|(v, r)| (v, r.marks.clone()));
@@ -89,9 +96,13 @@ impl Work<'_> {
         let unusable = |reason, message| Fault { condition: condition::IRRECONCILABLE, reason, message };
         helm::release_name::check(primary.name()).map_err(|e| unusable("InvalidName", e.to_string()))?;
         let (name, namespace) = (primary.name().into(), primary.namespace().into());
-        let (spec, inputs) = (primary.spec.clone(), self.inputs_digest(primary));
+        let (spec, inputs) = (self.effective_spec(primary), self.inputs_digest(primary));
         let request = Request { name, namespace, spec, revision, inputs };
-        self.shared.renderer.render(request).await.map_err(|e| unusable(e.reason, e.message))
+        let rendered = self.shared.renderer.render(request).await;
+        let candidate = rendered.map_err(|e| unusable(e.reason, self.hide(e.message)))?;
+        // The status shows them.
+        let notes = self.hide(candidate.notes);
+        Ok(Candidate { notes, ..candidate })
     }
 }
 

@@ -1,4 +1,5 @@
-//! What all chart controllers of a process share: discovery, the store of release records, and the watches of dependent kinds.
+//! What all chart controllers of a process share: discovery, the store of release records, the watches of dependent kinds,
+//! and the sources of values.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -13,6 +14,7 @@ use super::feed;
 use super::kinds::Kinds;
 use super::releases::Releases;
 use super::turns::Turns;
+use super::sources::Sources;
 use super::watch::{self, Objects};
 use crate::context::Namespaces;
 use crate::native;
@@ -25,6 +27,8 @@ pub(crate) struct Cluster {
     pub(super) releases: Arc<Releases>,
     pub(super) kinds: Arc<Kinds>,
     pub(super) turns: Turns,
+    /// The Secrets and ConfigMaps of `valuesFrom`.
+    pub(super) sources: Arc<Sources>,
     discovered: OnceCell<Arc<Discovered>>,
     records: OnceCell<()>,
     tasks: Mutex<JoinSet<()>>,
@@ -40,6 +44,7 @@ impl Cluster {
             releases: Arc::default(),
             kinds: Arc::new(Kinds::new(objects)),
             turns: Turns::default(),
+            sources: Sources::new(Some(client.clone()), namespaces.clone()),
             discovered: OnceCell::new(),
             records: OnceCell::new(),
             tasks: Mutex::default(),

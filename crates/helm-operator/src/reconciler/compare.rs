@@ -15,15 +15,21 @@ use crate::status::Fault;
 /// The scheme by which digests of inputs are made. Digests of different schemes are not compared; the record decides.
 const SCHEME: &str = "2";
 
-/// A digest with its scheme.
-pub(super) fn with_scheme(digest: &str) -> String {
-    format!("{SCHEME}:{digest}")
+/// The digest of all inputs with its scheme, and with the digest of the resource's own part. The latter tells who caused a change and is not compared:
+/// earlier versions did not record it.
+pub(super) fn with_scheme(all: &str, own: &str) -> String {
+    format!("{SCHEME}:{all}.{own}")
+}
+
+/// The digest of all inputs, and that of the resource's own part if it is recorded.
+fn parts(digest: &str) -> (&str, Option<&str>) {
+    digest.split_once('.').map_or((digest, None), |(all, own)| (all, Some(own)))
 }
 
 /// A revision's inputs against the resource's, as far as digests can tell.
 pub(super) fn judge(recorded: Option<&str>, current: &str) -> Inputs {
     match recorded {
-        Some(recorded) if recorded == current => Inputs::Same,
+        Some(recorded) if parts(recorded).0 == parts(current).0 => Inputs::Same,
         Some(recorded) if recorded.split_once(':').is_none_or(|(scheme, _)| scheme != SCHEME) => Inputs::Uncompared,
         _ => Inputs::Changed,
     }
@@ -32,10 +38,12 @@ pub(super) fn judge(recorded: Option<&str>, current: &str) -> Inputs {
 /// Compares the deployed revision's chart and values with the resource's, and records today's digest if they are equal.
 pub(super) async fn compare(work: &mut Work<'_>, primary: &Primary) -> Result<Next, Fault> {
     let Some((version, marks)) = deployed(work) else { return Ok(Next::Done) };
+    work.load_sources(primary).await?;
     work.judged = Some(Inputs::Changed);
     let Some(record) = read(work, primary, version).await? else { return Ok(Next::Again) };
     if is_made_from(work, primary, &record) {
         work.judged = Some(Inputs::Same);
+        work.drop_source_values();
         // Otherwise taking ownership of the objects records it.
         if marks.complete && marks.owner == primary.uid() {
             note_inputs(work, primary, version, work.inputs_digest(primary)).await?;
@@ -59,7 +67,7 @@ async fn read(work: &Work<'_>, primary: &Primary, version: u32) -> Result<Option
 
 /// Whether a record proves that it was made from the resource's chart and values.
 pub(super) fn is_made_from(work: &Work<'_>, primary: &Primary, record: &Release) -> bool {
-    let Some((chart, values)) = work.shared.renderer.sources(&primary.spec) else { return false };
+    let Some((chart, values)) = work.shared.renderer.sources(&work.effective_spec(primary)) else { return false };
     let difference = record.differs_from(&chart, &values);
     match &difference {
         Ok(None) => {
@@ -89,12 +97,14 @@ mod tests {
 
     #[test]
     fn only_digests_of_the_same_scheme_show_a_change() {
-        let current = with_scheme("abc");
+        let current = with_scheme("abc", "def");
         for (recorded, expected) in [
+            (Some("2:abc.def"), Inputs::Same),
             (Some("2:abc"), Inputs::Same),
+            (Some("2:abd.def"), Inputs::Changed),
             (Some("2:abd"), Inputs::Changed),
             (Some("1:abc"), Inputs::Uncompared),
-            (Some("3:abc"), Inputs::Uncompared),
+            (Some("3:abc.def"), Inputs::Uncompared),
             (Some("abc"), Inputs::Uncompared),
             (Some(""), Inputs::Uncompared),
             (None, Inputs::Changed),

@@ -36,6 +36,7 @@ mod run;
 mod schedule;
 mod settle;
 mod shared;
+mod sources;
 mod stamp;
 mod state;
 #[cfg(test)]
@@ -63,6 +64,7 @@ pub(crate) use cluster::Cluster;
 
 pub use crate::values::{Error as SpecError, Spec};
 pub use render::{RenderError, Renderer, Request};
+pub(crate) use sources::Sources;
 pub(crate) use versions::Versions;
 
 /// Keeps a Helm release for each custom resource of one kind.

@@ -57,14 +57,20 @@ impl Work<'_> {
         if let Some(judged) = self.judged {
             return judged;
         }
+        if !self.knows_sources(primary) {
+            return Inputs::Unread;
+        }
         let marks = release.and_then(Release::deployed).and_then(|(_, revision)| revision.marks.as_ref());
         compare::judge(marks.map(|marks| marks.inputs.as_str()), &self.inputs_digest(primary))
     }
 
-    /// A digest of everything that the objects are made from.
+    /// Digests of everything that the objects are made from: chart, override values and sources, and the resource itself.
     pub(super) fn inputs_digest(&self, primary: &Primary) -> String {
-        let parts = json!([self.shared.renderer.digest(), primary.spec.digest(), primary.name(), primary.namespace()]);
-        compare::with_scheme(&digest_json(&parts))
+        let own = [primary.spec.digest(), primary.name(), primary.namespace()];
+        let mut all = vec![json!(self.shared.renderer.digest())];
+        all.extend(own.map(Into::into));
+        all.extend(self.sources_digest(primary));
+        compare::with_scheme(&digest_json(&all.into()), &digest_json(&json!(own)))
     }
 
     fn objects(&self, release: Option<&Release>, primary: &Primary) -> Objects {

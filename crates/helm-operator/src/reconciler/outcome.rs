@@ -87,8 +87,8 @@ fn in_flight(primary: &Primary, release: &Release, until: Timestamp) -> Fault {
     Fault { condition: condition::IRRECONCILABLE, reason: "ReleaseInFlight", message }
 }
 
-pub(super) fn invalid_annotation(primary: &Primary) -> Fault {
-    let message = primary.annotations.fault().unwrap_or_default();
+pub(super) fn invalid_annotation(why: &str) -> Fault {
+    let message = why.to_owned();
     Fault { condition: condition::IRRECONCILABLE, reason: "InvalidAnnotation", message }
 }
 

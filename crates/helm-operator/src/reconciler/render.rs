@@ -17,7 +17,7 @@ pub struct Request {
     pub name: String,
     /// The release's namespace.
     pub namespace: String,
-    /// The custom resource's `spec`.
+    /// The custom resource's `spec`, over the content of its `valuesFrom`.
     pub spec: Spec,
     /// What templates see as `.Release.Revision`.
     pub revision: u32,

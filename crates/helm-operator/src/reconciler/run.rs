@@ -58,6 +58,7 @@ pub(super) async fn run(controller: ChartController, context: Context) -> Result
         metrics: context.metrics.clone(),
         events: context.events.clone(),
         renderer,
+        sources: context.cluster.sources.clone(),
         hooks: controller.hooks,
         cache: Cache::over(context.cluster.releases.clone()),
         queue: Queue::new(),
@@ -69,6 +70,7 @@ pub(super) async fn run(controller: ChartController, context: Context) -> Result
     });
     let reader: Weak<Shared> = Arc::downgrade(&shared);
     shared.cache.report_releases_to(reader);
+    shared.connect_sources();
     tracing::info!(kind = watched.kind, api_version, chart = shared.renderer.chart_name(), "Watching resource");
     let watches = start_watches(&shared, &context, &controller.watch.selector, kinds);
     let workers = controller.watch.max_concurrent_reconciles.unwrap_or(context.config.max_concurrent_reconciles);
@@ -110,6 +112,8 @@ fn settings(controller: &ChartController, context: &Context) -> Settings {
         suppress_overrides: context.config.suppress_override_values,
         apply: controller.watch.apply,
         progress_timeout: controller.watch.progress_timeout.unwrap_or(context.config.progress_timeout),
+        values_from: controller.watch.values_from.clone().into(),
+        values_from_annotation: controller.watch.values_from_annotation,
     }
 }
 

@@ -17,11 +17,13 @@ use super::queue::Queue;
 use super::release::Release;
 use super::releases::Reader;
 use super::render::Renderer;
+use super::sources::Sources;
 use super::stamp::Epoch;
 use super::{Hooks, watch};
 use crate::events::Events;
 use crate::metrics::Metrics;
 use crate::report::Outcome;
+use crate::values_from::ValuesSource;
 
 /// What all reconciles of one controller share.
 pub(crate) struct Shared {
@@ -31,6 +33,8 @@ pub(crate) struct Shared {
     pub(super) cache: Cache,
     pub(super) queue: Queue<ResourceKey>,
     pub(super) renderer: Arc<dyn Renderer>,
+    /// The process's Secrets and ConfigMaps that hold values.
+    pub(super) sources: Arc<Sources>,
     pub(super) hooks: Hooks,
     pub(super) events: Events,
     pub(super) metrics: Metrics,
@@ -55,6 +59,8 @@ pub(crate) struct Settings {
     pub(super) apply: Policy,
     /// How long a release may stay unready without progress; zero: no limit.
     pub(super) progress_timeout: Duration,
+    pub(super) values_from: Arc<[ValuesSource]>,
+    pub(super) values_from_annotation: bool,
 }
 
 impl Shared {
@@ -80,6 +86,18 @@ impl Shared {
         }
     }
 
+    /// Makes changes of sources wake their resources.
+    pub(super) fn connect_sources(self: &Arc<Self>) {
+        let shared = Arc::downgrade(self);
+        self.sources.connect(self.settings.controller.clone(), move |key| {
+            if let Some(shared) = shared.upgrade() {
+                // A source is an input of the resource: the previous process's failure says nothing about the new content.
+                shared.cache.change_history(key, |history| history.recalled = None);
+                shared.wake(key.clone());
+            }
+        });
+    }
+
     /// Restores each resource's history from its status.
     pub(super) fn recall(&self) {
         let (now, today) = (tokio::time::Instant::now(), jiff::Timestamp::now());
@@ -101,6 +119,7 @@ impl Shared {
             let namespace = if self.resource.namespaced { &*key.namespace } else { "" };
             self.metrics.resource_deleted(&self.gvk(), namespace, &key.name);
             self.cache.forget(key);
+            self.sources.forget(&self.settings.controller, key);
             self.queue.cancel(key);
         }
     }

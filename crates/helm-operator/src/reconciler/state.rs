@@ -63,6 +63,8 @@ pub(super) enum Inputs {
     Same,
     /// Recorded by Helm, an upstream, or an operator with another digest scheme: only the record can tell.
     Uncompared,
+    /// A source of values has changed since it was read, or is missing.
+    Unread,
     /// Different, and not rendered yet.
     Changed,
     /// Rendered; the objects are those of the revision.
@@ -103,6 +105,8 @@ pub(super) enum Step {
     AddFinalizer,
     /// Read the records that Helm or an upstream wrote.
     Read,
+    /// Read the sources of values.
+    ReadSources,
     /// Compare chart and values with those of the record.
     Compare,
     /// Render the chart.
@@ -139,6 +143,7 @@ impl fmt::Display for Step {
             Step::Refuse => "refuse",
             Step::AddFinalizer => "add finalizer",
             Step::Read => "read record",
+            Step::ReadSources => "read sources of values",
             Step::Compare => "compare with record",
             Step::Render => "render",
             Step::Install => "install",
@@ -193,6 +198,7 @@ impl fmt::Display for Inputs {
         f.write_str(match self {
             Inputs::Same => "unchanged",
             Inputs::Uncompared => "not compared",
+            Inputs::Unread => "not read",
             Inputs::Changed => "changed",
             Inputs::RenderedSame => "render the same",
             Inputs::RenderedOther => "rendered",
@@ -257,6 +263,7 @@ fn when_deleting(observed: &Observed) -> Step {
 fn when_not_deployed(recorded: Recorded, observed: &Observed) -> Step {
     let rendered = matches!(observed.inputs, Inputs::RenderedSame | Inputs::RenderedOther);
     match recorded {
+        _ if observed.inputs == Inputs::Unread => Step::ReadSources,
         _ if !rendered => Step::Render,
         Recorded::None
         | Recorded::Lost
@@ -270,10 +277,15 @@ fn when_not_deployed(recorded: Recorded, observed: &Observed) -> Step {
 fn when_deployed(observed: &Observed) -> Step {
     match (observed.inputs, observed.objects) {
         // The deployed revision is maintained even while the next one cannot be made.
-        (Inputs::Uncompared | Inputs::Changed | Inputs::RenderedOther, Objects::Drifted) if observed.held => {
+        (Inputs::Unread | Inputs::Uncompared | Inputs::Changed | Inputs::RenderedOther, Objects::Drifted)
+            if observed.held =>
+        {
             Step::Repair
         }
-        (Inputs::Uncompared | Inputs::Changed | Inputs::RenderedOther, _) if observed.held => Step::Wait,
+        (Inputs::Unread | Inputs::Uncompared | Inputs::Changed | Inputs::RenderedOther, _) if observed.held => {
+            Step::Wait
+        }
+        (Inputs::Unread, _) => Step::ReadSources,
         (Inputs::Uncompared, _) => Step::Compare,
         (Inputs::Changed, _) => Step::Render,
         (Inputs::RenderedOther, _) => Step::Upgrade,
@@ -315,6 +327,11 @@ mod tests {
         check(&[
             ("finalizer before anything", new.clone(), Step::AddFinalizer),
             ("then render", Observed { finalizer: true, ..new.clone() }, Step::Render),
+            (
+                "its sources before it is rendered",
+                Observed { finalizer: true, inputs: Inputs::Unread, ..new.clone() },
+                Step::ReadSources,
+            ),
             ("then install", Observed { finalizer: true, inputs: Inputs::RenderedOther, ..new.clone() }, Step::Install),
             ("not while held", Observed { finalizer: true, held: true, ..new.clone() }, Step::Wait),
             ("not while suspended", Observed { suspended: true, ..new.clone() }, Step::Nothing),
@@ -345,6 +362,13 @@ mod tests {
         check(&[
             ("nothing differs", FINE, Step::Nothing),
             ("inputs differ", Observed { inputs: Inputs::Changed, ..FINE }, Step::Render),
+            ("a source of values changed", Observed { inputs: Inputs::Unread, ..FINE }, Step::ReadSources),
+            ("a source is missing", Observed { inputs: Inputs::Unread, held: true, ..FINE }, Step::Wait),
+            (
+                "a source is missing, and drift",
+                Observed { inputs: Inputs::Unread, objects: Objects::Drifted, held: true, ..FINE },
+                Step::Repair,
+            ),
             ("inputs of another scheme", Observed { inputs: Inputs::Uncompared, ..FINE }, Step::Compare),
             (
                 "inputs of another scheme, and drift",

@@ -164,7 +164,7 @@ pub(super) fn key_of(resource: &Resource, live: &Live) -> ObjectKey {
 }
 
 /// Maps an event's object; drops the event if the object maps to nothing.
-fn reduce<A, B>(
+pub(super) fn reduce<A, B>(
     event: watcher::Result<Event<A>>,
     reduce: impl Fn(A) -> Option<B>,
 ) -> Option<watcher::Result<Event<B>>> {

@@ -12,6 +12,7 @@ use super::primary::{Primary, ResourceKey};
 use super::progress::{Progress, publish_progress};
 use super::schedule::End;
 use super::shared::Shared;
+use super::sources::Loaded;
 use super::state::{Inputs, Recorded, Step, next_step};
 use super::{compare, correct_drift, deploy, settle, undo, uninstall};
 use crate::metrics::ReconcileResult;
@@ -55,6 +56,8 @@ pub(super) struct Work<'a> {
     pub(super) candidate: Option<Candidate>,
     /// What comparing or rendering found.
     pub(super) judged: Option<Inputs>,
+    /// What the sources of values hold.
+    pub(super) loaded: Option<Loaded>,
     /// Deleted objects that still exist.
     pub(super) awaited: Option<String>,
     /// When the last step was decided.
@@ -75,7 +78,8 @@ pub(super) enum Next {
 
 impl<'a> Work<'a> {
     pub(super) fn new(shared: &'a Shared, key: &'a ResourceKey, slot: &'a dyn Slot) -> Work<'a> {
-        Work { shared, key, slot, candidate: None, judged: None, awaited: None, decided: Instant::now(), steps: 0 }
+        let decided = Instant::now();
+        Work { shared, key, slot, candidate: None, judged: None, loaded: None, awaited: None, decided, steps: 0 }
     }
 }
 
@@ -86,6 +90,7 @@ impl Work<'_> {
             let Some(primary) = self.shared.cache.primary(self.key) else { return End::Idle };
             self.decided = Instant::now();
             self.steps += 1;
+            self.depend_on_sources(&primary);
             let observed = self.observe(&primary);
             let step = next_step(&observed);
             tracing::debug!(resource = %self.key, %step, because = %observed, "Next step");
@@ -137,10 +142,11 @@ impl Work<'_> {
                 Ok(Next::Done)
             }
             Step::Refuse => Err(foreign(primary)),
-            Step::ReportInvalidAnnotation => Err(invalid_annotation(primary)),
+            Step::ReportInvalidAnnotation => Err(invalid_annotation(&primary.annotations.fault().unwrap_or_default())),
             Step::LeaveAlone => Ok(self.leave(primary)),
             Step::AddFinalizer => uninstall::add_finalizer(self, primary).await,
             Step::Read => correct_drift::read(self, primary).await,
+            Step::ReadSources => self.load_sources(primary).await.map(|()| Next::Again),
             Step::Compare => compare::compare(self, primary).await,
             Step::Render => match self.render(primary).await {
                 Err(fault) => Err(undo::after_render(self, primary, fault).await),

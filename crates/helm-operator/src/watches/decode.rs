@@ -9,10 +9,11 @@ use kube::core::Selector;
 
 use super::expand::{self, Env};
 use super::node::{Entry, Node};
-use super::{AnnotationNames, Error, OverrideValuesType, Overrides, Watch, parse_duration};
+use super::{AnnotationNames, Error, OverrideValuesType, Overrides, ValuesSource, Watch, parse_duration};
+use crate::values_from;
 
 /// The keys of an entry.
-const KEYS: [&str; 17] = [
+const KEYS: [&str; 19] = [
     "group",
     "version",
     "kind",
@@ -30,6 +31,8 @@ const KEYS: [&str; 17] = [
     "maxHistory",
     "releaseNamespace",
     "annotations",
+    "valuesFrom",
+    "valuesFromAnnotation",
 ];
 
 /// Decodes an entry; adds unknown keys to `warnings`.
@@ -73,6 +76,8 @@ fn empty() -> Watch {
         max_history: None,
         release_namespace: None,
         annotations: AnnotationNames::default(),
+        values_from: Vec::new(),
+        values_from_annotation: false,
     }
 }
 
@@ -99,6 +104,8 @@ fn set(watch: &mut Watch, key: &str, entry: &Entry) -> Result<(), Error> {
         // Upstream uses it to choose how a dry run compares. Nothing is compared by a dry run here.
         "dryRunOption" => _ = string(entry)?,
         "apply" => watch.apply = policy(entry)?,
+        "valuesFrom" => watch.values_from = sources(entry)?,
+        "valuesFromAnnotation" => watch.values_from_annotation = boolean(entry)?,
         _ => {}
     }
     Ok(())
@@ -184,6 +191,13 @@ fn policy(entry: &Entry) -> Result<Policy, Error> {
         "client" => Ok(Policy::Client),
         other => Err(wrong(entry, format!("must be \"auto\", \"server\" or \"client\", found {other:?}"))),
     }
+}
+
+fn sources(entry: &Entry) -> Result<Vec<ValuesSource>, Error> {
+    let sources: Vec<ValuesSource> =
+        serde_json::from_value(entry.value.to_json()).map_err(|cause| wrong(entry, cause.to_string()))?;
+    values_from::check(&sources).map_err(|cause| Error::Value { line: entry.line, what: cause.to_string() })?;
+    Ok(sources)
 }
 
 fn selector(entry: &Entry) -> Result<Selector, Error> {

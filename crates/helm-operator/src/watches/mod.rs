@@ -19,6 +19,7 @@ use helm_release::kube::Policy;
 use kube::core::{ApiResource, GroupVersionKind, Selector};
 
 pub use crate::annotations::AnnotationNames;
+pub use crate::values_from::{SourceError, SourceKind, ValuesSource};
 pub(crate) use duration::{DurationError, parse_duration};
 pub use expand::Error as ExpandError;
 pub use overrides::{OverrideError, OverrideValuesType, Overrides};
@@ -56,6 +57,10 @@ pub struct Watch {
     pub release_namespace: Option<String>,
     /// Other names of the annotations that control a release.
     pub annotations: AnnotationNames,
+    /// Secrets and ConfigMaps whose content lies below the `spec` of each resource, in their order.
+    pub values_from: Vec<ValuesSource>,
+    /// Whether a resource may name more of them in its annotation `values-from`.
+    pub values_from_annotation: bool,
 }
 
 /// Why watches.yaml cannot be used. The messages are upstream's where it has one.

@@ -190,3 +190,23 @@ fn an_invalid_override_value_stops_the_start_and_is_named_by_its_key() {
     check("a: '1,s3cret'", "invalid override value \"a\": its value is not valid for --set");
     check("a: '{{ nope }}'", "failed to expand override values: invalid template string of \"a\": template: a:1: ");
 }
+
+#[test]
+fn sources_of_values_are_read_and_checked_where_the_file_is() {
+    let watch = |rest: &str| parse(&format!("- {{version: v1, kind: K, chart: c{rest}}}"), |_| None);
+    let text = ", valuesFromAnnotation: true, valuesFrom: [{kind: ConfigMap, name: base}, {kind: Secret, name: $(name)-auth, valuesKey: p, targetPath: a.b, optional: true}]";
+    let watch_with = watch(text).unwrap().watches.remove(0);
+    let [base, auth] = &watch_with.values_from[..] else { panic!("two entries") };
+    assert_eq!((base.kind, &*base.values_key, base.optional), (SourceKind::ConfigMap, "values.yaml", false));
+    assert_eq!((auth.target_path.as_deref(), &*auth.name, auth.optional), (Some("a.b"), "$(name)-auth", true));
+    assert!(watch_with.values_from_annotation && !watch("").unwrap().watches[0].values_from_annotation);
+    for (entry, expected) in [
+        ("{kind: Pod, name: a}", "valuesFrom: unknown variant `Pod`"),
+        ("{kind: Secret, name: a, key: b}", "valuesFrom: unknown field `key`"),
+        ("{kind: Secret}", "valuesFrom: missing field `name`"),
+        ("{kind: Secret, name: a_b}", "valuesFrom[0]: name \"a_b\" is not a valid name"),
+    ] {
+        let error = watch(&format!(", valuesFrom: [{entry}]")).unwrap_err().to_string();
+        assert!(error.contains("line 1: ") && error.contains(expected), "{error}");
+    }
+}

@@ -27,6 +27,9 @@ use crate::release::{self, Packed, Release, Status};
 /// The largest encoded record in bytes: the API server's limit on a Secret's data.
 pub(crate) const MAX_RECORD: usize = 1 << 20;
 
+/// The type of the Secrets that are release records.
+pub const SECRET_TYPE: &str = "helm.sh/release.v1";
+
 /// The label selector of all release records.
 pub const SELECTOR: &str = "owner=helm";
 
@@ -179,7 +182,7 @@ impl Storage {
     pub async fn create(&self, release: &Release, marks: &Marks) -> Result<Written, Error> {
         let packed = fit(release)?;
         let mut secret = json!({
-            "apiVersion": "v1", "kind": "Secret", "type": "helm.sh/release.v1",
+            "apiVersion": "v1", "kind": "Secret", "type": SECRET_TYPE,
             "metadata": {
                 "name": release.key(),
                 "labels": labels(release, "createdAt"),

@@ -181,6 +181,30 @@ async fn each_served_namespace_has_its_own_streams_and_only_those() {
     assert!(!running.asked("/api/v1/secrets") && !running.asked("/v1/memcacheds"));
 }
 
+/// How often a request with this text was sent.
+fn count(running: &Running, what: &str) -> usize {
+    running.asked.lock().unwrap().iter().filter(|line| line.contains(what)).count()
+}
+
+#[tokio::test(start_paused = true)]
+async fn sources_are_watched_once_by_their_metadata_however_many_resources_have_them() {
+    let server = server();
+    for name in ["two", "three"] {
+        let (path, primary) = primary("ns", name, spec());
+        server.put(&path, primary, "user");
+    }
+    for name in ["web", "two", "three"] {
+        let data = json!({"metadata": {"name": name, "namespace": "ns"}, "data": {"values.yaml": "dmFsdWU6IG9uZQ=="}});
+        server.put(&format!("{SECRETS}/{name}"), data, "user");
+    }
+    let running = Running::new(server);
+    let sources = ", valuesFrom: [{kind: Secret, name: $(name)}]";
+    let watched = || count(&running, "fieldSelector=type%21%3Dhelm.sh%2Frelease.v1") >= 2;
+    running.until(controller(sources), || running.is_ready() && watched()).await;
+    assert_eq!(count(&running, "fieldSelector="), 2, "a list and a watch: {:#?}", running.asked.lock().unwrap());
+    assert_eq!(count(&running, "GET /api/v1/namespaces/ns/secrets/web"), 1);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_controller_waits_for_its_kind_to_be_served_until_the_shutdown() {
     let server = Arc::new(MemoryApi::new());

@@ -26,6 +26,7 @@ use super::queue::Queue;
 use super::releases::Releases;
 use super::render::{RenderError, Renderer, Request};
 use super::shared::{Settings, Shared};
+use super::sources::{SourceMeta, SourceSink, Sources};
 use super::stamp::Epoch;
 use super::turns::Turns;
 use super::watch::{Dependents, Primaries};
@@ -33,6 +34,7 @@ use super::{Hooks, work};
 use crate::events::Events;
 use crate::metrics::{Metrics, ReconcileResult};
 use crate::values::Spec;
+use crate::values_from::SourceKind;
 use crate::watches::Overrides;
 
 mod cache;
@@ -44,6 +46,7 @@ mod recorded;
 mod releases;
 mod reporting;
 mod requeue;
+mod sources;
 mod upstreams;
 
 pub(super) const PRIMARY: &str = "/apis/cache.my.domain/v1/namespaces/ns/memcacheds/web";
@@ -100,7 +103,8 @@ fn render(request: &Request) -> Result<Candidate, RenderError> {
     let spec: Value = serde_json::from_str(request.spec.json()).unwrap();
     assert!(spec["panic"] != true, "a bug");
     if spec["broken"] == true {
-        let message = "template: memcached/templates/a.yaml:3:5: executing \"a\" at <fail>: no".into();
+        let told = spec["told"].as_str().map(|told| format!(" {told}")).unwrap_or_default();
+        let message = format!("template: memcached/templates/a.yaml:3:5: executing \"a\" at <fail>: no{told}");
         return Err(RenderError { reason: "RenderError", message });
     }
     let mut manifest = String::new();
@@ -122,13 +126,15 @@ fn render(request: &Request) -> Result<Candidate, RenderError> {
     }
     let (mut objects, duplicates) = deduplicate(objects_of(&manifest).unwrap(), &request.namespace);
     install_order(&mut objects);
+    let told = spec["told"].as_str().map(|told| format!(" {told}")).unwrap_or_default();
+    let notes = format!("enjoy{told}");
     Ok(Candidate {
         chart: document(),
         hooks: spec["hooks"].as_array().into_iter().flatten().map(hook).collect(),
         config: spec,
         manifest,
         objects,
-        notes: "enjoy".into(),
+        notes,
         crds: Vec::new(),
         duplicates,
         inputs: request.inputs.clone(),
@@ -257,6 +263,8 @@ impl World {
             suppress_overrides: false,
             apply: helm_release::kube::Policy::Auto,
             progress_timeout: Duration::from_secs(600),
+            values_from: [].into(),
+            values_from_annotation: false,
         };
         change(&mut settings);
         let releases = Arc::new(Releases::default());
@@ -267,6 +275,7 @@ impl World {
             cache: Cache::over(releases.clone()),
             queue: Queue::new(),
             renderer,
+            sources: Sources::new(None, Default::default()),
             hooks: Hooks::default(),
             metrics: Metrics::default(),
             events,
@@ -284,6 +293,7 @@ impl World {
         let shared = Arc::new(shared);
         let reader: Weak<Shared> = Arc::downgrade(&shared);
         shared.cache.report_releases_to(reader);
+        shared.connect_sources();
         let world = World { server, shared, releases, lists: AtomicU64::new(0), unwatched };
         world.feed();
         world.shared.recall();
@@ -305,6 +315,8 @@ impl World {
         let secrets = Arc::new(resource("v1", "Secret", "secrets", true));
         let deployments = Arc::new(resource("apps/v1", "Deployment", "deployments", true));
         let dependents = [maps, roles, secrets, deployments].map(|kind| Dependents(self.shared.clone(), kind));
+        let source = |kind| SourceSink { sources: Arc::downgrade(&self.shared.sources), kind };
+        let sources = [SourceKind::Secret, SourceKind::ConfigMap].map(source);
         for path in self.server.paths() {
             let Some(mut object) = self.server.object(&path) else { continue };
             let (collection, _) = path.rsplit_once('/').unwrap();
@@ -314,6 +326,10 @@ impl World {
                 continue;
             }
             object["metadata"]["namespace"] = own.map_or(Value::Null, Value::from);
+            for sink in sources.iter().filter(|sink| sink.kind.plural() == plural) {
+                let metadata = serde_json::from_value(object["metadata"].clone()).unwrap();
+                sink.changed(SourceMeta::read(sink.kind, metadata).unwrap(), epoch);
+            }
             match plural {
                 "configmaps" | "deployments" | "clusterroles" if self.unwatched => {}
                 "memcacheds" => primaries.changed(serde_json::from_value::<Primary>(object).unwrap(), epoch),
@@ -334,6 +350,7 @@ impl World {
         }
         primaries.sweep(scope, epoch);
         records.sweep(scope, epoch);
+        sources.iter().for_each(|sink| sink.sweep(scope, epoch));
         if self.unwatched {
             return;
         }

@@ -1,0 +1,162 @@
+//! Sources in a reconcile: which ones a resource has, whether they have changed, and their values while they are needed.
+
+use std::collections::BTreeMap;
+
+use helm_release::kube::Call;
+use serde_json::{Value, json};
+
+use super::super::outcome::invalid_annotation;
+use super::super::primary::Primary;
+use super::super::work::Work;
+use super::registry::Read;
+use crate::report::chain;
+use crate::status::{Fault, condition};
+use crate::values::Spec;
+use crate::values_from::{self, Content, Found, Mask, Resolved, SourceKey, ValuesSource};
+
+/// What a reconcile has read.
+pub(in super::super) struct Loaded {
+    /// What stands for the contents in the digest of the inputs.
+    digest: Value,
+    /// The resource's `spec` over the contents, until it is rendered.
+    spec: Option<Spec>,
+    /// Hides what Secrets hold.
+    mask: Mask,
+}
+
+impl Work<'_> {
+    /// Notes what the resource depends on, so that a change wakes it.
+    pub(in super::super) fn depend_on_sources(&self, primary: &Primary) {
+        let idle = primary.deleting || primary.annotations.suspend();
+        let sources = if idle { Vec::new() } else { self.sources(primary).unwrap_or_default() };
+        let user = (self.shared.settings.controller.clone(), self.key.clone());
+        self.shared.sources.depend(user, sources.into_iter().map(|source| source.key));
+    }
+
+    /// The resource's sources: those of its watch, then those of its annotation.
+    fn sources(&self, primary: &Primary) -> Result<Vec<Resolved>, Fault> {
+        let settings = &self.shared.settings;
+        let resolve = |entries: &[ValuesSource]| values_from::resolve(entries, primary.own_namespace(), primary.name());
+        let invalid = |e: values_from::SourceError| fault("InvalidValues", e.to_string());
+        let mut sources = resolve(&settings.values_from).map_err(invalid)?;
+        let Some(own) = primary.annotations.values_from() else { return Ok(sources) };
+        if !settings.values_from_annotation {
+            let why = "the operator does not allow it: its watches.yaml lacks valuesFromAnnotation";
+            return Err(invalid_annotation(&format!("annotation values-from: {why}")));
+        }
+        let own = own.and_then(|entries| resolve(&entries).map_err(|e| e.to_string()));
+        sources.extend(own.map_err(|e| invalid_annotation(&format!("annotation values-from: {e}")))?);
+        Ok(sources)
+    }
+
+    /// Whether the content of every source is known, and none that is required is missing.
+    pub(in super::super) fn knows_sources(&self, primary: &Primary) -> bool {
+        let is_known = |source: &Resolved| {
+            let known = self.shared.sources.known(&source.key).0;
+            known.is_some_and(|read| source.optional || read.digest(&source.values_key).is_some())
+        };
+        self.loaded.is_some() || self.sources(primary).is_ok_and(|sources| sources.iter().all(is_known))
+    }
+
+    /// What stands for the sources in the digest of the inputs; `None` if there are none. Differs whenever a source may have changed.
+    pub(in super::super) fn sources_digest(&self, primary: &Primary) -> Option<Value> {
+        if let Some(loaded) = &self.loaded {
+            return Some(loaded.digest.clone());
+        }
+        let Ok(sources) = self.sources(primary) else { return Some("invalid".into()) };
+        let part = |source: &Resolved| match self.shared.sources.known(&source.key) {
+            (Some(read), _) => digest(source, &read),
+            (None, changes) => json!(["unread", changes]),
+        };
+        (!sources.is_empty()).then(|| sources.iter().map(part).collect())
+    }
+
+    /// The values to render with: the `spec` over the sources that [`Work::load_sources`] read.
+    pub(in super::super) fn effective_spec(&self, primary: &Primary) -> Spec {
+        self.loaded.as_ref().and_then(|loaded| loaded.spec.clone()).unwrap_or_else(|| primary.spec.clone())
+    }
+
+    /// The text without values of Secrets.
+    pub(in super::super) fn hide(&self, text: String) -> String {
+        self.loaded.as_ref().map_or(text.clone(), |loaded| loaded.mask.hide(text))
+    }
+
+    /// Reads the sources, unless this reconcile has done so.
+    ///
+    /// # Errors
+    /// One is missing, unreadable or invalid.
+    pub(in super::super) async fn load_sources(&mut self, primary: &Primary) -> Result<(), Fault> {
+        let sources = self.sources(primary)?;
+        if sources.is_empty() || self.loaded.as_ref().is_some_and(|loaded| loaded.spec.is_some()) {
+            return Ok(());
+        }
+        let mut contents = BTreeMap::new();
+        for source in &sources {
+            if !contents.contains_key(&source.key) {
+                contents.insert(source.key.clone(), self.read_source(&source.key).await?);
+            }
+        }
+        let mut found = Vec::new();
+        for source in &sources {
+            let content = &contents[&source.key];
+            let bytes = content.get(&source.values_key);
+            if bytes.is_none() && !source.optional {
+                return Err(missing(source, content));
+            }
+            found.push(Found { source, bytes });
+        }
+        let digest = sources.iter().map(|source| digest(source, &Read::of(&contents[&source.key]))).collect();
+        let merged = values_from::merge(&found, &primary.spec);
+        let (spec, mask) = merged.map_err(|e| fault("InvalidValues", e.to_string()))?;
+        self.loaded = Some(Loaded { digest, spec: Some(spec), mask });
+        Ok(())
+    }
+
+    /// Drops the values: they may be secret, and the next step may take an hour.
+    pub(in super::super) fn drop_source_values(&mut self) {
+        if let Some(loaded) = &mut self.loaded {
+            (loaded.spec, loaded.mask) = (None, Mask::default());
+        }
+    }
+
+    async fn read_source(&self, key: &SourceKey) -> Result<Content, Fault> {
+        if let Some(why) = self.shared.sources.refusal(key) {
+            return Err(forbidden(key, &why));
+        }
+        let (_, changes) = self.shared.sources.known(key);
+        let content = match self.shared.api.send(Call::get(key.path())).await {
+            Ok(answer) => Content::read(key.kind, &answer.0),
+            Err(error) if error.is_not_found() => Some(Content::default()),
+            Err(error) if error.code() == Some(403) => return Err(forbidden(key, &chain(&error))),
+            Err(error) => return Err(fault("ReconcileError", format!("cannot read {key}: {}", chain(&error)))),
+        };
+        let content = content
+            .ok_or_else(|| fault("ReconcileError", format!("cannot read {key}: it is not a {}", key.kind.as_str())))?;
+        self.shared.sources.store(key, Read::of(&content), changes);
+        Ok(content)
+    }
+}
+
+/// Its place in the values, and the digest of its content: under another name the same content is no change.
+fn digest(source: &Resolved, read: &Read) -> Value {
+    json!([source.target_path, read.digest(&source.values_key)])
+}
+
+fn missing(source: &Resolved, content: &Content) -> Fault {
+    let namespace = &source.key.namespace;
+    let what = if content.version == 0 { "does not exist" } else { "has no such key" };
+    let message = format!("{source}, in namespace {namespace:?}: {} {what}", source.key.kind.as_str());
+    fault("ValuesSourceMissing", message)
+}
+
+fn forbidden(key: &SourceKey, why: &str) -> Fault {
+    let (namespace, plural) = (&key.namespace, key.kind.plural());
+    let rule = format!("{{apiGroups: [\"\"], resources: [{plural}], verbs: [get, list, watch]}}");
+    let message =
+        format!("cannot read {key} in namespace {namespace:?}: {why}; add this rule to the operator's role: {rule}");
+    fault("ValuesSourceForbidden", message)
+}
+
+fn fault(reason: &'static str, message: String) -> Fault {
+    Fault { condition: condition::IRRECONCILABLE, reason, message }
+}

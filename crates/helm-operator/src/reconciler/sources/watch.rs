@@ -1,0 +1,109 @@
+//! The metadata watches of Secrets and ConfigMaps.
+//!
+//! Release records, by far the most and the largest Secrets, are left out by the server.
+
+use std::sync::{Arc, Weak};
+
+use futures::{FutureExt as _, StreamExt as _, future};
+use helm_release::storage::SECRET_TYPE;
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::core::{NamespaceResourceScope, PartialObjectMeta};
+use kube::runtime::watcher;
+use kube::{Api, Client};
+use serde::de::DeserializeOwned;
+use tokio::sync::oneshot;
+use tokio_util::task::AbortOnDropHandle;
+
+use super::super::feed::{self, First, Scope, Sink, Stream};
+use super::super::pages;
+use super::super::stamp::Epoch;
+use super::super::watch::reduce;
+use super::registry::Sources;
+use crate::values_from::{SourceKey, SourceKind};
+
+/// A running watch.
+pub(super) type Watcher = AbortOnDropHandle<()>;
+
+/// An object's name and resource version.
+pub(in super::super) struct SourceMeta {
+    pub(in super::super) key: SourceKey,
+    pub(in super::super) version: u64,
+}
+
+/// Starts a watch; it ends with the registry.
+pub(super) fn start(sources: Weak<Sources>, client: &Client, kind: SourceKind, scope: &Scope) -> Watcher {
+    tracing::info!(kind = kind.as_str(), "Watching sources of values");
+    let stream = match kind {
+        SourceKind::Secret => stream::<Secret>(client, kind, scope),
+        SourceKind::ConfigMap => stream::<ConfigMap>(client, kind, scope),
+    };
+    let (first, listed) = oneshot::channel();
+    let sink = SourceSink { sources: sources.clone(), kind };
+    let scope = scope.clone();
+    let refusal = listed.map(move |first| {
+        if let (Ok(First::Refused), Some(sources)) = (first, sources.upgrade()) {
+            sources.refused(kind, &scope, "the server refuses to list them");
+        }
+    });
+    let both = future::join(feed::feed(sink, stream, first), refusal).map(|_| ());
+    AbortOnDropHandle::new(tokio::spawn(both))
+}
+
+fn stream<K>(client: &Client, kind: SourceKind, scope: &Scope) -> Stream<SourceMeta>
+where
+    K: kube::Resource<Scope = NamespaceResourceScope, DynamicType = ()>,
+    K: Clone + DeserializeOwned + std::fmt::Debug + Send + 'static,
+{
+    let api: Api<PartialObjectMeta<K>> = match scope.only() {
+        Some(namespace) => Api::namespaced(client.clone(), namespace),
+        None => Api::all(client.clone()),
+    };
+    let config = watcher::Config::default();
+    let config = match kind {
+        SourceKind::Secret => config.fields(&format!("type!={SECRET_TYPE}")),
+        SourceKind::ConfigMap => config,
+    };
+    let read = move |object: PartialObjectMeta<K>| SourceMeta::read(kind, object.metadata);
+    let events = pages::watch(api, config).filter_map(move |event| future::ready(reduce(event, read))).boxed();
+    Stream { scope: scope.clone(), events }
+}
+
+impl SourceMeta {
+    pub(in super::super) fn read(kind: SourceKind, metadata: ObjectMeta) -> Option<SourceMeta> {
+        let key = SourceKey { kind, namespace: metadata.namespace?.into(), name: metadata.name?.into() };
+        Some(SourceMeta { key, version: metadata.resource_version?.parse().ok()? })
+    }
+}
+
+/// Tells the registry.
+pub(in super::super) struct SourceSink {
+    pub(in super::super) sources: Weak<Sources>,
+    pub(in super::super) kind: SourceKind,
+}
+
+impl SourceSink {
+    fn tell(&self, what: impl FnOnce(&Arc<Sources>)) {
+        if let Some(sources) = self.sources.upgrade() {
+            what(&sources);
+        }
+    }
+}
+
+impl Sink<SourceMeta> for SourceSink {
+    fn changed(&self, item: SourceMeta, epoch: Epoch) {
+        self.tell(|sources| sources.changed(&item.key, item.version, epoch));
+    }
+
+    fn deleted(&self, item: SourceMeta) {
+        self.tell(|sources| sources.deleted(&item.key, item.version));
+    }
+
+    fn sweep(&self, scope: &Scope, list: Epoch) {
+        self.tell(|sources| sources.sweep(self.kind, scope, list));
+    }
+
+    fn description(&self) -> String {
+        format!("{}s that hold values", self.kind.as_str())
+    }
+}
