@@ -10,6 +10,9 @@ use crate::watches::{DurationError, parse_duration};
 
 const PREFIX: &str = "helm.sdk.operatorframework.io/";
 
+/// The longest token, in bytes: the status repeats it.
+const MAX_TOKEN: usize = 256;
+
 /// The keys that may have another name.
 const RENAMED: [&str; 8] = [
     "pause",
@@ -95,8 +98,25 @@ impl Annotations {
     /// Names the first invalid annotation and what is wrong with it; `None` if all are valid.
     pub(crate) fn fault(&self) -> Option<String> {
         let checks = [("reconcile-period", self.reconcile_period()), ("hook-timeout", self.hook_timeout())];
-        let bad = checks.into_iter().find_map(|(key, value)| Some((key, value.err()?)));
+        let duration = checks.into_iter().find_map(|(key, value)| Some((key, value.err()?.to_string())));
+        let is_long = |key: &&str| self.0.get(*key).is_some_and(|token| token.len() > MAX_TOKEN);
+        let token = || ["reconcile-now", "retry-now"].into_iter().find(is_long);
+        let bad = duration.or_else(|| Some((token()?, format!("a token has at most {MAX_TOKEN} bytes"))));
         bad.map(|(key, error)| format!("annotation {PREFIX}{key}: {error}"))
+    }
+
+    /// `reconcile-now`: a token that asks for one full reconcile. Each new token is another request.
+    pub(crate) fn reconcile_now(&self) -> Option<&str> {
+        self.token("reconcile-now")
+    }
+
+    /// `retry-now`: a token that ends every wait after a failure, once.
+    pub(crate) fn retry_now(&self) -> Option<&str> {
+        self.token("retry-now")
+    }
+
+    fn token(&self, key: &str) -> Option<&str> {
+        self.0.get(key).map(|token| &**token).filter(|token| !token.is_empty())
     }
 
     /// `values-from`: more sources of values, as a YAML list like `valuesFrom` in watches.yaml. The error never quotes it.
@@ -205,6 +225,16 @@ mod tests {
         assert_eq!(names.add("adopt", "x").unwrap_err().to_string().split(" is not").next(), Some("\"adopt\""));
         let twice = names.add("upgrade-description", "example.com/why").unwrap_err();
         assert_eq!(twice.to_string(), "annotation \"example.com/why\" already exists");
+    }
+
+    #[test]
+    fn a_token_is_any_short_text() {
+        assert_eq!(annotations(&[("reconcile-now", "2026-01-01 ü")]).reconcile_now(), Some("2026-01-01 ü"));
+        assert_eq!(annotations(&[("retry-now", "")]).retry_now(), None);
+        let long = "x".repeat(MAX_TOKEN + 1);
+        let expected = "annotation helm.sdk.operatorframework.io/retry-now: a token has at most 256 bytes";
+        assert_eq!(annotations(&[("retry-now", &long)]).fault().unwrap(), expected);
+        assert_eq!(annotations(&[("retry-now", &long[1..])]).fault(), None);
     }
 
     #[test]

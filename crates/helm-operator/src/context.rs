@@ -73,6 +73,10 @@ pub struct ControllerConfig {
     pub max_concurrent_reconciles: usize,
     /// How many revisions of a release are kept; 0 keeps all. Default: 10.
     pub max_history: usize,
+    /// How often every object is applied again without a reason; zero: never. Default: zero.
+    pub full_resync_period: Duration,
+    /// How many releases of one watch may be upgraded at a time because something outside their resources changed; 0: no limit. Default: 0.
+    pub max_parallel_upgrades: usize,
     /// Whether events show override values as `****`. Default: false.
     pub suppress_override_values: bool,
 }
@@ -91,6 +95,8 @@ impl Default for ControllerConfig {
             progress_timeout: PROGRESS_TIMEOUT,
             max_concurrent_reconciles: std::thread::available_parallelism().map_or(1, usize::from),
             max_history: 10,
+            full_resync_period: Duration::ZERO,
+            max_parallel_upgrades: 0,
             suppress_override_values: false,
         }
     }

@@ -23,6 +23,8 @@ pub(crate) mod condition {
     pub(crate) const IRRECONCILABLE: &str = "Irreconcilable";
     /// An annotation pauses the resource, as in helm-operator-plugins; absent until it does.
     pub(crate) const PAUSED: &str = "Paused";
+    /// The annotation `suspend` is set; present only when true.
+    pub(crate) const SUSPENDED: &str = "Suspended";
     /// The generation is not deployed yet, or objects are not ready yet: what is awaited or retried; present only when true.
     pub(crate) const RECONCILING: &str = "Reconciling";
     /// Only a change can help; present only when true.
@@ -30,12 +32,13 @@ pub(crate) mod condition {
 }
 
 /// Our condition types; others on the resource belong to someone else.
-const OURS: [&str; 8] = [
+const OURS: [&str; 9] = [
     condition::INITIALIZED,
     condition::DEPLOYED,
     condition::READY,
     condition::RELEASE_FAILED,
     condition::IRRECONCILABLE,
+    condition::SUSPENDED,
     condition::RECONCILING,
     condition::PAUSED,
     condition::STALLED,
@@ -95,6 +98,18 @@ pub(crate) struct DeployedRelease {
     pub(crate) app_version: String,
 }
 
+/// `status.lastHandled`: the tokens of control annotations that were handled last.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Handled {
+    /// Of `reconcile-now`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) reconcile_now: Option<Box<str>>,
+    /// Of `retry-now`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) retry_now: Option<Box<str>>,
+}
+
 /// Our part of a status, and the conditions of others.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -108,6 +123,9 @@ pub(crate) struct Status {
     /// The resource's generation that the status describes.
     #[serde(default)]
     pub(crate) observed_generation: Option<i64>,
+    /// The tokens that were handled; few resources have any.
+    #[serde(default)]
+    pub(crate) last_handled: Option<Box<Handled>>,
 }
 
 /// What a reconcile found.
@@ -125,6 +143,10 @@ pub(crate) struct Facts {
     pub(crate) fault: Option<Fault>,
     /// Whether an annotation pauses the resource.
     pub(crate) paused: bool,
+    /// How many upgrades may run at a time, if this one waits for its turn.
+    pub(crate) in_line: Option<usize>,
+    /// The tokens that were handled.
+    pub(crate) handled: Option<Box<Handled>>,
     /// Objects that an uninstall waits for.
     pub(crate) awaited: Option<String>,
     /// After the uninstall: the finalizers of others that still keep the resource.
@@ -171,13 +193,22 @@ impl Status {
         both || faults.iter().flatten().any(|c| c.status != "True") || self.find(condition::PAUSED).is_some()
     }
 
+    /// The tokens that were handled.
+    pub(crate) fn last_handled(&self) -> Handled {
+        self.last_handled.as_deref().cloned().unwrap_or_default()
+    }
+
     /// The status that follows from the facts; `None` if it equals this one.
     pub(crate) fn next(&self, facts: &Facts, now: Timestamp) -> Option<Status> {
         let mut conditions: Vec<Condition> =
             wanted(facts, self).into_iter().map(|c| self.keep_time(c, facts.generation, now)).collect();
         conditions.extend(self.conditions.iter().filter(|c| !OURS.contains(&c.kind.as_str())).cloned());
-        let next =
-            Status { conditions, deployed_release: facts.release.clone(), observed_generation: Some(facts.generation) };
+        let next = Status {
+            conditions,
+            deployed_release: facts.release.clone(),
+            observed_generation: Some(facts.generation),
+            last_handled: facts.handled.clone(),
+        };
         (next.sorted() != self.sorted()).then_some(next)
     }
 
@@ -219,6 +250,9 @@ impl Status {
         if let Some(release) = &self.deployed_release {
             status["deployedRelease"] = json!(release);
         }
+        if let Some(handled) = &self.last_handled {
+            status["lastHandled"] = json!(handled);
+        }
         status
     }
 }
@@ -230,6 +264,10 @@ fn wanted(facts: &Facts, old: &Status) -> Vec<Condition> {
         all.push(new(condition::PAUSED, "True", "PauseReconcileAnnotationTrue", ""));
     } else if old.find(condition::PAUSED).is_some() {
         all.push(new(condition::PAUSED, "False", "", ""));
+    }
+    if facts.suspended {
+        let message = "The annotation suspend is set: the release is left alone.";
+        all.push(new(condition::SUSPENDED, "True", "SuspendAnnotation", message));
     }
     all.extend(faults(facts, old));
     let ready = ready(facts);
@@ -251,7 +289,14 @@ fn faults(facts: &Facts, old: &Status) -> Vec<Condition> {
 /// `Reconciling` or `Stalled`, as kstatus reads them: at most one is true, and neither when there is nothing left to do.
 fn activity(facts: &Facts, ready: &Condition) -> Option<Condition> {
     let is_leaving = facts.awaited.is_some() || !facts.kept_by.is_empty();
-    if is_leaving || facts.suspended || facts.paused || ready.status == "True" {
+    if is_leaving || facts.suspended || facts.paused {
+        return None;
+    }
+    if let (Some(limit), None) = (facts.in_line, &facts.fault) {
+        let message = format!("waiting for other upgrades: at most {limit} run at a time");
+        return Some(new(condition::RECONCILING, "True", "UpgradeQueued", &message));
+    }
+    if ready.status == "True" {
         return None;
     }
     let kind = match (&facts.fault, &facts.health) {
@@ -371,6 +416,21 @@ mod tests {
         assert_eq!(time(condition::READY), "1970-01-01T00:01:00Z");
         assert_eq!(second.find(condition::READY).unwrap().message, "Deployment \"web\" is not ready");
         assert!(second.conditions.iter().all(|c| c.observed_generation == Some(2)));
+    }
+
+    #[test]
+    fn a_suspended_resource_and_one_in_line_say_so_and_tokens_are_repeated() {
+        let handled = Handled { reconcile_now: Some("t1".into()), retry_now: None };
+        let facts = Facts { suspended: true, handled: Some(Box::new(handled)), ..facts() };
+        let status = Status::default().next(&facts, at(0)).unwrap();
+        let suspended = "Suspended=True/SuspendAnnotation/The annotation suspend is set: the release is left alone.";
+        assert!(summary(&status).contains(&suspended.to_owned()));
+        let in_line = status.next(&Facts { in_line: Some(3), ..self::facts() }, at(0)).unwrap();
+        let expected = "Reconciling=True/UpgradeQueued/waiting for other upgrades: at most 3 run at a time";
+        assert!(summary(&in_line).contains(&expected.to_owned()));
+        assert_eq!(status.to_apply(false)["lastHandled"], json!({"reconcileNow": "t1"}));
+        assert_eq!(status.next(&facts, at(1)), None);
+        assert_eq!(summary(&status.next(&self::facts(), at(2)).unwrap()).len(), 3);
     }
 
     #[test]

@@ -41,6 +41,14 @@ pub(crate) struct Run {
     #[arg(long, default_value = "10m", value_parser = duration, value_name = "DURATION")]
     progress_timeout: Duration,
 
+    /// How often every object is applied again without a reason, as a Go duration; 0 means never
+    #[arg(long, default_value = "0", value_parser = duration, value_name = "DURATION")]
+    full_resync_period: Duration,
+
+    /// How many releases of one kind may be upgraded at a time when the chart, override values or sources of values change; 0 means no limit
+    #[arg(long, default_value = "0", value_name = "N")]
+    max_parallel_upgrades: u16,
+
     /// Maximum number of concurrent reconciles for each kind [default: number of cores]
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..), value_name = "N")]
     max_concurrent_reconciles: Option<u16>,
@@ -148,6 +156,8 @@ impl Run {
                 .max_concurrent_reconciles
                 .map_or(defaults.controllers.max_concurrent_reconciles, usize::from),
             max_history: self.max_history.into(),
+            full_resync_period: self.full_resync_period,
+            max_parallel_upgrades: self.max_parallel_upgrades.into(),
             suppress_override_values: self.suppress_override_values,
             namespaces: Namespaces::parse(&env("WATCH_NAMESPACE").unwrap_or_default()),
             pod_name: defaults.controllers.pod_name,

@@ -39,7 +39,7 @@ fn the_defaults_match_upstream() {
 fn every_flag_reaches_the_configuration() {
     let line = "run --watches-file=w.yaml --reconcile-period=1m30s --hook-timeout=2h --progress-timeout=0 --max-concurrent-reconciles 3 --max-history=5 --metrics-bind-address=0 \
         --metrics-secure --metrics-require-rbac --health-probe-bind-address=127.0.0.1:0 --leader-elect --leader-election-id=me \
-        --leader-election-namespace=ns --suppress-override-values --enable-http2=true --zap-devel=false --zap-encoder=console \
+        --leader-election-namespace=ns --suppress-override-values --full-resync-period=12h --max-parallel-upgrades=5 --enable-http2=true --zap-devel=false --zap-encoder=console \
         --zap-log-level=debug --zap-stacktrace-level=panic --zap-time-encoding=iso8601";
     let config = config(line, &[("WATCH_NAMESPACE", "a, b")]).unwrap();
     assert_eq!((config.controllers.hook_timeout, config.controllers.max_history), (Duration::from_secs(7200), 5));
@@ -48,6 +48,8 @@ fn every_flag_reaches_the_configuration() {
         (config.controllers.reconcile_period, config.controllers.max_concurrent_reconciles),
         (Duration::from_secs(90), 3)
     );
+    assert_eq!(config.controllers.full_resync_period, Duration::from_secs(12 * 3600));
+    assert_eq!(config.controllers.max_parallel_upgrades, 5);
     assert_eq!((&*config.metrics_bind_address, &*config.health_probe_bind_address), ("0", "127.0.0.1:0"));
     assert!(config.leader_elect && config.controllers.suppress_override_values);
     assert_eq!((&*config.leader_election_id, &*config.leader_election_namespace), ("me", "ns"));

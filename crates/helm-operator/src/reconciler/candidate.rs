@@ -20,6 +20,9 @@ impl Work<'_> {
         self.load_sources(primary).await?;
         let rendered = self.render_loaded(primary).await;
         self.drop_source_values();
+        if rendered.is_ok() {
+            self.progress.rendered();
+        }
         rendered
     }
 

@@ -29,10 +29,25 @@ fn parts(digest: &str) -> (&str, Option<&str>) {
 /// A revision's inputs against the resource's, as far as digests can tell.
 pub(super) fn judge(recorded: Option<&str>, current: &str) -> Inputs {
     match recorded {
-        Some(recorded) if parts(recorded).0 == parts(current).0 => Inputs::Same,
+        Some(recorded) if is_equal(recorded, current) => Inputs::Same,
         Some(recorded) if recorded.split_once(':').is_none_or(|(scheme, _)| scheme != SCHEME) => Inputs::Uncompared,
         _ => Inputs::Changed,
     }
+}
+
+/// Whether two digests stand for the same inputs.
+pub(super) fn is_equal(recorded: &str, current: &str) -> bool {
+    parts(recorded).0 == parts(current).0
+}
+
+/// Whether the resource's own part is this one, as far as the record tells.
+pub(super) fn has_own(recorded: &str, own: &str) -> bool {
+    parts(recorded).1.is_none_or(|recorded| recorded == own)
+}
+
+/// Whether only inputs outside the resource differ: chart, override values or sources. A record that cannot tell counts as if they did.
+pub(super) fn is_from_outside(recorded: &str, current: &str) -> bool {
+    !is_equal(recorded, current) && has_own(recorded, parts(current).1.unwrap_or_default())
 }
 
 /// Compares the deployed revision's chart and values with the resource's, and records today's digest if they are equal.
@@ -110,6 +125,20 @@ mod tests {
             (None, Inputs::Changed),
         ] {
             assert_eq!(judge(recorded, &current), expected, "{recorded:?}");
+        }
+    }
+
+    #[test]
+    fn a_digest_tells_whether_the_resource_itself_changed() {
+        for (recorded, expected) in [
+            ("2:abc.def", false),
+            ("2:abd.def", true),
+            ("2:abd.deg", false),
+            ("2:abd", true),
+            ("2:abc", false),
+            ("", true),
+        ] {
+            assert_eq!(is_from_outside(recorded, &with_scheme("abc", "def")), expected, "{recorded:?}");
         }
     }
 }

@@ -49,7 +49,7 @@ pub(super) async fn repair(work: &mut Work<'_>, primary: &Primary) -> Result<Nex
 
 /// The objects that a repair changed. Empty if somebody removed only fields that the chart does not set: a client owns the defaults of what it
 /// creates.
-fn put_back(applied: &[Applied]) -> String {
+pub(super) fn put_back(applied: &[Applied]) -> String {
     let changed = applied.iter().filter(|one| one.changed);
     changed.map(|one| one.key.to_string()).collect::<Vec<_>>().join(", ")
 }
@@ -162,13 +162,13 @@ pub(super) fn deployed(work: &Work<'_>) -> Option<(u32, Arc<Marks>)> {
     Some((version, revision.marks.clone()?))
 }
 
-fn cache_applied(work: &Work<'_>, applied: &[Applied]) {
+pub(super) fn cache_applied(work: &Work<'_>, applied: &[Applied]) {
     work.shared.cache.store_applied(applied, work.key);
     work.shared.cache.change_history(work.key, |history| history.resynced = Some(Instant::now()));
 }
 
 /// Writes new marks if applying did not restore the old ones: the server's defaults or the kind's schema changed.
-async fn update_marks(
+pub(super) async fn update_marks(
     work: &Work<'_>,
     primary: &Primary,
     version: u32,

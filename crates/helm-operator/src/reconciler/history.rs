@@ -13,6 +13,7 @@ use tokio::time::Instant;
 use super::health::Waiting;
 use super::primary::Primary;
 use super::release::Release;
+use super::requests::Asked;
 use crate::backoff::{self, Retry};
 use crate::status::{Condition, Fault, Status, condition};
 
@@ -45,6 +46,8 @@ pub(super) struct History {
     pub(super) lost: Option<Arc<Release>>,
     /// The uid of a resource whose uninstall left nothing to look for.
     pub(super) cleared: Option<Box<str>>,
+    /// What was done on request or on schedule.
+    pub(super) asked: Option<Box<Asked>>,
     /// When all objects were last applied without a reason, which covers what marks cannot show.
     pub(super) resynced: Option<Instant>,
     /// Since when objects are not ready, and what is known of it.
@@ -222,7 +225,7 @@ fn lasted(failing: &Condition, today: Timestamp) -> Duration {
 }
 
 /// A fraction from 0 to 1, fixed for each resource.
-fn share(uid: &str) -> f64 {
+pub(super) fn share(uid: &str) -> f64 {
     let mut hasher = DefaultHasher::new();
     uid.hash(&mut hasher);
     f64::from(u16::try_from(hasher.finish() >> 48).unwrap_or(u16::MAX)) / f64::from(u16::MAX)

@@ -32,6 +32,9 @@ mod recorded;
 mod release;
 mod releases;
 mod render;
+mod requests;
+mod resync;
+mod rollout;
 mod run;
 mod schedule;
 mod settle;
@@ -64,7 +67,7 @@ pub(crate) use cluster::Cluster;
 
 pub use crate::values::{Error as SpecError, Spec};
 pub use render::{RenderError, Renderer, Request};
-pub(crate) use sources::Sources;
+
 pub(crate) use versions::Versions;
 
 /// Keeps a Helm release for each custom resource of one kind.

@@ -10,10 +10,11 @@ use serde_json::json;
 use super::compare;
 use super::health::Unhealthy;
 use super::history::History;
+pub(super) use super::history::share;
 use super::primary::Primary;
 use super::recorded::recorded;
 use super::release::Release;
-use super::state::{Inputs, Objects, Observed, Recorded};
+use super::state::{Again, Inputs, Objects, Observed, Recorded};
 use super::work::Work;
 
 impl Work<'_> {
@@ -30,6 +31,8 @@ impl Work<'_> {
             objects: self.objects(release.as_ref(), primary),
             held: self.is_held(primary, release.as_ref()),
             listing: self.is_listing(),
+            again: self.again(primary),
+            place: self.place(primary, release.as_ref()),
         }
     }
 
@@ -54,6 +57,13 @@ impl Work<'_> {
     }
 
     fn inputs(&self, release: Option<&Release>, primary: &Primary) -> Inputs {
+        match self.compared(release, primary) {
+            Inputs::Same if self.again(primary) == Again::Render => Inputs::Changed,
+            compared => compared,
+        }
+    }
+
+    fn compared(&self, release: Option<&Release>, primary: &Primary) -> Inputs {
         if let Some(judged) = self.judged {
             return judged;
         }
@@ -66,11 +76,10 @@ impl Work<'_> {
 
     /// Digests of everything that the objects are made from: chart, override values and sources, and the resource itself.
     pub(super) fn inputs_digest(&self, primary: &Primary) -> String {
-        let own = [primary.spec.digest(), primary.name(), primary.namespace()];
         let mut all = vec![json!(self.shared.renderer.digest())];
-        all.extend(own.map(Into::into));
+        all.extend(own(primary).map(Into::into));
         all.extend(self.sources_digest(primary));
-        compare::with_scheme(&digest_json(&all.into()), &digest_json(&json!(own)))
+        compare::with_scheme(&digest_json(&all.into()), &own_digest(primary))
     }
 
     fn objects(&self, release: Option<&Release>, primary: &Primary) -> Objects {
@@ -156,6 +165,16 @@ impl Work<'_> {
             None => None,
         }
     }
+}
+
+/// The resource's own part of the inputs.
+fn own(primary: &Primary) -> [&str; 3] {
+    [primary.spec.digest(), primary.name(), primary.namespace()]
+}
+
+/// A digest of the resource's own part of the inputs.
+pub(super) fn own_digest(primary: &Primary) -> String {
+    digest_json(&json!(own(primary)))
 }
 
 /// Whether there was a release whose objects may remain: its record disappeared while we watched, or the status names one.

@@ -18,6 +18,7 @@ use super::kinds::Subscriber;
 use super::look::Looks;
 use super::queue::Queue;
 use super::render::Renderer;
+use super::rollout::Rollout;
 use super::shared::{Settings, Shared};
 use super::workers::serve;
 use super::{ChartController, Source, watch};
@@ -51,14 +52,17 @@ pub(super) async fn run(controller: ChartController, context: Context) -> Result
     context.cluster.kinds.announce(renderer.chart_name());
     let intake = intake(&controller, &resource, &context)?;
     let (new_kinds, kinds) = mpsc::unbounded_channel();
+    let settings = settings(&controller, &context);
     let shared = Arc::new(Shared {
         storage: Storage::new(api.clone()),
-        settings: settings(&controller, &context),
+        rollout: Rollout::new(settings.max_parallel_upgrades),
+        settings,
         intake,
         metrics: context.metrics.clone(),
         events: context.events.clone(),
         renderer,
         sources: context.cluster.sources.clone(),
+        started: tokio::time::Instant::now(),
         hooks: controller.hooks,
         cache: Cache::over(context.cluster.releases.clone()),
         queue: Queue::new(),
@@ -112,6 +116,8 @@ fn settings(controller: &ChartController, context: &Context) -> Settings {
         suppress_overrides: context.config.suppress_override_values,
         apply: controller.watch.apply,
         progress_timeout: controller.watch.progress_timeout.unwrap_or(context.config.progress_timeout),
+        max_parallel_upgrades: controller.watch.max_parallel_upgrades.unwrap_or(context.config.max_parallel_upgrades),
+        full_resync: controller.watch.full_resync_period.unwrap_or(context.config.full_resync_period),
         values_from: controller.watch.values_from.clone().into(),
         values_from_annotation: controller.watch.values_from_annotation,
     }

@@ -32,6 +32,8 @@ pub(super) struct Times {
     pub(super) asks: Option<Instant>,
     /// When to look closer at objects that are not ready, and when they have had long enough.
     pub(super) waits: [Option<Instant>; 2],
+    /// When to apply everything again.
+    pub(super) resync: Option<Instant>,
     /// When to write a status again that could not be written.
     pub(super) unwritten: Option<Instant>,
 }
@@ -44,7 +46,7 @@ pub(super) fn next_requeue(end: End, times: &Times) -> Option<Instant> {
     }
     let period = (times.period > Duration::ZERO).then(|| times.ended + times.period);
     let waits = if let End::At(at) = end { Some(at) } else { None };
-    let deadlines = times.holds.into_iter().chain([times.asks]).chain(times.waits).flatten();
+    let deadlines = times.holds.into_iter().chain([times.asks, times.resync]).chain(times.waits).flatten();
     let deadlines = deadlines.filter(|at| *at > times.decided);
     deadlines.chain(period).chain(waits).chain(times.unwritten).min()
 }
@@ -63,13 +65,15 @@ mod tests {
         let (decided, ended) = (start + 10 * SECOND, start + 12 * SECOND);
         let check = |behaviour: &str, end, period: u32, holds, unwritten, expected: Option<Instant>| {
             let period = period * SECOND;
-            let times = Times { decided, ended, period, holds, asks: None, waits: [None; 2], unwritten };
+            let times = Times { decided, ended, period, holds, asks: None, waits: [None; 2], resync: None, unwritten };
             assert_eq!(next_requeue(end, &times), expected, "{behaviour}");
             let [asks, rest @ ..] = holds;
             let times = Times { holds: [None, rest[0], rest[1], rest[2]], asks, ..times };
             assert_eq!(next_requeue(end, &times), expected, "{behaviour}, asking");
             let times = Times { holds: [None; 4], asks, waits: [rest[0], rest[1].or(rest[2])], ..times };
             assert_eq!(next_requeue(end, &times), expected, "{behaviour}, waiting");
+            let times = Times { asks: None, resync: asks, ..times };
+            assert_eq!(next_requeue(end, &times), expected, "{behaviour}, applying again");
         };
         check("after the period", End::Rest, 60, none, None, at(72));
         check("never without a period", End::Rest, 0, none, None, None);

@@ -21,14 +21,18 @@ use crate::status::{DeployedRelease, Facts, Health, Status, condition};
 /// Writes the status and schedules the next reconcile.
 pub(super) async fn settle(work: &Work<'_>, end: End) -> ReconcileResult {
     let Some(primary) = work.shared.cache.primary(work.key) else { return ReconcileResult::Success };
+    work.handle_failed(&primary, end);
+    let mut known_health = None;
     if has_status(&primary) {
         // The previous process's failure stays until something is tried. The health of the objects is known only once they are listed.
         let is_known = work.shared.cache.history(work.key).recalled(&primary).is_none() && !work.is_listing();
         if is_known {
             let health = current_health(work, &primary).await;
+            known_health = Some(health.clone());
             write_status(work, &primary, health).await;
         }
     }
+    work.leave_rollout(&primary, known_health.as_ref());
     plan(work, &primary, end)
 }
 
@@ -58,9 +62,11 @@ fn facts(work: &Work<'_>, primary: &Primary, health: Health) -> Facts {
         fault: history.fault().cloned(),
         notes: history.notes,
         paused: primary.annotations.pause(),
+        suspended: primary.annotations.suspend(),
+        in_line: Some(work.shared.rollout.limit()).filter(|_| work.shared.rollout.is_waiting(work.key)),
+        handled: work.handled(primary),
         awaited: work.awaited.clone(),
         kept_by,
-        suspended: primary.annotations.suspend(),
     }
 }
 
@@ -184,6 +190,7 @@ fn plan(work: &Work<'_>, primary: &Primary, end: End) -> ReconcileResult {
         holds: history.deadlines(),
         asks,
         waits: history.waiting.as_ref().map_or([None; 2], |w| w.next(work.shared.settings.progress_timeout)),
+        resync: work.full_resync_at(primary),
         unwritten: history.unwritten.map(|retry| retry.at),
     };
     let look = next_requeue(end, &times);

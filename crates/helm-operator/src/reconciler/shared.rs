@@ -17,12 +17,14 @@ use super::queue::Queue;
 use super::release::Release;
 use super::releases::Reader;
 use super::render::Renderer;
+use super::rollout::{self, Rollout};
 use super::sources::Sources;
 use super::stamp::Epoch;
-use super::{Hooks, watch};
+use super::{Hooks, compare, observe, watch};
 use crate::events::Events;
 use crate::metrics::Metrics;
 use crate::report::Outcome;
+use crate::status::condition;
 use crate::values_from::ValuesSource;
 
 /// What all reconciles of one controller share.
@@ -39,6 +41,9 @@ pub(crate) struct Shared {
     pub(super) events: Events,
     pub(super) metrics: Metrics,
     pub(super) settings: Settings,
+    pub(super) rollout: Rollout,
+    /// When the controller started.
+    pub(super) started: tokio::time::Instant,
     pub(super) intake: Intake,
     /// The custom resource's kind.
     pub(super) resource: Arc<Resource>,
@@ -59,6 +64,10 @@ pub(crate) struct Settings {
     pub(super) apply: Policy,
     /// How long a release may stay unready without progress; zero: no limit.
     pub(super) progress_timeout: Duration,
+    /// How many upgrades that something outside their resources causes run at a time; 0: no limit.
+    pub(super) max_parallel_upgrades: usize,
+    /// How often everything is applied again without a reason; zero: never.
+    pub(super) full_resync: Duration,
     pub(super) values_from: Arc<[ValuesSource]>,
     pub(super) values_from_annotation: bool,
 }
@@ -105,7 +114,24 @@ impl Shared {
             if let Some(history) = History::recall(&primary, now, today) {
                 self.cache.change_history(&primary.key(), |known| *known = history);
             }
+            self.recall_place(&primary);
         }
+    }
+
+    /// An upgrade that failed under the previous process keeps its place, unless the resource itself changed.
+    fn recall_place(&self, primary: &Primary) {
+        let failed = primary.status.find(condition::RELEASE_FAILED);
+        let has_failed = failed.is_some_and(|c| c.status == "True" && c.reason == rollout::FAILED);
+        let marks = self.cache.release(&primary.key()).and_then(|r| r.deployed().and_then(|(_, r)| r.marks.clone()));
+        let own = observe::own_digest(primary);
+        if has_failed && marks.is_some_and(|marks| compare::has_own(&marks.inputs, &own)) {
+            self.rollout.claim(&primary.key());
+        }
+    }
+
+    /// Gives a resource's place among the upgrades to the next one.
+    pub(super) fn leave_rollout(&self, key: &ResourceKey) {
+        self.rollout.leave(key).into_iter().for_each(|next| self.wake(next));
     }
 
     pub(super) fn gvk(&self) -> GroupVersionKind {
@@ -120,6 +146,7 @@ impl Shared {
             self.metrics.resource_deleted(&self.gvk(), namespace, &key.name);
             self.cache.forget(key);
             self.sources.forget(&self.settings.controller, key);
+            self.leave_rollout(key);
             self.queue.cancel(key);
         }
     }

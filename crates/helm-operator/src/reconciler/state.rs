@@ -27,6 +27,32 @@ pub(super) struct Observed {
     pub(super) held: bool,
     /// The first list of a kind in the release is still running.
     pub(super) listing: bool,
+    /// What to do although nothing differs.
+    pub(super) again: Again,
+    /// Whether an upgrade may start.
+    pub(super) place: Place,
+}
+
+/// What to do although nothing differs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Again {
+    /// Nothing.
+    Nothing,
+    /// Render, then apply: a user asked for it.
+    Render,
+    /// Apply everything.
+    Apply,
+}
+
+/// Whether an upgrade that something outside the resource causes may start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// It may, or is of another kind.
+    Free,
+    /// It has to take one of a limited number of places.
+    Wanted,
+    /// It waits for one.
+    InLine,
 }
 
 /// The newest revision of a release.
@@ -109,6 +135,8 @@ pub(super) enum Step {
     ReadSources,
     /// Compare chart and values with those of the record.
     Compare,
+    /// Take a place among the upgrades that may run at a time.
+    Queue,
     /// Render the chart.
     Render,
     /// Make the first revision, or continue making it.
@@ -119,6 +147,8 @@ pub(super) enum Step {
     TakeOwnership,
     /// Repair drift.
     Repair,
+    /// Apply every object again.
+    Reapply,
     /// Read objects whose events are overdue.
     Confirm,
     /// Delete the objects and the records.
@@ -150,6 +180,8 @@ impl fmt::Display for Step {
             Step::Upgrade => "upgrade",
             Step::TakeOwnership => "take objects over",
             Step::Repair => "repair",
+            Step::Reapply => "apply again",
+            Step::Queue => "wait for other upgrades",
             Step::Confirm => "confirm own writes",
             Step::ReportInvalidAnnotation => "report invalid annotation",
             Step::LeaveAlone => "leave alone",
@@ -275,27 +307,29 @@ fn when_not_deployed(recorded: Recorded, observed: &Observed) -> Step {
 }
 
 fn when_deployed(observed: &Observed) -> Step {
+    let waits = observed.held || observed.place == Place::InLine;
     match (observed.inputs, observed.objects) {
         // The deployed revision is maintained even while the next one cannot be made.
-        (Inputs::Unread | Inputs::Uncompared | Inputs::Changed | Inputs::RenderedOther, Objects::Drifted)
-            if observed.held =>
-        {
-            Step::Repair
-        }
-        (Inputs::Unread | Inputs::Uncompared | Inputs::Changed | Inputs::RenderedOther, _) if observed.held => {
-            Step::Wait
-        }
+        (inputs, Objects::Drifted) if differs(inputs) && waits => Step::Repair,
+        (inputs, _) if differs(inputs) && waits => Step::Wait,
         (Inputs::Unread, _) => Step::ReadSources,
         (Inputs::Uncompared, _) => Step::Compare,
+        (Inputs::Changed | Inputs::RenderedOther, _) if observed.place == Place::Wanted => Step::Queue,
         (Inputs::Changed, _) => Step::Render,
         (Inputs::RenderedOther, _) => Step::Upgrade,
         (_, Objects::Unmarked) if observed.held => Step::Wait,
         (_, Objects::Unmarked) => Step::TakeOwnership,
+        _ if observed.again == Again::Apply && !observed.held => Step::Reapply,
         (_, Objects::Drifted) => Step::Repair,
         (_, Objects::Looping) => Step::Wait,
         (_, Objects::Unconfirmed) => Step::Confirm,
         (_, Objects::Intact) => Step::Nothing,
     }
+}
+
+/// Whether the next revision has yet to be made, as far as is known.
+fn differs(inputs: Inputs) -> bool {
+    !matches!(inputs, Inputs::Same | Inputs::RenderedSame)
 }
 
 #[cfg(test)]
@@ -313,6 +347,8 @@ mod tests {
         invalid_annotation: false,
         held: false,
         listing: false,
+        again: Again::Nothing,
+        place: Place::Free,
     };
 
     fn check(cases: &[(&str, Observed, Step)]) {
@@ -419,6 +455,33 @@ mod tests {
                 Step::TakeOwnership,
             ),
             ("someone else's", Observed { release: Recorded::Foreign, finalizer: false, ..FINE }, Step::Refuse),
+        ]);
+    }
+
+    #[test]
+    fn everything_is_applied_again_on_request_whatever_the_objects_look_like() {
+        let again = Observed { again: Again::Apply, ..FINE };
+        check(&[
+            ("intact", again.clone(), Step::Reapply),
+            ("drifting again and again", Observed { objects: Objects::Looping, ..again.clone() }, Step::Reapply),
+            ("after an upgrade", Observed { inputs: Inputs::RenderedSame, ..again.clone() }, Step::Reapply),
+            ("not before it", Observed { inputs: Inputs::RenderedOther, ..again.clone() }, Step::Upgrade),
+            ("not just after it failed", Observed { held: true, ..again.clone() }, Step::Nothing),
+            ("not while suspended", Observed { suspended: true, ..again }, Step::Nothing),
+        ]);
+    }
+
+    #[test]
+    fn an_upgrade_waits_for_its_place_while_drift_is_repaired() {
+        let wanted = Observed { inputs: Inputs::Changed, place: Place::Wanted, ..FINE };
+        let in_line = Observed { place: Place::InLine, ..wanted.clone() };
+        check(&[
+            ("a place before rendering", wanted.clone(), Step::Queue),
+            ("or before the upgrade", Observed { inputs: Inputs::RenderedOther, ..wanted.clone() }, Step::Queue),
+            ("not while held", Observed { held: true, ..wanted.clone() }, Step::Wait),
+            ("none for what is unchanged", Observed { inputs: Inputs::Same, ..wanted }, Step::Nothing),
+            ("in line", in_line.clone(), Step::Wait),
+            ("in line, with drift", Observed { objects: Objects::Drifted, ..in_line }, Step::Repair),
         ]);
     }
 

@@ -14,7 +14,7 @@ use super::schedule::End;
 use super::shared::Shared;
 use super::sources::Loaded;
 use super::state::{Inputs, Recorded, Step, next_step};
-use super::{compare, correct_drift, deploy, settle, undo, uninstall};
+use super::{compare, correct_drift, deploy, requests, resync, settle, undo, uninstall};
 use crate::metrics::ReconcileResult;
 use crate::status::{Fault, condition};
 
@@ -58,6 +58,10 @@ pub(super) struct Work<'a> {
     pub(super) judged: Option<Inputs>,
     /// What the sources of values hold.
     pub(super) loaded: Option<Loaded>,
+    /// How far a full reconcile got.
+    pub(super) progress: requests::Progress,
+    /// Whether the resource waits for a place among the upgrades.
+    pub(super) in_line: bool,
     /// Deleted objects that still exist.
     pub(super) awaited: Option<String>,
     /// When the last step was decided.
@@ -79,7 +83,20 @@ pub(super) enum Next {
 impl<'a> Work<'a> {
     pub(super) fn new(shared: &'a Shared, key: &'a ResourceKey, slot: &'a dyn Slot) -> Work<'a> {
         let decided = Instant::now();
-        Work { shared, key, slot, candidate: None, judged: None, loaded: None, awaited: None, decided, steps: 0 }
+        let progress = requests::Progress::default();
+        Work {
+            shared,
+            key,
+            slot,
+            candidate: None,
+            judged: None,
+            loaded: None,
+            progress,
+            in_line: false,
+            awaited: None,
+            decided,
+            steps: 0,
+        }
     }
 }
 
@@ -91,6 +108,7 @@ impl Work<'_> {
             self.decided = Instant::now();
             self.steps += 1;
             self.depend_on_sources(&primary);
+            self.accept_retry(&primary);
             let observed = self.observe(&primary);
             let step = next_step(&observed);
             tracing::debug!(resource = %self.key, %step, because = %observed, "Next step");
@@ -148,17 +166,29 @@ impl Work<'_> {
             Step::Read => correct_drift::read(self, primary).await,
             Step::ReadSources => self.load_sources(primary).await.map(|()| Next::Again),
             Step::Compare => compare::compare(self, primary).await,
+            Step::Queue => Ok(self.get_in_line()),
+            Step::Reapply => resync::reapply(self, primary).await,
             Step::Render => match self.render(primary).await {
                 Err(fault) => Err(undo::after_render(self, primary, fault).await),
                 rendered => rendered,
             },
-            Step::Install => deploy::install(self, primary).await,
-            Step::Upgrade => deploy::upgrade(self, primary).await,
+            Step::Install => deploy::install(self, primary).await.inspect(|_| self.deployed(primary)),
+            Step::Upgrade => {
+                self.begin_upgrade(primary, self.release().as_ref());
+                deploy::upgrade(self, primary).await.inspect(|_| self.deployed(primary))
+            }
             Step::TakeOwnership => correct_drift::take_ownership(self, primary).await,
             Step::Repair => correct_drift::repair(self, primary).await,
             Step::Confirm => correct_drift::confirm(self).await,
             Step::Uninstall => uninstall::uninstall(self, primary).await,
             Step::RemoveFinalizer => uninstall::remove_finalizer(self, primary).await,
+        }
+    }
+
+    /// After a deployment that was asked for, every object is applied, those without a change included.
+    fn deployed(&mut self, primary: &Primary) {
+        if self.full_reconcile(primary).is_some() {
+            self.judged = Some(Inputs::RenderedSame);
         }
     }
 

@@ -13,7 +13,7 @@ use super::{AnnotationNames, Error, OverrideValuesType, Overrides, ValuesSource,
 use crate::values_from;
 
 /// The keys of an entry.
-const KEYS: [&str; 19] = [
+const KEYS: [&str; 21] = [
     "group",
     "version",
     "kind",
@@ -31,6 +31,8 @@ const KEYS: [&str; 19] = [
     "maxHistory",
     "releaseNamespace",
     "annotations",
+    "fullResyncPeriod",
+    "maxParallelUpgrades",
     "valuesFrom",
     "valuesFromAnnotation",
 ];
@@ -76,6 +78,8 @@ fn empty() -> Watch {
         max_history: None,
         release_namespace: None,
         annotations: AnnotationNames::default(),
+        full_resync_period: None,
+        max_parallel_upgrades: None,
         values_from: Vec::new(),
         values_from_annotation: false,
     }
@@ -104,6 +108,8 @@ fn set(watch: &mut Watch, key: &str, entry: &Entry) -> Result<(), Error> {
         // Upstream uses it to choose how a dry run compares. Nothing is compared by a dry run here.
         "dryRunOption" => _ = string(entry)?,
         "apply" => watch.apply = policy(entry)?,
+        "fullResyncPeriod" => watch.full_resync_period = Some(duration(entry)?),
+        "maxParallelUpgrades" => watch.max_parallel_upgrades = Some(number(entry, 0)?),
         "valuesFrom" => watch.values_from = sources(entry)?,
         "valuesFromAnnotation" => watch.values_from_annotation = boolean(entry)?,
         _ => {}

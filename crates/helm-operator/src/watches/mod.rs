@@ -57,6 +57,11 @@ pub struct Watch {
     pub release_namespace: Option<String>,
     /// Other names of the annotations that control a release.
     pub annotations: AnnotationNames,
+    /// How often every object is applied again without a reason; zero: never. `None`: the flag decides.
+    pub full_resync_period: Option<Duration>,
+    /// How many releases may be upgraded at a time because the chart, override values or sources of values changed; 0: no limit. `None`: the flag
+    /// decides.
+    pub max_parallel_upgrades: Option<usize>,
     /// Secrets and ConfigMaps whose content lies below the `spec` of each resource, in their order.
     pub values_from: Vec<ValuesSource>,
     /// Whether a resource may name more of them in its annotation `values-from`.

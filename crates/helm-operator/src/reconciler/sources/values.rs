@@ -27,7 +27,7 @@ pub(in super::super) struct Loaded {
 impl Work<'_> {
     /// Notes what the resource depends on, so that a change wakes it.
     pub(in super::super) fn depend_on_sources(&self, primary: &Primary) {
-        let idle = primary.deleting || primary.annotations.suspend();
+        let idle = primary.deleting || primary.annotations.suspend() || primary.annotations.pause();
         let sources = if idle { Vec::new() } else { self.sources(primary).unwrap_or_default() };
         let user = (self.shared.settings.controller.clone(), self.key.clone());
         self.shared.sources.depend(user, sources.into_iter().map(|source| source.key));

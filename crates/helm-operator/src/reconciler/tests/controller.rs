@@ -190,7 +190,7 @@ fn count(running: &Running, what: &str) -> usize {
 async fn sources_are_watched_once_by_their_metadata_however_many_resources_have_them() {
     let server = server();
     for name in ["two", "three"] {
-        let (path, primary) = primary("ns", name, spec());
+        let (path, primary) = primary("ns", name, json!({"maps": [name], "value": "1"}));
         server.put(&path, primary, "user");
     }
     for name in ["web", "two", "three"] {

@@ -25,6 +25,7 @@ use super::primary::{FINALIZER, Primary, ResourceKey};
 use super::queue::Queue;
 use super::releases::Releases;
 use super::render::{RenderError, Renderer, Request};
+use super::rollout::Rollout;
 use super::shared::{Settings, Shared};
 use super::sources::{SourceMeta, SourceSink, Sources};
 use super::stamp::Epoch;
@@ -45,7 +46,9 @@ mod ready;
 mod recorded;
 mod releases;
 mod reporting;
+mod requests;
 mod requeue;
+mod rollout;
 mod sources;
 mod upstreams;
 
@@ -57,6 +60,8 @@ const SECOND: Duration = Duration::from_secs(1);
 /// A chart that makes a ConfigMap for each name in `spec.maps`, with `spec.value` in it.
 #[derive(Default)]
 pub(super) struct Stub {
+    /// Names a version of the chart, which every object shows.
+    chart: &'static str,
     overrides: Overrides,
     has_sources: bool,
     is_random: bool,
@@ -67,7 +72,7 @@ pub(super) struct Stub {
 
 impl Renderer for Stub {
     fn digest(&self) -> String {
-        "chart".into()
+        format!("chart{}", self.chart)
     }
 
     fn chart_name(&self) -> &str {
@@ -85,6 +90,11 @@ impl Renderer for Stub {
     fn render(&self, mut request: Request) -> BoxFuture<'_, Result<Candidate, RenderError>> {
         self.revisions.lock().unwrap().push(request.revision);
         let count = self.renders.fetch_add(1, Ordering::SeqCst);
+        if !self.chart.is_empty() {
+            let mut spec: Value = serde_json::from_str(request.spec.json()).unwrap();
+            spec["value"] = format!("{} by {}", spec["value"].as_str().unwrap(), self.chart).into();
+            request.spec = Spec::new(&spec.to_string());
+        }
         if self.is_random {
             let mut spec: Value = serde_json::from_str(request.spec.json()).unwrap();
             spec["value"] = format!("password {count}").into();
@@ -263,6 +273,8 @@ impl World {
             suppress_overrides: false,
             apply: helm_release::kube::Policy::Auto,
             progress_timeout: Duration::from_secs(600),
+            full_resync: Duration::ZERO,
+            max_parallel_upgrades: 0,
             values_from: [].into(),
             values_from_annotation: false,
         };
@@ -276,9 +288,11 @@ impl World {
             queue: Queue::new(),
             renderer,
             sources: Sources::new(None, Default::default()),
+            started: Instant::now(),
             hooks: Hooks::default(),
             metrics: Metrics::default(),
             events,
+            rollout: Rollout::new(settings.max_parallel_upgrades),
             settings,
             resource: Arc::new(resource(
                 "cache.my.domain/v1",

@@ -1,0 +1,31 @@
+//! Applies every object of a release again although no mark says that one drifted: on request, or once in a long while.
+
+use helm_release::action;
+use helm_release::storage::MarkedObject;
+
+use super::correct_drift::{self, deployed, fault, put_back};
+use super::primary::Primary;
+use super::undo;
+use super::work::{Next, Work};
+use crate::report::Outcome;
+use crate::status::Fault;
+
+/// Applies every object of the deployed revision.
+pub(super) async fn reapply(work: &mut Work<'_>, primary: &Primary) -> Result<Next, Fault> {
+    let Some((version, marks)) = deployed(work) else { return Ok(Next::Done) };
+    let decoration = work.decoration(primary);
+    let env = work.environment(&decoration, primary, "upgrade");
+    let packed = work.release().and_then(|r| r.packed).filter(|(v, _)| *v == version).map(|(_, p)| p);
+    let objects: Vec<&MarkedObject> = marks.objects.iter().collect();
+    let applied = action::repair(&env, version, packed.as_ref(), &objects).await.map_err(|e| fault(&e))?;
+    correct_drift::cache_applied(work, &applied);
+    undo::publish_client_side_applies(work, primary, &applied);
+    correct_drift::update_marks(work, primary, version, &marks, &applied).await.map_err(|e| fault(&e))?;
+    let put_back = put_back(&applied);
+    tracing::info!(resource = %work.key, objects = applied.len(), changed = put_back, "Applied release again");
+    if !put_back.is_empty() {
+        work.shared.publish(primary, Outcome::normal("DriftCorrected", "Repair", format!("repaired {put_back}")));
+    }
+    work.applied_everything(primary);
+    Ok(Next::Again)
+}

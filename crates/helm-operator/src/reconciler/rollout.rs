@@ -1,0 +1,195 @@
+//! Limits how many upgrades of one watch run at a time when something outside their resources changes: the chart, override values, a source of values.
+//!
+//! A place is kept until the release is ready with what it was upgraded to. An upgrade that fails keeps its place, so that a broken chart stops after
+//! the first few. Nobody waits for a place with a worker.
+
+use std::collections::{HashSet, VecDeque};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::compare;
+use super::primary::{Primary, ResourceKey};
+use super::release::Release;
+use super::state::Place;
+use super::work::{Next, Work};
+use crate::status::{Health, condition};
+
+/// The reason of a failed upgrade in the status.
+pub(super) const FAILED: &str = "UpgradeError";
+
+/// The places of one controller.
+pub(super) struct Rollout {
+    /// How many there are; 0 for no limit.
+    limit: usize,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    holders: HashSet<ResourceKey>,
+    waiting: VecDeque<ResourceKey>,
+    queued: HashSet<ResourceKey>,
+}
+
+impl Rollout {
+    pub(super) fn new(limit: usize) -> Rollout {
+        Rollout { limit, state: Mutex::default() }
+    }
+
+    pub(super) fn is_limited(&self) -> bool {
+        self.limit > 0
+    }
+
+    pub(super) fn limit(&self) -> usize {
+        self.limit
+    }
+
+    pub(super) fn holds(&self, key: &ResourceKey) -> bool {
+        self.state().holders.contains(key)
+    }
+
+    pub(super) fn is_waiting(&self, key: &ResourceKey) -> bool {
+        self.state().queued.contains(key)
+    }
+
+    /// Takes a place, or waits in line for one; returns whether it was taken.
+    pub(super) fn take(&self, key: &ResourceKey) -> bool {
+        let mut state = self.state();
+        let is_free = state.holders.contains(key) || state.holders.len() < self.limit;
+        if is_free {
+            state.leave_line(key);
+            state.holders.insert(key.clone());
+        } else if state.queued.insert(key.clone()) {
+            state.waiting.push_back(key.clone());
+        }
+        is_free
+    }
+
+    /// Takes a place even if none is free: the upgrade has begun already.
+    pub(super) fn claim(&self, key: &ResourceKey) {
+        if self.is_limited() {
+            let mut state = self.state();
+            state.leave_line(key);
+            state.holders.insert(key.clone());
+        }
+    }
+
+    /// Leaves place and line. Returns the resources that got a place and have to be woken.
+    pub(super) fn leave(&self, key: &ResourceKey) -> Vec<ResourceKey> {
+        let mut state = self.state();
+        state.leave_line(key);
+        state.holders.remove(key);
+        let mut next = Vec::new();
+        while state.holders.len() < self.limit
+            && let Some(first) = state.waiting.pop_front()
+        {
+            state.queued.remove(&first);
+            state.holders.insert(first.clone());
+            next.push(first);
+        }
+        next
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn leave_line(&mut self, key: &ResourceKey) {
+        if self.queued.remove(key) {
+            self.waiting.retain(|waiting| waiting != key);
+        }
+    }
+}
+
+impl Work<'_> {
+    /// The place that an upgrade needs. One that a person asked for needs none.
+    pub(super) fn place(&self, primary: &Primary, release: Option<&Release>) -> Place {
+        let rollout = &self.shared.rollout;
+        let is_free = !rollout.is_limited()
+            || rollout.holds(self.key)
+            || self.full_reconcile(primary).is_some()
+            || !self.is_from_outside(primary, release);
+        match is_free {
+            true => Place::Free,
+            false if self.in_line => Place::InLine,
+            false => Place::Wanted,
+        }
+    }
+
+    /// Takes a place, or gets in line for one. No worker waits for it: whoever leaves wakes the next.
+    pub(super) fn get_in_line(&mut self) -> Next {
+        self.in_line = !self.shared.rollout.take(self.key);
+        Next::Again
+    }
+
+    /// Notes that an upgrade begins. One that an earlier process began takes a place although none may be free.
+    pub(super) fn begin_upgrade(&self, primary: &Primary, release: Option<&Release>) {
+        if self.is_from_outside(primary, release) && self.full_reconcile(primary).is_none() {
+            self.shared.rollout.claim(self.key);
+        }
+    }
+
+    /// Whether the resource itself is as it was when its deployed revision was made, but something outside is not.
+    fn is_from_outside(&self, primary: &Primary, release: Option<&Release>) -> bool {
+        let marks = release.and_then(Release::deployed).and_then(|(_, revision)| revision.marks.as_ref());
+        marks.is_some_and(|marks| compare::is_from_outside(&marks.inputs, &self.inputs_digest(primary)))
+    }
+
+    /// Gives the place back once the release is as it should be, or nobody works on it.
+    pub(super) fn leave_rollout(&self, primary: &Primary, health: Option<&Health>) {
+        let rollout = &self.shared.rollout;
+        if !rollout.is_limited() || !(rollout.holds(self.key) || rollout.is_waiting(self.key)) {
+            return;
+        }
+        let idle = primary.deleting || primary.annotations.suspend() || primary.annotations.pause();
+        let history = self.shared.cache.history(self.key);
+        let fault = history.fault();
+        // Nothing was changed by a chart that does not render.
+        let never_began = fault.is_some_and(|fault| fault.condition == condition::IRRECONCILABLE);
+        let settled = fault.is_none() && health == Some(&Health::Ready) && self.has_current_inputs(primary);
+        if idle || never_began || settled {
+            self.shared.leave_rollout(self.key);
+        }
+    }
+
+    fn has_current_inputs(&self, primary: &Primary) -> bool {
+        let release = self.release();
+        let marks = release.as_ref().and_then(|r| r.deployed()).and_then(|(_, revision)| revision.marks.as_ref());
+        marks.is_some_and(|marks| compare::is_equal(&marks.inputs, &self.inputs_digest(primary)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(name: &str) -> ResourceKey {
+        ResourceKey::new("ns", name)
+    }
+
+    #[test]
+    fn places_are_given_in_order_and_a_resource_waits_once() {
+        let rollout = Rollout::new(1);
+        assert!(rollout.take(&key("a")) && rollout.take(&key("a")));
+        for name in ["b", "c", "b"] {
+            assert!(!rollout.take(&key(name)) && rollout.is_waiting(&key(name)));
+        }
+        assert_eq!(rollout.leave(&key("a")), [key("b")]);
+        assert!(rollout.holds(&key("b")) && !rollout.is_waiting(&key("b")));
+        assert_eq!(rollout.leave(&key("c")), [], "the line is shorter, but no place is free");
+        assert_eq!(rollout.leave(&key("b")), []);
+        assert!(rollout.take(&key("d")));
+    }
+
+    #[test]
+    fn an_upgrade_that_has_begun_takes_a_place_beyond_the_limit() {
+        let rollout = Rollout::new(1);
+        assert!(rollout.take(&key("a")));
+        assert!(!rollout.take(&key("b")) && !rollout.take(&key("c")));
+        rollout.claim(&key("b"));
+        assert_eq!(rollout.leave(&key("a")), [], "b has the only place");
+        assert_eq!(rollout.leave(&key("b")), [key("c")]);
+        Rollout::new(0).claim(&key("a"));
+    }
+}

@@ -1,0 +1,191 @@
+//! Control annotations with tokens, the condition of a suspended resource, and everything applied again once in a while.
+
+use super::*;
+
+fn annotate(world: &World, key: &str, value: &str) {
+    let key = format!("helm.sdk.operatorframework.io/{key}");
+    world.edit(|p| p["metadata"]["annotations"][key] = value.into());
+}
+
+fn handled(world: &World) -> Value {
+    world.server.object(PRIMARY).unwrap()["status"]["lastHandled"].clone()
+}
+
+/// Each object that was applied since then, status and records aside.
+fn applied_since(world: &World, from: usize) -> Vec<String> {
+    let log = world.server.log()[from..].to_vec();
+    log.into_iter().filter(|line| line.starts_with(&format!("PATCH {MAPS}"))).collect()
+}
+
+async fn installed_with(renderer: Arc<Stub>) -> World {
+    let world = World::rendering(World::new(spec()).server, renderer);
+    world.reconcile().await;
+    world
+}
+
+#[tokio::test(start_paused = true)]
+async fn reconcile_now_renders_and_applies_everything_once_per_token() {
+    let renderer = Arc::new(Stub::default());
+    let world = installed_with(renderer.clone()).await;
+    for (token, renders) in [("one", 2), ("two", 3)] {
+        let from = world.server.log().len();
+        annotate(&world, "reconcile-now", token);
+        world.reconcile().await;
+        assert_eq!(renderer.renders.load(Ordering::SeqCst), renders);
+        assert_eq!((applied_since(&world, from).len(), world.history()), (3, vec!["1 deployed".to_owned()]));
+        assert_eq!(handled(&world), json!({"reconcileNow": token}));
+        assert_eq!(world.requests().await, 0, "once");
+    }
+    let world = World::rendering(world.server, renderer.clone());
+    assert_eq!((world.requests().await, renderer.renders.load(Ordering::SeqCst)), (0, 3), "nor after a restart");
+    world.edit(|p| p["metadata"]["annotations"] = json!({}));
+    world.reconcile().await;
+    assert_eq!(handled(&world), json!({"reconcileNow": "two"}));
+}
+
+#[tokio::test(start_paused = true)]
+async fn reconcile_now_upgrades_to_what_renders_differently_and_applies_the_rest() {
+    let world = installed_with(Arc::new(random())).await;
+    let mut changed = world.server.object(&format!("{MAPS}/b")).unwrap();
+    changed["metadata"]["labels"]["extra"] = "x".into();
+    world.server.put(&format!("{MAPS}/b"), changed, "kubectl");
+    world.reconcile().await;
+    annotate(&world, "reconcile-now", "one");
+    world.reconcile().await;
+    assert_eq!((world.value_of("a"), world.history().len()), (json!("password 2"), 2));
+    assert_eq!((handled(&world), world.requests().await), (json!({"reconcileNow": "one"}), 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn reconcile_now_ends_a_fight_and_a_token_of_a_suspended_resource_waits() {
+    let world = installed_with(Arc::default()).await;
+    let drift = || {
+        let mut changed = world.server.object(&format!("{MAPS}/b")).unwrap();
+        changed["data"]["value"] = "mine".into();
+        world.server.put(&format!("{MAPS}/b"), changed, "fighter");
+    };
+    for _ in 0..8 {
+        drift();
+        world.reconcile().await;
+    }
+    assert_eq!(world.value_of("b"), "mine");
+    annotate(&world, "suspend", "true");
+    annotate(&world, "reconcile-now", "one");
+    world.reconcile().await;
+    assert_eq!((world.value_of("b"), handled(&world)), (json!("mine"), Value::Null));
+    let suspended = "True/SuspendAnnotation/The annotation suspend is set: the release is left alone.";
+    assert_eq!(world.condition("Suspended").unwrap(), suspended);
+    annotate(&world, "suspend", "false");
+    world.reconcile().await;
+    assert_eq!((world.value_of("b"), world.condition("Suspended")), (json!("1"), None));
+    assert_eq!(handled(&world), json!({"reconcileNow": "one"}));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_full_reconcile_that_fails_is_told_at_once_and_completed_by_a_retry() {
+    let world = installed_with(Arc::default()).await;
+    world.server.refuse(|call| {
+        (call.path.contains("/configmaps/") && call.body.is_some())
+            .then(|| Error::from_status(500, "InternalError", "away"))
+    });
+    annotate(&world, "reconcile-now", "one");
+    world.reconcile().await;
+    assert_eq!(handled(&world), json!({"reconcileNow": "one"}));
+    assert!(world.condition("Irreconcilable").unwrap().contains("away"));
+    world.server.accept();
+    assert_eq!(world.requests().await, 0, "not before the wait is over");
+    tokio::time::advance(Duration::from_secs(1)).await;
+    let from = world.server.log().len();
+    world.reconcile().await;
+    assert_eq!((applied_since(&world, from).len(), world.condition("Irreconcilable")), (3, None));
+    assert_eq!(world.requests().await, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_crash_after_any_write_of_a_full_reconcile_heals_and_the_token_is_handled() {
+    for writes in 0..8 {
+        let world = installed_with(Arc::new(random())).await;
+        annotate(&world, "reconcile-now", "one");
+        world.server.fail_after(Some(writes));
+        world.reconcile().await;
+        world.server.fail_after(None);
+        let world = World::rendering(world.server, Arc::new(random()));
+        for _ in 0..3 {
+            world.reconcile().await;
+            tokio::time::advance(Duration::from_secs(600)).await;
+        }
+        assert_eq!(handled(&world), json!({"reconcileNow": "one"}), "after {writes} writes");
+        assert_eq!(world.history().last().map(|last| last.ends_with("deployed")), Some(true));
+        assert_eq!(world.requests().await, 0);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn retry_now_ends_the_wait_after_a_failure_once_per_token() {
+    let world = World::new(json!({"broken": true}));
+    let renders = |world: &World| world.server.log().len();
+    world.reconcile().await;
+    assert_eq!(world.requests().await, 0, "held");
+    annotate(&world, "retry-now", "one");
+    let before = renders(&world);
+    world.reconcile().await;
+    assert!(renders(&world) > before);
+    assert_eq!(handled(&world), json!({"retryNow": "one"}));
+    let world = World::on(world.server);
+    assert_eq!(world.requests().await, 0, "a handled token does not end the wait after a restart");
+    annotate(&world, "retry-now", "two");
+    world.reconcile().await;
+    assert_eq!(handled(&world), json!({"retryNow": "two"}));
+}
+
+#[tokio::test(start_paused = true)]
+async fn retry_now_ends_the_wait_of_a_deletion() {
+    let world = installed_with(Arc::default()).await;
+    world.server.refuse(|call| (call.method == "DELETE").then(|| Error::from_status(403, "Forbidden", "no")));
+    world.delete();
+    world.reconcile().await;
+    world.server.accept();
+    assert_eq!(world.requests().await, 0, "held");
+    annotate(&world, "retry-now", "one");
+    world.reconcile().await;
+    assert!(world.server.object(PRIMARY).is_none(), "{:?}", world.condition("ReleaseFailed"));
+}
+
+fn resyncing(server: Arc<MemoryApi>, hours: u64) -> World {
+    World::with_events(server, Arc::new(Stub::default()), |settings| {
+        (settings.period, settings.full_resync) = (Duration::ZERO, Duration::from_secs(hours * 3600));
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_full_resync_period_nothing_is_applied_again() {
+    let world = resyncing(World::new(spec()).server, 0);
+    world.reconcile().await;
+    let from = world.server.log().len();
+    tokio::time::advance(Duration::from_secs(1000 * 3600)).await;
+    world.reconcile().await;
+    assert_eq!(applied_since(&world, from), [] as [String; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn everything_is_applied_again_once_a_period_at_different_times() {
+    let world = resyncing(World::new(spec()).server, 10);
+    let add =
+        |number: u32| world.add("ns", &format!("r{number}"), json!({"maps": [format!("m{number}")], "value": "1"}));
+    let keys: Vec<ResourceKey> = (0..20).map(add).collect();
+    for key in &keys {
+        world.reconcile_one(key).await;
+    }
+    assert_eq!(world.shared.queue.timers(), 20, "each has a timer");
+    let mut hours = Vec::new();
+    for _ in 0..10 {
+        let from = world.server.log().len();
+        tokio::time::advance(Duration::from_secs(3600)).await;
+        for key in &keys {
+            world.reconcile_one(key).await;
+        }
+        hours.push(applied_since(&world, from).len());
+    }
+    let total: usize = hours.iter().sum();
+    assert!((20..=26).contains(&total) && hours.iter().all(|count| *count <= 8), "{hours:?}");
+}
