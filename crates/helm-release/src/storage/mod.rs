@@ -149,12 +149,13 @@ impl RecordMeta {
     }
 }
 
-/// The creation time bounds a slow writer's clock from below; labels in the future are ignored.
+/// The creation time bounds a slow writer's clock from below; labels in the future are ignored, and a creation in the future counts as now: a clock
+/// that was set back must not make anybody wait for a day.
 fn written(metadata: &ObjectMeta, now: Timestamp) -> Option<Timestamp> {
     let labels = metadata.labels.as_ref();
     let label = |key| labels?.get(key)?.parse().ok().and_then(|seconds| Timestamp::from_second(seconds).ok());
     let labels = ["createdAt", "modifiedAt"].into_iter().filter_map(label).filter(|time| *time <= now);
-    labels.chain(metadata.creation_timestamp.as_ref().map(|time| time.0)).max()
+    labels.chain(metadata.creation_timestamp.as_ref().map(|time| time.0.min(now))).max()
 }
 
 #[derive(Deserialize)]

@@ -205,3 +205,22 @@ fn a_release_must_leave_room_for_its_outcome() {
     assert!(error.starts_with("release \"web\" is too large to record: 10"), "{error}");
     check_fits(&sized(largest - 2 * HEADROOM)).unwrap();
 }
+
+#[test]
+fn a_clock_that_was_set_back_does_not_make_a_record_look_newer_than_now() {
+    let now = jiff::Timestamp::from_second(1_000_000).unwrap();
+    let written = |created: i64, label: i64| {
+        let created = jiff::Timestamp::from_second(created).unwrap();
+        let metadata = json!({"creationTimestamp": created.to_string(), "labels": {"createdAt": label.to_string()}});
+        super::written(&serde_json::from_value(metadata).unwrap(), now).unwrap().as_second()
+    };
+    for (created, label, expected) in [
+        (999_000, 999_500, 999_500),
+        (999_900, 999_500, 999_900),
+        (999_000, 2_000_000, 999_000),
+        (2_000_000, 999_500, 1_000_000),
+        (2_000_000, 2_000_000, 1_000_000),
+    ] {
+        assert_eq!(written(created, label), expected, "created {created}, labelled {label}");
+    }
+}
