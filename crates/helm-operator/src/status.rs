@@ -59,7 +59,7 @@ const PERMANENT: [&str; 7] = [
 const MAX_MESSAGE: usize = 4096;
 
 /// One condition.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Condition {
     /// Its type.
@@ -82,7 +82,7 @@ pub(crate) struct Condition {
 }
 
 /// `status.deployedRelease`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct DeployedRelease {
     /// The release's name.
@@ -99,7 +99,7 @@ pub(crate) struct DeployedRelease {
 }
 
 /// `status.lastHandled`: the tokens of control annotations that were handled last.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Handled {
     /// Of `reconcile-now`.
@@ -111,7 +111,7 @@ pub(crate) struct Handled {
 }
 
 /// Our part of a status, and the conditions of others.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Status {
     /// Every condition.

@@ -150,7 +150,7 @@ impl Cache {
         self.state().histories.remove(key);
     }
 
-    pub(super) fn release(&self, key: &ResourceKey) -> Option<Release> {
+    pub(super) fn release(&self, key: &ResourceKey) -> Option<Arc<Release>> {
         self.releases.get(key)
     }
 

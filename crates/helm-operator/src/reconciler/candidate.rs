@@ -28,8 +28,8 @@ impl Work<'_> {
 
     async fn render_loaded(&mut self, primary: &Primary) -> Result<Next, Fault> {
         let release = self.release();
-        let newest = release.as_ref().and_then(Release::newest).map(|(v, _)| v);
-        let deployed = release.as_ref().and_then(Release::deployed).map(|(v, r)| (v, r.marks.clone()));
+        let newest = release.as_deref().and_then(Release::newest).map(|(v, _)| v);
+        let deployed = release.as_deref().and_then(Release::deployed).map(|(v, r)| (v, r.marks.clone()));
         // An action begun since then may have changed the objects, whatever the deployed revision says about them.
         if let Some((revision, Some(marks))) = &deployed
             && newest == Some(*revision)
@@ -51,7 +51,7 @@ impl Work<'_> {
         }
         let newest = self
             .release()
-            .as_ref()
+            .as_deref()
             .and_then(Release::newest)
             .map_or(0, |(v, r)| if r.status.is_pending() { v - 1 } else { v });
         self.candidate = Some(self.candidate(primary, newest + 1).await?);
@@ -78,7 +78,7 @@ impl Work<'_> {
     async fn unfinished(&self, primary: &Primary) -> Result<Option<Candidate>, Fault> {
         let inputs = self.inputs_digest(primary);
         let release = self.release();
-        let newest = release.as_ref().and_then(Release::newest).filter(|(_, r)| r.status.is_pending());
+        let newest = release.as_deref().and_then(Release::newest).filter(|(_, r)| r.status.is_pending());
         let Some((version, marks)) = newest.and_then(|(v, r)| Some((v, r.marks.clone()?))) else { return Ok(None) };
         let judged = compare::judge(Some(&marks.inputs), &inputs);
         if judged == Inputs::Changed || marks.owner != primary.uid() {

@@ -69,7 +69,7 @@ pub(super) async fn compare(work: &mut Work<'_>, primary: &Primary) -> Result<Ne
 
 /// The revision's record; `None` if it cannot be decoded, since then it proves nothing.
 async fn read(work: &Work<'_>, primary: &Primary, version: u32) -> Result<Option<Release>, Fault> {
-    let packed = work.release().and_then(|release| release.packed).filter(|(known, _)| *known == version);
+    let packed = work.release().and_then(|release| release.packed.clone()).filter(|(known, _)| *known == version);
     if let Some((_, packed)) = packed {
         return Ok(packed.unpack().ok());
     }

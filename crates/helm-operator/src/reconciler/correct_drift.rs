@@ -25,7 +25,7 @@ pub(super) async fn repair(work: &mut Work<'_>, primary: &Primary) -> Result<Nex
     let watched = drifted.iter().any(|key| work.shared.cache.is_synced(key));
     let decoration = work.decoration(primary);
     let env = work.environment(&decoration, primary, "upgrade");
-    let packed = work.release().and_then(|r| r.packed).filter(|(v, _)| *v == version).map(|(_, p)| p);
+    let packed = work.release().and_then(|r| r.packed.clone()).filter(|(v, _)| *v == version).map(|(_, p)| p);
     if watched && work.shared.cache.change_history(work.key, |history| history.drift.count(Instant::now())) {
         let fault = fight(&env, version, packed.as_ref(), primary, &drifted).await;
         work.shared.cache.change_history(work.key, |history| history.drift.fault = Some(fault.clone()));
@@ -116,7 +116,7 @@ pub(super) async fn take_ownership(work: &mut Work<'_>, primary: &Primary) -> Re
     let Some((version, marks)) = deployed(work) else { return Ok(Next::Done) };
     let decoration = work.decoration(primary);
     let env = work.environment(&decoration, primary, "upgrade");
-    let packed = work.release().and_then(|r| r.packed).filter(|(v, _)| *v == version).map(|(_, p)| p);
+    let packed = work.release().and_then(|r| r.packed.clone()).filter(|(v, _)| *v == version).map(|(_, p)| p);
     let applied = action::take_ownership(&env, version, packed.as_ref()).await.map_err(|e| fault(&e))?;
     cache_applied(work, &applied);
     undo::publish_client_side_applies(work, primary, &applied);

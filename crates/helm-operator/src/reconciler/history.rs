@@ -15,7 +15,7 @@ use super::primary::Primary;
 use super::release::Release;
 use super::requests::Asked;
 use crate::backoff::{self, Retry};
-use crate::status::{Condition, Fault, Status, condition};
+use crate::status::{Condition, Fault, condition};
 
 /// The reason of a fight over an object's fields.
 pub(super) const FIGHT: &str = "DriftLoop";
@@ -38,8 +38,8 @@ pub(super) struct History {
     pub(super) drift: Drift,
     /// The notes for the next status write.
     pub(super) notes: Option<String>,
-    /// The status that was written last, and the server's answer.
-    pub(super) written: Option<(Status, Status)>,
+    /// Hashes of the status that was written last, without its times, and of the server's answer.
+    pub(super) written: Option<(u64, u64)>,
     /// When to write a status again that could not be written.
     pub(super) unwritten: Option<Retry>,
     /// The release whose records disappeared without our uninstalling it.

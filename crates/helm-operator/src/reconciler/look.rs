@@ -51,7 +51,7 @@ pub(super) async fn current_health(work: &Work<'_>, primary: &Primary) -> Health
     let cache = &work.shared.cache;
     let (now, history) = (Instant::now(), cache.history(work.key));
     let release = work.release();
-    let deployed = release.as_ref().and_then(Release::deployed);
+    let deployed = release.as_deref().and_then(Release::deployed);
     let unhealthy = match deployed.and_then(|(_, revision)| revision.marks.as_ref()) {
         Some(marks) => work.unhealthy(marks),
         None => Vec::new(),

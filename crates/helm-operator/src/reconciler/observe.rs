@@ -1,5 +1,6 @@
 //! Observes a resource and its release for [`super::state`] to decide on.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use helm_release::kube::{ObjectKey, Unready, digest_json};
@@ -27,19 +28,19 @@ impl Work<'_> {
             paused: primary.annotations.pause(),
             release: self.recorded(primary),
             invalid_annotation: primary.annotations.fault().is_some(),
-            inputs: self.inputs(release.as_ref(), primary),
-            objects: self.objects(release.as_ref(), primary),
-            held: self.is_held(primary, release.as_ref()),
+            inputs: self.inputs(release.as_deref(), primary),
+            objects: self.objects(release.as_deref(), primary),
+            held: self.is_held(primary, release.as_deref()),
             listing: self.is_listing(),
             again: self.again(primary),
-            place: self.place(primary, release.as_ref()),
+            place: self.place(primary, release.as_deref()),
         }
     }
 
     /// How the newest revision relates to the resource.
     pub(super) fn recorded(&self, primary: &Primary) -> Recorded {
         recorded(
-            self.release().as_ref(),
+            self.release().as_deref(),
             is_lost(primary, &self.shared.cache.history(self.key)),
             &primary.owner(),
             primary.annotations.adopt(),
@@ -52,7 +53,7 @@ impl Work<'_> {
         self.shared.cache.history(self.key).cleared.as_deref() == Some(primary.uid())
     }
 
-    pub(super) fn release(&self) -> Option<Release> {
+    pub(super) fn release(&self) -> Option<Arc<Release>> {
         self.shared.cache.release(self.key)
     }
 
@@ -136,7 +137,7 @@ impl Work<'_> {
 
     /// Whether a watch that has listed covers every object of the release.
     pub(super) fn is_watched(&self) -> bool {
-        let marks = self.release().as_ref().and_then(Release::newest).and_then(|(_, newest)| newest.marks.clone());
+        let marks = self.release().as_deref().and_then(Release::newest).and_then(|(_, newest)| newest.marks.clone());
         marks.is_some_and(|marks| marks.objects.iter().all(|object| self.shared.cache.is_synced(&object.key)))
     }
 

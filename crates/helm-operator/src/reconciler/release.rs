@@ -77,20 +77,24 @@ impl Release {
         })
     }
 
-    /// Drops the objects of revisions before the base: only later ones may be live.
+    /// Drops the objects of revisions before the base: only later ones may be live. What remains is mostly the same for all of them, and shared.
     pub(super) fn drop_old_objects(&mut self) {
         let base = self.base().map_or(0, |(version, _)| version);
+        let mut last: Option<Arc<Marks>> = None;
         for (_, revision) in self.revisions.range_mut(..base) {
-            if let Some(marks) = &revision.marks
-                && !marks.objects.is_empty()
-            {
-                revision.marks = Some(Arc::new(Marks {
+            let Some(marks) = &mut revision.marks else { continue };
+            if !marks.objects.is_empty() || !marks.inputs.is_empty() {
+                *marks = Arc::new(Marks {
                     owner: marks.owner.clone(),
                     owner_type: marks.owner_type.clone(),
                     taken_over: marks.taken_over,
                     ..Marks::default()
-                }));
+                });
             }
+            if let Some(same) = last.filter(|last| last == marks) {
+                *marks = same;
+            }
+            last = Some(marks.clone());
         }
     }
 }

@@ -15,7 +15,7 @@ use super::stamp::{Epoch, Stamp};
 /// All releases, from the metadata of their records.
 #[derive(Default)]
 pub(crate) struct Releases {
-    all: Mutex<HashMap<ResourceKey, Release>>,
+    all: Mutex<HashMap<ResourceKey, Arc<Release>>>,
     readers: Mutex<Readers>,
 }
 
@@ -49,19 +49,19 @@ impl Releases {
         lock(&self.readers).all.push((id, reader));
     }
 
-    pub(super) fn get(&self, key: &ResourceKey) -> Option<Release> {
+    pub(super) fn get(&self, key: &ResourceKey) -> Option<Arc<Release>> {
         lock(&self.all).get(key).cloned()
     }
 
     /// What `read` finds in a release; `None` if there is no such release.
     pub(super) fn read<T>(&self, key: &ResourceKey, read: impl FnOnce(&Release) -> T) -> Option<T> {
-        lock(&self.all).get(key).map(read)
+        lock(&self.all).get(key).map(|release| read(release))
     }
 
     /// Changes a release in the name of one reader. The others learn of it.
     pub(super) fn change<T>(&self, key: &ResourceKey, by: ReaderId, change: impl FnOnce(&mut Release) -> T) -> T {
         let mut all = lock(&self.all);
-        let release = all.entry(key.clone()).or_default();
+        let release = Arc::make_mut(all.entry(key.clone()).or_default());
         let result = change(release);
         release.drop_old_objects();
         if release.revisions.is_empty() {
@@ -75,7 +75,7 @@ impl Releases {
     /// Stores a record's metadata; returns whether it is new.
     pub(super) fn store(&self, key: &ResourceKey, meta: RecordMeta, epoch: Epoch) -> bool {
         let mut all = lock(&self.all);
-        let release = all.entry(key.clone()).or_default();
+        let release = Arc::make_mut(all.entry(key.clone()).or_default());
         let known = release.revisions.get_mut(&meta.version).map(|r| (&mut r.stamp, Some(r.resource_version)));
         let Some(stamp) = Stamp::of_newer(known, meta.resource_version, Some(epoch)) else { return false };
         let revision = Revision {
@@ -111,9 +111,9 @@ impl Releases {
         let mut all = lock(&self.all);
         let Some(release) = all.get_mut(key) else { return };
         let whole = match release.revisions.iter().all(|(version, revision)| lost(*version, revision)) {
-            true => all.remove(key).map(Arc::new),
+            true => all.remove(key),
             false => {
-                release.revisions.retain(|version, revision| !lost(*version, revision));
+                Arc::make_mut(release).revisions.retain(|version, revision| !lost(*version, revision));
                 None
             }
         };

@@ -15,7 +15,7 @@ pub(super) async fn reapply(work: &mut Work<'_>, primary: &Primary) -> Result<Ne
     let Some((version, marks)) = deployed(work) else { return Ok(Next::Done) };
     let decoration = work.decoration(primary);
     let env = work.environment(&decoration, primary, "upgrade");
-    let packed = work.release().and_then(|r| r.packed).filter(|(v, _)| *v == version).map(|(_, p)| p);
+    let packed = work.release().and_then(|r| r.packed.clone()).filter(|(v, _)| *v == version).map(|(_, p)| p);
     let objects: Vec<&MarkedObject> = marks.objects.iter().collect();
     let applied = action::repair(&env, version, packed.as_ref(), &objects).await.map_err(|e| fault(&e))?;
     correct_drift::cache_applied(work, &applied);

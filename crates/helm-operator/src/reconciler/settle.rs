@@ -1,5 +1,7 @@
 //! Records the outcome of a reconcile: at most one status write, and when to reconcile again.
 
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+
 use helm_release::kube::{Call, FIELD_MANAGER};
 use jiff::Timestamp;
 use serde_json::json;
@@ -45,7 +47,7 @@ fn has_status(primary: &Primary) -> bool {
 
 fn facts(work: &Work<'_>, primary: &Primary, health: Health) -> Facts {
     let release = work.release();
-    let deployed = release.as_ref().and_then(Release::deployed);
+    let deployed = release.as_deref().and_then(Release::deployed);
     let history = work.shared.cache.history(work.key);
     let recorded = work.recorded(primary);
     let kept_by: Vec<String> = match primary.deleting && !primary.has_finalizer() {
@@ -57,7 +59,7 @@ fn facts(work: &Work<'_>, primary: &Primary, health: Health) -> Facts {
     let lost = primary.status.deployed_release.clone().filter(|_| recorded == Recorded::Lost);
     Facts {
         generation: primary.generation,
-        release: deployed.map(|(version, _)| deployed_release(primary, version, release.as_ref())).or(lost),
+        release: deployed.map(|(version, _)| deployed_release(primary, version, release.as_deref())).or(lost),
         health,
         fault: history.fault().cloned(),
         notes: history.notes,
@@ -98,7 +100,7 @@ async fn write_status(work: &Work<'_>, primary: &Primary, health: Health) {
         return written(work);
     };
     // A schema may drop fields of ours; then the same status must not be written again and again.
-    if history.written.is_some_and(|(wrote, answer)| is_alike(&wrote, &status) && answer == primary.status) {
+    if history.written == Some((timeless_hash(&status), hash(&primary.status))) {
         return written(work);
     }
     if primary.has_manifest {
@@ -107,9 +109,9 @@ async fn write_status(work: &Work<'_>, primary: &Primary, health: Health) {
     match apply(work.shared, primary, &status).await {
         Ok(answer) => {
             publish_timeout(work, primary, &status);
-            let answered = answer.status.clone();
+            let known = (timeless_hash(&status), hash(&answer.status));
             work.shared.primary_written(answer);
-            work.shared.cache.change_history(work.key, |h| (h.written, h.notes) = (Some((status, answered)), None));
+            work.shared.cache.change_history(work.key, |h| (h.written, h.notes) = (Some(known), None));
             written(work);
         }
         Err(error) if error.is_not_found() => uninstall::refresh(work, primary).await,
@@ -155,13 +157,17 @@ async fn drop_manifest(work: &Work<'_>, primary: &Primary) {
     }
 }
 
-fn is_alike(a: &Status, b: &Status) -> bool {
-    let timeless = |status: &Status| {
-        let mut status = status.clone();
-        status.conditions.iter_mut().for_each(|c| c.last_transition_time = None);
-        status
-    };
-    timeless(a) == timeless(b)
+/// A hash of a status without its times.
+fn timeless_hash(status: &Status) -> u64 {
+    let mut status = status.clone();
+    status.conditions.iter_mut().for_each(|c| c.last_transition_time = None);
+    hash(&status)
+}
+
+fn hash(status: &Status) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    status.hash(&mut hasher);
+    hasher.finish()
 }
 
 async fn apply(shared: &Shared, primary: &Primary, status: &Status) -> Result<Primary, helm_release::kube::Error> {
@@ -181,7 +187,7 @@ async fn apply(shared: &Shared, primary: &Primary, status: &Status) -> Result<Pr
 /// Sets the resource's timer.
 fn plan(work: &Work<'_>, primary: &Primary, end: End) -> ReconcileResult {
     let history = work.shared.cache.history(work.key);
-    let marks = work.release().as_ref().and_then(Release::deployed).and_then(|(_, r)| r.marks.clone());
+    let marks = work.release().as_deref().and_then(Release::deployed).and_then(|(_, r)| r.marks.clone());
     let asks = marks.and_then(|marks| work.shared.cache.ask_at(&work.watched(&marks)));
     let times = Times {
         decided: work.decided,

@@ -174,7 +174,7 @@ impl Work<'_> {
             },
             Step::Install => deploy::install(self, primary).await.inspect(|_| self.deployed(primary)),
             Step::Upgrade => {
-                self.begin_upgrade(primary, self.release().as_ref());
+                self.begin_upgrade(primary, self.release().as_deref());
                 deploy::upgrade(self, primary).await.inspect(|_| self.deployed(primary))
             }
             Step::TakeOwnership => correct_drift::take_ownership(self, primary).await,
