@@ -197,6 +197,41 @@ fn two_kinds_of_one_name_in_two_groups_have_their_own_charts() {
     assert_eq!(get(&namespace, ["configmap", "other"]), Value::Null);
 }
 
+#[test]
+fn operators_with_disjoint_selectors_share_a_kind_and_a_label_hands_a_resource_over() {
+    let Some(cluster) = TestCluster::shared_or_skip() else { return };
+    define(cluster);
+    let namespace = cluster.namespace("selectors").unwrap();
+    let charts = tempfile::tempdir().unwrap();
+    let _operators = ["left", "right"].map(|side| {
+        let chart = chart(charts.path(), side, &naming(side));
+        let selector = json!({"matchLabels": {"side": side}});
+        let watch = json!([{"group": "test.my.domain", "version": "v1", "kind": "Store", "chart": chart, "selector": selector}]);
+        Operator::start_watches(cluster, &namespace, &watch.to_string(), &[])
+    });
+    let label = |name: &str, side: &str| {
+        namespace.kubectl(["label", "--overwrite", "store.test.my.domain", name, &format!("side={side}")]).unwrap();
+    };
+    for name in ["a", "b", "c"] {
+        namespace.apply(&resource("test.my.domain/v1", "Store", name, &json!({"size": 1}))).unwrap();
+    }
+    label("a", "left");
+    label("b", "right");
+    wait_for(&namespace, "a", "chart", "left");
+    wait_for(&namespace, "b", "chart", "right");
+    let unlabelled = get(&namespace, ["store.test.my.domain", "c"]);
+    assert_eq!((&unlabelled["metadata"]["finalizers"], &unlabelled["status"]), (&Value::Null, &Value::Null));
+    label("c", "left");
+    wait_for(&namespace, "c", "chart", "left");
+    label("c", "right");
+    wait_for(&namespace, "c", "chart", "right");
+    let pruned = || get(&namespace, ["configmap", "c-left"]);
+    eventually("pruned object", || if pruned() == Value::Null { Ok(()) } else { Err(pruned()) });
+    assert_eq!(get(&namespace, ["configmap", "a"])["data"]["chart"], "left");
+    namespace.kubectl(["delete", "store.test.my.domain", "--all", "--timeout=60s"]).unwrap();
+    assert_eq!(get(&namespace, ["configmap", "c"]), Value::Null);
+}
+
 const ASKS: &str = "
 apiVersion: v1
 kind: ConfigMap

@@ -147,3 +147,14 @@ async fn leader_election_needs_a_name_and_outside_a_cluster_a_namespace() {
         "unable to find leader election namespace: not running in-cluster, please specify --leader-election-namespace";
     check("lock", outside).await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_chart_that_cannot_be_loaded_stops_the_start_and_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("watches.yaml");
+    std::fs::write(&file, "- {group: g, version: v1, kind: Store, chart: no/such/chart}\n").unwrap();
+    let manager = Manager::new(Config::default()).watches(&file).unwrap();
+    let error = manager.run_until(client(0), CancellationToken::new()).await.unwrap_err();
+    assert_eq!(error.to_string(), "cannot serve Store with chart \"no/such/chart\"");
+    assert!(chain(&error).contains("no/such/chart"), "{}", chain(&error));
+}

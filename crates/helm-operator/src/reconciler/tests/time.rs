@@ -75,6 +75,16 @@ async fn a_healthy_resource_is_reconciled_once_a_period() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_annotations_period_wins_over_the_watchs() {
+    let world = World::new(spec());
+    world.annotate("reconcile-period", "10m");
+    world.work_for(30 * SECOND).await;
+    let before = world.reconciles();
+    world.work_for(HOUR).await;
+    assert!((5..=7).contains(&(world.reconciles() - before)), "{}", world.reconciles() - before);
+}
+
+#[tokio::test(start_paused = true)]
 async fn after_a_fight_its_condition_clears_and_only_the_period_triggers_reconciles() {
     let world = World::new(spec());
     let fighting = async {

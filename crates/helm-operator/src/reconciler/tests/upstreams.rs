@@ -1,10 +1,13 @@
 //! Releases that an upstream operator made, and what it needs to take them back.
 
+use helm::chart::Chart;
+use helm::engine::Engine;
 use helm_release::release::{Info, Packed, Release, Status};
 use k8s_openapi::ByteString;
 
 use super::*;
 use crate::reconciler::Versions;
+use crate::reconciler::engine::{Discovered, EngineRenderer};
 use crate::reconciler::primary::SDK_FINALIZER;
 use crate::watches::{AnnotationNames, OverrideValuesType};
 
@@ -351,4 +354,41 @@ async fn a_release_that_no_record_can_hold_fails_before_anything_is_written() {
     world.edit(|p| p["spec"]["value"] = "2".into());
     world.reconcile().await;
     assert_eq!((world.value_of("a"), world.condition("ReleaseFailed")), (json!("2"), None));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_description_from_an_annotation_is_recorded() {
+    let world = World::new(spec());
+    let annotation = |action: &str| format!("helm.sdk.operatorframework.io/{action}-description");
+    world.edit(|p| {
+        p["metadata"]["annotations"] = json!({annotation("install"): "first", annotation("upgrade"): "second"})
+    });
+    world.reconcile().await;
+    world.edit(|p| p["spec"]["value"] = "2".into());
+    world.reconcile().await;
+    let description = async |version| world.shared.storage.get("ns", "web", version).await.unwrap().info.description;
+    assert_eq!((description(1).await, description(2).await), ("first".to_owned(), "second".to_owned()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn values_that_no_chart_can_take_are_reported_and_leave_the_release_alone() {
+    let texts = [("image.tag".to_owned(), "1".to_owned())].into();
+    let overrides = Overrides::parse(texts, OverrideValuesType::Typed).unwrap();
+    let chart = [("Chart.yaml", "apiVersion: v2\nname: memcached\nversion: 1.0.0\n")];
+    let engine = Arc::new(Engine::new(Chart::from_files(chart).unwrap()));
+    let world = World::new(json!({}));
+    let discovered = Arc::new(Discovered::read(&Applier::new(world.server.clone())).await.unwrap());
+    let renderer = Arc::new(EngineRenderer::new(engine, overrides, discovered).unwrap());
+    let world = World::rendering(world.server, renderer);
+    world.reconcile().await;
+    assert_eq!(world.history(), ["1 deployed"]);
+    world.edit(|p| p["spec"]["image"] = "s3cret".into());
+    world.reconcile().await;
+    let said = world.condition("Irreconcilable").unwrap();
+    assert!(
+        said.starts_with("True/InvalidValues/invalid override value \"image.tag\": ") && !said.contains("s3cret"),
+        "{said}"
+    );
+    assert_eq!(world.history(), ["1 deployed"]);
+    assert!(world.condition("Deployed").unwrap().starts_with("True"));
 }
