@@ -110,7 +110,7 @@ impl Form {
                 "apiVersion": "v1", "kind": "Event", "metadata": metadata, "count": 1,
                 "firstTimestamp": time(now), "lastTimestamp": time(now),
                 "type": event.kind, "reason": event.reason, "action": event.action, "message": event.note,
-                "involvedObject": event.on, "source": {"component": event.controller, "host": event.instance},
+                "involvedObject": event.on, "source": {"component": event.controller},
                 "reportingComponent": event.controller, "reportingInstance": event.instance,
             }),
         };

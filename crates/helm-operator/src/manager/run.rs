@@ -196,10 +196,9 @@ impl Servers {
         }
     }
 
-    /// Does not wait for open connections: Prometheus keeps its own.
+    /// Closes open connections: Prometheus keeps its own.
     async fn stop(mut self) {
         self.shutdown.cancel();
-        self.tasks.abort_all();
         while self.tasks.join_next().await.is_some() {}
     }
 }

@@ -14,7 +14,6 @@ use axum::Router;
 use axum::middleware::from_fn_with_state;
 use axum::routing::get;
 use axum_server::Handle;
-use axum_server::accept::DefaultAcceptor;
 use helm_release::kube::Api;
 use http::HeaderMap;
 use http::header::{ACCEPT, CONTENT_TYPE};
@@ -116,15 +115,15 @@ impl Server {
     /// Answers requests until `shutdown` is cancelled, then closes all connections.
     pub(crate) async fn serve(self, shutdown: CancellationToken) {
         let handle = Handle::<SocketAddr>::new();
-        let http2 = self.tls.as_ref().is_some_and(Acceptor::speaks_http2);
-        let mut server = axum_server::Server::from_listener(self.listener);
+        let mut server = axum_server::Server::from_listener(self.listener).handle(handle.clone());
         server.http_builder().http1().timer(TokioTimer::new()).header_read_timeout(HEAD_LIMIT);
-        let server = if http2 { server } else { server.http1_only() }.handle(handle.clone());
         let service = self.router.into_make_service();
+        // `http1_only` comes last: `acceptor` undoes a part of it, without which the limit would start only after the first bytes.
         let serving = async {
             match self.tls {
-                Some(tls) => server.acceptor(tls).serve(service).await,
-                None => server.acceptor(DefaultAcceptor::new()).serve(service).await,
+                Some(tls) if tls.speaks_http2() => server.acceptor(tls).serve(service).await,
+                Some(tls) => server.acceptor(tls).http1_only().serve(service).await,
+                None => server.http1_only().serve(service).await,
             }
         };
         tokio::select! {

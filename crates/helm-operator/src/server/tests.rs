@@ -79,6 +79,39 @@ async fn an_address_in_use_is_an_error_that_names_it() {
 }
 
 #[tokio::test]
+async fn open_connections_are_closed_when_the_server_ends() {
+    let server = probes("127.0.0.1:0").await.unwrap().unwrap();
+    let (address, shutdown) = (server.address, CancellationToken::new());
+    let serving = tokio::spawn(server.serve(shutdown.clone()));
+    let mut kept = TcpStream::connect(address).await.unwrap();
+    kept.write_all(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
+    let mut answer = [0; 12];
+    kept.read_exact(&mut answer).await.unwrap();
+    assert_eq!(&answer, b"HTTP/1.1 200");
+    shutdown.cancel();
+    serving.await.unwrap();
+    assert!(kept.read_to_end(&mut Vec::new()).await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn silent_clients_are_disconnected() {
+    let plain = probes("127.0.0.1:0").await.unwrap().unwrap();
+    let address = plain.address;
+    tokio::spawn(plain.serve(CancellationToken::new()));
+    let secure = World::start(Tls::default(), no_api()).await;
+    let handshake_limit = Duration::from_secs(10);
+    closed_after(HEAD_LIMIT, TcpStream::connect(address).await.unwrap()).await;
+    closed_after(handshake_limit, TcpStream::connect(secure.address).await.unwrap()).await;
+    closed_after(HEAD_LIMIT, secure.connect(&[]).await).await;
+}
+
+async fn closed_after(limit: Duration, mut silent: impl AsyncRead + Unpin) {
+    let began = tokio::time::Instant::now();
+    let _ = silent.read_to_end(&mut Vec::new()).await;
+    assert!((limit..limit + Duration::from_secs(1)).contains(&began.elapsed()), "{:?}", began.elapsed());
+}
+
+#[tokio::test]
 async fn a_client_that_never_speaks_tls_does_not_block_others() {
     let world = World::start(Tls::default(), no_api()).await;
     let _silent = TcpStream::connect(world.address).await.unwrap();

@@ -1,4 +1,4 @@
-//! The base image: upstream's contract, and the project's own Dockerfile on top of it.
+//! Our images: the reference operator's, the base image with upstream's contract, and the project's own Dockerfile on top of that.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,10 +10,15 @@ use crate::project::{ACCOUNT, NAMESPACE, Project, SAMPLE};
 /// The stage of our Dockerfile.
 const STAGE: &str = "helm-operator";
 
+const REPOSITORY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+
+fn dockerfile() -> String {
+    fs::read_to_string(Path::new(REPOSITORY).join("Dockerfile")).unwrap()
+}
+
 fn base(root: &Path) -> Image {
-    let dockerfile = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../Dockerfile")).unwrap();
     let mut image = Image::scratch(root);
-    image.add(&dockerfile, Some(STAGE), |stage, path| {
+    image.add(&dockerfile(), Some(STAGE), |stage, path| {
         assert_eq!((stage, path), (Some("build-helm-operator"), "/out/helm-operator"));
         PathBuf::from(env!("CARGO_BIN_EXE_helm-operator"))
     });
@@ -31,6 +36,22 @@ fn the_base_image_keeps_upstreams_contract() {
         image.command().get_envs().map(|(name, value)| (name.to_owned(), value.unwrap().to_owned())).collect();
     let expected = [("HOME", "/opt/helm"), ("USER_NAME", "helm"), ("USER_UID", "1001")];
     assert_eq!(env, expected.map(|(name, value)| (name.into(), value.into())));
+}
+
+#[test]
+fn the_reference_operators_image_has_its_watches_file_and_charts() {
+    let root = tempfile::tempdir().unwrap();
+    let mut image = Image::scratch(root.path());
+    image.add(&dockerfile(), None, |stage, path| match stage {
+        None => Path::new(REPOSITORY).join(path),
+        // Stands in for the operator, which this package does not build.
+        Some(_) => PathBuf::from(env!("CARGO_BIN_EXE_helm-operator")),
+    });
+    assert_eq!((&*image.workdir, &*image.user), ("/opt/helm", "65532:65532"));
+    let output = image.command().env("KUBECONFIG", "/nonexistent").output().unwrap();
+    let log = String::from_utf8(output.stderr).unwrap();
+    assert!(log.contains("cannot find a cluster"), "watches.yaml is read before a cluster is looked for: {log}");
+    assert!(root.path().join("opt/helm/helm-charts/memcached/Chart.yaml").exists());
 }
 
 #[test]
