@@ -33,6 +33,10 @@ impl Project {
     pub(crate) fn deployed() -> Option<Project> {
         let scaffold = shared_cases::path("upstream-state/scaffold")?;
         let cluster = TestCluster::shared_or_skip()?;
+        // Elsewhere there is no audit log, and the project's pod would look for its image.
+        if std::env::var_os("USE_KUBECONFIG").is_some() {
+            return None;
+        }
         let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         let folder = tempfile::tempdir().unwrap();
         copy(&scaffold, folder.path());
