@@ -6,6 +6,7 @@ mod chart;
 mod chart_kinds;
 mod client_side;
 mod config;
+mod drift;
 mod generated;
 mod hooks;
 mod native;

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use golibs::strconv::parse_bool;
+use helm_release::kube::DriftPolicy;
 
 use crate::values_from::{self, ValuesSource};
 use crate::watches::{DurationError, parse_duration};
@@ -102,6 +103,7 @@ impl Annotations {
         let is_long = |key: &&str| self.0.get(*key).is_some_and(|token| token.len() > MAX_TOKEN);
         let token = || ["reconcile-now", "retry-now"].into_iter().find(is_long);
         let bad = duration.or_else(|| Some((token()?, format!("a token has at most {MAX_TOKEN} bytes"))));
+        let bad = bad.or_else(|| self.drift().err().map(|error| ("drift", error.to_owned())));
         bad.map(|(key, error)| format!("annotation {PREFIX}{key}: {error}"))
     }
 
@@ -129,6 +131,12 @@ impl Annotations {
             Ok(entries)
         });
         Some(checked)
+    }
+
+    /// `drift`: what to do about drift of the release's objects; one that its own annotation names wins.
+    pub(crate) fn drift(&self) -> Result<Option<DriftPolicy>, &'static str> {
+        let Some(text) = self.0.get("drift") else { return Ok(None) };
+        DriftPolicy::parse(text).map(Some).ok_or("must be \"repair\", \"detect\" or \"off\"")
     }
 
     /// `uninstall-wait`: whether the resource stays until all objects are gone. Default: false.
@@ -235,6 +243,14 @@ mod tests {
         let expected = "annotation helm.sdk.operatorframework.io/retry-now: a token has at most 256 bytes";
         assert_eq!(annotations(&[("retry-now", &long)]).fault().unwrap(), expected);
         assert_eq!(annotations(&[("retry-now", &long[1..])]).fault(), None);
+    }
+
+    #[test]
+    fn a_drift_policy_is_one_of_three_words() {
+        assert_eq!(annotations(&[]).drift(), Ok(None));
+        assert_eq!(annotations(&[("drift", "detect")]).drift(), Ok(Some(DriftPolicy::Detect)));
+        let expected = r#"annotation helm.sdk.operatorframework.io/drift: must be "repair", "detect" or "off""#;
+        assert_eq!(annotations(&[("drift", "Detect")]).fault().unwrap(), expected);
     }
 
     #[test]

@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use crate::reconciler::DETECTED;
 use crate::report::shorten;
 
 /// Condition types.
@@ -29,10 +30,12 @@ pub(crate) mod condition {
     pub(crate) const RECONCILING: &str = "Reconciling";
     /// Only a change can help; present only when true.
     pub(crate) const STALLED: &str = "Stalled";
+    /// Objects drifted and are not repaired, by policy; present only when true.
+    pub(crate) const DRIFTED: &str = "Drifted";
 }
 
 /// Our condition types; others on the resource belong to someone else.
-const OURS: [&str; 9] = [
+const OURS: &[&str] = &[
     condition::INITIALIZED,
     condition::DEPLOYED,
     condition::READY,
@@ -42,6 +45,7 @@ const OURS: [&str; 9] = [
     condition::RECONCILING,
     condition::PAUSED,
     condition::STALLED,
+    condition::DRIFTED,
 ];
 
 /// Failures with these reasons have the same result however often the same inputs are tried.
@@ -147,6 +151,8 @@ pub(crate) struct Facts {
     pub(crate) in_line: Option<usize>,
     /// The tokens that were handled.
     pub(crate) handled: Option<Box<Handled>>,
+    /// Drift that is reported and not repaired, one text an object.
+    pub(crate) drift: Vec<String>,
     /// Objects that an uninstall waits for.
     pub(crate) awaited: Option<String>,
     /// After the uninstall: the finalizers of others that still keep the resource.
@@ -272,6 +278,9 @@ fn wanted(facts: &Facts, old: &Status) -> Vec<Condition> {
     all.extend(faults(facts, old));
     let ready = ready(facts);
     all.extend(activity(facts, &ready));
+    if !facts.drift.is_empty() {
+        all.push(new(condition::DRIFTED, "True", DETECTED, &drifted(&facts.drift)));
+    }
     all.push(ready);
     all
 }
@@ -342,6 +351,17 @@ fn ready(facts: &Facts) -> Condition {
         (None, Some(_), Health::TimedOut(why)) => ready("False", "ProgressTimeout", why),
         (None, Some(_), Health::Failed(why)) => ready("False", "Failed", why),
     }
+}
+
+/// A message describes at most this much drift.
+const MAX_DRIFT: usize = 5;
+
+fn drifted(texts: &[String]) -> String {
+    let mut named = texts.iter().take(MAX_DRIFT).cloned().collect::<Vec<_>>();
+    if texts.len() > MAX_DRIFT {
+        named.push(format!("and {} more objects", texts.len() - MAX_DRIFT));
+    }
+    format!("{}; the drift policy is detect, so nothing is repaired", named.join("; "))
 }
 
 fn kept_by(finalizers: &[String]) -> String {

@@ -88,6 +88,8 @@ pub(super) struct Dependent {
     pub(super) ours: bool,
     /// Whether its annotation keeps it when the release goes.
     pub(super) kept: bool,
+    /// Whether someone else set its number of replicas.
+    pub(super) scaled: bool,
     pub(super) stamp: Stamp,
 }
 
@@ -207,6 +209,14 @@ impl Cache {
                 let claim = Claim { owner: Some(owner.clone()), ours: true };
                 state.put_dependent(one.key.clone(), &one.live, claim, None);
             }
+        }
+    }
+
+    /// Stores an object of a release as we read it.
+    pub(super) fn store_read(&self, key: &ObjectKey, live: &Live, owner: &ResourceKey) {
+        let mut state = self.state();
+        if !state.gone.has(live.metadata.uid.as_deref().unwrap_or_default()) {
+            state.put_dependent(key.clone(), live, Claim { owner: Some(owner.clone()), ours: true }, None);
         }
     }
 
@@ -378,6 +388,7 @@ impl State {
             owner: claim.owner,
             ours: claim.ours,
             kept: live.kept,
+            scaled: live.scaled,
             stamp,
         };
         let same = old.is_some_and(|old| {
@@ -417,6 +428,7 @@ impl LiveView for Cache {
         Cached::Ours(CachedObject {
             mark: dependent.mark.filter(|_| !dependent.deleting),
             kept: dependent.kept,
+            scaled: dependent.scaled,
             proven: Proven { uid: dependent.uid.into(), resource_version: dependent.resource_version.to_string() },
         })
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use helm_release::action::{self, Environment};
-use helm_release::kube::{Applied, ApplyMethod, ObjectKey};
+use helm_release::kube::{Applied, ApplyMethod, Live, ObjectKey};
 use helm_release::release::{Packed, Status};
 use helm_release::storage::{MarkedObject, Marks};
 use tokio::time::Instant;
@@ -21,7 +21,7 @@ const MAX_NAMED: usize = 3;
 /// Applies the objects that are gone or lost fields of ours.
 pub(super) async fn repair(work: &mut Work<'_>, primary: &Primary) -> Result<Next, Fault> {
     let Some((version, marks)) = deployed(work) else { return Ok(Next::Done) };
-    let drifted = work.drifted(&marks);
+    let drifted = work.drifted(&marks, primary);
     let watched = drifted.iter().any(|key| work.shared.cache.is_synced(key));
     let decoration = work.decoration(primary);
     let env = work.environment(&decoration, primary, "upgrade");
@@ -33,7 +33,8 @@ pub(super) async fn repair(work: &mut Work<'_>, primary: &Primary) -> Result<Nex
         return Ok(Next::Done);
     }
     let objects: Vec<&MarkedObject> = marks.objects.iter().filter(|o| drifted.contains(&o.key)).collect();
-    let applied = action::repair(&env, version, packed.as_ref(), &objects).await.map_err(|e| fault(&e))?;
+    let repaired = action::repair(&env, version, packed.as_ref(), &objects).await.map_err(|e| fault(&e))?;
+    let (applied, marks) = (repaired.applied, accept(work, version, &marks, &repaired.accepted));
     let put_back = put_back(&applied);
     if watched && !put_back.is_empty() {
         tracing::info!(resource = %work.key, objects = put_back, "Reconciled release");
@@ -63,14 +64,14 @@ async fn fight(
     drifted: &[ObjectKey],
 ) -> Fault {
     let named = &drifted[..drifted.len().min(MAX_NAMED)];
-    let rivals = action::rivals(env, version, packed, named).await.unwrap_or_default();
+    let rivals = action::look(env, version, packed, named).await.unwrap_or_default();
     let mut described: Vec<String> = named
         .iter()
         .map(|key| {
             rivals
                 .iter()
                 .find(|(of, _)| of == key)
-                .map_or_else(|| format!("someone keeps changing {key}"), |(_, r)| r.describe(key))
+                .map_or_else(|| format!("someone keeps changing {key}"), |(_, look)| look.rival.describe(key))
         })
         .collect();
     if drifted.len() > named.len() {
@@ -160,6 +161,25 @@ pub(super) fn deployed(work: &Work<'_>) -> Option<(u32, Arc<Marks>)> {
     let release = work.release()?;
     let (version, revision) = release.deployed()?;
     Some((version, revision.marks.clone()?))
+}
+
+/// Keeps the marks of objects that lost only fields that others own. In memory only: nothing of ours changed, and after a restart one more look tells.
+pub(super) fn accept(work: &Work<'_>, version: u32, marks: &Arc<Marks>, accepted: &[(ObjectKey, Live)]) -> Arc<Marks> {
+    if accepted.is_empty() {
+        return marks.clone();
+    }
+    let mut new = (**marks).clone();
+    for (key, live) in accepted {
+        work.shared.cache.store_read(key, live, work.key);
+        new.objects.iter_mut().filter(|o| o.key == *key).for_each(|object| object.mark = live.mark);
+    }
+    let new = Arc::new(new);
+    work.shared.cache.change_release(work.key, |release| {
+        if let Some(revision) = release.revisions.get_mut(&version) {
+            revision.marks = Some(new.clone());
+        }
+    });
+    new
 }
 
 pub(super) fn cache_applied(work: &Work<'_>, applied: &[Applied]) {

@@ -189,7 +189,7 @@ fn candidate(
 /// The objects of exactly the text that the record keeps, in install order.
 fn release_objects(manifest: &str, namespace: &str) -> Result<(Vec<Object>, Vec<Duplicate>), ObjectError> {
     let objects = objects_of(manifest)?;
-    objects.iter().try_for_each(Object::check_name)?;
+    objects.iter().try_for_each(|object| object.check_name().and_then(|()| object.check_annotations()))?;
     let (mut objects, duplicates) = deduplicate(objects, namespace);
     install_order(&mut objects);
     Ok((objects, duplicates))

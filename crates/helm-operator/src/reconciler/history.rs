@@ -10,6 +10,7 @@ use helm_release::action::Refusal;
 use jiff::Timestamp;
 use tokio::time::Instant;
 
+use super::detect::Detections;
 use super::health::Waiting;
 use super::primary::Primary;
 use super::release::Release;
@@ -36,6 +37,8 @@ pub(super) struct History {
     /// The failure that the previous process left, until something is tried.
     pub(super) recalled: Option<Recalled>,
     pub(super) drift: Drift,
+    /// Drift that is only reported.
+    pub(super) detected: Option<Box<Detections>>,
     /// The notes for the next status write.
     pub(super) notes: Option<String>,
     /// Hashes of the status that was written last, without its times, and of the server's answer.

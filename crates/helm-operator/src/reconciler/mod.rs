@@ -10,6 +10,7 @@ mod cluster;
 mod compare;
 mod correct_drift;
 mod deploy;
+mod detect;
 mod engine;
 mod feed;
 mod health;
@@ -64,6 +65,7 @@ use crate::native::{self, Controller};
 use crate::watches::Watch;
 
 pub(crate) use cluster::Cluster;
+pub(crate) use detect::DETECTED;
 
 pub use crate::values::{Error as SpecError, Spec};
 pub use render::{RenderError, Renderer, Request};

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use helm_release::kube::{ObjectKey, Unready, digest_json};
-use helm_release::storage::Marks;
+use helm_release::kube::{DriftPolicy, ObjectKey, Unready, digest_json};
+use helm_release::storage::{MarkedObject, Marks};
 use jiff::Timestamp;
 use serde_json::json;
+use tokio::time::Instant;
 
 use super::compare;
 use super::health::Unhealthy;
@@ -90,12 +91,16 @@ impl Work<'_> {
         if !marks.complete || marks.owner != primary.uid() {
             return Objects::Unmarked;
         }
-        if self.drifted(marks).is_empty() {
-            let overdue = self.shared.cache.overdue(&self.watched(marks));
-            return if overdue.is_empty() { Objects::Intact } else { Objects::Unconfirmed };
-        }
+        let drift = match (self.drifted(marks, primary).is_empty(), self.unreported(marks, primary).is_empty()) {
+            (true, true) => {
+                let overdue = self.shared.cache.overdue(&self.watched(marks));
+                return if overdue.is_empty() { Objects::Intact } else { Objects::Unconfirmed };
+            }
+            (true, false) => Objects::Unreported,
+            (false, _) => Objects::Drifted,
+        };
         let looping = self.shared.cache.history(self.key).drift.hold_until.is_some_and(|until| self.decided < until);
-        if looping { Objects::Looping } else { Objects::Drifted }
+        if looping { Objects::Looping } else { drift }
     }
 
     /// The objects covered by a watch.
@@ -103,11 +108,17 @@ impl Work<'_> {
         marks.objects.iter().map(|object| &object.key).filter(|key| self.shared.cache.is_synced(key)).collect()
     }
 
-    /// The objects that are gone or lost fields of ours; without a watch, all objects once a period.
-    pub(super) fn drifted(&self, marks: &Marks) -> Vec<ObjectKey> {
-        let due = self.is_resync_due();
+    /// The objects to repair that are gone or lost fields of ours; without a watch, all objects once a period.
+    pub(super) fn drifted(&self, marks: &Marks, primary: &Primary) -> Vec<ObjectKey> {
+        let due = self.is_due(self.shared.cache.history(self.key).resynced);
+        let repaired = marks.objects.iter().filter(|o| self.drift_policy(o, primary) == DriftPolicy::Repair);
+        repaired.filter(|object| self.differs(object, due)).map(|object| object.key.clone()).collect()
+    }
+
+    /// Whether an object is gone or lost fields of ours. `due` decides where no watch can tell.
+    pub(super) fn differs(&self, object: &MarkedObject, due: bool) -> bool {
         let cache = &self.shared.cache;
-        let drifted = marks.objects.iter().filter(|object| match cache.dependent(&object.key) {
+        match cache.dependent(&object.key) {
             _ if !cache.is_synced(&object.key) => {
                 due && (!self.shared.settings.watch_dependents || cache.is_refused(&object.key))
             }
@@ -116,14 +127,18 @@ impl Work<'_> {
             Some(live) if object.mark.is_none() || live.mark.is_none() => due && object.mark.is_none(),
             Some(live) => live.mark != object.mark,
             None => true,
-        });
-        drifted.map(|object| object.key.clone()).collect()
+        }
     }
 
-    /// Whether a period has passed since all objects were applied, for kinds whose drift no watch reports.
-    fn is_resync_due(&self) -> bool {
+    /// What to do about an object's drift: its own annotation wins, then the resource's, then the watch's policy.
+    pub(super) fn drift_policy(&self, object: &MarkedObject, primary: &Primary) -> DriftPolicy {
+        let own = || object.drift.or(primary.annotations.drift().ok().flatten());
+        own().unwrap_or(self.shared.settings.drift.policy)
+    }
+
+    /// Whether a period has passed since all objects were applied or looked at, for kinds whose drift no watch reports.
+    pub(super) fn is_due(&self, last: Option<Instant>) -> bool {
         let period = self.shared.settings.period;
-        let last = self.shared.cache.history(self.key).resynced;
         period > Duration::ZERO && last.is_none_or(|last| last.elapsed() >= period.mul_f64(0.9))
     }
 

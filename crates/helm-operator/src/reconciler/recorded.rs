@@ -115,7 +115,15 @@ mod tests {
 
     fn object(name: &str) -> MarkedObject {
         let key = ObjectKey { group: "".into(), kind: "ConfigMap".into(), namespace: "ns".into(), name: name.into() };
-        MarkedObject { key, api_version: "v1".into(), digest: String::new(), mark: None, kept: false, client: false }
+        MarkedObject {
+            key,
+            api_version: "v1".into(),
+            digest: String::new(),
+            mark: None,
+            kept: false,
+            client: false,
+            drift: None,
+        }
     }
 
     /// Marks of ours with these objects.

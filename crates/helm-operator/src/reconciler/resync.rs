@@ -1,6 +1,7 @@
 //! Applies every object of a release again although no mark says that one drifted: on request, or once in a long while.
 
 use helm_release::action;
+use helm_release::kube::DriftPolicy;
 use helm_release::storage::MarkedObject;
 
 use super::correct_drift::{self, deployed, fault, put_back};
@@ -10,14 +11,16 @@ use super::work::{Next, Work};
 use crate::report::Outcome;
 use crate::status::Fault;
 
-/// Applies every object of the deployed revision.
+/// Applies every object of the deployed revision; unasked, only those whose drift is repaired.
 pub(super) async fn reapply(work: &mut Work<'_>, primary: &Primary) -> Result<Next, Fault> {
     let Some((version, marks)) = deployed(work) else { return Ok(Next::Done) };
     let decoration = work.decoration(primary);
     let env = work.environment(&decoration, primary, "upgrade");
     let packed = work.release().and_then(|r| r.packed.clone()).filter(|(v, _)| *v == version).map(|(_, p)| p);
-    let objects: Vec<&MarkedObject> = marks.objects.iter().collect();
-    let applied = action::repair(&env, version, packed.as_ref(), &objects).await.map_err(|e| fault(&e))?;
+    let asked = work.full_reconcile(primary).is_some();
+    let is_due = |object: &&MarkedObject| asked || work.drift_policy(object, primary) == DriftPolicy::Repair;
+    let objects: Vec<&MarkedObject> = marks.objects.iter().filter(is_due).collect();
+    let applied = action::reapply(&env, version, packed.as_ref(), &objects).await.map_err(|e| fault(&e))?;
     correct_drift::cache_applied(work, &applied);
     undo::publish_client_side_applies(work, primary, &applied);
     correct_drift::update_marks(work, primary, version, &marks, &applied).await.map_err(|e| fault(&e))?;

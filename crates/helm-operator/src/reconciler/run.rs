@@ -120,6 +120,7 @@ fn settings(controller: &ChartController, context: &Context) -> Settings {
         full_resync: controller.watch.full_resync_period.unwrap_or(context.config.full_resync_period),
         values_from: controller.watch.values_from.clone().into(),
         values_from_annotation: controller.watch.values_from_annotation,
+        drift: controller.watch.drift.clone(),
     }
 }
 

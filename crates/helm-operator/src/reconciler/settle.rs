@@ -62,6 +62,7 @@ fn facts(work: &Work<'_>, primary: &Primary, health: Health) -> Facts {
         release: deployed.map(|(version, _)| deployed_release(primary, version, release.as_deref())).or(lost),
         health,
         fault: history.fault().cloned(),
+        drift: if deployed.is_some() { work.detections(primary) } else { Vec::new() },
         notes: history.notes,
         paused: primary.annotations.pause(),
         suspended: primary.annotations.suspend(),

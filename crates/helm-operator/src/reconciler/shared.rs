@@ -26,6 +26,7 @@ use crate::metrics::Metrics;
 use crate::report::Outcome;
 use crate::status::condition;
 use crate::values_from::ValuesSource;
+use crate::watches::Drift;
 
 /// What all reconciles of one controller share.
 pub(crate) struct Shared {
@@ -70,6 +71,7 @@ pub(crate) struct Settings {
     pub(super) full_resync: Duration,
     pub(super) values_from: Arc<[ValuesSource]>,
     pub(super) values_from_annotation: bool,
+    pub(super) drift: Drift,
 }
 
 impl Shared {

@@ -108,6 +108,8 @@ pub(super) enum Objects {
     Unmarked,
     /// Some are gone or lost fields of ours.
     Drifted,
+    /// Some of those whose drift is only reported drifted, and how is not known yet.
+    Unreported,
     /// They keep drifting, and it is too early to repair.
     Looping,
     /// As we left them, but the events of our own writes are overdue.
@@ -149,6 +151,8 @@ pub(super) enum Step {
     Repair,
     /// Apply every object again.
     Reapply,
+    /// Find out who changed which fields, and report it.
+    Detect,
     /// Read objects whose events are overdue.
     Confirm,
     /// Delete the objects and the records.
@@ -182,6 +186,7 @@ impl fmt::Display for Step {
             Step::Repair => "repair",
             Step::Reapply => "apply again",
             Step::Queue => "wait for other upgrades",
+            Step::Detect => "report drift",
             Step::Confirm => "confirm own writes",
             Step::ReportInvalidAnnotation => "report invalid annotation",
             Step::LeaveAlone => "leave alone",
@@ -245,6 +250,7 @@ impl fmt::Display for Objects {
             Objects::Unmarked => "not marked as ours",
             Objects::Unconfirmed => "not confirmed",
             Objects::Drifted => "drifted",
+            Objects::Unreported => "drifted, and not reported yet",
             Objects::Looping => "drifting again and again",
         })
     }
@@ -311,6 +317,7 @@ fn when_deployed(observed: &Observed) -> Step {
     match (observed.inputs, observed.objects) {
         // The deployed revision is maintained even while the next one cannot be made.
         (inputs, Objects::Drifted) if differs(inputs) && waits => Step::Repair,
+        (inputs, Objects::Unreported) if differs(inputs) && waits => Step::Detect,
         (inputs, _) if differs(inputs) && waits => Step::Wait,
         (Inputs::Unread, _) => Step::ReadSources,
         (Inputs::Uncompared, _) => Step::Compare,
@@ -321,6 +328,7 @@ fn when_deployed(observed: &Observed) -> Step {
         (_, Objects::Unmarked) => Step::TakeOwnership,
         _ if observed.again == Again::Apply && !observed.held => Step::Reapply,
         (_, Objects::Drifted) => Step::Repair,
+        (_, Objects::Unreported) => Step::Detect,
         (_, Objects::Looping) => Step::Wait,
         (_, Objects::Unconfirmed) => Step::Confirm,
         (_, Objects::Intact) => Step::Nothing,
@@ -425,6 +433,12 @@ mod tests {
                 Step::Upgrade,
             ),
             ("drift", Observed { objects: Objects::Drifted, ..FINE }, Step::Repair),
+            ("drift that is only reported", Observed { objects: Objects::Unreported, ..FINE }, Step::Detect),
+            (
+                "even while an upgrade is held",
+                Observed { inputs: Inputs::Changed, objects: Objects::Unreported, held: true, ..FINE },
+                Step::Detect,
+            ),
             ("drift again and again", Observed { objects: Objects::Looping, ..FINE }, Step::Wait),
             (
                 "drift while an upgrade is held",

@@ -14,7 +14,7 @@ use super::schedule::End;
 use super::shared::Shared;
 use super::sources::Loaded;
 use super::state::{Inputs, Recorded, Step, next_step};
-use super::{compare, correct_drift, deploy, requests, resync, settle, undo, uninstall};
+use super::{compare, correct_drift, deploy, detect, requests, resync, settle, undo, uninstall};
 use crate::metrics::ReconcileResult;
 use crate::status::{Fault, condition};
 
@@ -140,7 +140,7 @@ impl Work<'_> {
 
     /// A failed repair holds repairs; any other failure holds everything else.
     fn failed(&self, step: Step, primary: &Primary, fault: Fault) -> End {
-        if step == Step::Repair {
+        if matches!(step, Step::Repair | Step::Detect) {
             self.fail_repair(primary, fault)
         } else {
             self.fail(primary, fault)
@@ -179,6 +179,7 @@ impl Work<'_> {
             }
             Step::TakeOwnership => correct_drift::take_ownership(self, primary).await,
             Step::Repair => correct_drift::repair(self, primary).await,
+            Step::Detect => detect::detect(self, primary).await,
             Step::Confirm => correct_drift::confirm(self).await,
             Step::Uninstall => uninstall::uninstall(self, primary).await,
             Step::RemoveFinalizer => uninstall::remove_finalizer(self, primary).await,
@@ -219,6 +220,7 @@ impl Work<'_> {
             max_history: self.shared.settings.max_history,
             hook_timeout: self.hook_timeout(primary),
             apply: self.shared.settings.apply,
+            ignore: self.shared.settings.drift.ignore.clone(),
             refused: self.refused(primary),
             unclaimed_hooks: primary.annotations.adopt() || self.release().is_some_and(|r| r.is_taken_over()),
         };

@@ -9,11 +9,11 @@ use kube::core::Selector;
 
 use super::expand::{self, Env};
 use super::node::{Entry, Node};
-use super::{AnnotationNames, Error, OverrideValuesType, Overrides, ValuesSource, Watch, parse_duration};
+use super::{AnnotationNames, Drift, Error, OverrideValuesType, Overrides, ValuesSource, Watch, parse_duration, rules};
 use crate::values_from;
 
 /// The keys of an entry.
-const KEYS: [&str; 21] = [
+const KEYS: &[&str] = &[
     "group",
     "version",
     "kind",
@@ -35,6 +35,7 @@ const KEYS: [&str; 21] = [
     "maxParallelUpgrades",
     "valuesFrom",
     "valuesFromAnnotation",
+    "drift",
 ];
 
 /// Decodes an entry; adds unknown keys to `warnings`.
@@ -82,12 +83,13 @@ fn empty() -> Watch {
         max_parallel_upgrades: None,
         values_from: Vec::new(),
         values_from_annotation: false,
+        drift: Drift::default(),
     }
 }
 
 /// The known key that equals `key` in any case, as for Go's `encoding/json`.
 fn known(key: &str) -> Option<&'static str> {
-    KEYS.into_iter().find(|k| k.eq_ignore_ascii_case(key))
+    KEYS.iter().copied().find(|k| k.eq_ignore_ascii_case(key))
 }
 
 fn set(watch: &mut Watch, key: &str, entry: &Entry) -> Result<(), Error> {
@@ -112,6 +114,7 @@ fn set(watch: &mut Watch, key: &str, entry: &Entry) -> Result<(), Error> {
         "maxParallelUpgrades" => watch.max_parallel_upgrades = Some(number(entry, 0)?),
         "valuesFrom" => watch.values_from = sources(entry)?,
         "valuesFromAnnotation" => watch.values_from_annotation = boolean(entry)?,
+        "drift" => watch.drift = rules::drift(entry)?,
         _ => {}
     }
     Ok(())
@@ -212,7 +215,7 @@ fn selector(entry: &Entry) -> Result<Selector, Error> {
     labels.try_into().map_err(|cause: kube::core::labels::ParseExpressionError| wrong(entry, cause.to_string()))
 }
 
-fn wrong(entry: &Entry, what: String) -> Error {
+pub(super) fn wrong(entry: &Entry, what: String) -> Error {
     Error::Value { line: entry.line, what: format!("{}: {what}", entry.key) }
 }
 
@@ -226,7 +229,7 @@ fn unknown(entry: &Entry) -> String {
 
 /// The known key that differs in at most a third of its letters.
 fn near(key: &str) -> Option<&'static str> {
-    let (distance, near) = KEYS.into_iter().map(|k| (distance(key, k), k)).min()?;
+    let (distance, near) = KEYS.iter().copied().map(|k| (distance(key, k), k)).min()?;
     (distance * 3 <= near.len()).then_some(near)
 }
 

@@ -7,6 +7,7 @@ mod duration;
 mod expand;
 mod node;
 mod overrides;
+mod rules;
 #[cfg(test)]
 mod tests;
 
@@ -23,6 +24,7 @@ pub use crate::values_from::{SourceError, SourceKind, ValuesSource};
 pub(crate) use duration::{DurationError, parse_duration};
 pub use expand::Error as ExpandError;
 pub use overrides::{OverrideError, OverrideValuesType, Overrides};
+pub use rules::Drift;
 
 /// One entry of watches.yaml: a kind of custom resource and the chart that serves it.
 #[derive(Clone, Debug)]
@@ -66,6 +68,8 @@ pub struct Watch {
     pub values_from: Vec<ValuesSource>,
     /// Whether a resource may name more of them in its annotation `values-from`.
     pub values_from_annotation: bool,
+    /// What to do about drift.
+    pub drift: Drift,
 }
 
 /// Why watches.yaml cannot be used. The messages are upstream's where it has one.

@@ -1,5 +1,7 @@
 //! Whole watches files and their result.
 
+use helm_release::kube::{DriftPolicy, Pointer};
+
 use super::*;
 
 const MEMCACHED: &str = "
@@ -208,5 +210,44 @@ fn sources_of_values_are_read_and_checked_where_the_file_is() {
     ] {
         let error = watch(&format!(", valuesFrom: [{entry}]")).unwrap_err().to_string();
         assert!(error.contains("line 1: ") && error.contains(expected), "{error}");
+    }
+}
+
+#[test]
+fn drift_has_a_policy_and_fields_to_ignore() {
+    assert_eq!(one("").unwrap().drift, Drift::default());
+    for (text, policy) in [("repair", DriftPolicy::Repair), ("detect", DriftPolicy::Detect), ("off", DriftPolicy::Off)]
+    {
+        assert_eq!(one(&format!("  drift: {{policy: {text}}}")).unwrap().drift.policy, policy);
+    }
+    let watch = one("
+  drift:
+    ignore:
+    - {group: apps, kind: Deployment, name: web, paths: [/spec/replicas]}
+    - {group: '', paths: ['/metadata/annotations/a~1b', '/spec/containers/[name=web]/image']}
+");
+    let drift = watch.unwrap().drift;
+    assert_eq!(drift.policy, DriftPolicy::Repair);
+    let pointers = |texts: &[&str]| texts.iter().map(|text| Pointer::parse(text).unwrap()).collect::<Vec<_>>();
+    let [web, core] = &*drift.ignore else { panic!("{drift:?}") };
+    assert_eq!((web.objects.name.as_deref(), &web.paths), (Some("web"), &pointers(&["/spec/replicas"])));
+    assert_eq!((core.objects.group.as_deref(), &core.objects.kind), (Some(""), &None));
+    assert_eq!(core.paths, pointers(&["/metadata/annotations/a~1b", "/spec/containers/[name=web]/image"]));
+}
+
+#[test]
+fn an_invalid_drift_rule_names_its_place() {
+    let prefix = "watches file, line 6: drift: ";
+    for (text, message) in [
+        ("detect", "expected a mapping, found a string"),
+        ("{policy: fix}", "policy must be \"repair\", \"detect\" or \"off\""),
+        ("{paths: []}", "unknown key \"paths\"; the keys are policy, ignore"),
+        ("{ignore: {}}", "ignore: expected a list, found a mapping"),
+        ("{ignore: [{kind: X}]}", "ignore[0]: paths must name at least one field"),
+        ("{ignore: [{kind: 1, paths: [/a]}]}", "ignore[0]: kind: expected a string, found a number"),
+        ("{ignore: [{path: /a}]}", "ignore[0]: unknown key \"path\"; the keys are group, kind, name, paths"),
+        ("{ignore: [{paths: [/a, spec]}]}", "ignore[0]: paths[1]: path \"spec\": must look like /spec/replicas"),
+    ] {
+        assert_eq!(one(&format!("  drift: {text}")).unwrap_err(), format!("{prefix}{message}"));
     }
 }

@@ -30,13 +30,14 @@
 
 mod deploy;
 mod failure;
+mod handover;
 mod import;
 mod install;
 mod last;
+mod look;
 mod orphans;
 mod repair;
 mod resume;
-mod rivals;
 mod rollback;
 #[cfg(test)]
 mod tests;
@@ -50,8 +51,8 @@ use futures::future::BoxFuture;
 use jiff::Timestamp;
 
 use crate::kube::{
-    self, Applied, Applier, ApplyError, Decoration, Duplicate, HookError, HookRun, Journal, JournalError, Mark, Object,
-    ObjectError, ObjectKey, Observed, Policy, Proven, Slot, recorded_objects,
+    self, Applied, Applier, ApplyError, Decoration, Duplicate, HookError, HookRun, IgnoreRule, Journal, JournalError,
+    Mark, Object, ObjectError, ObjectKey, Observed, Policy, Proven, Slot, recorded_objects,
 };
 use crate::release::{ChartDocument, Hook, Packed, Release, Status};
 use crate::storage::{self, Marks, Storage, Written};
@@ -59,9 +60,9 @@ use crate::storage::{self, Marks, Storage, Written};
 pub use failure::Refusal;
 pub use import::{Imported, chunked_inventory, import_chunked};
 pub use install::install;
+pub use look::look;
 pub use orphans::orphans;
-pub use repair::{record_ownership, repair, take_ownership};
-pub use rivals::rivals;
+pub use repair::{Repaired, reapply, record_ownership, repair, take_ownership};
 pub use rollback::rollback;
 pub use uninstall::{
     POST_DELETE_TRIES, PostDelete, Uninstalling, abandon, delete_objects, inventory_of, run_post_delete, run_pre_delete,
@@ -152,6 +153,8 @@ pub struct Options {
     pub unclaimed_hooks: bool,
     /// Whether objects are written by server-side apply, client-side, or either. Default: [`Policy::Auto`].
     pub apply: Policy,
+    /// Fields that the release leaves to others. Default: none.
+    pub ignore: Arc<[IgnoreRule]>,
     /// The object that the server rejected in the last attempt with the same inputs, if any. It is tried first, as a dry run.
     pub refused: Option<Refusal>,
 }
@@ -166,6 +169,7 @@ impl Default for Options {
             hook_timeout: Some(HOOK_TIMEOUT),
             unclaimed_hooks: false,
             apply: Policy::default(),
+            ignore: Arc::default(),
             refused: None,
         }
     }
@@ -220,6 +224,8 @@ pub struct CachedObject {
     pub mark: Option<Mark>,
     /// Whether its annotation `helm.sh/resource-policy` keeps it when the release goes.
     pub kept: bool,
+    /// Whether someone else set its number of replicas through the `scale` subresource.
+    pub scaled: bool,
 }
 
 impl Cached {
@@ -236,7 +242,7 @@ impl From<Cached> for Observed {
     /// What a write may assume without a read.
     fn from(cached: Cached) -> Observed {
         match cached {
-            Cached::Ours(live) => Observed::Ours { uid: live.proven.uid },
+            Cached::Ours(live) => Observed::Ours { uid: live.proven.uid, scaled: live.scaled },
             Cached::Absent => Observed::Absent,
             Cached::Unknown => Observed::Unknown,
         }

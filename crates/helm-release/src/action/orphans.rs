@@ -70,5 +70,6 @@ fn marked(kind: &Resource, live: &Live) -> MarkedObject {
         mark: None,
         kept: live.kept,
         client: false,
+        drift: None,
     }
 }

@@ -1,12 +1,27 @@
 //! Corrects drift and takes ownership of objects that an upstream operator or Helm applied, without a new revision.
 
+use super::handover::Handover;
 use super::last::Deployed;
-use super::{Environment, Error, HELM_APPLY_METHOD, read_release};
-use crate::kube::{Applied, ObjectKey, Observed, Previous, Rule, Target, recorded_objects};
+use super::{Cached, Environment, Error, HELM_APPLY_METHOD, read_release};
+use crate::kube::{
+    Applied, ApplyError, Live, Object, ObjectKey, Observed, Ownership, Pointer, Previous, Rule, Target, has_replicas,
+    recorded_objects,
+};
 use crate::release::Packed;
 use crate::storage::{MarkedObject, Marks};
 
+/// What a repair did.
+#[derive(Debug, Default)]
+pub struct Repaired {
+    /// The objects that were applied.
+    pub applied: Vec<Applied>,
+    /// Objects that lost only fields that others own, as they are now. Nothing was written.
+    pub accepted: Vec<(ObjectKey, Live)>,
+}
+
 /// Corrects drift: applies these objects of a revision again, each by the method that wrote it before. No record is written.
+///
+/// An object with fields that may be handed over is read first. If it lost nothing else, it is not written.
 ///
 /// Objects whose kind is no longer served are skipped. Repeating a repair changes nothing. When it fails or is cancelled, some objects may
 /// already be repaired; objects of one kind are applied concurrently, kinds one after the other.
@@ -18,9 +33,23 @@ pub async fn repair(
     version: u32,
     packed: Option<&Packed>,
     drifted: &[&MarkedObject],
+) -> Result<Repaired, Error> {
+    let rule = if env.options.adopt { Rule::Adopt } else { Rule::Keep };
+    apply(env, version, packed, With::Drifted(drifted), rule).await
+}
+
+/// Applies these objects of a revision again, whether they drifted or not.
+///
+/// # Errors
+/// As [`repair`].
+pub async fn reapply(
+    env: &Environment<'_>,
+    version: u32,
+    packed: Option<&Packed>,
+    objects: &[&MarkedObject],
 ) -> Result<Vec<Applied>, Error> {
     let rule = if env.options.adopt { Rule::Adopt } else { Rule::Keep };
-    apply(env, version, packed, Some(drifted), rule).await
+    Ok(apply(env, version, packed, With::These(objects), rule).await?.applied)
 }
 
 /// Takes ownership of every object of a revision that Helm or an upstream operator applied: moves its managers' fields to our field manager,
@@ -36,33 +65,71 @@ pub async fn take_ownership(
     packed: Option<&Packed>,
 ) -> Result<Vec<Applied>, Error> {
     let rule = if env.options.adopt { Rule::Adopt } else { Rule::Import };
-    apply(env, version, packed, None, rule).await
+    Ok(apply(env, version, packed, With::All, rule).await?.applied)
+}
+
+/// Which objects of a revision to apply.
+#[derive(Clone, Copy)]
+enum With<'a> {
+    All,
+    These(&'a [&'a MarkedObject]),
+    /// Only if they lost more than what others own.
+    Drifted(&'a [&'a MarkedObject]),
 }
 
 async fn apply(
     env: &Environment<'_>,
     version: u32,
     packed: Option<&Packed>,
-    only: Option<&[&MarkedObject]>,
+    with: With<'_>,
     rule: Rule,
-) -> Result<Vec<Applied>, Error> {
+) -> Result<Repaired, Error> {
     let release = read_release(env, version, packed).await?;
     let objects = recorded_objects(&release.manifest, &env.decoration.namespace)?;
-    let mut targets: Vec<Target<'_>> = Vec::new();
+    let handover = Handover::new(env, &objects);
+    let (mut targets, mut accepted): (Vec<Target<'_>>, Vec<(ObjectKey, Live)>) = Default::default();
     for object in &objects {
         // Objects of a kind that is no longer served cannot drift.
         let recorded = env.applier.recorded_key(object, env.decoration).await?;
         let Some(key) = recorded else { continue };
-        let known = only.map(|only| only.iter().find(|known| known.key == key));
-        if let Some(None) = known {
+        let known = match with {
+            With::All => None,
+            With::These(objects) | With::Drifted(objects) => match objects.iter().find(|known| known.key == key) {
+                None => continue,
+                known => known,
+            },
+        };
+        let handed_over = handover.of(&key);
+        if matches!(with, With::Drifted(_))
+            && let Some(live) = as_others_left_it(env, object, &key, &handed_over).await?
+        {
+            accepted.push((key, live));
             continue;
         }
-        let client = known.flatten().is_some_and(|known| known.client);
+        let client = known.is_some_and(|known| known.client);
         let previous = if client { Previous::Client { changed: false } } else { Previous::Apply };
-        targets.push(Target { object, rule, observed: observed(env, &key, rule), previous });
+        targets.push(Target { object, rule, observed: observed(env, &key, rule), previous, handed_over });
     }
     let last = Deployed::new(env, Some(version), packed);
-    Ok(env.applier.apply_all(&targets, &last.write_options()).await?)
+    let applied = env.applier.apply_all(&targets, &last.write_options()).await?;
+    Ok(Repaired { applied, accepted })
+}
+
+/// Returns the live object if others changed nothing but the fields that are theirs. Other objects are not read.
+async fn as_others_left_it(
+    env: &Environment<'_>,
+    object: &Object,
+    key: &ObjectKey,
+    handed_over: &[Pointer],
+) -> Result<Option<Live>, Error> {
+    let scaled = || matches!(env.live.cached(key, env.decoration), Cached::Ours(live) if live.scaled);
+    if handed_over.is_empty() && !(has_replicas(&object.body) && scaled()) {
+        return Ok(None);
+    }
+    let failed = |source| ApplyError::Failed { verb: "read", object: key.to_string(), source };
+    let look = env.applier.look(object, env.decoration, handed_over).await.map_err(failed)?;
+    let ours = |live: &Live| env.decoration.ownership(live) == Ownership::Ours && !live.deleting;
+    Ok(look.live.filter(ours).filter(|_| look.rival.is_nobody()))
 }
 
 /// The watches' view suffices only for objects that we applied before.

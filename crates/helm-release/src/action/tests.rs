@@ -63,7 +63,7 @@ impl World {
     /// Caches the ConfigMap as it is now, as a watch would.
     fn watch(&mut self, name: &str) {
         let live: Live = serde_json::from_value(self.map(name)).unwrap();
-        let known = CachedObject { proven: live.proven(), mark: live.mark, kept: false };
+        let known = CachedObject { proven: live.proven(), mark: live.mark, kept: false, scaled: live.scaled };
         self.live.insert(key(name), Cached::Ours(known));
     }
 
@@ -372,7 +372,7 @@ async fn a_repair_writes_only_drifted_objects_without_reading_cached_ones() {
     let objects = &installed.inventory.objects;
     let since = world.server.log().len();
     let repaired = repair(&world.env(), 1, installed.packed.as_ref(), &[&objects[0], &objects[1]]).await.unwrap();
-    assert_eq!(repaired.len(), 2);
+    assert_eq!(repaired.applied.len(), 2);
     assert_eq!(["a", "b", "c"].map(|name| world.requests(since, name).join(" ")), ["PATCH", "PATCH", ""]);
     assert_eq!(["a", "b", "c"].map(|name| world.map(name)["data"]["x"].clone()), ["1", "1", "theirs"]);
 }
@@ -556,7 +556,7 @@ async fn a_repair_skips_kinds_that_are_no_longer_served() {
     let world = outdated().await;
     let (marks, _) = inventory_of(&world.env(), 1).await.unwrap();
     let repaired = repair(&world.env(), 1, None, &[&marks.objects[0]]).await.unwrap();
-    let names: Vec<_> = repaired.iter().map(|one| &*one.key.name).collect();
+    let names: Vec<_> = repaired.applied.iter().map(|one| &*one.key.name).collect();
     assert_eq!(names, ["a"]);
 }
 
@@ -567,7 +567,197 @@ async fn rivals_are_found_through_another_version() {
     world.server.put("/apis/x/v1/namespaces/ns/things/b", live, "scaler");
     let (marks, _) = inventory_of(&world.env(), 1).await.unwrap();
     let keys: Vec<ObjectKey> = marks.objects.iter().map(|o| o.key.clone()).collect();
-    let rivals = rivals(&world.env(), 1, None, &keys[1..]).await.unwrap();
-    let found: Vec<_> = rivals.iter().map(|(key, rival)| (&*key.name, rival.manager.as_deref())).collect();
+    let rivals = look(&world.env(), 1, None, &keys[1..]).await.unwrap();
+    let found: Vec<_> = rivals.iter().map(|(key, look)| (&*key.name, look.rival.manager.as_deref())).collect();
     assert_eq!(found, [("b", Some("scaler"))]);
+}
+
+/// A Deployment with three replicas.
+fn deployment(image: &str) -> Value {
+    let mut object = object("apps/v1", "Deployment", "web");
+    object["spec"] = json!({"replicas": 3, "image": image});
+    object
+}
+
+fn autoscaler() -> Value {
+    let mut object = object("autoscaling/v2", "HorizontalPodAutoscaler", "web");
+    object["spec"] = json!({"scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}});
+    object
+}
+
+const DEPLOYMENT: &str = "/apis/apps/v1/namespaces/ns/deployments/web";
+
+fn deployment_key() -> ObjectKey {
+    ObjectKey { group: "apps".into(), kind: "Deployment".into(), namespace: "ns".into(), name: "web".into() }
+}
+
+impl World {
+    /// A world that also serves autoscalers.
+    fn with_autoscalers() -> World {
+        let world = World::new();
+        world.server.serve("autoscaling/v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers");
+        world
+    }
+
+    fn spec(&self) -> Value {
+        self.server.object(DEPLOYMENT).unwrap()["spec"].clone()
+    }
+
+    /// Sets the replicas as the autoscaler does, and caches the Deployment as a watch would.
+    fn scale(&mut self, replicas: u32) {
+        let mut live = self.server.object(DEPLOYMENT).unwrap();
+        live["spec"]["replicas"] = replicas.into();
+        self.server.put(DEPLOYMENT, live, "kube-controller-manager");
+        let mut live = self.server.object(DEPLOYMENT).unwrap();
+        for entry in live["metadata"]["managedFields"].as_array_mut().unwrap() {
+            if entry["manager"] == "kube-controller-manager" {
+                entry["subresource"] = "scale".into();
+            }
+        }
+        self.server.restore(DEPLOYMENT, live);
+        self.watch_deployment();
+    }
+
+    fn watch_deployment(&mut self) {
+        let live: Live = serde_json::from_value(self.server.object(DEPLOYMENT).unwrap()).unwrap();
+        let known = CachedObject { proven: live.proven(), mark: live.mark, kept: false, scaled: live.scaled };
+        self.live.insert(deployment_key(), Cached::Ours(known));
+    }
+
+    /// Whether we own the Deployment's replicas.
+    fn owns_replicas(&self) -> bool {
+        let managers = self.server.object(DEPLOYMENT).unwrap()["metadata"]["managedFields"].clone();
+        let owns =
+            |entry: &Value| entry["manager"] == "helm-operator" && !entry["fieldsV1"]["f:spec"]["f:replicas"].is_null();
+        managers.as_array().unwrap().iter().any(owns)
+    }
+
+    async fn repair(&self, current: &Current) -> Repaired {
+        let drifted: Vec<&MarkedObject> = current.inventory.find(&deployment_key()).into_iter().collect();
+        repair(&self.env(), current.version, current.packed.as_ref(), &drifted).await.unwrap()
+    }
+}
+
+#[tokio::test]
+async fn the_replicas_of_an_autoscalers_target_are_created_and_then_handed_over() {
+    let mut world = World::with_autoscalers();
+    let first = world.install(&candidate(&[deployment("a"), autoscaler()])).await;
+    assert_eq!(world.spec(), json!({"replicas": 3, "image": "a"}));
+    assert!(!world.owns_replicas());
+    let mark = first.inventory.find(&deployment_key()).unwrap().mark;
+    for replicas in [1, 5, 1] {
+        world.scale(replicas);
+        let Cached::Ours(live) = world.live[&deployment_key()].clone() else { panic!() };
+        assert_eq!(live.mark, mark, "not drift");
+    }
+    let outcome = upgrade(&world.env(), &candidate(&[deployment("b"), autoscaler()]), &first).await.unwrap();
+    assert_eq!(world.spec(), json!({"replicas": 1, "image": "b"}));
+    assert!(!world.owns_replicas());
+    assert_eq!(outcome.marks.find(&deployment_key()).unwrap().mark, mark);
+}
+
+#[tokio::test]
+async fn an_upgrade_without_its_autoscaler_takes_the_replicas_back() {
+    let mut world = World::with_autoscalers();
+    let first = world.install(&candidate(&[deployment("a"), autoscaler()])).await;
+    world.scale(5);
+    upgrade(&world.env(), &candidate(&[deployment("a")]), &first).await.unwrap();
+    assert_eq!(world.spec()["replicas"], 3);
+    assert!(world.owns_replicas());
+}
+
+#[tokio::test]
+async fn an_autoscaler_outside_the_release_keeps_its_replicas_without_a_write() {
+    let mut world = World::with_autoscalers();
+    let first = world.install(&candidate(&[deployment("a")])).await;
+    let path = "/apis/autoscaling/v2/namespaces/ns/horizontalpodautoscalers/web";
+    world.server.put(path, autoscaler(), "user");
+    world.scale(5);
+    let writes = world.server.writes();
+    let repaired = world.repair(&first).await;
+    let accepted: Vec<_> = repaired.accepted.iter().map(|(key, live)| (key.clone(), live.mark)).collect();
+    let Cached::Ours(live) = world.live[&deployment_key()].clone() else { panic!() };
+    assert_eq!((accepted, repaired.applied.len()), (vec![(deployment_key(), live.mark)], 0));
+    assert_eq!(world.server.writes(), writes);
+
+    let mut drifted = world.server.object(DEPLOYMENT).unwrap();
+    drifted["spec"]["image"] = "theirs".into();
+    world.server.put(DEPLOYMENT, drifted, "kubectl");
+    world.watch_deployment();
+    assert_eq!(world.repair(&first).await.applied.len(), 1);
+    assert_eq!(world.spec(), json!({"replicas": 5, "image": "a"}));
+
+    upgrade(&world.env(), &candidate(&[deployment("b")]), &first).await.unwrap();
+    assert_eq!(world.spec(), json!({"replicas": 5, "image": "b"}));
+
+    world.server.remove(path);
+    world.watch_deployment();
+    world.repair(&first).await;
+    assert_eq!(world.spec()["replicas"], 3, "the autoscaler is gone");
+}
+
+#[tokio::test]
+async fn ignored_fields_keep_the_live_value_from_then_on() {
+    let mut world = World::new();
+    let rule = IgnoreRule {
+        objects: kube::ObjectRule { kind: Some("ConfigMap".into()), ..kube::ObjectRule::default() },
+        paths: vec![kube::Pointer::parse("/data/x").unwrap()],
+    };
+    let owns = |world: &World| world.map("a")["metadata"]["managedFields"].to_string().contains("f:x");
+    // Released before the rule existed: then the field is ours, and an apply without it would reset it.
+    let first = world.install(&candidate(&[map("a", "1"), map("b", "1")])).await;
+    world.options.ignore = [rule].into();
+    world.watch("a");
+    assert!(owns(&world));
+    let mut next = map("a", "2");
+    next["data"]["y"] = "2".into();
+    upgrade(&world.env(), &candidate(&[next, map("b", "1")]), &first).await.unwrap();
+    assert_eq!(world.map("a")["data"], json!({"x": "1", "y": "2"}));
+    assert!(!owns(&world));
+
+    let mut fresh = World::new();
+    fresh.options.ignore = world.options.ignore.clone();
+    let first = fresh.install(&candidate(&[map("a", "1")])).await;
+    assert_eq!(fresh.map("a")["data"], json!({"x": "1"}), "created with the chart's value");
+    assert!(!owns(&fresh));
+    fresh.tamper("a");
+    fresh.watch("a");
+    let Cached::Ours(live) = fresh.live[&key("a")].clone() else { panic!() };
+    assert_eq!(live.mark, first.inventory.objects[0].mark, "not drift");
+    fresh.server.remove(&format!("{MAPS}/a"));
+    fresh.live.insert(key("a"), Cached::Absent);
+    let drifted: Vec<&MarkedObject> = first.inventory.objects.iter().collect();
+    repair(&fresh.env(), 1, None, &drifted).await.unwrap();
+    assert_eq!(fresh.map("a")["data"], json!({"x": "1"}), "a new object starts with the chart's value");
+    assert!(!owns(&fresh));
+}
+
+#[tokio::test]
+async fn a_crash_before_the_release_of_a_field_is_made_up_for() {
+    let mut world = World::with_autoscalers();
+    world.server.refuse(|call| {
+        let patches_managers = call.body.as_ref().is_some_and(|(kind, _)| *kind == "application/json-patch+json");
+        patches_managers.then(|| kube::Error::from_status(503, "", "away"))
+    });
+    let objects = candidate(&[deployment("a"), autoscaler()]);
+    let failed = install(&world.env(), &objects, None).await.unwrap_err();
+    assert!(failed.cause.is_transient() && world.owns_replicas());
+    world.server.accept();
+    world.scale(4);
+    let recorded = failed.recorded.unwrap();
+    let unfinished = Current {
+        version: 1,
+        pending: true,
+        versions: vec![1],
+        deployed: None,
+        last_good: None,
+        inventory: recorded.marks,
+        packed: None,
+        first_deployed: None,
+        interrupted: None,
+        taken_over: false,
+    };
+    install(&world.env(), &objects, Some(&unfinished)).await.unwrap();
+    assert!(!world.owns_replicas());
+    assert_eq!(world.spec()["replicas"], 4);
 }

@@ -171,6 +171,7 @@ pub(super) async fn marks_of(env: &Environment<'_>, release: &Release) -> Result
             mark: None,
             kept: is_kept(object),
             client: false,
+            drift: object.drift_policy().unwrap_or_default(),
         });
     }
     Ok(marks)

@@ -9,8 +9,9 @@ use super::api::{Api, Call, Error};
 use super::check::{Conflict, describe_all};
 use super::client_side::Schemas;
 use super::decorate::{Decoration, is_kept};
+use super::handover::has_replicas;
 use super::write::{ApplyMethod, Body, Previous, WriteOptions, Written};
-use super::{Live, Mapper, Object, ObjectKey, Resource, Rule};
+use super::{DriftPolicy, Live, Mapper, Object, ObjectKey, Pointer, Resource, Rule};
 
 /// How often to try an apply while the live object keeps changing.
 const MAX_TRIES: usize = 5;
@@ -25,6 +26,8 @@ pub(crate) struct Target<'a> {
     pub observed: Observed,
     /// How it was written before.
     pub previous: Previous,
+    /// The fields that it is created with and that others own from then on.
+    pub handed_over: Vec<Pointer>,
 }
 
 /// What is known about a live object before a write.
@@ -38,17 +41,22 @@ pub(crate) enum Observed {
     Ours {
         /// The object's uid.
         uid: String,
+        /// Whether someone else set its number of replicas.
+        scaled: bool,
     },
     /// It was read, and the rule admits it.
     Read(Box<Existing>),
 }
 
-/// The metadata of a live object that the rule admits.
+/// A live object that the rule admits.
 #[derive(Clone, Debug)]
 pub(crate) struct Existing {
     pub(super) uid: String,
     pub(super) resource_version: String,
     pub(super) managed_fields: Value,
+    pub(super) scaled: bool,
+    /// The object without its managed fields; `None` if only its metadata was read.
+    pub(super) whole: Option<Value>,
 }
 
 /// An applied object.
@@ -62,6 +70,8 @@ pub struct Applied {
     pub digest: String,
     /// Whether it outlives its release.
     pub kept: bool,
+    /// The drift policy in its annotation.
+    pub drift: Option<DriftPolicy>,
     /// The live object after the write.
     pub live: Live,
     /// How it was written.
@@ -97,7 +107,8 @@ pub enum ApplyError {
 /// 2. The live object is judged by its own metadata: as the caller's cache knows it, or read.
 /// 3. A new object is created by server-side apply with a resource version that no object has, so that an existing one is never overwritten. An
 ///    existing one is applied with its uid, after moving fields of the release's earlier managers to ours.
-/// 4. If the server permanently rejects the apply and the [`Policy`](super::Policy) allows it, the object is created or merged client-side, as Helm does.
+/// 4. Fields that are handed over to others are created with the chart's value, and then released; see [`Pointer`].
+/// 5. If the server permanently rejects the apply and the [`Policy`](super::Policy) allows it, the object is created or merged client-side, as Helm does.
 ///
 /// # Guarantees
 /// Applying twice changes nothing. An object that changes hands between reading and writing is never overwritten: the write conflicts, and the object
@@ -177,7 +188,8 @@ impl Applier {
     pub(crate) async fn apply(&self, target: &Target<'_>, options: &WriteOptions<'_>) -> Result<Applied, ApplyError> {
         let (object, decoration) = (target.object, options.decoration);
         let failed = |source| ApplyError::Failed { verb: "apply", object: describe(object), source };
-        let body = self.body(object, decoration).await?;
+        let mut body = self.body(object, decoration).await?;
+        body.handed_over.clone_from(&target.handed_over);
         let mut observed = target.observed.clone();
         if options.returns_to_apply(target.previous) && matches!(observed, Observed::Ours { .. }) {
             observed = Observed::Unknown;
@@ -185,22 +197,21 @@ impl Applier {
         let mut tries = 0;
         let Written { live, method, changed } = loop {
             tries += 1;
-            match &observed {
-                Observed::Unknown => {}
-                observed => match self.write(&body, observed, target.previous, options).await {
+            let whole = body.needs_whole(&observed);
+            if !whole && !matches!(observed, Observed::Unknown) {
+                match self.write(&body, &observed, target.previous, options).await {
                     Err(error) if error.is_conflict() && tries < MAX_TRIES => {}
                     answer => break answer.map_err(failed)?,
-                },
+                }
             }
-            observed = self
-                .check_path(&body.path, &body.key, target.rule, decoration)
-                .await
-                .map_err(failed)?
-                .map_err(|c| ApplyError::Foreign(vec![c]))?;
+            let found = self.check_path(&body.path, &body.key, target.rule, decoration, whole).await;
+            observed = found.map_err(failed)?.map_err(|c| ApplyError::Foreign(vec![c]))?;
+            self.leave_replicas(&mut body, &observed, decoration).await.map_err(failed)?;
         };
         let digest = object.digest(&decoration.namespace);
         let api_version = body.resource.api_version.clone();
-        Ok(Applied { key: body.key, api_version, digest, kept: is_kept(object), live, method, changed })
+        let drift = object.drift_policy().unwrap_or_default();
+        Ok(Applied { key: body.key, api_version, digest, kept: is_kept(object), drift, live, method, changed })
     }
 
     /// Dry-runs a server-side apply. An unowned default that blocks it counts as rejected.
@@ -219,7 +230,20 @@ impl Applier {
         let path = resource.path(&key.namespace, &object.name);
         let path = path.map_err(|source| ApplyError::Failed { verb: "apply", object: describe(object), source })?;
         let json = decoration.decorate(object, &resource);
-        Ok(Body { resource, key, path, json })
+        Ok(Body { resource, key, path, json, handed_over: Vec::new() })
+    }
+
+    /// Hands the number of replicas over if an autoscaler outside the release sets it.
+    async fn leave_replicas(&self, body: &mut Body, live: &Observed, decoration: &Decoration) -> Result<(), Error> {
+        let Observed::Read(existing) = live else { return Ok(()) };
+        if existing.whole.is_some()
+            && has_replicas(&body.json)
+            && !body.handed_over.contains(&Pointer::replicas())
+            && self.is_autoscaled(&body.key, &existing.managed_fields, decoration).await?
+        {
+            body.handed_over.push(Pointer::replicas());
+        }
+        Ok(())
     }
 
     pub(super) async fn resource(&self, object: &Object) -> Result<Arc<Resource>, ApplyError> {
@@ -235,9 +259,9 @@ impl Applier {
         let failed = |source| ApplyError::Failed { verb: "apply", object: describe(object), source };
         let resource = self.resource(object).await?;
         let path = resource.path(object.namespace.as_deref().unwrap_or_default(), &object.name).map_err(failed)?;
-        let made = match self.create(&path, &object.body).await {
+        let made = match self.create(&path, &object.body).await.map(|_| ()) {
             Err(refused) if refused.may_succeed_client_side() => {
-                let made = self.post(&resource, "", &object.body).await;
+                let made = self.post(&resource, "", &object.body).await.map(|_| ());
                 made.map_err(|error| if error.is_conflict() { error } else { refused })
             }
             made => made,

@@ -66,18 +66,21 @@ impl Applier {
         let resource = self.resource(object).await?;
         let key = key_of(object, decoration, &resource);
         let path = resource.path(&key.namespace, &object.name).map_err(failed)?;
-        let observed = self.check_path(&path, &key, rule, decoration).await.map_err(failed)?;
+        let observed = self.check_path(&path, &key, rule, decoration, false).await.map_err(failed)?;
         Ok(observed.map(|observed| (key, observed)))
     }
 
+    /// Reads the metadata of the object at a path, or the `whole` object, and judges it.
     pub(super) async fn check_path(
         &self,
         path: &str,
         key: &ObjectKey,
         rule: Rule,
         decoration: &Decoration,
+        whole: bool,
     ) -> Result<Result<Observed, Conflict>, Error> {
-        let answer = match self.api.send(Call::metadata(path)).await {
+        let call = if whole { Call::get(path) } else { Call::metadata(path) };
+        let answer = match self.api.send(call).await {
             Err(error) if error.is_not_found() => return Ok(Ok(Observed::Absent)),
             answer => answer?,
         };
@@ -85,9 +88,10 @@ impl Applier {
         if let Err(why) = rule.admits(decoration, &live) {
             return Ok(Err(Conflict { key: key.clone(), why }));
         }
-        let mut whole: Value = answer.parse()?;
+        let mut object: Value = answer.parse()?;
         let Proven { uid, resource_version } = live.proven();
-        let managed_fields = whole["metadata"]["managedFields"].take();
-        Ok(Ok(Observed::Read(Box::new(Existing { uid, resource_version, managed_fields }))))
+        let managed_fields = object["metadata"]["managedFields"].take();
+        let (scaled, whole) = (live.scaled, whole.then_some(object));
+        Ok(Ok(Observed::Read(Box::new(Existing { uid, resource_version, managed_fields, scaled, whole }))))
     }
 }

@@ -10,9 +10,9 @@ pub const CHART_LABEL: &str = "helm.sdk.operatorframework.io/chart";
 pub(crate) const PRIMARY_ANNOTATION: &str = "operator-sdk/primary-resource";
 /// The owner's `Kind.group`, where Kubernetes allows no owner reference.
 pub(crate) const PRIMARY_TYPE_ANNOTATION: &str = "operator-sdk/primary-resource-type";
-pub(super) const MANAGED_BY_LABEL: &str = "app.kubernetes.io/managed-by";
-pub(super) const RELEASE_NAME: &str = "meta.helm.sh/release-name";
-pub(super) const RELEASE_NAMESPACE: &str = "meta.helm.sh/release-namespace";
+pub(crate) const MANAGED_BY_LABEL: &str = "app.kubernetes.io/managed-by";
+pub(crate) const RELEASE_NAME: &str = "meta.helm.sh/release-name";
+pub(crate) const RELEASE_NAMESPACE: &str = "meta.helm.sh/release-namespace";
 pub(super) const RESOURCE_POLICY: &str = "helm.sh/resource-policy";
 
 /// The custom resource that owns a release.

@@ -42,6 +42,8 @@ pub struct Live {
     pub metadata: ObjectMeta,
     /// Our mark; `None` if we never wrote the object, or the server keeps no managed fields.
     pub mark: Option<Mark>,
+    /// Whether someone else set its number of replicas through the `scale` subresource.
+    pub scaled: bool,
     /// What readiness depends on; `None` if only metadata was read.
     reported: Option<Reported>,
     /// Whether it is being deleted.
@@ -186,9 +188,11 @@ impl<'de> Deserialize<'de> for Live {
 impl Live {
     fn new(mut meta: Meta, reported: Option<Reported>) -> Live {
         let mark = mark_of(&meta.managed_fields);
+        let scaled = meta.managed_fields.iter().any(|e| e.subresource == "scale" && e.manager != FIELD_MANAGER);
         let mut annotations = meta.annotations.take().unwrap_or_default();
         Live {
             mark,
+            scaled,
             reported,
             deleting: meta.deletion_timestamp.is_some(),
             controller: meta.owner_references.into_iter().find(|o| o.controller == Some(true)),

@@ -79,6 +79,14 @@ pub enum ObjectFault {
     /// Helm's message.
     #[error("metadata.name and metadata.generateName cannot both be set")]
     NameAndGenerateName,
+    /// An annotation of ours has an unknown value.
+    #[error("annotation {key} must be {allowed}")]
+    Annotation {
+        /// The annotation.
+        key: &'static str,
+        /// Its allowed values.
+        allowed: &'static str,
+    },
 }
 
 fn place(template: &str) -> String {

@@ -1,18 +1,19 @@
-//! Finds who takes which of our fields away, by the managed fields of a live object. Reports fields and managers, never values.
+//! Finds who took which of our fields away, by the managed fields of a live object. Reports fields and managers, never values.
 
 use std::fmt::Write as _;
 
 use serde_json::{Map, Value, json};
 
 use super::api::{Call, Error};
-use super::apply::Applier;
-use super::{Decoration, FIELD_MANAGER, Object, ObjectKey};
+use super::apply::{Applier, key_of};
+use super::handover::{hand_over, has_replicas};
+use super::{Decoration, FIELD_MANAGER, Live, Object, ObjectKey, Pointer};
 
 /// How many fields one message names.
 const MAX_FIELDS: usize = 5;
 
 /// The key of a list item that a field set does not contain.
-const ABSENT: &str = "[]";
+pub(super) const ABSENT: &str = "[]";
 
 /// Who competes for an object, and for which fields.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -26,13 +27,19 @@ pub struct Rival {
 }
 
 impl Rival {
-    /// Formats it for a message: `x keeps changing .spec.replicas of Deployment "web"`.
+    /// Formats it for a message about a fight: `x keeps changing .spec.replicas of Deployment "web"`.
     pub fn describe(&self, object: &ObjectKey) -> String {
-        if self.gone {
-            return format!("someone keeps deleting {object}");
-        }
+        if self.gone { format!("someone keeps deleting {object}") } else { self.tell("keeps changing", object) }
+    }
+
+    /// Formats it for a message about drift: `x changed .spec.replicas of Deployment "web"`.
+    pub fn describe_once(&self, object: &ObjectKey) -> String {
+        if self.gone { format!("{object} is gone") } else { self.tell("changed", object) }
+    }
+
+    fn tell(&self, verb: &str, object: &ObjectKey) -> String {
         let who = self.manager.as_deref().unwrap_or("someone");
-        let mut text = format!("{who} keeps changing ");
+        let mut text = format!("{who} {verb} ");
         match &self.fields[..] {
             [] => {}
             fields if fields.len() <= MAX_FIELDS => _ = write!(text, "{} of ", fields.join(", ")),
@@ -43,20 +50,49 @@ impl Rival {
         }
         format!("{text}{object}")
     }
+
+    /// Returns whether the object has everything that the release applies.
+    pub fn is_nobody(&self) -> bool {
+        !self.gone && self.fields.is_empty()
+    }
+}
+
+/// A live object as it was read, and who took which of our fields.
+#[derive(Debug)]
+pub struct Look {
+    /// The object; `None` if it does not exist.
+    pub live: Option<Live>,
+    /// Who took which fields, those that are handed over left out.
+    pub rival: Rival,
 }
 
 impl Applier {
-    /// Reads the object and finds who took which of our fields.
+    /// Reads the object and finds who took which of our fields. Fields at these pointers, and the replicas of an autoscaler's target, are no loss.
     ///
     /// # Errors
-    /// The object cannot be read.
-    pub(crate) async fn rival(&self, object: &Object, decoration: &Decoration) -> Result<Rival, Error> {
+    /// The object cannot be read, or the autoscalers cannot be listed.
+    pub(crate) async fn look(
+        &self,
+        object: &Object,
+        decoration: &Decoration,
+        handed_over: &[Pointer],
+    ) -> Result<Look, Error> {
         let resource = self.mapper.any_version(&object.api_version, &object.kind).await?;
-        let path = resource.path(decoration.namespace_of(object, &resource), &object.name)?;
-        match self.api().send(Call::get(path)).await {
-            Err(error) if error.is_not_found() => Ok(Rival { gone: true, ..Rival::default() }),
-            answer => Ok(rival(&answer?.parse()?, &decoration.decorate(object, &resource))),
+        let key = key_of(object, decoration, &resource);
+        let path = resource.path(&key.namespace, &object.name)?;
+        let live: Value = match self.api().send(Call::get(path)).await {
+            Err(error) if error.is_not_found() => {
+                return Ok(Look { live: None, rival: Rival { gone: true, ..Rival::default() } });
+            }
+            answer => answer?.parse()?,
+        };
+        let (body, managers) = (decoration.decorate(object, &resource), &live["metadata"]["managedFields"]);
+        let mut pointers = handed_over.to_vec();
+        if has_replicas(&body) && self.is_autoscaled(&key, managers, decoration).await? {
+            pointers.push(Pointer::replicas());
         }
+        let rival = rival(&live, &hand_over(&body, &live, managers, &pointers).body);
+        Ok(Look { live: Some(serde_json::from_value(live).map_err(Error::Json)?), rival })
     }
 }
 
@@ -135,7 +171,7 @@ fn is_identity(path: &[String], name: &str) -> bool {
 }
 
 /// Returns a list item's key in the set, `k:{"name":"web"}` or `v:"x"`; [`ABSENT`] if it has none.
-fn key_of_item(item: &Value, set: &Value) -> String {
+pub(super) fn key_of_item(item: &Value, set: &Value) -> String {
     let keys = set.as_object().into_iter().flat_map(Map::keys);
     let is_item = |key: &&String| match (key.split_once(':'), item) {
         (Some(("k", fields)), Value::Object(item)) => {
@@ -322,5 +358,15 @@ mod tests {
             describe(false, Some("x"), 7),
             "x keeps changing .f0, .f1, .f2, .f3, .f4 and 2 more fields of ConfigMap \"b\""
         );
+    }
+
+    #[test]
+    fn drift_is_described_as_one_event() {
+        let key = ObjectKey { group: "".into(), kind: "ConfigMap".into(), namespace: "ns".into(), name: "b".into() };
+        let rival = Rival { manager: Some("x".into()), fields: vec![".data.a".into()], ..Rival::default() };
+        assert_eq!(rival.describe_once(&key), "x changed .data.a of ConfigMap \"b\"");
+        assert!(!rival.is_nobody() && Rival::default().is_nobody());
+        let gone = Rival { gone: true, ..Rival::default() };
+        assert_eq!((gone.describe_once(&key), gone.is_nobody()), ("ConfigMap \"b\" is gone".to_owned(), false));
     }
 }

@@ -14,7 +14,7 @@ fn service() -> Object {
 }
 
 fn target(object: &Object, rule: Rule, observed: Observed) -> Target<'_> {
-    Target { object, rule, observed, previous: Previous::Apply }
+    Target { object, rule, observed, previous: Previous::Apply, handed_over: Vec::new() }
 }
 
 async fn apply(applier: &Applier, target: Target<'_>) -> Result<Applied, ApplyError> {
@@ -67,7 +67,7 @@ async fn foreign_objects_are_unchanged_unless_adopted() {
         (service_of("other"), Rule::Keep, Some("it belongs to release \"other\" in namespace \"ns\"")),
         (service_of("other"), Rule::Adopt, None),
     ] {
-        for observed in [Observed::Unknown, Observed::Absent, Observed::Ours { uid: "another".into() }] {
+        for observed in [Observed::Unknown, Observed::Absent, Observed::Ours { uid: "another".into(), scaled: false }] {
             server.remove(SERVICE);
             server.put(SERVICE, live.clone(), "kubectl");
             let result = apply(&applier, target(&service(), rule, observed.clone())).await;
@@ -148,10 +148,10 @@ async fn deleted_and_recreated_objects_are_applied() {
     let uid = |server: &MemoryApi| server.object(SERVICE).unwrap()["metadata"]["uid"].as_str().unwrap().to_owned();
     let old = uid(&server);
     server.remove(SERVICE);
-    apply(&applier, target(&service(), Rule::Keep, Observed::Ours { uid: old.clone() })).await.unwrap();
+    apply(&applier, target(&service(), Rule::Keep, Observed::Ours { uid: old.clone(), scaled: false })).await.unwrap();
     assert_ne!(uid(&server), old);
     let log = server.log().len();
-    apply(&applier, target(&service(), Rule::Keep, Observed::Ours { uid: uid(&server) })).await.unwrap();
+    apply(&applier, target(&service(), Rule::Keep, Observed::Ours { uid: uid(&server), scaled: false })).await.unwrap();
     assert_eq!(server.log().len(), log + 1, "one request if the observation is current");
 }
 
@@ -412,7 +412,8 @@ async fn an_apply_gives_up_after_five_conflicts() {
     let (server, applier) = refusing("PATCH", 409, "Conflict").await;
     let uid = server.object(SERVICE).unwrap()["metadata"]["uid"].as_str().unwrap().to_owned();
     let previous = sent(&server, "PATCH");
-    let error = apply(&applier, target(&service(), Rule::Keep, Observed::Ours { uid })).await.unwrap_err();
+    let error =
+        apply(&applier, target(&service(), Rule::Keep, Observed::Ours { uid, scaled: false })).await.unwrap_err();
     assert!(matches!(error, ApplyError::Failed { source: Error::Refused { code: 409, .. }, .. }), "{error}");
     assert_eq!(sent(&server, "PATCH") - previous, 5);
 }
@@ -435,7 +436,7 @@ async fn an_outage_is_not_a_missing_object() {
     assert!(applier.check_ownership(&[(&object, Rule::Import)], &decoration).await.is_err());
     assert!(applier.delete(&key, "v1", None, &decoration).await.is_err());
     assert!(applier.find_live(&key, "v1").await.is_err());
-    assert!(applier.rival(&object, &decoration).await.is_err());
+    assert!(applier.look(&object, &decoration, &[]).await.is_err());
 }
 
 #[tokio::test]
@@ -444,7 +445,8 @@ async fn rivals_report_missing_objects() {
     let (object, decoration) = (service(), decoration());
     assert!(applier.find_live(&object.key("ns"), "v1").await.unwrap().is_none());
     assert!(applier.find_live(&object.key("ns"), "gone/v1").await.unwrap().is_none());
-    assert_eq!(applier.rival(&object, &decoration).await.unwrap(), Rival { gone: true, ..Rival::default() });
+    let look = applier.look(&object, &decoration, &[]).await.unwrap();
+    assert!(look.live.is_none() && look.rival.gone && !look.rival.is_nobody());
 }
 
 #[tokio::test]

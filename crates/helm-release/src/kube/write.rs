@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::api::{Call, Error};
+use super::api::{Call, Error, Response};
 use super::apply::{Applier, Existing, Observed, bytes};
 use super::client_side::{LastApplied, Merged};
+use super::handover::{hand_over, has_replicas};
 use super::migrate::migrated_managers;
-use super::{Decoration, FIELD_MANAGER, Live, Object, ObjectKey, Resource, unowned};
+use super::{Decoration, FIELD_MANAGER, Live, Object, ObjectKey, Pointer, Resource, unowned};
 
 /// Retry delays in milliseconds, about three seconds in total, until every API server knows the new fields of a definition.
 const PAUSES: [u64; 6] = [50, 100, 200, 400, 800, 1600];
@@ -102,11 +103,32 @@ impl<'a> WriteOptions<'a> {
 }
 
 /// An object as it is sent.
+#[derive(Clone)]
 pub(super) struct Body {
     pub(super) resource: Arc<Resource>,
     pub(super) key: ObjectKey,
     pub(super) path: String,
     pub(super) json: Value,
+    /// The fields that others own once the object exists.
+    pub(super) handed_over: Vec<Pointer>,
+}
+
+impl Body {
+    /// Returns whether the whole live object must be read before the write: some of its fields may belong to others.
+    pub(super) fn needs_whole(&self, observed: &Observed) -> bool {
+        let scaled = match observed {
+            Observed::Ours { scaled, .. } => *scaled,
+            Observed::Read(existing) if existing.whole.is_none() => existing.scaled,
+            Observed::Read(_) | Observed::Absent => return false,
+            Observed::Unknown => false,
+        };
+        !self.handed_over.is_empty() || (scaled && has_replicas(&self.json))
+    }
+
+    /// Returns the object without the fields that others own in the live one.
+    pub(super) fn left(&self, json: &Value, live: &Value, managed_fields: &Value) -> Value {
+        hand_over(json, live, managed_fields, &self.handed_over).body
+    }
 }
 
 impl Applier {
@@ -122,7 +144,10 @@ impl Applier {
             return Ok(Written::client_side(self.write_client_side(body, observed, options).await?, None));
         }
         let refused = match self.write_once_defined(body, observed, previous, options).await {
-            Ok(live) => return Ok(Written { live, method: ApplyMethod::Server, changed: true }),
+            Ok(answer) => {
+                let live = self.release(body, answer).await?;
+                return Ok(Written { live, method: ApplyMethod::Server, changed: true });
+            }
             Err(error) if options.policy == Policy::Auto && error.may_succeed_client_side() => error,
             Err(error) => return Err(error),
         };
@@ -142,7 +167,7 @@ impl Applier {
         observed: &Observed,
         previous: Previous,
         options: &WriteOptions<'_>,
-    ) -> Result<Live, Error> {
+    ) -> Result<Response, Error> {
         let is_new = options.defines(&body.resource);
         for pause in PAUSES.into_iter().filter(|_| is_new) {
             match self.write_by_apply(body, observed, previous).await {
@@ -158,49 +183,60 @@ impl Applier {
         self.send_apply(&format!("{}?dryRun=All&", body.path), &body.json).await.map(|_| ())
     }
 
-    async fn write_by_apply(&self, body: &Body, observed: &Observed, previous: Previous) -> Result<Live, Error> {
+    async fn write_by_apply(&self, body: &Body, observed: &Observed, previous: Previous) -> Result<Response, Error> {
         match observed {
             Observed::Unknown | Observed::Absent => self.create(&body.path, &body.json).await,
-            Observed::Ours { uid } => self.force_over_defaults(body, uid).await,
+            Observed::Ours { uid, .. } => self.force_over_defaults(body, uid).await,
             Observed::Read(existing) => {
+                let (body, managers) = taken_over(body, existing);
                 if previous != Previous::Apply {
                     // Moves the fields only if the server would accept the apply.
                     self.force(&format!("{}?dryRun=All&", body.path), &body.json, &existing.uid).await?;
                 }
-                self.take_over(body, existing).await
+                if let Some(managers) = managers {
+                    self.set_managers(&body.path, &managers, &existing.resource_version).await?;
+                }
+                self.force_over_defaults(&body, &existing.uid).await
+            }
+        }
+    }
+
+    /// Takes our name off the fields that an apply created for others.
+    async fn release(&self, body: &Body, applied: Response) -> Result<Live, Error> {
+        if body.handed_over.is_empty() {
+            return applied.parse();
+        }
+        let live: Value = applied.parse()?;
+        match hand_over(&body.json, &live, &live["metadata"]["managedFields"], &body.handed_over).managers {
+            None => applied.parse(),
+            Some(managers) => {
+                let version = live["metadata"]["resourceVersion"].as_str().unwrap_or_default();
+                self.set_managers(&body.path, &managers, version).await?.parse()
             }
         }
     }
 
     /// Applies to the object with this uid; conflicts if it does not exist or has another uid.
-    async fn force(&self, path: &str, json: &Value, uid: &str) -> Result<Live, Error> {
+    async fn force(&self, path: &str, json: &Value, uid: &str) -> Result<Response, Error> {
         let mut json = json.clone();
         json["metadata"]["uid"] = uid.into();
         self.send_apply(path, &json).await
     }
 
     /// Creates by apply: no object has resource version 1, so an existing one conflicts and is unchanged.
-    pub(super) async fn create(&self, path: &str, json: &Value) -> Result<Live, Error> {
+    pub(super) async fn create(&self, path: &str, json: &Value) -> Result<Response, Error> {
         let mut json = json.clone();
         json["metadata"]["resourceVersion"] = "1".into();
         self.send_apply(&format!("{path}?"), &json).await
     }
 
-    async fn send_apply(&self, path: &str, json: &Value) -> Result<Live, Error> {
+    async fn send_apply(&self, path: &str, json: &Value) -> Result<Response, Error> {
         let path = format!("{path}fieldManager={FIELD_MANAGER}&force=true");
-        self.api.send(Call::apply(path, bytes(json))).await?.parse()
-    }
-
-    /// Moves earlier managers' fields to ours, then applies.
-    async fn take_over(&self, body: &Body, existing: &Existing) -> Result<Live, Error> {
-        if let Some(managers) = migrated_managers(&existing.managed_fields) {
-            self.set_managers(body, &managers, &existing.resource_version).await?;
-        }
-        self.force_over_defaults(body, &existing.uid).await
+        self.api.send(Call::apply(path, bytes(json))).await
     }
 
     /// Applies. If an unowned server default blocks it, claims the default and applies again, which drops it.
-    async fn force_over_defaults(&self, body: &Body, uid: &str) -> Result<Live, Error> {
+    async fn force_over_defaults(&self, body: &Body, uid: &str) -> Result<Response, Error> {
         let path = format!("{}?", body.path);
         match self.force(&path, &body.json, uid).await {
             Err(error) if self.claim_defaults(body, &error).await => self.force(&path, &body.json, uid).await,
@@ -217,16 +253,26 @@ impl Applier {
         let Ok(live) = live else { return false };
         let version = live["metadata"]["resourceVersion"].as_str().unwrap_or_default();
         match unowned::with_defaults(&live, &body.json, refused.fields()) {
-            Some(managers) => self.set_managers(body, &managers, version).await.is_ok(),
+            Some(managers) => self.set_managers(&body.path, &managers, version).await.is_ok(),
             None => false,
         }
     }
 
-    async fn set_managers(&self, body: &Body, managers: &Value, resource_version: &str) -> Result<(), Error> {
+    async fn set_managers(&self, path: &str, managers: &Value, resource_version: &str) -> Result<Response, Error> {
         let patch = json!([
             {"op": "replace", "path": "/metadata/managedFields", "value": managers},
             {"op": "replace", "path": "/metadata/resourceVersion", "value": resource_version},
         ]);
-        self.api.send(Call::json_patch(&body.path, bytes(&patch))).await.map(|_| ())
+        self.api.send(Call::json_patch(path, bytes(&patch))).await
     }
+}
+
+/// Returns what to apply over an existing object, and the managed fields to set before: earlier managers' fields are ours, and those that are handed
+/// over are not.
+fn taken_over(body: &Body, existing: &Existing) -> (Body, Option<Value>) {
+    let migrated = migrated_managers(&existing.managed_fields);
+    let Some(live) = &existing.whole else { return (body.clone(), migrated) };
+    let managers = migrated.as_ref().unwrap_or(&existing.managed_fields);
+    let handed_over = hand_over(&body.json, live, managers, &body.handed_over);
+    (Body { json: handed_over.body, ..body.clone() }, handed_over.managers.or(migrated))
 }

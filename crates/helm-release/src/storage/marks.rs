@@ -7,7 +7,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::kube::{Applied, ApplyMethod, Mark, ObjectKey};
+use crate::kube::{Applied, ApplyMethod, DriftPolicy, Mark, ObjectKey};
 
 /// The key of the annotation that holds [`Marks`].
 pub const MARKS_ANNOTATION: &str = "helm.sdk.operatorframework.io/marks";
@@ -18,6 +18,10 @@ const MAX_TEXT: usize = 200 << 10;
 /// Flags of an object in the annotation.
 const KEPT: u8 = 1;
 const CLIENT: u8 = 2;
+/// Where the drift policy starts: two bits, 0 for none.
+const DRIFT_SHIFT: u8 = 2;
+const DRIFTS: [Option<DriftPolicy>; 4] =
+    [None, Some(DriftPolicy::Repair), Some(DriftPolicy::Detect), Some(DriftPolicy::Off)];
 
 /// What the annotation on a release's Secret records.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -59,6 +63,8 @@ pub struct MarkedObject {
     pub kept: bool,
     /// Whether it was written client-side, because server-side apply rejects it or is switched off.
     pub client: bool,
+    /// The drift policy in its annotation.
+    pub drift: Option<DriftPolicy>,
 }
 
 impl From<&Applied> for MarkedObject {
@@ -70,6 +76,7 @@ impl From<&Applied> for MarkedObject {
             mark: applied.live.mark,
             kept: applied.kept,
             client: applied.method != ApplyMethod::Server,
+            drift: applied.drift,
         }
     }
 }
@@ -109,7 +116,8 @@ impl Marks {
             let group = api_version.split_once('/').map_or("", |(group, _)| group).into();
             let key = ObjectKey { group, kind: kind.into(), namespace: namespace.into(), name: name.into() };
             let (kept, client) = (flags & KEPT != 0, flags & CLIENT != 0);
-            MarkedObject { key, api_version: api_version.into(), digest, mark: Mark::parse(&mark), kept, client }
+            let drift = DRIFTS[usize::from(flags >> DRIFT_SHIFT) % DRIFTS.len()];
+            MarkedObject { key, api_version: api_version.into(), digest, mark: Mark::parse(&mark), kept, client, drift }
         });
         Some(Marks {
             inputs: text.i,
@@ -130,7 +138,8 @@ impl Marks {
         let object = |o: &MarkedObject| {
             let mark = o.mark.map_or_else(String::new, |m| m.to_string());
             let key = &o.key;
-            let flags = if o.kept { KEPT } else { 0 } + if o.client { CLIENT } else { 0 };
+            let drift = DRIFTS.iter().zip(0_u8..).find(|(policy, _)| **policy == o.drift).map_or(0, |(_, at)| at);
+            let flags = u8::from(o.kept) * KEPT + u8::from(o.client) * CLIENT + (drift << DRIFT_SHIFT);
             let (kind, namespace, name) = (key.kind.to_string(), key.namespace.to_string(), key.name.to_string());
             (o.api_version.to_string(), kind, namespace, name, o.digest.clone(), mark, flags)
         };

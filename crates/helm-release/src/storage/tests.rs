@@ -1,5 +1,5 @@
 use super::*;
-use crate::kube::{Disturbance, Mark, MemoryApi, ObjectKey};
+use crate::kube::{Disturbance, DriftPolicy, Mark, MemoryApi, ObjectKey};
 use crate::release::{ChartDocument, Info};
 use crate::sample;
 
@@ -37,6 +37,7 @@ fn marks() -> Marks {
         mark: Some(Mark(7)),
         kept: true,
         client: true,
+        drift: Some(DriftPolicy::Detect),
     };
     Marks {
         inputs: "i".into(),
@@ -54,10 +55,14 @@ fn marks() -> Marks {
 
 #[test]
 fn the_annotation_round_trips_object_flags() {
+    let policies = [None, Some(DriftPolicy::Repair), Some(DriftPolicy::Detect), Some(DriftPolicy::Off)];
     for (kept, client) in [(false, false), (true, false), (false, true), (true, true)] {
-        let mut marks = marks();
-        (marks.objects[0].kept, marks.objects[0].client) = (kept, client);
-        assert_eq!(Marks::parse(&marks.to_text()), Some(marks));
+        for drift in policies {
+            let mut marks = marks();
+            let object = &mut marks.objects[0];
+            (object.kept, object.client, object.drift) = (kept, client, drift);
+            assert_eq!(Marks::parse(&marks.to_text()), Some(marks));
+        }
     }
 }
 

@@ -36,6 +36,7 @@ fn applied(uid: &str, version: u64) -> Applied {
         api_version: "v1".into(),
         digest: String::new(),
         kept: false,
+        drift: None,
         live: live(uid, version),
         method: ApplyMethod::Server,
         changed: true,
@@ -65,6 +66,7 @@ pub(super) fn revision(status: Status, objects: &[&str]) -> Revision {
         mark: None,
         kept: false,
         client: false,
+        drift: None,
     };
     let marks = Marks {
         owner: "uid".into(),

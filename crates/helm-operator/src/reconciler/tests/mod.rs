@@ -40,6 +40,7 @@ use crate::watches::Overrides;
 
 mod cache;
 mod controller;
+mod drift;
 mod failure_scenarios;
 mod kinds;
 mod ready;
@@ -57,7 +58,7 @@ pub(super) const SECRETS: &str = "/api/v1/namespaces/ns/secrets";
 pub(super) const MAPS: &str = "/api/v1/namespaces/ns/configmaps";
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A chart that makes a ConfigMap for each name in `spec.maps`, with `spec.value` in it.
+/// A chart that makes a ConfigMap for each name in `spec.maps`, with `spec.value` in it, and the objects in `spec.objects`.
 #[derive(Default)]
 pub(super) struct Stub {
     /// Names a version of the chart, which every object shows.
@@ -125,6 +126,9 @@ fn render(request: &Request) -> Result<Candidate, RenderError> {
     for name in spec["deployments"].as_array().into_iter().flatten() {
         let selector = json!({"matchLabels": {"app": name}});
         let object = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name}, "spec": {"selector": selector}});
+        manifest = format!("{manifest}---\n{object}\n");
+    }
+    for object in spec["objects"].as_array().into_iter().flatten() {
         manifest = format!("{manifest}---\n{object}\n");
     }
     if spec["unknown"] == true {
@@ -277,6 +281,7 @@ impl World {
             max_parallel_upgrades: 0,
             values_from: [].into(),
             values_from_annotation: false,
+            drift: crate::watches::Drift::default(),
         };
         change(&mut settings);
         let releases = Arc::new(Releases::default());
@@ -331,7 +336,10 @@ impl World {
         let dependents = [maps, roles, secrets, deployments].map(|kind| Dependents(self.shared.clone(), kind));
         let source = |kind| SourceSink { sources: Arc::downgrade(&self.shared.sources), kind };
         let sources = [SourceKind::Secret, SourceKind::ConfigMap].map(source);
-        for path in self.server.paths() {
+        let mut paths = self.server.paths();
+        // As at a start: resources before the objects of their releases.
+        paths.sort_by_key(|path| !path.contains("/memcacheds/"));
+        for path in paths {
             let Some(mut object) = self.server.object(&path) else { continue };
             let (collection, _) = path.rsplit_once('/').unwrap();
             let (_, plural) = collection.rsplit_once('/').unwrap();

@@ -8,7 +8,7 @@ use crate::reconciler::workers::serve;
 use crate::watches::OverrideValuesType;
 
 /// The events so far, oldest first: type, reason, how often, note.
-async fn published(world: &World) -> Vec<String> {
+pub(super) async fn published(world: &World) -> Vec<String> {
     tokio::time::sleep(SECOND).await;
     let said = |event: Value| {
         let text = |field: &str| event[field].as_str().unwrap().to_owned();

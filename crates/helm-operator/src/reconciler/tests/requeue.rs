@@ -27,7 +27,8 @@ fn marks(world: &World) -> Marks {
 
 /// The names of the objects that drifted from these marks.
 fn drifted(world: &World, marks: &Marks) -> Vec<String> {
-    Work::new(&world.shared, &key(), &()).drifted(marks).iter().map(|key| key.name.to_string()).collect()
+    let primary = world.shared.cache.primary(&key()).unwrap();
+    Work::new(&world.shared, &key(), &()).drifted(marks, &primary).iter().map(|key| key.name.to_string()).collect()
 }
 
 /// Advances the clock and reconciles; returns whether the change to map `b` was undone.

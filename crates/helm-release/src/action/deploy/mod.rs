@@ -7,6 +7,7 @@ mod records;
 
 use futures::future::try_join_all;
 
+use super::handover::Handover;
 use super::resume::{await_next, has, resume};
 use super::{Candidate, Current, Environment, Error, Failure, Outcome, Records, failure};
 use crate::kube::{Applied, ObjectKey};
@@ -32,6 +33,8 @@ pub(super) struct Attempt<'a> {
     pub(super) keys: Vec<ObjectKey>,
     pub(super) current: Option<&'a Current>,
     pub(super) kind: ActionKind,
+    /// The fields that others own.
+    pub(super) handover: Handover<'a>,
 }
 
 /// Makes a revision from a candidate. If it fails after the record was written, the record says so.
@@ -45,7 +48,8 @@ pub(super) async fn deploy(
     let recorded = resume(env, candidate, current, kind.pending).await?;
     let candidate = recorded.as_ref().unwrap_or(candidate);
     let keys = keys(env, candidate).await?;
-    let attempt = Attempt { env, candidate, keys, current, kind };
+    let handover = Handover::new(env, &candidate.objects);
+    let attempt = Attempt { env, candidate, keys, current, kind, handover };
     let observations = attempt.check_ownership().await?;
     failure::check_refusal(env, candidate).await?;
     let mut release = attempt.release();
@@ -80,7 +84,8 @@ pub(super) fn check_size(
     current: Option<&Current>,
     kind: &ActionKind,
 ) -> Result<(), Error> {
-    let attempt = Attempt { env, candidate, keys: Vec::new(), current, kind: kind.clone() };
+    let handover = Handover::new(env, &[]);
+    let attempt = Attempt { env, candidate, keys: Vec::new(), current, kind: kind.clone(), handover };
     Ok(check_fits(&attempt.release())?)
 }
 

@@ -51,7 +51,10 @@ impl Attempt<'_> {
         let recorded = self.current.and_then(|c| c.inventory.find(key));
         let known = recorded.filter(|_| rule == Rule::Keep);
         let observed = match (observations.get(key), env.live.cached(key, env.decoration)) {
-            (_, Cached::Ours(live)) if known.is_some_and(|k| is_intact(k, &live) && is_same(object, k, env)) => {
+            (_, Cached::Ours(live))
+                if known.is_some_and(|k| is_intact(k, &live) && is_same(object, k, env))
+                    && !self.takes_replicas_back(key, object) =>
+            {
                 return None;
             }
             (Some(read), _) => read.clone(),
@@ -61,7 +64,16 @@ impl Attempt<'_> {
             Some(known) if known.client => Previous::Client { changed: !is_same(object, known, env) },
             _ => Previous::Apply,
         };
-        Some(Target { object, rule, observed, previous })
+        Some(Target { object, rule, observed, previous, handed_over: self.handover.of(key) })
+    }
+
+    /// Returns whether the release drops an autoscaler, which may have been this object's. The object itself cannot tell: the server records no
+    /// manager for a scaled field that nobody owned before.
+    fn takes_replicas_back(&self, key: &ObjectKey, object: &Object) -> bool {
+        let is_autoscaler = |key: &ObjectKey| &*key.group == "autoscaling" && &*key.kind == "HorizontalPodAutoscaler";
+        let mut known = self.current.iter().flat_map(|c| &c.inventory.objects).map(|object| &object.key);
+        self.handover.sets_replicas(key, object)
+            && known.any(|known| is_autoscaler(known) && !self.keys.contains(known))
     }
 
     /// Deletes objects that the candidate no longer contains, in Helm's uninstall order.

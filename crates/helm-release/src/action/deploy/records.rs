@@ -50,6 +50,7 @@ impl Attempt<'_> {
             mark: None,
             kept: is_kept(object),
             client: known(key).is_some_and(|known| known.client),
+            drift: object.drift_policy().unwrap_or_default(),
         };
         let mut objects: Vec<MarkedObject> = self.candidate.objects.iter().zip(&self.keys).map(object).collect();
         let new: HashSet<&ObjectKey> = self.keys.iter().collect();

@@ -47,7 +47,7 @@ impl Applier {
                 let live = self.post(&body.resource, &body.key.namespace, &body.json).await?;
                 return Ok(Merged { live, changed: true });
             }
-            Observed::Ours { uid } => uid,
+            Observed::Ours { uid, .. } => uid,
             Observed::Read(existing) => &existing.uid,
         };
         let live = match self.api.send(Call::get(&body.path)).await {
@@ -67,10 +67,11 @@ impl Applier {
 
     async fn patch(&self, body: &Body, options: &WriteOptions<'_>, live: Value) -> Result<Merged, Error> {
         let last = options.last.last(&body.key).await?;
-        let last = last.map(|object| options.decoration.decorate(&object, &body.resource));
+        let left = |json: &Value| body.left(json, &live, &live["metadata"]["managedFields"]);
+        let last = last.map(|object| left(&options.decoration.decorate(&object, &body.resource)));
         let document = self.schemas.document(&body.resource).await?;
         let schema = document.as_ref().and_then(|document| document.schema(&body.resource.kind));
-        let mut patch = Value::Object(patch::three_way(last.as_ref(), &body.json, &live, schema));
+        let mut patch = Value::Object(patch::three_way(last.as_ref(), &left(&body.json), &live, schema));
         if patch == json!({}) {
             return Ok(Merged { live: serde_json::from_value(live).map_err(Error::Json)?, changed: false });
         }

@@ -236,7 +236,7 @@ async fn apply(
     mode: Mode,
 ) -> Result<Applied, ApplyError> {
     let uid = server.object(DEPLOYMENT).map(|live| live["metadata"]["uid"].as_str().unwrap_or_default().to_owned());
-    let ours = Observed::Ours { uid: uid.unwrap_or_else(|| "gone".into()) };
+    let ours = Observed::Ours { uid: uid.unwrap_or_else(|| "gone".into()), scaled: false };
     let (rule, observed, previous) = match mode {
         Mode::New => (Rule::Import, Observed::Absent, Previous::Apply),
         Mode::Ours => (Rule::Keep, ours, Previous::Apply),
@@ -244,7 +244,7 @@ async fn apply(
         Mode::Client => (Rule::Keep, ours, Previous::Client { changed: false }),
         Mode::ClientChanged => (Rule::Keep, ours, Previous::Client { changed: true }),
     };
-    let target = Target { object, rule, observed, previous };
+    let target = Target { object, rule, observed, previous, handed_over: Vec::new() };
     applier.apply(&target, &WriteOptions::new(&decoration(), policy, last)).await
 }
 
@@ -519,7 +519,13 @@ async fn new_crd_fields_are_awaited_before_writing_client_side() {
             let refused = applies && left.fetch_update(SeqCst, SeqCst, |left| left.checked_sub(1)).is_ok();
             refused.then(|| Error::from_status(500, "", undeclared))
         });
-        let of = |object| Target { object, rule: Rule::Import, observed: Observed::Absent, previous: Previous::Apply };
+        let of = |object| Target {
+            object,
+            rule: Rule::Import,
+            observed: Observed::Absent,
+            previous: Previous::Apply,
+            handed_over: Vec::new(),
+        };
         let applier = Applier::new(server);
         let targets = [of(&definition), of(&custom)];
         let applied = applier.apply_all(&targets, &WriteOptions::new(&decoration(), Policy::Auto, &())).await.unwrap();

@@ -1,0 +1,93 @@
+//! Decodes the rules about single objects: `drift`. They have no counterpart upstream, so unknown keys are errors.
+
+use std::sync::Arc;
+
+use helm_release::kube::{DriftPolicy, IgnoreRule, ObjectRule, Pointer};
+
+use super::Error;
+use super::decode::wrong;
+use super::node::{Entry, Node};
+
+/// What to do about drift: `drift` in watches.yaml.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Drift {
+    /// The policy for objects without one of their own.
+    pub policy: DriftPolicy,
+    /// Fields that are left to other managers.
+    pub ignore: Arc<[IgnoreRule]>,
+}
+
+/// Decodes `drift: {policy: …, ignore: […]}`.
+pub(super) fn drift(entry: &Entry) -> Result<Drift, Error> {
+    let bad = |what: String| wrong(entry, what);
+    let mut drift = Drift::default();
+    for Entry { key, value, .. } in map(&entry.value).map_err(bad)? {
+        match key.as_str() {
+            "policy" => drift.policy = policy(value).map_err(bad)?,
+            "ignore" => drift.ignore = each("ignore", value, ignore_rule).map_err(bad)?,
+            _ => return Err(bad(unknown(key, "policy, ignore"))),
+        }
+    }
+    Ok(drift)
+}
+
+fn policy(value: &Node) -> Result<DriftPolicy, String> {
+    let parsed = if let Node::String(text) = value { DriftPolicy::parse(text) } else { None };
+    // YAML 1.1 reads `off` as false.
+    let parsed = if *value == Node::Bool(false) { Some(DriftPolicy::Off) } else { parsed };
+    parsed.ok_or_else(|| "policy must be \"repair\", \"detect\" or \"off\"".to_owned())
+}
+
+fn ignore_rule(value: &Node) -> Result<IgnoreRule, String> {
+    let mut rule = IgnoreRule::default();
+    for Entry { key, value, .. } in map(value)? {
+        match key.as_str() {
+            "paths" => rule.paths = each("paths", value, pointer)?.to_vec(),
+            key => select(&mut rule.objects, key, value, "group, kind, name, paths")?,
+        }
+    }
+    if rule.paths.is_empty() { Err("paths must name at least one field".into()) } else { Ok(rule) }
+}
+
+fn pointer(value: &Node) -> Result<Pointer, String> {
+    let text = string("path", value)?;
+    Pointer::parse(&text).map_err(|error| format!("path {text:?}: {error}"))
+}
+
+/// Sets one of the keys that select objects.
+fn select(rule: &mut ObjectRule, key: &str, value: &Node, keys: &str) -> Result<(), String> {
+    let part = match key {
+        "group" => &mut rule.group,
+        "kind" => &mut rule.kind,
+        "name" => &mut rule.name,
+        _ => return Err(unknown(key, keys)),
+    };
+    *part = Some(string(key, value)?);
+    Ok(())
+}
+
+fn each<T>(what: &str, value: &Node, decode: fn(&Node) -> Result<T, String>) -> Result<Arc<[T]>, String> {
+    let Node::List(items) = value else {
+        return Err(format!("{what}: expected a list, found {}", value.type_name()));
+    };
+    let item = |(at, item)| decode(item).map_err(|error| format!("{what}[{at}]: {error}"));
+    items.iter().enumerate().map(item).collect()
+}
+
+fn map(value: &Node) -> Result<&[Entry], String> {
+    match value {
+        Node::Map(entries) => Ok(entries),
+        other => Err(format!("expected a mapping, found {}", other.type_name())),
+    }
+}
+
+fn string(what: &str, value: &Node) -> Result<String, String> {
+    match value {
+        Node::String(text) => Ok(text.clone()),
+        other => Err(format!("{what}: expected a string, found {}", other.type_name())),
+    }
+}
+
+fn unknown(key: &str, known: &str) -> String {
+    format!("unknown key {key:?}; the keys are {known}")
+}

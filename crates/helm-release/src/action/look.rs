@@ -1,0 +1,31 @@
+//! Looks at live objects of a release: who took which of our fields. Writes nothing.
+
+use super::handover::Handover;
+use super::{Environment, Error, read_release};
+use crate::kube::{ApplyError, Look, ObjectKey, recorded_objects};
+use crate::release::Packed;
+
+/// Reads these objects of a revision and finds who took which of our fields. Objects of a kind that is no longer served are left out.
+///
+/// # Errors
+/// The record or an object cannot be read.
+pub async fn look(
+    env: &Environment<'_>,
+    version: u32,
+    packed: Option<&Packed>,
+    at: &[ObjectKey],
+) -> Result<Vec<(ObjectKey, Look)>, Error> {
+    let release = read_release(env, version, packed).await?;
+    let objects = recorded_objects(&release.manifest, &env.decoration.namespace)?;
+    let handover = Handover::new(env, &objects);
+    let mut looks = Vec::new();
+    for object in &objects {
+        let key = env.applier.recorded_key(object, env.decoration).await?;
+        if let Some(key) = key.filter(|key| at.contains(key)) {
+            let failed = |source| ApplyError::Failed { verb: "read", object: key.to_string(), source };
+            let look = env.applier.look(object, env.decoration, &handover.of(&key)).await.map_err(failed)?;
+            looks.push((key, look));
+        }
+    }
+    Ok(looks)
+}

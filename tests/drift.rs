@@ -1,0 +1,233 @@
+//! Drift policies, and fields that are handed over to others, on a real control plane.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use test_cluster::{Namespace, TestCluster};
+
+use crate::chart::{condition, get};
+use crate::client_side::whole;
+use crate::operator::{Operator, eventually};
+use crate::ownership::{HOLDER, install_kind};
+
+const CHART: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/charts/quiet");
+
+/// Starts an operator that serves Holders with these settings of drift.
+fn start(cluster: &TestCluster, namespace: &Namespace<'_>, drift: Value) -> Operator {
+    install_kind(cluster);
+    let watch = json!([{"group": "test.my.domain", "version": "v1", "kind": "Holder", "chart": CHART, "drift": drift}]);
+    Operator::start_in(cluster, &[namespace], &watch.to_string())
+}
+
+/// Creates or changes the release `web` with these objects, and waits until it is deployed.
+fn deploy(namespace: &Namespace<'_>, objects: &[Value]) {
+    let texts: Vec<String> = objects.iter().map(Value::to_string).collect();
+    HOLDER.set(namespace, "web", &json!({"objects": texts}));
+    HOLDER.wait_for(namespace, "web", "Deployed");
+}
+
+/// A Deployment with three replicas.
+fn deployment(image: &str) -> Value {
+    let labels = json!({"app": "web"});
+    let container = json!({"name": "main", "image": image, "args": ["a", "b"]});
+    json!({
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "annotations": {"note": "chart"}},
+        "spec": {
+            "replicas": 3,
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": {"containers": [container]}},
+        },
+    })
+}
+
+fn autoscaler() -> Value {
+    let target = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"});
+    json!({
+        "apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "metadata": {"name": "web"},
+        "spec": {"scaleTargetRef": target, "minReplicas": 1, "maxReplicas": 10, "metrics": []},
+    })
+}
+
+/// Scales as kube-controller-manager does for an autoscaler. Nothing here measures load, so its own autoscaler never does.
+fn scale(namespace: &Namespace<'_>, replicas: u32) {
+    let patch = json!({"spec": {"replicas": replicas}}).to_string();
+    let manager = "--field-manager=kube-controller-manager";
+    let what = ["patch", "deployment", "web", "--subresource=scale", "--type=merge", manager, "-p", &patch];
+    namespace.kubectl(what).unwrap();
+}
+
+fn live(namespace: &Namespace<'_>) -> Value {
+    get(namespace, ["deployment", "web"])
+}
+
+fn replicas(namespace: &Namespace<'_>) -> Value {
+    live(namespace)["spec"]["replicas"].clone()
+}
+
+fn image(namespace: &Namespace<'_>) -> Value {
+    live(namespace)["spec"]["template"]["spec"]["containers"][0]["image"].clone()
+}
+
+/// The fields that the operator applies.
+fn applied_fields(namespace: &Namespace<'_>) -> Value {
+    let live = whole(namespace, ["deployment", "web"]);
+    let entries = live["metadata"]["managedFields"].as_array().unwrap();
+    let ours = entries.iter().find(|entry| entry["manager"] == "helm-operator" && entry["operation"] == "Apply");
+    ours.unwrap()["fieldsV1"].clone()
+}
+
+/// The operator's writes to the chart's objects and its records.
+fn writes(cluster: &TestCluster, namespace: &Namespace<'_>) -> usize {
+    let requests = cluster.requests().unwrap();
+    let ours = requests.iter().filter(|r| r.user == "operator" && r.namespace == namespace.name() && r.is_write());
+    ours.filter(|r| ["deployments", "secrets", "configmaps"].contains(&&*r.resource)).count()
+}
+
+/// Waits until the operator has handled all earlier events of Deployments: changes the image, and waits for the repair. Returns how long it took.
+fn repaired(namespace: &Namespace<'_>, chart: &str) -> Duration {
+    namespace.kubectl(["set", "image", "deployment/web", "main=theirs:1"]).unwrap();
+    let began = Instant::now();
+    eventually("repair of the image", || match image(namespace) {
+        image if image == chart => Ok(()),
+        image => Err(image),
+    });
+    began.elapsed()
+}
+
+#[test]
+fn an_autoscaler_of_the_chart_scales_freely_and_the_rest_is_repaired() {
+    let Some(cluster) = TestCluster::shared_or_skip() else { return };
+    let namespace = cluster.namespace("autoscaled").unwrap();
+    let _operator = start(cluster, &namespace, json!({}));
+    deploy(&namespace, &[deployment("a:1"), autoscaler()]);
+    assert_eq!((replicas(&namespace), &applied_fields(&namespace)["f:spec"]["f:replicas"]), (json!(3), &Value::Null));
+    let before = writes(cluster, &namespace);
+    for size in [1, 5, 1] {
+        scale(&namespace, size);
+    }
+    assert!(repaired(&namespace, "a:1") < Duration::from_secs(2));
+    assert_eq!(writes(cluster, &namespace), before + 1, "the repair of the image alone");
+    assert_eq!(replicas(&namespace), 1);
+
+    scale(&namespace, 5);
+    deploy(&namespace, &[deployment("b:1"), autoscaler()]);
+    eventually("upgrade", || if image(&namespace) == "b:1" { Ok(()) } else { Err(image(&namespace)) });
+    assert_eq!(replicas(&namespace), 5);
+    deploy(&namespace, &[deployment("b:1")]);
+    eventually("the chart's replicas", || if replicas(&namespace) == 3 { Ok(()) } else { Err(replicas(&namespace)) });
+}
+
+#[test]
+fn an_autoscaler_outside_the_release_keeps_its_replicas_until_it_is_gone() {
+    let Some(cluster) = TestCluster::shared_or_skip() else { return };
+    let namespace = cluster.namespace("scaled").unwrap();
+    let operator = start(cluster, &namespace, json!({}));
+    deploy(&namespace, &[deployment("a:1")]);
+    namespace.apply(&autoscaler().to_string()).unwrap();
+    let before = writes(cluster, &namespace);
+    for size in [1, 5, 1] {
+        scale(&namespace, size);
+    }
+    assert!(repaired(&namespace, "a:1") < Duration::from_secs(2));
+    assert_eq!(
+        (writes(cluster, &namespace), replicas(&namespace)),
+        (before + 1, json!(1)),
+        "the repair of the image alone"
+    );
+    operator.terminate();
+    scale(&namespace, 4);
+    let _operator = start(cluster, &namespace, json!({}));
+    deploy(&namespace, &[deployment("b:1")]);
+    eventually("upgrade", || if image(&namespace) == "b:1" { Ok(()) } else { Err(image(&namespace)) });
+    assert_eq!(replicas(&namespace), 4);
+
+    namespace.kubectl(["delete", "hpa", "web"]).unwrap();
+    repaired(&namespace, "b:1");
+    eventually("the chart's replicas", || if replicas(&namespace) == 3 { Ok(()) } else { Err(replicas(&namespace)) });
+}
+
+#[test]
+fn ignored_fields_start_with_the_charts_value_and_belong_to_others_from_then_on() {
+    let Some(cluster) = TestCluster::shared_or_skip() else { return };
+    let namespace = cluster.namespace("ignored").unwrap();
+    let paths = json!([
+        "/spec/replicas",
+        "/metadata/annotations/note",
+        "/spec/template/spec/containers/[name=main]/image",
+        // The API server owns arguments as one field.
+        "/spec/template/spec/containers/0/args/0",
+    ]);
+    let drift = json!({"ignore": [{"group": "apps", "kind": "Deployment", "name": "web", "paths": paths}]});
+    // First without the rules: then the operator owns the fields, and leaving them out would reset them.
+    let operator = start(cluster, &namespace, json!({}));
+    deploy(&namespace, &[deployment("a:1")]);
+    operator.terminate();
+    let _operator = start(cluster, &namespace, drift);
+    let mut next = deployment("b:1");
+    (next["spec"]["replicas"], next["metadata"]["annotations"]["note"]) = (json!(9), json!("new"));
+    next["spec"]["template"]["spec"]["containers"][0]["args"] = json!(["c", "d"]);
+    next["metadata"]["annotations"]["step"] = "2".into();
+    deploy(&namespace, &[next.clone()]);
+    let annotation = |key: &str| live(&namespace)["metadata"]["annotations"][key].clone();
+    eventually("upgrade", || if annotation("step") == "2" { Ok(()) } else { Err(live(&namespace)) });
+    let seen = || {
+        let live = live(&namespace);
+        let args = live["spec"]["template"]["spec"]["containers"][0]["args"].clone();
+        (live["spec"]["replicas"].clone(), annotation("note"), image(&namespace), args)
+    };
+    let expected = (json!(3), json!("chart"), json!("a:1"), json!(["a", "b"]));
+    eventually("released fields", || {
+        let fields = applied_fields(&namespace).to_string();
+        let owned = ["f:replicas", "f:note", "f:image", "f:args"].iter().any(|field| fields.contains(field));
+        if owned { Err(fields) } else { Ok(()) }
+    });
+    assert_eq!(seen(), expected);
+
+    let before = writes(cluster, &namespace);
+    namespace.kubectl(["set", "image", "deployment/web", "main=theirs:1"]).unwrap();
+    namespace.kubectl(["scale", "deployment/web", "--replicas=2"]).unwrap();
+    namespace.kubectl(["annotate", "deployment/web", "note-"]).unwrap();
+    namespace.kubectl(["annotate", "deployment/web", "step=theirs", "--overwrite"]).unwrap();
+    eventually("repair", || if annotation("step") == "2" { Ok(()) } else { Err(live(&namespace)) });
+    assert_eq!(seen(), (json!(2), Value::Null, json!("theirs:1"), json!(["a", "b"])));
+    assert_eq!(writes(cluster, &namespace), before + 1, "the repair of the other annotation");
+
+    namespace.kubectl(["delete", "deployment", "web"]).unwrap();
+    eventually("a new Deployment", || if live(&namespace).is_object() { Ok(()) } else { Err("gone") });
+    assert_eq!(seen(), (json!(9), json!("new"), json!("b:1"), json!(["c", "d"])), "the chart's values");
+}
+
+#[test]
+fn detected_drift_is_named_until_it_is_undone() {
+    let Some(cluster) = TestCluster::shared_or_skip() else { return };
+    let namespace = cluster.namespace("detected").unwrap();
+    let operator = start(cluster, &namespace, json!({"policy": "detect"}));
+    let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "web"}, "stringData": {"a": "1"}});
+    deploy(&namespace, &[deployment("a:1"), secret]);
+    let before = writes(cluster, &namespace);
+    namespace.kubectl(["set", "image", "deployment/web", "main=theirs:1"]).unwrap();
+    let patch = json!({"stringData": {"a": "hunter2"}}).to_string();
+    namespace.kubectl(["patch", "secret", "web", "-p", &patch, "--field-manager=rotator"]).unwrap();
+    let message =
+        || condition(&HOLDER.get(&namespace, "web"), "Drifted")["message"].as_str().unwrap_or_default().to_owned();
+    let texts = [
+        "kubectl-set changed .spec.template.spec.containers[name=main].image of Deployment \"web\"",
+        "rotator changed .data.a of Secret \"web\"",
+    ];
+    eventually("condition", || {
+        let message = message();
+        if texts.iter().all(|text| message.contains(text)) { Ok(()) } else { Err(message) }
+    });
+    eventually("events", || {
+        let events = HOLDER.events_of(&namespace, "web");
+        let told = |text: &&str| events.contains(&format!("DriftDetected: {text}"));
+        if texts.iter().all(told) { Ok(()) } else { Err(events) }
+    });
+    assert_eq!((image(&namespace), writes(cluster, &namespace)), (json!("theirs:1"), before));
+    let read = format!("{} {} {}", HOLDER.get(&namespace, "web"), HOLDER.events_of(&namespace, "web"), operator.log());
+    assert!(!read.contains("hunter2") && !read.contains("aHVudGVyMg"), "{read}");
+
+    namespace.kubectl(["annotate", "holder/web", "helm.sdk.operatorframework.io/drift=repair"]).unwrap();
+    eventually("no condition", || if message().is_empty() { Ok(()) } else { Err(message()) });
+    assert_eq!(image(&namespace), "a:1");
+}
