@@ -33,6 +33,7 @@ fn upstreams_project_passes_upstreams_end_to_end_test() {
     running.installs_and_uninstalls_again();
     // It falls back to core v1 events, which is all that upstream's roles grant.
     assert_eq!(project.refused(NAMESPACE, ACCOUNT), ["create events"], "{}", running.operator.log());
+    running.fits_its_memory_limit();
     running.operator.terminate();
 }
 
@@ -157,6 +158,14 @@ impl Running<'_> {
         self.operator.logged_times("Uninstalled release", 2);
         self.operator.logged_times("Removing finalizer", 2);
         self.is_gone();
+    }
+
+    fn fits_its_memory_limit(&self) {
+        let path = "jsonpath={.spec.template.spec.containers[0].resources.limits.memory}";
+        let limit = self.project.kubectl(["-n", NAMESPACE, "get", "deployment", ACCOUNT, "-o", path]);
+        assert_eq!(limit, "128Mi");
+        let peak = self.operator.peak_memory();
+        assert!(peak.is_none_or(|kib| kib < 128 << 10), "{peak:?}");
     }
 
     fn is_gone(&self) {

@@ -72,6 +72,13 @@ impl Process {
         })
     }
 
+    /// Its peak memory in KiB; `None` if the system does not report it.
+    pub(crate) fn peak_memory(&self) -> Option<u64> {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).ok()?;
+        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+        peak.split_whitespace().next()?.parse().ok()
+    }
+
     /// Sends SIGTERM; waits for a successful exit.
     pub(crate) fn terminate(mut self) {
         assert!(Command::new("kill").arg(self.child.id().to_string()).status().unwrap().success());
