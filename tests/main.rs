@@ -9,6 +9,7 @@ mod config;
 mod drift;
 mod generated;
 mod hooks;
+mod inputs;
 mod native;
 mod operator;
 mod ownership;

@@ -3,6 +3,7 @@
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use helm_release::kube::{Call, FIELD_MANAGER};
+use helm_release::release::Packed;
 use jiff::Timestamp;
 use serde_json::json;
 use tokio::time::Instant;
@@ -29,6 +30,7 @@ pub(super) async fn settle(work: &Work<'_>, end: End) -> ReconcileResult {
         // The previous process's failure stays until something is tried. The health of the objects is known only once they are listed.
         let is_known = work.shared.cache.history(work.key).recalled(&primary).is_none() && !work.is_listing();
         if is_known {
+            read_description(work, &primary).await;
             let health = current_health(work, &primary).await;
             known_health = Some(health.clone());
             write_status(work, &primary, health).await;
@@ -36,6 +38,29 @@ pub(super) async fn settle(work: &Work<'_>, end: End) -> ReconcileResult {
     }
     work.leave_rollout(&primary, known_health.as_ref());
     plan(work, &primary, end)
+}
+
+/// Reads chart and notes of a revision that the status does not show yet, if this process did not make it: the one that did has died before it could
+/// write the status, or lost the answer.
+async fn read_description(work: &Work<'_>, primary: &Primary) {
+    let release = work.release().unwrap_or_default();
+    let Some((version, _)) = release.deployed().filter(|_| !primary.deleting) else { return };
+    let is_told = primary.status.deployed_release.as_ref().is_some_and(|told| told.revision == version);
+    if is_told || release.packed.as_ref().is_some_and(|(known, _)| *known == version) {
+        return;
+    }
+    let record = work.shared.storage.get(primary.namespace(), primary.name(), version).await;
+    let described = record.map_err(|e| chain(&e)).and_then(|record| {
+        let packed = Packed::pack(&record).map_err(|e| chain(&e))?;
+        Ok((packed, record.info.notes))
+    });
+    match described {
+        Ok((packed, notes)) => {
+            work.shared.cache.change_release(work.key, |release| release.packed = Some((version, packed)));
+            work.shared.cache.change_history(work.key, |history| history.notes = Some(notes));
+        }
+        Err(error) => tracing::debug!(resource = %work.key, error, "Cannot read the record for the status"),
+    }
 }
 
 /// A resource that is being released, or never was ours, gets no status, unless others keep it.

@@ -185,9 +185,9 @@ fn uninstalling(work: &Work<'_>) -> Option<Uninstalling> {
 
 /// Stores what the hooks of an uninstall recorded, so that the next step does not run them again.
 fn cache_hook_records(work: &Work<'_>, at: &Uninstalling) {
-    let Some(resource_version) = at.resource_version else { return };
     work.shared.cache.change_release(work.key, |release| {
-        if let Some(revision) = release.revisions.get_mut(&at.version) {
+        if let (Some(resource_version), Some(revision)) = (at.resource_version, release.revisions.get_mut(&at.version))
+        {
             revision.status = Status::Uninstalling;
             revision.marks = Some(Arc::new(at.marks.clone()));
             revision.rewritten(resource_version);

@@ -7,7 +7,7 @@ use super::resume::{await_next, has, not_run};
 use super::{Environment, Error, Records, read_release};
 use crate::kube::{HookError, Removal, is_kept, recorded_objects, uninstall_order};
 use crate::release::{HookEvent, Packed, Release, Status};
-use crate::storage::{MarkedObject, Marks, Written};
+use crate::storage::{self, MarkedObject, Marks, Written};
 
 /// How often post-delete hooks may fail before the release is removed without them.
 pub const POST_DELETE_TRIES: u32 = 5;
@@ -54,13 +54,18 @@ pub async fn run_pre_delete(env: &Environment<'_>, at: &mut Uninstalling) -> Res
     let records = Records { storage: env.storage };
     let run = env.hook_run(&records);
     let ran = env.applier.run_hooks(&mut release, HookEvent::PreDelete, &run).await;
+    let mut marks = at.marks.clone();
     if ran.is_ok() {
         await_next(&mut release.hooks, HookEvent::PostDelete);
-        at.marks.hooks_done = true;
+        marks.hooks_done = true;
     }
-    let written = env.storage.update(&release, Some(&at.marks)).await;
+    let written = env.storage.update(&release, Some(&marks)).await;
+    if written.is_ok() {
+        at.marks = marks;
+    }
+    let written = at.take(written);
     let left_out = ran?;
-    at.take(written?);
+    written?;
     env.applier.clean_up_hooks(&release, HookEvent::PreDelete, &run).await?;
     Ok(left_out)
 }
@@ -94,24 +99,28 @@ pub async fn run_post_delete(env: &Environment<'_>, at: &mut Uninstalling) -> Re
     let ran = env.applier.run_hooks(&mut release, HookEvent::PostDelete, &run).await;
     let error = match ran {
         Ok(left_out) => {
-            env.storage.update(&release, None).await.map(|written| at.take(written))?;
+            at.take(env.storage.update(&release, None).await)?;
             env.applier.clean_up_hooks(&release, HookEvent::PostDelete, &run).await?;
             return Ok(PostDelete::Done(left_out));
         }
         Err(error) => error,
     };
     at.marks.failed_post_deletes += 1;
-    match env.storage.update(&release, Some(&at.marks)).await {
-        Ok(written) => at.take(written),
-        Err(error) => tracing::warn!(release = release.name, %error, "cannot record a failed hook"),
+    if let Err(error) = at.take(env.storage.update(&release, Some(&at.marks)).await) {
+        tracing::warn!(release = release.name, %error, "cannot record a failed hook");
     }
     let last = at.marks.failed_post_deletes >= POST_DELETE_TRIES;
     if last { Ok(PostDelete::GivenUp(error.into())) } else { Err(error.into()) }
 }
 
 impl Uninstalling {
-    fn take(&mut self, written: Written) {
+    /// Follows the record. If it could not be written, the stored one has to be read again: it says which hooks have begun, and what is in memory
+    /// does not.
+    fn take(&mut self, written: Result<Written, storage::Error>) -> Result<(), storage::Error> {
+        self.packed = None;
+        let written = written?;
         (self.packed, self.resource_version) = (Some(written.packed), Some(written.resource_version));
+        Ok(())
     }
 }
 

@@ -42,6 +42,7 @@ mod cache;
 mod controller;
 mod drift;
 mod failure_scenarios;
+mod faults;
 mod kinds;
 mod ready;
 mod recorded;

@@ -37,8 +37,10 @@ pub enum Disturbance {
     AnswerLost,
     /// The request is rejected with this HTTP status.
     Refused(u16),
-    /// The request never gets a response.
+    /// The request does not arrive and never gets a response.
     Unanswered,
+    /// The request is served, but its response ends in the middle.
+    CutOff,
 }
 
 impl MemoryApi {
@@ -117,6 +119,16 @@ impl MemoryApi {
         self.state().disturbances.push((text.into(), requests, how));
     }
 
+    /// Makes one request fail, after this many others.
+    pub fn disturb_request(&self, after: usize, how: Disturbance) {
+        self.state().disturb_request = Some((after, how));
+    }
+
+    /// Returns whether the request of [`MemoryApi::disturb_request`] has yet to come.
+    pub fn awaits_disturbance(&self) -> bool {
+        self.state().disturb_request.is_some()
+    }
+
     /// Returns the object at a path.
     pub fn object(&self, path: &str) -> Option<Value> {
         self.state().objects.get(path).cloned()
@@ -166,6 +178,17 @@ impl MemoryApi {
     }
 }
 
+/// The reason that a server gives with a status.
+fn reason_of(code: u16) -> &'static str {
+    match code {
+        409 => "Conflict",
+        429 => "TooManyRequests",
+        500 => "InternalError",
+        503 => "ServiceUnavailable",
+        _ => "Disturbed",
+    }
+}
+
 impl Api for MemoryApi {
     fn send(&self, call: Call) -> BoxFuture<'_, Result<Response, Error>> {
         let disturbance = self.state().disturbance(&call);
@@ -177,8 +200,12 @@ impl Api for MemoryApi {
         };
         let answer = match disturbance {
             Some(Disturbance::Unreachable) => Err(Error::Transport("connection refused".into())),
-            Some(Disturbance::Refused(code)) => Err(refused(code, "Disturbed", &call.path)),
+            Some(Disturbance::Refused(code)) => Err(refused(code, reason_of(code), &call.path)),
             Some(Disturbance::Unanswered) => return Box::pin(std::future::pending()),
+            Some(Disturbance::CutOff) => {
+                let answer = serve().map(|value| value.to_string().into_bytes());
+                return Box::pin(async move { answer.map(|body| Response(body[..body.len() / 2].to_vec())) });
+            }
             Some(Disturbance::AnswerLost) => serve().and(Err(Error::Transport("connection reset".into()))),
             None => serve(),
         };

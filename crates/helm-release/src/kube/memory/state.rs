@@ -28,10 +28,17 @@ pub(super) struct State {
     pub(super) writes: usize,
     pub(super) writes_left: Option<usize>,
     pub(super) disturbances: Vec<(String, usize, Disturbance)>,
+    /// A fault after this many requests.
+    pub(super) disturb_request: Option<(usize, Disturbance)>,
 }
 
 impl State {
     pub(super) fn disturbance(&mut self, call: &Call) -> Option<Disturbance> {
+        match self.disturb_request.take() {
+            Some((0, how)) => return Some(how),
+            Some((left, how)) => self.disturb_request = Some((left - 1, how)),
+            None => {}
+        }
         let line = format!("{} {}", call.method, call.path);
         let at = self.disturbances.iter().position(|(text, left, _)| *left > 0 && line.contains(text))?;
         self.disturbances[at].1 -= 1;

@@ -1,0 +1,236 @@
+//! Faults at every single request of an install, an upgrade, a failed upgrade, a failed install, a repair and an uninstall: the process dies, the
+//! server is away or refuses, or its answer is lost. The end must be that of an undisturbed run, and no hook may run twice.
+
+use std::collections::BTreeMap;
+
+use helm_release::kube::{Call, Disturbance};
+
+use super::*;
+
+const JOBS: &str = "/apis/batch/v1/namespaces/ns/jobs";
+
+/// What to compare once everything has settled.
+struct End {
+    objects: BTreeMap<String, Value>,
+    /// The revisions with their status; empty where each attempt adds some.
+    revisions: Vec<String>,
+    /// How often hooks ran.
+    hooks: usize,
+    /// For the message of a failing test only.
+    log: Vec<String>,
+}
+
+impl End {
+    /// What differs: an object's JSON here and there, or the counts.
+    fn differences(&self, other: &End) -> Vec<String> {
+        let paths: std::collections::BTreeSet<&String> = self.objects.keys().chain(other.objects.keys()).collect();
+        let shown = |end: &End, path: &String| end.objects.get(path).map(Value::to_string).unwrap_or_default();
+        let differs = |path: &&String| self.objects.get(*path) != other.objects.get(*path);
+        let objects = paths.into_iter().filter(differs);
+        let objects = objects.map(|path| format!("{path}: {} and not {}", shown(self, path), shown(other, path)));
+        let rest = |end: &End| format!("{:?}, {} hooks", end.revisions, end.hooks);
+        let counts = (rest(self) != rest(other)).then(|| format!("{} and not {}", rest(self), rest(other)));
+        objects.chain(counts).collect()
+    }
+}
+
+/// A scenario: what happens before, what is disturbed, and whether failing attempts may add revisions.
+struct Scenario {
+    name: &'static str,
+    prepare: fn(&World),
+    change: fn(&World),
+    adds_revisions: bool,
+}
+
+const SCENARIOS: [Scenario; 6] = [
+    Scenario { name: "install", prepare: |_| (), change: |_| (), adds_revisions: false },
+    Scenario { name: "upgrade", prepare: |_| (), change: upgrade, adds_revisions: false },
+    Scenario {
+        name: "failed upgrade",
+        prepare: refuse_bad_values,
+        change: upgrade_to_bad_values,
+        adds_revisions: true,
+    },
+    Scenario { name: "failed install", prepare: refuse_all_values, change: |_| (), adds_revisions: true },
+    Scenario { name: "repair", prepare: |_| (), change: remove_a_map, adds_revisions: false },
+    Scenario { name: "uninstall", prepare: |_| (), change: World::delete, adds_revisions: false },
+];
+
+fn upgrade(world: &World) {
+    world.edit(|p| (p["spec"]["maps"], p["spec"]["value"]) = (json!(["a", "d"]), "2".into()));
+}
+
+fn upgrade_to_bad_values(world: &World) {
+    world.edit(|p| p["spec"]["value"] = "bad".into());
+}
+
+fn remove_a_map(world: &World) {
+    world.server.remove(&format!("{MAPS}/b"));
+}
+
+fn refuse_bad_values(world: &World) {
+    refuse(world, "bad");
+}
+
+fn refuse_all_values(world: &World) {
+    refuse(world, "1");
+}
+
+/// Refuses `b` with this value for good.
+fn refuse(world: &World, value: &'static str) {
+    world.server.refuse(move |call| {
+        let body = call.body.as_ref().map(|(_, json)| String::from_utf8_lossy(json).into_owned()).unwrap_or_default();
+        let hit = call.path.contains("/configmaps")
+            && body.contains("\"name\":\"b\"")
+            && body.contains(&format!("\"value\":\"{value}\""));
+        hit.then(|| Error::from_status(403, "Forbidden", "b is frozen"))
+    });
+}
+
+fn fresh() -> World {
+    let mut spec = spec();
+    let hook = |event: &str| json!({"name": event, "events": [event]});
+    spec["hooks"] =
+        ["pre-install", "post-install", "pre-upgrade", "post-upgrade", "pre-delete", "post-delete"].map(hook).into();
+    World::new(spec)
+}
+
+/// Reconciles while every Job completes five seconds after it was made; adds up how many did.
+async fn reconcile(world: &World, hooks: &AtomicUsize) {
+    let end_jobs = async {
+        loop {
+            tokio::time::sleep(5 * SECOND).await;
+            for path in world.server.paths().into_iter().filter(|path| path.starts_with(JOBS)) {
+                let mut job = world.server.object(&path).unwrap();
+                if job["status"].is_null() {
+                    job["status"]["conditions"] = json!([{"type": "Complete", "status": "True"}]);
+                    world.server.put(&path, job, "kube-controller-manager");
+                    hooks.fetch_add(1, Ordering::SeqCst);
+                }
+            }
+        }
+    };
+    tokio::select! {
+        _ = world.reconcile() => {}
+        () = end_jobs => unreachable!("it has no end"),
+        // A request without an answer: the process is killed.
+        () = tokio::time::sleep(Duration::from_secs(7200)) => {}
+    }
+}
+
+/// The server's objects without what differs from run to run.
+fn end(world: &World, hooks: usize, scenario: &Scenario) -> End {
+    let mut objects = BTreeMap::new();
+    // The garbage collector takes Jobs of hooks with their owner.
+    let is_gone = world.server.object(PRIMARY).is_none();
+    let is_compared = |path: &String| !path.starts_with(SECRETS) && !(is_gone && path.starts_with(JOBS));
+    for path in world.server.paths().into_iter().filter(is_compared) {
+        let mut object = world.server.object(&path).unwrap();
+        for field in ["uid", "resourceVersion", "managedFields", "generation", "ownerReferences"] {
+            object["metadata"][field] = Value::Null;
+        }
+        object["metadata"]["annotations"]["helm.sdk.operatorframework.io/hook-run"] = Value::Null;
+        for condition in object["status"]["conditions"].as_array_mut().into_iter().flatten() {
+            condition["lastTransitionTime"] = Value::Null;
+        }
+        if scenario.adds_revisions {
+            object["status"]["deployedRelease"]["revision"] = Value::Null;
+            // The message and the reason tell how often it was upgraded.
+            object["status"]["conditions"] = Value::Null;
+        }
+        objects.insert(path, object);
+    }
+    let mut revisions = if scenario.adds_revisions { Vec::new() } else { world.history() };
+    // Of several deployed revisions the newest counts, for Helm too: superseding the older one is not repeated.
+    let older = revisions.len().saturating_sub(1);
+    revisions[..older].iter_mut().for_each(|line| *line = line.replace("deployed", "superseded"));
+    let hooks = if scenario.adds_revisions { 0 } else { hooks };
+    End { objects, revisions, hooks, log: world.server.log() }
+}
+
+/// Runs a scenario with a fault at its nth request; returns its end and whether there was such a request.
+async fn run(scenario: &Scenario, fault: Option<(usize, Disturbance)>, dies: bool) -> (End, bool) {
+    let mut world = fresh();
+    let hooks = AtomicUsize::new(0);
+    if !scenario.name.ends_with("install") || scenario.name == "uninstall" {
+        reconcile(&world, &hooks).await;
+        hooks.store(0, Ordering::SeqCst);
+    }
+    (scenario.prepare)(&world);
+    (scenario.change)(&world);
+    if let Some((request, how)) = fault {
+        world.server.disturb_request(request, how);
+    }
+    reconcile(&world, &hooks).await;
+    let reached = !world.server.awaits_disturbance();
+    if dies {
+        world = World::on(world.server);
+    }
+    for _ in 0..3 {
+        tokio::time::advance(Duration::from_secs(600)).await;
+        reconcile(&world, &hooks).await;
+    }
+    (end(&world, hooks.load(Ordering::SeqCst), scenario), reached)
+}
+
+async fn check(how: Disturbance, dies: bool) {
+    for scenario in &SCENARIOS {
+        let (undisturbed, _) = run(scenario, None, dies).await;
+        for request in 0.. {
+            let (disturbed, reached) = run(scenario, Some((request, how)), dies).await;
+            let differences = disturbed.differences(&undisturbed);
+            assert!(
+                differences.is_empty(),
+                "{}, {how:?} at request {request}: {differences:#?}\n{:#?}",
+                scenario.name,
+                disturbed.log
+            );
+            if !reached {
+                assert!(request > 0, "{} sent only {request} requests", scenario.name);
+                break;
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_process_killed_at_any_request_is_continued_by_the_next() {
+    check(Disturbance::Unanswered, true).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn any_request_may_fail_to_reach_the_server() {
+    check(Disturbance::Unreachable, false).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn any_answer_may_be_lost_or_cut_off() {
+    check(Disturbance::AnswerLost, false).await;
+    check(Disturbance::CutOff, false).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn any_request_may_meet_a_conflict_an_overload_or_an_internal_error() {
+    for code in [409, 429, 500] {
+        check(Disturbance::Refused(code), false).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_api_server_that_is_away_for_an_hour_changes_nothing() {
+    let world = fresh();
+    let hooks = AtomicUsize::new(0);
+    reconcile(&world, &hooks).await;
+    let before = world.history();
+    world.server.refuse(|_: &Call| Some(Error::Transport("connection refused".into())));
+    remove_a_map(&world);
+    for _ in 0..6 {
+        reconcile(&world, &hooks).await;
+        tokio::time::advance(Duration::from_secs(600)).await;
+    }
+    world.server.accept();
+    tokio::time::advance(Duration::from_secs(600)).await;
+    reconcile(&world, &hooks).await;
+    assert_eq!((world.history(), world.maps().len(), hooks.load(Ordering::SeqCst)), (before, 3, 2));
+    assert_eq!(world.condition("Ready").unwrap(), "True/Ready/");
+}

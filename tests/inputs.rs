@@ -1,0 +1,159 @@
+//! What a release is made from and who asks for it, on a real control plane: sources of values, control annotations, and faults of the cluster that
+//! only a cluster shows.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use test_cluster::{Namespace, TestCluster};
+
+use crate::chart::{condition, get, set, wait_ready};
+use crate::operator::{Operator, eventually, install_kinds};
+
+const PREFIX: &str = "helm.sdk.operatorframework.io";
+
+/// Starts an operator that serves Memcached with its chart and these further keys.
+fn serve(cluster: &TestCluster, namespace: &Namespace<'_>, more: Value) -> Operator {
+    install_kinds(cluster);
+    let chart = concat!(env!("CARGO_MANIFEST_DIR"), "/helm-charts/memcached");
+    let mut watch = json!({"group": "cache.my.domain", "version": "v1", "kind": "Memcached", "chart": chart});
+    watch.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    Operator::start_watches(cluster, namespace, &json!([watch]).to_string(), &[])
+}
+
+fn secret(namespace: &Namespace<'_>, name: &str, values: &str) {
+    let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}, "stringData": {"values.yaml": values}});
+    namespace.apply(&secret.to_string()).unwrap();
+}
+
+fn annotate(namespace: &Namespace<'_>, name: &str, annotation: &str) {
+    namespace.kubectl(["annotate", "memcached", name, "--overwrite", &format!("{PREFIX}/{annotation}")]).unwrap();
+}
+
+fn image(namespace: &Namespace<'_>, name: &str) -> Value {
+    let deployment = get(namespace, ["deployment", &format!("{name}-memcached")]);
+    deployment["spec"]["template"]["spec"]["containers"][0]["image"].clone()
+}
+
+/// The operator's requests in a namespace, leases and watches aside.
+fn requests(cluster: &TestCluster, namespace: &Namespace<'_>) -> usize {
+    let all = cluster.requests().unwrap();
+    all.iter().filter(|r| r.user == "operator" && r.namespace == namespace.name() && r.verb != "watch").count()
+}
+
+#[test]
+fn a_changed_secret_upgrades_its_resources_at_once_and_shows_nowhere() {
+    let Some(cluster) = TestCluster::shared_or_skip() else { return };
+    let namespace = cluster.namespace("sources").unwrap();
+    let sources = json!({"valuesFrom": [{"kind": "Secret", "name": "$(name)-values"}]});
+    let operator = serve(cluster, &namespace, sources);
+    set(&namespace, "web", json!({"replicaCount": 1}));
+    eventually("missing source", || {
+        let resource = get(&namespace, ["memcached", "web"]);
+        let found = condition(&resource, "Irreconcilable");
+        if found["reason"] == "ValuesSourceMissing" { Ok(()) } else { Err(resource) }
+    });
+    secret(&namespace, "web-values", "image: {tag: 1.6.38}");
+    wait_ready(&namespace, "web");
+    assert!(image(&namespace, "web").as_str().unwrap().ends_with(":1.6.38"));
+
+    let began = Instant::now();
+    secret(&namespace, "web-values", "image: {tag: 1.6.39}");
+    eventually("upgrade", || {
+        let image = image(&namespace, "web");
+        if image.as_str().unwrap().ends_with(":1.6.39") { Ok(()) } else { Err(image) }
+    });
+    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+    eventually("revision", || {
+        let resource = wait_ready(&namespace, "web");
+        if resource["status"]["deployedRelease"]["revision"] == 2 { Ok(()) } else { Err(resource) }
+    });
+    secret(&namespace, "web-values", "image: {tag: [s3cret\n");
+    let told = eventually("invalid source", || {
+        let resource = get(&namespace, ["memcached", "web"]);
+        let found = condition(&resource, "Irreconcilable")["message"].clone();
+        if found.is_string() { Ok(found) } else { Err(resource) }
+    });
+    assert_eq!(told, "Secret \"web-values\", key \"values.yaml\", line 1: is not valid YAML");
+    assert!(!operator.log().contains("s3cret"));
+}
+
+#[test]
+fn a_token_is_repeated_once_its_reconcile_is_over_and_a_suspended_resource_says_so() {
+    let Some(cluster) = TestCluster::shared_or_skip() else { return };
+    let namespace = cluster.namespace("tokens").unwrap();
+    let operator = serve(cluster, &namespace, json!({}));
+    set(&namespace, "web", json!({"replicaCount": 1}));
+    wait_ready(&namespace, "web");
+    annotate(&namespace, "web", "reconcile-now=one");
+    let wait = "--for=jsonpath={.status.lastHandled.reconcileNow}=one";
+    namespace.kubectl(["wait", "memcached/web", wait, "--timeout=30s"]).unwrap();
+    operator.terminate();
+    let before = requests(cluster, &namespace);
+    let _operator = serve(cluster, &namespace, json!({}));
+    annotate(&namespace, "web", "suspend=true");
+    eventually("suspended", || {
+        let table = namespace.kubectl(["get", "memcached", "web"]).unwrap();
+        let rows: Vec<Vec<&str>> = table.lines().map(|line| line.split_whitespace().collect()).collect();
+        let is_told = rows[0][..3] == ["NAME", "READY", "SUSPENDED"] && rows[1][..3] == ["web", "True", "True"];
+        if is_told { Ok(()) } else { Err(table) }
+    });
+    let sent = requests(cluster, &namespace) - before;
+    assert!(sent <= 6, "{sent} requests: a handled token is not handled again");
+}
+
+#[test]
+fn a_resource_deleted_in_the_foreground_takes_its_release_and_its_records_with_it() {
+    let Some(cluster) = TestCluster::shared_or_skip() else { return };
+    let namespace = cluster.namespace("foreground").unwrap();
+    let _operator = serve(cluster, &namespace, json!({}));
+    set(&namespace, "web", json!({"replicaCount": 1}));
+    wait_ready(&namespace, "web");
+    namespace.kubectl(["delete", "memcached", "web", "--cascade=foreground", "--timeout=60s"]).unwrap();
+    eventually("nothing left", || {
+        let left = namespace.kubectl(["get", "memcached,deployment,service,secret", "-o", "name"]).unwrap();
+        if left.trim().is_empty() { Ok(()) } else { Err(left) }
+    });
+}
+
+/// A kind of its own, since the definition goes.
+const GONE: &str = "crd/briefs.brief.my.domain";
+
+fn define(cluster: &TestCluster) {
+    let widget = include_str!("fixtures/crds/widget.yaml");
+    let brief =
+        widget.replace("test.my.domain", "brief.my.domain").replace("widget", "brief").replace("Widget", "Brief");
+    cluster.apply(&brief).unwrap();
+    cluster.kubectl(["wait", "--for=condition=Established", "--timeout=30s", GONE]).unwrap();
+}
+
+fn brief(namespace: &Namespace<'_>) {
+    let brief = json!({"apiVersion": "brief.my.domain/v1", "kind": "Brief", "metadata": {"name": "web"}, "spec": {}});
+    eventually("a resource", || namespace.apply(&brief.to_string()).map_err(|error| error.to_string()));
+}
+
+#[test]
+fn releases_go_with_their_definition_and_come_back_with_it() {
+    let Some(cluster) = TestCluster::shared_or_skip() else { return };
+    let namespace = cluster.namespace("definition").unwrap();
+    define(cluster);
+    let chart = concat!(env!("CARGO_MANIFEST_DIR"), "/helm-charts/memcached");
+    let watch = json!([{"group": "brief.my.domain", "version": "v1", "kind": "Brief", "chart": chart}]);
+    let _operator = Operator::start_watches(cluster, &namespace, &watch.to_string(), &[]);
+    for _ in 0..2 {
+        brief(&namespace);
+        eventually("installed", || {
+            let deployment = get(&namespace, ["deployment", "web-memcached"]);
+            if deployment["metadata"]["deletionTimestamp"].is_null() && deployment.is_object() {
+                Ok(())
+            } else {
+                Err(deployment)
+            }
+        });
+        cluster.kubectl(["delete", GONE, "--timeout=60s"]).unwrap();
+        eventually("uninstalled", || {
+            let left = namespace.kubectl(["get", "deployment,service,secret", "-o", "name"]).unwrap();
+            if left.trim().is_empty() { Ok(()) } else { Err(left) }
+        });
+        define(cluster);
+    }
+}
