@@ -145,6 +145,8 @@ pub(crate) struct Facts {
     pub(crate) health: Health,
     /// The current failure.
     pub(crate) fault: Option<Fault>,
+    /// Why only a change can help against it.
+    pub(crate) stall: Option<Stall>,
     /// Whether an annotation pauses the resource.
     pub(crate) paused: bool,
     /// How many upgrades may run at a time, if this one waits for its turn.
@@ -159,6 +161,38 @@ pub(crate) struct Facts {
     pub(crate) kept_by: Vec<String>,
     /// Nothing is being done about it: an annotation suspends the resource.
     pub(crate) suspended: bool,
+}
+
+/// Why a failure needs a change, beyond what its reason tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stall {
+    /// The retries are used up; this many attempts failed.
+    Exhausted(u32),
+    /// The server permanently refuses an object.
+    Refused,
+}
+
+/// The reason of `Stalled` when the retries are used up, and of its event.
+pub(crate) const RETRIES_EXCEEDED: &str = "RetriesExceeded";
+
+/// What makes the operator try again.
+pub(crate) const GIVEN_UP: &str = "to try again, change the resource, its chart or its override values, or set the annotation \
+    helm.sdk.operatorframework.io/retry-now to a new value";
+
+/// What helps against a failure.
+fn advice(reason: &str) -> &'static str {
+    match reason {
+        "InvalidValues" => "correct the values in spec",
+        "InvalidName" => "create the resource under another name",
+        "InvalidAnnotation" => "correct the annotation",
+        "RenderError" => "correct spec or the chart",
+        "UnsupportedKubernetes" => "use a chart that supports this version of Kubernetes",
+        "ReleaseConflict" => {
+            "rename one of them, or take it over with the annotation helm.sdk.operatorframework.io/adopt"
+        }
+        "DriftLoop" => "stop the other writer, or put the field into drift.ignore",
+        _ => "correct spec or the chart, or what the message names in the cluster",
+    }
 }
 
 /// The health of a release's objects.
@@ -309,16 +343,24 @@ fn activity(facts: &Facts, ready: &Condition) -> Option<Condition> {
         return None;
     }
     let kind = match (&facts.fault, &facts.health) {
-        (Some(fault), _) if PERMANENT.contains(&fault.reason) => condition::STALLED,
+        (Some(fault), _) if PERMANENT.contains(&fault.reason) || facts.stall.is_some() => condition::STALLED,
         (None, Health::TimedOut(_) | Health::Failed(_)) => condition::STALLED,
         _ => condition::RECONCILING,
     };
-    let reason = match &facts.fault {
-        Some(_) if kind == condition::RECONCILING => "ProgressingWithRetry",
-        None if facts.release.is_none() => "Progressing",
+    let reason = match (&facts.fault, facts.stall) {
+        (Some(_), _) if kind == condition::RECONCILING => "ProgressingWithRetry",
+        (Some(_), Some(Stall::Exhausted(_))) => RETRIES_EXCEEDED,
+        (None, _) if facts.release.is_none() => "Progressing",
         _ => &ready.reason,
     };
-    Some(new(kind, "True", reason, &ready.message))
+    let message = match (&facts.fault, facts.stall) {
+        (Some(fault), Some(Stall::Exhausted(attempts))) => {
+            format!("{attempts} attempts failed, the last with: {}; {GIVEN_UP}", fault.message)
+        }
+        (Some(fault), _) if kind == condition::STALLED => format!("{}; {}", fault.message, advice(fault.reason)),
+        _ => ready.message.clone(),
+    };
+    Some(new(kind, "True", reason, &message))
 }
 
 fn deployed(facts: &Facts, old: &Status) -> Option<Condition> {

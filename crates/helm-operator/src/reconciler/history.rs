@@ -16,7 +16,7 @@ use super::primary::Primary;
 use super::release::Release;
 use super::requests::Asked;
 use crate::backoff::{self, Retry};
-use crate::status::{Condition, Fault, condition};
+use crate::status::{Condition, Fault, RETRIES_EXCEEDED, condition};
 
 /// The reason of a fight over an object's fields.
 pub(super) const FIGHT: &str = "DriftLoop";
@@ -32,6 +32,8 @@ const SPREAD: Duration = Duration::from_secs(30);
 #[derive(Clone, Debug, Default)]
 pub(super) struct History {
     pub(super) failure: Option<Failed>,
+    /// Whether the attempt that is about to fail counts as one: it got far enough, and no outage stopped it.
+    pub(super) attempted: bool,
     /// The permanent refusal of an attempt, and its inputs.
     pub(super) refused: Option<(String, Refusal)>,
     /// The failure that the previous process left, until something is tried.
@@ -64,6 +66,10 @@ pub(super) struct Failed {
     /// The inputs that failed.
     pub(super) inputs: String,
     pub(super) retry: Retry,
+    /// How many attempts with these inputs failed; outages do not count.
+    pub(super) attempts: u32,
+    /// Whether only other inputs are tried from now on.
+    pub(super) exhausted: bool,
 }
 
 /// A failure of a previous process, known from the status with its start time.
@@ -72,6 +78,8 @@ pub(super) struct Recalled {
     /// The resource that the status describes: a different one, or a different spec, has not failed yet.
     of: Arc<Primary>,
     attempts: u32,
+    /// Whether the retries were used up.
+    exhausted: bool,
     retry_at: Instant,
 }
 
@@ -105,7 +113,9 @@ impl History {
         }
         let lasted = lasted(failing, today);
         let retry_at = now + lasted.min(SPREAD).mul_f64(share(primary.uid()));
-        let recalled = Recalled { of: primary.clone(), attempts: backoff::failures_within(lasted), retry_at };
+        let exhausted = stands(condition::STALLED).is_some_and(|(_, stalled)| stalled.reason == RETRIES_EXCEEDED);
+        let attempts = backoff::failures_within(lasted);
+        let recalled = Recalled { of: primary.clone(), attempts, exhausted, retry_at };
         Some(History { recalled: Some(recalled), ..History::default() })
     }
 
@@ -119,18 +129,28 @@ impl History {
         self.recalled.as_ref().filter(|recalled| !primary.differs_from(&recalled.of)).map(|recalled| recalled.retry_at)
     }
 
-    /// Records a failure: the same inputs wait longer each time. Returns whether it is new.
-    pub(super) fn fail(&mut self, fault: Fault, inputs: String, now: Instant) -> bool {
+    /// Records a failure: the same inputs wait longer each time, and are no longer tried after this many retries. Returns whether it is new.
+    pub(super) fn fail(&mut self, fault: Fault, inputs: String, now: Instant, retries: Option<u32>) -> bool {
         let known = self.failure.as_ref();
-        let before = match known {
-            Some(failure) if failure.inputs == inputs => failure.retry.failures,
-            Some(_) => 0,
-            None => self.recalled.as_ref().map_or(0, |r| r.attempts),
+        let (failures, attempts) = match (known, &self.recalled) {
+            (Some(failure), _) if failure.inputs == inputs => (failure.retry.failures, failure.attempts),
+            (Some(_), _) | (None, None) => (0, 0),
+            // After a restart one more attempt is allowed, because it may have brought a better chart.
+            (None, Some(recalled)) if recalled.exhausted => (recalled.attempts, retries.unwrap_or_default()),
+            (None, Some(recalled)) => (recalled.attempts, 0),
         };
-        let news = known.is_none_or(|failure| failure.fault != fault);
+        let counts = std::mem::take(&mut self.attempted);
+        let attempts = attempts.saturating_add(u32::from(counts));
+        let exhausted = counts && retries.is_some_and(|retries| attempts > retries);
+        let news = known.is_none_or(|failure| failure.fault != fault || failure.exhausted != exhausted);
         self.recalled = None;
-        self.failure = Some(Failed { fault, inputs, retry: Retry::after(before, now) });
+        self.failure = Some(Failed { fault, inputs, retry: Retry::after(failures, now), attempts, exhausted });
         news
+    }
+
+    /// Whether these inputs failed so often that they are not tried again.
+    pub(super) fn is_exhausted(&self, inputs: &str) -> bool {
+        self.failure.as_ref().is_some_and(|failure| failure.exhausted && failure.inputs == inputs)
     }
 
     /// Clears the failure: something succeeded, or nothing is left to do.
@@ -143,6 +163,7 @@ impl History {
     pub(super) fn retry_now(&mut self, now: Instant) {
         if let Some(failure) = &mut self.failure {
             failure.retry.at = now;
+            (failure.attempts, failure.exhausted) = (0, false);
         }
         self.recalled = None;
     }
@@ -155,7 +176,7 @@ impl History {
     /// All deadlines, including past ones.
     pub(super) fn deadlines(&self) -> [Option<Instant>; 4] {
         [
-            self.failure.as_ref().map(|f| f.retry.at),
+            self.failure.as_ref().filter(|f| !f.exhausted).map(|f| f.retry.at),
             self.recalled.as_ref().map(|r| r.retry_at),
             self.drift.hold_until,
             self.drift.quiet_at().filter(|_| self.drift.is_fight()),
@@ -271,19 +292,57 @@ mod tests {
         let mut history = History::default();
         assert_eq!(history.held_until("a", now), None);
         for (attempt, wait) in [(1, 500), (2, 1_000), (3, 2_000)] {
-            assert_eq!(history.fail(fault("X"), "a".into(), now), attempt == 1);
+            assert_eq!(history.fail(fault("X"), "a".into(), now, None), attempt == 1);
             let until = now + Duration::from_millis(wait);
             assert_eq!(history.held_until("a", now), Some(until));
             assert_eq!(history.held_until("a", until), None);
             assert_eq!(history.held_until("b", now), None);
         }
-        assert!(history.fail(fault("Y"), "b".into(), now), "another fault is news");
+        assert!(history.fail(fault("Y"), "b".into(), now, None), "another fault is news");
         assert_eq!(history.failure.as_ref().unwrap().retry.failures, 1);
         assert_eq!(history.fault(), Some(&fault("Y")));
         history.retry_now(now);
         assert_eq!((history.held_until("b", now), history.failure.as_ref().unwrap().retry.failures), (None, 1));
         history.succeed();
         assert_eq!(history.fault(), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_same_inputs_are_given_up_after_their_retries_but_not_for_outages() {
+        let now = Instant::now();
+        let mut history = History::default();
+        let mut fail = |inputs: &str, attempted| {
+            history.attempted = attempted;
+            history.fail(fault("X"), inputs.into(), now, Some(2));
+            (history.is_exhausted(inputs), history.deadlines()[0].is_some())
+        };
+        for attempted in [true, false, false, true] {
+            assert_eq!(fail("a", attempted), (false, true));
+        }
+        assert_eq!(fail("a", true), (true, false), "the second retry");
+        assert_eq!(fail("b", true), (false, true), "other inputs start over");
+        assert!(!history.is_exhausted("a"));
+        history.attempted = true;
+        history.fail(fault("X"), "c".into(), now, Some(0));
+        assert!(history.is_exhausted("c"), "no retry at all");
+        history.retry_now(now);
+        assert!(!history.is_exhausted("c"), "someone else changed the release");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn after_a_restart_given_up_inputs_are_tried_once() {
+        let now = Instant::now();
+        let mut given_up = resource("UpgradeError", 2, "u", "{}");
+        let mut stalled = given_up.status.conditions[0].clone();
+        (stalled.kind, stalled.reason) = ("Stalled".into(), RETRIES_EXCEEDED.into());
+        given_up.status.conditions.push(stalled);
+        for (primary, exhausted) in [(Arc::new(given_up), true), (failing("UpgradeError", 2, "u"), false)] {
+            let mut history = History::recall(&primary, now, today()).unwrap();
+            assert!(history.recalled(&primary).is_some(), "it is tried");
+            history.attempted = true;
+            history.fail(fault("X"), "a".into(), now, Some(3));
+            assert_eq!(history.is_exhausted("a"), exhausted);
+        }
     }
 
     #[tokio::test(start_paused = true)]
@@ -294,7 +353,7 @@ mod tests {
         let retry_at = history.recalled(&primary).unwrap();
         assert!(retry_at <= now + SPREAD);
         assert_eq!(history.deadlines()[1], Some(retry_at));
-        assert!(history.fail(fault("InstallError"), "any".into(), now));
+        assert!(history.fail(fault("InstallError"), "any".into(), now, None));
         assert_eq!(history.held_until("any", now), Some(now + backoff::LONGEST));
         assert_eq!(history.recalled(&primary), None);
         let mut history = History::recall(&primary, now, today()).unwrap();

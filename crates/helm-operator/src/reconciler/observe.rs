@@ -147,7 +147,8 @@ impl Work<'_> {
         // An action that the previous process began is finished at once, whatever failed before.
         let begun = release.and_then(Release::newest).is_some_and(|(_, newest)| newest.status.is_pending());
         let recalled = history.recalled(primary).is_some_and(|until| until > self.decided);
-        (recalled && !begun) || history.held_until(&self.attempt(primary), self.decided).is_some()
+        let attempt = self.attempt(primary);
+        (recalled && !begun) || history.held_until(&attempt, self.decided).is_some() || history.is_exhausted(&attempt)
     }
 
     /// Whether a watch that has listed covers every object of the release.

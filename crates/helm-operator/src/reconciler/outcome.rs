@@ -11,7 +11,7 @@ use super::release::Release;
 use super::work::{Next, Work};
 use crate::backoff::Retry;
 use crate::report::Outcome;
-use crate::status::{Fault, condition};
+use crate::status::{Fault, GIVEN_UP, RETRIES_EXCEEDED, condition};
 
 impl Work<'_> {
     /// Reports that somebody else is working on the release; retries when they finish or their time is up.
@@ -25,8 +25,13 @@ impl Work<'_> {
         let news = self.shared.cache.change_history(self.key, |history| {
             let news = history.failure.as_ref().is_none_or(|f| f.fault != fault);
             // No inputs have failed, so nothing is held.
-            history.failure =
-                Some(Failed { fault: fault.clone(), inputs: String::new(), retry: Retry { failures: 0, at } });
+            history.failure = Some(Failed {
+                fault: fault.clone(),
+                inputs: String::new(),
+                retry: Retry { failures: 0, at },
+                attempts: 0,
+                exhausted: false,
+            });
             news
         });
         if news {
@@ -39,8 +44,17 @@ impl Work<'_> {
     /// Records a failure: the same inputs wait longer each time, other inputs are tried at once.
     pub(super) fn fail(&self, primary: &Primary, fault: Fault) {
         let (inputs, noted) = (self.attempt(primary), fault.clone());
-        let news = self.shared.cache.change_history(self.key, |h| h.fail(noted, inputs, Instant::now()));
+        let retries = self.shared.settings.retries;
+        let (news, exhausted) = self.shared.cache.change_history(self.key, |history| {
+            let news = history.fail(noted, inputs.clone(), Instant::now(), retries);
+            (news, history.is_exhausted(&inputs))
+        });
         self.report_fault(primary, &fault, news);
+        if exhausted {
+            tracing::error!(resource = %self.key, "Giving up until something changes");
+            let note = format!("{}; {GIVEN_UP}", fault.message);
+            self.shared.publish(primary, Outcome::warning(RETRIES_EXCEEDED, "Reconcile", note));
+        }
     }
 
     /// Records a failed repair, which holds only repairs.

@@ -121,6 +121,8 @@ fn settings(controller: &ChartController, context: &Context) -> Settings {
         values_from: controller.watch.values_from.clone().into(),
         values_from_annotation: controller.watch.values_from_annotation,
         drift: controller.watch.drift.clone(),
+        on_failure: controller.watch.on_failure,
+        retries: controller.watch.retries,
     }
 }
 

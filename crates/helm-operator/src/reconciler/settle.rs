@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use serde_json::json;
 use tokio::time::Instant;
 
+use super::history::History;
 use super::look::current_health;
 use super::primary::{Primary, ResourceKey};
 use super::release::Release;
@@ -19,7 +20,7 @@ use super::work::Work;
 use crate::backoff::Retry;
 use crate::metrics::ReconcileResult;
 use crate::report::{Outcome, chain};
-use crate::status::{DeployedRelease, Facts, Health, Status, condition};
+use crate::status::{DeployedRelease, Facts, Health, Stall, Status, condition};
 
 /// Writes the status and schedules the next reconcile.
 pub(super) async fn settle(work: &Work<'_>, end: End) -> ReconcileResult {
@@ -87,6 +88,7 @@ fn facts(work: &Work<'_>, primary: &Primary, health: Health) -> Facts {
         release: deployed.map(|(version, _)| deployed_release(primary, version, release.as_deref())).or(lost),
         health,
         fault: history.fault().cloned(),
+        stall: stall(&history),
         drift: if deployed.is_some() { work.detections(primary) } else { Vec::new() },
         notes: history.notes,
         paused: primary.annotations.pause(),
@@ -95,6 +97,17 @@ fn facts(work: &Work<'_>, primary: &Primary, health: Health) -> Facts {
         handled: work.handled(primary),
         awaited: work.awaited.clone(),
         kept_by,
+    }
+}
+
+/// Why only a change can help against the current failure.
+fn stall(history: &History) -> Option<Stall> {
+    let failed = history.failure.as_ref()?;
+    let refused =
+        history.refused.as_ref().is_some_and(|(inputs, refusal)| *inputs == failed.inputs && refusal.is_final());
+    match failed.exhausted {
+        true => Some(Stall::Exhausted(failed.attempts)),
+        false => refused.then_some(Stall::Refused),
     }
 }
 

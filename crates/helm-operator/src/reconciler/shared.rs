@@ -26,7 +26,7 @@ use crate::metrics::Metrics;
 use crate::report::Outcome;
 use crate::status::condition;
 use crate::values_from::ValuesSource;
-use crate::watches::Drift;
+use crate::watches::{Drift, OnFailure};
 
 /// What all reconciles of one controller share.
 pub(crate) struct Shared {
@@ -72,6 +72,9 @@ pub(crate) struct Settings {
     pub(super) values_from: Arc<[ValuesSource]>,
     pub(super) values_from_annotation: bool,
     pub(super) drift: Drift,
+    pub(super) on_failure: OnFailure,
+    /// How often to try the same inputs again; `None` sets no limit.
+    pub(super) retries: Option<u32>,
 }
 
 impl Shared {

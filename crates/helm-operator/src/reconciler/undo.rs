@@ -9,9 +9,11 @@ use helm_release::release::Status;
 use super::deploy::record;
 use super::primary::Primary;
 use super::release::Release;
+use super::uninstall;
 use super::work::Work;
 use crate::report::{Outcome, chain};
 use crate::status::Fault;
+use crate::watches::OnFailure;
 
 /// How to clean up after an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,13 +24,16 @@ enum Remedy {
     RollBack(u32),
     /// No revision was ever deployed: remove objects and records.
     RemoveFailedInstall,
+    /// Uninstall the release, hooks included.
+    Uninstall,
 }
 
-fn remedy(release: &Release) -> Remedy {
+fn remedy(release: &Release, policy: OnFailure) -> Remedy {
     let Some((_, newest)) = release.newest() else { return Remedy::Nothing };
     let unfinished = newest.status == Status::Failed || newest.status.is_pending();
     match release.deployed() {
-        _ if !unfinished => Remedy::Nothing,
+        _ if !unfinished || policy == OnFailure::Keep => Remedy::Nothing,
+        Some(_) if policy == OnFailure::Uninstall => Remedy::Uninstall,
         Some((to, _)) => Remedy::RollBack(to),
         None if was_never_deployed(release) => Remedy::RemoveFailedInstall,
         None => Remedy::Nothing,
@@ -46,9 +51,10 @@ pub(super) fn was_never_deployed(release: &Release) -> bool {
 pub(super) async fn after_action(work: &Work<'_>, primary: &Primary, failure: &Failure) -> String {
     note(work, failure);
     let refused = failure.cause.refusal().map(|refusal| (work.attempt(primary), refusal));
-    work.shared.cache.change_history(work.key, |history| history.refused = refused);
+    let outage = failure.cause.is_transient();
+    work.shared.cache.change_history(work.key, |history| (history.refused, history.attempted) = (refused, !outage));
     let message = chain(&failure.cause);
-    if failure.cause.is_transient() {
+    if outage {
         return message;
     }
     with_undo(work, primary, message).await
@@ -56,13 +62,14 @@ pub(super) async fn after_action(work: &Work<'_>, primary: &Primary, failure: &F
 
 /// Like [`after_action`], for a failed render.
 pub(super) async fn after_render(work: &Work<'_>, primary: &Primary, fault: Fault) -> Fault {
+    work.shared.cache.change_history(work.key, |history| history.attempted = true);
     let message = with_undo(work, primary, fault.message).await;
     Fault { message, ..fault }
 }
 
 async fn with_undo(work: &Work<'_>, primary: &Primary, message: String) -> String {
     let Some(release) = work.release() else { return message };
-    match remedy(&release) {
+    match remedy(&release, work.shared.settings.on_failure) {
         Remedy::Nothing => message,
         Remedy::RollBack(to) => match roll_back(work, primary, to).await {
             Ok(()) => message,
@@ -71,6 +78,11 @@ async fn with_undo(work: &Work<'_>, primary: &Primary, message: String) -> Strin
         Remedy::RemoveFailedInstall => match remove_failed_install(work, primary).await {
             Ok(()) => message,
             Err(error) => format!("failed installation ({message}) and failed rollback: {}", chain(&error)),
+        },
+        Remedy::Uninstall => match uninstall::uninstall_failed(work, primary).await {
+            Ok(None) => message,
+            Ok(Some(awaited)) => format!("{message}; the release is being uninstalled: {awaited}"),
+            Err(error) => format!("{message}; uninstall failed: {}", chain(&error)),
         },
     }
 }
@@ -182,7 +194,10 @@ mod tests {
             (&[(1, Failed), (3, Failed)], Nothing),
         ];
         for (statuses, expected) in cases {
-            assert_eq!(remedy(&release(statuses)), expected, "{statuses:?}");
+            assert_eq!(remedy(&release(statuses), OnFailure::Rollback), expected, "{statuses:?}");
+            assert_eq!(remedy(&release(statuses), OnFailure::Keep), Nothing, "{statuses:?}");
+            let expected = if let RollBack(_) = expected { Remedy::Uninstall } else { expected };
+            assert_eq!(remedy(&release(statuses), OnFailure::Uninstall), expected, "{statuses:?}");
         }
     }
 }

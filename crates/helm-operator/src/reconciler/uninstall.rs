@@ -93,10 +93,7 @@ pub(super) async fn uninstall(work: &mut Work<'_>, primary: &Primary) -> Result<
             tracing::info!(resource = %work.key, "Uninstalled release");
             let note = format!("uninstalled release {:?}", primary.name());
             work.shared.publish(primary, Outcome::normal("Uninstalled", "Uninstall", note));
-            work.shared.cache.change_release(work.key, |release| release.revisions.clear());
-            work.shared.cache.change_history(work.key, |history| {
-                (history.lost, history.cleared) = (None, Some(primary.uid().into()));
-            });
+            forget(work, primary);
             work.succeed();
             Ok(Next::Again)
         }
@@ -114,6 +111,26 @@ pub(super) async fn uninstall(work: &mut Work<'_>, primary: &Primary) -> Result<
             Err(Fault { condition: condition::RELEASE_FAILED, reason: "UninstallError", message })
         }
     }
+}
+
+/// Uninstalls a release whose upgrade failed, so that the next attempt installs it again; returns the objects to wait for.
+pub(super) async fn uninstall_failed(work: &Work<'_>, primary: &Primary) -> Result<Option<String>, action::Error> {
+    let awaited = delete(work, primary).await?;
+    if awaited.is_none() {
+        tracing::info!(resource = %work.key, "Uninstalled the release of a failed upgrade");
+        let note = format!("uninstalled release {:?} after a failed upgrade", primary.name());
+        work.shared.publish(primary, Outcome::warning("Uninstalled", "Uninstall", note));
+        forget(work, primary);
+    }
+    Ok(awaited)
+}
+
+/// Forgets an uninstalled release.
+fn forget(work: &Work<'_>, primary: &Primary) {
+    work.shared.cache.change_release(work.key, |release| release.revisions.clear());
+    work.shared.cache.change_history(work.key, |history| {
+        (history.lost, history.cleared) = (None, Some(primary.uid().into()));
+    });
 }
 
 /// Deletes what is recorded; returns the objects to wait for.

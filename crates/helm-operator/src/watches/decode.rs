@@ -9,7 +9,9 @@ use kube::core::Selector;
 
 use super::expand::{self, Env};
 use super::node::{Entry, Node};
-use super::{AnnotationNames, Drift, Error, OverrideValuesType, Overrides, ValuesSource, Watch, parse_duration, rules};
+use super::{
+    AnnotationNames, Drift, Error, OnFailure, OverrideValuesType, Overrides, ValuesSource, Watch, parse_duration, rules,
+};
 use crate::values_from;
 
 /// The keys of an entry.
@@ -36,6 +38,8 @@ const KEYS: &[&str] = &[
     "valuesFrom",
     "valuesFromAnnotation",
     "drift",
+    "onFailure",
+    "retries",
 ];
 
 /// Decodes an entry; adds unknown keys to `warnings`.
@@ -84,6 +88,8 @@ fn empty() -> Watch {
         values_from: Vec::new(),
         values_from_annotation: false,
         drift: Drift::default(),
+        on_failure: OnFailure::default(),
+        retries: None,
     }
 }
 
@@ -115,6 +121,8 @@ fn set(watch: &mut Watch, key: &str, entry: &Entry) -> Result<(), Error> {
         "valuesFrom" => watch.values_from = sources(entry)?,
         "valuesFromAnnotation" => watch.values_from_annotation = boolean(entry)?,
         "drift" => watch.drift = rules::drift(entry)?,
+        "onFailure" => watch.on_failure = rules::on_failure(entry)?,
+        "retries" => watch.retries = Some(rules::retries(entry)?),
         _ => {}
     }
     Ok(())

@@ -24,7 +24,7 @@ pub use crate::values_from::{SourceError, SourceKind, ValuesSource};
 pub(crate) use duration::{DurationError, parse_duration};
 pub use expand::Error as ExpandError;
 pub use overrides::{OverrideError, OverrideValuesType, Overrides};
-pub use rules::Drift;
+pub use rules::{Drift, OnFailure};
 
 /// One entry of watches.yaml: a kind of custom resource and the chart that serves it.
 #[derive(Clone, Debug)]
@@ -70,6 +70,10 @@ pub struct Watch {
     pub values_from_annotation: bool,
     /// What to do about drift.
     pub drift: Drift,
+    /// What to do after a failed install or upgrade.
+    pub on_failure: OnFailure,
+    /// How often to try the same inputs again after a failure that is no outage. `None`: no limit.
+    pub retries: Option<u32>,
 }
 
 /// Why watches.yaml cannot be used. The messages are upstream's where it has one.

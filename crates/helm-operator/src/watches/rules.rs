@@ -1,4 +1,4 @@
-//! Decodes the rules about single objects: `drift`. They have no counterpart upstream, so unknown keys are errors.
+//! Decodes what to do about drift and failures: `drift`, `onFailure`. They have no counterpart upstream, so unknown keys are errors.
 
 use std::sync::Arc;
 
@@ -15,6 +15,37 @@ pub struct Drift {
     pub policy: DriftPolicy,
     /// Fields that are left to other managers.
     pub ignore: Arc<[IgnoreRule]>,
+}
+
+/// What to do after a failed install or upgrade: `onFailure` in watches.yaml. An outage is not a failure.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnFailure {
+    /// Roll back to the deployed revision; remove an install if no revision was ever deployed.
+    #[default]
+    Rollback,
+    /// Uninstall the release; the next attempt installs it again.
+    Uninstall,
+    /// Leave everything as it is; the next attempt continues from there.
+    Keep,
+}
+
+/// Decodes `onFailure`.
+pub(super) fn on_failure(entry: &Entry) -> Result<OnFailure, Error> {
+    let Node::String(text) = &entry.value else {
+        return Err(wrong(entry, format!("expected a string, found {}", entry.value.type_name())));
+    };
+    match text.as_str() {
+        "rollback" => Ok(OnFailure::Rollback),
+        "uninstall" => Ok(OnFailure::Uninstall),
+        "keep" => Ok(OnFailure::Keep),
+        other => Err(wrong(entry, format!("must be \"rollback\", \"uninstall\" or \"keep\", found {other:?}"))),
+    }
+}
+
+/// Decodes `retries`.
+pub(super) fn retries(entry: &Entry) -> Result<u32, Error> {
+    let count = if let Node::Integer(n) = entry.value { u32::try_from(n).ok() } else { None };
+    count.ok_or_else(|| wrong(entry, "expected a whole number from 0".to_owned()))
 }
 
 /// Decodes `drift: {policy: …, ignore: […]}`.

@@ -251,3 +251,25 @@ fn an_invalid_drift_rule_names_its_place() {
         assert_eq!(one(&format!("  drift: {text}")).unwrap_err(), format!("{prefix}{message}"));
     }
 }
+
+#[test]
+fn failures_have_a_policy_and_a_limit_of_retries() {
+    let watch = one("").unwrap();
+    assert_eq!((watch.on_failure, watch.retries), (OnFailure::Rollback, None));
+    for (text, policy) in
+        [("rollback", OnFailure::Rollback), ("uninstall", OnFailure::Uninstall), ("keep", OnFailure::Keep)]
+    {
+        let watch = one(&format!("  onFailure: {text}\n  retries: 5")).unwrap();
+        assert_eq!((watch.on_failure, watch.retries), (policy, Some(5)));
+    }
+    assert_eq!(one("  retries: 0").unwrap().retries, Some(0));
+    let prefix = "watches file, line 6: ";
+    for (text, message) in [
+        ("onFailure: ignore", "onFailure: must be \"rollback\", \"uninstall\" or \"keep\", found \"ignore\""),
+        ("onFailure: 1", "onFailure: expected a string, found a number"),
+        ("retries: -1", "retries: expected a whole number from 0"),
+        ("retries: many", "retries: expected a whole number from 0"),
+    ] {
+        assert_eq!(one(&format!("  {text}")).unwrap_err(), format!("{prefix}{message}"));
+    }
+}

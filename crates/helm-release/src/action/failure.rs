@@ -13,6 +13,15 @@ pub struct Refusal {
     object: String,
     /// The server's message.
     message: String,
+    /// Whether the server will refuse the same object until something changes.
+    is_final: bool,
+}
+
+impl Refusal {
+    /// Returns whether the server refuses the object until something changes, by its status. A kind that is not served yet may be soon.
+    pub fn is_final(&self) -> bool {
+        self.is_final
+    }
 }
 
 impl Error {
@@ -20,7 +29,8 @@ impl Error {
     pub fn refusal(&self) -> Option<Refusal> {
         match self {
             Error::Apply(ApplyError::Failed { verb: "apply", object, source }) if !source.is_transient() => {
-                Some(Refusal { object: object.clone(), message: source.to_string() })
+                let is_final = matches!(source.code(), Some(400 | 403 | 405 | 415 | 422)) && !source.is_terminating();
+                Some(Refusal { object: object.clone(), message: source.to_string(), is_final })
             }
             _ => None,
         }

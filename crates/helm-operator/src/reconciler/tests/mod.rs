@@ -41,6 +41,7 @@ use crate::watches::Overrides;
 mod cache;
 mod controller;
 mod drift;
+mod failure_policy;
 mod failure_scenarios;
 mod faults;
 mod kinds;
@@ -283,6 +284,8 @@ impl World {
             values_from: [].into(),
             values_from_annotation: false,
             drift: crate::watches::Drift::default(),
+            on_failure: crate::watches::OnFailure::default(),
+            retries: None,
         };
         change(&mut settings);
         let releases = Arc::new(Releases::default());

@@ -1,0 +1,125 @@
+//! What is left after a failure, how often it is tried again, and when the resource is stalled.
+
+use helm_release::kube::Call;
+
+use super::reporting::published;
+use super::*;
+use crate::watches::OnFailure;
+
+/// A controller with this policy and limit.
+fn world(on_failure: OnFailure, retries: Option<u32>) -> World {
+    let server = World::new(spec()).server;
+    World::with_events(server, Arc::new(Stub::default()), |settings| {
+        (settings.on_failure, settings.retries) = (on_failure, retries);
+    })
+}
+
+/// Rejects the ConfigMap `b` with a value that starts with `bad`, for good (422) or for an outage (503).
+fn refuse(world: &World, code: u16) {
+    let is_bad = |call: &Call| {
+        let body = call.body.as_ref().map(|(_, json)| String::from_utf8_lossy(json).into_owned()).unwrap_or_default();
+        let is_b = call.path.contains("/configmaps/b") || body.contains("\"name\":\"b\"");
+        call.path.contains("/configmaps") && is_b && body.contains("\"value\":\"bad")
+    };
+    world.server.refuse(move |call| is_bad(call).then(|| Error::from_status(code, "Invalid", "no")));
+}
+
+fn set(world: &World, value: &str) {
+    world.edit(|p| p["spec"]["value"] = value.into());
+}
+
+async fn retry(world: &World) {
+    tokio::time::advance(Duration::from_secs(600)).await;
+    world.reconcile().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn kept_failures_stay_until_the_next_attempt_continues_from_them() {
+    let world = world(OnFailure::Keep, None);
+    refuse(&world, 422);
+    set(&world, "bad");
+    world.reconcile().await;
+    assert_eq!(world.history(), ["1 failed"], "the install");
+    assert!(!world.maps().contains(&"b".to_owned()));
+    set(&world, "1");
+    world.reconcile().await;
+    assert_eq!((world.maps().len(), world.history().last().cloned()), (3, Some("2 deployed".to_owned())));
+    set(&world, "bad, too");
+    world.reconcile().await;
+    assert_eq!(world.history()[1..], ["2 deployed", "3 failed"], "nothing is rolled back");
+    set(&world, "2");
+    world.reconcile().await;
+    assert_eq!((world.value_of("b"), world.condition("ReleaseFailed")), (json!("2"), None));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_upgrade_can_uninstall_the_release_and_the_next_attempt_installs_it() {
+    let world = world(OnFailure::Uninstall, None);
+    world.reconcile().await;
+    refuse(&world, 422);
+    set(&world, "bad");
+    world.reconcile().await;
+    assert_eq!((world.maps(), world.history()), (vec![], vec![]));
+    assert!(world.condition("ReleaseFailed").unwrap().starts_with("True/UpgradeError/"));
+    assert!(published(&world).await.iter().any(|event| event.starts_with("Warning Uninstalled ")));
+    retry(&world).await;
+    assert!(world.condition("ReleaseFailed").unwrap().starts_with("True/InstallError/"));
+    set(&world, "2");
+    world.reconcile().await;
+    assert_eq!((world.maps().len(), world.history()), (3, vec!["1 deployed".to_owned()]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_outage_neither_uninstalls_nor_uses_up_retries() {
+    let world = world(OnFailure::Uninstall, Some(1));
+    world.reconcile().await;
+    refuse(&world, 503);
+    set(&world, "bad");
+    for _ in 0..5 {
+        retry(&world).await;
+    }
+    assert_eq!((world.maps().len(), world.condition("Stalled")), (3, None));
+    assert!(world.condition("Reconciling").is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_its_retries_a_resource_is_stalled_until_its_inputs_change_or_a_retry_is_asked_for() {
+    let world = world(OnFailure::Rollback, Some(2));
+    world.reconcile().await;
+    refuse(&world, 422);
+    set(&world, "bad");
+    world.reconcile().await;
+    let stalled = world.condition("Stalled").unwrap();
+    assert!(stalled.starts_with("True/UpgradeError/cannot apply ConfigMap \"b\": no; correct spec"), "{stalled}");
+    retry(&world).await;
+    retry(&world).await;
+    let stalled = world.condition("Stalled").unwrap();
+    let expected =
+        "True/RetriesExceeded/3 attempts failed, the last with: cannot apply ConfigMap \"b\": no; to try again, change";
+    assert!(stalled.starts_with(expected), "{stalled}");
+    assert_eq!(world.value_of("b"), "1", "rolled back");
+    let given_up = published(&world).await.into_iter().filter(|event| event.contains("RetriesExceeded")).count();
+    assert_eq!(given_up, 1);
+    for _ in 0..3 {
+        tokio::time::advance(Duration::from_secs(3600)).await;
+        assert_eq!(world.requests().await, 0);
+    }
+    world.server.accept();
+    let token = json!({"helm.sdk.operatorframework.io/retry-now": "1"});
+    world.edit(|p| p["metadata"]["annotations"] = token);
+    world.reconcile().await;
+    assert_eq!((world.value_of("b"), world.condition("Stalled")), (json!("bad"), None));
+}
+
+#[tokio::test(start_paused = true)]
+async fn drift_is_repaired_while_a_resource_is_stalled() {
+    let world = world(OnFailure::Rollback, Some(0));
+    world.reconcile().await;
+    refuse(&world, 422);
+    set(&world, "bad");
+    world.reconcile().await;
+    assert!(world.condition("Stalled").unwrap().starts_with("True/RetriesExceeded/1 attempts"));
+    world.server.remove(&format!("{MAPS}/a"));
+    world.reconcile().await;
+    assert_eq!(world.value_of("a"), "1");
+}
