@@ -121,6 +121,10 @@ parity: cluster ## Compare live objects with Helm's; CORPUS="DIR…" replaces ou
 	cargo build --release --quiet -p helm-operator
 	cargo run --release --quiet -p parity -- $(addprefix --corpus ,$(CORPUS)) $(addprefix --shard ,$(SHARD)) $(addprefix --only ,$(ONLY))
 
+.PHONY: plots
+plots: ## Draw the figures in docs/figures.
+	cargo run -q -p conformance --bin plots
+
 .PHONY: bench-render
 bench-render: ## Time rendering against Helm's engine; CHARTS="DIR…" adds charts, CORPUS=DIR a whole corpus.
 	CORPUS='$(CORPUS)' hack/bench-render $(CHARTS)

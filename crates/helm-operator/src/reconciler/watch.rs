@@ -5,11 +5,10 @@ use std::sync::Arc;
 
 use futures::StreamExt;
 use futures::future::{BoxFuture, ready};
-use helm_release::kube::{CHART_LABEL, Live, ObjectKey, Resource, label_value};
-use helm_release::storage::{RecordMeta, SELECTOR};
-use k8s_openapi::api::core::v1::Secret;
+use helm_release::kube::{CHART_LABEL, Live, LiveMetadata, ObjectKey, Resource, label_value};
+use helm_release::storage::{RecordMeta, RecordSecret, SELECTOR};
 use kube::api::ListParams;
-use kube::core::{ApiResource, Expression, PartialObjectMeta, Selector};
+use kube::core::{ApiResource, Expression, Selector};
 use kube::runtime::watcher::{self, Event};
 use kube::{Api, Client};
 
@@ -35,11 +34,8 @@ pub(super) fn primaries(context: &Context, resource: &Resource, selector: &Selec
 pub(super) fn records(client: &Client, namespaces: &Namespaces) -> Vec<Stream<RecordMeta>> {
     let config = watcher::Config::default().labels(SELECTOR);
     let stream = |scope: Scope| {
-        let api: Api<PartialObjectMeta<Secret>> = match scope.only() {
-            Some(namespace) => Api::namespaced(client.clone(), namespace),
-            None => Api::all(client.clone()),
-        };
-        let read = |m: PartialObjectMeta<Secret>| RecordMeta::read(&m.metadata);
+        let api: Api<RecordSecret> = api(client, &secrets(), &scope);
+        let read = |secret: RecordSecret| secret.record();
         let events = pages::watch(api, config.clone()).filter_map(move |event| ready(reduce(event, read))).boxed();
         Stream { scope, events }
     };
@@ -62,8 +58,8 @@ impl Source for Objects {
         let events = match has_readiness(kind) {
             true => pages::watch(api::<Live>(&self.client, kind, scope), config).boxed(),
             false => {
-                let api = api::<PartialObjectMeta<Live>>(&self.client, kind, scope);
-                let read = |m: PartialObjectMeta<Live>| Some(Live::from_metadata(m.metadata));
+                let api = api::<LiveMetadata>(&self.client, kind, scope);
+                let read = |metadata: LiveMetadata| Some(Live::from(metadata));
                 pages::watch(api, config).filter_map(move |event| ready(reduce(event, read))).boxed()
             }
         };
@@ -75,8 +71,8 @@ impl Source for Objects {
         if has_readiness(kind) {
             return Box::pin(pages::list(api::<Live>(&self.client, kind, scope), wanted, Some));
         }
-        let api = api::<PartialObjectMeta<Live>>(&self.client, kind, scope);
-        Box::pin(pages::list(api, wanted, |m| Some(Live::from_metadata(m.metadata))))
+        let api = api::<LiveMetadata>(&self.client, kind, scope);
+        Box::pin(pages::list(api, wanted, |metadata| Some(Live::from(metadata))))
     }
 }
 
@@ -87,6 +83,10 @@ fn of_charts<'a>(charts: impl IntoIterator<Item = &'a str>) -> Selector {
         1 => Expression::Equal(CHART_LABEL.into(), labels.into_iter().collect()),
         _ => Expression::In(CHART_LABEL.into(), labels),
     })
+}
+
+fn secrets() -> Resource {
+    Resource { api_version: "v1".into(), kind: "Secret".into(), plural: "secrets".into(), namespaced: true }
 }
 
 /// The namespaces to watch one by one; everything for cluster-scoped kinds.
@@ -223,6 +223,38 @@ mod tests {
         ] {
             assert_eq!(has_readiness(&of(api_version, kind)), in_full, "{api_version} {kind}");
         }
+    }
+
+    #[test]
+    fn watches_of_metadata_ask_for_nothing_else_and_keep_what_full_ones_would() {
+        assert!(<LiveMetadata as kube::Resource>::metadata_api() && <RecordSecret as kube::Resource>::metadata_api());
+        assert!(!<Live as kube::Resource>::metadata_api());
+        let object = serde_json::json!({"metadata": {
+            "name": "a", "namespace": "ns", "uid": "u", "resourceVersion": "7",
+            "labels": {"app.kubernetes.io/managed-by": "Helm"},
+            "annotations": {"meta.helm.sh/release-name": "web"},
+            "managedFields": [{"manager": "helm-operator", "operation": "Apply", "fieldsV1": {"f:data": {}}}],
+        }});
+        let only: LiveMetadata = serde_json::from_value(object.clone()).unwrap();
+        let full: Live = serde_json::from_value(object.clone()).unwrap();
+        let from_whole = Live::from_metadata(serde_json::from_value(object["metadata"].clone()).unwrap());
+        assert_eq!(format!("{:?}", Live::from(only)), format!("{from_whole:?}"));
+        assert_eq!((from_whole.mark, from_whole.metadata), (full.mark, full.metadata));
+    }
+
+    #[test]
+    fn a_record_is_read_from_its_metadata_without_managed_fields() {
+        let labels = serde_json::json!({"owner": "helm", "name": "web", "version": "2", "status": "deployed"});
+        let name = "sh.helm.release.v1.web.v2";
+        let metadata = serde_json::json!({
+            "name": name, "namespace": "ns", "resourceVersion": "7", "labels": labels,
+            "creationTimestamp": "2026-01-01T00:00:00Z", "managedFields": [{"manager": "x"}],
+            "ownerReferences": [{"apiVersion": "v1", "kind": "K", "name": "web", "uid": "u"}],
+        });
+        let secret: RecordSecret = serde_json::from_value(serde_json::json!({"metadata": metadata})).unwrap();
+        let whole = RecordMeta::read(&serde_json::from_value(metadata).unwrap()).unwrap();
+        assert_eq!(format!("{:?}", secret.record().unwrap()), format!("{whole:?}"));
+        assert_eq!((whole.version, &*whole.owners), (2, &["u".to_owned()][..]));
     }
 
     #[test]

@@ -1,9 +1,16 @@
 //! Lets kube's watches serve types whose kind is known only at run time.
 
-/// Implements `kube::Resource` for a type that has an `ObjectMeta` in a field `metadata` and whose kind is an `ApiResource`.
+/// Implements `kube::Resource` for a type that has an `ObjectMeta` in a field `metadata` and whose kind is an `ApiResource`. With
+/// `metadata only`, requests for it ask for nothing else.
 #[macro_export]
 macro_rules! dynamic_resource {
     ($type:ty) => {
+        $crate::dynamic_resource!(@ $type, false);
+    };
+    ($type:ty, metadata only) => {
+        $crate::dynamic_resource!(@ $type, true);
+    };
+    (@ $type:ty, $metadata_only:literal) => {
         impl ::kube::Resource for $type {
             type DynamicType = ::kube::core::ApiResource;
             type Scope = ::kube::core::DynamicResourceScope;
@@ -26,6 +33,10 @@ macro_rules! dynamic_resource {
 
             fn plural(resource: &Self::DynamicType) -> ::std::borrow::Cow<'_, str> {
                 resource.plural.as_str().into()
+            }
+
+            fn metadata_api() -> bool {
+                $metadata_only
             }
 
             fn meta(&self) -> &::k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta {

@@ -65,7 +65,7 @@ pub struct Live {
 }
 
 impl Live {
-    /// Builds it from metadata alone. Such an object always counts as ready.
+    /// Builds it from metadata alone, as [`LiveMetadata`].
     pub fn from_metadata(metadata: ObjectMeta) -> Live {
         let entry = |e: k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry| Entry {
             manager: e.manager.unwrap_or_default(),
@@ -226,6 +226,29 @@ fn mark_of(entries: &[Entry]) -> Option<Mark> {
 }
 
 crate::dynamic_resource!(Live);
+
+/// A live object of which only the metadata is asked for and read. It always counts as ready.
+#[derive(Clone, Debug)]
+pub struct LiveMetadata {
+    /// Name, namespace, uid, resource version and finalizers only.
+    pub metadata: ObjectMeta,
+    live: Box<Live>,
+}
+
+impl From<LiveMetadata> for Live {
+    fn from(of: LiveMetadata) -> Live {
+        Live { metadata: of.metadata, ..*of.live }
+    }
+}
+
+impl<'de> Deserialize<'de> for LiveMetadata {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<LiveMetadata, D::Error> {
+        let mut live = Live::new(Full::deserialize(from)?.metadata, None);
+        Ok(LiveMetadata { metadata: std::mem::take(&mut live.metadata), live: Box::new(live) })
+    }
+}
+
+crate::dynamic_resource!(LiveMetadata, metadata only);
 
 /// The digest of a `fieldsV1`, computed while parsing, independent of the order of keys.
 struct Fields(u64);

@@ -47,7 +47,7 @@ pub use delete::Proven;
 pub use duplicate::{Duplicate, deduplicate};
 pub use handover::{Pointer, PointerError};
 pub use hooks::{HookError, Slot};
-pub use live::{Live, Mark};
+pub use live::{Live, LiveMetadata, Mark};
 pub use mapping::Mapper;
 pub use memory::{Disturbance, MemoryApi};
 pub use object::{Object, ObjectError, ObjectFault, ObjectKey, digest_json, objects_of};

@@ -15,8 +15,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use http::Method;
 use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use serde::Deserialize;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
+use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
 
 pub use marks::{MARKS_ANNOTATION, MarkedObject, Marks};
@@ -156,6 +156,58 @@ fn written(metadata: &ObjectMeta, now: Timestamp) -> Option<Timestamp> {
     let label = |key| labels?.get(key)?.parse().ok().and_then(|seconds| Timestamp::from_second(seconds).ok());
     let labels = ["createdAt", "modifiedAt"].into_iter().filter_map(label).filter(|time| *time <= now);
     labels.chain(metadata.creation_timestamp.as_ref().map(|time| time.0.min(now))).max()
+}
+
+/// The metadata of a record's Secret, without its managed fields: they are as large as the rest.
+#[derive(Clone, Debug)]
+pub struct RecordSecret {
+    metadata: ObjectMeta,
+}
+
+impl RecordSecret {
+    /// Reads it; `None` if it is not a release record.
+    pub fn record(&self) -> Option<RecordMeta> {
+        RecordMeta::read(&self.metadata)
+    }
+}
+
+impl<'de> Deserialize<'de> for RecordSecret {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<RecordSecret, D::Error> {
+        let metadata = RecordObject::deserialize(from)?.metadata;
+        Ok(RecordSecret {
+            metadata: ObjectMeta {
+                name: metadata.name,
+                namespace: metadata.namespace,
+                uid: metadata.uid,
+                resource_version: metadata.resource_version,
+                labels: metadata.labels,
+                annotations: metadata.annotations,
+                owner_references: metadata.owner_references,
+                creation_timestamp: metadata.creation_timestamp,
+                ..ObjectMeta::default()
+            },
+        })
+    }
+}
+
+crate::dynamic_resource!(RecordSecret, metadata only);
+
+#[derive(Deserialize)]
+struct RecordObject {
+    metadata: RecordObjectMeta,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct RecordObjectMeta {
+    name: Option<String>,
+    namespace: Option<String>,
+    uid: Option<String>,
+    resource_version: Option<String>,
+    labels: Option<BTreeMap<String, String>>,
+    annotations: Option<BTreeMap<String, String>>,
+    owner_references: Option<Vec<OwnerReference>>,
+    creation_timestamp: Option<Time>,
 }
 
 #[derive(Deserialize)]

@@ -1,0 +1,169 @@
+//! Draws the figures of `docs/performance.md` and `docs/scaling.md`: each JSON file in a folder becomes an SVG file beside it.
+//!
+//! A figure is `{"title": …, "x": …, "y": …, "series": [{"name": …, "points": [[x, y], …]}]}`. Both axes are logarithmic.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, bail};
+use clap::Parser;
+use serde::Deserialize;
+
+/// Draws each JSON file of a folder as SVG.
+#[derive(Parser)]
+struct Args {
+    /// The folder
+    #[arg(default_value = "docs/figures")]
+    folder: PathBuf,
+}
+
+#[derive(Deserialize)]
+struct Figure {
+    title: String,
+    x: String,
+    y: String,
+    series: Vec<Series>,
+}
+
+#[derive(Deserialize)]
+struct Series {
+    name: String,
+    points: Vec<(f64, f64)>,
+}
+
+const WIDTH: f64 = 640.0;
+const HEIGHT: f64 = 400.0;
+const LEFT: f64 = 70.0;
+const RIGHT: f64 = 150.0;
+const TOP: f64 = 40.0;
+const BOTTOM: f64 = 50.0;
+/// Distinguishable without colour vision.
+const COLOURS: [&str; 5] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9"];
+
+fn main() -> anyhow::Result<()> {
+    let folder = Args::parse().folder;
+    for entry in std::fs::read_dir(&folder).with_context(|| format!("cannot read {}", folder.display()))? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|e| e == "json") {
+            draw_file(&path).with_context(|| format!("cannot draw {}", path.display()))?;
+        }
+    }
+    Ok(())
+}
+
+fn draw_file(path: &Path) -> anyhow::Result<()> {
+    let figure: Figure = serde_json::from_str(&std::fs::read_to_string(path)?)?;
+    Ok(std::fs::write(path.with_extension("svg"), draw(&figure)?)?)
+}
+
+/// A logarithmic axis between two powers of ten.
+struct Axis {
+    from: i32,
+    to: i32,
+    start: f64,
+    length: f64,
+}
+
+impl Axis {
+    fn over(values: impl Iterator<Item = f64> + Clone, start: f64, length: f64) -> anyhow::Result<Axis> {
+        let (least, most) = (values.clone().fold(f64::MAX, f64::min), values.fold(0.0, f64::max));
+        if !(least > 0.0 && most.is_finite()) {
+            bail!("a logarithmic axis needs values above 0");
+        }
+        // Truncation is meant: exponents are small whole numbers.
+        #[allow(clippy::cast_possible_truncation, reason = "exponents of ten are small")]
+        let (from, to) = (least.log10().floor() as i32, most.log10().ceil() as i32);
+        Ok(Axis { from, to: to.max(from + 1), start, length })
+    }
+
+    fn at(&self, value: f64) -> f64 {
+        self.start + self.length * (value.log10() - f64::from(self.from)) / f64::from(self.to - self.from)
+    }
+
+    /// The powers of ten, with their places.
+    fn ticks(&self) -> impl Iterator<Item = (f64, f64)> + '_ {
+        (self.from..=self.to).map(|power| (10f64.powi(power), self.at(10f64.powi(power))))
+    }
+}
+
+fn draw(figure: &Figure) -> anyhow::Result<String> {
+    let points = figure.series.iter().flat_map(|series| &series.points);
+    let x = Axis::over(points.clone().map(|p| p.0), LEFT, WIDTH - LEFT - RIGHT)?;
+    let y = Axis::over(points.map(|p| p.1), HEIGHT - BOTTOM, TOP + BOTTOM - HEIGHT)?;
+    let mut svg = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" font-family=\"sans-serif\" font-size=\"12\">\n\
+         <rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n\
+         <text x=\"{LEFT}\" y=\"22\" font-size=\"15\">{}</text>\n",
+        escape(&figure.title)
+    );
+    draw_axes(&mut svg, figure, &x, &y)?;
+    for (n, series) in figure.series.iter().enumerate() {
+        draw_series(&mut svg, series, n, &x, &y)?;
+    }
+    svg.push_str("</svg>\n");
+    Ok(svg)
+}
+
+fn draw_axes(svg: &mut String, figure: &Figure, x: &Axis, y: &Axis) -> std::fmt::Result {
+    let (bottom, right) = (HEIGHT - BOTTOM, WIDTH - RIGHT);
+    for (value, at) in x.ticks() {
+        writeln!(svg, "<path d=\"M{at:.1} {TOP}V{bottom}\" stroke=\"#ddd\"/>")?;
+        writeln!(svg, "<text x=\"{at:.1}\" y=\"{}\" text-anchor=\"middle\">{value}</text>", bottom + 16.0)?;
+    }
+    for (value, at) in y.ticks() {
+        writeln!(svg, "<path d=\"M{LEFT} {at:.1}H{right}\" stroke=\"#ddd\"/>")?;
+        writeln!(svg, "<text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{value}</text>", LEFT - 6.0, at + 4.0)?;
+    }
+    let middle = f64::midpoint(TOP, bottom);
+    writeln!(
+        svg,
+        "<text x=\"{:.1}\" y=\"{}\" text-anchor=\"middle\">{}</text>",
+        f64::midpoint(LEFT, right),
+        HEIGHT - 14.0,
+        escape(&figure.x)
+    )?;
+    writeln!(
+        svg,
+        "<text transform=\"translate(18 {middle}) rotate(-90)\" text-anchor=\"middle\">{}</text>",
+        escape(&figure.y)
+    )
+}
+
+fn draw_series(svg: &mut String, series: &Series, n: usize, x: &Axis, y: &Axis) -> std::fmt::Result {
+    let colour = COLOURS[n % COLOURS.len()];
+    let places: Vec<(f64, f64)> = series.points.iter().map(|(a, b)| (x.at(*a), y.at(*b))).collect();
+    let line: Vec<String> = places.iter().map(|(a, b)| format!("{a:.1},{b:.1}")).collect();
+    writeln!(svg, "<polyline points=\"{}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\"/>", line.join(" "))?;
+    for (a, b) in &places {
+        writeln!(svg, "<circle cx=\"{a:.1}\" cy=\"{b:.1}\" r=\"3\" fill=\"{colour}\"/>")?;
+    }
+    let Some((a, b)) = places.last() else { return Ok(()) };
+    writeln!(svg, "<text x=\"{:.1}\" y=\"{:.1}\" fill=\"{colour}\">{}</text>", a + 8.0, b + 4.0, escape(&series.name))
+}
+
+fn escape(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn figure(points: &[(f64, f64)]) -> Figure {
+        let series = vec![Series { name: "a < b".into(), points: points.to_vec() }];
+        Figure { title: "t".into(), x: "resources".into(), y: "MiB".into(), series }
+    }
+
+    #[test]
+    fn points_are_placed_by_their_logarithms() {
+        let svg = draw(&figure(&[(10.0, 1.0), (100.0, 10.0), (1000.0, 100.0)])).unwrap();
+        assert!(svg.contains("points=\"70.0,350.0 280.0,195.0 490.0,40.0\""), "{svg}");
+        assert!(svg.contains("a &lt; b"));
+    }
+
+    #[test]
+    fn values_without_a_logarithm_are_refused() {
+        assert!(draw(&figure(&[(0.0, 1.0)])).is_err());
+        assert!(draw(&figure(&[])).is_err());
+    }
+}
