@@ -139,6 +139,14 @@ fuzz-build: ## Compile the fuzz targets without running them.
 
 ##@ Test cluster
 
+.PHONY: cluster-oldest
+cluster-oldest: ## Build a control plane of the oldest supported Kubernetes; takes minutes once.
+	@tools/build --oldest
+
+.PHONY: test-oldest
+test-oldest: cluster-oldest ## Run the operator's cluster tests on it; TEST="NAME…" filters by name.
+	KUBEBUILDER_ASSETS='$(CURDIR)/target/cluster/oldest' cargo test --test main $(CARGO_FLAGS) -- $(TEST)
+
 .PHONY: cluster-up
 cluster-up: cluster ## Start a cluster, leave it running and print its export KUBECONFIG line.
 	@$(CLUSTER) up
