@@ -37,6 +37,7 @@ impl Work<'_> {
             // Rendered with the deployed revision's number, so that a chart which prints its revision counts as unchanged.
             let candidate = self.candidate(primary, *revision).await?;
             if is_same(&candidate, marks, primary.namespace()) {
+                self.replace_crds(primary, &candidate).await?;
                 self.judged = Some(Inputs::RenderedSame);
                 if marks.complete && marks.owner == primary.uid() {
                     correct_drift::note_inputs(self, primary, *revision, candidate.inputs).await?;
@@ -72,6 +73,13 @@ impl Work<'_> {
             release.packed = Some((version, written.packed));
         });
         Ok(true)
+    }
+
+    /// Replaces the chart's definitions although no object changed, if that is the policy.
+    async fn replace_crds(&self, primary: &Primary, candidate: &Candidate) -> Result<(), Fault> {
+        let decoration = self.decoration(primary);
+        let env = self.environment(&decoration, primary, "upgrade");
+        action::replace_crds(&env, candidate).await.map_err(|e| correct_drift::fault(&e))
     }
 
     /// The candidate of our own interrupted action on the same inputs, as it was rendered then, random values included.

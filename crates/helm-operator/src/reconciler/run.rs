@@ -123,6 +123,7 @@ fn settings(controller: &ChartController, context: &Context) -> Settings {
         drift: controller.watch.drift.clone(),
         on_failure: controller.watch.on_failure,
         retries: controller.watch.retries,
+        crds: controller.watch.crds,
     }
 }
 

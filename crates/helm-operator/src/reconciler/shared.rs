@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use helm_release::kube::{Api, Applier, Decoration, Live, ObjectKey, Ownership, Policy, Resource};
+use helm_release::kube::{Api, Applier, CrdPolicy, Decoration, Live, ObjectKey, Ownership, Policy, Resource};
 use helm_release::storage::Storage;
 use kube::core::GroupVersionKind;
 use tokio::sync::mpsc;
@@ -75,6 +75,7 @@ pub(crate) struct Settings {
     pub(super) on_failure: OnFailure,
     /// How often to try the same inputs again; `None` sets no limit.
     pub(super) retries: Option<u32>,
+    pub(super) crds: CrdPolicy,
 }
 
 impl Shared {

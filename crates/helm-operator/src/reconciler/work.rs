@@ -220,6 +220,7 @@ impl Work<'_> {
             max_history: self.shared.settings.max_history,
             hook_timeout: self.hook_timeout(primary),
             apply: self.shared.settings.apply,
+            crds: self.shared.settings.crds,
             ignore: self.shared.settings.drift.ignore.clone(),
             refused: self.refused(primary),
             unclaimed_hooks: primary.annotations.adopt() || self.release().is_some_and(|r| r.is_taken_over()),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use helm_release::kube::Policy;
+use helm_release::kube::{CrdPolicy, Policy};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::core::Selector;
 
@@ -40,6 +40,7 @@ const KEYS: &[&str] = &[
     "drift",
     "onFailure",
     "retries",
+    "crds",
 ];
 
 /// Decodes an entry; adds unknown keys to `warnings`.
@@ -90,6 +91,7 @@ fn empty() -> Watch {
         drift: Drift::default(),
         on_failure: OnFailure::default(),
         retries: None,
+        crds: CrdPolicy::default(),
     }
 }
 
@@ -123,6 +125,7 @@ fn set(watch: &mut Watch, key: &str, entry: &Entry) -> Result<(), Error> {
         "drift" => watch.drift = rules::drift(entry)?,
         "onFailure" => watch.on_failure = rules::on_failure(entry)?,
         "retries" => watch.retries = Some(rules::retries(entry)?),
+        "crds" => watch.crds = rules::crds(entry)?,
         _ => {}
     }
     Ok(())

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use helm_release::kube::Policy;
+use helm_release::kube::{CrdPolicy, Policy};
 use kube::core::{ApiResource, GroupVersionKind, Selector};
 
 pub use crate::annotations::AnnotationNames;
@@ -74,6 +74,8 @@ pub struct Watch {
     pub on_failure: OnFailure,
     /// How often to try the same inputs again after a failure that is no outage. `None`: no limit.
     pub retries: Option<u32>,
+    /// What to do with the definitions in the chart's `crds` folder.
+    pub crds: CrdPolicy,
 }
 
 /// Why watches.yaml cannot be used. The messages are upstream's where it has one.

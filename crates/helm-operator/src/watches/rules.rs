@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use helm_release::kube::{DriftPolicy, IgnoreRule, ObjectRule, Pointer};
+use helm_release::kube::{CrdPolicy, DriftPolicy, IgnoreRule, ObjectRule, Pointer};
 
 use super::Error;
 use super::decode::wrong;
@@ -39,6 +39,16 @@ pub(super) fn on_failure(entry: &Entry) -> Result<OnFailure, Error> {
         "uninstall" => Ok(OnFailure::Uninstall),
         "keep" => Ok(OnFailure::Keep),
         other => Err(wrong(entry, format!("must be \"rollback\", \"uninstall\" or \"keep\", found {other:?}"))),
+    }
+}
+
+/// Decodes `crds`.
+pub(super) fn crds(entry: &Entry) -> Result<CrdPolicy, Error> {
+    match &entry.value {
+        Node::String(text) if text == "skip" => Ok(CrdPolicy::Skip),
+        Node::String(text) if text == "create" => Ok(CrdPolicy::Create),
+        Node::String(text) if text == "createOrReplace" => Ok(CrdPolicy::CreateOrReplace),
+        _ => Err(wrong(entry, "must be \"skip\", \"create\" or \"createOrReplace\"".to_owned())),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Whole watches files and their result.
 
-use helm_release::kube::{DriftPolicy, Pointer};
+use helm_release::kube::{CrdPolicy, DriftPolicy, Pointer};
 
 use super::*;
 
@@ -272,4 +272,16 @@ fn failures_have_a_policy_and_a_limit_of_retries() {
     ] {
         assert_eq!(one(&format!("  {text}")).unwrap_err(), format!("{prefix}{message}"));
     }
+}
+
+#[test]
+fn definitions_have_a_policy() {
+    assert_eq!(one("").unwrap().crds, CrdPolicy::Create);
+    for (text, policy) in
+        [("skip", CrdPolicy::Skip), ("create", CrdPolicy::Create), ("createOrReplace", CrdPolicy::CreateOrReplace)]
+    {
+        assert_eq!(one(&format!("  crds: {text}")).unwrap().crds, policy);
+    }
+    let expected = "watches file, line 6: crds: must be \"skip\", \"create\" or \"createOrReplace\"";
+    assert_eq!(one("  crds: replace").unwrap_err(), expected);
 }

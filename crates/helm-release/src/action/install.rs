@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::deploy::{ActionKind, check_size, deploy};
 use super::{Candidate, Current, Environment, Error, Failure, Outcome};
-use crate::kube::{ApplyError, Object, Readiness};
+use crate::kube::{ApplyError, CrdPolicy, Object, Readiness};
 use crate::release::{HookEvent, Status};
 
 /// How long to wait until definitions from `crds` are served.
@@ -35,15 +35,32 @@ pub async fn install(
         rollback_revision: 0,
     };
     check_size(env, candidate, current, &kind)?;
-    create_crds(env, &candidate.crds).await?;
+    if env.options.crds != CrdPolicy::Skip {
+        create_crds(env, &candidate.crds).await?;
+    }
     deploy(env, candidate, current, kind).await
 }
 
-/// Creates the definitions in `crds`. Existing ones are left unchanged, and no action deletes them.
+/// Applies the definitions in the chart's `crds` folder, if the policy is to replace existing ones.
+///
+/// # Errors
+/// A definition must not be replaced, or the server rejects it.
+pub async fn replace_crds(env: &Environment<'_>, candidate: &Candidate) -> Result<(), Error> {
+    match env.options.crds {
+        CrdPolicy::CreateOrReplace => create_crds(env, &candidate.crds).await,
+        CrdPolicy::Skip | CrdPolicy::Create => Ok(()),
+    }
+}
+
+/// Creates the definitions in `crds`. Existing ones are replaced only by policy, and no action deletes them.
 async fn create_crds(env: &Environment<'_>, crds: &[Object]) -> Result<(), Error> {
     let mut created_any = false;
     for crd in crds {
-        match env.applier.apply_definition(crd).await {
+        let applied = match env.options.crds {
+            CrdPolicy::CreateOrReplace => env.applier.replace_definition(crd).await,
+            CrdPolicy::Skip | CrdPolicy::Create => env.applier.apply_definition(crd).await,
+        };
+        match applied {
             Ok(created) => created_any |= created,
             Err(error) => return Err(error.into()),
         }

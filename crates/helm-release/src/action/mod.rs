@@ -51,15 +51,15 @@ use futures::future::BoxFuture;
 use jiff::Timestamp;
 
 use crate::kube::{
-    self, Applied, Applier, ApplyError, Decoration, Duplicate, HookError, HookRun, IgnoreRule, Journal, JournalError,
-    Mark, Object, ObjectError, ObjectKey, Observed, Policy, Proven, Slot, recorded_objects,
+    self, Applied, Applier, ApplyError, CrdPolicy, Decoration, Duplicate, HookError, HookRun, IgnoreRule, Journal,
+    JournalError, Mark, Object, ObjectError, ObjectKey, Observed, Policy, Proven, Slot, recorded_objects,
 };
 use crate::release::{ChartDocument, Hook, Packed, Release, Status};
 use crate::storage::{self, Marks, Storage, Written};
 
 pub use failure::Refusal;
 pub use import::{Imported, chunked_inventory, import_chunked};
-pub use install::install;
+pub use install::{install, replace_crds};
 pub use look::look;
 pub use orphans::orphans;
 pub use repair::{Repaired, reapply, record_ownership, repair, take_ownership};
@@ -153,6 +153,8 @@ pub struct Options {
     pub unclaimed_hooks: bool,
     /// Whether objects are written by server-side apply, client-side, or either. Default: [`Policy::Auto`].
     pub apply: Policy,
+    /// What to do with the definitions in the chart's `crds` folder. Default: [`CrdPolicy::Create`].
+    pub crds: CrdPolicy,
     /// Fields that the release leaves to others. Default: none.
     pub ignore: Arc<[IgnoreRule]>,
     /// The object that the server rejected in the last attempt with the same inputs, if any. It is tried first, as a dry run.
@@ -169,6 +171,7 @@ impl Default for Options {
             hook_timeout: Some(HOOK_TIMEOUT),
             unclaimed_hooks: false,
             apply: Policy::default(),
+            crds: CrdPolicy::default(),
             ignore: Arc::default(),
             refused: None,
         }

@@ -761,3 +761,45 @@ async fn a_crash_before_the_release_of_a_field_is_made_up_for() {
     assert!(!world.owns_replicas());
     assert_eq!(world.spec()["replicas"], 4);
 }
+
+#[tokio::test]
+async fn definitions_are_skipped_created_or_replaced_by_policy() {
+    const CRD: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/things.x.y";
+    let definition = |versions: &[&str]| {
+        let mut object = object("apiextensions.k8s.io/v1", "CustomResourceDefinition", "things.x.y");
+        let versions: Vec<Value> = versions.iter().map(|name| json!({"name": name, "served": true})).collect();
+        object["spec"] =
+            json!({"group": "x.y", "scope": "Namespaced", "names": {"kind": "Thing"}, "versions": versions});
+        object
+    };
+    let with = |versions: &[&str], value: &str| {
+        let mut candidate = candidate(&[map("a", value)]);
+        candidate.crds = vec![Object::new(definition(versions)).unwrap()];
+        candidate
+    };
+    let mut world = World::new();
+    world.server.serve_cluster_scoped(
+        "apiextensions.k8s.io/v1",
+        "CustomResourceDefinition",
+        "customresourcedefinitions",
+    );
+    let mut live = definition(&["v1"]);
+    let established = json!([{"type": "Established", "status": "True"}, {"type": "NamesAccepted", "status": "True"}]);
+    live["status"] = json!({"conditions": established, "storedVersions": ["v1"]});
+    world.server.put(CRD, live, "user");
+    let versions = |world: &World| world.server.object(CRD).unwrap()["spec"]["versions"].as_array().unwrap().len();
+    world.options.crds = CrdPolicy::Skip;
+    let first = world.install(&with(&["v1", "v2"], "1")).await;
+    assert!(!world.server.log().iter().any(|line| line.ends_with(CRD)), "it is not even read");
+    world.options.crds = CrdPolicy::Create;
+    let second = current(&upgrade(&world.env(), &with(&["v1", "v2"], "2"), &first).await.unwrap());
+    assert_eq!(versions(&world), 1, "as Helm: only at an install, and only if it is missing");
+    world.options.crds = CrdPolicy::CreateOrReplace;
+    let third = current(&upgrade(&world.env(), &with(&["v1", "v2"], "3"), &second).await.unwrap());
+    assert_eq!(versions(&world), 2);
+    let refused = upgrade(&world.env(), &with(&["v2"], "4"), &third).await.unwrap_err();
+    assert!(refused.recorded.is_none() && !refused.cause.is_transient());
+    let expected = "cannot replace CustomResourceDefinition \"things.x.y\": objects are stored in version v1,";
+    assert!(refused.to_string().starts_with(expected), "{refused}");
+    assert_eq!((versions(&world), world.map("a")["data"]["x"].clone()), (2, json!("3")), "nothing was written");
+}

@@ -1,6 +1,7 @@
 //! Makes the next revision: applies what changed and prunes what is gone. Helm's `pkg/action/upgrade.go`.
 
 use super::deploy::{ActionKind, deploy};
+use super::install::replace_crds;
 use super::{Candidate, Current, Environment, Failure, Outcome};
 use crate::release::{HookEvent, Status};
 
@@ -15,6 +16,7 @@ use crate::release::{HookEvent, Status};
 /// # Errors
 /// As [`install`](super::install::install). The previous revision stays `deployed` until the upgrade succeeds; nothing is rolled back.
 pub async fn upgrade(env: &Environment<'_>, candidate: &Candidate, current: &Current) -> Result<Outcome, Failure> {
+    replace_crds(env, candidate).await?;
     let kind = ActionKind {
         pending: Status::PendingUpgrade,
         before: HookEvent::PreUpgrade,

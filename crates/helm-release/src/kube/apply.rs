@@ -86,6 +86,14 @@ pub enum ApplyError {
     /// Existing objects do not belong to the release. Nothing was written.
     #[error("{}", describe_all(.0))]
     Foreign(Vec<Conflict>),
+    /// Replacing a custom resource definition would lose objects. Nothing was written to it.
+    #[error("cannot replace {object}: {why}")]
+    Definition {
+        /// Kind and name.
+        object: String,
+        /// What would be lost.
+        why: String,
+    },
     /// The request failed.
     #[error("cannot {verb} {object}")]
     Failed {

@@ -183,7 +183,12 @@ impl Applier {
         self.send_apply(&format!("{}?dryRun=All&", body.path), &body.json).await.map(|_| ())
     }
 
-    async fn write_by_apply(&self, body: &Body, observed: &Observed, previous: Previous) -> Result<Response, Error> {
+    pub(super) async fn write_by_apply(
+        &self,
+        body: &Body,
+        observed: &Observed,
+        previous: Previous,
+    ) -> Result<Response, Error> {
         match observed {
             Observed::Unknown | Observed::Absent => self.create(&body.path, &body.json).await,
             Observed::Ours { uid, .. } => self.force_over_defaults(body, uid).await,

@@ -286,6 +286,7 @@ impl World {
             drift: crate::watches::Drift::default(),
             on_failure: crate::watches::OnFailure::default(),
             retries: None,
+            crds: helm_release::kube::CrdPolicy::default(),
         };
         change(&mut settings);
         let releases = Arc::new(Releases::default());
