@@ -15,6 +15,7 @@ mod operator;
 mod ownership;
 mod parity;
 mod quiet;
+mod ready;
 mod recorded;
 mod rendered;
 mod resource;
