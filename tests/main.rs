@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a helper of a test fails the test")]
 
 mod architecture;
+mod argocd;
 mod chart;
 mod chart_kinds;
 mod client_side;

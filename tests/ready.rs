@@ -27,7 +27,8 @@ fn patch_pod(namespace: &Namespace<'_>, release: &str, container: &Value) -> Str
             None => Err("no pod"),
         }
     });
-    let mut status = json!({"name": "memcached", "image": "memcached:1", "imageID": "", "ready": false, "restartCount": 0});
+    let mut status =
+        json!({"name": "memcached", "image": "memcached:1", "imageID": "", "ready": false, "restartCount": 0});
     container.as_object().unwrap().iter().for_each(|(key, value)| status[key] = value.clone());
     let conditions = ["Ready", "ContainersReady"].map(|kind| json!({"type": kind, "status": "False"}));
     let patch = json!({"status": {"conditions": conditions, "containerStatuses": [status]}}).to_string();
@@ -62,7 +63,11 @@ fn the_message_of_ready_names_pod_container_and_reason() {
     let crash = patch_pod(&namespace, "crash", &crashing);
 
     let pod = |name: &str| format!("pod {name:?}: container \"memcached\"");
-    told(&namespace, "image", &["Deployment \"image-memcached\"", &pod(&image), "cannot pull image \"memcached:1\": ImagePullBackOff"]);
+    told(
+        &namespace,
+        "image",
+        &["Deployment \"image-memcached\"", &pod(&image), "cannot pull image \"memcached:1\": ImagePullBackOff"],
+    );
     let resource = told(&namespace, "crash", &[&pod(&crash), "keeps crashing: exit code 137 (OOMKilled), 4 restarts"]);
     assert_eq!(condition(&resource, "Reconciling")["status"], "True");
     told(&namespace, "large", &["Deployment \"large-memcached\"", "Unschedulable: ", "Insufficient cpu"]);

@@ -2,6 +2,7 @@
 
 mod annotations;
 pub mod backoff;
+mod cel;
 pub mod cli;
 mod client;
 pub mod context;

@@ -22,6 +22,9 @@ pub trait Controller: Send + 'static {
     /// The name in logs, metrics and events: `<kind in lower case>-controller`. The manager numbers duplicates.
     fn name(&self) -> &str;
 
+    /// Tells the process what the controller needs. Called for every controller before any of them runs.
+    fn prepare(&self, _context: &Context) {}
+
     /// Reconciles until [`Context::shutdown`] is cancelled, then finishes running work and returns.
     fn run(self: Box<Self>, context: Context) -> BoxFuture<'static, Result<(), Error>>;
 }

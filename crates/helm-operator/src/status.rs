@@ -3,6 +3,9 @@
 //! Our fields are written by server-side apply, so that a native reconciler can share the resource, and only if they differ from the server's.
 //! Counterpart: operator-sdk's `internal/helm/internal/types` and helm-operator-plugins' `internal/updater`.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -114,6 +117,9 @@ pub(crate) struct Handled {
     pub(crate) retry_now: Option<Box<str>>,
 }
 
+/// The status fields that watches.yaml defines, by name.
+pub(crate) type Fields = BTreeMap<Arc<str>, Value>;
+
 /// Our part of a status, and the conditions of others.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -130,6 +136,9 @@ pub(crate) struct Status {
     /// The tokens that were handled; few resources have any.
     #[serde(default)]
     pub(crate) last_handled: Option<Box<Handled>>,
+    /// The fields that watches.yaml defines.
+    #[serde(skip)]
+    pub(crate) fields: Fields,
 }
 
 /// What a reconcile found.
@@ -143,6 +152,8 @@ pub(crate) struct Facts {
     pub(crate) notes: Option<String>,
     /// The health of the objects.
     pub(crate) health: Health,
+    /// The computed fields.
+    pub(crate) fields: Fields,
     /// The current failure.
     pub(crate) fault: Option<Fault>,
     /// Why only a change can help against it.
@@ -248,6 +259,7 @@ impl Status {
             deployed_release: facts.release.clone(),
             observed_generation: Some(facts.generation),
             last_handled: facts.handled.clone(),
+            fields: facts.fields.clone(),
         };
         (next.sorted() != self.sorted()).then_some(next)
     }
@@ -292,6 +304,9 @@ impl Status {
         }
         if let Some(handled) = &self.last_handled {
             status["lastHandled"] = json!(handled);
+        }
+        for (name, value) in &self.fields {
+            status[&**name] = value.clone();
         }
         status
     }

@@ -74,6 +74,7 @@ async fn hold(election: Option<&mut Election>) -> lease::Lost {
 
 fn start(context: &Context, controllers: Vec<Named>) -> Running {
     let mut running = JoinSet::new();
+    controllers.iter().for_each(|(_, controller)| controller.prepare(context));
     for (name, controller) in controllers {
         let context = context.for_controller(&name);
         tracing::info!(controller = name, "Starting Controller");

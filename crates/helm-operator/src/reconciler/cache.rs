@@ -18,6 +18,7 @@ use super::primary::{Primary, ResourceKey};
 use super::release::Release;
 use super::releases::{Reader, ReaderId, Releases};
 use super::stamp::{Epoch, Stamp};
+use crate::watches::Expressions;
 
 /// The controller's view of the cluster.
 #[derive(Default)]
@@ -25,6 +26,7 @@ pub(super) struct Cache {
     state: Mutex<State>,
     releases: Arc<Releases>,
     reader: ReaderId,
+    expressions: Arc<Expressions>,
 }
 
 #[derive(Default)]
@@ -81,6 +83,10 @@ pub(super) struct Dependent {
     pub(super) mark: Option<Mark>,
     /// Why it is not ready.
     pub(super) unready: Option<Box<Unready>>,
+    /// Its JSON, if the status fields of watches.yaml read it.
+    pub(super) whole: Option<Arc<str>>,
+    /// Expressions need more of it than the answer to our own write had.
+    pub(super) is_partial: bool,
     pub(super) deleting: bool,
     /// The resource to reconcile when the object changes.
     pub(super) owner: Option<ResourceKey>,
@@ -91,6 +97,29 @@ pub(super) struct Dependent {
     /// Whether someone else set its number of replicas.
     pub(super) scaled: bool,
     pub(super) stamp: Stamp,
+}
+
+/// What is kept of an object's state.
+struct Judged {
+    unready: Option<Box<Unready>>,
+    whole: Option<Arc<str>>,
+    is_partial: bool,
+}
+
+impl Judged {
+    /// Keeps what is known of an object that was read in part, unless the part says that it is not ready.
+    fn completed_by(self, old: Option<&Dependent>) -> Judged {
+        match old {
+            Some(old) if self.is_partial => {
+                Judged { unready: self.unready.or(old.unready.clone()), whole: old.whole.clone(), is_partial: true }
+            }
+            None if self.is_partial && self.unready.is_none() => {
+                let unready = Unready { failed: false, why: "its state is not known yet".into(), progress: 0 };
+                Judged { unready: Some(Box::new(unready)), ..self }
+            }
+            _ => self,
+        }
+    }
 }
 
 impl Dependent {
@@ -104,6 +133,23 @@ impl Cache {
     /// A cache over the process's releases.
     pub(super) fn over(releases: Arc<Releases>) -> Cache {
         Cache { reader: releases.new_reader(), releases, ..Cache::default() }
+    }
+
+    /// The cache with these expressions, which judge objects and read them.
+    pub(super) fn judging(self, expressions: Arc<Expressions>) -> Cache {
+        Cache { expressions, ..self }
+    }
+
+    /// Whether an object is ready, by the rule of its kind or else by kstatus, and what expressions read of it.
+    fn judge(&self, key: &ObjectKey, live: &Live) -> Judged {
+        let (group, kind) = (&*key.group, &*key.kind);
+        let (has_rule, reads) = (self.expressions.has_rule(group, kind), self.expressions.reads(group, kind));
+        let by_rule = live.whole.as_ref().and_then(|object| self.expressions.judge(group, kind, object));
+        Judged {
+            unready: by_rule.unwrap_or_else(|| live.unready(group, kind)).map(Box::new),
+            whole: live.whole.clone().filter(|_| reads),
+            is_partial: (has_rule || reads) && live.whole.is_none(),
+        }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -193,7 +239,8 @@ impl Cache {
         claim: Claim,
         epoch: Epoch,
     ) -> Option<ResourceKey> {
-        self.state().put_dependent(key, live, claim, Some(epoch))
+        let judged = self.judge(&key, live);
+        self.state().put_dependent(key, (live, judged), claim, Some(epoch))
     }
 
     /// Drops the entry under the key of an object that belongs to nobody we know; returns its owner.
@@ -207,7 +254,8 @@ impl Cache {
         for one in applied {
             if !state.gone.has(one.live.metadata.uid.as_deref().unwrap_or_default()) {
                 let claim = Claim { owner: Some(owner.clone()), ours: true };
-                state.put_dependent(one.key.clone(), &one.live, claim, None);
+                let judged = self.judge(&one.key, &one.live);
+                state.put_dependent(one.key.clone(), (&one.live, judged), claim, None);
             }
         }
     }
@@ -216,7 +264,8 @@ impl Cache {
     pub(super) fn store_read(&self, key: &ObjectKey, live: &Live, owner: &ResourceKey) {
         let mut state = self.state();
         if !state.gone.has(live.metadata.uid.as_deref().unwrap_or_default()) {
-            state.put_dependent(key.clone(), live, Claim { owner: Some(owner.clone()), ours: true }, None);
+            let claim = Claim { owner: Some(owner.clone()), ours: true };
+            state.put_dependent(key.clone(), (live, self.judge(key, live)), claim, None);
         }
     }
 
@@ -371,19 +420,27 @@ impl State {
     fn put_dependent(
         &mut self,
         key: ObjectKey,
-        live: &Live,
+        (live, judged): (&Live, Judged),
         claim: Claim,
         epoch: Option<Epoch>,
     ) -> Option<ResourceKey> {
         let uid = live.metadata.uid.as_deref().unwrap_or_default();
-        let known = self.dependents.get_mut(&key).map(|known| (&mut known.stamp, Some(known.resource_version)));
-        let stamp = Stamp::of_newer(known, live.resource_version(), epoch)?;
+        let version = live.resource_version();
+        let known = self.dependents.get_mut(&key).map(|known| {
+            // The event of our own write completes what its answer had.
+            let completes = known.is_partial && !judged.is_partial && version == known.resource_version;
+            (&mut known.stamp, Some(known.resource_version).filter(|_| !completes))
+        });
+        let stamp = Stamp::of_newer(known, version, epoch)?;
         let old = self.dependents.get(&key);
+        let judged = judged.completed_by(old.filter(|old| *old.uid == *uid));
         let new = Dependent {
             uid: uid.into(),
-            resource_version: live.resource_version(),
+            resource_version: version,
             mark: live.mark,
-            unready: live.unready(&key.group, &key.kind).map(Box::new),
+            unready: judged.unready,
+            whole: judged.whole,
+            is_partial: judged.is_partial,
             deleting: live.deleting,
             owner: claim.owner,
             ours: claim.ours,
@@ -392,8 +449,8 @@ impl State {
             stamp,
         };
         let same = old.is_some_and(|old| {
-            (&old.uid, old.mark, old.failed(), old.deleting, old.ours)
-                == (&new.uid, new.mark, new.failed(), new.deleting, new.ours)
+            (&old.uid, old.mark, old.failed(), old.deleting, old.ours, &old.whole)
+                == (&new.uid, new.mark, new.failed(), new.deleting, new.ours, &new.whole)
         });
         let owner = new.owner.clone().filter(|_| !same);
         self.dependents.insert(key, new);

@@ -15,9 +15,10 @@ use super::kinds::Kinds;
 use super::releases::Releases;
 use super::sources::Sources;
 use super::turns::Turns;
-use super::watch::{self, Objects};
+use super::watch::{self, Objects, WholeKinds};
 use crate::context::Namespaces;
 use crate::native;
+use crate::watches::Expressions;
 
 /// The shared view of the cluster. Its watches end when it is dropped.
 pub(crate) struct Cluster {
@@ -31,6 +32,7 @@ pub(crate) struct Cluster {
     pub(super) sources: Arc<Sources>,
     discovered: OnceCell<Arc<Discovered>>,
     records: OnceCell<()>,
+    read_whole: Arc<WholeKinds>,
     tasks: Mutex<JoinSet<()>>,
 }
 
@@ -38,7 +40,8 @@ impl Cluster {
     /// The view through this client. Sends no request yet.
     pub(crate) fn new(client: Client, namespaces: Namespaces) -> Cluster {
         let api: Arc<dyn Api> = Arc::new(client.clone());
-        let objects = Objects { client: client.clone(), namespaces: namespaces.clone() };
+        let read_whole = Arc::<WholeKinds>::default();
+        let objects = Objects { client: client.clone(), namespaces: namespaces.clone(), whole: read_whole.clone() };
         Cluster {
             applier: Applier::new(api),
             releases: Arc::default(),
@@ -48,9 +51,15 @@ impl Cluster {
             discovered: OnceCell::new(),
             records: OnceCell::new(),
             tasks: Mutex::default(),
+            read_whole,
             client,
             namespaces,
         }
+    }
+
+    /// Reads the kinds that these expressions name with their text, from the next watch on.
+    pub(super) fn read_whole(&self, expressions: &Expressions) {
+        self.read_whole.add(expressions.clone());
     }
 
     /// The cluster's version and capabilities; the first call asks for the version.

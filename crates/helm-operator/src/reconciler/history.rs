@@ -55,6 +55,8 @@ pub(super) struct History {
     pub(super) asked: Option<Box<Asked>>,
     /// When all objects were last applied without a reason, which covers what marks cannot show.
     pub(super) resynced: Option<Instant>,
+    /// Why a status field could not be computed.
+    pub(super) field_fault: Option<Box<str>>,
     /// Since when objects are not ready, and what is known of it.
     pub(super) waiting: Option<Box<Waiting>>,
 }

@@ -13,6 +13,7 @@ mod deploy;
 mod detect;
 mod engine;
 mod feed;
+mod fields;
 mod health;
 #[cfg(test)]
 mod helm_tests;
@@ -179,6 +180,10 @@ impl ChartController {
 impl Controller for ChartController {
     fn name(&self) -> &str {
         &self.name
+    }
+
+    fn prepare(&self, context: &Context) {
+        context.cluster.read_whole(&self.watch.expressions);
     }
 
     fn run(self: Box<Self>, context: Context) -> BoxFuture<'static, Result<(), native::Error>> {

@@ -177,6 +177,8 @@ impl Work<'_> {
         let because = |why: &str| Some(Unready { failed: false, why: why.to_owned(), progress: 0 });
         match self.shared.cache.dependent(key) {
             Some(live) if live.deleting => because("it is being deleted"),
+            // Without a watch, nothing will tell more.
+            Some(live) if live.is_partial && !self.shared.cache.is_synced(key) => None,
             Some(live) => live.unready.map(|unready| *unready),
             None if self.shared.cache.is_synced(key) => because("it does not exist"),
             None => None,

@@ -14,6 +14,7 @@ use super::queue::Grouped;
 use crate::annotations::Annotations;
 use crate::status::Status;
 use crate::values::Spec;
+use crate::watches::Field;
 
 /// Our finalizer: that of helm-operator-plugins and of old operator-sdk. Both upstreams remove it, so a resource made here can go back to either.
 pub(super) const FINALIZER: &str = "uninstall-helm-release";
@@ -36,6 +37,8 @@ pub(super) struct Primary {
     /// Read into values only to render.
     pub(super) spec: Spec,
     pub(super) status: Status,
+    /// The whole status, until [`Primary::keep_fields`].
+    unread: Option<Box<RawValue>>,
     /// Whether the schema treats `status.conditions` as one field.
     pub(super) conditions_are_one_field: bool,
     /// Whether operator-sdk left the whole manifest, Secrets included, in the status.
@@ -88,6 +91,17 @@ impl ResourceKey {
 }
 
 impl Primary {
+    /// Reads the status fields that watches.yaml defines, and drops the others.
+    pub(super) fn keep_fields(&mut self, fields: &[Field]) {
+        let Some(status) = self.unread.take().filter(|_| !fields.is_empty()) else { return };
+        let all: BTreeMap<String, Box<RawValue>> = read(status.get());
+        let kept = fields.iter().filter_map(|field| {
+            let value = serde_json::from_str(all.get(&*field.name)?.get()).ok()?;
+            Some((field.name.clone(), value))
+        });
+        self.status.fields = kept.collect();
+    }
+
     pub(super) fn key(&self) -> ResourceKey {
         ResourceKey::new(self.namespace(), self.name())
     }
@@ -276,6 +290,7 @@ impl From<Full> for Primary {
             raw: Some(Box::new(Raw { annotations, ..raw })),
             spec: Spec::new(spec),
             status: read(status),
+            unread: full.status,
             metadata: ObjectMeta {
                 name: meta.name,
                 namespace: meta.namespace,

@@ -51,8 +51,9 @@ pub(super) async fn run(controller: ChartController, context: Context) -> Result
     };
     context.cluster.kinds.announce(renderer.chart_name());
     let intake = intake(&controller, &resource, &context)?;
-    let (new_kinds, kinds) = mpsc::unbounded_channel();
     let settings = settings(&controller, &context);
+    let expressions = settings.expressions.clone();
+    let (new_kinds, kinds) = mpsc::unbounded_channel();
     let shared = Arc::new(Shared {
         storage: Storage::new(api.clone()),
         rollout: Rollout::new(settings.max_parallel_upgrades),
@@ -64,7 +65,7 @@ pub(super) async fn run(controller: ChartController, context: Context) -> Result
         sources: context.cluster.sources.clone(),
         started: tokio::time::Instant::now(),
         hooks: controller.hooks,
-        cache: Cache::over(context.cluster.releases.clone()),
+        cache: Cache::over(context.cluster.releases.clone()).judging(expressions),
         queue: Queue::new(),
         api,
         applier,
@@ -115,6 +116,7 @@ fn settings(controller: &ChartController, context: &Context) -> Settings {
         max_history: controller.max_history.or(controller.watch.max_history).unwrap_or(context.config.max_history),
         suppress_overrides: context.config.suppress_override_values,
         apply: controller.watch.apply,
+        expressions: Arc::new(controller.watch.expressions.clone()),
         progress_timeout: controller.watch.progress_timeout.unwrap_or(context.config.progress_timeout),
         max_parallel_upgrades: controller.watch.max_parallel_upgrades.unwrap_or(context.config.max_parallel_upgrades),
         full_resync: controller.watch.full_resync_period.unwrap_or(context.config.full_resync_period),

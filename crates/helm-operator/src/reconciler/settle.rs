@@ -2,12 +2,13 @@
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
-use helm_release::kube::{Call, FIELD_MANAGER};
+use helm_release::kube::{Call, FIELD_MANAGER, ObjectKey};
 use helm_release::release::Packed;
 use jiff::Timestamp;
 use serde_json::json;
 use tokio::time::Instant;
 
+use super::fields::fields;
 use super::history::History;
 use super::look::current_health;
 use super::primary::{Primary, ResourceKey};
@@ -71,7 +72,8 @@ fn has_status(primary: &Primary) -> bool {
     !primary.deleting || primary.has_finalizer() || kept_by_others()
 }
 
-fn facts(work: &Work<'_>, primary: &Primary, health: Health) -> Facts {
+/// What a reconcile found, and why a status field could not be computed.
+fn facts(work: &Work<'_>, primary: &Primary, health: Health) -> (Facts, Option<String>) {
     let release = work.release();
     let deployed = release.as_deref().and_then(Release::deployed);
     let history = work.shared.cache.history(work.key);
@@ -83,10 +85,18 @@ fn facts(work: &Work<'_>, primary: &Primary, health: Health) -> Facts {
     let deployed = deployed.filter(|_| recorded != Recorded::Foreign && work.awaited.is_none() && kept_by.is_empty());
     // Only the status still names a release whose record is gone, until that release is uninstalled.
     let lost = primary.status.deployed_release.clone().filter(|_| recorded == Recorded::Lost);
-    Facts {
+    let objects: Vec<ObjectKey> = match deployed.and_then(|(_, revision)| revision.marks.as_ref()) {
+        Some(marks) if !work.shared.settings.expressions.fields().is_empty() => {
+            marks.objects.iter().map(|object| object.key.clone()).collect()
+        }
+        _ => Vec::new(),
+    };
+    let (fields, fault) = fields(work, primary, &objects);
+    let facts = Facts {
         generation: primary.generation,
         release: deployed.map(|(version, _)| deployed_release(primary, version, release.as_deref())).or(lost),
         health,
+        fields,
         fault: history.fault().cloned(),
         stall: stall(&history),
         drift: if deployed.is_some() { work.detections(primary) } else { Vec::new() },
@@ -97,6 +107,19 @@ fn facts(work: &Work<'_>, primary: &Primary, health: Health) -> Facts {
         handled: work.handled(primary),
         awaited: work.awaited.clone(),
         kept_by,
+    };
+    (facts, fault)
+}
+
+/// Logs and publishes why a status field keeps its old value, once.
+fn report_field_fault(work: &Work<'_>, primary: &Primary, fault: Option<String>) {
+    if work.shared.cache.history(work.key).field_fault.as_deref() == fault.as_deref() {
+        return;
+    }
+    work.shared.cache.change_history(work.key, |history| history.field_fault = fault.as_deref().map(Box::from));
+    if let Some(fault) = fault {
+        tracing::warn!(resource = %work.key, error = fault, "Cannot compute the status");
+        work.shared.publish(primary, Outcome::warning("StatusExpressionError", "Reconcile", fault));
     }
 }
 
@@ -135,7 +158,10 @@ fn deployed_release(primary: &Primary, version: u32, release: Option<&Release>) 
 
 async fn write_status(work: &Work<'_>, primary: &Primary, health: Health) {
     let history = work.shared.cache.history(work.key);
-    let Some(status) = primary.status.next(&facts(work, primary, health), Timestamp::now()) else {
+    let is_ready = health == Health::Ready;
+    let (facts, fault) = facts(work, primary, health);
+    report_field_fault(work, primary, fault.filter(|_| is_ready && facts.release.is_some()));
+    let Some(status) = primary.status.next(&facts, Timestamp::now()) else {
         return written(work);
     };
     // A schema may drop fields of ours; then the same status must not be written again and again.
@@ -148,8 +174,11 @@ async fn write_status(work: &Work<'_>, primary: &Primary, health: Health) {
     match apply(work.shared, primary, &status).await {
         Ok(answer) => {
             publish_timeout(work, primary, &status);
-            let known = (timeless_hash(&status), hash(&answer.status));
+            let mut answered = answer.status.clone();
             work.shared.primary_written(answer);
+            // The cache reads the computed fields of an answer.
+            answered.fields = work.shared.cache.primary(work.key).map(|p| p.status.fields.clone()).unwrap_or_default();
+            let known = (timeless_hash(&status), hash(&answered));
             work.shared.cache.change_history(work.key, |h| (h.written, h.notes) = (Some(known), None));
             written(work);
         }

@@ -26,7 +26,7 @@ use crate::metrics::Metrics;
 use crate::report::Outcome;
 use crate::status::condition;
 use crate::values_from::ValuesSource;
-use crate::watches::{Drift, OnFailure};
+use crate::watches::{Drift, Expressions, OnFailure};
 
 /// What all reconciles of one controller share.
 pub(crate) struct Shared {
@@ -76,6 +76,7 @@ pub(crate) struct Settings {
     /// How often to try the same inputs again; `None` sets no limit.
     pub(super) retries: Option<u32>,
     pub(super) crds: CrdPolicy,
+    pub(super) expressions: Arc<Expressions>,
 }
 
 impl Shared {
@@ -85,7 +86,8 @@ impl Shared {
 
     pub(super) fn primary_changed(&self, primary: Primary, epoch: Epoch) {
         let (key, uid) = (self.intake.key_of(&primary), primary.uid().to_owned());
-        let Some(primary) = self.intake.admit(primary) else { return self.primary_deleted(&key, &uid) };
+        let Some(mut primary) = self.intake.admit(primary) else { return self.primary_deleted(&key, &uid) };
+        primary.keep_fields(self.settings.expressions.fields());
         self.metrics.resource_created(&self.gvk(), primary.own_namespace(), &key.name, primary.created);
         if self.cache.store_primary(primary, epoch) {
             self.wake(key);
@@ -96,7 +98,10 @@ impl Shared {
     pub(super) fn primary_written(&self, primary: Primary) {
         let (key, uid) = (self.intake.key_of(&primary), primary.uid().to_owned());
         match self.intake.admit(primary) {
-            Some(primary) => _ = self.cache.store_written_primary(primary),
+            Some(mut primary) => {
+                primary.keep_fields(self.settings.expressions.fields());
+                self.cache.store_written_primary(primary);
+            }
             None => self.primary_deleted(&key, &uid),
         }
     }

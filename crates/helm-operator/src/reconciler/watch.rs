@@ -1,11 +1,11 @@
 //! The process's lists and watches: resources, release records, and objects by kind, one stream a namespace.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use futures::StreamExt;
 use futures::future::{BoxFuture, ready};
-use helm_release::kube::{CHART_LABEL, Live, LiveMetadata, ObjectKey, Resource, label_value};
+use helm_release::kube::{CHART_LABEL, Live, LiveMetadata, ObjectKey, Resource, Whole, label_value};
 use helm_release::storage::{RecordMeta, RecordSecret, SELECTOR};
 use kube::api::ListParams;
 use kube::core::{ApiResource, Expression, Selector};
@@ -19,6 +19,7 @@ use super::primary::Primary;
 use super::shared::Shared;
 use super::stamp::Epoch;
 use crate::context::{Context, Namespaces};
+use crate::watches::Expressions;
 
 /// Watches the custom resources.
 pub(super) fn primaries(context: &Context, resource: &Resource, selector: &Selector) -> Vec<Stream<Primary>> {
@@ -46,6 +47,22 @@ pub(super) fn records(client: &Client, namespaces: &Namespaces) -> Vec<Stream<Re
 pub(super) struct Objects {
     pub(super) client: Client,
     pub(super) namespaces: Namespaces,
+    pub(super) whole: Arc<WholeKinds>,
+}
+
+/// The kinds that expressions of watches.yaml name.
+#[derive(Default)]
+pub(super) struct WholeKinds(RwLock<Vec<Expressions>>);
+
+impl WholeKinds {
+    pub(super) fn add(&self, expressions: Expressions) {
+        self.0.write().unwrap_or_else(PoisonError::into_inner).push(expressions);
+    }
+
+    fn has(&self, kind: &Resource) -> bool {
+        let all = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        all.iter().any(|e| e.has_rule(kind.group(), &kind.kind) || e.reads(kind.group(), &kind.kind))
+    }
 }
 
 impl Source for Objects {
@@ -56,6 +73,11 @@ impl Source for Objects {
     fn watch(&self, kind: &Resource, scope: &Scope, charts: &BTreeSet<String>) -> Stream<Live> {
         let config = watcher::Config::default().labels_from(&of_charts(charts.iter().map(String::as_str)));
         let events = match has_readiness(kind) {
+            _ if self.whole.has(kind) => {
+                let read = |whole: Whole| Some(whole.live);
+                let events = pages::watch(api::<Whole>(&self.client, kind, scope), config);
+                events.filter_map(move |event| ready(reduce(event, read))).boxed()
+            }
             true => pages::watch(api::<Live>(&self.client, kind, scope), config).boxed(),
             false => {
                 let api = api::<LiveMetadata>(&self.client, kind, scope);
@@ -68,6 +90,9 @@ impl Source for Objects {
 
     fn list(&self, kind: &Resource, scope: &Scope, chart: &str) -> BoxFuture<'static, Result<Vec<Live>, kube::Error>> {
         let wanted = ListParams::default().labels_from(&of_charts([chart]));
+        if self.whole.has(kind) {
+            return Box::pin(pages::list(api::<Whole>(&self.client, kind, scope), wanted, |whole| Some(whole.live)));
+        }
         if has_readiness(kind) {
             return Box::pin(pages::list(api::<Live>(&self.client, kind, scope), wanted, Some));
         }

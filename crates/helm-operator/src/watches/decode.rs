@@ -8,6 +8,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::core::Selector;
 
 use super::expand::{self, Env};
+use super::expressions::{self, Expressions};
 use super::node::{Entry, Node};
 use super::{
     AnnotationNames, Drift, Error, OnFailure, OverrideValuesType, Overrides, ValuesSource, Watch, parse_duration, rules,
@@ -27,6 +28,8 @@ const KEYS: &[&str] = &[
     "reconcilePeriod",
     "hookTimeout",
     "progressTimeout",
+    "readiness",
+    "status",
     "maxConcurrentReconciles",
     "dryRunOption",
     "apply",
@@ -77,6 +80,7 @@ fn empty() -> Watch {
         reconcile_period: None,
         hook_timeout: None,
         progress_timeout: None,
+        expressions: Expressions::default(),
         max_concurrent_reconciles: None,
         watch_dependent_resources: true,
         selector: Selector::default(),
@@ -114,6 +118,8 @@ fn set(watch: &mut Watch, key: &str, entry: &Entry) -> Result<(), Error> {
         "maxHistory" => watch.max_history = Some(number(entry, 0)?),
         "releaseNamespace" => watch.release_namespace = Some(string(entry)?).filter(|name| !name.is_empty()),
         "annotations" => watch.annotations = annotations(entry)?,
+        "readiness" => expressions::readiness(&mut watch.expressions, entry)?,
+        "status" => expressions::status(&mut watch.expressions, entry)?,
         "progressTimeout" => watch.progress_timeout = Some(duration(entry)?),
         // Upstream uses it to choose how a dry run compares. Nothing is compared by a dry run here.
         "dryRunOption" => _ = string(entry)?,

@@ -5,6 +5,7 @@
 mod decode;
 mod duration;
 mod expand;
+mod expressions;
 mod node;
 mod overrides;
 mod rules;
@@ -23,6 +24,8 @@ pub use crate::annotations::AnnotationNames;
 pub use crate::values_from::{SourceError, SourceKind, ValuesSource};
 pub(crate) use duration::{DurationError, parse_duration};
 pub use expand::Error as ExpandError;
+pub use expressions::Expressions;
+pub(crate) use expressions::{Field, names};
 pub use overrides::{OverrideError, OverrideValuesType, Overrides};
 pub use rules::{Drift, OnFailure};
 
@@ -45,6 +48,8 @@ pub struct Watch {
     pub hook_timeout: Option<Duration>,
     /// How long a release may stay unready without progress before it counts as stalled; zero: no limit. `None`: the flag decides.
     pub progress_timeout: Option<Duration>,
+    /// The CEL expressions: readiness rules and computed status fields.
+    pub expressions: Expressions,
     /// How many resources of this kind are reconciled at once, at least 1. `None`: the flag decides.
     pub max_concurrent_reconciles: Option<usize>,
     /// Whether changes to the chart's objects trigger reconciles.

@@ -46,6 +46,8 @@ pub struct Live {
     pub scaled: bool,
     /// What readiness depends on; `None` if only metadata was read.
     reported: Option<Reported>,
+    /// Its JSON without managed fields, if it was read as [`Whole`](super::Whole).
+    pub whole: Option<std::sync::Arc<str>>,
     /// Whether it is being deleted.
     pub deleting: bool,
     /// The controller among its owner references.
@@ -194,6 +196,7 @@ impl Live {
             mark,
             scaled,
             reported,
+            whole: None,
             deleting: meta.deletion_timestamp.is_some(),
             controller: meta.owner_references.into_iter().find(|o| o.controller == Some(true)),
             managed_by: meta.labels.and_then(|mut labels| labels.remove(MANAGED_BY_LABEL)),

@@ -37,6 +37,7 @@ mod rules;
 #[cfg(test)]
 mod tests;
 mod unowned;
+mod whole;
 mod write;
 
 pub use api::{Api, Call, Error, MAX_RESPONSE_BYTES, Response};
@@ -55,10 +56,11 @@ pub use memory::{Disturbance, MemoryApi};
 pub use object::{Object, ObjectError, ObjectFault, ObjectKey, digest_json, objects_of};
 pub use order::install_order;
 pub use ownership::{NotOurs, Ownership};
-pub use readiness::{Readiness, Unready};
+pub use readiness::{Readiness, Unready, progress_of};
 pub use resource::Resource;
 pub use rivals::{Look, Rival};
 pub use rules::{DRIFT_ANNOTATION, DriftPolicy, IgnoreRule, ObjectRule};
+pub use whole::Whole;
 pub use write::{ApplyMethod, Policy};
 
 pub(crate) use apply::{Observed, Target};

@@ -305,7 +305,7 @@ fn generic(status: &Value) -> Verdict {
 }
 
 /// Digests what counts as progress: everything except times, and the texts of conditions, which some controllers rewrite all the time.
-fn progress_of(status: &Value) -> u64 {
+pub fn progress_of(status: &Value) -> u64 {
     use std::hash::{DefaultHasher, Hasher as _};
     let mut hasher = DefaultHasher::new();
     digest(status, &mut hasher);

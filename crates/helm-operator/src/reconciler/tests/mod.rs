@@ -9,7 +9,7 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use helm_release::action::Candidate;
 use helm_release::kube::{
-    Api, Applier, Error, Live, MemoryApi, ObjectKey, Resource, deduplicate, install_order, objects_of,
+    Api, Applier, Error, Live, MemoryApi, ObjectKey, Resource, Whole, deduplicate, install_order, objects_of,
 };
 use helm_release::release::{ChartDocument, Hook};
 use helm_release::storage::{RecordMeta, Storage};
@@ -216,7 +216,7 @@ fn object_key(kind: &str, name: &str) -> ObjectKey {
 }
 
 fn live(object: Value) -> Arc<Live> {
-    Arc::new(serde_json::from_value(object).unwrap())
+    Arc::new(serde_json::from_value::<Whole>(object).unwrap().live)
 }
 
 /// A server's events, oldest first.
@@ -287,6 +287,7 @@ impl World {
             on_failure: crate::watches::OnFailure::default(),
             retries: None,
             crds: helm_release::kube::CrdPolicy::default(),
+            expressions: Arc::default(),
         };
         change(&mut settings);
         let releases = Arc::new(Releases::default());
@@ -294,7 +295,7 @@ impl World {
             applier: Applier::new(api.clone()),
             storage: Storage::new(api.clone()),
             api,
-            cache: Cache::over(releases.clone()),
+            cache: Cache::over(releases.clone()).judging(settings.expressions.clone()),
             queue: Queue::new(),
             renderer,
             sources: Sources::new(None, Default::default()),

@@ -220,3 +220,93 @@ async fn a_suspended_resource_is_neither_reconciling_nor_stalled() {
     world.work_for(60 * MINUTE).await;
     assert_eq!(world.server.log().len(), requests);
 }
+
+/// A world whose watch has these expressions.
+fn expressing(server: Arc<MemoryApi>, expressions: &str) -> World {
+    let watch = crate::watches::parse(&format!("- version: v1\n  kind: Memcached\n{expressions}"), |_| None);
+    let expressions = Arc::new(watch.unwrap().watches.remove(0).expressions);
+    World::with_events(server, Arc::new(Stub::default()), |settings| settings.expressions = expressions)
+}
+
+impl World {
+    fn status(&self, field: &str) -> Value {
+        self.server.object(PRIMARY).unwrap()["status"][field].clone()
+    }
+
+    /// Sets a field in the status of the Deployment `web`.
+    fn report(&self, field: &str, value: Value) {
+        let path = "/apis/apps/v1/namespaces/ns/deployments/web";
+        let mut object = self.server.object(path).unwrap();
+        object["status"][field] = value;
+        self.server.put(path, object, "controller");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rule_of_watches_yaml_replaces_those_of_kstatus() {
+    let rule = "  readiness:
+  - {group: apps, kind: Deployment, ready: \"self.status.phase == 'Up'\", failed: \"self.status.?phase.orValue('') == 'Down'\",
+     message: \"'its phase is ' + self.status.phase\"}\n";
+    let world = expressing(deployments().server, rule);
+    world.work_for(15 * SECOND).await;
+    let text = "False/Progressing/Deployment \"web\" is not ready: the rule \"failed\" of watches.yaml fails: no such key: status";
+    assert_eq!(world.ready(), text);
+    world.report("phase", "Starting".into());
+    world.work_for(15 * SECOND).await;
+    assert_eq!(world.ready(), "False/Progressing/Deployment \"web\" is not ready: its phase is Starting");
+    world.report("phase", "Down".into());
+    world.work_for(SECOND).await;
+    assert_eq!(
+        (world.ready().as_str(), world.kstatus()),
+        ("False/Failed/Deployment \"web\" failed: its phase is Down", "Failed")
+    );
+    world.report("phase", "Up".into());
+    world.work_for(SECOND).await;
+    assert_eq!(world.ready(), "True/Ready/");
+    // An upgrade is judged by the new object only once a watch has seen it.
+    world.edit(|primary| primary["spec"]["maps"] = json!(["a"]));
+    world.work_for(SECOND).await;
+    assert_eq!(world.ready(), "True/Ready/");
+}
+
+#[tokio::test(start_paused = true)]
+async fn status_fields_follow_the_objects_and_are_written_only_when_they_change() {
+    let fields = "  status:
+    replicas: objects.Deployment.web.status.readyReplicas
+    endpoint: self.metadata.name + '.' + self.metadata.namespace
+    names: objects.Deployment.map(name, name)\n";
+    let world = expressing(deployments().server, fields);
+    world.work_for(SECOND).await;
+    assert_eq!((world.status("replicas"), world.status("endpoint")), (Value::Null, json!("web.ns")));
+    world.roll_out("web", true, "NewReplicaSetAvailable");
+    world.work_for(SECOND).await;
+    assert_eq!((world.status("replicas"), world.status("names")), (json!(1), json!(["web"])));
+    assert_eq!(world.ready(), "True/Ready/");
+    world.report("readyReplicas", 5.into());
+    world.work_for(SECOND).await;
+    assert_eq!(world.status("replicas"), 5);
+
+    let requests = world.server.log().len();
+    world.report("unrelated", 1.into());
+    world.work_for(60 * MINUTE).await;
+    assert_eq!(world.server.log().len(), requests, "the fields are the same");
+    let world = expressing(world.server, fields);
+    world.work_for(MINUTE).await;
+    assert_eq!(world.server.log().len(), requests, "a restart changes nothing");
+
+    // What can no longer be computed stays, and is reported once.
+    world.report("readyReplicas", Value::Null);
+    world.report("availableReplicas", 1.into());
+    let path = "/apis/apps/v1/namespaces/ns/deployments/web";
+    let mut object = world.server.object(path).unwrap();
+    object["status"].as_object_mut().unwrap().remove("readyReplicas");
+    object["spec"]["replicas"] = 0.into();
+    object["status"]["replicas"] = 0.into();
+    object["status"]["updatedReplicas"] = 0.into();
+    world.server.put(path, object, "controller");
+    world.work_for(10 * MINUTE).await;
+    assert_eq!((world.ready().as_str(), world.status("replicas")), ("True/Ready/", json!(5)));
+    let told = || events(&world.server).into_iter().filter(|event| event["reason"] == "StatusExpressionError").count();
+    assert_eq!(told(), 1);
+    assert_eq!(world.condition("Deployed").unwrap().split('/').next(), Some("True"));
+}
