@@ -67,7 +67,7 @@ struct Axis {
 impl Axis {
     fn over(values: impl Iterator<Item = f64> + Clone, start: f64, length: f64) -> anyhow::Result<Axis> {
         let (least, most) = (values.clone().fold(f64::MAX, f64::min), values.fold(0.0, f64::max));
-        if !(least > 0.0 && most.is_finite()) {
+        if !(least > 0.0 && least <= most && most.is_finite()) {
             bail!("a logarithmic axis needs values above 0");
         }
         // Truncation is meant: exponents are small whole numbers.

@@ -346,7 +346,7 @@ async fn creates_that_keep_being_rejected_fail_before_the_timeout() {
     let waits = world.notes.waits.lock().unwrap();
     assert!((10..25).contains(&waits.len()), "{} waits", waits.len());
     assert!(
-        waits[0].contains("waiting for ConfigMap \"a\" to be created (") && waits[0].contains("Disturbed"),
+        waits[0].contains("waiting for ConfigMap \"a\" to be created (") && waits[0].contains("InternalError"),
         "{waits:?}"
     );
 }
