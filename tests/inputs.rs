@@ -96,7 +96,8 @@ fn a_token_is_repeated_once_its_reconcile_is_over_and_a_suspended_resource_says_
     eventually("suspended", || {
         let table = namespace.kubectl(["get", "memcached", "web"]).unwrap();
         let rows: Vec<Vec<&str>> = table.lines().map(|line| line.split_whitespace().collect()).collect();
-        let is_told = rows[0][..3] == ["NAME", "READY", "SUSPENDED"] && rows[1][..3] == ["web", "True", "True"];
+        let is_told = rows[0][..4] == ["NAME", "READY", "REASON", "SUSPENDED"]
+            && rows[1][..4] == ["web", "True", "Ready", "True"];
         if is_told { Ok(()) } else { Err(table) }
     });
     assert_eq!(applies(cluster, &namespace), before, "a handled token is not handled again");

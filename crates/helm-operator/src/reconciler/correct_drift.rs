@@ -37,7 +37,7 @@ pub(super) async fn repair(work: &mut Work<'_>, primary: &Primary) -> Result<Nex
     let (applied, marks) = (repaired.applied, accept(work, version, &marks, &repaired.accepted));
     let put_back = put_back(&applied);
     if watched && !put_back.is_empty() {
-        tracing::info!(resource = %work.key, objects = put_back, "Reconciled release");
+        tracing::info!(resource = %work.key, objects = put_back, "Repaired drift");
         work.shared.publish(primary, Outcome::normal("DriftCorrected", "Repair", format!("repaired {put_back}")));
     }
     work.shared.cache.change_history(work.key, |history| history.drift.succeed(!put_back.is_empty()));
