@@ -55,6 +55,8 @@ pub(super) fn connections(config: &Config) -> Result<Connections<Client<Https, B
 fn connector(config: &Config) -> Result<Https, kube::Error> {
     let mut http = HttpConnector::new();
     http.enforce_http(false);
+    // HTTP/2 writes a request's head and body apart: with Nagle's algorithm the body would wait 40 ms for the head's acknowledgement.
+    http.set_nodelay(true);
     let mut https =
         hyper_rustls::HttpsConnectorBuilder::new().with_tls_config(config.rustls_client_config()?).https_or_http();
     if let Some(Ok(name)) = config.tls_server_name.clone().map(TryInto::try_into) {
