@@ -75,7 +75,7 @@ impl<S: Clone> Connections<S> {
         Connections { requests: open(), open: Arc::new(open), watches: Arc::default() }
     }
 
-    /// The first connection with room for another watch, opened if there is none. The watch counts until the load is dropped.
+    /// Returns the first connection with room for another watch, and opens one if none has room. The watch counts until its load is dropped.
     fn for_watch(&self) -> (S, Load) {
         let mut watches = self.watches.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((connection, load)) = watches.iter().find(|(_, load)| load.watches() < WATCHES) {

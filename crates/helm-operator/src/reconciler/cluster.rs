@@ -1,7 +1,7 @@
 //! What all chart controllers of a process share: discovery, the store of release records, the watches of dependent kinds,
 //! and the sources of values.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use futures::future::join_all;
 use helm_release::kube::{Api, Applier};
@@ -12,6 +12,7 @@ use tokio::task::JoinSet;
 use super::engine::Discovered;
 use super::feed;
 use super::kinds::Kinds;
+use super::lock;
 use super::releases::Releases;
 use super::sources::Sources;
 use super::turns::Turns;
@@ -83,7 +84,7 @@ impl Cluster {
             tasks.spawn(feed::feed(self.releases.clone(), stream, first));
             lists.push(listed);
         }
-        *self.tasks.lock().unwrap_or_else(PoisonError::into_inner) = tasks;
+        *lock(&self.tasks) = tasks;
         join_all(lists).await;
     }
 }

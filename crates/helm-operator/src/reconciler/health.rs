@@ -83,7 +83,7 @@ impl Waiting {
         self.next_look = now + FIRST_LOOK.saturating_mul(1 << doublings).min(RAREST_LOOK);
     }
 
-    /// Whether nothing has moved within the limit; a limit of zero is none.
+    /// Whether nothing has moved within the limit. Zero sets no limit.
     pub(super) fn is_timed_out(&self, limit: Duration, now: Instant) -> bool {
         !limit.is_zero() && (self.was_stalled || now >= self.since + limit)
     }

@@ -4,7 +4,7 @@
 //! the events that came meanwhile after them.
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use futures::future::{BoxFuture, join_all};
 use helm_release::kube::{Live, Resource};
@@ -14,6 +14,7 @@ use tokio::time::Instant;
 
 use super::cache::{KindKey, kind_key};
 use super::feed::{self, First, Scope, Sink, Stream};
+use super::lock;
 use super::stamp::Epoch;
 use crate::backoff;
 
@@ -260,8 +261,4 @@ impl Sink<Live> for Run {
     fn description(&self) -> String {
         format!("{} {}", self.shared.kind.api_version, self.shared.kind.kind)
     }
-}
-
-fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
-    of.lock().unwrap_or_else(PoisonError::into_inner)
 }

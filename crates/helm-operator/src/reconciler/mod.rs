@@ -54,7 +54,7 @@ mod watch;
 mod work;
 mod workers;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures::future::BoxFuture;
 use helm::chart::Chart;
@@ -175,6 +175,11 @@ impl ChartController {
         self.max_history = Some(revisions);
         self
     }
+}
+
+/// Locks; a panic elsewhere left no change half done.
+fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+    of.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Controller for ChartController {

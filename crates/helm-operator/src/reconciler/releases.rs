@@ -3,11 +3,12 @@
 //! A release's name does not tell which kind its resource has, so a change goes to every controller with a resource of that name.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
 use helm_release::storage::RecordMeta;
 
 use super::feed::{Scope, Sink};
+use super::lock;
 use super::primary::ResourceKey;
 use super::release::{Release, Revision};
 use super::stamp::{Epoch, Stamp};
@@ -130,10 +131,6 @@ impl Releases {
         let others = readers.iter().filter(|(id, _)| Some(*id) != but);
         others.filter_map(|(_, reader)| reader.upgrade()).for_each(|reader| tell(&*reader));
     }
-}
-
-fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
-    of.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn key_of(meta: &RecordMeta) -> ResourceKey {

@@ -46,7 +46,7 @@ impl Work<'_> {
         self.shared.cache.change_history(self.key, |history| change(history.asked.get_or_insert_default()));
     }
 
-    /// The token that asks for a full reconcile which this process has not completed and no earlier one handled.
+    /// Returns the token of a full reconcile that neither this process nor an earlier one has completed.
     pub(super) fn full_reconcile<'p>(&self, primary: &'p Primary) -> Option<&'p str> {
         let token = primary.annotations.reconcile_now()?;
         let asked = self.asked();

@@ -1,11 +1,13 @@
 //! How many reconciles run at once: so many of each controller, and so many in the whole process, whose memory they share.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use futures::future::BoxFuture;
 use helm_release::kube::Slot;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use super::lock;
 
 /// The process's limit for each processor. Reconciles mostly wait for the API server.
 const FOR_EACH_PROCESSOR: usize = 4;
@@ -73,7 +75,7 @@ pub(super) struct Turn {
 
 impl Turn {
     fn hold(&self, permits: Held) {
-        *self.held.lock().unwrap_or_else(PoisonError::into_inner) = permits;
+        *lock(&self.held) = permits;
     }
 }
 

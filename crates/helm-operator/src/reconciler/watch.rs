@@ -261,10 +261,11 @@ mod tests {
             "managedFields": [{"manager": "helm-operator", "operation": "Apply", "fieldsV1": {"f:data": {}}}],
         }});
         let only: LiveMetadata = serde_json::from_value(object.clone()).unwrap();
-        let full: Live = serde_json::from_value(object.clone()).unwrap();
-        let from_whole = Live::from_metadata(serde_json::from_value(object["metadata"].clone()).unwrap());
-        assert_eq!(format!("{:?}", Live::from(only)), format!("{from_whole:?}"));
-        assert_eq!((from_whole.mark, from_whole.metadata), (full.mark, full.metadata));
+        let full: Live = serde_json::from_value(object).unwrap();
+        let only = Live::from(only);
+        assert!(only.mark.is_some() && only.unready("example.com", "Anything").is_none());
+        assert_eq!((only.mark, only.metadata), (full.mark, full.metadata));
+        assert_eq!((only.managed_by.as_deref(), only.release_name.as_deref()), (Some("Helm"), Some("web")));
     }
 
     #[test]

@@ -17,7 +17,7 @@ pub struct Imported {
     pub marks: Marks,
 }
 
-/// Reads a release in chunks and records it again; `None` if there is none. No object changes, and the chunks stay.
+/// Imports a release that is recorded in chunks, as a record of our own; `None` if there are no chunks. Changes no object and keeps the chunks.
 ///
 /// # Errors
 /// The chunks cannot be read or decoded, or the record exceeds a Secret.
@@ -37,7 +37,7 @@ pub async fn import_chunked(env: &Environment<'_>) -> Result<Option<Imported>, E
     Ok(Some(Imported { version: release.version, written, marks }))
 }
 
-/// Returns the inventory of a release in chunks; `None` if there is none.
+/// Returns the inventory of a release that is recorded in chunks; `None` if there are no chunks.
 ///
 /// # Errors
 /// The chunks cannot be read or decoded, or discovery fails.

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::ops::{Deref, DerefMut};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use serde::de::{Deserialize, Deserializer};
@@ -67,30 +68,6 @@ pub struct Live {
 }
 
 impl Live {
-    /// Builds it from metadata alone, as [`LiveMetadata`].
-    pub fn from_metadata(metadata: ObjectMeta) -> Live {
-        let entry = |e: k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry| Entry {
-            manager: e.manager.unwrap_or_default(),
-            operation: e.operation.unwrap_or_default(),
-            subresource: e.subresource.unwrap_or_default(),
-            fields_v1: e.fields_v1.and_then(|fields| Fields::deserialize(&fields.0).ok()),
-        };
-        let meta = Meta {
-            name: metadata.name,
-            namespace: metadata.namespace,
-            uid: metadata.uid,
-            resource_version: metadata.resource_version,
-            generation: None,
-            deletion_timestamp: metadata.deletion_timestamp.map(|_| String::new()),
-            finalizers: metadata.finalizers,
-            owner_references: metadata.owner_references.unwrap_or_default(),
-            labels: metadata.labels,
-            annotations: metadata.annotations,
-            managed_fields: metadata.managed_fields.unwrap_or_default().into_iter().map(entry).collect(),
-        };
-        Live::new(meta, None)
-    }
-
     /// Returns its readiness. Items of a list do not name their kind, so the caller does. Always ready if only metadata was read.
     pub fn readiness(&self, group: &str, kind: &str) -> Readiness {
         self.reported.as_ref().map_or(Readiness::Ready, |r| readiness_of(group, kind, r.generation, &r.spec, &r.status))
@@ -232,22 +209,31 @@ crate::dynamic_resource!(Live);
 
 /// A live object of which only the metadata is asked for and read. It always counts as ready.
 #[derive(Clone, Debug)]
-pub struct LiveMetadata {
-    /// Name, namespace, uid, resource version and finalizers only.
-    pub metadata: ObjectMeta,
-    live: Box<Live>,
+pub struct LiveMetadata(Live);
+
+impl Deref for LiveMetadata {
+    type Target = Live;
+
+    fn deref(&self) -> &Live {
+        &self.0
+    }
+}
+
+impl DerefMut for LiveMetadata {
+    fn deref_mut(&mut self) -> &mut Live {
+        &mut self.0
+    }
 }
 
 impl From<LiveMetadata> for Live {
     fn from(of: LiveMetadata) -> Live {
-        Live { metadata: of.metadata, ..*of.live }
+        of.0
     }
 }
 
 impl<'de> Deserialize<'de> for LiveMetadata {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<LiveMetadata, D::Error> {
-        let mut live = Live::new(Full::deserialize(from)?.metadata, None);
-        Ok(LiveMetadata { metadata: std::mem::take(&mut live.metadata), live: Box::new(live) })
+        Ok(LiveMetadata(Live::new(Full::deserialize(from)?.metadata, None)))
     }
 }
 

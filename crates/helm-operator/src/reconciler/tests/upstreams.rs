@@ -126,7 +126,7 @@ async fn a_resource_keeps_the_finalizer_of_operator_sdk_until_it_is_uninstalled(
     assert!(world.server.paths().is_empty(), "{:?}", world.server.paths());
 }
 
-/// An operator that takes this annotation for helm-operator-plugins' pause.
+/// An operator whose pause annotation has this name, as helm-operator-plugins allows.
 fn with_pause(server: Arc<MemoryApi>) -> World {
     let mut annotations = AnnotationNames::default();
     annotations.add("pause", "example.com/paused").unwrap();
