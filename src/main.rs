@@ -2,8 +2,9 @@
 
 use std::process::ExitCode;
 
+use helm_operator::Operator;
 use memcached_operator::controllers::memcached_backup;
 
 fn main() -> ExitCode {
-    helm_operator::cli::main_with(vec![Box::new(memcached_backup::Controller)])
+    Operator::new().native(memcached_backup::Controller).main()
 }

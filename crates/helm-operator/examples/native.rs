@@ -1,38 +1,35 @@
-//! An operator with operator-sdk's command line, the charts of watches.yaml and one controller in Rust, which counts ConfigMaps:
-//! `cargo run -p helm-operator --example native -- run --watches-file watches.yaml`.
+//! A reconciler in Rust, which keeps a ConfigMap with a greeting for each ConfigMap that is labelled `greet`:
+//! `cargo run -p helm-operator --example native -- run`.
 
 use std::process::ExitCode;
-use std::time::Duration;
 
-use futures::future::BoxFuture;
-use helm_operator::context::Context;
-use helm_operator::native;
+use helm_operator::Operator;
+use helm_operator::native::{Cache, Next, Reconciler, Scope, Watching, WriteError};
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::api::ListParams;
+use kube::ResourceExt as _;
 
-struct Census;
+struct Greeter;
 
-impl native::Controller for Census {
-    fn name(&self) -> &str {
-        "census-controller"
+impl Reconciler for Greeter {
+    type Resource = ConfigMap;
+    type Error = WriteError;
+    type Caches = Cache<ConfigMap>;
+
+    fn watch(&self, watching: &mut Watching<ConfigMap>) -> Cache<ConfigMap> {
+        watching.labels("greet").owned("greeting")
     }
 
-    fn run(self: Box<Self>, context: Context) -> BoxFuture<'static, Result<(), native::Error>> {
-        Box::pin(async move {
-            loop {
-                for api in context.apis::<ConfigMap>() {
-                    let count = api.list_metadata(&ListParams::default()).await?.items.len();
-                    tracing::info!(count, "ConfigMaps");
-                }
-                tokio::select! {
-                    () = tokio::time::sleep(Duration::from_secs(60)) => {}
-                    () = context.shutdown.cancelled() => return Ok(()),
-                }
-            }
-        })
+    async fn reconcile(&self, scope: &Scope<'_, ConfigMap>, greetings: &Cache<ConfigMap>) -> Result<Next, WriteError> {
+        let name = scope.resource().name_any();
+        let mut greeting = ConfigMap::default();
+        greeting.metadata.name = Some(format!("{name}-greeting"));
+        greeting.metadata.labels = Some([("greeting".to_owned(), name.clone())].into());
+        greeting.data = Some([("text".to_owned(), format!("Hello, {name}!"))].into());
+        scope.apply(greetings, greeting).await?;
+        Ok(Next::Wait)
     }
 }
 
 fn main() -> ExitCode {
-    helm_operator::cli::main_with(vec![Box::new(Census)])
+    Operator::new().native(Greeter).main()
 }

@@ -84,6 +84,11 @@ impl Annotations {
         self.0.get("pause").is_some_and(|value| &**value == "true")
     }
 
+    /// Pauses the resource as the annotation does.
+    pub(crate) fn set_pause(&mut self) {
+        self.0.insert("pause".into(), "true".into());
+    }
+
     /// `reconcile-period`: a Go duration; zero turns periodic reconciles off.
     pub(crate) fn reconcile_period(&self) -> Result<Option<Duration>, DurationError> {
         let Some(text) = self.0.get("reconcile-period") else { return Ok(None) };

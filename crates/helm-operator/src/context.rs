@@ -9,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::events::Events;
 use crate::metrics::Metrics;
+use crate::native::Stores;
 use crate::reconciler::Cluster;
 
 /// The shared handles of one controller. Cheap to clone.
@@ -28,6 +29,8 @@ pub struct Context {
     pub controller: Arc<str>,
     /// What chart controllers share.
     pub(crate) cluster: Arc<Cluster>,
+    /// What native controllers share.
+    pub(crate) stores: Arc<Stores>,
 }
 
 impl Context {
@@ -35,8 +38,9 @@ impl Context {
     pub fn new(client: Client, config: ControllerConfig, metrics: Metrics, shutdown: CancellationToken) -> Context {
         let events = Events::new(Arc::new(client.clone()), "helm-operator", config.pod_name.as_deref());
         let cluster = Arc::new(Cluster::new(client.clone(), config.namespaces.clone()));
+        let stores = Arc::new(Stores::new(client.clone(), config.namespaces.clone()));
         let controller = "helm-operator".into();
-        Context { client, events, metrics, shutdown, config: Arc::new(config), controller, cluster }
+        Context { client, events, metrics, shutdown, config: Arc::new(config), controller, cluster, stores }
     }
 
     /// The same handles, bound to the controller with this name.

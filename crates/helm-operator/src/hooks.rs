@@ -1,22 +1,182 @@
-//! Rust code that an operator's author runs around installs and upgrades. Not the chart's own hooks, which `helm_release` runs.
+//! Rust code that an operator's author runs around a chart: mappers of values, and hooks around installs and upgrades. Not the chart's own hooks,
+//! which `helm_release` runs.
 //!
-//! Counterpart: helm-operator-plugins' `pkg/hook`. As there, a failing hook is logged and stops nothing.
+//! Async closures implement all three traits. Counterparts: helm-operator-plugins' `pkg/hook` and `pkg/values`.
 
-use futures::future::BoxFuture;
-use helm_release::kube::Owner;
+use std::future::Future;
+use std::sync::Arc;
 
-/// Why a hook failed.
+use futures::future::{BoxFuture, FutureExt as _};
+use helm_release::kube::objects_of;
+use k8s_openapi::api::core::v1::ObjectReference;
+use kube::core::{DynamicObject, TypeMeta};
+use kube::{Client, Resource, ResourceExt as _};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::events::Events;
+use crate::metrics::Metrics;
+use crate::report::Outcome;
+
+/// Why a hook or a mapper failed.
 pub type Error = Box<dyn std::error::Error + Send + Sync>;
+
+/// Makes the values of a chart.
+///
+/// It runs in each reconcile: when the resource or something of its release changed, when a [watch](crate::reconciler::ChartController::watch) wakes it,
+/// and once a period. A result that differs from that of the deployed revision is an upgrade, so equal inputs must give equal values: no clock, no
+/// random numbers. Its failure is the resource's condition, with the reason `ValueMappingFailed`, and is retried.
+pub trait ValueMapper: Send + Sync {
+    /// Returns the values to render with, a map.
+    fn map(&self, mapping: Mapping) -> BoxFuture<'_, Result<Value, Error>>;
+}
 
 /// Runs before each install and upgrade, once a render has shown that the objects change. Hooks run in the order in which they were added, and run
 /// again when an attempt is repeated: make them idempotent. Dropped at any `.await` when the process must stop at once.
+///
+/// As upstream, a failing hook is logged and stops nothing. To change values, use a [`ValueMapper`]: the operator has to know them before it can tell
+/// whether anything changed.
 pub trait PreHook: Send + Sync {
-    /// Runs the hook. `values` are those that the chart is rendered with: the resource's `spec` under the override values.
-    fn run<'a>(&'a self, resource: &'a Owner, values: &'a serde_json::Value) -> BoxFuture<'a, Result<(), Error>>;
+    /// Runs the hook.
+    fn run(&self, before: Before) -> BoxFuture<'_, Result<(), Error>>;
 }
 
-/// Runs after each successful install and upgrade, before the status is written. It does not run again if the process ends first.
+/// Runs after each successful install and upgrade, before the status is written. It does not run again if the process ends first. As upstream, a
+/// failing hook is logged and stops nothing.
 pub trait PostHook: Send + Sync {
-    /// Runs the hook. `revision` was just deployed from `manifest`.
-    fn run<'a>(&'a self, resource: &'a Owner, revision: u32, manifest: &'a str) -> BoxFuture<'a, Result<(), Error>>;
+    /// Runs the hook.
+    fn run(&self, after: After) -> BoxFuture<'_, Result<(), Error>>;
+}
+
+/// What a mapper sees.
+#[derive(Clone)]
+pub struct Mapping {
+    /// The custom resource, without its status.
+    pub resource: DynamicObject,
+    /// The values so far: the resource's `spec` over its `valuesFrom`, as earlier mappers left them. Override values are laid over the result.
+    pub values: Value,
+    /// The process's client.
+    pub client: Client,
+    pub(crate) voice: Voice,
+}
+
+/// What a hook sees before an install or upgrade.
+#[derive(Clone)]
+pub struct Before {
+    /// The custom resource, without its status.
+    pub resource: DynamicObject,
+    /// The values that the chart was rendered with, override values included.
+    pub values: Value,
+    /// The deployed revision; `None` before the first install.
+    pub deployed: Option<u32>,
+    /// The process's client.
+    pub client: Client,
+    pub(crate) voice: Voice,
+}
+
+/// What a hook sees after an install or upgrade.
+#[derive(Clone)]
+pub struct After {
+    /// The custom resource, without its status.
+    pub resource: DynamicObject,
+    /// The release as it was just deployed.
+    pub release: Release,
+    /// The process's client.
+    pub client: Client,
+    pub(crate) voice: Voice,
+}
+
+/// A deployed revision of a release.
+#[derive(Clone, Debug)]
+pub struct Release {
+    /// The release's name: that of the custom resource.
+    pub name: String,
+    /// Its namespace.
+    pub namespace: String,
+    /// The revision's number, from 1.
+    pub revision: u32,
+    /// The objects as YAML documents, in the order of their application; without the chart's hooks.
+    pub manifest: String,
+}
+
+impl Release {
+    /// The objects as the chart rendered them, without what the server added.
+    pub fn objects(&self) -> Vec<DynamicObject> {
+        let rendered = objects_of(&self.manifest).unwrap_or_default();
+        rendered.into_iter().filter_map(|object| serde_json::from_value(object.body).ok()).collect()
+    }
+
+    /// The first object of a kind with this name, such as `release.object::<Deployment>("web")`.
+    pub fn object<K: Resource<DynamicType = ()> + DeserializeOwned>(&self, name: &str) -> Option<K> {
+        let kind = TypeMeta::resource::<K>();
+        let mut objects = self.objects().into_iter();
+        objects.find(|object| object.types.as_ref() == Some(&kind) && object.name_any() == name)?.try_parse().ok()
+    }
+}
+
+/// Tells a resource's users something.
+#[derive(Clone)]
+pub(crate) struct Voice {
+    pub(crate) events: Events,
+    pub(crate) metrics: Metrics,
+    pub(crate) controller: Arc<str>,
+    pub(crate) resource: ObjectReference,
+}
+
+impl Voice {
+    fn tell(&self, outcome: Outcome) {
+        self.metrics.outcome(&self.controller, outcome.reason);
+        self.events.publish(self.resource.clone(), outcome);
+    }
+}
+
+impl Mapping {
+    /// Counts something that the resource's users should know, and publishes it as an event, in the background.
+    pub fn tell(&self, outcome: Outcome) {
+        self.voice.tell(outcome);
+    }
+}
+
+impl Before {
+    /// Counts something that the resource's users should know, and publishes it as an event, in the background.
+    pub fn tell(&self, outcome: Outcome) {
+        self.voice.tell(outcome);
+    }
+}
+
+impl After {
+    /// Counts something that the resource's users should know, and publishes it as an event, in the background.
+    pub fn tell(&self, outcome: Outcome) {
+        self.voice.tell(outcome);
+    }
+}
+
+impl<F, R> ValueMapper for F
+where
+    F: Fn(Mapping) -> R + Send + Sync,
+    R: Future<Output = Result<Value, Error>> + Send + 'static,
+{
+    fn map(&self, mapping: Mapping) -> BoxFuture<'_, Result<Value, Error>> {
+        self(mapping).boxed()
+    }
+}
+
+impl<F, R> PreHook for F
+where
+    F: Fn(Before) -> R + Send + Sync,
+    R: Future<Output = Result<(), Error>> + Send + 'static,
+{
+    fn run(&self, before: Before) -> BoxFuture<'_, Result<(), Error>> {
+        self(before).boxed()
+    }
+}
+
+impl<F, R> PostHook for F
+where
+    F: Fn(After) -> R + Send + Sync,
+    R: Future<Output = Result<(), Error>> + Send + 'static,
+{
+    fn run(&self, after: After) -> BoxFuture<'_, Result<(), Error>> {
+        self(after).boxed()
+    }
 }

@@ -13,6 +13,7 @@ mod lookup;
 pub mod manager;
 pub mod metrics;
 pub mod native;
+mod operator;
 pub mod reconciler;
 pub mod report;
 mod server;
@@ -22,7 +23,15 @@ mod values;
 mod values_from;
 pub mod watches;
 
+pub use operator::Operator;
+pub use reconciler::ResourceKey;
+
 /// musl's allocator makes rendering half as slow again; glibc's is fine.
 #[cfg(target_env = "musl")]
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// The guide's examples compile.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/hybrid.md")]
+struct Guide;

@@ -3,5 +3,5 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    helm_operator::cli::main_with(Vec::new())
+    helm_operator::Operator::new().main()
 }

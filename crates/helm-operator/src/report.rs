@@ -88,7 +88,7 @@ pub fn chain(error: &dyn Error) -> String {
     text
 }
 
-fn log(context: &Context, object: &ObjectReference, outcome: &Outcome) {
+pub(crate) fn log(context: &Context, object: &ObjectReference, outcome: &Outcome) {
     let (namespace, name) = place(object);
     let (controller, reason, message) = (&*context.controller, outcome.reason, &outcome.message);
     match outcome.warning {

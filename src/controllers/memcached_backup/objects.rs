@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use helm_operator::ResourceKey;
 use k8s_openapi::api::apps::v1::{Deployment, DeploymentSpec};
 use k8s_openapi::api::core::v1::{
     Capabilities, Container, ContainerPort, PodSecurityContext, PodSpec, PodTemplateSpec, Probe, ResourceRequirements,
@@ -10,8 +11,8 @@ use k8s_openapi::api::core::v1::{
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use kube::ResourceExt as _;
 use kube::core::ObjectMeta;
-use kube::{Resource as _, ResourceExt as _};
 
 use super::decide::Deployed;
 use crate::api::memcached_backup::MemcachedBackup;
@@ -25,7 +26,7 @@ const IMAGE: &str = "memcached:1.6.39-alpine";
 /// The image's user `memcache`.
 const USER: i64 = 11211;
 
-/// The Deployment as created; later, only its replicas are managed.
+/// The Deployment that should exist.
 pub(super) fn deployment(backup: &MemcachedBackup) -> Deployment {
     let labels = labels(&backup.name_any());
     Deployment {
@@ -33,7 +34,6 @@ pub(super) fn deployment(backup: &MemcachedBackup) -> Deployment {
             name: Some(backup.name_any()),
             namespace: backup.namespace(),
             labels: Some(labels.clone()),
-            owner_references: backup.controller_owner_ref(&()).map(|owner| vec![owner]),
             ..ObjectMeta::default()
         },
         spec: DeploymentSpec {
@@ -101,44 +101,24 @@ fn probe() -> Probe {
     Probe { tcp_socket: Some(TCPSocketAction { port, ..TCPSocketAction::default() }), ..Probe::default() }
 }
 
-/// Returns the name of the backup that an object with these labels belongs to.
-pub(super) fn backup_of(metadata: &ObjectMeta) -> Option<&String> {
-    metadata.labels.as_ref()?.get(INSTANCE)
+/// The backup that an object with these labels belongs to.
+pub(super) fn backup_of(object: &impl kube::ResourceExt) -> Option<ResourceKey> {
+    let metadata = object.meta();
+    let name = metadata.labels.as_ref()?.get(INSTANCE)?;
+    Some(ResourceKey::new(metadata.namespace.as_deref()?, name))
 }
 
-/// Returns whether the Deployment belongs to this backup.
-pub(super) fn is_owned(deployment: &Deployment, backup: &MemcachedBackup) -> bool {
-    owns(backup, &deployment.metadata)
+/// How many pods the Deployment asks for. The API server defaults to one.
+pub(super) fn replicas(deployment: &Deployment) -> i32 {
+    deployment.spec.replicas.unwrap_or(1)
 }
 
-/// Returns whether this backup owns the object.
-pub(super) fn owns(backup: &MemcachedBackup, metadata: &ObjectMeta) -> bool {
-    let owners = metadata.owner_references.as_deref().unwrap_or_default();
-    owners.iter().any(|owner| owner.controller == Some(true) && Some(&owner.uid) == backup.metadata.uid.as_ref())
-}
-
-/// Returns the relevant parts of a Deployment.
+/// The relevant parts of a Deployment.
 pub(super) fn summary(deployment: &Deployment) -> Deployed {
     let status = deployment.status.as_ref();
     Deployed {
-        // The API server defaults to one.
-        replicas: deployment.spec.replicas.unwrap_or(1),
+        replicas: replicas(deployment),
         ready: status.and_then(|s| s.ready_replicas).unwrap_or(0),
         current: status.and_then(|s| s.observed_generation) >= deployment.metadata.generation,
     }
-}
-
-/// Drops what no decision needs, before the cache stores the object.
-pub(super) fn strip(deployment: &mut Deployment) {
-    strip_metadata(&mut deployment.metadata);
-    deployment.spec = DeploymentSpec { replicas: deployment.spec.replicas, ..DeploymentSpec::default() };
-    if let Some(status) = &mut deployment.status {
-        status.conditions = None;
-    }
-}
-
-/// Drops annotations and managed fields.
-pub(super) fn strip_metadata(metadata: &mut ObjectMeta) {
-    metadata.managed_fields = None;
-    metadata.annotations = None;
 }

@@ -11,6 +11,9 @@ use crate::manager::{CertificateFiles, Config, Tls};
 use crate::telemetry::{self, Encoder, LogLevel, TimeEncoding};
 use crate::watches::{DurationError, parse_duration};
 
+/// The default of `--watches-file`.
+pub(crate) const WATCHES_FILE: &str = "./watches.yaml";
+
 /// Flags that contradict each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum UsageError {
@@ -26,7 +29,7 @@ pub(crate) enum UsageError {
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Run {
     /// Path to the watches file
-    #[arg(long, default_value = "./watches.yaml", value_name = "PATH")]
+    #[arg(long, default_value = WATCHES_FILE, value_name = "PATH")]
     pub(crate) watches_file: PathBuf,
 
     /// Default reconcile period for controllers, as a Go duration; 0 means only on changes

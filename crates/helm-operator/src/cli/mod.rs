@@ -12,8 +12,8 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
-use crate::manager::{self, Manager};
-use crate::native::Controller;
+use crate::manager;
+use crate::operator::Operator;
 use crate::report::chain;
 use crate::telemetry;
 
@@ -46,10 +46,8 @@ pub(crate) enum Command {
     Version,
 }
 
-/// Runs a whole program: parses the arguments, starts logging, and runs the charts of watches.yaml and the `natives` until a signal. Returns the
-/// exit code: 0 after an orderly end, 1 after an error, which is logged with its causes. The program's name is the file name of the first
-/// argument.
-pub fn main_with(natives: Vec<Box<dyn Controller>>) -> ExitCode {
+/// Runs a whole program, as [`Operator::main`] promises.
+pub(crate) fn main(operator: Operator) -> ExitCode {
     let args: Vec<_> = std::env::args_os().collect();
     let name =
         args.first().and_then(|a| std::path::Path::new(a).file_name()?.to_str()).unwrap_or("helm-operator").to_owned();
@@ -59,7 +57,7 @@ pub fn main_with(natives: Vec<Box<dyn Controller>>) -> ExitCode {
     };
     let parsed = command(&name).try_get_matches_from(args).and_then(|m| Cli::from_arg_matches(&m));
     match parsed {
-        Ok(cli) => dispatch(&name, cli, natives),
+        Ok(cli) => dispatch(&name, cli, operator),
         Err(error) => {
             let _ = error.print();
             ExitCode::from(u8::from(error.use_stderr()))
@@ -105,11 +103,11 @@ fn with_plain_template(args: Vec<std::ffi::OsString>, name: &str) -> Result<Vec<
     Ok([program.clone(), command.clone()].into_iter().chain(plain).collect())
 }
 
-fn dispatch(name: &str, cli: Cli, natives: Vec<Box<dyn Controller>>) -> ExitCode {
+fn dispatch(name: &str, cli: Cli, operator: Operator) -> ExitCode {
     match cli.command {
         Command::Version => print(&version::line(name)),
         Command::Template(template) => on_known_stack(move || template::run(&template)),
-        Command::Run(flags) => run(*flags, natives),
+        Command::Run(flags) => run(*flags, operator),
     }
 }
 
@@ -134,13 +132,13 @@ fn print(text: &str) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-fn run(flags: Run, natives: Vec<Box<dyn Controller>>) -> ExitCode {
+fn run(flags: Run, operator: Operator) -> ExitCode {
     telemetry::init(flags.telemetry());
     version::log();
     for warning in flags.warnings() {
         tracing::warn!(logger = "cmd", "{warning}");
     }
-    match start(flags, natives) {
+    match start(flags, operator) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             tracing::error!(logger = "cmd", error = chain(&*error), "Manager exited non-zero");
@@ -149,15 +147,23 @@ fn run(flags: Run, natives: Vec<Box<dyn Controller>>) -> ExitCode {
     }
 }
 
-fn start(flags: Run, natives: Vec<Box<dyn Controller>>) -> Result<(), Box<dyn std::error::Error>> {
+fn start(flags: Run, operator: Operator) -> Result<(), Box<dyn std::error::Error>> {
     let config = flags.config(|name| std::env::var(name).ok())?;
-    let manager = natives
-        .into_iter()
-        .fold(Manager::new(config).watches(&flags.watches_file)?, |manager, native| manager.native_boxed(native));
+    let manager = with_watches(operator, &flags)?.manager(config);
     let workers = std::thread::available_parallelism().map_or(2, usize::from).clamp(2, MAX_WORKERS);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(workers).enable_all().build()?;
     let result: Result<(), manager::Error> = runtime.block_on(manager.run());
     // Do not wait for tasks that outlive the grace period.
     runtime.shutdown_background();
     Ok(result?)
+}
+
+/// Adds the charts of the watches file. The default file may be missing if the program itself has something to run.
+fn with_watches(operator: Operator, flags: &Run) -> Result<Operator, manager::Error> {
+    let file = &flags.watches_file;
+    if !operator.is_empty() && file == std::path::Path::new(flags::WATCHES_FILE) && !file.exists() {
+        tracing::info!(file = %file.display(), "No watches file: serving only what the program adds");
+        return Ok(operator);
+    }
+    operator.watches(file)
 }

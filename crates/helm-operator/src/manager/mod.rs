@@ -2,12 +2,11 @@
 //!
 //! Counterpart: controller-runtime's `pkg/manager`.
 
-mod charts;
+pub(crate) mod charts;
 mod run;
 #[cfg(test)]
 mod tests;
 
-use std::path::Path;
 use std::time::Duration;
 
 use kube::Client;
@@ -16,10 +15,10 @@ use tokio_util::sync::CancellationToken;
 use crate::context::ControllerConfig;
 pub use crate::lease::Lost;
 use crate::metrics::Metrics;
-use crate::native::{self, Controller};
+use crate::native;
+use crate::operator::Operator;
 pub use crate::server::{CertificateError, CertificateFiles, Error as ServerError, Tls};
-use crate::watches::{self, Watch};
-use crate::{client, lease, server};
+use crate::{client, lease, server, watches};
 
 /// The manager's configuration, from the command line and the environment.
 #[derive(Clone, Debug)]
@@ -58,6 +57,11 @@ pub enum Error {
         /// Why.
         source: native::Error,
     },
+    /// The program customises a chart that no watch names.
+    #[error(
+        "the program adds code around the chart of {0:?}, but watches.yaml has no such kind: add an entry, or name another kind"
+    )]
+    NoChart(String),
     /// No cluster is configured.
     #[error("cannot find a cluster")]
     Kubeconfig(#[source] kube::config::InferConfigError),
@@ -94,7 +98,7 @@ pub enum Error {
     Interrupted,
 }
 
-/// Runs controllers until it is asked to end.
+/// Runs an operator's controllers until it is asked to end. [`Operator::manager`] makes one.
 ///
 /// # Flow
 /// [`run`](Self::run) loads every chart, then starts the metrics and probe servers, waits for the lease if leader election is on, and starts all
@@ -107,40 +111,16 @@ pub enum Error {
 /// - Nothing is retried here: an error or an early end of any controller ends the process, and whatever supervises it starts a new one.
 /// - A second signal drops everything at once and ends `run` with [`Error::Interrupted`]. So does dropping the future, silently. Neither releases
 ///   the lease, which then expires. Chart controllers survive both: the next process continues interrupted actions.
-#[derive(Default)]
 pub struct Manager {
     config: Config,
     metrics: Metrics,
-    watches: Vec<Watch>,
-    natives: Vec<Box<dyn Controller>>,
+    operator: Operator,
 }
 
 impl Manager {
-    /// A manager without controllers.
-    pub fn new(config: Config) -> Manager {
-        Manager { config, ..Manager::default() }
-    }
-
-    /// Adds a chart controller for each entry of a watches file.
-    ///
-    /// # Errors
-    /// The file can't be used: [`watches::load`].
-    pub fn watches(mut self, path: impl AsRef<Path>) -> Result<Manager, Error> {
-        self.watches.extend(watches::load(path.as_ref())?);
-        Ok(self)
-    }
-
-    /// Adds a native controller.
-    #[must_use]
-    pub fn native(self, controller: impl Controller) -> Manager {
-        self.native_boxed(Box::new(controller))
-    }
-
-    /// Adds a boxed native controller.
-    #[must_use]
-    pub(crate) fn native_boxed(mut self, controller: Box<dyn Controller>) -> Manager {
-        self.natives.push(controller);
-        self
+    /// A manager of this operator's controllers.
+    pub(crate) fn new(config: Config, operator: Operator) -> Manager {
+        Manager { config, metrics: Metrics::default(), operator }
     }
 
     /// Runs everything on the configured cluster until SIGTERM or SIGINT, then lets running reconciles finish and gives the lease

@@ -8,7 +8,7 @@ use kube::Client;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::{Config, Error, Manager, charts};
+use super::{Config, Error, Manager};
 use crate::context::{Context, Namespaces};
 use crate::lease::{self, Election};
 use crate::native::{self, Controller};
@@ -22,10 +22,8 @@ type Running = JoinSet<(String, Result<(), native::Error>)>;
 
 /// Runs the manager until `shutdown` is cancelled, the lease is lost or a controller ends.
 pub(super) async fn run(manager: Manager, client: Client, shutdown: CancellationToken) -> Result<(), Error> {
-    let Manager { config, metrics, watches, natives } = manager;
-    let mut controllers = charts::controllers(watches)?;
-    controllers.extend(natives);
-    let controllers = name(controllers);
+    let Manager { config, metrics, operator } = manager;
+    let controllers = name(operator.controllers()?);
     let context = Context::new(client, config.controllers.clone(), metrics, CancellationToken::new());
     let mut election = election(&context, &config)?;
     let servers = Servers::start(&config, &context).await?;

@@ -9,6 +9,7 @@ use kube::client::Body;
 
 use super::*;
 use crate::context::Context;
+use crate::native::Controller;
 use crate::report::chain;
 
 type Diary = Arc<Mutex<Vec<&'static str>>>;
@@ -80,7 +81,7 @@ async fn run(config: Config, finish: u64, ends: Option<native::Error>, answers: 
         std::future::pending().await
     };
     let result = tokio::select! {
-        result = Manager::new(config).native(fake).run_until(client(answers), shutdown) => result,
+        result = Operator::new().controller(fake).manager(config).run_until(client(answers), shutdown) => result,
         () = stop => unreachable!(),
     };
     let ended = result.map_or_else(|error| chain(&error), |()| "ended well".to_owned());
@@ -113,7 +114,8 @@ async fn a_second_signal_ends_everything_at_once_and_the_error_says_so() {
         second.cancel();
     });
     let began = tokio::time::Instant::now();
-    let ended = Manager::new(config()).native(fake).run_until_interrupted(client(0), shutdown, abort).await;
+    let ended =
+        Operator::new().controller(fake).manager(config()).run_until_interrupted(client(0), shutdown, abort).await;
     assert_eq!(chain(&ended.unwrap_err()), "interrupted by a second signal");
     assert_eq!((began.elapsed().as_millis(), &diary.lock().unwrap()[..]), (60_100, &["start", "asked to end"][..]));
 }
@@ -153,8 +155,25 @@ async fn a_chart_that_cannot_be_loaded_stops_the_start_and_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("watches.yaml");
     std::fs::write(&file, "- {group: g, version: v1, kind: Store, chart: no/such/chart}\n").unwrap();
-    let manager = Manager::new(Config::default()).watches(&file).unwrap();
+    let manager = Operator::new().watches(&file).unwrap().manager(Config::default());
     let error = manager.run_until(client(0), CancellationToken::new()).await.unwrap_err();
     assert_eq!(error.to_string(), "cannot serve Store with chart \"no/such/chart\"");
     assert!(chain(&error).contains("no/such/chart"), "{}", chain(&error));
+}
+
+#[test]
+fn code_around_a_chart_that_no_watch_names_stops_the_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("watches.yaml");
+    std::fs::write(&file, "- {group: g, version: v1, kind: Store, chart: no/such/chart}\n").unwrap();
+    let refused = |kind: &str| {
+        let operator = Operator::new().watches(&file).unwrap().chart(kind, |chart| chart);
+        operator.controllers().map(|_| ()).unwrap_err().to_string()
+    };
+    let missing = "the program adds code around the chart of \"Shop\", but watches.yaml has no such kind: \
+                   add an entry, or name another kind";
+    assert_eq!(refused("Shop"), missing);
+    for kind in ["Store", "Store.g"] {
+        assert_eq!(refused(kind), "cannot serve Store with chart \"no/such/chart\"");
+    }
 }

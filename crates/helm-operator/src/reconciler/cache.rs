@@ -177,8 +177,13 @@ impl Cache {
 
     /// Drops a resource of this uid; returns whether it was known.
     pub(super) fn remove_primary(&self, key: &ResourceKey, uid: &str) -> bool {
+        self.state().gone.add(uid);
+        self.leave_primary(key, uid)
+    }
+
+    /// Drops a resource of this uid that still exists; returns whether it was known.
+    pub(super) fn leave_primary(&self, key: &ResourceKey, uid: &str) -> bool {
         let mut state = self.state();
-        state.gone.add(uid);
         let known = state.primaries.get(key).is_some_and(|(primary, _)| primary.uid() == uid);
         if known {
             state.primaries.remove(key);

@@ -28,7 +28,7 @@ pub(crate) struct Cluster {
     pub(super) applier: Applier,
     pub(super) releases: Arc<Releases>,
     pub(super) kinds: Arc<Kinds>,
-    pub(super) turns: Turns,
+    pub(crate) turns: Turns,
     /// The Secrets and ConfigMaps of `valuesFrom`.
     pub(super) sources: Arc<Sources>,
     discovered: OnceCell<Arc<Discovered>>,

@@ -56,7 +56,7 @@ pub(super) async fn upgrade(work: &mut Work<'_>, primary: &Primary) -> Result<Ne
 async fn prepare(work: &Work<'_>, primary: &Primary, candidate: &Candidate) {
     publish_overrides(work, primary);
     publish_duplicates(work, primary, candidate);
-    before(work, primary, &candidate.config).await;
+    work.before(primary, candidate).await;
 }
 
 /// Records the action's outcome; a success comes with the note of its event.
@@ -71,7 +71,7 @@ async fn conclude(
         Ok((outcome, note)) => {
             tracing::info!(resource = %work.key, revision = outcome.version, "{} release", words.done);
             work.shared.publish(primary, report::Outcome::normal(words.done, words.action, note));
-            after(work, primary, &outcome, &candidate.manifest).await;
+            work.after(primary, &outcome, &candidate.manifest).await;
             record(work, outcome).await;
             work.succeed();
             Ok(Next::Again)
@@ -139,23 +139,5 @@ fn publish_overrides(work: &Work<'_>, primary: &Primary) {
         let value = if work.shared.settings.suppress_overrides { "****" } else { value };
         let note = format!("Chart value {key:?} overridden to {value:?} by {by}");
         work.shared.publish(primary, report::Outcome::warning(reason, "Override", note));
-    }
-}
-
-/// Runs the operator author's hooks before an action; as upstream, a failing hook stops nothing.
-async fn before(work: &Work<'_>, primary: &Primary, values: &serde_json::Value) {
-    for hook in &work.shared.hooks.before {
-        if let Err(error) = hook.run(&primary.owner(), values).await {
-            tracing::error!(resource = %work.key, %error, "Pre-release hook failed");
-        }
-    }
-}
-
-/// Runs the operator author's hooks after an action.
-async fn after(work: &Work<'_>, primary: &Primary, outcome: &Outcome, manifest: &str) {
-    for hook in &work.shared.hooks.after {
-        if let Err(error) = hook.run(&primary.owner(), outcome.version, manifest).await {
-            tracing::error!(resource = %work.key, %error, "Post-release hook failed");
-        }
     }
 }

@@ -15,37 +15,37 @@ use super::stamp::Epoch;
 
 /// The objects that a stream covers: one namespace, or everything.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Scope(Option<Arc<str>>);
+pub(crate) struct Scope(Option<Arc<str>>);
 
 impl Scope {
     /// The only namespace; `None` for everything.
-    pub(super) fn only(&self) -> Option<&str> {
+    pub(crate) fn only(&self) -> Option<&str> {
         self.0.as_deref()
     }
 
     /// All namespaces, and cluster-scoped objects.
-    pub(super) const ALL: Scope = Scope(None);
+    pub(crate) const ALL: Scope = Scope(None);
 
     /// One namespace.
-    pub(super) fn namespace(name: &str) -> Scope {
+    pub(crate) fn namespace(name: &str) -> Scope {
         Scope(Some(name.into()))
     }
 
     /// Whether the stream covers objects in the namespace.
-    pub(super) fn covers(&self, namespace: &str) -> bool {
+    pub(crate) fn covers(&self, namespace: &str) -> bool {
         self.0.as_deref().is_none_or(|only| only == namespace)
     }
 }
 
 /// List and watch events of one kind in one scope.
-pub(super) struct Stream<T> {
-    pub(super) scope: Scope,
-    pub(super) events: BoxStream<'static, watcher::Result<Event<T>>>,
+pub(crate) struct Stream<T> {
+    pub(crate) scope: Scope,
+    pub(crate) events: BoxStream<'static, watcher::Result<Event<T>>>,
 }
 
 /// The result of a stream's first list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum First {
+pub(crate) enum First {
     /// It is complete.
     Listed,
     /// The server refuses it; that may change later.
@@ -53,7 +53,7 @@ pub(super) enum First {
 }
 
 /// Receives the events of a stream.
-pub(super) trait Sink<T>: Send {
+pub(crate) trait Sink<T>: Send {
     /// Stores an item from a list or an event of this epoch.
     fn changed(&self, item: T, epoch: Epoch);
     /// Handles an item's deletion.
@@ -65,7 +65,7 @@ pub(super) trait Sink<T>: Send {
 }
 
 /// Feeds the sink until the stream ends. `first` receives the result of the first list.
-pub(super) async fn feed<T>(sink: impl Sink<T>, mut stream: Stream<T>, first: oneshot::Sender<First>) {
+pub(crate) async fn feed<T>(sink: impl Sink<T>, mut stream: Stream<T>, first: oneshot::Sender<First>) {
     let mut first = Some(first);
     let mut epoch = Epoch { number: 0, began: Instant::now() };
     let mut last_error = LastError::default();

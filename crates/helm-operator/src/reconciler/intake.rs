@@ -3,12 +3,15 @@
 
 use std::sync::Arc;
 
+use serde_json::Value;
+
+use super::controller::Judge;
 use super::primary::{Primary, ResourceKey};
 use super::versions::{Place, Versions};
 use crate::watches::AnnotationNames;
 
 /// The rules of one controller.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub(super) struct Intake {
     /// The namespace of the releases, where resources are cluster-scoped.
     pub(super) release_namespace: Option<Arc<str>>,
@@ -16,11 +19,18 @@ pub(super) struct Intake {
     pub(super) annotations: AnnotationNames,
     /// The version that this controller watches, where others watch the same kind in other versions.
     pub(super) version: Option<(String, Arc<Versions>)>,
+    /// Which resources the operator's author serves.
+    pub(super) filters: Vec<Judge>,
+    /// Which ones the author leaves alone.
+    pub(super) pauses: Vec<Judge>,
+    /// Whether the author's code sees labels and annotations.
+    pub(super) keep_metadata: bool,
 }
 
 impl Intake {
-    /// Returns the resource as this controller sees it; `None` if the watch of another version serves it.
+    /// Returns the resource as this controller sees it; `None` if the watch of another version serves it, or the author's filter rejects it.
     pub(super) fn admit(&self, mut primary: Primary) -> Option<Primary> {
+        let paused = self.judge(&mut primary)?;
         let raw = primary.raw.take().unwrap_or_default();
         if let Some((version, versions)) = &self.version
             && !versions.serves(version, &raw)
@@ -28,10 +38,26 @@ impl Intake {
             return None;
         }
         primary.annotations.rename(&raw.annotations, &self.annotations);
+        if paused {
+            primary.annotations.set_pause();
+        }
         if let Some(namespace) = &self.release_namespace {
             primary.set_release_namespace(namespace);
         }
+        primary.raw = self.keep_metadata.then_some(raw);
         Some(primary)
+    }
+
+    /// Whether the author pauses the resource; `None` if a filter rejects it. What has to be uninstalled is never rejected.
+    fn judge(&self, primary: &mut Primary) -> Option<bool> {
+        if self.filters.is_empty() && self.pauses.is_empty() {
+            return Some(false);
+        }
+        let mut object = primary.object();
+        object.data = serde_json::json!({"spec": serde_json::from_str(primary.spec.json()).unwrap_or(Value::Null)});
+        let uninstalls = primary.deleting && primary.has_finalizer();
+        let is_served = uninstalls || self.filters.iter().all(|serves| serves(&object));
+        is_served.then(|| self.pauses.iter().any(|pauses| pauses(&object)))
     }
 
     /// The key of a resource that the server sent.

@@ -20,7 +20,7 @@ const PAGE: u32 = 500;
 const SMALL_PAGE: u32 = 40;
 
 /// Lists and watches objects, again and again. Pauses after errors.
-pub(super) fn watch<K>(api: Api<K>, config: watcher::Config) -> Pages<K>
+pub(crate) fn watch<K>(api: Api<K>, config: watcher::Config) -> Pages<K>
 where
     K: kube::Resource + Clone + DeserializeOwned + Debug + Send + 'static,
 {
@@ -29,7 +29,7 @@ where
 }
 
 /// List and watch events of a kind.
-pub(super) struct Pages<K> {
+pub(crate) struct Pages<K> {
     open: Box<dyn Fn(u32) -> Events<K> + Send>,
     events: Events<K>,
     small: bool,

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use helm_release::kube::Owner;
 use k8s_openapi::api::core::v1::ObjectReference;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+use kube::core::{DynamicObject, TypeMeta};
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
@@ -50,7 +51,7 @@ pub(super) struct Primary {
 }
 
 /// The metadata that only admitting a resource needs.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Raw {
     pub(super) annotations: BTreeMap<String, String>,
     pub(super) labels: BTreeMap<String, String>,
@@ -65,13 +66,16 @@ impl Raw {
     }
 }
 
-/// Namespace and name of a custom resource.
+/// Namespace and name of an object.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) struct ResourceKey {
-    pub(super) namespace: Arc<str>,
-    pub(super) name: Arc<str>,
+pub struct ResourceKey {
+    /// The namespace; of a cluster-scoped resource that a chart serves, that of its release.
+    pub namespace: Arc<str>,
+    /// The name.
+    pub name: Arc<str>,
 }
 
+/// `namespace/name`.
 impl std::fmt::Display for ResourceKey {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}/{}", self.namespace, self.name)
@@ -85,7 +89,8 @@ impl Grouped for ResourceKey {
 }
 
 impl ResourceKey {
-    pub(super) fn new(namespace: &str, name: &str) -> ResourceKey {
+    /// The key of the object with this namespace and name.
+    pub fn new(namespace: &str, name: &str) -> ResourceKey {
         ResourceKey { namespace: namespace.into(), name: name.into() }
     }
 }
@@ -154,6 +159,24 @@ impl Primary {
             // The status lists them.
             || (self.deleting && self.finalizers != older.finalizers)
             || self.spec.digest() != older.spec.digest()
+            || self.raw != older.raw
+    }
+
+    /// The resource for the author's code, without `spec` and status. Labels and annotations are those that [`super::intake`] keeps.
+    pub(super) fn object(&self) -> DynamicObject {
+        let raw = self.raw.as_deref();
+        let created = k8s_openapi::jiff::Timestamp::from_second(self.created as i64).unwrap_or_default();
+        let metadata = ObjectMeta {
+            namespace: Some(self.own_namespace().to_owned()).filter(|namespace| !namespace.is_empty()),
+            generation: Some(self.generation),
+            labels: raw.map(|raw| raw.labels.clone()),
+            annotations: raw.map(|raw| raw.annotations.clone()),
+            finalizers: Some(self.finalizers.clone()),
+            creation_timestamp: Some(Time(created)),
+            ..self.metadata.clone()
+        };
+        let types = TypeMeta { api_version: self.api_version.to_string(), kind: self.kind.to_string() };
+        DynamicObject { types: Some(types), metadata, data: serde_json::Value::Null }
     }
 
     /// The resource as events name it.
@@ -393,7 +416,9 @@ mod tests {
     #[test]
     fn only_what_a_reconcile_acts_on_is_a_difference() {
         let with = |metadata: &str| -> Primary {
-            serde_json::from_str(&format!(r#"{{"metadata":{{"name":"web","uid":"u"{metadata}}}}}"#)).unwrap()
+            let read =
+                serde_json::from_str(&format!(r#"{{"metadata":{{"name":"web","uid":"u"{metadata}}}}}"#)).unwrap();
+            Primary { raw: None, ..read }
         };
         let (ours, others) = (r#","finalizers":["uninstall-helm-release"]"#, r#","finalizers":["other"]"#);
         let deleting = r#","deletionTimestamp":"2026-01-01T00:00:00Z""#;
@@ -410,6 +435,10 @@ mod tests {
         ] {
             assert_eq!(with(new).differs_from(&with(old)), differs, "{old} -> {new}");
         }
+        let labels = r#","labels":{"a":"b"}"#;
+        let seen: Primary =
+            serde_json::from_str(&format!(r#"{{"metadata":{{"name":"web","uid":"u"{labels}}}}}"#)).unwrap();
+        assert!(seen.differs_from(&with(labels)), "the author's code sees labels");
         assert!(with("").differs_from(&serde_json::from_str(r#"{"metadata":{"name":"web","uid":"v"}}"#).unwrap()));
     }
 

@@ -21,13 +21,13 @@ use crate::metrics::QueueMetrics;
 const LONGEST_TIMER: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// A key's place among others that take turns.
-pub(super) trait Grouped {
+pub(crate) trait Grouped {
     /// The group: a resource's namespace.
     fn group(&self) -> Arc<str>;
 }
 
 /// A queue of keys. One task at a time may wait for the next key.
-pub(super) struct Queue<K> {
+pub(crate) struct Queue<K> {
     state: Mutex<State<K>>,
     changed: AtomicWaker,
 }
@@ -53,7 +53,7 @@ struct State<K> {
 }
 
 impl<K: Clone + Eq + Hash + Grouped> Queue<K> {
-    pub(super) fn new() -> Queue<K> {
+    pub(crate) fn new() -> Queue<K> {
         let state = State {
             open: false,
             ready: HashMap::new(),
@@ -69,32 +69,32 @@ impl<K: Clone + Eq + Hash + Grouped> Queue<K> {
     }
 
     /// Starts handing out keys.
-    pub(super) fn open(&self) {
+    pub(crate) fn open(&self) {
         self.state().open = true;
         self.changed.wake();
     }
 
     /// Counts what is queued and handed out from now on.
-    pub(super) fn count(&self, metrics: QueueMetrics) {
+    pub(crate) fn count(&self, metrics: QueueMetrics) {
         let mut state = self.state();
         (0..state.queued.len() + state.again.len()).for_each(|_| metrics.added());
         state.metrics = Some(metrics);
     }
 
     /// Queues a key now.
-    pub(super) fn push(&self, key: K) {
+    pub(crate) fn push(&self, key: K) {
         self.state().push(key);
         self.changed.wake();
     }
 
     /// Queues a key after a delay, which replaces the previous one.
-    pub(super) fn push_after(&self, key: K, after: Duration) {
+    pub(crate) fn push_after(&self, key: K, after: Duration) {
         self.state().push_after(key, after.min(LONGEST_TIMER));
         self.changed.wake();
     }
 
     /// Cancels a key's timer.
-    pub(super) fn cancel(&self, key: &K) {
+    pub(crate) fn cancel(&self, key: &K) {
         let mut state = self.state();
         if let Some(timer) = state.due.remove(key) {
             state.timers.remove(&timer);
@@ -102,7 +102,7 @@ impl<K: Clone + Eq + Hash + Grouped> Queue<K> {
     }
 
     /// Waits for the next key, which counts as running until [`Queue::done`].
-    pub(super) async fn next(&self) -> K {
+    pub(crate) async fn next(&self) -> K {
         poll_fn(|task| {
             // Registered first, or a key that arrives in between would wake nobody.
             self.changed.register(task.waker());
@@ -112,7 +112,7 @@ impl<K: Clone + Eq + Hash + Grouped> Queue<K> {
     }
 
     /// Ends the work on a key.
-    pub(super) fn done(&self, key: &K) {
+    pub(crate) fn done(&self, key: &K) {
         let mut state = self.state();
         state.running.remove(key);
         if let Some(since) = state.again.remove(key) {
@@ -124,7 +124,7 @@ impl<K: Clone + Eq + Hash + Grouped> Queue<K> {
 
     /// How many keys have a timer.
     #[cfg(test)]
-    pub(super) fn timers(&self) -> usize {
+    pub(crate) fn timers(&self) -> usize {
         let state = self.state();
         assert_eq!(state.timers.len(), state.due.len());
         state.due.len()

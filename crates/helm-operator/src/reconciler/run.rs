@@ -11,6 +11,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 
 use super::cache::Cache;
+use super::controller::{ChartController, Source};
 use super::engine::EngineRenderer;
 use super::feed::{self, First, Sink, Stream};
 use super::intake::Intake;
@@ -20,8 +21,8 @@ use super::queue::Queue;
 use super::render::Renderer;
 use super::rollout::Rollout;
 use super::shared::{Settings, Shared};
+use super::watch;
 use super::workers::serve;
-use super::{ChartController, Source, watch};
 use crate::backoff;
 use crate::context::Context;
 use crate::native;
@@ -64,7 +65,8 @@ pub(super) async fn run(controller: ChartController, context: Context) -> Result
         renderer,
         sources: context.cluster.sources.clone(),
         started: tokio::time::Instant::now(),
-        hooks: controller.hooks,
+        additions: controller.additions,
+        client: context.client.clone(),
         cache: Cache::over(context.cluster.releases.clone()).judging(expressions),
         queue: Queue::new(),
         api,
@@ -76,6 +78,7 @@ pub(super) async fn run(controller: ChartController, context: Context) -> Result
     let reader: Weak<Shared> = Arc::downgrade(&shared);
     shared.cache.report_releases_to(reader);
     shared.connect_sources();
+    shared.follow(&context.stores);
     tracing::info!(kind = watched.kind, api_version, chart = shared.renderer.chart_name(), "Watching resource");
     let watches = start_watches(&shared, &context, &controller.watch.selector, kinds);
     let workers = controller.watch.max_concurrent_reconciles.unwrap_or(context.config.max_concurrent_reconciles);
@@ -113,7 +116,7 @@ fn settings(controller: &ChartController, context: &Context) -> Settings {
         period: controller.watch.reconcile_period.unwrap_or(context.config.reconcile_period),
         hook_timeout: controller.watch.hook_timeout.unwrap_or(context.config.hook_timeout),
         watch_dependents: controller.watch.watch_dependent_resources,
-        max_history: controller.max_history.or(controller.watch.max_history).unwrap_or(context.config.max_history),
+        max_history: controller.watch.max_history.unwrap_or(context.config.max_history),
         suppress_overrides: context.config.suppress_override_values,
         apply: controller.watch.apply,
         expressions: Arc::new(controller.watch.expressions.clone()),
@@ -139,7 +142,14 @@ fn intake(controller: &ChartController, resource: &Resource, context: &Context) 
         false => Some(release_namespace(&controller.watch, context)?),
     };
     let version = controller.versions.clone().map(|versions| (controller.watch.version.clone(), versions));
-    Ok(Intake { release_namespace, annotations: controller.watch.annotations.clone(), version })
+    Ok(Intake {
+        release_namespace,
+        annotations: controller.watch.annotations.clone(),
+        version,
+        filters: controller.additions.filters.clone(),
+        pauses: controller.additions.pauses.clone(),
+        keep_metadata: controller.additions.need_metadata(),
+    })
 }
 
 /// The namespace of the releases of cluster-scoped resources: the configured one, else the operator's own.

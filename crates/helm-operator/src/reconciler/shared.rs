@@ -9,6 +9,7 @@ use kube::core::GroupVersionKind;
 use tokio::sync::mpsc;
 
 use super::cache::{Cache, Claim, Dependent};
+use super::controller::Additions;
 use super::history::History;
 use super::intake::Intake;
 use super::look::Looks;
@@ -20,9 +21,10 @@ use super::render::Renderer;
 use super::rollout::{self, Rollout};
 use super::sources::Sources;
 use super::stamp::Epoch;
-use super::{Hooks, compare, observe, watch};
+use super::{compare, observe, watch};
 use crate::events::Events;
 use crate::metrics::Metrics;
+use crate::native::Stores;
 use crate::report::Outcome;
 use crate::status::condition;
 use crate::values_from::ValuesSource;
@@ -38,7 +40,10 @@ pub(crate) struct Shared {
     pub(super) renderer: Arc<dyn Renderer>,
     /// The process's Secrets and ConfigMaps that hold values.
     pub(super) sources: Arc<Sources>,
-    pub(super) hooks: Hooks,
+    /// What the operator's author adds.
+    pub(super) additions: Additions,
+    /// For the author's code only: everything else goes through `api`.
+    pub(super) client: kube::Client,
     pub(super) events: Events,
     pub(super) metrics: Metrics,
     pub(super) settings: Settings,
@@ -86,7 +91,7 @@ impl Shared {
 
     pub(super) fn primary_changed(&self, primary: Primary, epoch: Epoch) {
         let (key, uid) = (self.intake.key_of(&primary), primary.uid().to_owned());
-        let Some(mut primary) = self.intake.admit(primary) else { return self.primary_deleted(&key, &uid) };
+        let Some(mut primary) = self.intake.admit(primary) else { return self.primary_left(&key, &uid) };
         primary.keep_fields(self.settings.expressions.fields());
         self.metrics.resource_created(&self.gvk(), primary.own_namespace(), &key.name, primary.created);
         if self.cache.store_primary(primary, epoch) {
@@ -102,7 +107,7 @@ impl Shared {
                 primary.keep_fields(self.settings.expressions.fields());
                 self.cache.store_written_primary(primary);
             }
-            None => self.primary_deleted(&key, &uid),
+            None => self.primary_left(&key, &uid),
         }
     }
 
@@ -116,6 +121,21 @@ impl Shared {
                 shared.wake(key.clone());
             }
         });
+    }
+
+    /// Makes the objects that the author watches wake their resources.
+    pub(super) fn follow(self: &Arc<Self>, stores: &Stores) {
+        for follow in &self.additions.follows {
+            let shared = Arc::downgrade(self);
+            let wake = move |key: ResourceKey| {
+                if let Some(shared) = shared.upgrade() {
+                    let now = tokio::time::Instant::now();
+                    shared.cache.change_history(&key, |history| history.retry_now(now));
+                    shared.wake(key);
+                }
+            };
+            follow(stores, Box::new(wake));
+        }
     }
 
     /// Restores each resource's history from its status.
@@ -152,7 +172,18 @@ impl Shared {
 
     /// Forgets a deleted resource, unless one with another uid has taken its name.
     pub(super) fn primary_deleted(&self, key: &ResourceKey, uid: &str) {
-        if self.cache.remove_primary(key, uid) {
+        let known = self.cache.remove_primary(key, uid);
+        self.forget(key, known);
+    }
+
+    /// Forgets a resource that another controller serves, or none. It may come back.
+    fn primary_left(&self, key: &ResourceKey, uid: &str) {
+        let known = self.cache.leave_primary(key, uid);
+        self.forget(key, known);
+    }
+
+    fn forget(&self, key: &ResourceKey, known: bool) {
+        if known {
             let namespace = if self.resource.namespaced { &*key.namespace } else { "" };
             self.metrics.resource_deleted(&self.gvk(), namespace, &key.name);
             self.cache.forget(key);

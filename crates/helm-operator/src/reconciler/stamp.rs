@@ -13,11 +13,11 @@ pub(super) const CONFIRMATION: Duration = Duration::from_secs(10);
 
 /// A list of a stream and all events until the next list.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Epoch {
+pub(crate) struct Epoch {
     /// Counts the lists of the stream, from 1.
-    pub(super) number: u64,
+    pub(crate) number: u64,
     /// When the list began.
-    pub(super) began: Instant,
+    pub(crate) began: Instant,
 }
 
 /// When an entry was last confirmed.

@@ -34,7 +34,7 @@ impl Turns {
     }
 
     /// The turns of a controller with this many workers. The process's limit is at least that of any one controller.
-    pub(super) fn for_controller(&self, workers: usize) -> Workers {
+    pub(crate) fn for_controller(&self, workers: usize) -> Workers {
         let workers = workers.max(1);
         let before = self.limit.fetch_max(workers, Ordering::SeqCst);
         self.permits.add_permits(workers.saturating_sub(before));
@@ -44,7 +44,7 @@ impl Turns {
 
 /// The turns of one controller.
 #[derive(Clone)]
-pub(super) struct Workers {
+pub(crate) struct Workers {
     pub(super) limit: usize,
     own: Arc<Semaphore>,
     all: Arc<Semaphore>,
@@ -68,7 +68,7 @@ impl Workers {
 type Held = (Option<OwnedSemaphorePermit>, Option<OwnedSemaphorePermit>);
 
 /// A reconcile's turn, which it gives up while it waits for a hook.
-pub(super) struct Turn {
+pub(crate) struct Turn {
     workers: Workers,
     held: Mutex<Held>,
 }

@@ -25,16 +25,16 @@ pub(super) struct Place(Option<(Arc<Versions>, ResourceKey)>);
 
 impl Versions {
     /// One for each kind that several watches share, in the order of the watches.
-    pub(crate) fn of(watches: &[Watch]) -> Vec<Option<Arc<Versions>>> {
+    pub(crate) fn of<'a>(watches: impl Iterator<Item = &'a Watch> + Clone) -> Vec<Option<Arc<Versions>>> {
         let kind = |watch: &Watch| (watch.group.clone(), watch.kind.clone());
         let mut kinds: BTreeMap<_, Versions> = BTreeMap::new();
-        for watch in watches {
+        for watch in watches.clone() {
             let version = (watch.version.clone(), watch.selector.clone());
             kinds.entry(kind(watch)).or_default().watches.push(version);
         }
         kinds.retain(|_, versions| versions.watches.len() > 1);
         let kinds: BTreeMap<_, Arc<Versions>> = kinds.into_iter().map(|(kind, all)| (kind, Arc::new(all))).collect();
-        watches.iter().map(|watch| kinds.get(&kind(watch)).cloned()).collect()
+        watches.map(|watch| kinds.get(&kind(watch)).cloned()).collect()
     }
 
     /// Whether the watch of this version serves the resource.
@@ -82,7 +82,7 @@ mod tests {
 
     #[test]
     fn the_version_that_a_spec_was_written_in_decides_among_the_watches_that_select_the_resource() {
-        let versions = Versions::of(&watches(TWO));
+        let versions = Versions::of(watches(TWO).iter());
         assert!(versions[2].is_none(), "another group is another kind");
         let versions = versions[0].clone().unwrap();
         for (written, tier, expected) in [
@@ -101,7 +101,7 @@ mod tests {
 
     #[test]
     fn one_controller_at_a_time_reconciles_a_resource() {
-        let versions = Versions::of(&watches(TWO))[1].clone().unwrap();
+        let versions = Versions::of(watches(TWO).iter())[1].clone().unwrap();
         let (web, db) = (ResourceKey::new("ns", "web"), ResourceKey::new("ns", "db"));
         let place = versions.take(&web).unwrap();
         assert!(versions.take(&web).is_none() && versions.take(&db).is_some());

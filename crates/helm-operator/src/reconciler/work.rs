@@ -106,11 +106,12 @@ impl Work<'_> {
         for _ in 0..MAX_STEPS {
             let Some(primary) = self.shared.cache.primary(self.key) else { return End::Idle };
             self.decided = Instant::now();
-            self.steps += 1;
             self.depend_on_sources(&primary);
             self.accept_retry(&primary);
             let observed = self.observe(&primary);
             let step = next_step(&observed);
+            // Reading what a reconcile starts from does nothing yet.
+            self.steps += usize::from(step != Step::ReadSources);
             tracing::debug!(resource = %self.key, %step, because = %observed, "Next step");
             match self.act(step, &primary).await {
                 Ok(Next::Again) => {}

@@ -1,5 +1,6 @@
 //! The workers: each reconciles the next resource in the queue. A panic delays only its own resource.
 
+use std::future::Future;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
@@ -9,56 +10,71 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::primary::ResourceKey;
+use super::queue::Queue;
 use super::shared::Shared;
 use super::turns::{Turn, Workers};
 use super::work;
-use crate::metrics::ReconcileResult;
+use crate::metrics::{Metrics, ReconcileResult};
 use crate::{backoff, native};
 
+/// What a controller's workers do.
+pub(crate) trait Work: Send + Sync + 'static {
+    /// The resources to reconcile.
+    fn queue(&self) -> &Queue<ResourceKey>;
+    /// Counts the reconciles.
+    fn metrics(&self) -> &Metrics;
+    /// The controller's name.
+    fn controller(&self) -> &Arc<str>;
+    /// Reconciles a resource.
+    fn reconcile(&self, key: &ResourceKey, turn: &Turn) -> impl Future<Output = ReconcileResult> + Send;
+    /// Delays the resource whose reconcile panicked; the others are unaffected.
+    fn panicked(&self, key: &ResourceKey) -> impl Future<Output = ReconcileResult> + Send;
+}
+
 /// Reconciles queued resources until the process ends, then lets running reconciles finish.
-pub(super) async fn serve(
-    shared: &Arc<Shared>,
+pub(crate) async fn serve<W: Work>(
+    work: &Arc<W>,
     shutdown: &CancellationToken,
     workers: Workers,
 ) -> Result<(), native::Error> {
-    shared.metrics.controller(&shared.settings.controller, workers.limit);
-    shared.queue.count(shared.metrics.queue(&shared.settings.controller));
+    work.metrics().controller(work.controller(), workers.limit);
+    work.queue().count(work.metrics().queue(work.controller()));
     let mut running = JoinSet::new();
     loop {
         while running.try_join_next().is_some() {}
         let next = async {
             // The key first: a turn held while idle would be missing to a reconcile that returns from waiting for a hook.
-            let key = shared.queue.next().await;
+            let key = work.queue().next().await;
             (workers.turn().await, key)
         };
         let (turn, key) = tokio::select! {
             () = shutdown.cancelled() => break,
             next = next => next,
         };
-        running.spawn(work_on(Running { shared: shared.clone(), key }, turn));
+        running.spawn(work_on(Running { work: work.clone(), key }, turn));
     }
     while running.join_next().await.is_some() {}
     Ok(())
 }
 
 /// Ends the work on a key when dropped.
-struct Running {
-    shared: Arc<Shared>,
+struct Running<W: Work> {
+    work: Arc<W>,
     key: ResourceKey,
 }
 
-impl Drop for Running {
+impl<W: Work> Drop for Running<W> {
     fn drop(&mut self) {
-        self.shared.queue.done(&self.key);
+        self.work.queue().done(&self.key);
     }
 }
 
-async fn work_on(running: Running, turn: Turn) {
-    let Running { shared, key } = &running;
-    let timer = shared.metrics.reconcile(&shared.settings.controller);
-    let result = match caught(Box::pin(work::reconcile(shared, key, &turn))).await {
+async fn work_on<W: Work>(running: Running<W>, turn: Turn) {
+    let Running { work, key } = &running;
+    let timer = work.metrics().reconcile(work.controller());
+    let result = match caught(Box::pin(work.reconcile(key, &turn))).await {
         Some(result) => result,
-        None => panicked(shared, key).await,
+        None => panicked(&**work, key).await,
     };
     timer.finish(result);
     // Ends before the work on the key does: the next worker on this key needs a turn.
@@ -70,10 +86,31 @@ async fn caught<T>(work: BoxFuture<'_, T>) -> Option<T> {
     AssertUnwindSafe(work).catch_unwind().await.ok()
 }
 
-/// Delays the resource whose reconcile panicked; the others are unaffected.
-async fn panicked(shared: &Shared, key: &ResourceKey) -> ReconcileResult {
-    shared.metrics.reconcile_panicked(&shared.settings.controller);
+async fn panicked<W: Work>(work: &W, key: &ResourceKey) -> ReconcileResult {
+    work.metrics().reconcile_panicked(work.controller());
     tracing::error!(resource = %key, "A reconcile panicked, which is a bug; the resource will be retried");
-    shared.queue.push_after(key.clone(), backoff::LONGEST);
-    caught(Box::pin(work::after_panic(shared, key))).await.unwrap_or(ReconcileResult::Error)
+    work.queue().push_after(key.clone(), backoff::LONGEST);
+    caught(Box::pin(work.panicked(key))).await.unwrap_or(ReconcileResult::Error)
+}
+
+impl Work for Shared {
+    fn queue(&self) -> &Queue<ResourceKey> {
+        &self.queue
+    }
+
+    fn metrics(&self) -> &Metrics {
+        &self.metrics
+    }
+
+    fn controller(&self) -> &Arc<str> {
+        &self.settings.controller
+    }
+
+    async fn reconcile(&self, key: &ResourceKey, turn: &Turn) -> ReconcileResult {
+        work::reconcile(self, key, turn).await
+    }
+
+    async fn panicked(&self, key: &ResourceKey) -> ReconcileResult {
+        work::after_panic(self, key).await
+    }
 }

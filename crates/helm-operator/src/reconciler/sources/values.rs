@@ -55,14 +55,21 @@ impl Work<'_> {
             let known = self.shared.sources.known(&source.key).0;
             known.is_some_and(|read| source.optional || read.digest(&source.values_key).is_some())
         };
-        self.loaded.is_some() || self.sources(primary).is_ok_and(|sources| sources.iter().all(is_known))
+        self.loaded.is_some()
+            || !self.maps_values() && self.sources(primary).is_ok_and(|sources| sources.iter().all(is_known))
     }
 
-    /// What stands for the sources in the digest of the inputs; `None` if there are none. Differs whenever a source may have changed.
+    /// What stands for the sources and mapped values in the digest of the inputs; `None` if there are none. Differs whenever a source may have changed.
     pub(in super::super) fn sources_digest(&self, primary: &Primary) -> Option<Value> {
         if let Some(loaded) = &self.loaded {
             return Some(loaded.digest.clone());
         }
+        let known = self.known_digest(primary);
+        // Only the mappers can tell what the values are.
+        if self.maps_values() { Some(json!(["unmapped", known])) } else { known }
+    }
+
+    fn known_digest(&self, primary: &Primary) -> Option<Value> {
         let Ok(sources) = self.sources(primary) else { return Some("invalid".into()) };
         let part = |source: &Resolved| match self.shared.sources.known(&source.key) {
             (Some(read), _) => digest(source, &read),
@@ -87,7 +94,9 @@ impl Work<'_> {
     /// One is missing, unreadable or invalid.
     pub(in super::super) async fn load_sources(&mut self, primary: &Primary) -> Result<(), Fault> {
         let sources = self.sources(primary)?;
-        if sources.is_empty() || self.loaded.as_ref().is_some_and(|loaded| loaded.spec.is_some()) {
+        if (sources.is_empty() && !self.maps_values())
+            || self.loaded.as_ref().is_some_and(|loaded| loaded.spec.is_some())
+        {
             return Ok(());
         }
         let mut contents = BTreeMap::new();
@@ -105,10 +114,15 @@ impl Work<'_> {
             }
             found.push(Found { source, bytes });
         }
-        let digest = sources.iter().map(|source| digest(source, &Read::of(&contents[&source.key]))).collect();
+        let mut digests: Vec<Value> =
+            sources.iter().map(|source| digest(source, &Read::of(&contents[&source.key]))).collect();
         let merged = values_from::merge(&found, &primary.spec);
         let (spec, mask) = merged.map_err(|e| fault("InvalidValues", e.to_string()))?;
-        self.loaded = Some(Loaded { digest, spec: Some(spec), mask });
+        let spec = self.map_values(primary, spec).await?;
+        if self.maps_values() {
+            digests.push(json!(["mapped", spec.digest()]));
+        }
+        self.loaded = Some(Loaded { digest: digests.into(), spec: Some(spec), mask });
         Ok(())
     }
 

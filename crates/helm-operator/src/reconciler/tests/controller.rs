@@ -2,24 +2,25 @@
 
 use std::sync::Mutex;
 
-use helm_release::kube::{Call, Owner};
+use helm_release::kube::Call;
 use http::{Request as HttpRequest, Response};
-use k8s_openapi::api::core::v1::ObjectReference;
+use k8s_openapi::api::core::v1::{ConfigMap, ObjectReference};
+use kube::ResourceExt as _;
 use kube::client::Body;
 use tokio_util::sync::CancellationToken;
 
 use super::*;
 use crate::context::{Context, ControllerConfig, Namespaces};
-use crate::hooks::{Error as HookFailure, PostHook, PreHook};
+use crate::hooks::{After, Before, Error as HookFailure, PostHook, PreHook};
 use crate::native::Controller;
 use crate::reconciler::ChartController;
 use crate::watches;
 
 /// The requests, with their queries.
-type Asked = Arc<Mutex<Vec<String>>>;
+pub(crate) type Asked = Arc<Mutex<Vec<String>>>;
 
 /// A client of the server. Its watches deliver nothing: the controller learns only from lists and from answers to its writes.
-fn client(server: &Arc<MemoryApi>, asked: &Asked) -> kube::Client {
+pub(crate) fn client(server: &Arc<MemoryApi>, asked: &Asked) -> kube::Client {
     let (server, asked) = (server.clone(), asked.clone());
     let service = tower::service_fn(move |request: HttpRequest<Body>| {
         let (server, asked) = (server.clone(), asked.clone());
@@ -114,21 +115,20 @@ fn server() -> Arc<MemoryApi> {
 struct Notes(Arc<Mutex<Vec<String>>>);
 
 impl PreHook for Notes {
-    fn run<'a>(&'a self, resource: &'a Owner, values: &'a Value) -> BoxFuture<'a, Result<(), HookFailure>> {
-        self.0.lock().unwrap().push(format!("before {} {}", resource.name, values["value"]));
+    fn run(&self, before: Before) -> BoxFuture<'_, Result<(), HookFailure>> {
+        let (name, deployed) = (before.resource.name_any(), before.deployed);
+        self.0.lock().unwrap().push(format!("before {name} {} {deployed:?}", before.values["value"]));
         Box::pin(async { Err("no matter".into()) })
     }
 }
 
 impl PostHook for Notes {
-    fn run<'a>(
-        &'a self,
-        resource: &'a Owner,
-        revision: u32,
-        manifest: &'a str,
-    ) -> BoxFuture<'a, Result<(), HookFailure>> {
-        let maps = manifest.matches("ConfigMap").count();
-        self.0.lock().unwrap().push(format!("after {} {revision} {maps}", resource.name));
+    fn run(&self, after: After) -> BoxFuture<'_, Result<(), HookFailure>> {
+        let (release, name) = (after.release, after.resource.name_any());
+        let map: Option<ConfigMap> = release.object("c");
+        let value = map.and_then(|map| map.data?.remove("value")).unwrap_or_default();
+        let objects = release.objects().len();
+        self.0.lock().unwrap().push(format!("after {name} {} {objects} {value}", release.revision));
         Box::pin(async { Err("no matter".into()) })
     }
 }
@@ -137,11 +137,11 @@ impl PostHook for Notes {
 async fn a_controller_installs_listed_resources_and_ends_on_shutdown() {
     let running = Running::new(server());
     let notes = Notes::default();
-    let controller = controller("").pre_hook(notes.clone()).post_hook(notes.clone());
+    let controller = controller("").before(notes.clone()).after(notes.clone());
     assert_eq!(controller.name(), "memcached-controller");
     running.until(controller, || running.is_ready()).await;
     assert_eq!(running.server.object(&format!("{MAPS}/c")).unwrap()["data"]["value"], "1");
-    assert_eq!(*notes.0.lock().unwrap(), ["before web \"1\"", "after web 1 3"]);
+    assert_eq!(*notes.0.lock().unwrap(), ["before web \"1\" None", "after web 1 3 1"]);
     for stream in [
         "GET /apis/cache.my.domain/v1/memcacheds?&",
         "GET /api/v1/secrets?",

@@ -18,6 +18,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::cache::Cache;
+use super::controller::Additions;
 use super::feed::{Scope, Sink};
 use super::intake::Intake;
 use super::look::Looks;
@@ -31,15 +32,16 @@ use super::sources::{SourceMeta, SourceSink, Sources};
 use super::stamp::Epoch;
 use super::turns::Turns;
 use super::watch::{Dependents, Primaries};
-use super::{Hooks, work};
+use super::work;
 use crate::events::Events;
 use crate::metrics::{Metrics, ReconcileResult};
 use crate::values::Spec;
 use crate::values_from::SourceKind;
 use crate::watches::Overrides;
 
+mod additions;
 mod cache;
-mod controller;
+pub(crate) mod controller;
 mod drift;
 mod failure_policy;
 mod failure_scenarios;
@@ -227,6 +229,14 @@ fn events(server: &MemoryApi) -> Vec<Value> {
     all
 }
 
+/// A client for additions that ask nothing.
+fn no_client() -> kube::Client {
+    let service = tower::service_fn(|_: http::Request<kube::client::Body>| async {
+        Ok::<_, std::convert::Infallible>(http::Response::new(kube::client::Body::empty()))
+    });
+    kube::Client::new(service, "default")
+}
+
 impl World {
     pub(super) fn new(spec: Value) -> World {
         let server = Arc::new(MemoryApi::new());
@@ -247,18 +257,19 @@ impl World {
 
     /// A controller that reads resources by these rules.
     fn taking(server: Arc<MemoryApi>, renderer: Arc<dyn Renderer>, intake: Intake) -> World {
-        World::start(server, renderer, Events::default(), false, |_| {}, intake)
+        World::start(server, renderer, Events::default(), false, |_| {}, intake, Additions::default())
     }
 
     /// A controller that publishes its events to the server.
     fn with_events(server: Arc<MemoryApi>, renderer: Arc<dyn Renderer>, change: impl FnOnce(&mut Settings)) -> World {
         let events = Events::new(server.clone(), "memcached-controller", None);
-        World::start(server, renderer, events, false, change, Intake::default())
+        World::start(server, renderer, events, false, change, Intake::default(), Additions::default())
     }
 
     /// A controller without watches of the chart's objects.
     fn unwatched(server: Arc<MemoryApi>, change: impl FnOnce(&mut Settings)) -> World {
-        World::start(server, Arc::new(Stub::default()), Events::default(), true, change, Intake::default())
+        let stub = Arc::new(Stub::default());
+        World::start(server, stub, Events::default(), true, change, Intake::default(), Additions::default())
     }
 
     fn start(
@@ -268,6 +279,7 @@ impl World {
         unwatched: bool,
         change: impl FnOnce(&mut Settings),
         intake: Intake,
+        additions: Additions,
     ) -> World {
         let api: Arc<dyn Api> = server.clone();
         let mut settings = Settings {
@@ -300,7 +312,8 @@ impl World {
             renderer,
             sources: Sources::new(None, Default::default()),
             started: Instant::now(),
-            hooks: Hooks::default(),
+            additions,
+            client: no_client(),
             metrics: Metrics::default(),
             events,
             rollout: Rollout::new(settings.max_parallel_upgrades),

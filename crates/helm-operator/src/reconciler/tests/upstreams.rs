@@ -231,7 +231,7 @@ async fn a_cluster_scoped_resource_has_its_release_in_the_configured_namespace()
 /// Controllers of `v1` and `v2` of one kind.
 fn two_versions(server: &Arc<MemoryApi>) -> [World; 2] {
     let both = "- {group: cache.my.domain, version: v1, kind: Memcached}\n- {group: cache.my.domain, version: v2, kind: Memcached}";
-    let versions = Versions::of(&crate::watches::parse(both, |_| None).unwrap().watches)[0].clone().unwrap();
+    let versions = Versions::of(crate::watches::parse(both, |_| None).unwrap().watches.iter())[0].clone().unwrap();
     ["v1", "v2"].map(|version| {
         let intake = Intake { version: Some((version.to_owned(), versions.clone())), ..Intake::default() };
         World::taking(server.clone(), Arc::new(Stub::default()), intake)

@@ -1,10 +1,27 @@
-//! A controller as the manager sees it: a name, and a loop that ends on request.
+//! Controllers in Rust.
 //!
-//! The manager treats chart controllers and native ones (Rust reconcilers) alike. Counterpart: controller-runtime's `Runnable`.
+//! A [`Reconciler`] serves one kind of custom resource: it says what wakes it, and makes the cluster look as a resource asks. Queue, caches, retries,
+//! events, metrics and finalizers are the library's. A [`Controller`] is the seam below it, what the manager runs: a name, and a loop that ends on
+//! request. Chart controllers are controllers, too. Counterparts: controller-runtime's `reconcile.Reconciler` and `manager.Runnable`.
+
+mod apply;
+mod cache;
+mod reconciler;
+mod scope;
+mod serve;
+mod store;
+#[cfg(test)]
+mod tests;
 
 use futures::future::BoxFuture;
 
 use crate::context::Context;
+
+pub use cache::Cache;
+pub use reconciler::{Namespaced, Next, Reconciler, Watching};
+pub use scope::{Applied, Change, Scope, WriteError};
+pub(crate) use serve::Served;
+pub(crate) use store::Stores;
 
 /// Why a controller ended early.
 pub type Error = Box<dyn std::error::Error + Send + Sync>;

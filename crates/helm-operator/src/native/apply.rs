@@ -1,0 +1,183 @@
+//! Decides, without a request, whether a server-side apply would change an object.
+
+use serde_json::{Map, Value};
+
+/// Fields that identify an object; the server records no manager for them.
+const IDENTITY: [&str; 2] = ["apiVersion", "kind"];
+const PLACE: [&str; 3] = ["name", "namespace", "uid"];
+
+/// Whether an apply of `wanted` by this manager would change the live object: a value differs, a field has another manager, or the manager has a field
+/// that is no longer wanted. Values that the server writes in another way, such as `0.5` of a processor, count as different; the apply then changes
+/// nothing.
+pub(super) fn differs(wanted: &Value, live: &Value, manager: &str) -> bool {
+    let Some(fields) = applied_by(live, manager) else { return true };
+    let managed = managed_part(wanted);
+    !(contains(live, wanted) && has_all(fields, &managed) && has_only(fields, &managed))
+}
+
+/// The fields that the manager last applied.
+fn applied_by<'a>(live: &'a Value, manager: &str) -> Option<&'a Value> {
+    let mut entries = live["metadata"]["managedFields"].as_array()?.iter();
+    let ours = |entry: &&Value| {
+        let whole = entry["subresource"].as_str().unwrap_or_default().is_empty();
+        entry["manager"] == manager && entry["operation"] == "Apply" && whole
+    };
+    entries.find(ours).map(|entry| &entry["fieldsV1"])
+}
+
+/// The object without the fields that no manager has.
+fn managed_part(wanted: &Value) -> Value {
+    let mut managed = wanted.clone();
+    let remove = |from: Option<&mut Map<String, Value>>, names: &[&str]| {
+        from.into_iter().for_each(|map| names.iter().for_each(|name| _ = map.remove(*name)));
+    };
+    remove(managed.as_object_mut(), &IDENTITY);
+    remove(managed["metadata"].as_object_mut(), &PLACE);
+    managed
+}
+
+/// Whether the live value has everything that is wanted. Lists of objects may have more, as sidecars do; other lists must be equal.
+fn contains(live: &Value, wanted: &Value) -> bool {
+    match (wanted, live) {
+        (wanted, Value::Null) => is_empty(wanted),
+        (Value::Object(wanted), Value::Object(_)) => wanted.iter().all(|(key, value)| contains(&live[key], value)),
+        (Value::Array(wanted), Value::Array(live)) if wanted.iter().any(Value::is_object) => {
+            wanted.iter().all(|item| live.iter().any(|live| contains(live, item)))
+        }
+        (wanted, live) => wanted == live,
+    }
+}
+
+/// Whether each wanted field is among the manager's.
+fn has_all(fields: &Value, wanted: &Value) -> bool {
+    is_leaf(fields)
+        || match wanted {
+            Value::Object(map) => {
+                let mut all = map.iter().filter(|(_, value)| !is_empty(value));
+                all.all(|(key, value)| fields.get(format!("f:{key}")).is_some_and(|sub| has_all(sub, value)))
+            }
+            Value::Array(items) => items.iter().all(|item| {
+                let mut entries = fields.as_object().into_iter().flatten();
+                entries.any(|(key, sub)| names_item(key, item) && has_all(sub, item))
+            }),
+            _ => true,
+        }
+}
+
+/// Whether each of the manager's fields is wanted.
+fn has_only(fields: &Value, wanted: &Value) -> bool {
+    fields.as_object().into_iter().flatten().all(|(key, sub)| match (key.strip_prefix("f:"), wanted) {
+        _ if key == "." => true,
+        (Some(name), _) => wanted.get(name).is_some_and(|value| has_only(sub, value)),
+        (None, Value::Array(items)) => items.iter().any(|item| names_item(key, item) && has_only(sub, item)),
+        (None, _) => false,
+    })
+}
+
+/// Whether the key of a managed list item (`k:{"name":"web"}`, `v:"web"`) names the item. Keys may hold defaults that the item leaves out.
+fn names_item(key: &str, item: &Value) -> bool {
+    let read = |text: &str| serde_json::from_str::<Value>(text).unwrap_or_default();
+    match key.split_at_checked(2) {
+        Some(("k:", keys)) => {
+            let keys = read(keys);
+            let mut keys = keys.as_object().into_iter().flatten();
+            keys.all(|(key, value)| item.get(key).is_none_or(|own| own == value))
+        }
+        Some(("v:", value)) => read(value) == *item,
+        _ => false,
+    }
+}
+
+/// Whether the fields below are managed as one.
+fn is_leaf(fields: &Value) -> bool {
+    fields.as_object().is_some_and(Map::is_empty)
+}
+
+/// Whether the server drops the value.
+fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Object(map) => map.values().all(is_empty),
+        Value::Array(items) => items.is_empty(),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn wanted() -> Value {
+        json!({
+            "apiVersion": "apps/v1", "kind": "Deployment",
+            "metadata": {"name": "a", "namespace": "ns", "labels": {"app": "a"}},
+            "spec": {"replicas": 2, "template": {"spec": {"containers": [
+                {"name": "c", "image": "i:1", "args": ["-v"], "resources": {}, "ports": [{"containerPort": 80}]},
+            ]}}},
+        })
+    }
+
+    /// As the server keeps it: with defaults, and the fields of the manager `m`.
+    fn live() -> Value {
+        let mut live = wanted();
+        let container = json!({
+            "name": "c", "image": "i:1", "args": ["-v"], "imagePullPolicy": "Always",
+            "ports": [{"containerPort": 80, "protocol": "TCP"}],
+        });
+        live["spec"]["template"]["spec"]["containers"][0] = container;
+        let fields = json!({
+            "f:metadata": {"f:labels": {"f:app": {}}},
+            "f:spec": {"f:replicas": {}, "f:template": {"f:spec": {"f:containers": {"k:{\"name\":\"c\"}": {
+                ".": {}, "f:name": {}, "f:image": {}, "f:args": {}, "f:resources": {},
+                "f:ports": {"k:{\"containerPort\":80,\"protocol\":\"TCP\"}": {".": {}, "f:containerPort": {}}},
+            }}}}},
+        });
+        live["metadata"]["managedFields"] = json!([{"manager": "m", "operation": "Apply", "fieldsV1": fields}]);
+        live
+    }
+
+    fn changed(object: Value, at: &str, to: Value) -> Value {
+        let mut object = object;
+        *object.pointer_mut(at).unwrap() = to;
+        object
+    }
+
+    const CONTAINERS: &str = "/spec/template/spec/containers";
+    const FIELDS: &str = "/metadata/managedFields/0/fieldsV1/f:spec";
+
+    #[test]
+    fn what_the_server_adds_is_no_difference() {
+        assert!(!differs(&wanted(), &live(), "m"));
+        let mut injected = live();
+        injected.pointer_mut(CONTAINERS).unwrap().as_array_mut().unwrap().push(json!({"name": "sidecar"}));
+        assert!(!differs(&wanted(), &injected, "m"), "a sidecar");
+    }
+
+    #[test]
+    fn a_changed_value_a_lost_field_and_a_field_no_longer_wanted_are_differences() {
+        assert!(differs(&wanted(), &changed(live(), "/spec/replicas", json!(3)), "m"), "a foreign value");
+        assert!(differs(&changed(wanted(), "/spec/replicas", json!(1)), &live(), "m"), "a new value");
+        let image = format!("{CONTAINERS}/0/image");
+        assert!(differs(&changed(wanted(), &image, json!("i:2")), &live(), "m"), "in a list");
+        let args = format!("{CONTAINERS}/0/args");
+        assert!(differs(&wanted(), &changed(live(), &args, json!(["-v", "-x"])), "m"), "a longer list of values");
+        let mut lost = live();
+        lost.pointer_mut(FIELDS).unwrap().as_object_mut().unwrap().remove("f:replicas");
+        assert!(differs(&wanted(), &lost, "m"), "another manager has a field of ours");
+        let mut dropped = wanted();
+        dropped["spec"].as_object_mut().unwrap().remove("replicas");
+        assert!(differs(&dropped, &live(), "m"), "a field that is no longer wanted");
+        let mut gone = wanted();
+        *gone.pointer_mut(CONTAINERS).unwrap() = json!([]);
+        assert!(differs(&gone, &live(), "m"), "an item that is no longer wanted");
+    }
+
+    #[test]
+    fn what_the_manager_never_applied_differs() {
+        assert!(differs(&wanted(), &live(), "other"));
+        let updated = changed(live(), "/metadata/managedFields/0/operation", json!("Update"));
+        assert!(differs(&wanted(), &updated, "m"));
+    }
+}

@@ -1,0 +1,281 @@
+//! One reconcile of one resource: what it may do.
+
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::ObjectReference;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
+use kube::core::object::HasStatus;
+use kube::{Api, ResourceExt as _};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::apply::differs;
+use super::cache::Cache;
+use super::reconciler::{Namespaced, key_of};
+use crate::ResourceKey;
+use crate::context::Context;
+use crate::report::{self, Outcome, Reason};
+
+/// A resource that is being reconciled, and the helpers for the common cases: apply what it owns, report a status, tell its users.
+pub struct Scope<'a, R> {
+    context: &'a Context,
+    resource: &'a Arc<R>,
+    manager: &'a str,
+}
+
+/// What an apply did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// The object did not exist.
+    Created,
+    /// It was written.
+    Updated,
+    /// It is as wanted, or is being deleted: no request was sent.
+    Unchanged,
+}
+
+/// An object after an apply.
+#[derive(Clone, Debug)]
+pub struct Applied<K> {
+    /// What the apply did.
+    pub change: Change,
+    /// The object as the server answered, or as the cache has it.
+    pub object: Arc<K>,
+}
+
+/// Why a write failed. A reconciler may return it as its own error.
+#[derive(Debug, thiserror::Error)]
+pub enum WriteError {
+    /// An object of that name does not belong to the resource.
+    #[error("{kind} {name:?} exists and belongs to something else: delete it, or rename one of the two")]
+    Foreign {
+        /// The object's kind.
+        kind: String,
+        /// Its name.
+        name: String,
+    },
+    /// The object is in another namespace, where the resource cannot own it.
+    #[error("{kind} {name:?} is in namespace {namespace:?}, not in that of its owner")]
+    Elsewhere {
+        /// The object's kind.
+        kind: String,
+        /// Its name.
+        name: String,
+        /// Its namespace.
+        namespace: String,
+    },
+    /// An object cannot be written.
+    #[error("cannot write {kind} {name:?}")]
+    Write {
+        /// The object's kind.
+        kind: String,
+        /// Its name.
+        name: String,
+        /// Why.
+        source: kube::Error,
+    },
+    /// The object or status is no JSON object.
+    #[error("cannot encode {0}")]
+    Encode(String, #[source] serde_json::Error),
+    /// The status cannot be written.
+    #[error("cannot write the status")]
+    Status(#[source] kube::Error),
+}
+
+impl Reason for WriteError {
+    fn reason(&self) -> &'static str {
+        match self {
+            WriteError::Foreign { .. } => "ObjectConflict",
+            WriteError::Elsewhere { .. } | WriteError::Encode(..) => "InvalidObject",
+            WriteError::Write { .. } => "WriteFailed",
+            WriteError::Status(_) => "StatusFailed",
+        }
+    }
+}
+
+impl<'a, R: Namespaced> Scope<'a, R> {
+    /// The scope of a reconcile whose writes carry this field manager. The library makes it; tests may, too.
+    pub fn new(context: &'a Context, resource: &'a Arc<R>, manager: &'a str) -> Scope<'a, R> {
+        Scope { context, resource, manager }
+    }
+
+    /// The resource as last seen.
+    pub fn resource(&self) -> &R {
+        self.resource
+    }
+
+    /// The process's handles: client, settings, metrics.
+    pub fn context(&self) -> &Context {
+        self.context
+    }
+
+    /// The API of a kind in the resource's namespace.
+    pub fn api<K: Namespaced>(&self) -> Api<K> {
+        Api::namespaced(self.context.client.clone(), &self.namespace())
+    }
+
+    fn namespace(&self) -> String {
+        self.resource.namespace().unwrap_or_default()
+    }
+
+    /// Makes an object of the resource's namespace exist as given, owned by the resource. `cache` must cover it. Fields that the object leaves out stay
+    /// other managers'; those that it once had and no longer has are removed.
+    ///
+    /// Sends nothing if the cached object is as wanted: any number of reconciles cost one write.
+    ///
+    /// # Errors
+    /// An object of that name belongs to something else, even to nothing; or the server refuses the object.
+    pub async fn apply<K: Namespaced>(&self, cache: &Cache<K>, object: K) -> Result<Applied<K>, WriteError> {
+        let object = self.owned(object)?;
+        let cached = cache.get(&key_of(&object));
+        let wanted = encode(&object)?;
+        match cached {
+            Some(live) if !self.owns(live.meta()) => Err(foreign(&object)),
+            Some(live) if live.meta().deletion_timestamp.is_some() => Ok(unchanged(live)),
+            Some(live) if !differs(&wanted, &encode(&*live)?, self.manager) => Ok(unchanged(live)),
+            Some(live) => self.write(&object, wanted, live.uid()).await.map(|object| updated(object)),
+            None => self.create(&object, wanted).await,
+        }
+    }
+
+    /// The object as the resource's own.
+    fn owned<K: Namespaced>(&self, mut object: K) -> Result<K, WriteError> {
+        let (kind, name, own) = (kind(&object), object.name_any(), self.namespace());
+        let metadata = object.meta_mut();
+        let namespace = metadata.namespace.get_or_insert_with(|| own.clone()).clone();
+        if namespace != own {
+            return Err(WriteError::Elsewhere { kind, name, namespace });
+        }
+        metadata.managed_fields = None;
+        metadata.owner_references = self.reference().map(|owner| vec![owner]);
+        Ok(object)
+    }
+
+    fn reference(&self) -> Option<OwnerReference> {
+        self.resource.controller_owner_ref(&())
+    }
+
+    /// Whether the object's controller is the resource.
+    fn owns(&self, metadata: &ObjectMeta) -> bool {
+        let uid = self.resource.meta().uid.as_deref();
+        let mut owners = metadata.owner_references.iter().flatten();
+        owners.any(|owner| owner.controller == Some(true) && Some(&*owner.uid) == uid)
+    }
+
+    /// Creates what the cache does not have. It may exist all the same: the cache may lag behind, or select other labels.
+    async fn create<K: Namespaced>(&self, object: &K, wanted: Value) -> Result<Applied<K>, WriteError> {
+        let found = self.api::<K>().get_metadata_opt(&object.name_any()).await;
+        match found.map_err(|source| failed(object, source))? {
+            Some(found) if !self.owns(&found.metadata) => Err(foreign(object)),
+            Some(found) => self.write(object, wanted, found.metadata.uid).await.map(updated),
+            None => {
+                let created = self.write(object, wanted, None).await?;
+                Ok(Applied { change: Change::Created, object: Arc::new(created) })
+            }
+        }
+    }
+
+    /// Applies the object. The `uid` keeps it from replacing another object; without one, it takes no field from anybody.
+    async fn write<K: Namespaced>(&self, object: &K, mut wanted: Value, uid: Option<String>) -> Result<K, WriteError> {
+        let params = PatchParams { force: uid.is_some(), ..PatchParams::apply(self.manager) };
+        if let Some(uid) = uid {
+            wanted["metadata"]["uid"] = uid.into();
+        }
+        let written = self.api::<K>().patch(&object.name_any(), &params, &Patch::Apply(wanted)).await;
+        written.map_err(|source| failed(object, source))
+    }
+
+    /// Deletes an object of the resource; returns whether it existed. `cache` must cover it.
+    ///
+    /// # Errors
+    /// It belongs to something else, or the server refuses.
+    pub async fn delete<K: Namespaced>(&self, cache: &Cache<K>, name: &str) -> Result<bool, WriteError> {
+        let Some(live) = cache.get(&ResourceKey::new(&self.namespace(), name)) else { return Ok(false) };
+        if !self.owns(live.meta()) {
+            return Err(foreign(&*live));
+        }
+        if live.meta().deletion_timestamp.is_some() {
+            return Ok(true);
+        }
+        let same = Preconditions { uid: live.uid(), resource_version: None };
+        match self.api::<K>().delete(name, &DeleteParams::default().preconditions(same)).await {
+            Ok(_) => Ok(true),
+            Err(error) if is_gone(&error) => Ok(false),
+            Err(source) => Err(failed(&*live, source)),
+        }
+    }
+
+    /// Writes the status, if it differs from the resource's; returns whether it did. Other managers' fields of the status stay.
+    ///
+    /// # Errors
+    /// The server refuses the status. That the resource is gone is no error.
+    pub async fn status(&self, status: &R::Status) -> Result<bool, WriteError>
+    where
+        R: HasStatus,
+        R::Status: Serialize,
+    {
+        let encoded = |status| serde_json::to_value(status).map_err(|e| WriteError::Encode("the status".into(), e));
+        let wanted = encoded(status)?;
+        if self.resource.status().map(encoded).transpose()?.as_ref() == Some(&wanted) {
+            return Ok(false);
+        }
+        // The uid keeps the apply from writing to a resource that took the name of a deleted one.
+        let patch = json!({
+            "apiVersion": R::api_version(&()), "kind": R::kind(&()),
+            "metadata": {"uid": self.resource.uid()}, "status": wanted,
+        });
+        let params = PatchParams::apply(self.manager).force();
+        match self.api::<R>().patch_status(&self.resource.name_any(), &params, &Patch::Apply(patch)).await {
+            Ok(_) => Ok(true),
+            Err(error) if is_gone(&error) => Ok(false),
+            Err(error) => Err(WriteError::Status(error)),
+        }
+    }
+
+    /// Logs, counts and publishes something that the resource's users should know, in the background. Once for each change, not for each reconcile.
+    pub fn tell(&self, outcome: Outcome) {
+        let object = reference(&**self.resource);
+        self.context.metrics.outcome(&self.context.controller, outcome.reason);
+        report::log(self.context, &object, &outcome);
+        self.context.events.publish(object, outcome);
+    }
+}
+
+/// The object as events name it.
+pub(super) fn reference<K: Namespaced>(object: &K) -> ObjectReference {
+    object.object_ref(&())
+}
+
+fn kind<K: Namespaced>(_: &K) -> String {
+    K::kind(&()).into_owned()
+}
+
+fn foreign<K: Namespaced>(object: &K) -> WriteError {
+    WriteError::Foreign { kind: kind(object), name: object.name_any() }
+}
+
+fn failed<K: Namespaced>(object: &K, source: kube::Error) -> WriteError {
+    WriteError::Write { kind: kind(object), name: object.name_any(), source }
+}
+
+/// The object as JSON, with its kind: Rust types of own kinds do not encode it.
+fn encode<K: Namespaced>(object: &K) -> Result<Value, WriteError> {
+    let mut encoded = serde_json::to_value(object).map_err(|e| WriteError::Encode(kind(object), e))?;
+    encoded["apiVersion"] = K::api_version(&()).into();
+    encoded["kind"] = K::kind(&()).into();
+    Ok(encoded)
+}
+
+fn unchanged<K>(object: Arc<K>) -> Applied<K> {
+    Applied { change: Change::Unchanged, object }
+}
+
+fn updated<K>(object: K) -> Applied<K> {
+    Applied { change: Change::Updated, object: Arc::new(object) }
+}
+
+/// Whether the object is gone, or another has its name.
+fn is_gone(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.is_not_found() || status.is_conflict())
+}

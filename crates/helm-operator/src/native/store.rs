@@ -1,0 +1,333 @@
+//! One store for each kind and selector in the process, which all native controllers read, and the watches that keep it current.
+
+use std::any::{Any, TypeId};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use futures::StreamExt as _;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
+use kube::runtime::watcher;
+use kube::{Api, Client};
+use tokio::sync::{oneshot, watch};
+use tokio::task::JoinSet;
+
+use super::cache::Index;
+use super::reconciler::{Namespaced, key_of};
+use crate::ResourceKey;
+use crate::context::Namespaces;
+use crate::reconciler::feed::{self, Scope, Sink, Stream};
+use crate::reconciler::stamp::Epoch;
+use crate::reconciler::{lock, pages};
+
+/// The annotation in which kubectl keeps a copy of the whole object.
+const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+
+/// The stores of a process. Dropping them stops their watches.
+pub(crate) struct Stores {
+    client: Client,
+    namespaces: Namespaces,
+    all: Mutex<HashMap<(TypeId, String), Arc<dyn Any + Send + Sync>>>,
+    watches: Mutex<JoinSet<()>>,
+}
+
+impl Stores {
+    pub(crate) fn new(client: Client, namespaces: Namespaces) -> Stores {
+        Stores { client, namespaces, all: Mutex::default(), watches: Mutex::default() }
+    }
+
+    /// The store of a kind's objects with these labels; the first call starts its watch.
+    pub(super) fn store<K: Namespaced>(&self, labels: &str) -> Arc<Store<K>> {
+        let mut all = lock(&self.all);
+        let key = (TypeId::of::<K>(), labels.to_owned());
+        if let Some(store) = all.get(&key).and_then(|store| store.clone().downcast().ok()) {
+            return store;
+        }
+        let store = self.start::<K>(labels);
+        all.insert(key, store.clone());
+        store
+    }
+
+    /// Wakes resources at each change of a kind's objects.
+    pub(crate) fn follow<K: Namespaced>(
+        &self,
+        labels: &str,
+        resource_of: impl Fn(&K) -> Option<ResourceKey> + Send + Sync + 'static,
+        wake: impl Fn(ResourceKey) + Send + Sync + 'static,
+    ) {
+        self.store::<K>(labels).join(Arc::new(Index::new(resource_of, wake)));
+    }
+
+    fn start<K: Namespaced>(&self, labels: &str) -> Arc<Store<K>> {
+        let scopes = match &self.namespaces.0[..] {
+            [] => vec![Scope::ALL],
+            names => names.iter().map(|name| Scope::namespace(name)).collect(),
+        };
+        let store = Arc::new(Store::new(scopes.clone()));
+        for scope in scopes {
+            let api: Api<K> = match scope.only() {
+                Some(namespace) => Api::namespaced(self.client.clone(), namespace),
+                None => Api::all(self.client.clone()),
+            };
+            let config = watcher::Config::default().labels(labels);
+            let stream = Stream { events: pages::watch(api, config).boxed(), scope };
+            lock(&self.watches).spawn(store.clone().keep_current(stream));
+        }
+        store
+    }
+}
+
+/// The objects of one kind and selector, as last seen.
+pub(super) struct Store<K> {
+    state: RwLock<State<K>>,
+    /// The namespaces whose first lists are missing.
+    missing: watch::Sender<Vec<Scope>>,
+}
+
+struct State<K> {
+    objects: HashMap<ResourceKey, Kept<K>>,
+    readers: Vec<Arc<dyn Reader<K>>>,
+}
+
+struct Kept<K> {
+    object: Arc<K>,
+    /// The list or event stream that last contained it.
+    epoch: u64,
+}
+
+/// Follows the changes of a store.
+pub(super) trait Reader<K>: Send + Sync {
+    /// An object appeared, changed or went. Called while the store is locked: the reader must not read it.
+    fn changed(&self, key: &ResourceKey, before: Option<&Arc<K>>, now: Option<&Arc<K>>);
+}
+
+/// Completes when every first list is complete.
+pub(super) struct Listed(watch::Receiver<Vec<Scope>>);
+
+impl Listed {
+    pub(super) async fn wait(&mut self) {
+        // The sender lives as long as the store, which the caller's cache keeps.
+        _ = self.0.wait_for(Vec::is_empty).await;
+    }
+}
+
+impl<K: Namespaced> Store<K> {
+    pub(super) fn new(lists: Vec<Scope>) -> Store<K> {
+        let state = State { objects: HashMap::new(), readers: Vec::new() };
+        Store { state: RwLock::new(state), missing: watch::Sender::new(lists) }
+    }
+
+    /// A store of these objects, without a watch.
+    pub(super) fn with(objects: impl IntoIterator<Item = K>) -> Store<K> {
+        let store = Store::new(Vec::new());
+        objects.into_iter().for_each(|object| store.put(object, 0));
+        store
+    }
+
+    pub(super) fn listed(&self) -> Listed {
+        Listed(self.missing.subscribe())
+    }
+
+    /// Tells a reader about each known object, then about every change.
+    pub(super) fn join(&self, reader: Arc<dyn Reader<K>>) {
+        let mut state = self.write();
+        state.objects.iter().for_each(|(key, kept)| reader.changed(key, None, Some(&kept.object)));
+        state.readers.push(reader);
+    }
+
+    pub(super) fn get(&self, key: &ResourceKey) -> Option<Arc<K>> {
+        self.read().objects.get(key).map(|kept| kept.object.clone())
+    }
+
+    async fn keep_current(self: Arc<Self>, stream: Stream<K>) {
+        let (first, listed) = oneshot::channel();
+        let scope = stream.scope.clone();
+        let counted = async {
+            // A refused list is no list: what the store lacks may exist.
+            if listed.await == Ok(feed::First::Listed) {
+                self.missing.send_modify(|missing| missing.retain(|other| *other != scope));
+            }
+        };
+        tokio::join!(feed::feed(Watched(self.clone()), stream, first), counted);
+    }
+
+    fn put(&self, object: K, epoch: u64) {
+        let (key, object) = (key_of(&object), Arc::new(reduced(object)));
+        let mut state = self.write();
+        let before = state.objects.insert(key.clone(), Kept { object: object.clone(), epoch });
+        state.tell(&key, before.map(|kept| kept.object).as_ref(), Some(&object));
+    }
+
+    /// Removes the object, unless another has taken its name.
+    fn remove(&self, object: &K) {
+        let key = key_of(object);
+        let mut state = self.write();
+        if state.objects.get(&key).is_some_and(|kept| kept.object.meta().uid == object.meta().uid) {
+            state.remove(&key);
+        }
+    }
+
+    /// Removes what the list lacks that just ended.
+    fn sweep(&self, scope: &Scope, list: u64) {
+        let mut state = self.write();
+        let unlisted = state.objects.iter().filter(|(key, kept)| scope.covers(&key.namespace) && kept.epoch != list);
+        let unlisted: Vec<ResourceKey> = unlisted.map(|(key, _)| key.clone()).collect();
+        unlisted.iter().for_each(|key| state.remove(key));
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, State<K>> {
+        self.state.read().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, State<K>> {
+        self.state.write().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
+
+impl<K> State<K> {
+    fn remove(&mut self, key: &ResourceKey) {
+        if let Some(gone) = self.objects.remove(key) {
+            self.tell(key, Some(&gone.object), None);
+        }
+    }
+
+    fn tell(&self, key: &ResourceKey, before: Option<&Arc<K>>, now: Option<&Arc<K>>) {
+        self.readers.iter().for_each(|reader| reader.changed(key, before, now));
+    }
+}
+
+/// Drops what no controller reads: other managers' fields, and kubectl's copy of the object.
+fn reduced<K: Namespaced>(mut object: K) -> K {
+    let metadata = object.meta_mut();
+    if let Some(entries) = &mut metadata.managed_fields {
+        entries.retain(is_applied);
+    }
+    if let Some(annotations) = &mut metadata.annotations {
+        annotations.remove(LAST_APPLIED);
+    }
+    object
+}
+
+/// Whether a server-side apply of the whole object wrote the entry, as [`super::Scope::apply`] does.
+fn is_applied(entry: &ManagedFieldsEntry) -> bool {
+    entry.operation.as_deref() == Some("Apply") && entry.subresource.as_deref().unwrap_or_default().is_empty()
+}
+
+struct Watched<K>(Arc<Store<K>>);
+
+impl<K: Namespaced> Sink<K> for Watched<K> {
+    fn changed(&self, object: K, epoch: Epoch) {
+        self.0.put(object, epoch.number);
+    }
+
+    fn deleted(&self, object: K) {
+        self.0.remove(&object);
+    }
+
+    fn sweep(&self, scope: &Scope, list: Epoch) {
+        self.0.sweep(scope, list.number);
+    }
+
+    fn description(&self) -> String {
+        format!("{} objects", K::kind(&()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::stream;
+    use k8s_openapi::api::core::v1::ConfigMap;
+    use kube::runtime::watcher::Event;
+    use serde_json::json;
+
+    use super::*;
+
+    fn map(namespace: &str, name: &str, uid: &str) -> ConfigMap {
+        serde_json::from_value(json!({"metadata": {"namespace": namespace, "name": name, "uid": uid}})).unwrap()
+    }
+
+    /// Records every change.
+    #[derive(Default)]
+    struct Changes(Mutex<Vec<String>>);
+
+    impl Reader<ConfigMap> for Changes {
+        fn changed(&self, key: &ResourceKey, before: Option<&Arc<ConfigMap>>, now: Option<&Arc<ConfigMap>>) {
+            let uid = |object: Option<&Arc<ConfigMap>>| object.and_then(|o| o.metadata.uid.clone()).unwrap_or_default();
+            lock(&self.0).push(format!("{key} {}>{}", uid(before), uid(now)));
+        }
+    }
+
+    impl Changes {
+        fn taken(&self) -> Vec<String> {
+            let mut taken = std::mem::take(&mut *lock(&self.0));
+            taken.sort();
+            taken
+        }
+    }
+
+    async fn feed(store: &Arc<Store<ConfigMap>>, scope: Scope, events: Vec<Event<ConfigMap>>) {
+        let events = stream::iter(events.into_iter().map(Ok)).boxed();
+        store.clone().keep_current(Stream { events, scope }).await;
+    }
+
+    fn list(objects: &[ConfigMap]) -> Vec<Event<ConfigMap>> {
+        let objects = objects.iter().cloned().map(Event::InitApply);
+        std::iter::once(Event::Init).chain(objects).chain([Event::InitDone]).collect()
+    }
+
+    #[tokio::test]
+    async fn a_list_replaces_its_own_namespace_only() {
+        let (store, changes) = (Arc::new(Store::new(vec![])), Arc::new(Changes::default()));
+        store.join(changes.clone());
+        feed(&store, Scope::namespace("a"), list(&[map("a", "x", "1"), map("a", "y", "2")])).await;
+        feed(&store, Scope::namespace("b"), list(&[map("b", "x", "3")])).await;
+        assert_eq!(changes.taken(), ["a/x >1", "a/y >2", "b/x >3"]);
+        let mut again = list(&[map("a", "x", "1")]);
+        again.extend(list(&[]));
+        feed(&store, Scope::namespace("a"), again).await;
+        assert_eq!(changes.taken(), ["a/x 1>", "a/x 1>1", "a/y 2>"]);
+        assert!(store.get(&ResourceKey::new("b", "x")).is_some());
+    }
+
+    #[tokio::test]
+    async fn a_deletion_that_comes_late_leaves_the_new_object_of_that_name() {
+        let store = Arc::new(Store::new(vec![]));
+        let mut events = list(&[map("a", "x", "1")]);
+        events.extend([Event::Apply(map("a", "x", "2")), Event::Delete(map("a", "x", "1"))]);
+        feed(&store, Scope::ALL, events).await;
+        let kept = store.get(&ResourceKey::new("a", "x")).unwrap();
+        assert_eq!(kept.metadata.uid.as_deref(), Some("2"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_store_is_listed_only_after_every_namespace() {
+        let store = Arc::new(Store::<ConfigMap>::new(vec![Scope::namespace("a"), Scope::namespace("b")]));
+        let is_listed = async || {
+            let mut listed = store.listed();
+            tokio::time::timeout(std::time::Duration::from_secs(1), listed.wait()).await.is_ok()
+        };
+        feed(&store, Scope::namespace("a"), list(&[])).await;
+        feed(&store, Scope::namespace("a"), list(&[])).await;
+        feed(&store, Scope::namespace("b"), vec![Event::Init]).await;
+        assert!(!is_listed().await);
+        feed(&store, Scope::namespace("b"), list(&[])).await;
+        assert!(is_listed().await);
+    }
+
+    #[tokio::test]
+    async fn a_reader_that_joins_late_learns_what_is_known() {
+        let (store, changes) = (Arc::new(Store::new(vec![])), Arc::new(Changes::default()));
+        feed(&store, Scope::ALL, list(&[map("a", "x", "1")])).await;
+        store.join(changes.clone());
+        assert_eq!(changes.taken(), ["a/x >1"]);
+    }
+
+    #[test]
+    fn an_object_is_kept_without_foreign_fields() {
+        let entry = |manager: &str, operation: &str, subresource: &str| json!({"manager": manager, "operation": operation, "subresource": subresource, "fieldsType": "FieldsV1"});
+        let entries = [entry("a", "Apply", ""), entry("b", "Update", ""), entry("a", "Apply", "status")];
+        let object = json!({"metadata": {"managedFields": entries, "annotations": {LAST_APPLIED: "{}", "mine": "1"}}});
+        let kept = reduced(serde_json::from_value::<ConfigMap>(object).unwrap()).metadata;
+        assert_eq!(kept.managed_fields.unwrap().len(), 1);
+        assert_eq!(kept.annotations.unwrap().keys().collect::<Vec<_>>(), ["mine"]);
+    }
+}

@@ -1,0 +1,123 @@
+//! A whole operator: which charts and which reconcilers one process runs.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use crate::cli;
+use crate::manager::{Config, Error, Manager};
+use crate::native::{Controller, Reconciler, Served};
+use crate::reconciler::ChartController;
+use crate::watches::{self, Watch};
+
+pub(crate) type Customise = Box<dyn FnOnce(ChartController) -> ChartController + Send>;
+
+/// A whole operator: charts, reconcilers in Rust, or both, under one manager.
+///
+/// ```no_run
+/// use helm_operator::Operator;
+///
+/// fn main() -> std::process::ExitCode {
+///     Operator::new().main()
+/// }
+/// ```
+///
+/// serves the charts of watches.yaml, with the command line of `helm-operator`. See [`chart`](Self::chart) for code around a chart, and
+/// [`native`](Self::native) for kinds without one.
+#[derive(Default)]
+pub struct Operator {
+    /// The entries of watches files.
+    watches: Vec<Watch>,
+    /// The watches that the program made itself.
+    own: Vec<(Watch, Customise)>,
+    /// What to do to the watches of a kind.
+    charts: Vec<(String, Customise)>,
+    controllers: Vec<Box<dyn Controller>>,
+}
+
+impl Operator {
+    /// An operator that serves nothing but what [`main`](Self::main) finds in watches.yaml.
+    pub fn new() -> Operator {
+        Operator::default()
+    }
+
+    /// Adds the charts of a watches file. [`main`](Self::main) does that with the file of `--watches-file`.
+    ///
+    /// # Errors
+    /// The file can't be used: [`watches::load`].
+    pub fn watches(mut self, path: impl AsRef<Path>) -> Result<Operator, Error> {
+        self.watches.extend(watches::load(path.as_ref())?);
+        Ok(self)
+    }
+
+    /// Adds code around the chart that watches.yaml names for a kind, such as `Memcached`, or `Memcached.cache.my.domain` where groups share the kind.
+    /// That the file has no such entry is an error at start.
+    #[must_use]
+    pub fn chart(
+        mut self,
+        kind: &str,
+        customise: impl FnOnce(ChartController) -> ChartController + Send + 'static,
+    ) -> Operator {
+        self.charts.push((kind.to_owned(), Box::new(customise)));
+        self
+    }
+
+    /// Adds a chart without watches.yaml.
+    #[must_use]
+    pub fn watch(
+        mut self,
+        watch: Watch,
+        customise: impl FnOnce(ChartController) -> ChartController + Send + 'static,
+    ) -> Operator {
+        self.own.push((watch, Box::new(customise)));
+        self
+    }
+
+    /// Adds a reconciler in Rust.
+    #[must_use]
+    pub fn native(self, reconciler: impl Reconciler) -> Operator {
+        self.controller(Served::new(reconciler))
+    }
+
+    /// Adds anything that runs while this process leads.
+    #[must_use]
+    pub fn controller(mut self, controller: impl Controller) -> Operator {
+        self.controllers.push(Box::new(controller));
+        self
+    }
+
+    /// Runs the whole program: parses the arguments, starts logging, and serves everything until a signal. Returns the exit code: 0 after an orderly
+    /// end, 1 after an error, which is logged with its causes. The program's name is the file name of the first argument.
+    ///
+    /// A default `./watches.yaml` need not exist if the program adds charts or controllers itself.
+    pub fn main(self) -> ExitCode {
+        cli::main(self)
+    }
+
+    /// The manager that runs all this with the configuration.
+    pub fn manager(self, config: Config) -> Manager {
+        Manager::new(config, self)
+    }
+
+    /// Whether the program itself adds something to run.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.own.is_empty() && self.controllers.is_empty()
+    }
+
+    /// Loads every chart, and returns all controllers.
+    ///
+    /// # Errors
+    /// A chart cannot be served, or a kind is customised that has no entry.
+    pub(crate) fn controllers(self) -> Result<Vec<Box<dyn Controller>>, Error> {
+        let mut watches: Vec<(Watch, Vec<Customise>)> = self.watches.into_iter().map(|w| (w, Vec::new())).collect();
+        for (kind, customise) in self.charts {
+            let named = |watch: &Watch| kind == watch.kind || kind == format!("{}.{}", watch.kind, watch.group);
+            match watches.iter_mut().find(|(watch, _)| named(watch)) {
+                Some((_, customisers)) => customisers.push(customise),
+                None => return Err(Error::NoChart(kind)),
+            }
+        }
+        watches.extend(self.own.into_iter().map(|(watch, customise)| (watch, vec![customise])));
+        let charts = crate::manager::charts::controllers(watches)?;
+        Ok(charts.into_iter().chain(self.controllers).collect())
+    }
+}

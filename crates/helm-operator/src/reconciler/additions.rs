@@ -1,0 +1,114 @@
+//! The operator author's code in a reconcile: value mappers, and hooks around actions.
+
+use helm_release::action::{Candidate, Outcome};
+use kube::core::DynamicObject;
+use serde_json::Value;
+
+use super::primary::Primary;
+use super::work::Work;
+use crate::hooks::{After, Before, Mapping, Release, Voice};
+use crate::report::shorten;
+use crate::status::{Fault, condition};
+use crate::values::Spec;
+
+/// The longest error of a mapper in a condition, in bytes.
+const MESSAGE: usize = 1024;
+
+impl Work<'_> {
+    /// Whether the author's code makes the values.
+    pub(super) fn maps_values(&self) -> bool {
+        !self.shared.additions.mappers.is_empty()
+    }
+
+    /// Runs the mappers over the values.
+    ///
+    /// # Errors
+    /// The `spec` cannot be read, or a mapper fails or returns no map.
+    pub(super) async fn map_values(&self, primary: &Primary, spec: Spec) -> Result<Spec, Fault> {
+        if !self.maps_values() {
+            return Ok(spec);
+        }
+        let resource = self.object(primary)?;
+        let mut values = read(&spec)?;
+        for mapper in &self.shared.additions.mappers {
+            let mapping = Mapping {
+                resource: resource.clone(),
+                values,
+                client: self.shared.client.clone(),
+                voice: self.voice(primary),
+            };
+            let mapped = mapper.map(mapping).await;
+            values = mapped.map_err(|e| fault("ValueMappingFailed", format!("cannot map values: {e}")))?;
+        }
+        match values {
+            Value::Object(_) => Ok(Spec::new(&values.to_string())),
+            _ => Err(fault("ValueMappingFailed", "cannot map values: the mapper returned no map".into())),
+        }
+    }
+
+    /// Runs the hooks before an action; as upstream, a failing one stops nothing.
+    pub(super) async fn before(&self, primary: &Primary, candidate: &Candidate) {
+        let hooks = &self.shared.additions.before;
+        let Some(resource) = self.object(primary).ok().filter(|_| !hooks.is_empty()) else { return };
+        for hook in hooks {
+            let before = Before {
+                resource: resource.clone(),
+                values: candidate.config.clone(),
+                deployed: self.release().and_then(|release| release.deployed().map(|(version, _)| version)),
+                client: self.shared.client.clone(),
+                voice: self.voice(primary),
+            };
+            if let Err(error) = hook.run(before).await {
+                tracing::error!(resource = %self.key, %error, "Pre-release hook failed");
+            }
+        }
+    }
+
+    /// Runs the hooks after an action.
+    pub(super) async fn after(&self, primary: &Primary, outcome: &Outcome, manifest: &str) {
+        let hooks = &self.shared.additions.after;
+        let Some(resource) = self.object(primary).ok().filter(|_| !hooks.is_empty()) else { return };
+        for hook in hooks {
+            let release = Release {
+                name: primary.name().to_owned(),
+                namespace: primary.namespace().to_owned(),
+                revision: outcome.version,
+                manifest: manifest.to_owned(),
+            };
+            let (client, voice) = (self.shared.client.clone(), self.voice(primary));
+            let after = After { resource: resource.clone(), release, client, voice };
+            if let Err(error) = hook.run(after).await {
+                tracing::error!(resource = %self.key, %error, "Post-release hook failed");
+            }
+        }
+    }
+
+    /// The resource as the author's code sees it.
+    fn object(&self, primary: &Primary) -> Result<DynamicObject, Fault> {
+        let mut object = primary.object();
+        object.data = serde_json::json!({"spec": read(&primary.spec)?});
+        Ok(object)
+    }
+
+    fn voice(&self, primary: &Primary) -> Voice {
+        Voice {
+            events: self.shared.events.clone(),
+            metrics: self.shared.metrics.clone(),
+            controller: self.shared.settings.controller.clone(),
+            resource: primary.reference(),
+        }
+    }
+}
+
+/// The values of a `spec`; none for `null`. The parser's message could quote it.
+fn read(spec: &Spec) -> Result<Value, Fault> {
+    let read = serde_json::from_str(spec.json()).map_err(|_| "it nests too deep for code of the operator (limit 128)");
+    match read.map_err(|why| fault("InvalidValues", format!("cannot read spec: {why}")))? {
+        Value::Null => Ok(Value::Object(serde_json::Map::new())),
+        values => Ok(values),
+    }
+}
+
+fn fault(reason: &'static str, message: String) -> Fault {
+    Fault { condition: condition::IRRECONCILABLE, reason, message: shorten(&message, MESSAGE) }
+}

@@ -1,0 +1,194 @@
+//! A chart controller, and what the operator's author adds to its chart.
+
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+use helm::chart::Chart;
+use helm::engine::Engine;
+use kube::core::DynamicObject;
+
+use super::primary::ResourceKey;
+use super::render::Renderer;
+use super::run;
+use super::versions::Versions;
+use crate::context::Context;
+use crate::hooks::{PostHook, PreHook, ValueMapper};
+use crate::native::{self, Controller, Namespaced, Stores};
+use crate::watches::Watch;
+
+/// Keeps a Helm release for each custom resource of one kind.
+///
+/// # Flow
+/// The controller waits until its kind is served, then lists its resources, their release records and the objects of those releases. From then on
+/// watches keep its cache current. Each reconcile of a resource observes the cache, takes one step, and repeats until nothing is left to do:
+///
+/// 1. add the finalizer, before the first object exists;
+/// 2. render, if the resource's `spec`, the chart or the override values changed;
+/// 3. install or upgrade: record the revision as pending, apply its objects, run its hooks, delete objects that it no longer contains, and record it
+///    as deployed; or repair objects that drifted;
+/// 4. on deletion, uninstall from the record and remove the finalizer.
+///
+/// The outcome goes into the status with one write, and only if it changed.
+///
+/// # Guarantees
+/// - A resource is reconciled by one worker at a time, and the outcome of a step is visible to the next one.
+/// - Only objects whose metadata proves that they belong to the release are changed or deleted. An object or a release of somebody else is a
+///   conflict, reported before the first write.
+/// - While nothing changes, no request is made and nothing is rendered.
+///
+/// # Retries
+/// A failed step holds the resource, with a wait that starts at half a second and doubles up to five minutes ([`crate::backoff`]). A change of the
+/// resource, its chart or its override values ends the hold; other events do not. A failed upgrade is rolled back and a failed first install is
+/// removed, unless the cause is an outage, after which the same revision continues. A panic delays only its own resource.
+///
+/// # Cancellation
+/// [`Context::shutdown`] lets running reconciles finish. Dropping the future stops at any `.await`: the record then says what was begun, and the next
+/// process continues it as it was rendered, without running a hook twice.
+pub struct ChartController {
+    name: String,
+    pub(super) watch: Watch,
+    pub(super) source: Source,
+    pub(super) additions: Additions,
+    pub(super) versions: Option<Arc<Versions>>,
+}
+
+/// What renders the chart.
+pub(super) enum Source {
+    Engine(Arc<Engine>),
+    Own(Arc<dyn Renderer>),
+}
+
+/// Judges a custom resource.
+pub(super) type Judge = Arc<dyn Fn(&DynamicObject) -> bool + Send + Sync>;
+
+/// Follows objects, and wakes resources.
+type Follow = Arc<dyn Fn(&Stores, Wake) + Send + Sync>;
+pub(super) type Wake = Box<dyn Fn(ResourceKey) + Send + Sync>;
+
+/// What the operator's author adds to a chart.
+#[derive(Clone, Default)]
+pub(crate) struct Additions {
+    pub(super) mappers: Vec<Arc<dyn ValueMapper>>,
+    pub(super) before: Vec<Arc<dyn PreHook>>,
+    pub(super) after: Vec<Arc<dyn PostHook>>,
+    pub(super) filters: Vec<Judge>,
+    pub(super) pauses: Vec<Judge>,
+    pub(super) follows: Vec<Follow>,
+}
+
+impl Additions {
+    /// Whether any of it sees the whole resource.
+    pub(super) fn need_metadata(&self) -> bool {
+        !(self.mappers.is_empty() && self.before.is_empty() && self.after.is_empty())
+    }
+}
+
+impl ChartController {
+    /// A controller for one entry of watches.yaml, whose chart is loaded here.
+    ///
+    /// # Errors
+    /// The chart cannot be loaded, is a library, or lacks dependencies.
+    pub fn load(watch: Watch) -> Result<ChartController, native::Error> {
+        let chart = Chart::load(&watch.chart)?;
+        if let Some(why) = chart.not_installable() {
+            return Err(why.into());
+        }
+        if let [first, ..] = chart.missing_dependencies()[..] {
+            return Err(format!("found in Chart.yaml, but missing in charts/ directory: {first}").into());
+        }
+        Ok(ChartController::from(watch, Source::Engine(Arc::new(Engine::new(chart)))))
+    }
+
+    /// A controller with its own renderer in place of the chart in `watch`.
+    pub fn with_renderer(watch: Watch, renderer: Arc<dyn Renderer>) -> ChartController {
+        ChartController::from(watch, Source::Own(renderer))
+    }
+
+    fn from(watch: Watch, source: Source) -> ChartController {
+        ChartController {
+            name: watch.controller_name(),
+            watch,
+            source,
+            additions: Additions::default(),
+            versions: None,
+        }
+    }
+
+    /// Sets the watches of the same kind in other versions, of which one serves each resource. Default: there are none.
+    pub(crate) fn among(mut self, versions: Option<Arc<Versions>>) -> ChartController {
+        self.versions = versions;
+        self
+    }
+
+    /// Changes the settings that watches.yaml holds, such as `|watch| watch.max_history = Some(3)`. A chart or kind set here comes too late to count.
+    #[must_use]
+    pub fn configure(mut self, change: impl FnOnce(&mut Watch)) -> ChartController {
+        change(&mut self.watch);
+        self
+    }
+
+    /// Makes the values that the chart is rendered with. Mappers run in the order in which they were added, each on the values of the one before; the
+    /// first sees the resource's `spec`.
+    #[must_use]
+    pub fn map_values(mut self, mapper: impl ValueMapper + 'static) -> ChartController {
+        self.additions.mappers.push(Arc::new(mapper));
+        self
+    }
+
+    /// Adds a hook that runs before each install and upgrade. Its failure is logged and stops nothing.
+    #[must_use]
+    pub fn before(mut self, hook: impl PreHook + 'static) -> ChartController {
+        self.additions.before.push(Arc::new(hook));
+        self
+    }
+
+    /// Adds a hook that runs after each successful install and upgrade. Its failure is logged and stops nothing.
+    #[must_use]
+    pub fn after(mut self, hook: impl PostHook + 'static) -> ChartController {
+        self.additions.after.push(Arc::new(hook));
+        self
+    }
+
+    /// Serves only the resources that `serves` accepts. One that it rejects after a change keeps its release, and is still uninstalled when it is
+    /// deleted. Default: all that the watch's `selector` selects.
+    #[must_use]
+    pub fn filter(mut self, serves: impl Fn(&DynamicObject) -> bool + Send + Sync + 'static) -> ChartController {
+        self.additions.filters.push(Arc::new(serves));
+        self
+    }
+
+    /// Leaves a resource alone, deleted or not, while `pauses` says so, as the annotation `pause` does.
+    #[must_use]
+    pub fn pause_when(mut self, pauses: impl Fn(&DynamicObject) -> bool + Send + Sync + 'static) -> ChartController {
+        self.additions.pauses.push(Arc::new(pauses));
+        self
+    }
+
+    /// Watches more objects, such as a ConfigMap that a mapper reads: any change wakes the resources that `resources_of` names, before and after the
+    /// change, and ends their waits after failures. `labels` narrows the watch, such as `app=settings`; empty: every object of the kind.
+    #[must_use]
+    pub fn watch<K: Namespaced>(
+        mut self,
+        labels: &str,
+        resource_of: impl Fn(&K) -> Option<ResourceKey> + Clone + Send + Sync + 'static,
+    ) -> ChartController {
+        let labels = labels.to_owned();
+        let follow = move |stores: &Stores, wake: Wake| stores.follow(&labels, resource_of.clone(), wake);
+        self.additions.follows.push(Arc::new(follow));
+        self
+    }
+}
+
+impl Controller for ChartController {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn prepare(&self, context: &Context) {
+        context.cluster.read_whole(&self.watch.expressions);
+    }
+
+    fn run(self: Box<Self>, context: Context) -> BoxFuture<'static, Result<(), native::Error>> {
+        Box::pin(run::run(*self, context))
+    }
+}

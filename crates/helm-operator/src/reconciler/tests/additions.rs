@@ -1,0 +1,133 @@
+//! What the operator's author adds to a chart: value mappers, filters, pauses and watches of more objects.
+
+use kube::ResourceExt as _;
+use kube::core::DynamicObject;
+
+use super::*;
+use crate::hooks::{Error as Failure, Mapping};
+use crate::report::Outcome;
+
+/// What the mapper makes of a resource; an error without one.
+type Answer = Arc<Mutex<Option<Value>>>;
+
+/// A controller whose mapper lays an answer over the resource's values.
+fn mapping(server: Arc<MemoryApi>, answer: &Answer) -> World {
+    let answer = answer.clone();
+    let mapper = move |mapping: Mapping| {
+        let answer = answer.lock().unwrap().clone();
+        async move {
+            let mut values = mapping.values.clone();
+            let answer = answer.ok_or("no such setting")?;
+            if answer == "told" {
+                mapping.tell(Outcome::normal("Mapped", "Map", "mapped"));
+            }
+            values["value"] = format!("{answer} for {}", mapping.resource.name_any()).into();
+            Ok::<_, Failure>(values)
+        }
+    };
+    let additions = Additions { mappers: vec![Arc::new(mapper)], ..Additions::default() };
+    let intake = Intake { keep_metadata: additions.need_metadata(), ..Intake::default() };
+    let events = Events::new(server.clone(), "memcached-controller", None);
+    World::start(server, Arc::new(Stub::default()), events, false, |_| {}, intake, additions)
+}
+
+fn answering(answer: &str) -> (World, Answer) {
+    let answer = Answer::new(Mutex::new(Some(answer.into())));
+    (mapping(World::new(json!({"maps": ["a"], "value": "own"})).server, &answer), answer)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_chart_is_rendered_with_mapped_values_and_a_new_answer_upgrades() {
+    let (world, answer) = answering("one");
+    world.reconcile().await;
+    assert_eq!(world.value_of("a"), "\"one\" for web");
+    assert_eq!(world.requests().await, 0, "an equal answer is no change");
+    *answer.lock().unwrap() = Some("two".into());
+    world.reconcile().await;
+    assert_eq!(
+        (world.value_of("a"), world.history()),
+        (json!("\"two\" for web"), vec!["1 superseded".into(), "2 deployed".into()])
+    );
+    assert_eq!(world.requests().await, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_restart_with_the_same_answer_changes_nothing() {
+    let (world, answer) = answering("one");
+    world.reconcile().await;
+    let world = mapping(world.server.clone(), &answer);
+    assert_eq!(world.requests().await, 0);
+    assert_eq!(world.history(), ["1 deployed"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_mapper_is_a_condition_and_what_is_deployed_stays() {
+    let (world, answer) = answering("one");
+    world.reconcile().await;
+    *answer.lock().unwrap() = None;
+    world.reconcile().await;
+    let status = world.server.object(PRIMARY).unwrap()["status"].to_string();
+    assert!(status.contains("ValueMappingFailed") && status.contains("cannot map values: no such setting"), "{status}");
+    assert_eq!((world.value_of("a"), world.history()), (json!("\"one\" for web"), vec!["1 deployed".to_owned()]));
+    *answer.lock().unwrap() = Some("two".into());
+    tokio::time::advance(SECOND).await;
+    world.reconcile().await;
+    assert_eq!(world.value_of("a"), "\"two\" for web");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_mapper_that_fails_does_not_keep_a_release_from_being_uninstalled() {
+    let (world, answer) = answering("one");
+    world.reconcile().await;
+    *answer.lock().unwrap() = None;
+    world.delete();
+    world.reconcile().await;
+    assert!(world.server.object(PRIMARY).is_none() && world.maps().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_mapper_may_tell_the_resources_users() {
+    let (world, _) = answering("told");
+    world.reconcile().await;
+    // Events are published in the background.
+    tokio::time::sleep(SECOND).await;
+    assert!(events(&world.server).iter().any(|event| event["reason"] == "Mapped"));
+}
+
+/// A controller that judges resources.
+fn judging(server: Arc<MemoryApi>, intake: Intake) -> World {
+    World::taking(server, Arc::new(Stub::default()), intake)
+}
+
+fn is_wanted(resource: &DynamicObject) -> bool {
+    resource.annotations().get("skip").is_none() && resource.data["spec"]["skip"] != true
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rejected_resource_is_left_alone_and_still_uninstalled_when_deleted() {
+    let filtering = || Intake { filters: vec![Arc::new(is_wanted)], ..Intake::default() };
+    let server = World::new(json!({"maps": ["a"], "skip": true})).server;
+    let world = judging(server.clone(), filtering());
+    world.reconcile().await;
+    assert!(world.maps().is_empty(), "rejected by its spec");
+    world.edit(|resource| resource["spec"] = json!({"maps": ["a"]}));
+    world.reconcile().await;
+    assert_eq!(world.maps(), ["a"]);
+    world.edit(|resource| resource["spec"] = json!({"maps": ["b"], "skip": true}));
+    world.reconcile().await;
+    assert_eq!(world.maps(), ["a"], "it keeps its release");
+    world.delete();
+    world.reconcile().await;
+    assert!(world.server.object(PRIMARY).is_none() && world.maps().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_paused_resource_is_not_even_uninstalled() {
+    let paused = Intake { pauses: vec![Arc::new(|resource| !is_wanted(resource))], ..Intake::default() };
+    let world = judging(World::new(json!({"maps": ["a"]})).server, paused);
+    world.reconcile().await;
+    world.edit(|resource| resource["spec"] = json!({"maps": ["b"], "skip": true}));
+    world.delete();
+    world.reconcile().await;
+    assert_eq!(world.maps(), ["a"]);
+}
