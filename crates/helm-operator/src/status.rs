@@ -6,8 +6,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use helm_release::kube::intern;
 use jiff::Timestamp;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Value, json};
 
 use crate::reconciler::DETECTED;
@@ -70,19 +71,20 @@ const MAX_MESSAGE: usize = 4096;
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Condition {
     /// Its type.
-    #[serde(rename = "type")]
-    pub(crate) kind: String,
+    #[serde(rename = "type", deserialize_with = "interned")]
+    pub(crate) kind: Arc<str>,
     /// `True`, `False` or `Unknown`.
-    pub(crate) status: String,
+    #[serde(deserialize_with = "interned")]
+    pub(crate) status: Arc<str>,
     /// The reason, in upper camel case.
-    #[serde(default)]
-    pub(crate) reason: String,
+    #[serde(default, deserialize_with = "interned")]
+    pub(crate) reason: Arc<str>,
     /// The text for people.
-    #[serde(default)]
-    pub(crate) message: String,
+    #[serde(default, deserialize_with = "interned")]
+    pub(crate) message: Arc<str>,
     /// When `status` last changed.
-    #[serde(default)]
-    pub(crate) last_transition_time: Option<String>,
+    #[serde(default, deserialize_with = "interned_if_any")]
+    pub(crate) last_transition_time: Option<Arc<str>>,
     /// The resource's generation that it describes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) observed_generation: Option<i64>,
@@ -93,16 +95,26 @@ pub(crate) struct Condition {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct DeployedRelease {
     /// The release's name.
-    pub(crate) name: String,
+    #[serde(deserialize_with = "interned")]
+    pub(crate) name: Arc<str>,
     /// Its revision.
     #[serde(default)]
     pub(crate) revision: u32,
     /// Chart and version: `memcached-0.1.0`.
-    #[serde(default)]
-    pub(crate) chart: String,
+    #[serde(default, deserialize_with = "interned")]
+    pub(crate) chart: Arc<str>,
     /// The chart's `appVersion`.
-    #[serde(default)]
-    pub(crate) app_version: String,
+    #[serde(default, deserialize_with = "interned")]
+    pub(crate) app_version: Arc<str>,
+}
+
+/// Most conditions say the same, and those of one resource share their times.
+fn interned<'de, D: Deserializer<'de>>(from: D) -> Result<Arc<str>, D::Error> {
+    String::deserialize(from).map(|text| intern(&text))
+}
+
+fn interned_if_any<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Arc<str>>, D::Error> {
+    Option::<String>::deserialize(from).map(|text| text.map(|text| intern(&text)))
 }
 
 /// `status.lastHandled`: the tokens of control annotations that were handled last.
@@ -234,14 +246,14 @@ pub(crate) struct Fault {
 impl Status {
     /// The condition of this type.
     pub(crate) fn find(&self, kind: &str) -> Option<&Condition> {
-        self.conditions.iter().find(|c| c.kind == kind)
+        self.conditions.iter().find(|c| *c.kind == *kind)
     }
 
     /// Whether helm-operator-plugins wrote it: that keeps `ReleaseFailed` and `Irreconcilable` as `False`, while operator-sdk removes them.
     pub(crate) fn is_from_plugins(&self) -> bool {
         let faults = [condition::RELEASE_FAILED, condition::IRRECONCILABLE].map(|kind| self.find(kind));
         let both = faults.iter().all(Option::is_some);
-        both || faults.iter().flatten().any(|c| c.status != "True") || self.find(condition::PAUSED).is_some()
+        both || faults.iter().flatten().any(|c| *c.status != *"True") || self.find(condition::PAUSED).is_some()
     }
 
     /// The tokens that were handled.
@@ -253,7 +265,7 @@ impl Status {
     pub(crate) fn next(&self, facts: &Facts, now: Timestamp) -> Option<Status> {
         let mut conditions: Vec<Condition> =
             wanted(facts, self).into_iter().map(|c| self.keep_time(c, facts.generation, now)).collect();
-        conditions.extend(self.conditions.iter().filter(|c| !OURS.contains(&c.kind.as_str())).cloned());
+        conditions.extend(self.conditions.iter().filter(|c| !OURS.contains(&&*c.kind)).cloned());
         let next = Status {
             conditions,
             deployed_release: facts.release.clone(),
@@ -261,7 +273,7 @@ impl Status {
             last_handled: facts.handled.clone(),
             fields: facts.fields.clone(),
         };
-        (next.sorted() != self.sorted()).then_some(next)
+        (!next.has_same(self)).then_some(next)
     }
 
     /// The status while a long step runs, with what it waits for; `None` if it equals this one. Only `Ready`, `Reconciling` and `Stalled` change.
@@ -273,19 +285,25 @@ impl Status {
             new(condition::READY, "Unknown", "Progressing", &waits_for),
         ];
         conditions.iter_mut().for_each(|c| *c = self.keep_time(c.clone(), generation, now));
-        let replaced = |c: &&Condition| c.kind == condition::STALLED || conditions.iter().any(|new| new.kind == c.kind);
+        let replaced =
+            |c: &&Condition| *c.kind == *condition::STALLED || conditions.iter().any(|new| new.kind == c.kind);
         let kept: Vec<Condition> = self.conditions.iter().filter(|c| !replaced(c)).cloned().collect();
         conditions.extend(kept);
         let next = Status { conditions, observed_generation: Some(generation), ..self.clone() };
-        (next.sorted() != self.sorted()).then_some(next)
+        (!next.has_same(self)).then_some(next)
     }
 
     fn keep_time(&self, mut condition: Condition, generation: i64, now: Timestamp) -> Condition {
         let old = self.find(&condition.kind).filter(|old| old.status == condition.status);
-        let now = || now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+        let now = || intern(&now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string());
         condition.last_transition_time = Some(old.and_then(|o| o.last_transition_time.clone()).unwrap_or_else(now));
         condition.observed_generation = Some(generation);
         condition
+    }
+
+    /// Whether it says the same, in whatever order.
+    pub(crate) fn has_same(&self, other: &Status) -> bool {
+        self.sorted() == other.sorted()
     }
 
     fn sorted(&self) -> Status {
@@ -296,7 +314,7 @@ impl Status {
 
     /// The fields to apply. Conditions of others are repeated only where the schema treats the list as one field, or they would be lost.
     pub(crate) fn to_apply(&self, list_is_one_field: bool) -> Value {
-        let ours = |c: &&Condition| list_is_one_field || OURS.contains(&c.kind.as_str());
+        let ours = |c: &&Condition| list_is_one_field || OURS.contains(&&*c.kind);
         let conditions: Vec<&Condition> = self.conditions.iter().filter(ours).collect();
         let mut status = json!({"conditions": conditions, "observedGeneration": self.observed_generation});
         if let Some(release) = &self.deployed_release {
@@ -354,7 +372,7 @@ fn activity(facts: &Facts, ready: &Condition) -> Option<Condition> {
         let message = format!("waiting for other upgrades: at most {limit} run at a time");
         return Some(new(condition::RECONCILING, "True", "UpgradeQueued", &message));
     }
-    if ready.status == "True" {
+    if *ready.status == *"True" {
         return None;
     }
     let kind = match (&facts.fault, &facts.health) {
@@ -373,7 +391,7 @@ fn activity(facts: &Facts, ready: &Condition) -> Option<Condition> {
             format!("{attempts} attempts failed, the last with: {}; {GIVEN_UP}", fault.message)
         }
         (Some(fault), _) if kind == condition::STALLED => format!("{}; {}", fault.message, advice(fault.reason)),
-        _ => ready.message.clone(),
+        _ => ready.message.to_string(),
     };
     Some(new(kind, "True", reason, &message))
 }
@@ -391,7 +409,7 @@ fn deployed(facts: &Facts, old: &Status) -> Option<Condition> {
         return None;
     };
     let reason = if release.revision <= 1 { "InstallSuccessful" } else { "UpgradeSuccessful" };
-    let kept = || old.find(condition::DEPLOYED).filter(|c| c.status == "True").map(|c| c.message.clone());
+    let kept = || old.find(condition::DEPLOYED).filter(|c| *c.status == *"True").map(|c| c.message.to_string());
     let message = facts.notes.clone().or_else(kept).unwrap_or_default();
     Some(new(condition::DEPLOYED, "True", reason, message.trim_end()))
 }
@@ -427,10 +445,10 @@ fn kept_by(finalizers: &[String]) -> String {
 
 fn new(kind: &str, status: &str, reason: &str, message: &str) -> Condition {
     Condition {
-        kind: kind.into(),
-        status: status.into(),
-        reason: reason.into(),
-        message: shorten(message, MAX_MESSAGE),
+        kind: intern(kind),
+        status: intern(status),
+        reason: intern(reason),
+        message: intern(&shorten(message, MAX_MESSAGE)),
         last_transition_time: None,
         observed_generation: None,
     }
@@ -489,9 +507,9 @@ mod tests {
             )
             .unwrap();
         let time = |kind| second.find(kind).unwrap().last_transition_time.clone().unwrap();
-        assert_eq!(time(condition::DEPLOYED), "1970-01-01T00:00:00Z");
-        assert_eq!(time(condition::READY), "1970-01-01T00:01:00Z");
-        assert_eq!(second.find(condition::READY).unwrap().message, "Deployment \"web\" is not ready");
+        assert_eq!(&*time(condition::DEPLOYED), "1970-01-01T00:00:00Z");
+        assert_eq!(&*time(condition::READY), "1970-01-01T00:01:00Z");
+        assert_eq!(&*second.find(condition::READY).unwrap().message, "Deployment \"web\" is not ready");
         assert!(second.conditions.iter().all(|c| c.observed_generation == Some(2)));
     }
 
@@ -515,7 +533,7 @@ mod tests {
         let fault = Fault { condition: condition::RELEASE_FAILED, reason: "UpgradeError", message: "no".into() };
         let broken = Status::default().next(&Facts { fault: Some(fault), ..facts() }, at(0)).unwrap();
         assert!(summary(&broken).contains(&"ReleaseFailed=True/UpgradeError/no".to_owned()));
-        assert_eq!(broken.find(condition::READY).unwrap().reason, "UpgradeError");
+        assert_eq!(&*broken.find(condition::READY).unwrap().reason, "UpgradeError");
         let healed = broken.next(&facts(), at(1)).unwrap();
         assert!(healed.find(condition::RELEASE_FAILED).is_none());
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use go_encoding::json::{self, EscapeHtml, Layout};
 use go_template::{Map, Value};
-use helm_release::kube::digest_json;
+use helm_release::kube::{digest_json, intern};
 
 /// Why a `spec` has no values. The messages never quote it.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -27,7 +27,7 @@ pub struct Spec {
 impl Spec {
     /// The `spec` with this JSON text; `null` stands for none.
     pub fn new(json: &str) -> Spec {
-        Spec { json: json.into(), digest: digest(json).into() }
+        Spec { json: json.into(), digest: intern(&digest(json)) }
     }
 
     /// The JSON text.

@@ -4,6 +4,7 @@
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock};
 
+use helm_release::kube::intern;
 use kube::core::GroupVersionKind;
 use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder};
 use prometheus_client::metrics::counter::Counter;
@@ -71,8 +72,8 @@ pub(super) struct OutcomeLabels {
 pub(super) struct ResourceLabels {
     group: Arc<str>,
     kind: Arc<str>,
-    name: String,
-    namespace: String,
+    name: Arc<str>,
+    namespace: Arc<str>,
     version: Arc<str>,
 }
 
@@ -180,11 +181,11 @@ impl Families {
 
 pub(super) fn resource(gvk: &GroupVersionKind, namespace: &str, name: &str) -> ResourceLabels {
     ResourceLabels {
-        group: gvk.group.as_str().into(),
-        kind: gvk.kind.as_str().into(),
-        name: name.to_owned(),
-        namespace: namespace.to_owned(),
-        version: gvk.version.as_str().into(),
+        group: intern(&gvk.group),
+        kind: intern(&gvk.kind),
+        name: intern(name),
+        namespace: intern(namespace),
+        version: intern(&gvk.version),
     }
 }
 

@@ -32,13 +32,14 @@ pub(super) struct Cache {
 #[derive(Default)]
 struct State {
     primaries: HashMap<ResourceKey, (Arc<Primary>, Stamp)>,
-    dependents: HashMap<ObjectKey, Dependent>,
+    dependents: HashMap<ObjectKey, Arc<Dependent>>,
     kinds: HashMap<KindKey, Vec<Scope>>,
     /// Kinds whose first list is running, with the resources that wait for it.
     listing: HashMap<KindKey, HashSet<ResourceKey>>,
     /// Kinds we may not list: absence from the cache proves nothing, and nothing reports drift.
     refused: HashSet<KindKey>,
-    histories: HashMap<ResourceKey, History>,
+    /// The histories that say something.
+    histories: HashMap<ResourceKey, Arc<History>>,
     gone: RecentDeletions,
 }
 
@@ -220,19 +221,25 @@ impl Cache {
     pub(super) fn release_lost(&self, key: &ResourceKey, release: &Arc<Release>) {
         let mut state = self.state();
         if state.primaries.contains_key(key) {
-            state.histories.entry(key.clone()).or_default().lost = Some(release.clone());
+            state.change_history(key, |history| history.lost = Some(release.clone()));
         }
     }
 
-    pub(super) fn history(&self, key: &ResourceKey) -> History {
+    pub(super) fn history(&self, key: &ResourceKey) -> Arc<History> {
         self.state().histories.get(key).cloned().unwrap_or_default()
     }
 
-    pub(super) fn change_history<T>(&self, key: &ResourceKey, change: impl FnOnce(&mut History) -> T) -> T {
-        change(self.state().histories.entry(key.clone()).or_default())
+    /// How many resources have a history.
+    #[cfg(test)]
+    pub(super) fn histories(&self) -> usize {
+        self.state().histories.len()
     }
 
-    pub(super) fn dependent(&self, key: &ObjectKey) -> Option<Dependent> {
+    pub(super) fn change_history<T>(&self, key: &ResourceKey, change: impl FnOnce(&mut History) -> T) -> T {
+        self.state().change_history(key, change)
+    }
+
+    pub(super) fn dependent(&self, key: &ObjectKey) -> Option<Arc<Dependent>> {
         self.state().dependents.get(key).cloned()
     }
 
@@ -250,7 +257,7 @@ impl Cache {
 
     /// Drops the entry under the key of an object that belongs to nobody we know; returns its owner.
     pub(super) fn drop_dependent(&self, key: &ObjectKey) -> Option<ResourceKey> {
-        self.state().dependents.remove(key).and_then(|dependent| dependent.owner)
+        self.state().dependents.remove(key).and_then(|dependent| dependent.owner.clone())
     }
 
     /// Stores live objects from the answers to our own applies.
@@ -282,7 +289,7 @@ impl Cache {
         if state.dependents.get(key).is_none_or(|known| *known.uid != *uid) {
             return None;
         }
-        state.dependents.remove(key).and_then(|dependent| dependent.owner)
+        state.dependents.remove(key).and_then(|dependent| dependent.owner.clone())
     }
 
     /// Drops the objects of a kind and scope that the list which just ended lacks; returns the owners affected.
@@ -317,6 +324,7 @@ impl Cache {
         let uid = live.and_then(|l| l.metadata.uid.as_deref()).unwrap_or_default();
         let Some(known) = state.dependents.get_mut(key) else { return };
         if *known.uid == *uid {
+            let known = Arc::make_mut(known);
             known.stamp = known.stamp.confirmed();
         } else {
             state.dependents.remove(key);
@@ -432,13 +440,14 @@ impl State {
         let uid = live.metadata.uid.as_deref().unwrap_or_default();
         let version = live.resource_version();
         let known = self.dependents.get_mut(&key).map(|known| {
+            let known = Arc::make_mut(known);
             // The event of our own write completes what its answer had.
             let completes = known.is_partial && !judged.is_partial && version == known.resource_version;
             (&mut known.stamp, Some(known.resource_version).filter(|_| !completes))
         });
         let stamp = Stamp::of_newer(known, version, epoch)?;
         let old = self.dependents.get(&key);
-        let judged = judged.completed_by(old.filter(|old| *old.uid == *uid));
+        let judged = judged.completed_by(old.filter(|old| *old.uid == *uid).map(|old| &**old));
         let new = Dependent {
             uid: uid.into(),
             resource_version: version,
@@ -458,8 +467,17 @@ impl State {
                 == (&new.uid, new.mark, new.failed(), new.deleting, new.ours, &new.whole)
         });
         let owner = new.owner.clone().filter(|_| !same);
-        self.dependents.insert(key, new);
+        self.dependents.insert(key, Arc::new(new));
         owner
+    }
+
+    fn change_history<T>(&mut self, key: &ResourceKey, change: impl FnOnce(&mut History) -> T) -> T {
+        let history = self.histories.entry(key.clone()).or_default();
+        let result = change(Arc::make_mut(history));
+        if history.is_blank() {
+            self.histories.remove(key);
+        }
+        result
     }
 
     fn ask_at(&self, key: &ObjectKey) -> Option<Instant> {
@@ -491,7 +509,7 @@ impl LiveView for Cache {
             mark: dependent.mark.filter(|_| !dependent.deleting),
             kept: dependent.kept,
             scaled: dependent.scaled,
-            proven: Proven { uid: dependent.uid.into(), resource_version: dependent.resource_version.to_string() },
+            proven: Proven { uid: dependent.uid.to_string(), resource_version: dependent.resource_version.to_string() },
         })
     }
 }

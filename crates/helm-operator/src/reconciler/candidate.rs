@@ -1,6 +1,7 @@
 //! The next revision: rendered, or taken from an interrupted action that had rendered it.
 
 use helm_release::action::{self, Candidate, Imported};
+use helm_release::kube::ObjectDigest;
 use helm_release::release::Status;
 use helm_release::storage::Marks;
 
@@ -39,7 +40,7 @@ impl Work<'_> {
             if is_same(&candidate, marks, primary.namespace()) {
                 self.replace_crds(primary, &candidate).await?;
                 self.judged = Some(Inputs::RenderedSame);
-                if marks.complete && marks.owner == primary.uid() {
+                if marks.complete && *marks.owner == *primary.uid() {
                     correct_drift::note_inputs(self, primary, *revision, candidate.inputs).await?;
                 }
                 return Ok(Next::Again);
@@ -89,7 +90,7 @@ impl Work<'_> {
         let newest = release.as_deref().and_then(Release::newest).filter(|(_, r)| r.status.is_pending());
         let Some((version, marks)) = newest.and_then(|(v, r)| Some((v, r.marks.clone()?))) else { return Ok(None) };
         let judged = compare::judge(Some(&marks.inputs), &inputs);
-        if judged == Inputs::Changed || marks.owner != primary.uid() {
+        if judged == Inputs::Changed || *marks.owner != *primary.uid() {
             return Ok(None);
         }
         let record = self.shared.storage.get(primary.namespace(), primary.name(), version).await;
@@ -119,13 +120,13 @@ impl Work<'_> {
 
 /// Whether a candidate has exactly the objects in the marks, in any order.
 fn is_same(candidate: &Candidate, marks: &Marks, namespace: &str) -> bool {
-    let mut new: Vec<(&str, &str, &str, String)> = candidate
+    let mut new: Vec<(&str, &str, &str, Option<ObjectDigest>)> = candidate
         .objects
         .iter()
-        .map(|o| (o.api_version.as_str(), o.kind.as_str(), o.name.as_str(), o.digest(namespace)))
+        .map(|o| (o.api_version.as_str(), o.kind.as_str(), o.name.as_str(), Some(o.digest(namespace))))
         .collect();
-    let mut old: Vec<(&str, &str, &str, String)> =
-        marks.objects.iter().map(|o| (&*o.api_version, &*o.key.kind, &*o.key.name, o.digest.clone())).collect();
+    let mut old: Vec<(&str, &str, &str, Option<ObjectDigest>)> =
+        marks.objects.iter().map(|o| (&*o.api_version, &*o.key.kind, &*o.key.name, o.digest)).collect();
     new.sort();
     old.sort();
     new == old

@@ -60,7 +60,7 @@ pub(super) async fn compare(work: &mut Work<'_>, primary: &Primary) -> Result<Ne
         work.judged = Some(Inputs::Same);
         work.drop_source_values();
         // Otherwise taking ownership of the objects records it.
-        if marks.complete && marks.owner == primary.uid() {
+        if marks.complete && *marks.owner == *primary.uid() {
             note_inputs(work, primary, version, work.inputs_digest(primary)).await?;
         }
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use helm_release::action::{self, Environment};
-use helm_release::kube::{Applied, ApplyMethod, Live, ObjectKey};
+use helm_release::kube::{Applied, ApplyMethod, Live, ObjectKey, intern};
 use helm_release::release::{Packed, Status};
 use helm_release::storage::{MarkedObject, Marks};
 use tokio::time::Instant;
@@ -28,7 +28,7 @@ pub(super) async fn repair(work: &mut Work<'_>, primary: &Primary) -> Result<Nex
     let packed = work.release().and_then(|r| r.packed.clone()).filter(|(v, _)| *v == version).map(|(_, p)| p);
     if watched && work.shared.cache.change_history(work.key, |history| history.drift.count(Instant::now())) {
         let fault = fight(&env, version, packed.as_ref(), primary, &drifted).await;
-        work.shared.cache.change_history(work.key, |history| history.drift.fault = Some(fault.clone()));
+        work.shared.cache.change_history(work.key, |history| history.drift.fault = Some(Box::new(fault.clone())));
         work.report_fault(primary, &fault, true);
         return Ok(Next::Done);
     }
@@ -90,8 +90,8 @@ pub(super) async fn read(work: &mut Work<'_>, primary: &Primary) -> Result<Next,
     let base = release.base().map(|(v, _)| v);
     for version in release.unmarked() {
         let (mut marks, packed) = action::inventory_of(&env, version).await.map_err(|e| fault(&e))?;
-        marks.owner = primary.uid().to_owned();
-        marks.owner_type = primary.owner().annotated_type();
+        marks.owner = intern(primary.uid());
+        marks.owner_type = intern(&primary.owner().annotated_type());
         // A release without objects has nothing to take ownership of.
         marks.complete = marks.objects.is_empty();
         let abandoned = release.revisions.get(&version).is_some_and(|r| r.status.is_pending() && r.marks.is_none());
@@ -124,8 +124,8 @@ pub(super) async fn take_ownership(work: &mut Work<'_>, primary: &Primary) -> Re
     let mut whole = (*marks).clone();
     whole.objects = applied.iter().map(MarkedObject::from).collect();
     whole.complete = true;
-    whole.owner = primary.uid().to_owned();
-    whole.owner_type = primary.owner().annotated_type();
+    whole.owner = intern(primary.uid());
+    whole.owner_type = intern(&primary.owner().annotated_type());
     whole.inputs = work.inputs_digest(primary);
     let written = action::record_ownership(&env, version, packed.as_ref(), &whole).await.map_err(|e| fault(&e))?;
     keep(work, version, whole, written);

@@ -105,7 +105,7 @@ pub(super) async fn record(work: &Work<'_>, outcome: Outcome) {
     }
     shared.watch_kinds(kinds);
     shared.cache.change_release(work.key, |release| {
-        for revision in release.revisions.values_mut().filter(|r| r.status == Status::Deployed) {
+        for revision in release.revisions.iter_mut().map(|(_, r)| r).filter(|r| r.status == Status::Deployed) {
             revision.status = Status::Superseded;
         }
         for dropped in &outcome.dropped {

@@ -36,7 +36,7 @@ struct Detection {
 impl Work<'_> {
     /// The objects whose drift is to be reported and that changed since they were last read.
     pub(super) fn unreported(&self, marks: &Marks, primary: &Primary) -> Vec<ObjectKey> {
-        let known = self.shared.cache.history(self.key).detected.unwrap_or_default();
+        let known = self.shared.cache.history(self.key).detected.clone().unwrap_or_default();
         let due = self.is_due(known.looked);
         let is_new = |object: &&MarkedObject| {
             let synced = self.shared.cache.is_synced(&object.key);
@@ -52,7 +52,7 @@ impl Work<'_> {
 
     /// Describes the drift that still exists, one text an object, and forgets the rest.
     pub(super) fn detections(&self, primary: &Primary) -> Vec<String> {
-        let Some(mut known) = self.shared.cache.history(self.key).detected else { return Vec::new() };
+        let Some(mut known) = self.shared.cache.history(self.key).detected.clone() else { return Vec::new() };
         let marks = deployed(self).map(|(_, marks)| marks).unwrap_or_default();
         known.objects.retain(|key, _| {
             let reported = marks.find(key).filter(|o| self.drift_policy(o, primary) == DriftPolicy::Detect);
@@ -96,11 +96,11 @@ fn undisturbed(key: &ObjectKey, look: &mut Look) -> Option<(ObjectKey, Live)> {
 /// Stores what was found, and publishes what is new.
 fn report(work: &Work<'_>, primary: &Primary, found: Vec<(ObjectKey, Detection)>, unwatched: bool) {
     let before = primary.status.find(condition::DRIFTED).map(|c| c.message.clone()).unwrap_or_default();
-    let mut known = work.shared.cache.history(work.key).detected.unwrap_or_default();
+    let mut known = work.shared.cache.history(work.key).detected.clone().unwrap_or_default();
     for (key, detection) in found {
         let old = known.objects.insert(key, detection.clone());
         // A previous process may have reported it.
-        let is_old = old.map_or_else(|| before.contains(&detection.text), |old| old.text == detection.text);
+        let is_old = old.map_or_else(|| before.contains(&*detection.text), |old| old.text == detection.text);
         if !is_old && !detection.text.is_empty() {
             tracing::warn!(resource = %work.key, drift = detection.text, "Drift detected");
             work.shared.publish(primary, Outcome::warning(DETECTED, "Detect", detection.text));

@@ -19,7 +19,7 @@ pub(super) fn fields(work: &Work<'_>, primary: &Primary, objects: &[ObjectKey]) 
     if expressions.fields().is_empty() {
         return (Fields::default(), None);
     }
-    let objects = by_kind(expressions, objects, |key| work.shared.cache.dependent(key)?.whole);
+    let objects = by_kind(expressions, objects, |key| work.shared.cache.dependent(key)?.whole.clone());
     compute(expressions, &itself(primary), &objects, &primary.status.fields)
 }
 

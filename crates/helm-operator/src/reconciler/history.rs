@@ -28,23 +28,23 @@ const PATIENCE: u32 = 5;
 /// out, because hundreds may be failing.
 const SPREAD: Duration = Duration::from_secs(30);
 
-/// A resource's recent history.
+/// A resource's recent history. What few resources have is boxed: there is one for each resource that was ever reconciled with a result.
 #[derive(Clone, Debug, Default)]
 pub(super) struct History {
-    pub(super) failure: Option<Failed>,
+    pub(super) failure: Option<Box<Failed>>,
     /// Whether the attempt that is about to fail counts as one: it got far enough, and no outage stopped it.
     pub(super) attempted: bool,
     /// The permanent refusal of an attempt, and its inputs.
-    pub(super) refused: Option<(String, Refusal)>,
+    pub(super) refused: Option<Box<(String, Refusal)>>,
     /// The failure that the previous process left, until something is tried.
-    pub(super) recalled: Option<Recalled>,
+    pub(super) recalled: Option<Box<Recalled>>,
     pub(super) drift: Drift,
     /// Drift that is only reported.
     pub(super) detected: Option<Box<Detections>>,
     /// The notes for the next status write.
     pub(super) notes: Option<String>,
-    /// Hashes of the status that was written last, without its times, and of the server's answer.
-    pub(super) written: Option<(u64, u64)>,
+    /// Hashes of the status that was written last, without its times, and of the server's answer, if the server changed it.
+    pub(super) written: Option<Box<(u64, u64)>>,
     /// When to write a status again that could not be written.
     pub(super) unwritten: Option<Retry>,
     /// The release whose records disappeared without our uninstalling it.
@@ -86,7 +86,7 @@ pub(super) struct Recalled {
 }
 
 /// Repairs and their outcomes.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Drift {
     /// Consecutive repairs, each soon after the one before.
     streak: u32,
@@ -96,7 +96,7 @@ pub(super) struct Drift {
     /// Consecutive failed repairs.
     failures: u32,
     /// The fight, or why the last repair failed.
-    pub(super) fault: Option<Fault>,
+    pub(super) fault: Option<Box<Fault>>,
 }
 
 impl History {
@@ -104,21 +104,22 @@ impl History {
     pub(super) fn recall(primary: &Arc<Primary>, now: Instant, today: Timestamp) -> Option<History> {
         let stands = |kind| {
             let condition = primary.status.find(kind)?;
-            (condition.status == "True" && condition.observed_generation == Some(primary.generation))
+            (*condition.status == *"True" && condition.observed_generation == Some(primary.generation))
                 .then_some((kind, condition))
         };
         let (kind, failing) = [condition::RELEASE_FAILED, condition::IRRECONCILABLE].into_iter().find_map(stands)?;
-        if failing.reason == FIGHT {
-            let fault = Fault { condition: kind, reason: FIGHT, message: failing.message.clone() };
-            let drift = Drift { streak: PATIENCE + 1, repaired: Some(now), fault: Some(fault), ..Drift::default() };
+        if *failing.reason == *FIGHT {
+            let fault = Fault { condition: kind, reason: FIGHT, message: failing.message.to_string() };
+            let fault = Some(Box::new(fault));
+            let drift = Drift { streak: PATIENCE + 1, repaired: Some(now), fault, ..Drift::default() };
             return Some(History { drift, ..History::default() });
         }
         let lasted = lasted(failing, today);
         let retry_at = now + lasted.min(SPREAD).mul_f64(share(primary.uid()));
-        let exhausted = stands(condition::STALLED).is_some_and(|(_, stalled)| stalled.reason == RETRIES_EXCEEDED);
+        let exhausted = stands(condition::STALLED).is_some_and(|(_, stalled)| *stalled.reason == *RETRIES_EXCEEDED);
         let attempts = backoff::failures_within(lasted);
         let recalled = Recalled { of: primary.clone(), attempts, exhausted, retry_at };
-        Some(History { recalled: Some(recalled), ..History::default() })
+        Some(History { recalled: Some(Box::new(recalled)), ..History::default() })
     }
 
     /// Until when these inputs must not be tried again; `None` if they may be tried now.
@@ -146,7 +147,8 @@ impl History {
         let exhausted = counts && retries.is_some_and(|retries| attempts > retries);
         let news = known.is_none_or(|failure| failure.fault != fault || failure.exhausted != exhausted);
         self.recalled = None;
-        self.failure = Some(Failed { fault, inputs, retry: Retry::after(failures, now), attempts, exhausted });
+        let retry = Retry::after(failures, now);
+        self.failure = Some(Box::new(Failed { fault, inputs, retry, attempts, exhausted }));
         news
     }
 
@@ -170,9 +172,34 @@ impl History {
         self.recalled = None;
     }
 
+    /// Whether it says nothing that a new one would not.
+    pub(super) fn is_blank(&self) -> bool {
+        let History {
+            failure: None,
+            attempted: false,
+            refused: None,
+            recalled: None,
+            drift,
+            detected: None,
+            notes: None,
+            written: None,
+            unwritten: None,
+            lost: None,
+            cleared: None,
+            asked: None,
+            resynced: None,
+            field_fault: None,
+            waiting: None,
+        } = self
+        else {
+            return false;
+        };
+        *drift == Drift::default()
+    }
+
     /// The current failure.
     pub(super) fn fault(&self) -> Option<&Fault> {
-        self.failure.as_ref().map(|f| &f.fault).or(self.drift.fault.as_ref())
+        self.failure.as_ref().map(|f| &f.fault).or(self.drift.fault.as_deref())
     }
 
     /// All deadlines, including past ones.
@@ -202,8 +229,8 @@ impl Drift {
         self.streak = self.streak.saturating_sub(1);
         let retry = Retry::after(self.failures, now);
         (self.failures, self.hold_until) = (retry.failures, Some(retry.at));
-        let news = self.fault.as_ref() != Some(&fault);
-        self.fault = Some(fault);
+        let news = self.fault.as_deref() != Some(&fault);
+        self.fault = Some(Box::new(fault));
         news
     }
 
@@ -262,6 +289,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::reconciler::primary::Received;
 
     const SECOND: Duration = Duration::from_secs(1);
 
@@ -275,12 +303,13 @@ mod tests {
 
     fn resource(reason: &str, generation: i64, uid: &str, annotations: &str) -> Primary {
         let annotations: serde_json::Value = serde_json::from_str(annotations).unwrap();
-        serde_json::from_value(json!({
+        let resource: Received = serde_json::from_value(json!({
             "metadata": {"name": "web", "uid": uid, "generation": 2, "annotations": annotations},
             "status": {"conditions": [{"type": "ReleaseFailed", "status": "True", "reason": reason, "message": "m",
                 "lastTransitionTime": "2026-01-01T00:00:00Z", "observedGeneration": generation}]},
         }))
-        .unwrap()
+        .unwrap();
+        resource.primary
     }
 
     /// Half an hour after those conditions.
@@ -411,7 +440,7 @@ mod tests {
             now += STREAK - SECOND;
         }
         assert!(drift.count(now));
-        drift.fault = Some(fault(FIGHT));
+        drift.fault = Some(Box::new(fault(FIGHT)));
         assert_eq!(drift.hold_until, Some(now + 2 * SECOND));
         for seconds in [4, 8, 16, 32, 64, 128, 256, 300, 300] {
             now = drift.hold_until.unwrap() + STREAK - SECOND;
@@ -443,7 +472,7 @@ mod tests {
             History { drift: drift.clone(), ..History::default() }.deadlines(),
             [None, None, drift.hold_until, None]
         );
-        drift.fault = Some(fault(FIGHT));
+        drift.fault = Some(Box::new(fault(FIGHT)));
         let over = now + 2 * SECOND + STREAK;
         let history = History { drift: drift.clone(), ..History::default() };
         assert_eq!(history.deadlines(), [None, None, Some(now + 2 * SECOND), Some(over)]);
@@ -467,7 +496,7 @@ mod tests {
             assert_eq!(drift.hold_until, Some(now + wait));
             now += wait;
         }
-        assert_eq!(drift.fault, Some(fault("ReconcileError")));
+        assert_eq!(drift.fault.as_deref(), Some(&fault("ReconcileError")));
         drift.succeed(true);
         assert_eq!((drift.failures, &drift.fault), (0, &None));
         drift.fail(fault("ReconcileError"), now);

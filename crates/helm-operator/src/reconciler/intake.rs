@@ -6,9 +6,9 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::controller::Judge;
-use super::primary::{Primary, ResourceKey};
+use super::primary::{Primary, Received, ResourceKey, status_fields};
 use super::versions::{Place, Versions};
-use crate::watches::AnnotationNames;
+use crate::watches::{AnnotationNames, Field};
 
 /// The rules of one controller.
 #[derive(Clone, Default)]
@@ -28,9 +28,11 @@ pub(super) struct Intake {
 }
 
 impl Intake {
-    /// Returns the resource as this controller sees it; `None` if the watch of another version serves it, or the author's filter rejects it.
-    pub(super) fn admit(&self, mut primary: Primary) -> Option<Primary> {
-        let paused = self.judge(&mut primary)?;
+    /// Returns the resource as this controller sees it, with the status fields that watches.yaml defines; `None` if the watch of another version
+    /// serves it, or the author's filter rejects it.
+    pub(super) fn admit(&self, received: Received, fields: &[Field]) -> Option<Primary> {
+        let Received { mut primary, status, .. } = received;
+        let paused = self.judge(&primary)?;
         let raw = primary.raw.take().unwrap_or_default();
         if let Some((version, versions)) = &self.version
             && !versions.serves(version, &raw)
@@ -41,6 +43,7 @@ impl Intake {
         if paused {
             primary.annotations.set_pause();
         }
+        primary.status.fields = status_fields(status.as_deref(), fields);
         if let Some(namespace) = &self.release_namespace {
             primary.set_release_namespace(namespace);
         }
@@ -49,7 +52,7 @@ impl Intake {
     }
 
     /// Whether the author pauses the resource; `None` if a filter rejects it. What has to be uninstalled is never rejected.
-    fn judge(&self, primary: &mut Primary) -> Option<bool> {
+    fn judge(&self, primary: &Primary) -> Option<bool> {
         if self.filters.is_empty() && self.pauses.is_empty() {
             return Some(false);
         }

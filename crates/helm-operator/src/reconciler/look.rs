@@ -64,7 +64,8 @@ pub(super) async fn current_health(work: &Work<'_>, primary: &Primary) -> Health
     }
     let progress = progress_of(deployed.map_or(0, |(version, _)| version), &unhealthy);
     let is_examinable = unhealthy.iter().any(|one| is_examinable(&one.key));
-    let mut waiting = history.waiting.unwrap_or_else(|| Box::new(Waiting::begin(progress, is_stalled(primary), now)));
+    let known = history.waiting.clone();
+    let mut waiting = known.unwrap_or_else(|| Box::new(Waiting::begin(progress, is_stalled(primary), now)));
     waiting.observe(progress, is_examinable, now);
     // A fault says more than the health of an older revision.
     if waiting.is_look_due(now) && history.failure.is_none() {
@@ -78,7 +79,7 @@ pub(super) async fn current_health(work: &Work<'_>, primary: &Primary) -> Health
 
 fn is_stalled(primary: &Primary) -> bool {
     let stalled = primary.status.find(condition::STALLED);
-    stalled.is_some_and(|c| c.reason == "ProgressTimeout" && c.observed_generation == Some(primary.generation))
+    stalled.is_some_and(|c| *c.reason == *"ProgressTimeout" && c.observed_generation == Some(primary.generation))
 }
 
 /// Whether a look at an object can find more than its own status says.

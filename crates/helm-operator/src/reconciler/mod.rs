@@ -32,6 +32,7 @@ mod pods;
 mod primary;
 mod progress;
 pub(crate) mod queue;
+mod recent;
 mod recorded;
 mod release;
 mod releases;

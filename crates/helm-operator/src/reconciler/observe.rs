@@ -88,7 +88,7 @@ impl Work<'_> {
         let Some(marks) = release.and_then(Release::deployed).and_then(|(_, r)| r.marks.as_ref()) else {
             return Objects::Intact;
         };
-        if !marks.complete || marks.owner != primary.uid() {
+        if !marks.complete || *marks.owner != *primary.uid() {
             return Objects::Unmarked;
         }
         let drift = match (self.drifted(marks, primary).is_empty(), self.unreported(marks, primary).is_empty()) {
@@ -179,7 +179,7 @@ impl Work<'_> {
             Some(live) if live.deleting => because("it is being deleted"),
             // Without a watch, nothing will tell more.
             Some(live) if live.is_partial && !self.shared.cache.is_synced(key) => None,
-            Some(live) => live.unready.map(|unready| *unready),
+            Some(live) => live.unready.as_deref().cloned(),
             None if self.shared.cache.is_synced(key) => because("it does not exist"),
             None => None,
         }

@@ -25,13 +25,13 @@ impl Work<'_> {
         let news = self.shared.cache.change_history(self.key, |history| {
             let news = history.failure.as_ref().is_none_or(|f| f.fault != fault);
             // No inputs have failed, so nothing is held.
-            history.failure = Some(Failed {
+            history.failure = Some(Box::new(Failed {
                 fault: fault.clone(),
                 inputs: String::new(),
                 retry: Retry { failures: 0, at },
                 attempts: 0,
                 exhausted: false,
-            });
+            }));
             news
         });
         if news {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use helm_release::kube::Owner;
+use helm_release::kube::{Owner, intern};
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use kube::core::{DynamicObject, TypeMeta};
@@ -13,7 +13,7 @@ use serde_json::value::RawValue;
 
 use super::queue::Grouped;
 use crate::annotations::Annotations;
-use crate::status::Status;
+use crate::status::{Fields, Status};
 use crate::values::Spec;
 use crate::watches::Field;
 
@@ -22,35 +22,44 @@ pub(super) const FINALIZER: &str = "uninstall-helm-release";
 /// The finalizer of operator-sdk: recognised and removed. helm-operator-plugins would never remove it.
 pub(super) const SDK_FINALIZER: &str = "helm.sdk.operatorframework.io/uninstall-release";
 
-/// A custom resource, reduced.
+/// A custom resource, reduced. Thousands are cached: texts that several have are [interned](intern).
 #[derive(Clone, Debug)]
 pub(super) struct Primary {
-    /// Name, namespace, uid and resource version only.
-    metadata: ObjectMeta,
+    key: ResourceKey,
+    uid: Arc<str>,
+    resource_version: Box<str>,
     pub(super) api_version: Arc<str>,
     pub(super) kind: Arc<str>,
     pub(super) generation: i64,
     /// Seconds since the epoch at which it was created.
     pub(super) created: f64,
     pub(super) deleting: bool,
-    pub(super) finalizers: Vec<String>,
+    pub(super) finalizers: Box<[Arc<str>]>,
     pub(super) annotations: Annotations,
     /// Read into values only to render.
     pub(super) spec: Spec,
     pub(super) status: Status,
-    /// The whole status, until [`Primary::keep_fields`].
-    unread: Option<Box<RawValue>>,
     /// Whether the schema treats `status.conditions` as one field.
     pub(super) conditions_are_one_field: bool,
     /// Whether operator-sdk left the whole manifest, Secrets included, in the status.
     pub(super) has_manifest: bool,
     /// Whether its namespace is only that of its release.
     is_cluster_scoped: bool,
-    /// What [`super::intake`] judges and drops.
+    /// What [`super::intake`] judges; kept only for the author's code.
     pub(super) raw: Option<Box<Raw>>,
 }
 
-/// The metadata that only admitting a resource needs.
+/// A custom resource as the server sent it. [`super::intake`] makes a [`Primary`] of it.
+#[derive(Clone, Debug)]
+pub(super) struct Received {
+    /// Name, namespace, uid and resource version only.
+    metadata: ObjectMeta,
+    pub(super) primary: Primary,
+    /// The whole status.
+    pub(super) status: Option<Box<RawValue>>,
+}
+
+/// The metadata that only admitting a resource needs, and the author's code.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Raw {
     pub(super) annotations: BTreeMap<String, String>,
@@ -89,35 +98,24 @@ impl Grouped for ResourceKey {
 }
 
 impl ResourceKey {
-    /// The key of the object with this namespace and name.
+    /// The key of the object with this namespace and name, which are [interned](intern).
     pub fn new(namespace: &str, name: &str) -> ResourceKey {
-        ResourceKey { namespace: namespace.into(), name: name.into() }
+        ResourceKey { namespace: intern(namespace), name: intern(name) }
     }
 }
 
 impl Primary {
-    /// Reads the status fields that watches.yaml defines, and drops the others.
-    pub(super) fn keep_fields(&mut self, fields: &[Field]) {
-        let Some(status) = self.unread.take().filter(|_| !fields.is_empty()) else { return };
-        let all: BTreeMap<String, Box<RawValue>> = read(status.get());
-        let kept = fields.iter().filter_map(|field| {
-            let value = serde_json::from_str(all.get(&*field.name)?.get()).ok()?;
-            Some((field.name.clone(), value))
-        });
-        self.status.fields = kept.collect();
-    }
-
     pub(super) fn key(&self) -> ResourceKey {
-        ResourceKey::new(self.namespace(), self.name())
+        self.key.clone()
     }
 
     pub(super) fn name(&self) -> &str {
-        self.metadata.name.as_deref().unwrap_or_default()
+        &self.key.name
     }
 
     /// The namespace of its release: its own, or for a cluster-scoped resource the configured one.
     pub(super) fn namespace(&self) -> &str {
-        self.metadata.namespace.as_deref().unwrap_or_default()
+        &self.key.namespace
     }
 
     /// Its own namespace; empty for a cluster-scoped resource.
@@ -128,15 +126,15 @@ impl Primary {
     /// Sets the namespace of a cluster-scoped resource's release.
     pub(super) fn set_release_namespace(&mut self, namespace: &str) {
         self.is_cluster_scoped = true;
-        self.metadata.namespace = Some(namespace.to_owned());
+        self.key.namespace = intern(namespace);
     }
 
     pub(super) fn uid(&self) -> &str {
-        self.metadata.uid.as_deref().unwrap_or_default()
+        &self.uid
     }
 
     pub(super) fn resource_version(&self) -> &str {
-        self.metadata.resource_version.as_deref().unwrap_or_default()
+        &self.resource_version
     }
 
     /// Whether it has our finalizer or an upstream's.
@@ -145,8 +143,8 @@ impl Primary {
     }
 
     /// The finalizers without ours and the upstreams'.
-    pub(super) fn other_finalizers(&self) -> Vec<&String> {
-        self.finalizers.iter().filter(|f| !is_ours(f)).collect()
+    pub(super) fn other_finalizers(&self) -> Vec<&str> {
+        self.finalizers.iter().filter(|f| !is_ours(f)).map(|f| &**f).collect()
     }
 
     /// Whether something changed that a reconcile may act on; our own status writes do not count.
@@ -171,9 +169,12 @@ impl Primary {
             generation: Some(self.generation),
             labels: raw.map(|raw| raw.labels.clone()),
             annotations: raw.map(|raw| raw.annotations.clone()),
-            finalizers: Some(self.finalizers.clone()),
+            finalizers: Some(self.finalizers.iter().map(|finalizer| finalizer.to_string()).collect()),
             creation_timestamp: Some(Time(created)),
-            ..self.metadata.clone()
+            name: Some(self.name().to_owned()),
+            uid: Some(self.uid().to_owned()),
+            resource_version: Some(self.resource_version().to_owned()),
+            ..ObjectMeta::default()
         };
         let types = TypeMeta { api_version: self.api_version.to_string(), kind: self.kind.to_string() };
         DynamicObject { types: Some(types), metadata, data: serde_json::Value::Null }
@@ -200,6 +201,17 @@ impl Primary {
             uid: self.uid().to_owned(),
         }
     }
+}
+
+/// Reads the fields that watches.yaml defines from a whole status.
+pub(super) fn status_fields(status: Option<&RawValue>, fields: &[Field]) -> Fields {
+    let Some(status) = status.filter(|_| !fields.is_empty()) else { return Fields::default() };
+    let all: BTreeMap<String, Box<RawValue>> = read(status.get());
+    let kept = fields.iter().filter_map(|field| {
+        let value = serde_json::from_str(all.get(&*field.name)?.get()).ok()?;
+        Some((field.name.clone(), value))
+    });
+    kept.collect()
 }
 
 fn is_ours(finalizer: &str) -> bool {
@@ -250,11 +262,11 @@ struct Entry {
     #[serde(default)]
     subresource: String,
     #[serde(default, rename = "fieldsV1")]
-    fields: Fields,
+    fields: ManagedFields,
 }
 
 #[derive(Default, Deserialize)]
-struct Fields {
+struct ManagedFields {
     #[serde(default, rename = "f:spec")]
     spec: Option<IgnoredAny>,
     #[serde(default, rename = "f:status")]
@@ -278,50 +290,51 @@ struct UpstreamRelease {
     manifest: Option<Box<RawValue>>,
 }
 
-impl<'de> Deserialize<'de> for Primary {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Primary, D::Error> {
-        Full::deserialize(from).map(Primary::from)
+impl<'de> Deserialize<'de> for Received {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Received, D::Error> {
+        Full::deserialize(from).map(Received::from)
     }
 }
 
-impl From<Full> for Primary {
-    fn from(full: Full) -> Primary {
+impl From<Full> for Received {
+    fn from(full: Full) -> Received {
         let meta = full.metadata;
+        let text = |of: &Option<String>| intern(of.as_deref().unwrap_or_default());
         let one_field = |entry: &Entry| entry.fields.status.conditions.as_ref().is_some_and(|raw| raw.get() == "{}");
         let spec = full.spec.as_deref().map_or("null", RawValue::get);
-        let status = full.status.as_deref().map_or("null", RawValue::get);
+        let status_text = full.status.as_deref().map_or("null", RawValue::get);
         let annotations = meta.annotations.unwrap_or_default();
-        let raw = Raw {
-            spec_written: spec_written(&meta.managed_fields),
-            labels: meta.labels.unwrap_or_default(),
-            annotations: BTreeMap::new(),
-        };
-        Primary {
+        let spec_written = spec_written(&meta.managed_fields);
+        let raw = Raw { annotations: annotations.clone(), labels: meta.labels.unwrap_or_default(), spec_written };
+        let created = meta.creation_timestamp.and_then(|t| t.parse::<jiff::Timestamp>().ok());
+        let mut status: Status = read(status_text);
+        status.conditions.shrink_to_fit();
+        let primary = Primary {
+            key: ResourceKey { namespace: text(&meta.namespace), name: text(&meta.name) },
+            uid: text(&meta.uid),
+            resource_version: meta.resource_version.as_deref().unwrap_or_default().into(),
             conditions_are_one_field: meta.managed_fields.iter().any(one_field),
-            has_manifest: read::<UpstreamStatus>(status).release.manifest.is_some(),
-            api_version: full.api_version.into(),
-            kind: full.kind.into(),
+            has_manifest: read::<UpstreamStatus>(status_text).release.manifest.is_some(),
+            api_version: intern(&full.api_version),
+            kind: intern(&full.kind),
             generation: meta.generation,
-            created: meta
-                .creation_timestamp
-                .and_then(|t| t.parse::<jiff::Timestamp>().ok())
-                .map_or(0.0, |t| t.as_second() as f64),
+            created: created.map_or(0.0, |t| t.as_second() as f64),
             deleting: meta.deletion_timestamp.is_some(),
-            finalizers: meta.finalizers.unwrap_or_default(),
+            finalizers: meta.finalizers.iter().flatten().map(|finalizer| intern(finalizer)).collect(),
             annotations: Annotations::new(&annotations),
             is_cluster_scoped: false,
-            raw: Some(Box::new(Raw { annotations, ..raw })),
             spec: Spec::new(spec),
-            status: read(status),
-            unread: full.status,
-            metadata: ObjectMeta {
-                name: meta.name,
-                namespace: meta.namespace,
-                uid: meta.uid,
-                resource_version: meta.resource_version,
-                ..ObjectMeta::default()
-            },
-        }
+            status,
+            raw: Some(Box::new(raw)),
+        };
+        let metadata = ObjectMeta {
+            name: meta.name,
+            namespace: meta.namespace,
+            uid: meta.uid,
+            resource_version: meta.resource_version,
+            ..ObjectMeta::default()
+        };
+        Received { metadata, primary, status: full.status }
     }
 }
 
@@ -338,7 +351,7 @@ fn read<T: DeserializeOwned + Default>(status: &str) -> T {
     serde_json::from_str(status).unwrap_or_default()
 }
 
-helm_release::dynamic_resource!(Primary);
+helm_release::dynamic_resource!(Received);
 
 #[cfg(test)]
 mod tests {
@@ -347,7 +360,11 @@ mod tests {
     use super::*;
 
     fn primary(rest: &str) -> Primary {
-        serde_json::from_str(&format!(r#"{{"metadata":{{"name":"web"}}{rest}}}"#)).unwrap()
+        read_primary(&format!(r#"{{"metadata":{{"name":"web"}}{rest}}}"#))
+    }
+
+    fn read_primary(json: &str) -> Primary {
+        serde_json::from_str::<Received>(json).unwrap().primary
     }
 
     #[test]
@@ -356,8 +373,8 @@ mod tests {
         assert_eq!(primary(&format!(r#","spec":{text}"#)).spec.json(), text);
         assert_eq!((primary("").spec.json(), primary(r#","spec":null"#).spec.json()), ("null", "null"));
         let event = format!(r#"{{"type":"ADDED","object":{{"metadata":{{"name":"web"}},"spec":{text}}}}}"#);
-        let WatchEvent::Added(added) = serde_json::from_str::<WatchEvent<Primary>>(&event).unwrap() else { panic!() };
-        assert_eq!(added.spec.json(), text);
+        let WatchEvent::Added(added) = serde_json::from_str::<WatchEvent<Received>>(&event).unwrap() else { panic!() };
+        assert_eq!(added.primary.spec.json(), text);
     }
 
     #[test]
@@ -373,7 +390,7 @@ mod tests {
         let text = format!(
             r#"{{"metadata":{{"name":"web","managedFields":{managed}}},"spec":{deep},"status":{{"other":{deep}}}}}"#
         );
-        let read: Primary = serde_json::from_str(&text).unwrap();
+        let read = read_primary(&text);
         assert_eq!((read.spec.json(), read.status), (&*deep, Status::default()));
     }
 
@@ -382,23 +399,26 @@ mod tests {
         let with = |conditions: &str| {
             let fields = format!(r#"{{"f:status":{{"f:conditions":{conditions}}}}}"#);
             let text = format!(r#"{{"metadata":{{"managedFields":[{{"fieldsV1":{{}}}},{{"fieldsV1":{fields}}}]}}}}"#);
-            serde_json::from_str::<Primary>(&text).unwrap().conditions_are_one_field
+            read_primary(&text).conditions_are_one_field
         };
         assert!(with("{}"));
         assert!(!with(r#"{"k:{\"type\":\"Ready\"}":{}}"#));
         assert!(!primary("").conditions_are_one_field);
         assert!(primary(r#","status":{"deployedRelease":{"name":"a","manifest":"---"}}"#).has_manifest);
         assert!(!primary(r#","status":{"deployedRelease":{"name":"a"}}"#).has_manifest);
-        assert_eq!(primary(r#","status":{"deployedRelease":{"name":"a"}}"#).status.deployed_release.unwrap().name, "a");
+        assert_eq!(
+            primary(r#","status":{"deployedRelease":{"name":"a"}}"#).status.deployed_release.unwrap().name,
+            "a".into()
+        );
         assert_eq!(primary(r#","status":"odd""#).status, Status::default());
     }
 
     #[test]
     fn the_last_write_of_a_spec_names_its_version() {
         let written = |entries: &str| {
-            let read: Primary =
+            let read: Received =
                 serde_json::from_str(&format!(r#"{{"metadata":{{"managedFields":[{entries}]}}}}"#)).unwrap();
-            read.raw.unwrap().spec_version().map(str::to_owned)
+            read.primary.raw.unwrap().spec_version().map(str::to_owned)
         };
         let entry = |version: &str, day: u32, field: &str, subresource: &str| {
             format!(
@@ -416,9 +436,7 @@ mod tests {
     #[test]
     fn only_what_a_reconcile_acts_on_is_a_difference() {
         let with = |metadata: &str| -> Primary {
-            let read =
-                serde_json::from_str(&format!(r#"{{"metadata":{{"name":"web","uid":"u"{metadata}}}}}"#)).unwrap();
-            Primary { raw: None, ..read }
+            Primary { raw: None, ..read_primary(&format!(r#"{{"metadata":{{"name":"web","uid":"u"{metadata}}}}}"#)) }
         };
         let (ours, others) = (r#","finalizers":["uninstall-helm-release"]"#, r#","finalizers":["other"]"#);
         let deleting = r#","deletionTimestamp":"2026-01-01T00:00:00Z""#;
@@ -436,10 +454,9 @@ mod tests {
             assert_eq!(with(new).differs_from(&with(old)), differs, "{old} -> {new}");
         }
         let labels = r#","labels":{"a":"b"}"#;
-        let seen: Primary =
-            serde_json::from_str(&format!(r#"{{"metadata":{{"name":"web","uid":"u"{labels}}}}}"#)).unwrap();
+        let seen = read_primary(&format!(r#"{{"metadata":{{"name":"web","uid":"u"{labels}}}}}"#));
         assert!(seen.differs_from(&with(labels)), "the author's code sees labels");
-        assert!(with("").differs_from(&serde_json::from_str(r#"{"metadata":{"name":"web","uid":"v"}}"#).unwrap()));
+        assert!(with("").differs_from(&read_primary(r#"{"metadata":{"name":"web","uid":"v"}}"#)));
     }
 
     #[test]
@@ -452,15 +469,15 @@ mod tests {
         let gvk = kube::core::GroupVersionKind::gvk("cache.my.domain", "v1", "Memcached");
         let api = kube::core::ApiResource::from_gvk(&gvk);
         let names = [
-            <Primary as kube::Resource>::group(&api),
-            <Primary as kube::Resource>::version(&api),
-            <Primary as kube::Resource>::kind(&api),
-            <Primary as kube::Resource>::api_version(&api),
-            <Primary as kube::Resource>::plural(&api),
+            <Received as kube::Resource>::group(&api),
+            <Received as kube::Resource>::version(&api),
+            <Received as kube::Resource>::kind(&api),
+            <Received as kube::Resource>::api_version(&api),
+            <Received as kube::Resource>::plural(&api),
         ];
         assert_eq!(names, ["cache.my.domain", "v1", "Memcached", "cache.my.domain/v1", "memcacheds"]);
-        let mut web = primary("");
-        kube::Resource::meta_mut(&mut web).uid = Some("u".into());
-        assert_eq!((web.uid(), kube::Resource::meta(&web).name.as_deref()), ("u", Some("web")));
+        let web: Received = serde_json::from_str(r#"{"metadata":{"name":"web","resourceVersion":"7"}}"#).unwrap();
+        let metadata = kube::Resource::meta(&web);
+        assert_eq!((metadata.name.as_deref(), metadata.resource_version.as_deref()), (Some("web"), Some("7")));
     }
 }

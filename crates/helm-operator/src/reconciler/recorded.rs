@@ -55,7 +55,8 @@ impl Release {
     /// The revisions that may have live objects but carry no marks: Helm made them, or dropped our marks when it wrote them.
     pub(super) fn unmarked(&self) -> Vec<u32> {
         let base = self.base().map_or(0, |(version, _)| version);
-        self.revisions.range(base..).filter(|(_, revision)| !is_known(revision)).map(|(version, _)| *version).collect()
+        let live = self.revisions.iter().filter(|(version, _)| **version >= base);
+        live.filter(|(_, revision)| !is_known(revision)).map(|(version, _)| *version).collect()
     }
 
     /// Until when to leave the newest revision alone because somebody else's action on it is unfinished. Our records have marks; Helm's do not.
@@ -73,7 +74,7 @@ impl Release {
 
     /// When revision 1 was made, if the marks say so.
     pub(super) fn first_deployed(&self) -> Option<Timestamp> {
-        self.revisions.values().rev().find_map(|r| r.marks.as_ref()?.first_deployed)
+        self.revisions.iter().rev().find_map(|(_, r)| r.marks.as_ref()?.first_deployed)
     }
 
     /// The objects that may be live: those of the base revision and of every later one.
@@ -81,7 +82,7 @@ impl Release {
         let base = self.base();
         let mut inventory = base.and_then(|(_, r)| r.marks.as_deref().cloned()).unwrap_or_default();
         let from = base.map_or(0, |(version, _)| version + 1);
-        for (_, revision) in self.revisions.range(from..) {
+        for (_, revision) in self.revisions.iter().filter(|(version, _)| **version >= from) {
             // The objects are known, their marks are not.
             inventory.complete = false;
             for object in revision.marks.iter().flat_map(|marks| &marks.objects) {
@@ -118,7 +119,7 @@ mod tests {
         MarkedObject {
             key,
             api_version: "v1".into(),
-            digest: String::new(),
+            digest: None,
             mark: None,
             kept: false,
             client: false,
@@ -141,7 +142,7 @@ mod tests {
         let revision = |(status, marks): &(Status, Option<Marks>)| Revision {
             status: *status,
             resource_version: 1,
-            owners: vec!["u1".into()],
+            owners: Box::new(["u1".into()]),
             marks: marks.clone().map(Arc::new),
             stamp: Stamp::written(None),
             written: Some(at(1000)),
@@ -215,7 +216,7 @@ mod tests {
         assert_eq!(release(&[(Deployed, None), (PendingUpgrade, ours(&["a"]))]).in_flight(at(1000)), None);
         assert_eq!(release(&[(Deployed, None)]).in_flight(at(1000)), None);
         let mut undated = helms;
-        undated.revisions.values_mut().for_each(|revision| revision.written = None);
+        undated.revisions.iter_mut().for_each(|(_, revision)| revision.written = None);
         assert_eq!(undated.in_flight(at(1000)), None);
     }
 

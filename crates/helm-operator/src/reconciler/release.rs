@@ -1,19 +1,19 @@
 //! A release as the cache holds it: its revisions, from the metadata of their records. [`super::recorded`] derives what they mean.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use helm_release::kube::{ObjectKey, Owner};
 use helm_release::release::{Packed, Status};
 use helm_release::storage::Marks;
 use jiff::Timestamp;
+use litemap::LiteMap;
 
 use super::stamp::Stamp;
 
 /// A release's revisions.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Release {
-    pub(super) revisions: BTreeMap<u32, Revision>,
+    pub(super) revisions: LiteMap<u32, Revision>,
     /// The deployed revision's record, if this process read or wrote it.
     pub(super) packed: Option<(u32, Packed)>,
 }
@@ -23,8 +23,8 @@ pub(super) struct Release {
 pub(super) struct Revision {
     pub(super) status: Status,
     pub(super) resource_version: u64,
-    /// The uids of the owners that the record names.
-    pub(super) owners: Vec<Box<str>>,
+    /// The uids of the owners that the record names beside the one in its marks.
+    pub(super) owners: Box<[Box<str>]>,
     pub(super) marks: Option<Arc<Marks>>,
     pub(super) stamp: Stamp,
     /// When it was last written, if a watch reported it.
@@ -43,7 +43,7 @@ impl Release {
     /// Stores a revision whose whole record we wrote.
     pub(super) fn put(&mut self, version: u32, status: Status, resource_version: u64, marks: Marks) {
         let stamp = Stamp::written(self.revisions.get(&version).map(|known| known.stamp));
-        let (owners, marks) = (Vec::new(), Some(Arc::new(marks)));
+        let (owners, marks) = (Box::default(), Some(Arc::new(marks)));
         self.revisions.insert(version, Revision { status, resource_version, owners, marks, stamp, written: None });
     }
 
@@ -54,7 +54,7 @@ impl Release {
     }
 
     pub(super) fn newest(&self) -> Option<(u32, &Revision)> {
-        self.revisions.last_key_value().map(|(v, r)| (*v, r))
+        self.revisions.last().map(|(v, r)| (*v, r))
     }
 
     /// The newest deployed revision.
@@ -72,7 +72,7 @@ impl Release {
     pub(super) fn is_owned_by(&self, owner: &Owner) -> bool {
         let kind = owner.annotated_type();
         self.revisions.values().any(|r| {
-            r.marks.as_ref().is_some_and(|m| m.owner == owner.uid || m.owner_type == kind)
+            r.marks.as_ref().is_some_and(|m| *m.owner == *owner.uid || *m.owner_type == *kind)
                 || r.owners.iter().any(|uid| **uid == *owner.uid)
         })
     }
@@ -81,7 +81,7 @@ impl Release {
     pub(super) fn drop_old_objects(&mut self) {
         let base = self.base().map_or(0, |(version, _)| version);
         let mut last: Option<Arc<Marks>> = None;
-        for (_, revision) in self.revisions.range_mut(..base) {
+        for (_, revision) in self.revisions.iter_mut().take_while(|(version, _)| **version < base) {
             let Some(marks) = &mut revision.marks else { continue };
             if !marks.objects.is_empty() || !marks.inputs.is_empty() {
                 *marks = Arc::new(Marks {

@@ -10,6 +10,7 @@ use helm_release::storage::RecordMeta;
 use super::feed::{Scope, Sink};
 use super::lock;
 use super::primary::ResourceKey;
+use super::recent::RecentRecords;
 use super::release::{Release, Revision};
 use super::stamp::{Epoch, Stamp};
 
@@ -17,6 +18,7 @@ use super::stamp::{Epoch, Stamp};
 #[derive(Default)]
 pub(crate) struct Releases {
     all: Mutex<HashMap<ResourceKey, Arc<Release>>>,
+    recent: Mutex<RecentRecords>,
     readers: Mutex<Readers>,
 }
 
@@ -68,9 +70,20 @@ impl Releases {
         if release.revisions.is_empty() {
             all.remove(key);
         }
+        self.drop_old_records(&mut all, key);
         drop(all);
         self.each_reader(Some(by), |reader| reader.release_changed(key, false));
         result
+    }
+
+    /// Drops the records that no longer fit into memory, after a release has changed.
+    fn drop_old_records(&self, all: &mut HashMap<ResourceKey, Arc<Release>>, changed: &ResourceKey) {
+        let size = all.get(changed).and_then(|release| Some(release.packed.as_ref()?.1.size()));
+        for key in lock(&self.recent).note(changed, size) {
+            if let Some(release) = all.get_mut(&key) {
+                Arc::make_mut(release).packed = None;
+            }
+        }
     }
 
     /// Stores a record's metadata; returns whether it is new.
@@ -79,10 +92,12 @@ impl Releases {
         let release = Arc::make_mut(all.entry(key.clone()).or_default());
         let known = release.revisions.get_mut(&meta.version).map(|r| (&mut r.stamp, Some(r.resource_version)));
         let Some(stamp) = Stamp::of_newer(known, meta.resource_version, Some(epoch)) else { return false };
+        let marked = meta.marks.as_ref().map(|marks| marks.owner.clone());
+        let owners = meta.owners.into_iter().filter(|uid| marked.as_deref() != Some(uid));
         let revision = Revision {
             status: meta.status,
             resource_version: meta.resource_version,
-            owners: meta.owners.into_iter().map(Into::into).collect(),
+            owners: owners.map(Into::into).collect(),
             marks: meta.marks.map(Arc::new),
             stamp,
             written: meta.written,
@@ -118,6 +133,7 @@ impl Releases {
                 None
             }
         };
+        self.drop_old_records(&mut all, key);
         drop(all);
         self.each_reader(None, |reader| {
             whole.iter().for_each(|release| reader.release_lost(key, release));

@@ -39,7 +39,7 @@ impl Progress {
 
 impl Work<'_> {
     fn asked(&self) -> Asked {
-        self.shared.cache.history(self.key).asked.map(|asked| *asked).unwrap_or_default()
+        self.shared.cache.history(self.key).asked.as_deref().cloned().unwrap_or_default()
     }
 
     fn change_asked(&self, change: impl FnOnce(&mut Asked)) {

@@ -2,7 +2,7 @@
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
-use helm_release::kube::{Call, FIELD_MANAGER, ObjectKey};
+use helm_release::kube::{Call, FIELD_MANAGER, ObjectKey, intern};
 use helm_release::release::Packed;
 use jiff::Timestamp;
 use serde_json::json;
@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use super::fields::fields;
 use super::history::History;
 use super::look::current_health;
-use super::primary::{Primary, ResourceKey};
+use super::primary::{Primary, Received, ResourceKey};
 use super::release::Release;
 use super::schedule::{End, Times, next_requeue};
 use super::shared::Shared;
@@ -79,7 +79,7 @@ fn facts(work: &Work<'_>, primary: &Primary, health: Health) -> (Facts, Option<S
     let history = work.shared.cache.history(work.key);
     let recorded = work.recorded(primary);
     let kept_by: Vec<String> = match primary.deleting && !primary.has_finalizer() {
-        true => primary.other_finalizers().into_iter().cloned().collect(),
+        true => primary.other_finalizers().into_iter().map(str::to_owned).collect(),
         false => Vec::new(),
     };
     let deployed = deployed.filter(|_| recorded != Recorded::Foreign && work.awaited.is_none() && kept_by.is_empty());
@@ -100,7 +100,7 @@ fn facts(work: &Work<'_>, primary: &Primary, health: Health) -> (Facts, Option<S
         fault: history.fault().cloned(),
         stall: stall(&history),
         drift: if deployed.is_some() { work.detections(primary) } else { Vec::new() },
-        notes: history.notes,
+        notes: history.notes.clone(),
         paused: primary.annotations.pause(),
         suspended: primary.annotations.suspend(),
         in_line: Some(work.shared.rollout.limit()).filter(|_| work.shared.rollout.is_waiting(work.key)),
@@ -127,7 +127,7 @@ fn report_field_fault(work: &Work<'_>, primary: &Primary, fault: Option<String>)
 fn stall(history: &History) -> Option<Stall> {
     let failed = history.failure.as_ref()?;
     let refused =
-        history.refused.as_ref().is_some_and(|(inputs, refusal)| *inputs == failed.inputs && refusal.is_final());
+        history.refused.as_deref().is_some_and(|(inputs, refusal)| *inputs == failed.inputs && refusal.is_final());
     match failed.exhausted {
         true => Some(Stall::Exhausted(failed.attempts)),
         false => refused.then_some(Stall::Refused),
@@ -143,15 +143,15 @@ fn deployed_release(primary: &Primary, version: u32, release: Option<&Release>) 
         (Some((_, packed)), _) => {
             let chart = packed.chart();
             DeployedRelease {
-                name: primary.name().to_owned(),
+                name: intern(primary.name()),
                 revision: version,
-                chart: format!("{}-{}", chart.name, chart.version),
-                app_version: chart.app_version.clone(),
+                chart: intern(&format!("{}-{}", chart.name, chart.version)),
+                app_version: intern(&chart.app_version),
             }
         }
         (None, Some(known)) => known,
         (None, None) => {
-            DeployedRelease { name: primary.name().to_owned(), revision: version, ..DeployedRelease::default() }
+            DeployedRelease { name: intern(primary.name()), revision: version, ..DeployedRelease::default() }
         }
     }
 }
@@ -165,7 +165,7 @@ async fn write_status(work: &Work<'_>, primary: &Primary, health: Health) {
         return written(work);
     };
     // A schema may drop fields of ours; then the same status must not be written again and again.
-    if history.written == Some((timeless_hash(&status), hash(&primary.status))) {
+    if history.written.as_deref() == Some(&(timeless_hash(&status), hash(&primary.status))) {
         return written(work);
     }
     if primary.has_manifest {
@@ -174,12 +174,13 @@ async fn write_status(work: &Work<'_>, primary: &Primary, health: Health) {
     match apply(work.shared, primary, &status).await {
         Ok(answer) => {
             publish_timeout(work, primary, &status);
-            let mut answered = answer.status.clone();
+            let mut answered = answer.primary.status.clone();
             work.shared.primary_written(answer);
             // The cache reads the computed fields of an answer.
             answered.fields = work.shared.cache.primary(work.key).map(|p| p.status.fields.clone()).unwrap_or_default();
-            let known = (timeless_hash(&status), hash(&answered));
-            work.shared.cache.change_history(work.key, |h| (h.written, h.notes) = (Some(known), None));
+            let is_changed = !answered.has_same(&status);
+            let known = is_changed.then(|| Box::new((timeless_hash(&status), hash(&answered))));
+            work.shared.cache.change_history(work.key, |h| (h.written, h.notes) = (known, None));
             written(work);
         }
         Err(error) if error.is_not_found() => uninstall::refresh(work, primary).await,
@@ -195,9 +196,10 @@ async fn write_status(work: &Work<'_>, primary: &Primary, health: Health) {
 
 /// Publishes that nothing moves any more, once.
 fn publish_timeout(work: &Work<'_>, primary: &Primary, status: &Status) {
-    let timeout = |status: &Status| status.find(condition::STALLED).filter(|c| c.reason == "ProgressTimeout").cloned();
+    let timeout =
+        |status: &Status| status.find(condition::STALLED).filter(|c| *c.reason == *"ProgressTimeout").cloned();
     if let (None, Some(stalled)) = (timeout(&primary.status), timeout(status)) {
-        work.shared.publish(primary, Outcome::warning("ProgressTimeout", "Reconcile", stalled.message));
+        work.shared.publish(primary, Outcome::warning("ProgressTimeout", "Reconcile", stalled.message.to_string()));
     }
 }
 
@@ -238,7 +240,7 @@ fn hash(status: &Status) -> u64 {
     hasher.finish()
 }
 
-async fn apply(shared: &Shared, primary: &Primary, status: &Status) -> Result<Primary, helm_release::kube::Error> {
+async fn apply(shared: &Shared, primary: &Primary, status: &Status) -> Result<Received, helm_release::kube::Error> {
     let path = shared.resource.path(primary.namespace(), primary.name())?;
     let mut metadata = json!({"name": primary.name(), "uid": primary.uid()});
     if !primary.own_namespace().is_empty() {

@@ -13,7 +13,7 @@ use super::controller::Additions;
 use super::history::History;
 use super::intake::Intake;
 use super::look::Looks;
-use super::primary::{Primary, ResourceKey};
+use super::primary::{Primary, Received, ResourceKey};
 use super::queue::Queue;
 use super::release::Release;
 use super::releases::Reader;
@@ -89,10 +89,9 @@ impl Shared {
         self.queue.push(key);
     }
 
-    pub(super) fn primary_changed(&self, primary: Primary, epoch: Epoch) {
-        let (key, uid) = (self.intake.key_of(&primary), primary.uid().to_owned());
-        let Some(mut primary) = self.intake.admit(primary) else { return self.primary_left(&key, &uid) };
-        primary.keep_fields(self.settings.expressions.fields());
+    pub(super) fn primary_changed(&self, received: Received, epoch: Epoch) {
+        let (key, uid) = (self.intake.key_of(&received.primary), received.primary.uid().to_owned());
+        let Some(primary) = self.admit(received) else { return self.primary_left(&key, &uid) };
         self.metrics.resource_created(&self.gvk(), primary.own_namespace(), &key.name, primary.created);
         if self.cache.store_primary(primary, epoch) {
             self.wake(key);
@@ -100,15 +99,16 @@ impl Shared {
     }
 
     /// Stores the answer to our own write.
-    pub(super) fn primary_written(&self, primary: Primary) {
-        let (key, uid) = (self.intake.key_of(&primary), primary.uid().to_owned());
-        match self.intake.admit(primary) {
-            Some(mut primary) => {
-                primary.keep_fields(self.settings.expressions.fields());
-                self.cache.store_written_primary(primary);
-            }
+    pub(super) fn primary_written(&self, received: Received) {
+        let (key, uid) = (self.intake.key_of(&received.primary), received.primary.uid().to_owned());
+        match self.admit(received) {
+            Some(primary) => _ = self.cache.store_written_primary(primary),
             None => self.primary_left(&key, &uid),
         }
+    }
+
+    fn admit(&self, received: Received) -> Option<Primary> {
+        self.intake.admit(received, self.settings.expressions.fields())
     }
 
     /// Makes changes of sources wake their resources.
@@ -152,7 +152,7 @@ impl Shared {
     /// An upgrade that failed under the previous process keeps its place, unless the resource itself changed.
     fn recall_place(&self, primary: &Primary) {
         let failed = primary.status.find(condition::RELEASE_FAILED);
-        let has_failed = failed.is_some_and(|c| c.status == "True" && c.reason == rollout::FAILED);
+        let has_failed = failed.is_some_and(|c| *c.status == *"True" && *c.reason == *rollout::FAILED);
         let marks = self.cache.release(&primary.key()).and_then(|r| r.deployed().and_then(|(_, r)| r.marks.clone()));
         let own = observe::own_digest(primary);
         if has_failed && marks.is_some_and(|marks| compare::has_own(&marks.inputs, &own)) {
@@ -212,7 +212,7 @@ impl Shared {
     /// Which resource a live object belongs to. One that lost the metadata naming its owner still wakes its previous owner, but proves nothing.
     pub(super) fn claim(&self, key: &ObjectKey, live: &Live) -> Claim {
         let same_object = |known: &Dependent| live.metadata.uid.as_deref() == Some(&*known.uid);
-        let known = || self.cache.dependent(key).filter(same_object)?.owner;
+        let known = || self.cache.dependent(key).filter(|known| same_object(known))?.owner.clone();
         let owner = self.owner_of(live).or_else(known);
         let primary = owner.as_ref().and_then(|owner| self.cache.primary(owner));
         let ours = primary.is_some_and(|primary| self.decoration(&primary).ownership(live) == Ownership::Ours);

@@ -50,7 +50,7 @@ pub(super) fn was_never_deployed(release: &Release) -> bool {
 /// The failure's message, with the result of cleaning up. An outage is no reason to clean up: the attempt continues later.
 pub(super) async fn after_action(work: &Work<'_>, primary: &Primary, failure: &Failure) -> String {
     note(work, failure);
-    let refused = failure.cause.refusal().map(|refusal| (work.attempt(primary), refusal));
+    let refused = failure.cause.refusal().map(|refusal| Box::new((work.attempt(primary), refusal)));
     let outage = failure.cause.is_transient();
     work.shared.cache.change_history(work.key, |history| (history.refused, history.attempted) = (refused, !outage));
     let message = chain(&failure.cause);
@@ -167,8 +167,14 @@ mod tests {
 
     fn release(statuses: &[(u32, Status)]) -> Release {
         let stamp = Stamp::written(None);
-        let revision =
-            |status| Revision { status, resource_version: 0, owners: Vec::new(), marks: None, stamp, written: None };
+        let revision = |status| Revision {
+            status,
+            resource_version: 0,
+            owners: Box::default(),
+            marks: None,
+            stamp,
+            written: None,
+        };
         let revisions = statuses.iter().map(|(version, status)| (*version, revision(*status))).collect();
         Release { revisions, ..Release::default() }
     }

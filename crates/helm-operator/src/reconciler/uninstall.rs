@@ -11,7 +11,7 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use super::awaited::awaited;
-use super::primary::{FINALIZER, Primary};
+use super::primary::{FINALIZER, Primary, Received};
 use super::state::Recorded;
 use super::work::{Next, Work};
 use crate::report::{Outcome, chain};
@@ -25,8 +25,8 @@ const WITHOUT_HOOKS: &str = "; to uninstall without hooks, set the annotation he
 
 /// Adds our finalizer before anything is created that it has to remove.
 pub(super) async fn add_finalizer(work: &mut Work<'_>, primary: &Primary) -> Result<Next, Fault> {
-    let mut finalizers = primary.finalizers.clone();
-    finalizers.push(FINALIZER.to_owned());
+    let mut finalizers: Vec<&str> = primary.finalizers.iter().map(|finalizer| &**finalizer).collect();
+    finalizers.push(FINALIZER);
     set_finalizers(work, primary, &finalizers, "add").await
 }
 
@@ -36,11 +36,10 @@ pub(super) async fn remove_finalizer(work: &mut Work<'_>, primary: &Primary) -> 
         tracing::info!(resource = %work.key, "Release not found");
     }
     tracing::info!(resource = %work.key, "Removing finalizer");
-    let others: Vec<String> = primary.other_finalizers().into_iter().cloned().collect();
-    set_finalizers(work, primary, &others, "remove").await
+    set_finalizers(work, primary, &primary.other_finalizers(), "remove").await
 }
 
-async fn set_finalizers(work: &Work<'_>, primary: &Primary, finalizers: &[String], verb: &str) -> Result<Next, Fault> {
+async fn set_finalizers(work: &Work<'_>, primary: &Primary, finalizers: &[&str], verb: &str) -> Result<Next, Fault> {
     let failed = |e: helm_release::kube::Error| {
         let message = format!("failed to {verb} uninstall finalizer: {}", chain(&e));
         Fault { condition: condition::IRRECONCILABLE, reason: "ReconcileError", message }
@@ -53,8 +52,8 @@ async fn set_finalizers(work: &Work<'_>, primary: &Primary, finalizers: &[String
     let path = format!("{path}?fieldManager={FIELD_MANAGER}");
     match work.shared.api.send(Call::merge(path, patch.to_string().into_bytes())).await {
         Ok(answer) => {
-            let answer: Primary = answer.parse().map_err(failed)?;
-            let gone = answer.deleting && answer.finalizers.is_empty();
+            let answer: Received = answer.parse().map_err(failed)?;
+            let gone = answer.primary.deleting && answer.primary.finalizers.is_empty();
             if gone {
                 work.shared.primary_deleted(work.key, primary.uid())
             } else {
@@ -74,9 +73,9 @@ async fn set_finalizers(work: &Work<'_>, primary: &Primary, finalizers: &[String
 /// Reads the resource after the server showed that the cache is stale. If that fails, the watch catches up.
 pub(super) async fn refresh(work: &Work<'_>, primary: &Primary) {
     let Ok(path) = work.shared.resource.path(primary.namespace(), primary.name()) else { return };
-    match work.shared.api.send(Call::get(path)).await.and_then(|answer| answer.parse::<Primary>()) {
+    match work.shared.api.send(Call::get(path)).await.and_then(|answer| answer.parse::<Received>()) {
         Ok(live) => {
-            if live.uid() != primary.uid() {
+            if live.primary.uid() != primary.uid() {
                 work.shared.primary_deleted(work.key, primary.uid());
             }
             work.shared.primary_written(live);
@@ -179,7 +178,7 @@ async fn delete_lost(
     primary: &Primary,
     env: &Environment<'_>,
 ) -> Result<Option<String>, action::Error> {
-    let known = work.shared.cache.history(work.key).lost.map(|release| release.inventory());
+    let known = work.shared.cache.history(work.key).lost.as_ref().map(|release| release.inventory());
     let inventory = match known {
         Some(known) if !known.objects.is_empty() => known,
         _ => match action::chunked_inventory(env).await? {

@@ -15,17 +15,17 @@ use kube::{Api, Client};
 use super::feed::{Scope, Sink, Stream};
 use super::kinds::Source;
 use super::pages;
-use super::primary::Primary;
+use super::primary::Received;
 use super::shared::Shared;
 use super::stamp::Epoch;
 use crate::context::{Context, Namespaces};
 use crate::watches::Expressions;
 
 /// Watches the custom resources.
-pub(super) fn primaries(context: &Context, resource: &Resource, selector: &Selector) -> Vec<Stream<Primary>> {
+pub(super) fn primaries(context: &Context, resource: &Resource, selector: &Selector) -> Vec<Stream<Received>> {
     let config = watcher::Config::default().labels_from(selector);
     let stream = |scope: Scope| {
-        let api: Api<Primary> = api(&context.client, resource, &scope);
+        let api: Api<Received> = api(&context.client, resource, &scope);
         Stream { events: pages::watch(api, config.clone()).boxed(), scope }
     };
     scopes(&context.config.namespaces, resource.namespaced).into_iter().map(stream).collect()
@@ -136,13 +136,13 @@ where
 /// Stores custom resources.
 pub(super) struct Primaries(pub(super) Arc<Shared>);
 
-impl Sink<Primary> for Primaries {
-    fn changed(&self, primary: Primary, epoch: Epoch) {
-        self.0.primary_changed(primary, epoch);
+impl Sink<Received> for Primaries {
+    fn changed(&self, received: Received, epoch: Epoch) {
+        self.0.primary_changed(received, epoch);
     }
 
-    fn deleted(&self, primary: Primary) {
-        self.0.primary_deleted(&self.0.intake.key_of(&primary), primary.uid());
+    fn deleted(&self, received: Received) {
+        self.0.primary_deleted(&self.0.intake.key_of(&received.primary), received.primary.uid());
     }
 
     fn sweep(&self, scope: &Scope, list: Epoch) {
@@ -180,12 +180,9 @@ impl Sink<Arc<Live>> for Dependents {
 }
 
 pub(super) fn key_of(resource: &Resource, live: &Live) -> ObjectKey {
-    ObjectKey {
-        group: resource.group().into(),
-        kind: resource.kind.clone(),
-        namespace: live.metadata.namespace.as_deref().unwrap_or_default().into(),
-        name: live.metadata.name.as_deref().unwrap_or_default().into(),
-    }
+    let namespace = live.metadata.namespace.as_deref().unwrap_or_default();
+    let name = live.metadata.name.as_deref().unwrap_or_default();
+    ObjectKey::new(resource.group(), &resource.kind, namespace, name)
 }
 
 /// Maps an event's object; drops the event if the object maps to nothing.

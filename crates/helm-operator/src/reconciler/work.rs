@@ -238,8 +238,9 @@ impl Work<'_> {
 
     /// The refusal of the last attempt, if it had the same inputs.
     fn refused(&self, primary: &Primary) -> Option<Refusal> {
-        let (inputs, refusal) = self.shared.cache.history(self.key).refused?;
-        (inputs == self.attempt(primary)).then_some(refusal)
+        let history = self.shared.cache.history(self.key);
+        let (inputs, refusal) = history.refused.as_deref()?;
+        (*inputs == self.attempt(primary)).then(|| refusal.clone())
     }
 
     /// The release as actions need it; `None` if no revision exists.

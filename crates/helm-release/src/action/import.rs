@@ -2,7 +2,7 @@
 
 use super::uninstall::marks_of;
 use super::{Environment, Error};
-use crate::kube::Owner;
+use crate::kube::{Owner, intern};
 use crate::release::Status;
 use crate::storage::{Marks, Written};
 
@@ -29,8 +29,8 @@ pub async fn import_chunked(env: &Environment<'_>) -> Result<Option<Imported>, E
     release.set_status(Status::Deployed, format!("Imported from the chunks of revision {from}"));
     let owner = env.decoration.owner.as_ref();
     let marks = Marks {
-        owner: owner.map_or_else(String::new, |owner| owner.uid.clone()),
-        owner_type: owner.map_or_else(String::new, Owner::annotated_type),
+        owner: intern(owner.map_or("", |owner| &owner.uid)),
+        owner_type: intern(&owner.map(Owner::annotated_type).unwrap_or_default()),
         ..marks_of(env, &release).await?
     };
     let written = env.storage.create(&release, &marks).await?;

@@ -56,17 +56,12 @@ async fn list(env: &Environment<'_>, kind: &Resource, namespace: &str) -> Result
 }
 
 fn marked(kind: &Resource, live: &Live) -> MarkedObject {
-    let text = |of: &Option<String>| of.as_deref().unwrap_or_default().into();
-    let key = ObjectKey {
-        group: kind.group().into(),
-        kind: kind.kind.clone(),
-        namespace: text(&live.metadata.namespace),
-        name: text(&live.metadata.name),
-    };
+    let namespace = live.metadata.namespace.as_deref().unwrap_or_default();
+    let name = live.metadata.name.as_deref().unwrap_or_default();
     MarkedObject {
-        key,
+        key: ObjectKey::new(kind.group(), &kind.kind, namespace, name),
         api_version: kind.api_version.clone(),
-        digest: String::new(),
+        digest: None,
         mark: None,
         kept: live.kept,
         client: false,

@@ -153,7 +153,7 @@ async fn the_record_written_ahead_lists_every_object_that_may_exist() {
     let marks = failure.recorded.unwrap().marks;
     assert_eq!(names(&marks), ["b", "c", "a"]);
     assert!(marks.objects.iter().all(|object| object.mark.is_none()), "nothing has been applied");
-    assert_eq!((marks.owner.as_str(), marks.owner_type.as_str()), ("u1", "Memcached.cache.my.domain"));
+    assert_eq!((&*marks.owner, &*marks.owner_type), ("u1", "Memcached.cache.my.domain"));
     assert_eq!(marks.first_deployed, Some(Timestamp::UNIX_EPOCH));
     assert!(!marks.complete && marks.delete_hooks && marks.taken_over);
     let history = world.storage.history("ns", "web").await.unwrap();

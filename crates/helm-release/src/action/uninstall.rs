@@ -5,7 +5,7 @@ use jiff::Timestamp;
 
 use super::resume::{await_next, has, not_run};
 use super::{Environment, Error, Records, read_release};
-use crate::kube::{HookError, Removal, is_kept, recorded_objects, uninstall_order};
+use crate::kube::{HookError, Removal, intern, is_kept, recorded_objects, uninstall_order};
 use crate::release::{HookEvent, Packed, Release, Status};
 use crate::storage::{self, MarkedObject, Marks, Written};
 
@@ -175,8 +175,8 @@ pub(super) async fn marks_of(env: &Environment<'_>, release: &Release) -> Result
         let Some(key) = env.applier.recorded_key(object, env.decoration).await? else { continue };
         marks.objects.push(MarkedObject {
             key,
-            api_version: object.api_version.as_str().into(),
-            digest: object.digest(&env.decoration.namespace),
+            api_version: intern(&object.api_version),
+            digest: Some(object.digest(&env.decoration.namespace)),
             mark: None,
             kept: is_kept(object),
             client: false,

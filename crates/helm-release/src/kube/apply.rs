@@ -11,7 +11,7 @@ use super::client_side::Schemas;
 use super::decorate::{Decoration, is_kept};
 use super::handover::has_replicas;
 use super::write::{ApplyMethod, Body, Previous, WriteOptions, Written};
-use super::{DriftPolicy, Live, Mapper, Object, ObjectKey, Pointer, Resource, Rule};
+use super::{DriftPolicy, Live, Mapper, Object, ObjectDigest, ObjectKey, Pointer, Resource, Rule};
 
 /// How often to try an apply while the live object keeps changing.
 const MAX_TRIES: usize = 5;
@@ -67,7 +67,7 @@ pub struct Applied {
     /// The `apiVersion` in which it was applied.
     pub api_version: Arc<str>,
     /// The digest of the chart's object: [`Object::digest`].
-    pub digest: String,
+    pub digest: ObjectDigest,
     /// Whether it outlives its release.
     pub kept: bool,
     /// The drift policy in its annotation.
@@ -308,12 +308,7 @@ impl Applier {
 }
 
 pub(super) fn key_of(object: &Object, decoration: &Decoration, resource: &Resource) -> ObjectKey {
-    ObjectKey {
-        group: resource.group().into(),
-        kind: resource.kind.clone(),
-        namespace: decoration.namespace_of(object, resource).into(),
-        name: object.name.as_str().into(),
-    }
+    ObjectKey::new(resource.group(), &resource.kind, decoration.namespace_of(object, resource), &object.name)
 }
 
 pub(super) fn describe(object: &Object) -> String {

@@ -39,8 +39,7 @@ impl Applier {
         let (uid, resource_version) = (text("uid"), text("resourceVersion"));
         let managed_fields = live["metadata"]["managedFields"].take();
         let existing = Existing { uid, resource_version, managed_fields, scaled: false, whole: None };
-        let name: Box<str> = object.name.as_str().into();
-        let key = ObjectKey { group: resource.group().into(), kind: resource.kind.clone(), namespace: "".into(), name };
+        let key = ObjectKey::new(resource.group(), &resource.kind, "", &object.name);
         let body = Body { resource, key, path, json: object.as_sent(), handed_over: Vec::new() };
         let written: Result<_, Error> =
             self.write_by_apply(&body, &Observed::Read(Box::new(existing)), Previous::Apply).await;

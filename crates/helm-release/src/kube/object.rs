@@ -9,6 +9,7 @@ use sha2::{Digest, Sha256};
 use go_encoding::yaml;
 
 use super::decorate::{PRIMARY_ANNOTATION, PRIMARY_TYPE_ANNOTATION};
+use super::intern;
 
 /// The identity of an object. It leaves out the version, so that a chart can move an object to another one.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -18,9 +19,16 @@ pub struct ObjectKey {
     /// The kind.
     pub kind: Arc<str>,
     /// The namespace; empty for a cluster-scoped object.
-    pub namespace: Box<str>,
+    pub namespace: Arc<str>,
     /// The name.
-    pub name: Box<str>,
+    pub name: Arc<str>,
+}
+
+impl ObjectKey {
+    /// Creates a key of [interned](intern) texts: releases and caches hold several keys of each object.
+    pub fn new(group: &str, kind: &str, namespace: &str, name: &str) -> ObjectKey {
+        ObjectKey { group: intern(group), kind: intern(kind), namespace: intern(namespace), name: intern(name) }
+    }
 }
 
 impl fmt::Display for ObjectKey {
@@ -128,12 +136,7 @@ impl Object {
 
     /// Returns its key by its own text, without discovery. `namespace` is the release's.
     pub(super) fn key(&self, namespace: &str) -> ObjectKey {
-        ObjectKey {
-            group: self.group().into(),
-            kind: self.kind.as_str().into(),
-            namespace: self.namespace.as_deref().unwrap_or(namespace).into(),
-            name: self.name.as_str().into(),
-        }
+        ObjectKey::new(self.group(), &self.kind, self.namespace.as_deref().unwrap_or(namespace), &self.name)
     }
 
     /// Returns an annotation, if it is a string.
@@ -142,7 +145,7 @@ impl Object {
     }
 
     /// Digests what the chart rendered, independent of what we and upstream operators add.
-    pub fn digest(&self, release_namespace: &str) -> String {
+    pub fn digest(&self, release_namespace: &str) -> ObjectDigest {
         let mut body = self.body.clone();
         if let Some(metadata) = body.get_mut("metadata").and_then(Value::as_object_mut) {
             metadata.remove("ownerReferences");
@@ -152,7 +155,7 @@ impl Object {
                 metadata.remove("namespace");
             }
         }
-        digest_json(&body)
+        ObjectDigest(digest(&body))
     }
 }
 
@@ -254,11 +257,32 @@ fn items_of(value: &mut Value) -> Option<Vec<Value>> {
     Some(items)
 }
 
+/// The digest of an object as its chart rendered it. As text it has 16 hexadecimal digits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ObjectDigest(u64);
+
+impl fmt::Display for ObjectDigest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+impl ObjectDigest {
+    /// Parses the output of `Display`; `None` for anything else.
+    pub fn parse(text: &str) -> Option<ObjectDigest> {
+        u64::from_str_radix(text, 16).ok().map(ObjectDigest).filter(|digest| digest.to_string() == text)
+    }
+}
+
 /// Returns the first 64 bits of a value's SHA-256 in hexadecimal, independent of the order of keys.
 pub fn digest_json(value: &Value) -> String {
+    format!("{:016x}", digest(value))
+}
+
+fn digest(value: &Value) -> u64 {
     let mut hash = Sha256::new();
     feed(value, &mut hash);
-    hash.finalize()[..8].iter().map(|b| format!("{b:02x}")).collect()
+    hash.finalize()[..8].iter().fold(0, |digest, byte| (digest << 8) | u64::from(*byte))
 }
 
 fn feed(value: &Value, hash: &mut Sha256) {

@@ -190,6 +190,12 @@ impl Packed {
         Ok(gzip.div_ceil(3) * 4)
     }
 
+    /// Returns the bytes that it holds alone: its own part, and its chart unless others share it.
+    pub fn size(&self) -> usize {
+        let chart = if Arc::strong_count(&self.chart) == 1 { self.chart.member.len() } else { 0 };
+        self.own.len() + chart
+    }
+
     /// Returns the release's chart.
     pub fn chart(&self) -> &ChartDocument {
         &self.chart

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::kube::{Applied, ApplyMethod, DriftPolicy, Mark, ObjectKey};
+use crate::kube::{Applied, ApplyMethod, DriftPolicy, Mark, ObjectDigest, ObjectKey, intern};
 
 /// The key of the annotation that holds [`Marks`].
 pub const MARKS_ANNOTATION: &str = "helm.sdk.operatorframework.io/marks";
@@ -29,9 +29,9 @@ pub struct Marks {
     /// The digest of everything the objects were rendered from.
     pub inputs: String,
     /// The uid of the custom resource that owns the release; empty without one.
-    pub owner: String,
+    pub owner: Arc<str>,
     /// The owner's `Kind.group`. Together with the record's name and namespace it identifies the same resource after a re-creation with another uid.
-    pub owner_type: String,
+    pub owner_type: Arc<str>,
     /// The objects, in install order.
     pub objects: Vec<MarkedObject>,
     /// Whether every object was applied; only then do `objects` have marks.
@@ -55,8 +55,8 @@ pub struct MarkedObject {
     pub key: ObjectKey,
     /// The `apiVersion` in which it was applied.
     pub api_version: Arc<str>,
-    /// The digest of the chart's object: [`Object::digest`](crate::kube::Object::digest).
-    pub digest: String,
+    /// The digest of the chart's object: [`Object::digest`](crate::kube::Object::digest); `None` if no chart rendered it.
+    pub digest: Option<ObjectDigest>,
     /// The mark after our last apply; `None` before the apply, or if the server keeps no managed fields.
     pub mark: Option<Mark>,
     /// Whether the resource policy `keep` exempts it from deletion.
@@ -72,7 +72,7 @@ impl From<&Applied> for MarkedObject {
         MarkedObject {
             key: applied.key.clone(),
             api_version: applied.api_version.clone(),
-            digest: applied.digest.clone(),
+            digest: Some(applied.digest),
             mark: applied.live.mark,
             kept: applied.kept,
             client: applied.method != ApplyMethod::Server,
@@ -113,16 +113,17 @@ impl Marks {
     pub fn parse(text: &str) -> Option<Marks> {
         let text: Text = serde_json::from_str(text).ok()?;
         let objects = text.o.into_iter().map(|(api_version, kind, namespace, name, digest, mark, flags)| {
-            let group = api_version.split_once('/').map_or("", |(group, _)| group).into();
-            let key = ObjectKey { group, kind: kind.into(), namespace: namespace.into(), name: name.into() };
+            let group = api_version.split_once('/').map_or("", |(group, _)| group);
+            let key = ObjectKey::new(group, &kind, &namespace, &name);
             let (kept, client) = (flags & KEPT != 0, flags & CLIENT != 0);
             let drift = DRIFTS[usize::from(flags >> DRIFT_SHIFT) % DRIFTS.len()];
-            MarkedObject { key, api_version: api_version.into(), digest, mark: Mark::parse(&mark), kept, client, drift }
+            let (digest, mark) = (ObjectDigest::parse(&digest), Mark::parse(&mark));
+            MarkedObject { key, api_version: intern(&api_version), digest, mark, kept, client, drift }
         });
         Some(Marks {
             inputs: text.i,
-            owner: text.u,
-            owner_type: text.k,
+            owner: intern(&text.u),
+            owner_type: intern(&text.k),
             objects: objects.collect(),
             complete: text.c,
             delete_hooks: text.h,
@@ -136,17 +137,18 @@ impl Marks {
     /// Formats the annotation. Drops the inventory, and `complete`, if it would be too large.
     pub fn to_text(&self) -> String {
         let object = |o: &MarkedObject| {
-            let mark = o.mark.map_or_else(String::new, |m| m.to_string());
+            let mark = o.mark.map(|mark| mark.to_string()).unwrap_or_default();
+            let digest = o.digest.map(|digest| digest.to_string()).unwrap_or_default();
             let key = &o.key;
             let drift = DRIFTS.iter().zip(0_u8..).find(|(policy, _)| **policy == o.drift).map_or(0, |(_, at)| at);
             let flags = u8::from(o.kept) * KEPT + u8::from(o.client) * CLIENT + (drift << DRIFT_SHIFT);
             let (kind, namespace, name) = (key.kind.to_string(), key.namespace.to_string(), key.name.to_string());
-            (o.api_version.to_string(), kind, namespace, name, o.digest.clone(), mark, flags)
+            (o.api_version.to_string(), kind, namespace, name, digest, mark, flags)
         };
         let mut text = Text {
             i: self.inputs.clone(),
-            u: self.owner.clone(),
-            k: self.owner_type.clone(),
+            u: self.owner.to_string(),
+            k: self.owner_type.to_string(),
             c: self.complete,
             h: self.delete_hooks,
             d: self.hooks_done,

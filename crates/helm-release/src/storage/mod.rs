@@ -381,7 +381,7 @@ fn labels(release: &Release, time: &str) -> Value {
 /// Adds the owner label. Without an owner the patch must not name `labels` at all: `labels: null` would remove them all.
 fn set_owner(metadata: &mut Value, marks: &Marks) {
     if !marks.owner.is_empty() {
-        metadata["labels"][OWNER_LABEL] = marks.owner.as_str().into();
+        metadata["labels"][OWNER_LABEL] = (*marks.owner).into();
     }
 }
 

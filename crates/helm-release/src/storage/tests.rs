@@ -1,5 +1,5 @@
 use super::*;
-use crate::kube::{Disturbance, DriftPolicy, Mark, MemoryApi, ObjectKey};
+use crate::kube::{Disturbance, DriftPolicy, Mark, MemoryApi, ObjectDigest, ObjectKey};
 use crate::release::{ChartDocument, Info};
 use crate::sample;
 
@@ -33,7 +33,7 @@ fn marks() -> Marks {
     let object = MarkedObject {
         key,
         api_version: "apps/v1".into(),
-        digest: "d".into(),
+        digest: ObjectDigest::parse("000000000000000d"),
         mark: Some(Mark(7)),
         kept: true,
         client: true,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use helm_release::kube::{Applied, ApplyMethod, Live, Mark, ObjectKey};
+use helm_release::kube::{Applied, ApplyMethod, Live, Mark, ObjectDigest, ObjectKey};
 use helm_release::release::Status;
 use helm_release::storage::{MarkedObject, Marks};
 
@@ -34,7 +34,7 @@ fn applied(uid: &str, version: u64) -> Applied {
     Applied {
         key: object_key("ConfigMap", "a"),
         api_version: "v1".into(),
-        digest: String::new(),
+        digest: ObjectDigest::parse("0123456789abcdef").unwrap(),
         kept: false,
         drift: None,
         live: live(uid, version),
@@ -47,7 +47,7 @@ fn of(uid: &str, version: u64, spec: u64) -> Primary {
     let metadata = json!({
         "name": "web", "namespace": "ns", "uid": uid, "resourceVersion": version.to_string(), "generation": spec,
     });
-    serde_json::from_value(json!({"metadata": metadata, "spec": {"n": spec}})).unwrap()
+    serde_json::from_value::<Received>(json!({"metadata": metadata, "spec": {"n": spec}})).unwrap().primary
 }
 
 pub(super) fn record(version: u32, resource_version: u64) -> RecordMeta {
@@ -62,7 +62,7 @@ pub(super) fn revision(status: Status, objects: &[&str]) -> Revision {
     let object = |name: &&str| MarkedObject {
         key: object_key("ConfigMap", name),
         api_version: "v1".into(),
-        digest: String::new(),
+        digest: None,
         mark: None,
         kept: false,
         client: false,
@@ -78,7 +78,7 @@ pub(super) fn revision(status: Status, objects: &[&str]) -> Revision {
     Revision {
         status,
         resource_version: 1,
-        owners: Vec::new(),
+        owners: Box::default(),
         marks: Some(Arc::new(marks)),
         stamp: Stamp::written(None),
         written: None,
@@ -263,4 +263,13 @@ fn only_the_owners_of_older_revisions_are_kept() {
     assert_eq!(objects, [0, 0, 1, 1]);
     let old = release.revisions[&1].marks.clone().unwrap();
     assert_eq!((&*old.owner, &*old.owner_type, old.taken_over), ("uid", "Memcached.cache.my.domain", true));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_history_that_says_nothing_takes_no_memory() {
+    let cache = Cache::default();
+    cache.change_history(&key(), |history| history.resynced = Some(Instant::now()));
+    assert_eq!(cache.histories(), 1);
+    cache.change_history(&key(), |history| history.resynced = None);
+    assert_eq!(cache.histories(), 0);
 }

@@ -22,7 +22,7 @@ use super::controller::Additions;
 use super::feed::{Scope, Sink};
 use super::intake::Intake;
 use super::look::Looks;
-use super::primary::{FINALIZER, Primary, ResourceKey};
+use super::primary::{FINALIZER, Primary, Received, ResourceKey};
 use super::queue::Queue;
 use super::releases::Releases;
 use super::render::{RenderError, Renderer, Request};
@@ -373,7 +373,7 @@ impl World {
             }
             match plural {
                 "configmaps" | "deployments" | "clusterroles" if self.unwatched => {}
-                "memcacheds" => primaries.changed(serde_json::from_value::<Primary>(object).unwrap(), epoch),
+                "memcacheds" => primaries.changed(serde_json::from_value::<Received>(object).unwrap(), epoch),
                 "secrets" if object["metadata"]["labels"]["owner"] != "helm" && self.unwatched => {}
                 "secrets" if object["metadata"]["labels"]["owner"] != "helm" => {
                     dependents[2].changed(live(object), epoch)

@@ -251,8 +251,8 @@ async fn a_deleted_resource_leaves_no_failure_for_its_successor() {
     world.edit(|p| p["spec"]["broken"] = true.into());
     assert_eq!(world.reconcile().await, ReconcileResult::Error);
     assert!(world.shared.cache.history(&key()).fault().is_some());
-    let gone = world.shared.cache.primary(&key()).unwrap();
-    Primaries(world.shared.clone()).deleted(Primary::clone(&gone));
+    let gone = serde_json::from_value(world.server.object(PRIMARY).unwrap()).unwrap();
+    Primaries(world.shared.clone()).deleted(gone);
     assert!(world.shared.cache.primary(&key()).is_none());
     assert!(world.shared.cache.history(&key()).fault().is_none());
 }

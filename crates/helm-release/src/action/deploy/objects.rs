@@ -94,5 +94,5 @@ fn is_intact(known: &MarkedObject, live: &CachedObject) -> bool {
 }
 
 fn is_same(object: &Object, known: &MarkedObject, env: &Environment<'_>) -> bool {
-    *object.api_version == *known.api_version && object.digest(&env.decoration.namespace) == known.digest
+    *object.api_version == *known.api_version && Some(object.digest(&env.decoration.namespace)) == known.digest
 }

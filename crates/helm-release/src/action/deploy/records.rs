@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use super::Attempt;
 use crate::action::resume::{has, not_run};
 use crate::action::{Error, Failure, HELM_APPLY_METHOD, Outcome, Recorded, failure, read_release};
-use crate::kube::{Applied, Object, ObjectKey, Owner, is_kept};
+use crate::kube::{Applied, Object, ObjectKey, Owner, intern, is_kept};
 use crate::release::{HookEvent, Info, Release, Status};
 use crate::storage::{MarkedObject, Marks};
 
@@ -45,8 +45,8 @@ impl Attempt<'_> {
         let known = |key: &ObjectKey| self.current.and_then(|c| c.inventory.find(key));
         let object = |(object, key): (&Object, &ObjectKey)| MarkedObject {
             key: key.clone(),
-            api_version: object.api_version.as_str().into(),
-            digest: object.digest(&self.env.decoration.namespace),
+            api_version: intern(&object.api_version),
+            digest: Some(object.digest(&self.env.decoration.namespace)),
             mark: None,
             kept: is_kept(object),
             client: known(key).is_some_and(|known| known.client),
@@ -75,8 +75,8 @@ impl Attempt<'_> {
         let hooks = &self.candidate.hooks;
         Marks {
             inputs: self.candidate.inputs.clone(),
-            owner: owner.map_or_else(String::new, |owner| owner.uid.clone()),
-            owner_type: owner.map_or_else(String::new, Owner::annotated_type),
+            owner: intern(owner.map_or("", |owner| &owner.uid)),
+            owner_type: intern(&owner.map(Owner::annotated_type).unwrap_or_default()),
             delete_hooks: has(hooks, HookEvent::PreDelete) || has(hooks, HookEvent::PostDelete),
             first_deployed: release.info.first_deployed,
             taken_over: self.current.is_some_and(|c| c.taken_over),

@@ -26,12 +26,8 @@ impl Scaled {
         let target = |object: &Object| {
             let target = &object.body["spec"]["scaleTargetRef"];
             let text = |field: &str| target[field].as_str();
-            Some(ObjectKey {
-                group: group_of(text("apiVersion").unwrap_or_default()).into(),
-                kind: text("kind")?.into(),
-                namespace: object.namespace.as_deref().unwrap_or(namespace).into(),
-                name: text("name")?.into(),
-            })
+            let group = group_of(text("apiVersion").unwrap_or_default());
+            Some(ObjectKey::new(group, text("kind")?, object.namespace.as_deref().unwrap_or(namespace), text("name")?))
         };
         Scaled(autoscalers.filter_map(target).collect())
     }
