@@ -18,6 +18,7 @@ mod parity;
 mod quiet;
 mod ready;
 mod recorded;
+mod recreate;
 mod rendered;
 mod resource;
 mod rights;

@@ -1,15 +1,16 @@
-//! Shows in the status what a long step waits for: seldom, and only if it changed.
+//! Shows in the status what a long step waits for: seldom, and only if it changed. Publishes what it deletes to create anew.
 
 use std::pin::pin;
 use std::time::Duration;
 
 use futures::future::{BoxFuture, Either, pending, select};
-use helm_release::kube::Slot;
+use helm_release::kube::{ObjectKey, Slot};
 use tokio::sync::watch;
 
 use super::primary::ResourceKey;
 use super::settle;
 use super::shared::Shared;
+use crate::report::Outcome;
 
 /// A shorter wait is not worth a write.
 const SHORT: Duration = Duration::from_secs(2);
@@ -18,14 +19,16 @@ const INTERVAL: Duration = Duration::from_secs(10);
 
 /// The slot of a running step, which also receives what the step waits for.
 pub(super) struct Progress<'a> {
+    shared: &'a Shared,
+    key: &'a ResourceKey,
     slot: &'a dyn Slot,
     /// Empty while the step does not wait.
     waits: watch::Sender<String>,
 }
 
 impl<'a> Progress<'a> {
-    pub(super) fn new(slot: &'a dyn Slot) -> Progress<'a> {
-        Progress { slot, waits: watch::Sender::default() }
+    pub(super) fn new(shared: &'a Shared, key: &'a ResourceKey, slot: &'a dyn Slot) -> Progress<'a> {
+        Progress { shared, key, slot, waits: watch::Sender::default() }
     }
 
     pub(super) fn subscribe(&self) -> watch::Receiver<String> {
@@ -55,6 +58,14 @@ impl Slot for Progress<'_> {
 
     fn waiting_for(&self, what: &str) {
         self.set(what);
+    }
+
+    fn recreating(&self, object: &ObjectKey, why: &str) {
+        tracing::info!(resource = %self.key, %object, why, "Recreating an object");
+        if let Some(primary) = self.shared.cache.primary(self.key) {
+            let note = format!("deleted {object} to create it anew: {why}");
+            self.shared.publish(&primary, Outcome::normal("Recreated", "Recreate", note));
+        }
     }
 }
 

@@ -129,6 +129,7 @@ fn settings(controller: &ChartController, context: &Context) -> Settings {
         on_failure: controller.watch.on_failure,
         retries: controller.watch.retries,
         crds: controller.watch.crds,
+        recreate: controller.watch.recreate.clone(),
     }
 }
 

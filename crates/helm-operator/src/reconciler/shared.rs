@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use helm_release::kube::{Api, Applier, CrdPolicy, Decoration, Live, ObjectKey, Ownership, Policy, Resource};
+use helm_release::kube::{
+    Api, Applier, CrdPolicy, Decoration, Live, ObjectKey, ObjectRule, Ownership, Policy, Resource,
+};
 use helm_release::storage::Storage;
 use kube::core::GroupVersionKind;
 use tokio::sync::mpsc;
@@ -81,6 +83,7 @@ pub(crate) struct Settings {
     /// How often to try the same inputs again; `None` sets no limit.
     pub(super) retries: Option<u32>,
     pub(super) crds: CrdPolicy,
+    pub(super) recreate: Arc<[ObjectRule]>,
     pub(super) expressions: Arc<Expressions>,
 }
 

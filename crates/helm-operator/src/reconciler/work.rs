@@ -30,7 +30,7 @@ pub(super) async fn reconcile(shared: &Shared, key: &ResourceKey, slot: &dyn Slo
         shared.queue.push_after(key.clone(), TAKEN);
         return ReconcileResult::RequeueAfter;
     };
-    let progress = Progress::new(slot);
+    let progress = Progress::new(shared, key, slot);
     let waits = progress.subscribe();
     let mut work = Work::new(shared, key, &progress);
     let end = publish_progress(shared, key, waits, Box::pin(work.steps())).await;
@@ -222,6 +222,7 @@ impl Work<'_> {
             hook_timeout: self.hook_timeout(primary),
             apply: self.shared.settings.apply,
             crds: self.shared.settings.crds,
+            recreate: self.shared.settings.recreate.clone(),
             ignore: self.shared.settings.drift.ignore.clone(),
             refused: self.refused(primary),
             unclaimed_hooks: primary.annotations.adopt() || self.release().is_some_and(|r| r.is_taken_over()),

@@ -44,6 +44,7 @@ const KEYS: &[&str] = &[
     "onFailure",
     "retries",
     "crds",
+    "recreate",
 ];
 
 /// Decodes an entry; adds unknown keys to `warnings`.
@@ -96,6 +97,7 @@ fn empty() -> Watch {
         on_failure: OnFailure::default(),
         retries: None,
         crds: CrdPolicy::default(),
+        recreate: Default::default(),
     }
 }
 
@@ -132,6 +134,7 @@ fn set(watch: &mut Watch, key: &str, entry: &Entry) -> Result<(), Error> {
         "onFailure" => watch.on_failure = rules::on_failure(entry)?,
         "retries" => watch.retries = Some(rules::retries(entry)?),
         "crds" => watch.crds = rules::crds(entry)?,
+        "recreate" => watch.recreate = rules::recreate(entry)?,
         _ => {}
     }
     Ok(())

@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use helm_release::kube::{CrdPolicy, Policy};
+use helm_release::kube::{CrdPolicy, ObjectRule, Policy};
 use kube::core::{ApiResource, GroupVersionKind, Selector};
 
 pub use crate::annotations::AnnotationNames;
@@ -81,6 +81,8 @@ pub struct Watch {
     pub retries: Option<u32>,
     /// What to do with the definitions in the chart's `crds` folder.
     pub crds: CrdPolicy,
+    /// Objects to delete and create anew when the server refuses to change their immutable fields, beside Jobs.
+    pub recreate: Arc<[ObjectRule]>,
 }
 
 /// Why watches.yaml cannot be used. The messages are upstream's where it has one.

@@ -1,4 +1,4 @@
-//! Decodes what to do about drift and failures: `drift`, `onFailure`. They have no counterpart upstream, so unknown keys are errors.
+//! Decodes what to do about drift, failures and immutable fields: `drift`, `onFailure`, `recreate`. They have no counterpart upstream, so unknown keys are errors.
 
 use std::sync::Arc;
 
@@ -56,6 +56,21 @@ pub(super) fn crds(entry: &Entry) -> Result<CrdPolicy, Error> {
 pub(super) fn retries(entry: &Entry) -> Result<u32, Error> {
     let count = if let Node::Integer(n) = entry.value { u32::try_from(n).ok() } else { None };
     count.ok_or_else(|| wrong(entry, "expected a whole number from 0".to_owned()))
+}
+
+/// Decodes `recreate: [{group: …, kind: …, name: …}]`.
+pub(super) fn recreate(entry: &Entry) -> Result<Arc<[ObjectRule]>, Error> {
+    let Node::List(items) = &entry.value else {
+        return Err(wrong(entry, format!("expected a list, found {}", entry.value.type_name())));
+    };
+    let decode = |(at, item)| object_rule(item).map_err(|error| wrong(entry, format!("[{at}]: {error}")));
+    items.iter().enumerate().map(decode).collect()
+}
+
+fn object_rule(value: &Node) -> Result<ObjectRule, String> {
+    let mut rule = ObjectRule::default();
+    map(value)?.iter().try_for_each(|Entry { key, value, .. }| select(&mut rule, key, value, "group, kind, name"))?;
+    Ok(rule)
 }
 
 /// Decodes `drift: {policy: …, ignore: […]}`.

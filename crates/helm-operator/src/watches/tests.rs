@@ -285,3 +285,26 @@ fn definitions_have_a_policy() {
     let expected = "watches file, line 6: crds: must be \"skip\", \"create\" or \"createOrReplace\"";
     assert_eq!(one("  crds: replace").unwrap_err(), expected);
 }
+
+#[test]
+fn objects_to_recreate_are_selected_by_group_kind_and_name() {
+    assert!(one("").unwrap().recreate.is_empty());
+    let watch =
+        one("  recreate:\n  - {group: apps, kind: Deployment, name: web}\n  - {kind: Service}\n  - {}\n").unwrap();
+    let [web, services, all] = &*watch.recreate else { panic!("{:?}", watch.recreate) };
+    assert_eq!(
+        (web.group.as_deref(), web.kind.as_deref(), web.name.as_deref()),
+        (Some("apps"), Some("Deployment"), Some("web"))
+    );
+    assert_eq!((&services.group, services.kind.as_deref()), (&None, Some("Service")));
+    assert_eq!(*all, ObjectRule::default());
+    let prefix = "watches file, line 6: recreate: ";
+    for (text, message) in [
+        ("true", "expected a list, found a boolean"),
+        ("[Job]", "[0]: expected a mapping, found a string"),
+        ("[{}, {kind: 1}]", "[1]: kind: expected a string, found a number"),
+        ("[{paths: [/a]}]", "[0]: unknown key \"paths\"; the keys are group, kind, name"),
+    ] {
+        assert_eq!(one(&format!("  recreate: {text}")).unwrap_err(), format!("{prefix}{message}"));
+    }
+}

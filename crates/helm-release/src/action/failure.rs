@@ -1,7 +1,7 @@
 //! Records failed attempts and trims the history.
 
-use super::deploy::Attempt;
-use super::{Candidate, Current, Environment, Error, Failure, Recorded};
+use super::deploy::{Attempt, Observations};
+use super::{Current, Environment, Error, Failure, Recorded};
 use crate::kube::ApplyError;
 use crate::release::{Release, Status};
 use crate::storage::Marks;
@@ -27,24 +27,38 @@ impl Refusal {
 impl Error {
     /// Returns the object that the server permanently rejected, if that is the cause.
     pub fn refusal(&self) -> Option<Refusal> {
-        match self {
-            Error::Apply(ApplyError::Failed { verb: "apply", object, source }) if !source.is_transient() => {
-                let is_final = matches!(source.code(), Some(400 | 403 | 405 | 415 | 422)) && !source.is_terminating();
-                Some(Refusal { object: object.clone(), message: source.to_string(), is_final })
-            }
-            _ => None,
-        }
+        if let Error::Apply(error) = self { Refusal::of(error) } else { None }
     }
 }
 
-/// Dry-runs the object that the server rejected last time. If it is rejected again, the action ends before it writes anything, so that retries
-/// do not change the running objects back and forth.
-pub(super) async fn check_refusal(env: &Environment<'_>, candidate: &Candidate) -> Result<(), Error> {
+impl Refusal {
+    fn of(error: &ApplyError) -> Option<Refusal> {
+        let (ApplyError::Failed { verb: "apply", object, source } | ApplyError::Guarded { object, source, .. }) = error
+        else {
+            return None;
+        };
+        if source.is_transient() {
+            return None;
+        }
+        let is_final = matches!(source.code(), Some(400 | 403 | 405 | 415 | 422)) && !source.is_terminating();
+        Some(Refusal { object: object.clone(), message: source.to_string(), is_final })
+    }
+}
+
+/// Dry-runs the object that the server rejected last time. If it is rejected again, and may not be recreated either, the action ends before it writes
+/// anything, so that retries do not change the running objects back and forth.
+pub(super) async fn check_refusal(attempt: &Attempt<'_>, observations: &Observations) -> Result<(), Error> {
+    let env = attempt.env;
     let Some(refusal) = &env.options.refused else { return Ok(()) };
-    let object = candidate.objects.iter().find(|o| format!("{} {:?}", o.kind, o.name) == refusal.object);
-    let Some(object) = object else { return Ok(()) };
-    match env.applier.dry_run(object, env.decoration).await.map_err(Error::from) {
-        Err(error) if error.refusal().as_ref() == Some(refusal) => Err(error),
+    let objects = attempt.candidate.objects.iter().zip(&attempt.keys);
+    let refused = objects.filter(|(o, _)| format!("{} {:?}", o.kind, o.name) == refusal.object);
+    let Some(target) = refused.filter_map(|(object, key)| attempt.target(object, key, observations)).next() else {
+        return Ok(());
+    };
+    match env.applier.dry_run(target.object, env.decoration).await {
+        Err(error) if Refusal::of(&error).as_ref() == Some(refusal) => {
+            Ok(env.applier.check_recreation(&target, error, &attempt.last().write_options()).await?)
+        }
         _ => Ok(()),
     }
 }

@@ -3,7 +3,7 @@
 use futures::future::BoxFuture;
 use tokio::sync::OnceCell;
 
-use super::{Environment, Error, read_release};
+use super::{Environment, Error, Options, read_release};
 use crate::kube::{self, ApplyError, LastApplied, Object, ObjectKey, WriteOptions, recorded_objects};
 use crate::release::Packed;
 use crate::storage;
@@ -24,7 +24,9 @@ impl<'a> Deployed<'a> {
 
     /// Returns options that merge over this revision.
     pub(super) fn write_options(&'a self) -> WriteOptions<'a> {
-        WriteOptions::new(self.env.decoration, self.env.options.apply, self)
+        let Options { apply, recreate, .. } = &self.env.options;
+        let options = WriteOptions::new(self.env.decoration, *apply, self);
+        WriteOptions { recreate, slot: self.env.slot, ..options }
     }
 
     async fn read(&self) -> Result<Vec<(ObjectKey, Object)>, Error> {
@@ -68,7 +70,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::action::{Cached, Options};
+    use crate::action::Cached;
     use crate::kube::{Applier, MemoryApi, Policy};
     use crate::release::Release;
     use crate::sample;

@@ -7,7 +7,8 @@
 //! 2. **Write ahead.** The revision's record is written as `pending-…` with its whole manifest and with the inventory: every object that may
 //!    exist once the action ends, old ones included.
 //! 3. **Pre hooks** run and are recorded, one by one.
-//! 4. **Apply**, in install order; objects whose digest and ownership mark are unchanged are skipped without a request.
+//! 4. **Apply**, in install order; objects whose digest and ownership mark are unchanged are skipped without a request. Where the server refuses to
+//!    change an immutable field, Jobs and objects in [`Options::recreate`] are deleted and created anew, unless that would lose data.
 //! 5. **Prune** objects of the previous revision that the candidate no longer contains, in uninstall order.
 //! 6. **Post hooks** run and are recorded.
 //! 7. **Complete.** The record becomes `deployed`, the previous one `superseded`, and revisions beyond the history limit are deleted.
@@ -52,7 +53,7 @@ use jiff::Timestamp;
 
 use crate::kube::{
     self, Applied, Applier, ApplyError, CrdPolicy, Decoration, Duplicate, HookError, HookRun, IgnoreRule, Journal,
-    JournalError, Mark, Object, ObjectError, ObjectKey, Observed, Policy, Proven, Slot, recorded_objects,
+    JournalError, Mark, Object, ObjectError, ObjectKey, ObjectRule, Observed, Policy, Proven, Slot, recorded_objects,
 };
 use crate::release::{ChartDocument, Hook, Packed, Release, Status};
 use crate::storage::{self, Marks, Storage, Written};
@@ -155,6 +156,9 @@ pub struct Options {
     pub apply: Policy,
     /// What to do with the definitions in the chart's `crds` folder. Default: [`CrdPolicy::Create`].
     pub crds: CrdPolicy,
+    /// Objects to delete and create anew when the server refuses to change their immutable fields, beside Jobs and objects that say so themselves
+    /// ([`RECREATE_ANNOTATION`](kube::RECREATE_ANNOTATION)). Default: none.
+    pub recreate: Arc<[ObjectRule]>,
     /// Fields that the release leaves to others. Default: none.
     pub ignore: Arc<[IgnoreRule]>,
     /// The object that the server rejected in the last attempt with the same inputs, if any. It is tried first, as a dry run.
@@ -172,6 +176,7 @@ impl Default for Options {
             unclaimed_hooks: false,
             apply: Policy::default(),
             crds: CrdPolicy::default(),
+            recreate: Arc::default(),
             ignore: Arc::default(),
             refused: None,
         }
@@ -341,7 +346,7 @@ pub enum Error {
 impl Error {
     /// Returns whether the API server, a webhook or the network failed, so that the same action may succeed later.
     pub fn is_transient(&self) -> bool {
-        kube::is_transient(self)
+        matches!(self, Error::Apply(ApplyError::StillDeleting { .. })) || kube::is_transient(self)
     }
 
     /// Returns whether the release is larger than its record may be.

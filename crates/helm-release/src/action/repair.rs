@@ -108,7 +108,8 @@ async fn apply(
         }
         let client = known.is_some_and(|known| known.client);
         let previous = if client { Previous::Client { changed: false } } else { Previous::Apply };
-        targets.push(Target { object, rule, observed: observed(env, &key, rule), previous, handed_over });
+        let observed = observed(env, &key, rule);
+        targets.push(Target { object, rule, observed, previous, changed: false, handed_over });
     }
     let last = Deployed::new(env, Some(version), packed);
     let applied = env.applier.apply_all(&targets, &last.write_options()).await?;

@@ -10,6 +10,7 @@ use super::check::{Conflict, describe_all};
 use super::client_side::Schemas;
 use super::decorate::{Decoration, is_kept};
 use super::handover::has_replicas;
+use super::recreate::{Guard, Stuck};
 use super::write::{ApplyMethod, Body, Previous, WriteOptions, Written};
 use super::{DriftPolicy, Live, Mapper, Object, ObjectDigest, ObjectKey, Pointer, Resource, Rule};
 
@@ -26,6 +27,8 @@ pub(crate) struct Target<'a> {
     pub observed: Observed,
     /// How it was written before.
     pub previous: Previous,
+    /// Whether it may differ from what was applied last.
+    pub changed: bool,
     /// The fields that it is created with and that others own from then on.
     pub handed_over: Vec<Pointer>,
 }
@@ -94,6 +97,27 @@ pub enum ApplyError {
         /// What would be lost.
         why: String,
     },
+    /// The server refuses to change immutable fields, and the object may not be deleted to create it anew. Nothing was written to it.
+    #[error("cannot apply {object}, and cannot recreate it, because {guard}")]
+    Guarded {
+        /// Kind and name.
+        object: String,
+        /// What forbids it, and what helps.
+        guard: Box<Guard>,
+        /// What the server says about the fields.
+        #[source]
+        source: Error,
+    },
+    /// The object is to be recreated, and is not gone yet. Applying again waits on.
+    #[error("cannot recreate {object}: after {seconds} s it is still being deleted{}", held_by(.finalizers))]
+    StillDeleting {
+        /// Kind and name.
+        object: String,
+        /// How long the action waited, in seconds.
+        seconds: u64,
+        /// What holds the object.
+        finalizers: Vec<String>,
+    },
     /// The request failed.
     #[error("cannot {verb} {object}")]
     Failed {
@@ -117,6 +141,7 @@ pub enum ApplyError {
 ///    existing one is applied with its uid, after moving fields of the release's earlier managers to ours.
 /// 4. Fields that are handed over to others are created with the chart's value, and then released; see [`Pointer`].
 /// 5. If the server permanently rejects the apply and the [`Policy`](super::Policy) allows it, the object is created or merged client-side, as Helm does.
+/// 6. If immutable fields are all that it rejects, an object that may be recreated is deleted, and created once it is gone.
 ///
 /// # Guarantees
 /// Applying twice changes nothing. An object that changes hands between reading and writing is never overwritten: the write conflicts, and the object
@@ -181,9 +206,29 @@ impl Applier {
         let options = &WriteOptions { definitions: &definitions, ..*options };
         let mut applied = Vec::with_capacity(targets.len());
         for group in targets.chunk_by(|a, b| a.object.kind == b.object.kind) {
-            applied.extend(try_join_all(group.iter().map(|target| self.apply(target, options))).await?);
+            let tried = try_join_all(group.iter().map(|target| self.try_apply(target, options))).await?;
+            let mut stuck = Vec::new();
+            for one in tried {
+                match one {
+                    Ok(one) => applied.push(one),
+                    Err(one) => stuck.push(one),
+                }
+            }
+            applied.extend(self.recreate(stuck, options).await?);
         }
         Ok(applied)
+    }
+
+    /// Applies one object; returns it as stuck if immutable fields are all that the server rejects.
+    async fn try_apply<'a>(
+        &self,
+        target: &'a Target<'a>,
+        options: &WriteOptions<'_>,
+    ) -> Result<Result<Applied, Stuck<'a>>, ApplyError> {
+        match self.apply(target, options).await {
+            Err(ApplyError::Failed { source, .. }) if source.is_immutable() => Ok(Err(Stuck { target, source })),
+            applied => applied.map(Ok),
+        }
     }
 
     /// Applies one object. Repeating it changes nothing.
@@ -232,7 +277,7 @@ impl Applier {
         self.send_dry_run(&body).await.map_err(failed)
     }
 
-    async fn body(&self, object: &Object, decoration: &Decoration) -> Result<Body, ApplyError> {
+    pub(super) async fn body(&self, object: &Object, decoration: &Decoration) -> Result<Body, ApplyError> {
         let resource = self.resource(object).await?;
         let key = key_of(object, decoration, &resource);
         let path = resource.path(&key.namespace, &object.name);
@@ -309,6 +354,10 @@ impl Applier {
 
 pub(super) fn key_of(object: &Object, decoration: &Decoration, resource: &Resource) -> ObjectKey {
     ObjectKey::new(resource.group(), &resource.kind, decoration.namespace_of(object, resource), &object.name)
+}
+
+fn held_by(finalizers: &[String]) -> String {
+    if finalizers.is_empty() { String::new() } else { format!(" (finalizers: {})", finalizers.join(", ")) }
 }
 
 pub(super) fn describe(object: &Object) -> String {

@@ -21,6 +21,15 @@ pub struct Proven {
     pub resource_version: String,
 }
 
+/// What the server does with the objects that depend on a deleted one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Propagation {
+    /// Deletes them afterwards.
+    Background,
+    /// Deletes them first; the object exists until they are gone.
+    Foreground,
+}
+
 /// The result of a deletion.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Removal {
@@ -69,7 +78,7 @@ impl Applier {
                     },
                 },
             };
-            match self.delete_proven(&path, &target).await {
+            match self.delete_proven(&path, &target, Propagation::Background).await {
                 Err(error) if error.is_conflict() && tries < MAX_TRIES => {}
                 answer => return answer.map_err(failed),
             }
@@ -77,9 +86,18 @@ impl Applier {
     }
 
     /// Deletes the object in its proven state; a conflict means that it changed since.
-    pub(super) async fn delete_proven(&self, path: &str, proven: &Proven) -> Result<Removal, Error> {
+    pub(super) async fn delete_proven(
+        &self,
+        path: &str,
+        proven: &Proven,
+        propagation: Propagation,
+    ) -> Result<Removal, Error> {
         let preconditions = json!({"uid": proven.uid, "resourceVersion": proven.resource_version});
-        let options = json!({"propagationPolicy": "Background", "preconditions": preconditions});
+        let policy = match propagation {
+            Propagation::Background => "Background",
+            Propagation::Foreground => "Foreground",
+        };
+        let options = json!({"propagationPolicy": policy, "preconditions": preconditions});
         match self.api.send(Call::delete(path, bytes(&options))).await {
             Err(error) if error.is_not_found() => Ok(Removal::Absent),
             answer => answer.map(|_| Removal::Sent),
@@ -96,7 +114,7 @@ impl Applier {
 }
 
 /// Returns the state to delete, or why the object stays.
-fn check_deletable(decoration: &Decoration, live: &Live) -> Result<Proven, Removal> {
+pub(super) fn check_deletable(decoration: &Decoration, live: &Live) -> Result<Proven, Removal> {
     if live.kept {
         return Err(Removal::Kept);
     }

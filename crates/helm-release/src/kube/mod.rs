@@ -31,6 +31,7 @@ mod object;
 mod order;
 mod ownership;
 mod readiness;
+mod recreate;
 mod refusal;
 mod resource;
 mod rivals;
@@ -59,6 +60,7 @@ pub use object::{Object, ObjectDigest, ObjectError, ObjectFault, ObjectKey, dige
 pub use order::install_order;
 pub use ownership::{NotOurs, Ownership};
 pub use readiness::{Readiness, Unready, progress_of};
+pub use recreate::{Guard, RECREATE_ANNOTATION};
 pub use resource::Resource;
 pub use rivals::{Look, Rival};
 pub use rules::{DRIFT_ANNOTATION, DriftPolicy, IgnoreRule, ObjectRule};

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::handover::Pointer;
-use super::{Object, ObjectError, ObjectFault, ObjectKey};
+use super::{Object, ObjectError, ObjectFault, ObjectKey, RECREATE_ANNOTATION};
 
 /// The annotation on a chart's object that sets its [`DriftPolicy`].
 pub const DRIFT_ANNOTATION: &str = "helm.sdk.operatorframework.io/drift";
@@ -51,12 +51,25 @@ impl Object {
         DriftPolicy::parse(text).map(Some).ok_or_else(unknown)
     }
 
+    /// Returns whether the object's annotation wants it recreated when the server refuses to change its immutable fields, if it has one.
+    ///
+    /// # Errors
+    /// The annotation has an unknown value.
+    pub(super) fn wants_recreation(&self) -> Result<Option<bool>, ObjectFault> {
+        match self.annotation(RECREATE_ANNOTATION) {
+            None => Ok(None),
+            Some("true") => Ok(Some(true)),
+            Some("false") => Ok(Some(false)),
+            Some(_) => Err(ObjectFault::Annotation { key: RECREATE_ANNOTATION, allowed: "\"true\" or \"false\"" }),
+        }
+    }
+
     /// Checks the annotations that direct the operator.
     ///
     /// # Errors
     /// One of them has an unknown value.
     pub fn check_annotations(&self) -> Result<(), ObjectError> {
-        let checked = self.drift_policy().map(|_| ());
+        let checked = self.drift_policy().and_then(|_| self.wants_recreation()).map(|_| ());
         checked.map_err(|fault| ObjectError { template: self.template.clone(), fault })
     }
 }
@@ -120,6 +133,20 @@ mod tests {
             "annotation helm.sdk.operatorframework.io/drift must be \"repair\", \"detect\" or \"off\""
         );
         let plain = Object::new(json!({"apiVersion": "v1", "kind": "ConfigMap"})).unwrap();
-        assert_eq!(plain.drift_policy(), Ok(None));
+        assert_eq!((plain.drift_policy(), plain.wants_recreation()), (Ok(None), Ok(None)));
+    }
+
+    #[test]
+    fn an_annotation_asks_for_recreation_or_forbids_it_and_an_unknown_value_is_an_error() {
+        let object = |text: &str| {
+            let metadata = json!({"name": "a", "annotations": {RECREATE_ANNOTATION: text}});
+            Object::new(json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata})).unwrap()
+        };
+        assert_eq!(object("true").wants_recreation(), Ok(Some(true)));
+        assert_eq!(object("false").wants_recreation(), Ok(Some(false)));
+        assert_eq!(
+            object("yes").check_annotations().unwrap_err().to_string(),
+            "annotation helm.sdk.operatorframework.io/recreate must be \"true\" or \"false\""
+        );
     }
 }

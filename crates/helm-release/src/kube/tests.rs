@@ -14,7 +14,7 @@ fn service() -> Object {
 }
 
 fn target(object: &Object, rule: Rule, observed: Observed) -> Target<'_> {
-    Target { object, rule, observed, previous: Previous::Apply, handed_over: Vec::new() }
+    Target { object, rule, observed, previous: Previous::Apply, changed: false, handed_over: Vec::new() }
 }
 
 async fn apply(applier: &Applier, target: Target<'_>) -> Result<Applied, ApplyError> {

@@ -10,7 +10,7 @@ use super::apply::{Applier, Existing, Observed, bytes};
 use super::client_side::{LastApplied, Merged};
 use super::handover::{hand_over, has_replicas};
 use super::migrate::migrated_managers;
-use super::{Decoration, FIELD_MANAGER, Live, Object, ObjectKey, Pointer, Resource, unowned};
+use super::{Decoration, FIELD_MANAGER, Live, Object, ObjectKey, ObjectRule, Pointer, Resource, Slot, unowned};
 
 /// Retry delays in milliseconds, about three seconds in total, until every API server knows the new fields of a definition.
 const PAUSES: [u64; 6] = [50, 100, 200, 400, 800, 1600];
@@ -75,12 +75,16 @@ pub(crate) struct WriteOptions<'a> {
     pub last: &'a dyn LastApplied,
     /// Custom resource definitions that are applied in the same action.
     pub definitions: &'a [&'a Object],
+    /// Objects that may be deleted and created anew, beside those that say so themselves.
+    pub recreate: &'a [ObjectRule],
+    /// The caller's worker slot, released while deleted objects go.
+    pub slot: &'a dyn Slot,
 }
 
 impl<'a> WriteOptions<'a> {
-    /// Creates options without definitions.
+    /// Creates options without definitions, rules and worker limit.
     pub(crate) fn new(decoration: &'a Decoration, policy: Policy, last: &'a dyn LastApplied) -> WriteOptions<'a> {
-        WriteOptions { decoration, policy, last, definitions: &[] }
+        WriteOptions { decoration, policy, last, definitions: &[], recreate: &[], slot: &() }
     }
 
     fn defines(&self, resource: &Resource) -> bool {
@@ -198,11 +202,28 @@ impl Applier {
                     // Moves the fields only if the server would accept the apply.
                     self.force(&format!("{}?dryRun=All&", body.path), &body.json, &existing.uid).await?;
                 }
-                if let Some(managers) = managers {
-                    self.set_managers(&body.path, &managers, &existing.resource_version).await?;
+                let moved = match managers {
+                    Some(managers) => Some(self.set_managers(&body.path, &managers, &existing.resource_version).await?),
+                    None => None,
+                };
+                let applied = self.force_over_defaults(&body, &existing.uid).await;
+                if let (Err(error), Some(moved)) = (&applied, moved)
+                    && error.is_immutable()
+                {
+                    self.give_back(&body, existing, &moved).await;
                 }
-                self.force_over_defaults(&body, &existing.uid).await
+                applied
             }
+        }
+    }
+
+    /// Restores the managed fields of an object that the server refuses to change. They tell that it is not the one that we applied, so that it may be
+    /// recreated. If it fails, a person has to delete the object.
+    async fn give_back(&self, body: &Body, existing: &Existing, moved: &Response) {
+        let Ok(live) = moved.parse::<Live>() else { return };
+        let version = live.metadata.resource_version.unwrap_or_default();
+        if let Err(error) = self.set_managers(&body.path, &existing.managed_fields, &version).await {
+            tracing::debug!(object = %body.key, %error, "cannot restore managed fields");
         }
     }
 
@@ -251,7 +272,7 @@ impl Applier {
 
     /// Returns whether it claimed defaults. If it fails, the original rejection stands.
     async fn claim_defaults(&self, body: &Body, refused: &Error) -> bool {
-        if refused.fields().is_empty() {
+        if refused.fields().is_empty() || refused.is_immutable() {
             return false;
         }
         let live = self.api.send(Call::get(&body.path)).await.and_then(|answer| answer.parse::<Value>());

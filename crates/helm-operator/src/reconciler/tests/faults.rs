@@ -1,4 +1,4 @@
-//! Faults at every single request of an install, an upgrade, a failed upgrade, a failed install, a repair and an uninstall: the process dies, the
+//! Faults at every single request of an install, an upgrade, a failed upgrade, a failed install, a repair, a recreation and an uninstall: the process dies, the
 //! server is away or refuses, or its answer is lost. The end must be that of an undisturbed run, and no hook may run twice.
 
 use std::collections::BTreeMap;
@@ -42,7 +42,7 @@ struct Scenario {
     adds_revisions: bool,
 }
 
-const SCENARIOS: [Scenario; 6] = [
+const SCENARIOS: [Scenario; 7] = [
     Scenario { name: "install", prepare: |_| (), change: |_| (), adds_revisions: false },
     Scenario { name: "upgrade", prepare: |_| (), change: upgrade, adds_revisions: false },
     Scenario {
@@ -53,6 +53,7 @@ const SCENARIOS: [Scenario; 6] = [
     },
     Scenario { name: "failed install", prepare: refuse_all_values, change: |_| (), adds_revisions: true },
     Scenario { name: "repair", prepare: |_| (), change: remove_a_map, adds_revisions: false },
+    Scenario { name: "recreation", prepare: fix_selectors, change: select_others, adds_revisions: false },
     Scenario { name: "uninstall", prepare: |_| (), change: World::delete, adds_revisions: false },
 ];
 
@@ -66,6 +67,14 @@ fn upgrade_to_bad_values(world: &World) {
 
 fn remove_a_map(world: &World) {
     world.server.remove(&format!("{MAPS}/b"));
+}
+
+fn fix_selectors(world: &World) {
+    world.server.make_immutable("deployments", "/spec/selector");
+}
+
+fn select_others(world: &World) {
+    world.edit(|p| p["spec"]["objects"][0]["spec"]["selector"] = "b".into());
 }
 
 fn refuse_bad_values(world: &World) {
@@ -87,8 +96,15 @@ fn refuse(world: &World, value: &'static str) {
     });
 }
 
-fn fresh() -> World {
+/// A Deployment that may be recreated.
+fn deployment() -> Value {
+    let metadata = json!({"name": "web", "annotations": {"helm.sdk.operatorframework.io/recreate": "true"}});
+    json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata, "spec": {"selector": "a"}})
+}
+
+fn fresh(objects: Value) -> World {
     let mut spec = spec();
+    spec["objects"] = objects;
     let hook = |event: &str| json!({"name": event, "events": [event]});
     spec["hooks"] =
         ["pre-install", "post-install", "pre-upgrade", "post-upgrade", "pre-delete", "post-delete"].map(hook).into();
@@ -150,7 +166,8 @@ fn end(world: &World, hooks: usize, scenario: &Scenario) -> End {
 
 /// Runs a scenario with a fault at its nth request; returns its end and whether there was such a request.
 async fn run(scenario: &Scenario, fault: Option<(usize, Disturbance)>, dies: bool) -> (End, bool) {
-    let mut world = fresh();
+    let objects = if scenario.name == "recreation" { json!([deployment()]) } else { json!([]) };
+    let mut world = fresh(objects);
     let hooks = AtomicUsize::new(0);
     if !scenario.name.ends_with("install") || scenario.name == "uninstall" {
         reconcile(&world, &hooks).await;
@@ -218,7 +235,7 @@ async fn any_request_may_meet_a_conflict_an_overload_or_an_internal_error() {
 
 #[tokio::test(start_paused = true)]
 async fn an_api_server_that_is_away_for_an_hour_changes_nothing() {
-    let world = fresh();
+    let world = fresh(json!([]));
     let hooks = AtomicUsize::new(0);
     reconcile(&world, &hooks).await;
     let before = world.history();

@@ -49,6 +49,7 @@ mod faults;
 mod kinds;
 mod ready;
 mod recorded;
+mod recreate;
 mod releases;
 mod reporting;
 mod requests;
@@ -299,6 +300,7 @@ impl World {
             on_failure: crate::watches::OnFailure::default(),
             retries: None,
             crds: helm_release::kube::CrdPolicy::default(),
+            recreate: [].into(),
             expressions: Arc::default(),
         };
         change(&mut settings);

@@ -256,7 +256,8 @@ async fn a_failing_status_write_backs_off() {
 async fn the_status_shows_what_a_step_waits_for_seldom_and_only_if_it_changed() {
     let world = World::new(spec());
     world.reconcile().await;
-    let progress = super::super::progress::Progress::new(&());
+    let key = key();
+    let progress = super::super::progress::Progress::new(&world.shared, &key, &());
     let waits = progress.subscribe();
     let reconciling = || world.condition("Reconciling");
     let writes = || world.server.writes();
@@ -283,7 +284,7 @@ async fn the_status_shows_what_a_step_waits_for_seldom_and_only_if_it_changed() 
         tokio::time::sleep(60 * SECOND).await;
         assert_eq!(writes(), before + 1);
     };
-    publish_progress(&world.shared, &key(), waits, Box::pin(steps)).await;
+    publish_progress(&world.shared, &key, waits, Box::pin(steps)).await;
     assert_eq!(world.condition("Ready").unwrap(), "Unknown/Progressing/waiting for a Job for long");
     world.reconcile().await;
     assert_eq!((world.condition("Ready").unwrap(), reconciling()), ("True/Ready/".to_owned(), None));

@@ -5,6 +5,8 @@
 mod objects;
 mod records;
 
+pub(super) use objects::Observations;
+
 use futures::future::try_join_all;
 
 use super::handover::Handover;
@@ -51,7 +53,7 @@ pub(super) async fn deploy(
     let handover = Handover::new(env, &candidate.objects);
     let attempt = Attempt { env, candidate, keys, current, kind, handover };
     let observations = attempt.check_ownership().await?;
-    failure::check_refusal(env, candidate).await?;
+    failure::check_refusal(&attempt, &observations).await?;
     let mut release = attempt.release();
     let mut ahead = attempt.inventory(&release);
     if recorded.is_some() {

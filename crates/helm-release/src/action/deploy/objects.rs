@@ -10,7 +10,7 @@ use crate::kube::{Applied, Object, ObjectKey, Observed, Previous, Rule, Target, 
 use crate::storage::MarkedObject;
 
 /// Live objects as read before the first write.
-pub(super) type Observations = HashMap<ObjectKey, Observed>;
+pub(in crate::action) type Observations = HashMap<ObjectKey, Observed>;
 
 impl Attempt<'_> {
     /// Reads all objects that the release is not known to own, and fails on any conflict before anything is written.
@@ -28,11 +28,15 @@ impl Attempt<'_> {
         let objects = self.candidate.objects.iter().zip(&self.keys);
         let targets: Vec<Target<'_>> =
             objects.filter_map(|(object, key)| self.target(object, key, observations)).collect();
-        let current = self.current;
-        let last = Deployed::new(self.env, current.and_then(|c| c.last_good), current.and_then(|c| c.packed.as_ref()));
-        let applied = self.env.applier.apply_all(&targets, &last.write_options()).await?;
+        let applied = self.env.applier.apply_all(&targets, &self.last().write_options()).await?;
         self.prune().await?;
         Ok(applied)
+    }
+
+    /// Returns the revision that merges start from.
+    pub(in crate::action) fn last(&self) -> Deployed<'_> {
+        let current = self.current;
+        Deployed::new(self.env, current.and_then(|c| c.last_good), current.and_then(|c| c.packed.as_ref()))
     }
 
     /// Returns which existing object may be changed: objects that the last revision applied are the release's until someone else claims them.
@@ -46,7 +50,12 @@ impl Attempt<'_> {
     }
 
     /// Returns how to apply an object; `None` if it is unchanged since the last revision.
-    fn target<'a>(&self, object: &'a Object, key: &ObjectKey, observations: &Observations) -> Option<Target<'a>> {
+    pub(in crate::action) fn target<'a>(
+        &self,
+        object: &'a Object,
+        key: &ObjectKey,
+        observations: &Observations,
+    ) -> Option<Target<'a>> {
         let (env, rule) = (self.env, self.rule(key));
         let recorded = self.current.and_then(|c| c.inventory.find(key));
         let known = recorded.filter(|_| rule == Rule::Keep);
@@ -64,7 +73,10 @@ impl Attempt<'_> {
             Some(known) if known.client => Previous::Client { changed: !is_same(object, known, env) },
             _ => Previous::Apply,
         };
-        Some(Target { object, rule, observed, previous, handed_over: self.handover.of(key) })
+        // After an unfinished or failed action the live object may be that of the newest revision or of the one before.
+        let is_settled = self.current.is_some_and(|c| c.inventory.complete);
+        let changed = !is_settled || recorded.is_none_or(|known| !is_same(object, known, env));
+        Some(Target { object, rule, observed, previous, changed, handed_over: self.handover.of(key) })
     }
 
     /// Returns whether the release drops an autoscaler, which may have been this object's. The object itself cannot tell: the server records no

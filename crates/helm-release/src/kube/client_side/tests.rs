@@ -244,7 +244,7 @@ async fn apply(
         Mode::Client => (Rule::Keep, ours, Previous::Client { changed: false }),
         Mode::ClientChanged => (Rule::Keep, ours, Previous::Client { changed: true }),
     };
-    let target = Target { object, rule, observed, previous, handed_over: Vec::new() };
+    let target = Target { object, rule, observed, previous, changed: false, handed_over: Vec::new() };
     applier.apply(&target, &WriteOptions::new(&decoration(), policy, last)).await
 }
 
@@ -524,6 +524,7 @@ async fn new_crd_fields_are_awaited_before_writing_client_side() {
             rule: Rule::Import,
             observed: Observed::Absent,
             previous: Previous::Apply,
+            changed: false,
             handed_over: Vec::new(),
         };
         let applier = Applier::new(server);

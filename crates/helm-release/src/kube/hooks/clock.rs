@@ -107,7 +107,7 @@ fn go_duration(duration: Duration) -> String {
 }
 
 /// Growing pauses between polls.
-pub(super) struct Pause {
+pub(in crate::kube) struct Pause {
     next: Duration,
     last: Duration,
 }
@@ -123,7 +123,7 @@ impl Pause {
         Pause { next: FIRST_PAUSE, last }
     }
 
-    fn next(&mut self) -> Duration {
+    pub(in crate::kube) fn next(&mut self) -> Duration {
         let now = self.next;
         self.next = (now * 2).min(self.last);
         now

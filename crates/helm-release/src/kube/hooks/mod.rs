@@ -15,9 +15,11 @@ use futures::future::{BoxFuture, ready};
 
 use super::api::Error;
 use super::apply::Applier;
-use super::{Decoration, NotOurs, ObjectError};
+use super::{Decoration, NotOurs, ObjectError, ObjectKey};
 use crate::release::{DeletePolicy, Hook, HookEvent, Release};
 use clock::Clock;
+
+pub(super) use clock::Pause;
 
 /// The annotation on a hook's object that identifies its run: revision and recorded start.
 pub(crate) const HOOK_RUN_ANNOTATION: &str = "helm.sdk.operatorframework.io/hook-run";
@@ -36,7 +38,7 @@ pub(crate) struct HookRun<'a> {
     pub journal: &'a dyn Journal,
 }
 
-/// A slot among a limited number of workers, which a run gives up while it waits for hooks.
+/// A slot among a limited number of workers, which a run gives up while it waits for hooks or deletions.
 pub trait Slot: Send + Sync {
     /// Releases the slot.
     fn leave(&self);
@@ -45,6 +47,8 @@ pub trait Slot: Send + Sync {
     /// Reports what the run waits for: `hook templates/x.yaml: waiting for Job "y" to finish (2m0s of 1h0m0s)`. Called at every poll, every 50 ms at first
     /// and every 2 s later; must return immediately.
     fn waiting_for(&self, _what: &str) {}
+    /// Reports that the run has deleted an object to create it anew, and why. Must return immediately.
+    fn recreating(&self, _object: &ObjectKey, _why: &str) {}
 }
 
 /// No worker limit.
@@ -174,7 +178,7 @@ impl Applier {
             if order.is_empty() {
                 return Ok(Vec::new());
             }
-            without_slot(run, self.run_in_order(release, &order, deletes, run)).await
+            without_slot(run.slot, self.run_in_order(release, &order, deletes, run)).await
         })
     }
 
@@ -227,7 +231,7 @@ impl Applier {
             if order.is_empty() {
                 return Ok(());
             }
-            without_slot(run, delete).await
+            without_slot(run.slot, delete).await
         })
     }
 
@@ -244,10 +248,10 @@ impl Applier {
 }
 
 /// Releases the worker slot while `work` runs.
-async fn without_slot<T>(run: &HookRun<'_>, work: impl Future<Output = T>) -> T {
-    run.slot.leave();
+pub(super) async fn without_slot<T>(slot: &dyn Slot, work: impl Future<Output = T>) -> T {
+    slot.leave();
     let done = work.await;
-    run.slot.enter().await;
+    slot.enter().await;
     done
 }
 

@@ -6,6 +6,7 @@ use super::clock::{Clock, Pause};
 use super::{HOOK_RUN_ANNOTATION, HookError, HookRun};
 use crate::kube::api::{Call, Error};
 use crate::kube::apply::{Applier, bytes, describe};
+use crate::kube::delete::Propagation;
 use crate::kube::{CHART_LABEL, FIELD_MANAGER, Live, NotOurs, Object, Response, objects_of};
 use crate::release::{Hook, Release};
 
@@ -98,7 +99,7 @@ impl Applier {
 
     /// Returns false if the object changed since it was read, so that it must be judged again.
     async fn delete_if_unchanged(&self, path: &str, live: &Live) -> Result<bool, Error> {
-        match self.delete_proven(path, &live.proven()).await {
+        match self.delete_proven(path, &live.proven(), Propagation::Background).await {
             Err(error) if error.is_conflict() => Ok(false),
             answer => answer.map(|_| true),
         }

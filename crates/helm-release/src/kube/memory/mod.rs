@@ -83,6 +83,11 @@ impl MemoryApi {
         });
     }
 
+    /// Makes a field of a kind immutable: `("jobs", "/spec/template")`. By default none is.
+    pub fn make_immutable(&self, plural: &str, pointer: &str) {
+        self.state().immutable.push((plural.into(), pointer.into()));
+    }
+
     /// Returns every request so far, as `METHOD path` without the query.
     pub fn log(&self) -> Vec<String> {
         self.state().log.clone()

@@ -9,6 +9,7 @@ use super::Disturbance;
 use super::fields::{drop_fields, fields, merge_patch, overlay, record_update};
 use crate::kube::FIELD_MANAGER;
 use crate::kube::api::{Call, Error};
+use crate::kube::refusal::refusal;
 
 /// A kind that discovery lists.
 pub(super) struct Kind {
@@ -23,6 +24,8 @@ pub(super) struct Kind {
 pub(super) struct State {
     pub(super) objects: BTreeMap<String, Value>,
     pub(super) kinds: Vec<Kind>,
+    /// Plurals, and pointers to fields that cannot change.
+    pub(super) immutable: Vec<(String, String)>,
     pub(super) version: u64,
     pub(super) log: Vec<String>,
     pub(super) writes: usize,
@@ -68,19 +71,25 @@ impl State {
                 Ok(json!({"kind": "APIVersions", "versions": ["v1"]}))
             }
             ("GET", _) => self.get(path, query),
+            ("POST", _) if query.contains("dryRun=All") => self.dry_run(|state| state.post(path, body, manager)),
             ("POST", _) => self.post(path, body, manager),
             ("DELETE", _) => self.delete(path, query, &body),
             (_, "application/apply-patch+yaml") if query.contains("dryRun=All") => {
-                let (objects, version) = (self.objects.clone(), self.version);
-                let answer = self.apply(path, body);
-                (self.objects, self.version) = (objects, version);
-                answer
+                self.dry_run(|state| state.apply(path, body))
             }
             (_, "application/apply-patch+yaml") => self.apply(path, body),
             (_, "application/merge-patch+json") => self.merge(path, body, manager),
             (_, "application/json-patch+json") => self.json_patch(path, body),
             _ => self.replace(path, body),
         }
+    }
+
+    /// Answers without storing anything.
+    fn dry_run(&mut self, serve: impl FnOnce(&mut State) -> Result<Value, Error>) -> Result<Value, Error> {
+        let (objects, version) = (self.objects.clone(), self.version);
+        let answer = serve(self);
+        (self.objects, self.version) = (objects, version);
+        answer
     }
 
     fn get(&self, path: &str, query: &str) -> Result<Value, Error> {
@@ -138,6 +147,7 @@ impl State {
     }
 
     fn store(&mut self, path: &str, mut object: Value) -> Result<Value, Error> {
+        self.check_immutable(path, &object)?;
         self.version += 1;
         object["metadata"]["resourceVersion"] = self.version.to_string().into();
         if let Some((namespace, _)) = path.split_once("/namespaces/").and_then(|(_, rest)| rest.split_once('/')) {
@@ -150,6 +160,22 @@ impl State {
             self.objects.insert(path.into(), object.clone());
         }
         Ok(object)
+    }
+
+    /// Rejects changes of immutable fields, in the words of a server.
+    fn check_immutable(&self, path: &str, new: &Value) -> Result<(), Error> {
+        let Some(old) = self.objects.get(path) else { return Ok(()) };
+        let changes = |field: &&(String, String)| {
+            path.contains(&format!("/{}/", field.0)) && old.pointer(&field.1) != new.pointer(&field.1)
+        };
+        let Some((_, pointer)) = self.immutable.iter().find(changes) else { return Ok(()) };
+        let (kind, name) = (new["kind"].as_str().unwrap_or_default(), path.rsplit('/').next().unwrap_or_default());
+        let field = pointer.trim_start_matches('/').replace('/', ".");
+        let why = "Invalid value: {}: field is immutable";
+        let cause = json!({"reason": "FieldValueInvalid", "field": field, "message": why});
+        let message = format!("{kind} {name:?} is invalid: {field}: {why}");
+        let status = json!({"reason": "Invalid", "message": message, "details": {"causes": [cause]}});
+        Err(refusal(422, status.to_string().as_bytes()))
     }
 
     fn apply(&mut self, path: &str, body: Value) -> Result<Value, Error> {

@@ -40,6 +40,11 @@ impl Error {
         matches!(self, Error::Refused { code: 403, reason, .. } if reason == TERMINATING)
     }
 
+    /// Returns whether immutable fields are all that the server rejects, so that it may accept the same object as a new one.
+    pub fn is_immutable(&self) -> bool {
+        matches!(self, Error::Refused { code: 422, reason, .. } if reason == IMMUTABLE)
+    }
+
     /// Returns whether the object has fields that its schema does not declare.
     pub(super) fn has_undeclared_field(&self) -> bool {
         matches!(self, Error::Refused { code: 422, message, .. } if message.contains(schema_error::UNDECLARED))
@@ -74,6 +79,15 @@ struct Details {
 struct Cause {
     field: String,
     reason: String,
+    message: String,
+}
+
+impl Cause {
+    /// Returns whether it rejects the change of an immutable field. Kubernetes has no reason of its own for that, so its texts decide.
+    fn is_immutable(&self) -> bool {
+        let is_rule = matches!(self.reason.as_str(), "FieldValueInvalid" | "FieldValueForbidden");
+        is_rule && IMMUTABLE_TEXTS.iter().any(|text| self.message.contains(text))
+    }
 }
 
 /// Returns whether the first API server error in the chain of causes is transient; `false` without one.
@@ -91,6 +105,27 @@ pub(crate) fn is_transient(error: &(dyn std::error::Error + 'static)) -> bool {
 /// The reason and cause of rejecting a create in a namespace that is being deleted.
 const TERMINATING: &str = "NamespaceTerminating";
 
+/// Our reason for rejections of changed immutable fields and of nothing else.
+const IMMUTABLE: &str = "FieldImmutable";
+
+/// What Kubernetes says about immutable fields: `k8s.io/kubernetes/pkg/apis/*/validation` and `k8s.io/apimachinery/pkg/api/validate`, 1.33 to 1.36.
+const IMMUTABLE_TEXTS: &[&str] = &[
+    // Most fields, among them a Job's template and selectors; immutable ConfigMaps and Secrets; by convention CEL rules of custom resources.
+    "immutable",
+    "Immutable",
+    // A Service's addresses, IP families and load balancer class.
+    "may not change once set",
+    "cannot change roleRef",
+    // All of a StatefulSet's spec but a few fields, a StorageClass's parameters.
+    "updates to ",
+    "pod updates may not",
+    "may not be changed in an update",
+    // Generated validation.
+    "field cannot be set once created",
+    "field cannot be cleared once set",
+    "field cannot be modified once set",
+];
+
 /// Parses a response with a status of 400 or more.
 ///
 /// Server-side apply responds with 500 to an object that does not fit its schema. That becomes 422, as for other invalid objects.
@@ -104,7 +139,12 @@ pub(super) fn refusal(code: u16, body: &[u8]) -> Error {
     let details = status.details.unwrap_or_default();
     let of_secret = matches!(details.kind.as_str(), "Secret" | "secrets") || message.contains("Secret \"");
     let terminating = details.causes.iter().any(|cause| cause.reason == TERMINATING);
-    let reason = if terminating { TERMINATING.to_owned() } else { status.reason };
+    let immutable = code == 422 && !details.causes.is_empty() && details.causes.iter().all(Cause::is_immutable);
+    let reason = match (terminating, immutable) {
+        (true, _) => TERMINATING.to_owned(),
+        (false, true) => IMMUTABLE.to_owned(),
+        (false, false) => status.reason,
+    };
     // All values of Secrets, and structures of any kind, since they contain other fields' values. Scalars of other kinds stay, as in Helm.
     let message = without_values(&message, |value| of_secret || is_structure(value));
     let fields = details.causes.into_iter().map(|cause| cause.field).filter(|field| !field.is_empty()).collect();

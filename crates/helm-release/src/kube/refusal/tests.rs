@@ -1,6 +1,6 @@
 //! Real responses of a Kubernetes 1.36 API server, and of webhooks and proxies.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::*;
 
@@ -250,4 +250,42 @@ fn terminating_namespaces_differ_from_missing_permissions() {
     assert!(!answer(403, r#"{"field": "NamespaceTerminating"}"#).is_terminating());
     assert!(!answer(404, terminating).is_terminating());
     assert!(!Error::Transport("no".into()).is_terminating());
+}
+
+#[test]
+fn rejections_of_immutable_fields_and_nothing_else_are_recognised() {
+    let status =
+        |causes: Value| json!({"reason": "Invalid", "message": "x", "details": {"causes": causes}}).to_string();
+    let cause = |reason: &str, message: &str| json!({"reason": reason, "field": "spec", "message": message});
+    let is_immutable = |code: u16, causes: Value| refusal(code, status(causes).as_bytes()).is_immutable();
+    let (invalid, forbidden) = ("FieldValueInvalid", "FieldValueForbidden");
+    let template = cause(invalid, "Invalid value: {\"metadata\":{}}: field is immutable");
+    for (reason, message) in [
+        (invalid, "Invalid value: {\"matchLabels\":{\"app\":\"b\"}}: field is immutable"),
+        (invalid, "Invalid value: [\"None\"]: may not change once set"),
+        (invalid, "Invalid value: {\"apiGroup\":\"rbac.authorization.k8s.io\"}: cannot change roleRef"),
+        (invalid, "Invalid value: \"string\": Value is immutable"),
+        (invalid, "Invalid value: \"a\": field cannot be modified once set"),
+        (forbidden, "Forbidden: field is immutable when `immutable` is set"),
+        (
+            forbidden,
+            "Forbidden: updates to statefulset spec for fields other than 'replicas', 'ordinals' are forbidden",
+        ),
+        (forbidden, "Forbidden: updates to parameters are forbidden."),
+        (forbidden, "Forbidden: may not be changed in an update."),
+        (forbidden, "Forbidden: spec is immutable after creation except resources.requests"),
+        (forbidden, "Forbidden: pod updates may not change fields other than `spec.containers[*].image`"),
+    ] {
+        assert!(is_immutable(422, json!([cause(reason, message), template])), "{message}");
+    }
+    let wrong = cause(invalid, "Invalid value: -1: must be greater than or equal to 0");
+    assert!(!is_immutable(422, json!([template, wrong])), "the new object would be rejected, too");
+    assert!(!is_immutable(422, json!([])));
+    assert!(!is_immutable(409, json!([template])) && !is_immutable(403, json!([template])));
+    assert!(!is_immutable(422, json!([cause("FieldValueRequired", "immutable is required")])));
+    assert!(!status_of_a_webhook().is_immutable(), "it names no field");
+}
+
+fn status_of_a_webhook() -> Error {
+    status(422, "Invalid", "admission webhook \"a.example.com\" denied the request: the template is immutable")
 }

@@ -1,0 +1,259 @@
+//! Immutable fields: which objects are deleted and created anew, and what is left when they must not be.
+
+use helm_release::kube::ObjectRule;
+
+use super::reporting::published;
+use super::*;
+
+const DEPLOYMENT: &str = "/apis/apps/v1/namespaces/ns/deployments/web";
+const JOB: &str = "/apis/batch/v1/namespaces/ns/jobs/load";
+const RECREATE: &str = "helm.sdk.operatorframework.io/recreate";
+
+/// A Deployment that may be recreated, and whose selector cannot change.
+fn deployment(selector: &str) -> Value {
+    let metadata = json!({"name": "web", "annotations": {RECREATE: "true"}});
+    json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata, "spec": {"selector": selector}})
+}
+
+fn job(template: &str) -> Value {
+    json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "load"}, "spec": {"template": template}})
+}
+
+/// A controller after the install of these objects.
+async fn world(objects: &[Value], change: impl FnOnce(&mut Settings)) -> World {
+    let server = World::new(json!({"objects": objects})).server;
+    server.make_immutable("deployments", "/spec/selector");
+    server.make_immutable("jobs", "/spec/template");
+    let world = World::with_events(server, Arc::new(Stub::default()), change);
+    world.reconcile().await;
+    world
+}
+
+async fn upgrade(world: &World, objects: &[Value]) {
+    world.edit(|p| p["spec"]["objects"] = objects.into());
+    world.reconcile().await;
+}
+
+async fn retry(world: &World) {
+    tokio::time::advance(Duration::from_secs(600)).await;
+    world.reconcile().await;
+}
+
+fn uid(world: &World, path: &str) -> Value {
+    world.server.object(path).unwrap()["metadata"]["uid"].clone()
+}
+
+fn selector(world: &World) -> Value {
+    world.server.object(DEPLOYMENT).unwrap()["spec"]["selector"].clone()
+}
+
+async fn recreated(world: &World) -> Vec<String> {
+    published(world).await.into_iter().filter(|event| event.contains(" Recreated ")).collect()
+}
+
+fn deletions(world: &World) -> Vec<String> {
+    deleted(&world.server)
+}
+
+fn deleted(server: &MemoryApi) -> Vec<String> {
+    server.log().into_iter().filter(|line| line.starts_with("DELETE")).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_upgrade_recreates_jobs_and_what_the_watch_names_once_each() {
+    let plain = |selector: &str| {
+        let mut deployment = deployment(selector);
+        deployment["metadata"]["annotations"] = json!({});
+        deployment
+    };
+    let rule = ObjectRule { kind: Some("Deployment".into()), ..ObjectRule::default() };
+    let world = world(&[plain("a"), job("a")], |settings| settings.recreate = [rule].into()).await;
+    let before = [DEPLOYMENT, JOB].map(|path| uid(&world, path));
+    upgrade(&world, &[plain("b"), job("b")]).await;
+    assert_eq!(world.history(), ["1 superseded", "2 deployed"]);
+    assert_eq!(
+        (selector(&world), world.server.object(JOB).unwrap()["spec"]["template"].clone()),
+        (json!("b"), json!("b"))
+    );
+    assert!(before[0] != uid(&world, DEPLOYMENT) && before[1] != uid(&world, JOB));
+    let expected = [
+        "Normal Recreated x1: deleted Deployment \"web\" to create it anew: immutable fields change: spec.selector",
+        "Normal Recreated x1: deleted Job \"load\" to create it anew: immutable fields change: spec.template",
+    ];
+    assert_eq!(recreated(&world).await, expected);
+    assert_eq!(world.condition("ReleaseFailed"), None);
+    assert_eq!(world.requests().await, 0);
+    let after = uid(&world, DEPLOYMENT);
+    World::on(world.server.clone()).reconcile().await;
+    assert_eq!(uid(&world, DEPLOYMENT), after, "a restart knows the new objects");
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_being_asked_nothing_is_deleted_and_the_message_says_how_to_ask() {
+    let refused = |metadata: Value| {
+        let mut old = deployment("a");
+        old["metadata"]["annotations"] = metadata;
+        let mut new = old.clone();
+        new["spec"]["selector"] = "b".into();
+        [old, new]
+    };
+    let keep = json!({RECREATE: "true", "helm.sh/resource-policy": "keep"});
+    for (annotations, why) in [
+        (
+            json!({}),
+            "nothing asks for it: to have it deleted and created anew, set its annotation helm.sdk.operatorframework.io/recreate",
+        ),
+        (json!({RECREATE: "false"}), "nothing asks for it"),
+        (keep, "its annotation helm.sh/resource-policy keeps it: delete it yourself"),
+    ] {
+        let [old, new] = refused(annotations);
+        let world = world(&[old], |_| {}).await;
+        let before = uid(&world, DEPLOYMENT);
+        upgrade(&world, &[new]).await;
+        let expected =
+            format!("True/UpgradeError/cannot apply Deployment \"web\", and cannot recreate it, because {why}");
+        let failed = world.condition("ReleaseFailed").unwrap();
+        assert!(
+            failed.starts_with(&expected)
+                && failed.contains("spec.selector: Invalid value: <hidden>: field is immutable"),
+            "{failed}"
+        );
+        assert!(world.condition("Stalled").unwrap().starts_with("True/UpgradeError/"));
+        let writes = |world: &World| {
+            world.server.log().iter().filter(|line| line.contains("/secrets/") && !line.starts_with("GET")).count()
+        };
+        let records = writes(&world);
+        retry(&world).await;
+        assert_eq!(world.condition("ReleaseFailed").unwrap(), failed, "the same on each attempt");
+        assert_eq!((writes(&world), uid(&world, DEPLOYMENT), deletions(&world)), (records, before, vec![]));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_guarded_object_is_recreated_once_nothing_guards_it() {
+    let world = world(&[deployment("a")], |_| {}).await;
+    let set_finalizers = |finalizers: Value| {
+        let mut live = world.server.object(DEPLOYMENT).unwrap();
+        live["metadata"]["finalizers"] = finalizers;
+        world.server.restore(DEPLOYMENT, live);
+    };
+    set_finalizers(json!(["example.com/backup"]));
+    upgrade(&world, &[deployment("b")]).await;
+    retry(&world).await;
+    assert!(world.condition("ReleaseFailed").unwrap().contains("because it has the finalizers example.com/backup"));
+    assert_eq!((selector(&world), deletions(&world)), (json!("a"), vec![]));
+    set_finalizers(json!([]));
+    retry(&world).await;
+    assert_eq!((selector(&world), world.condition("ReleaseFailed")), (json!("b"), None));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rollback_recreates_the_old_object_and_retries_leave_it_alone() {
+    let map =
+        |value: &str| json!({"apiVersion": "v1", "kind": "Zebra", "metadata": {"name": "a"}, "data": {"value": value}});
+    let server = World::new(json!({"objects": [job("a"), map("a")]})).server;
+    server.serve("v1", "Zebra", "zebras");
+    server.make_immutable("jobs", "/spec/template");
+    server.refuse(|call| {
+        let body = call.body.as_ref().map(|(_, json)| String::from_utf8_lossy(json).into_owned()).unwrap_or_default();
+        let is_bad = call.path.contains("/zebras/") && body.contains("\"value\":\"b\"");
+        is_bad.then(|| Error::from_status(422, "Invalid", "no b"))
+    });
+    let world = World::with_events(server, Arc::new(Stub::default()), |_| {});
+    world.reconcile().await;
+    upgrade(&world, &[job("b"), map("b")]).await;
+    assert_eq!(world.server.object(JOB).unwrap()["spec"]["template"], "a");
+    assert_eq!((world.history().last().unwrap().as_str(), deletions(&world).len()), ("3 deployed", 2));
+    let before = uid(&world, JOB);
+    for _ in 0..3 {
+        retry(&world).await;
+    }
+    assert_eq!((uid(&world, JOB), deletions(&world).len()), (before, 2), "the refused object is tried first");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_that_fails_after_its_deletion_is_restored_and_tried_again_with_backoff() {
+    let world = world(&[deployment("a")], |_| {}).await;
+    world.server.refuse(|call| {
+        let body = call.body.as_ref().map(|(_, json)| String::from_utf8_lossy(json).into_owned()).unwrap_or_default();
+        // A create by apply; the dry run under another name is a POST.
+        let is_new = call.path.contains("/deployments/web") && body.contains("\"resourceVersion\":\"1\"");
+        (is_new && body.contains("\"selector\":\"b\""))
+            .then(|| Error::from_status(403, "Forbidden", "denied by policy"))
+    });
+    upgrade(&world, &[deployment("b")]).await;
+    assert!(
+        world
+            .condition("ReleaseFailed")
+            .unwrap()
+            .starts_with("True/UpgradeError/cannot apply Deployment \"web\": denied")
+    );
+    assert_eq!((selector(&world), deletions(&world).len()), (json!("a"), 1), "rolled back");
+    assert_eq!(world.requests().await, 0, "until the backoff ends");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_that_someone_has_replaced_is_recreated_only_if_it_is_still_the_releases() {
+    for is_ours in [true, false] {
+        let world = world(&[deployment("a")], |_| {}).await;
+        let mut theirs = world.server.object(DEPLOYMENT).unwrap();
+        theirs["spec"]["selector"] = "mine".into();
+        if !is_ours {
+            theirs["metadata"]["annotations"] = json!({});
+            theirs["metadata"]["ownerReferences"] = json!([]);
+        }
+        world.server.remove(DEPLOYMENT);
+        // `kubectl replace --force`: deletes the object and creates another, faster than the operator.
+        let server = Arc::downgrade(&world.server);
+        world.server.refuse(move |call| {
+            let server = server.upgrade().filter(|_| call.path.contains("/deployments/web"))?;
+            if call.method == "PATCH" && server.object(DEPLOYMENT).is_none() && deleted(&server).is_empty() {
+                server.put(DEPLOYMENT, theirs.clone(), "kubectl-replace");
+            }
+            None
+        });
+        world.reconcile().await;
+        if is_ours {
+            assert_eq!((selector(&world), world.history()), (json!("a"), vec!["1 deployed".to_owned()]));
+            assert_eq!((recreated(&world).await.len(), world.requests().await), (1, 0));
+        } else {
+            let told = world.condition("Irreconcilable").unwrap();
+            let why = "its metadata does not mark it as part of this release: delete it yourself";
+            assert!(
+                told.starts_with("True/ReconcileError/cannot apply Deployment \"web\", and cannot recreate it")
+                    && told.contains(why),
+                "{told}"
+            );
+            assert_eq!((selector(&world), deletions(&world)), (json!("mine"), vec![]));
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_full_reconcile_does_not_run_a_job_again() {
+    let world = world(&[job("a")], |_| {}).await;
+    // A webhook that changes Jobs only when they are created: the chart's template is refused from now on.
+    let mut live = world.server.object(JOB).unwrap();
+    live["spec"]["template"] = "a, from a mirror".into();
+    world.server.restore(JOB, live);
+    let before = uid(&world, JOB);
+    world.edit(|p| p["metadata"]["annotations"] = json!({"helm.sdk.operatorframework.io/reconcile-now": "1"}));
+    world.reconcile().await;
+    assert_eq!((uid(&world, JOB), deletions(&world)), (before, vec![]));
+    assert!(world.condition("Irreconcilable").unwrap().contains("the release has applied the same object before"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_resources_object_of_the_same_name_is_not_touched() {
+    let world = world(&[deployment("a")], |_| {}).await;
+    let other = world.add("other", "web", json!({"objects": [deployment("a")]}));
+    world.reconcile_one(&other).await;
+    let theirs = "/apis/apps/v1/namespaces/other/deployments/web";
+    let before = uid(&world, theirs);
+    let rival = world.add("ns", "rival", json!({"objects": [deployment("c")]}));
+    upgrade(&world, &[deployment("b")]).await;
+    world.reconcile_one(&rival).await;
+    assert_eq!((uid(&world, theirs), selector(&world)), (before, json!("b")));
+    assert!(world.condition_of(&rival, "ReleaseFailed").unwrap().contains("ReleaseConflict"));
+    assert_eq!(deletions(&world), [format!("DELETE {DEPLOYMENT}")]);
+}
