@@ -24,7 +24,7 @@ mod values_from;
 pub mod watches;
 
 pub use operator::Operator;
-pub use reconciler::ResourceKey;
+pub use reconciler::{ResourceKey, Wakes};
 
 /// musl's allocator makes rendering half as slow again; glibc's is fine.
 #[cfg(target_env = "musl")]

@@ -144,6 +144,17 @@ impl TestCluster {
         self.plane(Component::ApiServer)?.kubeconfig_with_token(token)
     }
 
+    /// Writes a kubeconfig with the identity and the rights of a ServiceAccount; returns its path.
+    ///
+    /// # Errors
+    /// The account does not exist, or [`Error::NotOurs`] on an existing cluster.
+    pub fn kubeconfig_of(&self, namespace: &str, account: &str) -> Result<PathBuf, Error> {
+        let token = self.kubectl(["--namespace", namespace, "create", "token", account])?;
+        let path = self.folder.join(format!("kubeconfig-{namespace}-{account}"));
+        fs::write(&path, self.kubeconfig_with_token(token.trim())?).attempt(|| format!("write {}", path.display()))?;
+        Ok(path)
+    }
+
     /// The directory of the logs (`NAME.log`) and the audit log.
     #[must_use]
     pub fn folder(&self) -> &Path {

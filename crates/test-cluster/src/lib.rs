@@ -21,6 +21,7 @@ pub use cluster::{Options, Processes, TestCluster};
 pub use component::Component;
 pub use error::Error;
 pub use namespace::Namespace;
+pub use process::{LIMIT, Process, eventually};
 
 mod audit;
 mod binaries;
@@ -32,5 +33,6 @@ mod folder;
 mod kubeconfig;
 mod namespace;
 mod ports;
+mod process;
 mod tools;
 mod watchdog;

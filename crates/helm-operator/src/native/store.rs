@@ -11,7 +11,6 @@ use kube::{Api, Client};
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
 
-use super::cache::Index;
 use super::reconciler::{Namespaced, key_of};
 use crate::ResourceKey;
 use crate::context::Namespaces;
@@ -47,14 +46,9 @@ impl Stores {
         store
     }
 
-    /// Wakes resources at each change of a kind's objects.
-    pub(crate) fn follow<K: Namespaced>(
-        &self,
-        labels: &str,
-        resource_of: impl Fn(&K) -> Option<ResourceKey> + Send + Sync + 'static,
-        wake: impl Fn(ResourceKey) + Send + Sync + 'static,
-    ) {
-        self.store::<K>(labels).join(Arc::new(Index::new(resource_of, wake)));
+    /// Calls `changed` with each object of a kind before and after each change.
+    pub(crate) fn follow<K: Namespaced>(&self, labels: &str, changed: impl Fn(&K) + Send + Sync + 'static) {
+        self.store::<K>(labels).join(Arc::new(Follower(changed)));
     }
 
     fn start<K: Namespaced>(&self, labels: &str) -> Arc<Store<K>> {
@@ -98,6 +92,15 @@ struct Kept<K> {
 pub(super) trait Reader<K>: Send + Sync {
     /// An object appeared, changed or went. Called while the store is locked: the reader must not read it.
     fn changed(&self, key: &ResourceKey, before: Option<&Arc<K>>, now: Option<&Arc<K>>);
+}
+
+/// Sees each object before and after each change.
+struct Follower<F>(F);
+
+impl<K, F: Fn(&K) + Send + Sync> Reader<K> for Follower<F> {
+    fn changed(&self, _: &ResourceKey, before: Option<&Arc<K>>, now: Option<&Arc<K>>) {
+        before.into_iter().chain(now).for_each(|object| (self.0)(object));
+    }
 }
 
 /// Completes when every first list is complete.

@@ -63,7 +63,18 @@ pub(super) type Judge = Arc<dyn Fn(&DynamicObject) -> bool + Send + Sync>;
 
 /// Follows objects, and wakes resources.
 type Follow = Arc<dyn Fn(&Stores, Wake) + Send + Sync>;
-pub(super) type Wake = Box<dyn Fn(ResourceKey) + Send + Sync>;
+pub(super) type Wake = Box<dyn Fn(Wakes) + Send + Sync>;
+
+/// Whom a change of a watched object wakes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Wakes {
+    /// Nobody.
+    Nobody,
+    /// One resource.
+    Resource(ResourceKey),
+    /// Every resource in a namespace.
+    Namespace(String),
+}
 
 /// What the operator's author adds to a chart.
 #[derive(Clone, Default)]
@@ -164,16 +175,19 @@ impl ChartController {
         self
     }
 
-    /// Watches more objects, such as a ConfigMap that a mapper reads: any change wakes the resources that `resources_of` names, before and after the
-    /// change, and ends their waits after failures. `labels` narrows the watch, such as `app=settings`; empty: every object of the kind.
+    /// Watches more objects, such as a ConfigMap that a mapper reads: any change wakes whom `wakes` says, before and after the change, and ends their
+    /// waits after failures. `labels` narrows the watch, such as `app=settings`; empty: every object of the kind.
     #[must_use]
     pub fn watch<K: Namespaced>(
         mut self,
         labels: &str,
-        resource_of: impl Fn(&K) -> Option<ResourceKey> + Clone + Send + Sync + 'static,
+        wakes: impl Fn(&K) -> Wakes + Clone + Send + Sync + 'static,
     ) -> ChartController {
         let labels = labels.to_owned();
-        let follow = move |stores: &Stores, wake: Wake| stores.follow(&labels, resource_of.clone(), wake);
+        let follow = move |stores: &Stores, wake: Wake| {
+            let wakes = wakes.clone();
+            stores.follow(&labels, move |object: &K| wake(wakes(object)));
+        };
         self.additions.follows.push(Arc::new(follow));
         self
     }

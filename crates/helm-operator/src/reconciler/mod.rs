@@ -63,7 +63,7 @@ pub(crate) use cluster::Cluster;
 pub(crate) use detect::DETECTED;
 
 pub use crate::values::{Error as SpecError, Spec};
-pub use controller::ChartController;
+pub use controller::{ChartController, Wakes};
 pub use render::{RenderError, Renderer, Request};
 
 pub use primary::ResourceKey;

@@ -11,7 +11,7 @@ use kube::core::GroupVersionKind;
 use tokio::sync::mpsc;
 
 use super::cache::{Cache, Claim, Dependent};
-use super::controller::Additions;
+use super::controller::{Additions, Wakes};
 use super::history::History;
 use super::intake::Intake;
 use super::look::Looks;
@@ -130,14 +130,24 @@ impl Shared {
     pub(super) fn follow(self: &Arc<Self>, stores: &Stores) {
         for follow in &self.additions.follows {
             let shared = Arc::downgrade(self);
-            let wake = move |key: ResourceKey| {
-                if let Some(shared) = shared.upgrade() {
-                    let now = tokio::time::Instant::now();
-                    shared.cache.change_history(&key, |history| history.retry_now(now));
-                    shared.wake(key);
-                }
-            };
+            let wake = move |wakes| shared.upgrade().into_iter().for_each(|shared| shared.wake_now(&wakes));
             follow(stores, Box::new(wake));
+        }
+    }
+
+    /// Wakes resources, and ends their waits after failures.
+    fn wake_now(&self, wakes: &Wakes) {
+        let keys = match wakes {
+            Wakes::Nobody => Vec::new(),
+            Wakes::Resource(key) => vec![key.clone()],
+            Wakes::Namespace(namespace) => {
+                let primaries = self.cache.primaries().into_iter();
+                primaries.filter(|primary| primary.own_namespace() == namespace).map(|primary| primary.key()).collect()
+            }
+        };
+        for key in keys {
+            self.cache.change_history(&key, |history| history.retry_now(tokio::time::Instant::now()));
+            self.wake(key);
         }
     }
 

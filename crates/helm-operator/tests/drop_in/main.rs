@@ -8,6 +8,7 @@
 mod bundle;
 mod dockerfile;
 mod e2e;
+mod handlebars;
 mod image;
 mod make;
 mod process;

@@ -1,0 +1,85 @@
+//! An operator as a process of its own, and waiting for its effects.
+
+use std::fmt::Debug;
+use std::fs::{self, File};
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::error::Attempt as _;
+use crate::{Error, TestCluster};
+
+/// How long [`eventually`] waits.
+pub const LIMIT: Duration = Duration::from_secs(60);
+
+/// A running program; killed when dropped.
+#[derive(Debug)]
+pub struct Process {
+    child: Child,
+    log: PathBuf,
+}
+
+impl Process {
+    /// Starts the program with its log in the cluster's folder.
+    ///
+    /// # Errors
+    /// It cannot be started.
+    pub fn start(cluster: &TestCluster, command: &mut Command) -> Result<Process, Error> {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let log = cluster.folder().join(format!("process-{}.log", NUMBER.fetch_add(1, Ordering::Relaxed)));
+        let file = File::create(&log).attempt(|| format!("create {}", log.display()))?;
+        let child = command.stdin(Stdio::null()).stderr(file).spawn().attempt(|| format!("start {command:?}"))?;
+        Ok(Process { child, log })
+    }
+
+    /// Its log so far; empty if it cannot be read.
+    #[must_use]
+    pub fn log(&self) -> String {
+        fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
+    /// Waits for a line of its log that contains `text`.
+    #[must_use]
+    pub fn logged(&self, text: &str) -> String {
+        eventually(text, || {
+            self.log().lines().find(|line| line.contains(text)).map(str::to_owned).ok_or_else(|| self.log())
+        })
+    }
+
+    /// Sends SIGTERM, and waits for the exit; returns it with the log.
+    ///
+    /// # Errors
+    /// The signal cannot be sent.
+    pub fn terminate(mut self) -> Result<(ExitStatus, String), Error> {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        let sent = rustix::process::kill_process(pid, rustix::process::Signal::TERM).map_err(std::io::Error::from);
+        sent.attempt(|| "send SIGTERM".to_owned())?;
+        let status = eventually("the end", || self.child.try_wait().ok().flatten().ok_or("still running"));
+        Ok((status, self.log()))
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Retries until there is a result.
+///
+/// # Panics
+/// There is none within [`LIMIT`]; the message has the last observation.
+#[allow(clippy::panic, reason = "tests end here")]
+pub fn eventually<T, E: Debug>(what: &str, mut attempt: impl FnMut() -> Result<T, E>) -> T {
+    let began = Instant::now();
+    loop {
+        match attempt() {
+            Ok(found) => return found,
+            Err(last) if began.elapsed() > LIMIT => panic!("no {what} after {LIMIT:?}: {last:?}"),
+            Err(_) => thread::sleep(Duration::from_millis(50)),
+        }
+    }
+}

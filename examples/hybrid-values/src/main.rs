@@ -1,0 +1,20 @@
+//! A chart with code around it: a value mapper that reads a ConfigMap, a hook before and one after each action, and events.
+
+use std::process::ExitCode;
+
+use helm_operator::{Operator, Wakes};
+use hybrid_values::{SETTINGS, announce, publish, with_settings};
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::ResourceExt as _;
+
+fn main() -> ExitCode {
+    Operator::new()
+        .chart("Nginx", |chart| {
+            chart
+                .map_values(with_settings)
+                .watch(SETTINGS, |map: &ConfigMap| Wakes::Namespace(map.namespace().unwrap_or_default()))
+                .before(announce)
+                .after(publish)
+        })
+        .main()
+}

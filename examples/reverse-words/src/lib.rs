@@ -1,0 +1,61 @@
+//! The reconciler of `ReverseWordsApp`, and its type.
+
+mod api;
+mod objects;
+mod status;
+
+pub use api::{ReverseWordsApp, ReverseWordsAppSpec, ReverseWordsAppStatus};
+
+use helm_operator::native::{Cache, Next, Reconciler, Scope, Watching, WriteError};
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::{Pod, Service};
+use k8s_openapi::jiff::Timestamp;
+use kube::ResourceExt as _;
+
+/// Serves every `ReverseWordsApp`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Controller;
+
+/// What a reconcile reads.
+pub struct Caches {
+    deployments: Cache<Deployment>,
+    services: Cache<Service>,
+    pods: Cache<Pod>,
+}
+
+/// How many resources are reconciled at once.
+const WORKERS: usize = 10;
+
+impl Reconciler for Controller {
+    type Resource = ReverseWordsApp;
+    type Error = WriteError;
+    type Caches = Caches;
+
+    fn watch(&self, watching: &mut Watching<ReverseWordsApp>) -> Caches {
+        watching.concurrency(WORKERS).ignore_status();
+        Caches {
+            deployments: watching.owned(objects::SELECTOR),
+            services: watching.owned(objects::SELECTOR),
+            pods: watching.mapped(objects::SELECTOR, objects::app_of),
+        }
+    }
+
+    async fn reconcile(&self, scope: &Scope<'_, ReverseWordsApp>, caches: &Caches) -> Result<Next, WriteError> {
+        let app = scope.resource();
+        let deployment = scope.apply(&caches.deployments, objects::deployment(app)).await?;
+        scope.apply(&caches.services, objects::service(app)).await?;
+        let status = status::next(app, &deployment.object, &caches.pods.of(app), Timestamp::now());
+        scope.status(&status).await?;
+        Ok(Next::Wait)
+    }
+
+    fn finalizer(&self) -> Option<&str> {
+        Some("finalizer.reversewordsapp.apps.linuxera.org")
+    }
+
+    /// The garbage collector deletes Deployment and Service; this is where code for anything else goes.
+    async fn cleanup(&self, scope: &Scope<'_, ReverseWordsApp>, _: &Caches) -> Result<Next, WriteError> {
+        tracing::info!(name = scope.resource().name_any(), "Successfully finalized ReverseWordsApp");
+        Ok(Next::Wait)
+    }
+}
