@@ -43,7 +43,8 @@ fn wait_nodes(namespace: &Namespace<'_>, count: usize) -> Vec<String> {
     eventually("true status", || {
         let status = namespace.kubectl(["get", "memcached", "cache", "-o", "jsonpath={.status}"]).unwrap();
         let pods = pods(namespace);
-        let is_true = status == json!({"nodes": pods}).to_string() && pods.len() == count;
+        let expected = json!({"nodes": pods}).to_string();
+        let is_true = status == expected && pods.len() == count;
         if is_true { Ok(pods) } else { Err(format!("{status} and {pods:?}")) }
     })
 }
