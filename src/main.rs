@@ -3,8 +3,9 @@
 use std::process::ExitCode;
 
 use helm_operator::Operator;
+use memcached_operator::api::memcached_backup::MemcachedBackup;
 use memcached_operator::controllers::memcached_backup;
 
 fn main() -> ExitCode {
-    Operator::new().native(memcached_backup::Controller).main()
+    Operator::new().crd::<MemcachedBackup>().native(memcached_backup::Controller).main()
 }

@@ -22,6 +22,7 @@ mod recreate;
 mod rendered;
 mod resource;
 mod rights;
+mod scaffold;
 mod scopes;
 mod take_over;
 mod time;

@@ -3,6 +3,8 @@
 use std::path::Path;
 use std::process::ExitCode;
 
+use kube::CustomResourceExt;
+
 use crate::cli;
 use crate::manager::{Config, Error, Manager};
 use crate::native::{Controller, Reconciler, Served};
@@ -32,6 +34,8 @@ pub struct Operator {
     /// What to do to the watches of a kind.
     charts: Vec<(String, Customise)>,
     controllers: Vec<Box<dyn Controller>>,
+    /// The definitions that `generate crds` writes.
+    pub(crate) definitions: Vec<serde_json::Value>,
 }
 
 impl Operator {
@@ -76,6 +80,13 @@ impl Operator {
     #[must_use]
     pub fn native(self, reconciler: impl Reconciler) -> Operator {
         self.controller(Served::new(reconciler))
+    }
+
+    /// Lets `generate crds` write the definition of a kind with a Rust type into `config/crd`.
+    #[must_use]
+    pub fn crd<K: CustomResourceExt>(mut self) -> Operator {
+        self.definitions.extend(serde_json::to_value(K::crd()));
+        self
     }
 
     /// Adds anything that runs while this process leads.

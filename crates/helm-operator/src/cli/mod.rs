@@ -1,8 +1,9 @@
-//! The command line of operators built on this library: `run`, `template`, `version`.
+//! The command line of operators built on this library: `run`, `template`, `version`, and what writes projects.
 //!
 //! Counterpart: operator-sdk's `internal/cmd/helm-operator`.
 
 mod flags;
+mod project;
 mod template;
 #[cfg(test)]
 mod tests;
@@ -44,6 +45,12 @@ pub(crate) enum Command {
     Template(Box<Template>),
     /// Prints the version
     Version,
+    /// Starts a project in the current folder
+    Init(Box<project::Init>),
+    /// Adds a kind to the project in the current folder
+    Create(project::Create),
+    /// Writes CRDs and roles from charts and code
+    Generate(project::Generate),
 }
 
 /// Runs a whole program, as [`Operator::main`] promises.
@@ -76,6 +83,7 @@ pub(crate) fn command(name: &str) -> clap::Command {
         .bin_name(name)
         .after_help(examples.clone())
         .mut_subcommand("run", |run| as_in_go(run).after_help(examples))
+        .mut_subcommand("init", as_in_go)
         .mut_subcommand("template", |t| as_in_go(t).after_help(template::examples(name)))
 }
 
@@ -108,6 +116,9 @@ fn dispatch(name: &str, cli: Cli, operator: Operator) -> ExitCode {
         Command::Version => print(&version::line(name)),
         Command::Template(template) => on_known_stack(move || template::run(&template)),
         Command::Run(flags) => run(*flags, operator),
+        Command::Init(init) => on_known_stack(move || project::init(&init)),
+        Command::Create(create) => on_known_stack(move || project::create(&create)),
+        Command::Generate(generate) => on_known_stack(move || project::generate(&generate, &operator.definitions)),
     }
 }
 

@@ -99,8 +99,11 @@ impl Chart {
         load::from_files(Chart::unpack(bytes)?)
     }
 
-    /// The files of a `.tgz` archive.
-    pub(crate) fn unpack(bytes: &[u8]) -> Result<Vec<File>, ArchiveError> {
+    /// Returns the files of a `.tgz` archive, named by their paths relative to the chart's folder.
+    ///
+    /// # Errors
+    /// As [`load_archive`](Chart::load_archive), except that the files need not be a chart.
+    pub fn unpack(bytes: &[u8]) -> Result<Vec<File>, ArchiveError> {
         archive::read(bytes, &mut { MAX_CHART_BYTES })
     }
 

@@ -2,6 +2,8 @@
 
 use golibs::path_match::Pattern;
 
+use crate::chart::File;
+
 /// An invalid pattern in `.helmignore`. The texts are Helm's.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RuleError {
@@ -11,6 +13,23 @@ pub enum RuleError {
     /// The pattern is malformed.
     #[error("syntax error in pattern")]
     Syntax,
+}
+
+/// Drops the files that the chart's own `.helmignore` excludes, for charts whose files are in memory.
+///
+/// # Errors
+/// `.helmignore` contains an invalid pattern.
+pub fn without_ignored(files: Vec<File>) -> Result<Vec<File>, RuleError> {
+    let text = files
+        .iter()
+        .find(|file| file.name == ".helmignore")
+        .map(|file| String::from_utf8_lossy(&file.data).into_owned());
+    let rules = Rules::parse(&text.unwrap_or_default())?;
+    let folders = |name: &str| name.match_indices('/').map(|(end, _)| end).collect::<Vec<_>>();
+    let is_ignored = |name: &str| {
+        rules.ignores(name, false) || folders(name).into_iter().any(|end| rules.ignores(&name[..end], true))
+    };
+    Ok(files.into_iter().filter(|file| !is_ignored(&file.name)).collect())
 }
 
 /// The rules, in order of precedence.
@@ -99,6 +118,14 @@ mod tests {
         ] {
             assert_eq!(rules.ignores(path, is_directory), wanted, "{path}");
         }
+    }
+
+    #[test]
+    fn ignored_files_and_folders_are_dropped_from_files_in_memory() {
+        let names = [".helmignore", "docs/a.md", "templates/a.yaml", "templates/a.swp", "x/docs"];
+        let files = names.map(|name| File::from((name, if name == ".helmignore" { "docs/\n*.swp\n" } else { "" })));
+        let left: Vec<_> = without_ignored(files.into()).unwrap().into_iter().map(|file| file.name).collect();
+        assert_eq!(left, [".helmignore", "templates/a.yaml", "x/docs"]);
     }
 
     #[test]

@@ -11,6 +11,6 @@ mod tests;
 mod text;
 
 pub use error::ReadError;
-pub use ignore::RuleError;
+pub use ignore::{RuleError, without_ignored};
 pub use text::InputError;
 pub(crate) use text::{append, exists, read};

@@ -1,0 +1,82 @@
+//! `init`: starts a project in the current folder.
+
+use clap::Args;
+use scaffold::{Library, init};
+
+use super::create::{Api, add};
+use super::plugins::{self, Plugin};
+use super::{Error, edit};
+
+/// The flags of `init`: operator-sdk's, and some of this program's own.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Init {
+    /// What the groups of the project's APIs end with
+    #[arg(long, default_value = "my.domain", value_name = "DOMAIN")]
+    domain: String,
+
+    /// The project's name: its program, and the prefix of its objects [default: the folder's name]
+    #[arg(long, value_name = "NAME")]
+    project_name: Option<String>,
+
+    /// Where the project's sources are, such as example.com/cache-operator
+    #[arg(long, value_name = "REPO")]
+    repo: Option<String>,
+
+    /// Make a Cargo project, in which Rust may serve kinds, too; without it, charts serve all kinds and nothing is compiled
+    #[arg(long)]
+    hybrid: bool,
+
+    /// Use the library's sources in this folder instead of the published crate; with --hybrid
+    #[arg(long, value_name = "DIR")]
+    library_path: Option<String>,
+
+    /// Upstream's names: helm.sdk.operatorframework.io or hybrid.helm.sdk.operatorframework.io
+    #[arg(long, value_delimiter = ',', value_name = "PLUGINS")]
+    plugins: Vec<String>,
+
+    /// The form of the PROJECT file; only 3
+    #[arg(long, default_value = "3", hide = true, value_name = "VERSION")]
+    project_version: String,
+
+    /// Accepted for old scripts and ignored
+    #[arg(long, hide = true, value_name = "LICENSE")]
+    license: Option<String>,
+
+    /// Accepted for old scripts and ignored
+    #[arg(long, hide = true, value_name = "OWNER")]
+    owner: Option<String>,
+
+    /// A first API, as 'create api' takes it
+    #[command(flatten)]
+    api: Api,
+}
+
+/// Runs the command.
+pub(super) fn run(args: &Init) -> Result<(), Error> {
+    let options = options(args)?;
+    edit(|project| {
+        init(project, &options)?;
+        if args.api.is_given() { add(project, &args.api, None) } else { Ok(Vec::new()) }
+    })
+}
+
+pub(super) fn options(args: &Init) -> Result<scaffold::Init, Error> {
+    if args.project_version != "3" {
+        return Err(Error::ProjectVersion(args.project_version.clone()));
+    }
+    let hybrid = match plugins::parse(&args.plugins)? {
+        None => args.hybrid || args.library_path.is_some(),
+        Some(Plugin::Helm) if args.hybrid => return Err(Error::Both("hybrid", "plugins")),
+        Some(plugin) => plugin != Plugin::Helm,
+    };
+    let library =
+        args.library_path.clone().map_or_else(|| Library::Version(env!("CARGO_PKG_VERSION").to_owned()), Library::Path);
+    let name = args.project_name.clone().or_else(folder_name).ok_or(Error::NoName)?;
+    Ok(scaffold::Init { name, domain: args.domain.clone(), repo: args.repo.clone(), hybrid: hybrid.then_some(library) })
+}
+
+/// The current folder's name in lower case, with dashes for other separators.
+fn folder_name() -> Option<String> {
+    let folder = std::env::current_dir().ok()?;
+    Some(folder.file_name()?.to_str()?.to_lowercase().replace(['_', '.', ' '], "-"))
+}

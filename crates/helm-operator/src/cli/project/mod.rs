@@ -1,0 +1,90 @@
+//! The commands that write projects: `init`, `create api`, `generate`. The crate `scaffold` decides what they write.
+
+mod create;
+mod generate;
+mod init;
+mod plugins;
+#[cfg(test)]
+mod tests;
+
+use std::io;
+use std::path::Path;
+use std::process::ExitCode;
+
+use scaffold::{Change, Project, disk};
+
+pub(crate) use create::Create;
+pub(crate) use generate::Generate;
+pub(crate) use init::Init;
+
+use crate::report::chain;
+
+/// Why a command fails.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Error {
+    #[error(transparent)]
+    Project(#[from] scaffold::Error),
+    #[error("plugin {0:?} is unknown; known ones: helm, hybrid.helm, go")]
+    Plugin(String),
+    #[error("project version {0:?} is not supported; only 3 is")]
+    ProjectVersion(String),
+    #[error("CRD version {0:?} is not supported; only v1 is")]
+    CrdVersion(String),
+    #[error("--{0} cannot be used: charts are not downloaded; run 'helm pull' and pass the folder to --helm-chart")]
+    Repository(&'static str),
+    #[error("--{0} and --{1} contradict each other")]
+    Both(&'static str, &'static str),
+    #[error("no answer to {0:?}; pass --{1} or --{1}=false")]
+    NoAnswer(&'static str, &'static str),
+    #[error("the folder's name is no project name; pass --project-name")]
+    NoName,
+    #[error("{0}: run 'helm-operator generate {1}'")]
+    Stale(String, &'static str),
+    #[error("cannot read the answer")]
+    Input(#[from] io::Error),
+}
+
+/// The folder that commands work in.
+const FOLDER: &str = ".";
+
+/// Reads the project, edits it and writes what changed. Prints each file and note.
+fn edit(work: impl FnOnce(&mut Project) -> Result<Vec<String>, Error>) -> Result<(), Error> {
+    let folder = Path::new(FOLDER);
+    let mut project = disk::read(folder)?;
+    let notes = work(&mut project)?;
+    disk::write(folder, &project)?;
+    let changes = project.changes().map(|(path, change)| match change {
+        Change::Created => format!("created {path}"),
+        Change::Changed => format!("changed {path}"),
+    });
+    let notes = notes.into_iter().map(|note| format!("note: {note}"));
+    let lines: Vec<String> = changes.chain(notes).collect();
+    super::print(&if lines.is_empty() { "nothing to do".to_owned() } else { lines.join("\n") });
+    Ok(())
+}
+
+/// Runs `init`.
+pub(super) fn init(args: &Init) -> ExitCode {
+    exit(init::run(args))
+}
+
+/// Runs `create`.
+pub(super) fn create(args: &Create) -> ExitCode {
+    exit(create::run(args))
+}
+
+/// Runs `generate`. `natives` are the definitions of the program's own kinds.
+pub(super) fn generate(args: &Generate, natives: &[serde_json::Value]) -> ExitCode {
+    exit(generate::run(args, natives))
+}
+
+/// Prints an error as upstream's commands do.
+fn exit(result: Result<(), Error>) -> ExitCode {
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("Error: {}", chain(&error));
+            ExitCode::FAILURE
+        }
+    }
+}

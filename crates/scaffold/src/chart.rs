@@ -1,0 +1,72 @@
+//! Charts in a project: those that come in, and those that are there.
+
+use std::sync::Arc;
+
+use helm::chart::{Chart, File};
+use helm::disk::without_ignored;
+
+use crate::{Error, Project};
+
+/// Where a project's charts are.
+pub(crate) const FOLDER: &str = "helm-charts";
+
+/// The files of a chart that comes into a project.
+#[derive(Clone, Debug)]
+pub struct ChartFiles {
+    /// The chart's name.
+    pub(crate) name: String,
+    files: Vec<(String, Vec<u8>)>,
+}
+
+impl ChartFiles {
+    /// The chart of these files, whose paths are relative to its folder. `given` names it in errors.
+    ///
+    /// # Errors
+    /// The files are not a chart, or its subcharts are missing.
+    pub fn new(given: &str, files: Vec<(String, Vec<u8>)>) -> Result<ChartFiles, Error> {
+        let chart = load(given, files.iter().map(|(name, data)| (name.as_str(), data.as_slice())))?;
+        if let Some(reason) = chart.not_installable() {
+            return Err(Error::chart(given, reason));
+        }
+        let missing = chart.missing_dependencies();
+        if !missing.is_empty() {
+            let reason = format!("subcharts are missing: {}; run 'helm dependency build {given}'", missing.join(", "));
+            return Err(Error::chart(given, reason));
+        }
+        Ok(ChartFiles { name: chart.metadata.name.clone(), files })
+    }
+
+    /// Copies the chart into the project, unless it has a chart of this name. Returns its path, and whether it was copied.
+    pub(crate) fn copy(&self, project: &mut Project) -> (String, bool) {
+        let path = format!("{FOLDER}/{}", self.name);
+        let missing = project.below(&path).next().is_none();
+        if missing {
+            for (name, content) in &self.files {
+                project.create(format!("{path}/{name}"), content.as_slice());
+            }
+        }
+        (path, missing)
+    }
+
+    /// Returns whether the project's chart at the path has the same files.
+    pub(crate) fn is_same(&self, project: &Project, path: &str) -> bool {
+        let found: Vec<_> = project.below(path).collect();
+        let mut own: Vec<_> = self.files.iter().map(|(name, content)| (name.as_str(), content.as_slice())).collect();
+        own.sort_unstable();
+        found == own
+    }
+}
+
+/// Loads a project's chart: a folder or an archive.
+pub(crate) fn of(project: &Project, path: &str) -> Result<Arc<Chart>, Error> {
+    match project.bytes(path) {
+        Some(archive) => Chart::load_archive(archive).map_err(|error| Error::chart(path, error)),
+        None => load(path, project.below(path)),
+    }
+}
+
+fn load<'a>(given: &str, files: impl Iterator<Item = (&'a str, &'a [u8])>) -> Result<Arc<Chart>, Error> {
+    let files = files.map(|(name, data)| File::from((name, data.to_vec()))).collect();
+    let files = without_ignored(files).map_err(|error| Error::chart(given, error))?;
+    Chart::from_files(files).map_err(|error| Error::chart(given, error))
+}

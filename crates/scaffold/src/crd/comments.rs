@@ -1,0 +1,159 @@
+//! Descriptions of values: the comments in `values.yaml`, in the plain form and in those of helm-docs and Bitnami.
+
+use std::collections::BTreeMap;
+
+/// The descriptions, by dotted path.
+pub(super) type Comments = BTreeMap<String, String>;
+
+/// Where the reader is: the open tables, each with the column of its keys.
+#[derive(Default)]
+struct Reader {
+    tables: Vec<(usize, String)>,
+    /// The column of the dash, while in a list.
+    list: Option<usize>,
+    /// The column of the key whose block of text is open.
+    text: Option<usize>,
+    above: Vec<String>,
+    found: Comments,
+}
+
+/// Reads the comments above keys, or behind them on their line.
+pub(super) fn read(values: &str) -> Comments {
+    let mut reader = Reader::default();
+    values.lines().for_each(|line| reader.line(line));
+    reader.found
+}
+
+impl Reader {
+    fn line(&mut self, line: &str) {
+        let content = line.trim_start();
+        let column = line.len() - content.len();
+        if self.text.is_some_and(|key| content.is_empty() || column > key) {
+            return;
+        }
+        self.text = None;
+        if content.is_empty() {
+            self.above.clear();
+        } else if let Some(comment) = content.strip_prefix('#') {
+            self.comment(comment);
+        } else {
+            self.entry(column, content);
+            self.above.clear();
+        }
+    }
+
+    fn comment(&mut self, comment: &str) {
+        let comment = comment.trim_start_matches('#').trim();
+        // Bitnami: `## @param image.tag [string] The tag`.
+        if let Some((path, text)) = comment.strip_prefix("@param ").and_then(|rest| rest.trim().split_once(' ')) {
+            let text = text.trim();
+            let text =
+                text.strip_prefix('[').and_then(|rest| rest.split_once(']')).map_or(text, |(_, text)| text.trim());
+            self.found.insert(path.to_owned(), text.to_owned());
+        } else if !comment.starts_with('@') {
+            self.above.push(comment.to_owned());
+        }
+    }
+
+    fn entry(&mut self, column: usize, content: &str) {
+        if content.starts_with("- ") || content == "-" {
+            self.list.get_or_insert(column);
+            return;
+        }
+        // Keys of a list's items are deeper than its dash.
+        match self.list {
+            Some(dash) if column > dash => return,
+            _ => self.list = None,
+        }
+        let Some((key, rest)) = key(content) else { return };
+        self.tables.retain(|(open, _)| *open < column);
+        self.tables.push((column, key.to_owned()));
+        if rest.starts_with(['|', '>']) {
+            self.text = Some(column);
+        }
+        let path = self.tables.iter().map(|(_, key)| key.as_str()).collect::<Vec<_>>().join(".");
+        let behind = rest.split_once(" #").map(|(_, comment)| comment.trim().to_owned());
+        let text = describe(&self.above).or(behind.filter(|text| !text.is_empty()));
+        if let Some(text) = text {
+            self.found.entry(path).or_insert(text);
+        }
+    }
+}
+
+/// The key and what follows it. Keys in quotes lose them.
+fn key(content: &str) -> Option<(&str, &str)> {
+    let (key, rest) = content.split_once(':')?;
+    let is_key = rest.is_empty() || rest.starts_with([' ', '\t']);
+    let key = key.trim_matches(['"', '\'']);
+    (is_key && !key.contains([' ', '{', '['])).then_some((key, rest.trim_start()))
+}
+
+/// The prose of the comment lines above a key; `None` if they are commented-out YAML.
+fn describe(lines: &[String]) -> Option<String> {
+    // helm-docs: the description starts with `-- `; lines before it are something else.
+    let start = lines.iter().rposition(|line| line.starts_with("-- "));
+    let lines = &lines[start.unwrap_or(0)..];
+    let prose: Vec<&str> =
+        lines.iter().map(|line| line.trim_start_matches("-- ")).take_while(|line| !is_yaml(line)).collect();
+    let text = prose.join(" ");
+    (!text.trim().is_empty()).then(|| text.trim().to_owned())
+}
+
+/// Whether a comment looks like YAML that was commented out: `key: value`, `key:` or `- item`.
+fn is_yaml(line: &str) -> bool {
+    let Some((key, rest)) = line.split_once(':') else { return line.starts_with("- ") };
+    let is_word = !key.is_empty() && key.chars().all(|c| c.is_ascii_alphanumeric() || "._-/\"'".contains(c));
+    line.starts_with("- ")
+        || (is_word && key.starts_with(|c: char| !c.is_ascii_uppercase()) && (rest.is_empty() || rest.starts_with(' ')))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn comments_above_and_behind_keys_describe_them() {
+        let text = "\
+# The file.
+
+# Number of pods.
+# Ignored while autoscaling.
+replicas: 3
+image:
+  # -- The repository
+  repository: nginx # not this
+  tag: \"\" # The tag
+  # sha: abc
+  digest: ''
+# About the list.
+hosts:
+  # An item.
+  - host: a
+    # Of an item.
+    path: /
+    tls:
+      x: y
+- not: valid
+script: |
+  # in text
+  key: value
+after: 1 # After
+## @param auth.password [string] The password
+## @section Other
+auth:
+  password: \"\"
+## @skip this
+  user: x
+";
+        let found = read(text);
+        let expected = [
+            ("after", "After"),
+            ("auth.password", "The password"),
+            ("hosts", "About the list."),
+            ("image.repository", "The repository"),
+            ("image.tag", "The tag"),
+            ("replicas", "Number of pods. Ignored while autoscaling."),
+        ];
+        assert_eq!(found.iter().map(|(path, text)| (path.as_str(), text.as_str())).collect::<Vec<_>>(), expected);
+    }
+}

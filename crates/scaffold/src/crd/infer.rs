@@ -1,0 +1,79 @@
+//! A schema from a chart's default values, for charts without `values.schema.json`.
+
+use serde_json::{Map, Value as Json, json};
+
+use super::comments::Comments;
+
+/// How deep tables are described. Deeper ones are open.
+const MAX_DEPTH: usize = 24;
+
+/// The schema of a table of values.
+pub(super) fn table(values: &Json, comments: &Comments) -> Json {
+    schema(values, "", comments, 0)
+}
+
+fn schema(value: &Json, path: &str, comments: &Comments, depth: usize) -> Json {
+    let mut schema = match value {
+        _ if depth > MAX_DEPTH => json!({"x-kubernetes-preserve-unknown-fields": true}),
+        Json::Object(table) => object(table, path, comments, depth),
+        Json::Array(items) => json!({"type": "array", "items": item(items, path, comments, depth)}),
+        Json::Bool(_) => json!({"type": "boolean"}),
+        // Charts print numbers as text, and users write ports, tags and quantities either way.
+        Json::Number(number) if number.is_f64() => json!({"type": "number"}),
+        Json::Number(_) | Json::String(_) => json!({"x-kubernetes-int-or-string": true}),
+        // A null says nothing about the type.
+        Json::Null => json!({"x-kubernetes-preserve-unknown-fields": true}),
+    };
+    schema["nullable"] = true.into();
+    if let Some(text) = description(value, comments.get(path)) {
+        schema["description"] = text.into();
+    }
+    schema
+}
+
+fn object(table: &Map<String, Json>, path: &str, comments: &Comments, depth: usize) -> Json {
+    let below = |key: &str| if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") };
+    let entry = |(key, value): (&String, &Json)| (key.clone(), schema(value, &below(key), comments, depth + 1));
+    let properties: Map<String, Json> = table.iter().map(entry).collect();
+    let mut schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    if !properties.is_empty() {
+        schema["properties"] = Json::Object(properties);
+    }
+    schema
+}
+
+/// The schema of a list's items: that of the first one if all are of its type; the items' fields may differ.
+fn item(items: &[Json], path: &str, comments: &Comments, depth: usize) -> Json {
+    let open = json!({"x-kubernetes-preserve-unknown-fields": true});
+    let same = |first: &Json| items.iter().all(|item| std::mem::discriminant(item) == std::mem::discriminant(first));
+    match items.first() {
+        Some(Json::Object(_)) if items.iter().all(Json::is_object) => {
+            let mut all = Map::new();
+            for (key, value) in items.iter().filter_map(Json::as_object).flatten() {
+                all.entry(key.clone()).or_insert_with(|| value.clone());
+            }
+            object(&all, &format!("{path}[]"), comments, depth + 1)
+        }
+        Some(first) if !first.is_array() && same(first) => {
+            let mut schema = schema(first, &format!("{path}[]"), comments, depth + 1);
+            schema.as_object_mut().map(|schema| schema.remove("description"));
+            schema
+        }
+        _ => open,
+    }
+}
+
+/// The comment, and a scalar's default.
+pub(super) fn description(default: &Json, comment: Option<&String>) -> Option<String> {
+    let default = match default {
+        Json::Bool(_) | Json::Number(_) => Some(default.to_string()),
+        Json::String(text) if !text.is_empty() && text.len() <= 60 && !text.contains('\n') => Some(format!("{text:?}")),
+        _ => None,
+    };
+    match (comment.map(|text| text.trim_end()), default) {
+        (Some(text), Some(default)) => Some(format!("{text} (default: {default})")),
+        (Some(text), None) => Some(text.to_owned()),
+        (None, Some(default)) => Some(format!("Default: {default}.")),
+        (None, None) => None,
+    }
+}

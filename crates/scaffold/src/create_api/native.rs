@@ -1,0 +1,69 @@
+//! An API that Rust serves.
+
+use super::{Native, add_common, add_role};
+use crate::gvk::Gvk;
+use crate::project_file::ProjectFile;
+use crate::templates::{NATIVE_API, NATIVE_CONTROLLER, NATIVE_ROLE, NATIVE_SAMPLE, fill};
+use crate::{Error, Project, watches};
+
+const MAIN: &str = "src/main.rs";
+const MODULES: &str = "// +kubebuilder:scaffold:modules";
+const BUILDER: &str = "// +kubebuilder:scaffold:builder";
+
+/// Adds the type and the controller, as far as `native` asks for them. Returns notes.
+pub(super) fn create(
+    project: &mut Project,
+    file: &ProjectFile,
+    gvk: &Gvk,
+    native: Native,
+) -> Result<Vec<String>, Error> {
+    if !file.is_hybrid() {
+        return Err(Error::NotHybrid);
+    }
+    if watches::read(project)?.iter().any(|watch| watch.gvk == *gvk) {
+        return Err(Error::ServedBy(gvk.to_string(), "a chart"));
+    }
+    let (lower, plural, module) = (gvk.lower(), gvk.plural(), gvk.module());
+    let words = [
+        ("group", gvk.group.as_str()),
+        ("version", &gvk.version),
+        ("Kind", &gvk.kind),
+        ("kind", &lower),
+        ("plural", &plural),
+        ("module", &module),
+        ("crate", &file.name().replace('-', "_")),
+    ];
+    if native.resource {
+        add_module(project, "api", &module, fill(NATIVE_API, &words))?;
+        insert(project, MAIN, BUILDER, &fill(".crd::<__crate__::api::__module__::__Kind__>()", &words))?;
+        add_common(project, file, gvk, fill(NATIVE_SAMPLE, &words))?;
+    }
+    if native.controller {
+        add_module(project, "controllers", &module, fill(NATIVE_CONTROLLER, &words))?;
+        insert(project, MAIN, BUILDER, &fill(".native(__crate__::controllers::__module__::Controller)", &words))?;
+        let role = format!("{lower}_role.yaml");
+        project.create(format!("config/rbac/{role}"), fill(NATIVE_ROLE, &words));
+        add_role(project, &role)?;
+    }
+    Ok(vec!["run 'make manifests' to write the CRD from src/api".to_owned()])
+}
+
+/// Adds a module below `src`.
+fn add_module(project: &mut Project, folder: &str, name: &str, text: String) -> Result<(), Error> {
+    project.create(format!("src/{folder}/{name}.rs"), text);
+    insert(project, &format!("src/{folder}/mod.rs"), MODULES, &format!("pub mod {name};"))
+}
+
+/// Inserts a line before the marker, with its indentation, unless the file has the line.
+fn insert(project: &mut Project, path: &str, marker: &'static str, line: &str) -> Result<(), Error> {
+    project.edit(path, |text| {
+        if text.lines().any(|known| known.trim() == line) {
+            return Ok(text.to_owned());
+        }
+        let found = text.split_inclusive('\n').find(|known| known.trim() == marker);
+        let missing = || Error::NoMarker { path: path.to_owned(), marker, line: line.to_owned() };
+        let marked = found.ok_or_else(missing)?;
+        let indent = &marked[..marked.len() - marked.trim_start().len()];
+        Ok(text.replacen(marked, &format!("{indent}{line}\n{marked}"), 1))
+    })
+}

@@ -1,0 +1,108 @@
+//! Why a command leaves the project as it was.
+
+use std::io;
+
+use crate::gvk::InvalidName;
+use crate::yaml::EditError;
+
+/// Why a command fails. Nothing has been written then.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A group, version, kind, domain or project name that Kubernetes rejects.
+    #[error(transparent)]
+    Name(#[from] InvalidName),
+    /// The folder has no `PROJECT` file.
+    #[error("no PROJECT file here; run 'init' first")]
+    NoProject,
+    /// The folder has a project with other settings.
+    #[error("this project exists already with {field} {found:?}, not {wanted:?}")]
+    OtherProject {
+        /// The field of `PROJECT`.
+        field: &'static str,
+        /// Its content.
+        found: String,
+        /// What was asked for.
+        wanted: String,
+    },
+    /// A native kind in a project without code.
+    #[error("only projects made with 'init --hybrid' serve kinds natively; this one serves charts only")]
+    NotHybrid,
+    /// Neither kind nor chart.
+    #[error("either --kind or --helm-chart need to be provided")]
+    NoKind,
+    /// A required flag is missing.
+    #[error("--{0} is required")]
+    Missing(&'static str),
+    /// Files are named by kind alone.
+    #[error(
+        "kind {kind:?} exists already in group {group:?}; files are named by kind, so each kind needs a name of its own"
+    )]
+    KindTaken {
+        /// The kind.
+        kind: String,
+        /// The group that has it.
+        group: String,
+    },
+    /// A chart and code for one kind.
+    #[error("{0} is already served by {1}")]
+    ServedBy(String, &'static str),
+    /// A file of the project cannot be edited.
+    #[error("cannot edit {path}")]
+    Edit {
+        /// The file.
+        path: String,
+        /// Why.
+        #[source]
+        source: EditError,
+    },
+    /// A marker comment of the scaffold is missing.
+    #[error("cannot edit {path}: the line {marker:?} is missing; add {line:?} by hand")]
+    NoMarker {
+        /// The file.
+        path: String,
+        /// The comment.
+        marker: &'static str,
+        /// What should have been added.
+        line: String,
+    },
+    /// A file of the project is not what its name says.
+    #[error("cannot read {path}: {reason}")]
+    Read {
+        /// The file.
+        path: String,
+        /// Why.
+        reason: String,
+    },
+    /// The chart cannot be used.
+    #[error("cannot use chart {chart:?}: {reason}")]
+    Chart {
+        /// The path as given.
+        chart: String,
+        /// Why.
+        reason: String,
+    },
+    /// A chart from a repository.
+    #[error("cannot download charts; run 'helm pull {0} --untar' and pass the folder")]
+    Remote(String),
+    /// The disk.
+    #[error("cannot {what} {path}")]
+    Disk {
+        /// `read` or `write`.
+        what: &'static str,
+        /// The path.
+        path: String,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+}
+
+impl Error {
+    pub(crate) fn read(path: &str, reason: impl ToString) -> Error {
+        Error::Read { path: path.to_owned(), reason: reason.to_string() }
+    }
+
+    pub(crate) fn chart(chart: &str, reason: impl ToString) -> Error {
+        Error::Chart { chart: chart.to_owned(), reason: reason.to_string() }
+    }
+}

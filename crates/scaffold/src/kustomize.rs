@@ -1,0 +1,26 @@
+//! The `resources` lists of the project's kustomizations.
+
+use crate::templates::fill;
+use crate::{Error, Project, yaml};
+
+/// The file names that kustomize reads.
+const NAMES: [&str; 3] = ["kustomization.yaml", "kustomization.yml", "Kustomization"];
+
+/// The path of a folder's kustomization, if it has one.
+pub(crate) fn path(project: &Project, folder: &str) -> Option<String> {
+    NAMES.iter().map(|name| format!("{folder}/{name}")).find(|path| project.contains(path))
+}
+
+/// Adds an entry to the list of a folder. A folder without a kustomization gets `new`: a file name, and a text with the placeholder `__entry__`.
+pub(crate) fn add(project: &mut Project, folder: &str, new: (&str, &str), entry: &str) -> Result<(), Error> {
+    match path(project, folder) {
+        Some(path) => {
+            let edit = |text: &str| yaml::push_entry(text, "resources", entry);
+            project.edit(&path, |text| edit(text).map_err(|source| Error::Edit { path: path.clone(), source }))
+        }
+        None => {
+            project.create(format!("{folder}/{}", new.0), fill(new.1, &[("entry", entry)]));
+            Ok(())
+        }
+    }
+}

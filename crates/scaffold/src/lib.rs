@@ -1,0 +1,31 @@
+#![doc = include_str!("../README.md")]
+
+pub mod project;
+
+pub mod gvk;
+mod kustomize;
+mod project_file;
+mod watches;
+mod yaml;
+
+mod templates;
+
+mod chart;
+mod starter;
+
+pub mod crd;
+pub mod rbac;
+mod sample;
+
+pub mod create_api;
+pub mod init;
+
+pub mod disk;
+mod error;
+
+pub use chart::ChartFiles;
+pub use create_api::{CreateApi, Native, Source, create_api};
+pub use error::Error;
+pub use gvk::Gvk;
+pub use init::{Init, Library, init};
+pub use project::{Change, Project};

@@ -1,0 +1,122 @@
+//! A project in memory: its files, and which of them a command created or changed.
+
+use std::collections::BTreeMap;
+
+use crate::Error;
+
+/// The files of a project, by their paths relative to its folder, with `/`.
+#[derive(Clone, Debug, Default)]
+pub struct Project {
+    files: BTreeMap<String, File>,
+}
+
+#[derive(Clone, Debug)]
+struct File {
+    content: Vec<u8>,
+    change: Option<Change>,
+}
+
+/// What happened to a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// The file is new.
+    Created,
+    /// The file has other content.
+    Changed,
+}
+
+impl Project {
+    /// A project of these existing files.
+    pub fn from_files<P: Into<String>, C: Into<Vec<u8>>>(files: impl IntoIterator<Item = (P, C)>) -> Project {
+        let files = files.into_iter().map(|(path, content)| {
+            let file = File { content: content.into(), change: None };
+            (path.into(), file)
+        });
+        Project { files: files.collect() }
+    }
+
+    /// Returns whether the file exists.
+    pub fn contains(&self, path: &str) -> bool {
+        self.files.contains_key(path)
+    }
+
+    /// Returns a file's content.
+    pub fn bytes(&self, path: &str) -> Option<&[u8]> {
+        Some(&self.files.get(path)?.content)
+    }
+
+    /// Returns a text file's content; `None` if the file does not exist or is not UTF-8.
+    pub fn text(&self, path: &str) -> Option<&str> {
+        std::str::from_utf8(self.bytes(path)?).ok()
+    }
+
+    /// Returns all paths and contents.
+    pub fn files(&self) -> impl Iterator<Item = (&str, &[u8])> {
+        self.files.iter().map(|(path, file)| (path.as_str(), file.content.as_slice()))
+    }
+
+    /// Returns the paths and contents below a folder; the paths are relative to it.
+    pub fn below<'a>(&'a self, folder: &str) -> impl Iterator<Item = (&'a str, &'a [u8])> {
+        let prefix = format!("{}/", folder.trim_end_matches('/'));
+        let files = self.files.range(prefix.clone()..);
+        files.map_while(move |(path, file)| Some((path.strip_prefix(&prefix)?, file.content.as_slice())))
+    }
+
+    /// Creates a file unless it exists. Returns whether it created it.
+    pub fn create(&mut self, path: impl Into<String>, content: impl Into<Vec<u8>>) -> bool {
+        let path = path.into();
+        let missing = !self.contains(&path);
+        if missing {
+            self.write(path, content);
+        }
+        missing
+    }
+
+    /// Sets a file's content. The same content is no change.
+    pub fn write(&mut self, path: impl Into<String>, content: impl Into<Vec<u8>>) {
+        let (path, content) = (path.into(), content.into());
+        let change = match self.files.get(&path) {
+            Some(file) if file.content == content => return,
+            Some(File { change: Some(Change::Created), .. }) | None => Change::Created,
+            Some(_) => Change::Changed,
+        };
+        self.files.insert(path, File { content, change: Some(change) });
+    }
+
+    /// Rewrites a text file that exists.
+    pub(crate) fn edit(&mut self, path: &str, edit: impl FnOnce(&str) -> Result<String, Error>) -> Result<(), Error> {
+        let text = self.text(path).ok_or_else(|| Error::read(path, "the file does not exist or is not UTF-8"))?;
+        let text = edit(text)?;
+        self.write(path, text);
+        Ok(())
+    }
+
+    /// Returns what changed, in the order of paths.
+    pub fn changes(&self) -> impl Iterator<Item = (&str, Change)> {
+        self.files.iter().filter_map(|(path, file)| Some((path.as_str(), file.change?)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_other_content_is_a_change() {
+        let mut project = Project::from_files([("a", "1"), ("b", "1"), ("c", "1")]);
+        assert!(!project.create("a", "2"));
+        assert!(project.create("d", "1"));
+        project.write("b", "1");
+        project.write("c", "2");
+        project.write("d", "2");
+        let changes: Vec<_> = project.changes().collect();
+        assert_eq!(changes, [("c", Change::Changed), ("d", Change::Created)]);
+        assert_eq!((project.text("a"), project.text("d")), (Some("1"), Some("2")));
+    }
+
+    #[test]
+    fn a_folder_does_not_contain_files_of_a_longer_name() {
+        let project = Project::from_files([("a/x", ""), ("a/y/z", ""), ("ab/x", ""), ("a.yaml", "")]);
+        assert_eq!(project.below("a").map(|(path, _)| path).collect::<Vec<_>>(), ["x", "y/z"]);
+    }
+}

@@ -1,0 +1,151 @@
+//! Which values to render a chart with, so that every template that can print objects prints some.
+//!
+//! Values decide by being true, non-empty or equal to a text. So each boolean is flipped, each empty value filled, and each text that a template
+//! compares with is tried.
+
+use std::collections::BTreeSet;
+
+use regex::Regex;
+use serde_json::{Value as Json, json};
+
+/// A change of one value.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Change {
+    /// The path of keys.
+    path: Vec<String>,
+    value: Json,
+}
+
+impl Change {
+    /// `ingress.enabled=true`, for comments.
+    pub(super) fn text(&self) -> String {
+        format!("{}={}", self.path.join("."), self.value.as_str().map_or_else(|| self.value.to_string(), str::to_owned))
+    }
+
+    /// Sets the value in a copy of the table.
+    pub(super) fn apply(&self, values: &Json) -> Json {
+        let mut values = values.clone();
+        let mut place = &mut values;
+        for key in &self.path {
+            if !place.is_object() {
+                *place = json!({});
+            }
+            place = &mut place[key.as_str()];
+        }
+        *place = self.value.clone();
+        values
+    }
+}
+
+/// The most values that are tried; charts with more are covered only in part.
+const MAX_CHANGES: usize = 1500;
+
+/// Returns the changes to try on these complete values. `conditions` are paths that enable subcharts.
+pub(super) fn changes(values: &Json, templates: &[&str], conditions: &[&str]) -> Vec<Change> {
+    let compared = compared(templates);
+    let mut found = Vec::new();
+    leaves(values, &mut Vec::new(), &compared, &mut found);
+    for condition in conditions {
+        let path: Vec<String> = condition.split('.').map(str::to_owned).collect();
+        for value in [true, false] {
+            let change = Change { path: path.clone(), value: value.into() };
+            if !found.contains(&change) {
+                found.push(change);
+            }
+        }
+    }
+    found.truncate(MAX_CHANGES);
+    found
+}
+
+/// Pairs of a value's key and a text that a template compares it with.
+type Compared = BTreeSet<(String, String)>;
+
+fn leaves(value: &Json, path: &mut Vec<String>, compared: &Compared, found: &mut Vec<Change>) {
+    if let Json::Object(table) = value.clone() {
+        for (key, inner) in &table {
+            path.push(key.clone());
+            leaves(inner, path, compared, found);
+            path.pop();
+        }
+    }
+    found.extend(
+        alternatives(value, path.last(), compared).into_iter().map(|value| Change { path: path.clone(), value }),
+    );
+}
+
+/// Other values than the default, each of which may make templates print other objects.
+fn alternatives(value: &Json, key: Option<&String>, compared: &Compared) -> Vec<Json> {
+    let Some(key) = key else { return Vec::new() };
+    let texts = compared.iter().filter(|(name, text)| name == key && Some(text.as_str()) != value.as_str());
+    let texts = texts.map(|(_, text)| Json::from(text.as_str()));
+    match value {
+        Json::Bool(yes) => vec![Json::Bool(!yes)],
+        Json::Array(items) if items.is_empty() => {
+            vec![json!(["x"]), json!([{"name": "x", "key": "x", "host": "x.example.com", "path": "/", "paths": ["/"]}])]
+        }
+        Json::Object(table) if table.is_empty() => vec![json!({"x": "x"})],
+        Json::String(text) if text.is_empty() => texts.chain([json!("x")]).collect(),
+        Json::String(_) => texts.collect(),
+        Json::Number(number) if number.as_f64() == Some(0.0) => vec![json!(1)],
+        Json::Number(_) => vec![json!(0)],
+        Json::Null => vec![json!("x"), json!(true), json!(1), json!({"x": "x"})],
+        Json::Object(_) | Json::Array(_) => Vec::new(),
+    }
+}
+
+/// Finds comparisons such as `eq .Values.kind "DaemonSet"`, in either order, by the last key of the value.
+fn compared(templates: &[&str]) -> Compared {
+    let Ok(comparison) =
+        Regex::new(r#"\b(?:eq|ne)\s+\(?\s*(?:\$?[\w.$]*\.(\w+)\)?\s+"([^"]*)"|"([^"]*)"\s+\(?\$?[\w.$]*\.(\w+))"#)
+    else {
+        return Compared::new();
+    };
+    let pair = |found: regex::Captures<'_>| {
+        let group = |index: usize| found.get(index).map(|text| text.as_str().to_owned());
+        Some((group(1).or_else(|| group(4))?, group(2).or_else(|| group(3))?))
+    };
+    templates.iter().flat_map(|text| comparison.captures_iter(text)).filter_map(pair).collect()
+}
+
+/// The API versions and kinds that templates ask the cluster for.
+pub(super) fn asked_apis(templates: &[&str]) -> BTreeSet<String> {
+    let Ok(question) = Regex::new(r#"APIVersions\.Has\s+\(?"([^"]+)""#) else { return BTreeSet::new() };
+    templates.iter().flat_map(|text| question.captures_iter(text)).map(|found| found[1].to_owned()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn texts(values: &Json, templates: &[&str]) -> Vec<String> {
+        changes(values, templates, &["sub.enabled"]).iter().map(Change::text).collect()
+    }
+
+    #[test]
+    fn booleans_flip_and_empty_values_fill() {
+        let found = texts(&json!({"a": {"on": true}, "b": "", "c": {}, "d": "text", "e": 0}), &[]);
+        let expected = ["a.on=false", "b=x", r#"c={"x":"x"}"#, "e=1", "sub.enabled=true", "sub.enabled=false"];
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn texts_that_templates_compare_with_are_tried() {
+        let templates =
+            [r#"{{ if eq .Values.kind "DaemonSet" }}{{ else if (eq "Job" $.Values.a.kind) }}{{ eq .kind "X" | not }}"#];
+        let found = texts(&json!({"kind": "X", "other": "X"}), &templates);
+        assert_eq!(found, ["kind=DaemonSet", "kind=Job", "sub.enabled=true", "sub.enabled=false"]);
+    }
+
+    #[test]
+    fn a_change_makes_missing_tables() {
+        let change = Change { path: vec!["a".into(), "b".into()], value: json!(true) };
+        assert_eq!(change.apply(&json!({"a": null, "c": 1})), json!({"a": {"b": true}, "c": 1}));
+    }
+
+    #[test]
+    fn apis_that_templates_ask_for_are_found() {
+        let template = r#"{{ if .Capabilities.APIVersions.Has "monitoring.coreos.com/v1" }}"#;
+        assert_eq!(asked_apis(&[template]).into_iter().collect::<Vec<_>>(), ["monitoring.coreos.com/v1"]);
+    }
+}

@@ -1,0 +1,77 @@
+//! The operator's rights, and only those: one file per API, so that regenerating one never touches another.
+//!
+//! The chart is rendered with many values ([`branches`]); each kind that appears needs a rule ([`needs`]), whose comment names the template. Nothing
+//! is granted by wildcard, unless a Role in the chart contains one.
+
+mod branches;
+mod needs;
+mod render;
+mod rules;
+#[cfg(test)]
+mod tests;
+
+use crate::crd::{HEADER, is_generated};
+use crate::create_api::{add_role, add_user_roles};
+use crate::gvk::Gvk;
+use crate::watches::{self, Watch};
+use crate::{Error, Project, chart};
+
+/// Writes the operator's role of each kind in watches.yaml, and missing roles for users. Returns notes.
+///
+/// A file that was not generated belongs to the user and is left alone, unless `force` is set.
+///
+/// # Errors
+/// A chart does not load, or a list of `config` cannot be edited.
+pub fn generate(project: &mut Project, force: bool) -> Result<Vec<String>, Error> {
+    let mut notes = Vec::new();
+    let mut done: Vec<String> = Vec::new();
+    for watch in watches::read(project)? {
+        if !done.contains(&watch.gvk.lower()) {
+            notes.extend(write_kind(project, &watch.gvk, force)?);
+            done.push(watch.gvk.lower());
+        }
+    }
+    Ok(notes)
+}
+
+/// As [`generate`], for one kind.
+pub(crate) fn generate_kind(project: &mut Project, gvk: &Gvk) -> Result<Vec<String>, Error> {
+    write_kind(project, gvk, false)
+}
+
+fn write_kind(project: &mut Project, gvk: &Gvk, force: bool) -> Result<Vec<String>, Error> {
+    let watches: Vec<Watch> = watches::read(project)?
+        .into_iter()
+        .filter(|watch| watch.gvk.group == gvk.group && watch.gvk.kind == gvk.kind)
+        .collect();
+    let name = format!("{}_role.yaml", gvk.lower());
+    let path = format!("config/rbac/{name}");
+    let mut notes = Vec::new();
+    if force || project.text(&path).is_none_or(is_generated) {
+        let (needs, found) = needs(project, &watches)?;
+        notes.extend(found);
+        let charts: Vec<&str> = watches.iter().map(|watch| watch.chart.as_str()).collect();
+        let header = format!("{HEADER} rbac' from {} and watches.yaml; do not edit.\n", charts.join(", "));
+        project.write(path, header + &rules::print(gvk, &needs));
+    } else {
+        notes.push(format!("{path} is kept: it was not generated; --force replaces it"));
+    }
+    add_role(project, &name)?;
+    add_user_roles(project, gvk)?;
+    Ok(notes)
+}
+
+/// What the charts of a kind's versions need, with notes about what could not be found out.
+fn needs(project: &Project, watches: &[Watch]) -> Result<(needs::Needs, Vec<String>), Error> {
+    let (mut all, mut notes) = (needs::Needs::default(), Vec::new());
+    for watch in watches {
+        let chart = chart::of(project, &watch.chart)?;
+        let own =
+            project.below(&watch.chart).filter(|(path, _)| path.starts_with("ci/") && path.ends_with("-values.yaml"));
+        let examples: Vec<(&str, &[u8])> = own.collect();
+        let seen = render::all(chart, &watch.override_values(), &examples);
+        notes.extend(seen.notes.iter().map(|note| format!("{}: {note}", watch.chart)));
+        all.add(&seen, watch);
+    }
+    Ok((all, notes))
+}

@@ -1,0 +1,268 @@
+//! Renders a chart with all the values worth trying, and collects the objects that appear.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use go_encoding::json::to_serde;
+use go_encoding::yaml;
+use go_template::{Map, Value};
+use helm::chart::Chart;
+use helm::engine::{Capabilities, Engine, Lookup, LookupError, ReleaseOptions, Rendered, Request};
+use helm::values::merge_maps;
+use helm::view::{Nulls, coalesce, resolve};
+use serde_json::{Value as Json, json};
+
+use super::branches::{self, Change, asked_apis};
+use crate::yaml::{parse, to_map};
+
+/// The release's name and namespace; text that contains one differs between releases.
+pub(super) const RELEASE: &str = "release-name";
+pub(super) const NAMESPACE: &str = "release-namespace";
+
+/// An object's place: the template, relative to the chart's folder, and the values that made it appear.
+pub(super) type Place = String;
+
+/// What a chart can render.
+#[derive(Debug, Default)]
+pub(super) struct Seen {
+    /// Each object kind, as (API version, kind), with the first place it appeared in.
+    pub(super) kinds: BTreeMap<(String, String), Place>,
+    /// Roles and bindings, once per text.
+    pub(super) rights: Vec<(Json, Place)>,
+    /// Definitions in `crds/` and in templates.
+    pub(super) definitions: Vec<Json>,
+    /// Whether `crds/` contains definitions.
+    pub(super) has_crds: bool,
+    /// What templates look up: API version, kind, and whether they list.
+    pub(super) lookups: BTreeSet<(String, String, bool)>,
+    /// What could not be found out.
+    pub(super) notes: Vec<String>,
+    rendered: BTreeSet<String>,
+    known: BTreeSet<String>,
+}
+
+/// Records what templates ask for, and finds nothing.
+#[derive(Default)]
+struct Asked(Mutex<BTreeSet<(String, String, bool)>>);
+
+impl Lookup for Asked {
+    fn lookup(&self, api_version: &str, kind: &str, _: &str, name: &str) -> Result<Value, LookupError> {
+        let mut asked = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        asked.insert((api_version.to_owned(), kind.to_owned(), name.is_empty()));
+        Ok(Value::Map(Map::default()))
+    }
+}
+
+/// A chart under exploration.
+struct Explorer {
+    engine: Engine,
+    asked: Arc<Asked>,
+    capabilities: Capabilities,
+    with_all_apis: Capabilities,
+    /// Values that win over all others.
+    overrides: Map,
+    seen: Seen,
+}
+
+/// Renders the chart with its defaults, the examples, and each value changed. `overrides` always apply.
+pub(super) fn all(chart: Arc<Chart>, overrides: &Map, examples: &[(&str, &[u8])]) -> Seen {
+    let texts = texts(&chart);
+    let templates: Vec<&str> = texts.iter().map(String::as_str).collect();
+    let with_all_apis = with_apis(&asked_apis(&templates));
+    let conditions = conditions(&chart);
+    let defaults = complete(&chart, overrides);
+    let mut explorer = Explorer {
+        engine: Engine::new(chart),
+        asked: Arc::default(),
+        capabilities: Capabilities::default(),
+        with_all_apis,
+        overrides: overrides.clone(),
+        seen: Seen::default(),
+    };
+    let changes = branches::changes(&defaults, &templates, &conditions.iter().map(String::as_str).collect::<Vec<_>>());
+    explorer.explore(&changes, examples);
+    explorer.finish()
+}
+
+impl Explorer {
+    fn explore(&mut self, changes: &[Change], examples: &[(&str, &[u8])]) {
+        let defaults = json!({});
+        let failed = self.render(&defaults, "").err();
+        for (name, text) in examples {
+            if let Ok(values) = helm::values::read(text) {
+                let _ = self.render(&to_serde(&Value::Map(values)), &format!(" with {name}"));
+            }
+        }
+        // Everything at once, as far as the chart takes it: options often need others.
+        let mut everything = defaults.clone();
+        for change in changes.iter().filter(|change| change.switches_on()) {
+            let more = change.apply(&everything);
+            if self.render(&more, &format!(" with {}", change.text())).is_ok() {
+                everything = more;
+            }
+        }
+        let mut works = failed.is_none();
+        for change in changes {
+            let note = format!(" with {}", change.text());
+            works |= self.render(&change.apply(&defaults), &note).is_ok();
+            works |= self.render(&change.apply(&everything), &note).is_ok();
+        }
+        if let Some(error) = failed {
+            let hint = "put values that it needs into ci/NAME-values.yaml";
+            self.seen.notes.push(match works {
+                true => format!("does not render with its defaults; {hint}"),
+                false => format!("renders with none of the values tried ({error}); {hint}"),
+            });
+        }
+    }
+
+    /// Renders at an install and at an upgrade, without and with the APIs that templates ask for.
+    fn render(&mut self, values: &Json, note: &str) -> Result<(), String> {
+        let values = merge_maps(&to_map(values), &self.overrides);
+        let bare = self.once(&values, &self.capabilities, false);
+        let all = self.once(&values, &self.with_all_apis, true);
+        let error = bare.as_ref().err().cloned();
+        for rendered in [bare, all].into_iter().flatten() {
+            self.seen.add(rendered, note);
+        }
+        error.map_or(Ok(()), Err)
+    }
+
+    fn once(&self, values: &Map, capabilities: &Capabilities, is_upgrade: bool) -> Result<Rendered, String> {
+        let release = ReleaseOptions {
+            name: RELEASE.to_owned(),
+            namespace: NAMESPACE.to_owned(),
+            revision: 1 + i64::from(is_upgrade),
+            is_upgrade,
+        };
+        let lookup: Arc<dyn Lookup> = Arc::clone(&self.asked) as Arc<dyn Lookup>;
+        let request = Request { values, release: &release, capabilities, lookup: Some(lookup), skip_schema: true };
+        self.engine.render(&request).map_err(|error| error.without_values())
+    }
+
+    fn finish(mut self) -> Seen {
+        let asked = std::mem::take(&mut *self.asked.0.lock().unwrap_or_else(PoisonError::into_inner));
+        self.seen.lookups = asked;
+        let silent: Vec<String> = object_templates(self.engine.chart(), "")
+            .into_iter()
+            .filter(|template| !self.seen.rendered.contains(template))
+            .collect();
+        if !silent.is_empty() {
+            let hint = "values in ci/NAME-values.yaml that enable them add their rights";
+            self.seen
+                .notes
+                .push(format!("no value tried makes these templates print objects: {}; {hint}", silent.join(", ")));
+        }
+        self.seen
+    }
+}
+
+impl Seen {
+    fn add(&mut self, rendered: Rendered, note: &str) {
+        for manifest in &rendered.manifests {
+            self.object(&manifest.path, &manifest.content, note);
+        }
+        for hook in rendered.hooks.iter().filter(|hook| hook.events.iter().any(|event| *event != "test")) {
+            self.object(&hook.path, &hook.manifest, note);
+        }
+        for hook in &rendered.hooks {
+            self.rendered.insert(below_chart(&hook.path).to_owned());
+        }
+        for crd in rendered.crds.iter().filter(|_| !self.has_crds) {
+            let documents = yaml::parse_documents(&crd.data).unwrap_or_default();
+            self.definitions.extend(documents.into_iter().map(|document| to_serde(&Value::Map(document))));
+        }
+        self.has_crds |= !rendered.crds.is_empty();
+    }
+
+    fn object(&mut self, path: &str, text: &str, note: &str) {
+        let template = below_chart(path);
+        // The same text at the same place adds nothing; most renders repeat most objects.
+        if !self.known.insert(format!("{template}\n{text}")) {
+            return;
+        }
+        self.rendered.insert(template.to_owned());
+        let Ok(object) = parse(text) else { return };
+        let place = format!("{template}{note}");
+        let items =
+            object["items"].as_array().filter(|_| object["kind"].as_str().is_some_and(|kind| kind.ends_with("List")));
+        for object in items.map_or(std::slice::from_ref(&object), Vec::as_slice) {
+            self.single(object, &place);
+        }
+    }
+
+    fn single(&mut self, object: &Json, place: &str) {
+        let text = |key: &str| object[key].as_str().unwrap_or_default().to_owned();
+        let (api_version, kind) = (text("apiVersion"), text("kind"));
+        if api_version.starts_with("rbac.authorization.k8s.io/") {
+            self.rights.push((object.clone(), place.to_owned()));
+        }
+        if kind == "CustomResourceDefinition" {
+            self.definitions.push(object.clone());
+        }
+        self.kinds.entry((api_version, kind)).or_insert_with(|| place.to_owned());
+    }
+}
+
+/// The path without the root chart's name.
+fn below_chart(path: &str) -> &str {
+    path.split_once('/').map_or(path, |(_, rest)| rest)
+}
+
+/// The templates that may print objects, as Helm names them below the chart's folder. Partials are not.
+fn object_templates(chart: &Chart, prefix: &str) -> Vec<String> {
+    let prints = |name: &str| {
+        let file = name.rsplit('/').next().unwrap_or(name);
+        !file.starts_with('_')
+            && file != "NOTES.txt"
+            && (file.ends_with(".yaml") || file.ends_with(".yml") || file.ends_with(".hbs"))
+    };
+    let own =
+        chart.templates.iter().filter(|file| prints(&file.name) && file.data.windows(5).any(|text| text == b"kind:"));
+    let mut found: Vec<String> = own.map(|file| format!("{prefix}{}", file.name)).collect();
+    for dependency in &chart.dependencies {
+        if dependency.metadata.kind != "library" {
+            found.extend(object_templates(dependency, &format!("{prefix}charts/{}/", dependency.metadata.name)));
+        }
+    }
+    found
+}
+
+/// The sources of all templates, subcharts' too.
+fn texts(chart: &Chart) -> Vec<String> {
+    let own = chart.templates.iter().map(|file| String::from_utf8_lossy(&file.data).into_owned());
+    own.chain(chart.dependencies.iter().flat_map(|dependency| texts(dependency))).collect()
+}
+
+/// The paths of values that enable subcharts.
+fn conditions(chart: &Chart) -> Vec<String> {
+    let own = chart.metadata.dependencies.iter().flat_map(|wanted| wanted.condition.split(',').map(str::trim));
+    let mut found: Vec<String> = own.filter(|path| !path.is_empty()).map(str::to_owned).collect();
+    let tags = chart.metadata.dependencies.iter().flat_map(|wanted| wanted.tags.iter());
+    found.extend(tags.map(|tag| format!("tags.{tag}")));
+    for dependency in &chart.dependencies {
+        found.extend(conditions(dependency).into_iter().map(|path| format!("{}.{path}", dependency.metadata.name)));
+    }
+    found
+}
+
+/// All values, with the defaults of the chart and its subcharts.
+fn complete(chart: &Arc<Chart>, overrides: &Map) -> Json {
+    let mut warnings = Vec::new();
+    let view = resolve(chart, overrides, &mut warnings);
+    let values = view.and_then(|view| coalesce(&view, overrides, Nulls::Keep, &mut warnings));
+    to_serde(&Value::Map(values.unwrap_or_else(|_| chart.values.clone())))
+}
+
+fn with_apis(more: &BTreeSet<String>) -> Capabilities {
+    let mut capabilities = Capabilities::default();
+    Arc::make_mut(&mut capabilities.api_versions).extend(more.iter().map(|version| version.as_str().into()));
+    capabilities
+}
+
+impl Change {
+    /// Whether the change enables something, rather than disables it.
+    fn switches_on(&self) -> bool {
+        self.text().ends_with("=true")
+    }
+}

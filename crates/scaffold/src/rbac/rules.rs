@@ -1,0 +1,121 @@
+//! The text of an API's role.
+
+use std::fmt::Write as _;
+
+use serde_json::Value as Json;
+
+use super::needs::Needs;
+use crate::gvk::Gvk;
+
+/// The role and its binding. Each rule says why it is there.
+pub(super) fn print(gvk: &Gvk, needs: &Needs) -> String {
+    let (kind, plural, group) = (gvk.lower(), gvk.plural(), scalar(&gvk.group));
+    let mut text = format!(
+        "apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata:
+  name: {kind}-role
+rules:
+- apiGroups: [{group}]
+  resources: [{plural}]
+  verbs: [get, list, watch, patch]
+- apiGroups: [{group}]
+  resources: [{plural}/status]
+  verbs: [get, patch]
+# For owner references with blockOwnerDeletion.
+- apiGroups: [{group}]
+  resources: [{plural}/finalizers]
+  verbs: [update]
+"
+    );
+    print_resources(needs, &mut text);
+    print_rights(needs, &mut text);
+    let _ = write!(
+        text,
+        "---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata:
+  name: {kind}-rolebinding
+roleRef:
+  apiGroup: rbac.authorization.k8s.io
+  kind: ClusterRole
+  name: {kind}-role
+subjects:
+- kind: ServiceAccount
+  name: controller-manager
+  namespace: system
+"
+    );
+    text
+}
+
+/// A rule on objects: each resource with the place that needs it.
+struct Rule<'a> {
+    group: &'a str,
+    verbs: &'a [&'static str],
+    resources: Vec<(&'a str, &'a str)>,
+}
+
+/// One rule per group and set of verbs.
+fn print_resources(needs: &Needs, text: &mut String) {
+    let mut rules: Vec<Rule<'_>> = Vec::new();
+    for ((group, resource), need) in &needs.resources {
+        let entry = (resource.as_str(), need.why.as_str());
+        match rules.iter_mut().find(|rule| rule.group == group && rule.verbs == need.verbs) {
+            Some(rule) => rule.resources.push(entry),
+            None => rules.push(Rule { group, verbs: &need.verbs, resources: vec![entry] }),
+        }
+    }
+    for rule in rules {
+        let _ = writeln!(text, "- apiGroups: [{}]\n  resources:", scalar(rule.group));
+        for (resource, why) in rule.resources {
+            let _ = writeln!(text, "  - {} # {}", scalar(resource), one_line(why));
+        }
+        let _ = writeln!(text, "  verbs: [{}]", rule.verbs.join(", "));
+    }
+}
+
+fn print_rights(needs: &Needs, text: &mut String) {
+    if !needs.held.is_empty() {
+        text.push_str(
+            "# The chart's roles grant what follows. Kubernetes lets an account grant only rights that it holds.\n",
+        );
+    }
+    for (rule, place) in &needs.held {
+        let _ = writeln!(text, "# {}", one_line(place));
+        print_rule(rule, text);
+    }
+    for ((resource, name), place) in &needs.bound {
+        let _ = writeln!(
+            text,
+            "# {} binds this role, which is not the chart's.\n- apiGroups: [rbac.authorization.k8s.io]\n  resources: [{resource}]\n  resourceNames: [{}]\n  verbs: [bind]",
+            one_line(place),
+            scalar(name)
+        );
+    }
+}
+
+/// A rule of the chart, with its fields in the usual order.
+fn print_rule(rule: &Json, text: &mut String) {
+    let mut lead = "- ";
+    for field in ["apiGroups", "resources", "resourceNames", "nonResourceURLs", "verbs"] {
+        let Some(items) = rule[field].as_array().filter(|items| !items.is_empty()) else { continue };
+        let items: Vec<String> = items.iter().map(|item| scalar(item.as_str().unwrap_or_default())).collect();
+        let _ = writeln!(text, "{lead}{field}: [{}]", items.join(", "));
+        lead = "  ";
+    }
+}
+
+/// A scalar for a list in brackets: quoted unless it is a plain word.
+fn scalar(text: &str) -> String {
+    let is_plain = text.starts_with(|c: char| c.is_ascii_alphabetic())
+        && text.chars().all(|c| c.is_ascii_alphanumeric() || "._/-".contains(c))
+        && !["true", "false", "null", "yes", "no", "on", "off", "y", "n"].contains(&text.to_lowercase().as_str());
+    if is_plain { text.to_owned() } else { format!("{text:?}") }
+}
+
+/// A comment must not span lines.
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}

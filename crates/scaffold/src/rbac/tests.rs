@@ -1,0 +1,163 @@
+//! Roles for charts in memory.
+
+use serde_json::{Value as Json, json};
+
+use super::*;
+use crate::yaml;
+
+const WATCH: &str = "- {group: web.my.domain, version: v1, kind: Web, chart: helm-charts/web}\n";
+
+fn generated(files: &[(&str, &str)]) -> (String, Vec<String>) {
+    let chart = "apiVersion: v2\nname: web\nversion: 1.0.0\n";
+    let fixed = [("watches.yaml", WATCH), ("helm-charts/web/Chart.yaml", chart)];
+    let mut project = Project::from_files(fixed.iter().chain(files).map(|(path, text)| (*path, *text)));
+    let notes = generate(&mut project, false).unwrap();
+    (project.text("config/rbac/web_role.yaml").unwrap().to_owned(), notes)
+}
+
+/// The rules that the chart adds to those on the custom resource.
+fn rules(text: &str) -> Vec<Json> {
+    let role = yaml::parse(text).unwrap();
+    role["rules"].as_array().unwrap()[3..].to_vec()
+}
+
+fn objects(group: &str, resources: &[&str]) -> Json {
+    json!({"apiGroups": [group], "resources": resources, "verbs": needs::OBJECT_VERBS})
+}
+
+fn object(kind: &str) -> String {
+    let api = if kind == "Ingress" { "networking.k8s.io/v1" } else { "v1" };
+    format!("apiVersion: {api}\nkind: {kind}\nmetadata: {{name: x}}\n")
+}
+
+#[test]
+fn each_rule_names_the_template_and_the_value_that_needs_it() {
+    let ingress = format!("{{{{ if .Values.ingress.enabled }}}}\n{}{{{{ end }}}}\n", object("Ingress"));
+    let (text, notes) = generated(&[
+        ("helm-charts/web/values.yaml", "ingress: {enabled: false}\n"),
+        ("helm-charts/web/templates/service.yaml", &object("Service")),
+        ("helm-charts/web/templates/ingress.yaml", &ingress),
+    ]);
+    assert_eq!(notes, Vec::<String>::new());
+    assert_eq!(rules(&text), [objects("", &["services"]), objects("networking.k8s.io", &["ingresses"])]);
+    assert!(text.contains("  - services # templates/service.yaml\n"), "{text}");
+    assert!(text.contains("  - ingresses # templates/ingress.yaml with ingress.enabled=true\n"), "{text}");
+}
+
+#[test]
+fn options_that_need_others_comparisons_and_asked_apis_are_reached() {
+    let nested = format!("{{{{ if and .Values.a.enabled .Values.b.enabled }}}}\n{}{{{{ end }}}}", object("Secret"));
+    let compared = format!("{{{{ if eq .Values.kind \"Set\" }}}}\n{}{{{{ end }}}}", object("ConfigMap"));
+    let filled = format!("{{{{ range .Values.list }}}}\n---\n{}{{{{ end }}}}", object("Pod"));
+    let not = format!(
+        "{{{{ if not .Values.c.enabled }}}}{{{{ if .Values.a.enabled }}}}\n{}{{{{ end }}}}{{{{ end }}}}",
+        object("Endpoints")
+    );
+    let asked = "{{ if .Capabilities.APIVersions.Has \"monitoring.coreos.com/v1\" }}\napiVersion: monitoring.coreos.com/v1\nkind: ServiceMonitor\nmetadata: {name: x}\n{{ end }}";
+    let upgrade = format!("{{{{ if .Release.IsUpgrade }}}}\n{}{{{{ end }}}}", object("LimitRange"));
+    let (text, notes) = generated(&[
+        (
+            "helm-charts/web/values.yaml",
+            "a: {enabled: false}\nb: {enabled: false}\nc: {enabled: true}\nkind: Other\nlist: []\n",
+        ),
+        ("helm-charts/web/templates/nested.yaml", &nested),
+        ("helm-charts/web/templates/compared.yaml", &compared),
+        ("helm-charts/web/templates/filled.yaml", &filled),
+        ("helm-charts/web/templates/not.yaml", &not),
+        ("helm-charts/web/templates/asked.yaml", asked),
+        ("helm-charts/web/templates/upgrade.yaml", &upgrade),
+    ]);
+    assert_eq!(notes, Vec::<String>::new());
+    let core = ["configmaps", "endpoints", "limitranges", "pods", "secrets"];
+    assert_eq!(rules(&text), [objects("", &core), objects("monitoring.coreos.com", &["servicemonitors"])]);
+}
+
+#[test]
+fn hooks_lookups_and_definitions_are_included_and_tests_are_not() {
+    let hook = |event: &str, kind: &str| {
+        format!("apiVersion: batch/v1\nkind: {kind}\nmetadata:\n  name: x\n  annotations: {{helm.sh/hook: {event}}}\n")
+    };
+    let crd = "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nspec: {group: x.io, names: {kind: Proxy, plural: proxys}}\n";
+    let (text, _) = generated(&[
+        ("helm-charts/web/templates/job.yaml", &hook("pre-install", "Job")),
+        ("helm-charts/web/templates/test.yaml", &hook("test", "CronJob")),
+        (
+            "helm-charts/web/templates/lookup.yaml",
+            "{{ $x := lookup \"v1\" \"Secret\" \"a\" \"b\" }}{{ $y := lookup \"v1\" \"Node\" \"\" \"\" }}",
+        ),
+        ("helm-charts/web/templates/own.yaml", "apiVersion: x.io/v1\nkind: Proxy\nmetadata: {name: x}\n"),
+        ("helm-charts/web/crds/proxy.yaml", crd),
+    ]);
+    let verbs = |group: &str, resource: &str, verbs: &[&str]| json!({"apiGroups": [group], "resources": [resource], "verbs": verbs});
+    let expected = [
+        verbs("", "nodes", &["get", "list"]),
+        verbs("", "secrets", &["get"]),
+        verbs("apiextensions.k8s.io", "customresourcedefinitions", &["get", "create", "patch"]),
+        objects("batch", &["jobs"]),
+        objects("x.io", &["proxys"]),
+    ];
+    assert_eq!(rules(&text), expected);
+}
+
+#[test]
+fn what_the_charts_roles_grant_is_held_and_other_roles_may_be_bound() {
+    let roles = "\
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: '{{ .Release.Name }}-own'}
+rules:
+- {apiGroups: [''], resources: [nodes], verbs: [get]}
+- {apiGroups: [''], resources: [configmaps], resourceNames: ['{{ .Release.Name }}-x'], verbs: [get]}
+- {nonResourceURLs: [/metrics], verbs: [get]}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: own}
+roleRef: {kind: ClusterRole, name: '{{ .Release.Name }}-own'}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: other}
+roleRef: {kind: ClusterRole, name: 'system:auth-delegator'}
+";
+    let (text, _) = generated(&[("helm-charts/web/templates/roles.yaml", roles)]);
+    let expected = [
+        objects("rbac.authorization.k8s.io", &["clusterrolebindings", "clusterroles", "rolebindings"]),
+        json!({"apiGroups": [""], "resources": ["nodes"], "verbs": ["get"]}),
+        json!({"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get"]}),
+        json!({"nonResourceURLs": ["/metrics"], "verbs": ["get"]}),
+        json!({"apiGroups": ["rbac.authorization.k8s.io"], "resources": ["clusterroles"], "resourceNames": ["system:auth-delegator"], "verbs": ["bind"]}),
+    ];
+    assert_eq!(rules(&text), expected);
+}
+
+#[test]
+fn what_could_not_be_rendered_is_said_and_examples_help() {
+    let needs = format!(
+        "{{{{ $x := required \"a name is needed\" .Values.name }}}}\n{{{{ if eq (len .Values.name) 9 }}}}\n{}{{{{ end }}}}",
+        object("Secret")
+    );
+    let template = ("helm-charts/web/templates/secret.yaml", needs.as_str());
+    let (text, notes) = generated(&[template]);
+    assert_eq!(rules(&text), Vec::<Json>::new());
+    assert!(notes[0].starts_with("helm-charts/web: renders with none of the values tried"), "{notes:?}");
+    assert!(notes[1].contains("templates/secret.yaml"), "{notes:?}");
+    let (text, notes) = generated(&[template, ("helm-charts/web/ci/long-values.yaml", "name: ninechars\n")]);
+    assert_eq!(rules(&text), [objects("", &["secrets"])]);
+    assert!(text.contains("# templates/secret.yaml with ci/long-values.yaml"), "{text}");
+    assert_eq!(notes.len(), 1, "{notes:?}");
+}
+
+#[test]
+fn override_values_always_apply() {
+    let template = format!("{{{{ if not .Values.disabled }}}}\n{}{{{{ end }}}}", object("Secret"));
+    let watch = WATCH.replace('}', ", overrideValues: {disabled: true}}");
+    let mut project = Project::from_files([
+        ("watches.yaml", watch.as_str()),
+        ("helm-charts/web/Chart.yaml", "apiVersion: v2\nname: web\nversion: 1.0.0\n"),
+        ("helm-charts/web/templates/a.yaml", &template),
+    ]);
+    generate(&mut project, false).unwrap();
+    let text = project.text("config/rbac/web_role.yaml").unwrap();
+    assert_eq!(rules(text), Vec::<Json>::new());
+}

@@ -1,0 +1,87 @@
+//! watches.yaml, as far as generators need it. The operator itself reads it in `helm-operator`.
+
+use go_template::Map;
+use serde_json::Value as Json;
+
+use crate::gvk::Gvk;
+use crate::{Error, Project, yaml};
+
+pub(crate) const PATH: &str = "watches.yaml";
+
+/// One entry.
+#[derive(Clone, Debug)]
+pub(crate) struct Watch {
+    pub(crate) gvk: Gvk,
+    /// The chart's folder or archive.
+    pub(crate) chart: String,
+    /// Dotted paths and values that always apply.
+    pub(crate) overrides: Vec<(String, String)>,
+    /// Whether values also come from ConfigMaps, or from anything that a resource's annotation names.
+    pub(crate) reads_config_maps: bool,
+    /// Whether any values come from elsewhere than the resource.
+    pub(crate) has_other_values: bool,
+    /// Whether the chart's definitions are left to others.
+    pub(crate) skips_crds: bool,
+}
+
+/// Reads the project's watches file.
+pub(crate) fn read(project: &Project) -> Result<Vec<Watch>, Error> {
+    let Some(text) = project.text(PATH) else { return Ok(Vec::new()) };
+    match yaml::parse(text).map_err(|error| Error::read(PATH, error))? {
+        Json::Null => Ok(Vec::new()),
+        Json::Array(entries) => Ok(entries.iter().map(watch).collect()),
+        _ => Err(Error::read(PATH, "the file is not a list")),
+    }
+}
+
+fn watch(entry: &Json) -> Watch {
+    let text = |key: &str| entry[key].as_str().unwrap_or_default().to_owned();
+    let sources = entry["valuesFrom"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let annotation = entry["valuesFromAnnotation"].as_bool().unwrap_or_default();
+    let overrides = entry["overrideValues"].as_object();
+    Watch {
+        gvk: Gvk { group: text("group"), version: text("version"), kind: text("kind") },
+        chart: text("chart").trim_start_matches("./").trim_end_matches('/').to_owned(),
+        overrides: overrides.map(flat).unwrap_or_default(),
+        reads_config_maps: annotation || sources.iter().any(|source| source["kind"] == "ConfigMap"),
+        has_other_values: annotation || !sources.is_empty() || overrides.is_some(),
+        skips_crds: text("crds") == "skip",
+    }
+}
+
+/// Override values as `--set` takes them: `a.b`, `value`. Nested tables are flattened.
+fn flat(table: &serde_json::Map<String, Json>) -> Vec<(String, String)> {
+    let entry = |(key, value): (&String, &Json)| match value {
+        Json::Object(inner) => {
+            flat(inner).into_iter().map(|(rest, value)| (format!("{key}.{rest}"), value)).collect::<Vec<_>>()
+        }
+        Json::String(text) => vec![(key.clone(), text.clone())],
+        other => vec![(key.clone(), other.to_string())],
+    };
+    table.iter().flat_map(entry).collect()
+}
+
+impl Watch {
+    /// The override values as a table; those that do not parse, such as ones with unexpanded variables, are left out.
+    pub(crate) fn override_values(&self) -> Map {
+        let mut values = Map::default();
+        for (path, value) in &self.overrides {
+            let attempt = values.deep_copy();
+            if helm::strvals::parse_into(&format!("{path}={value}"), &attempt).is_ok() {
+                values = attempt;
+            }
+        }
+        values
+    }
+}
+
+/// Adds an entry unless the kind has one.
+pub(crate) fn add(project: &mut Project, gvk: &Gvk, chart: &str) -> Result<(), Error> {
+    if read(project)?.iter().any(|watch| watch.gvk == *gvk) {
+        return Ok(());
+    }
+    project.create(PATH, "");
+    let fields = [("group", gvk.group.as_str()), ("version", &gvk.version), ("kind", &gvk.kind), ("chart", chart)];
+    project
+        .edit(PATH, |text| yaml::push_table(text, &fields).map_err(|source| Error::Edit { path: PATH.into(), source }))
+}

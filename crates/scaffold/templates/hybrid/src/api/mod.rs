@@ -1,0 +1,3 @@
+//! The kinds that Rust serves, one file each.
+
+// +kubebuilder:scaffold:modules

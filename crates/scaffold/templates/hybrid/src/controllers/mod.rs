@@ -1,0 +1,3 @@
+//! The Rust reconcilers, one file each.
+
+// +kubebuilder:scaffold:modules

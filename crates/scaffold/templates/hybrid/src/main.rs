@@ -1,0 +1,10 @@
+//! `__project__`: runs the charts in watches.yaml and the native controllers below under one manager.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    helm_operator::Operator::new()
+        // What a chart can't do goes here: .chart("Kind", |chart| chart.map_values(…).before(…).after(…))
+        // +kubebuilder:scaffold:builder
+        .main()
+}

@@ -1,0 +1,74 @@
+//! The hybrid project of upstream's tutorial, made by the real program, builds, passes its own tests and generates what it commits.
+
+use std::fs;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_memcached-operator");
+
+/// The hybrid project of upstream's tutorial, in a folder that stays, so that a second run compiles little.
+fn hybrid_project() -> PathBuf {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let folder = root.join("target/scaffold/hybrid-operator");
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir_all(&folder).unwrap();
+    let run = |line: &str, answers: &str| {
+        let mut child = Command::new(PROGRAM);
+        child
+            .args(line.split_whitespace())
+            .current_dir(&folder)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let mut child = child.spawn().unwrap();
+        child.stdin.take().unwrap().write_all(answers.as_bytes()).unwrap();
+        let output = child.wait_with_output().unwrap();
+        assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
+    };
+    let library = root.join("crates/helm-operator");
+    run(
+        &format!(
+            "init --plugins=hybrid.helm.sdk.operatorframework.io --project-version=3 --domain hybrid.test --repo example.com/hybrid-operator --library-path {}",
+            library.display()
+        ),
+        "",
+    );
+    run("create api --plugins helm.sdk.operatorframework.io/v1 --group cache --version v1 --kind Memcached", "");
+    run("create api --group cache --version v1 --kind MemcachedBackup --plugins=go/v3", "y\ny\n");
+    run("create api --group cache --version v1 --kind MemcachedBackup --resource --controller --plugins=go/v3", "");
+    folder
+}
+
+/// Takes over versions and profiles of this repository, so that dependencies are compiled only once.
+fn share_build(folder: &Path) {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let ours = fs::read_to_string(root.join("Cargo.toml")).unwrap();
+    let profiles = &ours[ours.find("[profile.dev]").unwrap()..ours.find("[package]").unwrap()];
+    let theirs = fs::read_to_string(folder.join("Cargo.toml")).unwrap();
+    let package = &theirs[..theirs.find("[profile.dev]").unwrap()];
+    fs::write(folder.join("Cargo.toml"), format!("{package}[workspace]\n\n{profiles}")).unwrap();
+    fs::copy(root.join("Cargo.lock"), folder.join("Cargo.lock")).unwrap();
+}
+
+#[test]
+fn a_hybrid_project_builds_passes_its_tests_and_generates_what_it_commits() {
+    let folder = hybrid_project();
+    share_build(&folder);
+    let target = Path::new(PROGRAM).ancestors().nth(2).unwrap();
+    let cargo = |words: &[&str]| {
+        let mut cargo = Command::new(env!("CARGO"));
+        cargo.args(words).env("CARGO_TARGET_DIR", target).env("CARGO_NET_OFFLINE", "true").current_dir(&folder);
+        let output = cargo.output().unwrap();
+        let said = |bytes| String::from_utf8_lossy(bytes).into_owned();
+        assert!(output.status.success(), "cargo {words:?}: {}{}", said(&output.stdout), said(&output.stderr));
+        said(&output.stdout)
+    };
+    let tested = cargo(&["test", "--quiet"]);
+    assert!(tested.contains("3 passed"), "{tested}");
+    cargo(&["run", "--quiet", "--", "generate", "crds"]);
+    let crd = fs::read_to_string(folder.join("config/crd/bases/cache.hybrid.test_memcachedbackups.yaml")).unwrap();
+    assert!(crd.contains("description: Number of copies."), "{crd}");
+    cargo(&["run", "--quiet", "--", "generate", "crds", "--check"]);
+    cargo(&["run", "--quiet", "--", "generate", "rbac", "--check"]);
+}
