@@ -7,6 +7,7 @@ mod chart;
 mod chart_kinds;
 mod client_side;
 mod config;
+mod docs;
 mod drift;
 mod generated;
 mod hooks;

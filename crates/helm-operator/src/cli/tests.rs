@@ -151,3 +151,33 @@ fn the_version_line_has_upstreams_words() {
 fn the_command_is_consistent() {
     command("op").debug_assert();
 }
+
+/// A table of the flags of `run`, as clap knows them.
+fn flags_page() -> String {
+    let mut page = "# Flags\n\nThe flags of `run`. A flag applies to every watch that does not say otherwise in [watches.yaml](watches.md).\n\n\
+                    | flag | default | means |\n|---|---|---|\n"
+        .to_owned();
+    let command = command("helm-operator");
+    let run = command.find_subcommand("run").unwrap();
+    let shown = |arg: &&clap::Arg| !arg.is_hide_set() && arg.get_long().is_some_and(|long| long != "help");
+    for arg in run.get_arguments().filter(shown) {
+        let value = arg.get_value_names().filter(|_| arg.get_action().takes_values());
+        let value = value.map(|names| format!("={}", names[0])).unwrap_or_default();
+        let default: Vec<_> = arg.get_default_values().iter().map(|value| value.to_string_lossy()).collect();
+        let help = arg.get_help().map(ToString::to_string).unwrap_or_default().replace('|', "\\|").replace('*', "\\*");
+        let default = if arg.get_action().takes_values() { default.join(",") } else { String::new() };
+        let default = if default.is_empty() { String::new() } else { format!("`{default}`") };
+        page += &format!("| `--{}{value}` | {default} | {help} |\n", arg.get_long().unwrap());
+    }
+    page + "\n`WATCH_NAMESPACE` in the environment names the namespaces to serve, separated by commas; empty means all.\n"
+}
+
+#[test]
+fn the_page_of_flags_is_up_to_date() {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/flags.md");
+    if std::env::var_os("UPDATE_GENERATED").is_some() {
+        std::fs::write(&path, flags_page()).unwrap();
+    }
+    let committed = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(committed == flags_page(), "docs/flags.md is stale: run `make manifests`");
+}

@@ -16,7 +16,7 @@ use super::{
 use crate::values_from;
 
 /// The keys of an entry.
-const KEYS: &[&str] = &[
+pub(super) const KEYS: &[&str] = &[
     "group",
     "version",
     "kind",

@@ -308,3 +308,11 @@ fn objects_to_recreate_are_selected_by_group_kind_and_name() {
         assert_eq!(one(&format!("  recreate: {text}")).unwrap_err(), format!("{prefix}{message}"));
     }
 }
+
+#[test]
+fn every_key_is_on_the_page_of_keys() {
+    let page = include_str!("../../../../docs/watches.md");
+    for key in super::decode::KEYS {
+        assert!(page.contains(key), "docs/watches.md lacks {key}");
+    }
+}
