@@ -26,7 +26,7 @@ impl Lookup for ClusterLookup {
                 answer => answer.map(Some),
             }
         });
-        let Some(Response(json)) = found.map_err(|e: Error| LookupError::new(chain(&e)))? else {
+        let Some(Response { body: json, .. }) = found.map_err(|e: Error| LookupError::new(chain(&e)))? else {
             return Ok(Value::Map(Map::default()));
         };
         // The answer is not quoted: it may be a Secret.

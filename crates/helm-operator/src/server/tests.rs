@@ -321,7 +321,7 @@ impl Api for Reviewer {
         Box::pin(async move {
             match failed {
                 Some(_) => Err(ApiError::from_status(403, "Forbidden", "tokenreviews is forbidden")),
-                None => Ok(Response(json!({"spec": {}, "status": status}).to_string().into_bytes())),
+                None => Ok(json!({"spec": {}, "status": status}).to_string().into_bytes().into()),
             }
         })
     }

@@ -30,12 +30,14 @@ pub struct Call {
     pub body: Option<(&'static str, Vec<u8>)>,
     /// The `Accept` header; JSON without one.
     pub accept: Option<&'static str>,
+    /// The entity tag of the response that is known already: the server need not send it again.
+    pub known: Option<String>,
 }
 
 impl Call {
     /// Creates a request without a body.
     pub fn new(method: Method, path: impl Into<String>) -> Call {
-        Call { method, path: path.into(), body: None, accept: None }
+        Call { method, path: path.into(), body: None, accept: None, known: None }
     }
 
     /// `GET path`.
@@ -85,9 +87,22 @@ impl Call {
     }
 }
 
-/// The body of a successful response.
-#[derive(Clone, Debug)]
-pub struct Response(pub Vec<u8>);
+/// A successful response.
+#[derive(Clone, Debug, Default)]
+pub struct Response {
+    /// Its body; empty if [`Call::known`] is still up to date.
+    pub body: Vec<u8>,
+    /// Its entity tag, if the server gives it one.
+    pub etag: Option<String>,
+    /// Whether [`Call::known`] is still up to date.
+    pub is_unchanged: bool,
+}
+
+impl From<Vec<u8>> for Response {
+    fn from(body: Vec<u8>) -> Response {
+        Response { body, ..Response::default() }
+    }
+}
 
 impl Response {
     /// Parses the body as JSON.
@@ -95,7 +110,7 @@ impl Response {
     /// # Errors
     /// [`Error::Json`].
     pub fn parse<T: DeserializeOwned>(&self) -> Result<T, Error> {
-        serde_json::from_slice(&self.0).map_err(Error::Json)
+        serde_json::from_slice(&self.body).map_err(Error::Json)
     }
 }
 
@@ -201,17 +216,24 @@ async fn send_within(client: &::kube::Client, call: Call, bounds: Bounds) -> Res
 async fn exchange(client: &::kube::Client, call: Call, max_body: usize) -> Result<Response, Error> {
     let response = client.send(request(call)?).await.map_err(|e| Error::Transport(Box::new(e)))?;
     let code = response.status().as_u16();
+    let etag = response.headers().get(http::header::ETAG).and_then(|tag| tag.to_str().ok()).map(str::to_owned);
     let body = Limited::new(response.into_body(), max_body).collect().await.map_err(|error| {
         if error.is::<LengthLimitError>() { Error::TooLarge { limit: max_body } } else { Error::Transport(error) }
     })?;
     let bytes = body.to_bytes();
-    if code < 400 { Ok(Response(bytes.into())) } else { Err(refusal(code, &bytes)) }
+    match code {
+        400.. => Err(refusal(code, &bytes)),
+        _ => Ok(Response { body: bytes.into(), etag, is_unchanged: code == 304 }),
+    }
 }
 
 fn request(call: Call) -> Result<http::Request<::kube::client::Body>, Error> {
     let mut request = http::Request::builder().method(call.method).uri(call.path);
     if let Some(accept) = call.accept {
         request = request.header(http::header::ACCEPT, accept);
+    }
+    if let Some(known) = call.known {
+        request = request.header(http::header::IF_NONE_MATCH, known);
     }
     let body = match call.body {
         Some((content_type, json)) => {
@@ -254,7 +276,7 @@ mod tests {
     async fn ask(answer: String, time: u64, body: usize) -> Result<String, Error> {
         let bounds = Bounds { time: Duration::from_millis(time), body };
         let answer = send_within(&client(answer).await, Call::get("/api"), bounds).await?;
-        Ok(String::from_utf8(answer.0).unwrap())
+        Ok(String::from_utf8(answer.body).unwrap())
     }
 
     #[tokio::test]

@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde::Deserialize;
 use tokio::time::Instant;
 
-use super::api::{Api, Call, Error};
+use super::api::{Api, Call, Error, Response};
 use super::resource::{Resource, group_of};
 
 const DISCOVERY: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
@@ -15,11 +15,23 @@ const DISCOVERY: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroup
 /// The verbs that finding and deleting a kind's objects takes.
 const CLEANABLE: [&str; 2] = ["list", "delete"];
 
+/// Where discovery begins: the core group, and all others.
+const ROOTS: [&str; 2] = ["/api", "/apis"];
+
+/// The last discovery.
 #[derive(Default)]
 struct Table {
-    generation: usize,
-    /// When discovery ran; `None` before the first time.
+    /// When it ran; `None` before the first time.
     read: Option<Instant>,
+    /// The entity tags of its responses: one that is unchanged is not sent again.
+    tags: [Option<String>; 2],
+    found: Arc<Found>,
+}
+
+/// What a discovery found.
+#[derive(Default)]
+struct Found {
+    generation: usize,
     resources: HashMap<(Arc<str>, Arc<str>), Arc<Resource>>,
     /// One version of each kind whose objects can be listed and deleted.
     cleanable: Vec<Arc<Resource>>,
@@ -46,11 +58,11 @@ impl Mapper {
     /// [`Error::NoKind`] if the kind is not served, or discovery fails.
     pub async fn resource(&self, api_version: &str, kind: &str) -> Result<Arc<Resource>, Error> {
         let table = self.table();
-        if let Some(resource) = find(&table, api_version, kind) {
+        if let Some(resource) = find(&table.found, api_version, kind) {
             return Ok(resource);
         }
         self.refresh_unless_newer(&table).await?;
-        find(&self.table(), api_version, kind)
+        find(&self.table().found, api_version, kind)
             .ok_or_else(|| Error::NoKind { api_version: api_version.to_owned(), kind: kind.to_owned() })
     }
 
@@ -63,7 +75,7 @@ impl Mapper {
             Err(unserved @ Error::NoKind { .. }) => {
                 let table = self.table();
                 let same = |other: &&Arc<Resource>| *other.kind == *kind && other.group() == group_of(api_version);
-                table.cleanable.iter().find(same).cloned().ok_or(unserved)
+                table.found.cleanable.iter().find(same).cloned().ok_or(unserved)
             }
             found => found,
         }
@@ -75,16 +87,16 @@ impl Mapper {
     /// Discovery fails.
     pub async fn api_versions(&self) -> Result<Vec<String>, Error> {
         let table = self.table();
-        if table.resources.is_empty() {
+        if table.found.resources.is_empty() {
             self.refresh_unless_newer(&table).await?;
         }
-        Ok(self.table().api_versions.clone())
+        Ok(self.table().found.api_versions.clone())
     }
 
     /// Returns the last discovery's API versions without a request, and its generation, which callers can use as a cache key.
     pub fn known_api_versions(&self) -> (usize, Vec<String>) {
-        let table = self.table();
-        (table.generation, table.api_versions.clone())
+        let found = self.table().found.clone();
+        (found.generation, found.api_versions.clone())
     }
 
     /// Runs discovery and returns every kind whose objects can be listed and deleted, each in one version.
@@ -93,12 +105,12 @@ impl Mapper {
     /// Discovery fails.
     pub(crate) async fn cleanable(&self) -> Result<Vec<Arc<Resource>>, Error> {
         self.refresh().await?;
-        Ok(self.table().cleanable.clone())
+        Ok(self.table().found.cleanable.clone())
     }
 
-    /// Returns a number that changes with each discovery.
+    /// Returns a number that changes with each discovery that finds something else.
     pub fn generation(&self) -> usize {
-        self.table().generation
+        self.table().found.generation
     }
 
     /// Runs discovery. Concurrent calls share one.
@@ -129,23 +141,41 @@ impl Mapper {
         if !Arc::ptr_eq(table, &self.table()) {
             return Ok(());
         }
-        let mut table = Table { generation: table.generation + 1, read: Some(Instant::now()), ..Table::default() };
-        for root in ["/api", "/apis"] {
-            let answer = self.api.send(Call { accept: Some(DISCOVERY), ..Call::get(root) }).await?;
-            table.add(answer.parse()?);
-        }
-        table.api_versions.sort();
-        table.api_versions.dedup();
+        let (read, [core, groups]) = (Some(Instant::now()), table.tags.clone());
+        let mut answers = [self.read(ROOTS[0], core).await?, self.read(ROOTS[1], groups).await?];
+        let found = match answers.iter().all(|answer| answer.is_unchanged) {
+            true => table.found.clone(),
+            false => Arc::new(self.find_all(&mut answers, table.found.generation + 1).await?),
+        };
+        let table = Table { read, tags: answers.map(|answer| answer.etag), found };
         *self.table.write().unwrap_or_else(std::sync::PoisonError::into_inner) = Arc::new(table);
         Ok(())
     }
+
+    async fn read(&self, root: &str, known: Option<String>) -> Result<Response, Error> {
+        self.api.send(Call { accept: Some(DISCOVERY), known, ..Call::get(root) }).await
+    }
+
+    /// Reads all that is served; one of the responses has changed.
+    async fn find_all(&self, answers: &mut [Response; 2], generation: usize) -> Result<Found, Error> {
+        let mut found = Found { generation, ..Found::default() };
+        for (root, answer) in ROOTS.into_iter().zip(answers) {
+            if answer.is_unchanged {
+                *answer = self.read(root, None).await?;
+            }
+            found.add(answer.parse()?);
+        }
+        found.api_versions.sort();
+        found.api_versions.dedup();
+        Ok(found)
+    }
 }
 
-fn find(table: &Table, api_version: &str, kind: &str) -> Option<Arc<Resource>> {
-    table.resources.get(&(Arc::from(api_version), Arc::from(kind))).cloned()
+fn find(found: &Found, api_version: &str, kind: &str) -> Option<Arc<Resource>> {
+    found.resources.get(&(Arc::from(api_version), Arc::from(kind))).cloned()
 }
 
-impl Table {
+impl Found {
     fn add(&mut self, groups: Groups) {
         for group in groups.items {
             for version in group.versions {
@@ -258,7 +288,11 @@ mod tests {
         );
         server.serve("x.y/v1", "Later", "laters");
         assert_eq!(&*mapper.resource("x.y/v1", "Later").await.unwrap().plural, "laters");
-        assert_eq!((server.log().len(), mapper.generation()), (6, 3));
+        assert_eq!(
+            (server.log().len(), mapper.generation()),
+            (6 + 1, 2),
+            "the core group is read again beside the others"
+        );
     }
 
     #[tokio::test]
@@ -293,7 +327,7 @@ mod tests {
         let second = [["a.b/v2", "a.b/v2/Thing"].map(str::to_owned).to_vec(), first].concat();
         assert_eq!(mapper.known_api_versions(), (2, second.clone()));
         assert_eq!(mapper.api_versions().await.unwrap(), second);
-        assert_eq!(server.log().len(), 4);
+        assert_eq!(server.log().len(), 4 + 1);
     }
 
     #[tokio::test(start_paused = true)]
@@ -321,12 +355,12 @@ mod tests {
         assert!(a.is_ok() && b.is_ok());
         let (table, _) = (mapper.table(), mapper.refresh().await);
         mapper.refresh_unless_newer(&table).await.unwrap();
-        assert_eq!((server.log().len(), mapper.generation()), (4, 2));
+        assert_eq!((server.log().len(), mapper.generation()), (4, 1), "nothing has changed");
     }
 
     #[test]
     fn the_first_of_several_resources_serves_a_kind() {
-        let mut table = Table::default();
+        let mut table = Found::default();
         let groups = serde_json::json!({"items": [{"versions": [{"version": "v1", "resources": [
             {"resource": "pods", "scope": "Namespaced", "responseKind": {"kind": "Pod"}},
             {"resource": "others", "scope": "Cluster", "responseKind": {"kind": "Pod"}},
@@ -359,7 +393,7 @@ mod tests {
             kind("Binding", &["create", "delete"]),
             kind("Pod", &["get", "list", "delete"]),
         ];
-        let mut table = Table::default();
+        let mut table = Found::default();
         let groups = serde_json::json!({"items": [{"versions": [{"version": "v1", "resources": resources}]}]});
         table.add(serde_json::from_value(groups).unwrap());
         assert_eq!(table.cleanable.iter().map(|resource| &*resource.kind).collect::<Vec<_>>(), ["Pod"]);

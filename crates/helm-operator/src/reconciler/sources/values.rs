@@ -139,7 +139,7 @@ impl Work<'_> {
         }
         let (_, changes) = self.shared.sources.known(key);
         let content = match self.shared.api.send(Call::get(key.path())).await {
-            Ok(answer) => Content::read(key.kind, &answer.0),
+            Ok(answer) => Content::read(key.kind, &answer.body),
             Err(error) if error.is_not_found() => Some(Content::default()),
             Err(error) if error.code() == Some(403) => return Err(forbidden(key, &chain(&error))),
             Err(error) => return Err(fault("ReconcileError", format!("cannot read {key}: {}", chain(&error)))),

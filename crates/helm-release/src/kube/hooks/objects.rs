@@ -84,7 +84,7 @@ impl Applier {
         let path = path.map_err(|source| HookError::Api { path: clock.hook.path.clone(), source })?;
         let mut pause = Pause::default();
         while let Some(metadata) = clock.retry(&what, || self.read_metadata::<Value>(&path)).await? {
-            let live = clock.retry(&what, || async { Response(bytes(&metadata)).parse::<Live>() }).await?;
+            let live = clock.retry(&what, || async { Response::from(bytes(&metadata)).parse::<Live>() }).await?;
             if live.deleting {
                 clock.wait(&what, None, &mut pause).await?;
                 continue;

@@ -5,6 +5,7 @@
 mod fields;
 mod state;
 
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures::future::BoxFuture;
@@ -194,6 +195,18 @@ fn reason_of(code: u16) -> &'static str {
     }
 }
 
+/// Discovery has entity tags, as on a real server.
+fn respond(call: &Call, body: Vec<u8>) -> Response {
+    if !["/api", "/apis"].contains(&call.path.as_str()) {
+        return body.into();
+    }
+    let mut hasher = DefaultHasher::new();
+    body.hash(&mut hasher);
+    let etag = Some(format!("\"{:x}\"", hasher.finish()));
+    let is_unchanged = call.known == etag;
+    Response { body: if is_unchanged { Vec::new() } else { body }, etag, is_unchanged }
+}
+
 impl Api for MemoryApi {
     fn send(&self, call: Call) -> BoxFuture<'_, Result<Response, Error>> {
         let disturbance = self.state().disturbance(&call);
@@ -209,11 +222,11 @@ impl Api for MemoryApi {
             Some(Disturbance::Unanswered) => return Box::pin(std::future::pending()),
             Some(Disturbance::CutOff) => {
                 let answer = serve().map(|value| value.to_string().into_bytes());
-                return Box::pin(async move { answer.map(|body| Response(body[..body.len() / 2].to_vec())) });
+                return Box::pin(async move { answer.map(|body| body[..body.len() / 2].to_vec().into()) });
             }
             Some(Disturbance::AnswerLost) => serve().and(Err(Error::Transport("connection reset".into()))),
             None => serve(),
         };
-        Box::pin(async move { answer.map(|value| Response(value.to_string().into_bytes())) })
+        Box::pin(async move { answer.map(|value| respond(&call, value.to_string().into_bytes())) })
     }
 }
