@@ -26,8 +26,8 @@ pub mod watches;
 pub use operator::Operator;
 pub use reconciler::{ResourceKey, Wakes};
 
-/// musl's allocator makes rendering half as slow again; glibc's is fine.
-#[cfg(target_env = "musl")]
+/// glibc's allocator keeps what large lists took, and musl's makes rendering half as slow again (docs/decisions/0030-memory-per-resource.md).
+#[cfg(all(target_os = "linux", feature = "mimalloc"))]
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
