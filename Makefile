@@ -123,8 +123,14 @@ parity: cluster ## Compare live objects with Helm's; CORPUS="DIR…" replaces ou
 	cargo run --release --quiet -p parity -- $(addprefix --corpus ,$(CORPUS)) $(addprefix --shard ,$(SHARD)) $(addprefix --only ,$(ONLY))
 
 .PHONY: plots
-plots: ## Draw the figures in docs/figures.
+plots: ## Draw the figures in docs/figures from the measurements there.
+	cargo run -q -p conformance --bin figures
 	cargo run -q -p conformance --bin plots
+
+.PHONY: bench-scale
+bench-scale: cluster ## Measure memory, CPU and a restart with N resources (default 1000); OPERATOR=BINARY measures another build.
+	$(if $(OPERATOR),,cargo build --release --quiet -p helm-operator)
+	hack/bench-scale '$(or $(N),1000)' $(OPERATOR)
 
 .PHONY: bench-render
 bench-render: ## Time rendering against Helm's engine; CHARTS="DIR…" adds charts, CORPUS=DIR a whole corpus.

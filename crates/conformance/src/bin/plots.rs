@@ -37,6 +37,8 @@ const LEFT: f64 = 70.0;
 const RIGHT: f64 = 150.0;
 const TOP: f64 = 40.0;
 const BOTTOM: f64 = 50.0;
+/// The height of a label.
+const LINE: f64 = 14.0;
 /// Distinguishable without colour vision.
 const COLOURS: [&str; 5] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9"];
 
@@ -97,8 +99,9 @@ fn draw(figure: &Figure) -> anyhow::Result<String> {
         escape(&figure.title)
     );
     draw_axes(&mut svg, figure, &x, &y)?;
-    for (n, series) in figure.series.iter().enumerate() {
-        draw_series(&mut svg, series, n, &x, &y)?;
+    let ends: Vec<f64> = figure.series.iter().map(|series| series.points.last().map_or(0.0, |p| y.at(p.1))).collect();
+    for (n, (series, label)) in figure.series.iter().zip(apart(&ends)).enumerate() {
+        draw_series(&mut svg, series, (COLOURS[n % COLOURS.len()], label), [&x, &y])?;
     }
     svg.push_str("</svg>\n");
     Ok(svg)
@@ -129,16 +132,39 @@ fn draw_axes(svg: &mut String, figure: &Figure, x: &Axis, y: &Axis) -> std::fmt:
     )
 }
 
-fn draw_series(svg: &mut String, series: &Series, n: usize, x: &Axis, y: &Axis) -> std::fmt::Result {
-    let colour = COLOURS[n % COLOURS.len()];
+/// Moves labels down until they do not overlap.
+fn apart(heights: &[f64]) -> Vec<f64> {
+    let mut order: Vec<usize> = (0..heights.len()).collect();
+    order.sort_by(|a, b| heights[*a].total_cmp(&heights[*b]));
+    let (mut moved, mut free) = (heights.to_vec(), f64::MIN);
+    for n in order {
+        moved[n] = heights[n].max(free);
+        free = moved[n] + LINE;
+    }
+    moved
+}
+
+/// Draws a series in its colour, with its name at this height.
+fn draw_series(
+    svg: &mut String,
+    series: &Series,
+    (colour, label): (&str, f64),
+    [x, y]: [&Axis; 2],
+) -> std::fmt::Result {
     let places: Vec<(f64, f64)> = series.points.iter().map(|(a, b)| (x.at(*a), y.at(*b))).collect();
     let line: Vec<String> = places.iter().map(|(a, b)| format!("{a:.1},{b:.1}")).collect();
     writeln!(svg, "<polyline points=\"{}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\"/>", line.join(" "))?;
     for (a, b) in &places {
         writeln!(svg, "<circle cx=\"{a:.1}\" cy=\"{b:.1}\" r=\"3\" fill=\"{colour}\"/>")?;
     }
-    let Some((a, b)) = places.last() else { return Ok(()) };
-    writeln!(svg, "<text x=\"{:.1}\" y=\"{:.1}\" fill=\"{colour}\">{}</text>", a + 8.0, b + 4.0, escape(&series.name))
+    let Some((a, _)) = places.last() else { return Ok(()) };
+    writeln!(
+        svg,
+        "<text x=\"{:.1}\" y=\"{:.1}\" fill=\"{colour}\">{}</text>",
+        a + 8.0,
+        label + 4.0,
+        escape(&series.name)
+    )
 }
 
 fn escape(text: &str) -> String {
@@ -159,6 +185,11 @@ mod tests {
         let svg = draw(&figure(&[(10.0, 1.0), (100.0, 10.0), (1000.0, 100.0)])).unwrap();
         assert!(svg.contains("points=\"70.0,350.0 280.0,195.0 490.0,40.0\""), "{svg}");
         assert!(svg.contains("a &lt; b"));
+    }
+
+    #[test]
+    fn labels_do_not_overlap() {
+        assert_eq!(apart(&[100.0, 50.0, 104.0, 108.0]), [100.0, 50.0, 114.0, 128.0]);
     }
 
     #[test]

@@ -1,0 +1,162 @@
+//! Turns measurements into the figures of `docs/performance.md` and `docs/scaling.md`: reads `measured.jsonl` in a folder and writes the JSON files
+//! beside it that `plots` draws.
+//!
+//! Each line of `measured.jsonl` is what one run of a harness printed last: an operator's life (`converge.py`), its floor (`limit.py`), many kinds
+//! (`kinds.py`) or many resources (`hack/bench-scale`). Other lines are ignored, and of two runs of one size the last counts, so output can simply be
+//! appended.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, bail};
+use clap::Parser;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+/// Turns measurements into figures.
+#[derive(Parser)]
+struct Args {
+    /// The folder with measured.jsonl
+    #[arg(default_value = "docs/figures")]
+    folder: PathBuf,
+}
+
+/// What one run of a harness printed.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(untagged)]
+enum Run {
+    Converge { operator: String, crs: u32, install: Phase, upgrade: Phase, drift: Phase, rss_steady_mib: f64 },
+    Floor { crs: u32, ready_s: f64 },
+    Kinds { kinds: u32, resources: u32, mib: f64, cpu_until_idle_s: f64, idle_s: f64, idle_cpu_s: f64 },
+    Resources { n: u32, rss_start: f64, rss_idle: f64, rss_restarted: f64 },
+}
+
+/// A phase of an operator's life; no time if it did not end.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq)]
+struct Phase {
+    s: Option<f64>,
+}
+
+/// Points by the name of their series.
+#[derive(Default)]
+struct Series(BTreeMap<&'static str, BTreeMap<u32, f64>>);
+
+impl Series {
+    /// Adds a point, in place of an earlier one. Only values above 0 have a place on a logarithmic axis.
+    fn add(&mut self, name: &'static str, x: u32, y: impl Into<Option<f64>>) {
+        if let Some(y) = y.into().filter(|y| *y > 0.0 && x > 0) {
+            self.0.entry(name).or_default().insert(x, y);
+        }
+    }
+
+    fn to_json(&self, [title, x, y]: [&str; 3]) -> Value {
+        let series = self.0.iter().map(|(name, points)| {
+            let points: Vec<Value> = points.iter().map(|(x, y)| json!([x, y])).collect();
+            json!({"name": name, "points": points})
+        });
+        json!({"title": title, "x": x, "y": y, "series": series.collect::<Vec<_>>()})
+    }
+}
+
+fn main() -> anyhow::Result<()> {
+    let folder = Args::parse().folder;
+    let measured = folder.join("measured.jsonl");
+    let text = std::fs::read_to_string(&measured).with_context(|| format!("cannot read {}", measured.display()))?;
+    let runs = runs(&text);
+    if runs.is_empty() {
+        bail!("{} has no line that a harness printed", measured.display());
+    }
+    for (name, figure) in figures(&runs) {
+        write(&folder.join(name).with_extension("json"), &figure)?;
+    }
+    Ok(())
+}
+
+fn write(path: &Path, figure: &Value) -> anyhow::Result<()> {
+    let text = format!("{figure:#}\n");
+    std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+}
+
+fn runs(text: &str) -> Vec<Run> {
+    text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+}
+
+/// The figures that have points, by file name.
+fn figures(runs: &[Run]) -> Vec<(&'static str, Value)> {
+    let (mut converge, mut resources) = (Series::default(), Series::default());
+    let (mut memory, mut cpu) = (Series::default(), Series::default());
+    for run in runs {
+        match run {
+            Run::Converge { crs, install, upgrade, drift, rss_steady_mib, .. } => {
+                converge.add("install", *crs, install.s);
+                converge.add("upgrade", *crs, upgrade.s);
+                converge.add("repair", *crs, drift.s);
+                resources.add("with pods", *crs, *rss_steady_mib);
+            }
+            Run::Floor { crs, ready_s } => converge.add("raw requests", *crs, *ready_s),
+            Run::Kinds { kinds, resources, mib, cpu_until_idle_s, idle_s, idle_cpu_s } => {
+                let has_resources = *resources > 0;
+                memory.add(if has_resources { "a resource each" } else { "no resources" }, *kinds, *mib);
+                cpu.add(if has_resources { "until settled" } else { "start" }, *kinds, *cpu_until_idle_s);
+                let minute = idle_cpu_s * 60.0 / idle_s;
+                cpu.add(if has_resources { "idle minute" } else { "idle minute, no resources" }, *kinds, minute);
+            }
+            Run::Resources { n, rss_idle, rss_restarted, .. } => {
+                resources.add("installed", *n, *rss_idle);
+                resources.add("after a restart", *n, *rss_restarted);
+            }
+        }
+    }
+    let all = [
+        ("converge", converge, ["Seconds until all resources have converged", "resources", "seconds"]),
+        ("memory-by-resources", resources, ["Memory by resources of the helm create chart", "resources", "MiB"]),
+        ("memory-by-kinds", memory, ["Memory by kinds", "kinds", "MiB"]),
+        ("cpu-by-kinds", cpu, ["CPU by kinds", "kinds", "CPU seconds"]),
+    ];
+    all.into_iter().filter(|(_, s, _)| !s.0.is_empty()).map(|(name, s, texts)| (name, s.to_json(texts))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MEASURED: &str = r#"up /somewhere/admin.kubeconfig
+{"operator": "ours", "crs": 50, "install": {"s": 4.7, "cpu_s": 0.5}, "upgrade": {"s": 3.2}, "drift": {"s": null}, "rss_steady_mib": 19.5}
+{"crs": 50, "writes_s": 2.0, "ready_s": 2.9, "bad": []}
+{"kinds": 240, "resources": 0, "deployed": 0, "cpu_until_idle_s": 0.5, "idle_s": 30, "idle_cpu_s": 0.02, "mib": 34}
+{"kinds": 240, "resources": 240, "deployed": 194, "cpu_until_idle_s": 11.0, "idle_s": 60, "idle_cpu_s": 0.0, "mib": 200}
+{"n": 1000, "rss_start": 16.0, "rss_idle": 30.0, "rss_restarted": 31.0}
+{"n": 1000, "rss_start": 16.0, "rss_idle": 24.0, "rss_restarted": 25.0}
+"#;
+
+    fn points(name: &str) -> Value {
+        let figures = figures(&runs(MEASURED));
+        let (_, figure) = figures.into_iter().find(|(at, _)| *at == name).unwrap();
+        let series = figure["series"].as_array().unwrap().iter();
+        series.map(|series| (series["name"].as_str().unwrap().to_owned(), series["points"].clone())).collect()
+    }
+
+    #[test]
+    fn each_harness_has_its_series() {
+        let converge = json!({"install": [[50, 4.7]], "upgrade": [[50, 3.2]], "raw requests": [[50, 2.9]]});
+        assert_eq!(points("converge"), converge, "a phase that did not end has no point");
+        assert_eq!(
+            points("memory-by-kinds"),
+            json!({"no resources": [[240, 34.0]], "a resource each": [[240, 200.0]]})
+        );
+    }
+
+    #[test]
+    fn of_two_runs_of_one_size_the_last_counts() {
+        let resources =
+            json!({"installed": [[1000, 24.0]], "after a restart": [[1000, 25.0]], "with pods": [[50, 19.5]]});
+        assert_eq!(points("memory-by-resources"), resources);
+    }
+
+    #[test]
+    fn idle_cpu_is_that_of_a_minute_and_nothing_has_no_place() {
+        let cpu =
+            json!({"start": [[240, 0.5]], "idle minute, no resources": [[240, 0.04]], "until settled": [[240, 11.0]]});
+        assert_eq!(points("cpu-by-kinds"), cpu);
+    }
+}
