@@ -1,7 +1,5 @@
 //! Runs the operator with exactly the rights that `config/rbac` grants its ServiceAccount.
 
-use std::path::PathBuf;
-
 use serde_json::json;
 use test_cluster::{Namespace, Request, TestCluster};
 
@@ -21,7 +19,7 @@ fn the_operators_own_account_can_install_upgrade_repair_and_uninstall_both_kinds
     let namespace = cluster.namespace("account").unwrap();
     let id = format!("--leader-election-id={}", namespace.name());
     let lease = ["--leader-elect", &id, "--leader-election-namespace", NAMESPACE];
-    let operator = Operator::start_as(&account_kubeconfig(cluster), &namespace, &lease);
+    let operator = Operator::start_as(&cluster.kubeconfig_of(NAMESPACE, ACCOUNT).unwrap(), &namespace, &lease);
 
     apply(&namespace, 1);
     wait_until_ready(&namespace, 1);
@@ -32,12 +30,39 @@ fn the_operators_own_account_can_install_upgrade_repair_and_uninstall_both_kinds
     namespace.kubectl(["delete", "memcached/both", "memcachedbackup/both", "--timeout=30s"]).unwrap();
     let left = namespace.kubectl(["get", "service,ingress,hpa,secret", "-o", "name"]).unwrap();
     assert_eq!(left, "", "{}", operator.log());
-    assert!(operator.terminate().0.success());
+    let (status, log) = operator.terminate();
+    assert!(status.success() && !log.contains("lacks rights"), "{log}");
 
     let requests = requests_in(cluster, &[namespace.name(), NAMESPACE]);
     assert!(requests.iter().any(Request::is_write));
     let refused: Vec<_> = requests.iter().filter(|request| request.code == 403).collect();
     assert!(refused.is_empty(), "{refused:?}");
+}
+
+#[test]
+fn missing_rights_are_named_at_start_with_the_rules_that_grant_them() {
+    let Some(cluster) = TestCluster::shared_or_skip() else { return };
+    if std::env::var_os("USE_KUBECONFIG").is_some() {
+        return;
+    }
+    deploy(cluster);
+    let namespace = cluster.namespace("lacking").unwrap();
+    namespace.kubectl(["create", "serviceaccount", "poor"]).unwrap();
+    let resources = "--resource=memcacheds.cache.my.domain";
+    namespace.kubectl(["create", "role", "poor", "--verb=get,list,watch", resources]).unwrap();
+    let account = format!("--serviceaccount={}:poor", namespace.name());
+    namespace.kubectl(["create", "rolebinding", "poor", "--role=poor", &account]).unwrap();
+    let kubeconfig = cluster.kubeconfig_of(namespace.name(), "poor").unwrap();
+    let operator = Operator::start_as(&kubeconfig, &namespace, &[]);
+    for rule in [
+        "{apiGroups: [cache.my.domain], resources: [memcacheds], verbs: [patch]}",
+        "{apiGroups: [cache.my.domain], resources: [memcacheds/status], verbs: [get, patch]}",
+        "resources: [secrets], verbs: [get, list, watch, create, patch, delete, deletecollection]}",
+        "{apiGroups: [cache.my.domain], resources: [memcachedbackups], verbs: [get, list, watch]}",
+    ] {
+        let line = operator.logged(rule);
+        assert!(line.contains("The operator lacks rights") && line.contains(namespace.name()), "{line}");
+    }
 }
 
 /// Both kinds; the chart with all options enabled.
@@ -57,13 +82,6 @@ fn wait_until_ready(namespace: &Namespace<'_>, generation: i64) {
             other => Err(other),
         });
     }
-}
-
-fn account_kubeconfig(cluster: &TestCluster) -> PathBuf {
-    let token = cluster.kubectl(["-n", NAMESPACE, "create", "token", ACCOUNT]).unwrap();
-    let path = cluster.folder().join("account-of-the-operator.kubeconfig");
-    std::fs::write(&path, cluster.kubeconfig_with_token(token.trim()).unwrap()).unwrap();
-    path
 }
 
 /// The account's requests in these namespaces and for cluster-scoped resources.

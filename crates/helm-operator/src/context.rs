@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 use crate::events::Events;
 use crate::metrics::Metrics;
 use crate::native::Stores;
+use crate::preflight::Rights;
 use crate::reconciler::Cluster;
 
 /// The shared handles of one controller. Cheap to clone.
@@ -31,6 +32,8 @@ pub struct Context {
     pub(crate) cluster: Arc<Cluster>,
     /// What native controllers share.
     pub(crate) stores: Arc<Stores>,
+    /// The process's own rights.
+    pub(crate) rights: Arc<Rights>,
 }
 
 impl Context {
@@ -39,8 +42,9 @@ impl Context {
         let events = Events::new(Arc::new(client.clone()), "helm-operator", config.pod_name.as_deref());
         let cluster = Arc::new(Cluster::new(client.clone(), config.namespaces.clone()));
         let stores = Arc::new(Stores::new(client.clone(), config.namespaces.clone()));
+        let rights = Arc::new(Rights::new(client.clone(), config.namespaces.clone()));
         let controller = "helm-operator".into();
-        Context { client, events, metrics, shutdown, config: Arc::new(config), controller, cluster, stores }
+        Context { rights, client, events, metrics, shutdown, config: Arc::new(config), controller, cluster, stores }
     }
 
     /// The same handles, bound to the controller with this name.

@@ -14,6 +14,7 @@ pub mod manager;
 pub mod metrics;
 pub mod native;
 mod operator;
+mod preflight;
 pub mod reconciler;
 pub mod report;
 mod server;

@@ -18,6 +18,7 @@ use crate::ResourceKey;
 use crate::backoff::Backoff;
 use crate::context::Context;
 use crate::metrics::{Metrics, ReconcileResult};
+use crate::preflight::Need;
 use crate::reconciler::lock;
 use crate::reconciler::queue::Queue;
 use crate::reconciler::turns::Turn;
@@ -52,6 +53,8 @@ async fn run<R: Reconciler>(served: Served<R>, context: Context) -> Result<(), E
     let caches = served.reconciler.watch(&mut watching);
     let (resources, settings, mut listed) = watching.resources();
     tracing::info!(kind = &*R::Resource::kind(&()), api_version = &*R::Resource::api_version(&()), "Watching resource");
+    let (group, plural) = (R::Resource::group(&()), R::Resource::plural(&()));
+    context.rights.check(&[Need { group: &group, resource: &plural, verbs: &["get", "list", "watch"] }]).await;
     let lists = async {
         for list in &mut listed {
             list.wait().await;

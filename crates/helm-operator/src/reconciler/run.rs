@@ -26,6 +26,7 @@ use super::workers::serve;
 use crate::backoff;
 use crate::context::Context;
 use crate::native;
+use crate::preflight;
 use crate::watches::Watch;
 
 /// How long a resource waits for the first list of a kind in its release.
@@ -43,6 +44,8 @@ pub(super) async fn run(controller: ChartController, context: Context) -> Result
     let Some(resource) = wait_until_served(&applier, &api_version, &watched.kind, &context).await else {
         return Ok(());
     };
+    let status = format!("{}/status", resource.plural);
+    context.rights.check(&preflight::of_charts(resource.group(), &resource.plural, &status)).await;
     let renderer: Arc<dyn Renderer> = match &controller.source {
         Source::Own(renderer) => renderer.clone(),
         Source::Engine(engine) => {
