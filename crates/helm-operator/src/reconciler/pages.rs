@@ -1,4 +1,5 @@
-//! Lists in pages: large ones, and small ones for kinds whose objects are so large that a page exceeds the limit of an answer.
+//! Lists in pages: large ones, and small ones for kinds whose objects are so large that a page exceeds the limit of an answer. Lists again when the
+//! server no longer has the version from which to watch.
 
 use std::fmt::Debug;
 use std::pin::Pin;
@@ -42,12 +43,20 @@ impl<K> Stream for Pages<K> {
 
     fn poll_next(mut self: Pin<&mut Self>, task: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let polled = self.events.poll_next_unpin(task);
-        let Poll::Ready(Some(Err(watcher::Error::InitialListFailed(error)))) = &polled else { return polled };
-        if self.small || !is_too_large(error) {
-            return polled;
+        match &polled {
+            Poll::Ready(Some(Err(watcher::Error::InitialListFailed(error)))) if !self.small && is_too_large(error) => {
+                (self.small, self.events) = (true, (self.open)(SMALL_PAGE));
+                self.poll_next(task)
+            }
+            // kube lists again after an expired watch, but not if the server refuses to start one: it would ask for the same version for ever.
+            Poll::Ready(Some(Err(watcher::Error::WatchStartFailed(kube::Error::Api(status)))))
+                if status.code == 410 =>
+            {
+                self.events = (self.open)(if self.small { SMALL_PAGE } else { PAGE });
+                polled
+            }
+            _ => polled,
         }
-        (self.small, self.events) = (true, (self.open)(SMALL_PAGE));
-        self.poll_next(task)
     }
 }
 
@@ -92,6 +101,7 @@ fn is_too_large(error: &kube::Error) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
     use std::sync::{Arc, Mutex};
 
     use http::{Request, Response};
@@ -101,6 +111,8 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::reconciler::feed::{self, Scope, Sink};
+    use crate::reconciler::stamp::Epoch;
 
     type Asked = Arc<Mutex<Vec<String>>>;
 
@@ -153,5 +165,72 @@ mod tests {
         let names = list(api(&asked), ListParams::default(), |map: ConfigMap| map.metadata.name).await.unwrap();
         assert_eq!(names, ["a", "b", "c"]);
         assert_eq!(limits(&asked), [false, true, true]);
+    }
+
+    /// Names in the cache, filled as a controller's is.
+    #[derive(Clone, Default)]
+    struct Names(Arc<Mutex<BTreeMap<String, Epoch>>>);
+
+    impl Sink<ConfigMap> for Names {
+        fn changed(&self, item: ConfigMap, epoch: Epoch) {
+            self.0.lock().unwrap().insert(item.metadata.name.unwrap(), epoch);
+        }
+
+        fn deleted(&self, item: ConfigMap) {
+            self.0.lock().unwrap().remove(&item.metadata.name.unwrap());
+        }
+
+        fn sweep(&self, _: &Scope, list: Epoch) {
+            self.0.lock().unwrap().retain(|_, epoch| epoch.number == list.number);
+        }
+
+        fn description(&self) -> String {
+            "names".into()
+        }
+    }
+
+    /// A server whose first watch delivers `b` and then expires: by an event, or at once by the answer's status. Meanwhile `a` and `b` go and `c` comes.
+    fn expiring(asked: &Asked, by_event: bool) -> Api<ConfigMap> {
+        let asked = asked.clone();
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let query = request.uri().query().unwrap_or_default().to_owned();
+            asked.lock().unwrap().push(query.clone());
+            let number = asked.lock().unwrap().len();
+            async move {
+                let expired = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 410, "reason": "Expired", "message": "too old"});
+                let answer = |code: u16, text: String| {
+                    Ok::<_, tower::BoxError>(Response::builder().status(code).body(Body::from(text.into_bytes()))?)
+                };
+                match (query.contains("watch=true"), number) {
+                    (true, 2) if by_event => {
+                        let b = json!({"type": "ADDED", "object": {"metadata": {"name": "b", "resourceVersion": "6"}}});
+                        answer(200, format!("{b}\n{}\n", json!({"type": "ERROR", "object": expired})))
+                    }
+                    (true, 2) => answer(410, expired.to_string()),
+                    (true, _) => std::future::pending().await,
+                    (false, _) => {
+                        let name = if number == 1 { "a" } else { "c" };
+                        let items = [json!({"metadata": {"name": name}})];
+                        answer(200, json!({"metadata": {"resourceVersion": "5"}, "items": items}).to_string())
+                    }
+                }
+            }
+        });
+        Api::all(Client::new(service, "default"))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn after_an_expired_watch_a_new_list_says_what_is_gone() {
+        for by_event in [true, false] {
+            let (asked, names) = (Asked::default(), Names::default());
+            let events = watch(expiring(&asked, by_event), watcher::Config::default()).boxed();
+            let stream = feed::Stream { scope: Scope::ALL, events };
+            let feeding = feed::feed(names.clone(), stream, tokio::sync::oneshot::channel().0);
+            // It never ends.
+            assert!(tokio::time::timeout(std::time::Duration::from_secs(120), feeding).await.is_err());
+            assert_eq!(names.0.lock().unwrap().keys().collect::<Vec<_>>(), ["c"], "by event: {by_event}");
+            let watches: Vec<bool> = asked.lock().unwrap().iter().map(|query| query.contains("watch=true")).collect();
+            assert_eq!(watches, [false, true, false, true], "one list and one watch more");
+        }
     }
 }
