@@ -14,7 +14,7 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::client::legacy::{Builder, Client};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use kube::Config;
-use kube::client::{Body, ConfigExt as _};
+use kube::client::{Body, ConfigExt as _, RustlsTlsError};
 use tower::{BoxError, Service};
 
 /// How many watches share a connection.
@@ -43,7 +43,7 @@ pub(super) struct Connections<S> {
 /// The connections to the configured cluster, none of them open yet.
 ///
 /// # Errors
-/// The configured certificates cannot be used.
+/// The configured certificates or the configured server name cannot be used.
 pub(super) fn connections(config: &Config) -> Result<Connections<Client<Https, Body>>, kube::Error> {
     let https = connector(config)?;
     let mut builder = Client::builder(TokioExecutor::new());
@@ -59,7 +59,8 @@ fn connector(config: &Config) -> Result<Https, kube::Error> {
     http.set_nodelay(true);
     let mut https =
         hyper_rustls::HttpsConnectorBuilder::new().with_tls_config(config.rustls_client_config()?).https_or_http();
-    if let Some(Ok(name)) = config.tls_server_name.clone().map(TryInto::try_into) {
+    if let Some(name) = config.tls_server_name.clone() {
+        let name = name.try_into().map_err(|error| kube::Error::RustlsTls(RustlsTlsError::InvalidServerName(error)))?;
         https = https.with_server_name_resolver(hyper_rustls::FixedServerNameResolver::new(name));
     }
     let mut connector = hyper_timeout::TimeoutConnector::new(https.enable_http1().enable_http2().wrap_connector(http));
@@ -196,5 +197,14 @@ mod tests {
         watches.pop();
         assert_eq!(number(ask("/api?watch=true").await).await, "1", "a place is free again");
         assert_eq!(opened.load(Ordering::SeqCst), 3);
+    }
+
+    #[test]
+    fn an_invalid_server_name_is_an_error() {
+        let mut config = Config::new("https://127.0.0.1:6443".parse().unwrap());
+        for (name, valid) in [(None, true), (Some("api.example.com"), true), (Some("not a name"), false)] {
+            config.tls_server_name = name.map(str::to_owned);
+            assert_eq!(connections(&config).is_ok(), valid, "{name:?}");
+        }
     }
 }

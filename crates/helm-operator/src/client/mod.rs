@@ -98,6 +98,12 @@ where
 
 #[cfg(test)]
 mod tests {
+    use std::sync::{Arc, Mutex};
+    use std::time::Instant;
+
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::TcpListener;
+
     use super::*;
     use crate::metrics::Format;
 
@@ -128,5 +134,40 @@ mod tests {
         assert!(ask(&metrics, "/api", never()).await.is_err());
         let watch = ask(&metrics, "/api?watch=true", never());
         assert!(tokio::time::timeout(ANSWER_LIMIT * 10, watch).await.is_err());
+    }
+
+    /// A server that answers the first requests with 429 and then with an empty object; returns its address and what arrives there.
+    async fn busy(refusals: usize) -> (Client, Arc<Mutex<Vec<(Instant, String)>>>) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let config = Config::new(format!("http://{}", listener.local_addr().unwrap()).parse().unwrap());
+        let arrived: Arc<Mutex<Vec<(Instant, String)>>> = Arc::default();
+        let log = arrived.clone();
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                let mut head = vec![0; 4096];
+                let length = stream.read(&mut head).await.unwrap();
+                let line = String::from_utf8_lossy(&head[..length]).lines().next().unwrap_or_default().to_owned();
+                log.lock().unwrap().push((Instant::now(), line));
+                let count = log.lock().unwrap().len();
+                let (status, more) = if count <= refusals { ("429 X", "Retry-After: 1\r\n") } else { ("200 OK", "") };
+                let answer = format!("HTTP/1.1 {status}\r\n{more}Connection: close\r\nContent-Length: 2\r\n\r\n{{}}");
+                stream.write_all(answer.as_bytes()).await.unwrap();
+            }
+        });
+        (client(config, &Metrics::default()).unwrap(), arrived)
+    }
+
+    #[tokio::test]
+    async fn a_busy_server_decides_when_a_request_is_repeated() {
+        let (client, arrived) = busy(2).await;
+        let call = helm_release::kube::Call::post("/api/v1/namespaces/ns/configmaps", b"{}".to_vec());
+        helm_release::kube::Api::send(&client, call).await.unwrap();
+        let arrived = arrived.lock().unwrap();
+        let lines: Vec<&str> = arrived.iter().map(|(_, line)| line.as_str()).collect();
+        assert_eq!(lines, ["POST /api/v1/namespaces/ns/configmaps HTTP/1.1"; 3], "writes, too");
+        for pair in arrived.windows(2) {
+            let waited = pair[1].0 - pair[0].0;
+            assert!(waited >= Duration::from_millis(950) && waited < Duration::from_secs(10), "{waited:?}");
+        }
     }
 }
