@@ -11,6 +11,7 @@ use kube::runtime::watcher::{self, Event};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
+use super::last_error::{Change, LastError};
 use super::stamp::Epoch;
 
 /// The objects that a stream covers: one namespace, or everything.
@@ -70,7 +71,7 @@ pub(crate) async fn feed<T>(sink: impl Sink<T>, mut stream: Stream<T>, first: on
     let mut epoch = Epoch { number: 0, began: Instant::now() };
     let mut last_error = LastError::default();
     while let Some(event) = stream.events.next().await {
-        last_error.log_change(&event, &sink.description());
+        log_change(&mut last_error, &event, &sink.description());
         match event {
             Ok(Event::Init) => epoch = Epoch { number: epoch.number + 1, began: Instant::now() },
             Ok(Event::InitApply(item) | Event::Apply(item)) => sink.changed(item, epoch),
@@ -89,44 +90,22 @@ pub(crate) async fn feed<T>(sink: impl Sink<T>, mut stream: Stream<T>, first: on
     }
 }
 
-/// Why a stream fails: logged once for each reason, however often the watch retries.
-#[derive(Debug, Default)]
-struct LastError(Option<String>);
-
-/// How the state of a stream changed.
-#[derive(Debug, PartialEq, Eq)]
-enum Change {
-    /// Not at all.
-    Nothing,
-    /// It fails, for this reason.
-    Failed(String),
-    /// It still fails, for the same reason.
-    StillFailing(String),
-    /// It works again.
-    Recovered,
+/// Logs why a stream fails, once for each reason, however often the watch retries.
+fn log_change<T>(last: &mut LastError, event: &watcher::Result<Event<T>>, what: &str) {
+    match change(last, event) {
+        Change::Nothing => {}
+        Change::Failed(error) => tracing::warn!(error, "Cannot watch {what}"),
+        Change::StillFailing(error) => tracing::debug!(error, "Still cannot watch {what}"),
+        Change::Recovered => tracing::info!("Watching {what} again"),
+    }
 }
 
-impl LastError {
-    fn log_change<T>(&mut self, event: &watcher::Result<Event<T>>, what: &str) {
-        match self.change(event) {
-            Change::Nothing => {}
-            Change::Failed(error) => tracing::warn!(error, "Cannot watch {what}"),
-            Change::StillFailing(error) => tracing::debug!(error, "Still cannot watch {what}"),
-            Change::Recovered => tracing::info!("Watching {what} again"),
-        }
-    }
-
-    fn change<T>(&mut self, event: &watcher::Result<Event<T>>) -> Change {
-        match event {
-            // A list that has only begun may fail like the one before.
-            Ok(Event::Init | Event::InitApply(_)) => Change::Nothing,
-            Ok(_) => self.0.take().map_or(Change::Nothing, |_| Change::Recovered),
-            Err(error) => {
-                let reason = crate::report::chain(error);
-                let known = self.0.replace(reason.clone()).is_some_and(|known| known == reason);
-                if known { Change::StillFailing(reason) } else { Change::Failed(reason) }
-            }
-        }
+fn change<T>(last: &mut LastError, event: &watcher::Result<Event<T>>) -> Change {
+    match event {
+        // A list that has only begun may fail like the one before.
+        Ok(Event::Init | Event::InitApply(_)) => Change::Nothing,
+        Ok(_) => last.recover(),
+        Err(error) => last.fail(crate::report::chain(error)),
     }
 }
 
@@ -232,7 +211,7 @@ mod tests {
             Err(watcher::Error::InitialListFailed(kube::Error::Api(Box::new(status))))
         };
         let mut last_error = LastError::default();
-        let mut said = |event: watcher::Result<Event<&'static str>>| match last_error.change(&event) {
+        let mut said = |event: watcher::Result<Event<&'static str>>| match change(&mut last_error, &event) {
             Change::Nothing => "nothing".to_owned(),
             Change::Failed(why) => {
                 format!("failed: {}", why.split("refused ").nth(1).unwrap_or(&why).get(..1).unwrap())

@@ -24,6 +24,7 @@ mod history;
 mod hook_tests;
 mod intake;
 mod kinds;
+mod last_error;
 mod look;
 mod observe;
 mod outcome;

@@ -16,6 +16,7 @@ use super::engine::EngineRenderer;
 use super::feed::{self, First, Sink, Stream};
 use super::intake::Intake;
 use super::kinds::Subscriber;
+use super::last_error::{Change, LastError};
 use super::look::Looks;
 use super::queue::Queue;
 use super::render::Renderer;
@@ -100,10 +101,17 @@ async fn wait_until_served(
     kind: &str,
     context: &Context,
 ) -> Option<Arc<Resource>> {
+    let mut last_error = LastError::default();
     for attempt in 1.. {
         match applier.mapper.resource(api_version, kind).await {
             Ok(resource) => return Some(resource),
-            Err(error) => tracing::warn!(api_version, kind, %error, "The custom resource is not served yet"),
+            // A watches.yaml may name hundreds of kinds that nobody has installed.
+            Err(error) => match last_error.fail(error.to_string()) {
+                Change::Failed(error) => {
+                    tracing::warn!(api_version, kind, error, "The custom resource is not served yet; logged once")
+                }
+                _ => tracing::debug!(api_version, kind, %error, "The custom resource is not served yet"),
+            },
         }
         tokio::select! {
             () = tokio::time::sleep(backoff::wait(attempt).min(LONGEST_WAIT)) => {}
