@@ -1,7 +1,8 @@
 //! Limits how many upgrades of one watch run at a time when something outside their resources changes: the chart, override values, a source of values.
 //!
-//! A place is kept until the release is ready with what it was upgraded to. An upgrade that fails keeps its place, so that a broken chart stops after
-//! the first few. Nobody waits for a place with a worker.
+//! A place is kept until the release is ready with what it was upgraded to. An upgrade that fails keeps its place, and so does one that leaves a ready
+//! release stalled: a broken chart stops after the first few. A release that was not ready before gives its place up once it is stalled, for the
+//! upgrade did not break it. Nobody waits for a place with a worker.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -26,6 +27,8 @@ pub(super) struct Rollout {
 #[derive(Default)]
 struct State {
     holders: HashSet<ResourceKey>,
+    /// Those of the holders whose release was not ready before.
+    ailing: HashSet<ResourceKey>,
     waiting: VecDeque<ResourceKey>,
     queued: HashSet<ResourceKey>,
 }
@@ -73,11 +76,24 @@ impl Rollout {
         }
     }
 
+    /// Notes that a holder's release was not ready before its upgrade.
+    fn note_ailing(&self, key: &ResourceKey) {
+        let mut state = self.state();
+        if state.holders.contains(key) {
+            state.ailing.insert(key.clone());
+        }
+    }
+
+    fn is_ailing(&self, key: &ResourceKey) -> bool {
+        self.state().ailing.contains(key)
+    }
+
     /// Leaves place and line. Returns the resources that got a place and have to be woken.
     pub(super) fn leave(&self, key: &ResourceKey) -> Vec<ResourceKey> {
         let mut state = self.state();
         state.leave_line(key);
         state.holders.remove(key);
+        state.ailing.remove(key);
         let mut next = Vec::new();
         while state.holders.len() < self.limit
             && let Some(first) = state.waiting.pop_front()
@@ -127,6 +143,10 @@ impl Work<'_> {
     pub(super) fn begin_upgrade(&self, primary: &Primary, release: Option<&Release>) {
         if self.is_from_outside(primary, release) && self.full_reconcile(primary).is_none() {
             self.shared.rollout.claim(self.key);
+            let is_first = self.shared.cache.history(self.key).fault().is_none();
+            if is_first && primary.status.find(condition::READY).is_some_and(|ready| &*ready.status == "False") {
+                self.shared.rollout.note_ailing(self.key);
+            }
         }
     }
 
@@ -148,7 +168,8 @@ impl Work<'_> {
         // Nothing was changed by a chart that does not render.
         let never_began = fault.is_some_and(|fault| fault.condition == condition::IRRECONCILABLE);
         let settled = fault.is_none() && health == Some(&Health::Ready) && self.has_current_inputs(primary);
-        if idle || never_began || settled {
+        let stalled = matches!(health, Some(Health::TimedOut(_) | Health::Failed(_))) && rollout.is_ailing(self.key);
+        if idle || never_began || settled || stalled {
             self.shared.leave_rollout(self.key);
         }
     }

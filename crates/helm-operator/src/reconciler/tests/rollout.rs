@@ -169,3 +169,39 @@ async fn drift_is_repaired_while_an_upgrade_waits() {
     world.reconcile_one(&b).await;
     assert_eq!(world.value_of("b"), "x by v1");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_stalled_release_makes_room_only_if_it_was_not_ready_before_its_upgrade() {
+    for was_ready in [false, true] {
+        let server = Arc::new(MemoryApi::new());
+        server.serve("cache.my.domain/v1", "Memcached", "memcacheds");
+        let world = serving(server, "v1", 1);
+        let a = world.add("ns", "a", json!({"maps": ["a"], "deployments": ["a"], "value": "x"}));
+        let b = world.add("ns", "b", json!({"maps": ["b"], "value": "x"}));
+        let set_ready = |world: &World, ready: bool| {
+            let path = "/apis/apps/v1/namespaces/ns/deployments/a";
+            let mut live = world.server.object(path).unwrap();
+            let count = u32::from(ready);
+            live["status"] = json!({
+                "replicas": 1, "updatedReplicas": 1, "readyReplicas": count, "availableReplicas": count,
+                "conditions": [{"type": "Available", "status": if ready { "True" } else { "False" }}],
+            });
+            world.server.put(path, live, "kube-controller-manager");
+        };
+        world.reconcile_one(&a).await;
+        world.reconcile_one(&b).await;
+        set_ready(&world, was_ready);
+        world.reconcile_one(&a).await;
+        let world = serving(world.server.clone(), "v2", 1);
+        set_ready(&world, false);
+        for _ in 0..5 {
+            world.reconcile_one(&a).await;
+            world.reconcile_one(&b).await;
+            tokio::time::advance(Duration::from_secs(300)).await;
+        }
+        assert!(world.condition_of(&a, "Stalled").unwrap().starts_with("True/ProgressTimeout/"));
+        assert_eq!(world.value_of("a"), "x by v2");
+        let expected = if was_ready { "x by v1" } else { "x by v2" };
+        assert_eq!(world.value_of("b"), expected, "ready before: {was_ready}");
+    }
+}
