@@ -189,3 +189,25 @@ async fn everything_is_applied_again_once_a_period_at_different_times() {
     let total: usize = hours.iter().sum();
     assert!((20..=26).contains(&total) && hours.iter().all(|count| *count <= 8), "{hours:?}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_request_applies_what_only_is_watched_for_drift_and_a_full_resync_does_not() {
+    let server = World::new(spec()).server;
+    let world = World::with_events(server, Arc::new(Stub::default()), |settings| {
+        settings.drift.policy = helm_release::kube::DriftPolicy::Detect;
+        (settings.period, settings.full_resync) = (Duration::ZERO, Duration::from_secs(3600));
+    });
+    world.reconcile().await;
+    let mut changed = world.server.object(&format!("{MAPS}/b")).unwrap();
+    changed["data"]["value"] = "theirs".into();
+    world.server.put(&format!("{MAPS}/b"), changed, "kubectl");
+    world.reconcile().await;
+    for _ in 0..3 {
+        tokio::time::advance(Duration::from_secs(3600)).await;
+        world.reconcile().await;
+    }
+    assert_eq!(world.value_of("b"), "theirs");
+    annotate(&world, "reconcile-now", "one");
+    world.reconcile().await;
+    assert_eq!((world.value_of("b"), world.condition("Drifted")), (json!("1"), None));
+}
