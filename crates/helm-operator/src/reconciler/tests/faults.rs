@@ -166,8 +166,14 @@ fn end(world: &World, hooks: usize, scenario: &Scenario) -> End {
 
 /// Runs a scenario with a fault at its nth request; returns its end and whether there was such a request.
 async fn run(scenario: &Scenario, fault: Option<(usize, Disturbance)>, dies: bool) -> (End, bool) {
+    run_at(scenario, fault, dies, Duration::ZERO).await
+}
+
+/// As [`run`], on a server whose requests take this long.
+async fn run_at(scenario: &Scenario, fault: Option<(usize, Disturbance)>, dies: bool, delay: Duration) -> (End, bool) {
     let objects = if scenario.name == "recreation" { json!([deployment()]) } else { json!([]) };
     let mut world = fresh(objects);
+    world.server.slow_down(delay);
     let hooks = AtomicUsize::new(0);
     if !scenario.name.ends_with("install") || scenario.name == "uninstall" {
         reconcile(&world, &hooks).await;
@@ -250,4 +256,18 @@ async fn an_api_server_that_is_away_for_an_hour_changes_nothing() {
     reconcile(&world, &hooks).await;
     assert_eq!((world.history(), world.maps().len(), hooks.load(Ordering::SeqCst)), (before, 3, 2));
     assert_eq!(world.condition("Ready").unwrap(), "True/Ready/");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slow_server_gets_the_same_requests_and_each_once() {
+    let writes = |end: &End| end.log.iter().filter(|line| !line.starts_with("GET")).count();
+    for scenario in &SCENARIOS {
+        let (fast, _) = run(scenario, None, false).await;
+        let (slow, _) = run_at(scenario, None, false, 20 * SECOND).await;
+        let differences = slow.differences(&fast);
+        assert!(differences.is_empty(), "{}: {differences:#?}", scenario.name);
+        // While a step waits, the status may say so.
+        let progress = |end: &End| end.log.iter().filter(|line| line.ends_with("/status")).count();
+        assert_eq!(writes(&slow) - progress(&slow), writes(&fast) - progress(&fast), "{}", scenario.name);
+    }
 }

@@ -689,3 +689,22 @@ fn hooks_are_ordered_by_weight_and_name() {
     let hooks = [map("b", 1), map("c", -1), map("a", 1), Hook { events: vec![HookEvent::PreDelete], ..map("0", 0) }];
     assert_eq!(order(&hooks, HookEvent::PreInstall), [1, 2, 0]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_hook_that_started_in_the_future_has_all_its_time() {
+    // The clock went back, or another node's is ahead.
+    let world = World { timeout: Some(Duration::from_secs(60)), ..World::new() };
+    let (mut release, _) = begun(job(""), HookPhase::Unknown, Duration::ZERO);
+    release.hooks[0].last_run.started_at = Some(Timestamp::now() + SignedDuration::from_hours(24 * 365));
+    let began = Instant::now();
+    let run = world.run(&mut release);
+    let complete = async {
+        sleep(Duration::from_secs(50)).await;
+        let mut job = world.server.object(JOB).unwrap();
+        job["status"]["conditions"] = json!([{"type": "Complete", "status": "True"}]);
+        world.server.put(JOB, job, "job-controller");
+    };
+    let (ran, ()) = tokio::join!(run, complete);
+    ran.unwrap();
+    assert!(began.elapsed() < Duration::from_secs(60));
+}

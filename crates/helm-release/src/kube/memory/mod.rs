@@ -7,6 +7,7 @@ mod state;
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use futures::future::BoxFuture;
 use serde_json::{Value, json};
@@ -24,6 +25,7 @@ use super::api::{Api, Call, Error, Response};
 pub struct MemoryApi {
     state: Mutex<State>,
     refusals: Mutex<Vec<Refuse>>,
+    delay: Mutex<Duration>,
 }
 
 /// Returns the error that a request is rejected with, if any.
@@ -120,6 +122,11 @@ impl MemoryApi {
         self.refusals.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
+    /// Makes every request take this long from now on, before it is served.
+    pub fn slow_down(&self, delay: Duration) {
+        *self.delay.lock().unwrap_or_else(PoisonError::into_inner) = delay;
+    }
+
     /// Makes the next `requests` requests whose `METHOD path` contains this text fail.
     pub fn disturb(&self, text: &str, requests: usize, how: Disturbance) {
         self.state().disturbances.push((text.into(), requests, how));
@@ -209,12 +216,26 @@ fn respond(call: &Call, body: Vec<u8>) -> Response {
 
 impl Api for MemoryApi {
     fn send(&self, call: Call) -> BoxFuture<'_, Result<Response, Error>> {
-        let disturbance = self.state().disturbance(&call);
+        let delay = *self.delay.lock().unwrap_or_else(PoisonError::into_inner);
+        if delay.is_zero() {
+            return self.answer(&call);
+        }
+        Box::pin(async move {
+            tokio::time::sleep(delay).await;
+            self.answer(&call).await
+        })
+    }
+}
+
+impl MemoryApi {
+    /// Serves a request at once; only the answer may be late.
+    fn answer(&self, call: &Call) -> BoxFuture<'_, Result<Response, Error>> {
+        let disturbance = self.state().disturbance(call);
         // Cloned, because a rule may read this server's objects.
         let refusals = self.refusals.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let serve = || {
-            let refused = refusals.iter().find_map(|refuse| refuse(&call));
-            self.state().serve(&call, refused)
+            let refused = refusals.iter().find_map(|refuse| refuse(call));
+            self.state().serve(call, refused)
         };
         let answer = match disturbance {
             Some(Disturbance::Unreachable) => Err(Error::Transport("connection refused".into())),
