@@ -16,6 +16,7 @@ mod native;
 mod operator;
 mod ownership;
 mod parity;
+mod policies;
 mod quiet;
 mod ready;
 mod recorded;

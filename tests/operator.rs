@@ -1,6 +1,5 @@
 //! Runs the operator as a process, and waits for its effects.
 
-use std::fmt::Debug;
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -8,12 +7,10 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Once;
-use std::time::{Duration, Instant};
 
 use test_cluster::{Namespace, TestCluster};
 
-/// Timeout of every wait.
-pub(crate) const LIMIT: Duration = Duration::from_secs(60);
+pub(crate) use test_cluster::eventually;
 
 /// A running operator; killed when dropped.
 pub(crate) struct Operator {
@@ -110,8 +107,13 @@ impl Operator {
     }
 
     /// Sends SIGTERM; waits for the exit.
-    pub(crate) fn terminate(mut self) -> (ExitStatus, String) {
+    pub(crate) fn terminate(self) -> (ExitStatus, String) {
         assert!(Command::new("kill").arg(self.child.id().to_string()).status().unwrap().success());
+        self.wait()
+    }
+
+    /// Waits for the exit; returns the status and the log.
+    pub(crate) fn wait(mut self) -> (ExitStatus, String) {
         let status = eventually("the end", || self.child.try_wait().unwrap().ok_or("still running"));
         (status, self.log())
     }
@@ -152,16 +154,4 @@ pub(crate) fn install_kinds(cluster: &TestCluster) {
         cluster.kubectl(["apply", "--server-side", "-k", crds]).unwrap();
         cluster.kubectl(["wait", "--for=condition=Established", "--timeout=30s", "crd", "--all"]).unwrap();
     });
-}
-
-/// Retries until there is a result; fails with the last observation.
-pub(crate) fn eventually<T, E: Debug>(what: &str, mut attempt: impl FnMut() -> Result<T, E>) -> T {
-    let began = Instant::now();
-    loop {
-        match attempt() {
-            Ok(found) => return found,
-            Err(last) if began.elapsed() > LIMIT => panic!("no {what} after {LIMIT:?}: {last:?}"),
-            Err(_) => std::thread::sleep(Duration::from_millis(50)),
-        }
-    }
 }

@@ -15,20 +15,42 @@ use crate::operator::{Operator, eventually, install_kinds};
 
 const NAME: &str = "memcached-sample";
 
-/// The directory of an upstream's recorded state.
-fn recorded(upstream: &str) -> Option<PathBuf> {
-    shared_cases::path(&format!("upstream-state/{upstream}"))
-}
-
 fn items(file: &Path) -> Vec<Value> {
     let list: Value = serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap();
     list["items"].as_array().unwrap().clone()
 }
 
-/// Creates the chart that the upstream served.
-fn make_chart(cluster: &TestCluster, folder: &Path) -> bool {
-    let made = cluster.command("helm").args(["create", "memcached"]).current_dir(folder).output();
-    made.is_ok_and(|output| output.status.success())
+/// What a take-over needs: an upstream's recorded state, a cluster, and the chart that the upstream served.
+struct Stage {
+    recording: PathBuf,
+    cluster: &'static TestCluster,
+    charts: tempfile::TempDir,
+}
+
+impl Stage {
+    /// Prepares it; `None`, with a message, if something is missing here.
+    fn new(upstream: &str) -> Option<Stage> {
+        let Some(recording) = shared_cases::path(&format!("upstream-state/{upstream}")) else {
+            eprintln!("skipped: no recorded state of {upstream}");
+            return None;
+        };
+        let cluster = TestCluster::shared_or_skip()?;
+        let charts = tempfile::tempdir().unwrap();
+        let made = cluster.command("helm").args(["create", "memcached"]).current_dir(charts.path()).output();
+        if !made.is_ok_and(|output| output.status.success()) {
+            eprintln!("skipped: no helm; `make cluster` builds it");
+            return None;
+        }
+        install_kinds(cluster);
+        Some(Stage { recording, cluster, charts })
+    }
+
+    /// Starts an operator that serves the chart.
+    fn start(&self, namespace: &Namespace<'_>) -> Operator {
+        let chart = self.charts.path().join("memcached");
+        let watch = json!([{"group": "cache.my.domain", "version": "v1", "kind": "Memcached", "chart": chart}]);
+        Operator::start_watches(self.cluster, namespace, &watch.to_string(), &[])
+    }
 }
 
 /// Strips an object for recreation: identity, status and server-assigned fields.
@@ -187,26 +209,15 @@ fn manifest(data: &Value) -> String {
 }
 
 fn take_over(upstream: &str) {
-    let Some(folder) = recorded(upstream) else {
-        eprintln!("skipped: no recorded state of {upstream}");
-        return;
-    };
-    let Some(cluster) = TestCluster::shared_or_skip() else { return };
-    let charts = tempfile::tempdir().unwrap();
-    if !make_chart(cluster, charts.path()) {
-        eprintln!("skipped: no helm; `make cluster` builds it");
-        return;
-    }
-    install_kinds(cluster);
+    let Some(stage) = Stage::new(upstream) else { return };
+    let cluster = stage.cluster;
     let namespace = cluster.namespace("take-over").unwrap();
-    restore(cluster, &namespace, &folder);
+    restore(cluster, &namespace, &stage.recording);
     let before = pods(&namespace, 3);
     let (objects_before, records_before) = (contents(&namespace), records(&namespace));
     let conditions_before = conditions(&get(&namespace, ["memcached", NAME]));
 
-    let chart = charts.path().join("memcached");
-    let watch = json!([{"group": "cache.my.domain", "version": "v1", "kind": "Memcached", "chart": chart}]);
-    let operator = Operator::start_watches(cluster, &namespace, &watch.to_string(), &[]);
+    let operator = stage.start(&namespace);
     operator.logged("The record has the same chart and values");
     operator.logged("Took over release");
     let resource = wait_ready(&namespace, NAME);
@@ -254,27 +265,15 @@ fn a_release_of_helm_operator_plugins_is_taken_over_with_its_pods() {
 
 #[test]
 fn a_release_made_here_is_no_change_for_operator_sdk_and_both_upstreams_can_delete_its_resource() {
-    let Some(folder) = recorded("operator-sdk") else {
-        eprintln!("skipped: no recorded state of operator-sdk");
-        return;
-    };
-    let Some(cluster) = TestCluster::shared_or_skip() else { return };
-    let charts = tempfile::tempdir().unwrap();
-    if !make_chart(cluster, charts.path()) {
-        eprintln!("skipped: no helm; `make cluster` builds it");
-        return;
-    }
-    install_kinds(cluster);
-    let namespace = cluster.namespace("go-back").unwrap();
-    let chart = charts.path().join("memcached");
-    let watch = json!([{"group": "cache.my.domain", "version": "v1", "kind": "Memcached", "chart": chart}]);
-    let _operator = Operator::start_watches(cluster, &namespace, &watch.to_string(), &[]);
-    let resource = reborn(items(&folder.join("cr.json")).remove(0), None);
+    let Some(stage) = Stage::new("operator-sdk") else { return };
+    let namespace = stage.cluster.namespace("go-back").unwrap();
+    let _operator = stage.start(&namespace);
+    let resource = reborn(items(&stage.recording.join("cr.json")).remove(0), None);
     let body = json!({"apiVersion": "cache.my.domain/v1", "kind": "Memcached", "metadata": {"name": NAME}, "spec": resource["spec"]});
     namespace.apply(&body.to_string()).unwrap();
     let resource = wait_ready(&namespace, NAME);
     assert_eq!(resource["metadata"]["finalizers"], json!(["uninstall-helm-release"]));
     let ours = records(&namespace).into_values().next().unwrap();
-    let theirs = items(&folder.join("secrets.json")).pop().unwrap();
+    let theirs = items(&stage.recording.join("secrets.json")).pop().unwrap();
     assert_eq!(manifest(&ours), manifest(&theirs["data"]));
 }

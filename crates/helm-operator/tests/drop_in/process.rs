@@ -1,18 +1,15 @@
 //! Runs `helm-operator` as a process, and waits for its effects.
 
-use std::fmt::Debug;
 use std::fs::{self, File};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
 
 use http::StatusCode;
 use http_body_util::BodyExt as _;
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// Timeout of every wait, as in upstream's tests.
-const LIMIT: Duration = Duration::from_secs(60);
+pub(crate) use test_cluster::eventually;
 
 /// Flags that replace fixed ports, which tests may not use: the last of several counts.
 pub(crate) const FREE_PORTS: [&str; 2] =
@@ -92,18 +89,6 @@ impl Drop for Process {
         if matches!(self.child.try_wait(), Ok(None)) {
             let _ = Command::new("kill").args(["-KILL", "--", &format!("-{}", self.child.id())]).status();
             let _ = self.child.wait();
-        }
-    }
-}
-
-/// Retries until there is a result; fails with the last observation.
-pub(crate) fn eventually<T, E: Debug>(what: &str, mut attempt: impl FnMut() -> Result<T, E>) -> T {
-    let began = Instant::now();
-    loop {
-        match attempt() {
-            Ok(found) => return found,
-            Err(last) if began.elapsed() > LIMIT => panic!("no {what} after {LIMIT:?}: {last:?}"),
-            Err(_) => std::thread::sleep(Duration::from_millis(50)),
         }
     }
 }
