@@ -248,6 +248,7 @@ impl MemoryApi {
             Some(Disturbance::AnswerLost) => serve().and(Err(Error::Transport("connection reset".into()))),
             None => serve(),
         };
-        Box::pin(async move { answer.map(|value| respond(&call, value.to_string().into_bytes())) })
+        let answer = answer.map(|value| respond(call, value.to_string().into_bytes()));
+        Box::pin(async move { answer })
     }
 }
