@@ -15,6 +15,7 @@ use super::health::Waiting;
 use super::primary::Primary;
 use super::release::Release;
 use super::requests::Asked;
+use super::unserved::Unserved;
 use crate::backoff::{self, Retry};
 use crate::status::{Condition, Fault, RETRIES_EXCEEDED, condition};
 
@@ -36,6 +37,8 @@ pub(super) struct History {
     pub(super) attempted: bool,
     /// The permanent refusal of an attempt, and its inputs.
     pub(super) refused: Option<Box<(String, Refusal)>>,
+    /// An install whose retries would fail in the same way.
+    pub(super) unserved: Option<Box<Unserved>>,
     /// The failure that the previous process left, until something is tried.
     pub(super) recalled: Option<Box<Recalled>>,
     pub(super) drift: Drift,
@@ -161,6 +164,7 @@ impl History {
     pub(super) fn succeed(&mut self) {
         self.failure = None;
         self.recalled = None;
+        self.unserved = None;
     }
 
     /// Allows an immediate retry: someone else changed the release.
@@ -178,6 +182,7 @@ impl History {
             failure: None,
             attempted: false,
             refused: None,
+            unserved: None,
             recalled: None,
             drift,
             detected: None,

@@ -53,6 +53,7 @@ pub(crate) mod tests;
 pub(crate) mod turns;
 mod undo;
 mod uninstall;
+mod unserved;
 mod versions;
 mod watch;
 mod work;

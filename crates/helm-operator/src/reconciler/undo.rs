@@ -51,8 +51,10 @@ pub(super) fn was_never_deployed(release: &Release) -> bool {
 pub(super) async fn after_action(work: &Work<'_>, primary: &Primary, failure: &Failure) -> String {
     note(work, failure);
     let refused = failure.cause.refusal().map(|refusal| Box::new((work.attempt(primary), refusal)));
-    let outage = failure.cause.is_transient();
-    work.shared.cache.change_history(work.key, |history| (history.refused, history.attempted) = (refused, !outage));
+    let (outage, unserved) = (failure.cause.is_transient(), work.unserved(primary, failure));
+    work.shared.cache.change_history(work.key, |history| {
+        (history.refused, history.unserved, history.attempted) = (refused, unserved, !outage);
+    });
     let message = chain(&failure.cause);
     if outage {
         return message;

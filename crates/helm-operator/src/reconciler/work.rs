@@ -56,6 +56,8 @@ pub(super) struct Work<'a> {
     pub(super) candidate: Option<Candidate>,
     /// What comparing or rendering found.
     pub(super) judged: Option<Inputs>,
+    /// The discovery before it rendered.
+    pub(super) discovered: Option<usize>,
     /// What the sources of values hold.
     pub(super) loaded: Option<Loaded>,
     /// How far a full reconcile got.
@@ -90,6 +92,7 @@ impl<'a> Work<'a> {
             slot,
             candidate: None,
             judged: None,
+            discovered: None,
             loaded: None,
             progress,
             in_line: false,
@@ -169,9 +172,12 @@ impl Work<'_> {
             Step::Compare => compare::compare(self, primary).await,
             Step::Queue => Ok(self.get_in_line()),
             Step::Reapply => resync::reapply(self, primary).await,
-            Step::Render => match self.render(primary).await {
-                Err(fault) => Err(undo::after_render(self, primary, fault).await),
-                rendered => rendered,
+            Step::Render => match self.still_unserved(primary).await {
+                Some(fault) => Err(fault),
+                None => match self.render(primary).await {
+                    Err(fault) => Err(undo::after_render(self, primary, fault).await),
+                    rendered => rendered,
+                },
             },
             Step::Install => deploy::install(self, primary).await.inspect(|_| self.deployed(primary)),
             Step::Upgrade => {

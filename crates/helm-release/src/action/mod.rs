@@ -349,6 +349,11 @@ impl Error {
         matches!(self, Error::Apply(ApplyError::StillDeleting { .. })) || kube::is_transient(self)
     }
 
+    /// Returns whether the server does not serve the kind of an object to apply.
+    pub fn is_unserved_kind(&self) -> bool {
+        matches!(self, Error::Apply(ApplyError::Failed { source: kube::Error::NoKind { .. }, .. }))
+    }
+
     /// Returns whether the release is larger than its record may be.
     pub fn is_too_large(&self) -> bool {
         matches!(self, Error::Storage(storage::Error::TooLarge { .. }))

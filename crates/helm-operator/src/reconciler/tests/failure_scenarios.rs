@@ -323,3 +323,34 @@ async fn a_repair_that_apply_now_rejects_is_written_client_side_from_then_on() {
     world.reconcile().await;
     assert_eq!((world.value_of("b"), told(&world)), (json!("1"), 0), "not tried again");
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_install_that_lacks_a_kind_renders_again_when_discovery_has_changed() {
+    let renderer = Arc::new(Stub::default());
+    let world = World::rendering(World::new(spec()).server, renderer.clone());
+    world.edit(|p| p["spec"]["unknown"] = true.into());
+    // As at a start, which reads what is served.
+    world.shared.applier.mapper.refresh().await.unwrap();
+    world.reconcile().await;
+    let renders = || renderer.renders.load(Ordering::SeqCst);
+    let failed = world.condition("ReleaseFailed").unwrap();
+    assert!(failed.contains("no matches for kind \"Unknown\""), "{failed}");
+    let after_wait = async |world: &World| {
+        tokio::time::advance(Duration::from_secs(300)).await;
+        assert_eq!(world.reconcile().await, ReconcileResult::Error);
+    };
+    for _ in 0..2 {
+        after_wait(&world).await;
+        assert_eq!((renders(), world.condition("ReleaseFailed").unwrap()), (1, failed.clone()));
+    }
+    after_wait(&world).await;
+    assert_eq!(renders(), 2, "after a while, what the chart looks up may have changed");
+    world.edit(|p| p["spec"]["value"] = "2".into());
+    world.reconcile().await;
+    assert_eq!(renders(), 3, "other inputs are tried at once");
+    world.server.serve("example.com/v1", "Unknown", "unknowns");
+    tokio::time::advance(Duration::from_secs(300)).await;
+    world.reconcile().await;
+    assert_eq!(world.history(), ["1 deployed"]);
+    assert_eq!(world.condition("ReleaseFailed"), None);
+}
