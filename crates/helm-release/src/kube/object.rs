@@ -25,7 +25,7 @@ pub struct ObjectKey {
 }
 
 impl ObjectKey {
-    /// Creates a key of [interned](intern) texts: releases and caches hold several keys of each object.
+    /// Creates a key of [interned](intern()) texts: releases and caches hold several keys of each object.
     pub fn new(group: &str, kind: &str, namespace: &str, name: &str) -> ObjectKey {
         ObjectKey { group: intern(group), kind: intern(kind), namespace: intern(namespace), name: intern(name) }
     }
