@@ -78,7 +78,7 @@ docs: ## Build the API documentation; a broken link is an error.
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --document-private-items --quiet
 
 .PHONY: manifests
-manifests: ## Regenerate config/crd and docs/flags.md.
+manifests: ## Regenerate config/crd, the roles of charts in config/rbac and docs/flags.md.
 	UPDATE_GENERATED=1 cargo test --test main generated
 	UPDATE_GENERATED=1 cargo test -p helm-operator --lib the_page_of_flags
 

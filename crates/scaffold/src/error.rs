@@ -24,6 +24,11 @@ pub enum Error {
         /// What was asked for.
         wanted: String,
     },
+    /// The folder to take over is not a project of operator-sdk's Helm plugin.
+    #[error(
+        "{0} is not a Helm project of operator-sdk: it needs PROJECT with the layout helm.sdk.operatorframework.io, and watches.yaml"
+    )]
+    NotHelmProject(String),
     /// A native kind in a project without code.
     #[error("only projects made with 'init --hybrid' serve kinds natively; this one serves charts only")]
     NotHybrid,

@@ -14,11 +14,13 @@ mod chart;
 mod starter;
 
 pub mod crd;
+pub mod helm_chart;
 pub mod rbac;
 mod sample;
 
 pub mod create_api;
 pub mod init;
+pub mod take_over;
 
 pub mod disk;
 mod error;
@@ -29,3 +31,4 @@ pub use error::Error;
 pub use gvk::Gvk;
 pub use init::{Init, Library, init};
 pub use project::{Change, Project};
+pub use take_over::take_over;

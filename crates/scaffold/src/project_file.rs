@@ -76,9 +76,14 @@ impl ProjectFile {
 
     /// Returns whether Rust may serve kinds.
     pub(crate) fn is_hybrid(&self) -> bool {
+        self.has_layout("hybrid.helm.")
+    }
+
+    /// Returns whether a layout starts so.
+    pub(crate) fn has_layout(&self, start: &str) -> bool {
         let layouts = self.fields.get("layout").and_then(Json::as_array);
-        let is_hybrid = |layout: &Json| layout.as_str().is_some_and(|layout| layout.starts_with("hybrid.helm."));
-        layouts.is_some_and(|layouts| layouts.iter().any(is_hybrid))
+        let is_wanted = |layout: &Json| layout.as_str().is_some_and(|layout| layout.starts_with(start));
+        layouts.is_some_and(|layouts| layouts.iter().any(is_wanted))
     }
 
     /// Records an API once.

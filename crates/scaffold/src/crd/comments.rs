@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use serde_json::Value as Json;
+
 /// The descriptions, by dotted path.
 pub(super) type Comments = BTreeMap<String, String>;
 
@@ -22,6 +24,24 @@ pub(super) fn read(values: &str) -> Comments {
     let mut reader = Reader::default();
     values.lines().for_each(|line| reader.line(line));
     reader.found
+}
+
+/// Describes the fields of a converted schema that say nothing but their default.
+pub(super) fn describe_fields(schema: &mut Json, path: &str, comments: &Comments) {
+    let Some(properties) = schema.get_mut("properties").and_then(Json::as_object_mut) else { return };
+    for (key, field) in properties {
+        let path = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
+        if let Some(comment) = comments.get(&path) {
+            let default =
+                field["description"].as_str().and_then(|text| text.strip_prefix("Default: ")?.strip_suffix('.'));
+            match default.map(|default| format!("{comment} (default: {default})")) {
+                Some(both) => field["description"] = both.into(),
+                None if field["description"].is_null() => field["description"] = comment.as_str().into(),
+                None => {}
+            }
+        }
+        describe_fields(field, &path, comments);
+    }
 }
 
 impl Reader {

@@ -71,9 +71,14 @@ fn version(project: &Project, watch: &Watch) -> Result<(Json, String), Error> {
     let loaded = chart::of(project, &watch.chart)?;
     let text = project.text(&format!("{}/values.yaml", watch.chart)).unwrap_or_default();
     let values = yaml::parse(text).unwrap_or(Json::Null);
+    let comments = comments::read(text);
     let mut spec = match loaded.schema.as_ref().and_then(|text| serde_json::from_slice(text).ok()) {
-        Some(schema) => schema::convert(&schema, &schema::Defaults::of(&values, watch)),
-        None => infer::table(&values, &comments::read(text)),
+        Some(schema) => {
+            let mut spec = schema::convert(&schema, &schema::Defaults::of(&values, watch));
+            comments::describe_fields(&mut spec, "", &comments);
+            spec
+        }
+        None => infer::table(&values, &comments),
     };
     spec["description"] = format!("The chart's values; {}/values.yaml has the defaults.", watch.chart).into();
     spec.as_object_mut().map(|spec| spec.remove("nullable"));

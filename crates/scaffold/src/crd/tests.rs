@@ -71,7 +71,10 @@ fn a_charts_schema_is_translated_as_far_as_kubernetes_understands_it() {
     });
     let files = [
         ("helm-charts/web/values.schema.json", schema.to_string()),
-        ("helm-charts/web/values.yaml", "size: 2\n".to_owned()),
+        (
+            "helm-charts/web/values.yaml",
+            "# Pods.\nsize: 2\n# Ours.\nport: 80\nlabels:\n  # Not a field.\n  x: y\n".to_owned(),
+        ),
     ];
     let found = spec(&[(files[0].0, &files[0].1), (files[1].0, &files[1].1)]);
     // `size` has a default; a resource need not repeat it.
@@ -80,12 +83,12 @@ fn a_charts_schema_is_translated_as_far_as_kubernetes_understands_it() {
     let property = |name: &str| found["properties"][name].clone();
     assert_eq!(
         property("size"),
-        json!({"type": "integer", "minimum": 0, "maximum": 10, "exclusiveMaximum": true, "nullable": true, "description": "Default: 2."})
+        json!({"type": "integer", "minimum": 0, "maximum": 10, "exclusiveMaximum": true, "nullable": true, "description": "Pods. (default: 2)"})
     );
     assert_eq!(property("name"), json!({"type": "string", "minLength": 1, "nullable": true}));
     assert_eq!(
         property("port"),
-        json!({"x-kubernetes-int-or-string": true, "nullable": true, "description": "A port."})
+        json!({"x-kubernetes-int-or-string": true, "nullable": true, "description": "A port. (default: 80)"})
     );
     assert_eq!(property("mode"), json!({"type": "string", "enum": ["a", "b", null], "nullable": true}));
     assert_eq!(property("either"), json!({open: true, "nullable": true}));

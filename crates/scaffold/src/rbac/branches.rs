@@ -22,6 +22,16 @@ impl Change {
         format!("{}={}", self.path.join("."), self.value.as_str().map_or_else(|| self.value.to_string(), str::to_owned))
     }
 
+    /// Whether the value enables something.
+    pub(super) fn switches_on(&self) -> bool {
+        self.value == true
+    }
+
+    /// Whether the value chooses between branches, rather than filling an empty value.
+    pub(super) fn is_switch(&self) -> bool {
+        self.value.is_boolean() || self.value.as_str().is_some_and(|text| text != FILLER)
+    }
+
     /// Sets the value in a copy of the table.
     pub(super) fn apply(&self, values: &Json) -> Json {
         let mut values = values.clone();
@@ -36,6 +46,9 @@ impl Change {
         values
     }
 }
+
+/// The text that fills empty values.
+const FILLER: &str = "x";
 
 /// The most values that are tried; charts with more are covered only in part.
 const MAX_CHANGES: usize = 1500;
@@ -54,8 +67,17 @@ pub(super) fn changes(values: &Json, templates: &[&str], conditions: &[&str]) ->
             }
         }
     }
+    let words: BTreeSet<&str> = templates.iter().flat_map(|text| text.split(|c: char| !is_word(c))).collect();
+    found.retain(|change| {
+        change.path.last().is_some_and(|key| !key.chars().all(is_word) || words.contains(key.as_str()))
+    });
     found.truncate(MAX_CHANGES);
     found
+}
+
+/// Templates cannot decide by a key that they do not name.
+fn is_word(c: char) -> bool {
+    c.is_alphanumeric() || c == '_'
 }
 
 /// Pairs of a value's key and a text that a template compares it with.
@@ -82,14 +104,17 @@ fn alternatives(value: &Json, key: Option<&String>, compared: &Compared) -> Vec<
     match value {
         Json::Bool(yes) => vec![Json::Bool(!yes)],
         Json::Array(items) if items.is_empty() => {
-            vec![json!(["x"]), json!([{"name": "x", "key": "x", "host": "x.example.com", "path": "/", "paths": ["/"]}])]
+            vec![
+                json!([FILLER]),
+                json!([{"name": "x", "key": "x", "host": "x.example.com", "path": "/", "paths": ["/"]}]),
+            ]
         }
-        Json::Object(table) if table.is_empty() => vec![json!({"x": "x"})],
-        Json::String(text) if text.is_empty() => texts.chain([json!("x")]).collect(),
+        Json::Object(table) if table.is_empty() => vec![json!({"x": FILLER})],
+        Json::String(text) if text.is_empty() => texts.chain([json!(FILLER)]).collect(),
         Json::String(_) => texts.collect(),
         Json::Number(number) if number.as_f64() == Some(0.0) => vec![json!(1)],
         Json::Number(_) => vec![json!(0)],
-        Json::Null => vec![json!("x"), json!(true), json!(1), json!({"x": "x"})],
+        Json::Null => vec![json!(FILLER), json!(true), json!(1), json!({"x": FILLER})],
         Json::Object(_) | Json::Array(_) => Vec::new(),
     }
 }
@@ -118,13 +143,15 @@ pub(super) fn asked_apis(templates: &[&str]) -> BTreeSet<String> {
 mod tests {
     use super::*;
 
+    const NAMES: &str = "{{ .a.on .b .c .d .e .kind .enabled }}";
+
     fn texts(values: &Json, templates: &[&str]) -> Vec<String> {
-        changes(values, templates, &["sub.enabled"]).iter().map(Change::text).collect()
+        changes(values, &[templates, &[NAMES]].concat(), &["sub.enabled"]).iter().map(Change::text).collect()
     }
 
     #[test]
     fn booleans_flip_and_empty_values_fill() {
-        let found = texts(&json!({"a": {"on": true}, "b": "", "c": {}, "d": "text", "e": 0}), &[]);
+        let found = texts(&json!({"a": {"on": true}, "b": "", "c": {}, "d": "text", "e": 0, "unused": ""}), &[]);
         let expected = ["a.on=false", "b=x", r#"c={"x":"x"}"#, "e=1", "sub.enabled=true", "sub.enabled=false"];
         assert_eq!(found, expected);
     }

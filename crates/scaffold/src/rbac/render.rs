@@ -53,6 +53,9 @@ impl Lookup for Asked {
     }
 }
 
+/// Values to render with, the cluster, and what to say about objects that appear.
+type Attempt = (Json, Cluster, String);
+
 /// A chart under exploration.
 struct Explorer {
     engine: Engine,
@@ -62,6 +65,13 @@ struct Explorer {
     /// Values that win over all others.
     overrides: Map,
     seen: Seen,
+}
+
+/// What a render sees of a cluster.
+#[derive(Clone)]
+struct Cluster {
+    capabilities: Capabilities,
+    is_upgrade: bool,
 }
 
 /// Renders the chart with its defaults, the examples, and each value changed. `overrides` always apply.
@@ -87,25 +97,32 @@ pub(super) fn all(chart: Arc<Chart>, overrides: &Map, examples: &[(&str, &[u8])]
 impl Explorer {
     fn explore(&mut self, changes: &[Change], examples: &[(&str, &[u8])]) {
         let defaults = json!({});
-        let failed = self.render(&defaults, "").err();
+        let failed = self.render_both(&defaults, "").err();
         for (name, text) in examples {
             if let Ok(values) = helm::values::read(text) {
-                let _ = self.render(&to_serde(&Value::Map(values)), &format!(" with {name}"));
+                let _ = self.render_both(&to_serde(&Value::Map(values)), &format!(" with {name}"));
             }
         }
         // Everything at once, as far as the chart takes it: options often need others.
         let mut everything = defaults.clone();
         for change in changes.iter().filter(|change| change.switches_on()) {
             let more = change.apply(&everything);
-            if self.render(&more, &format!(" with {}", change.text())).is_ok() {
+            if self.render(&more, &self.sparse(), &change.note()).is_ok() {
                 everything = more;
             }
         }
-        let mut works = failed.is_none();
-        for change in changes {
-            let note = format!(" with {}", change.text());
-            works |= self.render(&change.apply(&defaults), &note).is_ok();
-            works |= self.render(&change.apply(&everything), &note).is_ok();
+        let mut works = failed.is_none() | self.render_both(&everything, " with all options").is_ok();
+        let (switches, fillers): (Vec<&Change>, Vec<&Change>) = changes.iter().partition(|change| change.is_switch());
+        let on_both = |change: &&Change| {
+            let note = change.note();
+            [(change.apply(&defaults), self.sparse(), note.clone()), (change.apply(&everything), self.full(), note)]
+        };
+        let attempts: Vec<Attempt> = switches.iter().flat_map(on_both).collect();
+        let fillers: Vec<Attempt> = fillers.iter().flat_map(on_both).collect();
+        works |= self.render_many(&attempts);
+        // Charts may generate keys in each render, so nothing is tried in vain.
+        if failed.is_some() || self.has_computed_kinds() || !self.silent().is_empty() {
+            works |= self.render_many(&fillers);
         }
         if let Some(error) = failed {
             let hint = "put values that it needs into ci/NAME-values.yaml";
@@ -116,37 +133,85 @@ impl Explorer {
         }
     }
 
-    /// Renders at an install and at an upgrade, without and with the APIs that templates ask for.
-    fn render(&mut self, values: &Json, note: &str) -> Result<(), String> {
-        let values = merge_maps(&to_map(values), &self.overrides);
-        let bare = self.once(&values, &self.capabilities, false);
-        let all = self.once(&values, &self.with_all_apis, true);
-        let error = bare.as_ref().err().cloned();
-        for rendered in [bare, all].into_iter().flatten() {
-            self.seen.add(rendered, note);
-        }
-        error.map_or(Ok(()), Err)
+    /// A first install in a cluster with only Kubernetes' own APIs.
+    fn sparse(&self) -> Cluster {
+        Cluster { capabilities: self.capabilities.clone(), is_upgrade: false }
     }
 
-    fn once(&self, values: &Map, capabilities: &Capabilities, is_upgrade: bool) -> Result<Rendered, String> {
+    /// An upgrade in a cluster with all APIs that templates ask for.
+    fn full(&self) -> Cluster {
+        Cluster { capabilities: self.with_all_apis.clone(), is_upgrade: true }
+    }
+
+    /// Renders on all cores; what is found does not depend on their number. Returns whether anything renders.
+    fn render_many(&mut self, attempts: &[Attempt]) -> bool {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let mut works = false;
+        for batch in attempts.chunks(cores) {
+            let this = &*self;
+            let rendered: Vec<_> = std::thread::scope(|scope| {
+                let start = |(values, cluster, _): &Attempt| {
+                    let values = this.values(values);
+                    let cluster = cluster.clone();
+                    scope.spawn(move || this.once(&values, &cluster))
+                };
+                let running: Vec<_> = batch.iter().map(start).collect();
+                running.into_iter().map(|thread| thread.join().ok()?.ok()).collect()
+            });
+            for (rendered, (.., note)) in rendered.into_iter().zip(batch) {
+                works |= rendered.is_some();
+                rendered.into_iter().for_each(|rendered| self.seen.add(rendered, note));
+            }
+        }
+        works
+    }
+
+    fn values(&self, values: &Json) -> Map {
+        merge_maps(&to_map(values), &self.overrides)
+    }
+
+    fn render_both(&mut self, values: &Json, note: &str) -> Result<(), String> {
+        let sparse = self.render(values, &self.sparse(), note);
+        sparse.and(self.render(values, &self.full(), note))
+    }
+
+    fn render(&mut self, values: &Json, cluster: &Cluster, note: &str) -> Result<(), String> {
+        let rendered = self.once(&self.values(values), cluster)?;
+        self.seen.add(rendered, note);
+        Ok(())
+    }
+
+    fn once(&self, values: &Map, cluster: &Cluster) -> Result<Rendered, String> {
         let release = ReleaseOptions {
             name: RELEASE.to_owned(),
             namespace: NAMESPACE.to_owned(),
-            revision: 1 + i64::from(is_upgrade),
-            is_upgrade,
+            revision: 1 + i64::from(cluster.is_upgrade),
+            is_upgrade: cluster.is_upgrade,
         };
         let lookup: Arc<dyn Lookup> = Arc::clone(&self.asked) as Arc<dyn Lookup>;
+        let capabilities = &cluster.capabilities;
         let request = Request { values, release: &release, capabilities, lookup: Some(lookup), skip_schema: true };
         self.engine.render(&request).map_err(|error| error.without_values())
+    }
+
+    /// The templates that have printed nothing.
+    fn silent(&self) -> Vec<String> {
+        let templates = object_templates(self.engine.chart(), "");
+        templates.into_iter().filter(|template| !self.seen.rendered.contains(template)).collect()
+    }
+
+    /// Whether a template prints kinds that its text does not name.
+    fn has_computed_kinds(&self) -> bool {
+        texts(self.engine.chart()).iter().flat_map(|text| text.lines()).any(|line| {
+            let kind = line.trim_start().strip_prefix("kind:").map(str::trim_start);
+            kind.is_some_and(|kind| kind.trim_start_matches(['"', '\'']).starts_with("{{"))
+        })
     }
 
     fn finish(mut self) -> Seen {
         let asked = std::mem::take(&mut *self.asked.0.lock().unwrap_or_else(PoisonError::into_inner));
         self.seen.lookups = asked;
-        let silent: Vec<String> = object_templates(self.engine.chart(), "")
-            .into_iter()
-            .filter(|template| !self.seen.rendered.contains(template))
-            .collect();
+        let silent = self.silent();
         if !silent.is_empty() {
             let hint = "values in ci/NAME-values.yaml that enable them add their rights";
             self.seen
@@ -261,8 +326,7 @@ fn with_apis(more: &BTreeSet<String>) -> Capabilities {
 }
 
 impl Change {
-    /// Whether the change enables something, rather than disables it.
-    fn switches_on(&self) -> bool {
-        self.text().ends_with("=true")
+    fn note(&self) -> String {
+        format!(" with {}", self.text())
     }
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use clap::{Args, Subcommand};
-use scaffold::{Project, crd, disk, rbac};
+use scaffold::{Project, crd, disk, helm_chart, rbac};
 use serde_json::Value;
 
 use super::{Error, FOLDER, edit};
@@ -21,6 +21,8 @@ enum What {
     Crds(Options),
     /// Writes the operator's role for each chart from all that the chart can render
     Rbac(Options),
+    /// Writes a chart that installs the operator to dist/chart, from config
+    HelmChart,
 }
 
 /// What all generators take.
@@ -37,14 +39,19 @@ struct Options {
 
 /// Runs the command. `natives` are the definitions of the program's own kinds.
 pub(super) fn run(args: &Generate, natives: &[Value]) -> Result<(), Error> {
-    let (name, options) = match args.what {
-        What::Crds(options) => ("crds", options),
-        What::Rbac(options) => ("rbac", options),
-    };
-    let work = |project: &mut Project| match args.what {
-        What::Crds(options) => crd::generate(project, natives, options.force),
-        What::Rbac(options) => rbac::generate(project, options.force),
-    };
+    match args.what {
+        What::Crds(options) => write("crds", options, |project| crd::generate(project, natives, options.force)),
+        What::Rbac(options) => write("rbac", options, |project| rbac::generate(project, options.force)),
+        What::HelmChart => edit(|project| Ok(helm_chart::generate(project)?)),
+    }
+}
+
+/// Runs the generator, or checks that it would change nothing.
+fn write(
+    name: &'static str,
+    options: Options,
+    work: impl FnOnce(&mut Project) -> Result<Vec<String>, scaffold::Error>,
+) -> Result<(), Error> {
     if options.check { check(name, work) } else { edit(|project| Ok(work(project)?)) }
 }
 

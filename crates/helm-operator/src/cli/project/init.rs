@@ -1,7 +1,9 @@
 //! `init`: starts a project in the current folder.
 
+use std::path::PathBuf;
+
 use clap::Args;
-use scaffold::{Library, init};
+use scaffold::{Library, disk, init, take_over};
 
 use super::create::{Api, add};
 use super::plugins::{self, Plugin};
@@ -30,6 +32,10 @@ pub(crate) struct Init {
     #[arg(long, value_name = "DIR")]
     library_path: Option<String>,
 
+    /// Take over a Helm project of operator-sdk: copy what the current folder lacks, change what has to change, and say what that is
+    #[arg(long, value_name = "DIR")]
+    from_operator_sdk: Option<PathBuf>,
+
     /// Upstream's names: helm.sdk.operatorframework.io or hybrid.helm.sdk.operatorframework.io
     #[arg(long, value_delimiter = ',', value_name = "PLUGINS")]
     plugins: Vec<String>,
@@ -53,6 +59,10 @@ pub(crate) struct Init {
 
 /// Runs the command.
 pub(super) fn run(args: &Init) -> Result<(), Error> {
+    if let Some(folder) = &args.from_operator_sdk {
+        let from = disk::read(folder)?;
+        return edit(|project| Ok(take_over(project, &from, &folder.display().to_string())?));
+    }
     let options = options(args)?;
     edit(|project| {
         init(project, &options)?;
