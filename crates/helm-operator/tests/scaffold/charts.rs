@@ -34,7 +34,11 @@ fn definitions_of_charts_with_and_without_a_schema_accept_every_default_and_reje
     }
     // A null removes a default; values that a chart does not list may matter to a subchart.
     for kind in ["Strict", "Loose"] {
-        apply(kind, "{resources: null, livenessProbe: null, replicaCount: 2, global: {x: 1}}").unwrap();
+        apply(
+            kind,
+            "{resources: null, livenessProbe: null, replicaCount: 2, global: {x: 1}, image: {pullPolicy: null}}",
+        )
+        .unwrap();
     }
     apply("Loose", "{livenessProbe: {httpGet: {port: 8080}}, image: {tag: 1}}").unwrap();
     for (kind, spec, complaint) in [

@@ -32,15 +32,23 @@ pub(super) fn describe_fields(schema: &mut Json, path: &str, comments: &Comments
     for (key, field) in properties {
         let path = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
         if let Some(comment) = comments.get(&path) {
-            let default =
-                field["description"].as_str().and_then(|text| text.strip_prefix("Default: ")?.strip_suffix('.'));
-            match default.map(|default| format!("{comment} (default: {default})")) {
-                Some(both) => field["description"] = both.into(),
-                None if field["description"].is_null() => field["description"] = comment.as_str().into(),
-                None => {}
-            }
+            let text = with_comment(comment, field.get("description").and_then(Json::as_str).unwrap_or_default());
+            field["description"] = text.into();
         }
         describe_fields(field, &path, comments);
+    }
+}
+
+/// The comment before what a description says about default and choices. Prose of the schema stays.
+fn with_comment(comment: &str, text: &str) -> String {
+    let (default, choices) = match text.find("One of: ") {
+        Some(start) => (text[..start].trim_end(), format!(" {}", &text[start..])),
+        None => (text, String::new()),
+    };
+    match default.strip_prefix("Default: ").and_then(|default| default.strip_suffix('.')) {
+        Some(default) => format!("{comment} (default: {default}){choices}"),
+        None if default.is_empty() => format!("{comment}{choices}"),
+        None => text.to_owned(),
     }
 }
 
@@ -130,6 +138,19 @@ fn is_yaml(line: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_comment_goes_before_default_and_choices() {
+        for (text, expected) in [
+            ("", "C."),
+            ("Default: 2.", "C. (default: 2)"),
+            ("One of: \"a\".", "C. One of: \"a\"."),
+            ("Default: \"a\". One of: \"a\".", "C. (default: \"a\") One of: \"a\"."),
+            ("Own prose. (default: 2)", "Own prose. (default: 2)"),
+        ] {
+            assert_eq!(with_comment("C.", text), expected);
+        }
+    }
 
     #[test]
     fn comments_above_and_behind_keys_describe_them() {

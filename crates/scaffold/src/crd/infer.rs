@@ -42,24 +42,43 @@ fn object(table: &Map<String, Json>, path: &str, comments: &Comments, depth: usi
     schema
 }
 
-/// The schema of a list's items: that of the first one if all are of its type; the items' fields may differ.
+/// The schema of a list's items: what all of them are.
 fn item(items: &[Json], path: &str, comments: &Comments, depth: usize) -> Json {
-    let open = json!({"x-kubernetes-preserve-unknown-fields": true});
-    let same = |first: &Json| items.iter().all(|item| std::mem::discriminant(item) == std::mem::discriminant(first));
-    match items.first() {
-        Some(Json::Object(_)) if items.iter().all(Json::is_object) => {
-            let mut all = Map::new();
-            for (key, value) in items.iter().filter_map(Json::as_object).flatten() {
-                all.entry(key.clone()).or_insert_with(|| value.clone());
+    let common = items.iter().cloned().reduce(common).unwrap_or(Json::Null);
+    let mut schema = match common {
+        Json::Null => return json!({"x-kubernetes-preserve-unknown-fields": true}),
+        common => schema(&common, &format!("{path}[]"), comments, depth + 1),
+    };
+    let schema_fields = schema.as_object_mut();
+    schema_fields.map(|fields| fields.remove("description"));
+    schema
+}
+
+/// A value with the shape of both: tables have the fields of both, and what differs in type is null.
+fn common(one: Json, other: Json) -> Json {
+    match (one, other) {
+        (Json::Object(mut one), Json::Object(other)) => {
+            for (key, value) in other {
+                let known = one.remove(&key);
+                one.insert(key, known.map_or(value.clone(), |known| common(known, value)));
             }
-            object(&all, &format!("{path}[]"), comments, depth + 1)
+            Json::Object(one)
         }
-        Some(first) if !first.is_array() && same(first) => {
-            let mut schema = schema(first, &format!("{path}[]"), comments, depth + 1);
-            schema.as_object_mut().map(|schema| schema.remove("description"));
-            schema
-        }
-        _ => open,
+        (Json::Array(one), Json::Array(other)) => Json::Array(one.into_iter().chain(other).collect()),
+        (one, other) if class(&one) == class(&other) => one,
+        _ => Json::Null,
+    }
+}
+
+/// Scalars of one class share a schema.
+fn class(value: &Json) -> u8 {
+    match value {
+        Json::Bool(_) => 0,
+        Json::Number(number) if number.is_f64() => 1,
+        Json::Number(_) | Json::String(_) => 2,
+        Json::Object(_) => 3,
+        Json::Array(_) => 4,
+        Json::Null => 5,
     }
 }
 

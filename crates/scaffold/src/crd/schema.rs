@@ -73,10 +73,10 @@ impl<'a> Place<'a> {
         if types.len() == 1 {
             bounds(schema, &mut converted);
         }
-        choices(schema, &mut converted);
         if let Some(text) = self.description(schema) {
             converted["description"] = text.into();
         }
+        choices(schema, &mut converted);
         converted["nullable"] = true.into();
         converted
     }
@@ -151,7 +151,8 @@ fn types(schema: &Json) -> Vec<&str> {
 /// The type that all choices have.
 fn implied(schema: &Json) -> Option<&'static str> {
     let choices = schema["enum"].as_array()?;
-    (!choices.is_empty() && choices.iter().all(Json::is_string)).then_some("string")
+    let is_text = choices.iter().all(|choice| choice.is_string() || choice.is_null());
+    (is_text && choices.iter().any(Json::is_string)).then_some("string")
 }
 
 /// Limits of a value's size.
@@ -177,17 +178,19 @@ fn bounds(schema: &Json, converted: &mut Json) {
     }
 }
 
-/// `enum` and `const`. Null is always a choice, because it removes a default.
+/// `enum` and `const` of texts. As a pattern, because the API server accepts a null, which removes a default, in no `enum`, even if it lists null.
 fn choices(schema: &Json, converted: &mut Json) {
     let one = schema.get("const").map(|value| vec![value.clone()]);
-    let Some(mut choices) = schema["enum"].as_array().cloned().or(one).filter(|choices| !choices.is_empty()) else {
+    let Some(choices) = schema["enum"].as_array().cloned().or(one) else { return };
+    let texts: Vec<&str> = choices.iter().filter_map(Json::as_str).collect();
+    let is_text = choices.iter().all(|choice| choice.is_string() || choice.is_null()) && !texts.is_empty();
+    if !is_text || converted["type"] != "string" || converted.get("pattern").is_some() {
         return;
-    };
-    let is_scalar = |value: &Json| !value.is_object() && !value.is_array();
-    if choices.iter().all(is_scalar) {
-        if !choices.contains(&Json::Null) {
-            choices.push(Json::Null);
-        }
-        converted["enum"] = choices.into();
     }
+    let escaped: Vec<String> = texts.iter().map(|text| regex::escape(text)).collect();
+    converted["pattern"] = format!("^(?:{})$", escaped.join("|")).into();
+    let about = format!("One of: {}.", texts.iter().map(|text| format!("{text:?}")).collect::<Vec<_>>().join(", "));
+    let description =
+        converted.get("description").and_then(Json::as_str).map_or(about.clone(), |d| format!("{d} {about}"));
+    converted["description"] = description.into();
 }

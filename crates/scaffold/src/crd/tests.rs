@@ -23,7 +23,7 @@ fn spec(files: &[(&str, &str)]) -> Json {
 
 #[test]
 fn values_become_an_open_schema_with_their_comments() {
-    let values = "# Number of pods.\nreplicas: 3\nimage:\n  tag: a # The tag\n  pull: true\nratio: 0.5\nhosts:\n- {host: a}\n- {host: b, port: 1}\nargs: [a]\nempty: []\nnone:\nlabels: {}\n";
+    let values = "# Number of pods.\nreplicas: 3\nimage:\n  tag: a # The tag\n  pull: true\nratio: 0.5\nhosts:\n- {host: a, mixed: a}\n- {host: b, port: 1, mixed: true}\nargs: [a]\nempty: []\nnone:\nlabels: {}\n";
     let found = spec(&[("helm-charts/web/values.yaml", values)]);
     let open = "x-kubernetes-preserve-unknown-fields";
     assert_eq!(found[open], true);
@@ -34,9 +34,10 @@ fn values_become_an_open_schema_with_their_comments() {
             "pull": {"type": "boolean", "nullable": true, "description": "Default: true."},
         }},
         "ratio": {"type": "number", "nullable": true, "description": "Default: 0.5."},
-        "hosts": {"type": "array", "nullable": true, "items": {"type": "object", open: true, "properties": {
+        "hosts": {"type": "array", "nullable": true, "items": {"type": "object", open: true, "nullable": true, "properties": {
             "host": {"x-kubernetes-int-or-string": true, "nullable": true, "description": "Default: \"a\"."},
             "port": {"x-kubernetes-int-or-string": true, "nullable": true, "description": "Default: 1."},
+            "mixed": {open: true, "nullable": true},
         }}},
         "args": {"type": "array", "nullable": true, "items": {"x-kubernetes-int-or-string": true, "nullable": true}},
         "empty": {"type": "array", "nullable": true, "items": {open: true}},
@@ -57,7 +58,7 @@ fn a_charts_schema_is_translated_as_far_as_kubernetes_understands_it() {
             "size": {"type": "integer", "minimum": 0, "exclusiveMaximum": 10, "default": 1, "uniqueItems": true},
             "name": {"type": ["string", "null"], "pattern": "^a(?=b)", "minLength": 1},
             "port": {"$ref": "#/$defs/port"},
-            "mode": {"enum": ["a", "b"]},
+            "mode": {"enum": ["a", "b.c", null]},
             "either": {"oneOf": [{"type": "string"}, {"type": "object"}]},
             "labels": {"type": "object", "additionalProperties": {"type": "string"}},
             "hosts": {"type": "array", "items": {"type": "object", "required": ["host"], "properties": {"host": {"type": "string"}}}},
@@ -90,7 +91,10 @@ fn a_charts_schema_is_translated_as_far_as_kubernetes_understands_it() {
         property("port"),
         json!({"x-kubernetes-int-or-string": true, "nullable": true, "description": "A port. (default: 80)"})
     );
-    assert_eq!(property("mode"), json!({"type": "string", "enum": ["a", "b", null], "nullable": true}));
+    assert_eq!(
+        property("mode"),
+        json!({"type": "string", "pattern": "^(?:a|b\\.c)$", "nullable": true, "description": "One of: \"a\", \"b.c\"."})
+    );
     assert_eq!(property("either"), json!({open: true, "nullable": true}));
     assert_eq!(property("far"), json!({open: true, "nullable": true}));
     assert_eq!(property("labels")["additionalProperties"], json!({"type": "string", "nullable": true}));
