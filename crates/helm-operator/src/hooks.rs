@@ -1,7 +1,8 @@
-//! Rust code that an operator's author runs around a chart: mappers of values, and hooks around installs and upgrades. Not the chart's own hooks,
+//! Rust code that an operator's author runs around a chart: mappers of values, post-renderers, and hooks
+//! around installs and upgrades. Not the chart's own hooks,
 //! which `helm_release` runs.
 //!
-//! Async closures implement all three traits. Counterparts: helm-operator-plugins' `pkg/hook` and `pkg/values`.
+//! Async closures implement all of these traits. Counterparts: helm-operator-plugins' `pkg/hook` and `pkg/values`.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -46,6 +47,24 @@ pub trait PreHook: Send + Sync {
 pub trait PostHook: Send + Sync {
     /// Runs the hook.
     fn run(&self, after: After) -> BoxFuture<'_, Result<(), Error>>;
+}
+
+/// Changes what a chart rendered, before anything is compared or applied.
+///
+/// Equal manifests must give equal results. The chart's hooks and definitions are not its to change. Its failure is the resource's condition, with the
+/// reason `PostRenderFailed`, and is retried.
+pub trait PostRenderer: Send + Sync {
+    /// Returns the manifest to apply and to record.
+    fn render(&self, rendered: PostRender) -> BoxFuture<'_, Result<String, Error>>;
+}
+
+/// What a post-renderer sees.
+#[derive(Clone)]
+pub struct PostRender {
+    /// The custom resource, without its status.
+    pub resource: DynamicObject,
+    /// The objects as YAML documents, each with the comment `# Source: chart/templates/file.yaml`.
+    pub manifest: String,
 }
 
 /// What a mapper sees.
@@ -178,5 +197,15 @@ where
 {
     fn run(&self, after: After) -> BoxFuture<'_, Result<(), Error>> {
         self(after).boxed()
+    }
+}
+
+impl<F, R> PostRenderer for F
+where
+    F: Fn(PostRender) -> R + Send + Sync,
+    R: Future<Output = Result<String, Error>> + Send + 'static,
+{
+    fn render(&self, rendered: PostRender) -> BoxFuture<'_, Result<String, Error>> {
+        self(rendered).boxed()
     }
 }

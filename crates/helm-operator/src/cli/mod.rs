@@ -4,6 +4,7 @@
 
 mod flags;
 mod project;
+mod shell;
 mod template;
 #[cfg(test)]
 mod tests;
@@ -51,6 +52,10 @@ pub(crate) enum Command {
     Create(project::Create),
     /// Writes CRDs and roles from charts and code
     Generate(project::Generate),
+    /// Prints the script that completes commands in a shell
+    Completion(shell::Completion),
+    /// Writes manual pages
+    Man(shell::Man),
 }
 
 /// Runs a whole program, as [`Operator::main`] promises.
@@ -114,6 +119,8 @@ fn with_plain_template(args: Vec<std::ffi::OsString>, name: &str) -> Result<Vec<
 fn dispatch(name: &str, cli: Cli, operator: Operator) -> ExitCode {
     match cli.command {
         Command::Version => print(&version::line(name)),
+        Command::Completion(asked) => shell::completion(name, &asked),
+        Command::Man(asked) => shell::man(name.to_owned().leak(), &asked),
         Command::Template(template) => on_known_stack(move || template::run(&template)),
         Command::Run(flags) => run(*flags, operator),
         Command::Init(init) => on_known_stack(move || project::init(&init)),

@@ -152,6 +152,20 @@ fn the_command_is_consistent() {
     command("op").debug_assert();
 }
 
+#[test]
+fn every_shell_gets_a_script_and_every_command_a_page() {
+    let mut script = Vec::new();
+    clap_complete::generate(clap_complete::Shell::Bash, &mut command("op"), "op", &mut script);
+    let script = String::from_utf8(script).unwrap();
+    for word in ["--watches-file", "template", "completion"] {
+        assert!(script.contains(word), "{word}");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    clap_mangen::generate_to(command("op").name("op"), folder.path()).unwrap();
+    let page = std::fs::read_to_string(folder.path().join("op-run.1")).unwrap();
+    assert!(page.contains("watches\\-file"), "{page}");
+}
+
 /// A table of the flags of `run`, as clap knows them.
 fn flags_page() -> String {
     let mut page = "# Flags\n\nThe flags of `run`. A flag applies to every watch that does not say otherwise in [watches.yaml](watches.md).\n\n\

@@ -4,9 +4,10 @@ use helm_release::action::{Candidate, Outcome};
 use kube::core::DynamicObject;
 use serde_json::Value;
 
+use super::engine::release_objects;
 use super::primary::Primary;
 use super::work::Work;
-use crate::hooks::{After, Before, Mapping, Release, Voice};
+use crate::hooks::{After, Before, Mapping, PostRender, Release, Voice};
 use crate::report::shorten;
 use crate::status::{Fault, condition};
 use crate::values::Spec;
@@ -44,6 +45,32 @@ impl Work<'_> {
             Value::Object(_) => Ok(Spec::new(&values.to_string())),
             _ => Err(fault("ValueMappingFailed", "cannot map values: the mapper returned no map".into())),
         }
+    }
+
+    /// What the post-renderers do, for the digest of the inputs; `None` without any.
+    pub(super) fn post_renderers(&self) -> Option<Value> {
+        let versions: Vec<&str> = self.shared.additions.post_renderers.iter().map(|(v, _)| v.as_str()).collect();
+        (!versions.is_empty()).then(|| serde_json::json!(["post-rendered", versions]))
+    }
+
+    /// Runs the post-renderers over a rendered candidate.
+    ///
+    /// # Errors
+    /// One fails, or returns something else than objects.
+    pub(super) async fn post_render(&self, primary: &Primary, mut candidate: Candidate) -> Result<Candidate, Fault> {
+        let renderers = &self.shared.additions.post_renderers;
+        if renderers.is_empty() {
+            return Ok(candidate);
+        }
+        let failed = |why: String| fault("PostRenderFailed", format!("cannot post-render: {why}"));
+        let resource = self.object(primary)?;
+        for (_, renderer) in renderers {
+            let rendered = PostRender { resource: resource.clone(), manifest: candidate.manifest };
+            candidate.manifest = renderer.render(rendered).await.map_err(|error| failed(error.to_string()))?;
+        }
+        let objects = release_objects(&candidate.manifest, primary.namespace());
+        (candidate.objects, candidate.duplicates) = objects.map_err(|error| failed(error.to_string()))?;
+        Ok(candidate)
     }
 
     /// Runs the hooks before an action; as upstream, a failing one stops nothing.

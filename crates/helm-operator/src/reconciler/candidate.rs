@@ -112,6 +112,7 @@ impl Work<'_> {
         let request = Request { name, namespace, spec, revision, inputs };
         let rendered = self.shared.renderer.render(request).await;
         let candidate = rendered.map_err(|e| unusable(e.reason, self.hide(e.message)))?;
+        let candidate = self.post_render(primary, candidate).await?;
         // The status shows them.
         let notes = self.hide(candidate.notes);
         Ok(Candidate { notes, ..candidate })

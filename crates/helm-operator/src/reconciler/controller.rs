@@ -12,7 +12,7 @@ use super::render::Renderer;
 use super::run;
 use super::versions::Versions;
 use crate::context::Context;
-use crate::hooks::{PostHook, PreHook, ValueMapper};
+use crate::hooks::{PostHook, PostRenderer, PreHook, ValueMapper};
 use crate::native::{self, Controller, Namespaced, Stores};
 use crate::watches::Watch;
 
@@ -80,6 +80,8 @@ pub enum Wakes {
 #[derive(Clone, Default)]
 pub(crate) struct Additions {
     pub(super) mappers: Vec<Arc<dyn ValueMapper>>,
+    /// Post-renderers, each with the name of its version.
+    pub(super) post_renderers: Vec<(String, Arc<dyn PostRenderer>)>,
     pub(super) before: Vec<Arc<dyn PreHook>>,
     pub(super) after: Vec<Arc<dyn PostHook>>,
     pub(super) filters: Vec<Judge>,
@@ -90,7 +92,7 @@ pub(crate) struct Additions {
 impl Additions {
     /// Whether any of it sees the whole resource.
     pub(super) fn need_metadata(&self) -> bool {
-        !(self.mappers.is_empty() && self.before.is_empty() && self.after.is_empty())
+        !(self.mappers.is_empty() && self.post_renderers.is_empty() && self.before.is_empty() && self.after.is_empty())
     }
 }
 
@@ -143,6 +145,14 @@ impl ChartController {
     #[must_use]
     pub fn map_values(mut self, mapper: impl ValueMapper + 'static) -> ChartController {
         self.additions.mappers.push(Arc::new(mapper));
+        self
+    }
+
+    /// Changes what the chart rendered. `version` names what the renderer does, such as `v1`: a change of it renders every release again, as a new chart
+    /// does. Post-renderers run in the order in which they were added.
+    #[must_use]
+    pub fn post_render(mut self, version: &str, renderer: impl PostRenderer + 'static) -> ChartController {
+        self.additions.post_renderers.push((version.to_owned(), Arc::new(renderer)));
         self
     }
 

@@ -187,7 +187,7 @@ fn candidate(
 }
 
 /// The objects of exactly the text that the record keeps, in install order.
-fn release_objects(manifest: &str, namespace: &str) -> Result<(Vec<Object>, Vec<Duplicate>), ObjectError> {
+pub(super) fn release_objects(manifest: &str, namespace: &str) -> Result<(Vec<Object>, Vec<Duplicate>), ObjectError> {
     let objects = objects_of(manifest)?;
     objects.iter().try_for_each(|object| object.check_name().and_then(|()| object.check_annotations()))?;
     let (mut objects, duplicates) = deduplicate(objects, namespace);

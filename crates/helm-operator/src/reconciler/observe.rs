@@ -81,6 +81,7 @@ impl Work<'_> {
         let mut all = vec![json!(self.shared.renderer.digest())];
         all.extend(own(primary).map(Into::into));
         all.extend(self.sources_digest(primary));
+        all.extend(self.post_renderers());
         compare::with_scheme(&digest_json(&all.into()), &own_digest(primary))
     }
 

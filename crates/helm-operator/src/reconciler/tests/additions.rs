@@ -4,7 +4,7 @@ use kube::ResourceExt as _;
 use kube::core::DynamicObject;
 
 use super::*;
-use crate::hooks::{Error as Failure, Mapping};
+use crate::hooks::{Error as Failure, Mapping, PostRender};
 use crate::report::Outcome;
 
 /// What the mapper makes of a resource; an error without one.
@@ -130,4 +130,38 @@ async fn a_paused_resource_is_not_even_uninstalled() {
     world.delete();
     world.reconcile().await;
     assert_eq!(world.maps(), ["a"]);
+}
+
+/// A controller that puts a text into every object.
+fn rendering(server: Arc<MemoryApi>, version: &str, text: Result<&'static str, &'static str>) -> World {
+    let renderer = move |rendered: PostRender| async move {
+        let name = rendered.resource.name_any();
+        Ok::<_, Failure>(rendered.manifest.replace("\"own\"", &format!("\"{} for {name}\"", text?)))
+    };
+    let additions =
+        Additions { post_renderers: vec![(version.to_owned(), Arc::new(renderer))], ..Additions::default() };
+    let intake = Intake { keep_metadata: additions.need_metadata(), ..Intake::default() };
+    World::start(server, Arc::new(Stub::default()), Events::default(), false, |_| {}, intake, additions)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_post_renderers_text_is_applied_and_a_new_version_of_it_upgrades() {
+    let world = rendering(World::new(json!({"maps": ["a"], "value": "own"})).server, "v1", Ok("one"));
+    world.reconcile().await;
+    assert_eq!(world.value_of("a"), "one for web");
+    assert_eq!(world.requests().await, 0);
+    let world = rendering(world.server.clone(), "v1", Ok("two"));
+    assert_eq!(world.requests().await, 0, "the same version renders the same");
+    let world = rendering(world.server.clone(), "v2", Ok("two"));
+    world.reconcile().await;
+    assert_eq!((world.value_of("a"), world.history().len()), (json!("two for web"), 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_post_renderer_is_a_condition() {
+    let world = rendering(World::new(json!({"maps": ["a"], "value": "own"})).server, "v1", Err("no such tool"));
+    world.reconcile().await;
+    let condition = world.condition(crate::status::condition::IRRECONCILABLE).unwrap();
+    assert_eq!(condition, "True/PostRenderFailed/cannot post-render: no such tool");
+    assert!(world.maps().is_empty());
 }
