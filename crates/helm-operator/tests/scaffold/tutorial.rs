@@ -44,8 +44,13 @@ fn a_project_from_an_empty_folder_serves_its_sample_with_its_own_rights() {
     cluster
         .kubectl(["wait", "--for=condition=Established", "--timeout=30s", "crd", "memcacheds.cache.tutorial.test"])
         .unwrap();
-    let explained = cluster.kubectl(["explain", "memcacheds.cache.tutorial.test.spec.replicaCount"]).unwrap();
-    assert!(explained.contains("Number of pods."), "{explained}");
+    // The server lists a new kind a moment after it serves it.
+    eventually("explanation", || {
+        match cluster.kubectl(["explain", "memcacheds.cache.tutorial.test.spec.replicaCount"]) {
+            Ok(explained) if explained.contains("Number of pods.") => Ok(()),
+            other => Err(other),
+        }
+    });
 
     let namespace = cluster.namespace("tutorial").unwrap();
     let kubeconfig = account(cluster, "tutorial");
