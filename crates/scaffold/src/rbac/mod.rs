@@ -1,6 +1,6 @@
 //! The operator's rights, and only those: one file per API, so that regenerating one never touches another.
 //!
-//! The chart is rendered with many values ([`branches`]); each kind that appears needs a rule ([`needs`]), whose comment names the template. Nothing
+//! The chart is rendered with many values (`branches`); each kind that appears needs a rule (`needs`), whose comment names the template. Nothing
 //! is granted by wildcard, unless a Role in the chart contains one.
 
 mod branches;
