@@ -17,7 +17,7 @@ use serde_json::Value;
 
 use crate::events::Events;
 use crate::metrics::Metrics;
-use crate::report::Outcome;
+use crate::report::{self, Outcome};
 
 /// Why a hook or a mapper failed.
 pub type Error = Box<dyn std::error::Error + Send + Sync>;
@@ -144,8 +144,7 @@ pub(crate) struct Voice {
 
 impl Voice {
     fn tell(&self, outcome: Outcome) {
-        self.metrics.outcome(&self.controller, outcome.reason);
-        self.events.publish(self.resource.clone(), outcome);
+        report::publish(&self.metrics, &self.events, &self.controller, self.resource.clone(), outcome);
     }
 }
 

@@ -1,16 +1,15 @@
 //! Reports what a reconcile came to: log, metric and event in one place, under one stable reason.
 //!
-//! [`reconcile`] measures each run; [`report`] tells users what changed. Values and secrets never belong in a message.
+//! Values and secrets never belong in a message.
 
 use std::error::Error;
-use std::future::Future;
+use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::ObjectReference;
-use kube::runtime::controller::Action;
 
 use crate::context::Context;
 pub use crate::events::Events;
-use crate::metrics::ReconcileResult;
+use crate::metrics::Metrics;
 
 /// An error with a stable name for conditions, events and metrics.
 pub trait Reason: Error {
@@ -43,35 +42,16 @@ impl Outcome {
     }
 }
 
-/// Logs and counts one outcome, then publishes it as an event and waits for the answer. If publishing fails, that is only logged.
-pub async fn report(context: &Context, object: &ObjectReference, outcome: &Outcome) {
-    context.metrics.outcome(&context.controller, outcome.reason);
-    log(context, object, outcome);
-    context.events.deliver(object, outcome).await;
-}
-
-/// Runs one reconcile of `object`: counts and times it, and logs an error with its causes. Returns the result unchanged; a dropped future counts
-/// as no longer running.
-pub async fn reconcile<E: Reason>(
-    context: &Context,
-    object: &ObjectReference,
-    work: impl Future<Output = Result<Action, E>>,
-) -> Result<Action, E> {
-    let running = context.metrics.reconcile(&context.controller);
-    let result = work.await;
-    let elapsed = running.finish(match &result {
-        Ok(action) if *action == Action::await_change() => ReconcileResult::Success,
-        Ok(_) => ReconcileResult::RequeueAfter,
-        Err(_) => ReconcileResult::Error,
-    });
-    if let Err(error) = &result {
-        context.metrics.outcome(&context.controller, error.reason());
-        let (namespace, name) = place(object);
-        let (controller, reason) = (&*context.controller, error.reason());
-        let seconds = elapsed.as_secs_f64();
-        tracing::error!(controller, namespace, name, reason, seconds, error = chain(error), "Reconciler error");
-    }
-    result
+/// Counts an outcome, and publishes it as an event in the background.
+pub(crate) fn publish(
+    metrics: &Metrics,
+    events: &Events,
+    controller: &Arc<str>,
+    on: ObjectReference,
+    outcome: Outcome,
+) {
+    metrics.outcome(controller, outcome.reason);
+    events.publish(on, outcome);
 }
 
 /// An error's message and those of its causes, as `a: b: c`; a text that the one before already ends with is left out.

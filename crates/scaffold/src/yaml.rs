@@ -74,7 +74,7 @@ pub(crate) fn print(value: &Json) -> String {
     yaml::emit(&value).map(|text| String::from_utf8_lossy(&text).into_owned()).unwrap_or_default()
 }
 
-/// A table of values for the engine; empty if the value is no table. Numbers become floats, as in Helm.
+/// Values as the engine takes them; empty unless the value is a table. Numbers become floats, as in Helm.
 pub(crate) fn to_map(value: &Json) -> Map {
     match json::from_serde(value) {
         Value::Map(map) => map,

@@ -71,7 +71,7 @@ impl Drop for Process {
 /// Retries until there is a result.
 ///
 /// # Panics
-/// There is none within [`LIMIT`]; the message has the last observation.
+/// After [`LIMIT`] without a result, with the last observation.
 #[allow(clippy::panic, reason = "tests end here")]
 pub fn eventually<T, E: Debug>(what: &str, mut attempt: impl FnMut() -> Result<T, E>) -> T {
     let began = Instant::now();

@@ -31,8 +31,9 @@ fn lay_below(values: &mut Value, map: &ConfigMap) -> Result<(), Error> {
     }
     if let Some(replicas) = setting("replicas").filter(|_| values["replicaCount"].is_null()) {
         let name = map.name_any();
-        let number: u32 =
-            replicas.parse().map_err(|_| format!("ConfigMap {name:?}, key \"replicas\": {replicas:?} is no number"))?;
+        let number: u32 = replicas
+            .parse()
+            .map_err(|_| format!("ConfigMap {name:?}, key \"replicas\": {replicas:?} is not a number"))?;
         values["replicaCount"] = json!(number);
     }
     Ok(())
@@ -84,6 +85,6 @@ mod tests {
     #[test]
     fn a_wrong_setting_is_named() {
         let error = lay_below(&mut json!({}), &settings(json!({"replicas": "many"}))).unwrap_err();
-        assert_eq!(error.to_string(), "ConfigMap \"settings\", key \"replicas\": \"many\" is no number");
+        assert_eq!(error.to_string(), "ConfigMap \"settings\", key \"replicas\": \"many\" is not a number");
     }
 }

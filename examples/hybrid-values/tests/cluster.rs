@@ -67,7 +67,7 @@ fn settings_reach_every_release_of_their_namespace_at_once() {
     eventually("failure that names the setting", || {
         let message = "jsonpath={.status.conditions[?(@.type==\"Irreconcilable\")].message}";
         let message = namespace.kubectl(["get", "nginx", "free", "-o", message]).unwrap();
-        if message.contains("key \"replicas\": \"many\" is no number") { Ok(()) } else { Err(message) }
+        if message.contains("key \"replicas\": \"many\" is not a number") { Ok(()) } else { Err(message) }
     });
     wait_for(&namespace, "free", 2, "gold");
     settings(&namespace, json!({"tier": "silver", "replicas": "3"}));

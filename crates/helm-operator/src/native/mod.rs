@@ -34,7 +34,7 @@ pub type Error = Box<dyn std::error::Error + Send + Sync>;
 /// arrives, it drops the future: assume that any `.await` may be the last, and make each write idempotent.
 ///
 /// Nothing is retried: returning early, with or without an error, ends the process. Retry inside; [`crate::backoff::Backoff`] has the waits, and
-/// [`crate::report`] logs, counts and publishes outcomes as chart controllers do.
+/// [`Context::events`] publishes outcomes.
 pub trait Controller: Send + 'static {
     /// The name in logs, metrics and events: `<kind in lower case>-controller`. The manager numbers duplicates.
     fn name(&self) -> &str;

@@ -236,9 +236,9 @@ impl<'a, R: Namespaced> Scope<'a, R> {
     /// Logs, counts and publishes something that the resource's users should know, in the background. Once for each change, not for each reconcile.
     pub fn tell(&self, outcome: Outcome) {
         let object = reference(&**self.resource);
-        self.context.metrics.outcome(&self.context.controller, outcome.reason);
         report::log(self.context, &object, &outcome);
-        self.context.events.publish(object, outcome);
+        let Context { metrics, events, controller, .. } = self.context;
+        report::publish(metrics, events, controller, object, outcome);
     }
 }
 
@@ -275,7 +275,7 @@ fn updated<K>(object: K) -> Applied<K> {
     Applied { change: Change::Updated, object: Arc::new(object) }
 }
 
-/// Whether the object is gone, or another has its name.
-fn is_gone(error: &kube::Error) -> bool {
+/// Whether the object is gone, has changed, or another has its name.
+pub(super) fn is_gone(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.is_not_found() || status.is_conflict())
 }

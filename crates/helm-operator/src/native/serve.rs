@@ -12,7 +12,7 @@ use serde_json::json;
 
 use super::cache::Cache;
 use super::reconciler::{Namespaced, Next, Reconciler, Watching};
-use super::scope::{Scope, reference};
+use super::scope::{Scope, is_gone, reference};
 use super::{Controller, Error};
 use crate::ResourceKey;
 use crate::backoff::Backoff;
@@ -183,7 +183,7 @@ impl<R: Reconciler> Serving<R> {
         let params = PatchParams { field_manager: Some(self.manager.clone()), ..PatchParams::default() };
         match resources.patch_metadata(&resource.name_any(), &params, &Patch::Merge(patch)).await {
             Ok(_) => Ok(Next::Wait),
-            Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => Ok(Next::Wait),
+            Err(error) if is_gone(&error) => Ok(Next::Wait),
             Err(error) => Err(Failure::Finalizer(error)),
         }
     }

@@ -277,7 +277,7 @@ async fn a_finalizer_is_set_before_the_first_reconcile_and_removed_after_the_cle
     let notes = Notes { finalizer: true, ..Notes::default() };
     run(&world, &notes, 1).await;
     assert_eq!(world.note("a").unwrap()["metadata"]["finalizers"], json!(["example.com/note"]));
-    assert!(lock(&notes.reconciled).is_empty(), "its event has not come yet");
+    assert!(lock(&notes.reconciled).is_empty(), "the resource's event starts the first reconcile");
     let path = "/apis/example.com/v1/namespaces/ns/notes/a";
     let mut going = world.note("a").unwrap();
     going["metadata"]["finalizers"] = json!(["other", "example.com/note"]);

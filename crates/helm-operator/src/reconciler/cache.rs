@@ -4,14 +4,14 @@
 //! the newer wins, and an object seen as deleted does not come back.
 
 use std::collections::hash_map::Entry;
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::Duration;
 
 use helm_release::action::{Cached, CachedObject, LiveView};
 use helm_release::kube::{Applied, Decoration, Live, Mark, ObjectKey, Proven, Resource, Unready};
 use tokio::time::Instant;
 
+use super::deletions::RecentDeletions;
 use super::feed::Scope;
 use super::history::History;
 use super::primary::{Primary, ResourceKey};
@@ -48,32 +48,6 @@ pub(super) type KindKey = (Arc<str>, Arc<str>);
 
 pub(super) fn kind_key(resource: &Resource) -> KindKey {
     (Arc::from(resource.group()), resource.kind.clone())
-}
-
-/// How long a deletion is remembered. Longer than the answer to any write takes.
-const REMEMBERED: Duration = Duration::from_secs(300);
-
-/// The uids of recently deleted objects, so that a late answer to a write does not bring one back.
-#[derive(Default)]
-struct RecentDeletions {
-    uids: HashSet<Box<str>>,
-    order: VecDeque<(Instant, Box<str>)>,
-}
-
-impl RecentDeletions {
-    fn add(&mut self, uid: &str) {
-        let now = Instant::now();
-        while self.order.front().is_some_and(|(at, _)| *at + REMEMBERED < now) {
-            self.order.pop_front().map(|(_, uid)| self.uids.remove(&uid));
-        }
-        if self.uids.insert(uid.into()) {
-            self.order.push_back((now, uid.into()));
-        }
-    }
-
-    fn has(&self, uid: &str) -> bool {
-        self.uids.contains(uid)
-    }
 }
 
 /// A live object of a release.

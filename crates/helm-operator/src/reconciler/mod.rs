@@ -11,6 +11,7 @@ mod cluster;
 mod compare;
 mod controller;
 mod correct_drift;
+mod deletions;
 mod deploy;
 mod detect;
 mod engine;

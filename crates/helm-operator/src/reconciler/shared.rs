@@ -27,7 +27,7 @@ use super::{compare, observe, watch};
 use crate::events::Events;
 use crate::metrics::Metrics;
 use crate::native::Stores;
-use crate::report::Outcome;
+use crate::report::{self, Outcome};
 use crate::status::condition;
 use crate::values_from::ValuesSource;
 use crate::watches::{Drift, Expressions, OnFailure};
@@ -234,8 +234,7 @@ impl Shared {
 
     /// Counts and publishes an outcome of a resource, in the background.
     pub(super) fn publish(&self, primary: &Primary, outcome: Outcome) {
-        self.metrics.outcome(&self.settings.controller, outcome.reason);
-        self.events.publish(primary.reference(), outcome);
+        report::publish(&self.metrics, &self.events, &self.settings.controller, primary.reference(), outcome);
     }
 
     /// What a resource's release adds to its objects.
