@@ -16,25 +16,49 @@ pub(crate) struct ClusterLookup {
     pub(crate) runtime: Handle,
 }
 
-impl Lookup for ClusterLookup {
-    fn lookup(&self, api_version: &str, kind: &str, namespace: &str, name: &str) -> Result<Value, LookupError> {
-        let found = self.runtime.block_on(async {
+impl ClusterLookup {
+    /// Reads an object, or a list if `name` is empty: the server's JSON, or `None` if there is none. Every `lookup` of this process ends here, also
+    /// those of render workers.
+    ///
+    /// # Errors
+    /// As [`Lookup::lookup`].
+    pub(crate) async fn read(
+        &self,
+        api_version: &str,
+        kind: &str,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Option<Vec<u8>>, LookupError> {
+        let found: Result<_, Error> = async {
             let resource = self.applier.mapper.resource(api_version, kind).await?;
             let path = if name.is_empty() { resource.collection(namespace) } else { resource.path(namespace, name) };
             match self.applier.api().send(Call::get(path?)).await {
                 Err(error) if error.is_not_found() => Ok(None),
-                answer => answer.map(Some),
+                answer => answer.map(|Response { body, .. }| Some(body)),
             }
-        });
-        let Some(Response { body: json, .. }) = found.map_err(|e: Error| LookupError::new(chain(&e)))? else {
-            return Ok(Value::Map(Map::default()));
-        };
-        // The answer is not quoted: it may be a Secret.
-        let object =
-            json::decode_preserving_ints(&json).map_err(|_| LookupError::new("cannot read the API server's answer"))?;
-        name_items(&object);
-        Ok(object)
+        }
+        .await;
+        found.map_err(|e| LookupError::new(chain(&e)))
     }
+}
+
+impl Lookup for ClusterLookup {
+    fn lookup(&self, api_version: &str, kind: &str, namespace: &str, name: &str) -> Result<Value, LookupError> {
+        value(self.runtime.block_on(self.read(api_version, kind, namespace, name))?.as_deref())
+    }
+}
+
+/// What templates see of an answer: an empty map if there is none.
+///
+/// # Errors
+/// The answer is not JSON.
+pub(crate) fn value(json: Option<&[u8]>) -> Result<Value, LookupError> {
+    let Some(json) = json else { return Ok(Value::Map(Map::default())) };
+    // The answer is not quoted: it may be a Secret.
+    let object =
+        json::decode_preserving_ints(json).map_err(|_| LookupError::new("cannot read the API server's answer"))?;
+    name_items(&object);
+    Ok(object)
 }
 
 /// Gives each item of a list the kind that only the list has, as the decoder of Kubernetes' client does.
