@@ -85,7 +85,7 @@ pub struct ControllerConfig {
     pub full_resync_period: Duration,
     /// How many releases of one watch may be upgraded at a time because something outside their resources changed; 0: no limit. Default: 0.
     pub max_parallel_upgrades: usize,
-    /// Whether events show override values as `****`. Default: false.
+    /// Whether events show override values as `****`. Default: true, since they may come from the environment of the operator.
     pub suppress_override_values: bool,
 }
 
@@ -105,7 +105,7 @@ impl Default for ControllerConfig {
             max_history: 10,
             full_resync_period: Duration::ZERO,
             max_parallel_upgrades: 0,
-            suppress_override_values: false,
+            suppress_override_values: true,
         }
     }
 }

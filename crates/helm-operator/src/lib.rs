@@ -11,6 +11,7 @@ pub mod hooks;
 mod lease;
 mod lookup;
 pub mod manager;
+mod mask;
 pub mod metrics;
 pub mod native;
 mod operator;

@@ -1,19 +1,65 @@
 //! `lookup` of templates over an API server. Counterpart: Helm's `pkg/engine/lookup_func.go`.
 
+use std::sync::{Mutex, PoisonError};
+
 use go_encoding::json;
 use go_template::{Map, Value};
 use helm::engine::{Lookup, LookupError};
-use helm_release::kube::{Applier, Call, Error, Response};
+use helm_release::kube::{Applier, Call, Error, Resource, Response};
 use tokio::runtime::Handle;
 
+use crate::mask::Mask;
 use crate::report::chain;
+
+/// The most bytes of Secrets and ConfigMaps that one render reads and that messages are searched for.
+const MAX_SEEN: usize = 4 << 20;
+
+/// What replaces a message that may quote any of too many bytes.
+const TOO_MUCH: &str =
+    "the message is hidden: templates looked up more than 4 MiB of Secrets and ConfigMaps, and it may quote them";
 
 /// Reads the applier's API server. Call it from a thread that may block while other threads drive the runtime.
 pub(crate) struct ClusterLookup {
     /// The server and the kinds that it serves.
-    pub(crate) applier: Applier,
+    applier: Applier,
     /// Runs the requests.
-    pub(crate) runtime: Handle,
+    runtime: Handle,
+    seen: Mutex<Seen>,
+}
+
+/// The data that templates read.
+#[derive(Default)]
+struct Seen {
+    bytes: usize,
+    mask: Mask,
+}
+
+impl ClusterLookup {
+    /// Reads this server, and runs requests on this runtime.
+    pub(crate) fn new(applier: Applier, runtime: Handle) -> ClusterLookup {
+        ClusterLookup { applier, runtime, seen: Mutex::default() }
+    }
+
+    /// The text without the data of Secrets and ConfigMaps that templates read.
+    pub(crate) fn hide(&self, text: String) -> String {
+        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        if seen.bytes > MAX_SEEN { TOO_MUCH.to_owned() } else { seen.mask.hide(text) }
+    }
+
+    fn see(&self, resource: &Resource, json: &[u8]) {
+        if !resource.group().is_empty() || !matches!(&*resource.kind, "Secret" | "ConfigMap") {
+            return;
+        }
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        seen.bytes += json.len();
+        if seen.bytes > MAX_SEEN {
+            seen.mask = Mask::default();
+            return;
+        }
+        let answer: serde_json::Value = serde_json::from_slice(json).unwrap_or_default();
+        let items = answer["items"].as_array().map_or(std::slice::from_ref(&answer), Vec::as_slice);
+        items.iter().for_each(|object| seen.mask.add_data(object));
+    }
 }
 
 impl ClusterLookup {
@@ -34,7 +80,10 @@ impl ClusterLookup {
             let path = if name.is_empty() { resource.collection(namespace) } else { resource.path(namespace, name) };
             match self.applier.api().send(Call::get(path?)).await {
                 Err(error) if error.is_not_found() => Ok(None),
-                answer => answer.map(|Response { body, .. }| Some(body)),
+                answer => answer.map(|Response { body, .. }| {
+                    self.see(&resource, &body);
+                    Some(body)
+                }),
             }
         }
         .await;
@@ -89,7 +138,7 @@ mod tests {
 
     fn lookup_in(api: MemoryApi, kind: &str, name: &str) -> Result<Value, String> {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        let lookup = ClusterLookup { applier: Applier::new(Arc::new(api)), runtime: runtime.handle().clone() };
+        let lookup = ClusterLookup::new(Applier::new(Arc::new(api)), runtime.handle().clone());
         lookup.lookup("v1", kind, "ns", name).map_err(|error| error.to_string())
     }
 

@@ -224,13 +224,20 @@ impl Run {
     }
 }
 
+/// The only such flag that is on by default.
+const HIDES_OVERRIDES: &str = "suppress_override_values";
+
 /// A flag as in Go's pflag: `--flag=false` works, and the last of several counts.
 pub(super) fn as_in_go(flag: Arg) -> Arg {
     if !matches!(flag.get_action(), ArgAction::SetTrue) {
         return flag;
     }
+    let default = if flag.get_id() == HIDES_OVERRIDES { "true" } else { "false" };
     let flag = flag.action(ArgAction::Set).num_args(0..=1).require_equals(true).value_name("BOOL");
-    flag.default_missing_value("true").default_value("false").hide_default_value(true).value_parser(boolean)
+    flag.default_missing_value("true")
+        .default_value(default)
+        .hide_default_value(default == "false")
+        .value_parser(boolean)
 }
 
 /// Go's `strconv.ParseBool`.

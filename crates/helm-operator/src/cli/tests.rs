@@ -28,9 +28,8 @@ fn the_defaults_match_upstream() {
     assert_eq!(config.controllers.progress_timeout, Duration::from_secs(600));
     assert_eq!(config.metrics_bind_address, ":8080");
     assert_eq!(config.health_probe_bind_address, ":8081");
-    assert!(
-        !config.leader_elect && config.controllers.namespaces.is_all() && !config.controllers.suppress_override_values
-    );
+    assert!(!config.leader_elect && config.controllers.namespaces.is_all());
+    assert!(config.controllers.suppress_override_values, "unlike upstream");
     assert_eq!(config.controllers.max_concurrent_reconciles, std::thread::available_parallelism().unwrap().get());
     assert_eq!(parse("run").unwrap().watches_file, std::path::Path::new("./watches.yaml"));
 }
@@ -39,7 +38,7 @@ fn the_defaults_match_upstream() {
 fn every_flag_reaches_the_configuration() {
     let line = "run --watches-file=w.yaml --reconcile-period=1m30s --hook-timeout=2h --progress-timeout=0 --max-concurrent-reconciles 3 --max-history=5 --metrics-bind-address=0 \
         --metrics-secure --metrics-require-rbac --health-probe-bind-address=127.0.0.1:0 --leader-elect --leader-election-id=me \
-        --leader-election-namespace=ns --suppress-override-values --full-resync-period=12h --max-parallel-upgrades=5 --enable-http2=true --zap-devel=false --zap-encoder=console \
+        --leader-election-namespace=ns --suppress-override-values=false --full-resync-period=12h --max-parallel-upgrades=5 --enable-http2=true --zap-devel=false --zap-encoder=console \
         --zap-log-level=debug --zap-stacktrace-level=panic --zap-time-encoding=iso8601";
     let config = config(line, &[("WATCH_NAMESPACE", "a, b")]).unwrap();
     assert_eq!((config.controllers.hook_timeout, config.controllers.max_history), (Duration::from_secs(7200), 5));
@@ -51,7 +50,7 @@ fn every_flag_reaches_the_configuration() {
     assert_eq!(config.controllers.full_resync_period, Duration::from_secs(12 * 3600));
     assert_eq!(config.controllers.max_parallel_upgrades, 5);
     assert_eq!((&*config.metrics_bind_address, &*config.health_probe_bind_address), ("0", "127.0.0.1:0"));
-    assert!(config.leader_elect && config.controllers.suppress_override_values);
+    assert!(config.leader_elect && !config.controllers.suppress_override_values);
     assert_eq!((&*config.leader_election_id, &*config.leader_election_namespace), ("me", "ns"));
     assert_eq!(*config.controllers.namespaces.0, ["a", "b"]);
     let telemetry = parse(line).unwrap().telemetry();

@@ -9,6 +9,7 @@ use super::primary::Primary;
 use super::release::Release;
 use super::render::Request;
 use super::state::{Inputs, Recorded};
+use super::veil::hide_notes;
 use super::work::{Next, Work};
 use super::{compare, correct_drift};
 use crate::status::{Fault, condition};
@@ -19,7 +20,10 @@ impl Work<'_> {
             return Ok(Next::Again);
         }
         self.load_sources(primary).await?;
-        let rendered = self.render_loaded(primary).await;
+        let rendered = match self.render_loaded(primary).await {
+            Err(fault) => Err(self.veiled(primary, fault).await),
+            rendered => rendered,
+        };
         self.drop_source_values();
         if rendered.is_ok() {
             self.progress.rendered();
@@ -111,10 +115,10 @@ impl Work<'_> {
         let (spec, inputs) = (self.effective_spec(primary), self.inputs_digest(primary));
         let request = Request { name, namespace, spec, revision, inputs };
         let rendered = self.shared.renderer.render(request).await;
-        let candidate = rendered.map_err(|e| unusable(e.reason, self.hide(e.message)))?;
+        let candidate = rendered.map_err(|e| unusable(e.reason, e.message))?;
         let candidate = self.post_render(primary, candidate).await?;
         // The status shows them.
-        let notes = self.hide(candidate.notes);
+        let notes = hide_notes(self.secrets(), &candidate);
         Ok(Candidate { notes, ..candidate })
     }
 }

@@ -42,7 +42,7 @@ pub(super) async fn repair(work: &mut Work<'_>, primary: &Primary) -> Result<Nex
     }
     work.shared.cache.change_history(work.key, |history| history.drift.succeed(!put_back.is_empty()));
     cache_applied(work, &applied);
-    undo::publish_client_side_applies(work, primary, &applied);
+    undo::publish_client_side_applies(work, primary, &applied, None).await;
     update_marks(work, primary, version, &marks, &applied).await.map_err(|e| fault(&e))?;
     // Without a watch nothing reports whether it helped.
     Ok(if watched { Next::Again } else { Next::Done })
@@ -120,7 +120,7 @@ pub(super) async fn take_ownership(work: &mut Work<'_>, primary: &Primary) -> Re
     let packed = work.release().and_then(|r| r.packed.clone()).filter(|(v, _)| *v == version).map(|(_, p)| p);
     let applied = action::take_ownership(&env, version, packed.as_ref()).await.map_err(|e| fault(&e))?;
     cache_applied(work, &applied);
-    undo::publish_client_side_applies(work, primary, &applied);
+    undo::publish_client_side_applies(work, primary, &applied, None).await;
     let mut whole = (*marks).clone();
     whole.objects = applied.iter().map(MarkedObject::from).collect();
     whole.complete = true;

@@ -32,7 +32,8 @@ pub(super) async fn install(work: &mut Work<'_>, primary: &Primary) -> Result<Ne
     let installed = action::install(&env, &candidate, work.current().as_ref()).await;
     let chart = &candidate.chart;
     let note = format!("installed release {:?} with chart {}-{}", primary.name(), chart.name, chart.version);
-    conclude(work, primary, &candidate, &INSTALL, installed.map(|outcome| (outcome, note))).await
+    let concluded = conclude(work, primary, &candidate, &INSTALL, installed.map(|outcome| (outcome, note))).await;
+    keep_failed(work, candidate, concluded)
 }
 
 /// Upgrades to the candidate.
@@ -49,7 +50,14 @@ pub(super) async fn upgrade(work: &mut Work<'_>, primary: &Primary) -> Result<Ne
         let note = format!("upgraded release {:?} to revision {}", primary.name(), outcome.version);
         (outcome, note)
     });
-    conclude(work, primary, &candidate, &UPGRADE, upgraded).await
+    let concluded = conclude(work, primary, &candidate, &UPGRADE, upgraded).await;
+    keep_failed(work, candidate, concluded)
+}
+
+/// Keeps a failed candidate until its failure is reported: that tells values from names.
+fn keep_failed(work: &mut Work<'_>, candidate: Candidate, concluded: Result<Next, Fault>) -> Result<Next, Fault> {
+    work.candidate = concluded.is_err().then_some(candidate);
+    concluded
 }
 
 /// Publishes what the user should know beforehand, and runs the author's hooks.
@@ -72,7 +80,7 @@ async fn conclude(
             tracing::info!(resource = %work.key, revision = outcome.version, "{} release", words.done);
             work.shared.publish(primary, report::Outcome::normal(words.done, words.action, note));
             work.after(primary, &outcome, &candidate.manifest).await;
-            record(work, outcome).await;
+            record(work, outcome, Some(candidate)).await;
             work.succeed();
             Ok(Next::Again)
         }
@@ -89,11 +97,11 @@ async fn conclude(
 }
 
 /// Stores the outcome of an action in the cache.
-pub(super) async fn record(work: &Work<'_>, outcome: Outcome) {
+pub(super) async fn record(work: &Work<'_>, outcome: Outcome, candidate: Option<&Candidate>) {
     let shared = work.shared;
     shared.cache.store_applied(&outcome.applied, work.key);
     if let Some(primary) = shared.cache.primary(work.key) {
-        undo::publish_client_side_applies(work, &primary, &outcome.applied);
+        undo::publish_client_side_applies(work, &primary, &outcome.applied, candidate).await;
     }
     let mut kinds: Vec<Arc<Resource>> = Vec::new();
     for object in &outcome.marks.objects {

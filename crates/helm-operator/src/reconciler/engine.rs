@@ -7,7 +7,7 @@ use futures::future::BoxFuture;
 use go_encoding::json;
 use go_template::{Map, Value};
 use helm::chart::Chart;
-use helm::engine::{self, Capabilities, Engine, KubeVersion, Lookup, ReleaseOptions, Rendered};
+use helm::engine::{self, Capabilities, Engine, KubeVersion, ReleaseOptions, Rendered};
 use helm_release::action::Candidate;
 use helm_release::kube::{
     Applier, Call, Duplicate, Object, ObjectError, deduplicate, digest_json, install_order, objects_of,
@@ -103,8 +103,8 @@ impl EngineRenderer {
         self.overrides.over(own).map_err(|e| invalid(e.to_string()))
     }
 
-    fn lookup(&self) -> Arc<dyn Lookup> {
-        Arc::new(ClusterLookup { applier: self.discovered.applier.clone(), runtime: tokio::runtime::Handle::current() })
+    fn lookup(&self) -> Arc<ClusterLookup> {
+        Arc::new(ClusterLookup::new(self.discovered.applier.clone(), tokio::runtime::Handle::current()))
     }
 }
 
@@ -137,6 +137,7 @@ impl Renderer for EngineRenderer {
             };
             let (engine, document, lookup) = (self.engine.clone(), self.document.clone(), self.lookup());
             let capabilities = self.discovered.current().await;
+            let lookups = lookup.clone();
             // A chart may compute for a long time, and `lookup` waits for the cluster.
             let rendered = tokio::task::spawn_blocking(move || {
                 let request = engine::Request {
@@ -152,9 +153,11 @@ impl Renderer for EngineRenderer {
                 let config = json::to_serde(&Value::Map(values.clone()));
                 candidate(rendered, config, document, &release.namespace, inputs)
             });
-            rendered
-                .await
-                .map_err(|_| RenderError { reason: "RenderError", message: "rendering was interrupted".into() })?
+            let interrupted = RenderError { reason: "RenderError", message: "rendering was interrupted".into() };
+            match rendered.await.unwrap_or(Err(interrupted)) {
+                Ok(candidate) => Ok(Candidate { notes: lookups.hide(candidate.notes), ..candidate }),
+                Err(error) => Err(RenderError { message: lookups.hide(error.message), ..error }),
+            }
         })
     }
 }

@@ -55,6 +55,7 @@ pub(crate) mod turns;
 mod undo;
 mod uninstall;
 mod unserved;
+mod veil;
 mod versions;
 mod watch;
 mod work;

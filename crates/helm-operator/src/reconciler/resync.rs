@@ -22,7 +22,7 @@ pub(super) async fn reapply(work: &mut Work<'_>, primary: &Primary) -> Result<Ne
     let objects: Vec<&MarkedObject> = marks.objects.iter().filter(is_due).collect();
     let applied = action::reapply(&env, version, packed.as_ref(), &objects).await.map_err(|e| fault(&e))?;
     correct_drift::cache_applied(work, &applied);
-    undo::publish_client_side_applies(work, primary, &applied);
+    undo::publish_client_side_applies(work, primary, &applied, None).await;
     correct_drift::update_marks(work, primary, version, &marks, &applied).await.map_err(|e| fault(&e))?;
     let put_back = put_back(&applied);
     tracing::info!(resource = %work.key, objects = applied.len(), changed = put_back, "Applied release again");

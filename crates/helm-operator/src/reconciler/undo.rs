@@ -2,8 +2,8 @@
 //!
 //! The attempt that left something need not be the one that failed now: a later one may fail before it writes anything.
 
-use helm_release::action::{self, Current, Failure};
-use helm_release::kube::ApplyMethod;
+use helm_release::action::{self, Candidate, Current, Failure};
+use helm_release::kube::{Applied, ApplyMethod};
 use helm_release::release::Status;
 
 use super::deploy::record;
@@ -108,7 +108,7 @@ async fn roll_back(work: &Work<'_>, primary: &Primary, to: u32) -> Result<(), Fa
     match action::rollback(&env, &current, to, &inputs).await {
         Ok(outcome) => {
             tracing::info!(resource = %work.key, to, revision = outcome.version, "Rolled back release");
-            record(work, outcome).await;
+            record(work, outcome, None).await;
             Ok(())
         }
         Err(failure) => {
@@ -152,9 +152,15 @@ async fn with_recorded_objects(
 }
 
 /// Publishes each change to objects that server-side apply refused and that were written client-side.
-pub(super) fn publish_client_side_applies(work: &Work<'_>, primary: &Primary, applied: &[helm_release::kube::Applied]) {
+pub(super) async fn publish_client_side_applies(
+    work: &Work<'_>,
+    primary: &Primary,
+    applied: &[Applied],
+    candidate: Option<&Candidate>,
+) {
     for one in applied {
         let ApplyMethod::Client { refused: Some(why) } = &one.method else { continue };
+        let why = work.veil(primary, candidate).await.hide(why.to_string());
         let note = format!("server-side apply rejects {}, so it is written client-side: {why}", one.key);
         tracing::warn!(resource = %work.key, object = %one.key, why, "server-side apply rejects an object");
         work.shared.publish(primary, Outcome::warning("ClientSideApply", "Apply", note));

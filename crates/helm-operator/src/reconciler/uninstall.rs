@@ -143,7 +143,7 @@ async fn delete(work: &Work<'_>, primary: &Primary) -> Result<Option<String>, ac
     if inventory.delete_hooks {
         let ran = action::run_pre_delete(&env, &mut at).await;
         cache_hook_records(work, &at);
-        publish_skipped_hooks(work, primary, &ran?);
+        publish_skipped_hooks(work, primary, &ran?).await;
     }
     action::delete_objects(&env, &inventory).await?;
     if let Some(awaited) = still_there(work, primary, &env, &inventory).await? {
@@ -153,8 +153,8 @@ async fn delete(work: &Work<'_>, primary: &Primary) -> Result<Option<String>, ac
         let ran = action::run_post_delete(&env, &mut at).await;
         cache_hook_records(work, &at);
         match ran? {
-            PostDelete::Done(left_out) => publish_skipped_hooks(work, primary, &left_out),
-            PostDelete::GivenUp(error) => publish_given_up_hook(work, primary, &error),
+            PostDelete::Done(left_out) => publish_skipped_hooks(work, primary, &left_out).await,
+            PostDelete::GivenUp(error) => publish_given_up_hook(work, primary, &error).await,
         }
     }
     env.storage.delete_all(&decoration.namespace, &decoration.release, &current.versions).await?;
@@ -213,19 +213,20 @@ fn cache_hook_records(work: &Work<'_>, at: &Uninstalling) {
 }
 
 /// Publishes which hooks did not run because the namespace is being deleted.
-fn publish_skipped_hooks(work: &Work<'_>, primary: &Primary, hooks: &[HookError]) {
+async fn publish_skipped_hooks(work: &Work<'_>, primary: &Primary, hooks: &[HookError]) {
     for error in hooks {
-        let message = format!("the release is uninstalled without a hook: {}", chain(error));
+        let why = work.veil(primary, None).await.hide(chain(error));
+        let message = format!("the release is uninstalled without a hook: {why}");
         tracing::warn!(resource = %work.key, message, "Skipped a hook");
         work.shared.publish(primary, Outcome::warning("HookSkipped", "Uninstall", message));
     }
 }
 
-fn publish_given_up_hook(work: &Work<'_>, primary: &Primary, error: &action::Error) {
+async fn publish_given_up_hook(work: &Work<'_>, primary: &Primary, error: &action::Error) {
+    let why = work.veil(primary, None).await.hide(chain(error));
     let message = format!(
-        "a post-delete hook failed {} times, so the release is uninstalled without it: {}",
+        "a post-delete hook failed {} times, so the release is uninstalled without it: {why}",
         action::POST_DELETE_TRIES,
-        chain(error)
     );
     tracing::error!(resource = %work.key, error = message, "Giving up on a hook");
     work.shared.publish(primary, Outcome::warning("HookGivenUp", "Uninstall", message));

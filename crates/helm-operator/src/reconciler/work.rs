@@ -121,7 +121,10 @@ impl Work<'_> {
                 Ok(Next::Done) if observed.is_idle() => return End::Idle,
                 Ok(Next::Done) => return End::Rest,
                 Ok(Next::At(time)) => return End::At(time),
-                Err(fault) => return self.failed(step, &primary, fault),
+                Err(fault) => {
+                    let fault = self.veiled(&primary, fault).await;
+                    return self.failed(step, &primary, fault);
+                }
             }
         }
         let Some(primary) = self.shared.cache.primary(self.key) else { return End::Idle };

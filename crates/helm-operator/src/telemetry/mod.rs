@@ -3,6 +3,7 @@
 //! Counterpart: controller-runtime's `pkg/log/zap` and its `--zap-*` flags.
 
 mod line;
+mod panics;
 
 use std::fmt;
 use std::io::Write as _;
@@ -92,7 +93,9 @@ pub fn init(options: Options) {
     let lines = Lines { encoder, time: options.time };
     let filter = filter(options, std::env::var("RUST_LOG").ok().as_deref());
     // A second start in one process, as in tests, keeps the first.
-    let _ = Registry::default().with(lines.with_filter(filter)).try_init();
+    if Registry::default().with(lines.with_filter(filter)).try_init().is_ok() {
+        panics::report_panics();
+    }
 }
 
 /// Libraries log warnings only, unless the level asks for everything.

@@ -5,7 +5,8 @@ use go_template::{Map, Value};
 use helm::strvals;
 use helm::values::merge_maps;
 
-use super::{Mask, Resolved, SourceKind};
+use super::{Resolved, SourceKind};
+use crate::mask::Mask;
 use crate::values::{self, Spec};
 
 /// The most bytes that all keys of one resource may have together: a record holds the values, and must fit into a Secret.
@@ -49,7 +50,7 @@ pub(crate) fn merge(sources: &[Found<'_>], spec: &Spec) -> Result<(Spec, Mask), 
             }
         };
         if source.key.kind == SourceKind::Secret {
-            mask.add(&value);
+            mask.add_secret(&value);
         }
     }
     let merged = Value::Map(merge_maps(&values, &spec.values()?));

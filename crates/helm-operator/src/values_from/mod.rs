@@ -4,7 +4,6 @@
 //! Counterpart: Flux's `spec.valuesFrom`. docs/decisions/0026-values-from.md has the reasons.
 
 mod content;
-mod mask;
 mod merge;
 
 use std::fmt;
@@ -15,7 +14,6 @@ use helm::strvals;
 use serde::Deserialize;
 
 pub(crate) use content::Content;
-pub(crate) use mask::Mask;
 pub(crate) use merge::{Found, merge};
 
 /// The most entries of one list: each costs a request per change.

@@ -2,9 +2,11 @@
 //!
 //! Counterpart: `os.ExpandEnv` and `expandOverrideValues` of operator-sdk's `internal/helm/watches`.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use go_template::{FuncError, FuncMap, Str, Templates, Value};
+
+use crate::mask::Mask;
 
 /// An override value whose template fails. Upstream prints the whole text; here the key stands for it, because text from the environment may be
 /// secret.
@@ -42,14 +44,33 @@ pub(super) fn expand(key: &str, text: &str, env: &Env) -> Result<String, Error> 
         return Ok(expanded);
     }
     let is_written = expanded == text;
-    let cause = |error: &dyn std::fmt::Display| if is_written { error.to_string() } else { HIDDEN.to_owned() };
-    let parsed = go_template::parse(key, expanded.as_str(), &functions(env))
+    let seen = Arc::new(Mutex::new(literals(text)));
+    let env = noting(env.clone(), seen.clone());
+    let cause = |error: &dyn std::fmt::Display| match is_written {
+        true => seen.lock().unwrap_or_else(PoisonError::into_inner).hide(error.to_string()),
+        false => HIDDEN.to_owned(),
+    };
+    let parsed = go_template::parse(key, expanded.as_str(), &functions(&env))
         .map_err(|error| Error::Parse { key: key.to_owned(), cause: cause(&error) })?;
     let mut templates = Templates::new(key);
     templates.add(&parsed);
     let printed = Arc::new(templates).execute(key, &Value::Nil);
     let bytes = printed.map_err(|error| Error::Execute { key: key.to_owned(), cause: cause(&error) })?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// The strings in a template's text: they may be secret, and errors quote them.
+fn literals(text: &str) -> Mask {
+    let mut mask = Mask::default();
+    text.split(['"', '`']).skip(1).step_by(2).for_each(|literal| mask.add_secret(&literal.into()));
+    mask
+}
+
+/// The environment, with each variable that is read added to what errors must not quote.
+fn noting(env: Env, seen: Arc<Mutex<Mask>>) -> Env {
+    Arc::new(move |name| {
+        env(name).inspect(|text| seen.lock().unwrap_or_else(PoisonError::into_inner).add_secret(&text.as_str().into()))
+    })
 }
 
 /// Sprig's functions with `env` and `expandenv`, which Helm withholds from charts: an operator's own configuration may read its environment.
@@ -154,7 +175,16 @@ mod tests {
         check("{{ nope }}", r#"invalid template string of "k": template: k:1: function "nope" not defined"#);
         check(
             r#"{{ fail "no" }}"#,
-            r#"failed to execute template of "k": template: k:1:3: executing "k" at <fail "no">: error calling fail: no"#,
+            r#"failed to execute template of "k": template: k:1:3: executing "k" at <fail "****">: error calling fail: ****"#,
+        );
+        check(
+            r#"{{ env "MY_IMAGE" | mustRegexMatch "(" }}"#,
+            "failed to execute template of \"k\": template: k:1:20: executing \"k\" at <mustRegexMatch \"****\">: \
+             error calling mustRegexMatch: error parsing regexp: missing closing ): `****`",
+        );
+        check(
+            r#"{{ env "MY_IMAGE" | fail }}"#,
+            "failed to execute template of \"k\": template: k:1:20: executing \"k\" at <fail>: error calling fail: ****",
         );
         check("{{ $MY_IMAGE }}", &format!("invalid template string of \"k\": {HIDDEN}"));
         check(r#"{{ fail "$MY_IMAGE" }}"#, &format!("failed to execute template of \"k\": {HIDDEN}"));

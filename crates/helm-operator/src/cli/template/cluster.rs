@@ -21,7 +21,7 @@ pub(super) fn output(options: &Options, kubeconfig: Option<&Path>, context: Opti
     let runtime = builder.worker_threads(1).enable_all().build().map_err(|e| unreachable(e.to_string()))?;
     let server = runtime.block_on(Server::connect(kubeconfig, context)).map_err(unreachable)?;
     let capabilities = runtime.block_on(server.capabilities()).map_err(unreachable)?;
-    let lookup = Arc::new(ClusterLookup { applier: server.0.clone(), runtime: runtime.handle().clone() });
+    let lookup = Arc::new(ClusterLookup::new(server.0.clone(), runtime.handle().clone()));
     let (rendered, warnings) = options.render(Some(Cluster { capabilities, lookup }))?;
     if let Ok(rendered) = &rendered {
         runtime.block_on(server.check(rendered, &options.namespace)).map_err(Error::Cluster)?;

@@ -9,10 +9,11 @@ use super::super::outcome::invalid_annotation;
 use super::super::primary::Primary;
 use super::super::work::Work;
 use super::registry::Read;
+use crate::mask::Mask;
 use crate::report::chain;
 use crate::status::{Fault, condition};
 use crate::values::Spec;
-use crate::values_from::{self, Content, Found, Mask, Resolved, SourceKey, ValuesSource};
+use crate::values_from::{self, Content, Found, Resolved, SourceKey, ValuesSource};
 
 /// What a reconcile has read.
 pub(in super::super) struct Loaded {
@@ -83,9 +84,9 @@ impl Work<'_> {
         self.loaded.as_ref().and_then(|loaded| loaded.spec.clone()).unwrap_or_else(|| primary.spec.clone())
     }
 
-    /// The text without values of Secrets.
-    pub(in super::super) fn hide(&self, text: String) -> String {
-        self.loaded.as_ref().map_or(text.clone(), |loaded| loaded.mask.hide(text))
+    /// What the Secrets among the sources hold, until it is dropped.
+    pub(in super::super) fn secrets(&self) -> Mask {
+        self.loaded.as_ref().map(|loaded| loaded.mask.clone()).unwrap_or_default()
     }
 
     /// Reads the sources, unless this reconcile has done so.

@@ -47,6 +47,7 @@ mod failure_policy;
 mod failure_scenarios;
 mod faults;
 mod kinds;
+mod leaks;
 mod ready;
 mod recorded;
 mod recreate;

@@ -1,0 +1,123 @@
+//! The forms in which templates and servers print a value: as it is, quoted, escaped, in hexadecimal and in Base64.
+
+use std::borrow::Cow;
+
+use golibs::strconv::quote;
+use k8s_openapi::ByteString;
+
+/// How to search for a form of a word.
+pub(super) enum Form<'a> {
+    /// Wherever it occurs.
+    Anywhere(Cow<'a, str>),
+    /// Where neither neighbour is a letter or digit: too short to be found by chance.
+    Alone(Cow<'a, str>),
+}
+
+/// The shortest piece of Base64 or hexadecimal that is searched inside longer ones.
+const SHORTEST_CODE: usize = 6;
+
+/// Every form of a word, the likeliest first.
+pub(super) fn forms(word: &str) -> impl Iterator<Item = Form<'_>> {
+    let escapes = [go, go_time, json, go_json, quoted_json, html, url];
+    let escaped = escapes.into_iter().map(|escape| escape(word)).filter(move |form| form != word);
+    let plain = std::iter::once(Form::Anywhere(Cow::Borrowed(word)));
+    plain.chain(escaped.map(|form| Form::Anywhere(form.into()))).chain(codes(word))
+}
+
+/// Go's `%q`, without the quotes.
+fn go(word: &str) -> String {
+    let quoted = quote(word.as_bytes());
+    quoted[1..quoted.len() - 1].to_owned()
+}
+
+/// Errors of Go's package time.
+fn go_time(word: &str) -> String {
+    let escape = |byte: u8| match byte {
+        b'"' | b'\\' => format!("\\{}", char::from(byte)),
+        b' '..=0x7e => char::from(byte).to_string(),
+        byte => format!("\\x{byte:02x}"),
+    };
+    word.bytes().map(escape).collect()
+}
+
+fn json(word: &str) -> String {
+    let quoted = serde_json::Value::from(word).to_string();
+    quoted[1..quoted.len() - 1].to_owned()
+}
+
+/// Go's JSON, and `toJson` of templates.
+fn go_json(word: &str) -> String {
+    let characters = json(word).replace('&', "\\u0026");
+    characters
+        .replace('<', "\\u003c")
+        .replace('>', "\\u003e")
+        .replace('\u{2028}', "\\u2028")
+        .replace('\u{2029}', "\\u2029")
+}
+
+/// JSON inside a string.
+fn quoted_json(word: &str) -> String {
+    go(&go_json(word))
+}
+
+fn html(word: &str) -> String {
+    let escape = |c: char| match c {
+        '&' => "&amp;".to_owned(),
+        '<' => "&lt;".to_owned(),
+        '>' => "&gt;".to_owned(),
+        '"' => "&#34;".to_owned(),
+        '\'' => "&#39;".to_owned(),
+        c => c.to_string(),
+    };
+    word.chars().map(escape).collect()
+}
+
+/// Go's `url.QueryEscape`.
+fn url(word: &str) -> String {
+    let escape = |byte: u8| match byte {
+        b' ' => "+".to_owned(),
+        b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => char::from(byte).to_string(),
+        byte => format!("%{byte:02X}"),
+    };
+    word.bytes().map(escape).collect()
+}
+
+/// Hexadecimal and Base64: of the word alone, and of the word inside a longer text, which has three ways to start.
+fn codes<'a>(word: &str) -> Vec<Form<'a>> {
+    let hex: String = word.bytes().map(|byte| format!("{byte:02x}")).collect();
+    let hex = [hex.to_uppercase(), hex].into_iter().filter(|code| code.len() >= SHORTEST_CODE);
+    let inside = (0..3).map(|before| inside(word, before)).filter(|code| code.len() >= SHORTEST_CODE);
+    let whole = base64(word.as_bytes());
+    let unpadded = whole.trim_end_matches('=').to_owned();
+    let alone = [whole, unpadded].into_iter().filter(|code| code.len() >= 4);
+    let base64 = alone
+        .map(|code| Form::Alone(code.into()))
+        .chain(inside.map(|code| Form::Anywhere(code.into())))
+        .flat_map(|form| [for_urls(&form), Some(form)])
+        .flatten();
+    hex.map(|code| Form::Anywhere(code.into())).chain(base64).collect()
+}
+
+/// The alphabet of URLs, if the code differs in it.
+fn for_urls<'a>(form: &Form<'_>) -> Option<Form<'a>> {
+    let change = |code: &str| code.contains(['+', '/']).then(|| code.replace('+', "-").replace('/', "_").into());
+    match form {
+        Form::Anywhere(code) => change(code).map(Form::Anywhere),
+        Form::Alone(code) => change(code).map(Form::Alone),
+    }
+}
+
+/// The characters that the word alone decides, after this many bytes of a group of three.
+fn inside(word: &str, before: usize) -> String {
+    let padded: Vec<u8> = std::iter::repeat_n(0, before).chain(word.bytes()).collect();
+    let (first, last) = ((before * 8).div_ceil(6), padded.len() * 8 / 6);
+    base64(&padded).get(first..last).unwrap_or_default().to_owned()
+}
+
+fn base64(bytes: &[u8]) -> String {
+    match serde_json::to_value(ByteString(bytes.to_vec())) {
+        Ok(serde_json::Value::String(code)) => code,
+        // It serialises as a string.
+        _ => String::new(),
+    }
+}

@@ -1,0 +1,190 @@
+//! Hides values in text that people see: error messages of charts and of the API server, and notes.
+//!
+//! Words come from Secrets and from what users configure. A text is searched for each of them, as it is and in the forms of [`forms`]. A template
+//! can still disguise a value (`trunc`, `sha256sum`, one letter at a time); whoever writes the chart can publish it anyway.
+
+mod forms;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+
+use go_encoding::json;
+use go_template::Value;
+use helm_release::kube::{Object, objects_of};
+use helm_release::release::Hook;
+use k8s_openapi::ByteString;
+
+use forms::{Form, forms};
+
+/// What hidden values look like.
+const STARS: &str = "****";
+/// Shorter words are hidden only where they stand alone: inside others they would garble messages.
+const SHORTEST_INSIDE: usize = 4;
+/// Configured words of lower-case letters are names and ordinary words up to this length: these, too, are hidden only where they stand alone.
+const ORDINARY: usize = 7;
+/// The shortest end of a word that is hidden where a text was cut.
+const SHORTEST_PIECE: usize = 4;
+/// Marks where a long text was cut.
+const CUT: char = '…';
+
+/// What to hide, and the names that stay although a value repeats them.
+#[derive(Clone, Default)]
+pub(crate) struct Mask {
+    words: Vec<Word>,
+    /// Names of the release and its objects, one a line.
+    public: String,
+}
+
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Word {
+    text: String,
+    /// Hidden only between other characters than letters and digits.
+    alone: bool,
+}
+
+/// Never the words.
+impl fmt::Debug for Mask {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(STARS)
+    }
+}
+
+impl Mask {
+    /// Hides every string and number in a value that comes from a Secret, as a whole and line by line.
+    pub(crate) fn add_secret(&mut self, value: &Value) {
+        match value {
+            Value::Map(map) => map.snapshot().iter().for_each(|(_, inner)| self.add_secret(inner)),
+            Value::List(list) => list.iter().for_each(|inner| self.add_secret(inner)),
+            Value::Nil | Value::Bool(_) => {}
+            Value::String(text) => self.add_secret_text(&text.to_text()),
+            scalar => self.add_secret_text(&json::to_serde(scalar).to_string()),
+        }
+    }
+
+    /// Hides the strings in values that users or the operator configure. Numbers and short words stay: messages are about them.
+    pub(crate) fn add_values(&mut self, values: &serde_json::Value) {
+        match values {
+            serde_json::Value::Object(map) => map.values().for_each(|inner| self.add_values(inner)),
+            serde_json::Value::Array(list) => list.iter().for_each(|inner| self.add_values(inner)),
+            serde_json::Value::String(text) => self.add_value_text(text),
+            _ => {}
+        }
+    }
+
+    /// Hides what an object of the server or of a chart holds as data: Secrets and ConfigMaps.
+    pub(crate) fn add_data(&mut self, object: &serde_json::Value) {
+        for part in ["data", "stringData", "binaryData"] {
+            for value in object[part].as_object().into_iter().flat_map(|data| data.values()) {
+                let Some(text) = value.as_str() else { continue };
+                self.add_secret_text(text);
+                if let Ok(ByteString(bytes)) = serde_json::from_value(value.clone()) {
+                    self.add_secret_text(&String::from_utf8_lossy(&bytes));
+                }
+            }
+        }
+    }
+
+    /// Hides the data of rendered Secrets, and keeps the objects' names.
+    pub(crate) fn add_objects(&mut self, objects: &[Object]) {
+        for object in objects {
+            self.keep([&*object.kind, &object.name, object.namespace.as_deref().unwrap_or_default()]);
+            if object.kind == "Secret" {
+                self.add_data(&object.body);
+            }
+        }
+    }
+
+    /// Does so for the objects of hooks.
+    pub(crate) fn add_hooks(&mut self, hooks: &[Hook]) {
+        let objects = hooks.iter().filter_map(|hook| objects_of(&hook.manifest).ok());
+        objects.for_each(|objects| self.add_objects(&objects));
+    }
+
+    /// Leaves these names in messages, and words that are part of them.
+    pub(crate) fn keep<'a>(&mut self, names: impl IntoIterator<Item = &'a str>) {
+        for name in names.into_iter().filter(|name| !name.is_empty()) {
+            self.public.push_str(name);
+            self.public.push('\n');
+        }
+    }
+
+    fn add_secret_text(&mut self, text: &str) {
+        self.add(text, |word| word.len() < SHORTEST_INSIDE);
+        self.add_parts(text, |part| part.len() >= SHORTEST_INSIDE);
+    }
+
+    fn add_value_text(&mut self, text: &str) {
+        let is_ordinary = |word: &str| word.len() <= ORDINARY && word.bytes().all(|b| b.is_ascii_lowercase());
+        if text.trim().len() >= SHORTEST_INSIDE {
+            self.add(text, is_ordinary);
+            self.add_parts(text, |part| part.len() > SHORTEST_INSIDE && looks_generated(part));
+        }
+    }
+
+    /// Hides parts of a text that parsers quote on their own.
+    fn add_parts(&mut self, text: &str, is_hidden: impl Fn(&str) -> bool) {
+        let parts =
+            text.split(|c: char| !c.is_alphanumeric()).filter(|part| part.len() < text.len() && is_hidden(part));
+        self.words.extend(parts.map(|part| Word { text: part.to_owned(), alone: true }));
+    }
+
+    fn add(&mut self, text: &str, alone: impl Fn(&str) -> bool) {
+        let whole = text.trim();
+        let lines = text.lines().map(str::trim).filter(|line| *line != whole && line.len() >= SHORTEST_INSIDE);
+        let words = std::iter::once(whole).chain(lines).filter(|word| !word.is_empty());
+        self.words.extend(words.map(|word| Word { text: word.to_owned(), alone: alone(word) }));
+    }
+
+    /// The text without the words.
+    pub(crate) fn hide(&self, text: String) -> String {
+        let mut words: Vec<&Word> = self.words.iter().filter(|word| !self.public.contains(&word.text)).collect();
+        words.sort_by(|a, b| b.text.len().cmp(&a.text.len()).then_with(|| a.cmp(b)));
+        words.dedup();
+        words.into_iter().fold(text, |text, word| {
+            let text = forms(&word.text).fold(text, |text, form| replace(text, &form, word.alone));
+            without_pieces(text, &word.text)
+        })
+    }
+}
+
+/// Whether a word has letters and digits, as passwords have and words of a language don't.
+fn looks_generated(word: &str) -> bool {
+    word.contains(|c: char| c.is_ascii_digit()) && word.contains(char::is_alphabetic)
+}
+
+/// Replaces a form of a word.
+fn replace(text: String, form: &Form, alone: bool) -> String {
+    match form {
+        Form::Alone(word) => replace_alone(text, word),
+        Form::Anywhere(word) if alone => replace_alone(text, word),
+        Form::Anywhere(word) if text.contains(&**word) => text.replace(&**word, STARS),
+        Form::Anywhere(_) => text,
+    }
+}
+
+/// Replaces the word where neither neighbour is a letter or digit.
+fn replace_alone(text: String, word: &str) -> String {
+    let is_alone = |at: usize| {
+        let (before, after) = (text[..at].chars().next_back(), text[at + word.len()..].chars().next());
+        ![before, after].into_iter().flatten().any(char::is_alphanumeric)
+    };
+    let found: Vec<usize> = text.match_indices(word).map(|(at, _)| at).filter(|at| is_alone(*at)).collect();
+    let mut shown = text.clone();
+    for at in found.into_iter().rev() {
+        shown.replace_range(at..at + word.len(), STARS);
+    }
+    shown
+}
+
+/// Hides the ends of a word that remain where the text was cut.
+fn without_pieces(text: String, word: &str) -> String {
+    let Some((before, after)) = text.split_once(CUT) else { return text };
+    let ends = |at: &usize| word.is_char_boundary(*at);
+    let start = (SHORTEST_PIECE..word.len()).rev().filter(ends).find(|at| before.ends_with(&word[..*at]));
+    let lasts = 1..=word.len().saturating_sub(SHORTEST_PIECE);
+    let end = lasts.filter(ends).find(|at| after.starts_with(&word[*at..])).map(|at| word.len() - at);
+    let before = start.map_or(before.to_owned(), |length| format!("{}{STARS}", &before[..before.len() - length]));
+    let after = end.map_or(after.to_owned(), |length| format!("{STARS}{}", &after[length..]));
+    format!("{before}{CUT}{after}")
+}

@@ -1,0 +1,113 @@
+use go_encoding::yaml;
+use serde_json::json;
+
+use super::*;
+
+fn secret(text: &str) -> Mask {
+    let mut mask = Mask::default();
+    mask.add_secret(&yaml::parse(text.as_bytes()).unwrap());
+    mask
+}
+
+fn values(values: serde_json::Value) -> Mask {
+    let mut mask = Mask::default();
+    mask.add_values(&values);
+    mask
+}
+
+fn check(mask: &Mask, text: &str, expected: &str) {
+    assert_eq!(mask.hide(text.into()), expected, "{text}");
+}
+
+#[test]
+fn strings_and_numbers_of_secrets_are_hidden_and_short_words_where_they_stand_alone() {
+    let text = "a: {password: hunter2, port: 54321, on: true}\nl: [abc, hunter2-long, \"k1k1\\n  k2k2\", 7]";
+    let mask = secret(text);
+    check(&mask, "hunter2-long xhunter2x 54321 true abc abcd 7 17", "**** x****x **** true **** abcd **** 17");
+    check(&mask, "k1k1\n    k2k2 and k2k2", "****\n    **** and ****");
+    assert_eq!(format!("{mask:?}"), "****");
+}
+
+#[test]
+fn values_that_users_configure_are_hidden_but_ordinary_words_inside_others_stay() {
+    let mask =
+        values(json!({"a": ["hunter2", {"b": "data"}], "size": 4711, "on": true, "c": "abc", "d": "longpassphrase"}));
+    check(&mask, "range can't iterate over hunter2", "range can't iterate over ****");
+    check(&mask, "userhunter2 xlongpassphrasey", "user**** x****y");
+    check(&mask, "metadata.x: data is 4711, abc, true", "metadata.x: **** is 4711, abc, true");
+}
+
+#[test]
+fn parts_that_parsers_quote_are_hidden() {
+    let mask = values(json!({"url": "postgres://admin:hunter2@db/x", "text": "some words here"}));
+    check(
+        &mask,
+        "function \"hunter2\" not defined: some words of postgres",
+        "function \"****\" not defined: some words of postgres",
+    );
+    check(&secret("a: correct horse"), "function \"horse\" of horses", "function \"****\" of horses");
+}
+
+#[test]
+fn names_of_the_release_stay() {
+    let mut mask = values(json!({"fullnameOverride": "shop", "password": "hunter2"}));
+    mask.keep(["shop-web", "", "ns"]);
+    check(&mask, "Deployment \"shop-web\": hunter2", "Deployment \"shop-web\": ****");
+}
+
+#[test]
+fn encoded_forms_are_hidden() {
+    let word = "p\"a<s>s/w&ord?ÿ\u{1}";
+    let mut mask = Mask::default();
+    mask.add_secret(&word.into());
+    let encoded = |text: &str| serde_json::to_value(ByteString(text.into())).unwrap().as_str().unwrap().to_owned();
+    let mut forms = vec![
+        word.to_owned(),
+        json!(word).to_string(),
+        quote_go(word),
+        "p&#34;a&lt;s&gt;s/w&amp;ord?ÿ\u{1}".to_owned(),
+        "p%22a%3Cs%3Es%2Fw%26ord%3F%C3%BF%01".to_owned(),
+        word.bytes().map(|b| format!("{b:02x}")).collect(),
+        word.bytes().map(|b| format!("{b:02X}")).collect(),
+    ];
+    for around in ["", "u", "us", "use", "user:"] {
+        let code = encoded(&format!("{around}{word}{around}"));
+        forms.extend([code.replace('+', "-").replace('/', "_"), code.trim_end_matches('=').to_owned(), code]);
+    }
+    for form in forms {
+        let shown = mask.hide(format!("error: got {form}"));
+        let kept = shown.trim_start_matches("error: got ");
+        // Of Base64, characters that neighbours decide may remain.
+        assert!(shown.contains(STARS) && kept.len() <= STARS.len() + 18, "{form}: {shown}");
+    }
+}
+
+fn quote_go(word: &str) -> String {
+    golibs::strconv::quote(word.as_bytes())
+}
+
+#[test]
+fn the_ends_of_a_word_at_a_cut_are_hidden() {
+    let mask = secret("a: correct-horse-battery");
+    check(&mask, "got correct-hor…battery, sorry", "got ****…****, sorry");
+    check(&mask, "got cor…y, sorry", "got cor…y, sorry");
+    check(&mask, "got …", "got …");
+}
+
+#[test]
+fn data_of_objects_is_hidden_as_it_is_and_decoded() {
+    let mut mask = Mask::default();
+    mask.add_data(&json!({"data": {"a": "aHVudGVyMg=="}, "stringData": {"b": "opensesame"}, "spec": {"c": "seen"}}));
+    check(&mask, "hunter2 aHVudGVyMg== opensesame seen", "**** **** **** seen");
+}
+
+#[test]
+fn rendered_secrets_and_those_of_hooks_are_hidden() {
+    let text = |kind: &str, data: &str| {
+        format!("apiVersion: v1\nkind: {kind}\nmetadata: {{name: opensesame-x}}\nstringData: {{a: {data}}}")
+    };
+    let mut mask = Mask::default();
+    mask.add_objects(&objects_of(&text("ConfigMap", "not-secret")).unwrap());
+    mask.add_hooks(&[Hook { manifest: text("Secret", "hunter2"), ..Hook::default() }]);
+    check(&mask, "Secret \"opensesame-x\": hunter2 not-secret", "Secret \"opensesame-x\": **** not-secret");
+}
