@@ -31,7 +31,7 @@ pub(crate) struct Need<'a> {
 pub(crate) fn of_charts<'a>(group: &'a str, plural: &'a str, status: &'a str) -> [Need<'a>; 3] {
     [
         Need { group, resource: plural, verbs: &["get", "list", "watch", "patch"] },
-        Need { group, resource: status, verbs: &["get", "patch"] },
+        Need { group, resource: status, verbs: &["patch"] },
         Need {
             group: "",
             resource: "secrets",

@@ -106,10 +106,14 @@ pub(crate) fn check_domain(domain: &str) -> Result<(), InvalidName> {
     check("domain", domain, is_dns_name, "it must be a DNS name in lower case")
 }
 
+/// What is left of a Service's 63 characters after `-controller-manager-metrics-service`.
+const MAX_PROJECT: usize = 28;
+
 /// Checks a project's name: it becomes a prefix of object names, a namespace and a crate.
 pub(crate) fn check_project(name: &str) -> Result<(), InvalidName> {
-    let rule = "it must be a DNS label in lower case that starts with a letter";
-    check("project name", name, |name| is_label(name) && name.starts_with(|c: char| c.is_ascii_lowercase()), rule)
+    let rule = "it must be a DNS label in lower case that starts with a letter, of at most 28 characters";
+    let fits = |name: &str| name.len() <= MAX_PROJECT && name.starts_with(|c: char| c.is_ascii_lowercase());
+    check("project name", name, |name| is_label(name) && fits(name), rule)
 }
 
 fn check(what: &'static str, name: &str, valid: impl Fn(&str) -> bool, rule: &'static str) -> Result<(), InvalidName> {
@@ -195,5 +199,6 @@ mod tests {
             assert!(Gvk::new(group, "my.domain", version, kind).is_err(), "{group} {version} {kind}");
         }
         assert!(check_project("9lives").is_err() && check_project("a.b").is_err() && check_project("a-b").is_ok());
+        assert!(check_project(&"a".repeat(28)).is_ok() && check_project(&"a".repeat(29)).is_err());
     }
 }

@@ -14,6 +14,8 @@ pub struct Request {
     pub user: String,
     /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete` or `deletecollection`.
     pub verb: String,
+    /// The API group; empty for the core group and for discovery.
+    pub group: String,
     /// Plural, with the subresource if any: `pods`, `deployments/scale`. Empty for discovery.
     pub resource: String,
     /// Empty for cluster-scoped resources.
@@ -37,6 +39,7 @@ impl Request {
         Request {
             user: text("/user/username"),
             verb: text("/verb"),
+            group: text("/objectRef/apiGroup"),
             resource: [text("/objectRef/resource"), text("/objectRef/subresource")]
                 .join("/")
                 .trim_matches('/')
@@ -71,13 +74,13 @@ mod tests {
         let event = serde_json::json!({
             "verb": "patch",
             "user": {"username": "operator"},
-            "objectRef": {"resource": "memcacheds", "subresource": "status", "namespace": "default", "name": "one"},
+            "objectRef": {"apiGroup": "cache.my.domain", "resource": "memcacheds", "subresource": "status", "namespace": "default", "name": "one"},
             "responseStatus": {"code": 200},
         });
         let request = Request::from_event(&event);
         assert_eq!(
-            (request.user.as_str(), request.resource.as_str(), request.code),
-            ("operator", "memcacheds/status", 200)
+            (request.user.as_str(), request.group.as_str(), request.resource.as_str(), request.code),
+            ("operator", "cache.my.domain", "memcacheds/status", 200)
         );
         assert!(request.is_write());
     }

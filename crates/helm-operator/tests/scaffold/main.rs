@@ -7,4 +7,5 @@ mod folder;
 #[path = "../drop_in/process.rs"]
 #[allow(dead_code, reason = "the other tests use more of it")]
 mod process;
+mod rights;
 mod tutorial;

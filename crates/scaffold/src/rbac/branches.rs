@@ -48,7 +48,7 @@ impl Change {
 }
 
 /// The text that fills empty values.
-const FILLER: &str = "x";
+pub(super) const FILLER: &str = "x";
 
 /// The most values that are tried; charts with more are covered only in part.
 const MAX_CHANGES: usize = 1500;

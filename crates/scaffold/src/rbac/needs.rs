@@ -10,6 +10,8 @@ use crate::watches::Watch;
 
 /// The verbs on objects of a release: apply, watch for drift, wait, prune.
 pub(super) const OBJECT_VERBS: &[&str] = &["get", "list", "watch", "create", "patch", "delete"];
+/// The verbs on objects of hooks, which are never watched or changed.
+const HOOK_VERBS: &[&str] = &["get", "create", "delete"];
 
 /// Rules beyond those on the custom resource itself.
 #[derive(Debug, Default)]
@@ -35,6 +37,10 @@ impl Needs {
         for ((api_version, kind), place) in &seen.kinds {
             let resource = resource(seen, api_version, kind);
             self.need(resource, OBJECT_VERBS, place.clone());
+        }
+        for ((api_version, kind), hook) in &seen.hooks {
+            let verbs: &[&str] = if hook.is_generated { &["list"] } else { &[] };
+            self.need(resource(seen, api_version, kind), &[HOOK_VERBS, verbs].concat(), hook.place.clone());
         }
         for (api_version, kind, lists) in &seen.lookups {
             let verbs: &[&str] = if *lists { &["get", "list"] } else { &["get"] };

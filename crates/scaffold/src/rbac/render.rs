@@ -27,6 +27,8 @@ pub(super) type Place = String;
 pub(super) struct Seen {
     /// Each object kind, as (API version, kind), with the first place it appeared in.
     pub(super) kinds: BTreeMap<(String, String), Place>,
+    /// Each kind of hooks.
+    pub(super) hooks: BTreeMap<(String, String), HookKind>,
     /// Roles and bindings, once per text.
     pub(super) rights: Vec<(Json, Place)>,
     /// Definitions in `crds/` and in templates.
@@ -39,6 +41,15 @@ pub(super) struct Seen {
     pub(super) notes: Vec<String>,
     rendered: BTreeSet<String>,
     known: BTreeSet<String>,
+}
+
+/// How hooks use a kind.
+#[derive(Clone, Debug, Default)]
+pub(super) struct HookKind {
+    /// The first place it appeared in.
+    pub(super) place: Place,
+    /// Whether the server names an object, which is then found by its labels.
+    pub(super) is_generated: bool,
 }
 
 /// Records what templates ask for, and finds nothing.
@@ -225,10 +236,10 @@ impl Explorer {
 impl Seen {
     fn add(&mut self, rendered: Rendered, note: &str) {
         for manifest in &rendered.manifests {
-            self.object(&manifest.path, &manifest.content, note);
+            self.object(&manifest.path, &manifest.content, note, false);
         }
         for hook in rendered.hooks.iter().filter(|hook| hook.events.iter().any(|event| *event != "test")) {
-            self.object(&hook.path, &hook.manifest, note);
+            self.object(&hook.path, &hook.manifest, note, true);
         }
         for hook in &rendered.hooks {
             self.rendered.insert(below_chart(&hook.path).to_owned());
@@ -240,7 +251,7 @@ impl Seen {
         self.has_crds |= !rendered.crds.is_empty();
     }
 
-    fn object(&mut self, path: &str, text: &str, note: &str) {
+    fn object(&mut self, path: &str, text: &str, note: &str, is_hook: bool) {
         let template = below_chart(path);
         // The same text at the same place adds nothing; most renders repeat most objects.
         if !self.known.insert(format!("{template}\n{text}")) {
@@ -252,21 +263,38 @@ impl Seen {
         let items =
             object["items"].as_array().filter(|_| object["kind"].as_str().is_some_and(|kind| kind.ends_with("List")));
         for object in items.map_or(std::slice::from_ref(&object), Vec::as_slice) {
-            self.single(object, &place);
+            self.single(object, &place, is_hook);
         }
     }
 
-    fn single(&mut self, object: &Json, place: &str) {
+    fn single(&mut self, object: &Json, place: &str, is_hook: bool) {
         let text = |key: &str| object[key].as_str().unwrap_or_default().to_owned();
         let (api_version, kind) = (text("apiVersion"), text("kind"));
+        if !is_kind(&api_version, &kind) {
+            return;
+        }
         if api_version.starts_with("rbac.authorization.k8s.io/") {
             self.rights.push((object.clone(), place.to_owned()));
         }
         if kind == "CustomResourceDefinition" {
             self.definitions.push(object.clone());
         }
-        self.kinds.entry((api_version, kind)).or_insert_with(|| place.to_owned());
+        if is_hook {
+            let hook = self.hooks.entry((api_version, kind)).or_default();
+            hook.is_generated |= object["metadata"]["name"].is_null();
+            if hook.place.is_empty() {
+                place.clone_into(&mut hook.place);
+            }
+        } else {
+            self.kinds.entry((api_version, kind)).or_insert_with(|| place.to_owned());
+        }
     }
+}
+
+/// Whether this is a kind: documents may hold comments alone, and values tried may end up as a kind.
+fn is_kind(api_version: &str, kind: &str) -> bool {
+    let mut parts = api_version.split('/').chain([kind]);
+    parts.all(|part| !part.is_empty() && part != branches::FILLER)
 }
 
 /// The path without the root chart's name.

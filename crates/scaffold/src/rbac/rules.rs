@@ -18,11 +18,11 @@ metadata:
 rules:
 - apiGroups: [{group}]
   resources: [{plural}]
-  verbs: [get, list, watch, patch]
+  verbs: [get, list, watch, patch] # get: after a conflict
 - apiGroups: [{group}]
   resources: [{plural}/status]
-  verbs: [get, patch]
-# For owner references with blockOwnerDeletion.
+  verbs: [patch]
+# For owner references with blockOwnerDeletion, where the cluster checks them.
 - apiGroups: [{group}]
   resources: [{plural}/finalizers]
   verbs: [update]

@@ -78,7 +78,11 @@ fn hooks_lookups_and_definitions_are_included_and_tests_are_not() {
         format!("apiVersion: batch/v1\nkind: {kind}\nmetadata:\n  name: x\n  annotations: {{helm.sh/hook: {event}}}\n")
     };
     let crd = "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nspec: {group: x.io, names: {kind: Proxy, plural: proxys}}\n";
+    let both = object("Service") + "---\n" + &hook("post-upgrade", "Service").replace("batch/v1", "v1");
+    let generated_name = hook("pre-delete", "Pod").replace("batch/v1", "v1").replace("name: x", "generateName: x");
     let (text, _) = generated(&[
+        ("helm-charts/web/templates/both.yaml", &both),
+        ("helm-charts/web/templates/generated.yaml", &generated_name),
         ("helm-charts/web/templates/job.yaml", &hook("pre-install", "Job")),
         ("helm-charts/web/templates/test.yaml", &hook("test", "CronJob")),
         (
@@ -91,9 +95,11 @@ fn hooks_lookups_and_definitions_are_included_and_tests_are_not() {
     let verbs = |group: &str, resource: &str, verbs: &[&str]| json!({"apiGroups": [group], "resources": [resource], "verbs": verbs});
     let expected = [
         verbs("", "nodes", &["get", "list"]),
+        verbs("", "pods", &["get", "list", "create", "delete"]),
         verbs("", "secrets", &["get"]),
+        objects("", &["services"]),
         verbs("apiextensions.k8s.io", "customresourcedefinitions", &["get", "create", "patch"]),
-        objects("batch", &["jobs"]),
+        verbs("batch", "jobs", &["get", "create", "delete"]),
         objects("x.io", &["proxys"]),
     ];
     assert_eq!(rules(&text), expected);
@@ -146,6 +152,23 @@ fn what_could_not_be_rendered_is_said_and_examples_help() {
     assert_eq!(rules(&text), [objects("", &["secrets"])]);
     assert!(text.contains("# templates/secret.yaml with ci/long-values.yaml"), "{text}");
     assert_eq!(notes.len(), 1, "{notes:?}");
+}
+
+#[test]
+fn documents_without_an_object_need_no_rights() {
+    let template = format!("{}---\n# Only a comment: {{{{ .Release.Name }}}}\n---\nkey: value\n", object("Secret"));
+    let (text, _) = generated(&[("helm-charts/web/templates/secret.yaml", &template)]);
+    assert_eq!(rules(&text), [objects("", &["secrets"])]);
+}
+
+#[test]
+fn values_tried_in_place_of_a_kind_need_no_rights() {
+    let template = "apiVersion: {{ .Values.api | default \"v1\" }}\nkind: {{ .Values.kind | default \"Secret\" }}\nmetadata: {name: x}\n";
+    let (text, _) = generated(&[
+        ("helm-charts/web/values.yaml", "api: ''\nkind: ''\n"),
+        ("helm-charts/web/templates/route.yaml", template),
+    ]);
+    assert_eq!(rules(&text), [objects("", &["secrets"])]);
 }
 
 #[test]
