@@ -16,10 +16,10 @@ use helm_release::release::{ChartDocument, DeletePolicy, Hook, HookEvent};
 use serde_json::json;
 
 use super::render::{RenderError, Renderer, Request};
-use crate::lookup::ClusterLookup;
+use crate::lookup::{ClusterLookup, Named, Reach, Release};
 use crate::report::chain;
 use crate::values::Spec;
-use crate::watches::Overrides;
+use crate::watches::{LookupRule, Overrides};
 
 /// How long a render may rely on the last discovery.
 const MAX_AGE: Duration = Duration::from_secs(5);
@@ -75,6 +75,9 @@ pub(super) struct EngineRenderer {
     overrides: Overrides,
     discovered: Arc<Discovered>,
     digest: String,
+    /// The lookups that the chart spells out.
+    named: Arc<Named>,
+    lookup_rule: Arc<LookupRule>,
 }
 
 impl EngineRenderer {
@@ -90,7 +93,8 @@ impl EngineRenderer {
         let document = Arc::new(ChartDocument::of(engine.chart())?);
         let typed = (overrides.texts(), format!("{:?}", overrides.kind()));
         let digest = digest_json(&json!([engine.chart().digest(), typed]));
-        Ok(EngineRenderer { engine, document, overrides, discovered, digest })
+        let named = Arc::new(Named::of(engine.chart()));
+        Ok(EngineRenderer { engine, document, overrides, discovered, digest, named, lookup_rule: Arc::default() })
     }
 
     fn chart(&self) -> &Chart {
@@ -103,8 +107,15 @@ impl EngineRenderer {
         self.overrides.over(own).map_err(|e| invalid(e.to_string()))
     }
 
-    fn lookup(&self) -> Arc<ClusterLookup> {
-        Arc::new(ClusterLookup::new(self.discovered.applier.clone(), tokio::runtime::Handle::current()))
+    /// Sets what templates may look up beyond their release. Default: nothing.
+    pub(super) fn reaching(self, rule: &LookupRule) -> EngineRenderer {
+        EngineRenderer { lookup_rule: Arc::new(rule.clone()), ..self }
+    }
+
+    fn lookup(&self, namespace: &str) -> Arc<ClusterLookup> {
+        let (named, rule) = (self.named.clone(), self.lookup_rule.clone());
+        let reach = Reach::Release(Release { namespace: namespace.to_owned(), named, rule });
+        Arc::new(ClusterLookup::new(self.discovered.applier.clone(), tokio::runtime::Handle::current(), reach))
     }
 }
 
@@ -135,7 +146,8 @@ impl Renderer for EngineRenderer {
                 revision: i64::from(request.revision),
                 is_upgrade: request.revision > 1,
             };
-            let (engine, document, lookup) = (self.engine.clone(), self.document.clone(), self.lookup());
+            let (engine, document, lookup) =
+                (self.engine.clone(), self.document.clone(), self.lookup(&release.namespace));
             let capabilities = self.discovered.current().await;
             let lookups = lookup.clone();
             // A chart may compute for a long time, and `lookup` waits for the cluster.
@@ -361,6 +373,23 @@ mod tests {
         renderer.discovered.applier.mapper.resource("example.com/v1", "Kind").await.unwrap();
         let third = rendered(&renderer, "{}", 3).await.unwrap();
         assert!(third.contains("text: 'web 3 true fixed 36 true'"), "{third}");
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_users_template_reads_nothing_of_other_namespaces() {
+        let template =
+            "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {x: {{ tpl .Values.text . | quote }}}";
+        let (server, renderer) = renderer(template).await;
+        for namespace in ["ns", "far"] {
+            let path = format!("/api/v1/namespaces/{namespace}/configmaps/m");
+            server.put(&path, json!({"metadata": {"name": "m"}, "data": {"k": format!("of {namespace}")}}), "someone");
+        }
+        let read = |namespace: &str| json!({"text": format!("{{{{ (lookup \"v1\" \"ConfigMap\" {namespace:?} \"m\").data.k }}}}")});
+        assert!(rendered(&renderer, &read("ns").to_string(), 1).await.unwrap().contains("x: \"of ns\""));
+        let refused = rendered(&renderer, &read("far").to_string(), 1).await.unwrap_err();
+        assert!(refused.message.contains("lookup: {namespaces: [far]} in watches.yaml opens it"), "{refused}");
+        let opened = renderer.reaching(&LookupRule { namespaces: ["far".to_owned()].into(), all: false });
+        assert!(rendered(&opened, &read("far").to_string(), 1).await.unwrap().contains("x: \"of far\""));
     }
 
     #[tokio::test]

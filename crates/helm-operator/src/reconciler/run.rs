@@ -51,7 +51,8 @@ pub(super) async fn run(controller: ChartController, context: Context) -> Result
         Source::Own(renderer) => renderer.clone(),
         Source::Engine(engine) => {
             let (overrides, discovered) = (controller.watch.overrides.clone(), context.cluster.discovered().await?);
-            Arc::new(EngineRenderer::new(engine.clone(), overrides, discovered)?)
+            let renderer = EngineRenderer::new(engine.clone(), overrides, discovered)?;
+            Arc::new(renderer.reaching(&controller.watch.lookup))
         }
     };
     context.cluster.kinds.announce(renderer.chart_name());

@@ -11,7 +11,8 @@ use super::expand::{self, Env};
 use super::expressions::{self, Expressions};
 use super::node::{Entry, Node};
 use super::{
-    AnnotationNames, Drift, Error, OnFailure, OverrideValuesType, Overrides, ValuesSource, Watch, parse_duration, rules,
+    AnnotationNames, Drift, Error, LookupRule, OnFailure, OverrideValuesType, Overrides, ValuesSource, Watch,
+    parse_duration, rules,
 };
 use crate::values_from;
 
@@ -45,6 +46,7 @@ pub(super) const KEYS: &[&str] = &[
     "retries",
     "crds",
     "recreate",
+    "lookup",
 ];
 
 /// Decodes an entry; adds unknown keys to `warnings`.
@@ -98,6 +100,7 @@ fn empty() -> Watch {
         retries: None,
         crds: CrdPolicy::default(),
         recreate: Default::default(),
+        lookup: LookupRule::default(),
     }
 }
 
@@ -135,6 +138,7 @@ fn set(watch: &mut Watch, key: &str, entry: &Entry) -> Result<(), Error> {
         "retries" => watch.retries = Some(rules::retries(entry)?),
         "crds" => watch.crds = rules::crds(entry)?,
         "recreate" => watch.recreate = rules::recreate(entry)?,
+        "lookup" => watch.lookup = rules::lookup(entry)?,
         _ => {}
     }
     Ok(())

@@ -27,7 +27,7 @@ pub use expand::Error as ExpandError;
 pub use expressions::Expressions;
 pub(crate) use expressions::{Field, names};
 pub use overrides::{OverrideError, OverrideValuesType, Overrides};
-pub use rules::{Drift, OnFailure};
+pub use rules::{Drift, LookupRule, OnFailure};
 
 /// One entry of watches.yaml: a kind of custom resource and the chart that serves it.
 #[derive(Clone, Debug)]
@@ -83,6 +83,8 @@ pub struct Watch {
     pub crds: CrdPolicy,
     /// Objects to delete and create anew when the server refuses to change their immutable fields, beside Jobs.
     pub recreate: Arc<[ObjectRule]>,
+    /// What templates may read with `lookup` beyond their release.
+    pub lookup: LookupRule,
 }
 
 /// Why watches.yaml cannot be used. The messages are upstream's where it has one.

@@ -29,6 +29,31 @@ pub enum OnFailure {
     Keep,
 }
 
+/// What templates may read with `lookup` beyond their release's namespace, objects without a namespace, and what the chart spells out: `lookup` in
+/// watches.yaml.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LookupRule {
+    /// Further namespaces.
+    pub namespaces: Arc<[String]>,
+    /// Whether every namespace, and lists of all of them.
+    pub all: bool,
+}
+
+/// Decodes `lookup: {namespaces: […], all: true}`.
+pub(super) fn lookup(entry: &Entry) -> Result<LookupRule, Error> {
+    let bad = |what: String| wrong(entry, what);
+    let mut rule = LookupRule::default();
+    for Entry { key, value, .. } in map(&entry.value).map_err(bad)? {
+        match (key.as_str(), value) {
+            ("namespaces", value) => rule.namespaces = each("namespaces", value, name).map_err(bad)?,
+            ("all", Node::Bool(all)) => rule.all = *all,
+            ("all", other) => return Err(bad(format!("all: expected true or false, found {}", other.type_name()))),
+            _ => return Err(bad(unknown(key, "namespaces, all"))),
+        }
+    }
+    Ok(rule)
+}
+
 /// Decodes `onFailure`.
 pub(super) fn on_failure(entry: &Entry) -> Result<OnFailure, Error> {
     let Node::String(text) = &entry.value else {
@@ -128,6 +153,10 @@ fn each<T>(what: &str, value: &Node, decode: fn(&Node) -> Result<T, String>) -> 
     };
     let item = |(at, item)| decode(item).map_err(|error| format!("{what}[{at}]: {error}"));
     items.iter().enumerate().map(item).collect()
+}
+
+fn name(value: &Node) -> Result<String, String> {
+    string("name", value)
 }
 
 fn map(value: &Node) -> Result<&[Entry], String> {

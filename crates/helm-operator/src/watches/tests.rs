@@ -310,6 +310,24 @@ fn objects_to_recreate_are_selected_by_group_kind_and_name() {
 }
 
 #[test]
+fn lookups_are_opened_by_namespace_or_altogether() {
+    assert_eq!(one("").unwrap().lookup, LookupRule::default());
+    let rule = one("  lookup: {namespaces: [a, b]}").unwrap().lookup;
+    assert_eq!((&*rule.namespaces, rule.all), (&["a".to_owned(), "b".to_owned()][..], false));
+    assert!(one("  lookup: {all: true}").unwrap().lookup.all);
+    let prefix = "watches file, line 6: lookup: ";
+    for (text, message) in [
+        ("all", "expected a mapping, found a string"),
+        ("{all: 1}", "all: expected true or false, found a number"),
+        ("{namespaces: a}", "namespaces: expected a list, found a string"),
+        ("{namespaces: [1]}", "namespaces[0]: name: expected a string, found a number"),
+        ("{namespace: a}", "unknown key \"namespace\"; the keys are namespaces, all"),
+    ] {
+        assert_eq!(one(&format!("  lookup: {text}")).unwrap_err(), format!("{prefix}{message}"));
+    }
+}
+
+#[test]
 fn every_key_is_on_the_page_of_keys() {
     let page = include_str!("../../../../docs/watches.md");
     for key in super::decode::KEYS {

@@ -9,7 +9,7 @@ use helm_release::kube::{Applier, Call, Error as ApiError, FIELD_MANAGER, Object
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use tokio::runtime::Builder;
 
-use crate::lookup::ClusterLookup;
+use crate::lookup::{ClusterLookup, Reach};
 use crate::report::chain;
 
 /// Renders with the cluster's capabilities and objects, and lets its server check the result.
@@ -21,7 +21,7 @@ pub(super) fn output(options: &Options, kubeconfig: Option<&Path>, context: Opti
     let runtime = builder.worker_threads(1).enable_all().build().map_err(|e| unreachable(e.to_string()))?;
     let server = runtime.block_on(Server::connect(kubeconfig, context)).map_err(unreachable)?;
     let capabilities = runtime.block_on(server.capabilities()).map_err(unreachable)?;
-    let lookup = Arc::new(ClusterLookup::new(server.0.clone(), runtime.handle().clone()));
+    let lookup = Arc::new(ClusterLookup::new(server.0.clone(), runtime.handle().clone(), Reach::Everything));
     let (rendered, warnings) = options.render(Some(Cluster { capabilities, lookup }))?;
     if let Ok(rendered) = &rendered {
         runtime.block_on(server.check(rendered, &options.namespace)).map_err(Error::Cluster)?;

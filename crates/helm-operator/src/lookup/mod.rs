@@ -1,5 +1,7 @@
 //! `lookup` of templates over an API server. Counterpart: Helm's `pkg/engine/lookup_func.go`.
 
+mod reach;
+
 use std::sync::{Mutex, PoisonError};
 
 use go_encoding::json;
@@ -10,6 +12,8 @@ use tokio::runtime::Handle;
 
 use crate::mask::Mask;
 use crate::report::chain;
+
+pub(crate) use reach::{Named, Reach, Release};
 
 /// The most bytes of Secrets and ConfigMaps that one render reads and that messages are searched for.
 const MAX_SEEN: usize = 4 << 20;
@@ -24,6 +28,7 @@ pub(crate) struct ClusterLookup {
     applier: Applier,
     /// Runs the requests.
     runtime: Handle,
+    reach: Reach,
     seen: Mutex<Seen>,
 }
 
@@ -35,9 +40,9 @@ struct Seen {
 }
 
 impl ClusterLookup {
-    /// Reads this server, and runs requests on this runtime.
-    pub(crate) fn new(applier: Applier, runtime: Handle) -> ClusterLookup {
-        ClusterLookup { applier, runtime, seen: Mutex::default() }
+    /// Reads this server within this reach, and runs requests on this runtime.
+    pub(crate) fn new(applier: Applier, runtime: Handle, reach: Reach) -> ClusterLookup {
+        ClusterLookup { applier, runtime, reach, seen: Mutex::default() }
     }
 
     /// The text without the data of Secrets and ConfigMaps that templates read.
@@ -75,8 +80,12 @@ impl ClusterLookup {
         namespace: &str,
         name: &str,
     ) -> Result<Option<Vec<u8>>, LookupError> {
+        let resource = self.applier.mapper.resource(api_version, kind).await;
+        let resource = resource.map_err(|e| LookupError::new(chain(&e)))?;
+        if let Some(why) = self.reach.refusal(&resource, namespace, name) {
+            return Err(LookupError::new(why));
+        }
         let found: Result<_, Error> = async {
-            let resource = self.applier.mapper.resource(api_version, kind).await?;
             let path = if name.is_empty() { resource.collection(namespace) } else { resource.path(namespace, name) };
             match self.applier.api().send(Call::get(path?)).await {
                 Err(error) if error.is_not_found() => Ok(None),
@@ -138,7 +147,7 @@ mod tests {
 
     fn lookup_in(api: MemoryApi, kind: &str, name: &str) -> Result<Value, String> {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        let lookup = ClusterLookup::new(Applier::new(Arc::new(api)), runtime.handle().clone());
+        let lookup = ClusterLookup::new(Applier::new(Arc::new(api)), runtime.handle().clone(), Reach::Everything);
         lookup.lookup("v1", kind, "ns", name).map_err(|error| error.to_string())
     }
 
