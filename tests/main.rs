@@ -11,6 +11,7 @@ mod docs;
 mod drift;
 mod generated;
 mod hooks;
+mod identity;
 mod inputs;
 mod native;
 mod operator;

@@ -10,7 +10,7 @@ use test_cluster::{Namespace, TestCluster};
 use crate::chart::{condition, get};
 use crate::operator::{Operator, eventually};
 
-fn define(cluster: &TestCluster) {
+pub(crate) fn define(cluster: &TestCluster) {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         cluster.apply(include_str!("fixtures/crds/scopes.yaml")).unwrap();

@@ -22,6 +22,8 @@ pub(crate) struct Watch {
     pub(crate) has_other_values: bool,
     /// Whether the chart's definitions are left to others.
     pub(crate) skips_crds: bool,
+    /// The ServiceAccount that writes the chart's objects, without its namespace.
+    pub(crate) account: Option<String>,
 }
 
 /// Reads the project's watches file.
@@ -46,6 +48,7 @@ fn watch(entry: &Json) -> Watch {
         reads_config_maps: annotation || sources.iter().any(|source| source["kind"] == "ConfigMap"),
         has_other_values: annotation || !sources.is_empty() || overrides.is_some(),
         skips_crds: text("crds") == "skip",
+        account: entry["serviceAccountName"].as_str().map(|name| name.rsplit('/').next().unwrap_or(name).to_owned()),
     }
 }
 

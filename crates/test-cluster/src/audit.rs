@@ -12,6 +12,8 @@ use crate::error::{Attempt, Error};
 pub struct Request {
     /// The user: `operator`, or `system:serviceaccount:NAMESPACE:NAME`.
     pub user: String,
+    /// The user whose rights counted: the one that `user` acted as, else `user` itself.
+    pub acting_as: String,
     /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete` or `deletecollection`.
     pub verb: String,
     /// The API group; empty for the core group and for discovery.
@@ -38,6 +40,10 @@ impl Request {
         let code = event.pointer("/responseStatus/code").and_then(Value::as_u64);
         Request {
             user: text("/user/username"),
+            acting_as: [text("/impersonatedUser/username"), text("/user/username")]
+                .into_iter()
+                .find(|user| !user.is_empty())
+                .unwrap_or_default(),
             verb: text("/verb"),
             group: text("/objectRef/apiGroup"),
             resource: [text("/objectRef/resource"), text("/objectRef/subresource")]
@@ -82,7 +88,14 @@ mod tests {
             (request.user.as_str(), request.group.as_str(), request.resource.as_str(), request.code),
             ("operator", "cache.my.domain", "memcacheds/status", 200)
         );
-        assert!(request.is_write());
+        assert!(request.is_write() && request.acting_as == "operator");
+    }
+
+    #[test]
+    fn an_impersonated_user_counts() {
+        let event = serde_json::json!({"user": {"username": "operator"}, "impersonatedUser": {"username": "other"}});
+        let request = Request::from_event(&event);
+        assert_eq!((request.user.as_str(), request.acting_as.as_str()), ("operator", "other"));
     }
 
     #[test]

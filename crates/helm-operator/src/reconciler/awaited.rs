@@ -52,7 +52,7 @@ async fn look(
     env: &Environment<'_>,
     object: &MarkedObject,
 ) -> Result<Option<Vec<String>>, action::Error> {
-    let live = work.shared.applier.find_live(&object.key, &object.api_version).await?;
+    let live = work.applier.find_live(&object.key, &object.api_version).await?;
     let ours = live.filter(|live| env.decoration.ownership(live) == Ownership::Ours && !live.kept);
     Ok(ours.map(|live| live.metadata.finalizers.unwrap_or_default()))
 }

@@ -144,7 +144,7 @@ pub(super) async fn confirm(work: &mut Work<'_>) -> Result<Next, Fault> {
     let Some((_, marks)) = deployed(work) else { return Ok(Next::Done) };
     for key in work.shared.cache.overdue(&work.watched(&marks)) {
         let Some(object) = marks.find(&key) else { continue };
-        let live = work.shared.applier.find_live(&key, &object.api_version).await.map_err(|e| fault(&e.into()))?;
+        let live = work.applier.find_live(&key, &object.api_version).await.map_err(|e| fault(&e.into()))?;
         work.shared.cache.confirm(&key, live.as_ref());
     }
     Ok(Next::Again)

@@ -15,11 +15,12 @@ use helm_release::kube::{
 use helm_release::release::{ChartDocument, DeletePolicy, Hook, HookEvent};
 use serde_json::json;
 
+use super::identity;
 use super::render::{RenderError, Renderer, Request};
 use crate::lookup::{ClusterLookup, Named, Reach, Release};
 use crate::report::chain;
 use crate::values::Spec;
-use crate::watches::{LookupRule, Overrides};
+use crate::watches::{LookupRule, Overrides, ServiceAccount};
 
 /// How long a render may rely on the last discovery.
 const MAX_AGE: Duration = Duration::from_secs(5);
@@ -78,6 +79,7 @@ pub(super) struct EngineRenderer {
     /// The lookups that the chart spells out.
     named: Arc<Named>,
     lookup_rule: Arc<LookupRule>,
+    account: Option<ServiceAccount>,
 }
 
 impl EngineRenderer {
@@ -94,7 +96,8 @@ impl EngineRenderer {
         let typed = (overrides.texts(), format!("{:?}", overrides.kind()));
         let digest = digest_json(&json!([engine.chart().digest(), typed]));
         let named = Arc::new(Named::of(engine.chart()));
-        Ok(EngineRenderer { engine, document, overrides, discovered, digest, named, lookup_rule: Arc::default() })
+        let lookup_rule = Arc::default();
+        Ok(EngineRenderer { engine, document, overrides, discovered, digest, named, lookup_rule, account: None })
     }
 
     fn chart(&self) -> &Chart {
@@ -112,10 +115,16 @@ impl EngineRenderer {
         EngineRenderer { lookup_rule: Arc::new(rule.clone()), ..self }
     }
 
+    /// Sets as whom templates look up. Default: as the operator.
+    pub(super) fn acting_as(self, account: Option<&ServiceAccount>) -> EngineRenderer {
+        EngineRenderer { account: account.cloned(), ..self }
+    }
+
     fn lookup(&self, namespace: &str) -> Arc<ClusterLookup> {
+        let applier = identity::acting_as(&self.discovered.applier, self.account.as_ref(), namespace);
         let (named, rule) = (self.named.clone(), self.lookup_rule.clone());
         let reach = Reach::Release(Release { namespace: namespace.to_owned(), named, rule });
-        Arc::new(ClusterLookup::new(self.discovered.applier.clone(), tokio::runtime::Handle::current(), reach))
+        Arc::new(ClusterLookup::new(applier, tokio::runtime::Handle::current(), reach))
     }
 }
 

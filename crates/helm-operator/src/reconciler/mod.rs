@@ -23,6 +23,7 @@ mod helm_tests;
 mod history;
 #[cfg(test)]
 mod hook_tests;
+mod identity;
 mod intake;
 mod kinds;
 mod last_error;

@@ -52,7 +52,8 @@ pub(super) async fn run(controller: ChartController, context: Context) -> Result
         Source::Engine(engine) => {
             let (overrides, discovered) = (controller.watch.overrides.clone(), context.cluster.discovered().await?);
             let renderer = EngineRenderer::new(engine.clone(), overrides, discovered)?;
-            Arc::new(renderer.reaching(&controller.watch.lookup))
+            let account = controller.watch.service_account.as_ref();
+            Arc::new(renderer.reaching(&controller.watch.lookup).acting_as(account))
         }
     };
     context.cluster.kinds.announce(renderer.chart_name());
@@ -129,6 +130,7 @@ fn settings(controller: &ChartController, context: &Context) -> Settings {
         hook_timeout: controller.watch.hook_timeout.unwrap_or(context.config.hook_timeout),
         watch_dependents: controller.watch.watch_dependent_resources,
         max_history: controller.watch.max_history.unwrap_or(context.config.max_history),
+        account: controller.watch.service_account.clone(),
         suppress_overrides: context.config.suppress_override_values,
         apply: controller.watch.apply,
         expressions: Arc::new(controller.watch.expressions.clone()),

@@ -30,7 +30,7 @@ use crate::native::Stores;
 use crate::report::{self, Outcome};
 use crate::status::condition;
 use crate::values_from::ValuesSource;
-use crate::watches::{Drift, Expressions, OnFailure};
+use crate::watches::{Drift, Expressions, OnFailure, ServiceAccount};
 
 /// What all reconciles of one controller share.
 pub(crate) struct Shared {
@@ -69,6 +69,8 @@ pub(crate) struct Settings {
     pub(super) watch_dependents: bool,
     pub(super) max_history: usize,
     pub(super) suppress_overrides: bool,
+    /// As whom objects are read and written.
+    pub(super) account: Option<ServiceAccount>,
     pub(super) apply: Policy,
     /// How long a release may stay unready without progress; zero: no limit.
     pub(super) progress_timeout: Duration,

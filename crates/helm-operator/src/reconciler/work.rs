@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use helm_release::action::{Candidate, Current, Environment, Interrupted, Options, Refusal};
-use helm_release::kube::{Decoration, Slot};
+use helm_release::kube::{Applier, Decoration, Slot};
 use tokio::time::Instant;
 
 use super::outcome::{foreign, invalid_annotation};
@@ -14,7 +14,7 @@ use super::schedule::End;
 use super::shared::Shared;
 use super::sources::Loaded;
 use super::state::{Inputs, Recorded, Step, next_step};
-use super::{compare, correct_drift, deploy, detect, requests, resync, settle, undo, uninstall};
+use super::{compare, correct_drift, deploy, detect, identity, requests, resync, settle, undo, uninstall};
 use crate::metrics::ReconcileResult;
 use crate::status::{Fault, condition};
 
@@ -52,6 +52,10 @@ pub(super) struct Work<'a> {
     pub(super) shared: &'a Shared,
     pub(super) key: &'a ResourceKey,
     pub(super) slot: &'a dyn Slot,
+    /// Reads and writes the objects of the release, as the watch's ServiceAccount if it has one.
+    pub(super) applier: Applier,
+    /// Whether that account is gone, so that the operator itself cleans up.
+    pub(super) orphaned: bool,
     /// The rendered candidate for the next revision.
     pub(super) candidate: Option<Candidate>,
     /// What comparing or rendering found.
@@ -90,6 +94,8 @@ impl<'a> Work<'a> {
             shared,
             key,
             slot,
+            applier: identity::acting_as(&shared.applier, shared.settings.account.as_ref(), &key.namespace),
+            orphaned: false,
             candidate: None,
             judged: None,
             discovered: None,
@@ -122,7 +128,8 @@ impl Work<'_> {
                 Ok(Next::Done) => return End::Rest,
                 Ok(Next::At(time)) => return End::At(time),
                 Err(fault) => {
-                    let fault = self.veiled(&primary, fault).await;
+                    let fault =
+                        identity::explain(self.veiled(&primary, fault).await, self.shared.settings.account.as_ref());
                     return self.failed(step, &primary, fault);
                 }
             }
@@ -175,6 +182,13 @@ impl Work<'_> {
             Step::Compare => compare::compare(self, primary).await,
             Step::Queue => Ok(self.get_in_line()),
             Step::Reapply => resync::reapply(self, primary).await,
+            Step::Render | Step::Uninstall if self.is_account_gone(primary).await => match step {
+                Step::Render => Err(self.missing_account(primary)),
+                _ => {
+                    self.act_as_operator();
+                    uninstall::uninstall(self, primary).await
+                }
+            },
             Step::Render => match self.still_unserved(primary).await {
                 Some(fault) => Err(fault),
                 None => match self.render(primary).await {
@@ -224,7 +238,8 @@ impl Work<'_> {
         action: &str,
     ) -> Environment<'b> {
         let options = Options {
-            disable_hooks: primary.annotations.disable_hooks(action),
+            // A hook is what the account may do, and not what the operator may.
+            disable_hooks: self.orphaned || primary.annotations.disable_hooks(action),
             adopt: primary.annotations.adopt(),
             description: primary.annotations.description(action),
             max_history: self.shared.settings.max_history,
@@ -237,7 +252,7 @@ impl Work<'_> {
             unclaimed_hooks: primary.annotations.adopt() || self.release().is_some_and(|r| r.is_taken_over()),
         };
         Environment {
-            applier: &self.shared.applier,
+            applier: &self.applier,
             storage: &self.shared.storage,
             decoration,
             live: &self.shared.cache,

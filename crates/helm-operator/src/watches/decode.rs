@@ -47,6 +47,7 @@ pub(super) const KEYS: &[&str] = &[
     "crds",
     "recreate",
     "lookup",
+    "serviceAccountName",
 ];
 
 /// Decodes an entry; adds unknown keys to `warnings`.
@@ -101,6 +102,7 @@ fn empty() -> Watch {
         crds: CrdPolicy::default(),
         recreate: Default::default(),
         lookup: LookupRule::default(),
+        service_account: None,
     }
 }
 
@@ -138,6 +140,7 @@ fn set(watch: &mut Watch, key: &str, entry: &Entry) -> Result<(), Error> {
         "retries" => watch.retries = Some(rules::retries(entry)?),
         "crds" => watch.crds = rules::crds(entry)?,
         "recreate" => watch.recreate = rules::recreate(entry)?,
+        "serviceAccountName" => watch.service_account = Some(rules::service_account(entry)?),
         "lookup" => watch.lookup = rules::lookup(entry)?,
         _ => {}
     }

@@ -27,7 +27,7 @@ pub use expand::Error as ExpandError;
 pub use expressions::Expressions;
 pub(crate) use expressions::{Field, names};
 pub use overrides::{OverrideError, OverrideValuesType, Overrides};
-pub use rules::{Drift, LookupRule, OnFailure};
+pub use rules::{Drift, LookupRule, OnFailure, ServiceAccount};
 
 /// One entry of watches.yaml: a kind of custom resource and the chart that serves it.
 #[derive(Clone, Debug)]
@@ -85,6 +85,8 @@ pub struct Watch {
     pub recreate: Arc<[ObjectRule]>,
     /// What templates may read with `lookup` beyond their release.
     pub lookup: LookupRule,
+    /// As whom lookups, hooks and the chart's objects are read and written. `None`: as the operator.
+    pub service_account: Option<ServiceAccount>,
 }
 
 /// Why watches.yaml cannot be used. The messages are upstream's where it has one.

@@ -39,6 +39,41 @@ pub struct LookupRule {
     pub all: bool,
 }
 
+/// A ServiceAccount to act as: `serviceAccountName` in watches.yaml.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServiceAccount {
+    /// Its namespace; `None`: that of each release.
+    pub namespace: Option<String>,
+    /// Its name.
+    pub name: String,
+}
+
+impl ServiceAccount {
+    /// Returns the namespace of the account for a release in this one.
+    pub(crate) fn namespace<'a>(&'a self, release: &'a str) -> &'a str {
+        self.namespace.as_deref().unwrap_or(release)
+    }
+
+    /// Returns its name as a user of the API server, for a release in this namespace.
+    pub(crate) fn user(&self, release: &str) -> String {
+        format!("system:serviceaccount:{}:{}", self.namespace(release), self.name)
+    }
+}
+
+/// Decodes `serviceAccountName: name` or `namespace/name`.
+pub(super) fn service_account(entry: &Entry) -> Result<ServiceAccount, Error> {
+    let text = string("name", &entry.value).map_err(|what| wrong(entry, what))?;
+    let (namespace, name) = text.split_once('/').map_or((None, &*text), |(namespace, name)| (Some(namespace), name));
+    let is_name = |part: &str| {
+        let fits = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b".-".contains(&byte);
+        !part.is_empty() && part.bytes().all(fits)
+    };
+    if !is_name(name) || namespace.is_some_and(|namespace| !is_name(namespace)) {
+        return Err(wrong(entry, format!("must be a name, or namespace/name, found {text:?}")));
+    }
+    Ok(ServiceAccount { namespace: namespace.map(str::to_owned), name: name.to_owned() })
+}
+
 /// Decodes `lookup: {namespaces: […], all: true}`.
 pub(super) fn lookup(entry: &Entry) -> Result<LookupRule, Error> {
     let bad = |what: String| wrong(entry, what);

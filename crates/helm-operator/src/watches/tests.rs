@@ -310,6 +310,23 @@ fn objects_to_recreate_are_selected_by_group_kind_and_name() {
 }
 
 #[test]
+fn a_service_account_has_a_name_and_perhaps_a_namespace() {
+    assert_eq!(one("").unwrap().service_account, None);
+    let user = |text: &str| one(&format!("  serviceAccountName: {text}")).unwrap().service_account.unwrap().user("ns");
+    assert_eq!(user("deployer"), "system:serviceaccount:ns:deployer");
+    assert_eq!(user("far/deployer"), "system:serviceaccount:far:deployer");
+    let prefix = "watches file, line 6: serviceAccountName: ";
+    for (text, message) in [
+        ("1", "name: expected a string, found a number"),
+        ("''", "must be a name, or namespace/name, found \"\""),
+        ("a/b/c", "must be a name, or namespace/name, found \"a/b/c\""),
+        ("a:b", "must be a name, or namespace/name, found \"a:b\""),
+    ] {
+        assert_eq!(one(&format!("  serviceAccountName: {text}")).unwrap_err(), format!("{prefix}{message}"));
+    }
+}
+
+#[test]
 fn lookups_are_opened_by_namespace_or_altogether() {
     assert_eq!(one("").unwrap().lookup, LookupRule::default());
     let rule = one("  lookup: {namespaces: [a, b]}").unwrap().lookup;

@@ -1,5 +1,6 @@
 //! Requests to the API server and their responses, real or in memory.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
@@ -19,6 +20,19 @@ pub trait Api: Send + Sync {
     fn send(&self, call: Call) -> BoxFuture<'_, Result<Response, Error>>;
 }
 
+/// Sends each request as one user, through another connection. For a ServiceAccount (`system:serviceaccount:NAMESPACE:NAME`) the server adds its
+/// groups by itself.
+pub(crate) struct ActingAs {
+    pub(crate) api: Arc<dyn Api>,
+    pub(crate) user: Arc<str>,
+}
+
+impl Api for ActingAs {
+    fn send(&self, call: Call) -> BoxFuture<'_, Result<Response, Error>> {
+        self.api.send(Call { user: Some(self.user.clone()), ..call })
+    }
+}
+
 /// One request.
 #[derive(Clone, Debug)]
 pub struct Call {
@@ -32,12 +46,14 @@ pub struct Call {
     pub accept: Option<&'static str>,
     /// The entity tag of the response that is known already: the server need not send it again.
     pub known: Option<String>,
+    /// The user to act as (`Impersonate-User`); the connection's own without one.
+    pub user: Option<Arc<str>>,
 }
 
 impl Call {
     /// Creates a request without a body.
     pub fn new(method: Method, path: impl Into<String>) -> Call {
-        Call { method, path: path.into(), body: None, accept: None, known: None }
+        Call { method, path: path.into(), body: None, accept: None, known: None, user: None }
     }
 
     /// `GET path`.
@@ -234,6 +250,9 @@ fn request(call: Call) -> Result<http::Request<::kube::client::Body>, Error> {
     }
     if let Some(known) = call.known {
         request = request.header(http::header::IF_NONE_MATCH, known);
+    }
+    if let Some(user) = call.user {
+        request = request.header("Impersonate-User", &*user);
     }
     let body = match call.body {
         Some((content_type, json)) => {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use futures::future::try_join_all;
 use serde_json::Value;
 
-use super::api::{Api, Call, Error};
+use super::api::{ActingAs, Api, Call, Error};
 use super::check::{Conflict, describe_all};
 use super::client_side::Schemas;
 use super::decorate::{Decoration, is_kept};
@@ -160,6 +160,14 @@ impl Applier {
     /// Creates an applier for the server behind `api`. Sends no request yet.
     pub fn new(api: Arc<dyn Api>) -> Applier {
         Applier { mapper: Arc::new(Mapper::new(api.clone())), schemas: Arc::new(Schemas::new(api.clone())), api }
+    }
+
+    /// Returns an applier that sends every request as this user, such as `system:serviceaccount:NAMESPACE:NAME`. Discovery and OpenAPI stay shared:
+    /// they are the same for every user.
+    #[must_use]
+    pub fn acting_as(&self, user: &str) -> Applier {
+        let api = Arc::new(ActingAs { api: self.api.clone(), user: user.into() });
+        Applier { api, ..self.clone() }
     }
 
     /// Returns the server.

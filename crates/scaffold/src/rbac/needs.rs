@@ -1,6 +1,6 @@
 //! From what a chart renders to the rules that the operator needs.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value as Json;
 
@@ -12,6 +12,8 @@ use crate::watches::Watch;
 pub(super) const OBJECT_VERBS: &[&str] = &["get", "list", "watch", "create", "patch", "delete"];
 /// The verbs on objects of hooks, which are never watched or changed.
 const HOOK_VERBS: &[&str] = &["get", "create", "delete"];
+/// The verbs on objects that a ServiceAccount writes: watch for drift, and clean up when the account is gone.
+const WATCHED_VERBS: &[&str] = &["get", "list", "watch", "delete"];
 
 /// Rules beyond those on the custom resource itself.
 #[derive(Debug, Default)]
@@ -22,6 +24,8 @@ pub(super) struct Needs {
     pub(super) held: Vec<(Json, String)>,
     /// Roles outside the chart that its bindings refer to: (resource, name), with the binding.
     pub(super) bound: BTreeMap<(String, String), String>,
+    /// ServiceAccounts to act as.
+    pub(super) accounts: BTreeSet<String>,
 }
 
 /// Why and how a resource is accessed.
@@ -34,6 +38,26 @@ pub(super) struct Need {
 impl Needs {
     /// Adds what one version's chart needs.
     pub(super) fn add(&mut self, seen: &Seen, watch: &Watch) {
+        if watch.reads_config_maps {
+            let why = "valuesFrom in watches.yaml".to_owned();
+            self.need((String::new(), "configmaps".to_owned()), &["get", "list", "watch"], why);
+        }
+        match &watch.account {
+            Some(account) => self.add_watched(seen, account),
+            None => self.add_written(seen, watch),
+        }
+    }
+
+    /// Adds what it takes to act as an account, and to see the objects that it writes.
+    fn add_watched(&mut self, seen: &Seen, account: &str) {
+        self.accounts.insert(account.to_owned());
+        for ((api_version, kind), place) in &seen.kinds {
+            self.need(resource(seen, api_version, kind), WATCHED_VERBS, place.clone());
+        }
+    }
+
+    /// Adds what it takes to write the objects.
+    fn add_written(&mut self, seen: &Seen, watch: &Watch) {
         for ((api_version, kind), place) in &seen.kinds {
             let resource = resource(seen, api_version, kind);
             self.need(resource, OBJECT_VERBS, place.clone());
@@ -49,10 +73,6 @@ impl Needs {
         if seen.has_crds && !watch.skips_crds {
             let resource = ("apiextensions.k8s.io".to_owned(), "customresourcedefinitions".to_owned());
             self.need(resource, &["get", "create", "patch"], "the chart's crds folder".to_owned());
-        }
-        if watch.reads_config_maps {
-            let why = "valuesFrom in watches.yaml".to_owned();
-            self.need((String::new(), "configmaps".to_owned()), &["get", "list", "watch"], why);
         }
         self.add_rights(seen);
     }

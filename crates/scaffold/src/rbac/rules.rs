@@ -28,6 +28,7 @@ rules:
   verbs: [update]
 "
     );
+    print_accounts(needs, &mut text);
     print_resources(needs, &mut text);
     print_rights(needs, &mut text);
     let _ = write!(
@@ -48,6 +49,18 @@ subjects:
 "
     );
     text
+}
+
+/// One rule for the accounts that write objects.
+fn print_accounts(needs: &Needs, text: &mut String) {
+    let accounts: Vec<String> = needs.accounts.iter().map(|name| scalar(name)).collect();
+    if !accounts.is_empty() {
+        let _ = writeln!(
+            text,
+            "# serviceAccountName in watches.yaml.\n- apiGroups: [\"\"]\n  resources: [serviceaccounts]\n  resourceNames: [{}]\n  verbs: [get, impersonate]",
+            accounts.join(", ")
+        );
+    }
 }
 
 /// A rule on objects: each resource with the place that needs it.

@@ -184,3 +184,19 @@ fn override_values_always_apply() {
     let text = project.text("config/rbac/web_role.yaml").unwrap();
     assert_eq!(rules(text), Vec::<Json>::new());
 }
+
+#[test]
+fn a_service_account_writes_the_objects_and_the_operator_acts_as_it() {
+    let watch =
+        "- {group: web.my.domain, version: v1, kind: Web, chart: helm-charts/web, serviceAccountName: far/deployer}\n";
+    let role = "apiVersion: rbac.authorization.k8s.io/v1\nkind: Role\nmetadata: {name: x}\nrules: [{apiGroups: [''], resources: [pods], verbs: [get]}]\n";
+    let (text, _) = generated(&[
+        ("watches.yaml", watch),
+        ("helm-charts/web/templates/service.yaml", &object("Service")),
+        ("helm-charts/web/templates/role.yaml", role),
+        ("helm-charts/web/templates/lookup.yaml", "{{ $x := lookup \"v1\" \"Node\" \"\" \"\" }}"),
+    ]);
+    let watched = |group: &str, resource: &str| json!({"apiGroups": [group], "resources": [resource], "verbs": ["get", "list", "watch", "delete"]});
+    let acts = json!({"apiGroups": [""], "resources": ["serviceaccounts"], "resourceNames": ["deployer"], "verbs": ["get", "impersonate"]});
+    assert_eq!(rules(&text), [acts, watched("", "services"), watched("rbac.authorization.k8s.io", "roles")]);
+}

@@ -45,7 +45,7 @@ async fn answer(server: &MemoryApi, request: HttpRequest<Body>) -> Response<Body
     let body = types.iter().find(is_sent).filter(|_| !body.is_empty()).map(|known| (*known, body));
     // Leaked, because `Call` holds a constant.
     let accept = parts.headers.get("accept").and_then(|sent| sent.to_str().ok()).map(|sent| &*sent.to_owned().leak());
-    let call = Call { method: parts.method, path: parts.uri.to_string(), body, accept, known: None };
+    let call = Call { method: parts.method, path: parts.uri.to_string(), body, accept, known: None, user: None };
     let (code, body) = match server.send(call).await {
         Ok(answer) => (200, answer.body),
         Err(Error::Refused { code, reason, message, .. }) => (

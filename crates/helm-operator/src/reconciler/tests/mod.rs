@@ -46,6 +46,7 @@ mod drift;
 mod failure_policy;
 mod failure_scenarios;
 mod faults;
+mod identity;
 mod kinds;
 mod leaks;
 mod ready;
@@ -291,6 +292,7 @@ impl World {
             watch_dependents: true,
             max_history: 3,
             suppress_overrides: false,
+            account: None,
             apply: helm_release::kube::Policy::Auto,
             progress_timeout: Duration::from_secs(600),
             full_resync: Duration::ZERO,
