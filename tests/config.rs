@@ -1,8 +1,10 @@
 //! Applies the manifests in `config` to a real API server.
 
+use std::fs;
 use std::path::Path;
 
-use test_cluster::TestCluster;
+use serde_json::{Value, json};
+use test_cluster::{Namespace, TestCluster};
 
 const OPERATOR: &str = "--as=system:serviceaccount:memcached-operator-system:memcached-operator-controller-manager";
 
@@ -73,6 +75,36 @@ fn the_operators_permissions_cover_every_object_of_the_chart_and_nothing_more() 
 
 fn may(cluster: &TestCluster, verb: &str, resource: &str) -> bool {
     cluster.kubectl(["auth", "can-i", verb, resource, "--all-namespaces", OPERATOR]).is_ok()
+}
+
+#[test]
+fn the_pods_of_every_project_run_under_the_restricted_level() {
+    let Some(cluster) = TestCluster::shared_or_skip() else { return };
+    let namespace = cluster.namespace("restricted").unwrap();
+    let level = "pod-security.kubernetes.io/enforce=restricted";
+    cluster.kubectl(["label", "namespace", namespace.name(), level]).unwrap();
+    let refused = create_pod(cluster, &namespace, &json!({"containers": [{"name": "a", "image": "a"}]})).unwrap_err();
+    assert!(refused.contains("violates PodSecurity \"restricted"), "{refused}");
+    let mut projects = vec![".".to_owned(), "crates/scaffold/templates/project".to_owned()];
+    let examples = fs::read_dir(repository().join("examples")).unwrap().map(|entry| entry.unwrap().path());
+    let examples = examples.filter(|folder| folder.join("config/manager").is_dir());
+    projects.extend(examples.map(|folder| folder.display().to_string()));
+    assert!(projects.len() > 4, "{projects:?}");
+    for project in projects {
+        let text = fs::read_to_string(repository().join(&project).join("config/manager/manager.yaml")).unwrap();
+        let deployment = text.split("---\n").find(|document| document.contains("kind: Deployment")).unwrap();
+        let deployment: Value = serde_yaml::from_str(deployment).unwrap();
+        let mut spec = deployment["spec"]["template"]["spec"].clone();
+        spec["serviceAccountName"] = "default".into();
+        create_pod(cluster, &namespace, &spec).unwrap_or_else(|refused| panic!("{project}: {refused}"));
+    }
+}
+
+fn create_pod(cluster: &TestCluster, namespace: &Namespace<'_>, spec: &Value) -> Result<(), String> {
+    let metadata = json!({"name": "a", "namespace": namespace.name()});
+    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec});
+    let arguments = ["create", "--dry-run=server", "-f", "-"];
+    cluster.kubectl_with_input(arguments, &pod.to_string()).map(|_| ()).map_err(|error| error.to_string())
 }
 
 /// Applies `config/default`; several tests may do so at once.

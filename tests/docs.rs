@@ -43,13 +43,35 @@ fn every_page_is_in_the_summary() {
 fn every_link_between_files_leads_somewhere() {
     let mut pages = files(&root().join("docs"), "md");
     pages.extend(files(&root().join("examples"), "md"));
-    pages.extend(["README.md", "ARCHITECTURE.md", "COMPATIBILITY.md", "CONTRIBUTING.md"].map(|page| root().join(page)));
+    pages.extend(["README.md", "ARCHITECTURE.md", "COMPATIBILITY.md", "CONTRIBUTING.md", "SECURITY.md"].map(|page| root().join(page)));
     for page in pages {
         for link in links(&fs::read_to_string(&page).unwrap()) {
             let target = page.parent().unwrap().join(&link);
             assert!(target.exists(), "{}: {link} leads nowhere", page.display());
         }
     }
+}
+
+/// The names of tests on the page about security: words in backticks with three underscores or more.
+fn tests_of(page: &str) -> BTreeSet<&str> {
+    let is_name = |word: &&str| {
+        word.matches('_').count() >= 3 && word.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_')
+    };
+    page.split('`').skip(1).step_by(2).filter(is_name).collect()
+}
+
+#[test]
+fn every_test_that_the_page_about_security_names_exists() {
+    let page = fs::read_to_string(root().join("docs/security.md")).unwrap();
+    let mut missing = tests_of(&page);
+    assert!(missing.len() > 30, "only {} tests are named", missing.len());
+    for folder in ["crates", "tests"] {
+        for file in files(&root().join(folder), "rs") {
+            let code = fs::read_to_string(file).unwrap();
+            missing.retain(|test| !code.contains(&format!("fn {test}()")));
+        }
+    }
+    assert!(missing.is_empty(), "docs/security.md names tests that do not exist: {missing:?}");
 }
 
 /// Reasons in the code: upper camel case, given to a fault, an outcome or a condition.
