@@ -182,6 +182,11 @@ undeploy: ## Remove everything that deploy created.
 	-$(KUBECTL) delete memcacheds,memcachedbackups --all --all-namespaces
 	$(KUBECTL) delete --ignore-not-found=$(IGNORE_NOT_FOUND) -k config/default
 
+.PHONY: bundle
+bundle: ## Write an OLM bundle with the image IMG to bundle; VERSION and CHANNELS describe it.
+	$(KUBECTL) kustomize config/default | sed 's|image: controller:latest|image: $(IMG)|' \
+	  | cargo run --quiet $(CARGO_FLAGS) -- generate bundle --version $(or $(VERSION),0.0.1) --channels $(or $(CHANNELS),alpha)
+
 .PHONY: docker-build
 docker-build: ## Build the image IMG.
 	$(CONTAINER_TOOL) build -t $(IMG) .

@@ -1,5 +1,6 @@
 //! Committed generated files are up to date. `make manifests` rewrites them.
 
+use std::path::Path;
 use std::process::Command;
 
 #[test]
@@ -10,6 +11,16 @@ fn generated_definitions_are_committed() {
 #[test]
 fn generated_rights_of_charts_are_committed() {
     generate("rbac");
+}
+
+#[test]
+fn nothing_in_this_repository_would_fail_in_the_cluster() {
+    for folder in ["", "examples/hybrid-values", "examples/reverse-words-chart"] {
+        let mut lint = Command::new(env!("CARGO_BIN_EXE_memcached-operator"));
+        lint.args(["lint", "--strict"]).current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join(folder));
+        let output = lint.output().unwrap();
+        assert!(output.status.success(), "{folder}: {}", String::from_utf8_lossy(&output.stdout));
+    }
 }
 
 /// Runs the generator in this repository: it fails if a file is stale, or rewrites it.

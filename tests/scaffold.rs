@@ -71,4 +71,5 @@ fn a_hybrid_project_builds_passes_its_tests_and_generates_what_it_commits() {
     assert!(crd.contains("description: Number of copies."), "{crd}");
     cargo(&["run", "--quiet", "--", "generate", "crds", "--check"]);
     cargo(&["run", "--quiet", "--", "generate", "rbac", "--check"]);
+    cargo(&["run", "--quiet", "--", "lint", "--strict"]);
 }

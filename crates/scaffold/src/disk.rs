@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use helm::chart::{Chart, MAX_CHART_BYTES};
 
 use crate::chart::ChartFiles;
-use crate::{Error, Project};
+use crate::{Change, Error, Project};
 
 /// Folders that are never part of a project.
 const SKIPPED: [&str; 5] = [".git", "bin", "dist", "node_modules", "target"];
@@ -26,14 +26,18 @@ pub fn read(folder: &Path) -> Result<Project, Error> {
     Ok(Project::from_files(files))
 }
 
-/// Writes the files that changed.
+/// Writes the files that changed, and deletes those that were removed.
 ///
 /// # Errors
 /// A file or folder cannot be written; earlier files are written then.
 pub fn write(folder: &Path, project: &Project) -> Result<(), Error> {
-    for (name, _) in project.changes() {
+    for (name, change) in project.changes() {
         let path = folder.join(name);
         let failed = |source| Error::Disk { what: "write", path: path.display().to_string(), source };
+        if change == Change::Removed {
+            fs::remove_file(&path).map_err(failed)?;
+            continue;
+        }
         if let Some(parent) = path.parent() {
             fs::create_dir_all(parent).map_err(failed)?;
         }

@@ -50,7 +50,7 @@ pub fn generate(project: &mut Project) -> Result<Vec<String>, Error> {
     let mut resources = json!({});
     let mut files = Vec::new();
     for folder in DEPLOYED {
-        for path in listed(project, folder)? {
+        for path in kustomize::files(project, folder)? {
             let documents = documents(project, &path)?;
             let kept = documents.into_iter().filter(|document| document["kind"] != "Namespace");
             let texts: Vec<String> = kept.map(|document| template(document, &name, &mut resources)).collect();
@@ -58,7 +58,7 @@ pub fn generate(project: &mut Project) -> Result<Vec<String>, Error> {
             files.push((format!("{FOLDER}/templates/{file}"), texts.join("---\n")));
         }
     }
-    for path in listed(project, "config/crd")? {
+    for path in kustomize::files(project, "config/crd")? {
         let file = path.rsplit('/').next().unwrap_or(&path);
         files.push((format!("{FOLDER}/crds/{file}"), project.text(&path).unwrap_or_default().to_owned()));
     }
@@ -71,15 +71,6 @@ pub fn generate(project: &mut Project) -> Result<Vec<String>, Error> {
     Ok(vec![format!(
         "install it with: helm install {name} {FOLDER} --namespace {name}-system --create-namespace --set image.repository=…"
     )])
-}
-
-/// The files that a folder's kustomization lists.
-fn listed(project: &Project, folder: &str) -> Result<Vec<String>, Error> {
-    let Some(path) = kustomize::path(project, folder) else { return Ok(Vec::new()) };
-    let list = yaml::parse(project.text(&path).unwrap_or_default()).map_err(|error| Error::read(&path, error))?;
-    let entries = list["resources"].as_array().cloned().unwrap_or_default();
-    let files = entries.iter().filter_map(Json::as_str).filter(|entry| entry.ends_with(".yaml"));
-    Ok(files.map(|file| format!("{folder}/{file}")).collect())
 }
 
 fn documents(project: &Project, path: &str) -> Result<Vec<Json>, Error> {

@@ -13,8 +13,10 @@ mod templates;
 mod chart;
 mod starter;
 
+pub mod bundle;
 pub mod crd;
 pub mod helm_chart;
+pub mod lint;
 pub mod rbac;
 mod sample;
 

@@ -1,6 +1,6 @@
 //! A project in memory: its files, and which of them a command created or changed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::Error;
 
@@ -8,6 +8,7 @@ use crate::Error;
 #[derive(Clone, Debug, Default)]
 pub struct Project {
     files: BTreeMap<String, File>,
+    removed: BTreeSet<String>,
 }
 
 #[derive(Clone, Debug)]
@@ -23,6 +24,8 @@ pub enum Change {
     Created,
     /// The file has other content.
     Changed,
+    /// The file is no longer part of the project.
+    Removed,
 }
 
 impl Project {
@@ -32,7 +35,7 @@ impl Project {
             let file = File { content: content.into(), change: None };
             (path.into(), file)
         });
-        Project { files: files.collect() }
+        Project { files: files.collect(), removed: BTreeSet::new() }
     }
 
     /// Returns whether the file exists.
@@ -77,10 +80,19 @@ impl Project {
         let (path, content) = (path.into(), content.into());
         let change = match self.files.get(&path) {
             Some(file) if file.content == content => return,
+            None if self.removed.remove(&path) => Change::Changed,
             Some(File { change: Some(Change::Created), .. }) | None => Change::Created,
             Some(_) => Change::Changed,
         };
         self.files.insert(path, File { content, change: Some(change) });
+    }
+
+    /// Removes a file.
+    pub(crate) fn remove(&mut self, path: &str) {
+        let known = self.files.remove(path);
+        if known.is_some_and(|file| file.change != Some(Change::Created)) {
+            self.removed.insert(path.to_owned());
+        }
     }
 
     /// Rewrites a text file that exists.
@@ -93,7 +105,10 @@ impl Project {
 
     /// Returns what changed, in the order of paths.
     pub fn changes(&self) -> impl Iterator<Item = (&str, Change)> {
-        self.files.iter().filter_map(|(path, file)| Some((path.as_str(), file.change?)))
+        let written = self.files.iter().filter_map(|(path, file)| Some((path.as_str(), file.change?)));
+        let removed = self.removed.iter().map(|path| (path.as_str(), Change::Removed));
+        let all: BTreeMap<&str, Change> = written.chain(removed).collect();
+        all.into_iter()
     }
 }
 
@@ -112,6 +127,19 @@ mod tests {
         let changes: Vec<_> = project.changes().collect();
         assert_eq!(changes, [("c", Change::Changed), ("d", Change::Created)]);
         assert_eq!((project.text("a"), project.text("d")), (Some("1"), Some("2")));
+    }
+
+    #[test]
+    fn removed_files_are_changes_unless_they_were_new() {
+        let mut project = Project::from_files([("a", "1"), ("b", "1")]);
+        project.create("c", "1");
+        for path in ["a", "b", "c", "d"] {
+            project.remove(path);
+        }
+        project.write("b", "2");
+        let changes: Vec<_> = project.changes().collect();
+        assert_eq!(changes, [("a", Change::Removed), ("b", Change::Changed)]);
+        assert!(!project.contains("a"));
     }
 
     #[test]

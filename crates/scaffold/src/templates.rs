@@ -67,6 +67,10 @@ pub(crate) const STARTER_CHART: &[Template] = templates! {
 pub(crate) const EDITOR_ROLE: &str = include_str!("../templates/api/editor_role.yaml");
 pub(crate) const VIEWER_ROLE: &str = include_str!("../templates/api/viewer_role.yaml");
 
+/// What a bundle starts from.
+pub(crate) const BUNDLE_BASE: &str = include_str!("../templates/bundle/base.yaml");
+pub(crate) const BUNDLE_ICON: &str = include_str!("../templates/bundle/icon.svg");
+
 /// Lists that the first API starts.
 pub(crate) const CRD_KUSTOMIZATION: &str = include_str!("../templates/api/crd-kustomization.yaml");
 pub(crate) const SAMPLES_KUSTOMIZATION: &str = include_str!("../templates/api/samples-kustomization.yaml");

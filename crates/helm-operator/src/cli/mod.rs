@@ -52,6 +52,8 @@ pub(crate) enum Command {
     Create(project::Create),
     /// Writes CRDs and roles from charts and code
     Generate(project::Generate),
+    /// Names what would fail in the cluster, with file and line
+    Lint(project::Lint),
     /// Prints the script that completes commands in a shell
     Completion(shell::Completion),
     /// Writes manual pages
@@ -125,6 +127,7 @@ fn dispatch(name: &str, cli: Cli, operator: Operator) -> ExitCode {
         Command::Run(flags) => run(*flags, operator),
         Command::Init(init) => on_known_stack(move || project::init(&init)),
         Command::Create(create) => on_known_stack(move || project::create(&create)),
+        Command::Lint(lint) => on_known_stack(move || project::lint(&lint)),
         Command::Generate(generate) => on_known_stack(move || project::generate(&generate, &operator.definitions)),
     }
 }

@@ -36,8 +36,21 @@ fn a_project_from_an_empty_folder_serves_its_sample_with_its_own_rights() {
     folder.run(create).unwrap();
     let files = folder.files();
     assert_eq!(folder.run(create).unwrap(), "nothing to do\n");
-    folder.make(cluster, &["manifests", "generate", "test"]);
+    folder.make(cluster, &["manifests", "generate", "test", "lint"]);
     assert!(folder.files() == files, "a second run changed files");
+
+    folder.make(cluster, &["bundle", "IMG=example.com/tutorial:v1", "VERSION=1.0.0"]);
+    let bundled = folder.files();
+    folder.make(cluster, &["bundle", "IMG=example.com/tutorial:v1", "VERSION=1.0.0"]);
+    assert!(folder.files() == bundled, "a second bundle differs");
+    let version: serde_json::Value =
+        serde_yaml::from_str(&folder.text("bundle/manifests/tutorial.clusterserviceversion.yaml")).unwrap();
+    let install = &version["spec"]["install"]["spec"];
+    assert_eq!(install["clusterPermissions"][0]["serviceAccountName"], "tutorial-controller-manager");
+    assert_eq!(
+        install["deployments"][0]["spec"]["template"]["spec"]["containers"][0]["image"],
+        "example.com/tutorial:v1"
+    );
 
     folder.make(cluster, &["install"]);
     folder.make(cluster, &["deploy", "IMG=example.com/tutorial:v1"]);

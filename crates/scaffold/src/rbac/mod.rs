@@ -4,6 +4,7 @@
 //! is granted by wildcard, unless a Role in the chart contains one.
 
 mod branches;
+mod missing;
 mod needs;
 mod render;
 mod rules;
@@ -15,6 +16,8 @@ use crate::create_api::{add_role, add_user_roles};
 use crate::gvk::Gvk;
 use crate::watches::{self, Watch};
 use crate::{Error, Project, chart};
+
+pub(crate) use missing::{Lack, missing};
 
 /// Writes the operator's role of each kind in watches.yaml, and missing roles for users. Returns notes.
 ///
@@ -61,15 +64,24 @@ fn write_kind(project: &mut Project, gvk: &Gvk, force: bool) -> Result<Vec<Strin
     Ok(notes)
 }
 
+/// The (API version, kind) of the objects that a watch's chart can render, except hooks.
+pub(crate) fn kinds(project: &Project, watch: &Watch) -> Result<Vec<(String, String)>, Error> {
+    Ok(seen(project, watch)?.kinds.into_keys().collect())
+}
+
+/// What a watch's chart can render.
+fn seen(project: &Project, watch: &Watch) -> Result<render::Seen, Error> {
+    let chart = chart::of(project, &watch.chart)?;
+    let own = project.below(&watch.chart).filter(|(path, _)| path.starts_with("ci/") && path.ends_with("-values.yaml"));
+    let examples: Vec<(&str, &[u8])> = own.collect();
+    Ok(render::all(chart, &watch.override_values(), &examples))
+}
+
 /// What the charts of a kind's versions need, with notes about what could not be found out.
 fn needs(project: &Project, watches: &[Watch]) -> Result<(needs::Needs, Vec<String>), Error> {
     let (mut all, mut notes) = (needs::Needs::default(), Vec::new());
     for watch in watches {
-        let chart = chart::of(project, &watch.chart)?;
-        let own =
-            project.below(&watch.chart).filter(|(path, _)| path.starts_with("ci/") && path.ends_with("-values.yaml"));
-        let examples: Vec<(&str, &[u8])> = own.collect();
-        let seen = render::all(chart, &watch.override_values(), &examples);
+        let seen = seen(project, watch)?;
         notes.extend(seen.notes.iter().map(|note| format!("{}: {note}", watch.chart)));
         all.add(&seen, watch);
     }

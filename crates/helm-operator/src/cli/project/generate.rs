@@ -1,9 +1,10 @@
 //! `generate`: rewrites what follows from charts, watches.yaml and code.
 
+use std::io::{self, IsTerminal as _, Read as _};
 use std::path::Path;
 
 use clap::{Args, Subcommand};
-use scaffold::{Project, crd, disk, helm_chart, rbac};
+use scaffold::{Project, bundle, crd, disk, helm_chart, rbac};
 use serde_json::Value;
 
 use super::{Error, FOLDER, edit};
@@ -15,7 +16,7 @@ pub(crate) struct Generate {
     what: What,
 }
 
-#[derive(Clone, Copy, Debug, Subcommand)]
+#[derive(Clone, Debug, Subcommand)]
 enum What {
     /// Writes config/crd from the charts' values and from the program's own types
     Crds(Options),
@@ -23,6 +24,50 @@ enum What {
     Rbac(Options),
     /// Writes a chart that installs the operator to dist/chart, from config
     HelmChart,
+    /// Writes an OLM bundle to bundle, from the manifests on standard input
+    #[command(
+        after_help = "Example:\n  kubectl kustomize config/default | helm-operator generate bundle --version 0.0.1"
+    )]
+    Bundle(Bundle),
+}
+
+/// The flags of `generate bundle`: operator-sdk's.
+#[derive(Args, Clone, Debug)]
+struct Bundle {
+    /// The operator's version
+    #[arg(long, default_value = "0.0.1", value_name = "VERSION")]
+    version: String,
+
+    /// The channels that offer this version
+    #[arg(long, default_value = "alpha", value_delimiter = ',', value_name = "CHANNELS")]
+    channels: Vec<String>,
+
+    /// The channel for those who choose none
+    #[arg(long, value_name = "CHANNEL")]
+    default_channel: Option<String>,
+
+    /// The package's name [default: the project's]
+    #[arg(long, value_name = "NAME")]
+    package: Option<String>,
+
+    /// Accepted for old scripts and ignored
+    #[arg(long, hide = true, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL")]
+    overwrite: Option<bool>,
+
+    /// Accepted for old scripts and ignored
+    #[arg(short, long, hide = true)]
+    quiet: bool,
+}
+
+impl From<&Bundle> for bundle::Options {
+    fn from(flags: &Bundle) -> bundle::Options {
+        bundle::Options {
+            version: flags.version.trim_start_matches('v').to_owned(),
+            channels: flags.channels.clone(),
+            default_channel: flags.default_channel.clone(),
+            package: flags.package.clone(),
+        }
+    }
 }
 
 /// What all generators take.
@@ -39,20 +84,31 @@ struct Options {
 
 /// Runs the command. `natives` are the definitions of the program's own kinds.
 pub(super) fn run(args: &Generate, natives: &[Value]) -> Result<(), Error> {
-    match args.what {
+    match &args.what {
         What::Crds(options) => write("crds", options, |project| crd::generate(project, natives, options.force)),
         What::Rbac(options) => write("rbac", options, |project| rbac::generate(project, options.force)),
         What::HelmChart => edit(|project| Ok(helm_chart::generate(project)?)),
+        What::Bundle(flags) => bundle(flags),
     }
 }
 
 /// Runs the generator, or checks that it would change nothing.
 fn write(
     name: &'static str,
-    options: Options,
+    options: &Options,
     work: impl FnOnce(&mut Project) -> Result<Vec<String>, scaffold::Error>,
 ) -> Result<(), Error> {
     if options.check { check(name, work) } else { edit(|project| Ok(work(project)?)) }
+}
+
+/// Writes the bundle of the manifests that another program pipes in.
+fn bundle(flags: &Bundle) -> Result<(), Error> {
+    if io::stdin().is_terminal() {
+        return Err(Error::NoManifests);
+    }
+    let mut manifests = String::new();
+    io::stdin().read_to_string(&mut manifests)?;
+    edit(|project| Ok(bundle::generate(project, &manifests, &flags.into())?))
 }
 
 /// Fails if the generator would change a file.

@@ -3,6 +3,7 @@
 mod create;
 mod generate;
 mod init;
+mod lint;
 mod plugins;
 #[cfg(test)]
 mod tests;
@@ -16,6 +17,7 @@ use scaffold::{Change, Project, disk};
 pub(crate) use create::Create;
 pub(crate) use generate::Generate;
 pub(crate) use init::Init;
+pub(crate) use lint::Lint;
 
 use crate::report::chain;
 
@@ -40,7 +42,9 @@ pub(super) enum Error {
     NoName,
     #[error("{0}: run 'helm-operator generate {1}'")]
     Stale(String, &'static str),
-    #[error("cannot read the answer")]
+    #[error("no manifests: run 'kubectl kustomize config/default | helm-operator generate bundle'")]
+    NoManifests,
+    #[error("cannot read the standard input")]
     Input(#[from] io::Error),
 }
 
@@ -56,6 +60,7 @@ fn edit(work: impl FnOnce(&mut Project) -> Result<Vec<String>, Error>) -> Result
     let changes = project.changes().map(|(path, change)| match change {
         Change::Created => format!("created {path}"),
         Change::Changed => format!("changed {path}"),
+        Change::Removed => format!("removed {path}"),
     });
     let notes = notes.into_iter().map(|note| format!("note: {note}"));
     let lines: Vec<String> = changes.chain(notes).collect();
@@ -76,6 +81,11 @@ pub(super) fn create(args: &Create) -> ExitCode {
 /// Runs `generate`. `natives` are the definitions of the program's own kinds.
 pub(super) fn generate(args: &Generate, natives: &[serde_json::Value]) -> ExitCode {
     exit(generate::run(args, natives))
+}
+
+/// Runs `lint`.
+pub(super) fn lint(args: &Lint) -> ExitCode {
+    lint::run(args).unwrap_or_else(|error| exit(Err(error)))
 }
 
 /// Prints an error as upstream's commands do.

@@ -1,0 +1,142 @@
+//! `generate bundle`: what the Operator Lifecycle Manager (OLM) installs the operator from. Counterpart: operator-sdk's `generate bundle`.
+//!
+//! ```text
+//! kubectl kustomize config/default ─▶ parts ─▶ csv ─▶ bundle/manifests, bundle/metadata, bundle.Dockerfile
+//! the base CSV, CRDs, samples, charts ──────────┘
+//! ```
+//!
+//! The base CSV belongs to the user: what it says about the operator and its kinds wins over what is generated. No date is written, so a second run
+//! changes nothing.
+
+mod csv;
+mod descriptors;
+mod metadata;
+mod parts;
+#[cfg(test)]
+mod tests;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use heck::ToTitleCase as _;
+use serde_json::{Value as Json, json};
+
+use crate::project_file::{self, ProjectFile};
+use crate::templates::{BUNDLE_BASE, BUNDLE_ICON, fill};
+use crate::{Error, Project, kustomize, rbac, watches, yaml};
+use parts::Parts;
+
+/// Where the bundle is written.
+pub const FOLDER: &str = "bundle";
+
+/// The icon, which is the user's.
+const ICON: &str = "config/manifests/icon.svg";
+
+/// What the manifests do not say.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// The operator's version, such as `0.0.1`.
+    pub version: String,
+    /// The channels that offer this version.
+    pub channels: Vec<String>,
+    /// The channel for those who choose none; OLM requires it if there are several.
+    pub default_channel: Option<String>,
+    /// The package's name; by default the project's.
+    pub package: Option<String>,
+}
+
+/// Writes the bundle from `manifests`, which is what `make deploy` applies. Removes files of an earlier bundle. Returns notes.
+///
+/// # Errors
+/// The manifests are not valid YAML or lack a Deployment, a chart does not load, or a name is not known.
+pub fn generate(project: &mut Project, manifests: &str, options: &Options) -> Result<Vec<String>, Error> {
+    let parts = Parts::of(documents("the standard input", manifests)?)?;
+    let name = package(project, &parts, options)?;
+    let mut notes = Vec::new();
+    let base = base(project, &name, &parts, &mut notes)?;
+    let examples = examples(project, &parts)?;
+    let charts = charts(project)?;
+    let mut version = csv::assemble(&base, &parts, &examples, &charts);
+    csv::name(&mut version, &name, &options.version);
+    icon(project, &mut version);
+    let mut files = parts.files();
+    files.push((format!("{name}.clusterserviceversion.yaml"), version));
+    let folder = format!("{FOLDER}/manifests");
+    let kept: Vec<String> = files.iter().map(|(file, _)| file.clone()).collect();
+    let stale: Vec<String> = project.below(&folder).map(|(file, _)| file.to_owned()).collect();
+    for file in stale.iter().filter(|file| !kept.contains(file)) {
+        project.remove(&format!("{folder}/{file}"));
+    }
+    for (file, document) in files {
+        project.write(format!("{folder}/{file}"), yaml::print(&document));
+    }
+    metadata::write(project, &name, options)?;
+    notes.extend(parts.notes());
+    Ok(notes)
+}
+
+/// The tables among the documents of a stream.
+fn documents(name: &str, text: &str) -> Result<Vec<Json>, Error> {
+    let parts = text.split("\n---").map(|part| part.trim_start_matches("---"));
+    let documents = parts.map(yaml::parse).collect::<Result<Vec<_>, _>>().map_err(|error| Error::read(name, error))?;
+    Ok(documents.into_iter().filter(Json::is_object).collect())
+}
+
+fn package(project: &Project, parts: &Parts, options: &Options) -> Result<String, Error> {
+    let file = project.text(project_file::PATH).map(ProjectFile::parse).transpose()?;
+    let own = file.map(|file| file.name().to_owned()).filter(|name| !name.is_empty());
+    let deployed = || parts.deployments[0]["metadata"]["name"].as_str()?.strip_suffix("-controller-manager");
+    options.package.clone().or(own).or_else(|| deployed().map(str::to_owned)).ok_or(Error::Missing("package"))
+}
+
+/// What the user says about the operator: in the manifests, or in a file, which is created.
+fn base(project: &mut Project, name: &str, parts: &Parts, notes: &mut Vec<String>) -> Result<Json, Error> {
+    if let Some(base) = &parts.base {
+        return check_base("the ClusterServiceVersion in the standard input", base.clone());
+    }
+    let path = format!("config/manifests/bases/{name}.clusterserviceversion.yaml");
+    if !project.contains(&path) {
+        let words = [("name", name), ("title", &name.to_title_case())];
+        project.create(path.as_str(), fill(BUNDLE_BASE, &words));
+        project.create(ICON, BUNDLE_ICON);
+        notes.push(format!("describe the operator in {path}, and draw its icon in {ICON}"));
+    }
+    let base = yaml::parse(project.text(&path).unwrap_or_default()).map_err(|error| Error::read(&path, error))?;
+    check_base(&path, base)
+}
+
+/// Refuses a base in which a table that the bundle fills is something else.
+fn check_base(name: &str, base: Json) -> Result<Json, Error> {
+    let tables = ["", "/metadata", "/metadata/annotations", "/spec", "/spec/customresourcedefinitions"];
+    let is_other = |table: &&str| base.pointer(table).is_some_and(|value| !value.is_object() && !value.is_null());
+    match tables.into_iter().find(is_other) {
+        Some(table) => Err(Error::read(name, format!("{:?} is not a table", table.trim_start_matches('/')))),
+        None => Ok(base),
+    }
+}
+
+/// Sets the icon from the project's file, unless the base has one.
+fn icon(project: &Project, version: &mut Json) {
+    let is_set = version["spec"]["icon"][0]["base64data"].as_str().is_some_and(|data| !data.is_empty());
+    if let (false, Some(icon)) = (is_set, project.bytes(ICON)) {
+        version["spec"]["icon"] = json!([{"base64data": STANDARD.encode(icon), "mediatype": "image/svg+xml"}]);
+    }
+}
+
+/// The samples of the bundle's kinds.
+fn examples(project: &Project, parts: &Parts) -> Result<Vec<Json>, Error> {
+    let mut found = parts.examples.clone();
+    for path in kustomize::files(project, "config/samples")? {
+        found.extend(documents(&path, project.text(&path).unwrap_or_default())?);
+    }
+    found.retain(|sample| parts.defines(sample));
+    Ok(found)
+}
+
+/// The kinds that charts serve, and what each chart creates.
+fn charts(project: &Project) -> Result<Vec<csv::Chart>, Error> {
+    let chart = |watch: &watches::Watch| {
+        let kinds = rbac::kinds(project, watch)?;
+        Ok(csv::Chart { gvk: watch.gvk.clone(), kinds })
+    };
+    watches::read(project)?.iter().map(chart).collect()
+}

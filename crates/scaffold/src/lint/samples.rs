@@ -1,0 +1,102 @@
+//! Whether a sample fits its definition, as the API server and `kubectl apply` see it.
+
+use helm::schema::Schema;
+use serde_json::{Map, Value as Json, json};
+
+use super::{Document, Finding, defines};
+use crate::yaml;
+
+/// Checks a sample. Rules in CEL are left to the API server.
+pub(super) fn check(sample: &Document, definitions: &[Document]) -> Vec<Finding> {
+    let text = |key: &str| sample.content[key].as_str().unwrap_or_default();
+    let (group, version) = text("apiVersion").split_once('/').unwrap_or(("", text("apiVersion")));
+    let Some(crd) = definitions.iter().find(|crd| defines(&crd.content, group, text("kind"))) else {
+        let message = format!("config/crd has no definition of {} in group {group:?}", text("kind"));
+        return vec![Finding::warning(&sample.path, sample.lines.line(&["kind"]), message)];
+    };
+    let versions = crd.content["spec"]["versions"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let Some(served) = versions.iter().find(|one| one["name"] == version && one["served"] == true) else {
+        let message = format!("{} does not serve version {version}", crd.path);
+        return vec![Finding::error(&sample.path, sample.lines.line(&["apiVersion"]), message)];
+    };
+    let mut schema = convert(&served["schema"]["openAPIV3Schema"]);
+    for field in ["apiVersion", "kind", "metadata"] {
+        schema["properties"][field] = json!({});
+    }
+    let Ok(schema) = Schema::compile(schema.to_string().as_bytes()) else {
+        return vec![Finding::error(&crd.path, None, "the schema is not valid")];
+    };
+    match schema.validate(&yaml::to_map(&sample.content)) {
+        Ok(()) => Vec::new(),
+        Err(violations) => complaints(&violations.without_values).map(|text| at(sample, "", text)).collect(),
+    }
+}
+
+/// The lines of a validator's text.
+pub(super) fn complaints(text: &str) -> impl Iterator<Item = &str> {
+    text.lines().map(|line| line.trim().trim_start_matches("- ")).filter(|line| line.starts_with("at '"))
+}
+
+/// The finding for `at '/image/tag': got number, want string`, whose place lies below `prefix`.
+pub(super) fn at(sample: &Document, prefix: &str, complaint: &str) -> Finding {
+    let rest = complaint.trim_start_matches("at '");
+    let (pointer, what) = rest.split_once("': ").unwrap_or(("", rest));
+    let path: Vec<&str> = [prefix].into_iter().chain(pointer.split('/')).filter(|key| !key.is_empty()).collect();
+    Finding::error(&sample.path, sample.lines.line(&path), format!("{}: {what}", path.join(".")))
+}
+
+/// A definition's schema as JSON Schema. Fields that the server would drop are an error, as for `kubectl apply`.
+fn convert(schema: &Json) -> Json {
+    let Some(table) = schema.as_object() else { return schema.clone() };
+    let mut out = Map::new();
+    for (key, value) in table {
+        match key.as_str() {
+            "properties" => {
+                let fields = value.as_object().into_iter().flatten();
+                out.insert(key.clone(), fields.map(|(name, field)| (name.clone(), convert(field))).collect());
+            }
+            "items" | "additionalProperties" | "not" => _ = out.insert(key.clone(), convert(value)),
+            "allOf" | "anyOf" | "oneOf" => {
+                let all = value.as_array().map(Vec::as_slice).unwrap_or_default();
+                out.insert(key.clone(), all.iter().map(convert_part).collect());
+            }
+            // Kubernetes reads these as booleans beside the limit, as the drafts up to 4 do.
+            "exclusiveMinimum" | "exclusiveMaximum" | "format" | "default" | "example" => {}
+            _ if key.starts_with("x-kubernetes-") || key == "nullable" => {}
+            _ => _ = out.insert(key.clone(), value.clone()),
+        }
+    }
+    let is_open = schema["x-kubernetes-preserve-unknown-fields"] == true || !schema["properties"].is_object();
+    if !is_open && !table.contains_key("additionalProperties") {
+        out.insert("additionalProperties".into(), false.into());
+    }
+    if schema["x-kubernetes-int-or-string"] == true {
+        out.insert("type".into(), json!(["integer", "string"]));
+        out.remove("anyOf");
+    }
+    if schema["nullable"] == true {
+        allow_null(&mut out);
+    }
+    Json::Object(out)
+}
+
+/// Kubernetes says beside the type that null is allowed, JSON Schema within it.
+fn allow_null(schema: &mut Map<String, Json>) {
+    if let Some(types) = schema.get_mut("type") {
+        let mut all = types.as_array().cloned().unwrap_or_else(|| vec![types.clone()]);
+        all.push("null".into());
+        *types = all.into();
+    }
+    if let Some(choices) = schema.get_mut("enum").and_then(Json::as_array_mut) {
+        choices.push(Json::Null);
+    }
+}
+
+/// A part of `anyOf` and its like: it only adds conditions, and closes nothing.
+fn convert_part(schema: &Json) -> Json {
+    let mut open = schema.clone();
+    if let Some(table) = open.as_object_mut() {
+        table.insert("x-kubernetes-preserve-unknown-fields".into(), true.into());
+    }
+    convert(&open)
+}

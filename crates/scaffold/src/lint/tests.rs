@@ -1,0 +1,201 @@
+//! Projects with one fault each.
+
+use super::*;
+use crate::{CreateApi, Init, Source, create_api, init};
+
+const WEB: &str = "helm-charts/web";
+
+/// A fresh project with the starter chart, and these files in place of its own.
+fn project(changes: &[(&str, &str)]) -> Project {
+    let mut project = Project::default();
+    let about = Init { name: "web-operator".into(), domain: "my.domain".into(), repo: None, hybrid: None };
+    init(&mut project, &about).unwrap();
+    let (group, version, kind) = (Some("web".into()), Some("v1".into()), Some("Web".into()));
+    create_api(&mut project, &CreateApi { group, version, kind, source: Source::Starter }).unwrap();
+    changes.iter().for_each(|(path, text)| project.write(*path, *text));
+    project
+}
+
+fn lint(changes: &[(&str, &str)]) -> Vec<String> {
+    check(&project(changes)).unwrap().iter().map(Finding::to_string).collect()
+}
+
+/// Checks that there is exactly one finding, which starts and continues so.
+fn one(changes: &[(&str, &str)], place: &str, message: &str) {
+    let found = lint(changes);
+    let is_it = |finding: &String| finding.starts_with(place) && finding.contains(message);
+    assert!(found.len() == 1 && found.iter().all(is_it), "{place}: {message}: {found:#?}");
+}
+
+fn sample(spec: &str) -> String {
+    format!("apiVersion: web.my.domain/v1\nkind: Web\nmetadata:\n  name: web\nspec:\n{spec}")
+}
+
+const SAMPLE: &str = "config/samples/web_v1_web.yaml";
+
+#[test]
+fn a_fresh_project_has_no_findings() {
+    assert_eq!(lint(&[]), Vec::<String>::new());
+}
+
+#[test]
+fn a_watch_needs_its_chart_and_a_definition_that_serves_it() {
+    let watch = |rest: &str| format!("- group: web.my.domain\n  version: v1\n  kind: Web\n  chart: {rest}\n");
+    one(&[("watches.yaml", &watch("helm-charts/missing"))], "watches.yaml:4: error: ", "helm-charts/missing");
+    let other = watch(WEB).replace("v1", "v2");
+    one(&[("watches.yaml", &other)], "watches.yaml:3: error: ", "does not serve Web in version v2");
+    let other = watch(WEB).replace("kind: Web", "kind: Site");
+    let found = lint(&[("watches.yaml", &other)]);
+    assert!(found[0].starts_with("watches.yaml:3: error: config/crd has no definition of Site"), "{found:#?}");
+}
+
+#[test]
+fn a_sample_must_fit_its_definition_and_fields_are_named_with_their_line() {
+    let check = |spec: &str, place: &str, message: &str| one(&[(SAMPLE, &sample(spec))], place, message);
+    check("  replicaCount: [1]\n", "config/samples/web_v1_web.yaml:6: error: spec.replicaCount: ", "got array");
+    check("  image:\n    tag: {a: b}\n", "config/samples/web_v1_web.yaml:7: error: spec.image.tag: ", "got object");
+    assert_eq!(lint(&[(SAMPLE, &sample("  replicaCount: null\n"))]), Vec::<String>::new());
+    let unknown = sample("  replicaCount: 1\n").replace("kind: Web", "kind: Wab");
+    one(&[(SAMPLE, &unknown)], "config/samples/web_v1_web.yaml:2: warning: ", "no definition of Wab");
+    let old = sample("  replicaCount: 1\n").replace("/v1", "/v1beta1");
+    one(&[(SAMPLE, &old)], "config/samples/web_v1_web.yaml:1: error: ", "does not serve version v1beta1");
+}
+
+#[test]
+fn fields_that_a_closed_definition_lacks_are_errors() {
+    let crd = "\
+kind: CustomResourceDefinition
+spec:
+  group: web.my.domain
+  names: {kind: Site}
+  versions:
+  - name: v1
+    served: true
+    schema:
+      openAPIV3Schema:
+        type: object
+        properties:
+          spec:
+            type: object
+            required: [size]
+            properties:
+              size: {type: integer, minimum: 0}
+              mode: {type: string, enum: [a, b], nullable: true}
+              port: {x-kubernetes-int-or-string: true, anyOf: [{type: integer}, {type: string}]}
+";
+    let check = |spec: &str| {
+        let text = format!("apiVersion: web.my.domain/v1\nkind: Site\nmetadata: {{name: x}}\nspec: {spec}\n");
+        let mut project = project(&[("config/crd/site.yaml", crd), ("config/samples/site.yaml", &text)]);
+        for folder in ["crd", "samples"] {
+            let path = kustomize::path(&project, &format!("config/{folder}")).unwrap();
+            project.edit(&path, |text| Ok(crate::yaml::push_entry(text, "resources", "site.yaml").unwrap())).unwrap();
+        }
+        let found = check(&project).unwrap();
+        found.iter().map(Finding::to_string).collect::<Vec<_>>()
+    };
+    assert_eq!(check("{size: 1, mode: null, port: http}"), Vec::<String>::new());
+    assert_eq!(check("{size: 1, port: 80}"), Vec::<String>::new());
+    for (spec, complaint) in [
+        ("{}", "size"),
+        ("{size: -1}", "spec.size"),
+        ("{size: 1.5}", "spec.size"),
+        ("{size: 1, mode: c}", "spec.mode"),
+        ("{size: 1, sise: 2}", "sise"),
+    ] {
+        let found = check(spec);
+        assert!(
+            found.len() == 1 && found[0].contains(complaint) && found[0].contains("site.yaml:4"),
+            "{spec}: {found:?}"
+        );
+    }
+}
+
+#[test]
+fn a_chart_that_does_not_render_is_shown_where_it_fails() {
+    let broken = "kind: ConfigMap\ndata:\n  a: {{ .Values.missing.deep }}\n";
+    one(
+        &[("helm-charts/web/templates/broken.yaml", broken)],
+        "helm-charts/web/templates/broken.yaml:3: error: does not render with config/samples/web_v1_web.yaml",
+        "nil pointer",
+    );
+    let found = lint(&[("helm-charts/web/templates/broken.yaml", "{{ if }}\n")]);
+    assert!(found[0].starts_with("helm-charts/web/templates/broken.yaml:1: error: "), "{found:#?}");
+    let found = lint(&[("helm-charts/web/templates/text.yaml", "a: b: c\n")]);
+    assert!(found[0].starts_with("helm-charts/web/templates/text.yaml: error: "), "{found:#?}");
+}
+
+#[test]
+fn values_that_only_resources_can_give_are_a_warning() {
+    let needs = "apiVersion: v1\nkind: Service\nmetadata:\n  name: {{ required \"a host is needed\" .Values.host }}\n";
+    let given = sample("  host: example\n");
+    one(
+        &[("helm-charts/web/templates/needs.yaml", needs), (SAMPLE, &given)],
+        "helm-charts/web: warning: does not render with its defaults",
+        "a host is needed",
+    );
+}
+
+#[test]
+fn a_charts_schema_applies_to_samples() {
+    let schema = r#"{"properties": {"replicaCount": {"maximum": 3}}}"#;
+    let changes = [("helm-charts/web/values.schema.json", schema), (SAMPLE, &sample("  replicaCount: 5\n"))];
+    one(&changes, "config/samples/web_v1_web.yaml:6: error: spec.replicaCount: ", "maximum");
+}
+
+#[test]
+fn objects_need_names_and_known_hooks() {
+    let object = |head: &str| format!("apiVersion: v1\nkind: Service\nmetadata:\n{head}");
+    let path = "helm-charts/web/templates/more.yaml";
+    let check = |head: &str, place: &str, message: &str| one(&[(path, &object(head))], place, message);
+    check("  labels: {a: b}\n", "helm-charts/web/templates/more.yaml:2: error: ", "has no metadata.name");
+    check("  generateName: x-\n", "helm-charts/web/templates/more.yaml:2: error: ", "only hooks may have");
+    check("  name: Big_Name\n", "helm-charts/web/templates/more.yaml:2: error: ", "not a DNS name");
+    let hook = "  name: x\n  annotations:\n    helm.sh/hook: pre-install,pre-upgade\n";
+    check(hook, "helm-charts/web/templates/more.yaml:6: error: ", "no hook \"pre-upgade\"");
+    let twice = object("  name: x\n");
+    one(
+        &[(path, &format!("{twice}---\n{twice}"))],
+        "helm-charts/web/templates/more.yaml:2: warning: ",
+        "the last one wins",
+    );
+    for good in ["  generateName: x-\n  annotations: {helm.sh/hook: post-install}\n", "  name: x\n"] {
+        assert_eq!(lint(&[(path, &object(good))]), Vec::<String>::new(), "{good}");
+    }
+}
+
+#[test]
+fn rights_that_a_chart_needs_and_no_role_grants_are_named_at_the_object() {
+    let object = "apiVersion: batch/v1\nkind: CronJob\nmetadata: {name: x}\n";
+    let always = ("helm-charts/web/templates/job.yaml", object);
+    let place = "helm-charts/web/templates/job.yaml:2: error: ";
+    one(&[always], place, "grants no [get, list, watch, create, patch, delete] on cronjobs in group batch");
+    let sometimes = format!("{{{{ if .Values.ingress.enabled }}}}\n{object}{{{{ end }}}}\n");
+    let sometimes = ("helm-charts/web/templates/job.yaml", sometimes.as_str());
+    one(&[sometimes], "helm-charts/web/templates/job.yaml:3: warning: ", "(with ingress.enabled=true)");
+    let role = "\
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {name: x}
+rules: [{apiGroups: [''], resources: [nodes], verbs: [get]}]
+";
+    let found = lint(&[("helm-charts/web/templates/role.yaml", role)]);
+    let grants = |finding: &String| finding.contains("[get] on nodes in the core group, which a Role in it grants");
+    assert!(found.len() == 2 && found.iter().any(grants), "{found:#?}");
+}
+
+#[test]
+fn a_role_that_no_binding_gives_to_the_operator_grants_nothing() {
+    let path = "config/rbac/web_role.yaml";
+    let text = project(&[]).text(path).unwrap().replace("name: controller-manager", "name: someone-else");
+    let found = lint(&[(path, &text)]);
+    assert!(found.iter().any(|finding| finding.contains("on webs in group web.my.domain")), "{found:#?}");
+}
+
+#[test]
+fn a_listed_file_that_is_missing_or_broken_is_named() {
+    let list = "resources: [missing.yaml]\n";
+    let found = lint(&[("config/samples/kustomization.yaml", list)]);
+    assert!(found.iter().any(|finding| finding.starts_with("config/samples/missing.yaml: error: ")), "{found:#?}");
+    let found = lint(&[(SAMPLE, "a: b: c\n")]);
+    assert!(found.iter().any(|finding| finding.starts_with("config/samples/web_v1_web.yaml:1: error: ")), "{found:#?}");
+}
