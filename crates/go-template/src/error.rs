@@ -10,6 +10,7 @@ pub use crate::number::NumberError;
 pub use crate::parse::ParseErrorKind;
 use crate::stack;
 use golibs::strconv::quote;
+use golibs::work::Exhausted;
 
 /// Source text that failed to parse. Shown as Go does: `template: NAME:LINE: kind`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -102,6 +103,13 @@ impl From<ParseError> for FuncError {
 impl From<BuiltinError> for FuncError {
     fn from(error: BuiltinError) -> Self {
         FuncError::Builtin(Box::new(error))
+    }
+}
+
+/// The executor replaces it by the limit's own error.
+impl From<Exhausted> for FuncError {
+    fn from(exhausted: Exhausted) -> Self {
+        FuncError::Message(exhausted.to_string())
     }
 }
 

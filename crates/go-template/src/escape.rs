@@ -1,12 +1,19 @@
 //! Escaping for HTML, JavaScript and URLs: the functions `html`, `js` and `urlquery`. Counterpart: the escapers in Go's `text/template/funcs.go`.
+//!
+//! Each stops beyond [`MAX_OUTPUT`], as printing does: the caller refuses such a result.
 
 use golibs::unicode::is_print;
 use golibs::utf8::{Rune, runes};
+
+use crate::fmt::MAX_OUTPUT;
 
 /// Go's `template.HTMLEscapeString`.
 pub(crate) fn html(text: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len());
     for byte in text {
+        if out.len() > MAX_OUTPUT {
+            break;
+        }
         match byte {
             0 => out.extend("\u{fffd}".bytes()),
             b'"' => out.extend(b"&#34;"),
@@ -24,6 +31,9 @@ pub(crate) fn html(text: &[u8]) -> Vec<u8> {
 pub(crate) fn js(text: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len());
     for rune in runes(text) {
+        if out.len() > MAX_OUTPUT {
+            break;
+        }
         match rune {
             Rune::Char(c @ ('\\' | '\'' | '"')) => out.extend([b'\\', c as u8]),
             Rune::Char(c @ ('<' | '>' | '&' | '=')) => out.extend(format!("\\u{:04X}", u32::from(c)).bytes()),
@@ -39,6 +49,9 @@ pub(crate) fn js(text: &[u8]) -> Vec<u8> {
 pub(crate) fn url_query(text: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len());
     for byte in text {
+        if out.len() > MAX_OUTPUT {
+            break;
+        }
         match byte {
             b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => out.push(*byte),
             b' ' => out.push(b'+'),

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use crate::changed::ChangedMaps;
 use crate::error::LimitError;
 use crate::held::Held;
+use crate::stack;
 use crate::value::{Map, Str, Value};
 use golibs::work::SlowTime;
 
@@ -197,13 +198,28 @@ impl Spent {
     }
 
     fn check_deadline(&self, limits: &Limits) -> Result<(), LimitError> {
-        match limits.deadline {
-            Some(deadline) if Instant::now() >= deadline + self.times.total.elapsed => {
+        match self.deadline(limits) {
+            Some(deadline) if Instant::now() >= deadline => {
                 let message = "out of time; run loops and includes less often".to_owned();
                 Err(LimitError { name: "deadline", message })
             }
             _ => Ok(()),
         }
+    }
+
+    /// When the run stops.
+    pub(crate) fn deadline(&self, limits: &Limits) -> Option<Instant> {
+        limits.deadline.map(|deadline| deadline + self.times.total.elapsed)
+    }
+
+    /// How many steps the run may still take.
+    pub(crate) fn steps_left(&self, limits: &Limits) -> u64 {
+        limits.steps.saturating_sub(self.steps)
+    }
+
+    /// Checks that there is room for this many bytes. `running` is the output of running templates, in bytes.
+    pub(crate) fn reserve(&mut self, bytes: usize, running: usize, limits: &Limits) -> Result<(), LimitError> {
+        self.check_memory(running.saturating_add(bytes), limits)
     }
 
     #[cold]
@@ -265,6 +281,12 @@ impl fmt::Display for Size {
 fn long_output(limits: &Limits) -> LimitError {
     let message = format!("{} in the files rendered so far; write less, or split the chart", Size(limits.output));
     LimitError { name: "output", message }
+}
+
+#[cold]
+pub(crate) fn full_stack() -> LimitError {
+    let message = format!("{} MiB; templates, blocks or parentheses nest too deep", stack::MAX_MIB);
+    LimitError { name: "stack", message }
 }
 
 #[cold]

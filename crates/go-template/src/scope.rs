@@ -5,17 +5,18 @@
 use std::any::Any;
 use std::mem;
 use std::sync::Arc;
+use std::time::Instant;
 
 use crate::error::{FuncError, LimitError};
 use crate::exec;
 use crate::function::Function;
-use crate::limits::{Limits, Spent};
+use crate::limits::{Limits, Spent, full_stack};
 use crate::node::{Tree, VarId};
 use crate::reflect::Reflected;
 use crate::stack;
 use crate::template::Templates;
 use crate::value::{Map, MapType, Str, Value};
-use golibs::work::{self, SlowTime};
+use golibs::work::{self, Noted, SlowTime};
 
 /// What a missing map key gives: Go's `missingkey` option.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -168,6 +169,9 @@ impl<'a> Scope<'a> {
             let message = format!("{} nested executions", self.limits.executions);
             return Err(LimitError { name: "executions", message }.into());
         }
+        if stack::is_full() {
+            return Err(full_stack().into());
+        }
         self.executions += 1;
         // Nested executions write to one buffer, each after the output of the outer one.
         let start = self.out.len();
@@ -216,13 +220,31 @@ impl<'a> Scope<'a> {
         self.spent.charge_result(value, self.out.len(), &self.limits)
     }
 
+    /// Checks that a function may make a value of this many bytes, before it does.
+    ///
+    /// # Errors
+    /// The limit that it would exceed.
+    pub fn reserve(&mut self, bytes: usize) -> Result<(), LimitError> {
+        self.spent.reserve(bytes, self.out.len(), &self.limits)
+    }
+
+    /// Starts the call of a function. Returns how many steps it may take.
+    pub(crate) fn begin_call(&self) -> (work::Call, u64) {
+        let left = self.spent.steps_left(&self.limits);
+        (work::begin(left, self.spent.deadline(&self.limits)), left)
+    }
+
+    /// Whether the deadline has passed.
+    pub(crate) fn is_late(&self) -> bool {
+        self.spent.deadline(&self.limits).is_some_and(|deadline| Instant::now() >= deadline)
+    }
+
     /// Counts the work and time that the function noted.
-    pub(crate) fn charge_noted(&mut self, name: &Str) -> Result<(), LimitError> {
-        let (steps, time) = work::take();
-        if time != SlowTime::default() {
-            self.spent.charge_time(name, time, &self.limits)?;
+    pub(crate) fn charge_noted(&mut self, name: &Str, noted: &Noted) -> Result<(), LimitError> {
+        if noted.time != SlowTime::default() {
+            self.spent.charge_time(name, noted.time, &self.limits)?;
         }
-        self.spent.charge_work(steps, &self.limits)
+        self.spent.charge_work(noted.steps, &self.limits)
     }
 
     /// The method of a map type.

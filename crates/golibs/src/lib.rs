@@ -6,6 +6,7 @@ pub mod path_match;
 pub mod processor_time;
 pub mod regex;
 pub mod semver;
+pub mod shorten;
 pub mod strconv;
 pub mod time;
 pub mod unicode;

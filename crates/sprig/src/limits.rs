@@ -1,7 +1,7 @@
 //! Limits on the result of one function. Charts are untrusted, and a short template can request any size.
 
 use go_template::{FuncError, LimitError};
-use golibs::work::note_work;
+use golibs::work::{note_work, spend};
 
 /// Maximum length of a string from one function, in bytes: far more than a manifest, of which a cluster accepts 1.5 MiB.
 pub(super) const MAX_STRING_BYTES: usize = 16 << 20;
@@ -35,6 +35,14 @@ fn check(function: &str, name: &'static str, size: usize, limit: usize, unit: &s
 /// The error for an exceeded limit.
 pub fn exceeded(name: &'static str, message: String) -> FuncError {
     FuncError::Limit(LimitError { name, message })
+}
+
+/// Comparing or hashing strings costs one step per this many bytes.
+const BYTES_PER_STEP: usize = 128;
+
+/// Counts the comparison or the hash of a string, before it is done.
+pub(super) fn spend_bytes(bytes: usize) -> Result<(), FuncError> {
+    Ok(spend((bytes / BYTES_PER_STEP) as u64)?)
 }
 
 /// The remainder of [`MAX_VALUE_DEPTH`] and [`MAX_VALUE_NODES`] in one walk over a value.

@@ -6,6 +6,7 @@ use go_template::{FuncError, FuncMap, Str};
 
 use super::limits::check_string;
 use golibs::utf8::chars;
+use golibs::work::spend;
 
 const LETTERS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 const DIGITS: &[u8] = b"0123456789";
@@ -30,15 +31,37 @@ fn fill(bytes: &mut [u8]) -> Result<(), FuncError> {
     getrandom::fill(bytes).map_err(|e| FuncError::new(format!("cannot read random bytes: {e}")))
 }
 
-/// A uniformly distributed number below the bound.
-fn below(bound: u64) -> Result<u64, FuncError> {
-    let fair = u64::MAX - u64::MAX % bound;
-    loop {
-        let mut bytes = [0; 8];
-        fill(&mut bytes)?;
-        let number = u64::from_ne_bytes(bytes);
-        if number < fair {
-            return Ok(number % bound);
+/// Random numbers, read from the operating system in blocks.
+struct Numbers {
+    block: Vec<u8>,
+    used: usize,
+}
+
+impl Numbers {
+    /// Reads this many numbers at a time.
+    fn in_blocks_of(count: usize) -> Numbers {
+        let block = vec![0; 8 * count];
+        Numbers { used: block.len(), block }
+    }
+
+    fn next(&mut self) -> Result<u64, FuncError> {
+        if self.used == self.block.len() {
+            fill(&mut self.block)?;
+            self.used = 0;
+        }
+        let bytes = &self.block[self.used..self.used + 8];
+        self.used += 8;
+        Ok(bytes.iter().fold(0, |number, byte| number << 8 | u64::from(*byte)))
+    }
+
+    /// A uniformly distributed number below the bound.
+    fn below(&mut self, bound: u64) -> Result<u64, FuncError> {
+        let fair = u64::MAX - u64::MAX % bound;
+        loop {
+            let number = self.next()?;
+            if number < fair {
+                return Ok(number % bound);
+            }
         }
     }
 }
@@ -70,13 +93,16 @@ fn rand_int(min: isize, max: isize) -> Result<isize, FuncError> {
     let range = max.wrapping_sub(min);
     let range = u64::try_from(range).ok().filter(|r| *r > 0);
     let range = range.ok_or_else(|| FuncError::new("invalid argument to Intn"))?;
-    Ok(min.wrapping_add(below(range)? as isize))
+    Ok(min.wrapping_add(Numbers::in_blocks_of(1).below(range)? as isize))
 }
 
 fn shuffle(s: Str) -> Result<String, FuncError> {
+    // A random number per character.
+    spend(s.len() as u64)?;
     let mut chars: Vec<char> = chars(&s).collect();
+    let mut numbers = Numbers::in_blocks_of(chars.len().clamp(1, 512));
     for i in (1..chars.len()).rev() {
-        chars.swap(i, below(i as u64 + 1)? as usize);
+        chars.swap(i, numbers.below(i as u64 + 1)? as usize);
     }
     Ok(chars.into_iter().collect())
 }

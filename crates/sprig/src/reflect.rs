@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use go_template::{FuncError, FuncMap, Object, Str, Value};
 
-use super::limits::Walk;
+use super::limits::{Walk, spend_bytes};
 
 /// Registers the functions of this family.
 pub(super) fn register(map: &mut FuncMap) {
@@ -37,7 +37,12 @@ pub(super) fn equal(a: &Value, b: &Value, walk: &mut Walk) -> Result<bool, FuncE
         (Value::Uint(a, s), Value::Uint(b, t)) => s == t && a == b,
         (Value::Float(a), Value::Float(b)) => a == b,
         (Value::Complex(a, c), Value::Complex(b, d)) => a == b && c == d,
-        (Value::String(a), Value::String(b)) | (Value::Bytes(a), Value::Bytes(b)) => a == b,
+        (Value::String(a), Value::String(b)) | (Value::Bytes(a), Value::Bytes(b)) => {
+            a.len() == b.len() && {
+                spend_bytes(a.len())?;
+                a == b
+            }
+        }
         (Value::List(a), Value::List(b)) => {
             let alike = a.ty() == b.ty() && a.is_nil() == b.is_nil() && a.len() == b.len();
             alike && walk.enter(a.len(), |walk| all(a.iter().zip(b.iter()), |(a, b)| equal(a, b, walk)))?

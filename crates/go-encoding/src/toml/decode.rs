@@ -125,8 +125,8 @@ impl Decoder<'_> {
         }
         let entered = self.tables.enter(&key, header);
         self.define(entered)?;
-        self.tables.unmark_array("");
-        Ok(())
+        let unmarked = self.tables.unmark_array("");
+        self.define(unmarked)
     }
 
     fn table_name(&mut self) -> Result<String> {
@@ -148,7 +148,7 @@ impl Decoder<'_> {
         let name = self.tables.key.clone();
         let set = self.tables.set_value(&name, value);
         self.define(set)?;
-        self.mark(&name, kind);
+        self.mark(&name, kind)?;
         self.tables.context = outer;
         self.tables.key.clear();
         Ok(())
@@ -202,11 +202,12 @@ impl Decoder<'_> {
         }
     }
 
-    fn mark(&mut self, name: &str, kind: Kind) {
-        match kind {
+    fn mark(&mut self, name: &str, kind: Kind) -> Result<()> {
+        let marked = match kind {
             Kind::Array => self.tables.mark_array(name),
             Kind::Other => self.tables.unmark_array(name),
-        }
+        };
+        self.define(marked)
     }
 
     fn value(&mut self, place: Place) -> Result<(Value, Kind)> {
@@ -244,7 +245,8 @@ impl Decoder<'_> {
 
     fn array(&mut self) -> Result<Value> {
         let key = self.tables.key.clone();
-        self.tables.mark_array(&key);
+        let marked = self.tables.mark_array(&key);
+        self.define(marked)?;
         let mut items = Vec::new();
         let mut comma = true;
         loop {
@@ -305,7 +307,7 @@ impl Decoder<'_> {
         let name = self.tables.key.clone();
         let set = self.tables.set_value(&name, value.clone());
         self.define(set)?;
-        self.mark(&name, kind);
+        self.mark(&name, kind)?;
         let mut table = table.clone();
         for part in &parents[..parents.len() - 1] {
             let below = table.get(part.as_bytes()).unwrap_or_else(|| Value::Map(Map::default()));

@@ -1,6 +1,7 @@
 //! Errors in TOML documents, in BurntSushi/toml's words.
 
 use golibs::strconv::quote;
+use golibs::work::Exhausted;
 
 use super::MAX_DEPTH;
 
@@ -35,6 +36,8 @@ pub(super) type Result<T, E = Located> = std::result::Result<T, E>;
 /// What is wrong with a document. Texts come from the document.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Problem {
+    #[error(transparent)]
+    Exhausted(#[from] Exhausted),
     #[error("{0}")]
     Syntax(&'static str),
     #[error("expected {expected}, but got {found} instead")]

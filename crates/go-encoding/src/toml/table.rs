@@ -4,10 +4,15 @@ use std::collections::{BTreeMap, HashSet};
 
 use go_template::{List, ListType, Map, MapType, Str, Value};
 
+use golibs::work::spend;
+
 use super::error::Problem;
 use super::{MAX_DEPTH, path_text};
 
 type Table = BTreeMap<String, Node>;
+
+/// Copying a path costs one step per this many bytes.
+const BYTES_PER_STEP: usize = 16;
 
 /// The content of a key.
 enum Node {
@@ -85,6 +90,7 @@ impl Tables {
 
     /// Like [`enter`](Self::enter), for one part of a dotted key below the current table.
     pub(super) fn enter_implicit(&mut self, part: &str) -> Result<(), Problem> {
+        self.spend_path()?;
         let mut key = self.context.clone();
         key.push(part.to_owned());
         self.implicit.insert(path_text(&key));
@@ -93,6 +99,7 @@ impl Tables {
 
     /// Makes an inline table under the current key the current table.
     pub(super) fn enter_inline(&mut self, header: Header) -> Result<(), Problem> {
+        self.spend_path()?;
         self.context.push(std::mem::take(&mut self.key));
         let key = self.context.clone();
         self.implicit.insert(path_text(&key));
@@ -100,21 +107,32 @@ impl Tables {
     }
 
     /// Records that the key below the current table is a plain array. An empty key is the table itself.
-    pub(super) fn mark_array(&mut self, key: &str) {
-        self.arrays.insert(self.path_of(key));
+    pub(super) fn mark_array(&mut self, key: &str) -> Result<(), Problem> {
+        let path = self.path_of(key)?;
+        self.arrays.insert(path);
+        Ok(())
     }
 
     /// Records that the key below the current table is not a plain array.
-    pub(super) fn unmark_array(&mut self, key: &str) {
-        self.arrays.remove(&self.path_of(key));
+    pub(super) fn unmark_array(&mut self, key: &str) -> Result<(), Problem> {
+        let path = self.path_of(key)?;
+        self.arrays.remove(&path);
+        Ok(())
     }
 
-    fn path_of(&self, key: &str) -> String {
+    fn path_of(&self, key: &str) -> Result<String, Problem> {
+        self.spend_path()?;
         let mut path = self.context.clone();
         if !key.is_empty() {
             path.push(key.to_owned());
         }
-        path_text(&path)
+        Ok(path_text(&path))
+    }
+
+    /// Counts a copy of the current path, which may be much longer than the key.
+    fn spend_path(&self) -> Result<(), Problem> {
+        let bytes: usize = self.context.iter().map(String::len).sum();
+        Ok(spend((bytes / BYTES_PER_STEP) as u64)?)
     }
 
     pub(super) fn set_value(&mut self, key: &str, value: Value) -> Result<(), Problem> {
@@ -122,6 +140,7 @@ impl Tables {
     }
 
     fn set(&mut self, key: &str, node: Node) -> Result<(), Problem> {
+        self.spend_path()?;
         let mut full = self.context.clone();
         full.push(key.to_owned());
         let path = path_text(&full);

@@ -12,7 +12,7 @@ use super::compose::{Document, Node, NodeId};
 use super::describe::go_syntax;
 use super::error::Error;
 use super::resolve::{Dates, Scalar, resolve, resolve_with};
-use super::{MAX_DEPTH, MAX_VALUES};
+use super::{MAX_DEPTH, MAX_REPEATED, MAX_VALUES};
 use crate::json::{self, number};
 
 /// Up to this many operations, 99 % may come from aliases.
@@ -71,6 +71,8 @@ struct Decoder<'a> {
     depth: usize,
     operations: u64,
     from_aliases: u64,
+    /// Bytes of texts that aliases repeated.
+    repeated: usize,
     /// The first value that JSON cannot represent. yaml.v2 finishes the document before sigs.k8s.io/yaml reports it.
     not_json: Option<String>,
     /// Whether the document has an infinity or NaN, which a duplicate key may have replaced.
@@ -86,6 +88,7 @@ impl<'a> Decoder<'a> {
             depth: 0,
             operations: 0,
             from_aliases: 0,
+            repeated: 0,
             not_json: None,
             infinite: false,
         }
@@ -106,11 +109,25 @@ impl<'a> Decoder<'a> {
         Ok(())
     }
 
+    /// Counts a text, which is copied each time that an alias leads to it.
+    fn repeat(&mut self, text: &str) -> Result<()> {
+        if !self.open.is_empty() {
+            self.repeated = self.repeated.saturating_add(text.len());
+        }
+        match self.repeated <= MAX_REPEATED {
+            true => Ok(()),
+            false => Err(invalid(format!("exceeded limit MAX_REPEATED of {MAX_REPEATED} bytes of aliased text"))),
+        }
+    }
+
     fn value(&mut self, id: NodeId) -> Result<Value> {
         self.count()?;
         let document = self.document;
         match document.node(id) {
-            Node::Scalar { value, tag, implicit } => self.scalar(value, tag.as_deref(), *implicit),
+            Node::Scalar { value, tag, implicit } => {
+                self.repeat(value)?;
+                self.scalar(value, tag.as_deref(), *implicit)
+            }
             Node::Alias { name, target } => {
                 self.follow(id, name)?;
                 let value = self.value(*target);
@@ -229,6 +246,7 @@ impl<'a> Decoder<'a> {
                 return Err(invalid(format!("invalid map key: {}", go_syntax(self.document, key))));
             }
         };
+        self.repeat(text)?;
         let key_text = match resolve_tagged(text, tag, implicit)? {
             Resolved::Text(text) => Str::from(text),
             Resolved::Scalar(scalar) => match scalar {

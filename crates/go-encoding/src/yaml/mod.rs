@@ -33,6 +33,9 @@ pub const MAX_DEPTH: usize = 500;
 /// Maximum number of values in a document, counting aliases each time: a chart within its size limit could otherwise take gigabytes of memory.
 pub const MAX_VALUES: usize = 1_000_000;
 
+/// Maximum size of the text that aliases repeat in a document, in bytes.
+pub const MAX_REPEATED: usize = 64 << 20;
+
 /// Reads the first document. Every number becomes a float, every key a string, an empty document nil; the last of duplicate keys wins. Counterpart:
 /// sigs.k8s.io/yaml's `Unmarshal` into `any`.
 pub fn parse(text: &[u8]) -> Result<Value, Error> {

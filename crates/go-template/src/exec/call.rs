@@ -3,7 +3,7 @@
 use smallvec::SmallVec;
 
 use super::{Args, At, Eval, EvalError, Failure, State};
-use crate::error::{Cause, FuncError};
+use crate::error::{Cause, FuncError, LimitError};
 use crate::funcs::{Builtin, BuiltinError};
 use crate::function::{Function, Param};
 use crate::node::{Arg, Callee, IdentifierNode};
@@ -98,7 +98,10 @@ impl<'t> State<'_, '_, 't> {
             Target::Builtin(builtin) => {
                 let callee = call.args.first();
                 let mut values = self.eval_args(dot, signature, call, |value| value)?;
-                builtin.call(self.scope, callee, &mut values)
+                match self.charge_texts(builtin, &values) {
+                    Ok(()) => builtin.call(self.scope, callee, &mut values),
+                    Err(limit) => Err(limit.into()),
+                }
             }
             Target::Function(function) => {
                 let mut values = self.eval_args(dot, signature, call, Reflected::into_value)?;
@@ -123,6 +126,13 @@ impl<'t> State<'_, '_, 't> {
         };
         self.at = node;
         Err(self.fail(Cause::Call { function: name.to_text().into_owned(), error }))
+    }
+
+    /// Charges for texts that the function reads to their end.
+    fn charge_texts(&mut self, builtin: Builtin, args: &[Reflected]) -> Result<(), LimitError> {
+        let is_text = |value: &&Value| matches!(value, Value::String(_));
+        let mut texts = args.iter().map(Reflected::value).filter(is_text);
+        if builtin.reads_texts() { texts.try_for_each(|text| self.scope.charge_argument(text)) } else { Ok(()) }
     }
 
     /// Evaluates and checks the arguments; the value from the pipeline comes last.
@@ -186,11 +196,16 @@ fn call_function(
     args: &mut [Value],
 ) -> Result<Value, FuncError> {
     args.iter().try_for_each(|arg| scope.charge_argument(arg))?;
+    let (call, left) = scope.begin_call();
     let result = function.call(scope, args);
-    let charged = scope.charge_noted(name);
-    let value = result?;
-    charged?;
-    Ok(value)
+    let noted = call.end();
+    let was_stopped = noted.steps > left || scope.is_late();
+    match (result, scope.charge_noted(name, &noted)) {
+        (Ok(value), Ok(())) => Ok(value),
+        (Ok(_), Err(limit)) => Err(limit.into()),
+        (Err(error), Err(limit)) if was_stopped && error.limit().is_none() => Err(limit.into()),
+        (Err(error), _) => Err(error),
+    }
 }
 
 impl<'f> Target<'f> {

@@ -16,6 +16,7 @@ pub use error::EvalError;
 use smallvec::SmallVec;
 
 use crate::error::{Cause, ExecError, LimitError, Location};
+use crate::limits::full_stack;
 use crate::node::{
     ActionNode, Arg, BranchNode, CommandNode, DOLLAR, ListNode, Node, PipeNode, TemplateNode, Tree, VarId, VariableNode,
 };
@@ -23,9 +24,13 @@ use crate::reflect::Reflected;
 use crate::scope::Scope;
 use crate::stack;
 use crate::value::Value;
+use golibs::shorten::start_of;
 
 /// How deep `{{template}}` may nest: Go's limit.
 pub const MAX_EXEC_DEPTH: usize = 100_000;
+
+/// How many bytes of a node's source an error keeps.
+const MAX_CONTEXT: usize = 2 << 10;
 
 /// How a walk ended.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -142,7 +147,7 @@ impl<'t> State<'_, '_, 't> {
             let (line, column) = self.tree.line_and_column(pos);
             Location { name: self.tree.parse_name.clone(), line, column }
         });
-        Box::new(ExecError { template, location, context: self.at.to_string(), cause })
+        Box::new(ExecError { template, location, context: start_of(&self.at, MAX_CONTEXT), cause })
     }
 
     #[cold]
@@ -157,6 +162,14 @@ impl<'t> State<'_, '_, 't> {
     fn step(&mut self) -> Result<(), Failure> {
         let charged = self.scope.step();
         self.within(charged)
+    }
+
+    /// Runs the closure one level of recursion deeper.
+    fn deeper<R>(&mut self, f: impl FnOnce(&mut Self) -> Result<R, Failure>) -> Result<R, Failure> {
+        if stack::is_full() {
+            return Err(self.fail(Cause::Limit(full_stack())));
+        }
+        stack::grow(|| f(self))
     }
 
     // Walk functions step through the template and write output.
@@ -180,10 +193,10 @@ impl<'t> State<'_, '_, 't> {
                 self.within(counted)?;
             }
             Node::Action(action) => self.walk_action(dot, action)?,
-            Node::If(branch) => return stack::grow(|| self.walk_if(dot, branch)),
-            Node::With(branch) => return stack::grow(|| self.walk_with(dot, branch)),
-            Node::Range(branch) => return stack::grow(|| self.walk_range(dot, branch)),
-            Node::Template(template) => stack::grow(|| self.walk_template(dot, template))?,
+            Node::If(branch) => return self.deeper(|state| state.walk_if(dot, branch)),
+            Node::With(branch) => return self.deeper(|state| state.walk_with(dot, branch)),
+            Node::Range(branch) => return self.deeper(|state| state.walk_range(dot, branch)),
+            Node::Template(template) => self.deeper(|state| state.walk_template(dot, template))?,
             Node::Break => return Ok(Flow::Break),
             Node::Continue => return Ok(Flow::Continue),
         }
@@ -266,7 +279,8 @@ impl<'t> State<'_, '_, 't> {
         if let Arg::Pipe(pipe) = operand {
             // As in Go, needless arguments are reported at the pipeline around the parentheses.
             self.not_a_function(call)?;
-            return stack::grow(|| self.eval_pipeline(dot, pipe));
+            self.step()?;
+            return self.deeper(|state| state.eval_pipeline(dot, pipe));
         }
         self.at = call.node;
         match operand {

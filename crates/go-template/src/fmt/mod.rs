@@ -62,7 +62,11 @@ pub fn sprint(args: &[Value]) -> Vec<u8> {
 /// Appends the result of [`sprint`].
 pub(crate) fn append_all(out: &mut Vec<u8>, args: &[Value]) {
     let mut after_string = true;
+    let limit = out.len().saturating_add(MAX_OUTPUT);
     for arg in args {
+        if out.len() > limit {
+            return;
+        }
         let is_string = arg.kind() == crate::value::Kind::String;
         if !is_string && !after_string {
             out.push(b' ');
@@ -76,6 +80,9 @@ pub(crate) fn append_all(out: &mut Vec<u8>, args: &[Value]) {
 pub(crate) fn sprintln(args: &[Value]) -> Vec<u8> {
     let mut out = Vec::new();
     for (i, arg) in args.iter().enumerate() {
+        if out.len() > MAX_OUTPUT {
+            break;
+        }
         if i > 0 {
             out.push(b' ');
         }

@@ -90,6 +90,12 @@ impl Builtin {
         }
     }
 
+    /// Whether the function reads its arguments to the end, beyond what its result costs.
+    pub(crate) fn reads_texts(self) -> bool {
+        use Builtin::{Eq, Ge, Gt, Html, Js, Le, Lt, Ne, UrlQuery};
+        matches!(self, Eq | Ge | Gt | Le | Lt | Ne | Html | Js | UrlQuery)
+    }
+
     /// Calls the function with checked arguments. `callee` is the source of the first one, which errors of `call` show.
     pub(crate) fn call(self, scope: &mut Scope<'_>, callee: Option<&Arg>, args: &mut [Reflected]) -> Called {
         Ok(Reflected::Concrete(match self {

@@ -66,6 +66,9 @@ pub enum ParseErrorKind {
     /// More than [`MAX_PAREN_DEPTH`](crate::MAX_PAREN_DEPTH) nested parentheses.
     #[error("max expression depth exceeded")]
     ExpressionDepth,
+    /// The trees take more than [`MAX_TREE_BYTES`](crate::MAX_TREE_BYTES).
+    #[error("limit MAX_TREE_BYTES exceeded; the text has too many actions, split it")]
+    TooLarge,
     /// More variables than the keyword can declare.
     #[error("too many declarations in {0}")]
     TooManyDeclarations(&'static str),

@@ -28,17 +28,26 @@ pub const MAX_PAREN_DEPTH: usize = 10_000;
 /// How deep `if`, `range`, `with` and `block` may nest; each `else if` counts. Go has no limit, and no real template comes near this one.
 pub const MAX_BLOCK_DEPTH: usize = 10_000;
 
+/// How much memory the trees of one source text may take, in bytes: an action takes some hundred. Go has no limit.
+pub const MAX_TREE_BYTES: usize = 64 << 20;
+
 /// The templates that one source text defines.
 #[derive(Clone, Debug)]
 pub struct Parsed {
     main: Arc<Tree>,
     trees: Vec<Arc<Tree>>,
+    bytes: usize,
 }
 
 impl Parsed {
     /// The template with the name of the source text: everything outside `define`.
     pub fn main(&self) -> &Arc<Tree> {
         &self.main
+    }
+
+    /// About how much memory the trees take, in bytes.
+    pub fn bytes(&self) -> usize {
+        self.bytes
     }
 
     /// All templates of the source text, including the main one. Names are unique.
@@ -55,10 +64,13 @@ pub fn parse(name: impl Into<Str>, text: impl Into<Str>, funcs: &FuncMap) -> Res
     let (name, text) = (name.into(), text.into());
     let mut parser = Parser::new(&name, &text, funcs);
     match parser.parse(&name) {
-        Ok(main) => Ok(Parsed { main, trees: parser.trees }),
+        Ok(main) => Ok(Parsed { main, trees: parser.trees, bytes: parser.bytes }),
         Err(error) => Err(*error),
     }
 }
+
+/// The memory of a template besides its nodes, and of its places in the set.
+const TREE_BYTES: usize = 256;
 
 type Result2<T> = Result<T, Box<ParseError>>;
 
@@ -72,6 +84,10 @@ struct Parser<'a> {
     names: HashMap<&'a [u8], VarId>,
     block_depth: usize,
     trees: Vec<Arc<Tree>>,
+    /// The index in `trees` of each name.
+    tree_names: HashMap<Str, usize>,
+    /// About how much memory the trees take.
+    bytes: usize,
 }
 
 /// The state that each `define` and `block` has for itself.
@@ -108,7 +124,18 @@ impl<'a> Parser<'a> {
         lex.continue_ok = funcs.get("continue").is_none();
         let names = HashMap::from([(&b"$"[..], DOLLAR)]);
         let parse_name = name.to_text().into();
-        Parser { text, parse_name, funcs, lex, scope: ParseScope::new(), names, block_depth: 0, trees: Vec::new() }
+        Parser {
+            text,
+            parse_name,
+            funcs,
+            lex,
+            scope: ParseScope::new(),
+            names,
+            block_depth: 0,
+            trees: Vec::new(),
+            tree_names: HashMap::new(),
+            bytes: 0,
+        }
     }
 
     // Templates.
@@ -160,7 +187,9 @@ impl<'a> Parser<'a> {
     fn add(&mut self, name: Str, root: ListNode) -> Result2<Arc<Tree>> {
         let tree = Tree { name, parse_name: Arc::clone(&self.parse_name), text: self.text.clone(), root };
         let tree = Arc::new(tree);
-        let Some(i) = self.trees.iter().position(|t| t.name == tree.name) else {
+        self.grow(TREE_BYTES)?;
+        let Some(i) = self.tree_names.get(&tree.name).copied() else {
+            self.tree_names.insert(tree.name.clone(), self.trees.len());
             self.trees.push(Arc::clone(&tree));
             return Ok(tree);
         };
@@ -179,6 +208,12 @@ impl<'a> Parser<'a> {
         }
     }
 
+    /// Counts memory of the trees.
+    fn grow(&mut self, bytes: usize) -> Result2<()> {
+        self.bytes += bytes;
+        if self.bytes > MAX_TREE_BYTES { self.error(ParseErrorKind::TooLarge) } else { Ok(()) }
+    }
+
     // Lists and actions.
 
     /// Everything up to `{{end}}` or `{{else}}`, and which of the two it is.
@@ -194,6 +229,7 @@ impl<'a> Parser<'a> {
     }
 
     fn text_or_action(&mut self) -> Result2<Element> {
+        self.grow(size_of::<Node>())?;
         let token = self.next_non_space();
         match token.typ {
             ItemType::Text => {

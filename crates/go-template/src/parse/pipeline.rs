@@ -4,6 +4,9 @@ use super::{ParseErrorKind, Parser, Result2};
 use crate::item::{Item, ItemType};
 use crate::node::{Arg, CommandNode, PipeNode};
 
+/// The memory of a small list or text besides its content.
+const ALLOCATION: usize = 64;
+
 impl<'a> Parser<'a> {
     /// Declarations, if any, then commands up to the token `end`.
     pub(super) fn pipeline(&mut self, context: &'static str, end: ItemType) -> Result2<PipeNode> {
@@ -14,6 +17,7 @@ impl<'a> Parser<'a> {
             let token = self.next_non_space();
             match token.typ {
                 t if t == end => {
+                    pipe.cmds.shrink_to_fit();
                     self.check_pipeline(&pipe, context)?;
                     return Ok(pipe);
                 }
@@ -103,10 +107,12 @@ impl<'a> Parser<'a> {
 
     /// Operands up to a `|`, which is consumed, or to a right delimiter, which is not.
     fn command(&mut self) -> Result2<CommandNode> {
+        self.grow(size_of::<CommandNode>() + ALLOCATION)?;
         let mut command = CommandNode { pos: self.peek_non_space().pos, args: Vec::new() };
         loop {
             self.peek_non_space();
             if let Some(operand) = self.operand()? {
+                self.grow(size_of::<Arg>() + ALLOCATION)?;
                 command.args.push(operand);
             }
             let token = self.next();
@@ -118,6 +124,7 @@ impl<'a> Parser<'a> {
             }
             break;
         }
+        command.args.shrink_to_fit();
         if command.args.is_empty() {
             return self.error(ParseErrorKind::EmptyCommand);
         }

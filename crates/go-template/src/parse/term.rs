@@ -22,6 +22,7 @@ impl<'a> Parser<'a> {
         };
         let mut fields = Vec::new();
         while self.peek().typ == ItemType::Field {
+            self.grow(size_of::<Str>())?;
             fields.push(Str::from(&self.next().val[1..]));
         }
         self.chain(node, pos, fields).map(Some)

@@ -6,6 +6,8 @@ mod merge;
 #[cfg(test)]
 mod tests;
 
+use std::collections::HashSet;
+
 use go_template::{FuncError, FuncMap, Function, List, Map, MapType, Param, Rest, Scope, Str, Value};
 use golibs::work::note_work;
 
@@ -71,6 +73,7 @@ fn pick(map: Map, Rest(keys): Rest<Str>) -> Map {
 
 fn omit(map: Map, Rest(keys): Rest<Str>) -> Map {
     note_work(map.len() as u64);
+    let keys: HashSet<Str> = keys.into_iter().collect();
     map.snapshot().into_iter().filter(|(key, _)| !keys.contains(key)).collect()
 }
 

@@ -6,10 +6,10 @@
 use std::collections::HashSet;
 
 use go_template::IntType;
-use go_template::{FuncError, FuncMap, Kind, List, ListType, Rest, Str, Value};
+use go_template::{FromValue as _, FuncError, FuncMap, Function, Kind, List, ListType, Param, Rest, Scope, Str, Value};
 
 use super::cast::{items, to_int64};
-use super::limits::{Walk, check_list};
+use super::limits::{Walk, check_list, spend_bytes};
 use super::reflect::{equal, nil_type};
 
 type ListResult = Result<List, FuncError>;
@@ -39,7 +39,7 @@ pub(super) fn register(map: &mut FuncMap) {
             .add(&name("without"), without)
             .add(&name("has"), has)
             .add(&name("slice"), slice)
-            .add(&name("chunk"), chunk);
+            .insert(&name("chunk"), Function::new(vec![Param::Int, Param::Any], None, chunk));
     }
     map.add("concat", concat);
 }
@@ -96,7 +96,7 @@ fn uniq(list: Value) -> ListResult {
     let mut kept = Vec::new();
     for item in items_for("find uniq on", &list)? {
         if !seen.contains(&item)? {
-            seen.add(&item);
+            seen.add(&item)?;
             kept.push(item);
         }
     }
@@ -105,7 +105,7 @@ fn uniq(list: Value) -> ListResult {
 
 fn without(list: Value, Rest(omit): Rest<Value>) -> ListResult {
     let mut seen = Seen::new();
-    omit.iter().for_each(|item| seen.add(item));
+    omit.iter().try_for_each(|item| seen.add(item))?;
     let mut kept = Vec::new();
     for item in items_for("find without on", &list)? {
         if !seen.contains(&item)? {
@@ -114,6 +114,9 @@ fn without(list: Value, Rest(omit): Rest<Value>) -> ListResult {
     }
     Ok(interfaces(kept))
 }
+
+/// Hashing a string costs as much as this many comparisons.
+const HASH_COST: usize = 4;
 
 /// Items to compare deeply with. Strings and integers, by far the most common, are hashed; others are compared one by one.
 struct Seen {
@@ -128,9 +131,10 @@ impl Seen {
         Seen { texts: HashSet::new(), numbers: HashSet::new(), others: Vec::new(), walk: Walk::new() }
     }
 
-    fn add(&mut self, item: &Value) {
+    fn add(&mut self, item: &Value) -> Result<(), FuncError> {
         match item {
             Value::String(s) => {
+                spend_bytes(HASH_COST * s.len())?;
                 self.texts.insert(s.clone());
             }
             Value::Int(number, ty) => {
@@ -138,11 +142,15 @@ impl Seen {
             }
             other => self.others.push(other.clone()),
         }
+        Ok(())
     }
 
     fn contains(&mut self, item: &Value) -> Result<bool, FuncError> {
         match item {
-            Value::String(s) => Ok(self.texts.contains(s)),
+            Value::String(s) => {
+                spend_bytes(HASH_COST * s.len())?;
+                Ok(self.texts.contains(s))
+            }
             Value::Int(number, ty) => Ok(self.numbers.contains(&(*number, *ty))),
             item => any_equal(item, &self.others, &mut self.walk),
         }
@@ -188,9 +196,20 @@ fn slice(list: Value, Rest(indices): Rest<Value>) -> Result<Value, FuncError> {
     })
 }
 
+/// The memory of a list besides its items, in bytes.
+const LIST_BYTES: usize = 96;
+
+fn chunk(scope: &mut Scope<'_>, args: &[Value]) -> Result<Value, FuncError> {
+    let (Some(size), Some(list)) = (args.first().map(isize::from_value), args.get(1)) else { return Ok(Value::Nil) };
+    let length = list.as_list().map_or(0, |list| list.len());
+    let chunks = length / usize::try_from(size).unwrap_or(0).max(1);
+    scope.reserve(length * size_of::<Value>() + chunks * (LIST_BYTES + size_of::<Value>()))?;
+    chunks_of(size, list).map(Value::List)
+}
+
 /// Computes the number of chunks with floats, as Sprig does, which decides the results for sizes of zero and below.
-fn chunk(size: isize, list: Value) -> ListResult {
-    let items = match items(&list) {
+fn chunks_of(size: isize, list: &Value) -> ListResult {
+    let items = match items(list) {
         Some(items) => items,
         None if list.kind() == Kind::Invalid => return Err(nil_type()),
         None => return Err(FuncError::new(format!("Cannot chunk type {}", list.kind().name()))),

@@ -3,10 +3,16 @@
 use go_template::{FuncError, FuncMap, Rest, Value};
 use num_bigint::{BigInt, Sign};
 
+use golibs::work::spend;
+
 use crate::cast::to_float64;
+use crate::limits::exceeded;
 
 /// The number of digits after the point in a quotient.
 const DIVISION_PLACES: i64 = 16;
+
+/// How many bits the digits of an intermediate result may have: far more than floats need. Each operation reads all of them.
+const MAX_BITS: u64 = 1 << 16;
 
 type Operation = fn(&Decimal, &Decimal) -> Result<Decimal, FuncError>;
 
@@ -24,6 +30,10 @@ fn fold(first: f64, values: &[Value], operation: Operation) -> Result<f64, FuncE
     let mut result = Decimal::from_float(first)?;
     for value in values {
         result = operation(&result, &Decimal::from_float(to_float64(value))?)?;
+        if result.digits.bits() > MAX_BITS {
+            return Err(exceeded("MAX_BITS", format!("an intermediate result has more than {MAX_BITS} bits")));
+        }
+        spend(1 + result.digits.bits() / 256)?;
     }
     Ok(result.to_float())
 }

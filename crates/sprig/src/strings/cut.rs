@@ -1,5 +1,7 @@
 //! Trimming, cutting and abbreviating text. Counterparts: Go's `strings`, Sprig's `strings.go` and goutils' `stringutils.go`.
 
+use std::collections::HashSet;
+
 use go_template::{FuncError, FuncMap, Str};
 use golibs::unicode::is_space;
 use golibs::utf8::{chars, decode, runes};
@@ -23,8 +25,15 @@ fn part(part: &[u8], s: &Str) -> Str {
     if part.len() == s.len() { s.clone() } else { Str::from(part) }
 }
 
+/// Cutsets up to this size are searched, larger ones hashed.
+const SEARCHED: usize = 16;
+
 fn trim_all(cutset: Str, s: Str) -> Str {
-    let set: Vec<char> = chars(&cutset).collect();
+    if cutset.len() <= SEARCHED {
+        let set: Vec<char> = chars(&cutset).collect();
+        return part(trim(&s, |c| set.contains(&c)), &s);
+    }
+    let set: HashSet<char> = chars(&cutset).collect();
     part(trim(&s, |c| set.contains(&c)), &s)
 }
 

@@ -2,8 +2,10 @@
 
 use go_template::{FuncError, FuncMap, Str, build_str};
 
-use super::split::{characters, find, pieces};
-use crate::limits::check_string;
+use golibs::utf8::runes;
+
+use super::split::find;
+use crate::limits::{MAX_STRING_BYTES, check_string};
 
 /// Registers the functions of this file.
 pub(super) fn register(map: &mut FuncMap) {
@@ -49,24 +51,39 @@ fn replace(old: Str, new: Str, s: Str) -> Result<Str, FuncError> {
         check_string("replace", s.len())?;
         return Ok(s);
     }
-    let parts: Vec<&[u8]> = if old.is_empty() { around(characters(&s)) } else { pieces(&s, &old, usize::MAX) };
-    let inserted = new.len().saturating_mul(parts.len() - 1);
-    check_string("replace", s.len().saturating_add(inserted))?;
-    Ok(build_str(|out| {
-        for (i, part) in parts.iter().enumerate() {
-            out.extend_from_slice(if i > 0 { &new } else { b"" });
-            out.extend_from_slice(part);
-        }
-    }))
+    let replaced = match old.is_empty() {
+        true => build_str(|out| write_around(out, &new, &s)),
+        false => build_str(|out| write_replaced(out, &old, &new, &s)),
+    };
+    check_string("replace", replaced.len())?;
+    Ok(replaced)
 }
 
-/// Empty text matches before each character and at the end.
-fn around(characters: Vec<&[u8]>) -> Vec<&[u8]> {
-    let empty: &[u8] = b"";
-    let mut parts = vec![empty];
-    parts.extend(characters);
-    parts.push(empty);
-    parts
+/// Writes the text with `new` for each `old`. Stops soon after the longest text allowed.
+fn write_replaced(out: &mut Vec<u8>, old: &[u8], new: &[u8], s: &[u8]) {
+    let mut rest = s;
+    while let Some(at) = find(rest, old)
+        && out.len() <= MAX_STRING_BYTES
+    {
+        out.extend_from_slice(&rest[..at]);
+        out.extend_from_slice(new);
+        rest = &rest[at + old.len()..];
+    }
+    out.extend_from_slice(rest);
+}
+
+/// Writes `new` where empty text matches: before each character and at the end. Stops soon after the longest text allowed.
+fn write_around(out: &mut Vec<u8>, new: &[u8], s: &[u8]) {
+    let mut at = 0;
+    for rune in runes(s) {
+        if out.len() > MAX_STRING_BYTES {
+            return;
+        }
+        out.extend_from_slice(new);
+        out.extend_from_slice(&s[at..at + rune.width()]);
+        at += rune.width();
+    }
+    out.extend_from_slice(new);
 }
 
 /// Wraps lines at `width` bytes, at spaces and optionally inside long words. Counterpart: goutils' `WrapCustom`.

@@ -60,6 +60,10 @@ fn cat(Rest(values): Rest<Value>) -> Str {
 fn joined(values: &[Value], append: impl Fn(&mut Vec<u8>, &Value)) -> Str {
     build_str(|out| {
         for (i, value) in values.iter().filter(|v| !matches!(v, Value::Nil)).enumerate() {
+            // The executor refuses such a result.
+            if out.len() > fmt::MAX_OUTPUT {
+                return;
+            }
             if i > 0 {
                 out.push(b' ');
             }

@@ -1,14 +1,16 @@
 //! `snakecase`, `kebabcase` and `camelcase`. Counterpart: the library `huandu/xstrings`, with its own definition of a word.
 
-use go_template::{FuncMap, Str};
+use go_template::{FuncError, FuncMap, Str};
 
 use golibs::unicode::{is_letter, is_number, is_punct, is_space, is_upper, to_lower, to_upper};
 use golibs::utf8::chars;
 
+use crate::limits::check_list;
+
 /// Registers the functions of this file.
 pub(super) fn register(map: &mut FuncMap) {
-    map.add("snakecase", |s: Str| separated(&s, '_'))
-        .add("kebabcase", |s: Str| separated(&s, '-'))
+    map.add("snakecase", |s: Str| separated("snakecase", &s, '_'))
+        .add("kebabcase", |s: Str| separated("kebabcase", &s, '-'))
         .add("camelcase", |s: Str| camelcase(&s));
 }
 
@@ -68,17 +70,18 @@ enum Kind {
 }
 
 /// Splits text into words. The last letter of a run of capitals belongs to the word after it.
-fn words(s: &[u8]) -> Vec<(Kind, String)> {
+fn words(function: &str, s: &[u8]) -> Result<Vec<(Kind, String)>, FuncError> {
     // xstrings skips invalid UTF-8 inside words.
     let text: Vec<char> = chars(s).filter(|c| *c != char::REPLACEMENT_CHARACTER).collect();
     let mut words = Vec::new();
     let mut rest = text.as_slice();
     while !rest.is_empty() {
+        check_list(function, words.len() + 1)?;
         let (kind, length) = first_word(rest);
         words.push((kind, rest[..length].iter().collect()));
         rest = &rest[length..];
     }
-    words
+    Ok(words)
 }
 
 fn first_word(text: &[char]) -> (Kind, usize) {
@@ -130,8 +133,8 @@ impl Separator {
 }
 
 /// Counterpart: xstrings' `camelCaseToLowerCase`. Digits belong to the letters before them unless lower-case letters follow.
-fn separated(s: &[u8], connector: char) -> String {
-    let words = words(s);
+fn separated(function: &str, s: &[u8], connector: char) -> Result<String, FuncError> {
+    let words = words(function, s)?;
     let kind = |i: usize| words.get(i).map(|w| w.0);
     let mut to = Separator { out: String::new(), connector };
     let mut i = 0;
@@ -164,7 +167,7 @@ fn separated(s: &[u8], connector: char) -> String {
     if let Some(last) = words.get(i) {
         to.word(last);
     }
-    to.out
+    Ok(to.out)
 }
 
 fn letters_and_numbers(words: &[(Kind, String)], mut i: usize, to: &mut Separator) -> usize {

@@ -54,7 +54,7 @@ pub(super) fn first_document(input: &[u8]) -> Result<Document> {
         scanner: Scanner::new(input),
         document: Document::default(),
         anchors: HashMap::new(),
-        tags: Vec::new(),
+        tags: HashMap::new(),
     };
     composer.scanner.take()?;
     if composer.scanner.peek()?.kind != TokenKind::StreamEnd {
@@ -68,7 +68,7 @@ struct Composer<'a> {
     document: Document,
     anchors: HashMap<String, NodeId>,
     /// Tag handles and their prefixes.
-    tags: Vec<(String, String)>,
+    tags: HashMap<String, String>,
 }
 
 /// The anchor and tag before a node.
@@ -136,18 +136,15 @@ impl Composer<'_> {
     }
 
     fn add_tag(&mut self, handle: String, prefix: String, at: Mark) -> Result<()> {
-        if self.tags.iter().any(|(known, _)| *known == handle) {
-            return Err(error("found duplicate %TAG directive", at));
+        match self.tags.insert(handle, prefix) {
+            Some(_) => Err(error("found duplicate %TAG directive", at)),
+            None => Ok(()),
         }
-        self.tags.push((handle, prefix));
-        Ok(())
     }
 
     fn add_default_tags(&mut self) {
         for (handle, prefix) in [("!", "!"), ("!!", "tag:yaml.org,2002:")] {
-            if !self.tags.iter().any(|(known, _)| known == handle) {
-                self.tags.push((handle.to_owned(), prefix.to_owned()));
-            }
+            self.tags.entry(handle.to_owned()).or_insert_with(|| prefix.to_owned());
         }
     }
 
@@ -265,8 +262,8 @@ impl Composer<'_> {
         if handle.is_empty() {
             return Ok(Some(suffix).filter(|tag| !tag.is_empty()));
         }
-        match self.tags.iter().find(|(known, _)| *known == handle) {
-            Some((_, prefix)) => Ok(Some(format!("{prefix}{suffix}"))),
+        match self.tags.get(&handle) {
+            Some(prefix) => Ok(Some(format!("{prefix}{suffix}"))),
             None => Err(error("found undefined tag handle", token.start)),
         }
     }

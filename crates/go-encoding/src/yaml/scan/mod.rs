@@ -16,10 +16,14 @@ pub(super) use token::{Token, TokenKind};
 
 use super::error::Syntax;
 use super::read::{Mark, Reader};
+use golibs::work::note_work;
 use scalar::{BlockStyle, Quotes};
 
 /// Maximum length of a key without `?`, in characters.
 pub(super) const MAX_SIMPLE_KEY: usize = 1024;
+
+/// Each token looks for a key in all flow collections around it, which costs a step per this many levels.
+const LEVELS_PER_STEP: usize = 32;
 
 /// A token that becomes a key if `:` follows it on its line.
 #[derive(Clone, Copy, Default)]
@@ -92,6 +96,7 @@ impl<'a> Scanner<'a> {
             return Ok(!self.ended);
         }
         let first = self.taken;
+        note_work((self.simple_keys.len() / LEVELS_PER_STEP) as u64);
         // Inner levels opened later, so that their keys have higher numbers.
         let candidate = self.simple_keys.iter().rposition(|key| key.possible && key.token <= first);
         match candidate {
