@@ -17,7 +17,7 @@ pub const MAX_CHART_FILES: usize = 20_000;
 /// What an archive spends on each file in addition to its content.
 const HEADER_BYTES: u64 = 512;
 
-/// Why an archive cannot be unpacked. The texts are Helm's, except [`Malformed`](ArchiveError::Malformed).
+/// Why an archive cannot be unpacked. The texts are Helm's, except [`Malformed`](ArchiveError::Malformed) and [`LongHeader`](ArchiveError::LongHeader).
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ArchiveError {
     /// It is not a gzip stream.
@@ -32,6 +32,9 @@ pub enum ArchiveError {
     /// It exceeds [`MAX_CHART_BYTES`] or [`MAX_CHART_FILES`].
     #[error("decompressed chart is larger than the maximum size {MAX_CHART_BYTES}")]
     TooLarge,
+    /// A name or attribute exceeds [`MAX_HEADER_BYTES`].
+    #[error("cannot read the chart archive: a name is longer than {MAX_HEADER_BYTES} bytes (limit MAX_HEADER_BYTES)")]
+    LongHeader,
     /// It contains no files.
     #[error("no files in chart archive")]
     Empty,
@@ -52,8 +55,29 @@ pub enum ArchiveError {
     ChartYamlOutside,
 }
 
+/// How long a header with a file's name or attributes may be, in bytes. Paths have at most 4 KiB on Linux.
+const MAX_HEADER_BYTES: u64 = 64 << 10;
+
+/// Checks the headers with names and attributes, which the decoder reads to memory on its own.
+fn check_headers(bytes: &[u8]) -> Result<(), ArchiveError> {
+    let mut archive = tar::Archive::new(MultiGzDecoder::new(bytes).take(MAX_CHART_BYTES * 2));
+    for entry in archive.entries().map_err(|e| malformed(&e))?.raw(true) {
+        let Ok(entry) = entry else { return Ok(()) };
+        let kind = entry.header().entry_type();
+        let is_extension = kind.is_gnu_longname()
+            || kind.is_gnu_longlink()
+            || kind.is_pax_local_extensions()
+            || kind.is_pax_global_extensions();
+        if is_extension && entry.size() > MAX_HEADER_BYTES {
+            return Err(ArchiveError::LongHeader);
+        }
+    }
+    Ok(())
+}
+
 /// Unpacks the archive. `left` is how many bytes may still be unpacked; nested archives share it.
 pub(super) fn read(bytes: &[u8], left: &mut u64) -> Result<Vec<File>, ArchiveError> {
+    check_headers(bytes)?;
     let mut archive = tar::Archive::new(MultiGzDecoder::new(bytes).take(MAX_CHART_BYTES * 2));
     let mut files = Vec::new();
     let before = *left;

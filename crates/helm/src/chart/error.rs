@@ -3,6 +3,7 @@
 use go_encoding::yaml;
 
 use super::load::MAX_DEPTH;
+use super::metadata::MAX_DEPENDENCIES;
 use super::{ArchiveError, InvalidMetadata};
 use crate::decode::WrongType;
 use crate::values;
@@ -47,6 +48,9 @@ pub enum LoadError {
         /// The first path below it.
         found: String,
     },
+    /// There are too many subcharts. Helm has no such limit.
+    #[error("chart has more than {MAX_DEPENDENCIES} subcharts (limit MAX_DEPENDENCIES)")]
+    TooManySubcharts,
     /// Subcharts are nested too deep. Helm has no such limit.
     #[error("charts are nested more than {MAX_DEPTH} deep (limit MAX_DEPTH)")]
     TooDeep,

@@ -7,7 +7,7 @@ use go_encoding::yaml;
 use go_template::{Map, Str, Value};
 
 use super::archive::{self, MAX_CHART_BYTES};
-use super::metadata::Metadata;
+use super::metadata::{MAX_DEPENDENCIES, Metadata};
 use super::{ArchiveError, Chart, File, LoadError, chart_yaml, digest};
 use crate::values;
 
@@ -102,6 +102,9 @@ impl Parts {
     fn finish(self, depth: usize, left: &mut u64) -> Result<Arc<Chart>, LoadError> {
         let Some(mut metadata) = self.metadata else { return Err(LoadError::NoChartYaml) };
         metadata.validate().map_err(LoadError::Metadata)?;
+        if self.subcharts.len() > MAX_DEPENDENCIES {
+            return Err(LoadError::TooManySubcharts);
+        }
         let mut dependencies = Vec::new();
         for (name, files) in self.subcharts {
             if name.starts_with(['_', '.']) {

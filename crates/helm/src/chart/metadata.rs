@@ -1,7 +1,13 @@
 //! What `Chart.yaml` says, and Helm's checks of it. Counterparts: Helm's `pkg/chart/v2/{metadata,dependency}.go`.
 
+use std::collections::HashSet;
+
 use go_template::Value;
 use golibs::semver::Version;
+use golibs::shorten::{MAX_MESSAGE, shorten};
+
+/// How many dependencies and subcharts a chart may have: each is compared with each. The largest public charts have some hundred.
+pub const MAX_DEPENDENCIES: usize = 1_000;
 
 /// The content of `Chart.yaml`. Absent fields are empty.
 ///
@@ -80,9 +86,18 @@ pub enum InvalidMetadata {
     /// The alias of the named dependency contains other characters than letters, digits, `_` and `-`.
     #[error("dependency {0:?} has disallowed characters in the alias")]
     Alias(String),
+    /// There are more than [`MAX_DEPENDENCIES`].
+    #[error("more than {MAX_DEPENDENCIES} dependencies (limit MAX_DEPENDENCIES)")]
+    TooManyDependencies,
     /// Two dependencies share a name or an alias.
     #[error("more than one dependency with name or alias {0:?}")]
     Duplicate(String),
+}
+
+impl InvalidMetadata {
+    fn invalid(field: &'static str, text: &str) -> InvalidMetadata {
+        InvalidMetadata::Invalid { field, text: shorten(text, MAX_MESSAGE).into_owned() }
+    }
 }
 
 impl PartialEq for Dependency {
@@ -108,11 +123,11 @@ impl Metadata {
             return Err(InvalidMetadata::NameNotAllowed(self.name.clone()));
         }
         if self.name.contains('/') {
-            return Err(InvalidMetadata::Invalid { field: "name", text: self.name.clone() });
+            return Err(InvalidMetadata::invalid("name", &self.name));
         }
         required("version", &self.version)?;
         if Version::parse(&self.version).is_err() {
-            return Err(InvalidMetadata::Invalid { field: "version", text: self.version.clone() });
+            return Err(InvalidMetadata::invalid("version", &self.version));
         }
         if !matches!(self.kind.as_str(), "" | "application" | "library") {
             return Err(InvalidMetadata::Type);
@@ -142,7 +157,10 @@ impl Metadata {
     }
 
     fn validate_dependencies(&mut self) -> Result<(), InvalidMetadata> {
-        let mut seen = Vec::new();
+        if self.dependencies.len() > MAX_DEPENDENCIES {
+            return Err(InvalidMetadata::TooManyDependencies);
+        }
+        let mut seen = HashSet::new();
         for dependency in &mut self.dependencies {
             let texts =
                 [&mut dependency.name, &mut dependency.version, &mut dependency.repository, &mut dependency.condition];
@@ -152,10 +170,9 @@ impl Metadata {
                 return Err(InvalidMetadata::Alias(dependency.name.clone()));
             }
             let key = if alias.is_empty() { dependency.name.clone() } else { alias.clone() };
-            if seen.contains(&key) {
+            if !seen.insert(key.clone()) {
                 return Err(InvalidMetadata::Duplicate(key));
             }
-            seen.push(key);
         }
         Ok(())
     }

@@ -13,7 +13,7 @@ pub(crate) mod tests;
 
 pub use archive::{ArchiveError, MAX_CHART_BYTES, MAX_CHART_FILES};
 pub use error::{FileError, LoadError};
-pub use metadata::{Dependency, InvalidMetadata, Maintainer, Metadata};
+pub use metadata::{Dependency, InvalidMetadata, MAX_DEPENDENCIES, Maintainer, Metadata};
 
 use std::sync::{Arc, OnceLock};
 

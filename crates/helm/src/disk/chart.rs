@@ -25,6 +25,9 @@ impl Chart {
 /// Unpacks the archive file.
 fn archive(path: &Path) -> Result<Vec<File>, ReadError> {
     let about = fs::metadata(path).map_err(|e| ReadError::stat(path, e))?;
+    if !about.is_file() {
+        return Err(ReadError::IrregularFile(path.display().to_string()));
+    }
     if about.len() > MAX_CHART_BYTES {
         return Err(ReadError::Chart(ArchiveError::TooLarge.into()));
     }

@@ -41,7 +41,12 @@ pub(super) fn read(folder: &Path) -> Result<Vec<File>, ReadError> {
 /// The content of `.helmignore`; empty if there is none.
 fn ignore_file(folder: &Path) -> Result<Vec<u8>, ReadError> {
     let mut rules = Vec::new();
-    if let Ok(file) = fs::File::open(folder.join(".helmignore")) {
+    let path = folder.join(".helmignore");
+    // Opening a pipe would wait for its writer.
+    if fs::metadata(&path).is_ok_and(|about| !about.is_file() && !about.is_dir()) {
+        return Err(ReadError::IrregularFile(path.display().to_string()));
+    }
+    if let Ok(file) = fs::File::open(path) {
         let _ = file.take(MAX_IGNORE_BYTES + 1).read_to_end(&mut rules);
     }
     if rules.len() as u64 > MAX_IGNORE_BYTES {

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// How many entries a cache holds.
 const MAX_ENTRIES: usize = 4096;
 
-/// How much the entries of a cache may weigh in total, in bytes of source.
-const MAX_WEIGHT: usize = 8 << 20;
+/// How much the entries of a cache may weigh in total, in bytes.
+const MAX_WEIGHT: usize = 32 << 20;
 
 /// Shared values by key.
 #[derive(Debug)]

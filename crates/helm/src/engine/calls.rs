@@ -6,6 +6,8 @@ use std::sync::{Arc, LazyLock};
 use hashbrown::HashMap;
 use memchr::memmem::Finder;
 
+use golibs::shorten::{MAX_MESSAGE, shorten};
+
 use go_template::{FuncError, FuncMap, Function, Param, Parsed, Scope, Str, Templates, Value};
 
 use super::cache::Cache;
@@ -13,6 +15,9 @@ use super::lookup::Lookup;
 
 /// How deep a template may include itself: Helm's own limit.
 const MAX_INCLUDES: u32 = 1000;
+
+/// Parsing costs one step per this many bytes.
+const PARSED_PER_STEP: usize = 4;
 
 /// The state of a render that its functions need.
 #[derive(Default)]
@@ -103,10 +108,11 @@ fn parse(scope: &mut Scope<'_>, template: &Str) -> Result<Arc<Parsed>, FuncError
     if let Some(parsed) = cache.as_ref().and_then(|cache| cache.get(template)) {
         return Ok(parsed);
     }
+    scope.charge((template.len() / PARSED_PER_STEP) as u64)?;
     let name = scope.templates().name().to_owned();
     let parsed = Arc::new(go_template::parse(name, template.clone(), all())?);
     if let Some(cache) = cache {
-        cache.put(template.clone(), Arc::clone(&parsed), template.len());
+        cache.put(template.clone(), Arc::clone(&parsed), template.len() + parsed.bytes());
     }
     Ok(parsed)
 }
@@ -123,8 +129,13 @@ fn text(args: &[Value], index: usize) -> Str {
     args.get(index).and_then(Value::as_str).cloned().unwrap_or_default()
 }
 
+/// Errors quote a long text in part: they nest, and each may have another text.
 fn quoted(text: &Str) -> String {
-    let quoted = go_template::fmt::sprintf(b"%q", &[Value::String(text.clone())]);
+    let short = match text.len() > MAX_MESSAGE {
+        true => Str::from(shorten(&text.to_text(), MAX_MESSAGE).as_ref()),
+        false => text.clone(),
+    };
+    let quoted = go_template::fmt::sprintf(b"%q", &[Value::String(short)]);
     String::from_utf8_lossy(&quoted).into_owned()
 }
 

@@ -8,6 +8,7 @@
 use std::fmt;
 
 use go_template::{Cause, ExecError, FuncError, Location, ParseError};
+use golibs::shorten::{MAX_MESSAGE, shorten};
 use golibs::strconv::quote;
 
 use sprig::{MESSAGE_END, MESSAGE_START};
@@ -61,6 +62,11 @@ impl RenderError {
         &self.places
     }
 
+    /// A long text keeps both ends.
+    fn new(text: &str, places: Vec<Place>) -> RenderError {
+        RenderError { text: shorten(text, MAX_MESSAGE).into_owned(), places }
+    }
+
     /// A template that failed to parse.
     pub(super) fn parse(error: &ParseError) -> RenderError {
         let location = first_part(&format!("{}:{}", error.name, error.line)).to_owned();
@@ -68,7 +74,7 @@ impl RenderError {
         let kind = error.kind.to_string();
         let message = kind.rsplit(SEPARATOR).next().unwrap_or(&kind);
         let place = Place { template: error.name.clone(), line: error.line, column: None };
-        RenderError { text: format!("parse error at ({location}): {message}"), places: vec![place] }
+        RenderError::new(&format!("parse error at ({location}): {message}"), vec![place])
     }
 
     /// A template that failed while it ran.
@@ -87,15 +93,13 @@ impl RenderError {
         if places.is_empty() {
             places.push(Place::file(&outermost.template));
         }
-        RenderError { text, places }
+        RenderError::new(&text, places)
     }
 
     /// A Handlebars template that failed to parse.
     pub(super) fn handlebars_parse(template: &str, line: usize, column: usize, message: &str) -> RenderError {
-        RenderError {
-            text: format!("parse error at ({template}:{line}:{column}): {message}"),
-            places: vec![Place { template: template.to_owned(), line, column: Some(column) }],
-        }
+        let text = format!("parse error at ({template}:{line}:{column}): {message}");
+        RenderError::new(&text, vec![Place { template: template.to_owned(), line, column: Some(column) }])
     }
 
     /// A Handlebars template that failed while it ran.
@@ -105,12 +109,12 @@ impl RenderError {
             Some(message) => format!("execution error at ({location}): {message}"),
             None => format!("{location}\n  executing \"{template}\":\n    {message}"),
         };
-        RenderError { text, places: vec![Place { template: template.to_owned(), line, column: Some(column) }] }
+        RenderError::new(&text, vec![Place { template: template.to_owned(), line, column: Some(column) }])
     }
 
     /// An error without a place in the template.
-    pub(super) fn plain(file: &str, text: impl Into<String>) -> RenderError {
-        RenderError { text: text.into(), places: vec![Place::file(file)] }
+    pub(super) fn plain(file: &str, text: impl AsRef<str>) -> RenderError {
+        RenderError::new(text.as_ref(), vec![Place::file(file)])
     }
 }
 

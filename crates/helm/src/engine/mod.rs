@@ -30,7 +30,7 @@ use std::time::{Duration, Instant};
 use go_template::{FuncError, Limits, Map, MissingKey, Options, Scope, Str, Value};
 
 use crate::chart::Chart;
-use crate::view::{ChartView, Resolver, TypeMismatch};
+use crate::view::{ChartView, ResolveError, Resolver};
 use cache::Cache;
 use calls::Render;
 use program::Program;
@@ -72,8 +72,8 @@ impl Engine {
     /// Like [`view::resolve`](crate::view::resolve), but caches views.
     ///
     /// # Errors
-    /// A subchart's values are not a table.
-    pub fn resolve(&self, values: &Map, warnings: &mut Vec<String>) -> Result<Arc<ChartView>, TypeMismatch> {
+    /// A subchart's values are not a table, or there are too many subcharts.
+    pub fn resolve(&self, values: &Map, warnings: &mut Vec<String>) -> Result<Arc<ChartView>, ResolveError> {
         self.resolver.resolve(values, warnings)
     }
 

@@ -84,11 +84,19 @@ impl Program {
         });
         let weight = sources.iter().map(|source| source.text.len()).sum();
         let mut templates = Templates::new("gotpl");
+        let mut bytes = 0;
         let mut handlebars = handlebars::Templates::new();
         for source in &sources {
             match source.is_handlebars() {
                 true => handlebars.add(&source.name, &source.text.to_text())?,
-                false => templates.add(&parse(source)?),
+                false => {
+                    let parsed = parse(source)?;
+                    bytes += parsed.bytes();
+                    if bytes > MAX_PROGRAM_BYTES {
+                        return Err(too_large(source));
+                    }
+                    templates.add(&parsed);
+                }
             }
         }
         let files = sources
@@ -121,6 +129,17 @@ impl Program {
     pub(super) fn weight(&self) -> usize {
         self.weight
     }
+}
+
+/// How much memory the parsed templates of a chart and its subcharts may take, in bytes.
+const MAX_PROGRAM_BYTES: usize = 128 << 20;
+
+fn too_large(source: &Source) -> RenderError {
+    let limit = format!(
+        "limit MAX_PROGRAM_BYTES exceeded: the chart's templates have too many actions, the last in {}",
+        source.name
+    );
+    RenderError::plain(&source.name, limit)
 }
 
 fn parse(source: &Source) -> Result<Parsed, RenderError> {

@@ -9,7 +9,7 @@ use go_template::{Map, Value};
 use super::{Capabilities, Engine, File, Lookup, RenderError};
 use crate::chart::Crd;
 use crate::manifest::{self, Hook, Manifest, SortError};
-use crate::view::{self, ChartView, Nulls, SchemaError, TypeMismatch};
+use crate::view::{self, ChartView, Nulls, ResolveError, SchemaError, TypeMismatch};
 
 /// The release to render for: `.Release`.
 #[derive(Clone, Debug)]
@@ -80,7 +80,7 @@ impl Rendered {
 pub enum Error {
     /// The values do not decide which subcharts are enabled.
     #[error("chart dependencies processing failed: {0}")]
-    Dependencies(TypeMismatch),
+    Dependencies(ResolveError),
     /// The values cannot be merged with the charts' defaults.
     #[error("{0}")]
     Values(#[from] TypeMismatch),

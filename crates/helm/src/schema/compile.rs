@@ -8,21 +8,25 @@ use go_template::{Map, Value};
 use serde_json::Value as Json;
 
 use super::bounds::BoundError;
+use super::outline::Outline;
 use super::patterns::PatternError;
 use super::tree::Show;
-use super::{bounds, patterns, text, tree};
+use super::{bounds, cost, patterns, text, tree};
 use go_encoding::json;
 
 /// The name that Helm gives to a chart's schema.
 const URL: &str = "file:///values.schema.json";
+
+/// How deep the compiler may recurse: the decoder refuses schemas that nest deeper than 128, and a metaschema has several levels for each.
+const COMPILE_LEVELS: usize = 2_000;
 
 /// A compiled schema. Many threads can use it at once.
 pub struct Schema {
     document: Json,
     schemas: Schemas,
     root: boon::SchemaIndex,
-    /// The length of the longest chain of schemas that apply to one value.
-    chain: usize,
+    /// What decides how much work a validation is.
+    outline: Outline,
     /// Whether the schema may require values to be regular expressions.
     asks_for_patterns: bool,
 }
@@ -63,9 +67,9 @@ impl Schema {
             return Err(InvalidSchema::TooLarge);
         }
         let document: Json = serde_json::from_slice(text).map_err(|e| InvalidSchema::Json(json_problem(text, &e)))?;
-        let chain = bounds::chain(&document)?;
+        let outline = Outline::of(&document)?;
         patterns::check(&document)?;
-        bounds::on_large_stack(|| {
+        bounds::with_stack(COMPILE_LEVELS, || {
             let mut schemas = Schemas::new();
             let mut compiler = Compiler::new();
             compiler.use_loader(Box::new(Closed));
@@ -75,7 +79,7 @@ impl Schema {
             let root =
                 compiler.compile(URL, &mut schemas).map_err(|error| InvalidSchema::Schema(schema_problem(&error)))?;
             let asks_for_patterns = patterns::asks_for_patterns(&document);
-            Ok(Schema { document, schemas, root, chain, asks_for_patterns })
+            Ok(Schema { document, schemas, root, outline, asks_for_patterns })
         })
     }
 
@@ -85,14 +89,14 @@ impl Schema {
     /// The violations, one per line: `- at '/a': got number, want string`.
     pub fn validate(&self, values: &Map) -> Result<(), Violations> {
         let values = json::to_serde(&Value::Map(values.clone()));
-        bounds::check(self.chain, &values).map_err(|error| Violations::from(format!("{error}\n")))?;
+        let nesting = cost::nesting(&self.outline, &values).map_err(|error| Violations::from(format!("{error}\n")))?;
         if self.asks_for_patterns {
             patterns::check_values(&values).map_err(|error| Violations {
                 text: format!("{error}\n"),
                 without_values: "unable to validate schema: a value is too large a pattern\n".to_owned(),
             })?;
         }
-        bounds::on_large_stack(|| match self.schemas.validate(&values, self.root) {
+        bounds::with_stack(nesting, || match self.schemas.validate(&values, self.root) {
             Ok(()) => Ok(()),
             Err(error) => {
                 let text = |show| {

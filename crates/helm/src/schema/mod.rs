@@ -5,13 +5,16 @@
 
 mod bounds;
 mod compile;
+mod cost;
+mod index;
 mod number;
+mod outline;
 mod patterns;
 #[cfg(test)]
 mod tests;
 mod text;
 mod tree;
 
-pub use bounds::{BoundError, MAX_CHAIN, MAX_NAMES, MAX_SCHEMA_BYTES, MAX_STEPS};
+pub use bounds::{BoundError, MAX_NAMES, MAX_NESTING, MAX_SCHEMA_BYTES, MAX_SCHEMA_NODES, MAX_STEPS, MAX_SUBSCHEMAS};
 pub use compile::{InvalidSchema, Schema, Violations};
 pub use patterns::{MAX_PATTERN_BYTES, MAX_PATTERNS_READ, MAX_PATTERNS_SIZE, PatternError};

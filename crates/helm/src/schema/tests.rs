@@ -50,33 +50,79 @@ fn recursive_schemas_terminate() {
     assert!(check(tree, &values(&deep)).is_ok());
 }
 
+/// Definitions from `d0` on, and a property `a` that refers to the first.
+fn definitions(count: usize, body: &dyn Fn(usize) -> String) -> String {
+    let all: Vec<String> = (0..count).map(|i| format!(r#""d{i}":{}"#, body(i))).collect();
+    format!(r##"{{"properties":{{"a":{{"$ref":"#/$defs/d0"}}}},"$defs":{{{},"d{count}":true}}}}"##, all.join(","))
+}
+
 #[test]
 fn chains_and_branches_are_bounded() {
-    let definitions = |count: usize, body: &dyn Fn(usize) -> String| {
-        let all: Vec<String> = (0..count).map(|i| format!(r#""d{i}":{}"#, body(i))).collect();
-        format!(r##"{{"properties":{{"a":{{"$ref":"#/$defs/d0"}}}},"$defs":{{{},"d{count}":true}}}}"##, all.join(","))
+    let limit = |schema: &str, limit: &str| {
+        let error = check(schema, &values(r#"{"a":1}"#)).unwrap_err();
+        assert!(error.starts_with("unable to validate schema: ") && error.contains(limit), "{error}");
     };
     let chain = |count| definitions(count, &|i| format!(r##"{{"$ref":"#/$defs/d{}"}}"##, i + 1));
-    let message = "unable to validate schema: its references are nested too deep";
     assert!(check(&chain(400), &values(r#"{"a":1}"#)).is_ok());
-    assert_eq!(check(&chain(100_000), &values(r#"{"a":1}"#)).unwrap_err(), message);
-    let branches =
-        definitions(40, &|i| format!(r##"{{"allOf":[{{"$ref":"#/$defs/d{0}"}},{{"$ref":"#/$defs/d{0}"}}]}}"##, i + 1));
-    assert_eq!(check(&branches, &values(r#"{"a":1}"#)).unwrap_err(), message);
+    limit(&chain(100_000), "limit MAX_SUBSCHEMAS");
+    limit(&chain(MAX_NESTING + 10), "limit MAX_NESTING");
+    let twice = |i| format!(r##"{{"allOf":[{{"$ref":"#/$defs/d{0}"}},{{"$ref":"#/$defs/d{0}"}}]}}"##, i + 1);
+    limit(&definitions(40, &twice), "limit MAX_STEPS");
     let ids = definitions(100_000, &|i| format!(r##"{{"$id":"u{i}","$ref":"u{}"}}"##, i + 1));
     assert!(check(&ids, &values(r#"{"a":1}"#)).is_err());
 }
 
 #[test]
+fn references_by_name_count_whatever_their_form() {
+    let forms: [(&str, &dyn Fn(usize) -> String); 6] = [
+        ("", &|i| format!("#/$defs/d{i}")),
+        ("", &|i| format!("values.schema.json#/$defs/d{i}")),
+        ("", &|i| format!("./x/../values.schema.json#/%24defs/d{i}")),
+        (r#""$id":"http://a.b/c/d?e","#, &|i| format!("?e#/$defs/d{i}")),
+        (r#""$id":"http://a.b/c/d","#, &|i| format!("http://A.B/c/%64/../d#/$defs/d{i}")),
+        (r#""$id":"urn:a:b","#, &|i| format!("urn:a:b#/$defs/d{i}")),
+    ];
+    for (id, form) in forms {
+        let body = |i: usize| format!(r#"{{"allOf":[{{"$ref":"{0}"}},{{"$ref":"{0}"}}]}}"#, form(i + 1));
+        let schema = definitions(40, &body).replacen('{', &format!("{{{id}"), 1);
+        // Some forms lead nowhere for the validator, which is as good.
+        let error = check(&schema, &values(r#"{"a":1}"#)).unwrap_err();
+        assert!(error.contains("limit MAX_STEPS") || error.contains("are not read"), "{}: {error}", form(0));
+    }
+    let anchors = definitions(40, &|i| {
+        format!(r##"{{"$anchor":"n{i}","allOf":[{{"$ref":"#n{0}"}},{{"$ref":"#n{0}"}}]}}"##, (i + 1).min(39))
+    });
+    assert!(check(&anchors, &values(r#"{"a":1}"#)).is_err());
+}
+
+#[test]
+fn schemas_may_refer_to_metaschemas_but_not_extend_them() {
+    let metaschema = "https://json-schema.org/draft/2020-12/schema";
+    let refers = format!(r#"{{"properties":{{"a":{{"$ref":"{metaschema}"}}}}}}"#);
+    assert!(check(&refers, &values(r#"{"a":{"type":"string"}}"#)).is_ok());
+    assert!(check(&refers, &values(r#"{"a":{"type":1}}"#)).is_err());
+    let many = serde_json::json!({"a": {"enum": (0..20_000).collect::<Vec<_>>()}}).to_string();
+    assert!(check(&refers, &values(&many)).unwrap_err().contains("limit MAX_STEPS"));
+    let extends = format!(r#"{{"$dynamicAnchor":"meta","$ref":"{metaschema}"}}"#);
+    assert!(check(&extends, &values("{}")).unwrap_err().contains("extends a metaschema"));
+}
+
+#[test]
 fn the_deepest_allowed_recursion_fits_the_stack() {
-    let all: Vec<String> =
-        (0..398).map(|i| format!(r##""d{i}":{{"allOf":[{{"$ref":"#/$defs/d{}"}}]}}"##, i + 1)).collect();
-    let schema = format!(
-        r##"{{"$ref":"#/$defs/d0","$defs":{{{},"d398":{{"properties":{{"a":{{"$ref":"#/$defs/d0"}}}},"required":["z"]}}}}}}"##,
-        all.join(",")
-    );
-    let deep = format!("{}1{}", r#"{"a":"#.repeat(47), "}".repeat(47));
-    assert!(check(&schema, &values(&deep)).is_err());
+    let schema = |levels: usize| {
+        let all: Vec<String> =
+            (0..levels).map(|i| format!(r##""d{i}":{{"allOf":[{{"$ref":"#/$defs/d{}"}}]}}"##, i + 1)).collect();
+        format!(
+            r##"{{"$ref":"#/$defs/d0","$defs":{{{},"d{levels}":{{"properties":{{"a":{{"$ref":"#/$defs/d0"}}}},"required":["z"]}}}}}}"##,
+            all.join(",")
+        )
+    };
+    let deep = |levels: usize| values(&format!("{}1{}", r#"{"a":"#.repeat(levels), "}".repeat(levels)));
+    let error = check(&schema(25), &deep(100)).unwrap_err();
+    assert!(error.starts_with("- at '"), "{error:.1000}");
+    let error = check(&schema(2), &deep(450)).unwrap_err();
+    assert!(error.starts_with("- at '"), "{error:.1000}");
+    assert!(check(&schema(100), &deep(450)).unwrap_err().contains("limit MAX_"));
 }
 
 #[test]

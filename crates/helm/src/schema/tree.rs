@@ -7,7 +7,7 @@
 use boon::{ErrorKind, InstanceToken, ValidationError};
 use serde_json::Value as Json;
 
-use super::{bounds, text};
+use super::{index, text};
 
 /// Whether messages quote the offending values.
 #[derive(Clone, Copy, PartialEq)]
@@ -20,37 +20,52 @@ pub(super) enum Show {
 
 /// The lines below the root error. `document` is the schema.
 pub(super) fn lines(root: &ValidationError<'_, '_>, document: &Json, show: Show) -> Vec<String> {
-    let mut lines = Lines { lines: Vec::new(), document, show };
+    let mut lines = Lines { lines: Vec::new(), bytes: 0, is_cut: false, document, show };
     for cause in &root.causes {
         lines.add(cause, root.schema_url, false, 0);
     }
     if root.causes.is_empty() {
-        lines.push(0, "", &lines.message(root));
+        lines.push(0, "", root);
+    }
+    if lines.is_cut {
+        lines.lines.push("- and more".to_owned());
     }
     lines.lines
 }
 
-/// The limit of lines: nobody reads more.
-const MAX_LINES: usize = 10_000;
+/// How many bytes of lines are collected: nobody reads more.
+const MAX_BYTES: usize = 64 << 10;
 
 struct Lines<'a> {
     lines: Vec<String>,
+    /// The length of all lines.
+    bytes: usize,
+    /// Whether lines are missing.
+    is_cut: bool,
     document: &'a Json,
     show: Show,
 }
 
 impl Lines<'_> {
-    fn push(&mut self, indent: usize, place: &str, message: &str) {
-        if self.lines.len() == MAX_LINES {
-            return;
-        }
-        self.lines.push(format!("{}- at {}: {message}", "  ".repeat(indent), text::quoted(place)));
+    fn is_full(&self) -> bool {
+        self.bytes > MAX_BYTES
+    }
+
+    fn push(&mut self, indent: usize, place: &str, error: &ValidationError<'_, '_>) {
+        let message = self.message(error);
+        self.push_message(indent, place, &message);
+    }
+
+    fn push_message(&mut self, indent: usize, place: &str, message: &str) {
+        let line = format!("{}- at {}: {message}", "  ".repeat(indent), text::quoted(place));
+        self.bytes += line.len();
+        self.lines.push(line);
     }
 
     fn message(&self, error: &ValidationError<'_, '_>) -> String {
         let original = || {
             let (_, pointer) = error.schema_url.split_once('#')?;
-            self.document.pointer(&format!("{}/pattern", bounds::percent_decoded(pointer)))?.as_str()
+            self.document.pointer(&format!("{}/pattern", index::percent_decoded(pointer)))?.as_str()
         };
         match &error.kind {
             kind if self.show == Show::Rules => text::without_value(kind),
@@ -62,12 +77,16 @@ impl Lines<'_> {
     /// Adds the error and its causes. `base` is the schema that contains the error's schema; `known` is whether the first keyword
     /// between them already has its line.
     fn add(&mut self, error: &ValidationError<'_, '_>, base: &str, known: bool, mut indent: usize) {
+        if self.is_full() {
+            self.is_cut = true;
+            return;
+        }
         let route = Route::between(base, error.schema_url);
         let tokens = tokens(error);
         let start = tokens.len().saturating_sub(route.depth);
         for (depth, message) in route.keywords.iter().skip(usize::from(known)) {
             let end = (start + depth).min(tokens.len());
-            self.push(indent, &pointer(&tokens[..end]), message);
+            self.push_message(indent, &pointer(&tokens[..end]), message);
             indent += 1;
         }
         let (inner_base, skipped) = match &error.kind {
@@ -79,7 +98,7 @@ impl Lines<'_> {
                 ErrorKind::PropertyName { .. } => pointer(&route.properties),
                 _ => pointer(&tokens),
             };
-            self.push(indent, &place, &self.message(error));
+            self.push(indent, &place, error);
             indent += 1;
         }
         let known = matches!(error.kind, ErrorKind::AllOf | ErrorKind::AnyOf | ErrorKind::OneOf(None));

@@ -11,6 +11,30 @@ use super::coalesce::{Nulls, TypeMismatch, coalesce};
 use crate::chart::Dependency;
 use crate::values;
 
+/// How many subcharts and dependencies a view may have: an alias can repeat a subchart with all of its own. Helm has no such limit.
+pub const MAX_SUBCHARTS: usize = 10_000;
+
+/// Why it is unclear which subcharts are enabled.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ResolveError {
+    /// A subchart's values are not a table.
+    #[error(transparent)]
+    Values(#[from] TypeMismatch),
+    /// There are more than [`MAX_SUBCHARTS`].
+    #[error("more than {MAX_SUBCHARTS} subcharts are enabled (limit MAX_SUBCHARTS)")]
+    TooManySubcharts,
+}
+
+impl ResolveError {
+    /// The text without values, which may be secret.
+    pub(crate) fn without_value(&self) -> String {
+        match self {
+            ResolveError::Values(mismatch) => mismatch.without_value(),
+            ResolveError::TooManySubcharts => self.to_string(),
+        }
+    }
+}
+
 /// Whether each evaluated dependency is enabled, depth first.
 pub(super) type Choice = Vec<bool>;
 
@@ -45,9 +69,12 @@ impl Undecided {
         path: &str,
         choice: &mut Choice,
         warnings: &mut Vec<String>,
-    ) -> Result<(), TypeMismatch> {
+    ) -> Result<(), ResolveError> {
         if self.view.metadata.dependencies.is_empty() {
             return Ok(());
+        }
+        if choice.len() + self.view.metadata.dependencies.len() > MAX_SUBCHARTS {
+            return Err(ResolveError::TooManySubcharts);
         }
         let merged = coalesce(&self.view, values, Nulls::Remove, warnings)?;
         let on: Vec<bool> = self.enabled(&merged, path, warnings);

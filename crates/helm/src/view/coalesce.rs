@@ -3,6 +3,7 @@
 use std::{fmt, mem};
 
 use go_template::{Map, Str, Value};
+use golibs::shorten::{MAX_MESSAGE, shorten};
 
 use super::ChartView;
 
@@ -22,7 +23,8 @@ impl TypeMismatch {
     }
 
     fn new(subchart: &str, value: Value) -> TypeMismatch {
-        let value = String::from_utf8_lossy(&go_template::fmt::sprintf(b"%t", &[value])).into_owned();
+        let value = go_template::fmt::sprintf(b"%t", &[value]);
+        let value = shorten(&String::from_utf8_lossy(&value), MAX_MESSAGE).into_owned();
         TypeMismatch { subchart: subchart.to_owned(), value }
     }
 }

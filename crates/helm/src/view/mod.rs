@@ -13,6 +13,7 @@ mod tests;
 mod validate;
 
 pub(crate) use choose::in_range;
+pub use choose::{MAX_SUBCHARTS, ResolveError};
 pub use coalesce::{Nulls, TypeMismatch, coalesce};
 pub(crate) use resolve::Resolver;
 pub use resolve::resolve;

@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use go_template::Map;
 use sha2::{Digest as _, Sha256};
 
-use super::choose::{Choice, Undecided};
+use super::ChartView;
+use super::choose::{Choice, ResolveError, Undecided};
 use super::import::import;
-use super::{ChartView, TypeMismatch};
 use crate::chart::Chart;
 
 /// Returns the chart's view for the user's values: enables subcharts by version, condition and tags, renames them to their aliases, and
@@ -17,8 +17,8 @@ use crate::chart::Chart;
 /// For many values, use [`Engine::resolve`](crate::engine::Engine::resolve). Appends warnings, which name keys but never values.
 ///
 /// # Errors
-/// A subchart's values are not a table.
-pub fn resolve(chart: &Arc<Chart>, values: &Map, warnings: &mut Vec<String>) -> Result<Arc<ChartView>, TypeMismatch> {
+/// A subchart's values are not a table, or there are too many subcharts.
+pub fn resolve(chart: &Arc<Chart>, values: &Map, warnings: &mut Vec<String>) -> Result<Arc<ChartView>, ResolveError> {
     Resolver::new(Arc::clone(chart)).resolve(values, warnings)
 }
 
@@ -53,8 +53,8 @@ impl Resolver {
     /// Returns the chart's view for the user's values; see [`resolve`].
     ///
     /// # Errors
-    /// A subchart's values are not a table.
-    pub(crate) fn resolve(&self, values: &Map, warnings: &mut Vec<String>) -> Result<Arc<ChartView>, TypeMismatch> {
+    /// A subchart's values are not a table, or there are too many subcharts.
+    pub(crate) fn resolve(&self, values: &Map, warnings: &mut Vec<String>) -> Result<Arc<ChartView>, ResolveError> {
         let undecided = self.undecided.get_or_init(|| Undecided::new(ChartView::whole(&self.chart)));
         let mut choice = Vec::new();
         undecided.choose(values, "", &mut choice, warnings)?;
@@ -67,7 +67,7 @@ impl Resolver {
         Ok(resolved.view)
     }
 
-    fn decide(&self, undecided: &Undecided, choice: Choice) -> Result<Resolved, TypeMismatch> {
+    fn decide(&self, undecided: &Undecided, choice: Choice) -> Result<Resolved, ResolveError> {
         let mut view = undecided.decided(&mut choice.iter().copied());
         let mut warnings = Vec::new();
         import(&mut view, &mut warnings)?;

@@ -113,7 +113,7 @@ fn paths(view: &ChartView, into: &mut Vec<String>) {
     view.dependencies.iter().for_each(|dependency| paths(dependency, into));
 }
 
-fn answer(files: &[(&str, &str)], user: &str) -> Result<serde_json::Value, TypeMismatch> {
+fn answer(files: &[(&str, &str)], user: &str) -> Result<serde_json::Value, ResolveError> {
     let chart = chart(files);
     let user = values(user);
     let view = resolve(&chart, &user, &mut Vec::new())?;

@@ -2,6 +2,8 @@
 
 use go_template::{Map, Value};
 
+use golibs::shorten::{MAX_MESSAGE, shorten};
+
 use super::ChartView;
 use crate::schema::Violations;
 
@@ -24,10 +26,21 @@ impl SchemaError {
 pub fn validate(view: &ChartView, values: &Map) -> Result<(), SchemaError> {
     let mut all = Violations::from(String::new());
     collect(view, values, &mut all);
-    if all.text.is_empty() { Ok(()) } else { Err(SchemaError(all)) }
+    if all.text.is_empty() { Ok(()) } else { Err(SchemaError(short(all))) }
 }
 
+fn short(all: Violations) -> Violations {
+    let short = |text: &str| shorten(text, MAX_MESSAGE).into_owned();
+    Violations { text: short(&all.text), without_values: short(&all.without_values) }
+}
+
+/// The length of all violations up to which more are collected, in bytes.
+const ENOUGH: usize = 64 << 10;
+
 fn collect(view: &ChartView, values: &Map, all: &mut Violations) {
+    if all.text.len() > ENOUGH {
+        return;
+    }
     let result = match view.chart.compiled_schema() {
         None => Ok(()),
         Some(Ok(schema)) => schema.validate(values),

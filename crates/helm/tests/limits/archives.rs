@@ -24,6 +24,21 @@ fn packed(files: &[(&str, &[u8])]) -> Vec<u8> {
     archive.into_inner().unwrap().finish().unwrap()
 }
 
+/// An archive with a file whose name consists of this many bytes.
+fn long_name(byte: &[u8; 1], length: usize) -> Vec<u8> {
+    let mut archive = tar::Builder::new(GzEncoder::new(Vec::new(), Compression::fast()));
+    let mut header = tar::Header::new_gnu();
+    header.set_entry_type(tar::EntryType::GNULongName);
+    header.set_size(length as u64);
+    header.set_cksum();
+    archive.append(&header, std::io::Read::take(std::io::repeat(byte[0]), length as u64)).unwrap();
+    let mut header = tar::Header::new_gnu();
+    header.set_size(1);
+    header.set_cksum();
+    archive.append(&header, &b"x"[..]).unwrap();
+    archive.into_inner().unwrap().finish().unwrap()
+}
+
 impl Cases {
     /// Adds an archive that is rejected. Its creation is not measured.
     fn rejects(&mut self, name: &'static str, make: impl FnOnce() -> Vec<u8> + 'static, expected: &'static str) {
@@ -69,6 +84,13 @@ fn oversized_archives_are_rejected() {
         || (0..70).fold(packed(&[HEAD]), |inner, _| packed(&[HEAD, ("c/charts/c.tgz", &inner)])),
         "limit MAX_DEPTH",
     );
+    for slashes in [false, true] {
+        cases.rejects(
+            if slashes { "a path of 90 million slashes" } else { "a name of 90 MB" },
+            move || long_name(if slashes { b"/" } else { b"n" }, 90 << 20),
+            "limit MAX_HEADER_BYTES",
+        );
+    }
     cases.run();
 }
 
@@ -136,6 +158,55 @@ fn cycles_of_links_are_errors() {
         });
         is_error(doubling, "limit MAX_LINKS");
     });
+    cases.run();
+}
+
+#[test]
+#[cfg(unix)]
+fn pipes_are_refused_without_waiting_for_a_writer() {
+    let mut cases = Cases::of(module_path!(), "pipes_are_refused_without_waiting_for_a_writer");
+    for name in [".helmignore", "values.yaml", "templates"] {
+        cases.add(name, move || {
+            let pipe = |folder: &Path| {
+                let made = std::process::Command::new("mkfifo").arg(folder.join(name)).status().unwrap();
+                assert!(made.success());
+            };
+            is_error(load(pipe), "cannot load irregular file");
+        });
+    }
+    cases.add("a chart that is a pipe", || {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("c.tgz");
+        assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+        is_error(Chart::load(&path).map_err(|error| error.to_string()), "cannot load irregular file");
+    });
+    cases.run();
+}
+
+#[test]
+fn subcharts_under_many_aliases_are_bounded() {
+    let mut cases = Cases::of(module_path!(), "subcharts_under_many_aliases_are_bounded");
+    let with_aliases = |name: &str, inner: Option<&str>| {
+        let head = format!("apiVersion: v2\nname: {name}\nversion: 0.1.0\n");
+        let entries = inner.map(|inner| {
+            let entries = (0..100).map(|i| format!("- {{name: {inner}, version: 0.1.0, alias: {inner}{i}}}\n"));
+            format!("dependencies:\n{}", entries.collect::<String>())
+        });
+        head + &entries.unwrap_or_default()
+    };
+    for levels in [2, 3] {
+        cases.add(format!("100 aliases at each of {levels} levels"), move || {
+            let names = ["a", "b", "d", "e"];
+            let mut files = Vec::new();
+            for level in 0..=levels {
+                let folder: String = names[1..=level].iter().map(|name| format!("charts/{name}/")).collect();
+                let inner = (level < levels).then(|| names[level + 1]);
+                files.push(super::file(&format!("{folder}Chart.yaml"), with_aliases(names[level], inner)));
+            }
+            let loaded = Chart::from_files(files).unwrap();
+            is_error(super::render_chart(loaded, &go_template::Map::default()), "limit MAX_SUBCHARTS");
+        });
+    }
     cases.run();
 }
 

@@ -9,7 +9,7 @@ const ADDRESS_SPACE_KIB: u64 = 3 << 20;
 const CPU_SECONDS: u64 = 90;
 
 /// How much more memory than a small render a case may use, in KiB. Only used pages of stacks count.
-const MEMORY_KIB: u64 = 512 << 10;
+const MEMORY_KIB: u64 = 300 << 10;
 
 /// The limit of processor time for a case in an optimised build, in milliseconds.
 const CPU_MILLISECONDS: u64 = 1000;

@@ -343,7 +343,7 @@ fn conditions(chart: &Chart) -> Vec<String> {
 fn complete(chart: &Arc<Chart>, overrides: &Map) -> Json {
     let mut warnings = Vec::new();
     let view = resolve(chart, overrides, &mut warnings);
-    let values = view.and_then(|view| coalesce(&view, overrides, Nulls::Keep, &mut warnings));
+    let values = view.and_then(|view| Ok(coalesce(&view, overrides, Nulls::Keep, &mut warnings)?));
     to_serde(&Value::Map(values.unwrap_or_else(|_| chart.values.clone())))
 }
 

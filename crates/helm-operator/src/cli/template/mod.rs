@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
+use golibs::shorten::{MAX_MESSAGE, shorten};
 use helm::chart::Chart;
 use helm::template::{Error, Options, Output};
 
@@ -105,7 +106,7 @@ impl Template {
     }
 
     fn fail(&self, text: &str, error: Option<&Error>) -> ExitCode {
-        complain(&format!("Error: {text}"));
+        complain(&format!("Error: {}", shorten(text, MAX_MESSAGE)));
         let terminal = std::io::stderr().is_terminal();
         if terminal || self.options.debug {
             let colour = terminal && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
