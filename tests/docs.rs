@@ -43,7 +43,10 @@ fn every_page_is_in_the_summary() {
 fn every_link_between_files_leads_somewhere() {
     let mut pages = files(&root().join("docs"), "md");
     pages.extend(files(&root().join("examples"), "md"));
-    pages.extend(["README.md", "ARCHITECTURE.md", "COMPATIBILITY.md", "CONTRIBUTING.md", "SECURITY.md"].map(|page| root().join(page)));
+    pages.extend(
+        ["README.md", "ARCHITECTURE.md", "COMPATIBILITY.md", "CONTRIBUTING.md", "SECURITY.md"]
+            .map(|page| root().join(page)),
+    );
     for page in pages {
         for link in links(&fs::read_to_string(&page).unwrap()) {
             let target = page.parent().unwrap().join(&link);
@@ -55,7 +58,8 @@ fn every_link_between_files_leads_somewhere() {
 /// The names of tests on the page about security: words in backticks with three underscores or more.
 fn tests_of(page: &str) -> BTreeSet<&str> {
     let is_name = |word: &&str| {
-        word.matches('_').count() >= 3 && word.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_')
+        word.matches('_').count() >= 3
+            && word.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_')
     };
     page.split('`').skip(1).step_by(2).filter(is_name).collect()
 }

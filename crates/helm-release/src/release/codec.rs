@@ -16,10 +16,14 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::sources::{FILES, files_digest};
+use super::weight::weight;
 use super::{Hook, Info, Release};
 
 /// The largest JSON in bytes that a record may unpack to. etcd holds about 1.5 MiB compressed, so real records stay far below.
-const MAX_UNPACKED: u64 = 64 << 20;
+const MAX_UNPACKED: u64 = 32 << 20;
+
+/// The most memory in bytes that the values in a record may take. A Secret of 1 MiB can hold millions of them; the values of real releases are thousands.
+const MAX_WEIGHT: usize = 64 << 20;
 
 /// Why a record could not be encoded or decoded.
 #[derive(Debug, thiserror::Error)]
@@ -33,9 +37,15 @@ pub enum Error {
     /// The record unpacks to more than the limit.
     #[error("release record is larger than {MAX_UNPACKED} bytes unpacked")]
     TooLarge,
+    /// The record has more values than the limit.
+    #[error("release record needs more than {MAX_WEIGHT} bytes of memory")]
+    TooManyValues,
     /// The record is not the JSON of a release.
     #[error("cannot parse release record")]
     Json(#[from] serde_json::Error),
+    /// The process ends, or decoding panicked.
+    #[error("reading the release record was interrupted")]
+    Interrupted,
 }
 
 /// A chart inside a release record, compressed. Its name and versions are readable without unpacking.
@@ -97,6 +107,7 @@ impl ChartDocument {
         let mut json = Vec::new();
         inflate(&self.member, &mut json)?;
         let json = json.strip_prefix(b"{\"chart\":").and_then(|j| j.strip_suffix(b",")).unwrap_or(&json);
+        check_weight(weight(json))?;
         Ok(serde_json::from_slice(json)?)
     }
 
@@ -257,7 +268,10 @@ fn own(release: &Release) -> OwnRef<'_> {
 /// Reads a record's JSON.
 fn parse(json: &[u8], labels: BTreeMap<String, String>) -> Result<Release, Error> {
     let whole: Whole = serde_json::from_slice(json)?;
-    let chart = ChartDocument::from_json(whole.chart.map_or("null", RawValue::get))?;
+    let chart = whole.chart.map_or("null", RawValue::get);
+    // The chart stays text.
+    check_weight(weight(json).saturating_sub(weight(chart.as_bytes())))?;
+    let chart = ChartDocument::from_json(chart)?;
     let own: Own = serde_json::from_slice(json)?;
     Ok(own.into_release(Arc::new(chart), labels))
 }
@@ -277,6 +291,10 @@ impl Own {
             labels,
         }
     }
+}
+
+fn check_weight(weight: usize) -> Result<(), Error> {
+    if weight > MAX_WEIGHT { Err(Error::TooManyValues) } else { Ok(()) }
 }
 
 fn inflate(bytes: &[u8], into: &mut Vec<u8>) -> Result<(), Error> {

@@ -9,6 +9,7 @@ mod sources;
 mod status;
 #[cfg(test)]
 mod tests;
+mod weight;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,6 +1,7 @@
 //! Reads records in several Secrets, as helm-operator-plugins' chunked storage writes them: an index with the first chunk and the names of the
 //! others. Its keys are those of Helm's records, its `owner` label is the author's.
 
+use super::decode;
 use super::{Error, Secret, SecretList, Storage, path, secret_labels};
 use crate::kube::Call;
 use crate::release::{Packed, Release, Status};
@@ -57,7 +58,9 @@ impl Storage {
                 answer.parse().map_err(|source| Error::Api { verb: "read", key: name.clone(), source })?;
             gzip.extend(chunk.bytes(CHUNK).ok_or_else(incomplete)?);
         }
-        Packed::from_gzip(&gzip, secret_labels(index.metadata)).map_err(|source| Error::Codec { key, source })
+        let labels = secret_labels(index.metadata);
+        let decoded = decode::decoded(gzip.len(), move || Packed::from_gzip(&gzip, labels)).await;
+        decoded.map_err(|source| Error::Codec { key, source })
     }
 }
 

@@ -4,6 +4,7 @@
 //! without reading a record.
 
 mod chunked;
+mod decode;
 mod marks;
 #[cfg(test)]
 mod tests;
@@ -294,7 +295,8 @@ impl Storage {
         let codec = |source| Error::Codec { key: key.clone(), source };
         let data = secret.data.get("release").map_or("", String::as_str);
         let record = STANDARD.decode(data).map_err(|e| codec(e.into()))?;
-        Packed::from_record(&record, secret_labels(secret.metadata)).map_err(codec)
+        let labels = secret_labels(secret.metadata);
+        decode::decoded(record.len(), move || Packed::from_record(&record, labels)).await.map_err(codec)
     }
 
     /// Lists the metadata of all revisions of a release, oldest first.

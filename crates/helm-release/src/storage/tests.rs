@@ -1,3 +1,5 @@
+use std::error::Error as _;
+
 use super::*;
 use crate::kube::{Disturbance, DriftPolicy, Mark, MemoryApi, ObjectDigest, ObjectKey};
 use crate::release::{ChartDocument, Info};
@@ -230,4 +232,60 @@ fn a_clock_that_was_set_back_does_not_make_a_record_look_newer_than_now() {
     ] {
         assert_eq!(written(created, label), expected, "created {created}, labelled {label}");
     }
+}
+
+/// A record with this JSON, as somebody may put it into a Secret.
+fn crafted(json: &str) -> String {
+    use std::io::Write as _;
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    gzip.write_all(json.as_bytes()).unwrap();
+    STANDARD.encode(gzip.finish().unwrap())
+}
+
+async fn read_crafted(json: &str) -> Result<Release, String> {
+    let server = Arc::new(MemoryApi::new());
+    let data = json!({"release": STANDARD.encode(crafted(json))});
+    server.put(RECORD, json!({"metadata": {"name": "sh.helm.release.v1.web.v1"}, "data": data}), "user");
+    Storage::new(server).get("ns", "web", 1).await.map_err(|error| error.source().unwrap().to_string())
+}
+
+#[tokio::test]
+async fn crafted_records_are_rejected_before_they_cost_memory() {
+    let many = |item: &str, count: usize| format!("[{}{item}]", format!("{item},").repeat(count));
+    let large = "release record is larger than 33554432 bytes unpacked";
+    let values = "release record needs more than 67108864 bytes of memory";
+    for (what, json, expected) in [
+        ("text", format!(r#"{{"manifest":"{}"}}"#, "a".repeat(33 << 20)), large),
+        ("maps", format!(r#"{{"chart":{{}},"config":{}}}"#, many(r#"{"a":0}"#, 128 << 10)), values),
+        ("numbers", format!(r#"{{"chart":{{}},"config":{}}}"#, many("0", 3 << 20)), values),
+        ("hooks", format!(r#"{{"chart":{{}},"hooks":{}}}"#, many("{}", 128 << 10)), values),
+        (
+            "depth",
+            format!(r#"{{"chart":{{}},"config":{}{}}}"#, "[".repeat(1 << 20), "]".repeat(1 << 20)),
+            "cannot parse release record",
+        ),
+    ] {
+        assert_eq!(read_crafted(&json).await.unwrap_err(), expected, "{what}");
+    }
+    let chart = format!(r#"{{"chart":{{"metadata":{{"name":"c"}},"values":{}}}}}"#, many("0", 3 << 20));
+    let read = read_crafted(&chart).await.unwrap();
+    let error = read.differs_from(&read.chart, &json!({})).unwrap_err();
+    assert_eq!(error.to_string(), values, "a chart is text until it is compared");
+}
+
+#[tokio::test]
+async fn a_large_record_is_decoded_while_others_go_on() {
+    let json = format!(r#"{{"chart":{{}},"manifest":"{}"}}"#, "a: b\\n".repeat(2 << 20));
+    let reading = read_crafted(&json);
+    tokio::pin!(reading);
+    let mut turns = 0_usize;
+    let read = loop {
+        tokio::select! {
+            biased;
+            read = &mut reading => break read,
+            () = tokio::task::yield_now() => turns += 1,
+        }
+    };
+    assert!(turns > 20, "{turns} turns");
+    assert_eq!(read.map(|read| read.manifest.len()), Ok(5 * (2 << 20)));
 }

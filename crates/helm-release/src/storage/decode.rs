@@ -1,0 +1,26 @@
+//! Decodes release records. Large ones on a thread of their own, so that nobody waits for them, and one at a time, so that their memory does not add up.
+
+use tokio::sync::Semaphore;
+
+use crate::release::{Error, Release};
+
+/// Smaller records are decoded at once: they unpack to little, whatever they hold.
+const LARGE: usize = 16 << 10;
+
+/// Taken while a large record is decoded.
+static ONE: Semaphore = Semaphore::const_new(1);
+
+/// Decodes a record of this many bytes.
+///
+/// # Errors
+/// Those of `decode`, or the process ends meanwhile.
+pub(super) async fn decoded(
+    bytes: usize,
+    decode: impl FnOnce() -> Result<Release, Error> + Send + 'static,
+) -> Result<Release, Error> {
+    if bytes < LARGE {
+        return decode();
+    }
+    let _one = ONE.acquire().await.map_err(|_| Error::Interrupted)?;
+    tokio::task::spawn_blocking(decode).await.unwrap_or(Err(Error::Interrupted))
+}
