@@ -32,6 +32,10 @@ pub(crate) struct Run {
     #[arg(long, default_value = WATCHES_FILE, value_name = "PATH")]
     pub(crate) watches_file: PathBuf,
 
+    /// For development: watch the charts' folders, and serve a chart again when it is saved
+    #[arg(long)]
+    pub(crate) reload: bool,
+
     /// Default reconcile period for controllers, as a Go duration; 0 means only on changes
     #[arg(long, default_value = "1m", value_parser = duration, value_name = "DURATION")]
     reconcile_period: Duration,

@@ -4,6 +4,7 @@
 
 mod flags;
 mod project;
+mod reload;
 mod shell;
 mod template;
 #[cfg(test)]
@@ -14,10 +15,13 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
+use tokio_util::sync::CancellationToken;
+
 use crate::manager;
 use crate::operator::Operator;
 use crate::report::chain;
 use crate::telemetry;
+use reload::Reload;
 
 pub(crate) use flags::Run;
 pub(crate) use template::Template;
@@ -170,13 +174,20 @@ fn run(flags: Run, operator: Operator) -> ExitCode {
 
 fn start(flags: Run, operator: Operator) -> Result<(), Box<dyn std::error::Error>> {
     let config = flags.config(|name| std::env::var(name).ok())?;
+    let (reloads, file) = (flags.reload, flags.watches_file.clone());
     let manager = with_watches(operator, &flags)?.manager(config);
     let workers = std::thread::available_parallelism().map_or(2, usize::from).clamp(2, MAX_WORKERS);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(workers).enable_all().build()?;
-    let result: Result<(), manager::Error> = runtime.block_on(manager.run());
+    let stop = CancellationToken::new();
+    let reload = reloads.then(|| Reload::start(&file, stop.clone())).transpose()?;
+    let result: Result<(), manager::Error> = runtime.block_on(manager.run_or_stop(stop));
     // Do not wait for tasks that outlive the grace period.
     runtime.shutdown_background();
-    Ok(result?)
+    result?;
+    match reload {
+        Some(reload) if reload.is_wanted() => Err(reload::start_again().into()),
+        _ => Ok(()),
+    }
 }
 
 /// Adds the charts of the watches file. The default file may be missing if the program itself has something to run.

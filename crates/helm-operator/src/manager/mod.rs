@@ -129,8 +129,13 @@ impl Manager {
     /// # Errors
     /// Whatever keeps it from starting, a lost lease, a controller that ended.
     pub async fn run(self) -> Result<(), Error> {
+        self.run_or_stop(CancellationToken::new()).await
+    }
+
+    /// Like [`run`](Self::run), but also ends, in the same way, when `shutdown` is cancelled.
+    pub(crate) async fn run_or_stop(self, shutdown: CancellationToken) -> Result<(), Error> {
         let client = client::connect(&self.metrics).await?;
-        let (shutdown, abort) = (CancellationToken::new(), CancellationToken::new());
+        let abort = CancellationToken::new();
         let signals = tokio::spawn(run::signals(shutdown.clone(), abort.clone()));
         let result = self.run_until_interrupted(client, shutdown, abort).await;
         signals.abort();

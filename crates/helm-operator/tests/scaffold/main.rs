@@ -7,5 +7,6 @@ mod folder;
 #[path = "../drop_in/process.rs"]
 #[allow(dead_code, reason = "the other tests use more of it")]
 mod process;
+mod reload;
 mod rights;
 mod tutorial;

@@ -1,0 +1,183 @@
+//! What a chart renders now, without a cluster: with the samples of its kind, or with its defaults if there are none.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use go_encoding::{json, yaml};
+use go_template::{Map, Value};
+use helm::chart::Chart;
+use helm::engine::{Capabilities, Engine, ReleaseOptions, Request};
+
+use super::{Next, diff};
+use crate::report::chain;
+use crate::watches::Watch;
+
+/// Where a project has its samples.
+const SAMPLES: &str = "config/samples";
+
+/// The objects of a render: their text by name, with Secrets masked when they are shown.
+pub(super) type Objects = BTreeMap<String, serde_json::Value>;
+
+/// A chart as it is on the disk.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Preview {
+    /// The digest of the chart, or why it does not load.
+    chart: Result<String, String>,
+    /// Its objects, or why it does not render.
+    objects: Result<Objects, String>,
+    /// The digest of the last save, whether or not it is served.
+    last: Option<Result<String, String>>,
+}
+
+impl Preview {
+    /// Reads and renders the watch's chart.
+    pub(super) fn of(watch: &Watch) -> Preview {
+        match Chart::load(&watch.chart) {
+            Ok(chart) => {
+                let digest = chart.digest().to_string();
+                Preview { chart: Ok(digest), objects: render(watch, chart), last: None }
+            }
+            Err(error) => {
+                let error = chain(&error);
+                Preview { chart: Err(error.clone()), objects: Err(error), last: None }
+            }
+        }
+    }
+
+    /// What to do about a saved chart while this one is served.
+    pub(super) fn next(&self, saved: &Preview) -> Next {
+        if self.last.as_ref().unwrap_or(&self.chart) == &saved.chart {
+            return Next::Nothing;
+        }
+        match (&saved.chart, &self.objects, &saved.objects) {
+            (Err(error), ..) => Next::Keep(error.clone()),
+            // Back to what runs, after a broken save.
+            (same, ..) if *same == self.chart => Next::Nothing,
+            (_, Ok(before), Ok(after)) => Next::Reload(diff::of(before, after)),
+            (_, Ok(_), Err(error)) => Next::Keep(error.clone()),
+            (_, Err(_), Ok(after)) => Next::Reload(diff::of(&Objects::default(), after)),
+            // Only resources in the cluster have the values that it needs.
+            (_, Err(_), Err(error)) => Next::Reload(format!("cannot show what changes: {error}\n")),
+        }
+    }
+
+    /// Notes what was saved, so that the same fault is reported once.
+    pub(super) fn seen(&mut self, saved: Preview) {
+        self.last = Some(saved.chart);
+    }
+}
+
+/// Renders the chart with each sample.
+fn render(watch: &Watch, chart: Arc<Chart>) -> Result<Objects, String> {
+    let engine = Engine::new(chart);
+    let mut samples = samples(watch, Path::new(SAMPLES));
+    if samples.is_empty() {
+        samples.push(("release-name".to_owned(), Map::default()));
+    }
+    let mut objects = Objects::new();
+    for (name, values) in samples {
+        let values = watch.overrides.over(values).map_err(|error| chain(&error))?;
+        let release = ReleaseOptions { name, namespace: "default".into(), revision: 1, is_upgrade: false };
+        let capabilities = &Capabilities::default();
+        let request = Request { values: &values, release: &release, capabilities, lookup: None, skip_schema: false };
+        let rendered = engine.render(&request).map_err(|error| error.without_values())?;
+        let texts = rendered.manifests.iter().map(|manifest| &manifest.content);
+        for text in texts.chain(rendered.hooks.iter().map(|hook| &hook.manifest)) {
+            let documents = yaml::parse_documents(text.as_bytes()).unwrap_or_default();
+            objects.extend(documents.into_iter().map(|document| named(json::to_serde(&Value::Map(document)))));
+        }
+    }
+    Ok(objects)
+}
+
+fn named(object: serde_json::Value) -> (String, serde_json::Value) {
+    let text = |pointer: &str| object.pointer(pointer).and_then(serde_json::Value::as_str).unwrap_or_default();
+    (format!("{} {}", text("/kind"), text("/metadata/name")), object)
+}
+
+/// The names and values of the samples of the watch's kind in a folder.
+fn samples(watch: &Watch, folder: &Path) -> Vec<(String, Map)> {
+    let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
+    let mut paths: Vec<_> = entries.flatten().map(|entry| entry.path()).collect();
+    paths.sort();
+    let texts = paths.iter().filter(|path| path.extension().is_some_and(|is| is == "yaml"));
+    let documents = texts.filter_map(|path| yaml::parse_documents(&std::fs::read(path).ok()?).ok()).flatten();
+    let sample = |document: Map| {
+        let sample = json::to_serde(&Value::Map(document));
+        let api_version = format!("{}/{}", watch.group, watch.version);
+        let is_own = sample["kind"] == watch.kind && sample["apiVersion"] == api_version.trim_start_matches('/');
+        let Value::Map(values) = json::from_serde(&sample["spec"]) else { return None };
+        is_own.then(|| (sample["metadata"]["name"].as_str().unwrap_or("sample").to_owned(), values))
+    };
+    documents.filter_map(sample).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    fn watch(folder: &Path) -> Watch {
+        let text = format!("- {{group: g, version: v1, kind: K, chart: {}}}", folder.display());
+        crate::watches::parse(&text, |_| None).unwrap().watches.remove(0)
+    }
+
+    fn save(folder: &Path, template: &str) {
+        fs::create_dir_all(folder.join("templates")).unwrap();
+        fs::write(folder.join("Chart.yaml"), "apiVersion: v2\nname: demo\nversion: 1.0.0\n").unwrap();
+        fs::write(folder.join("templates/a.yaml"), template).unwrap();
+    }
+
+    fn map(data: &str) -> String {
+        format!("apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: a}}\ndata: {{x: {data}}}\n")
+    }
+
+    #[test]
+    fn a_broken_save_keeps_the_running_chart_and_is_reported_once_with_its_line() {
+        let folder = tempfile::tempdir().unwrap();
+        save(folder.path(), &map("one"));
+        let watch = watch(folder.path());
+        let mut served = Preview::of(&watch);
+        assert_eq!(served.next(&Preview::of(&watch)), Next::Nothing);
+        save(folder.path(), "a: 1\nb: {{ fail \"no\" }}\n");
+        let broken = Preview::of(&watch);
+        let Next::Keep(error) = served.next(&broken) else { panic!("a broken chart is served") };
+        assert!(error.contains("demo/templates/a.yaml:2:"), "{error}");
+        served.seen(broken.clone());
+        assert_eq!(served.next(&broken), Next::Nothing);
+        fs::write(folder.path().join("Chart.yaml"), "name: [").unwrap();
+        let unreadable = Preview::of(&watch);
+        assert!(matches!(served.next(&unreadable), Next::Keep(_)));
+        served.seen(unreadable);
+        save(folder.path(), &map("one"));
+        let back = Preview::of(&watch);
+        assert_eq!(served.next(&back), Next::Nothing);
+        served.seen(back);
+        save(folder.path(), &map("two"));
+        let Next::Reload(change) = served.next(&Preview::of(&watch)) else { panic!("a good chart is not served") };
+        assert!(change.contains("-  x: one\n+  x: two\n"), "{change}");
+    }
+
+    #[test]
+    fn a_chart_that_only_resources_can_complete_is_served_without_a_preview() {
+        let folder = tempfile::tempdir().unwrap();
+        save(folder.path(), &map("'{{ required \"x\" .Values.x }}'"));
+        let watch = watch(folder.path());
+        let served = Preview::of(&watch);
+        save(folder.path(), &map("'{{ required \"x\" .Values.x }}!'"));
+        let Next::Reload(change) = served.next(&Preview::of(&watch)) else { panic!("not served") };
+        assert!(change.starts_with("cannot show what changes"), "{change}");
+    }
+
+    #[test]
+    fn samples_are_those_of_the_kind() {
+        let folder = tempfile::tempdir().unwrap();
+        let sample = |kind: &str| format!("apiVersion: g/v1\nkind: {kind}\nmetadata: {{name: s}}\nspec: {{x: 1}}\n");
+        fs::write(folder.path().join("a.yaml"), format!("{}---\n{}", sample("Other"), sample("K"))).unwrap();
+        fs::write(folder.path().join("kustomization.yaml"), "resources: [a.yaml]\n").unwrap();
+        let found = samples(&watch(folder.path()), folder.path());
+        assert_eq!(found.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["s"]);
+    }
+}
