@@ -77,6 +77,11 @@ fmt: ## Format the code.
 docs: ## Build the API documentation; a broken link is an error.
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --document-private-items --quiet
 
+.PHONY: book
+book: ## Build the book in docs to target/book. Needs mdbook.
+	@mdbook --version >/dev/null 2>&1 || { echo "mdbook is not installed; run: cargo install mdbook --locked" >&2; exit 1; }
+	mdbook build
+
 .PHONY: manifests
 manifests: ## Regenerate config/crd, the roles of charts in config/rbac and docs/flags.md.
 	UPDATE_GENERATED=1 cargo test --test main generated
