@@ -77,7 +77,7 @@ pub struct ControllerConfig {
     pub hook_timeout: Duration,
     /// How long a release may stay unready without progress before it counts as stalled; zero: no limit. Default: ten minutes.
     pub progress_timeout: Duration,
-    /// How many resources of one kind are reconciled at once; at least 1. Default: the number of processors.
+    /// How many resources of one kind are reconciled at once; at least 1. Default: the number of processors, and at least 8.
     pub max_concurrent_reconciles: usize,
     /// How many revisions of a release are kept; 0 keeps all. Default: 10.
     pub max_history: usize,
@@ -92,8 +92,11 @@ pub struct ControllerConfig {
 /// The default of [`ControllerConfig::progress_timeout`]: a Deployment's own limit.
 pub(crate) const PROGRESS_TIMEOUT: Duration = Duration::from_secs(600);
 
+/// The least default of [`ControllerConfig::max_concurrent_reconciles`].
+const LEAST_RECONCILES: usize = 8;
+
 impl Default for ControllerConfig {
-    /// Upstream's defaults.
+    /// Upstream's defaults, but for more concurrent reconciles: they wait for the API server, not for a processor.
     fn default() -> ControllerConfig {
         ControllerConfig {
             namespaces: Namespaces::default(),
@@ -101,7 +104,9 @@ impl Default for ControllerConfig {
             reconcile_period: Duration::from_secs(60),
             hook_timeout: helm_release::action::HOOK_TIMEOUT,
             progress_timeout: PROGRESS_TIMEOUT,
-            max_concurrent_reconciles: std::thread::available_parallelism().map_or(1, usize::from),
+            max_concurrent_reconciles: std::thread::available_parallelism()
+                .map_or(0, usize::from)
+                .max(LEAST_RECONCILES),
             max_history: 10,
             full_resync_period: Duration::ZERO,
             max_parallel_upgrades: 0,

@@ -56,7 +56,7 @@ pub(crate) struct Run {
     #[arg(long, default_value = "0", value_name = "N")]
     max_parallel_upgrades: u16,
 
-    /// Maximum number of concurrent reconciles for each kind [default: number of cores]
+    /// Maximum number of concurrent reconciles for each kind [default: number of cores, at least 8]
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..), value_name = "N")]
     max_concurrent_reconciles: Option<u16>,
 

@@ -30,7 +30,10 @@ fn the_defaults_match_upstream() {
     assert_eq!(config.health_probe_bind_address, ":8081");
     assert!(!config.leader_elect && config.controllers.namespaces.is_all());
     assert!(config.controllers.suppress_override_values, "unlike upstream");
-    assert_eq!(config.controllers.max_concurrent_reconciles, std::thread::available_parallelism().unwrap().get());
+    assert_eq!(
+        config.controllers.max_concurrent_reconciles,
+        std::thread::available_parallelism().unwrap().get().max(8)
+    );
     assert_eq!(parse("run").unwrap().watches_file, std::path::Path::new("./watches.yaml"));
 }
 
