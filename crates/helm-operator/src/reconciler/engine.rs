@@ -17,6 +17,7 @@ use serde_json::json;
 
 use super::identity;
 use super::render::{RenderError, Renderer, Request};
+use crate::backoff;
 use crate::lookup::{ClusterLookup, Named, Reach, Release};
 use crate::report::chain;
 use crate::values::Spec;
@@ -24,6 +25,9 @@ use crate::watches::{LookupRule, Overrides, ServiceAccount};
 
 /// How long a render may rely on the last discovery.
 const MAX_AGE: Duration = Duration::from_secs(5);
+
+/// How often a start asks for the server's version, within 16 seconds.
+const ATTEMPTS: u32 = 6;
 
 /// What the cluster serves, as charts see it.
 pub(super) struct Discovered {
@@ -34,12 +38,23 @@ pub(super) struct Discovered {
 }
 
 impl Discovered {
-    /// Asks the server for its version.
+    /// Asks the server for its version, several times if it is in trouble: a failure here ends the whole process.
     ///
     /// # Errors
     /// The server does not answer, or its version is not one.
     pub(super) async fn read(applier: &Applier) -> Result<Discovered, crate::native::Error> {
-        let version: serde_json::Value = applier.api().send(Call::get("/version")).await?.parse()?;
+        let mut attempt = 1;
+        let answer = loop {
+            match applier.api().send(Call::get("/version")).await {
+                Err(error) if error.is_transient() && attempt < ATTEMPTS => {
+                    tracing::warn!(error = chain(&error), "Cannot ask the API server for its version: trying again");
+                    tokio::time::sleep(backoff::wait(attempt)).await;
+                    attempt += 1;
+                }
+                answer => break answer?,
+            }
+        };
+        let version: serde_json::Value = answer.parse()?;
         let kube_version = KubeVersion::parse(version["gitVersion"].as_str().unwrap_or_default())?;
         Ok(Discovered { applier: applier.clone(), kube_version, known: RwLock::default() })
     }
@@ -247,7 +262,7 @@ fn hook(of: helm::manifest::Hook) -> Hook {
 mod tests {
     use helm::chart::Crd;
     use helm::manifest::{Head, Manifest};
-    use helm_release::kube::MemoryApi;
+    use helm_release::kube::{Disturbance, MemoryApi};
 
     use super::*;
 
@@ -399,6 +414,15 @@ mod tests {
         assert!(refused.message.contains("lookup: {namespaces: [far]} in watches.yaml opens it"), "{refused}");
         let opened = renderer.reaching(&LookupRule { namespaces: ["far".to_owned()].into(), all: false });
         assert!(rendered(&opened, &read("far").to_string(), 1).await.unwrap().contains("x: \"of far\""));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_start_survives_some_lost_answers_but_not_an_absent_server() {
+        let server = Arc::new(MemoryApi::new());
+        server.disturb("/version", 3, Disturbance::Unreachable);
+        Discovered::read(&Applier::new(server.clone())).await.unwrap();
+        server.disturb("/version", 100, Disturbance::Refused(503));
+        assert!(Discovered::read(&Applier::new(server.clone())).await.is_err());
     }
 
     #[tokio::test]
