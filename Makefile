@@ -149,6 +149,10 @@ fuzz: ## Run each fuzz target for FUZZ_SECONDS; FUZZ_TARGETS="…" selects. Need
 fuzz-build: ## Compile the fuzz targets without running them.
 	cargo build --manifest-path fuzz/Cargo.toml
 
+.PHONY: model
+model: cluster ## Try random edits, crashes and API faults for MINUTES (default 1) with new seeds; SEED=N repeats one.
+	MODEL_MINUTES='$(or $(MINUTES),1)' $(if $(SEED),MODEL_SEED='$(SEED)') cargo test --test main $(CARGO_FLAGS) -- --nocapture model::
+
 ##@ Test cluster
 
 .PHONY: cluster-oldest

@@ -13,6 +13,7 @@ mod generated;
 mod hooks;
 mod identity;
 mod inputs;
+mod model;
 mod native;
 mod operator;
 mod ownership;

@@ -40,12 +40,8 @@ impl Operator {
 
     /// Starts it for several namespaces with the test's watches.yaml.
     pub(crate) fn start_in(cluster: &TestCluster, namespaces: &[&Namespace<'_>], watches: &str) -> Operator {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("watches.yaml");
-        fs::write(&file, watches).unwrap();
         let names: Vec<&str> = namespaces.iter().map(|namespace| namespace.name()).collect();
-        let flags = [&*format!("--watches-file={}", file.display())];
-        Operator::spawn(&cluster.operator_kubeconfig_path(), &names.join(","), folder, &flags)
+        Operator::start_as_in(&cluster.operator_kubeconfig_path(), &names.join(","), watches)
     }
 
     /// Starts it for one namespace with this repository's watches.yaml, on free ports, with these extra flags.
@@ -56,6 +52,15 @@ impl Operator {
     /// Starts it for one namespace with this repository's watches.yaml and the given kubeconfig.
     pub(crate) fn start_as(kubeconfig: &Path, namespace: &Namespace<'_>, flags: &[&str]) -> Operator {
         Operator::spawn(kubeconfig, namespace.name(), tempfile::tempdir().unwrap(), flags)
+    }
+
+    /// Starts it for namespaces, separated by commas, with the test's watches.yaml and the given kubeconfig.
+    pub(crate) fn start_as_in(kubeconfig: &Path, namespaces: &str, watches: &str) -> Operator {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("watches.yaml");
+        fs::write(&file, watches).unwrap();
+        let flags = [&*format!("--watches-file={}", file.display())];
+        Operator::spawn(kubeconfig, namespaces, folder, &flags)
     }
 
     fn start(cluster: &TestCluster, namespace: &Namespace<'_>, folder: tempfile::TempDir, flags: &[&str]) -> Operator {

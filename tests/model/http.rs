@@ -1,0 +1,54 @@
+//! Requests as an administrator, from tests that are not asynchronous.
+
+use http::Request;
+use kube::Client;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use serde_json::Value;
+use test_cluster::TestCluster;
+use tokio::runtime::Runtime;
+
+use crate::operator::eventually;
+
+const MERGE: &str = "application/merge-patch+json";
+
+/// A client with a runtime of its own.
+pub(crate) struct Http {
+    pub(crate) runtime: Runtime,
+    pub(crate) client: Client,
+}
+
+impl Http {
+    pub(crate) fn new(cluster: &TestCluster) -> Http {
+        let runtime = Runtime::new().unwrap();
+        let kubeconfig = Kubeconfig::from_yaml(&cluster.kubeconfig().unwrap()).unwrap();
+        let client = runtime.block_on(async {
+            let config = kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
+            Client::try_from(config).unwrap()
+        });
+        Http { runtime, client }
+    }
+
+    /// The answer, or `null` if there is no such object. An API server that is not there is waited for.
+    pub(crate) fn send(&self, method: &str, path: &str, body: &Value) -> Value {
+        eventually("answer", || {
+            let text = if body.is_null() { Vec::new() } else { body.to_string().into_bytes() };
+            let kind = if method == "PATCH" { MERGE } else { "application/json" };
+            let request = Request::builder().method(method).uri(path).header("content-type", kind).body(text).unwrap();
+            match self.runtime.block_on(self.client.request::<Value>(request)) {
+                Ok(answer) => Ok(answer),
+                Err(kube::Error::Api(status)) if status.code == 404 => Ok(Value::Null),
+                Err(kube::Error::Api(status)) if status.code == 409 && method == "POST" => Ok(Value::Null),
+                Err(error) => Err(error.to_string()),
+            }
+        })
+    }
+
+    pub(crate) fn get(&self, path: &str) -> Value {
+        self.send("GET", path, &Value::Null)
+    }
+
+    /// The items of a list.
+    pub(crate) fn list(&self, path: &str) -> Vec<Value> {
+        self.get(path)["items"].as_array().cloned().unwrap_or_default()
+    }
+}
