@@ -27,6 +27,7 @@ struct Left {
 pub struct Exhausted;
 
 /// Records work of the current call, such as the number of values visited, which the caller counts as steps.
+#[inline]
 pub fn note_work(steps: u64) {
     NOTED.set(NOTED.get().saturating_add(steps));
 }
@@ -35,6 +36,7 @@ pub fn note_work(steps: u64) {
 ///
 /// # Errors
 /// The caller of the current call allows no more. Never without such a caller.
+#[inline]
 pub fn spend(steps: u64) -> Result<(), Exhausted> {
     let before = NOTED.get();
     let noted = before.saturating_add(steps);
@@ -54,6 +56,7 @@ pub struct Call {
 }
 
 /// Starts a call that may take this many steps, until this time.
+#[inline]
 pub fn begin(steps: u64, until: Option<Instant>) -> Call {
     Call { outer: (NOTED.replace(0), LEFT.replace(Left { steps, until })) }
 }
@@ -68,6 +71,7 @@ pub struct Noted {
 
 impl Call {
     /// Ends the call.
+    #[inline]
     pub fn end(self) -> Noted {
         Noted { steps: NOTED.get(), time: TIME.take() }
     }
@@ -75,6 +79,7 @@ impl Call {
 
 /// Continues the outer call, even after a panic.
 impl Drop for Call {
+    #[inline]
     fn drop(&mut self) {
         NOTED.set(self.outer.0);
         LEFT.set(self.outer.1);

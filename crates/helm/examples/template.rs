@@ -4,14 +4,15 @@
 
 #![allow(clippy::print_stdout, clippy::print_stderr)] // The example's output.
 
-use std::error::Error;
+use std::process::ExitCode;
 
 use helm::template::Options;
 
-fn main() -> Result<(), Box<dyn Error>> {
+fn main() -> ExitCode {
     let mut args = std::env::args().skip(1);
     let (Some(name), Some(chart)) = (args.next(), args.next()) else {
-        return Err("usage: template NAME CHART [KEY=VALUE …]".into());
+        eprintln!("usage: template NAME CHART [KEY=VALUE …]");
+        return ExitCode::FAILURE;
     };
     let options = Options {
         name_and_chart: vec![name, chart],
@@ -23,12 +24,13 @@ fn main() -> Result<(), Box<dyn Error>> {
         Ok(output) => {
             output.warnings.iter().for_each(|warning| eprintln!("warning: {warning}"));
             print!("{}", String::from_utf8_lossy(&output.text));
-            Ok(())
+            ExitCode::SUCCESS
         }
         Err(error) => {
             let places = error.in_template().into_iter().flat_map(|error| error.places());
             places.for_each(|place| eprintln!("at {}:{}", place.template, place.line));
-            Err(error.into())
+            eprintln!("Error: {error}");
+            ExitCode::FAILURE
         }
     }
 }

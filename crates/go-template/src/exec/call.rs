@@ -199,11 +199,11 @@ fn call_function(
     let (call, left) = scope.begin_call();
     let result = function.call(scope, args);
     let noted = call.end();
-    let was_stopped = noted.steps > left || scope.is_late();
+    let was_stopped = |scope: &Scope<'_>| noted.steps > left || scope.is_late();
     match (result, scope.charge_noted(name, &noted)) {
         (Ok(value), Ok(())) => Ok(value),
         (Ok(_), Err(limit)) => Err(limit.into()),
-        (Err(error), Err(limit)) if was_stopped && error.limit().is_none() => Err(limit.into()),
+        (Err(error), Err(limit)) if error.limit().is_none() && was_stopped(scope) => Err(limit.into()),
         (Err(error), _) => Err(error),
     }
 }

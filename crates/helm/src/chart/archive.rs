@@ -32,7 +32,7 @@ pub enum ArchiveError {
     /// It exceeds [`MAX_CHART_BYTES`] or [`MAX_CHART_FILES`].
     #[error("decompressed chart is larger than the maximum size {MAX_CHART_BYTES}")]
     TooLarge,
-    /// A name or attribute exceeds [`MAX_HEADER_BYTES`].
+    /// A name or attribute exceeds 64 KiB.
     #[error("cannot read the chart archive: a name is longer than {MAX_HEADER_BYTES} bytes (limit MAX_HEADER_BYTES)")]
     LongHeader,
     /// It contains no files.
