@@ -141,10 +141,9 @@ impl Mask {
         let mut words: Vec<&Word> = self.words.iter().filter(|word| !self.public.contains(&word.text)).collect();
         words.sort_by(|a, b| b.text.len().cmp(&a.text.len()).then_with(|| a.cmp(b)));
         words.dedup();
-        words.into_iter().fold(text, |text, word| {
-            let text = forms(&word.text).fold(text, |text, form| replace(text, &form, word.alone));
-            without_pieces(text, &word.text)
-        })
+        words
+            .into_iter()
+            .fold(text, |text, word| forms(&word.text).fold(text, |text, form| replace(text, &form, word.alone)))
     }
 }
 
@@ -155,12 +154,13 @@ fn looks_generated(word: &str) -> bool {
 
 /// Replaces a form of a word.
 fn replace(text: String, form: &Form, alone: bool) -> String {
-    match form {
-        Form::Alone(word) => replace_alone(text, word),
-        Form::Anywhere(word) if alone => replace_alone(text, word),
-        Form::Anywhere(word) if text.contains(&**word) => text.replace(&**word, STARS),
-        Form::Anywhere(_) => text,
-    }
+    let (Form::Alone(word) | Form::Anywhere(word)) = form;
+    let text = match form {
+        Form::Anywhere(_) if !alone && text.contains(&**word) => text.replace(&**word, STARS),
+        Form::Anywhere(_) if !alone => text,
+        _ => replace_alone(text, word),
+    };
+    without_pieces(text, word)
 }
 
 /// Replaces the word where neither neighbour is a letter or digit.
@@ -177,14 +177,33 @@ fn replace_alone(text: String, word: &str) -> String {
     shown
 }
 
-/// Hides the ends of a word that remain where the text was cut.
-fn without_pieces(text: String, word: &str) -> String {
-    let Some((before, after)) = text.split_once(CUT) else { return text };
-    let ends = |at: &usize| word.is_char_boundary(*at);
-    let start = (SHORTEST_PIECE..word.len()).rev().filter(ends).find(|at| before.ends_with(&word[..*at]));
-    let lasts = 1..=word.len().saturating_sub(SHORTEST_PIECE);
-    let end = lasts.filter(ends).find(|at| after.starts_with(&word[*at..])).map(|at| word.len() - at);
-    let before = start.map_or(before.to_owned(), |length| format!("{}{STARS}", &before[..before.len() - length]));
-    let after = end.map_or(after.to_owned(), |length| format!("{STARS}{}", &after[length..]));
-    format!("{before}{CUT}{after}")
+/// Hides the ends of a form that remain where the text was cut: at `…` and at `[… 5 bytes left out …]`.
+fn without_pieces(text: String, form: &str) -> String {
+    if !text.contains(CUT) {
+        return text;
+    }
+    let parts: Vec<&str> = text.split(CUT).collect();
+    let last = parts.len() - 1;
+    let hidden = parts.iter().enumerate().map(|(at, part)| {
+        let part = if at < last { without_start_of(part, form) } else { (*part).to_owned() };
+        if at > 0 { without_end_of(&part, form) } else { part }
+    });
+    hidden.collect::<Vec<_>>().join(&CUT.to_string())
+}
+
+/// Hides the start of a form at the end of a text.
+fn without_start_of(text: &str, form: &str) -> String {
+    let (text, note) = text.strip_suffix(" [").map_or((text, ""), |text| (text, " ["));
+    let lengths = (SHORTEST_PIECE..=form.len().min(text.len())).rev().filter(|at| form.is_char_boundary(*at));
+    let found = lengths.into_iter().find(|length| text.ends_with(&form[..*length]));
+    found.map_or(format!("{text}{note}"), |length| format!("{}{STARS}{note}", &text[..text.len() - length]))
+}
+
+/// Hides the end of a form at the start of a text.
+fn without_end_of(text: &str, form: &str) -> String {
+    let (text, note) = text.strip_prefix("] ").map_or((text, ""), |text| (text, "] "));
+    let lengths = (SHORTEST_PIECE..=form.len().min(text.len())).rev();
+    let starts = lengths.map(|length| form.len() - length).filter(|at| form.is_char_boundary(*at));
+    let found = starts.into_iter().find(|at| text.starts_with(&form[*at..]));
+    found.map_or(format!("{note}{text}"), |at| format!("{note}{STARS}{}", &text[form.len() - at..]))
 }

@@ -92,6 +92,13 @@ fn the_ends_of_a_word_at_a_cut_are_hidden() {
     check(&mask, "got correct-hor…battery, sorry", "got ****…****, sorry");
     check(&mask, "got cor…y, sorry", "got cor…y, sorry");
     check(&mask, "got …", "got …");
+    let long: String = (0..6000).map(|n| char::from(b'a' + (n * n % 23) as u8)).collect();
+    let mask = secret(&format!("a: {long}"));
+    for text in [format!("got {long}, sorry"), format!("got {}, sorry", json!(format!("<{long}>")))] {
+        let cut = golibs::shorten::shorten(&text, 4096);
+        let shown = mask.hide(cut.into_owned());
+        assert!(shown.starts_with("got ") && shown.ends_with(", sorry") && shown.len() < 60, "{shown}");
+    }
 }
 
 #[test]
