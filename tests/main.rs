@@ -11,6 +11,7 @@ mod docs;
 mod drift;
 mod generated;
 mod hooks;
+mod hostile;
 mod identity;
 mod inputs;
 mod model;

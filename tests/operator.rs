@@ -38,6 +38,25 @@ impl Operator {
         Operator::start(cluster, namespace, folder, &[&[file.as_str()], flags].concat())
     }
 
+    /// As [`start_watches`](Self::start_watches), in a control group if there is a path.
+    pub(crate) fn start_within(
+        cluster: &TestCluster,
+        namespace: &Namespace<'_>,
+        watches: &str,
+        flags: &[&str],
+        group: Option<&Path>,
+    ) -> Operator {
+        let Some(group) = group else { return Operator::start_watches(cluster, namespace, watches, flags) };
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("watches.yaml"), watches).unwrap();
+        let mut command = Command::new("sh");
+        command.args(["-c", "echo $$ > \"$0\" && exec \"$@\""]).arg(group.join("cgroup.procs"));
+        command.arg(env!("CARGO_BIN_EXE_memcached-operator"));
+        let file = format!("--watches-file={}", folder.path().join("watches.yaml").display());
+        let flags = [&[file.as_str()], flags].concat();
+        Operator::spawn_as(command, &cluster.operator_kubeconfig_path(), namespace.name(), folder, &flags)
+    }
+
     /// Starts it for several namespaces with the test's watches.yaml.
     pub(crate) fn start_in(cluster: &TestCluster, namespaces: &[&Namespace<'_>], watches: &str) -> Operator {
         let names: Vec<&str> = namespaces.iter().map(|namespace| namespace.name()).collect();
@@ -69,7 +88,18 @@ impl Operator {
     }
 
     fn spawn(kubeconfig: &Path, namespaces: &str, folder: tempfile::TempDir, flags: &[&str]) -> Operator {
-        let child = Command::new(env!("CARGO_BIN_EXE_memcached-operator"))
+        let command = Command::new(env!("CARGO_BIN_EXE_memcached-operator"));
+        Operator::spawn_as(command, kubeconfig, namespaces, folder, flags)
+    }
+
+    fn spawn_as(
+        mut command: Command,
+        kubeconfig: &Path,
+        namespaces: &str,
+        folder: tempfile::TempDir,
+        flags: &[&str],
+    ) -> Operator {
+        let child = command
             .args(["run", "--metrics-bind-address=127.0.0.1:0", "--health-probe-bind-address=127.0.0.1:0"])
             .args(flags)
             .env("KUBECONFIG", kubeconfig)
@@ -102,6 +132,15 @@ impl Operator {
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
         answer
+    }
+
+    /// The processes that render for it now.
+    pub(crate) fn workers(&self) -> Vec<u32> {
+        let own = format!("PPid:\t{}\n", self.child.id());
+        let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+        let ids = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        let is_child = |id: &u32| fs::read_to_string(format!("/proc/{id}/status")).is_ok_and(|s| s.contains(&own));
+        ids.filter(is_child).collect()
     }
 
     /// Its peak memory in KiB; `None` if the system does not report it.
@@ -142,6 +181,11 @@ impl Operator {
         self.child.kill().unwrap();
         assert_eq!(self.child.wait().unwrap().signal(), Some(9));
     }
+}
+
+/// Sends SIGKILL to a process; returns whether it was there.
+pub(crate) fn kill(process: u32) -> bool {
+    Command::new("kill").args(["-9", &process.to_string()]).stderr(Stdio::null()).status().unwrap().success()
 }
 
 impl Drop for Operator {

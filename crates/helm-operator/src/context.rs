@@ -12,6 +12,8 @@ use crate::metrics::Metrics;
 use crate::native::Stores;
 use crate::preflight::Rights;
 use crate::reconciler::Cluster;
+pub use crate::rendering::Rendering;
+use crate::rendering::{Program, Workers};
 
 /// The shared handles of one controller. Cheap to clone.
 #[derive(Clone)]
@@ -40,7 +42,8 @@ impl Context {
     /// The handles of a process, not yet bound to a controller.
     pub fn new(client: Client, config: ControllerConfig, metrics: Metrics, shutdown: CancellationToken) -> Context {
         let events = Events::new(Arc::new(client.clone()), "helm-operator", config.pod_name.as_deref());
-        let cluster = Arc::new(Cluster::new(client.clone(), config.namespaces.clone()));
+        let workers = Workers::new(config.rendering, Program::own(), metrics.clone());
+        let cluster = Arc::new(Cluster::new(client.clone(), config.namespaces.clone(), workers));
         let stores = Arc::new(Stores::new(client.clone(), config.namespaces.clone()));
         let rights = Arc::new(Rights::new(client.clone(), config.namespaces.clone()));
         let controller = "helm-operator".into();
@@ -87,6 +90,8 @@ pub struct ControllerConfig {
     pub max_parallel_upgrades: usize,
     /// Whether events show override values as `****`. Default: true, since they may come from the environment of the operator.
     pub suppress_override_values: bool,
+    /// Where charts are rendered. Default: in this process.
+    pub rendering: Rendering,
 }
 
 /// The default of [`ControllerConfig::progress_timeout`]: a Deployment's own limit.
@@ -111,6 +116,7 @@ impl Default for ControllerConfig {
             full_resync_period: Duration::ZERO,
             max_parallel_upgrades: 0,
             suppress_override_values: true,
+            rendering: Rendering::default(),
         }
     }
 }

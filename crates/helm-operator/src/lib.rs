@@ -17,6 +17,7 @@ pub mod native;
 mod operator;
 mod preflight;
 pub mod reconciler;
+mod rendering;
 pub mod report;
 mod server;
 mod status;

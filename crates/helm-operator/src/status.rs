@@ -209,6 +209,7 @@ fn advice(reason: &str) -> &'static str {
         "InvalidName" => "create the resource under another name",
         "InvalidAnnotation" => "correct the annotation",
         "RenderError" => "correct spec or the chart",
+        "RenderLimit" => "make the chart render less, or raise the limit in the message",
         "UnsupportedKubernetes" => "use a chart that supports this version of Kubernetes",
         "ReleaseConflict" => {
             "rename one of them, or take it over with the annotation helm.sdk.operatorframework.io/adopt"

@@ -35,6 +35,11 @@ impl Spec {
         &self.json
     }
 
+    /// The JSON text, shared.
+    pub(crate) fn shared_json(&self) -> Arc<str> {
+        self.json.clone()
+    }
+
     /// A digest of the contents: equal whatever spaces, escapes and order of keys the server chose.
     pub fn digest(&self) -> &str {
         &self.digest
@@ -45,11 +50,19 @@ impl Spec {
     /// # Errors
     /// See [`Error`].
     pub fn values(&self) -> Result<Map, Error> {
-        match json::decode_preserving_ints(self.json.as_bytes()).map_err(|e| unreadable(&e))? {
-            Value::Map(map) => Ok(map),
-            Value::Nil => Ok(Map::default()),
-            other => Err(Error::NotAMap(json::kind(&other))),
-        }
+        decode(&self.json)
+    }
+}
+
+/// The values of a `spec`'s JSON text.
+///
+/// # Errors
+/// See [`Error`].
+pub(crate) fn decode(spec: &str) -> Result<Map, Error> {
+    match json::decode_preserving_ints(spec.as_bytes()).map_err(|e| unreadable(&e))? {
+        Value::Map(map) => Ok(map),
+        Value::Nil => Ok(Map::default()),
+        other => Err(Error::NotAMap(json::kind(&other))),
     }
 }
 

@@ -8,6 +8,7 @@ use golibs::strconv::parse_bool;
 
 use crate::context::{ControllerConfig, Namespaces};
 use crate::manager::{CertificateFiles, Config, Tls};
+use crate::rendering::{self, Asked, Rendering};
 use crate::telemetry::{self, Encoder, LogLevel, TimeEncoding};
 use crate::watches::{DurationError, parse_duration};
 
@@ -59,6 +60,18 @@ pub(crate) struct Run {
     /// Maximum number of concurrent reconciles for each kind [default: number of cores, at least 8]
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..), value_name = "N")]
     max_concurrent_reconciles: Option<u16>,
+
+    /// How many processes render charts at a time; 0 renders in the operator's own process, where a hostile chart can end it [default: 1 or 2, by processors and memory]
+    #[arg(long, value_name = "N")]
+    render_workers: Option<u8>,
+
+    /// Memory limit of one render, such as 100Mi [default: what the container's limit leaves to each worker, at most 256Mi]
+    #[arg(long, value_parser = bytes, value_name = "BYTES")]
+    render_memory: Option<u64>,
+
+    /// Time limit of one render, as a Go duration
+    #[arg(long, default_value = "30s", value_parser = duration, value_name = "DURATION")]
+    render_timeout: Duration,
 
     /// How many revisions of a release are kept; 0 keeps all
     #[arg(long, default_value = "10", value_name = "N")]
@@ -166,6 +179,7 @@ impl Run {
             full_resync_period: self.full_resync_period,
             max_parallel_upgrades: self.max_parallel_upgrades.into(),
             suppress_override_values: self.suppress_override_values,
+            rendering: self.rendering(rendering::memory_limit()),
             namespaces: Namespaces::parse(&env("WATCH_NAMESPACE").unwrap_or_default()),
             pod_name: defaults.controllers.pod_name,
         };
@@ -179,6 +193,15 @@ impl Run {
             leader_election_namespace: self.leader_election_namespace.clone(),
             shutdown_grace: defaults.shutdown_grace,
         })
+    }
+
+    /// Where charts are rendered, in a container with this memory limit.
+    fn rendering(&self, limit: Option<u64>) -> Rendering {
+        // A broken save must not reach workers, which read the chart's files: the running chart stays.
+        let workers = self.render_workers.map(usize::from).or(self.reload.then_some(0));
+        let timeout = Some(self.render_timeout);
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        Asked { workers, memory: self.render_memory, timeout }.divide(processors, limit)
     }
 
     fn check(&self) -> Result<(), UsageError> {
@@ -214,6 +237,8 @@ impl Run {
 
     /// Warnings about old flag names and flags without effect.
     pub(crate) fn warnings(&self) -> Vec<String> {
+        let limit = rendering::memory_limit();
+        let too_large = self.rendering(limit).too_large_for(limit);
         let old = [
             (self.metrics_addr.is_some(), "--metrics-addr is deprecated, use --metrics-bind-address"),
             (self.enable_leader_election.is_some(), "--enable-leader-election is deprecated, use --leader-elect"),
@@ -224,7 +249,7 @@ impl Run {
             ),
             (self.zap_stacktrace_level.is_some(), "--zap-stacktrace-level has no effect: there are no stack traces"),
         ];
-        old.into_iter().filter(|(set, _)| *set).map(|(_, text)| text.to_owned()).collect()
+        old.into_iter().filter(|(set, _)| *set).map(|(_, text)| text.to_owned()).chain(too_large).collect()
     }
 }
 
@@ -247,6 +272,16 @@ pub(super) fn as_in_go(flag: Arg) -> Arg {
 /// Go's `strconv.ParseBool`.
 fn boolean(text: &str) -> Result<bool, String> {
     parse_bool(text.as_bytes()).map_err(|error| error.message("ParseBool", text.as_bytes()))
+}
+
+/// A quantity of bytes as Kubernetes writes it: a whole number, with `Ki`, `Mi`, `Gi`, `k`, `M` or `G`.
+fn bytes(text: &str) -> Result<u64, String> {
+    let units =
+        [("Ki", 1 << 10), ("Mi", 1 << 20), ("Gi", 1 << 30), ("k", 1_000), ("M", 1_000_000), ("G", 1_000_000_000)];
+    let with_unit = units.iter().find_map(|(name, unit)| Some((text.strip_suffix(name)?, *unit)));
+    let (number, unit) = with_unit.unwrap_or((text, 1));
+    let bytes = number.parse::<u64>().ok().and_then(|number| number.checked_mul(unit)).filter(|bytes| *bytes > 0);
+    bytes.ok_or_else(|| "must be a number of bytes above 0, such as 100Mi".to_owned())
 }
 
 fn duration(text: &str) -> Result<Duration, DurationError> {

@@ -19,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::manager;
 use crate::operator::Operator;
+use crate::rendering;
 use crate::report::chain;
 use crate::telemetry;
 use reload::Reload;
@@ -62,6 +63,9 @@ pub(crate) enum Command {
     Completion(shell::Completion),
     /// Writes manual pages
     Man(shell::Man),
+    /// Renders charts for the operator that starts it
+    #[command(hide = true)]
+    RenderWorker,
 }
 
 /// Runs a whole program, as [`Operator::main`] promises.
@@ -129,6 +133,7 @@ fn dispatch(name: &str, cli: Cli, operator: Operator) -> ExitCode {
         Command::Man(asked) => shell::man(name.to_owned().leak(), &asked),
         Command::Template(template) => on_known_stack(move || template::run(&template)),
         Command::Run(flags) => run(*flags, operator),
+        Command::RenderWorker => on_known_stack(rendering::worker::main),
         Command::Init(init) => on_known_stack(move || project::init(&init)),
         Command::Create(create) => on_known_stack(move || project::create(&create)),
         Command::Lint(lint) => on_known_stack(move || project::lint(&lint)),

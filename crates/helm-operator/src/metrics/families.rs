@@ -31,6 +31,28 @@ pub(crate) enum ReconcileResult {
     Error,
 }
 
+/// How a render in a worker ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum RenderOutcome {
+    /// It succeeded.
+    Rendered,
+    /// The chart or its values are at fault.
+    Failed,
+    /// A limit or a crash ended the worker.
+    Limit,
+}
+
+impl EncodeLabelValue for RenderOutcome {
+    fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> std::fmt::Result {
+        match self {
+            RenderOutcome::Rendered => "rendered",
+            RenderOutcome::Failed => "failed",
+            RenderOutcome::Limit => "limit",
+        }
+        .encode(encoder)
+    }
+}
+
 /// Everything that is counted.
 #[derive(Debug)]
 pub(super) struct Families {
@@ -42,6 +64,7 @@ pub(super) struct Families {
     pub(super) max_concurrent: Family<ControllerLabels, Gauge>,
     pub(super) active: Family<ControllerLabels, Gauge>,
     pub(super) outcomes: Family<OutcomeLabels, Counter>,
+    pub(super) renders: Family<RenderLabels, Counter>,
     pub(super) created: Family<ResourceLabels, Gauge<f64, AtomicU64>>,
     pub(super) leader: Family<LeaseLabels, Gauge>,
     pub(super) requests: Family<RequestLabels, Counter>,
@@ -66,6 +89,11 @@ pub(super) struct ResultLabels {
 pub(super) struct OutcomeLabels {
     pub(super) controller: Arc<str>,
     pub(super) reason: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct RenderLabels {
+    pub(super) outcome: RenderOutcome,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -125,6 +153,7 @@ impl Families {
             max_concurrent: Family::default(),
             active: Family::default(),
             outcomes: Family::default(),
+            renders: Family::default(),
             created: Family::default(),
             leader: Family::default(),
             requests: Family::default(),
@@ -162,6 +191,7 @@ impl Families {
         r.register("controller_runtime_active_workers", "Running reconciles by controller", self.active.clone());
         self.queues.register(r);
         r.register("helm_operator_outcomes", "Outcomes by controller and reason", self.outcomes.clone());
+        r.register("helm_operator_renders", "Renders in worker processes by outcome", self.renders.clone());
         r.register(
             "resource_created_at_seconds",
             "When a custom resource was created, in Unix time",

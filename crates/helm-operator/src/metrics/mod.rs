@@ -19,7 +19,8 @@ use kube::core::GroupVersionKind;
 use tokio::time::Instant;
 
 pub(crate) use families::ReconcileResult;
-use families::{ControllerLabels, Families, OutcomeLabels, ResultLabels};
+pub(crate) use families::RenderOutcome;
+use families::{ControllerLabels, Families, OutcomeLabels, RenderLabels, ResultLabels};
 pub(crate) use format::Format;
 pub(crate) use queue::QueueMetrics;
 
@@ -74,6 +75,11 @@ impl Metrics {
     /// Counts an outcome by its reason.
     pub(crate) fn outcome(&self, controller: &Arc<str>, reason: &'static str) {
         self.0.outcomes.get_or_create(&OutcomeLabels { controller: controller.clone(), reason }).inc();
+    }
+
+    /// Counts a render in a worker.
+    pub(crate) fn render(&self, outcome: RenderOutcome) {
+        self.0.renders.get_or_create(&RenderLabels { outcome }).inc();
     }
 
     /// Shows a custom resource and when it was created, in seconds of Unix time.

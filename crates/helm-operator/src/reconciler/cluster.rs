@@ -19,6 +19,7 @@ use super::turns::Turns;
 use super::watch::{self, Objects, WholeKinds};
 use crate::context::Namespaces;
 use crate::native;
+use crate::rendering::Workers;
 use crate::watches::Expressions;
 
 /// The shared view of the cluster. Its watches end when it is dropped.
@@ -31,6 +32,8 @@ pub(crate) struct Cluster {
     pub(crate) turns: Turns,
     /// The Secrets and ConfigMaps of `valuesFrom`.
     pub(super) sources: Arc<Sources>,
+    /// What renders charts; `None` if this process does.
+    pub(super) workers: Option<Arc<Workers>>,
     discovered: OnceCell<Arc<Discovered>>,
     records: OnceCell<()>,
     read_whole: Arc<WholeKinds>,
@@ -39,7 +42,7 @@ pub(crate) struct Cluster {
 
 impl Cluster {
     /// The view through this client. Sends no request yet.
-    pub(crate) fn new(client: Client, namespaces: Namespaces) -> Cluster {
+    pub(crate) fn new(client: Client, namespaces: Namespaces, workers: Option<Arc<Workers>>) -> Cluster {
         let api: Arc<dyn Api> = Arc::new(client.clone());
         let read_whole = Arc::<WholeKinds>::default();
         let objects = Objects { client: client.clone(), namespaces: namespaces.clone(), whole: read_whole.clone() };
@@ -49,6 +52,7 @@ impl Cluster {
             kinds: Arc::new(Kinds::new(objects)),
             turns: Turns::default(),
             sources: Sources::new(Some(client.clone()), namespaces.clone()),
+            workers,
             discovered: OnceCell::new(),
             records: OnceCell::new(),
             tasks: Mutex::default(),

@@ -1,5 +1,6 @@
 //! A chart controller, and what the operator's author adds to its chart.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
@@ -54,7 +55,8 @@ pub struct ChartController {
 
 /// What renders the chart.
 pub(super) enum Source {
-    Engine(Arc<Engine>),
+    /// A chart, and the absolute path that it was loaded from.
+    Engine(Arc<Engine>, PathBuf),
     Own(Arc<dyn Renderer>),
 }
 
@@ -109,7 +111,8 @@ impl ChartController {
         if let [first, ..] = chart.missing_dependencies()[..] {
             return Err(format!("found in Chart.yaml, but missing in charts/ directory: {first}").into());
         }
-        Ok(ChartController::from(watch, Source::Engine(Arc::new(Engine::new(chart)))))
+        let path = std::path::absolute(&watch.chart)?;
+        Ok(ChartController::from(watch, Source::Engine(Arc::new(Engine::new(chart)), path)))
     }
 
     /// A controller with its own renderer in place of the chart in `watch`.
@@ -210,6 +213,9 @@ impl Controller for ChartController {
 
     fn prepare(&self, context: &Context) {
         context.cluster.read_whole(&self.watch.expressions);
+        if let (Source::Engine(_, chart), Some(workers)) = (&self.source, &context.cluster.workers) {
+            workers.admit(chart);
+        }
     }
 
     fn run(self: Box<Self>, context: Context) -> BoxFuture<'static, Result<(), native::Error>> {

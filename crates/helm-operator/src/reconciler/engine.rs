@@ -1,24 +1,25 @@
-//! The renderer over Helm's engine: one chart, loaded once, and the cluster's capabilities as of the latest discovery.
+//! The renderer over Helm's engine, in this process or in workers: one chart, and the cluster's capabilities as of the latest discovery.
 
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
 use go_encoding::json;
 use go_template::{Map, Value};
-use helm::chart::Chart;
-use helm::engine::{self, Capabilities, Engine, KubeVersion, ReleaseOptions, Rendered};
+use helm::engine::{self, Capabilities, Engine, KubeVersion, Lookup, ReleaseOptions};
 use helm_release::action::Candidate;
 use helm_release::kube::{
     Applier, Call, Duplicate, Object, ObjectError, deduplicate, digest_json, install_order, objects_of,
 };
-use helm_release::release::{ChartDocument, DeletePolicy, Hook, HookEvent};
+use helm_release::release::ChartDocument;
 use serde_json::json;
 
 use super::identity;
 use super::render::{RenderError, Renderer, Request};
 use crate::backoff;
 use crate::lookup::{ClusterLookup, Named, Reach, Release};
+use crate::rendering::{Job, Output, Workers, reason};
 use crate::report::chain;
 use crate::values::Spec;
 use crate::watches::{LookupRule, Overrides, ServiceAccount};
@@ -86,7 +87,7 @@ impl Discovered {
 
 /// Renders one chart for one watch.
 pub(super) struct EngineRenderer {
-    engine: Arc<Engine>,
+    place: Place,
     document: Arc<ChartDocument>,
     overrides: Overrides,
     discovered: Arc<Discovered>,
@@ -97,8 +98,16 @@ pub(super) struct EngineRenderer {
     account: Option<ServiceAccount>,
 }
 
+/// Where the chart is rendered.
+enum Place {
+    /// In this process.
+    Here(Arc<Engine>),
+    /// In worker processes, which load the chart themselves.
+    Apart { workers: Arc<Workers>, chart: PathBuf, digest: String },
+}
+
 impl EngineRenderer {
-    /// A renderer for this cluster.
+    /// A renderer for this cluster, in this process.
     ///
     /// # Errors
     /// No record can hold the chart.
@@ -111,12 +120,16 @@ impl EngineRenderer {
         let typed = (overrides.texts(), format!("{:?}", overrides.kind()));
         let digest = digest_json(&json!([engine.chart().digest(), typed]));
         let named = Arc::new(Named::of(engine.chart()));
-        let lookup_rule = Arc::default();
-        Ok(EngineRenderer { engine, document, overrides, discovered, digest, named, lookup_rule, account: None })
+        let (place, lookup_rule) = (Place::Here(engine), Arc::default());
+        Ok(EngineRenderer { place, document, overrides, discovered, digest, named, lookup_rule, account: None })
     }
 
-    fn chart(&self) -> &Chart {
-        self.engine.chart()
+    /// Renders in workers from now on, which load the chart from this absolute path.
+    pub(super) fn apart(mut self, workers: Arc<Workers>, chart: PathBuf) -> EngineRenderer {
+        if let Place::Here(engine) = &self.place {
+            self.place = Place::Apart { workers, chart, digest: engine.chart().digest().to_owned() };
+        }
+        self
     }
 
     fn values(&self, spec: &Spec) -> Result<Map, RenderError> {
@@ -141,6 +154,42 @@ impl EngineRenderer {
         let reach = Reach::Release(Release { namespace: namespace.to_owned(), named, rule });
         Arc::new(ClusterLookup::new(applier, tokio::runtime::Handle::current(), reach))
     }
+
+    /// What the chart renders, with the values that the record keeps.
+    async fn output(
+        &self,
+        request: Request,
+        lookup: &Arc<ClusterLookup>,
+    ) -> Result<(Output, serde_json::Value), RenderError> {
+        let values = self.values(&request.spec)?;
+        let config = json::to_serde(&Value::Map(values.clone()));
+        let capabilities = self.discovered.current().await;
+        let output = match &self.place {
+            Place::Here(engine) => {
+                let (engine, lookup) = (engine.clone(), lookup.clone());
+                blocking(move || here(&engine, &values, &request, &capabilities, lookup)).await?
+            }
+            Place::Apart { workers, chart, digest } => {
+                drop(values);
+                let job = self.job(request, chart, digest);
+                workers.render(job, &capabilities, lookup).await?
+            }
+        };
+        Ok((output, config))
+    }
+
+    fn job(&self, request: Request, chart: &Path, digest: &str) -> Job {
+        Job {
+            chart: chart.to_owned(),
+            digest: digest.to_owned(),
+            spec: request.spec.shared_json(),
+            overrides: self.overrides.texts().clone(),
+            overrides_kind: self.overrides.kind(),
+            name: request.name,
+            namespace: request.namespace,
+            revision: request.revision,
+        }
+    }
 }
 
 impl Renderer for EngineRenderer {
@@ -149,7 +198,7 @@ impl Renderer for EngineRenderer {
     }
 
     fn chart_name(&self) -> &str {
-        &self.chart().metadata.name
+        &self.document.name
     }
 
     fn overrides(&self) -> Option<&Overrides> {
@@ -163,66 +212,63 @@ impl Renderer for EngineRenderer {
 
     fn render(&self, request: Request) -> BoxFuture<'_, Result<Candidate, RenderError>> {
         Box::pin(async move {
-            let (values, inputs) = (self.values(&request.spec)?, request.inputs);
-            let release = ReleaseOptions {
-                name: request.name,
-                namespace: request.namespace,
-                revision: i64::from(request.revision),
-                is_upgrade: request.revision > 1,
+            let (namespace, inputs) = (request.namespace.clone(), request.inputs.clone());
+            let lookup = self.lookup(&namespace);
+            let rendered = async {
+                let (output, config) = self.output(request, &lookup).await?;
+                let document = self.document.clone();
+                blocking(move || candidate(output, config, document, &namespace, inputs)).await
             };
-            let (engine, document, lookup) =
-                (self.engine.clone(), self.document.clone(), self.lookup(&release.namespace));
-            let capabilities = self.discovered.current().await;
-            let lookups = lookup.clone();
-            // A chart may compute for a long time, and `lookup` waits for the cluster.
-            let rendered = tokio::task::spawn_blocking(move || {
-                let request = engine::Request {
-                    values: &values,
-                    release: &release,
-                    capabilities: &capabilities,
-                    lookup: Some(lookup),
-                    skip_schema: false,
-                };
-                let rendered = engine
-                    .render(&request)
-                    .map_err(|e| RenderError { reason: reason(&e), message: e.without_values() })?;
-                let config = json::to_serde(&Value::Map(values.clone()));
-                candidate(rendered, config, document, &release.namespace, inputs)
-            });
-            let interrupted = RenderError { reason: "RenderError", message: "rendering was interrupted".into() };
-            match rendered.await.unwrap_or(Err(interrupted)) {
-                Ok(candidate) => Ok(Candidate { notes: lookups.hide(candidate.notes), ..candidate }),
-                Err(error) => Err(RenderError { message: lookups.hide(error.message), ..error }),
+            match rendered.await {
+                Ok(candidate) => Ok(Candidate { notes: lookup.hide(candidate.notes), ..candidate }),
+                Err(error) => Err(RenderError { message: lookup.hide(error.message), ..error }),
             }
         })
     }
 }
 
-fn reason(error: &engine::Error) -> &'static str {
-    match error {
-        engine::Error::Dependencies(_) | engine::Error::Values(_) | engine::Error::Schema(_) => "InvalidValues",
-        engine::Error::KubeVersion { .. } => "UnsupportedKubernetes",
-        engine::Error::Template(_) | engine::Error::Manifest { .. } => "RenderError",
-    }
+/// Runs what may compute for a long time, or waits for the cluster.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, RenderError> + Send + 'static,
+) -> Result<T, RenderError> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.map_err(|_| RenderError { reason: "RenderError", message: "rendering was interrupted".into() })?
+}
+
+/// Renders in this process.
+fn here(
+    engine: &Engine,
+    values: &Map,
+    request: &Request,
+    capabilities: &Capabilities,
+    lookup: Arc<dyn Lookup>,
+) -> Result<Output, RenderError> {
+    let release = ReleaseOptions {
+        name: request.name.clone(),
+        namespace: request.namespace.clone(),
+        revision: i64::from(request.revision),
+        is_upgrade: request.revision > 1,
+    };
+    let request = engine::Request { values, release: &release, capabilities, lookup: Some(lookup), skip_schema: false };
+    let rendered = engine.render(&request);
+    rendered.map(Output::from).map_err(|e| RenderError { reason: reason(&e), message: e.without_values() })
 }
 
 fn candidate(
-    rendered: Rendered,
+    output: Output,
     config: serde_json::Value,
     chart: Arc<ChartDocument>,
     namespace: &str,
     inputs: String,
 ) -> Result<Candidate, RenderError> {
-    let manifest = rendered.manifest();
+    let Output { manifest, hooks, notes, crds: files } = output;
     let (objects, duplicates) = release_objects(&manifest, namespace).map_err(|e| unusable(&e))?;
     let mut crds = Vec::new();
-    for crd in &rendered.crds {
-        let found =
-            objects_of(&crd.data.to_text()).map_err(|e| ObjectError { template: crd.path.as_str().into(), ..e });
+    for (path, text) in files {
+        let found = objects_of(&text).map_err(|e| ObjectError { template: path.as_str().into(), ..e });
         crds.extend(found.map_err(|e| unusable(&e))?);
     }
-    let hooks = rendered.hooks.into_iter().map(hook).collect();
-    Ok(Candidate { chart, config, manifest, objects, hooks, notes: rendered.notes, crds, duplicates, inputs })
+    Ok(Candidate { chart, config, manifest, objects, hooks, notes, crds, duplicates, inputs })
 }
 
 /// The objects of exactly the text that the record keeps, in install order.
@@ -238,29 +284,10 @@ fn unusable(error: &ObjectError) -> RenderError {
     RenderError { reason: "RenderError", message: error.to_string() }
 }
 
-fn hook(of: helm::manifest::Hook) -> Hook {
-    let policy = |word: &String| match word.as_str() {
-        "hook-succeeded" => DeletePolicy::HookSucceeded,
-        "hook-failed" => DeletePolicy::HookFailed,
-        "before-hook-creation" => DeletePolicy::BeforeHookCreation,
-        _ => DeletePolicy::Other,
-    };
-    Hook {
-        name: of.name,
-        kind: of.kind,
-        path: of.path,
-        manifest: of.manifest,
-        events: of.events.iter().map(|event| HookEvent::parse(event)).collect(),
-        weight: of.weight,
-        delete_policies: of.delete_policies.iter().map(policy).collect(),
-        output_log_policies: of.output_log_policies,
-        ..Hook::default()
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use helm::chart::Crd;
+    use helm::chart::{Chart, Crd};
+    use helm::engine::Rendered;
     use helm::manifest::{Head, Manifest};
     use helm_release::kube::{Disturbance, MemoryApi};
 
@@ -278,7 +305,8 @@ mod tests {
             crds: crds.iter().map(crd).collect(),
             ..Rendered::default()
         };
-        candidate(rendered, json!({}), Arc::new(ChartDocument::from_json("{}").unwrap()), "ns", "digest".into())
+        let document = Arc::new(ChartDocument::from_json("{}").unwrap());
+        candidate(rendered.into(), json!({}), document, "ns", "digest".into())
     }
 
     fn map(metadata: &str, data: &str) -> String {
@@ -322,37 +350,6 @@ mod tests {
             ]
         );
         assert_eq!(candidate.manifest.matches("kind: ConfigMap").count(), 2, "the record keeps what the chart says");
-    }
-
-    #[test]
-    fn a_hook_is_recorded_with_all_its_fields() {
-        let read = hook(helm::manifest::Hook {
-            name: "migrate".into(),
-            kind: "Job".into(),
-            path: "c/templates/job.yaml".into(),
-            manifest: "kind: Job".into(),
-            events: vec!["pre-upgrade"],
-            weight: -5,
-            delete_policies: ["hook-succeeded", "hook-failed", "before-hook-creation", "odd"].map(Into::into).into(),
-            output_log_policies: vec!["hook-failed".into()],
-        });
-        let expected = Hook {
-            name: "migrate".into(),
-            kind: "Job".into(),
-            path: "c/templates/job.yaml".into(),
-            manifest: "kind: Job".into(),
-            events: vec![HookEvent::PreUpgrade],
-            weight: -5,
-            delete_policies: vec![
-                DeletePolicy::HookSucceeded,
-                DeletePolicy::HookFailed,
-                DeletePolicy::BeforeHookCreation,
-                DeletePolicy::Other,
-            ],
-            output_log_policies: vec!["hook-failed".into()],
-            ..Hook::default()
-        };
-        assert_eq!(format!("{read:?}"), format!("{expected:?}"));
     }
 
     async fn renderer(template: &str) -> (Arc<MemoryApi>, EngineRenderer) {

@@ -11,7 +11,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 
 use super::cache::Cache;
-use super::controller::{ChartController, Source};
+use super::controller::{Additions, ChartController, Source};
 use super::engine::EngineRenderer;
 use super::feed::{self, First, Sink, Stream};
 use super::intake::Intake;
@@ -22,6 +22,7 @@ use super::queue::Queue;
 use super::render::Renderer;
 use super::rollout::Rollout;
 use super::shared::{Settings, Shared};
+use super::versions::Versions;
 use super::watch;
 use super::workers::serve;
 use crate::backoff;
@@ -38,27 +39,20 @@ const LONGEST_WAIT: Duration = Duration::from_secs(10);
 
 /// Runs the controller until the process ends.
 pub(super) async fn run(controller: ChartController, context: Context) -> Result<(), native::Error> {
+    let ChartController { watch, source, additions, versions, .. } = controller;
     let applier = context.cluster.applier.clone();
     let api = applier.api().clone();
-    let watched = controller.watch.gvk();
-    let api_version = controller.watch.api_resource().api_version;
+    let watched = watch.gvk();
+    let api_version = watch.api_resource().api_version;
     let Some(resource) = wait_until_served(&applier, &api_version, &watched.kind, &context).await else {
         return Ok(());
     };
     let status = format!("{}/status", resource.plural);
     context.rights.check(&preflight::of_charts(resource.group(), &resource.plural, &status)).await;
-    let renderer: Arc<dyn Renderer> = match &controller.source {
-        Source::Own(renderer) => renderer.clone(),
-        Source::Engine(engine) => {
-            let (overrides, discovered) = (controller.watch.overrides.clone(), context.cluster.discovered().await?);
-            let renderer = EngineRenderer::new(engine.clone(), overrides, discovered)?;
-            let account = controller.watch.service_account.as_ref();
-            Arc::new(renderer.reaching(&controller.watch.lookup).acting_as(account))
-        }
-    };
+    let renderer = renderer(source, &watch, &context).await?;
     context.cluster.kinds.announce(renderer.chart_name());
-    let intake = intake(&controller, &resource, &context)?;
-    let settings = settings(&controller, &context);
+    let intake = intake(&watch, &additions, versions, &resource, &context)?;
+    let settings = settings(&watch, &context);
     let expressions = settings.expressions.clone();
     let (new_kinds, kinds) = mpsc::unbounded_channel();
     let shared = Arc::new(Shared {
@@ -71,7 +65,7 @@ pub(super) async fn run(controller: ChartController, context: Context) -> Result
         renderer,
         sources: context.cluster.sources.clone(),
         started: tokio::time::Instant::now(),
-        additions: controller.additions,
+        additions,
         client: context.client.clone(),
         cache: Cache::over(context.cluster.releases.clone()).judging(expressions),
         queue: Queue::new(),
@@ -86,14 +80,32 @@ pub(super) async fn run(controller: ChartController, context: Context) -> Result
     shared.connect_sources();
     shared.follow(&context.stores);
     tracing::info!(kind = watched.kind, api_version, chart = shared.renderer.chart_name(), "Watching resource");
-    let watches = start_watches(&shared, &context, &controller.watch.selector, kinds);
-    let workers = controller.watch.max_concurrent_reconciles.unwrap_or(context.config.max_concurrent_reconciles);
+    let watches = start_watches(&shared, &context, &watch.selector, kinds);
+    let workers = watch.max_concurrent_reconciles.unwrap_or(context.config.max_concurrent_reconciles);
     let served = tokio::select! {
         // Dropping the watches stops them.
         () = watches => Ok(()),
         result = serve(&shared, &context.shutdown, context.cluster.turns.for_controller(workers)) => result,
     };
     served
+}
+
+/// The chart's renderer: in this process or in workers.
+///
+/// # Errors
+/// The cluster does not tell its version, or no record can hold the chart.
+async fn renderer(source: Source, watch: &Watch, context: &Context) -> Result<Arc<dyn Renderer>, native::Error> {
+    let (engine, path) = match source {
+        Source::Own(renderer) => return Ok(renderer),
+        Source::Engine(engine, path) => (engine, path),
+    };
+    let (overrides, discovered) = (watch.overrides.clone(), context.cluster.discovered().await?);
+    let renderer = EngineRenderer::new(engine, overrides, discovered)?;
+    let renderer = renderer.reaching(&watch.lookup).acting_as(watch.service_account.as_ref());
+    Ok(Arc::new(match &context.cluster.workers {
+        Some(workers) => renderer.apart(workers.clone(), path),
+        None => renderer,
+    }))
 }
 
 /// Waits for the custom resource's definition, which may be created after the operator starts.
@@ -123,27 +135,27 @@ async fn wait_until_served(
     None
 }
 
-fn settings(controller: &ChartController, context: &Context) -> Settings {
+fn settings(watch: &Watch, context: &Context) -> Settings {
     Settings {
         controller: context.controller.clone(),
-        period: controller.watch.reconcile_period.unwrap_or(context.config.reconcile_period),
-        hook_timeout: controller.watch.hook_timeout.unwrap_or(context.config.hook_timeout),
-        watch_dependents: controller.watch.watch_dependent_resources,
-        max_history: controller.watch.max_history.unwrap_or(context.config.max_history),
-        account: controller.watch.service_account.clone(),
+        period: watch.reconcile_period.unwrap_or(context.config.reconcile_period),
+        hook_timeout: watch.hook_timeout.unwrap_or(context.config.hook_timeout),
+        watch_dependents: watch.watch_dependent_resources,
+        max_history: watch.max_history.unwrap_or(context.config.max_history),
+        account: watch.service_account.clone(),
         suppress_overrides: context.config.suppress_override_values,
-        apply: controller.watch.apply,
-        expressions: Arc::new(controller.watch.expressions.clone()),
-        progress_timeout: controller.watch.progress_timeout.unwrap_or(context.config.progress_timeout),
-        max_parallel_upgrades: controller.watch.max_parallel_upgrades.unwrap_or(context.config.max_parallel_upgrades),
-        full_resync: controller.watch.full_resync_period.unwrap_or(context.config.full_resync_period),
-        values_from: controller.watch.values_from.clone().into(),
-        values_from_annotation: controller.watch.values_from_annotation,
-        drift: controller.watch.drift.clone(),
-        on_failure: controller.watch.on_failure,
-        retries: controller.watch.retries,
-        crds: controller.watch.crds,
-        recreate: controller.watch.recreate.clone(),
+        apply: watch.apply,
+        expressions: Arc::new(watch.expressions.clone()),
+        progress_timeout: watch.progress_timeout.unwrap_or(context.config.progress_timeout),
+        max_parallel_upgrades: watch.max_parallel_upgrades.unwrap_or(context.config.max_parallel_upgrades),
+        full_resync: watch.full_resync_period.unwrap_or(context.config.full_resync_period),
+        values_from: watch.values_from.clone().into(),
+        values_from_annotation: watch.values_from_annotation,
+        drift: watch.drift.clone(),
+        on_failure: watch.on_failure,
+        retries: watch.retries,
+        crds: watch.crds,
+        recreate: watch.recreate.clone(),
     }
 }
 
@@ -151,19 +163,25 @@ fn settings(controller: &ChartController, context: &Context) -> Settings {
 ///
 /// # Errors
 /// The resources are cluster-scoped, and the namespace of their releases is not watched.
-fn intake(controller: &ChartController, resource: &Resource, context: &Context) -> Result<Intake, native::Error> {
+fn intake(
+    watch: &Watch,
+    additions: &Additions,
+    versions: Option<Arc<Versions>>,
+    resource: &Resource,
+    context: &Context,
+) -> Result<Intake, native::Error> {
     let release_namespace = match resource.namespaced {
         true => None,
-        false => Some(release_namespace(&controller.watch, context)?),
+        false => Some(release_namespace(watch, context)?),
     };
-    let version = controller.versions.clone().map(|versions| (controller.watch.version.clone(), versions));
+    let version = versions.map(|versions| (watch.version.clone(), versions));
     Ok(Intake {
         release_namespace,
-        annotations: controller.watch.annotations.clone(),
+        annotations: watch.annotations.clone(),
         version,
-        filters: controller.additions.filters.clone(),
-        pauses: controller.additions.pauses.clone(),
-        keep_metadata: controller.additions.need_metadata(),
+        filters: additions.filters.clone(),
+        pauses: additions.pauses.clone(),
+        keep_metadata: additions.need_metadata(),
     })
 }
 

@@ -7,9 +7,10 @@ use std::fmt;
 
 use go_template::Map;
 use helm::{strvals, values};
+use serde::{Deserialize, Serialize};
 
 /// How the text of override values becomes values.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum OverrideValuesType {
     /// As `--set`: `true`, `null` and integers have their type (helm-operator-plugins).
     #[default]

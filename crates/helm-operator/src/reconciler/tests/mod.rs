@@ -40,6 +40,7 @@ use crate::values_from::SourceKind;
 use crate::watches::Overrides;
 
 mod additions;
+mod apart;
 mod cache;
 pub(crate) mod controller;
 mod drift;

@@ -1,0 +1,256 @@
+//! What a manager and its worker say to each other: JSON in frames, each preceded by its length in 4 bytes, over one socket.
+//!
+//! The manager sends [`ToWorker::Render`] and answers each [`FromWorker::Lookup`] until the worker says how the render ended.
+
+use std::collections::BTreeMap;
+use std::io::{self, Read};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use go_template::Map;
+use helm::engine::{Capabilities, KubeVersion};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use tokio::io::{AsyncRead, AsyncReadExt as _};
+
+use super::output::Output;
+use crate::watches::OverrideValuesType;
+
+/// The largest frame that the manager reads, in bytes. The manager parses a manifest in a multiple of its size, and a release record holds 1 MiB
+/// compressed.
+pub(super) const MAX_ANSWER: usize = 16 << 20;
+
+/// The largest frame that a worker reads, in bytes: values, or an answer of the API server.
+pub(super) const MAX_QUESTION: usize = 64 << 20;
+
+/// What to render. `Debug` is left out: values may be secret.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Job {
+    /// The chart's absolute path.
+    pub(crate) chart: PathBuf,
+    /// The digest that the chart had when the operator started.
+    pub(crate) digest: String,
+    /// The JSON text of the values, without override values.
+    pub(crate) spec: Arc<str>,
+    /// The override values.
+    pub(crate) overrides: BTreeMap<String, String>,
+    /// How they become values.
+    pub(crate) overrides_kind: OverrideValuesType,
+    /// The release's name.
+    pub(crate) name: String,
+    /// The release's namespace.
+    pub(crate) namespace: String,
+    /// The revision, from 1.
+    pub(crate) revision: u32,
+}
+
+/// The cluster's capabilities.
+#[derive(Serialize, Deserialize)]
+pub(super) struct Facts {
+    version: String,
+    api_versions: Vec<String>,
+}
+
+impl From<&Capabilities> for Facts {
+    fn from(of: &Capabilities) -> Facts {
+        let api_versions = of.api_versions.iter().map(|version| version.to_text().into_owned()).collect();
+        Facts { version: of.kube_version.version.clone(), api_versions }
+    }
+}
+
+impl Facts {
+    pub(super) fn capabilities(self) -> Capabilities {
+        let version = KubeVersion::parse(&self.version).unwrap_or_else(|_| KubeVersion::bare(&self.version, "", ""));
+        Capabilities::new(version, self.api_versions.iter().map(String::as_str))
+    }
+}
+
+/// What the manager says.
+#[derive(Serialize, Deserialize)]
+pub(super) enum ToWorker {
+    /// Render this, with these capabilities if they are not those of the render before.
+    Render(Arc<Job>, Option<Facts>),
+    /// The server's answer to a lookup follows, in a frame of its own.
+    Found,
+    /// The lookup found nothing.
+    Nothing,
+    /// The lookup failed.
+    Refused(String),
+}
+
+/// What a worker says.
+#[derive(Serialize, Deserialize)]
+pub(super) enum FromWorker {
+    /// It has restricted itself; the first thing that it says.
+    Ready(Confinement),
+    /// A template asks for an object, or for a list if the name is empty.
+    Lookup(Query),
+    /// The render succeeded.
+    Rendered(Box<Output>),
+    /// The render failed.
+    Failed(Failure),
+}
+
+/// The arguments of `lookup`.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Query {
+    pub(super) api_version: String,
+    pub(super) kind: String,
+    pub(super) namespace: String,
+    pub(super) name: String,
+}
+
+/// Why a render failed, its limits aside.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Failure {
+    pub(super) reason: Reason,
+    pub(super) message: String,
+}
+
+/// The reasons that a worker can give.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Reason {
+    ChartChanged,
+    InternalError,
+    InvalidValues,
+    RenderError,
+    RenderLimit,
+    UnsupportedKubernetes,
+}
+
+impl Reason {
+    /// The reason in conditions.
+    pub(super) fn text(self) -> &'static str {
+        match self {
+            Reason::ChartChanged => "ChartChanged",
+            Reason::InternalError => "InternalError",
+            Reason::InvalidValues => "InvalidValues",
+            Reason::RenderError => "RenderError",
+            Reason::RenderLimit => "RenderLimit",
+            Reason::UnsupportedKubernetes => "UnsupportedKubernetes",
+        }
+    }
+}
+
+/// Which of the kernel's restrictions hold for a worker, besides resource limits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Confinement {
+    /// It can read the charts' folders and nothing else.
+    pub(super) files: bool,
+    /// It can make only harmless system calls.
+    pub(super) calls: bool,
+}
+
+/// A message as a frame.
+///
+/// # Errors
+/// It exceeds the limit.
+pub(super) fn encode(message: &impl Serialize, limit: usize) -> io::Result<Vec<u8>> {
+    let mut frame = vec![0; 4];
+    serde_json::to_writer(&mut frame, message)?;
+    let header = header(frame.len() - 4, limit)?;
+    frame[..4].copy_from_slice(&header);
+    Ok(frame)
+}
+
+/// What precedes so many bytes in a frame.
+///
+/// # Errors
+/// They exceed the limit.
+pub(super) fn header(length: usize, limit: usize) -> io::Result<[u8; 4]> {
+    match u32::try_from(length) {
+        Ok(short) if length <= limit => Ok(short.to_le_bytes()),
+        _ => Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("{length} bytes"))),
+    }
+}
+
+/// Reads a frame, waiting for it.
+///
+/// # Errors
+/// The other side closed the socket, or the frame exceeds the limit.
+pub(super) fn read(from: &mut impl Read, limit: usize) -> io::Result<Vec<u8>> {
+    let mut header = [0; 4];
+    from.read_exact(&mut header)?;
+    let mut bytes = vec![0; length(header, limit)?];
+    from.read_exact(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// As [`read`], without blocking the thread.
+///
+/// # Errors
+/// As [`read`].
+pub(super) async fn receive(from: &mut (impl AsyncRead + Unpin), limit: usize) -> io::Result<Vec<u8>> {
+    let mut header = [0; 4];
+    from.read_exact(&mut header).await?;
+    let mut bytes = vec![0; length(header, limit)?];
+    from.read_exact(&mut bytes).await?;
+    Ok(bytes)
+}
+
+fn length(header: [u8; 4], limit: usize) -> io::Result<usize> {
+    let length = u32::from_le_bytes(header) as usize;
+    if length > limit {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, format!("a frame of {length} bytes")));
+    }
+    Ok(length)
+}
+
+/// A frame's message.
+///
+/// # Errors
+/// It is not one. The error quotes nothing.
+pub(super) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> io::Result<T> {
+    serde_json::from_slice(bytes).map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "an unreadable message"))
+}
+
+impl Job {
+    /// The values to render with.
+    ///
+    /// # Errors
+    /// The spec has no values, or override values do not fit them.
+    pub(super) fn values(&self) -> Result<Map, Failure> {
+        let invalid = |message| Failure { reason: Reason::InvalidValues, message };
+        let own = crate::values::decode(&self.spec).map_err(|e| invalid(e.to_string()))?;
+        let overrides = crate::watches::Overrides::parse(self.overrides.clone(), self.overrides_kind);
+        overrides.and_then(|overrides| overrides.over(own)).map_err(|e| invalid(e.to_string()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_frame_is_read_as_it_was_written() {
+        let failure = Failure { reason: Reason::RenderError, message: "nil pointer".into() };
+        let mut bytes = encode(&failure, 100).unwrap();
+        bytes.extend(header(3, 3).unwrap());
+        bytes.extend(b"raw");
+        let mut from = &bytes[..];
+        assert_eq!(decode::<Failure>(&read(&mut from, 100).unwrap()).unwrap(), failure);
+        assert_eq!(read(&mut from, 3).unwrap(), b"raw");
+        assert_eq!(read(&mut from, 3).unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
+    }
+
+    #[test]
+    fn a_frame_over_its_limit_is_neither_written_nor_read() {
+        assert_eq!(encode(&1234, 3).unwrap_err().kind(), io::ErrorKind::FileTooLarge);
+        let bytes = encode(&1234, 4).unwrap();
+        assert_eq!(read(&mut &bytes[..], 3).unwrap_err().kind(), io::ErrorKind::InvalidData);
+        assert_eq!(read(&mut &bytes[..6], 4).unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
+    }
+
+    #[test]
+    fn an_unreadable_message_is_not_quoted() {
+        let error = decode::<Failure>(b"{\"s3cret\": 1}").unwrap_err();
+        assert_eq!(error.to_string(), "an unreadable message");
+    }
+
+    #[test]
+    fn capabilities_arrive_as_they_were() {
+        let sent = Capabilities::new(KubeVersion::parse("v1.36.3-gke.1").unwrap(), ["v1", "apps/v1/Deployment"]);
+        let arrived = Facts::from(&sent).capabilities();
+        assert_eq!((arrived.kube_version, arrived.api_versions), (sent.kube_version, sent.api_versions));
+    }
+}

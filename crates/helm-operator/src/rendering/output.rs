@@ -1,0 +1,100 @@
+//! What a render gives a release, wherever it ran: texts only. The manager itself reads the objects from them.
+
+use helm::engine::{Error, Rendered};
+use helm_release::release::{DeletePolicy, Hook, HookEvent};
+use serde::{Deserialize, Serialize};
+
+use super::message::Reason;
+
+/// What a chart rendered.
+#[derive(Default, Serialize, Deserialize)]
+pub(crate) struct Output {
+    /// The manifest as the record keeps it.
+    pub(crate) manifest: String,
+    /// The hooks, in install order.
+    pub(crate) hooks: Vec<Hook>,
+    /// The notes.
+    pub(crate) notes: String,
+    /// The path and content of each file below `crds/`.
+    pub(crate) crds: Vec<(String, String)>,
+}
+
+impl From<Rendered> for Output {
+    fn from(of: Rendered) -> Output {
+        Output {
+            manifest: of.manifest(),
+            hooks: of.hooks.into_iter().map(hook).collect(),
+            notes: of.notes,
+            crds: of.crds.into_iter().map(|crd| (crd.path, crd.data.to_text().into_owned())).collect(),
+        }
+    }
+}
+
+/// The reason in conditions for a chart that does not render.
+pub(crate) fn reason(error: &Error) -> &'static str {
+    reason_of(error).text()
+}
+
+pub(super) fn reason_of(error: &Error) -> Reason {
+    match error {
+        Error::Dependencies(_) | Error::Values(_) | Error::Schema(_) => Reason::InvalidValues,
+        Error::KubeVersion { .. } => Reason::UnsupportedKubernetes,
+        Error::Template(_) | Error::Manifest { .. } => Reason::RenderError,
+    }
+}
+
+fn hook(of: helm::manifest::Hook) -> Hook {
+    let policy = |word: &String| match word.as_str() {
+        "hook-succeeded" => DeletePolicy::HookSucceeded,
+        "hook-failed" => DeletePolicy::HookFailed,
+        "before-hook-creation" => DeletePolicy::BeforeHookCreation,
+        _ => DeletePolicy::Other,
+    };
+    Hook {
+        name: of.name,
+        kind: of.kind,
+        path: of.path,
+        manifest: of.manifest,
+        events: of.events.iter().map(|event| HookEvent::parse(event)).collect(),
+        weight: of.weight,
+        delete_policies: of.delete_policies.iter().map(policy).collect(),
+        output_log_policies: of.output_log_policies,
+        ..Hook::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hook_is_recorded_with_all_its_fields() {
+        let read = hook(helm::manifest::Hook {
+            name: "migrate".into(),
+            kind: "Job".into(),
+            path: "c/templates/job.yaml".into(),
+            manifest: "kind: Job".into(),
+            events: vec!["pre-upgrade"],
+            weight: -5,
+            delete_policies: ["hook-succeeded", "hook-failed", "before-hook-creation", "odd"].map(Into::into).into(),
+            output_log_policies: vec!["hook-failed".into()],
+        });
+        let expected = Hook {
+            name: "migrate".into(),
+            kind: "Job".into(),
+            path: "c/templates/job.yaml".into(),
+            manifest: "kind: Job".into(),
+            events: vec![HookEvent::PreUpgrade],
+            weight: -5,
+            delete_policies: vec![
+                DeletePolicy::HookSucceeded,
+                DeletePolicy::HookFailed,
+                DeletePolicy::BeforeHookCreation,
+                DeletePolicy::Other,
+            ],
+            output_log_policies: vec!["hook-failed".into()],
+            ..Hook::default()
+        };
+        assert_eq!(format!("{read:?}"), format!("{expected:?}"));
+    }
+}

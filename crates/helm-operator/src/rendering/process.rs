@@ -1,0 +1,191 @@
+//! One worker as the manager sees it: starts it, hands it jobs, answers its lookups, and finds out what ended it.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream as Socket;
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::sync::Arc;
+use std::time::Duration;
+
+use helm::engine::Capabilities;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::UnixStream;
+use tokio::process::{Child, Command};
+use tokio::time::{Instant, timeout};
+
+use super::ending::Ending;
+use super::message::{self, Confinement, Facts, Failure, FromWorker, Job, MAX_ANSWER, MAX_QUESTION, Query, ToWorker};
+use super::output::Output;
+use super::worker::{SETTINGS, Settings};
+use crate::lookup::ClusterLookup;
+
+/// How much longer than the engine's own limit a render may take: the engine's error names the template.
+const GRACE: Duration = Duration::from_secs(1);
+
+/// How long a worker that broke off may take to end.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+
+/// The part of a worker's standard error that is read, in bytes.
+const MAX_STDERR: u64 = 16 << 10;
+
+/// After how many times the limit of one render a worker is replaced: its processor time is limited for its whole life.
+pub(super) const LIFE: u32 = 8;
+
+/// The program of the workers.
+#[derive(Clone, Debug)]
+pub(crate) struct Program {
+    pub(super) path: PathBuf,
+    pub(super) args: Vec<OsString>,
+}
+
+impl Program {
+    /// This program, even if its file was replaced meanwhile.
+    pub(crate) fn own() -> Program {
+        let path = if cfg!(target_os = "linux") { Ok("/proc/self/exe".into()) } else { std::env::current_exe() };
+        Program { path: path.unwrap_or_default(), args: vec!["render-worker".into()] }
+    }
+}
+
+/// A running worker. Dropping it kills it.
+pub(super) struct Worker {
+    child: Child,
+    socket: UnixStream,
+    /// The capabilities that it knows.
+    told: Option<Arc<Capabilities>>,
+    /// The chart that it rendered last.
+    chart: PathBuf,
+    is_shared: bool,
+    busy: Duration,
+    confinement: Option<Confinement>,
+}
+
+impl Worker {
+    /// Starts a worker. It restricts itself, then waits for jobs.
+    ///
+    /// # Errors
+    /// The system refuses a process.
+    pub(super) fn start(program: &Program, settings: &Settings) -> io::Result<Worker> {
+        let (ours, theirs) = Socket::pair()?;
+        ours.set_nonblocking(true)?;
+        let mut command = Command::new(&program.path);
+        command.args(&program.args).env_clear().env(SETTINGS, serde_json::to_string(settings)?);
+        // Templates print times in the operator's time zone. mimalloc counts what it reserves only once it is used.
+        let zone = ["TZ", "TZDIR"].into_iter().filter_map(|name| Some((name, std::env::var_os(name)?)));
+        command.envs(zone).env("MIMALLOC_ARENA_EAGER_COMMIT", "0");
+        command.stdin(OwnedFd::from(theirs)).stdout(Stdio::null()).stderr(Stdio::piped());
+        // A signal from the terminal reaches the operator only, which lets renders finish.
+        let child = command.arg0("render-worker").process_group(0).kill_on_drop(true).spawn()?;
+        let socket = UnixStream::from_std(ours)?;
+        let chart = PathBuf::new();
+        Ok(Worker { child, socket, told: None, chart, is_shared: false, busy: Duration::ZERO, confinement: None })
+    }
+
+    /// Whether it has rendered before: if it ends now, that may be another render's fault.
+    pub(super) fn is_shared(&self) -> bool {
+        self.is_shared
+    }
+
+    /// Whether it has this chart in memory.
+    pub(super) fn knows(&self, job: &Job) -> bool {
+        self.chart == job.chart
+    }
+
+    /// Whether it would soon exceed the processor time of its life.
+    pub(super) fn is_spent(&self, limit: Duration) -> bool {
+        self.busy >= limit.saturating_mul(LIFE)
+    }
+
+    /// What restricts it, told once.
+    pub(super) fn take_confinement(&mut self) -> Option<Confinement> {
+        self.confinement.take()
+    }
+
+    /// Renders; the inner error is the chart's own. After an outer error the worker is dead.
+    pub(super) async fn render(
+        &mut self,
+        job: &Arc<Job>,
+        capabilities: &Arc<Capabilities>,
+        lookup: &ClusterLookup,
+        limit: Duration,
+    ) -> Result<Result<Output, Failure>, Ending> {
+        let began = Instant::now();
+        let rendered = timeout(limit.saturating_add(GRACE), self.exchange(job, capabilities, lookup)).await;
+        self.busy += began.elapsed();
+        match rendered {
+            Ok(Ok(answer)) => {
+                self.is_shared = true;
+                self.chart.clone_from(&job.chart);
+                Ok(answer)
+            }
+            Ok(Err(error)) if error.kind() == io::ErrorKind::FileTooLarge => Err(Ending::TooLarge),
+            Ok(Err(error)) => Err(self.ending(&error).await),
+            Err(_) => Err(Ending::Time),
+        }
+    }
+
+    async fn exchange(
+        &mut self,
+        job: &Arc<Job>,
+        capabilities: &Arc<Capabilities>,
+        lookup: &ClusterLookup,
+    ) -> io::Result<Result<Output, Failure>> {
+        let is_known = self.told.as_ref().is_some_and(|told| Arc::ptr_eq(told, capabilities));
+        let facts = (!is_known).then(|| Facts::from(&**capabilities));
+        self.say(&ToWorker::Render(job.clone(), facts)).await?;
+        self.told = Some(capabilities.clone());
+        loop {
+            match message::decode(&message::receive(&mut self.socket, MAX_ANSWER).await?)? {
+                FromWorker::Ready(confinement) => self.confinement = Some(confinement),
+                FromWorker::Lookup(query) => self.answer(&query, lookup).await?,
+                FromWorker::Rendered(output) => return Ok(Ok(*output)),
+                FromWorker::Failed(failure) => return Ok(Err(failure)),
+            }
+        }
+    }
+
+    async fn say(&mut self, what: &ToWorker) -> io::Result<()> {
+        let frame = message::encode(what, MAX_QUESTION)?;
+        self.socket.write_all(&frame).await
+    }
+
+    /// Answers a lookup with the manager's own rights.
+    async fn answer(&mut self, query: &Query, lookup: &ClusterLookup) -> io::Result<()> {
+        match lookup.read(&query.api_version, &query.kind, &query.namespace, &query.name).await {
+            Ok(Some(json)) => {
+                self.say(&ToWorker::Found).await?;
+                self.socket.write_all(&message::header(json.len(), MAX_QUESTION)?).await?;
+                self.socket.write_all(&json).await
+            }
+            Ok(None) => self.say(&ToWorker::Nothing).await,
+            Err(error) => self.say(&ToWorker::Refused(error.to_string())).await,
+        }
+    }
+
+    /// Why it broke off.
+    async fn ending(&mut self, error: &io::Error) -> Ending {
+        if error.kind() == io::ErrorKind::InvalidData {
+            return Ending::Crash(format!("it answered with {error}"));
+        }
+        match timeout(LAST_WORDS, self.child.wait()).await {
+            Ok(Ok(status)) => Ending::read(status, &self.stderr().await),
+            _ => Ending::Crash("it stopped answering".to_owned()),
+        }
+    }
+
+    /// The start of what it wrote to its standard error. It may quote values, so nobody sees it.
+    async fn stderr(&mut self) -> String {
+        let mut text = Vec::new();
+        if let Some(stderr) = self.child.stderr.take() {
+            let _ = timeout(LAST_WORDS, stderr.take(MAX_STDERR).read_to_end(&mut text)).await;
+        }
+        String::from_utf8_lossy(&text).into_owned()
+    }
+
+    /// Its process, for tests.
+    #[cfg(test)]
+    pub(super) fn id(&self) -> Option<u32> {
+        self.child.id()
+    }
+}

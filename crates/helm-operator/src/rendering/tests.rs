@@ -1,0 +1,309 @@
+//! Real worker processes: this test program, which runs the test `worker` as theirs.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use helm::chart::Chart;
+use helm::engine::Capabilities;
+use helm_release::kube::{Api, Applier, Call, Error, MemoryApi, Response};
+use serde_json::json;
+use tempfile::TempDir;
+
+use super::*;
+use crate::lookup::{ClusterLookup, Reach};
+use crate::metrics::Metrics;
+use crate::reconciler::RenderError;
+use crate::watches::OverrideValuesType;
+
+/// The largest memory that a chart of these tests gets.
+const MEMORY: u64 = 96 << 20;
+
+/// More than that, and less than the engine's own limits.
+pub(crate) const HUNGRY: &str = "{{ $l := list }}{{ range $i, $e := until 150 }}{{ $l = append $l (repeat 1000000 (print (mod $i 10))) }}{{ end }}{{ len $l }}";
+
+/// Slow for minutes.
+pub(crate) const SLOW: &str = "{{ range until 100000 }}{{ $_ := htpasswd \"a\" \"b\" }}{{ end }}";
+
+#[test]
+#[ignore = "the process of a worker, which the other tests start"]
+fn worker() {
+    let _ = worker::main();
+}
+
+/// Workers whose process is the test above.
+pub(crate) fn program() -> Program {
+    let args = ["rendering::tests::worker", "--exact", "--ignored", "--nocapture", "--test-threads=1"];
+    Program { path: "/proc/self/exe".into(), args: args.map(Into::into).into() }
+}
+
+pub(crate) fn workers(timeout: Duration) -> Arc<Workers> {
+    Workers::new(Rendering { workers: 1, memory: MEMORY, timeout }, program(), Metrics::default()).unwrap()
+}
+
+/// A chart with this template, and its digest.
+pub(crate) fn chart(template: &str) -> (TempDir, String) {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
+    fs::create_dir(folder.path().join("templates")).unwrap();
+    write("Chart.yaml", "apiVersion: v2\nname: demo\nversion: 1.2.3\n");
+    write("values.yaml", "size: 1\n");
+    write("templates/a.yaml", template);
+    let digest = Chart::load(folder.path()).unwrap().digest().to_owned();
+    (folder, digest)
+}
+
+fn job(chart: &Path, digest: &str) -> Job {
+    Job {
+        chart: chart.to_owned(),
+        digest: digest.to_owned(),
+        spec: r#"{"count": 9007199254740993}"#.into(),
+        overrides: [("auth.password".to_owned(), "fixed".to_owned())].into(),
+        overrides_kind: OverrideValuesType::Typed,
+        name: "web".into(),
+        namespace: "ns".into(),
+        revision: 2,
+    }
+}
+
+fn lookup_in(api: Arc<dyn Api>) -> ClusterLookup {
+    ClusterLookup::new(Applier::new(api), tokio::runtime::Handle::current(), Reach::Everything)
+}
+
+/// What a template prints in a worker.
+async fn printed(workers: &Arc<Workers>, template: &str) -> Result<String, RenderError> {
+    let (folder, digest) =
+        chart(&format!("apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: a}}\ntext: >-\n  {template}"));
+    workers.admit(folder.path());
+    let api = MemoryApi::new();
+    api.serve("v1", "ConfigMap", "configmaps");
+    api.put("/api/v1/namespaces/ns/configmaps/a", json!({"data": {"x": "found"}}), "someone");
+    let lookup = lookup_in(Arc::new(api));
+    let output = workers.render(job(folder.path(), &digest), &Arc::default(), &lookup).await?;
+    Ok(output.manifest.split_once(">-\n  ").unwrap().1.trim_end().to_owned())
+}
+
+const LIMIT: Duration = Duration::from_secs(30);
+
+#[tokio::test]
+async fn a_worker_sees_values_release_capabilities_and_the_cluster() {
+    let workers = workers(LIMIT);
+    let print = async |template| printed(&workers, template).await.unwrap();
+    assert_eq!(print("{{ .Release.Name }} {{ .Release.Revision }} {{ .Release.IsUpgrade }}").await, "web 2 true");
+    let values = "{{ .Values.auth.password }} {{ .Values.size }} {{ add .Values.count 1 }} {{ typeOf .Values.count }}";
+    assert_eq!(print(values).await, "fixed 1 9007199254740994 int64");
+    assert_eq!(print("{{ .Capabilities.APIVersions.Has \"apps/v1\" }}").await, "true");
+    assert_eq!(print("{{ (lookup \"v1\" \"ConfigMap\" \"ns\" \"a\").data.x }}").await, "found");
+    assert_eq!(print("{{ lookup \"v1\" \"ConfigMap\" \"ns\" \"b\" }}").await, "map[]");
+    assert_eq!(workers.started().len(), 1, "one worker rendered all");
+}
+
+#[tokio::test]
+async fn a_charts_own_error_leaves_the_worker_alive() {
+    let workers = workers(LIMIT);
+    let error = printed(&workers, "{{ fail \"no\" }}").await.unwrap_err();
+    assert_eq!(error.reason, "RenderError");
+    assert!(error.message.contains("execution error at (demo/templates/a.yaml:5:5): no"), "{error}");
+    let error = printed(&workers, "{{ lookup \"v1\" \"Nothing\" \"ns\" \"b\" }}").await.unwrap_err();
+    assert!(error.message.contains("no matches for kind \"Nothing\""), "{error}");
+    assert_eq!(printed(&workers, "1").await.unwrap(), "1");
+    assert_eq!(workers.started().len(), 1);
+}
+
+#[tokio::test]
+async fn a_chart_that_exhausts_its_memory_hurts_no_other_render() {
+    let workers = workers(LIMIT);
+    assert_eq!(printed(&workers, "before").await.unwrap(), "before");
+    let (bad, good) = tokio::join!(printed(&workers, HUNGRY), printed(&workers, "after"));
+    let error = bad.unwrap_err();
+    assert_eq!(error.reason, "RenderLimit");
+    assert_eq!(error.message, "rendering needs more than 96 MiB of memory (limit --render-memory)");
+    assert_eq!(good.unwrap(), "after");
+    // The worker that rendered before, a new one because that might have been at fault, and one for the last.
+    assert_eq!(workers.started().len(), 3);
+}
+
+#[tokio::test]
+async fn a_chart_that_takes_too_long_is_ended() {
+    let workers = workers(Duration::from_millis(100));
+    let error = printed(&workers, SLOW).await.unwrap_err();
+    assert_eq!(error.reason, "RenderLimit");
+    assert!(error.message.starts_with("rendering took longer than 100ms (limit --render-timeout)"), "{error}");
+    assert_eq!(printed(&workers, "after").await.unwrap(), "after");
+    assert_eq!(workers.started().len(), 2);
+}
+
+#[tokio::test]
+async fn output_that_the_manager_could_not_hold_is_refused() {
+    let large = Rendering { workers: 1, memory: 512 << 20, timeout: LIMIT };
+    let workers = Workers::new(large, program(), Metrics::default()).unwrap();
+    let error = printed(&workers, "{{ range until 17 }}{{ repeat 1000000 \"x\" }}{{ end }}").await.unwrap_err();
+    assert_eq!(error.reason, "RenderLimit");
+    assert!(error.message.contains("exceed 16 MiB (limit MAX_ANSWER)"), "{error}");
+}
+
+/// An API server whose first answers wait for a kill of the worker that asks.
+struct Killing {
+    inner: MemoryApi,
+    workers: Arc<Workers>,
+    kills: AtomicUsize,
+}
+
+impl Api for Killing {
+    fn send(&self, call: Call) -> BoxFuture<'_, Result<Response, Error>> {
+        if call.path.contains("configmaps") && self.kills.fetch_sub(1, Ordering::SeqCst) > 0 {
+            kill(*self.workers.started().last().unwrap());
+        }
+        self.inner.send(call)
+    }
+}
+
+fn kill(id: u32) {
+    let killed = std::process::Command::new("kill").args(["-9", &id.to_string()]).status();
+    assert!(killed.unwrap().success());
+}
+
+/// Renders while the first workers are killed in the middle.
+async fn killed(kills: usize) -> (Result<Output, RenderError>, usize) {
+    let (folder, digest) = chart("a: {{ (lookup \"v1\" \"ConfigMap\" \"ns\" \"a\").data.x }}");
+    let workers = workers(LIMIT);
+    workers.admit(folder.path());
+    let inner = MemoryApi::new();
+    inner.serve("v1", "ConfigMap", "configmaps");
+    inner.put("/api/v1/namespaces/ns/configmaps/a", json!({"data": {"x": "found"}}), "someone");
+    let api = Killing { inner, workers: workers.clone(), kills: kills.into() };
+    let rendered = workers.render(job(folder.path(), &digest), &Arc::default(), &lookup_in(Arc::new(api))).await;
+    (rendered, workers.started().len())
+}
+
+#[tokio::test]
+async fn a_render_survives_the_kill_of_its_worker() {
+    let (output, started) = killed(1).await;
+    assert!(output.unwrap().manifest.contains("a: found"));
+    assert_eq!(started, 2);
+}
+
+#[tokio::test]
+async fn a_render_whose_workers_are_killed_again_fails() {
+    let (output, started) = killed(2).await;
+    let error = output.err().unwrap();
+    assert_eq!(error.reason, "RenderLimit");
+    assert!(error.message.contains("was killed"), "{error}");
+    assert_eq!(started, 2);
+}
+
+#[tokio::test]
+async fn an_idle_worker_that_was_killed_is_replaced() {
+    let workers = workers(LIMIT);
+    printed(&workers, "1").await.unwrap();
+    kill(workers.started()[0]);
+    assert_eq!(printed(&workers, "2").await.unwrap(), "2");
+    assert_eq!(workers.started().len(), 2);
+}
+
+#[tokio::test]
+async fn a_render_that_is_dropped_frees_its_place() {
+    let workers = workers(LIMIT);
+    let dropped = tokio::time::timeout(Duration::from_millis(300), printed(&workers, SLOW)).await;
+    assert!(dropped.is_err());
+    assert_eq!(printed(&workers, "next").await.unwrap(), "next");
+    assert_eq!((workers.started().len(), workers.idle()), (2, 1));
+}
+
+#[tokio::test]
+async fn idle_workers_end() {
+    let workers = workers(LIMIT);
+    printed(&workers, "1").await.unwrap();
+    assert_eq!(workers.idle(), 1);
+    tokio::time::pause();
+    tokio::time::sleep(Duration::from_secs(25)).await;
+    tokio::time::resume();
+    assert_eq!(workers.idle(), 0);
+    let process = format!("/proc/{}", workers.started()[0]);
+    let ended = async {
+        while Path::new(&process).exists() {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(10), ended).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_chart_that_changed_since_the_start_is_reported() {
+    let (folder, digest) = chart("a: 1");
+    let workers = workers(LIMIT);
+    workers.admit(folder.path());
+    fs::write(folder.path().join("values.yaml"), "size: 2\n").unwrap();
+    let lookup = lookup_in(Arc::new(MemoryApi::new()));
+    let render = async || workers.render(job(folder.path(), &digest), &Arc::default(), &lookup).await.err().unwrap();
+    let changed = render().await;
+    assert_eq!(changed.reason, "ChartChanged");
+    assert!(changed.message.ends_with("changed since the operator started: restart the operator"), "{changed}");
+    fs::remove_file(folder.path().join("Chart.yaml")).unwrap();
+    assert!(render().await.message.contains("became unreadable"));
+}
+
+/// A line of a running process's status.
+fn status(id: u32, field: &str) -> String {
+    let status = fs::read_to_string(format!("/proc/{id}/status")).unwrap();
+    status.lines().find_map(|line| line.strip_prefix(field)).unwrap().trim().to_owned()
+}
+
+#[tokio::test]
+async fn a_worker_has_no_environment_and_only_the_rights_that_it_needs() {
+    let workers = workers(LIMIT);
+    printed(&workers, "1").await.unwrap();
+    let id = workers.started()[0];
+    let environment = fs::read(format!("/proc/{id}/environ")).unwrap();
+    let names: Vec<_> =
+        environment.split(|byte| *byte == 0).filter_map(|v| v.split(|byte| *byte == b'=').next()).collect();
+    let allowed: [&[u8]; 5] = [b"", b"TZ", b"TZDIR", b"MIMALLOC_ARENA_EAGER_COMMIT", worker::SETTINGS.as_bytes()];
+    assert!(names.iter().all(|name| allowed.contains(name)));
+    assert_eq!(fs::read_link(format!("/proc/{id}/cwd")).unwrap(), Path::new("/"));
+    let limits = fs::read_to_string(format!("/proc/{id}/limits")).unwrap();
+    for (limit, value) in [("data size", MEMORY), ("file size", 0), ("core file size", 0), ("stack size", 8 << 20)] {
+        let line = limits.lines().find(|line| line.starts_with(&format!("Max {limit}"))).unwrap();
+        let values: Vec<_> = line.split_whitespace().rev().skip(1).take(2).collect();
+        assert_eq!(values, [value.to_string(), value.to_string()], "{line}");
+    }
+    assert_eq!(fs::read_to_string(format!("/proc/{id}/oom_score_adj")).unwrap().trim(), "1000");
+    assert_eq!((&*status(id, "NoNewPrivs:"), &*status(id, "Seccomp:")), ("1", "2"));
+}
+
+#[tokio::test]
+async fn a_worker_reads_no_chart_that_was_not_admitted() {
+    let (admitted, _) = chart("a: 1");
+    let own = tempfile::tempdir().unwrap();
+    let other = own.path().join("chart");
+    fs::rename(chart("a: 1").0.keep(), &other).unwrap();
+    let digest = Chart::load(&other).unwrap().digest().to_owned();
+    // In a folder of its own: workers may read what is beside a chart.
+    let holder = tempfile::tempdir().unwrap();
+    let inside = holder.path().join("chart");
+    fs::rename(admitted.keep(), &inside).unwrap();
+    let workers = workers(LIMIT);
+    workers.admit(&inside);
+    let lookup = lookup_in(Arc::new(MemoryApi::new()));
+    let refused = workers.render(job(&other, &digest), &Arc::default(), &lookup).await.err().unwrap();
+    assert!(refused.message.contains("became unreadable") && refused.message.contains("denied"), "{refused}");
+    assert!(workers.render(job(&inside, &digest), &Arc::default(), &lookup).await.is_ok());
+}
+
+#[tokio::test]
+async fn new_capabilities_reach_a_running_worker() {
+    let (folder, digest) = chart("a: {{ .Capabilities.APIVersions.Has \"x/v1\" }}");
+    let workers = workers(LIMIT);
+    workers.admit(folder.path());
+    let lookup = lookup_in(Arc::new(MemoryApi::new()));
+    let render = async |capabilities: &Arc<Capabilities>| {
+        workers.render(job(folder.path(), &digest), capabilities, &lookup).await.unwrap().manifest
+    };
+    let old = Arc::<Capabilities>::default();
+    let new = Arc::new(Capabilities::new(old.kube_version.clone(), ["x/v1"]));
+    for (capabilities, expected) in [(&old, "a: false"), (&old, "a: false"), (&new, "a: true"), (&new, "a: true")] {
+        assert!(render(capabilities).await.contains(expected));
+    }
+}

@@ -1,0 +1,233 @@
+//! The process of a worker: restricts itself, then renders what the manager asks for until its socket is closed.
+//!
+//! Its socket is standard input, for both directions: what a program prints before it gets here does no harm.
+
+use std::cell::RefCell;
+use std::io::{self, Write as _};
+use std::os::fd::AsFd as _;
+use std::os::unix::net::UnixStream;
+use std::panic::{self, AssertUnwindSafe};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::{Arc, Mutex};
+
+use go_template::Value;
+use helm::chart::Chart;
+use helm::engine::{self, Capabilities, Engine, Lookup, LookupError, ReleaseOptions};
+use serde::{Deserialize, Serialize};
+
+use super::confine;
+use super::message::{self, Failure, FromWorker, Job, MAX_ANSWER, MAX_QUESTION, Query, Reason, ToWorker};
+use super::output::{Output, reason_of};
+use super::weight;
+use crate::lookup;
+use crate::reconciler::lock;
+
+/// The environment variable that holds a worker's [`Settings`].
+pub(super) const SETTINGS: &str = "HELM_OPERATOR_RENDER_WORKER";
+
+/// How many charts a worker keeps in memory.
+const MAX_CHARTS: usize = 8;
+
+/// The part of a render's memory that its objects may take in the manager.
+const OBJECTS: u64 = 4;
+
+/// What a worker may use.
+#[derive(Serialize, Deserialize)]
+pub(super) struct Settings {
+    /// The limit of its memory, in bytes.
+    pub(super) memory: u64,
+    /// The limit of its processor time.
+    pub(super) cpu_seconds: u64,
+    /// The folders that it may read.
+    pub(super) folders: Vec<PathBuf>,
+}
+
+/// Runs a worker until the manager closes its socket. Returns the exit code.
+pub(crate) fn main() -> ExitCode {
+    let settings = std::env::var(SETTINGS).ok().and_then(|text| serde_json::from_str(&text).ok());
+    let Some(settings) = settings else {
+        eprintln!("Error: the operator itself starts this command");
+        return ExitCode::FAILURE;
+    };
+    match serve(&settings) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(_) => ExitCode::FAILURE,
+    }
+}
+
+fn serve(settings: &Settings) -> io::Result<()> {
+    let socket = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
+    let confinement = confine::confine(settings)?;
+    panic::set_hook(Box::new(note_panic));
+    let mut renderer = Renderer::new(socket, settings.memory / OBJECTS);
+    renderer.say(&FromWorker::Ready(confinement))?;
+    loop {
+        let question = match renderer.hear() {
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
+            question => question?,
+        };
+        let ToWorker::Render(job, facts) = message::decode(&question)? else {
+            return Err(io::ErrorKind::InvalidData.into());
+        };
+        drop(question);
+        if let Some(facts) = facts {
+            renderer.capabilities = Arc::new(facts.capabilities());
+        }
+        let answer = renderer.answer(&job);
+        renderer.say_bounded(&answer)?;
+    }
+}
+
+thread_local! {
+    /// Where the last panic was.
+    static PANICKED: RefCell<String> = const { RefCell::new(String::new()) };
+}
+
+/// Remembers the place of a panic, whose message may quote values. `stacker` panics without memory for another stack.
+fn note_panic(info: &panic::PanicHookInfo<'_>) {
+    if info.location().is_some_and(|place| place.file().contains("stack_restore_guard")) {
+        eprintln!("memory allocation of a stack failed");
+        std::process::abort();
+    }
+    let place = info.location().map(ToString::to_string).unwrap_or_default();
+    PANICKED.with_borrow_mut(|panicked| *panicked = place);
+}
+
+struct Renderer {
+    socket: Arc<Mutex<UnixStream>>,
+    capabilities: Arc<Capabilities>,
+    /// Charts by path and digest; the last one used is last.
+    engines: Vec<((PathBuf, String), Arc<Engine>)>,
+    /// The most that objects may take, in bytes.
+    weight: u64,
+}
+
+impl Renderer {
+    fn new(socket: UnixStream, weight: u64) -> Renderer {
+        let (socket, capabilities) = (Arc::new(Mutex::new(socket)), Arc::default());
+        Renderer { socket, capabilities, engines: Vec::new(), weight }
+    }
+
+    fn say(&self, what: &FromWorker) -> io::Result<()> {
+        lock(&self.socket).write_all(&message::encode(what, MAX_ANSWER)?)
+    }
+
+    /// As [`say`](Self::say); an answer that is too large becomes an error.
+    fn say_bounded(&self, answer: &FromWorker) -> io::Result<()> {
+        match self.say(answer) {
+            Err(error) if error.kind() == io::ErrorKind::FileTooLarge => {
+                let message =
+                    format!("the rendered manifests exceed {} MiB (limit MAX_ANSWER): {error}", MAX_ANSWER >> 20);
+                self.say(&FromWorker::Failed(Failure { reason: Reason::RenderLimit, message }))
+            }
+            said => said,
+        }
+    }
+
+    fn hear(&self) -> io::Result<Vec<u8>> {
+        message::read(&mut *lock(&self.socket), MAX_QUESTION)
+    }
+
+    fn answer(&mut self, job: &Job) -> FromWorker {
+        match guarded(|| self.render(job)) {
+            Ok(output) => FromWorker::Rendered(Box::new(output)),
+            Err(failure) => {
+                if failure.reason == Reason::InternalError {
+                    // A panic may have left one half changed.
+                    self.engines.clear();
+                }
+                FromWorker::Failed(failure)
+            }
+        }
+    }
+
+    fn render(&mut self, job: &Job) -> Result<Output, Failure> {
+        let (engine, values) = (self.engine(job)?, job.values()?);
+        let release = ReleaseOptions {
+            name: job.name.clone(),
+            namespace: job.namespace.clone(),
+            revision: i64::from(job.revision),
+            is_upgrade: job.revision > 1,
+        };
+        let request = engine::Request {
+            values: &values,
+            release: &release,
+            capabilities: &self.capabilities,
+            lookup: Some(Arc::new(Asking(self.socket.clone()))),
+            skip_schema: false,
+        };
+        let rendered = engine.render(&request);
+        let failed = |e: engine::Error| Failure { reason: reason_of(&e), message: e.without_values() };
+        let output = Output::from(rendered.map_err(failed)?);
+        weight::check(&output, self.weight).map(|()| output)
+    }
+
+    /// The job's chart, loaded once.
+    fn engine(&mut self, job: &Job) -> Result<Arc<Engine>, Failure> {
+        let key = (job.chart.clone(), job.digest.clone());
+        let engine = match self.engines.iter().position(|(known, _)| *known == key) {
+            Some(at) => self.engines.remove(at).1,
+            None => Arc::new(Engine::new(load(job)?)),
+        };
+        if self.engines.len() >= MAX_CHARTS {
+            self.engines.remove(0);
+        }
+        self.engines.push((key, engine.clone()));
+        Ok(engine)
+    }
+}
+
+fn load(job: &Job) -> Result<Arc<Chart>, Failure> {
+    let changed = |how: String| Failure {
+        reason: Reason::ChartChanged,
+        message: format!("chart {} {how} since the operator started: restart the operator", job.chart.display()),
+    };
+    let chart = Chart::load(&job.chart).map_err(|error| changed(format!("became unreadable ({error})")))?;
+    if chart.digest() != job.digest { Err(changed("changed".to_owned())) } else { Ok(chart) }
+}
+
+/// Makes a panic an answer.
+fn guarded(render: impl FnOnce() -> Result<Output, Failure>) -> Result<Output, Failure> {
+    panic::catch_unwind(AssertUnwindSafe(render)).unwrap_or_else(|_| {
+        let message = format!("rendering panicked at {}", PANICKED.take());
+        Err(Failure { reason: Reason::InternalError, message })
+    })
+}
+
+/// `lookup`, asked of the manager.
+struct Asking(Arc<Mutex<UnixStream>>);
+
+impl Asking {
+    fn ask(&self, query: Query) -> io::Result<Result<Option<Vec<u8>>, String>> {
+        let mut socket = lock(&self.0);
+        socket.write_all(&message::encode(&FromWorker::Lookup(query), MAX_ANSWER)?)?;
+        Ok(match message::decode(&message::read(&mut *socket, MAX_QUESTION)?)? {
+            ToWorker::Found => Ok(Some(message::read(&mut *socket, MAX_QUESTION)?)),
+            ToWorker::Nothing => Ok(None),
+            ToWorker::Refused(why) => Err(why),
+            ToWorker::Render(..) => return Err(io::ErrorKind::InvalidData.into()),
+        })
+    }
+}
+
+impl Lookup for Asking {
+    fn lookup(&self, api_version: &str, kind: &str, namespace: &str, name: &str) -> Result<Value, LookupError> {
+        let [api_version, kind, namespace, name] = [api_version, kind, namespace, name].map(str::to_owned);
+        let answer = self.ask(Query { api_version, kind, namespace, name });
+        let json = answer.map_err(|e| LookupError::new(e.to_string()))?.map_err(LookupError::new)?;
+        lookup::value(json.as_deref())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_is_an_answer_that_quotes_no_values() {
+        let failure = guarded(|| std::panic::panic_any("s3cret")).err().unwrap();
+        assert_eq!(failure.reason, Reason::InternalError);
+        assert!(failure.message.starts_with("rendering panicked at ") && !failure.message.contains("s3cret"));
+    }
+}

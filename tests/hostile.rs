@@ -1,0 +1,154 @@
+//! Hostile charts on a real control plane: each hurts its own resource only, also in the smallest container.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+use test_cluster::{Namespace, TestCluster};
+
+use crate::chart::condition;
+use crate::operator::{Operator, eventually};
+use crate::ownership::{HOLDER, install_kind};
+
+/// Does what the resource asks for: exhausts memory, computes for minutes, or renders a ConfigMap.
+const TEMPLATE: &str = r#"
+{{- if eq .Values.does "eat" }}
+{{- $l := list }}{{ range $i, $e := until 200 }}{{ $l = append $l (repeat 1000000 (print (mod $i 10))) }}{{ end }}
+{{- else if eq .Values.does "spin" }}
+{{- range until 100000 }}{{ $_ := htpasswd "a" "b" }}{{ end }}
+{{- end }}
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: {{ .Release.Name }}-{{ .Values.does }}}
+"#;
+
+/// Starts the operator with that chart; in a control group if there is a path.
+fn start(
+    cluster: &TestCluster,
+    namespace: &Namespace<'_>,
+    flags: &[&str],
+    group: Option<&Path>,
+) -> (tempfile::TempDir, Operator) {
+    install_kind(cluster);
+    let folder = tempfile::tempdir().unwrap();
+    let chart = folder.path().join("chart");
+    fs::create_dir_all(chart.join("templates")).unwrap();
+    fs::write(chart.join("Chart.yaml"), "apiVersion: v2\nname: hostile\nversion: 0.1.0\n").unwrap();
+    fs::write(chart.join("templates/map.yaml"), TEMPLATE).unwrap();
+    let watches = json!([{"group": "test.my.domain", "version": "v1", "kind": "Holder", "chart": chart}]).to_string();
+    let operator = Operator::start_within(cluster, namespace, &watches, flags, group);
+    (folder, operator)
+}
+
+fn set(namespace: &Namespace<'_>, name: &str, does: &str) {
+    HOLDER.set(namespace, name, &json!({"does": does}));
+}
+
+/// Waits until a limit ended the resource's render; returns the message.
+fn limited(namespace: &Namespace<'_>, name: &str) -> String {
+    let resource = eventually("a limit", || {
+        let resource = HOLDER.get(namespace, name);
+        let reason = &condition(&resource, "Irreconcilable")["reason"];
+        if reason == "RenderLimit" { Ok(resource) } else { Err(resource["status"].clone()) }
+    });
+    assert_eq!(condition(&resource, "Ready")["reason"], "RenderLimit");
+    assert_eq!(condition(&resource, "Ready")["status"], "False");
+    condition(&resource, "Irreconcilable")["message"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn a_hostile_chart_hurts_only_its_own_resource() {
+    let Some(cluster) = TestCluster::shared_or_skip() else { return };
+    let namespace = cluster.namespace("hostile").unwrap();
+    let flags = ["--render-workers=1", "--render-memory=96Mi", "--render-timeout=1s"];
+    let (_folder, operator) = start(cluster, &namespace, &flags, None);
+    set(&namespace, "eater", "eat");
+    set(&namespace, "spinner", "spin");
+    set(&namespace, "good", "ok");
+    HOLDER.wait_for(&namespace, "good", "Ready");
+    assert!(limited(&namespace, "eater").contains("more than 96 MiB of memory (limit --render-memory)"));
+    assert!(limited(&namespace, "spinner").contains("longer than 1s (limit --render-timeout)"));
+    set(&namespace, "later", "ok");
+    HOLDER.wait_for(&namespace, "later", "Ready");
+    set(&namespace, "eater", "ok");
+    HOLDER.wait_for(&namespace, "eater", "Ready");
+    assert!(
+        operator.get("Serving metrics server", "/metrics").contains("helm_operator_renders_total{outcome=\"limit\"}")
+    );
+    let (status, log) = operator.terminate();
+    assert!(status.success(), "{log}");
+    assert_eq!(log.matches("Starting Controller").count(), 2, "one of the chart, one of Rust: {log}");
+}
+
+#[test]
+fn killing_workers_at_any_time_loses_nothing() {
+    let Some(cluster) = TestCluster::shared_or_skip() else { return };
+    let namespace = cluster.namespace("killed-workers").unwrap();
+    let (_folder, operator) = start(cluster, &namespace, &["--render-workers=2"], None);
+    let names: Vec<String> = (0..20).map(|n| format!("web{n}")).collect();
+    HOLDER.set_all(&namespace, names.iter().map(|name| (name.clone(), json!({"does": "ok"}))));
+    let mut killed = 0;
+    eventually("every release, in spite of the kills", || {
+        // A few at each turn, so that some renders meet two kills and some none.
+        killed += operator.workers().into_iter().filter(|worker| crate::operator::kill(*worker)).count();
+        let all = namespace.kubectl(["get", "holder", "-o", "json"]).unwrap();
+        let all: Value = serde_json::from_str(&all).unwrap();
+        let is_ready = |resource: &&Value| condition(resource, "Ready")["status"] == "True";
+        let ready = all["items"].as_array().unwrap().iter().filter(is_ready).count();
+        if ready == names.len() { Ok(()) } else { Err(format!("{ready} are ready")) }
+    });
+    assert!(killed > 0, "no worker was met");
+    for name in &names {
+        assert_eq!(HOLDER.revision(&namespace, name), 1, "{name}");
+    }
+}
+
+/// A control group with operator-sdk's memory limit; removed when dropped. `None` where this process may not make one.
+struct Group(PathBuf);
+
+impl Group {
+    fn create() -> Option<Group> {
+        let (root, limit) = match Path::new("/sys/fs/cgroup/memory/memory.limit_in_bytes").exists() {
+            true => ("/sys/fs/cgroup/memory", "memory.limit_in_bytes"),
+            false => ("/sys/fs/cgroup", "memory.max"),
+        };
+        let group = Path::new(root).join(format!("hybrid-helm-operator-{}", std::process::id()));
+        fs::create_dir(&group).ok()?;
+        let made = Group(group);
+        fs::write(made.0.join(limit), (128 << 20).to_string()).ok()?;
+        Some(made)
+    }
+
+    /// How many processes the kernel ended for want of memory.
+    fn ended(&self) -> u64 {
+        let file = ["memory.oom_control", "memory.events"].map(|name| fs::read_to_string(self.0.join(name)));
+        let text: String = file.into_iter().flatten().collect();
+        let line = text.lines().find_map(|line| line.strip_prefix("oom_kill "));
+        line.unwrap().trim().parse().unwrap()
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        // Processes leave it a moment after they end; a group that stays costs nothing.
+        let _ = fs::remove_dir(&self.0);
+    }
+}
+
+#[test]
+fn a_container_of_128_mib_survives_a_chart_that_exhausts_memory() {
+    let Some(cluster) = TestCluster::shared_or_skip() else { return };
+    let Some(group) = Group::create() else {
+        println!("skipped: cannot create a control group for memory");
+        return;
+    };
+    let namespace = cluster.namespace("small-container").unwrap();
+    let (_folder, operator) = start(cluster, &namespace, &[], Some(&group.0));
+    set(&namespace, "eater", "eat");
+    set(&namespace, "good", "ok");
+    assert!(limited(&namespace, "eater").contains("more than 80 MiB of memory (limit --render-memory)"));
+    HOLDER.wait_for(&namespace, "good", "Ready");
+    assert_eq!(group.ended(), 0);
+    let (status, log) = operator.terminate();
+    assert!(status.success(), "{log}");
+}
