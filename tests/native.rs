@@ -153,6 +153,35 @@ fn a_standby_takes_over_from_a_killed_leader_only_after_its_lease_expired() {
     assert!(second.get(METRICS, "/metrics").contains(r#"leader_election_master_status{name="lock"} 1"#));
 }
 
+#[test]
+fn a_leader_that_was_frozen_past_its_deadline_writes_nothing_when_it_wakes() {
+    let Some(cluster) = TestCluster::shared_or_skip() else { return };
+    let namespace = cluster.namespace("frozen").unwrap();
+    let place = format!("--leader-election-namespace={}", namespace.name());
+    let flags = ["--leader-elect", "--leader-election-id=lock", &place];
+    let first = Operator::start_charts(cluster, &namespace, &flags);
+    first.logged("Successfully acquired lease");
+    // Another user, so that the audit log tells them apart.
+    let second = Operator::start_as(cluster.kubeconfig_path(), &namespace, &flags);
+    second.logged("Attempting to acquire leader lease");
+    set_size(&namespace, "b", 1);
+    crate::chart::set(&namespace, "web", json!({}));
+    wait_ready(&namespace, "b", 1);
+    crate::chart::wait_ready(&namespace, "web");
+
+    first.pause();
+    set_size(&namespace, "b", 2);
+    crate::chart::set(&namespace, "web", json!({"replicaCount": 2}));
+    wait_ready(&namespace, "b", 2);
+    crate::chart::wait_ready(&namespace, "web");
+    second.logged("Successfully acquired lease");
+    let before = writes(cluster, &namespace);
+    first.resume();
+    let (status, log) = first.wait();
+    assert_ne!(status.code(), Some(0), "{log}");
+    assert_eq!(writes(cluster, &namespace), before, "{log}");
+}
+
 /// Two operators for one lease, of which the first holds it.
 fn leader_and_standby(cluster: &TestCluster, namespace: &Namespace<'_>) -> (Operator, Operator) {
     let place = format!("--leader-election-namespace={}", namespace.name());
