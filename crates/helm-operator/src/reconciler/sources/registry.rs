@@ -42,6 +42,8 @@ struct Object {
     read: Option<Read>,
     /// Counts what watches reported, so that a read knows whether it was overtaken.
     changes: u64,
+    /// The version from which on a read knows all that watches reported since the last one.
+    needs: u64,
     /// The list that last contained it.
     epoch: u64,
 }
@@ -129,11 +131,12 @@ impl Sources {
         watches.iter().find(|watched| watched.scope.covers(&key.namespace))?.refusal.clone()
     }
 
-    /// Stores what a read found that began after this many changes. One that was overtaken by a change is repeated.
+    /// Stores what a read found that began after this many changes. One that was overtaken by a change is repeated, unless it saw that change.
     pub(super) fn store(&self, key: &SourceKey, read: Read, changes: u64) {
         let mut state = self.state();
         let Some(object) = state.objects.get_mut(key) else { return };
-        if object.changes == changes {
+        if object.changes == changes || read.version >= object.needs {
+            object.needs = 0;
             object.read = Some(read);
         } else {
             state.wake(key);
@@ -146,7 +149,7 @@ impl Sources {
         let Some(object) = state.objects.get_mut(key) else { return };
         object.epoch = epoch.number;
         if object.read.as_ref().is_none_or(|read| read.version < version) {
-            state.invalidate(key);
+            state.invalidate(key, version);
         }
     }
 
@@ -156,7 +159,7 @@ impl Sources {
         let Some(object) = state.objects.get(key) else { return };
         // A newer one of the same name may have been read.
         if object.read.as_ref().is_none_or(|read| read.version <= version) {
-            state.invalidate(key);
+            state.invalidate(key, version + 1);
         }
     }
 
@@ -172,7 +175,7 @@ impl Sources {
         };
         let gone = state.objects.iter().filter(|(key, object)| lacks(key, object));
         let gone: Vec<SourceKey> = gone.map(|(key, _)| key.clone()).collect();
-        gone.iter().for_each(|key| state.invalidate(key));
+        gone.iter().for_each(|key| state.invalidate(key, u64::MAX));
     }
 
     /// The server refuses a watch: whoever depends on it has to say so.
@@ -186,7 +189,7 @@ impl Sources {
         }
         let covered = state.objects.keys().filter(|key| key.kind == kind && scope.covers(&key.namespace));
         let covered: Vec<SourceKey> = covered.cloned().collect();
-        covered.iter().for_each(|key| state.invalidate(key));
+        covered.iter().for_each(|key| state.invalidate(key, u64::MAX));
     }
 
     /// How many objects are known.
@@ -217,10 +220,11 @@ impl State {
         }
     }
 
-    fn invalidate(&mut self, key: &SourceKey) {
+    fn invalidate(&mut self, key: &SourceKey, needs: u64) {
         if let Some(object) = self.objects.get_mut(key) {
             object.read = None;
             object.changes += 1;
+            object.needs = object.needs.max(needs);
             self.wake(key);
         }
     }
