@@ -25,7 +25,8 @@ pub(super) fn confine(settings: &Settings) -> io::Result<Confinement> {
     limit(Resource::Fsize, 0)?;
     limit(Resource::Nofile, FILES)?;
     limit(Resource::Stack, STACK)?;
-    limit(Resource::Cpu, settings.cpu_seconds)?;
+    // A second between the two: the first signal says that it was the time, the last one could be anybody's.
+    limit_between(Resource::Cpu, settings.cpu_seconds, settings.cpu_seconds.saturating_add(1))?;
     limit(Resource::Data, settings.memory)?;
     std::env::set_current_dir("/")?;
     // Found out now: glibc reads a file for it.
@@ -35,8 +36,12 @@ pub(super) fn confine(settings: &Settings) -> io::Result<Confinement> {
 
 /// Limits a resource, at most to what this process may use already.
 fn limit(resource: Resource, to: u64) -> io::Result<()> {
-    let to = getrlimit(resource).maximum.map_or(to, |most| most.min(to));
-    Ok(setrlimit(resource, Rlimit { current: Some(to), maximum: Some(to) })?)
+    limit_between(resource, to, to)
+}
+
+fn limit_between(resource: Resource, soft: u64, hard: u64) -> io::Result<()> {
+    let hard = getrlimit(resource).maximum.map_or(hard, |most| most.min(hard));
+    Ok(setrlimit(resource, Rlimit { current: Some(soft.min(hard)), maximum: Some(hard) })?)
 }
 
 /// When a container runs out of memory, the kernel ends a worker before the manager. A worker that cannot ask for that renders all the same.

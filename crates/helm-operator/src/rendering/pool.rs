@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep};
 use super::ending::Ending;
 use super::message::{Confinement, Failure, Job};
 use super::output::Output;
-use super::process::{LIFE, Program, Worker};
+use super::process::{GRACE, LIFE, Program, Worker};
 use super::settings::Rendering;
 use super::worker::Settings;
 use crate::lookup::ClusterLookup;
@@ -118,7 +118,7 @@ impl Workers {
     }
 
     fn start(&self) -> Result<Worker, Ending> {
-        let cpu_seconds = self.rendering.timeout.saturating_mul(LIFE + 2).as_secs().max(1);
+        let cpu_seconds = self.rendering.timeout.saturating_add(GRACE).saturating_mul(LIFE + 2).as_secs();
         let folders = lock(&self.folders).iter().cloned().collect();
         let settings = Settings { memory: self.rendering.memory, cpu_seconds, folders };
         let worker = Worker::start(&self.program, &settings).map_err(Ending::NotStarted)?;

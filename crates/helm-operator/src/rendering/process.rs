@@ -22,7 +22,7 @@ use super::worker::{SETTINGS, Settings};
 use crate::lookup::ClusterLookup;
 
 /// How much longer than the engine's own limit a render may take: the engine's error names the template.
-const GRACE: Duration = Duration::from_secs(1);
+pub(super) const GRACE: Duration = Duration::from_secs(1);
 
 /// How long a worker that broke off may take to end.
 const LAST_WORDS: Duration = Duration::from_secs(2);
