@@ -106,7 +106,7 @@ fn is_of(object: &str, release: &str) -> bool {
 }
 
 /// How the cluster differs from a release: exactly its objects, with all that the chart says; one deployed revision; a short history.
-fn differences(world: &World, live: &BTreeMap<String, Value>, key: Key, rendered: &Rendered) -> Vec<String> {
+fn differences(world: &World, live: &Objects, key: Key, rendered: &Rendered) -> Vec<String> {
     let wanted = wanted(world, key, rendered);
     let extra = live.keys().filter(|name| is_of(name, key.1) && !wanted.contains_key(*name));
     let mut found: Vec<String> = extra.map(|name| format!("{name} is left over")).collect();
@@ -131,7 +131,7 @@ fn wrong_records(world: &World, (namespace, name): Key, wanted: usize) -> Option
 }
 
 /// The namespace's objects that releases may have made, as `KIND/NAME`.
-fn live(world: &World, namespace: usize) -> BTreeMap<String, Value> {
+fn live(world: &World, namespace: usize) -> Objects {
     let maps = world.http.list(&world.core(namespace, "configmaps"));
     let webs = world.http.list(&world.deployments(namespace));
     let name = |object: &Value| object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
@@ -141,9 +141,12 @@ fn live(world: &World, namespace: usize) -> BTreeMap<String, Value> {
     maps.chain(webs.into_iter().map(|web| (format!("Deployment/{}", name(&web)), web))).collect()
 }
 
+/// Objects as `KIND/NAME`.
+type Objects = BTreeMap<String, Value>;
+
 /// What real Helm renders for it. Each is rendered once.
-fn wanted(world: &World, key: Key, rendered: &Rendered) -> BTreeMap<String, Value> {
-    static KNOWN: Mutex<BTreeMap<(&'static str, Rendered), BTreeMap<String, Value>>> = Mutex::new(BTreeMap::new());
+fn wanted(world: &World, key: Key, rendered: &Rendered) -> Objects {
+    static KNOWN: Mutex<BTreeMap<(&'static str, Rendered), Objects>> = Mutex::new(BTreeMap::new());
     let Some((chart, spec)) = rendered else { return BTreeMap::new() };
     debug_assert_ne!(key, TAKEN);
     let mut known = KNOWN.lock().unwrap();
@@ -151,7 +154,7 @@ fn wanted(world: &World, key: Key, rendered: &Rendered) -> BTreeMap<String, Valu
     entry.or_insert_with(|| by_helm(world, key.1, *chart, &spec.to_json())).clone()
 }
 
-fn by_helm(world: &World, name: &str, chart: u8, spec: &Value) -> BTreeMap<String, Value> {
+fn by_helm(world: &World, name: &str, chart: u8, spec: &Value) -> Objects {
     let folder = tempfile::tempdir().unwrap();
     let values = folder.path().join("values.json");
     fs::write(&values, spec.to_string()).unwrap();
