@@ -9,6 +9,7 @@ use crate::cli;
 use crate::manager::{Config, Error, Manager};
 use crate::native::{Controller, Reconciler, Served};
 use crate::reconciler::ChartController;
+use crate::telemetry;
 use crate::watches::{self, Watch};
 
 pub(crate) type Customise = Box<dyn FnOnce(ChartController) -> ChartController + Send>;
@@ -36,6 +37,7 @@ pub struct Operator {
     controllers: Vec<Box<dyn Controller>>,
     /// The definitions that `generate crds` writes.
     pub(crate) definitions: Vec<serde_json::Value>,
+    pub(crate) log: telemetry::Options,
 }
 
 impl Operator {
@@ -86,6 +88,14 @@ impl Operator {
     #[must_use]
     pub fn crd<K: CustomResourceExt>(mut self) -> Operator {
         self.definitions.extend(serde_json::to_value(K::crd()));
+        self
+    }
+
+    /// Sets the form of the log that `run` writes; `--zap-*` flags come before it. Default: JSON lines, as upstream's. For a logger of your own, install
+    /// a `tracing` subscriber before [`main`](Self::main): see [`telemetry::init`].
+    #[must_use]
+    pub fn log(mut self, options: telemetry::Options) -> Operator {
+        self.log = options;
         self
     }
 

@@ -153,9 +153,9 @@ pub(crate) struct Run {
     #[arg(long, hide = true, value_name = "LEVEL")]
     zap_stacktrace_level: Option<LogLevel>,
 
-    /// Encoding of times in logs
-    #[arg(long, value_enum, default_value = "rfc3339", value_name = "FORM")]
-    zap_time_encoding: TimeEncoding,
+    /// Encoding of times in logs [default: rfc3339]
+    #[arg(long, value_enum, value_name = "FORM")]
+    zap_time_encoding: Option<TimeEncoding>,
 }
 
 impl Run {

@@ -163,7 +163,7 @@ fn print(text: &str) -> ExitCode {
 }
 
 fn run(flags: Run, operator: Operator) -> ExitCode {
-    telemetry::init(flags.telemetry());
+    telemetry::init(flags.telemetry().or(operator.log));
     version::log();
     for warning in flags.warnings() {
         tracing::warn!(logger = "cmd", "{warning}");

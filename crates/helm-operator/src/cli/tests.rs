@@ -58,7 +58,7 @@ fn every_flag_reaches_the_configuration() {
     assert_eq!(*config.controllers.namespaces.0, ["a", "b"]);
     let telemetry = parse(line).unwrap().telemetry();
     assert_eq!(telemetry.encoder, Some(telemetry::Encoder::Console));
-    assert_eq!(telemetry.time, telemetry::TimeEncoding::Iso8601);
+    assert_eq!(telemetry.time, Some(telemetry::TimeEncoding::Iso8601));
 }
 
 #[test]

@@ -16,7 +16,7 @@ use tracing_subscriber::layer::{Context, SubscriberExt as _};
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{Layer, Registry};
 
-/// The `--zap-*` flags.
+/// The form of the log: the `--zap-*` flags, or what [`Operator::log`](crate::Operator::log) sets for those that are absent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Options {
     /// `--zap-devel`: console format and debug level by default.
@@ -26,7 +26,20 @@ pub struct Options {
     /// `--zap-log-level`.
     pub level: Option<LogLevel>,
     /// `--zap-time-encoding`.
-    pub time: TimeEncoding,
+    pub time: Option<TimeEncoding>,
+}
+
+impl Options {
+    /// These, completed by `defaults`.
+    #[must_use]
+    pub fn or(self, defaults: Options) -> Options {
+        Options {
+            devel: self.devel || defaults.devel,
+            encoder: self.encoder.or(defaults.encoder),
+            level: self.level.or(defaults.level),
+            time: self.time.or(defaults.time),
+        }
+    }
 }
 
 /// The format of a line.
@@ -88,9 +101,23 @@ impl fmt::Display for LogLevel {
 }
 
 /// Starts logging to standard error. `RUST_LOG`, such as `info,kube=debug`, overrides the level. Only the first call has an effect.
+///
+/// A program that logs in its own way installs its `tracing` subscriber before, and keeps it. This function is then without effect, also when
+/// [`Operator::main`](crate::Operator::main) calls it:
+///
+/// ```
+/// use std::sync::{Arc, Mutex};
+///
+/// let lines = Arc::new(Mutex::new(Vec::new()));
+/// tracing_subscriber::fmt().with_writer(lines.clone()).init();
+/// helm_operator::telemetry::init(helm_operator::telemetry::Options::default());
+/// tracing::info!("mine");
+/// assert!(String::from_utf8(lines.lock()?.clone())?.contains("mine"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn init(options: Options) {
     let encoder = options.encoder.unwrap_or(if options.devel { Encoder::Console } else { Encoder::Json });
-    let lines = Lines { encoder, time: options.time };
+    let lines = Lines { encoder, time: options.time.unwrap_or_default() };
     let filter = filter(options, std::env::var("RUST_LOG").ok().as_deref());
     // A second start in one process, as in tests, keeps the first.
     if Registry::default().with(lines.with_filter(filter)).try_init().is_ok() {
@@ -155,6 +182,15 @@ mod tests {
         check(errors, "kube_client", Level::WARN, false);
         let all = Options { level: "3".parse().ok(), ..options };
         check(all, "kube_client", Level::DEBUG, true);
+    }
+
+    #[test]
+    fn the_flags_come_before_what_the_program_sets() {
+        let set =
+            Options { devel: true, encoder: Some(Encoder::Json), level: "error".parse().ok(), ..Options::default() };
+        let flags = Options { encoder: Some(Encoder::Console), time: Some(TimeEncoding::Nano), ..Options::default() };
+        let both = Options { devel: true, encoder: Some(Encoder::Console), level: set.level, time: flags.time };
+        assert_eq!((flags.or(set), Options::default().or(set)), (both, set));
     }
 
     #[test]
