@@ -1,6 +1,6 @@
 //! Hides values in text that people see: error messages of charts and of the API server, and notes.
 //!
-//! Words come from Secrets and from what users configure. A text is searched for each of them, as it is and in the forms of [`forms`]. A template
+//! Words come from Secrets and from what users configure. A text is searched for each of them, as it is and in the forms of `forms`. A template
 //! can still disguise a value (`trunc`, `sha256sum`, one letter at a time); whoever writes the chart can publish it anyway.
 
 mod forms;

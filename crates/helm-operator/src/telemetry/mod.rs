@@ -106,13 +106,13 @@ impl fmt::Display for LogLevel {
 /// [`Operator::main`](crate::Operator::main) calls it:
 ///
 /// ```
-/// use std::sync::{Arc, Mutex};
+/// use std::sync::Arc;
 ///
-/// let lines = Arc::new(Mutex::new(Vec::new()));
-/// tracing_subscriber::fmt().with_writer(lines.clone()).init();
+/// let log = tempfile::NamedTempFile::new()?;
+/// tracing_subscriber::fmt().with_writer(Arc::new(log.reopen()?)).init();
 /// helm_operator::telemetry::init(helm_operator::telemetry::Options::default());
 /// tracing::info!("mine");
-/// assert!(String::from_utf8(lines.lock()?.clone())?.contains("mine"));
+/// assert!(std::fs::read_to_string(log.path())?.contains("mine"));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn init(options: Options) {
