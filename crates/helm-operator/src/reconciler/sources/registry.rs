@@ -42,7 +42,7 @@ struct Object {
     read: Option<Read>,
     /// Counts what watches reported, so that a read knows whether it was overtaken.
     changes: u64,
-    /// The version from which on a read knows all that watches reported since the last one.
+    /// The version from which on a read knows all that watches reported; it only grows, so that no older read replaces a newer one.
     needs: u64,
     /// The list that last contained it.
     epoch: u64,
@@ -136,7 +136,6 @@ impl Sources {
         let mut state = self.state();
         let Some(object) = state.objects.get_mut(key) else { return };
         if object.changes == changes || read.version >= object.needs {
-            object.needs = 0;
             object.read = Some(read);
         } else {
             state.wake(key);
@@ -235,5 +234,57 @@ impl State {
                 wake(resource);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(version: u64) -> Read {
+        Read { version, digests: BTreeMap::new() }
+    }
+
+    fn sources() -> (Arc<Sources>, SourceKey) {
+        let (sources, key) = (
+            Sources::new(None, Namespaces::default()),
+            SourceKey { kind: SourceKind::Secret, namespace: "ns".into(), name: "a".into() },
+        );
+        sources.depend(("c".into(), ResourceKey::new("ns", "web")), [key.clone()]);
+        (sources, key)
+    }
+
+    fn list() -> Epoch {
+        Epoch { number: 1, began: tokio::time::Instant::now() }
+    }
+
+    fn version(sources: &Sources, key: &SourceKey) -> Option<u64> {
+        sources.known(key).0.map(|read| read.version)
+    }
+
+    #[test]
+    fn a_read_that_saw_the_change_which_overtook_it_counts() {
+        let (sources, key) = sources();
+        sources.changed(&key, 5, list());
+        sources.store(&key, read(5), 0);
+        assert_eq!(version(&sources, &key), Some(5));
+    }
+
+    #[test]
+    fn an_older_read_that_ends_late_replaces_no_newer_one() {
+        let (sources, key) = sources();
+        sources.changed(&key, 5, list());
+        sources.store(&key, read(5), 1);
+        sources.store(&key, read(4), 0);
+        assert_eq!(version(&sources, &key), Some(5));
+    }
+
+    #[test]
+    fn what_was_read_before_a_deletion_does_not_come_back() {
+        let (sources, key) = sources();
+        sources.deleted(&key, 6);
+        sources.store(&key, read(0), 1);
+        sources.store(&key, read(4), 0);
+        assert_eq!(version(&sources, &key), Some(0));
     }
 }
