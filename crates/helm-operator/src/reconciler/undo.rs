@@ -158,9 +158,17 @@ pub(super) async fn publish_client_side_applies(
     applied: &[Applied],
     candidate: Option<&Candidate>,
 ) {
-    for one in applied {
-        let ApplyMethod::Client { refused: Some(why) } = &one.method else { continue };
-        let why = work.veil(primary, candidate).await.hide(why.to_string());
+    let refused = |one: &Applied| match &one.method {
+        ApplyMethod::Client { refused: Some(why) } => Some(why.to_string()),
+        _ => None,
+    };
+    let refused: Vec<(&Applied, String)> = applied.iter().filter_map(|one| Some((one, refused(one)?))).collect();
+    if refused.is_empty() {
+        return;
+    }
+    let veil = work.veil(primary, candidate).await;
+    for (one, why) in refused {
+        let why = veil.hide(why);
         let note = format!("server-side apply rejects {}, so it is written client-side: {why}", one.key);
         tracing::warn!(resource = %work.key, object = %one.key, why, "server-side apply rejects an object");
         work.shared.publish(primary, Outcome::warning("ClientSideApply", "Apply", note));

@@ -214,8 +214,12 @@ fn cache_hook_records(work: &Work<'_>, at: &Uninstalling) {
 
 /// Publishes which hooks did not run because the namespace is being deleted.
 async fn publish_skipped_hooks(work: &Work<'_>, primary: &Primary, hooks: &[HookError]) {
+    if hooks.is_empty() {
+        return;
+    }
+    let veil = work.veil(primary, None).await;
     for error in hooks {
-        let why = work.veil(primary, None).await.hide(chain(error));
+        let why = veil.hide(chain(error));
         let message = format!("the release is uninstalled without a hook: {why}");
         tracing::warn!(resource = %work.key, message, "Skipped a hook");
         work.shared.publish(primary, Outcome::warning("HookSkipped", "Uninstall", message));
