@@ -119,7 +119,7 @@ fn differences(world: &World, live: &Objects, key: Key, rendered: &Rendered) -> 
     found
 }
 
-/// So many deployed revisions, and a short history; no record without a resource.
+/// Checks the number of deployed revisions and the length of the history. A deleted resource leaves no record.
 fn wrong_records(world: &World, (namespace, name): Key, wanted: usize) -> Option<String> {
     let query = format!("{}?labelSelector=owner%3Dhelm%2Cname%3D{name}", world.core(namespace, "secrets"));
     let records = world.http.list(&query);

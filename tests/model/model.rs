@@ -79,11 +79,11 @@ pub(crate) enum Step {
     Restart,
     /// The next start has another version of the chart.
     Upgrade(Chart),
-    /// So many of the operator's next requests meet a fault.
+    /// A number of the operator's next requests fail.
     Break(Fault, usize),
     /// All watches are cut off.
     Cut,
-    /// Events of watches come so much later, in milliseconds.
+    /// Watches deliver their events this many milliseconds late.
     Lag(u64),
     /// The API server is killed and comes back.
     Crash,
