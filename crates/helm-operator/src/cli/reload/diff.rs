@@ -1,12 +1,9 @@
 //! How a chart's objects change, as a unified diff. Never shows what a Secret holds.
 
+use imara_diff::{Algorithm, BasicLineDiffPrinter, Diff, InternedInput, UnifiedDiffConfig};
 use serde_json::Value;
-use similar::TextDiff;
 
 use super::preview::Objects;
-
-/// The lines of an object around a change.
-const CONTEXT: usize = 3;
 
 const RED: &str = "\u{1b}[31m";
 const GREEN: &str = "\u{1b}[32m";
@@ -23,9 +20,13 @@ pub(super) fn of(before: &Objects, after: &Objects) -> String {
 fn one(name: &str, before: &Objects, after: &Objects) -> String {
     let (old, new) = (before.get(name), after.get(name));
     let (old_text, new_text) = (text(old, new, "before"), text(new, old, "after"));
-    let diff = TextDiff::from_lines(&old_text, &new_text);
+    let lines = InternedInput::new(old_text.as_str(), new_text.as_str());
+    let mut diff = Diff::compute(Algorithm::Histogram, &lines);
+    diff.postprocess_lines(&lines);
     let side = |object: Option<&Value>| if object.is_some() { name } else { "(none)" };
-    diff.unified_diff().context_radius(CONTEXT).header(side(old), side(new)).to_string()
+    let printer = BasicLineDiffPrinter(&lines.interner);
+    let hunks = diff.unified_diff(&printer, UnifiedDiffConfig::default(), &lines);
+    format!("--- {}\n+++ {}\n{hunks}", side(old), side(new))
 }
 
 /// An object's text. A Secret's values that differ from the `other` side's are only named.
@@ -84,11 +85,11 @@ mod tests {
  kind: ConfigMap
 --- (none)
 +++ Ingress a
-@@ -0,0 +1 @@
+@@ -1,0 +1,1 @@
 +kind: Ingress
 --- Service a
 +++ (none)
-@@ -1 +0,0 @@
+@@ -1,1 +1,0 @@
 -kind: Service
 ";
         assert_eq!(of(&before, &after), expected);
