@@ -107,10 +107,10 @@ pub(super) fn invalid_annotation(why: &str) -> Fault {
 }
 
 pub(super) fn foreign(primary: &Primary) -> Fault {
+    let (name, namespace) = (primary.name(), primary.namespace());
     let message = format!(
-        "release {:?} in namespace {:?} belongs to someone else; set the annotation helm.sdk.operatorframework.io/adopt to \"true\" to take it over",
-        primary.name(),
-        primary.namespace()
+        "release {name:?} in namespace {namespace:?} belongs to someone else; `helm status -n {namespace} {name}` shows it. Uninstall it, give this \
+         resource another name, or set the annotation helm.sdk.operatorframework.io/adopt to \"true\" to take the release over"
     );
     Fault { condition: condition::IRRECONCILABLE, reason: "ReleaseConflict", message }
 }
