@@ -137,6 +137,11 @@ bench-scale: cluster ## Measure memory, CPU and a restart with N resources (defa
 	$(if $(OPERATOR),,cargo build --release --quiet -p helm-operator)
 	hack/bench-scale '$(or $(N),1000)' $(OPERATOR)
 
+.PHONY: long-run
+long-run: cluster ## Edit N (1000) resources for MINUTES (30) while leaders end; checks memory, watches and objects. OPERATOR=BINARY tries another build.
+	$(if $(OPERATOR),,cargo build --release --quiet -p helm-operator)
+	hack/long-run '$(or $(MINUTES),30)' $(OPERATOR)
+
 .PHONY: bench-render
 bench-render: ## Time rendering against Helm's engine; CHARTS="DIR…" adds charts, CORPUS=DIR a whole corpus.
 	CORPUS='$(CORPUS)' hack/bench-render $(CHARTS)

@@ -10,12 +10,12 @@ use std::{env, fs};
 
 use test_cluster::{Options, TestCluster};
 
-const USAGE: &str = "usage: cluster up | down | run [--keep] COMMAND [ARGUMENT...]
+const USAGE: &str = "usage: cluster up | down | run [--keep] [--audit] COMMAND [ARGUMENT...]
 
 up    start a cluster, leave it running and print its export KUBECONFIG line
 down  stop it
 run   run COMMAND with KUBECONFIG set to its own cluster, which stops with the command;
-      --keep leaves the cluster running, like `up`
+      --keep leaves the cluster running, like `up`; --audit logs requests to $CLUSTER_FOLDER/audit.log
 ";
 
 type Outcome = Result<ExitCode, Box<dyn std::error::Error>>;
@@ -26,8 +26,10 @@ fn main() -> ExitCode {
     let outcome = match words.as_slice() {
         ["up"] => up(),
         ["down"] => down(),
-        ["run", "--keep", _, ..] => run(&arguments[2..], Some(kept_folder())),
-        ["run", command, ..] if !command.starts_with('-') => run(&arguments[1..], None),
+        ["run", "--keep", command, ..] if is_command(command) => run(&arguments[2..], options(true, false)),
+        ["run", "--audit", command, ..] if is_command(command) => run(&arguments[2..], options(false, true)),
+        ["run", "--keep", "--audit", command, ..] if is_command(command) => run(&arguments[3..], options(true, true)),
+        ["run", command, ..] if is_command(command) => run(&arguments[1..], Options::default()),
         _ => {
             say(USAGE.trim_end());
             return ExitCode::from(2);
@@ -39,8 +41,16 @@ fn main() -> ExitCode {
     })
 }
 
+fn is_command(word: &str) -> bool {
+    !word.starts_with('-')
+}
+
+fn options(keep: bool, audit: bool) -> Options {
+    Options { folder: keep.then(kept_folder), audit, ..Options::default() }
+}
+
 fn up() -> Outcome {
-    let cluster = start(Some(kept_folder()))?;
+    let cluster = start(options(true, false))?;
     print_export(cluster.kubeconfig_path())?;
     cluster.leave_running()?;
     Ok(ExitCode::SUCCESS)
@@ -52,9 +62,9 @@ fn down() -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-fn run(command: &[OsString], kept: Option<PathBuf>) -> Outcome {
-    let keep = kept.is_some();
-    let cluster = start(kept)?;
+fn run(command: &[OsString], options: Options) -> Outcome {
+    let keep = options.folder.is_some();
+    let cluster = start(options)?;
     let mut child = Command::new(&command[0]);
     child.args(&command[1..]).env("KUBECONFIG", cluster.kubeconfig_path()).env("KUBECTL", cluster.bin("kubectl"));
     let status = child.env("CLUSTER_FOLDER", cluster.folder()).status()?;
@@ -64,13 +74,13 @@ fn run(command: &[OsString], kept: Option<PathBuf>) -> Outcome {
     Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn start(folder: Option<PathBuf>) -> Result<TestCluster, Box<dyn std::error::Error>> {
-    if let Some(folder) = &folder {
+fn start(options: Options) -> Result<TestCluster, Box<dyn std::error::Error>> {
+    if let Some(folder) = &options.folder {
         clear_stopped(folder)?;
     }
     say("starting etcd, kube-apiserver, kube-controller-manager, kube-scheduler and one simulated node");
     let began = Instant::now();
-    let cluster = TestCluster::start(Options { folder, ..Options::default() })?;
+    let cluster = TestCluster::start(options)?;
     say(&format!("the cluster is up after {:.1} s", began.elapsed().as_secs_f64()));
     Ok(cluster)
 }
