@@ -3,6 +3,7 @@
 
 mod architecture;
 mod argocd;
+mod canary;
 mod chart;
 mod chart_kinds;
 mod client_side;

@@ -2,6 +2,7 @@
 
 mod bounded;
 mod connections;
+mod term;
 
 use std::pin::Pin;
 use std::task::{Context as Task, Poll};
@@ -17,32 +18,35 @@ use tower::{BoxError, Layer, Service, ServiceBuilder};
 use self::bounded::Bounded;
 pub(crate) use self::bounded::TooLarge;
 use self::connections::is_watch;
+use self::term::WithinTerm;
+use crate::lease::Term;
 use crate::manager::Error;
 use crate::metrics::Metrics;
 
 /// How long the server may take to begin an answer; watches may take longer.
 const ANSWER_LIMIT: Duration = Duration::from_secs(60);
 
-/// A client for the cluster in `KUBECONFIG`, else `~/.kube/config`, else the pod's service account.
-pub(crate) async fn connect(metrics: &Metrics) -> Result<Client, Error> {
+/// A client for the cluster in `KUBECONFIG`, else `~/.kube/config`, else the pod's service account. It writes nothing once the term is over.
+pub(crate) async fn connect(metrics: &Metrics, term: &Term) -> Result<Client, Error> {
     let mut config = Config::infer().await.map_err(Error::Kubeconfig)?;
     let agent = concat!("helm-operator/", env!("CARGO_PKG_VERSION"));
     config.headers.push((header::USER_AGENT, HeaderValue::from_static(agent)));
-    client(config, metrics).map_err(Error::Client)
+    client(config, metrics, term).map_err(Error::Client)
 }
 
 /// As kube's own client, but for its connections. A request that the server turns away (429, 503, 504) is repeated when the server wants it.
-fn client(config: Config, metrics: &Metrics) -> Result<Client, kube::Error> {
+fn client(config: Config, metrics: &Metrics, term: &Term) -> Result<Client, kube::Error> {
     metrics.api_server(config.cluster_url.authority().map_or("", |host| host.as_str()));
-    let counted = Counted(metrics.clone());
+    let (counted, within_term) = (Counted(metrics.clone()), WithinTerm(term.clone()));
     if config.proxy_url.is_some() {
-        return Ok(ClientBuilder::try_from(config)?.with_layer(&counted).build());
+        return Ok(ClientBuilder::try_from(config)?.with_layer(&within_term).with_layer(&counted).build());
     }
     let service = ServiceBuilder::new()
         .layer(config.base_uri_layer())
         .option_layer(config.default_retry.then(|| RetryLayer::new(RetryPolicy::server_retry())))
         .option_layer(config.auth_layer()?)
         .layer(config.extra_headers_layer()?)
+        .layer(within_term)
         .service(connections::connections(&config)?);
     Ok(ClientBuilder::new(service, config.default_namespace).with_layer(&counted).build())
 }
@@ -137,7 +141,7 @@ mod tests {
     }
 
     /// A server that answers the first requests with 429 and then with an empty object; returns its address and what arrives there.
-    async fn busy(refusals: usize) -> (Client, Arc<Mutex<Vec<(Instant, String)>>>) {
+    async fn busy(refusals: usize, term: &Term) -> (Client, Arc<Mutex<Vec<(Instant, String)>>>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let config = Config::new(format!("http://{}", listener.local_addr().unwrap()).parse().unwrap());
         let arrived: Arc<Mutex<Vec<(Instant, String)>>> = Arc::default();
@@ -154,12 +158,12 @@ mod tests {
                 stream.write_all(answer.as_bytes()).await.unwrap();
             }
         });
-        (client(config, &Metrics::default()).unwrap(), arrived)
+        (client(config, &Metrics::default(), term).unwrap(), arrived)
     }
 
     #[tokio::test]
     async fn a_busy_server_decides_when_a_request_is_repeated() {
-        let (client, arrived) = busy(2).await;
+        let (client, arrived) = busy(2, &Term::default()).await;
         let call = helm_release::kube::Call::post("/api/v1/namespaces/ns/configmaps", b"{}".to_vec());
         helm_release::kube::Api::send(&client, call).await.unwrap();
         let arrived = arrived.lock().unwrap();
@@ -169,5 +173,22 @@ mod tests {
             let waited = pair[1].0 - pair[0].0;
             assert!(waited >= Duration::from_millis(950) && waited < Duration::from_secs(10), "{waited:?}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_process_whose_term_is_over_reads_but_sends_no_write_not_even_again() {
+        let term = Term::default();
+        let (client, arrived) = busy(1, &term).await;
+        let send = |call| helm_release::kube::Api::send(&client, call);
+        let write = || helm_release::kube::Call::post("/api/v1/namespaces/ns/configmaps", b"{}".to_vec());
+        // The server asks for it again after a second, when the term is over.
+        term.set_end(tokio::time::Instant::now() + Duration::from_millis(900));
+        assert!(send(write()).await.is_err());
+        assert!(send(write()).await.is_err());
+        send(helm_release::kube::Call::get("/api")).await.unwrap();
+        let lines: Vec<String> = arrived.lock().unwrap().iter().map(|(_, line)| line.clone()).collect();
+        assert_eq!(lines, ["POST /api/v1/namespaces/ns/configmaps HTTP/1.1", "GET /api HTTP/1.1"]);
+        term.set_end(tokio::time::Instant::now() + Duration::from_secs(60));
+        send(write()).await.unwrap();
     }
 }

@@ -5,6 +5,7 @@
 //! Counterpart: client-go's `tools/leaderelection`.
 
 mod decide;
+mod term;
 #[cfg(test)]
 mod tests;
 
@@ -19,6 +20,7 @@ use tokio::time::Instant;
 
 use crate::report::chain;
 use decide::{Observed, Step, next_step};
+pub(crate) use term::Term;
 
 /// client-go's three durations; each must be longer than the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,15 +55,21 @@ pub(crate) struct Election {
     name: String,
     identity: String,
     timing: Timing,
+    term: Term,
     observed: Option<Observed>,
     last_error: Option<String>,
 }
 
 impl Election {
-    /// A candidate with this identity for the lease `namespace/name`.
-    pub(crate) fn new(client: Client, namespace: &str, name: &str, identity: String, timing: Timing) -> Election {
+    /// A candidate with this identity for the lease `namespace/name`, which leads by these rules.
+    pub(crate) fn new(
+        client: Client,
+        (namespace, name): (&str, &str),
+        identity: String,
+        (timing, term): (Timing, Term),
+    ) -> Election {
         let api = Api::namespaced(client, namespace);
-        Election { api, name: name.to_owned(), identity, timing, observed: None, last_error: None }
+        Election { api, name: name.to_owned(), identity, timing, term, observed: None, last_error: None }
     }
 
     /// Waits until this candidate leads. Cancel safe.
@@ -75,7 +83,9 @@ impl Election {
 
     /// Renews until that is no longer possible. Cancel safe; the lease then expires or is [released](Self::release).
     pub(crate) async fn hold(&mut self) -> Lost {
-        let mut deadline = Instant::now() + self.timing.renew_deadline;
+        // Others count from the write that made this candidate the leader, however late its answer came.
+        let since = self.observed.as_ref().map_or_else(Instant::now, |o| o.at);
+        let mut deadline = since + self.timing.renew_deadline;
         while Instant::now() < deadline {
             let started = Instant::now();
             if self.attempt(deadline - started).await {
@@ -85,6 +95,7 @@ impl Election {
             }
             tokio::time::sleep_until(deadline.min(Instant::now() + self.timing.retry_period)).await;
         }
+        self.term.set_end(Instant::now());
         tracing::error!(lease = self.name, identity = self.identity, "Failed to renew lease");
         Lost
     }
@@ -103,6 +114,7 @@ impl Election {
             Ok(Err(error)) => tracing::warn!(lease = self.name, error = chain(&error), "Failed to release lease"),
             Err(_) => tracing::warn!(lease = self.name, "Failed to release lease in time"),
         }
+        self.term.set_end(Instant::now());
     }
 
     /// Tries once to take or renew the lease; returns whether this candidate then leads.
@@ -153,6 +165,7 @@ impl Election {
         };
         match written {
             Ok(lease) => {
+                self.term.set_end(started + self.timing.renew_deadline);
                 self.observed = Some(Observed { lease, at: started });
                 Ok(true)
             }

@@ -17,6 +17,8 @@ struct State {
     lease: Option<Lease>,
     version: u64,
     cut_off: Vec<String>,
+    /// How late an answer is.
+    late: Duration,
 }
 
 impl Server {
@@ -24,9 +26,15 @@ impl Server {
         let (server, from) = (self.clone(), identity.to_owned());
         let service = tower::service_fn(move |request: Request<Body>| {
             let (server, from) = (server.clone(), from.clone());
-            async move { Ok::<_, std::convert::Infallible>(server.answer(&from, request).await) }
+            async move {
+                let answer = server.answer(&from, request).await;
+                let late = server.0.lock().unwrap().late;
+                tokio::time::sleep(late).await;
+                Ok::<_, std::convert::Infallible>(answer)
+            }
         });
-        Election::new(Client::new(service, "default"), "default", "lock", identity.to_owned(), Timing::default())
+        let rules = (Timing::default(), Term::default());
+        Election::new(Client::new(service, "default"), ("default", "lock"), identity.to_owned(), rules)
     }
 
     async fn answer(&self, from: &str, request: Request<Body>) -> Response<Body> {
@@ -119,6 +127,40 @@ async fn a_leader_that_is_cut_off_gives_up_before_another_takes_over() {
     let took_over = waiting.await.unwrap();
     assert!(took_over > gave_up + Duration::from_secs(2), "{:?}", took_over - gave_up);
     assert_eq!(server.holder(), "b");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_counts_from_the_write_that_made_it_one_however_late_the_answer() {
+    let server = Server::default();
+    let mut a = server.election("a");
+    server.0.lock().unwrap().late = Duration::from_secs(4);
+    // The read, then the write.
+    assert_eq!(seconds(a.acquire()).await, 8);
+    server.cut_off("a");
+    let held = seconds(async {
+        a.hold().await;
+    });
+    assert_eq!(held.await, 6);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_term_ends_with_the_renew_deadline_with_the_lease_or_at_its_release() {
+    let server = Server::default();
+    let term = Term::default();
+    let mut a = Election { term: term.clone(), ..server.election("a") };
+    assert_eq!(term.check(), Ok(()), "a candidate may review tokens");
+    a.acquire().await;
+    tokio::time::advance(Duration::from_secs(9)).await;
+    assert_eq!(term.check(), Ok(()));
+    assert!(a.attempt(Duration::from_secs(1)).await);
+    tokio::time::advance(Duration::from_secs(9)).await;
+    assert_eq!(term.check(), Ok(()), "it was renewed");
+    tokio::time::advance(Duration::from_secs(2)).await;
+    assert_eq!(term.check(), Err(Lost), "a frozen process need not have noticed");
+    assert!(a.attempt(Duration::from_secs(1)).await);
+    a.release().await;
+    tokio::time::advance(Duration::from_millis(1)).await;
+    assert_eq!(term.check(), Err(Lost));
 }
 
 #[tokio::test(start_paused = true)]

@@ -107,7 +107,8 @@ pub enum Error {
 ///
 /// # Guarantees
 /// - Controllers run only while this process holds the lease. A lost lease drops them at their next `.await` and ends `run` with
-///   [`Error::Lost`], before another process can take over.
+///   [`Error::Lost`], before another process can take over. Until then [`run`](Self::run)'s client refuses to send writes, also in a process that
+///   was frozen.
 /// - Nothing is retried here: an error or an early end of any controller ends the process, and whatever supervises it starts a new one.
 /// - A second signal drops everything at once and ends `run` with [`Error::Interrupted`]. So does dropping the future, silently. Neither releases
 ///   the lease, which then expires. Chart controllers survive both: the next process continues interrupted actions.
@@ -115,12 +116,13 @@ pub struct Manager {
     config: Config,
     metrics: Metrics,
     operator: Operator,
+    term: lease::Term,
 }
 
 impl Manager {
     /// A manager of this operator's controllers.
     pub(crate) fn new(config: Config, operator: Operator) -> Manager {
-        Manager { config, metrics: Metrics::default(), operator }
+        Manager { config, metrics: Metrics::default(), operator, term: lease::Term::default() }
     }
 
     /// Runs everything on the configured cluster until SIGTERM or SIGINT, then lets running reconciles finish and gives the lease
@@ -134,7 +136,7 @@ impl Manager {
 
     /// Like [`run`](Self::run), but also ends, in the same way, when `shutdown` is cancelled.
     pub(crate) async fn run_or_stop(self, shutdown: CancellationToken) -> Result<(), Error> {
-        let client = client::connect(&self.metrics).await?;
+        let client = client::connect(&self.metrics, &self.term).await?;
         let abort = CancellationToken::new();
         let signals = tokio::spawn(run::signals(shutdown.clone(), abort.clone()));
         let result = self.run_until_interrupted(client, shutdown, abort).await;

@@ -22,10 +22,10 @@ type Running = JoinSet<(String, Result<(), native::Error>)>;
 
 /// Runs the manager until `shutdown` is cancelled, the lease is lost or a controller ends.
 pub(super) async fn run(manager: Manager, client: Client, shutdown: CancellationToken) -> Result<(), Error> {
-    let Manager { config, metrics, operator } = manager;
+    let Manager { config, metrics, operator, term } = manager;
     let controllers = name(operator.controllers()?);
     let context = Context::new(client, config.controllers.clone(), metrics, CancellationToken::new());
-    let mut election = election(&context, &config)?;
+    let mut election = election(&context, &config, term)?;
     let servers = Servers::start(&config, &context).await?;
     log_namespaces(&context.config.namespaces);
     let result = lead(&context, &config, controllers, election.as_mut(), shutdown).await;
@@ -138,7 +138,7 @@ fn free_name(name: &str, taken: &HashSet<String>) -> String {
     std::iter::once(name.to_owned()).chain(numbered).find(|n| !taken.contains(n)).unwrap_or_default()
 }
 
-fn election(context: &Context, config: &Config) -> Result<Option<Election>, Error> {
+fn election(context: &Context, config: &Config, term: lease::Term) -> Result<Option<Election>, Error> {
     if !config.leader_elect {
         return Ok(None);
     }
@@ -147,13 +147,8 @@ fn election(context: &Context, config: &Config) -> Result<Option<Election>, Erro
     }
     let namespace = lease_namespace(config)?;
     let identity = lease::identity(context.config.pod_name.as_deref());
-    Ok(Some(Election::new(
-        context.client.clone(),
-        &namespace,
-        &config.leader_election_id,
-        identity,
-        lease::Timing::default(),
-    )))
+    let lock = (namespace.as_str(), config.leader_election_id.as_str());
+    Ok(Some(Election::new(context.client.clone(), lock, identity, (lease::Timing::default(), term))))
 }
 
 fn lease_namespace(config: &Config) -> Result<String, Error> {

@@ -11,8 +11,8 @@ use std::str::FromStr;
 
 use k8s_openapi::jiff::Timestamp;
 use tracing::{Event, Level, Subscriber};
-use tracing_subscriber::filter::{LevelFilter, Targets};
-use tracing_subscriber::layer::{Context, SubscriberExt as _};
+use tracing_subscriber::filter::{FilterExt as _, LevelFilter, Targets, filter_fn};
+use tracing_subscriber::layer::{Context, Filter, SubscriberExt as _};
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{Layer, Registry};
 
@@ -118,7 +118,7 @@ impl fmt::Display for LogLevel {
 pub fn init(options: Options) {
     let encoder = options.encoder.unwrap_or(if options.devel { Encoder::Console } else { Encoder::Json });
     let lines = Lines { encoder, time: options.time.unwrap_or_default() };
-    let filter = filter(options, std::env::var("RUST_LOG").ok().as_deref());
+    let filter = visible(filter(options, std::env::var("RUST_LOG").ok().as_deref()));
     // A second start in one process, as in tests, keeps the first.
     if Registry::default().with(lines.with_filter(filter)).try_init().is_ok() {
         panics::report_panics();
@@ -134,6 +134,15 @@ fn filter(options: Options, rust_log: Option<&str>) -> Targets {
     let libraries = if level == Level::TRACE { Level::DEBUG } else { level.min(Level::WARN) };
     let quiet = ["kube", "kube_client", "kube_runtime", "hyper", "hyper_util", "tower", "rustls", "h2", "mio", "axum"];
     Targets::new().with_default(LevelFilter::from(level)).with_targets(quiet.map(|t| (t, libraries)))
+}
+
+/// Where kube logs the API server's responses: refusals that quote a Secret, and any object that it cannot decode, which is a warning.
+/// Its callers get the same as errors, from which `reconciler/veil` hides values.
+const RESPONSES: &str = "kube_client::client";
+
+/// What the filter lets through but for responses, which no level shows.
+fn visible<S: 'static>(filter: Targets) -> impl Filter<S> {
+    filter.and(filter_fn(|metadata| metadata.target() != RESPONSES))
 }
 
 /// Writes each event as a line.
@@ -152,6 +161,9 @@ impl<S: Subscriber> Layer<S> for Lines {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use super::*;
 
     #[test]
@@ -182,6 +194,26 @@ mod tests {
         check(errors, "kube_client", Level::WARN, false);
         let all = Options { level: "3".parse().ok(), ..options };
         check(all, "kube_client", Level::DEBUG, true);
+    }
+
+    #[test]
+    fn no_level_shows_responses_of_the_api_server() {
+        struct Count(Arc<AtomicUsize>);
+        impl<S: Subscriber> Layer<S> for Count {
+            fn on_event(&self, _: &Event<'_>, _: Context<'_, S>) {
+                self.0.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        let all = Options { level: "9".parse().ok(), ..Options::default() };
+        for rust_log in [None, Some("trace"), Some("kube_client=trace"), Some("kube_client::client=trace")] {
+            let seen = Arc::new(AtomicUsize::new(0));
+            let layer = Count(seen.clone()).with_filter(visible(filter(all, rust_log)));
+            tracing::subscriber::with_default(Registry::default().with(layer), || {
+                tracing::debug!(target: "kube_client::client::builder", "requesting");
+                tracing::warn!(target: "kube_client::client", "hunter2");
+            });
+            assert_eq!(seen.load(Ordering::Relaxed), 1, "{rust_log:?}");
+        }
     }
 
     #[test]
