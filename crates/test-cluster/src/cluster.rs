@@ -11,11 +11,11 @@ use std::sync::OnceLock;
 
 use rustix::process::Signal;
 
-use crate::binaries::Binaries;
+use crate::binaries::{self, Binaries};
 use crate::control_plane::{self, ControlPlane};
 use crate::error::{Attempt, Error};
 use crate::tools::Tools;
-use crate::{Component, Namespace, Request, audit, folder};
+use crate::{Component, Namespace, RealNode, Request, audit, folder};
 
 /// What kind of cluster to start; the default is a temporary one without an audit log.
 #[derive(Clone, Debug, Default)]
@@ -26,6 +26,8 @@ pub struct Options {
     pub folder: Option<PathBuf>,
     /// The processes to run.
     pub processes: Processes,
+    /// The node that runs containers; by default pods are simulated.
+    pub node: Option<RealNode>,
 }
 
 /// The processes of a cluster.
@@ -90,6 +92,18 @@ impl TestCluster {
             }
             Err(error) => panic!("{error}"),
         }
+    }
+
+    /// Starts a cluster with the node that `make e2e-node` has prepared, whatever other cluster is configured.
+    ///
+    /// # Panics
+    /// If nothing is prepared, or the cluster fails to start.
+    #[must_use]
+    #[allow(clippy::panic, reason = "called by tests only, where a panic is the failure")]
+    pub fn with_real_node() -> TestCluster {
+        let Some(node) = RealNode::prepared() else { panic!("no node is prepared: run `make e2e-node`") };
+        let options = Options { node: Some(node), ..Options::default() };
+        TestCluster::start_own(binaries::built(), options).unwrap_or_else(|error| panic!("{error}"))
     }
 
     /// Stops a cluster that [`TestCluster::leave_running`] left in this directory, and removes the directory. Returns whether anything was running.

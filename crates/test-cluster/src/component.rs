@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::Path;
 
 use crate::ports::Ports;
-use crate::{Options, Processes};
+use crate::{Options, Processes, real_node};
 
 /// One process of the control plane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -19,12 +19,26 @@ pub enum Component {
     Scheduler,
     /// Simulates the kubelet of the single node.
     Kwok,
+    /// Runs the containers of a real node.
+    Containerd,
+    /// The real node itself.
+    Kubelet,
+    /// Leads the addresses of Services to pods.
+    KubeProxy,
 }
 
 impl Component {
-    /// Every process, in starting order.
-    pub const ALL: [Component; 5] =
-        [Component::Etcd, Component::ApiServer, Component::ControllerManager, Component::Scheduler, Component::Kwok];
+    /// Every process, in starting order. A node is either kwok or the three after it.
+    pub const ALL: [Component; 8] = [
+        Component::Etcd,
+        Component::ApiServer,
+        Component::ControllerManager,
+        Component::Scheduler,
+        Component::Kwok,
+        Component::Containerd,
+        Component::Kubelet,
+        Component::KubeProxy,
+    ];
 
     /// The name of the binary and of its log (`NAME.log`).
     #[must_use]
@@ -35,16 +49,21 @@ impl Component {
             Component::ControllerManager => "kube-controller-manager",
             Component::Scheduler => "kube-scheduler",
             Component::Kwok => "kwok",
+            Component::Containerd => "containerd",
+            Component::Kubelet => "kubelet",
+            Component::KubeProxy => "kube-proxy",
         }
     }
 
     /// The user that it calls the API server as, if it is a client.
     pub(crate) fn user(self) -> Option<&'static str> {
         match self {
-            Component::Etcd | Component::ApiServer => None,
+            Component::Etcd | Component::ApiServer | Component::Containerd => None,
             Component::ControllerManager => Some("system:kube-controller-manager"),
             Component::Scheduler => Some("system:kube-scheduler"),
             Component::Kwok => Some("kwok"),
+            Component::Kubelet => Some("kubelet"),
+            Component::KubeProxy => Some("kube-proxy"),
         }
     }
 
@@ -57,6 +76,9 @@ impl Component {
             Component::ControllerManager => controller_manager(&folder),
             Component::Scheduler => scheduler(&folder),
             Component::Kwok => kwok(&folder),
+            Component::Containerd => vec![format!("--config={folder}/containerd.toml")],
+            Component::Kubelet => kubelet(&folder),
+            Component::KubeProxy => vec![format!("--config={folder}/kube-proxy.yaml")],
         }
     }
 }
@@ -153,5 +175,16 @@ fn kwok(folder: &impl fmt::Display) -> Vec<String> {
         "--cidr=10.244.0.0/16".into(),
         // No port, because several clusters run side by side.
         "--node-port=0".into(),
+    ]
+}
+
+fn kubelet(folder: &impl fmt::Display) -> Vec<String> {
+    vec![
+        format!("--config={folder}/kubelet.yaml"),
+        format!("--kubeconfig={folder}/{}.kubeconfig", Component::Kubelet),
+        format!("--root-dir={folder}/kubelet"),
+        format!("--cert-dir={folder}/kubelet/pki"),
+        "--hostname-override=node-0".into(),
+        format!("--node-ip={}", real_node::ADDRESS),
     ]
 }

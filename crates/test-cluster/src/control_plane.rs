@@ -6,6 +6,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{self, Child, Command, Stdio};
+use std::slice;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -18,7 +19,7 @@ use crate::kubeconfig::{self, User};
 use crate::ports::Ports;
 use crate::tools::Tools;
 use crate::watchdog::Watchdog;
-use crate::{Component, Options, Processes, folder};
+use crate::{Component, Options, Processes, RealNode, binaries, folder, real_node};
 
 /// The user that tests run as.
 pub(crate) const ADMIN: &str = "admin";
@@ -74,14 +75,32 @@ impl ControlPlane {
     }
 
     fn bring_up_node(&self, tools: &Tools) -> Result<(), Error> {
-        for component in [Component::ControllerManager, Component::Scheduler, Component::Kwok] {
-            self.spawn(component)?;
+        self.spawn(Component::ControllerManager)?;
+        self.spawn(Component::Scheduler)?;
+        match &self.options.node {
+            None => self.simulate_node(tools)?,
+            Some(node) => self.start_real_node(node, tools)?,
         }
-        tools.kubectl(["apply", "-f", "-"], include_str!("manifests/node.yaml"))?;
         tools.kubectl(["wait", "--for=condition=Ready", "--timeout=60s", "node/node-0"], "")?;
         tools
             .kubectl(["wait", "--for=create", "--timeout=60s", "--namespace=default", "serviceaccount/default"], "")?;
         Ok(())
+    }
+
+    fn simulate_node(&self, tools: &Tools) -> Result<(), Error> {
+        self.spawn(Component::Kwok)?;
+        tools.kubectl(["apply", "-f", "-"], include_str!("manifests/node.yaml")).map(drop)
+    }
+
+    fn start_real_node(&self, node: &RealNode, tools: &Tools) -> Result<(), Error> {
+        node.write_files(&self.folder)?;
+        real_node::bring_up_network()?;
+        self.spawn(Component::Containerd)?;
+        self.wait_until("containerd answers", real_node::containerd_answers)?;
+        node.import_images()?;
+        self.spawn(Component::Kubelet)?;
+        self.spawn(Component::KubeProxy)?;
+        self.wait_until("the kubelet has registered its node", || tools.kubectl(["get", "node/node-0"], "").is_ok())
     }
 
     /// Returns the path of a user's kubeconfig.
@@ -158,7 +177,7 @@ impl ControlPlane {
         let open = || File::options().create(true).append(true).open(&log_path);
         let (log, errors) =
             open().and_then(|log| Ok((log, open()?))).attempt(|| format!("open {}", log_path.display()))?;
-        let mut command = Command::new(self.binaries.join(component.name()));
+        let mut command = Command::new(binaries::tool(component.name(), slice::from_ref(&self.binaries)));
         command.args(component.arguments(&self.folder, &self.ports, &self.options));
         command.current_dir(&self.folder).stdin(Stdio::null()).stdout(log).stderr(errors);
         command.process_group(self.watchdog().group());

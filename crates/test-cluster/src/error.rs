@@ -51,6 +51,14 @@ pub enum Error {
         /// Its error output.
         stderr: String,
     },
+    /// A program that prepares a real node failed.
+    #[error("{command} failed: {stderr}")]
+    Program {
+        /// Its name and arguments.
+        command: String,
+        /// Its error output.
+        stderr: String,
+    },
     /// The cluster comes from `USE_KUBECONFIG`, so we must not touch its processes.
     #[error("cannot control {0}: the cluster comes from USE_KUBECONFIG")]
     NotOurs(Component),

@@ -1,5 +1,6 @@
 //! A real Kubernetes control plane for tests and the demo: etcd, kube-apiserver, kube-controller-manager,
-//! kube-scheduler and kwok (one simulated node) as separate processes on loopback, each of which a test can kill.
+//! kube-scheduler and kwok (one simulated node) as separate processes on loopback, each of which a test can kill. [`RealNode`] is a node that
+//! runs containers.
 //!
 //! It leaves nothing behind: a watchdog stops the processes and removes their directory even if the test is killed, and each start
 //! cleans up after killed watchdogs. It builds nothing: `make cluster` does.
@@ -22,6 +23,7 @@ pub use component::Component;
 pub use error::Error;
 pub use namespace::Namespace;
 pub use process::{LIMIT, Process, eventually};
+pub use real_node::RealNode;
 
 mod audit;
 mod binaries;
@@ -34,5 +36,6 @@ mod kubeconfig;
 mod namespace;
 mod ports;
 mod process;
+mod real_node;
 mod tools;
 mod watchdog;

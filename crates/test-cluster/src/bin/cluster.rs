@@ -8,7 +8,7 @@ use std::process::{Command, ExitCode};
 use std::time::Instant;
 use std::{env, fs};
 
-use test_cluster::{Options, TestCluster};
+use test_cluster::{Options, RealNode, TestCluster};
 
 const USAGE: &str = "usage: cluster up | down | run [--keep] [--audit] COMMAND [ARGUMENT...]
 
@@ -78,9 +78,11 @@ fn start(options: Options) -> Result<TestCluster, Box<dyn std::error::Error>> {
     if let Some(folder) = &options.folder {
         clear_stopped(folder)?;
     }
-    say("starting etcd, kube-apiserver, kube-controller-manager, kube-scheduler and one simulated node");
+    let node = RealNode::prepared();
+    let kind = if node.is_some() { "one node that runs containers" } else { "one simulated node" };
+    say(&format!("starting etcd, kube-apiserver, kube-controller-manager, kube-scheduler and {kind}"));
     let began = Instant::now();
-    let cluster = TestCluster::start(options)?;
+    let cluster = TestCluster::start(Options { node, ..options })?;
     say(&format!("the cluster is up after {:.1} s", began.elapsed().as_secs_f64()));
     Ok(cluster)
 }

@@ -1,0 +1,3 @@
+module github.com/hybrid-helm-operator/hybrid-helm-operator/tools/node
+
+go 1.26.0
