@@ -168,6 +168,10 @@ cluster-oldest: ## Build a control plane of the oldest supported Kubernetes; tak
 test-oldest: cluster-oldest ## Run the operator's cluster tests on it; TEST="NAME…" filters by name.
 	KUBEBUILDER_ASSETS='$(CURDIR)/target/cluster/oldest' cargo test --test main $(CARGO_FLAGS) -- $(TEST)
 
+.PHONY: e2e-node
+e2e-node: ## Run the tests that need containers on a real node; needs root on Debian, skipped elsewhere.
+	@hack/e2e-node
+
 .PHONY: cluster-up
 cluster-up: cluster ## Start a cluster, leave it running and print its export KUBECONFIG line.
 	@$(CLUSTER) up

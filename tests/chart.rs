@@ -44,7 +44,7 @@ fn wait_deployment(namespace: &Namespace<'_>, name: &str, what: &str, done: impl
 }
 
 /// Returns the names of everything left of a release, records included.
-fn left(namespace: &Namespace<'_>) -> String {
+pub(crate) fn left(namespace: &Namespace<'_>) -> String {
     let kinds = "memcached,deployment,service,serviceaccount,secret";
     let names = namespace.kubectl(["get", kinds, "-o", "name"]).unwrap();
     names.lines().filter(|n| !n.ends_with("/default")).collect::<Vec<_>>().join(" ")

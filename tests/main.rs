@@ -17,6 +17,7 @@ mod identity;
 mod inputs;
 mod model;
 mod native;
+mod node;
 mod operator;
 mod ownership;
 mod parity;

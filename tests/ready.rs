@@ -7,7 +7,7 @@ use crate::chart::{condition, get, set, wait_ready};
 use crate::operator::{Operator, eventually};
 
 /// Waits until `Ready` is false and its message contains every word.
-fn told(namespace: &Namespace<'_>, name: &str, words: &[&str]) -> Value {
+pub(crate) fn told(namespace: &Namespace<'_>, name: &str, words: &[&str]) -> Value {
     eventually("the reason", || {
         let resource = get(namespace, ["memcached", name]);
         let ready = condition(&resource, "Ready");

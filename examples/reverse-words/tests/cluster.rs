@@ -1,7 +1,10 @@
-//! The tutorial on a real control plane: deployed for one namespace with `config/namespaced`, run with the rights of its own ServiceAccount.
+//! The tutorial on a real control plane: deployed for one namespace with `config/namespaced`, run with the rights of its own ServiceAccount. On a real
+//! node (`make e2e-node` in the repository's root), its application answers.
 
 #![allow(clippy::unwrap_used, reason = "a helper of a test fails the test")]
 
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
 use std::process::Command;
 
 use serde_json::{Value, json};
@@ -86,4 +89,34 @@ fn an_application_follows_its_resource_in_the_watched_namespace_only() {
     assert!(untouched["status"].is_null() && untouched["metadata"]["finalizers"].is_null(), "{untouched}");
     let (status, log) = operator.terminate().unwrap();
     assert!(status.success() && !log.contains("\"level\":\"error\""), "{log}");
+}
+
+/// Sends a word to the application's Service; returns what it answers.
+fn reverse(address: &str, word: &str) -> io::Result<Value> {
+    let mut stream = TcpStream::connect((address, 8080))?;
+    let body = json!({"word": word}).to_string();
+    let head = format!("POST / HTTP/1.1\r\nHost: words\r\nConnection: close\r\nContent-Length: {}\r\n\r\n", body.len());
+    stream.write_all((head + &body).as_bytes())?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    let body = answer.split_once("\r\n\r\n").map(|(_, body)| body).unwrap_or_default();
+    serde_json::from_str(body).map_err(|error| io::Error::other(format!("{error}: {answer}")))
+}
+
+#[test]
+#[ignore = "needs a node that runs containers: make e2e-node"]
+fn its_application_reverses_words_through_its_service() {
+    let cluster = TestCluster::with_real_node();
+    let namespace = cluster.namespace("words").unwrap();
+    let _operator = start(&cluster, &namespace);
+    for (replicas, version) in [(1, "v0.0.2"), (2, "v0.0.3")] {
+        set(&namespace, json!({"replicas": replicas, "appVersion": version}));
+        let app = wait_ready(&namespace, replicas);
+        assert_eq!(app["spec"]["appVersion"], version);
+        let address = get(&namespace, "service", "service-words")["spec"]["clusterIP"].as_str().unwrap().to_owned();
+        let answer = eventually("an answer of the Service", || reverse(&address, "PALC"));
+        assert_eq!(answer, json!({"reverse_word": "CLAP"}));
+    }
+    namespace.kubectl(["delete", "reversewordsapp", "words", "--timeout=60s"]).unwrap();
+    namespace.kubectl(["wait", "--for=delete", "pods", "--all", "--timeout=60s"]).unwrap();
 }
