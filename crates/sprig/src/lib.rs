@@ -22,7 +22,7 @@ mod test_call;
 mod url;
 
 pub use flow::{MESSAGE_END, MESSAGE_START};
-pub use limits::exceeded;
+pub use limits::{check_list, exceeded};
 
 use go_template::FuncMap;
 

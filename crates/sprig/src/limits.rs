@@ -20,8 +20,11 @@ pub(super) fn check_string(function: &str, bytes: usize) -> Result<(), FuncError
     check(function, "MAX_STRING_BYTES", bytes, MAX_STRING_BYTES, "bytes")
 }
 
-/// Fails if a list of this many items exceeds the limit.
-pub(super) fn check_list(function: &str, items: usize) -> Result<(), FuncError> {
+/// Fails if a list of this many items exceeds the limit of what one function makes.
+///
+/// # Errors
+/// The limit.
+pub fn check_list(function: &str, items: usize) -> Result<(), FuncError> {
     check(function, "MAX_LIST_ITEMS", items, MAX_LIST_ITEMS, "items")
 }
 

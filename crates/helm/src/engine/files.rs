@@ -7,11 +7,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use base64::Engine as _;
-use go_template::{FuncError, Kind, List, Map, MapType, Object, Param, Scope, Str, Value};
+use go_template::{FuncError, Kind, List, ListType, Map, MapType, Object, Param, Scope, Str, Value};
 
 use go_encoding::yaml;
 use golibs::glob::{self, Work};
-use sprig::exceeded;
+use sprig::{check_list, exceeded};
 
 /// Matching a pattern costs one step per this much work.
 const WORK_PER_STEP: u64 = 16;
@@ -65,13 +65,19 @@ impl Files {
         text.strip_suffix(b"\n").unwrap_or(&text).into()
     }
 
-    fn lines(&self, path: &Str) -> Value {
+    /// The file's lines, counted before they are made: five million take hundreds of megabytes.
+    fn lines(&self, scope: &mut Scope<'_>, path: &Str) -> Result<Value, FuncError> {
         let data = self.get(path);
         if data.is_empty() {
-            return List::strings(Vec::<Str>::new()).into();
+            return Ok(List::strings(Vec::<Str>::new()).into());
         }
         let text = data.strip_suffix(b"\n").unwrap_or(&data);
-        List::strings(text.split(|b| *b == b'\n').map(Str::from)).into()
+        let count = text.iter().filter(|byte| **byte == b'\n').count() + 1;
+        check_list("Lines", count)?;
+        scope.reserve(count * size_of::<Value>() + text.len())?;
+        let mut lines = Vec::with_capacity(count);
+        lines.extend(text.split(|byte| *byte == b'\n').map(|line| Value::String(line.into())));
+        Ok(List::new(ListType::String, lines).into())
     }
 }
 
@@ -118,7 +124,7 @@ impl Object for Files {
             "Glob" => return Some(self.glob(scope, &path)),
             "AsConfig" => self.flat(Str::clone).into(),
             "AsSecrets" => self.flat(|data| base64::engine::general_purpose::STANDARD.encode(data).into()).into(),
-            "Lines" => self.lines(&path),
+            "Lines" => return Some(self.lines(scope, &path)),
             _ => return None,
         };
         Some(Ok(value))

@@ -105,6 +105,17 @@ fn an_endless_range_runs_out_of_steps() {
 }
 
 #[test]
+fn a_file_has_at_most_a_million_lines() {
+    let print = |lines: usize| {
+        let files = [("x", &*"\n".repeat(lines)), ("templates/t", "n: {{ len (.Files.Lines \"x\") }}")];
+        render(&files, "").map(|rendered| rendered.manifests[0].content.clone()).map_err(|e| e.to_string())
+    };
+    assert_eq!(print(1_000_000).unwrap(), "n: 1000000");
+    let error = print(1_000_001).unwrap_err();
+    assert!(error.contains("limit MAX_LIST_ITEMS exceeded: Lines would make more than 1000000 items"), "{error}");
+}
+
+#[test]
 fn an_alias_gets_its_own_names_and_values() {
     let chart_yaml = "apiVersion: v2\nname: c\nversion: 1.2.3\ndependencies:\n- {name: s, version: 1.0.0, alias: one}\n- {name: s, version: 1.0.0, alias: two}\n";
     let files = [
