@@ -142,6 +142,11 @@ long-run: cluster ## Edit N (1000) resources for MINUTES (30) while leaders end;
 	$(if $(OPERATOR),,cargo build --release --quiet -p helm-operator)
 	hack/long-run '$(or $(MINUTES),30)' $(OPERATOR)
 
+.PHONY: bench-hostile
+bench-hostile: cluster ## Measure how long good resources (GOOD, default 1000) take beside hostile ones (HOSTILE, default 50); OPERATOR=BINARY measures another build.
+	$(if $(OPERATOR),,cargo build --release --quiet -p helm-operator)
+	hack/bench-hostile '$(or $(GOOD),1000)' '$(or $(HOSTILE),50)' $(OPERATOR)
+
 .PHONY: bench-render
 bench-render: ## Time rendering against Helm's engine; CHARTS="DIR…" adds charts, CORPUS=DIR a whole corpus.
 	CORPUS='$(CORPUS)' hack/bench-render $(CHARTS)
