@@ -164,6 +164,13 @@ mod tests {
     }
 
     #[test]
+    fn control_characters_of_charts_and_users_are_escaped() {
+        let log = || tracing::error!(logger = "cmd", error = "\x1b[2J\r", "Failed");
+        let expected = "2026-01-02T03:04:05.678Z\tERROR\tcmd\tFailed\t{\"error\": \"\\u001b[2J\\r\"}\n";
+        check(Encoder::Console, TimeEncoding::Iso8601, log, expected);
+    }
+
+    #[test]
     fn times_have_zaps_formats() {
         let now = "2026-01-02T03:04:05.678901234Z".parse().unwrap();
         let check = |encoding, expected: Value| assert_eq!(timestamp(encoding, now), expected);

@@ -134,6 +134,32 @@ fn a_file_that_upstream_rejects_is_rejected_with_its_message() {
 }
 
 #[test]
+fn a_hostile_file_is_an_error_soon_and_reaches_no_terminal() {
+    let levels: String = ('b'..='k')
+        .zip('a'..)
+        .map(|(to, from)| format!("{to}: &{to} [{}]\n", vec![format!("*{from}"); 10].join(",")))
+        .collect();
+    let cases = [
+        ("aliases that double", format!("- a: &a [1,1,1,1,1,1,1,1,1,1]\n  {}", levels.replace('\n', "\n  "))),
+        ("deep values", format!("- {{group: g, version: v1, kind: K, x: {}1", "[".repeat(100_000))),
+        ("very many watches of one kind", "- {group: g, version: v1, kind: K}\n".repeat(20_000)),
+        (
+            "a huge duration",
+            format!("- {{group: g, version: v1, kind: K, reconcilePeriod: {}h}}\n", "9".repeat(100_000)),
+        ),
+        ("a value that moves a cursor", "- {group: g, version: v1, kind: K, reconcilePeriod: \"\\e[2J\"}\n".to_owned()),
+        ("a key that does", "- {group: g, version: v1, kind: K, \"\\e[2J\": [}\n".to_owned()),
+        ("no text", "\0\0\0".to_owned()),
+    ];
+    for (what, text) in cases {
+        let began = std::time::Instant::now();
+        let error = parse(&text, env).map(|_| ()).expect_err(what).to_string();
+        assert!(began.elapsed().as_secs() < 60, "{what}: {:?}", began.elapsed());
+        assert!(!error.contains('\x1b') && error.len() <= 200_000, "{what}: {} bytes: {error:.300}", error.len());
+    }
+}
+
+#[test]
 fn a_missing_file_is_named() {
     let error = load(Path::new("no/watches.yaml")).unwrap_err();
     assert_eq!(error.to_string(), "could not open watches file: no/watches.yaml");
