@@ -40,6 +40,8 @@ pub(crate) enum RenderOutcome {
     Failed,
     /// A limit or a crash ended the worker.
     Limit,
+    /// It kept others waiting, and is done again as a retry.
+    Postponed,
 }
 
 impl EncodeLabelValue for RenderOutcome {
@@ -48,6 +50,7 @@ impl EncodeLabelValue for RenderOutcome {
             RenderOutcome::Rendered => "rendered",
             RenderOutcome::Failed => "failed",
             RenderOutcome::Limit => "limit",
+            RenderOutcome::Postponed => "postponed",
         }
         .encode(encoder)
     }

@@ -69,6 +69,11 @@ impl QueueMetrics {
         self.depth.dec();
         self.waited.observe(waited.as_secs_f64());
     }
+
+    /// A key stopped waiting: there is nothing left to do for it.
+    pub(crate) fn left(&self) {
+        self.depth.dec();
+    }
 }
 
 impl Queues {

@@ -9,6 +9,7 @@ use super::primary::Primary;
 use super::release::Release;
 use super::render::Request;
 use super::state::{Inputs, Recorded};
+use super::turns::Lane;
 use super::veil::hide_notes;
 use super::work::{Next, Work};
 use super::{compare, correct_drift};
@@ -113,7 +114,8 @@ impl Work<'_> {
         helm::release_name::check(primary.name()).map_err(|e| unusable("InvalidName", e.to_string()))?;
         let (name, namespace) = (primary.name().into(), primary.namespace().into());
         let (spec, inputs) = (self.effective_spec(primary), self.inputs_digest(primary));
-        let request = Request { name, namespace, spec, revision, inputs };
+        let is_retry = self.lane == Lane::Retries;
+        let request = Request { name, namespace, spec, revision, inputs, is_retry };
         let rendered = self.shared.renderer.render(request).await;
         let candidate = rendered.map_err(|e| unusable(e.reason, e.message))?;
         let candidate = self.post_render(primary, candidate).await?;

@@ -188,6 +188,7 @@ impl EngineRenderer {
             name: request.name,
             namespace: request.namespace,
             revision: request.revision,
+            is_retry: request.is_retry,
         }
     }
 }
@@ -371,7 +372,8 @@ mod tests {
 
     async fn rendered(renderer: &EngineRenderer, spec: &str, revision: u32) -> Result<String, RenderError> {
         let (name, namespace, inputs) = ("web".into(), "ns".into(), "digest".to_owned());
-        let request = Request { name, namespace, spec: Spec::new(spec), revision, inputs: inputs.clone() };
+        let request =
+            Request { name, namespace, spec: Spec::new(spec), revision, inputs: inputs.clone(), is_retry: false };
         let candidate = renderer.render(request).await?;
         assert_eq!(candidate.inputs, inputs);
         Ok(candidate.manifest)

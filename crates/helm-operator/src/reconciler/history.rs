@@ -17,6 +17,7 @@ use super::release::Release;
 use super::requests::Asked;
 use super::unserved::Unserved;
 use crate::backoff::{self, Retry};
+use crate::rendering::RENDER_LIMIT;
 use crate::status::{Condition, Fault, RETRIES_EXCEEDED, condition};
 
 /// The reason of a fight over an object's fields.
@@ -35,6 +36,8 @@ pub(super) struct History {
     pub(super) failure: Option<Box<Failed>>,
     /// Whether the attempt that is about to fail counts as one: it got far enough, and no outage stopped it.
     pub(super) attempted: bool,
+    /// Whether its last render took so long that it kept others waiting.
+    pub(super) is_slow: bool,
     /// The permanent refusal of an attempt, and its inputs.
     pub(super) refused: Option<Box<(String, Refusal)>>,
     /// An install whose retries would fail in the same way.
@@ -73,6 +76,8 @@ pub(super) struct Failed {
     pub(super) retry: Retry,
     /// How many attempts with these inputs failed; outages do not count.
     pub(super) attempts: u32,
+    /// Whether the resource itself is at fault, not an outage.
+    pub(super) is_own: bool,
     /// Whether only other inputs are tried from now on.
     pub(super) exhausted: bool,
 }
@@ -85,6 +90,8 @@ pub(super) struct Recalled {
     attempts: u32,
     /// Whether the retries were used up.
     exhausted: bool,
+    /// Whether a limit ended its render.
+    is_costly: bool,
     retry_at: Instant,
 }
 
@@ -121,7 +128,8 @@ impl History {
         let retry_at = now + lasted.min(SPREAD).mul_f64(share(primary.uid()));
         let exhausted = stands(condition::STALLED).is_some_and(|(_, stalled)| *stalled.reason == *RETRIES_EXCEEDED);
         let attempts = backoff::failures_within(lasted);
-        let recalled = Recalled { of: primary.clone(), attempts, exhausted, retry_at };
+        let is_costly = *failing.reason == *RENDER_LIMIT;
+        let recalled = Recalled { of: primary.clone(), attempts, exhausted, is_costly, retry_at };
         Some(History { recalled: Some(Box::new(recalled)), ..History::default() })
     }
 
@@ -148,11 +156,24 @@ impl History {
         let counts = std::mem::take(&mut self.attempted);
         let attempts = attempts.saturating_add(u32::from(counts));
         let exhausted = counts && retries.is_some_and(|retries| attempts > retries);
+        let is_own = counts || known.is_some_and(|failure| failure.is_own);
         let news = known.is_none_or(|failure| failure.fault != fault || failure.exhausted != exhausted);
         self.recalled = None;
         let retry = Retry::after(failures, now);
-        self.failure = Some(Box::new(Failed { fault, inputs, retry, attempts, exhausted }));
+        self.failure = Some(Box::new(Failed { fault, inputs, retry, attempts, is_own, exhausted }));
         news
+    }
+
+    /// Whether its next attempt may cost others their turns: the last one failed, though not for an outage, or was slow. Failures that a previous
+    /// process left are cheap unless a limit ended them, and a restart may have brought a better chart.
+    pub(super) fn is_retry(&self) -> bool {
+        let has_failed = self.failure.as_ref().is_some_and(|failure| failure.is_own);
+        has_failed || self.is_slow || self.recalled.as_ref().is_some_and(|recalled| recalled.is_costly)
+    }
+
+    /// Whether these inputs have not failed yet.
+    pub(super) fn has_changed(&self, inputs: &str) -> bool {
+        self.recalled.is_none() && self.failure.as_ref().is_none_or(|failure| failure.inputs != inputs)
     }
 
     /// Whether these inputs failed so often that they are not tried again.
@@ -165,6 +186,7 @@ impl History {
         self.failure = None;
         self.recalled = None;
         self.unserved = None;
+        self.is_slow = false;
     }
 
     /// Allows an immediate retry: someone else changed the release.
@@ -181,6 +203,7 @@ impl History {
         let History {
             failure: None,
             attempted: false,
+            is_slow: false,
             refused: None,
             unserved: None,
             recalled: None,
@@ -363,6 +386,36 @@ mod tests {
         assert!(history.is_exhausted("c"), "no retry at all");
         history.retry_now(now);
         assert!(!history.is_exhausted("c"), "someone else changed the release");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn attempts_are_retries_from_a_failure_of_the_resources_own_until_a_success() {
+        let now = Instant::now();
+        let mut history = History::default();
+        let fail = |history: &mut History, inputs: &str, attempted| {
+            history.attempted = attempted;
+            history.fail(fault("X"), inputs.into(), now, None);
+            history.is_retry()
+        };
+        assert!(!fail(&mut history, "a", false), "an outage");
+        assert!(fail(&mut history, "a", true));
+        assert!(fail(&mut history, "b", false), "an outage changes nothing");
+        history.retry_now(now);
+        assert!(history.is_retry() && !history.has_changed("b") && history.has_changed("c"));
+        history.succeed();
+        assert!(!history.is_retry() && history.is_blank());
+        history.is_slow = true;
+        assert!(history.is_retry() && history.has_changed("a") && !history.is_blank());
+        history.succeed();
+        assert!(!history.is_retry());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn of_a_previous_process_only_renders_that_a_limit_ended_are_retries() {
+        for (reason, is_retry) in [(RENDER_LIMIT, true), ("RenderError", false), ("UpgradeError", false)] {
+            let history = History::recall(&failing(reason, 2, "u"), Instant::now(), today()).unwrap();
+            assert_eq!((history.is_retry(), history.has_changed("a")), (is_retry, false), "{reason}");
+        }
     }
 
     #[tokio::test(start_paused = true)]

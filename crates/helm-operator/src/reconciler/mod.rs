@@ -17,6 +17,7 @@ mod detect;
 mod engine;
 pub(crate) mod feed;
 mod fields;
+mod groups;
 mod health;
 #[cfg(test)]
 mod helm_tests;
@@ -42,6 +43,7 @@ mod releases;
 mod render;
 mod requests;
 mod resync;
+mod retries;
 mod rollout;
 mod run;
 mod schedule;

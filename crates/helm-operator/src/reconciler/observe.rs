@@ -17,6 +17,7 @@ use super::primary::Primary;
 use super::recorded::recorded;
 use super::release::Release;
 use super::state::{Again, Inputs, Objects, Observed, Recorded};
+use super::turns::Lane;
 use super::work::Work;
 
 impl Work<'_> {
@@ -35,6 +36,7 @@ impl Work<'_> {
             listing: self.is_listing(),
             again: self.again(primary),
             place: self.place(primary, release.as_deref()),
+            apart: self.lane == Lane::Common && self.shared.cache.history(self.key).is_retry(),
         }
     }
 

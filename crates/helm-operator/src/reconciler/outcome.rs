@@ -30,6 +30,7 @@ impl Work<'_> {
                 inputs: String::new(),
                 retry: Retry { failures: 0, at },
                 attempts: 0,
+                is_own: false,
                 exhausted: false,
             }));
             news

@@ -1,12 +1,12 @@
 //! The work queue: each key runs at most once at a time, again if it was queued meanwhile, and later on request.
 //!
 //! Counterpart: client-go's work queue and controller-runtime's `RequeueAfter`. Unlike those, a key has at most one timer, which a new one
-//! replaces, and the groups of keys (namespaces) take turns, so that a thousand keys of one group delay none of another.
+//! replaces, the groups of keys (namespaces) take turns, and keys that failed have a line of their own for their next attempt ([`super::retries`]).
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, HashSet};
 use std::future::poll_fn;
 use std::hash::Hash;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -15,34 +15,28 @@ use tokio::time::Instant;
 use tokio_util::time::DelayQueue;
 use tokio_util::time::delay_queue;
 
+use super::groups::{Groups, Since};
+use super::retries::Retries;
 use crate::metrics::QueueMetrics;
+
+pub(crate) use super::groups::Grouped;
 
 /// The longest timer: the timer wheel panics beyond two years, and an annotation may ask for a thousand.
 const LONGEST_TIMER: Duration = Duration::from_secs(365 * 24 * 3600);
 
-/// A key's place among others that take turns.
-pub(crate) trait Grouped {
-    /// The group: a resource's namespace.
-    fn group(&self) -> Arc<str>;
-}
-
-/// A queue of keys. One task at a time may wait for the next key.
+/// A queue of keys. One task at a time may wait for the next key, and another one for the next retry.
 pub(crate) struct Queue<K> {
     state: Mutex<State<K>>,
     changed: AtomicWaker,
+    retries_changed: AtomicWaker,
 }
-
-/// When a key began to wait.
-type Since = Instant;
 
 struct State<K> {
     /// No key is handed out before the queue is opened.
     open: bool,
-    /// The keys that are ready, by group.
-    ready: HashMap<Arc<str>, VecDeque<(K, Since)>>,
-    /// The groups with ready keys, each once: the first is next.
-    turns: VecDeque<Arc<str>>,
+    ready: Groups<K>,
     queued: HashSet<K>,
+    retries: Retries<K>,
     running: HashSet<K>,
     /// Keys that were queued while they ran.
     again: HashMap<K, Since>,
@@ -56,22 +50,22 @@ impl<K: Clone + Eq + Hash + Grouped> Queue<K> {
     pub(crate) fn new() -> Queue<K> {
         let state = State {
             open: false,
-            ready: HashMap::new(),
-            turns: VecDeque::new(),
+            ready: Groups::default(),
             queued: HashSet::new(),
+            retries: Retries::default(),
             running: HashSet::new(),
             again: HashMap::new(),
             timers: DelayQueue::new(),
             due: HashMap::new(),
             metrics: None,
         };
-        Queue { state: Mutex::new(state), changed: AtomicWaker::new() }
+        Queue { state: Mutex::new(state), changed: AtomicWaker::new(), retries_changed: AtomicWaker::new() }
     }
 
     /// Starts handing out keys.
     pub(crate) fn open(&self) {
         self.state().open = true;
-        self.changed.wake();
+        self.wake();
     }
 
     /// Counts what is queued and handed out from now on.
@@ -101,6 +95,37 @@ impl<K: Clone + Eq + Hash + Grouped> Queue<K> {
         }
     }
 
+    /// Cancels a key's timer and its retry: it is gone.
+    pub(crate) fn forget(&self, key: &K) {
+        self.cancel(key);
+        let mut state = self.state();
+        if state.retries.leave(key) {
+            state.metrics.iter().for_each(QueueMetrics::left);
+        }
+    }
+
+    /// Puts a running key in line for its next attempt, or keeps its place there. Keys that changed since they failed wait in a line of their own.
+    pub(crate) fn retry(&self, key: &K, has_changed: bool) {
+        let mut state = self.state();
+        if state.retries.ask(key, has_changed) {
+            state.metrics.iter().for_each(QueueMetrics::added);
+        }
+    }
+
+    /// Waits until a retry may start: its key is neither running nor queued, for only one worker at a time works on a key.
+    pub(crate) async fn retry_waits(&self) {
+        poll_fn(|task| {
+            self.retries_changed.register(task.waker());
+            if self.state().has_retry() { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+    }
+
+    /// Takes the next retry, whose key counts as running until [`Queue::done`].
+    pub(crate) fn take_retry(&self) -> Option<K> {
+        self.state().take_retry()
+    }
+
     /// Waits for the next key, which counts as running until [`Queue::done`].
     pub(crate) async fn next(&self) -> K {
         poll_fn(|task| {
@@ -115,11 +140,19 @@ impl<K: Clone + Eq + Hash + Grouped> Queue<K> {
     pub(crate) fn done(&self, key: &K) {
         let mut state = self.state();
         state.running.remove(key);
+        if state.retries.ended(key) {
+            state.metrics.iter().for_each(QueueMetrics::left);
+        }
         if let Some(since) = state.again.remove(key) {
             state.wait(key.clone(), since);
         }
         drop(state);
+        self.wake();
+    }
+
+    fn wake(&self) {
         self.changed.wake();
+        self.retries_changed.wake();
     }
 
     /// How many keys have a timer.
@@ -151,24 +184,19 @@ impl<K: Clone + Eq + Hash + Grouped> State<K> {
 
     fn wait(&mut self, key: K, since: Since) {
         self.queued.insert(key.clone());
-        let group = key.group();
-        let ready = self.ready.entry(group.clone()).or_default();
-        if ready.is_empty() {
-            self.turns.push_back(group);
-        }
-        ready.push_back((key, since));
+        self.ready.push(key, since);
     }
 
-    /// The next key of the group whose turn it is.
-    fn pop(&mut self) -> Option<(K, Since)> {
-        let group = self.turns.pop_front()?;
-        let ready = self.ready.get_mut(&group)?;
-        let key = ready.pop_front();
-        match ready.is_empty() {
-            true => _ = self.ready.remove(&group),
-            false => self.turns.push_back(group),
-        }
-        key
+    fn has_retry(&self) -> bool {
+        self.open && self.retries.any(|key| !self.running.contains(key) && !self.queued.contains(key))
+    }
+
+    fn take_retry(&mut self) -> Option<K> {
+        let State { running, queued, .. } = self;
+        let (key, since) = self.retries.take(|key| !running.contains(key) && !queued.contains(key))?;
+        self.metrics.iter().for_each(|metrics| metrics.taken(since.elapsed()));
+        self.running.insert(key.clone());
+        Some(key)
     }
 
     fn push_after(&mut self, key: K, after: Duration) {
@@ -187,7 +215,7 @@ impl<K: Clone + Eq + Hash + Grouped> State<K> {
         if !self.open {
             return Poll::Pending;
         }
-        let Some((key, since)) = self.pop() else { return Poll::Pending };
+        let Some((key, since)) = self.ready.pop() else { return Poll::Pending };
         self.metrics.iter().for_each(|metrics| metrics.taken(since.elapsed()));
         self.queued.remove(&key);
         self.running.insert(key.clone());
@@ -197,6 +225,8 @@ impl<K: Clone + Eq + Hash + Grouped> State<K> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
     use crate::metrics::{Format, Metrics};
 
@@ -342,6 +372,87 @@ mod tests {
         assert_eq!(depth(), (Some(1), Some(3)));
         assert_eq!(queue.next().await, "a");
         assert_eq!(depth(), (Some(0), Some(3)));
+        queue.retry(&"a", false);
+        queue.retry(&"a", true);
+        queue.done(&"a");
+        assert_eq!(depth(), (Some(1), Some(4)), "a retry waits as well");
+        assert_eq!(next_retry(&queue).await, Some("a"));
+        assert_eq!(depth(), (Some(0), Some(4)));
+        queue.retry(&"a", false);
+        queue.done(&"a");
+        queue.forget(&"a");
+        assert_eq!(depth(), (Some(0), Some(5)));
+    }
+
+    /// The next key, whose reconcile asks for a retry.
+    async fn fail(queue: &Queue<&'static str>, has_changed: bool) -> &'static str {
+        let key = queue.next().await;
+        queue.retry(&key, has_changed);
+        queue.done(&key);
+        key
+    }
+
+    async fn next_retry(queue: &Queue<&'static str>) -> Option<&'static str> {
+        tokio::time::timeout(NEVER, queue.retry_waits()).await.ok()?;
+        queue.take_retry()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn retries_are_no_keys_for_ordinary_workers() {
+        let queue = open();
+        ["a/1", "b/1"].into_iter().for_each(|key| queue.push(key));
+        fail(&queue, false).await;
+        fail(&queue, false).await;
+        assert!(is_quiet(&queue).await);
+        assert_eq!((next_retry(&queue).await, next_retry(&queue).await), (Some("a/1"), Some("b/1")));
+        assert_eq!(next_retry(&queue).await, None);
+        queue.done(&"a/1");
+        assert_eq!(next_retry(&queue).await, None, "the attempt did not ask for another one");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_change_of_a_key_in_line_is_seen_at_once_and_costs_no_place() {
+        let queue = open();
+        for key in ["a/1", "b/1"] {
+            queue.push(key);
+            fail(&queue, false).await;
+        }
+        queue.push("a/1");
+        assert_eq!(next_retry(&queue).await, Some("b/1"), "the other one is queued");
+        assert_eq!(queue.next().await, "a/1");
+        assert_eq!(next_retry(&queue).await, None, "and running");
+        queue.retry(&"a/1", false);
+        queue.push("a/1");
+        queue.done(&"a/1");
+        assert_eq!(next_retry(&queue).await, None, "and queued again");
+        fail(&queue, true).await;
+        assert_eq!(next_retry(&queue).await, Some("a/1"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_key_that_succeeds_or_is_gone_leaves_the_line() {
+        let queue = open();
+        for key in ["a/1", "b/1"] {
+            queue.push(key);
+            fail(&queue, false).await;
+        }
+        queue.push("a/1");
+        queue.done(&queue.next().await);
+        queue.forget(&"b/1");
+        assert_eq!(next_retry(&queue).await, None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_end_of_work_and_the_opening_wake_who_waits_for_a_retry() {
+        let queue = Queue::new();
+        queue.push("a");
+        let work = async {
+            tokio::task::yield_now().await;
+            queue.open();
+            fail(&queue, false).await
+        };
+        tokio::join!(work, async { tokio::time::timeout(NEVER, queue.retry_waits()).await.unwrap() });
+        assert_eq!(queue.take_retry(), Some("a"));
     }
 
     #[tokio::test(start_paused = true)]

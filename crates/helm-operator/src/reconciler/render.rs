@@ -23,6 +23,8 @@ pub struct Request {
     pub revision: u32,
     /// The digest of everything that the release is made from; the candidate carries it.
     pub inputs: String,
+    /// Whether the resource's last attempt failed. The engine renders such a resource in a worker of its own, with the lowest priority.
+    pub is_retry: bool,
 }
 
 /// Why rendering failed.

@@ -204,7 +204,7 @@ impl Shared {
             self.cache.forget(key);
             self.sources.forget(&self.settings.controller, key);
             self.leave_rollout(key);
-            self.queue.cancel(key);
+            self.queue.forget(key);
         }
     }
 

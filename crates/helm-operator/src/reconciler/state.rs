@@ -31,6 +31,8 @@ pub(super) struct Observed {
     pub(super) again: Again,
     /// Whether an upgrade may start.
     pub(super) place: Place,
+    /// The last attempt failed, and this turn is not one of those that such resources have.
+    pub(super) apart: bool,
 }
 
 /// What to do although nothing differs.
@@ -139,6 +141,8 @@ pub(super) enum Step {
     Compare,
     /// Take a place among the upgrades that may run at a time.
     Queue,
+    /// Wait for a turn of resources that failed.
+    Retry,
     /// Render the chart.
     Render,
     /// Make the first revision, or continue making it.
@@ -186,6 +190,7 @@ impl fmt::Display for Step {
             Step::Repair => "repair",
             Step::Reapply => "apply again",
             Step::Queue => "wait for other upgrades",
+            Step::Retry => "wait for other retries",
             Step::Detect => "report drift",
             Step::Confirm => "confirm own writes",
             Step::ReportInvalidAnnotation => "report invalid annotation",
@@ -207,6 +212,7 @@ impl fmt::Display for Observed {
             (self.paused, "paused"),
             (self.held, "held"),
             (self.listing, "objects not listed yet"),
+            (self.apart, "failed before"),
         ];
         flags.iter().filter(|(set, _)| *set).try_for_each(|(_, word)| write!(f, ", {word}"))
     }
@@ -256,8 +262,15 @@ impl fmt::Display for Objects {
     }
 }
 
-/// Returns the next step.
+/// Returns the next step. An attempt begins with a render: one that may fail again takes no turn from others.
 pub(super) fn next_step(observed: &Observed) -> Step {
+    match wanted_step(observed) {
+        Step::Render if observed.apart => Step::Retry,
+        step => step,
+    }
+}
+
+fn wanted_step(observed: &Observed) -> Step {
     if observed.paused {
         return Step::Nothing;
     }
@@ -357,6 +370,7 @@ mod tests {
         listing: false,
         again: Again::Nothing,
         place: Place::Free,
+        apart: false,
     };
 
     fn check(cases: &[(&str, Observed, Step)]) {
@@ -380,6 +394,25 @@ mod tests {
             ("not while held", Observed { finalizer: true, held: true, ..new.clone() }, Step::Wait),
             ("not while suspended", Observed { suspended: true, ..new.clone() }, Step::Nothing),
             ("not while paused", Observed { paused: true, ..new.clone() }, Step::Nothing),
+        ]);
+    }
+
+    #[test]
+    fn only_the_attempts_of_failed_resources_wait_for_a_turn_of_their_own() {
+        let failed = Observed { apart: true, ..FINE };
+        let new = Observed { release: Recorded::None, inputs: Inputs::Changed, ..failed.clone() };
+        check(&[
+            ("an install", new.clone(), Step::Retry),
+            ("an upgrade", Observed { inputs: Inputs::Changed, ..failed.clone() }, Step::Retry),
+            ("not before its time", Observed { held: true, ..new.clone() }, Step::Wait),
+            ("what is deployed is repaired", Observed { objects: Objects::Drifted, ..failed.clone() }, Step::Repair),
+            (
+                "what was rendered is installed",
+                Observed { inputs: Inputs::RenderedOther, ..new.clone() },
+                Step::Install,
+            ),
+            ("a deletion", Observed { deleting: true, release: Recorded::FailedInstall, ..new }, Step::Uninstall),
+            ("nothing", failed, Step::Nothing),
         ]);
     }
 

@@ -14,8 +14,10 @@ use super::schedule::End;
 use super::shared::Shared;
 use super::sources::Loaded;
 use super::state::{Inputs, Recorded, Step, next_step};
+use super::turns::Lane;
 use super::{compare, correct_drift, deploy, detect, identity, requests, resync, settle, undo, uninstall};
 use crate::metrics::ReconcileResult;
+use crate::rendering::POSTPONED;
 use crate::status::{Fault, condition};
 
 /// The limit of steps in one reconcile; reaching it is a bug.
@@ -24,15 +26,15 @@ const MAX_STEPS: usize = 12;
 /// How long a resource waits while the controller of another version reconciles it.
 const TAKEN: Duration = Duration::from_secs(1);
 
-/// Reconciles one resource until nothing is left to do.
-pub(super) async fn reconcile(shared: &Shared, key: &ResourceKey, slot: &dyn Slot) -> ReconcileResult {
+/// Reconciles one resource until nothing is left to do, or until that needs a turn of another lane.
+pub(super) async fn reconcile(shared: &Shared, key: &ResourceKey, slot: &dyn Slot, lane: Lane) -> ReconcileResult {
     let Some(_place) = shared.intake.take(key) else {
         shared.queue.push_after(key.clone(), TAKEN);
         return ReconcileResult::RequeueAfter;
     };
     let progress = Progress::new(shared, key, slot);
     let waits = progress.subscribe();
-    let mut work = Work::new(shared, key, &progress);
+    let mut work = Work { lane, ..Work::new(shared, key, &progress) };
     let end = publish_progress(shared, key, waits, Box::pin(work.steps())).await;
     settle::settle(&work, end).await
 }
@@ -52,6 +54,8 @@ pub(super) struct Work<'a> {
     pub(super) shared: &'a Shared,
     pub(super) key: &'a ResourceKey,
     pub(super) slot: &'a dyn Slot,
+    /// Who the turn is for. Default: any resource.
+    pub(super) lane: Lane,
     /// Reads and writes the objects of the release, as the watch's ServiceAccount if it has one.
     pub(super) applier: Applier,
     /// Whether that account is gone, so that the operator itself cleans up.
@@ -94,6 +98,7 @@ impl<'a> Work<'a> {
             shared,
             key,
             slot,
+            lane: Lane::Common,
             applier: identity::acting_as(&shared.applier, shared.settings.account.as_ref(), &key.namespace),
             orphaned: false,
             candidate: None,
@@ -181,6 +186,7 @@ impl Work<'_> {
             Step::ReadSources => self.load_sources(primary).await.map(|()| Next::Again),
             Step::Compare => compare::compare(self, primary).await,
             Step::Queue => Ok(self.get_in_line()),
+            Step::Retry => Ok(self.wait_for_retry(primary)),
             Step::Reapply => resync::reapply(self, primary).await,
             Step::Render | Step::Uninstall if self.is_account_gone(primary).await => match step {
                 Step::Render => Err(self.missing_account(primary)),
@@ -192,6 +198,7 @@ impl Work<'_> {
             Step::Render => match self.still_unserved(primary).await {
                 Some(fault) => Err(fault),
                 None => match self.render(primary).await {
+                    Err(fault) if fault.reason == POSTPONED => Ok(self.postpone()),
                     Err(fault) => Err(undo::after_render(self, primary, fault).await),
                     rendered => rendered,
                 },
@@ -208,6 +215,19 @@ impl Work<'_> {
             Step::Uninstall => uninstall::uninstall(self, primary).await,
             Step::RemoveFinalizer => uninstall::remove_finalizer(self, primary).await,
         }
+    }
+
+    /// Waits for the turn of resources that failed.
+    fn wait_for_retry(&self, primary: &Primary) -> Next {
+        let has_changed = self.shared.cache.history(self.key).has_changed(&self.attempt(primary));
+        self.shared.queue.retry(self.key, has_changed);
+        Next::Done
+    }
+
+    /// The render kept others waiting: it is done in the turn of resources that failed, though nothing failed.
+    fn postpone(&self) -> Next {
+        self.shared.cache.change_history(self.key, |history| history.is_slow = true);
+        Next::Again
     }
 
     /// After a deployment that was asked for, every object is applied, those without a change included.

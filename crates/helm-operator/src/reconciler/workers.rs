@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use super::primary::ResourceKey;
 use super::queue::Queue;
 use super::shared::Shared;
-use super::turns::{Turn, Workers};
+use super::turns::{Lane, Turn, Workers};
 use super::work;
 use crate::metrics::{Metrics, ReconcileResult};
 use crate::{backoff, native};
@@ -39,22 +39,39 @@ pub(crate) async fn serve<W: Work>(
 ) -> Result<(), native::Error> {
     work.metrics().controller(work.controller(), workers.limit);
     work.queue().count(work.metrics().queue(work.controller()));
+    tokio::join!(attend(work, shutdown, &workers, Lane::Common), attend(work, shutdown, &workers, Lane::Retries));
+    Ok(())
+}
+
+/// The next resource of a lane, and its turn.
+async fn next<W: Work>(work: &W, workers: &Workers, lane: Lane) -> (Turn, ResourceKey) {
+    if lane == Lane::Common {
+        // The key first: a turn held while idle would be missing to a reconcile that returns from waiting for a hook.
+        let key = work.queue().next().await;
+        return (workers.turn(lane).await, key);
+    }
+    loop {
+        work.queue().retry_waits().await;
+        // The turn first: it may take long, and a key that is taken hears of no change meanwhile.
+        let turn = workers.turn(lane).await;
+        if let Some(key) = work.queue().take_retry() {
+            return (turn, key);
+        }
+    }
+}
+
+/// Reconciles the resources of a lane until the process ends, then lets running reconciles finish.
+async fn attend<W: Work>(work: &Arc<W>, shutdown: &CancellationToken, workers: &Workers, lane: Lane) {
     let mut running = JoinSet::new();
     loop {
         while running.try_join_next().is_some() {}
-        let next = async {
-            // The key first: a turn held while idle would be missing to a reconcile that returns from waiting for a hook.
-            let key = work.queue().next().await;
-            (workers.turn().await, key)
-        };
         let (turn, key) = tokio::select! {
             () = shutdown.cancelled() => break,
-            next = next => next,
+            next = next(&**work, workers, lane) => next,
         };
         running.spawn(work_on(Running { work: work.clone(), key }, turn));
     }
     while running.join_next().await.is_some() {}
-    Ok(())
 }
 
 /// Ends the work on a key when dropped.
@@ -107,7 +124,7 @@ impl Work for Shared {
     }
 
     async fn reconcile(&self, key: &ResourceKey, turn: &Turn) -> ReconcileResult {
-        work::reconcile(self, key, turn).await
+        work::reconcile(self, key, turn, turn.lane()).await
     }
 
     async fn panicked(&self, key: &ResourceKey) -> ReconcileResult {

@@ -1,10 +1,10 @@
-//! What a worker gives up before it reads anything: memory, time, files, the network.
+//! What a worker gives up before it reads anything: memory, time, files, the network, and its priority if what it renders failed before.
 //!
 //! Resource limits hold everywhere. Landlock and seccomp are added where the kernel has them.
 
 use std::io;
 
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::process::{Resource, Rlimit, getrlimit, nice, setrlimit};
 
 use super::message::Confinement;
 use super::worker::Settings;
@@ -15,12 +15,19 @@ const STACK: u64 = 8 << 20;
 /// The limit of open files: a chart's folders may be nested 64 deep.
 const FILES: u64 = 128;
 
+/// The lowest priority for the processor.
+const LOWEST: i32 = 19;
+
 /// Restricts this process for good.
 ///
 /// # Errors
 /// A resource limit cannot be set.
 pub(super) fn confine(settings: &Settings) -> io::Result<Confinement> {
     prefer_as_victim();
+    if settings.is_niced {
+        // Refused by no kernel; without it, the worker only competes as others do.
+        let _ = nice(LOWEST);
+    }
     limit(Resource::Core, 0)?;
     limit(Resource::Fsize, 0)?;
     limit(Resource::Nofile, FILES)?;

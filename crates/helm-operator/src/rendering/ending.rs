@@ -10,6 +10,9 @@ use crate::reconciler::RenderError;
 /// The reason of a render that a limit ended.
 pub(crate) const RENDER_LIMIT: &str = "RenderLimit";
 
+/// The reason of a render that kept others waiting. It is no failure: the render is done again as a retry, and no condition shows it.
+pub(crate) const POSTPONED: &str = "RenderPostponed";
+
 /// How a worker ended.
 #[derive(Debug)]
 pub(super) enum Ending {
@@ -25,6 +28,8 @@ pub(super) enum Ending {
     NotStarted(io::Error),
     /// The values do not fit into a message.
     TooLarge,
+    /// The manager killed it: others waited for longer than a render may make them.
+    Postponed,
 }
 
 impl Ending {
@@ -50,7 +55,7 @@ impl Ending {
         match self {
             Ending::Memory | Ending::Crash(_) => is_shared,
             Ending::Killed => true,
-            Ending::Time | Ending::NotStarted(_) | Ending::TooLarge => false,
+            Ending::Time | Ending::NotStarted(_) | Ending::TooLarge | Ending::Postponed => false,
         }
     }
 
@@ -74,8 +79,10 @@ impl Ending {
             ),
             Ending::NotStarted(error) => format!("cannot start a render worker: {error}"),
             Ending::TooLarge => "the values are larger than 64 MiB (limit MAX_QUESTION)".to_owned(),
+            Ending::Postponed => "others wait for this render".to_owned(),
         };
-        RenderError { reason: RENDER_LIMIT, message }
+        let reason = if let Ending::Postponed = self { POSTPONED } else { RENDER_LIMIT };
+        RenderError { reason, message }
     }
 }
 

@@ -42,6 +42,9 @@ pub(crate) struct Job {
     pub(crate) namespace: String,
     /// The revision, from 1.
     pub(crate) revision: u32,
+    /// Whether it failed before, for the manager only: such renders have a worker of their own.
+    #[serde(skip)]
+    pub(crate) is_retry: bool,
 }
 
 /// The cluster's capabilities.

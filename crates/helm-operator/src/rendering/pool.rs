@@ -1,4 +1,7 @@
 //! Hands jobs to workers: starts one on need, keeps it while there is work, and ends it when it has been idle.
+//!
+//! No render makes others wait for long. One that failed before uses a worker of its own, niced, and never the last place but where there is only
+//! one: there, it rests after each render. Any other render that takes long while others wait is postponed, to be rendered as if it had failed.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -8,8 +11,8 @@ use std::time::Duration;
 
 use golibs::shorten::{MAX_MESSAGE, shorten};
 use helm::engine::Capabilities;
-use tokio::sync::Semaphore;
-use tokio::time::{Instant, sleep};
+use tokio::sync::{Semaphore, SemaphorePermit, watch};
+use tokio::time::{Instant, sleep, sleep_until};
 
 use super::ending::Ending;
 use super::message::{Confinement, Failure, Job};
@@ -24,6 +27,12 @@ use crate::reconciler::{RenderError, lock};
 /// How long a worker may be idle. It ends at most twice as late.
 const IDLE: Duration = Duration::from_secs(10);
 
+/// How long a render may make others wait.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// How many times as long as it rendered a retry rests where it shares the only place: others have it most of the time.
+const REST: u32 = 3;
+
 /// The workers of a process.
 ///
 /// Each renders one release at a time, so what ends it is that release's fault. The worker of a render that is dropped is killed.
@@ -31,6 +40,11 @@ pub(crate) struct Workers {
     rendering: Rendering,
     program: Program,
     permits: Semaphore,
+    /// How many renders wait for a permit.
+    waiting: watch::Sender<usize>,
+    pub(super) patience: Duration,
+    /// No retry before this time.
+    rests_until: Mutex<Option<Instant>>,
     /// What workers may read.
     folders: Mutex<BTreeSet<PathBuf>>,
     idle: Mutex<Idle>,
@@ -57,6 +71,9 @@ impl Workers {
             rendering,
             program,
             permits,
+            waiting: watch::Sender::default(),
+            patience: PATIENCE,
+            rests_until: Mutex::default(),
             folders,
             idle,
             has_reported,
@@ -75,7 +92,7 @@ impl Workers {
     /// Renders a job as soon as a worker is free.
     ///
     /// # Errors
-    /// The chart's own, or `RenderLimit` with the limit that ended the worker.
+    /// The chart's own, `RenderLimit` with the limit that ended the worker, or [`POSTPONED`](super::POSTPONED).
     pub(crate) async fn render(
         self: &Arc<Self>,
         job: Job,
@@ -86,6 +103,7 @@ impl Workers {
         self.metrics.render(match &rendered {
             Ok(Ok(_)) => RenderOutcome::Rendered,
             Ok(Err(_)) => RenderOutcome::Failed,
+            Err(Ending::Postponed) => RenderOutcome::Postponed,
             Err(_) => RenderOutcome::Limit,
         });
         match rendered {
@@ -100,13 +118,17 @@ impl Workers {
         capabilities: &Arc<Capabilities>,
         lookup: &ClusterLookup,
     ) -> Result<Result<Output, Failure>, Ending> {
-        // The semaphore is never closed.
-        let _permit = self.permits.acquire().await;
+        let _permit = self.permit(job).await;
+        let _rest = (job.is_retry && self.rendering.workers == 1).then(|| Rest::begin(&self.rests_until));
         let mut is_second = false;
         loop {
             let kept = if is_second { None } else { self.take(job) };
-            let mut worker = kept.map_or_else(|| self.start(), Ok)?;
-            match worker.render(job, capabilities, lookup, self.rendering.timeout).await {
+            let mut worker = kept.map_or_else(|| self.start(job.is_retry), Ok)?;
+            let rendered = tokio::select! {
+                rendered = worker.render(job, capabilities, lookup, self.rendering.timeout) => rendered,
+                () = self.impatience(), if !job.is_retry => Err(Ending::Postponed),
+            };
+            match rendered {
                 Ok(answer) => {
                     self.keep(worker);
                     return Ok(answer);
@@ -117,22 +139,48 @@ impl Workers {
         }
     }
 
-    fn start(&self) -> Result<Worker, Ending> {
+    /// Waits for a place; a retry rests first. The semaphore is never closed.
+    async fn permit(&self, job: &Job) -> Option<SemaphorePermit<'_>> {
+        let rests_until = *lock(&self.rests_until);
+        if let Some(until) = rests_until.filter(|_| job.is_retry) {
+            sleep_until(until).await;
+        }
+        if let Ok(permit) = self.permits.try_acquire() {
+            return Some(permit);
+        }
+        let _waiting = Waiting::begin(&self.waiting);
+        self.permits.acquire().await.ok()
+    }
+
+    /// Waits until a render that begins now makes others wait for too long.
+    async fn impatience(&self) {
+        sleep(self.patience).await;
+        // The sender lives as long as the workers.
+        _ = self.waiting.subscribe().wait_for(|waiting| *waiting > 0).await;
+    }
+
+    fn start(&self, is_niced: bool) -> Result<Worker, Ending> {
         let cpu_seconds = self.rendering.timeout.saturating_add(GRACE).saturating_mul(LIFE + 2).as_secs();
         let folders = lock(&self.folders).iter().cloned().collect();
-        let settings = Settings { memory: self.rendering.memory, cpu_seconds, folders };
+        let settings = Settings { memory: self.rendering.memory, cpu_seconds, folders, is_niced };
         let worker = Worker::start(&self.program, &settings).map_err(Ending::NotStarted)?;
         #[cfg(test)]
         lock(&self.started).extend(worker.id());
         Ok(worker)
     }
 
-    /// An idle worker, at best one that has the chart in memory.
+    /// An idle worker of the job's kind, at best one that has the chart in memory. Where there is none, an idle one of the other kind may have to
+    /// end: no more processes exist than may render.
     fn take(&self, job: &Job) -> Option<Worker> {
         let mut idle = lock(&self.idle);
-        let at = idle.workers.iter().rposition(|(worker, _)| worker.knows(job));
-        let at = at.or_else(|| idle.workers.len().checked_sub(1))?;
-        Some(idle.workers.swap_remove(at).0)
+        let is_fit = |worker: &Worker| worker.is_niced() == job.is_retry;
+        let at = idle.workers.iter().rposition(|(worker, _)| is_fit(worker) && worker.knows(job));
+        let at = at.or_else(|| idle.workers.iter().rposition(|(worker, _)| is_fit(worker)));
+        let busy = self.rendering.workers - self.permits.available_permits();
+        if at.is_none() && idle.workers.len() + busy > self.rendering.workers {
+            idle.workers.pop();
+        }
+        Some(idle.workers.swap_remove(at?).0)
     }
 
     fn keep(self: &Arc<Self>, mut worker: Worker) {
@@ -171,6 +219,40 @@ impl Workers {
     #[cfg(test)]
     pub(super) fn idle(&self) -> usize {
         lock(&self.idle).workers.len()
+    }
+}
+
+/// A render that waits for a place, until it is dropped.
+struct Waiting<'a>(&'a watch::Sender<usize>);
+
+impl Waiting<'_> {
+    fn begin(count: &watch::Sender<usize>) -> Waiting<'_> {
+        count.send_modify(|waiting| *waiting += 1);
+        Waiting(count)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.send_modify(|waiting| *waiting -= 1);
+    }
+}
+
+/// Makes retries rest after this one, when it is dropped.
+struct Rest<'a> {
+    began: Instant,
+    until: &'a Mutex<Option<Instant>>,
+}
+
+impl Rest<'_> {
+    fn begin(until: &Mutex<Option<Instant>>) -> Rest<'_> {
+        Rest { began: Instant::now(), until }
+    }
+}
+
+impl Drop for Rest<'_> {
+    fn drop(&mut self) {
+        *lock(self.until) = Some(Instant::now() + self.began.elapsed() * REST);
     }
 }
 

@@ -57,6 +57,7 @@ pub(super) struct Worker {
     /// The chart that it rendered last.
     chart: PathBuf,
     is_shared: bool,
+    is_niced: bool,
     busy: Duration,
     confinement: Option<Confinement>,
 }
@@ -79,12 +80,18 @@ impl Worker {
         let child = command.arg0("render-worker").process_group(0).kill_on_drop(true).spawn()?;
         let socket = UnixStream::from_std(ours)?;
         let chart = PathBuf::new();
-        Ok(Worker { child, socket, told: None, chart, is_shared: false, busy: Duration::ZERO, confinement: None })
+        let (is_niced, busy) = (settings.is_niced, Duration::ZERO);
+        Ok(Worker { child, socket, told: None, chart, is_shared: false, is_niced, busy, confinement: None })
     }
 
     /// Whether it has rendered before: if it ends now, that may be another render's fault.
     pub(super) fn is_shared(&self) -> bool {
         self.is_shared
+    }
+
+    /// Whether everything else goes first.
+    pub(super) fn is_niced(&self) -> bool {
+        self.is_niced
     }
 
     /// Whether it has this chart in memory.

@@ -40,8 +40,17 @@ pub(crate) fn program() -> Program {
     Program { path: "/proc/self/exe".into(), args: args.map(Into::into).into() }
 }
 
+/// One worker. Renders may make others wait for long: these tests' program is slow.
 pub(crate) fn workers(timeout: Duration) -> Arc<Workers> {
-    Workers::new(Rendering { workers: 1, memory: MEMORY, timeout }, program(), Metrics::default()).unwrap()
+    patient_workers(1, timeout, LIMIT)
+}
+
+/// Workers, and how long a render may make others wait.
+pub(crate) fn patient_workers(workers: usize, timeout: Duration, patience: Duration) -> Arc<Workers> {
+    let rendering = Rendering { workers, memory: MEMORY, timeout };
+    let mut workers = Workers::new(rendering, program(), Metrics::default()).unwrap();
+    Arc::get_mut(&mut workers).unwrap().patience = patience;
+    workers
 }
 
 /// A chart with this template, and its digest.
@@ -66,6 +75,7 @@ fn job(chart: &Path, digest: &str) -> Job {
         name: "web".into(),
         namespace: "ns".into(),
         revision: 2,
+        is_retry: false,
     }
 }
 
@@ -75,6 +85,15 @@ fn lookup_in(api: Arc<dyn Api>) -> ClusterLookup {
 
 /// What a template prints in a worker.
 async fn printed(workers: &Arc<Workers>, template: &str) -> Result<String, RenderError> {
+    print(workers, template, false).await
+}
+
+/// What a template of a resource that failed before prints in a worker.
+async fn reprinted(workers: &Arc<Workers>, template: &str) -> Result<String, RenderError> {
+    print(workers, template, true).await
+}
+
+async fn print(workers: &Arc<Workers>, template: &str, is_retry: bool) -> Result<String, RenderError> {
     let (folder, digest) =
         chart(&format!("apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: a}}\ntext: >-\n  {template}"));
     workers.admit(folder.path());
@@ -82,7 +101,8 @@ async fn printed(workers: &Arc<Workers>, template: &str) -> Result<String, Rende
     api.serve("v1", "ConfigMap", "configmaps");
     api.put("/api/v1/namespaces/ns/configmaps/a", json!({"data": {"x": "found"}}), "someone");
     let lookup = lookup_in(Arc::new(api));
-    let output = workers.render(job(folder.path(), &digest), &Arc::default(), &lookup).await?;
+    let job = Job { is_retry, ..job(folder.path(), &digest) };
+    let output = workers.render(job, &Arc::default(), &lookup).await?;
     Ok(output.manifest.split_once(">-\n  ").unwrap().1.trim_end().to_owned())
 }
 
@@ -134,6 +154,81 @@ async fn a_chart_that_takes_too_long_is_ended() {
     assert!(error.message.starts_with("rendering took longer than 100ms (limit --render-timeout)"), "{error}");
     assert_eq!(printed(&workers, "after").await.unwrap(), "after");
     assert_eq!(workers.started().len(), 2);
+}
+
+/// The nice value of the thread that renders: the process of these tests has others.
+fn niceness(id: u32) -> i64 {
+    let of = |stat: String| stat.rsplit_once(") ").unwrap().1.split(' ').nth(16).unwrap().parse().unwrap();
+    let threads = fs::read_dir(format!("/proc/{id}/task")).unwrap();
+    threads.map(|thread| of(fs::read_to_string(thread.unwrap().path().join("stat")).unwrap())).max().unwrap()
+}
+
+#[tokio::test]
+async fn resources_that_failed_have_a_niced_worker_of_their_own() {
+    let workers = patient_workers(2, LIMIT, LIMIT);
+    assert_eq!(printed(&workers, "good").await.unwrap(), "good");
+    assert_eq!(reprinted(&workers, "bad").await.unwrap(), "bad");
+    assert_eq!((workers.started().len(), workers.idle()), (2, 2));
+    let own = niceness(std::process::id());
+    assert_eq!([0, 1].map(|n| niceness(workers.started()[n])), [own, 19]);
+    printed(&workers, "good").await.unwrap();
+    reprinted(&workers, "bad").await.unwrap();
+    assert_eq!(workers.started().len(), 2, "both are kept");
+}
+
+#[tokio::test]
+async fn no_more_workers_exist_than_may_render() {
+    let workers = workers(LIMIT);
+    printed(&workers, "good").await.unwrap();
+    reprinted(&workers, "bad").await.unwrap();
+    assert_eq!((workers.started().len(), workers.idle()), (2, 1), "they share the memory of one");
+    printed(&workers, "good").await.unwrap();
+    assert_eq!((workers.started().len(), workers.idle()), (3, 1));
+    let workers = patient_workers(2, LIMIT, LIMIT);
+    let (one, other) = tokio::join!(printed(&workers, "1"), printed(&workers, "2"));
+    assert_eq!((one.unwrap(), other.unwrap(), workers.idle()), ("1".into(), "2".into(), 2));
+    reprinted(&workers, "bad").await.unwrap();
+    assert_eq!((workers.started().len(), workers.idle()), (3, 2));
+}
+
+#[tokio::test]
+async fn a_render_that_makes_others_wait_for_long_is_postponed() {
+    let workers = patient_workers(1, LIMIT, Duration::from_millis(100));
+    let (slow, good) = tokio::join!(printed(&workers, SLOW), printed(&workers, "good"));
+    assert_eq!(slow.unwrap_err().reason, POSTPONED);
+    assert_eq!(good.unwrap(), "good");
+    let (one, other) = tokio::join!(printed(&workers, SLOW), printed(&workers, SLOW));
+    assert_eq!(one.unwrap_err().reason, POSTPONED);
+    assert_eq!(other.unwrap_err().reason, "RenderLimit", "nobody waits for the last one");
+}
+
+#[tokio::test]
+async fn a_retry_is_not_postponed_and_rests_where_it_has_the_only_place() {
+    let workers = patient_workers(1, Duration::from_millis(100), Duration::from_millis(10));
+    let (slow, good) = tokio::join!(reprinted(&workers, SLOW), printed(&workers, "good"));
+    assert_eq!((slow.unwrap_err().reason, good.unwrap().as_str()), ("RenderLimit", "good"));
+    tokio::time::pause();
+    let began = tokio::time::Instant::now();
+    let waiting = tokio::time::timeout(Duration::from_secs(2), reprinted(&workers, "bad")).await;
+    assert!(waiting.is_err() && began.elapsed() < Duration::from_secs(3), "it rendered for more than a second");
+    tokio::time::advance(Duration::from_secs(60)).await;
+    tokio::time::resume();
+    assert_eq!(reprinted(&workers, "bad").await.unwrap(), "bad");
+}
+
+#[tokio::test]
+async fn a_retry_leaves_a_place_to_others() {
+    let workers = patient_workers(2, LIMIT, LIMIT);
+    let slow = reprinted(&workers, SLOW);
+    let good = async {
+        for _ in 0..5 {
+            assert_eq!(printed(&workers, "good").await.unwrap(), "good");
+        }
+    };
+    tokio::select! {
+        _ = slow => panic!("it takes minutes"),
+        () = good => {}
+    }
 }
 
 #[tokio::test]

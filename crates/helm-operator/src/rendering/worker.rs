@@ -41,6 +41,8 @@ pub(super) struct Settings {
     pub(super) cpu_seconds: u64,
     /// The folders that it may read.
     pub(super) folders: Vec<PathBuf>,
+    /// Whether everything else goes first.
+    pub(super) is_niced: bool,
 }
 
 /// Runs a worker until the manager closes its socket. Returns the exit code.

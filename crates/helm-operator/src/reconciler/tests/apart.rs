@@ -5,19 +5,23 @@ use tempfile::TempDir;
 use super::super::engine::{Discovered, EngineRenderer};
 use super::*;
 use crate::rendering::Workers;
-use crate::rendering::tests::{HUNGRY, chart, workers};
+use crate::rendering::tests::{HUNGRY, SLOW, chart, patient_workers, workers};
 
-/// A chart that renders a ConfigMap, or exhausts its memory if the resource asks for that.
+/// A chart that renders a ConfigMap, or exhausts its memory or time if the resource asks for that.
 fn template() -> String {
     format!(
-        "{{{{ if .Values.hungry }}}}{HUNGRY}{{{{ end }}}}\napiVersion: v1\nkind: ConfigMap\nmetadata: {{name: {{{{ .Release.Name }}}}}}\n"
+        "{{{{ if .Values.hungry }}}}{HUNGRY}{{{{ end }}}}{{{{ if .Values.slow }}}}{SLOW}{{{{ end }}}}\napiVersion: v1\nkind: ConfigMap\nmetadata: {{name: {{{{ .Release.Name }}}}}}\n"
     )
 }
 
 async fn world(spec: Value) -> (TempDir, Arc<Workers>, World) {
+    world_with(spec, workers(SECOND * 30)).await
+}
+
+async fn world_with(spec: Value, workers: Arc<Workers>) -> (TempDir, Arc<Workers>, World) {
     let server = World::new(spec).server;
     server.serve("v1", "ConfigMap", "configmaps");
-    let ((folder, _), workers) = (chart(&template()), workers(SECOND * 30));
+    let (folder, _) = chart(&template());
     workers.admit(folder.path());
     let engine = Arc::new(helm::engine::Engine::new(helm::chart::Chart::load(folder.path()).unwrap()));
     let discovered = Arc::new(Discovered::read(&Applier::new(server.clone())).await.unwrap());
@@ -64,4 +68,22 @@ async fn a_release_stays_as_it_is_while_its_next_render_hits_a_limit() {
     assert_eq!(world.reconcile().await, ReconcileResult::Error);
     assert_eq!(world.server.object(&format!("{MAPS}/web")).unwrap(), before);
     assert!(world.condition("Deployed").unwrap().starts_with("True/"));
+}
+
+#[tokio::test]
+async fn a_render_that_keeps_others_waiting_goes_on_as_a_retry_and_nobody_is_told_of_a_failure() {
+    let (_folder, _, world) = world_with(json!({"slow": true}), patient_workers(1, SECOND * 5, SECOND / 10)).await;
+    let (slow, good) = (key(), world.add("ns", "good", json!({})));
+    world.feed();
+    world.shared.queue.open();
+    let _running = (world.shared.queue.next().await, world.shared.queue.next().await);
+    let reconcile = async |key: &ResourceKey, lane| work::reconcile(&world.shared, key, &(), lane).await;
+    let (postponed, installed) = tokio::join!(reconcile(&slow, Lane::Common), reconcile(&good, Lane::Common));
+    assert!(postponed != ReconcileResult::Error && installed != ReconcileResult::Error);
+    assert!(world.server.object(&format!("{MAPS}/good")).is_some());
+    assert_eq!(world.condition("Irreconcilable"), None);
+    world.shared.queue.done(&slow);
+    assert_eq!(world.shared.queue.take_retry(), Some(slow.clone()));
+    assert_eq!(reconcile(&slow, Lane::Retries).await, ReconcileResult::Error);
+    assert!(world.condition("Irreconcilable").unwrap().contains("limit --render-timeout"));
 }

@@ -30,7 +30,7 @@ use super::rollout::Rollout;
 use super::shared::{Settings, Shared};
 use super::sources::{SourceMeta, SourceSink, Sources};
 use super::stamp::Epoch;
-use super::turns::Turns;
+use super::turns::{Lane, Turns};
 use super::watch::{Dependents, Primaries};
 use super::work;
 use crate::events::Events;
@@ -47,6 +47,7 @@ mod drift;
 mod failure_policy;
 mod failure_scenarios;
 mod faults;
+mod hostile;
 mod identity;
 mod kinds;
 mod leaks;
@@ -57,6 +58,7 @@ mod releases;
 mod reporting;
 mod requests;
 mod requeue;
+mod retries;
 mod rollout;
 mod sources;
 mod upstreams;
@@ -66,7 +68,7 @@ pub(super) const SECRETS: &str = "/api/v1/namespaces/ns/secrets";
 pub(super) const MAPS: &str = "/api/v1/namespaces/ns/configmaps";
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A chart that makes a ConfigMap for each name in `spec.maps`, with `spec.value` in it, and the objects in `spec.objects`.
+/// A chart that makes a ConfigMap for each name in `spec.maps`, with `spec.value` in it, and the objects in `spec.objects`. It takes `spec.seconds`.
 #[derive(Default)]
 pub(super) struct Stub {
     /// Names a version of the chart, which every object shows.
@@ -77,6 +79,8 @@ pub(super) struct Stub {
     renders: AtomicUsize,
     /// The revisions that it rendered.
     revisions: Mutex<Vec<u32>>,
+    /// How many retries it renders now.
+    retries: AtomicUsize,
 }
 
 impl Renderer for Stub {
@@ -109,7 +113,16 @@ impl Renderer for Stub {
             spec["value"] = format!("password {count}").into();
             request.spec = Spec::new(&spec.to_string());
         }
-        Box::pin(async move { render(&request) })
+        Box::pin(async move {
+            let spec: Value = serde_json::from_str(request.spec.json()).unwrap();
+            if let Some(seconds) = spec["seconds"].as_u64() {
+                let before = self.retries.fetch_add(usize::from(request.is_retry), Ordering::SeqCst);
+                assert!(!request.is_retry || before == 0, "one retry at a time");
+                tokio::time::sleep(SECOND * seconds as u32).await;
+                self.retries.fetch_sub(usize::from(request.is_retry), Ordering::SeqCst);
+            }
+            render(&request)
+        })
     }
 }
 
@@ -416,7 +429,7 @@ impl World {
 
     async fn reconcile_one(&self, key: &ResourceKey) -> ReconcileResult {
         self.feed();
-        let result = work::reconcile(&self.shared, key, &()).await;
+        let result = work::reconcile(&self.shared, key, &(), Lane::Retries).await;
         self.feed();
         result
     }
@@ -888,7 +901,7 @@ async fn a_resource_deleted_before_its_status_write_is_forgotten_at_once() {
     world.feed();
     world.server.remove(PRIMARY);
     let before = world.server.log().len();
-    work::reconcile(&world.shared, &key(), &()).await;
+    work::reconcile(&world.shared, &key(), &(), Lane::Retries).await;
     assert!(world.shared.cache.primary(&key()).is_none());
     assert_eq!(world.server.log()[before..], [format!("PATCH {PRIMARY}/status"), format!("GET {PRIMARY}")]);
 }
@@ -905,7 +918,7 @@ async fn a_list_of_one_namespace_does_not_affect_another() {
     }
     let before = world.server.log().len();
     for key in [key(), other] {
-        work::reconcile(&world.shared, &key, &()).await;
+        work::reconcile(&world.shared, &key, &(), Lane::Retries).await;
         assert_eq!(world.shared.cache.release(&key).unwrap().revisions.len(), 1);
     }
     assert_eq!(world.server.log()[before..], [] as [String; 0]);
@@ -915,13 +928,13 @@ async fn a_list_of_one_namespace_does_not_affect_another() {
 async fn our_own_write_without_an_event_is_read_back() {
     let world = World::new(spec());
     world.feed();
-    work::reconcile(&world.shared, &key(), &()).await;
+    work::reconcile(&world.shared, &key(), &(), Lane::Retries).await;
     world.shared.cache.kind_synced(&resource("v1", "ConfigMap", "configmaps", true), &Scope::ALL);
     world.server.remove(&format!("{MAPS}/b"));
-    work::reconcile(&world.shared, &key(), &()).await;
+    work::reconcile(&world.shared, &key(), &(), Lane::Retries).await;
     assert_eq!(world.maps(), ["a", "c"], "nothing is known yet");
     tokio::time::advance(Duration::from_secs(11)).await;
-    work::reconcile(&world.shared, &key(), &()).await;
+    work::reconcile(&world.shared, &key(), &(), Lane::Retries).await;
     assert_eq!(world.maps(), ["a", "b", "c"]);
 }
 

@@ -210,7 +210,7 @@ async fn a_change_during_a_read_is_read_again() {
     world.server.accept();
     assert_eq!(world.value_of("a"), "two");
     let before = world.server.log().len();
-    work::reconcile(&world.shared, &key(), &()).await;
+    work::reconcile(&world.shared, &key(), &(), Lane::Retries).await;
     let log = world.server.log()[before..].to_vec();
     assert_eq!(log, [format!("GET {SECRETS}/web-values")], "what it read may have been older than the event");
 }
@@ -252,7 +252,7 @@ async fn missing_rights_name_the_rule_to_add() {
     world.reconcile().await;
     assert_eq!(world.condition("Irreconcilable"), None);
     world.shared.sources.refused(SourceKind::Secret, &Scope::ALL, "the server refuses to list them");
-    work::reconcile(&world.shared, &key(), &()).await;
+    work::reconcile(&world.shared, &key(), &(), Lane::Retries).await;
     assert!(world.condition("Irreconcilable").unwrap().contains("refuses to list them; add this rule"));
     world.reconcile().await;
     assert_eq!(world.condition("Irreconcilable"), None, "a list that succeeds ends it");
