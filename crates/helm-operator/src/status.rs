@@ -8,7 +8,9 @@ use std::sync::Arc;
 
 use helm_release::kube::intern;
 use jiff::Timestamp;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use crate::reconciler::DETECTED;
@@ -132,21 +134,27 @@ pub(crate) struct Handled {
 /// The status fields that watches.yaml defines, by name.
 pub(crate) type Fields = BTreeMap<Arc<str>, Value>;
 
+/// A field of an unknown shape is not ours, and hides no other.
+fn or_default<'de, D: Deserializer<'de>, T: DeserializeOwned + Default>(from: D) -> Result<T, D::Error> {
+    let text = Box::<RawValue>::deserialize(from)?;
+    Ok(serde_json::from_str(text.get()).unwrap_or_default())
+}
+
 /// Our part of a status, and the conditions of others.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Status {
     /// Every condition.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_default")]
     pub(crate) conditions: Vec<Condition>,
     /// The release.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_default")]
     pub(crate) deployed_release: Option<DeployedRelease>,
     /// The resource's generation that the status describes.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_default")]
     pub(crate) observed_generation: Option<i64>,
     /// The tokens that were handled; few resources have any.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_default")]
     pub(crate) last_handled: Option<Box<Handled>>,
     /// The fields that watches.yaml defines.
     #[serde(skip)]

@@ -16,7 +16,7 @@ fn statuses() -> Vec<Value> {
         json!({"conditions": "text", "deployedRelease": 7}),
         json!({"conditions": [null, 1, {"type": 1, "status": {}}], "deployedRelease": {"manifest": {}, "name": []}}),
         json!({"conditions": [{"type": "ReleaseFailed", "status": "True", "lastTransitionTime": "no time"}]}),
-        json!({"conditions": {"a": nested(400)}, "lastHandled": nested(400)}),
+        json!({"other": nested(400), "lastHandled": nested(60)}),
         json!({"deployedRelease": {"revision": -1, "version": 1e300}, "objects": vec![0; 100_000]}),
     ]
 }
