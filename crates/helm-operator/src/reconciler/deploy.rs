@@ -113,8 +113,10 @@ pub(super) async fn record(work: &Work<'_>, outcome: Outcome, candidate: Option<
     }
     shared.watch_kinds(kinds);
     shared.cache.change_release(work.key, |release| {
-        for revision in release.revisions.iter_mut().map(|(_, r)| r).filter(|r| r.status == Status::Deployed) {
-            revision.status = Status::Superseded;
+        for superseded in &outcome.superseded {
+            if let Some(revision) = release.revisions.get_mut(superseded) {
+                revision.status = Status::Superseded;
+            }
         }
         for dropped in &outcome.dropped {
             release.revisions.remove(dropped);

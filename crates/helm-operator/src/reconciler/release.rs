@@ -62,6 +62,13 @@ impl Release {
         self.revisions.iter().rev().find(|(_, r)| r.status == Status::Deployed).map(|(v, r)| (*v, r))
     }
 
+    /// Deployed revisions that are not the newest: a crash or a failed request came between two writes.
+    pub(super) fn outdated(&self) -> Vec<u32> {
+        let newest = self.deployed().map(|(version, _)| version);
+        let deployed = self.revisions.iter().filter(|(_, r)| r.status == Status::Deployed).map(|(v, _)| *v);
+        deployed.filter(|version| Some(*version) != newest).collect()
+    }
+
     /// The deployed revision, else the newest one that ever was deployed.
     pub(super) fn last_good(&self) -> Option<u32> {
         let newest = |status| self.revisions.iter().rev().find(|(_, r)| r.status == status).map(|(v, _)| *v);

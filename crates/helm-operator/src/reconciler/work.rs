@@ -300,6 +300,7 @@ impl Work<'_> {
             pending: newest.status.is_pending(),
             versions: release.revisions.keys().copied().collect(),
             deployed: release.deployed().map(|(v, _)| v),
+            outdated: release.outdated(),
             last_good: release.last_good(),
             inventory: release.inventory(),
             packed,

@@ -86,11 +86,13 @@ fn with_causes(error: &Error) -> String {
     text
 }
 
-/// Deletes the oldest revisions beyond the limit, except the deployed and the last good one. Returns those deleted.
+/// Deletes the oldest revisions beyond the limit, except deployed ones and the last good one. Returns those deleted.
 pub(super) async fn drop_old(env: &Environment<'_>, current: Option<&Current>, version: u32) -> Vec<u32> {
     let Some(current) = current else { return Vec::new() };
     let mut dropped = Vec::new();
-    for old in surplus(&current.versions, version, &[current.deployed, current.last_good], env.options.max_history) {
+    let keep: Vec<Option<u32>> =
+        current.outdated.iter().copied().map(Some).chain([current.deployed, current.last_good]).collect();
+    for old in surplus(&current.versions, version, &keep, env.options.max_history) {
         match env.storage.delete(&env.decoration.namespace, &env.decoration.release, old).await {
             Ok(()) => dropped.push(old),
             Err(error) => {

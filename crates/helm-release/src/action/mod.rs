@@ -281,6 +281,8 @@ pub struct Current {
     pub versions: Vec<u32>,
     /// The revision with status `deployed`, if any: older than `version` after a failure.
     pub deployed: Option<u32>,
+    /// Older revisions with status `deployed`, which an interrupted action did not mark superseded.
+    pub outdated: Vec<u32>,
     /// The deployed revision, or else the last one that was: the closest to what is running.
     pub last_good: Option<u32>,
     /// Every object that may exist: those of the newest and of the deployed revision.
@@ -315,6 +317,8 @@ pub struct Outcome {
     pub marks: Marks,
     /// The objects that were applied; skipped ones are missing.
     pub applied: Vec<Applied>,
+    /// Revisions that were deployed before and are marked superseded now.
+    pub superseded: Vec<u32>,
     /// Revisions that were deleted from the history.
     pub dropped: Vec<u32>,
     /// When revision 1 was deployed.

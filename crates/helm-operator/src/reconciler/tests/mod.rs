@@ -705,6 +705,28 @@ async fn the_history_is_bounded() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_revision_that_could_not_be_marked_superseded_is_marked_by_the_next_upgrade() {
+    for restarts in [false, true] {
+        let mut world = World::new(spec());
+        world.reconcile().await;
+        world.server.refuse(|call| {
+            let first = call.method == http::Method::PATCH && call.path.contains("sh.helm.release.v1.web.v1");
+            first.then(|| Error::from_status(500, "InternalError", "away"))
+        });
+        world.edit(|p| p["spec"]["value"] = "two".into());
+        world.reconcile().await;
+        assert_eq!(world.history(), ["1 deployed", "2 deployed"]);
+        world.server.accept();
+        if restarts {
+            world = World::on(world.server);
+        }
+        world.edit(|p| p["spec"]["value"] = "three".into());
+        world.reconcile().await;
+        assert_eq!(world.history(), ["1 superseded", "2 superseded", "3 deployed"]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn somebody_elses_release_is_a_conflict_unless_adopted() {
     let world = World::new(spec());
     world.reconcile().await;

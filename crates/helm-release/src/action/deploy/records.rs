@@ -8,7 +8,7 @@ use super::Attempt;
 use crate::action::resume::{has, not_run};
 use crate::action::{Error, Failure, HELM_APPLY_METHOD, Outcome, Recorded, failure, read_release};
 use crate::kube::{Applied, Object, ObjectKey, Owner, intern, is_kept};
-use crate::release::{HookEvent, Info, Release, Status};
+use crate::release::{HookEvent, Info, Packed, Release, Status};
 use crate::storage::{MarkedObject, Marks};
 
 impl Attempt<'_> {
@@ -93,7 +93,7 @@ impl Attempt<'_> {
         Ok(())
     }
 
-    /// Completes the record, marks the previous revision superseded and trims the history.
+    /// Completes the record, marks earlier deployed revisions superseded and trims the history.
     pub(super) async fn complete(
         self,
         mut release: Release,
@@ -108,28 +108,34 @@ impl Attempt<'_> {
             recorded: Some(Recorded { version, status: self.kind.pending, marks: marks.clone(), dropped: Vec::new() }),
         })?;
         let trimmed = failure::drop_old(env, self.current, version);
-        let ((), dropped) = futures::future::join(self.supersede(version), trimmed).await;
+        let (superseded, dropped) = futures::future::join(self.supersede(version), trimmed).await;
         let first_deployed = release.info.first_deployed;
-        Ok(Outcome { version, written, marks, applied, dropped, first_deployed, notes: release.info.notes })
+        let notes = release.info.notes;
+        Ok(Outcome { version, written, marks, applied, superseded, dropped, first_deployed, notes })
     }
 
-    /// Marks the deployed revision superseded. Failing is harmless, because the newest revision counts.
-    async fn supersede(&self, version: u32) {
-        let Some((deployed, packed)) = self.current.and_then(|c| c.deployed.map(|d| (d, c.packed.as_ref()))) else {
-            return;
-        };
-        if deployed == version {
-            return;
+    /// Marks the revisions superseded that were deployed so far; returns them. Failing is harmless, because the newest revision counts, and the
+    /// next action tries again.
+    async fn supersede(&self, version: u32) -> Vec<u32> {
+        let Some(current) = self.current else { return Vec::new() };
+        let mut superseded = Vec::new();
+        for old in current.outdated.iter().copied().chain(current.deployed).filter(|old| *old != version) {
+            let packed = current.packed.as_ref().filter(|_| current.deployed == Some(old));
+            match self.mark_superseded(old, packed).await {
+                Ok(()) => superseded.push(old),
+                Err(error) => {
+                    let release = &self.env.decoration.release;
+                    tracing::warn!(release, revision = old, %error, "cannot mark a revision superseded");
+                }
+            }
         }
-        let superseded = async {
-            let mut old = read_release(self.env, deployed, packed).await?;
-            old.info.status = Status::Superseded;
-            self.env.storage.update(&old, None).await?;
-            Ok::<(), Error>(())
-        };
-        if let Err(error) = superseded.await {
-            let release = &self.env.decoration.release;
-            tracing::warn!(release, revision = deployed, %error, "cannot mark a revision superseded");
-        }
+        superseded
+    }
+
+    async fn mark_superseded(&self, version: u32, packed: Option<&Packed>) -> Result<(), Error> {
+        let mut old = read_release(self.env, version, packed).await?;
+        old.info.status = Status::Superseded;
+        self.env.storage.update(&old, None).await?;
+        Ok(())
     }
 }
