@@ -278,3 +278,53 @@ fn a_kind_that_appears_later_is_no_reason_to_upgrade_but_the_next_render_sees_it
         if seen == "true" { Ok(()) } else { Err(seen) }
     });
 }
+
+/// What Helm answers in JSON.
+fn helm(cluster: &TestCluster, namespace: &str, arguments: &[&str]) -> Value {
+    let mut command = cluster.command("helm");
+    command.args(arguments).args(["-n", namespace, "-o", "json"]).env("KUBECONFIG", cluster.kubeconfig_path());
+    let output = command.output().unwrap();
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", String::from_utf8_lossy(&output.stderr)))
+}
+
+#[test]
+fn helm_reads_the_records_of_releases_that_share_a_namespace() {
+    let Some(cluster) = TestCluster::shared_or_skip() else { return };
+    define(cluster);
+    let [shop, bank, records] = ["shop", "bank", "records"].map(|name| cluster.namespace(name).unwrap());
+    let charts = tempfile::tempdir().unwrap();
+    let chart = chart(charts.path(), "shared", &naming("shared"));
+    let watch = json!([{"group": "test.my.domain", "version": "v1", "kind": "Store", "chart": chart,
+        "storageNamespace": records.name()}]);
+    let _operator = Operator::start_in(cluster, &[&shop, &bank], &watch.to_string());
+    let store = |size: u32| resource("test.my.domain/v1", "Store", "web", &json!({"size": size}));
+    for (namespace, size) in [(&shop, 1), (&bank, 2)] {
+        namespace.apply(&store(size)).unwrap();
+        wait_for(namespace, "web", "size", &size.to_string());
+    }
+    shop.apply(&store(3)).unwrap();
+    wait_for(&shop, "web", "size", "3");
+    let name = format!("{}.web", shop.name());
+    let history = eventually("two revisions", || match helm(cluster, records.name(), &["history", &name]) {
+        Value::Array(all) if all.len() == 2 && all[1]["status"] == "deployed" => Ok(all),
+        other => Err(other),
+    });
+    assert_eq!((&history[0]["status"], &history[1]["revision"]), (&json!("superseded"), &json!(2)));
+    let mut listed: Vec<(String, String)> = Vec::new();
+    for release in helm(cluster, records.name(), &["list"]).as_array().unwrap() {
+        listed.push((release["namespace"].as_str().unwrap().into(), release["name"].as_str().unwrap().into()));
+    }
+    listed.sort();
+    let mut expected = [&shop, &bank].map(|namespace| (namespace.name().to_owned(), "web".to_owned()));
+    expected.sort();
+    assert_eq!(listed, expected);
+    assert_eq!(helm(cluster, records.name(), &["get", "values", &name, "--revision", "1"]), json!({"size": 1}));
+
+    shop.kubectl(["delete", "stores.test.my.domain", "web", "--timeout=60s"]).unwrap();
+    let left = records.kubectl(["get", "secret", "-l", "owner=helm", "-o", "name"]).unwrap();
+    assert_eq!(left.trim(), format!("secret/sh.helm.release.v1.{}.web.v1", bank.name()));
+    assert_eq!(get(&bank, ["configmap", "web"])["data"]["size"], "2");
+    for namespace in [&shop, &bank] {
+        assert_eq!(namespace.kubectl(["get", "secret", "-l", "owner=helm", "-o", "name"]).unwrap(), "");
+    }
+}

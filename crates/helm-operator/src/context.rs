@@ -1,5 +1,6 @@
 //! What every controller, chart or native, receives: shared handles, no state.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -135,6 +136,14 @@ impl Namespaces {
         Namespaces(names.into())
     }
 
+    /// These namespaces and more.
+    pub(crate) fn and(&self, more: &BTreeSet<String>) -> Namespaces {
+        match self.is_all() {
+            true => self.clone(),
+            false => Namespaces(self.0.iter().chain(more).cloned().collect::<BTreeSet<_>>().into_iter().collect()),
+        }
+    }
+
     /// Whether every namespace is served.
     pub fn is_all(&self) -> bool {
         self.0.is_empty()
@@ -152,6 +161,13 @@ mod tests {
         check(" , ", &[]);
         check("a", &["a"]);
         check(" b, a ,,b", &["a", "b"]);
+    }
+
+    #[test]
+    fn more_namespaces_join_some_but_not_all() {
+        let more = ["b".to_owned(), "c".to_owned()].into();
+        assert_eq!(Namespaces::parse("a,b").and(&more), Namespaces::parse("a,b,c"));
+        assert_eq!(Namespaces::parse("").and(&more), Namespaces::default());
     }
 
     #[test]

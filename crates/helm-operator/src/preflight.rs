@@ -27,16 +27,18 @@ pub(crate) struct Need<'a> {
     pub(crate) verbs: &'a [&'a str],
 }
 
-/// What a chart controller needs whatever its chart contains: its resources, named in the plural, and release records.
-pub(crate) fn of_charts<'a>(group: &'a str, plural: &'a str, status: &'a str) -> [Need<'a>; 3] {
+/// The rights on release records.
+pub(crate) const RECORDS: [Need<'static>; 1] = [Need {
+    group: "",
+    resource: "secrets",
+    verbs: &["get", "list", "watch", "create", "patch", "delete", "deletecollection"],
+}];
+
+/// What a chart controller needs whatever its chart contains, beside [`RECORDS`]: its resources, named in the plural.
+pub(crate) fn of_charts<'a>(group: &'a str, plural: &'a str, status: &'a str) -> [Need<'a>; 2] {
     [
         Need { group, resource: plural, verbs: &["get", "list", "watch", "patch"] },
         Need { group, resource: status, verbs: &["patch"] },
-        Need {
-            group: "",
-            resource: "secrets",
-            verbs: &["get", "list", "watch", "create", "patch", "delete", "deletecollection"],
-        },
     ]
 }
 
@@ -86,11 +88,23 @@ impl Rights {
     /// Logs which of these rights are missing, in each watched namespace or cluster-wide.
     pub(crate) async fn check(&self, needs: &[Need<'_>]) {
         for place in self.granted.get_or_init(|| self.ask()).await {
-            for rule in missing(needs, &place.rules) {
-                if lock(&self.told).insert(format!("{} {rule}", place.namespace)) {
-                    let namespace = &place.namespace;
-                    tracing::warn!(namespace, rule, "The operator lacks rights: add this rule to its role");
-                }
+            self.tell(needs, place);
+        }
+    }
+
+    /// As [`check`](Self::check), in this namespace instead of the watched ones; there if it is `None`.
+    pub(crate) async fn check_in(&self, namespace: Option<&str>, needs: &[Need<'_>]) {
+        match namespace {
+            None => self.check(needs).await,
+            Some(namespace) => self.ask_in(namespace).await.iter().for_each(|place| self.tell(needs, place)),
+        }
+    }
+
+    fn tell(&self, needs: &[Need<'_>], place: &Granted) {
+        for rule in missing(needs, &place.rules) {
+            if lock(&self.told).insert(format!("{} {rule}", place.namespace)) {
+                let namespace = &place.namespace;
+                tracing::warn!(namespace, rule, "The operator lacks rights: add this rule to its role");
             }
         }
     }
@@ -130,7 +144,7 @@ mod tests {
 
     #[test]
     fn a_rule_is_named_for_each_missing_right() {
-        let needs = of_charts("g", "things", "things/status");
+        let needs = [&of_charts("g", "things", "things/status")[..], &RECORDS].concat();
         let lacking = |granted: &[ResourceRule]| missing(&needs, granted).into_iter().collect::<Vec<_>>();
         assert_eq!(lacking(&[]).len(), 3);
         let things = rule(&["g"], &["things"], &["get", "list"], &[]);

@@ -3,12 +3,14 @@
 //! Fed by watches ([`super::feed`]) and by answers to our own writes; [`super::stamp`] says how long to trust each. Of two versions of an object
 //! the newer wins, and an object seen as deleted does not come back.
 
+use std::borrow::Cow;
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use helm_release::action::{Cached, CachedObject, LiveView};
 use helm_release::kube::{Applied, Decoration, Live, Mark, ObjectKey, Proven, Resource, Unready};
+use helm_release::storage::Home;
 use tokio::time::Instant;
 
 use super::deletions::RecentDeletions;
@@ -25,6 +27,8 @@ use crate::watches::Expressions;
 pub(super) struct Cache {
     state: Mutex<State>,
     releases: Arc<Releases>,
+    /// Where this controller's records are. `releases` goes by the records' own namespaces and names.
+    home: Home,
     reader: ReaderId,
     expressions: Arc<Expressions>,
 }
@@ -115,6 +119,37 @@ impl Cache {
         Cache { expressions, ..self }
     }
 
+    /// The cache of a controller whose records are at this place.
+    pub(super) fn recording_at(self, home: Home) -> Cache {
+        Cache { home, ..self }
+    }
+
+    /// The key of a resource's records.
+    fn record_of<'k>(&self, key: &'k ResourceKey) -> Cow<'k, ResourceKey> {
+        match self.home.record(&key.namespace, &key.name) {
+            (_, Cow::Borrowed(_)) => Cow::Borrowed(key),
+            (namespace, Cow::Owned(name)) => Cow::Owned(ResourceKey::new(namespace, &name)),
+        }
+    }
+
+    /// The known resource that a record belongs to.
+    pub(super) fn resource_of(&self, record: &ResourceKey) -> Option<ResourceKey> {
+        let state = self.state();
+        if self.home == Home::default() {
+            return state.primaries.contains_key(record).then(|| record.clone());
+        }
+        match self.home.release(&record.namespace, &record.name) {
+            Some((namespace, name)) => {
+                let key = ResourceKey::new(namespace, name);
+                state.primaries.contains_key(&key).then_some(key)
+            }
+            None if self.home.may_be_cut(&record.namespace, &record.name) => {
+                state.primaries.keys().find(|key| *self.record_of(key) == *record).cloned()
+            }
+            None => None,
+        }
+    }
+
     /// Whether an object is ready, by the rule of its kind or else by kstatus, and what expressions read of it.
     fn judge(&self, key: &ObjectKey, live: &Live) -> Judged {
         let (group, kind) = (&*key.group, &*key.kind);
@@ -179,11 +214,11 @@ impl Cache {
     }
 
     pub(super) fn release(&self, key: &ResourceKey) -> Option<Arc<Release>> {
-        self.releases.get(key)
+        self.releases.get(&self.record_of(key))
     }
 
     pub(super) fn change_release<T>(&self, key: &ResourceKey, change: impl FnOnce(&mut Release) -> T) -> T {
-        self.releases.change(key, self.reader, change)
+        self.releases.change(&self.record_of(key), self.reader, change)
     }
 
     /// Tells the reader of changes to releases that this controller does not make itself.
@@ -348,7 +383,7 @@ impl Cache {
             let is_known = release.revisions.values().any(|r| r.marks.is_some());
             !is_known || release.objects().any(|key| key == object)
         };
-        self.releases.read(owner, concerns).unwrap_or(true)
+        self.releases.read(&self.record_of(owner), concerns).unwrap_or(true)
     }
 
     /// Notes that all of a kind's objects in this scope are known.
@@ -372,7 +407,7 @@ impl Cache {
     pub(super) fn resources_with(&self, resource: &Resource) -> Vec<ResourceKey> {
         let has = |release: &Release| release.objects().any(|key| is_of(key, resource));
         let mut keys: Vec<ResourceKey> = self.state().primaries.keys().cloned().collect();
-        keys.retain(|key| self.releases.read(key, has).unwrap_or(false));
+        keys.retain(|key| self.releases.read(&self.record_of(key), has).unwrap_or(false));
         keys
     }
 
@@ -381,7 +416,7 @@ impl Cache {
         let keys: Vec<ResourceKey> = self.state().primaries.keys().cloned().collect();
         let mut kinds = HashSet::new();
         for key in &keys {
-            self.releases.read(key, |release| {
+            self.releases.read(&self.record_of(key), |release| {
                 let marks = release.revisions.values().filter_map(|r| r.marks.as_ref());
                 kinds.extend(marks.flat_map(|m| &m.objects).map(|o| (o.api_version.clone(), o.key.kind.clone())));
             });

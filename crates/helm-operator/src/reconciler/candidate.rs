@@ -66,14 +66,14 @@ impl Work<'_> {
         Ok(Next::Again)
     }
 
-    /// Records a release that helm-operator-plugins recorded in chunks; returns whether there was one. Without it, a release that only the status
-    /// knows would be installed anew.
+    /// Records a release that is recorded elsewhere; returns whether there was one. Without it, a release that only the status knows would be installed
+    /// anew.
     async fn import(&self, primary: &Primary) -> Result<bool, Fault> {
         let decoration = self.decoration(primary);
         let env = self.environment(&decoration, primary, "upgrade");
-        let imported = action::import_chunked(&env).await.map_err(|e| correct_drift::fault(&e))?;
+        let imported = action::import(&env).await.map_err(|e| correct_drift::fault(&e))?;
         let Some(Imported { version, written, marks }) = imported else { return Ok(false) };
-        tracing::info!(resource = %self.key, version, "Imported a release that was recorded in chunks");
+        tracing::info!(resource = %self.key, version, "Imported a release that was recorded elsewhere");
         self.shared.cache.change_release(self.key, |release| {
             release.put(version, Status::Deployed, written.resource_version, marks);
             release.packed = Some((version, written.packed));

@@ -1,6 +1,7 @@
 //! What all chart controllers of a process share: discovery, the store of release records, the watches of dependent kinds,
 //! and the sources of values.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
 use futures::future::join_all;
@@ -36,6 +37,8 @@ pub(crate) struct Cluster {
     pub(super) workers: Option<Arc<Workers>>,
     discovered: OnceCell<Arc<Discovered>>,
     records: OnceCell<()>,
+    /// Namespaces with records beside those that are served.
+    homes: Mutex<BTreeSet<String>>,
     read_whole: Arc<WholeKinds>,
     tasks: Mutex<JoinSet<()>>,
 }
@@ -55,6 +58,7 @@ impl Cluster {
             workers,
             discovered: OnceCell::new(),
             records: OnceCell::new(),
+            homes: Mutex::default(),
             tasks: Mutex::default(),
             read_whole,
             client,
@@ -65,6 +69,11 @@ impl Cluster {
     /// Reads the kinds that these expressions name with their text, from the next watch on.
     pub(super) fn read_whole(&self, expressions: &Expressions) {
         self.read_whole.add(expressions.clone());
+    }
+
+    /// Watches the records in this namespace, too, if they are not watched yet.
+    pub(super) fn record_in(&self, namespace: Option<&str>) {
+        lock(&self.homes).extend(namespace.map(str::to_owned));
     }
 
     /// The cluster's version and capabilities; the first call asks for the version.
@@ -83,7 +92,8 @@ impl Cluster {
 
     async fn watch_records(&self) {
         let (mut tasks, mut lists) = (JoinSet::new(), Vec::new());
-        for stream in watch::records(&self.client, &self.namespaces) {
+        let namespaces = self.namespaces.and(&lock(&self.homes));
+        for stream in watch::records(&self.client, &namespaces) {
             let (first, listed) = oneshot::channel();
             tasks.spawn(feed::feed(self.releases.clone(), stream, first));
             lists.push(listed);

@@ -213,6 +213,7 @@ impl Controller for ChartController {
 
     fn prepare(&self, context: &Context) {
         context.cluster.read_whole(&self.watch.expressions);
+        context.cluster.record_in(self.watch.storage_namespace.as_deref());
         if let (Source::Engine(_, chart), Some(workers)) = (&self.source, &context.cluster.workers) {
             workers.admit(chart);
         }

@@ -14,7 +14,7 @@ use super::recent::RecentRecords;
 use super::release::{Release, Revision};
 use super::stamp::{Epoch, Stamp};
 
-/// All releases, from the metadata of their records.
+/// All releases, from the metadata of their records, by the records' namespaces and names.
 #[derive(Default)]
 pub(crate) struct Releases {
     all: Mutex<HashMap<ResourceKey, Arc<Release>>>,
@@ -34,10 +34,11 @@ pub(super) struct ReaderId(u32);
 
 /// Learns of changes to releases: a controller.
 pub(super) trait Reader: Send + Sync {
-    /// Handles a change that this reader did not make itself. `foreign`: the record that changed is not ours.
-    fn release_changed(&self, key: &ResourceKey, foreign: bool);
+    /// Handles a change that this reader did not make itself, of the release whose records have this namespace and name. `foreign`: the record that
+    /// changed is not ours.
+    fn release_changed(&self, record: &ResourceKey, foreign: bool);
     /// Handles the loss of a release's last record. A change follows.
-    fn release_lost(&self, key: &ResourceKey, release: &Arc<Release>);
+    fn release_lost(&self, record: &ResourceKey, release: &Arc<Release>);
 }
 
 impl Releases {

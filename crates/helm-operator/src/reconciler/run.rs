@@ -49,14 +49,15 @@ pub(super) async fn run(controller: ChartController, context: Context) -> Result
     };
     let status = format!("{}/status", resource.plural);
     context.rights.check(&preflight::of_charts(resource.group(), &resource.plural, &status)).await;
+    context.rights.check_in(watch.storage_namespace.as_deref(), &preflight::RECORDS).await;
     let renderer = renderer(source, &watch, &context).await?;
     context.cluster.kinds.announce(renderer.chart_name());
     let intake = intake(&watch, &additions, versions, &resource, &context)?;
     let settings = settings(&watch, &context);
-    let expressions = settings.expressions.clone();
+    let (expressions, home) = (settings.expressions.clone(), settings.home.clone());
     let (new_kinds, kinds) = mpsc::unbounded_channel();
     let shared = Arc::new(Shared {
-        storage: Storage::new(api.clone()),
+        storage: Storage::new(api.clone()).at(home.clone()),
         rollout: Rollout::new(settings.max_parallel_upgrades),
         settings,
         intake,
@@ -67,7 +68,7 @@ pub(super) async fn run(controller: ChartController, context: Context) -> Result
         started: tokio::time::Instant::now(),
         additions,
         client: context.client.clone(),
-        cache: Cache::over(context.cluster.releases.clone()).judging(expressions),
+        cache: Cache::over(context.cluster.releases.clone()).judging(expressions).recording_at(home),
         queue: Queue::new(),
         api,
         applier,
@@ -156,6 +157,7 @@ fn settings(watch: &Watch, context: &Context) -> Settings {
         retries: watch.retries,
         crds: watch.crds,
         recreate: watch.recreate.clone(),
+        home: watch.home(),
     }
 }
 

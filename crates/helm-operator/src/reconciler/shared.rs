@@ -6,7 +6,7 @@ use std::time::Duration;
 use helm_release::kube::{
     Api, Applier, CrdPolicy, Decoration, Live, ObjectKey, ObjectRule, Ownership, Policy, Resource,
 };
-use helm_release::storage::Storage;
+use helm_release::storage::{Home, Storage};
 use kube::core::GroupVersionKind;
 use tokio::sync::mpsc;
 
@@ -87,6 +87,8 @@ pub(crate) struct Settings {
     pub(super) crds: CrdPolicy,
     pub(super) recreate: Arc<[ObjectRule]>,
     pub(super) expressions: Arc<Expressions>,
+    /// Where the records are.
+    pub(super) home: Home,
 }
 
 impl Shared {
@@ -280,17 +282,17 @@ impl Shared {
 
 impl Reader for Shared {
     /// Somebody else's record is a change of the resource's inputs; our own records are the result of an attempt that may have failed.
-    fn release_changed(&self, key: &ResourceKey, foreign: bool) {
-        if self.cache.primary(key).is_none() {
-            return;
-        }
+    fn release_changed(&self, record: &ResourceKey, foreign: bool) {
+        let Some(key) = self.cache.resource_of(record) else { return };
         if foreign {
-            self.cache.change_history(key, |history| history.retry_now(tokio::time::Instant::now()));
+            self.cache.change_history(&key, |history| history.retry_now(tokio::time::Instant::now()));
         }
-        self.wake(key.clone());
+        self.wake(key);
     }
 
-    fn release_lost(&self, key: &ResourceKey, release: &Arc<Release>) {
-        self.cache.release_lost(key, release);
+    fn release_lost(&self, record: &ResourceKey, release: &Arc<Release>) {
+        if let Some(key) = self.cache.resource_of(record) {
+            self.cache.release_lost(&key, release);
+        }
     }
 }

@@ -181,7 +181,7 @@ async fn delete_lost(
     let known = work.shared.cache.history(work.key).lost.as_ref().map(|release| release.inventory());
     let inventory = match known {
         Some(known) if !known.objects.is_empty() => known,
-        _ => match action::chunked_inventory(env).await? {
+        _ => match action::imported_inventory(env).await? {
             Some(recorded) => recorded,
             None => action::orphans(env).await?,
         },

@@ -12,12 +12,13 @@ mod rules;
 #[cfg(test)]
 mod tests;
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use helm_release::kube::{CrdPolicy, ObjectRule, Policy};
+use helm_release::storage::Home;
 use kube::core::{ApiResource, GroupVersionKind, Selector};
 
 pub use crate::annotations::AnnotationNames;
@@ -62,6 +63,9 @@ pub struct Watch {
     pub max_history: Option<usize>,
     /// The namespace of the releases of cluster-scoped resources. `None`: the operator's own.
     pub release_namespace: Option<String>,
+    /// The namespace of all release records, which carry the name `<namespace>.<name>` of their release there. `None`: each release's own, under its
+    /// name. Watches of one kind in several versions must agree.
+    pub storage_namespace: Option<String>,
     /// Other names of the annotations that control a release.
     pub annotations: AnnotationNames,
     /// How often every object is applied again without a reason; zero: never. `None`: the flag decides.
@@ -119,6 +123,14 @@ pub enum Error {
         /// `version` or `kind`.
         what: &'static str,
     },
+    /// Two versions of a kind keep their records in different places.
+    #[error(
+        "the entries of {kind} must have the same storageNamespace: a resource's records stay when its version changes"
+    )]
+    Storage {
+        /// The kind.
+        kind: String,
+    },
     /// Two entries for one kind.
     #[error("duplicate GVK: {0}")]
     Duplicate(String),
@@ -155,7 +167,7 @@ pub fn load(path: &Path) -> Result<Vec<Watch>, Error> {
 /// Parses the text of a watches file. `env` looks up environment variables for override values.
 ///
 /// # Errors
-/// The text is not a list of entries; a value has the wrong type; an entry lacks version or kind, or repeats a kind; an override value or its
+/// The text is not a list of entries; a value has the wrong type; an entry lacks version or kind, or repeats a kind; versions of a kind disagree about `storageNamespace`; an override value or its
 /// template is invalid.
 pub fn parse(text: &str, env: impl Fn(&str) -> Option<String> + Send + Sync + 'static) -> Result<Watches, Error> {
     let env: expand::Env = Arc::new(env);
@@ -167,7 +179,7 @@ pub fn parse(text: &str, env: impl Fn(&str) -> Option<String> + Send + Sync + 's
 }
 
 fn check(watches: &[Watch]) -> Result<(), Error> {
-    let mut seen = HashSet::new();
+    let (mut seen, mut places) = (HashSet::new(), HashMap::new());
     for watch in watches {
         let gvk = format!("{}/{}, Kind={}", watch.group, watch.version, watch.kind);
         if watch.version.is_empty() {
@@ -178,6 +190,10 @@ fn check(watches: &[Watch]) -> Result<(), Error> {
         }
         if !seen.insert(gvk.clone()) {
             return Err(Error::Duplicate(gvk));
+        }
+        let place = places.entry((&watch.group, &watch.kind)).or_insert(&watch.storage_namespace);
+        if *place != &watch.storage_namespace {
+            return Err(Error::Storage { kind: watch.kind.clone() });
         }
     }
     Ok(())
@@ -192,6 +208,11 @@ impl Watch {
     /// The controller's name in logs, metrics and events: `<kind in lower case>-controller`, as upstream.
     pub(crate) fn controller_name(&self) -> String {
         format!("{}-controller", self.kind.to_lowercase())
+    }
+
+    /// Where the records of its releases are.
+    pub(crate) fn home(&self) -> Home {
+        self.storage_namespace.as_deref().map(Home::in_namespace).unwrap_or_default()
     }
 
     /// The API resource with a guessed plural. Use discovery where a server answers.

@@ -55,6 +55,7 @@ fn every_key_is_read_in_any_case() {
   dryRunOption: server
   maxHistory: 0
   releaseNamespace: platform
+  storageNamespace: records
   annotations: {pause: example.com/paused}
 ")
     .unwrap();
@@ -65,6 +66,7 @@ fn every_key_is_read_in_any_case() {
     assert_eq!(watch.hook_timeout, Some(Duration::from_secs(7200)));
     assert_eq!(watch.max_concurrent_reconciles, Some(4));
     assert_eq!((watch.max_history, watch.release_namespace.as_deref()), (Some(0), Some("platform")));
+    assert_eq!(watch.storage_namespace.as_deref(), Some("records"));
     let mut names = AnnotationNames::default();
     names.add("pause", "example.com/paused").unwrap();
     assert_eq!(watch.annotations, names);

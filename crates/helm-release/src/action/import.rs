@@ -1,15 +1,16 @@
-//! Imports a release that helm-operator-plugins recorded in chunks: as the next revision, in a record that Helm reads too.
+//! Imports a release that is recorded somewhere else, as the next revision: in chunks by helm-operator-plugins, or in the release's namespace before
+//! records got one of their own.
 
 use super::uninstall::marks_of;
 use super::{Environment, Error};
 use crate::kube::{Owner, intern};
 use crate::release::Status;
-use crate::storage::{Marks, Written};
+use crate::storage::{Elsewhere, Marks, Written};
 
 /// A release that was imported.
 #[derive(Clone, Debug)]
 pub struct Imported {
-    /// Its revision: the one after the newest in chunks, whose names are taken.
+    /// Its revision: the one after the newest elsewhere, whose names may be taken.
     pub version: u32,
     /// Its record.
     pub written: Written,
@@ -17,33 +18,43 @@ pub struct Imported {
     pub marks: Marks,
 }
 
-/// Imports a release that is recorded in chunks, as a record of our own; `None` if there are no chunks. Changes no object and keeps the chunks.
+/// Imports a release that is recorded elsewhere, as a record of our own; `None` if there is none. Changes no object and keeps the other records.
 ///
 /// # Errors
-/// The chunks cannot be read or decoded, or the record exceeds a Secret.
-pub async fn import_chunked(env: &Environment<'_>) -> Result<Option<Imported>, Error> {
-    let (namespace, name) = (&env.decoration.namespace, &env.decoration.release);
-    let Some((mut release, newest)) = env.storage.chunked(namespace, name).await? else { return Ok(None) };
+/// The records cannot be read or decoded, or the new one exceeds a Secret.
+pub async fn import(env: &Environment<'_>) -> Result<Option<Imported>, Error> {
+    let Some(Elsewhere { mut release, newest, marks }) = elsewhere(env).await? else { return Ok(None) };
     let from = release.version;
     release.version = newest + 1;
-    release.set_status(Status::Deployed, format!("Imported from the chunks of revision {from}"));
+    release.set_status(Status::Deployed, format!("Imported from revision {from}, which was recorded elsewhere"));
     let owner = env.decoration.owner.as_ref();
+    let known = match marks {
+        Some(marks) => marks,
+        None => marks_of(env, &release).await?,
+    };
     let marks = Marks {
         owner: intern(owner.map_or("", |owner| &owner.uid)),
         owner_type: intern(&owner.map(Owner::annotated_type).unwrap_or_default()),
-        ..marks_of(env, &release).await?
+        ..known
     };
     let written = env.storage.create(&release, &marks).await?;
     Ok(Some(Imported { version: release.version, written, marks }))
 }
 
-/// Returns the inventory of a release that is recorded in chunks; `None` if there are no chunks.
+/// Returns the inventory of a release that is recorded elsewhere; `None` if there is none.
 ///
 /// # Errors
-/// The chunks cannot be read or decoded, or discovery fails.
-pub async fn chunked_inventory(env: &Environment<'_>) -> Result<Option<Marks>, Error> {
-    match env.storage.chunked(&env.decoration.namespace, &env.decoration.release).await? {
-        Some((release, _)) => Ok(Some(marks_of(env, &release).await?)),
+/// The records cannot be read or decoded, or discovery fails.
+pub async fn imported_inventory(env: &Environment<'_>) -> Result<Option<Marks>, Error> {
+    match elsewhere(env).await? {
+        Some(Elsewhere { marks: Some(marks), .. }) if marks.complete => Ok(Some(marks)),
+        Some(Elsewhere { release, .. }) => Ok(Some(marks_of(env, &release).await?)),
         None => Ok(None),
     }
+}
+
+async fn elsewhere(env: &Environment<'_>) -> Result<Option<Elsewhere>, Error> {
+    let (namespace, name) = (&env.decoration.namespace, &env.decoration.release);
+    let owner = env.decoration.owner.as_ref().map_or("", |owner| &owner.uid);
+    Ok(env.storage.elsewhere(namespace, name, owner).await?)
 }

@@ -59,7 +59,7 @@ use crate::release::{ChartDocument, Hook, Packed, Release, Status};
 use crate::storage::{self, Marks, Storage, Written};
 
 pub use failure::Refusal;
-pub use import::{Imported, chunked_inventory, import_chunked};
+pub use import::{Imported, import, imported_inventory};
 pub use install::{install, replace_crds};
 pub use look::look;
 pub use orphans::orphans;

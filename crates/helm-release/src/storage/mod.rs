@@ -5,6 +5,7 @@
 
 mod chunked;
 mod decode;
+mod home;
 mod marks;
 #[cfg(test)]
 mod tests;
@@ -20,6 +21,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference,
 use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
 
+pub use home::Home;
 pub use marks::{MARKS_ANNOTATION, MarkedObject, Marks};
 
 use crate::kube::{self, Api, Call, FIELD_MANAGER};
@@ -87,13 +89,14 @@ pub enum Error {
 
 /// Reads and writes release records in Secrets. Cheap to clone.
 ///
-/// A record is the Secret `sh.helm.release.v1.<name>.v<revision>` in the release's namespace, of type `helm.sh/release.v1`, with Helm's labels
-/// and encoding. Each method is one request unless it says otherwise, and retries nothing: after an error or a cancellation the write may or may
+/// A record is the Secret `sh.helm.release.v1.<name>.v<revision>` in the release's namespace or at another [`Home`], of type `helm.sh/release.v1`,
+/// with Helm's labels and encoding. Methods take the release's own namespace and name. Each method is one request unless it says otherwise, and retries nothing: after an error or a cancellation the write may or may
 /// not have happened. Repeating [`update`](Storage::update), [`mark`](Storage::mark) and the deletions is safe; repeating
 /// [`create`](Storage::create) fails with a conflict if the first one succeeded.
 #[derive(Clone)]
 pub struct Storage {
     api: Arc<dyn Api>,
+    home: Home,
 }
 
 /// A record as written.
@@ -105,12 +108,23 @@ pub struct Written {
     pub resource_version: u64,
 }
 
+/// A release that is recorded somewhere else.
+#[derive(Debug)]
+pub(crate) struct Elsewhere {
+    /// Its deployed revision; of one in chunks, the newest if none is deployed.
+    pub(crate) release: Release,
+    /// The number of its newest revision.
+    pub(crate) newest: u32,
+    /// The revision's marks, if it has them.
+    pub(crate) marks: Option<Marks>,
+}
+
 /// A record's metadata, without its content.
 #[derive(Clone, Debug)]
 pub struct RecordMeta {
-    /// The release's name.
+    /// The name that the record carries: the release's, or what its [`Home`] makes of it.
     pub name: String,
-    /// The release's namespace.
+    /// The Secret's namespace.
     pub namespace: String,
     /// The revision.
     pub version: u32,
@@ -226,7 +240,18 @@ struct SecretList {
 impl Storage {
     /// Creates a storage on the server behind `api`.
     pub fn new(api: Arc<dyn Api>) -> Storage {
-        Storage { api }
+        Storage { api, home: Home::default() }
+    }
+
+    /// The storage with its records at this place.
+    #[must_use]
+    pub fn at(self, home: Home) -> Storage {
+        Storage { home, ..self }
+    }
+
+    /// The storage with each release's records in the release's namespace; `None` if that is where they are.
+    fn beside_releases(&self) -> Option<Storage> {
+        (self.home != Home::default()).then(|| Storage::new(self.api.clone()))
     }
 
     /// Creates the record of a new revision, without the chart's other files or the notes if it would be too large.
@@ -235,19 +260,21 @@ impl Storage {
     /// The revision exists, the request fails, or the record is too large.
     pub async fn create(&self, release: &Release, marks: &Marks) -> Result<Written, Error> {
         let packed = fit(release)?;
+        let (namespace, name) = self.home.record(&release.namespace, &release.name);
+        let key = release::key(&name, release.version);
         let mut secret = json!({
             "apiVersion": "v1", "kind": "Secret", "type": SECRET_TYPE,
             "metadata": {
-                "name": release.key(),
-                "labels": labels(release, "createdAt"),
+                "name": key,
+                "labels": labels(release, &name, "createdAt"),
                 "annotations": {MARKS_ANNOTATION: marks.to_text()},
             },
         });
         set_owner(&mut secret["metadata"], marks);
         secret["data"] = json!({"release": STANDARD.encode(packed.to_record())});
-        let path = format!("/api/v1/namespaces/{}/secrets?fieldManager={FIELD_MANAGER}", release.namespace);
+        let path = format!("/api/v1/namespaces/{namespace}/secrets?fieldManager={FIELD_MANAGER}");
         let call = Call::post(path, secret.to_string().into_bytes());
-        let answer = self.send("create", &release.key(), call).await?;
+        let answer = self.send("create", &key, call).await?;
         Ok(Written { packed, resource_version: version_of(&answer) })
     }
 
@@ -258,15 +285,16 @@ impl Storage {
     /// The record does not exist, the request fails, or the record is too large.
     pub async fn update(&self, release: &Release, marks: Option<&Marks>) -> Result<Written, Error> {
         let packed = fit(release)?;
+        let (namespace, name) = self.home.record(&release.namespace, &release.name);
         let mut patch = json!({
-            "metadata": {"labels": labels(release, "modifiedAt"), "ownerReferences": null},
+            "metadata": {"labels": labels(release, &name, "modifiedAt"), "ownerReferences": null},
             "data": {"release": STANDARD.encode(packed.to_record())},
         });
         if let Some(marks) = marks {
             patch["metadata"]["annotations"] = json!({MARKS_ANNOTATION: marks.to_text()});
             set_owner(&mut patch["metadata"], marks);
         }
-        let resource_version = self.patch(&release.namespace, &release.key(), &patch).await?;
+        let resource_version = self.patch(namespace, &release::key(&name, release.version), &patch).await?;
         Ok(Written { packed, resource_version })
     }
 
@@ -278,7 +306,8 @@ impl Storage {
         let mut patch =
             json!({"metadata": {"annotations": {MARKS_ANNOTATION: marks.to_text()}, "ownerReferences": null}});
         set_owner(&mut patch["metadata"], marks);
-        self.patch(namespace, &release::key(name, version), &patch).await
+        let (namespace, name) = self.home.record(namespace, name);
+        self.patch(namespace, &release::key(&name, version), &patch).await
     }
 
     /// Reads one revision.
@@ -286,7 +315,8 @@ impl Storage {
     /// # Errors
     /// The record does not exist, the request fails, or the record cannot be decoded.
     pub async fn get(&self, namespace: &str, name: &str, version: u32) -> Result<Release, Error> {
-        let key = release::key(name, version);
+        let (namespace, name) = self.home.record(namespace, name);
+        let key = release::key(&name, version);
         let answer = self.send("read", &key, Call::get(path(namespace, &key))).await?;
         let secret: Secret = answer.parse().map_err(|source| Error::Api { verb: "read", key: key.clone(), source })?;
         if secret.is_index() {
@@ -304,14 +334,42 @@ impl Storage {
     /// # Errors
     /// The request fails.
     pub async fn history(&self, namespace: &str, name: &str) -> Result<Vec<RecordMeta>, Error> {
+        let (namespace, name) = self.home.record(namespace, name);
         let path = format!("/api/v1/namespaces/{namespace}/secrets?labelSelector=name%3D{name},owner%3Dhelm");
-        let answer = self.send("read", name, Call::get(path)).await?;
+        let answer = self.send("read", &name, Call::get(path)).await?;
         let list: SecretList =
-            answer.parse().map_err(|source| Error::Api { verb: "read", key: name.to_owned(), source })?;
+            answer.parse().map_err(|source| Error::Api { verb: "read", key: name.into_owned(), source })?;
         let mut found: Vec<RecordMeta> =
             list.items.iter().flatten().filter_map(|secret| RecordMeta::read(&secret.metadata)).collect();
         found.sort_by_key(|meta| meta.version);
         Ok(found)
+    }
+
+    /// Reads a release of this owner that is not recorded at this home but in the release's namespace, or in chunks. `None` if there is none.
+    /// One list or two, and a read or more if there is one.
+    ///
+    /// # Errors
+    /// A request fails, or the record cannot be decoded.
+    pub(crate) async fn elsewhere(&self, namespace: &str, name: &str, owner: &str) -> Result<Option<Elsewhere>, Error> {
+        if let Some(beside) = self.beside_releases()
+            && let Some(found) = beside.owned(namespace, name, owner).await?
+        {
+            return Ok(Some(found));
+        }
+        let chunked = self.chunked(namespace, name).await?;
+        Ok(chunked.map(|(release, newest)| Elsewhere { release, newest, marks: None }))
+    }
+
+    async fn owned(&self, namespace: &str, name: &str, owner: &str) -> Result<Option<Elsewhere>, Error> {
+        let mut all = self.history(namespace, name).await?;
+        let Some(newest) = all.last().map(|meta| meta.version) else { return Ok(None) };
+        if !all.iter().any(|meta| meta.owners.iter().any(|uid| uid == owner)) {
+            return Ok(None);
+        }
+        // What was cut off before it was deployed is installed again.
+        let Some(deployed) = all.iter().rposition(|meta| meta.status == Status::Deployed) else { return Ok(None) };
+        let RecordMeta { version, marks, .. } = all.swap_remove(deployed);
+        Ok(Some(Elsewhere { release: self.get(namespace, name, version).await?, newest, marks }))
     }
 
     /// Deletes one revision. Succeeds if it does not exist.
@@ -319,7 +377,8 @@ impl Storage {
     /// # Errors
     /// The request fails.
     pub async fn delete(&self, namespace: &str, name: &str, version: u32) -> Result<(), Error> {
-        let key = release::key(name, version);
+        let (namespace, name) = self.home.record(namespace, name);
+        let key = release::key(&name, version);
         match self.send("delete", &key, Call::delete(path(namespace, &key), b"{}".to_vec())).await {
             Err(Error::Api { source, .. }) if source.is_not_found() => Ok(()),
             answer => answer.map(|_| ()),
@@ -334,8 +393,9 @@ impl Storage {
         if let [only] = versions {
             return self.delete(namespace, name, *only).await;
         }
-        let path = format!("/api/v1/namespaces/{namespace}/secrets?labelSelector=name%3D{name},owner%3Dhelm");
-        match self.send("delete", name, Call::new(Method::DELETE, path)).await {
+        let (home, record) = self.home.record(namespace, name);
+        let path = format!("/api/v1/namespaces/{home}/secrets?labelSelector=name%3D{record},owner%3Dhelm");
+        match self.send("delete", &record, Call::new(Method::DELETE, path)).await {
             Err(Error::Api { source, .. }) if matches!(source.code(), Some(403 | 405)) => {
                 for version in versions {
                     self.delete(namespace, name, *version).await?;
@@ -370,9 +430,9 @@ fn path(namespace: &str, key: &str) -> String {
     format!("/api/v1/namespaces/{namespace}/secrets/{key}")
 }
 
-fn labels(release: &Release, time: &str) -> Value {
+fn labels(release: &Release, name: &str, time: &str) -> Value {
     let mut labels = json!(release.labels);
-    labels["name"] = release.name.as_str().into();
+    labels["name"] = name.into();
     labels["owner"] = "helm".into();
     labels["status"] = release.info.status.as_str().into();
     labels["version"] = release.version.to_string().into();

@@ -12,7 +12,7 @@ use helm_release::kube::{
     Api, Applier, Error, Live, MemoryApi, ObjectKey, Resource, Whole, deduplicate, install_order, objects_of,
 };
 use helm_release::release::{ChartDocument, Hook};
-use helm_release::storage::{RecordMeta, Storage};
+use helm_release::storage::{Home, RecordMeta, Storage};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -61,6 +61,7 @@ mod requeue;
 mod retries;
 mod rollout;
 mod sources;
+mod storage;
 mod upstreams;
 
 pub(super) const PRIMARY: &str = "/apis/cache.my.domain/v1/namespaces/ns/memcacheds/web";
@@ -319,14 +320,17 @@ impl World {
             crds: helm_release::kube::CrdPolicy::default(),
             recreate: [].into(),
             expressions: Arc::default(),
+            home: Home::default(),
         };
         change(&mut settings);
         let releases = Arc::new(Releases::default());
         let shared = Shared {
             applier: Applier::new(api.clone()),
-            storage: Storage::new(api.clone()),
+            storage: Storage::new(api.clone()).at(settings.home.clone()),
             api,
-            cache: Cache::over(releases.clone()).judging(settings.expressions.clone()),
+            cache: Cache::over(releases.clone())
+                .judging(settings.expressions.clone())
+                .recording_at(settings.home.clone()),
             queue: Queue::new(),
             renderer,
             sources: Sources::new(None, Default::default()),

@@ -1,0 +1,92 @@
+//! Records of all releases in one namespace.
+
+use super::*;
+
+const RECORDS: &str = "/api/v1/namespaces/records/secrets/sh.helm.release.v1";
+
+/// A controller that keeps its records in the namespace `records`.
+fn recording(server: Arc<MemoryApi>, renderer: Stub) -> World {
+    let home = |settings: &mut Settings| settings.home = Home::in_namespace("records");
+    World::start(server, Arc::new(renderer), Events::default(), false, home, Intake::default(), Additions::default())
+}
+
+/// The paths of all records.
+fn records(world: &World) -> Vec<String> {
+    world.server.paths().into_iter().filter(|path| path.contains("/secrets/")).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn releases_of_one_name_in_two_namespaces_have_records_of_their_own() {
+    let world = recording(World::new(spec()).server, Stub::default());
+    let other = world.add("shop", "web", spec());
+    world.reconcile().await;
+    world.reconcile_one(&other).await;
+    assert_eq!(records(&world), [format!("{RECORDS}.ns.web.v1"), format!("{RECORDS}.shop.web.v1")]);
+    world.edit(|primary| primary["spec"]["value"] = "2".into());
+    world.reconcile().await;
+    assert_eq!(
+        (world.value_of("a"), world.history()),
+        (json!("2"), vec!["1 superseded".to_owned(), "2 deployed".into()])
+    );
+
+    let world = recording(world.server, Stub::default());
+    assert_eq!(world.requests().await, 0, "after a restart");
+    let there = "/api/v1/namespaces/shop/configmaps/a";
+    assert_eq!(world.server.object(there).unwrap()["data"]["value"], "1");
+    world.delete();
+    world.reconcile().await;
+    assert_eq!((world.maps().len(), records(&world)), (0, vec![format!("{RECORDS}.shop.web.v1")]));
+    assert!(world.server.object(there).is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_of_a_record_wakes_the_release_that_it_belongs_to_and_no_other() {
+    let long = "n".repeat(40);
+    let world = recording(World::new(spec()).server, Stub::default());
+    let name = "w".repeat(40);
+    let keys = [key(), world.add("shop", "web", spec()), world.add(&long, &name, spec())];
+    for key in &keys {
+        world.reconcile_one(key).await;
+    }
+    for key in &keys {
+        let record = world.shared.settings.home.record(&key.namespace, &key.name);
+        let record = ResourceKey::new(record.0, &record.1);
+        assert_eq!(world.shared.cache.resource_of(&record).as_ref(), Some(key));
+    }
+    for stranger in ["web", "ns.other", "ns"] {
+        assert_eq!(world.shared.cache.resource_of(&ResourceKey::new("records", stranger)), None, "{stranger}");
+    }
+    assert_eq!(world.shared.cache.resource_of(&key()), None, "a record in the release's namespace");
+
+    // Somebody deletes a record: its release is recorded anew, with the objects that it has.
+    world.server.remove(&format!("{RECORDS}.ns.web.v1"));
+    world.feed();
+    assert!(world.shared.cache.history(&keys[0]).lost.is_some() && world.shared.cache.history(&keys[1]).lost.is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn releases_move_when_records_get_a_namespace_of_their_own() {
+    let world = World::rendering(World::new(spec()).server, Arc::new(Stub { has_sources: true, ..random() }));
+    world.reconcile().await;
+    let (value, uid) = (world.value_of("a"), |world: &World| {
+        world.server.object(&format!("{MAPS}/a")).unwrap()["metadata"]["uid"].clone()
+    });
+    let before = uid(&world);
+    let world = recording(world.server, Stub { has_sources: true, ..random() });
+    world.reconcile().await;
+    assert_eq!((world.value_of("a"), uid(&world), world.history()), (value, before, vec!["2 deployed".to_owned()]));
+    assert_eq!(records(&world).len(), 2, "the old record stays");
+    assert_eq!(recording(world.server, random()).requests().await, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_of_somebody_else_in_the_resources_namespace_is_not_imported() {
+    let world = World::new(spec());
+    world.reconcile().await;
+    let mut record = world.server.object(&format!("{SECRETS}/sh.helm.release.v1.web.v1")).unwrap();
+    record["metadata"]["labels"]["helm.sdk.operatorframework.io/owner"] = "another".into();
+    world.server.restore(&format!("{SECRETS}/sh.helm.release.v1.web.v1"), record);
+    let world = recording(world.server, Stub::default());
+    world.reconcile().await;
+    assert_eq!(world.history(), ["1 deployed"]);
+}

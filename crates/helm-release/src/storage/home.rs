@@ -1,0 +1,112 @@
+//! Where a release's records are: beside the release under its name, or in one namespace with those of all others.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use sha2::{Digest as _, Sha256};
+
+/// The longest value of a label.
+const LONGEST: usize = 63;
+
+/// Where the records of releases are.
+///
+/// In one namespace for all, two releases of one name must not meet: a record then carries the name `<release's namespace>.<release's name>`, which is
+/// unique because no namespace contains a dot. `helm list`, `history`, `status` and `get` read it under that name. Names that no label can hold are
+/// cut and end in a hash.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Home(Option<Arc<str>>);
+
+impl Home {
+    /// One namespace for the records of all releases. [`Home::default`] keeps each release's records in the release's namespace.
+    pub fn in_namespace(namespace: &str) -> Home {
+        Home(Some(namespace.into()))
+    }
+
+    /// The namespace and the name that a release's records have.
+    pub fn record<'a>(&'a self, namespace: &'a str, name: &'a str) -> (&'a str, Cow<'a, str>) {
+        match &self.0 {
+            None => (namespace, Cow::Borrowed(name)),
+            Some(home) => (home, Cow::Owned(record_name(namespace, name))),
+        }
+    }
+
+    /// The namespace and name of the release whose records have this namespace and name. `None`: they are nobody's here, or their name was cut.
+    pub fn release<'a>(&self, namespace: &'a str, record: &'a str) -> Option<(&'a str, &'a str)> {
+        match &self.0 {
+            None => Some((namespace, record)),
+            Some(home) if **home == *namespace => {
+                record.split_once('.').filter(|(namespace, name)| record_name(namespace, name) == record)
+            }
+            Some(_) => None,
+        }
+    }
+
+    /// Whether a record whose release is unknown may have a name that was cut.
+    pub fn may_be_cut(&self, namespace: &str, record: &str) -> bool {
+        let hash = record.rsplit_once('-').map_or("", |(_, hash)| hash);
+        self.0.as_deref() == Some(namespace) && hash.len() == HASH
+    }
+}
+
+/// Digits of a hash in hexadecimal, enough that nobody finds two names with the same.
+const HASH: usize = 32;
+
+fn record_name(namespace: &str, name: &str) -> String {
+    let whole = format!("{namespace}.{name}");
+    if whole.len() <= LONGEST {
+        return whole;
+    }
+    let hash: String = Sha256::digest(&whole).iter().take(HASH / 2).map(|byte| format!("{byte:02x}")).collect();
+    // Without a dot, it is no other release's name.
+    let kept = whole.get(..LONGEST - HASH - 1).unwrap_or_default().replace('.', "-");
+    format!("{kept}-{hash}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_release_is_recorded_beside_itself_by_default() {
+        let home = Home::default();
+        assert_eq!(home.record("shop", "web"), ("shop", "web".into()));
+        assert_eq!(home.release("shop", "we.b"), Some(("shop", "we.b")));
+    }
+
+    #[test]
+    fn releases_of_one_name_have_different_records_in_one_namespace() {
+        let home = Home::in_namespace("records");
+        for (namespace, name, record) in [
+            ("shop", "web", "shop.web"),
+            ("bank", "web", "bank.web"),
+            ("shop", "a.b", "shop.a.b"),
+            ("records", "web", "records.web"),
+        ] {
+            assert_eq!(home.record(namespace, name), ("records", record.into()));
+            assert_eq!(home.release("records", record), Some((namespace, name)));
+            assert_eq!(home.release(namespace, name).filter(|_| namespace != "records"), None, "a record elsewhere");
+        }
+        assert_eq!(home.release("records", "web"), None, "somebody else's");
+    }
+
+    #[test]
+    fn a_name_that_no_label_holds_is_cut_and_stays_unique() {
+        let home = Home::in_namespace("records");
+        let (namespace, dotted) = ("n".repeat(63), format!("{}.{}", "n".repeat(29), "x".repeat(50)));
+        let mut seen = std::collections::HashSet::new();
+        for (namespace, name) in
+            [(&*namespace, "web"), (&namespace, "web2"), (&namespace[..40], &*"x".repeat(53)), ("n", &dotted)]
+        {
+            let (_, record) = home.record(namespace, name);
+            assert!(
+                record.len() <= LONGEST && home.may_be_cut("records", &record) && !record.contains('.'),
+                "{record}"
+            );
+            assert_eq!(home.release("records", &record), None);
+            assert!(seen.insert(record.into_owned()));
+        }
+        let (namespace, name) = ("n".repeat(9), "x".repeat(53));
+        let (_, longest) = home.record(&namespace, &name);
+        assert_eq!((longest.len(), home.release("records", &longest)), (63, Some((&*namespace, &*name))));
+    }
+}
