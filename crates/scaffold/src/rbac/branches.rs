@@ -47,6 +47,34 @@ impl Change {
     }
 }
 
+/// The most pairs of changes that are tried.
+const MAX_PAIRS: usize = 300;
+
+/// Pairs of changes of different values that these template texts name, for objects that only two values together make appear. Switches come first.
+pub(super) fn pairs<'c>(changes: &'c [Change], texts: &[&str]) -> Vec<(&'c Change, &'c Change)> {
+    let words: BTreeSet<&str> = texts.iter().flat_map(|text| text.split(|c: char| !is_word(c))).collect();
+    let is_named = |change: &&Change| change.path.last().is_some_and(|key| words.contains(key.as_str()));
+    let (mut named, fillers): (Vec<&Change>, Vec<&Change>) =
+        changes.iter().filter(is_named).partition(|change| change.is_switch());
+    named.extend(fillers);
+    let with_later = |(at, first): (usize, &&'c Change)| {
+        let first = *first;
+        named[at + 1..]
+            .iter()
+            .filter(|second| second.path != first.path)
+            .map(|second| (first, *second))
+            .collect::<Vec<_>>()
+    };
+    named.iter().enumerate().flat_map(with_later).take(MAX_PAIRS).collect()
+}
+
+/// The kinds that a template's text names at the start of a line, as its objects do.
+pub(super) fn named_kinds(text: &str) -> BTreeSet<&str> {
+    let kinds = text.lines().filter_map(|line| line.strip_prefix("kind:"));
+    let kinds = kinds.map(|kind| kind.split('#').next().unwrap_or_default().trim().trim_matches(['"', '\'']));
+    kinds.filter(|kind| !kind.is_empty() && kind.chars().all(char::is_alphanumeric)).collect()
+}
+
 /// The text that fills empty values.
 pub(super) const FILLER: &str = "x";
 
@@ -162,6 +190,25 @@ mod tests {
             [r#"{{ if eq .Values.kind "DaemonSet" }}{{ else if (eq "Job" $.Values.a.kind) }}{{ eq .kind "X" | not }}"#];
         let found = texts(&json!({"kind": "X", "other": "X"}), &templates);
         assert_eq!(found, ["kind=DaemonSet", "kind=Job", "sub.enabled=true", "sub.enabled=false"]);
+    }
+
+    #[test]
+    fn pairs_join_values_that_the_template_names() {
+        let all =
+            changes(&json!({"a": false, "b": "", "c": false, "kind": "X"}), &["{{ .a .b .c }} eq .kind \"Job\""], &[]);
+        let texts: Vec<String> =
+            pairs(&all, &["{{ .a .b .kind }}"]).iter().map(|(a, b)| format!("{} {}", a.text(), b.text())).collect();
+        assert_eq!(texts, ["a=true kind=Job", "a=true b=x", "kind=Job b=x"]);
+        let many: serde_json::Map<String, Json> = (0..100).map(|n| (format!("v{n}"), json!(false))).collect();
+        let names: String = (0..100).map(|n| format!(".v{n} ")).collect();
+        let many = changes(&many.into(), &[&names], &[]);
+        assert_eq!(pairs(&many, &[&names]).len(), MAX_PAIRS);
+    }
+
+    #[test]
+    fn the_kinds_of_a_template_start_a_line() {
+        let text = "kind: Secret\nroleRef:\n  kind: Role\nkind: \"Pod\" # or\nkind: {{ .Values.kind }}\nkind:\n";
+        assert_eq!(named_kinds(text).into_iter().collect::<Vec<_>>(), ["Pod", "Secret"]);
     }
 
     #[test]

@@ -40,6 +40,8 @@ pub(super) struct Seen {
     /// What could not be found out.
     pub(super) notes: Vec<String>,
     rendered: BTreeSet<String>,
+    /// What each template has printed: (template, kind).
+    printed: BTreeSet<(String, String)>,
     known: BTreeSet<String>,
 }
 
@@ -63,6 +65,9 @@ impl Lookup for Asked {
         Ok(Value::Map(Map::default()))
     }
 }
+
+/// After how many pairs to ask whether something is still missing.
+const PAIRS_AT_ONCE: usize = 20;
 
 /// Values to render with, the cluster, and what to say about objects that appear.
 type Attempt = (Json, Cluster, String);
@@ -135,6 +140,7 @@ impl Explorer {
         if failed.is_some() || self.has_computed_kinds() || !self.silent().is_empty() {
             works |= self.render_many(&fillers);
         }
+        self.render_pairs(changes, &everything);
         if let Some(error) = failed {
             let hint = "put values that it needs into ci/NAME-values.yaml";
             self.seen.notes.push(match works {
@@ -142,6 +148,34 @@ impl Explorer {
                 false => format!("renders with none of the values tried ({error}); {hint}"),
             });
         }
+    }
+
+    /// Renders with pairs of changes, as long as a template names a kind that it has not printed.
+    fn render_pairs(&mut self, changes: &[Change], everything: &Json) {
+        let texts = object_templates(self.engine.chart(), "");
+        let missing = self.unprinted(&texts);
+        let missing: Vec<&str> = missing.iter().map(String::as_str).collect();
+        let defaults = json!({});
+        for pairs in branches::pairs(changes, &missing).chunks(PAIRS_AT_ONCE) {
+            if self.unprinted(&texts).is_empty() {
+                return;
+            }
+            let on_both = |(first, second): &(&Change, &Change)| {
+                let note = format!(" with {} and {}", first.text(), second.text());
+                let apply = |base: &Json| second.apply(&first.apply(base));
+                [(apply(&defaults), self.sparse(), note.clone()), (apply(everything), self.full(), note)]
+            };
+            let attempts: Vec<Attempt> = pairs.iter().flat_map(on_both).collect();
+            self.render_many(&attempts);
+        }
+    }
+
+    /// The texts of templates that name a kind which they have not printed.
+    fn unprinted(&self, templates: &[(String, String)]) -> Vec<String> {
+        let prints = |name: &str, kind: &str| self.seen.printed.contains(&(name.to_owned(), kind.to_owned()));
+        let is_missing =
+            |(name, text): &&(String, String)| branches::named_kinds(text).into_iter().any(|kind| !prints(name, kind));
+        templates.iter().filter(is_missing).map(|(_, text)| text.clone()).collect()
     }
 
     /// A first install in a cluster with only Kubernetes' own APIs.
@@ -208,7 +242,8 @@ impl Explorer {
     /// The templates that have printed nothing.
     fn silent(&self) -> Vec<String> {
         let templates = object_templates(self.engine.chart(), "");
-        templates.into_iter().filter(|template| !self.seen.rendered.contains(template)).collect()
+        let names = templates.into_iter().map(|(name, _)| name);
+        names.filter(|template| !self.seen.rendered.contains(template)).collect()
     }
 
     /// Whether a template prints kinds that its text does not name.
@@ -243,6 +278,7 @@ impl Seen {
         }
         for hook in &rendered.hooks {
             self.rendered.insert(below_chart(&hook.path).to_owned());
+            self.printed.insert((below_chart(&hook.path).to_owned(), hook.kind.clone()));
         }
         for crd in rendered.crds.iter().filter(|_| !self.has_crds) {
             let documents = yaml::parse_documents(&crd.data).unwrap_or_default();
@@ -262,6 +298,9 @@ impl Seen {
         let place = format!("{template}{note}");
         let items =
             object["items"].as_array().filter(|_| object["kind"].as_str().is_some_and(|kind| kind.ends_with("List")));
+        if let Some(kind) = object["kind"].as_str() {
+            self.printed.insert((template.to_owned(), kind.to_owned()));
+        }
         for object in items.map_or(std::slice::from_ref(&object), Vec::as_slice) {
             self.single(object, &place, is_hook);
         }
@@ -302,8 +341,8 @@ fn below_chart(path: &str) -> &str {
     path.split_once('/').map_or(path, |(_, rest)| rest)
 }
 
-/// The templates that may print objects, as Helm names them below the chart's folder. Partials are not.
-fn object_templates(chart: &Chart, prefix: &str) -> Vec<String> {
+/// The templates that may print objects, as Helm names them below the chart's folder, with their texts. Partials are not.
+fn object_templates(chart: &Chart, prefix: &str) -> Vec<(String, String)> {
     let prints = |name: &str| {
         let file = name.rsplit('/').next().unwrap_or(name);
         !file.starts_with('_')
@@ -312,7 +351,8 @@ fn object_templates(chart: &Chart, prefix: &str) -> Vec<String> {
     };
     let own =
         chart.templates.iter().filter(|file| prints(&file.name) && file.data.windows(5).any(|text| text == b"kind:"));
-    let mut found: Vec<String> = own.map(|file| format!("{prefix}{}", file.name)).collect();
+    let text = |file: &helm::chart::File| String::from_utf8_lossy(&file.data).into_owned();
+    let mut found: Vec<_> = own.map(|file| (format!("{prefix}{}", file.name), text(file))).collect();
     for dependency in &chart.dependencies {
         if dependency.metadata.kind != "library" {
             found.extend(object_templates(dependency, &format!("{prefix}charts/{}/", dependency.metadata.name)));
