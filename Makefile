@@ -83,7 +83,7 @@ book: ## Build the book in docs to target/book. Needs mdbook.
 	mdbook build
 
 .PHONY: manifests
-manifests: ## Regenerate config/crd, the roles of charts in config/rbac and docs/flags.md.
+manifests: ## Regenerate config/crd, the roles in config/rbac and docs/flags.md.
 	UPDATE_GENERATED=1 cargo test --test main generated
 	UPDATE_GENERATED=1 cargo test -p helm-operator --lib the_page_of_flags
 

@@ -4,7 +4,7 @@
 use std::process::ExitCode;
 
 use helm_operator::Operator;
-use helm_operator::native::{Cache, Next, Reconciler, Scope, Watching, WriteError};
+use helm_operator::native::{Cache, Next, Reconciler, Rights, Scope, Watching, WriteError};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt as _;
 
@@ -17,6 +17,10 @@ impl Reconciler for Greeter {
 
     fn watch(&self, watching: &mut Watching<ConfigMap>) -> Cache<ConfigMap> {
         watching.labels("greet").owned("greeting")
+    }
+
+    fn rights(&self) -> Rights {
+        Rights::none().applies::<ConfigMap>()
     }
 
     async fn reconcile(&self, scope: &Scope<'_, ConfigMap>, greetings: &Cache<ConfigMap>) -> Result<Next, WriteError> {

@@ -3,11 +3,12 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use kube::CustomResourceExt;
+use kube::{CustomResourceExt, Resource as _};
+use scaffold::rbac;
 
 use crate::cli;
 use crate::manager::{Config, Error, Manager};
-use crate::native::{Controller, Reconciler, Served};
+use crate::native::{self, Controller, Reconciler, Served};
 use crate::reconciler::ChartController;
 use crate::telemetry;
 use crate::watches::{self, Watch};
@@ -37,6 +38,8 @@ pub struct Operator {
     controllers: Vec<Box<dyn Controller>>,
     /// The definitions that `generate crds` writes.
     pub(crate) definitions: Vec<serde_json::Value>,
+    /// What the reconcilers do, from which `generate rbac` writes their roles.
+    pub(crate) natives: Vec<rbac::Native>,
     pub(crate) log: telemetry::Options,
 }
 
@@ -80,7 +83,8 @@ impl Operator {
 
     /// Adds a reconciler in Rust.
     #[must_use]
-    pub fn native(self, reconciler: impl Reconciler) -> Operator {
+    pub fn native<R: Reconciler>(mut self, reconciler: R) -> Operator {
+        self.natives.push(rights_of(&reconciler));
         self.controller(Served::new(reconciler))
     }
 
@@ -140,5 +144,21 @@ impl Operator {
         watches.extend(self.own.into_iter().map(|(watch, customise)| (watch, vec![customise])));
         let charts = crate::manager::charts::controllers(watches)?;
         Ok(charts.into_iter().chain(self.controllers).collect())
+    }
+}
+
+/// What a reconciler does, as generators take it.
+fn rights_of<R: Reconciler>(reconciler: &R) -> rbac::Native {
+    let rules = native::rights(reconciler).into_iter().map(|right| rbac::Rule {
+        group: right.group,
+        resource: right.resource,
+        verbs: right.verbs.into_iter().map(str::to_owned).collect(),
+    });
+    rbac::Native {
+        group: R::Resource::group(&()).into_owned(),
+        kind: R::Resource::kind(&()).into_owned(),
+        plural: R::Resource::plural(&()).into_owned(),
+        owns_objects: reconciler.rights().owns_objects(),
+        rules: rules.collect(),
     }
 }

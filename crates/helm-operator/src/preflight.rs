@@ -15,6 +15,7 @@ use tokio::sync::OnceCell;
 use crate::context::Namespaces;
 use crate::reconciler::lock;
 use crate::report::chain;
+use crate::watches::{ServiceAccount, SourceKind, Watch};
 
 /// A namespace in which nobody has rights of its own: only cluster-wide rules apply there.
 const NOWHERE: &str = "helm-operator-preflight";
@@ -25,30 +26,48 @@ pub(crate) struct Need<'a> {
     pub(crate) group: &'a str,
     pub(crate) resource: &'a str,
     pub(crate) verbs: &'a [&'a str],
+    /// The only object, if it is known.
+    pub(crate) name: Option<&'a str>,
+    /// The only namespace; `None`: every watched one.
+    pub(crate) namespace: Option<&'a str>,
 }
 
-/// The rights on release records.
-pub(crate) const RECORDS: [Need<'static>; 1] = [Need {
-    group: "",
-    resource: "secrets",
-    verbs: &["get", "list", "watch", "create", "patch", "delete", "deletecollection"],
-}];
+impl<'a> Need<'a> {
+    fn all(group: &'a str, resource: &'a str, verbs: &'a [&'a str]) -> Need<'a> {
+        Need { group, resource, verbs, name: None, namespace: None }
+    }
+}
 
-/// What a chart controller needs whatever its chart contains, beside [`RECORDS`]: its resources, named in the plural.
-pub(crate) fn of_charts<'a>(group: &'a str, plural: &'a str, status: &'a str) -> [Need<'a>; 2] {
-    [
-        Need { group, resource: plural, verbs: &["get", "list", "watch", "patch"] },
-        Need { group, resource: status, verbs: &["patch"] },
-    ]
+/// What a chart controller needs whatever its chart contains, of resources with this plural.
+pub(crate) fn of_watch<'a>(watch: &'a Watch, plural: &'a str, status: &'a str) -> Vec<Need<'a>> {
+    let read = &["get", "list", "watch"];
+    let records = &["get", "list", "watch", "create", "patch", "delete"];
+    let mut needs = vec![
+        Need::all(&watch.group, plural, &["get", "list", "watch", "patch"]),
+        Need::all(&watch.group, status, &["patch"]),
+        Need { namespace: watch.storage_namespace.as_deref(), ..Need::all("", "secrets", records) },
+    ];
+    for kind in [SourceKind::Secret, SourceKind::ConfigMap] {
+        if watch.values_from_annotation || watch.values_from.iter().any(|source| source.kind == kind) {
+            needs.push(Need::all("", kind.plural(), read));
+        }
+    }
+    if let Some(ServiceAccount { namespace, name }) = &watch.service_account {
+        let acting = Need::all("", "serviceaccounts", &["get", "impersonate"]);
+        needs.push(Need { name: Some(name), namespace: namespace.as_deref(), ..acting });
+    }
+    needs
 }
 
 /// The rules that would grant what is missing: `{apiGroups: [apps], resources: [deployments], verbs: [list, watch]}`.
-pub(crate) fn missing(needs: &[Need<'_>], granted: &[ResourceRule]) -> BTreeSet<String> {
-    let lacking = needs.iter().filter_map(|need| {
+pub(crate) fn missing<'n>(needs: impl IntoIterator<Item = &'n Need<'n>>, granted: &[ResourceRule]) -> BTreeSet<String> {
+    let lacking = needs.into_iter().filter_map(|need| {
         let verbs: Vec<&str> = need.verbs.iter().copied().filter(|verb| !is_granted(need, verb, granted)).collect();
         let group = if need.group.is_empty() { "\"\"" } else { need.group };
+        let names = need.name.map(|name| format!(", resourceNames: [{name}]")).unwrap_or_default();
+        let (resource, text) = (need.resource, verbs.join(", "));
         (!verbs.is_empty())
-            .then(|| format!("{{apiGroups: [{group}], resources: [{}], verbs: [{}]}}", need.resource, verbs.join(", ")))
+            .then(|| format!("{{apiGroups: [{group}], resources: [{resource}]{names}, verbs: [{text}]}}"))
     });
     lacking.collect()
 }
@@ -60,8 +79,9 @@ fn is_granted(need: &Need<'_>, verb: &str, granted: &[ResourceRule]) -> bool {
         let resource = has(&rule.resources, need.resource)
             || (!subresource.is_empty() && has(&rule.resources, &format!("*/{subresource}")));
         // A rule for some names grants no list.
-        let all_names = rule.resource_names.as_ref().is_none_or(Vec::is_empty);
-        all_names && resource && has(&rule.api_groups, need.group) && rule.verbs.iter().any(|v| v == "*" || v == verb)
+        let names = rule.resource_names.as_deref().unwrap_or_default();
+        let is_named = names.is_empty() || need.name.is_some_and(|name| names.iter().any(|one| one == name));
+        is_named && resource && has(&rule.api_groups, need.group) && rule.verbs.iter().any(|v| v == "*" || v == verb)
     })
 }
 
@@ -85,22 +105,20 @@ impl Rights {
         Rights { client, namespaces, granted: OnceCell::new(), told: Mutex::default() }
     }
 
-    /// Logs which of these rights are missing, in each watched namespace or cluster-wide.
+    /// Logs which of these rights are missing, in each watched namespace or cluster-wide, and in the namespaces that they name.
     pub(crate) async fn check(&self, needs: &[Need<'_>]) {
         for place in self.granted.get_or_init(|| self.ask()).await {
-            self.tell(needs, place);
+            self.tell(needs.iter().filter(|need| need.namespace.is_none()), place);
+        }
+        let named: BTreeSet<&str> = needs.iter().filter_map(|need| need.namespace).collect();
+        for namespace in named {
+            if let Some(place) = self.ask_in(namespace).await {
+                self.tell(needs.iter().filter(|need| need.namespace == Some(namespace)), &place);
+            }
         }
     }
 
-    /// As [`check`](Self::check), in this namespace instead of the watched ones; there if it is `None`.
-    pub(crate) async fn check_in(&self, namespace: Option<&str>, needs: &[Need<'_>]) {
-        match namespace {
-            None => self.check(needs).await,
-            Some(namespace) => self.ask_in(namespace).await.iter().for_each(|place| self.tell(needs, place)),
-        }
-    }
-
-    fn tell(&self, needs: &[Need<'_>], place: &Granted) {
+    fn tell<'n>(&self, needs: impl Iterator<Item = &'n Need<'n>>, place: &Granted) {
         for rule in missing(needs, &place.rules) {
             if lock(&self.told).insert(format!("{} {rule}", place.namespace)) {
                 let namespace = &place.namespace;
@@ -142,10 +160,18 @@ mod tests {
         ResourceRule { api_groups: own(groups), resources: own(resources), verbs, resource_names: own(names) }
     }
 
+    fn watch(more: &str) -> Watch {
+        let text = format!("- {{group: g, version: v1, kind: Thing, chart: helm-charts/thing{more}}}");
+        crate::watches::parse(&text, |_| None).unwrap().watches.remove(0)
+    }
+
+    fn lacking(more: &str, granted: &[ResourceRule]) -> Vec<String> {
+        missing(&of_watch(&watch(more), "things", "things/status"), granted).into_iter().collect()
+    }
+
     #[test]
     fn a_rule_is_named_for_each_missing_right() {
-        let needs = [&of_charts("g", "things", "things/status")[..], &RECORDS].concat();
-        let lacking = |granted: &[ResourceRule]| missing(&needs, granted).into_iter().collect::<Vec<_>>();
+        let lacking = |granted: &[ResourceRule]| lacking("", granted);
         assert_eq!(lacking(&[]).len(), 3);
         let things = rule(&["g"], &["things"], &["get", "list"], &[]);
         let all_status = rule(&["*"], &["*/status"], &["*"], &[]);
@@ -159,7 +185,111 @@ mod tests {
         assert!(lacking(&[rule(&["*"], &["*"], &["*"], &[])]).is_empty());
         assert_eq!(
             lacking(&[rule(&["other"], &["*"], &["*"], &[])])[0],
-            "{apiGroups: [\"\"], resources: [secrets], verbs: [get, list, watch, create, patch, delete, deletecollection]}"
+            "{apiGroups: [\"\"], resources: [secrets], verbs: [get, list, watch, create, patch, delete]}"
         );
+    }
+
+    #[test]
+    fn an_account_is_granted_by_its_name_or_for_all() {
+        let rest = [rule(&["g"], &["*"], &["*"], &[]), rule(&[""], &["secrets"], &["*"], &[])];
+        let with = |names: &[&str]| {
+            let granted = [&rest[..], &[rule(&[""], &["serviceaccounts"], &["impersonate"], names)]].concat();
+            lacking(", serviceAccountName: far/deployer", &granted)
+        };
+        let lacks = |verbs: &str| {
+            format!("{{apiGroups: [\"\"], resources: [serviceaccounts], resourceNames: [deployer], verbs: [{verbs}]}}")
+        };
+        assert_eq!(with(&["deployer", "x"]), [lacks("get")]);
+        assert_eq!(with(&[]), [lacks("get")]);
+        assert_eq!(with(&["x"]), [lacks("get, impersonate")]);
+    }
+
+    #[test]
+    fn rights_are_asked_for_where_they_are_needed() {
+        let watch = watch(", storageNamespace: records, serviceAccountName: far/deployer, valuesFromAnnotation: true");
+        let needs = of_watch(&watch, "things", "things/status");
+        let places: Vec<_> = needs.iter().map(|need| (need.resource, need.namespace)).collect();
+        let expected = [
+            ("things", None),
+            ("things/status", None),
+            ("secrets", Some("records")),
+            ("secrets", None),
+            ("configmaps", None),
+            ("serviceaccounts", Some("far")),
+        ];
+        assert_eq!(places, expected);
+    }
+
+    /// A project with a chart whose objects an account writes, and with the roles that `generate rbac` makes.
+    fn project() -> scaffold::Project {
+        let mut project = scaffold::Project::from_files([
+            (
+                "watches.yaml",
+                "- {group: g, version: v1, kind: Thing, chart: helm-charts/thing, serviceAccountName: deployer, valuesFromAnnotation: true}\n",
+            ),
+            ("helm-charts/thing/Chart.yaml", "apiVersion: v2\nname: thing\nversion: 0.1.0\n"),
+            ("helm-charts/thing/templates/a.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n"),
+            ("config/rbac/kustomization.yaml", "resources:\n- role.yaml\n"),
+            ("config/rbac/role.yaml", MANAGER),
+        ]);
+        scaffold::rbac::generate(&mut project, &[], false).unwrap();
+        project
+    }
+
+    const MANAGER: &str = "\
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: manager-role}
+rules: [{apiGroups: [''], resources: [secrets], verbs: [get, list, watch, create, patch, delete]}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: manager-rolebinding}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: manager-role}
+subjects: [{kind: ServiceAccount, name: controller-manager, namespace: system}]
+";
+
+    /// What `lint` says about rights, and what the start would say.
+    fn complaints(project: &scaffold::Project) -> (Vec<String>, Vec<String>) {
+        let linted = scaffold::lint::check(project, &[]).unwrap();
+        let linted =
+            linted.iter().map(|finding| finding.message.clone()).filter(|text| text.contains("config/rbac grants"));
+        let texts =
+            ["config/rbac/role.yaml", "config/rbac/thing_role.yaml"].map(|path| project.text(path).unwrap().to_owned());
+        let roles = texts.iter().flat_map(|text| text.split("---\n"));
+        let rules = roles.flat_map(|text| {
+            let role: serde_json::Value = serde_yaml::from_str(text).unwrap();
+            serde_json::from_value::<Vec<ResourceRule>>(role["rules"].clone()).unwrap_or_default()
+        });
+        let watch = watch(", serviceAccountName: deployer, valuesFromAnnotation: true");
+        let rules: Vec<ResourceRule> = rules.collect();
+        (linted.collect(), missing(&of_watch(&watch, "things", "things/status"), &rules).into_iter().collect())
+    }
+
+    /// The role without a verb of the rule on this resource.
+    fn without(role: &str, resource: &str, verb: &str) -> String {
+        let (before, rule) = role.split_at(role.find(resource).unwrap());
+        let (resources, verbs) = rule.split_at(rule.find("verbs: [").unwrap());
+        format!("{before}{resources}{}", verbs.replacen(verb, "none", 1))
+    }
+
+    #[test]
+    fn generated_roles_lint_and_the_start_agree_on_every_right_of_a_watch() {
+        let project = project();
+        assert_eq!(complaints(&project), (vec![], vec![]));
+        let role = project.text("config/rbac/thing_role.yaml").unwrap();
+        for (rule, verb) in [
+            ("[serviceaccounts]", "impersonate"),
+            ("[serviceaccounts]", "get"),
+            ("[things]", "watch"),
+            ("[things/status]", "patch"),
+            ("- configmaps", "list"),
+        ] {
+            let less = without(role, rule, verb);
+            let mut poorer = project.clone();
+            poorer.write("config/rbac/thing_role.yaml", less);
+            let (linted, started) = complaints(&poorer);
+            assert_eq!((linted.len(), started.len()), (1, 1), "{rule} {verb}: {linted:?} {started:?}");
+        }
     }
 }

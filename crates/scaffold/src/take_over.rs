@@ -43,7 +43,7 @@ pub fn take_over(project: &mut Project, from: &Project, name: &str) -> Result<Ve
     let mut notes = Vec::new();
     notes.extend(dockerfile(project)?);
     notes.extend(makefile(project)?);
-    notes.extend(rbac::generate(project, false)?);
+    notes.extend(rbac::generate(project, &[], false)?);
     notes.extend(advice(project)?);
     Ok(notes)
 }

@@ -78,7 +78,6 @@ pub(crate) const SAMPLES_KUSTOMIZATION: &str = include_str!("../templates/api/sa
 /// The parts of a native kind.
 pub(crate) const NATIVE_API: &str = include_str!("../templates/native/api.rs");
 pub(crate) const NATIVE_CONTROLLER: &str = include_str!("../templates/native/controller.rs");
-pub(crate) const NATIVE_ROLE: &str = include_str!("../templates/native/role.yaml");
 pub(crate) const NATIVE_SAMPLE: &str = include_str!("../templates/native/sample.yaml");
 
 /// Replaces `__name__` by its value, for each pair.

@@ -5,7 +5,7 @@ mod deployment;
 
 pub use api::{Memcached, MemcachedSpec, MemcachedStatus};
 
-use helm_operator::native::{Cache, Change, Next, Reconciler, Scope, Watching, WriteError};
+use helm_operator::native::{Cache, Change, Next, Reconciler, Rights, Scope, Watching, WriteError};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
@@ -31,6 +31,10 @@ impl Reconciler for Controller {
             deployments: watching.owned(deployment::SELECTOR),
             pods: watching.mapped(deployment::SELECTOR, deployment::memcached_of),
         }
+    }
+
+    fn rights(&self) -> Rights {
+        Rights::none().status().applies::<Deployment>().reads::<Pod>()
     }
 
     async fn reconcile(&self, scope: &Scope<'_, Memcached>, caches: &Caches) -> Result<Next, WriteError> {

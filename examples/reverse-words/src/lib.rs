@@ -6,7 +6,7 @@ mod status;
 
 pub use api::{ReverseWordsApp, ReverseWordsAppSpec, ReverseWordsAppStatus};
 
-use helm_operator::native::{Cache, Next, Reconciler, Scope, Watching, WriteError};
+use helm_operator::native::{Cache, Next, Reconciler, Rights, Scope, Watching, WriteError};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{Pod, Service};
 use k8s_openapi::jiff::Timestamp;
@@ -38,6 +38,10 @@ impl Reconciler for Controller {
             services: watching.owned(objects::SELECTOR),
             pods: watching.mapped(objects::SELECTOR, objects::app_of),
         }
+    }
+
+    fn rights(&self) -> Rights {
+        Rights::none().status().applies::<Deployment>().applies::<Service>().reads::<Pod>()
     }
 
     async fn reconcile(&self, scope: &Scope<'_, ReverseWordsApp>, caches: &Caches) -> Result<Next, WriteError> {

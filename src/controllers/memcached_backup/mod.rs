@@ -7,7 +7,7 @@ mod objects;
 #[cfg(test)]
 mod tests;
 
-use helm_operator::native::{Applied, Cache, Change, Next, Reconciler, Scope, Watching, WriteError};
+use helm_operator::native::{Applied, Cache, Change, Next, Reconciler, Rights, Scope, Watching, WriteError};
 use helm_operator::report::{Outcome, Reason as _, chain};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::Pod;
@@ -38,6 +38,10 @@ impl Reconciler for Controller {
             deployments: watching.owned(objects::SELECTOR),
             pods: watching.mapped(objects::SELECTOR, objects::backup_of),
         }
+    }
+
+    fn rights(&self) -> Rights {
+        Rights::none().status().applies::<Deployment>().reads::<Pod>()
     }
 
     async fn reconcile(&self, scope: &Scope<'_, MemcachedBackup>, caches: &Caches) -> Result<Next, WriteError> {

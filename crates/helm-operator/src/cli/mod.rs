@@ -136,8 +136,10 @@ fn dispatch(name: &str, cli: Cli, operator: Operator) -> ExitCode {
         Command::RenderWorker => on_known_stack(rendering::worker::main),
         Command::Init(init) => on_known_stack(move || project::init(&init)),
         Command::Create(create) => on_known_stack(move || project::create(&create)),
-        Command::Lint(lint) => on_known_stack(move || project::lint(&lint)),
-        Command::Generate(generate) => on_known_stack(move || project::generate(&generate, &operator.definitions)),
+        Command::Lint(lint) => on_known_stack(move || project::lint(&lint, &operator.natives)),
+        Command::Generate(generate) => {
+            on_known_stack(move || project::generate(&generate, &operator.definitions, &operator.natives))
+        }
     }
 }
 

@@ -7,6 +7,7 @@
 mod apply;
 mod cache;
 mod reconciler;
+mod rights;
 mod scope;
 mod serve;
 mod store;
@@ -19,8 +20,9 @@ use crate::context::Context;
 
 pub use cache::Cache;
 pub use reconciler::{Namespaced, Next, Reconciler, Watching};
+pub use rights::Rights;
 pub use scope::{Applied, Change, Scope, WriteError};
-pub(crate) use serve::Served;
+pub(crate) use serve::{Served, rights};
 pub(crate) use store::Stores;
 
 /// Why a controller ended early.

@@ -11,6 +11,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::cache::{Cache, Index};
+use super::rights::Rights;
 use super::scope::Scope;
 use super::serve::Settings;
 use super::store::{Listed, Stores};
@@ -70,6 +71,10 @@ pub trait Reconciler: Send + Sync + Sized + 'static {
     /// Says what wakes it besides its own resources, and returns what it reads. Called once, at start.
     fn watch(&self, watching: &mut Watching<Self::Resource>) -> Self::Caches;
 
+    /// Says what it does in the cluster, beside reading its own resources. `generate rbac` writes its role from it, and the start names what the role
+    /// lacks.
+    fn rights(&self) -> Rights;
+
     /// Makes the cluster look as the resource asks. Called once every cache has listed; never for a resource that is being deleted.
     fn reconcile(
         &self,
@@ -108,11 +113,13 @@ pub struct Watching<R> {
     stores: Arc<Stores>,
     settings: Settings<R>,
     listed: Vec<Listed>,
+    /// The watched kinds, by group and plural.
+    pub(super) kinds: Vec<(String, String)>,
 }
 
 impl<R: Namespaced> Watching<R> {
     pub(super) fn new(stores: Arc<Stores>, settings: Settings<R>) -> Watching<R> {
-        Watching { stores, settings, listed: Vec::new() }
+        Watching { stores, settings, listed: Vec::new(), kinds: Vec::new() }
     }
 
     /// Watches the objects that a resource owns, by their controller reference: any change wakes the owner. `labels` narrows the watch, such as
@@ -142,6 +149,7 @@ impl<R: Namespaced> Watching<R> {
     }
 
     fn read<K: Namespaced>(&mut self, labels: &str, index: Index<K>) -> Cache<K> {
+        self.kinds.push((K::group(&()).into_owned(), K::plural(&()).into_owned()));
         let store = self.stores.store::<K>(labels);
         self.listed.push(store.listed());
         Cache::new(store, index)

@@ -12,13 +12,13 @@ use serde_json::json;
 
 use super::cache::Cache;
 use super::reconciler::{Namespaced, Next, Reconciler, Watching};
+use super::rights::Right;
 use super::scope::{Scope, is_gone, reference};
 use super::{Controller, Error};
 use crate::ResourceKey;
 use crate::backoff::Backoff;
 use crate::context::Context;
 use crate::metrics::{Metrics, ReconcileResult};
-use crate::preflight::Need;
 use crate::reconciler::lock;
 use crate::reconciler::queue::Queue;
 use crate::reconciler::turns::Turn;
@@ -51,10 +51,14 @@ async fn run<R: Reconciler>(served: Served<R>, context: Context) -> Result<(), E
     let settings = Settings::new(&context);
     let mut watching = Watching::new(context.stores.clone(), settings);
     let caches = served.reconciler.watch(&mut watching);
+    let kinds = std::mem::take(&mut watching.kinds);
     let (resources, settings, mut listed) = watching.resources();
     tracing::info!(kind = &*R::Resource::kind(&()), api_version = &*R::Resource::api_version(&()), "Watching resource");
-    let (group, plural) = (R::Resource::group(&()), R::Resource::plural(&()));
-    context.rights.check(&[Need { group: &group, resource: &plural, verbs: &["get", "list", "watch"] }]).await;
+    let rights = rights(&served.reconciler);
+    undeclared(&kinds, &rights).for_each(|kind| {
+        tracing::warn!(kind, "The reconciler watches a kind that its rights do not name: its role will lack it");
+    });
+    context.rights.check(&rights.iter().map(Right::need).collect::<Vec<_>>()).await;
     let lists = async {
         for list in &mut listed {
             list.wait().await;
@@ -73,6 +77,18 @@ async fn run<R: Reconciler>(served: Served<R>, context: Context) -> Result<(), E
     let reconciler = served.reconciler;
     let serving = Serving { context, reconciler, manager, caches, resources, settings, backoff, told };
     workers::serve(&Arc::new(serving), &shutdown, workers).await
+}
+
+/// All that a reconciler does.
+pub(crate) fn rights<R: Reconciler>(reconciler: &R) -> Vec<Right> {
+    reconciler.rights().of_reconciler::<R::Resource>(reconciler.finalizer().is_some())
+}
+
+/// The watched kinds that the rights do not cover.
+fn undeclared<'k>(kinds: &'k [(String, String)], rights: &'k [Right]) -> impl Iterator<Item = String> + 'k {
+    let is_missing =
+        |(group, plural): &&(String, String)| !rights.iter().any(|right| right.covers_watch(group, plural));
+    kinds.iter().filter(is_missing).map(|(group, plural)| format!("{plural}.{group}").trim_end_matches('.').to_owned())
 }
 
 type Filter<R> = Box<dyn Fn(&R) -> bool + Send + Sync>;

@@ -214,6 +214,10 @@ impl Reconciler for Notes {
         watching.filter(|note| note.spec.text != "ignored").concurrency(2).owned("")
     }
 
+    fn rights(&self) -> Rights {
+        Rights::none().status().applies::<ConfigMap>()
+    }
+
     async fn reconcile(&self, scope: &Scope<'_, Note>, maps: &Cache<ConfigMap>) -> Result<Next, WriteError> {
         let note = scope.resource();
         lock(&self.reconciled).push(note.name_any());

@@ -48,8 +48,7 @@ pub(super) async fn run(controller: ChartController, context: Context) -> Result
         return Ok(());
     };
     let status = format!("{}/status", resource.plural);
-    context.rights.check(&preflight::of_charts(resource.group(), &resource.plural, &status)).await;
-    context.rights.check_in(watch.storage_namespace.as_deref(), &preflight::RECORDS).await;
+    context.rights.check(&preflight::of_watch(&watch, &resource.plural, &status)).await;
     let renderer = renderer(source, &watch, &context).await?;
     context.cluster.kinds.announce(renderer.chart_name());
     let intake = intake(&watch, &additions, versions, &resource, &context)?;

@@ -1,10 +1,10 @@
 //! An API that Rust serves.
 
-use super::{Native, add_common, add_role};
+use super::{Native, add_common};
 use crate::gvk::Gvk;
 use crate::project_file::ProjectFile;
-use crate::templates::{NATIVE_API, NATIVE_CONTROLLER, NATIVE_ROLE, NATIVE_SAMPLE, fill};
-use crate::{Error, Project, watches};
+use crate::templates::{NATIVE_API, NATIVE_CONTROLLER, NATIVE_SAMPLE, fill};
+use crate::{Error, Project, rbac, watches};
 
 const MAIN: &str = "src/main.rs";
 const MODULES: &str = "// +kubebuilder:scaffold:modules";
@@ -41,11 +41,27 @@ pub(super) fn create(
     if native.controller {
         add_module(project, "controllers", &module, fill(NATIVE_CONTROLLER, &words))?;
         insert(project, MAIN, BUILDER, &fill(".native(__crate__::controllers::__module__::Controller)", &words))?;
-        let role = format!("{lower}_role.yaml");
-        project.create(format!("config/rbac/{role}"), fill(NATIVE_ROLE, &words));
-        add_role(project, &role)?;
+        if !project.contains(&format!("config/rbac/{lower}_role.yaml")) {
+            rbac::write_native(project, &rights(gvk), "", false)?;
+        }
     }
     Ok(vec!["run 'make manifests' to write the CRD from src/api".to_owned()])
+}
+
+/// What the controller to start from does, as its own `rights` say.
+fn rights(gvk: &Gvk) -> rbac::Native {
+    let (group, plural) = (gvk.group.clone(), gvk.plural());
+    let rule = |group: &str, resource: String, verbs: &[&str]| rbac::Rule {
+        group: group.to_owned(),
+        resource,
+        verbs: verbs.iter().map(|verb| (*verb).to_owned()).collect(),
+    };
+    let rules = vec![
+        rule(&group, plural.clone(), &["get", "list", "watch"]),
+        rule(&group, format!("{plural}/status"), &["patch"]),
+        rule("apps", "deployments".to_owned(), &["get", "list", "watch", "create", "patch"]),
+    ];
+    rbac::Native { group, kind: gvk.kind.clone(), plural, owns_objects: true, rules }
 }
 
 /// Adds a module below `src`.

@@ -21,6 +21,7 @@ use std::fmt;
 
 use serde_json::Value as Json;
 
+use crate::rbac::Native;
 use crate::watches::{self, Watch};
 use crate::{Error, Project, kustomize};
 use lines::Lines;
@@ -89,11 +90,12 @@ pub(super) struct Document {
     content: Json,
 }
 
-/// Returns all findings, errors first, each once.
+/// Returns all findings, errors first, each once. `natives` are the kinds that the program serves itself; those without a definition in the project
+/// are another project's.
 ///
 /// # Errors
 /// watches.yaml or a list of `config` is not valid YAML.
-pub fn check(project: &Project) -> Result<Vec<Finding>, Error> {
+pub fn check(project: &Project, natives: &[Native]) -> Result<Vec<Finding>, Error> {
     let mut found = Vec::new();
     let definitions = documents(project, &kustomize::files(project, "config/crd")?, &mut found);
     let samples = documents(project, &kustomize::files(project, "config/samples")?, &mut found);
@@ -108,7 +110,10 @@ pub fn check(project: &Project) -> Result<Vec<Finding>, Error> {
         }
     }
     found.extend(samples.iter().flat_map(|sample| samples::check(sample, &definitions)));
-    found.extend(rights::check(project, &watches)?);
+    let is_defined =
+        |native: &&Native| definitions.iter().any(|crd| defines(&crd.content, &native.group, &native.kind));
+    let natives: Vec<Native> = natives.iter().filter(is_defined).cloned().collect();
+    found.extend(rights::check(project, &watches, &natives)?);
     found.sort_by_key(|finding| finding.level);
     let mut seen = Vec::new();
     found.retain(|finding| {

@@ -3,18 +3,18 @@
 use serde_json::Value as Json;
 
 use super::{Document, Finding, objects};
-use crate::rbac::{self, Lack};
+use crate::rbac::{self, Lack, Native};
 use crate::watches::Watch;
 use crate::{Error, Project, kustomize};
 
 /// The account that binds, unless the deployment names another.
 const ACCOUNT: &str = "controller-manager";
 
-/// Compares the rules bound to the operator's account with what each chart can render.
+/// Compares the rules bound to the operator's account with what each chart can render, and with what the program's own reconcilers do.
 ///
 /// # Errors
 /// A list of `config` is not valid YAML.
-pub(super) fn check(project: &Project, watches: &[Watch]) -> Result<Vec<Finding>, Error> {
+pub(super) fn check(project: &Project, watches: &[Watch], natives: &[Native]) -> Result<Vec<Finding>, Error> {
     let mut found = Vec::new();
     let mut documents = |folder: &str| -> Result<Vec<Document>, Error> {
         Ok(super::documents(project, &kustomize::files(project, folder)?, &mut found))
@@ -33,6 +33,12 @@ pub(super) fn check(project: &Project, watches: &[Watch]) -> Result<Vec<Finding>
         // A chart that does not load is reported elsewhere.
         let Ok(lacks) = rbac::missing(project, watch, &granted) else { continue };
         found.extend(lacks.iter().map(|lack| finding(project, watch, lack)));
+    }
+    for (kind, rule) in rbac::missing_natives(natives, &granted) {
+        let message = format!(
+            "config/rbac grants no {rule}, which the reconciler of {kind} needs; 'generate rbac' writes the rule"
+        );
+        found.push(Finding::error("config/rbac", None, message));
     }
     Ok(found)
 }

@@ -17,7 +17,7 @@ fn project(changes: &[(&str, &str)]) -> Project {
 }
 
 fn lint(changes: &[(&str, &str)]) -> Vec<String> {
-    check(&project(changes)).unwrap().iter().map(Finding::to_string).collect()
+    check(&project(changes), &[]).unwrap().iter().map(Finding::to_string).collect()
 }
 
 /// Checks that there is exactly one finding, which starts and continues so.
@@ -90,7 +90,7 @@ spec:
             let path = kustomize::path(&project, &format!("config/{folder}")).unwrap();
             project.edit(&path, |text| Ok(crate::yaml::push_entry(text, "resources", "site.yaml").unwrap())).unwrap();
         }
-        let found = check(&project).unwrap();
+        let found = check(&project, &[]).unwrap();
         found.iter().map(Finding::to_string).collect::<Vec<_>>()
     };
     assert_eq!(check("{size: 1, mode: null, port: http}"), Vec::<String>::new());
@@ -181,6 +181,22 @@ rules: [{apiGroups: [''], resources: [nodes], verbs: [get]}]
     let found = lint(&[("helm-charts/web/templates/role.yaml", role)]);
     let grants = |finding: &String| finding.contains("[get] on nodes in the core group, which a Role in it grants");
     assert!(found.len() == 2 && found.iter().any(grants), "{found:#?}");
+}
+
+#[test]
+fn a_right_of_the_programs_own_reconcilers_is_looked_for_if_the_project_defines_their_kind() {
+    let native = |kind: &str| Native {
+        group: "web.my.domain".into(),
+        kind: kind.into(),
+        plural: "webs".into(),
+        owns_objects: false,
+        rules: vec![crate::rbac::Rule { group: "batch".into(), resource: "jobs".into(), verbs: vec!["create".into()] }],
+    };
+    let found = |native: Native| check(&project(&[]), &[native]).unwrap();
+    let expected = "config/rbac grants no [create] on jobs in group batch, which the reconciler of Web needs";
+    let [only] = &found(native("Web"))[..] else { panic!("one finding") };
+    assert!(only.level == Level::Error && only.message.starts_with(expected), "{only}");
+    assert_eq!(found(native("Other")), []);
 }
 
 #[test]

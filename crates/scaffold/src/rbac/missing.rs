@@ -2,7 +2,8 @@
 
 use serde_json::{Value as Json, json};
 
-use super::needs;
+use super::native::Native;
+use super::needs::{self, ACCOUNT_VERBS};
 use crate::watches::Watch;
 use crate::{Error, Project};
 
@@ -26,6 +27,7 @@ pub(crate) fn missing(project: &Project, watch: &Watch, granted: &[Json]) -> Res
     let mut needs = needs::Needs::default();
     needs.add(&seen, watch);
     let mut lacks = own(watch, granted);
+    lacks.extend(needs.accounts.iter().filter_map(|name| account(name, granted)));
     for ((group, resource), need) in &needs.resources {
         let verbs: Vec<&str> =
             need.verbs.iter().copied().filter(|verb| !covers(granted, group, resource, verb)).collect();
@@ -60,6 +62,29 @@ fn own(watch: &Watch, granted: &[Json]) -> Vec<Lack> {
         (!verbs.is_empty()).then(|| Lack { rule: rule(&verbs, resource, group), place, kind: String::new() })
     };
     needed.into_iter().filter_map(lack).collect()
+}
+
+/// Acting as a ServiceAccount, which is granted by name.
+fn account(name: &str, granted: &[Json]) -> Option<Lack> {
+    let holds = |verb: &&&str| granted.iter().any(|rule| covers_named(rule, "", "serviceaccounts", name, verb));
+    let verbs: Vec<&str> = ACCOUNT_VERBS.iter().filter(|verb| !holds(verb)).copied().collect();
+    let rule = format!("{} named {name}", rule(&verbs, "serviceaccounts", ""));
+    let place = "serviceAccountName in watches.yaml".to_owned();
+    (!verbs.is_empty()).then_some(Lack { rule, place, kind: String::new() })
+}
+
+/// Returns the rights that a program's own reconcilers need beyond these rules, as text, each with its kind.
+pub(crate) fn missing_natives(natives: &[Native], granted: &[Json]) -> Vec<(String, String)> {
+    let lacks = |native: &Native| {
+        let lack = |needed: &super::Rule| {
+            let (group, resource) = (&needed.group, &needed.resource);
+            let verbs: Vec<&str> = needed.verbs.iter().map(String::as_str).collect();
+            let verbs: Vec<&str> = verbs.into_iter().filter(|verb| !covers(granted, group, resource, verb)).collect();
+            (!verbs.is_empty()).then(|| (native.kind.clone(), rule(&verbs, resource, group)))
+        };
+        native.rules.iter().filter_map(lack).collect::<Vec<_>>()
+    };
+    natives.iter().flat_map(lacks).collect()
 }
 
 /// Kubernetes lets an account grant only rights that it holds.
@@ -106,14 +131,22 @@ fn same(a: &Json, b: &Json) -> bool {
 
 /// Whether the rules grant the verb on all objects of the resource.
 fn covers(granted: &[Json], group: &str, resource: &str, verb: &str) -> bool {
-    let has = |rule: &Json, key: &str, wanted: &str| {
+    let is_for_all = |rule: &&Json| rule["resourceNames"].as_array().is_none_or(Vec::is_empty);
+    granted.iter().filter(is_for_all).any(|rule| covers_some(rule, group, resource, verb))
+}
+
+/// Whether the rule grants the verb on the object of this name.
+fn covers_named(rule: &Json, group: &str, resource: &str, name: &str, verb: &str) -> bool {
+    let names = rule["resourceNames"].as_array().filter(|names| !names.is_empty());
+    names.is_none_or(|names| names.contains(&json!(name))) && covers_some(rule, group, resource, verb)
+}
+
+/// Whether the rule grants the verb on objects of the resource, whatever their names.
+fn covers_some(rule: &Json, group: &str, resource: &str, verb: &str) -> bool {
+    let has = |key: &str, wanted: &str| {
         rule[key].as_array().is_some_and(|list| list.contains(&json!(wanted)) || list.contains(&json!("*")))
     };
-    let in_subresources =
-        |rule: &Json| resource.split_once('/').is_some_and(|(_, sub)| has(rule, "resources", &format!("*/{sub}")));
-    granted.iter().any(|rule| {
-        let is_for_all = rule["resourceNames"].as_array().is_none_or(Vec::is_empty);
-        let is_for_resource = has(rule, "resources", resource) || in_subresources(rule);
-        is_for_all && is_for_resource && has(rule, "apiGroups", group) && has(rule, "verbs", verb)
-    })
+    let subresource = resource.split_once('/').map(|(_, sub)| format!("*/{sub}"));
+    let is_for_resource = has("resources", resource) || subresource.is_some_and(|all| has("resources", &all));
+    is_for_resource && has("apiGroups", group) && has("verbs", verb)
 }

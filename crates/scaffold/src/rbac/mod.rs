@@ -5,6 +5,7 @@
 
 mod branches;
 mod missing;
+mod native;
 mod needs;
 mod render;
 mod rules;
@@ -17,15 +18,17 @@ use crate::gvk::Gvk;
 use crate::watches::{self, Watch};
 use crate::{Error, Project, chart};
 
-pub(crate) use missing::{Lack, missing};
+pub(crate) use missing::{Lack, missing, missing_natives};
+pub(crate) use native::write as write_native;
+pub use native::{Native, Rule};
 
-/// Writes the operator's role of each kind in watches.yaml, and missing roles for users. Returns notes.
+/// Writes the operator's role of each kind in watches.yaml and of `natives`, and missing roles for users of the former. Returns notes.
 ///
 /// A file that was not generated belongs to the user and is left alone, unless `force` is set.
 ///
 /// # Errors
 /// A chart does not load, or a list of `config` cannot be edited.
-pub fn generate(project: &mut Project, force: bool) -> Result<Vec<String>, Error> {
+pub fn generate(project: &mut Project, natives: &[Native], force: bool) -> Result<Vec<String>, Error> {
     let mut notes = Vec::new();
     let mut done: Vec<String> = Vec::new();
     for watch in watches::read(project)? {
@@ -34,6 +37,7 @@ pub fn generate(project: &mut Project, force: bool) -> Result<Vec<String>, Error
             done.push(watch.gvk.lower());
         }
     }
+    notes.extend(native::generate(project, natives, &done, force)?);
     Ok(notes)
 }
 

@@ -15,6 +15,9 @@ const HOOK_VERBS: &[&str] = &["get", "create", "delete"];
 /// The verbs on objects that a ServiceAccount writes: watch for drift, and clean up when the account is gone.
 const WATCHED_VERBS: &[&str] = &["get", "list", "watch", "delete"];
 
+/// The verbs on a ServiceAccount to act as: whether it exists, and the acting.
+pub(super) const ACCOUNT_VERBS: &[&str] = &["get", "impersonate"];
+
 /// Rules beyond those on the custom resource itself.
 #[derive(Debug, Default)]
 pub(super) struct Needs {

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use serde_json::Value as Json;
 
-use super::needs::Needs;
+use super::needs::{ACCOUNT_VERBS, Needs};
 use crate::gvk::Gvk;
 
 /// The role and its binding. Each rule says why it is there.
@@ -22,34 +22,40 @@ rules:
 - apiGroups: [{group}]
   resources: [{plural}/status]
   verbs: [patch]
-# For owner references with blockOwnerDeletion, where the cluster checks them.
-- apiGroups: [{group}]
-  resources: [{plural}/finalizers]
-  verbs: [update]
 "
     );
+    text.push_str(&FINALIZERS.replace("__group__", &group).replace("__plural__", &plural));
     print_accounts(needs, &mut text);
     print_resources(needs, &mut text);
     print_rights(needs, &mut text);
-    let _ = write!(
-        text,
-        "---
+    text.push_str(&BINDING.replace("__name__", &kind));
+    text
+}
+
+/// The right to own objects.
+pub(super) const FINALIZERS: &str = "\
+# For owner references with blockOwnerDeletion, where the cluster checks them.
+- apiGroups: [__group__]
+  resources: [__plural__/finalizers]
+  verbs: [update]
+";
+
+/// Binds a role to the operator's account.
+pub(super) const BINDING: &str = "\
+---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRoleBinding
 metadata:
-  name: {kind}-rolebinding
+  name: __name__-rolebinding
 roleRef:
   apiGroup: rbac.authorization.k8s.io
   kind: ClusterRole
-  name: {kind}-role
+  name: __name__-role
 subjects:
 - kind: ServiceAccount
   name: controller-manager
   namespace: system
-"
-    );
-    text
-}
+";
 
 /// One rule for the accounts that write objects.
 fn print_accounts(needs: &Needs, text: &mut String) {
@@ -57,8 +63,9 @@ fn print_accounts(needs: &Needs, text: &mut String) {
     if !accounts.is_empty() {
         let _ = writeln!(
             text,
-            "# serviceAccountName in watches.yaml.\n- apiGroups: [\"\"]\n  resources: [serviceaccounts]\n  resourceNames: [{}]\n  verbs: [get, impersonate]",
-            accounts.join(", ")
+            "# serviceAccountName in watches.yaml.\n- apiGroups: [\"\"]\n  resources: [serviceaccounts]\n  resourceNames: [{}]\n  verbs: [{}]",
+            accounts.join(", "),
+            ACCOUNT_VERBS.join(", ")
         );
     }
 }
@@ -121,7 +128,7 @@ fn print_rule(rule: &Json, text: &mut String) {
 }
 
 /// A scalar for a list in brackets: quoted unless it is a plain word.
-fn scalar(text: &str) -> String {
+pub(super) fn scalar(text: &str) -> String {
     let is_plain = text.starts_with(|c: char| c.is_ascii_alphabetic())
         && text.chars().all(|c| c.is_ascii_alphanumeric() || "._/-".contains(c))
         && !["true", "false", "null", "yes", "no", "on", "off", "y", "n"].contains(&text.to_lowercase().as_str());

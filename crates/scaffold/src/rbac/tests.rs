@@ -11,7 +11,7 @@ fn generated(files: &[(&str, &str)]) -> (String, Vec<String>) {
     let chart = "apiVersion: v2\nname: web\nversion: 1.0.0\n";
     let fixed = [("watches.yaml", WATCH), ("helm-charts/web/Chart.yaml", chart)];
     let mut project = Project::from_files(fixed.iter().chain(files).map(|(path, text)| (*path, *text)));
-    let notes = generate(&mut project, false).unwrap();
+    let notes = generate(&mut project, &[], false).unwrap();
     (project.text("config/rbac/web_role.yaml").unwrap().to_owned(), notes)
 }
 
@@ -70,6 +70,20 @@ fn options_that_need_others_comparisons_and_asked_apis_are_reached() {
     assert_eq!(notes, Vec::<String>::new());
     let core = ["configmaps", "endpoints", "limitranges", "pods", "secrets"];
     assert_eq!(rules(&text), [objects("", &core), objects("monitoring.coreos.com", &["servicemonitors"])]);
+}
+
+#[test]
+fn objects_that_only_two_values_together_make_appear_are_found() {
+    let both =
+        format!("{{{{ if and (eq .Values.kind \"Set\") (not .Values.plain) }}}}\n{}{{{{ end }}}}", object("Secret"));
+    let (text, notes) = generated(&[
+        ("helm-charts/web/values.yaml", "kind: Other\nplain: true\nelse: true\n"),
+        ("helm-charts/web/templates/both.yaml", &both),
+        ("helm-charts/web/templates/plain.yaml", &object("ConfigMap")),
+    ]);
+    assert_eq!(notes, Vec::<String>::new());
+    assert_eq!(rules(&text), [objects("", &["configmaps", "secrets"])]);
+    assert!(text.contains("- secrets # templates/both.yaml with kind=Set and plain=false\n"), "{text}");
 }
 
 #[test]
@@ -180,9 +194,61 @@ fn override_values_always_apply() {
         ("helm-charts/web/Chart.yaml", "apiVersion: v2\nname: web\nversion: 1.0.0\n"),
         ("helm-charts/web/templates/a.yaml", &template),
     ]);
-    generate(&mut project, false).unwrap();
+    generate(&mut project, &[], false).unwrap();
     let text = project.text("config/rbac/web_role.yaml").unwrap();
     assert_eq!(rules(text), Vec::<Json>::new());
+}
+
+fn reconciler(kind: &str, verbs: &[&str]) -> Native {
+    let plural = format!("{}s", kind.to_lowercase());
+    let rule = |group: &str, resource: &str, verbs: &[&str]| Rule {
+        group: group.to_owned(),
+        resource: resource.to_owned(),
+        verbs: verbs.iter().map(|verb| (*verb).to_owned()).collect(),
+    };
+    let rules = vec![
+        rule("web.my.domain", &plural, &["get", "list", "watch"]),
+        rule("web.my.domain", &format!("{plural}/status"), &["patch"]),
+        rule("apps", "deployments", verbs),
+    ];
+    Native { group: "web.my.domain".to_owned(), kind: kind.to_owned(), plural, owns_objects: true, rules }
+}
+
+#[test]
+fn a_reconcilers_role_follows_from_its_rights() {
+    let mut project = Project::from_files([("README.md", "")]);
+    let natives = [reconciler("Note", &["get", "list"]), reconciler("Note", &["list", "delete"])];
+    assert_eq!(generate(&mut project, &natives, false).unwrap(), Vec::<String>::new());
+    let text = project.text("config/rbac/note_role.yaml").unwrap().to_owned();
+    let role = yaml::parse(&text).unwrap();
+    let rule = |group: &str, resource: &str, verbs: &[&str]| json!({"apiGroups": [group], "resources": [resource], "verbs": verbs});
+    let expected = [
+        rule("web.my.domain", "notes", &["get", "list", "watch"]),
+        rule("web.my.domain", "notes/status", &["patch"]),
+        rule("web.my.domain", "notes/finalizers", &["update"]),
+        rule("apps", "deployments", &["get", "list", "delete"]),
+        rule("events.k8s.io", "events", &["create", "patch"]),
+    ];
+    assert_eq!(role["rules"], json!(expected), "{text}");
+    assert!(text.contains("kind: ClusterRoleBinding\nmetadata:\n  name: note-rolebinding\n"), "{text}");
+    assert!(project.text("config/rbac/kustomization.yaml").unwrap().contains("- note_role.yaml"));
+
+    let before = project.clone();
+    generate(&mut project, &natives, false).unwrap();
+    assert_eq!(project.text("config/rbac/note_role.yaml"), before.text("config/rbac/note_role.yaml"));
+    project.write("config/rbac/note_role.yaml", "# mine\n");
+    let notes = generate(&mut project, &natives, false).unwrap();
+    assert_eq!(notes, ["config/rbac/note_role.yaml is kept: it was not generated; --force replaces it"]);
+    assert_eq!(project.text("config/rbac/note_role.yaml"), Some("# mine\n"));
+}
+
+#[test]
+fn a_reconciler_of_a_charts_kind_has_a_role_of_its_own() {
+    let chart = "apiVersion: v2\nname: web\nversion: 1.0.0\n";
+    let mut project = Project::from_files([("watches.yaml", WATCH), ("helm-charts/web/Chart.yaml", chart)]);
+    generate(&mut project, &[reconciler("Web", &["get"])], false).unwrap();
+    assert!(project.text("config/rbac/web_role.yaml").unwrap().contains("from helm-charts/web"));
+    assert!(project.text("config/rbac/web_controller_role.yaml").unwrap().contains("name: web-controller-role\n"));
 }
 
 #[test]

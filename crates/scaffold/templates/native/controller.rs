@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use helm_operator::native::{Cache, Next, Reconciler, Scope, Watching, WriteError};
+use helm_operator::native::{Cache, Next, Reconciler, Rights, Scope, Watching, WriteError};
 use helm_operator::report::{Reason as _, chain};
 use k8s_openapi::api::apps::v1::{Deployment, DeploymentSpec};
 use k8s_openapi::api::core::v1::{Container, PodSpec, PodTemplateSpec};
@@ -29,6 +29,11 @@ impl Reconciler for Controller {
 
     fn watch(&self, watching: &mut Watching<__Kind__>) -> Cache<Deployment> {
         watching.owned(SELECTOR)
+    }
+
+    /// `make manifests` writes the role from them.
+    fn rights(&self) -> Rights {
+        Rights::none().status().applies::<Deployment>()
     }
 
     async fn reconcile(

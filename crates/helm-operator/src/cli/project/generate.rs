@@ -20,7 +20,7 @@ pub(crate) struct Generate {
 enum What {
     /// Writes config/crd from the charts' values and from the program's own types
     Crds(Options),
-    /// Writes the operator's role for each chart from all that the chart can render
+    /// Writes the operator's role for each chart from all that the chart can render, and for each reconciler from its rights
     Rbac(Options),
     /// Writes a chart that installs the operator to dist/chart, from config
     HelmChart,
@@ -82,11 +82,11 @@ struct Options {
     force: bool,
 }
 
-/// Runs the command. `natives` are the definitions of the program's own kinds.
-pub(super) fn run(args: &Generate, natives: &[Value]) -> Result<(), Error> {
+/// Runs the command. `definitions` and `natives` describe the program's own kinds.
+pub(super) fn run(args: &Generate, definitions: &[Value], natives: &[rbac::Native]) -> Result<(), Error> {
     match &args.what {
-        What::Crds(options) => write("crds", options, |project| crd::generate(project, natives, options.force)),
-        What::Rbac(options) => write("rbac", options, |project| rbac::generate(project, options.force)),
+        What::Crds(options) => write("crds", options, |project| crd::generate(project, definitions, options.force)),
+        What::Rbac(options) => write("rbac", options, |project| rbac::generate(project, natives, options.force)),
         What::HelmChart => edit(|project| Ok(helm_chart::generate(project)?)),
         What::Bundle(flags) => bundle(flags),
     }

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use scaffold::lint::{self, Finding, Level};
+use scaffold::rbac::Native;
 use scaffold::{Project, disk};
 
 use super::{Error, FOLDER};
@@ -28,9 +29,9 @@ pub(crate) struct Lint {
     strict: bool,
 }
 
-/// Runs the command.
-pub(super) fn run(args: &Lint) -> Result<ExitCode, Error> {
-    let found = findings(&disk::read(Path::new(FOLDER))?)?;
+/// Runs the command. `natives` are the program's own kinds.
+pub(super) fn run(args: &Lint, natives: &[Native]) -> Result<ExitCode, Error> {
+    let found = findings(&disk::read(Path::new(FOLDER))?, natives)?;
     let colour = io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
     super::super::print(&report(&found, colour));
     let fails = found.iter().any(|finding| args.strict || finding.level == Level::Error);
@@ -38,11 +39,11 @@ pub(super) fn run(args: &Lint) -> Result<ExitCode, Error> {
 }
 
 /// What the operator itself would say about watches.yaml, and what the project's files show.
-fn findings(project: &Project) -> Result<Vec<Finding>, Error> {
+fn findings(project: &Project, natives: &[Native]) -> Result<Vec<Finding>, Error> {
     let mut found = own(project.text("watches.yaml").unwrap_or_default());
     // Without the entries, nothing else can be checked.
     if found.iter().all(|finding| finding.level == Level::Warning) {
-        found.extend(lint::check(project)?);
+        found.extend(lint::check(project, natives)?);
         found.sort_by_key(|finding| finding.level);
     }
     Ok(found)

@@ -12,7 +12,7 @@ use std::io;
 use std::path::Path;
 use std::process::ExitCode;
 
-use scaffold::{Change, Project, disk};
+use scaffold::{Change, Project, disk, rbac};
 
 pub(crate) use create::Create;
 pub(crate) use generate::Generate;
@@ -78,14 +78,14 @@ pub(super) fn create(args: &Create) -> ExitCode {
     exit(create::run(args))
 }
 
-/// Runs `generate`. `natives` are the definitions of the program's own kinds.
-pub(super) fn generate(args: &Generate, natives: &[serde_json::Value]) -> ExitCode {
-    exit(generate::run(args, natives))
+/// Runs `generate`. `definitions` and `natives` describe the program's own kinds.
+pub(super) fn generate(args: &Generate, definitions: &[serde_json::Value], natives: &[rbac::Native]) -> ExitCode {
+    exit(generate::run(args, definitions, natives))
 }
 
-/// Runs `lint`.
-pub(super) fn lint(args: &Lint) -> ExitCode {
-    lint::run(args).unwrap_or_else(|error| exit(Err(error)))
+/// Runs `lint`. `natives` are the program's own kinds.
+pub(super) fn lint(args: &Lint, natives: &[rbac::Native]) -> ExitCode {
+    lint::run(args, natives).unwrap_or_else(|error| exit(Err(error)))
 }
 
 /// Prints an error as upstream's commands do.
