@@ -92,6 +92,7 @@ fn current(installed: &Outcome) -> Current {
         packed: Some(installed.written.packed.clone()),
         first_deployed: installed.first_deployed,
         interrupted: None,
+        outdated: Vec::new(),
         taken_over: false,
     }
 }

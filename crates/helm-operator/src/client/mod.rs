@@ -2,6 +2,7 @@
 
 mod bounded;
 mod connections;
+mod restart;
 mod term;
 
 use std::pin::Pin;
@@ -18,6 +19,7 @@ use tower::{BoxError, Layer, Service, ServiceBuilder};
 use self::bounded::Bounded;
 pub(crate) use self::bounded::TooLarge;
 use self::connections::is_watch;
+use self::restart::AfterRestart;
 use self::term::WithinTerm;
 use crate::lease::Term;
 use crate::manager::Error;
@@ -44,6 +46,7 @@ fn client(config: Config, metrics: &Metrics, term: &Term) -> Result<Client, kube
     let service = ServiceBuilder::new()
         .layer(config.base_uri_layer())
         .option_layer(config.default_retry.then(|| RetryLayer::new(RetryPolicy::server_retry())))
+        .layer(RetryLayer::new(AfterRestart::default()))
         .option_layer(config.auth_layer()?)
         .layer(config.extra_headers_layer()?)
         .layer(within_term)

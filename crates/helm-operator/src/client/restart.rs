@@ -1,0 +1,102 @@
+//! Waits where a server that has just started refuses what it allows a moment later: it answers before it knows all roles and bindings.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use http::{Request, Response, StatusCode};
+use kube::client::Body;
+use kube::client::retry::RetryPolicy;
+use tokio::time::{Instant, Sleep, sleep};
+use tower::BoxError;
+use tower::retry::Policy;
+
+use crate::reconciler::lock;
+
+/// How long after the last failed contact a refusal may mean that the server is starting.
+const START: Duration = Duration::from_secs(10);
+
+/// Between two attempts.
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// Repeats forbidden requests for a while after the server was out of reach. At any other time a refusal is final at once.
+#[derive(Clone)]
+pub(super) struct AfterRestart {
+    /// When the server was last out of reach; all requests share it.
+    lost: Arc<Mutex<Option<Instant>>>,
+    /// Knows how to copy a request.
+    copies: RetryPolicy,
+}
+
+impl Default for AfterRestart {
+    fn default() -> AfterRestart {
+        AfterRestart { lost: Arc::default(), copies: RetryPolicy::server_retry() }
+    }
+}
+
+impl<B> Policy<Request<Body>, Response<B>, BoxError> for AfterRestart {
+    type Future = Sleep;
+
+    fn retry(&mut self, _: &mut Request<Body>, answer: &mut Result<Response<B>, BoxError>) -> Option<Sleep> {
+        let mut lost = lock(&self.lost);
+        match answer {
+            Err(_) => *lost = Some(Instant::now()),
+            Ok(answer) if answer.status() == StatusCode::FORBIDDEN => {
+                return lost.is_some_and(|at| at.elapsed() < START).then(|| sleep(PAUSE));
+            }
+            Ok(_) => {}
+        }
+        None
+    }
+
+    fn clone_request(&mut self, request: &Request<Body>) -> Option<Request<Body>> {
+        Policy::<_, Response<B>, _>::clone_request(&mut self.copies, request)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tower::retry::RetryLayer;
+    use tower::{Layer as _, Service, ServiceExt as _};
+
+    use super::*;
+
+    /// Sends three requests, one after another, to a server that is out of reach for as many requests as `lost`, and then forbids all before
+    /// `allows`. Returns the answers and when they came.
+    async fn answers(lost: usize, allows: Duration) -> Vec<(Option<u16>, Duration)> {
+        let (began, count) = (Instant::now(), Arc::new(Mutex::new(0)));
+        let server = tower::service_fn(move |_: Request<Body>| {
+            let mut count = count.lock().unwrap();
+            *count += 1;
+            let code = if began.elapsed() < allows { 403 } else { 200 };
+            let answer = Response::builder().status(code).body(()).unwrap();
+            std::future::ready(if *count <= lost { Err(BoxError::from("refused")) } else { Ok(answer) })
+        });
+        let mut client = RetryLayer::new(AfterRestart::default()).layer(server);
+        let mut answers = Vec::new();
+        for _ in 0..3 {
+            let request = Request::post("/api").body(Body::from(b"{}".to_vec())).unwrap();
+            let answer = client.ready().await.unwrap().call(request).await;
+            answers.push((answer.ok().map(|answer| answer.status().as_u16()), began.elapsed()));
+        }
+        answers
+    }
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_comes_back_may_refuse_while_it_starts() {
+        let expected = [(None, Duration::ZERO), (Some(200), 2 * SECOND), (Some(200), 2 * SECOND)];
+        assert_eq!(answers(1, 2 * SECOND).await, expected);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_stays_forbidden_is_refused_in_the_end_and_at_once_from_then_on() {
+        let expected = [(None, Duration::ZERO), (Some(403), START), (Some(403), START)];
+        assert_eq!(answers(1, 60 * SECOND).await, expected);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_refusal_of_a_server_that_was_always_there_is_final() {
+        assert_eq!(answers(0, 60 * SECOND).await, [(Some(403), Duration::ZERO); 3]);
+    }
+}
