@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use test_cluster::{Namespace, TestCluster};
 
+use crate::account::is_operators;
 use crate::operator::{Operator, eventually};
 
 pub(crate) fn set(namespace: &Namespace<'_>, name: &str, spec: Value) {
@@ -52,7 +53,7 @@ pub(crate) fn left(namespace: &Namespace<'_>) -> String {
 
 fn writes(cluster: &TestCluster, namespace: &Namespace<'_>) -> usize {
     let requests = cluster.requests().unwrap();
-    requests.iter().filter(|r| r.user == "operator" && r.namespace == namespace.name() && r.is_write()).count()
+    requests.iter().filter(|r| is_operators(r) && r.namespace == namespace.name() && r.is_write()).count()
 }
 
 #[test]

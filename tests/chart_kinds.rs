@@ -5,6 +5,7 @@ use std::sync::Once;
 use serde_json::{Value, json};
 use test_cluster::{Namespace, TestCluster};
 
+use crate::account::is_operators;
 use crate::chart::{condition, get};
 use crate::operator::{Operator, eventually};
 use crate::resource::Kind;
@@ -47,7 +48,7 @@ pub(crate) fn events_of(namespace: &Namespace<'_>, name: &str) -> String {
 /// The operator's writes to Jobs and ConfigMaps, in order: `create jobs`, `patch configmaps/web`.
 pub(crate) fn writes(cluster: &TestCluster, namespace: &Namespace<'_>) -> Vec<String> {
     let requests = cluster.requests().unwrap();
-    let ours = requests.iter().filter(|r| r.user == "operator" && r.namespace == namespace.name() && r.is_write());
+    let ours = requests.iter().filter(|r| is_operators(r) && r.namespace == namespace.name() && r.is_write());
     let kinds = ours.filter(|r| ["jobs", "configmaps"].contains(&r.resource.as_str()) && r.code < 300);
     kinds.map(|r| format!("{} {}/{}", r.verb, r.resource, r.name)).collect()
 }

@@ -5,6 +5,7 @@ use std::sync::Once;
 use serde_json::{Value, json};
 use test_cluster::{Namespace, TestCluster};
 
+use crate::account::is_operators;
 use crate::chart::{condition, get};
 use crate::operator::{Operator, eventually};
 use crate::resource::Kind;
@@ -132,7 +133,7 @@ fn a_restart_does_not_rewrite_client_side_objects() {
     let version = || get(&namespace, ["odd", "web"])["metadata"]["resourceVersion"].clone();
     let writes = || {
         let requests = cluster.requests().unwrap();
-        let ours = requests.into_iter().filter(|r| r.user == "operator" && r.namespace == namespace.name());
+        let ours = requests.into_iter().filter(|r| is_operators(r) && r.namespace == namespace.name());
         ours.filter(|r| r.is_write()).count()
     };
     let before = (version(), writes());

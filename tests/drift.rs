@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use test_cluster::{Namespace, TestCluster};
 
+use crate::account::is_operators;
 use crate::chart::{condition, get};
 use crate::client_side::whole;
 use crate::operator::{Operator, eventually};
@@ -79,7 +80,7 @@ fn applied_fields(namespace: &Namespace<'_>) -> Value {
 /// The operator's writes to the chart's objects and its records.
 fn writes(cluster: &TestCluster, namespace: &Namespace<'_>) -> usize {
     let requests = cluster.requests().unwrap();
-    let ours = requests.iter().filter(|r| r.user == "operator" && r.namespace == namespace.name() && r.is_write());
+    let ours = requests.iter().filter(|r| is_operators(r) && r.namespace == namespace.name() && r.is_write());
     ours.filter(|r| ["deployments", "secrets", "configmaps"].contains(&&*r.resource)).count()
 }
 

@@ -5,6 +5,7 @@ use std::process::{Child, Stdio};
 use serde_json::{Value, json};
 use test_cluster::{Component, Namespace, Options, TestCluster};
 
+use crate::account::is_operators;
 use crate::chart::{condition, get};
 use crate::chart_kinds::{define, events_of, serve, set, start, wait_for, writes};
 use crate::operator::eventually;
@@ -94,7 +95,7 @@ fn a_hook_survives_restarts_of_the_api_server_and_the_operator() {
     cluster.restart(Component::ApiServer).unwrap();
     eventually("the operator to look again", || {
         let looks = cluster.requests().unwrap();
-        let looks = looks.iter().filter(|r| r.user == "operator" && r.verb == "get" && r.name == "web-z-first").count();
+        let looks = looks.iter().filter(|r| is_operators(r) && r.verb == "get" && r.name == "web-z-first").count();
         if looks > 0 { Ok(()) } else { Err(looks) }
     });
     assert_eq!(get(&namespace, ["job", "web-z-first"])["metadata"]["uid"], uid);

@@ -6,6 +6,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 use test_cluster::{Namespace, Request, TestCluster};
 
+use crate::account::{self, is_operator};
 use crate::chart::{condition, get};
 use crate::operator::{Operator, eventually};
 use crate::scopes;
@@ -35,7 +36,7 @@ fn chart(folder: &Path) -> String {
 }
 
 /// Creates an account that may do this.
-fn account(namespace: &Namespace<'_>, name: &str, rules: &[[&str; 2]]) {
+fn create_account(namespace: &Namespace<'_>, name: &str, rules: &[[&str; 2]]) {
     namespace.kubectl(["create", "serviceaccount", name]).unwrap();
     for (at, [verbs, resources]) in rules.iter().enumerate() {
         let role = format!("{name}-{at}");
@@ -68,8 +69,8 @@ fn two_watches_act_as_two_accounts_and_neither_does_more_than_its_account_may() 
     let Some(cluster) = TestCluster::shared_or_skip() else { return };
     scopes::define(cluster);
     let namespace = cluster.namespace("identity").unwrap();
-    account(&namespace, "maps", &[MAPS]);
-    account(&namespace, "roles", &[MAPS, ["get,create,patch,delete", "roles.rbac.authorization.k8s.io"]]);
+    create_account(&namespace, "maps", &[MAPS]);
+    create_account(&namespace, "roles", &[MAPS, ["get,create,patch,delete", "roles.rbac.authorization.k8s.io"]]);
     let charts = tempfile::tempdir().unwrap();
     let chart = chart(charts.path());
     let watch = |group: &str, account: &str| {
@@ -110,12 +111,12 @@ fn two_watches_act_as_two_accounts_and_neither_does_more_than_its_account_may() 
             requests.iter().filter(|r| r.is_write() && r.resource == resource).map(|r| r.acting_as.as_str()).collect();
         users.sort_unstable();
         users.dedup();
-        users.retain(|user| *user == "operator" || user.starts_with("system:serviceaccount:identity"));
+        users.retain(|user| is_operator(user) || user.starts_with("system:serviceaccount:identity"));
         users
     };
     assert_eq!(writers("configmaps"), [user("maps").as_str(), user("roles").as_str()]);
-    assert_eq!(writers("secrets"), ["operator"], "records");
-    assert_eq!(writers("stores/status"), ["operator"]);
+    assert_eq!(writers("secrets"), [account::user(namespace.name()).as_str()], "records");
+    assert_eq!(writers("stores/status"), [account::user(namespace.name()).as_str()]);
 }
 
 #[test]
@@ -123,7 +124,7 @@ fn a_namespace_is_deleted_with_its_account_and_leaves_no_release() {
     let Some(cluster) = TestCluster::shared_or_skip() else { return };
     scopes::define(cluster);
     let namespace = cluster.namespace("identity-gone").unwrap();
-    account(&namespace, "maps", &[MAPS]);
+    create_account(&namespace, "maps", &[MAPS]);
     let charts = tempfile::tempdir().unwrap();
     let watch = json!([{"group": "test.my.domain", "version": "v1", "kind": "Store", "chart": chart(charts.path()),
         "serviceAccountName": "maps"}]);
@@ -142,9 +143,9 @@ fn an_operator_that_may_not_impersonate_says_which_rule_it_lacks() {
     }
     scopes::define(cluster);
     let namespace = cluster.namespace("identity-rights").unwrap();
-    account(&namespace, "maps", &[MAPS]);
+    create_account(&namespace, "maps", &[MAPS]);
     let all = "get,list,watch,create,patch,delete,deletecollection";
-    account(
+    create_account(
         &namespace,
         "operator",
         &[

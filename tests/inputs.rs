@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use test_cluster::{Namespace, TestCluster};
 
+use crate::account::is_operators;
 use crate::chart::{condition, get, set, wait_ready};
 use crate::operator::{Operator, eventually, install_kinds};
 
@@ -37,7 +38,7 @@ fn image(namespace: &Namespace<'_>, name: &str) -> Value {
 /// The operator's writes of Deployments in a namespace.
 fn applies(cluster: &TestCluster, namespace: &Namespace<'_>) -> usize {
     let all = cluster.requests().unwrap();
-    let ours = all.iter().filter(|r| r.user == "operator" && r.namespace == namespace.name());
+    let ours = all.iter().filter(|r| is_operators(r) && r.namespace == namespace.name());
     ours.filter(|r| r.resource == "deployments" && r.is_write()).count()
 }
 

@@ -1,6 +1,7 @@
 //! Integration tests in one binary: the manifests in `config`, and the running operator.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a helper of a test fails the test")]
 
+mod account;
 mod architecture;
 mod argocd;
 mod canary;

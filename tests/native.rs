@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use test_cluster::{Namespace, TestCluster};
 
+use crate::account::is_operators;
 use crate::operator::{Operator, eventually};
 
 const METRICS: &str = "Serving metrics server";
@@ -40,7 +41,7 @@ fn pods(namespace: &Namespace<'_>) -> Vec<String> {
 /// The operator's writes in the namespace, except to its lease.
 fn writes(cluster: &TestCluster, namespace: &Namespace<'_>) -> usize {
     let requests = cluster.requests().unwrap();
-    let ours = requests.iter().filter(|r| r.user == "operator" && r.namespace == namespace.name() && r.is_write());
+    let ours = requests.iter().filter(|r| is_operators(r) && r.namespace == namespace.name() && r.is_write());
     ours.filter(|r| r.resource != "leases").count()
 }
 

@@ -1,4 +1,4 @@
-//! Runs the operator as a process, and waits for its effects.
+//! Runs the operator as a process, as its own account, and waits for its effects.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -11,6 +11,8 @@ use std::sync::Once;
 use test_cluster::{Namespace, TestCluster};
 
 pub(crate) use test_cluster::eventually;
+
+use crate::account;
 
 /// A running operator; killed when dropped.
 pub(crate) struct Operator {
@@ -35,7 +37,9 @@ impl Operator {
         let file = folder.path().join("watches.yaml");
         fs::write(&file, watches).unwrap();
         let file = format!("--watches-file={}", file.display());
-        Operator::start(cluster, namespace, folder, &[&[file.as_str()], flags].concat())
+        install_kinds(cluster);
+        let kubeconfig = account::kubeconfig(cluster, namespace.name(), Some(watches));
+        Operator::spawn(&kubeconfig, namespace.name(), folder, &[&[file.as_str()], flags].concat())
     }
 
     /// As [`start_watches`](Self::start_watches), in a control group if there is a path.
@@ -54,18 +58,21 @@ impl Operator {
         command.arg(env!("CARGO_BIN_EXE_memcached-operator"));
         let file = format!("--watches-file={}", folder.path().join("watches.yaml").display());
         let flags = [&[file.as_str()], flags].concat();
-        Operator::spawn_as(command, &cluster.operator_kubeconfig_path(), namespace.name(), folder, &flags)
+        let kubeconfig = account::kubeconfig(cluster, namespace.name(), Some(watches));
+        Operator::spawn_as(command, &kubeconfig, namespace.name(), folder, &flags)
     }
 
     /// Starts it for several namespaces with the test's watches.yaml.
     pub(crate) fn start_in(cluster: &TestCluster, namespaces: &[&Namespace<'_>], watches: &str) -> Operator {
         let names: Vec<&str> = namespaces.iter().map(|namespace| namespace.name()).collect();
-        Operator::start_as_in(&cluster.operator_kubeconfig_path(), &names.join(","), watches)
+        Operator::start_as_in(&account::kubeconfig(cluster, names[0], Some(watches)), &names.join(","), watches)
     }
 
     /// Starts it for one namespace with this repository's watches.yaml, on free ports, with these extra flags.
     pub(crate) fn start_charts(cluster: &TestCluster, namespace: &Namespace<'_>, flags: &[&str]) -> Operator {
-        Operator::start(cluster, namespace, tempfile::tempdir().unwrap(), flags)
+        install_kinds(cluster);
+        let kubeconfig = account::kubeconfig(cluster, namespace.name(), None);
+        Operator::spawn(&kubeconfig, namespace.name(), tempfile::tempdir().unwrap(), flags)
     }
 
     /// Starts it for one namespace with this repository's watches.yaml and the given kubeconfig.
@@ -80,11 +87,6 @@ impl Operator {
         fs::write(&file, watches).unwrap();
         let flags = [&*format!("--watches-file={}", file.display())];
         Operator::spawn(kubeconfig, namespaces, folder, &flags)
-    }
-
-    fn start(cluster: &TestCluster, namespace: &Namespace<'_>, folder: tempfile::TempDir, flags: &[&str]) -> Operator {
-        install_kinds(cluster);
-        Operator::spawn(&cluster.operator_kubeconfig_path(), namespace.name(), folder, flags)
     }
 
     fn spawn(kubeconfig: &Path, namespaces: &str, folder: tempfile::TempDir, flags: &[&str]) -> Operator {

@@ -4,6 +4,7 @@
 use serde_json::{Value, json};
 use test_cluster::{Component, Namespace, Options, TestCluster};
 
+use crate::account::is_operators;
 use crate::chart::{condition, get};
 use crate::operator::{Operator, eventually};
 use crate::resource::Kind;
@@ -54,7 +55,7 @@ fn settle(namespace: &Namespace<'_>, probe: &str) {
 /// The operator's writes in a namespace, and its deletions of cluster-scoped objects.
 fn writes(cluster: &TestCluster, namespaces: &[&Namespace<'_>]) -> usize {
     let requests = cluster.requests().unwrap();
-    let ours = requests.iter().filter(|r| r.user == "operator" && r.is_write());
+    let ours = requests.iter().filter(|r| is_operators(r) && r.is_write());
     ours.filter(|r| r.resource != "events" && namespaces.iter().any(|n| r.namespace == n.name())).count()
 }
 
@@ -173,7 +174,7 @@ fn relist(cluster: &TestCluster) {
     back(["clusterrole", "gap-role"], &two);
     settle(&one, "probe");
     assert_eq!((revision(&one, "kept"), revision(&two, "only")), (json!(1), json!(1)));
-    let gone = |r: &&test_cluster::Request| r.user == "operator" && r.name == "gone" && r.resource == "holders";
+    let gone = |r: &&test_cluster::Request| is_operators(r) && r.name == "gone" && r.resource == "holders";
     let requests = cluster.requests().unwrap();
     let lost = requests.iter().filter(gone).filter(|r| r.code == 404).count();
     assert!(lost <= 2, "{lost} requests for a resource that is gone");

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use test_cluster::{Namespace, Options, TestCluster};
 
+use crate::account::is_operators;
 use crate::chart::{condition, get};
 use crate::client_side::{operations, whole};
 use crate::operator::{Operator, eventually, install_kinds};
@@ -118,7 +119,7 @@ impl<'a> Quiet<'a> {
         let resource = HOLDER.get(&self.namespace, NAME);
         let is_ours = |name: &str| name.split(['.', '-']).any(|part| part == NAME);
         let requests = self.cluster.requests().unwrap().into_iter();
-        let writes = requests.filter(|r| r.user == "operator" && r.is_write() && r.code < 300 && is_ours(&r.name));
+        let writes = requests.filter(|r| is_operators(r) && r.is_write() && r.code < 300 && is_ours(&r.name));
         let writes = writes.filter(|r| r.resource != "events" && !r.resource.starts_with("holders"));
         // The record's marks may be rewritten; a new record would be a new revision.
         let writes = writes.filter(|r| !(r.name.starts_with("sh.helm.release.v1.") && r.verb == "patch"));

@@ -10,6 +10,7 @@ use k8s_openapi::ByteString;
 use serde_json::{Value, json};
 use test_cluster::{Namespace, TestCluster};
 
+use crate::account::is_operators;
 use crate::chart::{condition, get, wait_ready};
 use crate::operator::{Operator, eventually, install_kinds};
 
@@ -190,7 +191,7 @@ fn records(namespace: &Namespace<'_>) -> BTreeMap<String, Value> {
 /// The operator's writes so far, each once: `patch deployments`.
 fn writes(cluster: &TestCluster, namespace: &Namespace<'_>) -> BTreeSet<String> {
     let requests = cluster.requests().unwrap();
-    let ours = requests.iter().filter(|r| r.user == "operator" && r.namespace == namespace.name() && r.is_write());
+    let ours = requests.iter().filter(|r| is_operators(r) && r.namespace == namespace.name() && r.is_write());
     let ours = ours.filter(|r| !r.resource.starts_with("events") && !r.resource.starts_with("leases"));
     ours.map(|r| format!("{} {}", r.verb, r.resource)).collect()
 }

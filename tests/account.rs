@@ -1,0 +1,105 @@
+//! The ServiceAccount that the operator under test runs as: with the rights that `generate rbac` writes for its watches and those of its own work in
+//! `config/rbac`, and no others. Tests themselves act as the administrator.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use serde_json::{Value, json};
+use test_cluster::{Request, TestCluster};
+
+/// Where the accounts are: an operator outlives the namespaces that it serves.
+const HOME: &str = "test-operators";
+const CONFIG: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/config/rbac");
+
+/// Creates an account with the rights for these watches, or for those of the repository, for an operator of this namespace; returns its kubeconfig.
+/// On an existing cluster, the administrator's.
+pub(crate) fn kubeconfig(cluster: &TestCluster, namespace: &str, watches: Option<&str>) -> PathBuf {
+    if std::env::var_os("USE_KUBECONFIG").is_some() {
+        return cluster.operator_kubeconfig_path();
+    }
+    // Tests keep a lease in the namespace that the operator serves.
+    let own = ["role.yaml", "leader_election_role.yaml", "memcachedbackup_role.yaml"];
+    let mut rules = own.map(|file| rules(&Path::new(CONFIG).join(file))).concat();
+    match watches {
+        Some(watches) => rules.extend(generated(watches)),
+        None => rules.extend(self::rules(&Path::new(CONFIG).join("memcached_role.yaml"))),
+    }
+    cluster.apply(&manifest(namespace, &rules).to_string()).unwrap();
+    cluster.kubeconfig_of(HOME, namespace).unwrap()
+}
+
+/// The user of the operator of this namespace.
+pub(crate) fn user(namespace: &str) -> String {
+    format!("system:serviceaccount:{HOME}:{namespace}")
+}
+
+/// Returns whether an operator that a test started made this request.
+pub(crate) fn is_operators(request: &Request) -> bool {
+    is_operator(&request.user)
+}
+
+/// Returns whether an operator that a test started has this user.
+pub(crate) fn is_operator(user: &str) -> bool {
+    user == "operator" || user.starts_with(&self::user(""))
+}
+
+/// The account and its roles. An operator that is started again, with other charts, keeps its earlier rights: it deletes what is there.
+fn manifest(namespace: &str, rules: &[Value]) -> Value {
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    let role = format!("{namespace}-{}", NUMBER.fetch_add(1, Ordering::Relaxed));
+    let api = "rbac.authorization.k8s.io/v1";
+    let subjects = json!([{"kind": "ServiceAccount", "name": namespace, "namespace": HOME}]);
+    let bound = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role});
+    json!({"apiVersion": "v1", "kind": "List", "items": [
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": HOME}},
+        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": namespace, "namespace": HOME}},
+        {"apiVersion": api, "kind": "ClusterRole", "metadata": {"name": role}, "rules": rules},
+        {"apiVersion": api, "kind": "ClusterRoleBinding", "metadata": {"name": role}, "roleRef": bound, "subjects": subjects},
+    ]})
+}
+
+/// The rules of the roles in a manifest.
+fn rules(file: &Path) -> Vec<Value> {
+    let text = fs::read_to_string(file).unwrap();
+    let documents = text.split("---\n").map(|document| serde_yaml::from_str::<Value>(document).unwrap());
+    documents.flat_map(|object| object["rules"].as_array().cloned().unwrap_or_default()).collect()
+}
+
+/// What `generate rbac` writes for each watch.
+fn generated(watches: &str) -> Vec<Value> {
+    let watches: Vec<Value> = serde_json::from_str(watches).unwrap();
+    watches.iter().flat_map(|watch| generated_for(watch)).collect()
+}
+
+fn generated_for(watch: &Value) -> Vec<Value> {
+    let project = tempfile::tempdir().unwrap();
+    let mut watch = watch.clone();
+    let chart = std::mem::replace(&mut watch["chart"], "chart".into());
+    let chart = Path::new(chart.as_str().unwrap());
+    if !chart.exists() {
+        // The test is about that: an operator that ran before keeps its rights.
+        return Vec::new();
+    }
+    copy(chart, &project.path().join("chart"));
+    fs::write(project.path().join("watches.yaml"), json!([watch]).to_string()).unwrap();
+    let mut generate = Command::new(env!("CARGO_BIN_EXE_memcached-operator"));
+    let output = generate.args(["generate", "rbac"]).current_dir(project.path()).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let files = fs::read_dir(project.path().join("config/rbac")).unwrap().map(|entry| entry.unwrap().path());
+    let kind = watch["kind"].as_str().unwrap().to_lowercase();
+    let role = |file: &PathBuf| file.file_name().unwrap().to_str().unwrap().ends_with(&format!("{kind}_role.yaml"));
+    files.filter(role).flat_map(|file| rules(&file)).collect()
+}
+
+fn copy(from: &Path, to: &Path) {
+    if from.is_file() {
+        fs::copy(from, to).unwrap();
+        return;
+    }
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap().map(Result::unwrap) {
+        copy(&entry.path(), &to.join(entry.file_name()));
+    }
+}
