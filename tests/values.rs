@@ -111,8 +111,11 @@ fn integers_of_a_spec_and_of_lookup_are_exact() {
     let namespace = cluster.namespace("integers").unwrap();
     namespace.kubectl(["create", "service", "clusterip", "known", "--tcp=8080:8080"]).unwrap();
     let chart = chart(&[("numbers.yaml", NUMBERS)]);
-    let _operator = serve(cluster, &namespace, &chart);
     let spec = r#"{"million":1000000,"precise":9007199254740993,"port":80,"ratio":0.5}"#;
+    // The chart renders with such values only, so `generate rbac` needs them.
+    fs::create_dir(chart.path().join("ci")).unwrap();
+    fs::write(chart.path().join("ci/numbers-values.yaml"), spec).unwrap();
+    let _operator = serve(cluster, &namespace, &chart);
     set(cluster, &namespace, "web", spec);
     wait_for(&namespace, "web", "Ready");
     let expected = json!({
