@@ -100,7 +100,7 @@ data:
   equal: "{{ eq .Values.port 80 }}"
   types: {{ printf "%T %T %T" .Values.port .Values.ratio .Values.size | quote }}
   {{- $service := lookup "v1" "Service" .Release.Namespace "known" }}
-  found: {{ range $service.spec.ports }}{{ printf "%d %T" .port .port | quote }}{{ end }}
+  found: {{ range ($service.spec).ports }}{{ printf "%d %T" .port .port | quote }}{{ end }}
   listed: {{ range (lookup "v1" "Service" .Release.Namespace "").items }}{{ .kind | quote }}{{ end }}
   missing: {{ lookup "v1" "Service" .Release.Namespace "no such name" | toJson | quote }}
 "#;
