@@ -22,6 +22,8 @@ pub(super) const NAMED: usize = 3;
 pub(super) struct Unhealthy {
     pub(super) key: ObjectKey,
     pub(super) api_version: std::sync::Arc<str>,
+    /// Whether it exists and is not being deleted.
+    pub(super) is_live: bool,
     pub(super) unready: Unready,
 }
 
@@ -59,8 +61,11 @@ impl Waiting {
         Waiting { progress, since: now, was_stalled, looks: 0, next_look, is_examinable: false, causes: Vec::new() }
     }
 
-    /// Compares the state with the one seen before.
+    /// Compares the state with the one seen before. An object that has just appeared is left alone for as long as any other before the first look.
     pub(super) fn observe(&mut self, progress: u64, is_examinable: bool, now: Instant) {
+        if is_examinable && !self.is_examinable {
+            self.next_look = self.next_look.max(now + FIRST_LOOK);
+        }
         self.is_examinable = is_examinable;
         if self.progress == progress {
             return;
@@ -137,7 +142,7 @@ mod tests {
 
     fn unhealthy(name: &str, failed: bool, progress: u64) -> Unhealthy {
         let unready = Unready { failed, why: "0 of 1 replicas are available.".into(), progress };
-        Unhealthy { key: key(name), api_version: "apps/v1".into(), unready }
+        Unhealthy { key: key(name), api_version: "apps/v1".into(), is_live: true, unready }
     }
 
     #[tokio::test(start_paused = true)]
@@ -158,6 +163,18 @@ mod tests {
         assert_eq!(waiting.next(Duration::ZERO)[0], Some(now + FIRST_LOOK), "no look was taken");
         waiting.observe(2, false, now);
         assert_eq!(waiting.next(Duration::ZERO), [None, None], "a look would find nothing");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_object_that_was_gone_has_time_before_the_first_look() {
+        let begin = Instant::now();
+        let mut waiting = Waiting::begin(1, false, begin);
+        waiting.observe(1, false, begin);
+        let back = begin + 60 * SECOND;
+        waiting.observe(2, true, back);
+        assert!(!waiting.is_look_due(back + 9 * SECOND) && waiting.is_look_due(back + FIRST_LOOK));
+        waiting.observe(3, true, back + 9 * SECOND);
+        assert!(waiting.is_look_due(back + FIRST_LOOK), "progress postpones no look");
     }
 
     #[tokio::test(start_paused = true)]

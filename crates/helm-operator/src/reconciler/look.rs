@@ -63,7 +63,7 @@ pub(super) async fn current_health(work: &Work<'_>, primary: &Primary) -> Health
         return Health::Ready;
     }
     let progress = progress_of(deployed.map_or(0, |(version, _)| version), &unhealthy);
-    let is_examinable = unhealthy.iter().any(|one| is_examinable(&one.key));
+    let is_examinable = unhealthy.iter().any(is_examinable);
     let known = history.waiting.clone();
     let mut waiting = known.unwrap_or_else(|| Box::new(Waiting::begin(progress, is_stalled(primary), now)));
     waiting.observe(progress, is_examinable, now);
@@ -83,14 +83,14 @@ fn is_stalled(primary: &Primary) -> bool {
 }
 
 /// Whether a look at an object can find more than its own status says.
-fn is_examinable(key: &ObjectKey) -> bool {
-    let kinds: &[&str] = match &*key.group {
+fn is_examinable(one: &Unhealthy) -> bool {
+    let kinds: &[&str] = match &*one.key.group {
         "" => &["Pod", "PersistentVolumeClaim", "ReplicationController", "Service"],
         "apps" => &["DaemonSet", "Deployment", "ReplicaSet", "StatefulSet"],
         "batch" => &["Job"],
         _ => &[],
     };
-    kinds.contains(&&*key.kind)
+    one.is_live && kinds.contains(&&*one.key.kind)
 }
 
 /// Examines the objects that the message names, without a worker's slot; `None` if others are looking.
@@ -98,7 +98,7 @@ async fn look(work: &Work<'_>, unhealthy: &[Unhealthy]) -> Option<Vec<(ObjectKey
     let _permit = AT_ONCE.try_acquire().ok()?;
     work.slot.leave();
     let mut causes = Vec::new();
-    for one in unhealthy.iter().take(NAMED).filter(|one| is_examinable(&one.key)) {
+    for one in unhealthy.iter().take(NAMED).filter(|one| is_examinable(one)) {
         if let Some(cause) = (Look { shared: work.shared, one }).cause().await {
             causes.push((one.key.clone(), cause));
         }

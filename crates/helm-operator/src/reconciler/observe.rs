@@ -169,7 +169,8 @@ impl Work<'_> {
     pub(super) fn unhealthy(&self, marks: &Marks) -> Vec<Unhealthy> {
         let unready = marks.objects.iter().filter_map(|object| {
             let unready = self.unready(&object.key)?;
-            Some(Unhealthy { key: object.key.clone(), api_version: object.api_version.clone(), unready })
+            let is_live = self.shared.cache.dependent(&object.key).is_some_and(|live| !live.deleting);
+            Some(Unhealthy { key: object.key.clone(), api_version: object.api_version.clone(), is_live, unready })
         });
         let mut unready: Vec<Unhealthy> = unready.collect();
         unready.sort_by_key(|one| !one.unready.failed);
