@@ -10,9 +10,11 @@ use crate::account::is_operators;
 use crate::operator::{Operator, eventually};
 
 pub(crate) fn set(namespace: &Namespace<'_>, name: &str, spec: Value) {
-    let resource =
-        json!({"apiVersion": "cache.my.domain/v1", "kind": "Memcached", "metadata": {"name": name}, "spec": spec});
-    namespace.apply(&resource.to_string()).unwrap();
+    namespace.apply(&memcached(name, &spec).to_string()).unwrap();
+}
+
+fn memcached(name: &str, spec: &Value) -> Value {
+    json!({"apiVersion": "cache.my.domain/v1", "kind": "Memcached", "metadata": {"name": name}, "spec": spec})
 }
 
 pub(crate) fn get(namespace: &Namespace<'_>, what: [&str; 2]) -> Value {
@@ -110,7 +112,11 @@ fn invalid_values_are_reported_in_condition_and_event_and_block_no_other_resourc
     let Some(cluster) = TestCluster::shared_or_skip() else { return };
     let namespace = cluster.namespace("bad").unwrap();
     let _operator = Operator::start_charts(cluster, &namespace, &[]);
-    set(&namespace, "bad", json!({"replicaCount": -1}));
+    let negative = memcached("bad", &json!({"replicaCount": -1}));
+    let refused = namespace.apply(&negative.to_string()).unwrap_err().to_string();
+    assert!(refused.contains("spec.replicaCount"), "the definition knows the chart's values: {refused}");
+    // Definitions are open to fields of later charts, so a misspelt one gets this far.
+    set(&namespace, "bad", json!({"replicas": 1}));
     set(&namespace, "good", json!({"replicaCount": 1}));
     wait_ready(&namespace, "good");
     let resource = eventually("condition", || {
@@ -119,7 +125,7 @@ fn invalid_values_are_reported_in_condition_and_event_and_block_no_other_resourc
     });
     let irreconcilable = condition(&resource, "Irreconcilable");
     assert_eq!(irreconcilable["reason"], "InvalidValues");
-    assert!(irreconcilable["message"].as_str().unwrap().contains("replicaCount"), "{irreconcilable}");
+    assert!(irreconcilable["message"].as_str().unwrap().contains("'replicas'"), "{irreconcilable}");
     eventually("event", || {
         let events = namespace.kubectl(["get", "events", "-o", "jsonpath={.items[*].reason}"]).unwrap();
         if events.contains("InvalidValues") { Ok(()) } else { Err(events) }
