@@ -1,9 +1,18 @@
-//! The committed definition describes the chart's values. `make manifests` rewrites it.
+//! The committed definition describes the chart's values, and the role what the chart needs. `make manifests` rewrites both.
 
 #[test]
 fn the_generated_definition_is_committed() {
+    is_committed("crds");
+}
+
+#[test]
+fn the_generated_role_is_committed() {
+    is_committed("rbac");
+}
+
+fn is_committed(what: &str) {
     let mut generate = std::process::Command::new(env!("CARGO_BIN_EXE_hybrid-values"));
-    generate.args(["generate", "crds"]).current_dir(env!("CARGO_MANIFEST_DIR"));
+    generate.args(["generate", what]).current_dir(env!("CARGO_MANIFEST_DIR"));
     if std::env::var_os("UPDATE_GENERATED").is_none() {
         generate.arg("--check");
     }
