@@ -70,7 +70,7 @@ fn rules(file: &Path) -> Vec<Value> {
 /// What `generate rbac` writes for each watch.
 fn generated(watches: &str) -> Vec<Value> {
     let watches: Vec<Value> = serde_json::from_str(watches).unwrap();
-    watches.iter().flat_map(|watch| generated_for(watch)).collect()
+    watches.iter().flat_map(generated_for).collect()
 }
 
 fn generated_for(watch: &Value) -> Vec<Value> {
