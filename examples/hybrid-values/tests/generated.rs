@@ -16,6 +16,6 @@ fn is_committed(what: &str) {
     if std::env::var_os("UPDATE_GENERATED").is_none() {
         generate.arg("--check");
     }
-    let output = generate.output().unwrap();
+    let output = generate.output().expect("the program starts");
     assert!(output.status.success(), "run `make manifests`: {}", String::from_utf8_lossy(&output.stderr));
 }
