@@ -10,7 +10,6 @@ use std::task::{Context as Task, Poll};
 use std::time::Duration;
 
 use http::{HeaderValue, Request, Response, header};
-use kube::client::retry::RetryPolicy;
 use kube::client::{ClientBuilder, ConfigExt as _};
 use kube::{Client, Config};
 use tower::retry::RetryLayer;
@@ -45,8 +44,7 @@ fn client(config: Config, metrics: &Metrics, term: &Term) -> Result<Client, kube
     }
     let service = ServiceBuilder::new()
         .layer(config.base_uri_layer())
-        .option_layer(config.default_retry.then(|| RetryLayer::new(RetryPolicy::server_retry())))
-        .layer(RetryLayer::new(AfterRestart::default()))
+        .option_layer(config.default_retry.then(|| RetryLayer::new(AfterRestart::default())))
         .option_layer(config.auth_layer()?)
         .layer(config.extra_headers_layer()?)
         .layer(within_term)

@@ -1,4 +1,5 @@
-//! Waits where a server that has just started refuses what it allows a moment later: it answers before it knows all roles and bindings.
+//! Decides which requests are repeated: those that the server turns away, as in kube's own client, and those that it forbids while it starts. A server
+//! that has just started answers before it knows all roles and bindings.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -18,38 +19,38 @@ const START: Duration = Duration::from_secs(10);
 /// Between two attempts.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// Repeats forbidden requests for a while after the server was out of reach. At any other time a refusal is final at once.
+/// kube's policy, which also repeats forbidden requests for a while after the server was out of reach. At any other time a refusal is final at once.
 #[derive(Clone)]
 pub(super) struct AfterRestart {
     /// When the server was last out of reach; all requests share it.
     lost: Arc<Mutex<Option<Instant>>>,
-    /// Knows how to copy a request.
-    copies: RetryPolicy,
+    busy: RetryPolicy,
 }
 
 impl Default for AfterRestart {
     fn default() -> AfterRestart {
-        AfterRestart { lost: Arc::default(), copies: RetryPolicy::server_retry() }
+        AfterRestart { lost: Arc::default(), busy: RetryPolicy::server_retry() }
     }
 }
 
 impl<B> Policy<Request<Body>, Response<B>, BoxError> for AfterRestart {
     type Future = Sleep;
 
-    fn retry(&mut self, _: &mut Request<Body>, answer: &mut Result<Response<B>, BoxError>) -> Option<Sleep> {
-        let mut lost = lock(&self.lost);
+    fn retry(&mut self, request: &mut Request<Body>, answer: &mut Result<Response<B>, BoxError>) -> Option<Sleep> {
         match answer {
-            Err(_) => *lost = Some(Instant::now()),
-            Ok(answer) if answer.status() == StatusCode::FORBIDDEN => {
-                return lost.is_some_and(|at| at.elapsed() < START).then(|| sleep(PAUSE));
+            Err(_) => {
+                *lock(&self.lost) = Some(Instant::now());
+                None
             }
-            Ok(_) => {}
+            Ok(refusal) if refusal.status() == StatusCode::FORBIDDEN => {
+                lock(&self.lost).is_some_and(|at| at.elapsed() < START).then(|| sleep(PAUSE))
+            }
+            Ok(_) => self.busy.retry(request, answer),
         }
-        None
     }
 
     fn clone_request(&mut self, request: &Request<Body>) -> Option<Request<Body>> {
-        Policy::<_, Response<B>, _>::clone_request(&mut self.copies, request)
+        Policy::<_, Response<B>, _>::clone_request(&mut self.busy, request)
     }
 }
 
