@@ -2,7 +2,7 @@
 //! permission, the objects' own conditions have to do.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use helm_release::kube::{Call, ObjectKey};
@@ -13,6 +13,7 @@ use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use super::health::{NAMED, Unhealthy, Waiting, health, progress_of};
+use super::lock;
 use super::pods::{self, Culprit};
 use super::primary::Primary;
 use super::release::Release;
@@ -28,21 +29,38 @@ const PAGE: u32 = 50;
 /// How long a refused permission is not tried again.
 const REFUSED: Duration = Duration::from_secs(600);
 
-/// What looks may not read: namespace and resource, and when that was found.
+/// After a list of events, looks send no other for this many times as long as it took. To find the events about one object, a server reads all of the
+/// namespace's from etcd: nearly a second after 1,000 roll-outs.
+const REST: u32 = 19;
+
+/// What looks may not read now.
 #[derive(Default)]
-pub(super) struct Looks(Mutex<HashMap<(String, &'static str), Instant>>);
+pub(super) struct Looks {
+    /// Namespace and resource, and when the server refused them.
+    refused: Mutex<HashMap<(String, &'static str), Instant>>,
+    /// Until when they list no events.
+    events_rest_until: Mutex<Option<Instant>>,
+}
 
 impl Looks {
     fn is_refused(&self, namespace: &str, resource: &'static str) -> bool {
-        let refused = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let refused = lock(&self.refused);
         refused.get(&(namespace.to_owned(), resource)).is_some_and(|at| at.elapsed() < REFUSED)
     }
 
     fn refuse(&self, namespace: &str, resource: &'static str) {
-        let mut refused = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut refused = lock(&self.refused);
         if refused.insert((namespace.to_owned(), resource), Instant::now()).is_none() {
             tracing::debug!(namespace, resource, "May not list what explains why objects are not ready");
         }
+    }
+
+    fn events_rest(&self) -> bool {
+        lock(&self.events_rest_until).is_some_and(|until| Instant::now() < until)
+    }
+
+    fn rest_after(&self, listing: Duration) {
+        *lock(&self.events_rest_until) = Some(Instant::now() + listing * REST);
     }
 }
 
@@ -124,7 +142,11 @@ impl Look<'_> {
             "PersistentVolumeClaim" | "Service" => None,
             _ => pods::culprit(&self.pods(&object).await?),
         };
-        let Some(culprit) = culprit else { return self.event(object.pointer("/metadata/uid")?.as_str()?).await };
+        let Some(culprit) = culprit else {
+            // The controllers of these say in a condition why they create no pods.
+            let is_told = ["Deployment", "ReplicaSet", "ReplicationController"].contains(&&**kind);
+            return if is_told { None } else { self.event(object.pointer("/metadata/uid")?.as_str()?).await };
+        };
         let Culprit { uid, text, .. } = culprit;
         match if culprit.ask { self.event(&uid).await } else { None } {
             Some(event) => Some(format!("{text}: {event}")),
@@ -140,9 +162,15 @@ impl Look<'_> {
 
     /// The newest event about an object that explains something.
     async fn event(&self, uid: &str) -> Option<String> {
-        let namespace = self.namespace();
+        let (namespace, looks) = (self.namespace(), &self.shared.looks);
+        if looks.events_rest() {
+            return None;
+        }
         let path = format!("/api/v1/namespaces/{namespace}/events?fieldSelector=involvedObject.uid={uid}&limit={PAGE}");
-        pods::event(&items(self.get("events", path).await?)?)
+        let began = Instant::now();
+        let events = self.get("events", path).await;
+        looks.rest_after(began.elapsed());
+        pods::event(&items(events?)?)
     }
 
     fn namespace(&self) -> &str {

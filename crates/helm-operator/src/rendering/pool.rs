@@ -169,8 +169,8 @@ impl Workers {
         Ok(worker)
     }
 
-    /// An idle worker of the job's kind, at best one that has the chart in memory. Where there is none, an idle one of the other kind may have to
-    /// end: no more processes exist than may render.
+    /// Returns an idle worker of the job's kind (niced or not), preferably one that has already loaded the chart. If there is none and no process may
+    /// be added, ends an idle worker of the other kind to make room for a new one.
     fn take(&self, job: &Job) -> Option<Worker> {
         let mut idle = lock(&self.idle);
         let is_fit = |worker: &Worker| worker.is_niced() == job.is_retry;

@@ -3,6 +3,7 @@
 use super::*;
 
 const PODS: &str = "GET /api/v1/namespaces/ns/pods";
+const EVENTS: &str = "GET /api/v1/namespaces/ns/events";
 const MINUTE: Duration = Duration::from_secs(60);
 
 /// The verdict of kstatus' `Compute` on a custom resource.
@@ -75,6 +76,10 @@ impl World {
     fn looks(&self) -> usize {
         self.server.log().iter().filter(|request| *request == PODS).count()
     }
+
+    fn event_lists(&self) -> usize {
+        self.server.log().iter().filter(|request| *request == EVENTS).count()
+    }
 }
 
 const UNAVAILABLE: &str = "False/Progressing/Deployment \"web\" is not ready: 0 of 1 replicas are available";
@@ -102,6 +107,37 @@ async fn after_ten_seconds_the_message_names_pod_container_and_reason() {
     let requests = world.server.log().len();
     world.work_for(60 * MINUTE).await;
     assert_eq!(world.server.log().len(), requests, "a ready release costs nothing");
+}
+
+#[tokio::test(start_paused = true)]
+async fn events_are_listed_only_where_nothing_else_tells() {
+    let world = deployments();
+    world.work_for(SECOND).await;
+    world.roll_out("web", false, "NewReplicaSetCreated");
+    world.work_for(5 * MINUTE).await;
+    assert!(world.looks() > 2 && world.event_lists() == 0, "no pod: a condition of the Deployment would tell why");
+    world.put_pod("ErrImagePull");
+    world.work_for(10 * MINUTE).await;
+    assert_eq!(world.event_lists(), 0, "the pod tells");
+    world.put_pod("ContainerCreating");
+    world.work_for(10 * MINUTE).await;
+    assert!(world.event_lists() > 0, "only an event tells what the pod waits for");
+}
+
+#[tokio::test(start_paused = true)]
+async fn lists_of_events_rest_nineteen_times_as_long_as_one_took() {
+    let world = deployments();
+    world.work_for(SECOND).await;
+    world.roll_out("web", false, "NewReplicaSetCreated");
+    world.put_pod("ContainerCreating");
+    world.server.slow_down(SECOND);
+    world.work_for(18 * SECOND).await;
+    assert_eq!((world.looks(), world.event_lists()), (1, 1));
+    world.server.slow_down(Duration::ZERO);
+    world.work_for(12 * SECOND).await;
+    assert_eq!((world.looks(), world.event_lists()), (2, 1), "pods are cheap to list");
+    world.work_for(MINUTE).await;
+    assert!(world.event_lists() > 1);
 }
 
 #[tokio::test(start_paused = true)]
