@@ -54,14 +54,15 @@ const OURS: &[&str] = &[
     condition::DRIFTED,
 ];
 
-/// Failures with these reasons have the same result however often the same inputs are tried.
-const PERMANENT: [&str; 7] = [
+/// Failures with these reasons are likely to happen again however often the same inputs are tried.
+const PERMANENT: [&str; 8] = [
     "DriftLoop",
     "InvalidAnnotation",
     "InvalidName",
     "InvalidValues",
     "ReleaseConflict",
     "RenderError",
+    "RenderLimit",
     "UnsupportedKubernetes",
 ];
 
