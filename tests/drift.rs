@@ -199,6 +199,38 @@ fn ignored_fields_start_with_the_charts_value_and_belong_to_others_from_then_on(
 }
 
 #[test]
+fn an_edited_key_of_a_list_item_is_repaired() {
+    let Some(cluster) = TestCluster::shared_or_skip() else { return };
+    let namespace = cluster.namespace("edited-port").unwrap();
+    let _operator = start(cluster, &namespace, json!({}));
+    let service = |ports: Value| {
+        let spec = json!({"selector": {"app": "web"}, "ports": ports});
+        json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"}, "spec": spec})
+    };
+    let seen = || get(&namespace, ["service", "web"])["spec"]["ports"].clone();
+    let numbers = || seen().as_array().unwrap().iter().map(|port| port["port"].clone()).collect::<Vec<_>>();
+    let charts = [
+        json!([{"port": 80, "targetPort": 8080}]),
+        json!([{"name": "http", "port": 80}, {"name": "https", "port": 443}]),
+    ];
+    for ports in charts {
+        deploy(&namespace, &[service(ports.clone())]);
+        let expected: Vec<Value> = ports.as_array().unwrap().iter().map(|port| port["port"].clone()).collect();
+        eventually("chart's ports", || if numbers() == expected { Ok(()) } else { Err(seen()) });
+        let edit = json!([{"op": "replace", "path": "/spec/ports/0/port", "value": 81}]).to_string();
+        namespace
+            .kubectl(["patch", "service", "web", "--type=json", "-p", &edit, "--field-manager=kubectl-edit"])
+            .unwrap();
+        eventually("repaired ports", || {
+            let (mut now, mut expected) = (numbers(), expected.clone());
+            now.sort_by_key(Value::to_string);
+            expected.sort_by_key(Value::to_string);
+            if now == expected { Ok(()) } else { Err(seen()) }
+        });
+    }
+}
+
+#[test]
 fn detected_drift_is_named_until_it_is_undone() {
     let Some(cluster) = TestCluster::shared_or_skip() else { return };
     let namespace = cluster.namespace("detected").unwrap();

@@ -33,6 +33,7 @@ mod ownership;
 mod readiness;
 mod recreate;
 mod refusal;
+mod replaced;
 mod resource;
 mod rivals;
 mod rules;

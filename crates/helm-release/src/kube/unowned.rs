@@ -31,7 +31,8 @@ pub(super) fn with_defaults(live: &Value, body: &Value, objections: &[String]) -
     (entries[ours]["fieldsV1"] != before).then(|| entries.into())
 }
 
-fn is_ours(entry: &Value) -> bool {
+/// Returns whether an entry of the managed fields has what we apply.
+pub(super) fn is_ours(entry: &Value) -> bool {
     let subresource = entry["subresource"].as_str().unwrap_or_default();
     entry["manager"] == FIELD_MANAGER && entry["operation"] == "Apply" && subresource.is_empty()
 }

@@ -10,7 +10,9 @@ use super::apply::{Applier, Existing, Observed, bytes};
 use super::client_side::{LastApplied, Merged};
 use super::handover::{hand_over, has_replicas};
 use super::migrate::migrated_managers;
-use super::{Decoration, FIELD_MANAGER, Live, Object, ObjectKey, ObjectRule, Pointer, Resource, Slot, unowned};
+use super::{
+    Decoration, FIELD_MANAGER, Live, Object, ObjectKey, ObjectRule, Pointer, Resource, Slot, replaced, unowned,
+};
 
 /// Retry delays in milliseconds, about three seconds in total, until every API server knows the new fields of a definition.
 const PAUSES: [u64; 6] = [50, 100, 200, 400, 800, 1600];
@@ -195,7 +197,7 @@ impl Applier {
     ) -> Result<Response, Error> {
         match observed {
             Observed::Unknown | Observed::Absent => self.create(&body.path, &body.json).await,
-            Observed::Ours { uid, .. } => self.force_over_defaults(body, uid).await,
+            Observed::Ours { uid, .. } => self.force_over_obstacles(body, uid).await,
             Observed::Read(existing) => {
                 let (body, managers) = taken_over(body, existing);
                 if previous != Previous::Apply {
@@ -206,23 +208,23 @@ impl Applier {
                     Some(managers) => Some(self.set_managers(&body.path, &managers, &existing.resource_version).await?),
                     None => None,
                 };
-                let applied = self.force_over_defaults(&body, &existing.uid).await;
+                let applied = self.force_over_obstacles(&body, &existing.uid).await;
                 if let (Err(error), Some(moved)) = (&applied, moved)
                     && error.is_immutable()
                 {
-                    self.give_back(&body, existing, &moved).await;
+                    self.give_back(&body, &existing.managed_fields, &moved).await;
                 }
                 applied
             }
         }
     }
 
-    /// Restores the managed fields of an object that the server refuses to change. They tell that it is not the one that we applied, so that it may be
-    /// recreated. If it fails, a person has to delete the object.
-    async fn give_back(&self, body: &Body, existing: &Existing, moved: &Response) {
+    /// Restores the managed fields of an object that the server refuses to change. Others keep what is theirs, and an object that we did not apply
+    /// stays recognizable, so that it may be recreated. If it fails, a person has to delete the object.
+    async fn give_back(&self, body: &Body, managers: &Value, moved: &Response) {
         let Ok(live) = moved.parse::<Live>() else { return };
         let version = live.metadata.resource_version.unwrap_or_default();
-        if let Err(error) = self.set_managers(&body.path, &existing.managed_fields, &version).await {
+        if let Err(error) = self.set_managers(&body.path, managers, &version).await {
             tracing::debug!(object = %body.key, %error, "cannot restore managed fields");
         }
     }
@@ -261,27 +263,35 @@ impl Applier {
         self.api.send(Call::apply(path, bytes(json))).await
     }
 
-    /// Applies. If an unowned server default blocks it, claims the default and applies again, which drops it.
-    async fn force_over_defaults(&self, body: &Body, uid: &str) -> Result<Response, Error> {
+    /// Applies. If something that is not in the manifest blocks it, an unowned server default or an item in the place of ours, claims that and
+    /// applies again, which drops it.
+    async fn force_over_obstacles(&self, body: &Body, uid: &str) -> Result<Response, Error> {
         let path = format!("{}?", body.path);
-        match self.force(&path, &body.json, uid).await {
-            Err(error) if self.claim_defaults(body, &error).await => self.force(&path, &body.json, uid).await,
-            answer => answer,
+        let refused = match self.force(&path, &body.json, uid).await {
+            Err(error) if !error.fields().is_empty() && !error.is_immutable() => error,
+            answer => return answer,
+        };
+        let Ok(Some((before, claimed))) = self.claim_obstacles(body, refused.fields()).await else {
+            return Err(refused);
+        };
+        let applied = self.force(&path, &body.json, uid).await;
+        if applied.is_err() {
+            self.give_back(body, &before, &claimed).await;
         }
+        applied
     }
 
-    /// Returns whether it claimed defaults. If it fails, the original rejection stands.
-    async fn claim_defaults(&self, body: &Body, refused: &Error) -> bool {
-        if refused.fields().is_empty() || refused.is_immutable() {
-            return false;
-        }
-        let live = self.api.send(Call::get(&body.path)).await.and_then(|answer| answer.parse::<Value>());
-        let Ok(live) = live else { return false };
-        let version = live["metadata"]["resourceVersion"].as_str().unwrap_or_default();
-        match unowned::with_defaults(&live, &body.json, refused.fields()) {
-            Some(managers) => self.set_managers(&body.path, &managers, version).await.is_ok(),
-            None => false,
-        }
+    /// Claims what blocks an apply. Returns the managed fields before, and the answer; `None` if nothing is in the way.
+    async fn claim_obstacles(&self, body: &Body, refused: &[String]) -> Result<Option<(Value, Response)>, Error> {
+        let live: Value = self.api.send(Call::get(&body.path)).await?.parse()?;
+        let claimed = replaced::with_replacements(&live, &body.json, refused);
+        let Some(managers) = claimed.or_else(|| unowned::with_defaults(&live, &body.json, refused)) else {
+            return Ok(None);
+        };
+        let metadata = &live["metadata"];
+        let version = metadata["resourceVersion"].as_str().unwrap_or_default();
+        let claimed = self.set_managers(&body.path, &managers, version).await?;
+        Ok(Some((metadata["managedFields"].clone(), claimed)))
     }
 
     async fn set_managers(&self, path: &str, managers: &Value, resource_version: &str) -> Result<Response, Error> {

@@ -465,6 +465,30 @@ async fn blocking_unowned_defaults_are_claimed_and_dropped() {
 }
 
 #[tokio::test]
+async fn what_was_claimed_in_vain_is_given_back() {
+    let server = Arc::new(MemoryApi::new());
+    let world = (server.clone(), Applier::new(server.clone()));
+    apply(&world, &deployment("fine"), Policy::Server, &(), Mode::New).await.unwrap();
+    let mut live = server.object(DEPLOYMENT).unwrap();
+    live["spec"]["strategy"] = json!({"rollingUpdate": {"maxSurge": 1}});
+    live["metadata"]["managedFields"].as_array_mut().unwrap().retain(|m| m["manager"] == "helm-operator");
+    server.put(DEPLOYMENT, live, "helm-operator");
+    let managers = || server.object(DEPLOYMENT).unwrap()["metadata"]["managedFields"].clone();
+    let (before, writes) = (managers(), server.log().len());
+    server.refuse(|call| {
+        let (content_type, _) = call.body.as_ref()?;
+        let fields = vec!["spec.strategy.rollingUpdate".to_owned()];
+        let refusal = Error::Refused { code: 422, reason: "Invalid".into(), message: "no".into(), fields };
+        (*content_type == "application/apply-patch+yaml").then_some(refusal)
+    });
+    let mut changed = deployment("fine");
+    changed.body["spec"]["strategy"] = json!({"type": "Recreate"});
+    apply(&world, &changed, Policy::Server, &(), Mode::Ours).await.unwrap_err();
+    let claims = server.log()[writes..].iter().filter(|call| call.contains("PATCH")).count();
+    assert_eq!((claims, managers()), (4, before), "an apply, a claim, an apply, and the claim undone");
+}
+
+#[tokio::test]
 async fn an_outage_during_a_client_side_write_is_not_a_conflict() {
     let world = server();
     apply(&world, &deployment("odd"), Policy::Client, &(), Mode::New).await.unwrap();
