@@ -96,7 +96,7 @@ impl Client {
                 }
                 Err(error) => seen.failures.push(error.to_string()),
             }
-            // Each request takes a port of this machine for a minute.
+            // A closed connection occupies a local port for a minute; do not use them all up.
             thread::sleep(Duration::from_millis(5));
         }
         seen
@@ -123,7 +123,7 @@ fn memcached_answers_from_its_installation_through_a_rolling_update_to_its_end()
     }
 
     let service = get(&namespace, ["service", "web-memcached"])["spec"]["clusterIP"].as_str().unwrap().to_owned();
-    eventually("an answer of the Service", || memory(&service));
+    eventually("answer of the Service", || memory(&service));
     let client = Client::start(service.clone());
     set(&namespace, "web", json!({"replicaCount": 3, "readinessProbe": probe, "memory": 32}));
     wait_ready(&namespace, "web");
@@ -138,8 +138,8 @@ fn memcached_answers_from_its_installation_through_a_rolling_update_to_its_end()
     );
     assert!(old.iter().all(|address| !new.contains(address)), "{old:?} {new:?}");
     assert_eq!(seen.memories, [64, 32], "{seen:?}");
-    // A pod may end before kube-proxy, which syncs once a second, has heard of it: connections to it fail meanwhile, those to others do not.
-    assert!(seen.longest_gap < Duration::from_secs(5) && seen.failures.len() < seen.answers, "{seen:?}");
+    // The chart's `preStop` keeps a pod until kube-proxy, which syncs once a second, sends it no more connections.
+    assert!(seen.failures.is_empty() && seen.longest_gap < Duration::from_secs(5), "{seen:?}");
 
     namespace.kubectl(["delete", "memcached", "web", "--timeout=60s"]).unwrap();
     eventually("nothing left", || match (left(&namespace), pods(&namespace, "web")) {
@@ -183,7 +183,7 @@ fn ready_follows_what_the_kubelet_finds() {
     });
 }
 
-/// Watches a release until it is ready: `Ready` is never true while a probe has not passed, and false while the containers already run.
+/// Waits until a release is ready, and checks that `Ready` stays False until the probes pass, even while the containers already run.
 fn never_ready_before_its_pods(namespace: &Namespace<'_>, release: &str) {
     let mut waited = false;
     eventually("ready release", || {
