@@ -1,4 +1,7 @@
-//! Requests as an administrator, from tests that are not asynchronous.
+//! Requests from tests that are not asynchronous, as an administrator.
+
+use std::fs;
+use std::path::Path;
 
 use http::Request;
 use kube::Client;
@@ -20,12 +23,13 @@ pub(crate) struct Http {
 impl Http {
     pub(crate) fn new(cluster: &TestCluster) -> Http {
         let runtime = Runtime::new().unwrap();
-        let kubeconfig = Kubeconfig::from_yaml(&cluster.kubeconfig().unwrap()).unwrap();
-        let client = runtime.block_on(async {
-            let config = kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
-            Client::try_from(config).unwrap()
-        });
+        let client = client(&runtime, &cluster.kubeconfig().unwrap());
         Http { runtime, client }
+    }
+
+    /// A client of somebody else.
+    pub(crate) fn client_of(&self, kubeconfig: &Path) -> Client {
+        client(&self.runtime, &fs::read_to_string(kubeconfig).unwrap())
     }
 
     /// The answer, or `null` if there is no such object. An API server that is not there is waited for.
@@ -51,4 +55,12 @@ impl Http {
     pub(crate) fn list(&self, path: &str) -> Vec<Value> {
         self.get(path)["items"].as_array().cloned().unwrap_or_default()
     }
+}
+
+fn client(runtime: &Runtime, kubeconfig: &str) -> Client {
+    let kubeconfig = Kubeconfig::from_yaml(kubeconfig).unwrap();
+    runtime.block_on(async {
+        let config = kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
+        Client::try_from(config).unwrap()
+    })
 }

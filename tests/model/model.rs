@@ -124,7 +124,7 @@ impl Model {
     }
 
     /// Everything has settled: what can be ready is, and only that.
-    fn settle(&mut self) {
+    pub(crate) fn settle(&mut self) {
         for key in self.resources.keys().copied().collect::<Vec<_>>() {
             if self.can_be_ready(key) {
                 let wanted = Some((self.chart, self.resources[&key].spec.clone()));

@@ -78,8 +78,8 @@ pub(crate) struct State {
     lag: AtomicU64,
     /// Sent whenever all watches are cut off.
     cut: watch::Sender<()>,
-    /// Requests that change something, without events and leases.
-    writes: AtomicUsize,
+    /// Requests that change something, without events and leases, such as `PATCH /api/v1/…`.
+    writes: Mutex<Vec<String>>,
     /// Requests that met a fault.
     pub(crate) broken: AtomicUsize,
 }
@@ -96,7 +96,7 @@ impl State {
         let path = request.uri().path();
         let counts = !["/events", "/leases", "reviews"].iter().any(|part| path.contains(part));
         if request.method() != Method::GET && counts {
-            self.writes.fetch_add(1, Ordering::SeqCst);
+            self.writes.lock().unwrap().push(format!("{} {path}", request.method()));
         }
     }
 }
@@ -108,18 +108,19 @@ pub(crate) struct Proxy {
 }
 
 impl Proxy {
-    pub(crate) fn start(http: &Http) -> Proxy {
+    /// Starts a proxy that passes requests on by this client, as its user.
+    pub(crate) fn start(http: &Http, client: Client) -> Proxy {
         let cut = watch::Sender::new(());
         let state = Arc::new(State {
             faults: Mutex::default(),
             lag: AtomicU64::new(0),
             cut,
-            writes: AtomicUsize::new(0),
+            writes: Mutex::default(),
             broken: AtomicUsize::new(0),
         });
         let listener = http.runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
         let address = listener.local_addr().unwrap();
-        http.runtime.spawn(accept(listener, state.clone(), http.client.clone()));
+        http.runtime.spawn(accept(listener, state.clone(), client));
         Proxy { state, address }
     }
 
@@ -153,8 +154,8 @@ impl Proxy {
         self.set_lag(0);
     }
 
-    pub(crate) fn writes(&self) -> usize {
-        self.state.writes.load(Ordering::SeqCst)
+    pub(crate) fn writes(&self) -> Vec<String> {
+        self.state.writes.lock().unwrap().clone()
     }
 }
 

@@ -14,6 +14,7 @@ use super::check;
 use super::http::Http;
 use super::model::{Chart, Key, Model, Object, Spec, Step, TAKEN};
 use super::proxy::Proxy;
+use crate::account;
 use crate::operator::{Operator, eventually};
 use crate::ownership::install_kind;
 
@@ -58,14 +59,15 @@ impl World {
     fn start() -> World {
         let cluster = CLUSTER.get().expect("a prepared cluster");
         let http = Http::new(cluster);
-        let proxy = Proxy::start(&http);
         // After a crash of the API server, the controllers take their time.
         let namespaces = ["model-one", "model-two"].map(|prefix| eventually(prefix, || cluster.namespace(prefix)));
         let folder = tempfile::tempdir().unwrap();
+        chart_of(folder.path(), 0);
+        let account = account::kubeconfig(cluster, namespaces[0].name(), Some(&watches(folder.path()).to_string()));
+        let proxy = Proxy::start(&http, http.client_of(&account));
         let mut world = World { cluster, http, proxy, namespaces, foreign: Vec::new(), folder, operator: None };
         world.add_foreign(TAKEN.0, "taken-main");
         world.add_foreign(1, "bystander");
-        world.write_chart(0);
         world.start_operator();
         world
     }
@@ -76,31 +78,9 @@ impl World {
         self.foreign.push((format!("{list}/{name}"), made));
     }
 
-    fn chart(&self) -> PathBuf {
-        self.folder.path().join("chart")
-    }
-
-    fn write_chart(&self, version: Chart) {
-        self.chart_of(self.folder.path(), version);
-    }
-
-    /// Writes this version of the chart into the folder; returns its path.
-    pub(crate) fn chart_of(&self, folder: &Path, version: Chart) -> PathBuf {
-        let folder = folder.join("chart");
-        fs::create_dir_all(folder.join("templates")).unwrap();
-        for file in ["Chart.yaml", "values.yaml", "values.schema.json", "templates/objects.yaml"] {
-            let text = fs::read_to_string(Path::new(CHART).join(file)).unwrap();
-            fs::write(folder.join(file), text.replace("version: 1.0.0", &format!("version: 1.0.{version}"))).unwrap();
-        }
-        folder
-    }
-
     fn start_operator(&mut self) {
         let kubeconfig = self.proxy.kubeconfig(self.folder.path().join("kubeconfig"));
-        let watches = json!([{
-            "group": "test.my.domain", "version": "v1", "kind": "Holder", "chart": self.chart(),
-            "maxHistory": check::MAX_HISTORY, "reconcilePeriod": "1s",
-        }]);
+        let watches = watches(self.folder.path());
         let names: Vec<&str> = self.namespaces.iter().map(Namespace::name).collect();
         self.operator = Some(Operator::start_as_in(&kubeconfig, &names.join(","), &watches.to_string()));
     }
@@ -173,7 +153,7 @@ impl World {
             Step::Kill => self.restart(Operator::kill),
             Step::Restart => self.restart(|operator| drop(operator.terminate())),
             Step::Upgrade(chart) => {
-                self.write_chart(*chart);
+                chart_of(self.folder.path(), *chart);
                 self.restart(|operator| drop(operator.terminate()));
             }
             Step::Break(fault, times) => self.proxy.break_next(*fault, *times),
@@ -186,6 +166,25 @@ impl World {
             Step::Settle => check::settled(self, model),
         }
     }
+}
+
+/// Serves the chart in the folder.
+fn watches(folder: &Path) -> Value {
+    json!([{
+        "group": "test.my.domain", "version": "v1", "kind": "Holder", "chart": folder.join("chart"),
+        "maxHistory": check::MAX_HISTORY, "reconcilePeriod": "1s",
+    }])
+}
+
+/// Writes this version of the chart into the folder; returns its path.
+pub(crate) fn chart_of(folder: &Path, version: Chart) -> PathBuf {
+    let folder = folder.join("chart");
+    fs::create_dir_all(folder.join("templates")).unwrap();
+    for file in ["Chart.yaml", "values.yaml", "values.schema.json", "templates/objects.yaml"] {
+        let text = fs::read_to_string(Path::new(CHART).join(file)).unwrap();
+        fs::write(folder.join(file), text.replace("version: 1.0.0", &format!("version: 1.0.{version}"))).unwrap();
+    }
+    folder
 }
 
 impl StateMachineTest for World {
@@ -204,7 +203,8 @@ impl StateMachineTest for World {
         world
     }
 
-    fn teardown(world: World, model: Model) {
+    fn teardown(world: World, mut model: Model) {
+        model.settle();
         check::settled(&world, &model);
         model.resources.keys().for_each(|key| drop(world.http.send("DELETE", &world.resource(*key), &Value::Null)));
         check::settled(&world, &Model { resources: BTreeMap::new(), ..model });
