@@ -114,7 +114,10 @@ fn its_application_reverses_words_through_its_service() {
         let app = wait_ready(&namespace, replicas);
         assert_eq!(app["spec"]["appVersion"], version);
         let address = get(&namespace, "service", "service-words")["spec"]["clusterIP"].as_str().unwrap().to_owned();
-        let answer = eventually("an answer of the Service", || reverse(&address, "PALC"));
+        let pods = || namespace.kubectl(["get", "pods,endpointslices", "--output=wide"]);
+        let answer = eventually("answer of the Service", || {
+            reverse(&address, "PALC").map_err(|error| format!("{address}: {error}\n{:?}", pods()))
+        });
         assert_eq!(answer, json!({"reverse_word": "CLAP"}));
     }
     namespace.kubectl(["delete", "reversewordsapp", "words", "--timeout=60s"]).unwrap();
