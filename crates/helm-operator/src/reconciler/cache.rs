@@ -2,6 +2,8 @@
 //!
 //! Fed by watches ([`super::feed`]) and by answers to our own writes; [`super::stamp`] says how long to trust each. Of two versions of an object
 //! the newer wins, and an object seen as deleted does not come back.
+//!
+//! Over 500 lines, because one lock guards all of this state and each method here needs it.
 
 use std::borrow::Cow;
 use std::collections::hash_map::Entry;

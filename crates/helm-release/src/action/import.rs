@@ -18,7 +18,8 @@ pub struct Imported {
     pub marks: Marks,
 }
 
-/// Imports a release that is recorded elsewhere, as a record of our own; `None` if there is none. Changes no object and keeps the other records.
+/// Imports a release that is recorded elsewhere by writing a record of our own, or returns `None` if there is no such release. Changes no object and
+/// keeps the other records.
 ///
 /// # Errors
 /// The records cannot be read or decoded, or the new one exceeds a Secret.
@@ -41,7 +42,7 @@ pub async fn import(env: &Environment<'_>) -> Result<Option<Imported>, Error> {
     Ok(Some(Imported { version: release.version, written, marks }))
 }
 
-/// Returns the inventory of a release that is recorded elsewhere; `None` if there is none.
+/// Returns the inventory of a release that is recorded elsewhere, or `None` if there is no such release.
 ///
 /// # Errors
 /// The records cannot be read or decoded, or discovery fails.

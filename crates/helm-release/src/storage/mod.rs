@@ -345,8 +345,8 @@ impl Storage {
         Ok(found)
     }
 
-    /// Reads a release of this owner that is not recorded at this home but in the release's namespace, or in chunks. `None` if there is none.
-    /// One list or two, and a read or more if there is one.
+    /// Reads a release of this owner that is recorded in the release's namespace or in chunks, but not at this home; `None` if there is no such
+    /// release. Sends one or two list requests, and reads the record's Secrets if it finds one.
     ///
     /// # Errors
     /// A request fails, or the record cannot be decoded.

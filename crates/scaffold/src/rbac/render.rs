@@ -150,7 +150,7 @@ impl Explorer {
         }
     }
 
-    /// Renders with pairs of changes, as long as a template names a kind that it has not printed.
+    /// Tries pairs of changes, stopping once every template has printed each kind that it names.
     fn render_pairs(&mut self, changes: &[Change], everything: &Json) {
         let texts = object_templates(self.engine.chart(), "");
         let missing = self.unprinted(&texts);
