@@ -96,9 +96,9 @@ fn a_failed_upgrade_uninstalls_the_release_if_that_is_the_policy() {
     namespace.kubectl(["delete", "holder", "web", "--timeout=60s"]).unwrap();
 }
 
-const GADGETS: &str = "gadgets.crds.my.domain";
+const GEARS: &str = "gears.crds.my.domain";
 
-/// Writes a chart with a definition of Gadgets in these versions, the last of which is stored, and a ConfigMap.
+/// Writes a chart with a definition of Gears in these versions, the last of which is stored, and a ConfigMap.
 fn write_chart(folder: &Path, versions: &[&str]) {
     for name in ["crds", "templates"] {
         fs::create_dir_all(folder.join(name)).unwrap();
@@ -107,14 +107,14 @@ fn write_chart(folder: &Path, versions: &[&str]) {
         let schema = json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
         json!({"name": name, "served": true, "storage": Some(name) == versions.last(), "schema": schema})
     };
-    let names = json!({"kind": "Gadget", "listKind": "GadgetList", "plural": "gadgets", "singular": "gadget"});
+    let names = json!({"kind": "Gear", "listKind": "GearList", "plural": "gears", "singular": "gear"});
     let versions: Vec<Value> = versions.iter().map(version).collect();
     let definition = json!({
-        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": GADGETS},
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": GEARS},
         "spec": {"group": "crds.my.domain", "scope": "Namespaced", "names": names, "versions": versions},
     });
-    fs::write(folder.join("Chart.yaml"), "apiVersion: v2\nname: gadgets\nversion: 1.0.0\n").unwrap();
-    fs::write(folder.join("crds/gadgets.yaml"), definition.to_string()).unwrap();
+    fs::write(folder.join("Chart.yaml"), "apiVersion: v2\nname: gears\nversion: 1.0.0\n").unwrap();
+    fs::write(folder.join("crds/gears.yaml"), definition.to_string()).unwrap();
     let template =
         "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: shown}\ndata: {value: {{ .Values.value | quote }}}\n";
     fs::write(folder.join("templates/map.yaml"), template).unwrap();
@@ -123,7 +123,7 @@ fn write_chart(folder: &Path, versions: &[&str]) {
 /// The versions of the live definition.
 fn versions(cluster: &TestCluster) -> String {
     let columns = "jsonpath={.spec.versions[*].name}";
-    cluster.kubectl(["get", "crd", GADGETS, "--ignore-not-found", "-o", columns]).unwrap()
+    cluster.kubectl(["get", "crd", GEARS, "--ignore-not-found", "-o", columns]).unwrap()
 }
 
 /// Sets the chart's value and waits until it is deployed.
@@ -178,7 +178,7 @@ fn definitions_are_created_and_replaced_by_policy_and_no_stored_version_is_lost(
 
     namespace.kubectl(["delete", "holder", "web", "--timeout=60s"]).unwrap();
     assert_eq!(versions(cluster), "v1 v2", "an uninstall keeps definitions");
-    cluster.kubectl(["delete", "crd", GADGETS, "--timeout=30s"]).unwrap();
+    cluster.kubectl(["delete", "crd", GEARS, "--timeout=30s"]).unwrap();
 }
 
 #[test]

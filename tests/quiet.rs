@@ -335,9 +335,12 @@ fn another_version_of_a_kind_is_not_drift_and_switching_to_it_is_one_upgrade() {
             ["gadgets.v1.quiet.my.domain/web", "gadgets.v1.quiet.my.domain/client-web", "hpa.v1.autoscaling/web"]
         {
             namespace.kubectl(["annotate", object, "other=x"]).unwrap();
-            let object = namespace.kubectl(["get", object, "-o", "json"]).unwrap();
-            let object = object.replace("\"other\": \"x\"", "\"other\": \"y\"");
-            cluster.kubectl_with_input(["replace", "-n", namespace.name(), "-f", "-"], &object).unwrap();
+            // Controllers write too, so what was read may be out of date.
+            eventually("replaced object", || {
+                let object = namespace.kubectl(["get", object, "-o", "json"]).unwrap();
+                let object = object.replace("\"other\": \"x\"", "\"other\": \"y\"");
+                cluster.kubectl_with_input(["replace", "-n", namespace.name(), "-f", "-"], &object)
+            });
         }
     });
     quiet.stays_quiet("another version is stored", |namespace| {
