@@ -44,7 +44,7 @@ fn set(namespace: &Namespace<'_>, name: &str, does: &str) {
     HOLDER.set(namespace, name, &json!({"does": does}));
 }
 
-/// Waits until the resource says that this limit ended its render. On a busy machine, time may run out before the first attempt reaches another limit.
+/// Waits until the resource says that this limit ended its render. On a busy machine, a first attempt may run out of time before it reaches another one.
 fn limited(namespace: &Namespace<'_>, name: &str, limit: &str) {
     let resource = eventually(&format!("message with {limit:?}"), || {
         let resource = HOLDER.get(namespace, name);
@@ -60,14 +60,15 @@ fn limited(namespace: &Namespace<'_>, name: &str, limit: &str) {
 fn a_hostile_chart_hurts_only_its_own_resource() {
     let Some(cluster) = TestCluster::shared_or_skip() else { return };
     let namespace = cluster.namespace("hostile").unwrap();
-    let flags = ["--render-workers=1", "--render-memory=96Mi", "--render-timeout=5s"];
+    let flags = ["--render-workers=1", "--render-memory=96Mi", "--render-timeout=2s"];
     let (_folder, operator) = start(cluster, &namespace, &flags, None);
+    // Alone, so that nothing postpones its render.
     set(&namespace, "eater", "eat");
+    limited(&namespace, "eater", "more than 96 MiB of memory (limit --render-memory)");
     set(&namespace, "spinner", "spin");
     set(&namespace, "good", "ok");
     HOLDER.wait_for(&namespace, "good", "Ready");
-    limited(&namespace, "eater", "more than 96 MiB of memory (limit --render-memory)");
-    limited(&namespace, "spinner", "longer than 5s (limit --render-timeout)");
+    limited(&namespace, "spinner", "longer than 2s (limit --render-timeout)");
     set(&namespace, "later", "ok");
     HOLDER.wait_for(&namespace, "later", "Ready");
     set(&namespace, "eater", "ok");
