@@ -211,6 +211,13 @@ impl Renderer for EngineRenderer {
         Some((self.document.clone(), json::to_serde(&Value::Map(values))))
     }
 
+    fn rested(&self) -> BoxFuture<'_, ()> {
+        match &self.place {
+            Place::Here(_) => Box::pin(std::future::ready(())),
+            Place::Apart { workers, .. } => Box::pin(workers.rested()),
+        }
+    }
+
     fn render(&self, request: Request) -> BoxFuture<'_, Result<Candidate, RenderError>> {
         Box::pin(async move {
             let (namespace, inputs) = (request.namespace.clone(), request.inputs.clone());

@@ -55,6 +55,11 @@ pub trait Renderer: Send + Sync {
         None
     }
 
+    /// Waits until it may render the next resource that failed. Whoever picks that resource afterwards renders it as it is then. Default: at once.
+    fn rested(&self) -> BoxFuture<'_, ()> {
+        Box::pin(std::future::ready(()))
+    }
+
     /// Renders a candidate for the next revision, with the request's `inputs`.
     fn render(&self, request: Request) -> BoxFuture<'_, Result<Candidate, RenderError>>;
 }

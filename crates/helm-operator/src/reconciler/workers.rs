@@ -25,6 +25,10 @@ pub(crate) trait Work: Send + Sync + 'static {
     fn metrics(&self) -> &Metrics;
     /// The controller's name.
     fn controller(&self) -> &Arc<str>;
+    /// Waits until the next attempt of a resource that failed may begin. Default: at once.
+    fn rested(&self) -> impl Future<Output = ()> + Send {
+        std::future::ready(())
+    }
     /// Reconciles a resource.
     fn reconcile(&self, key: &ResourceKey, turn: &Turn) -> impl Future<Output = ReconcileResult> + Send;
     /// Delays the resource whose reconcile panicked; the others are unaffected.
@@ -52,8 +56,9 @@ async fn next<W: Work>(work: &W, workers: &Workers, lane: Lane) -> (Turn, Resour
     }
     loop {
         work.queue().retry_waits().await;
-        // The turn first: it may take long, and a key that is taken hears of no change meanwhile.
+        // The turn and the rest first: they may take long, and a key that is taken hears of no change meanwhile.
         let turn = workers.turn(lane).await;
+        work.rested().await;
         if let Some(key) = work.queue().take_retry() {
             return (turn, key);
         }
@@ -121,6 +126,10 @@ impl Work for Shared {
 
     fn controller(&self) -> &Arc<str> {
         &self.settings.controller
+    }
+
+    async fn rested(&self) {
+        self.renderer.rested().await;
     }
 
     async fn reconcile(&self, key: &ResourceKey, turn: &Turn) -> ReconcileResult {

@@ -139,11 +139,18 @@ impl Workers {
         }
     }
 
+    /// Waits until retries have rested.
+    pub(crate) async fn rested(&self) {
+        let until = *lock(&self.rests_until);
+        if let Some(until) = until {
+            sleep_until(until).await;
+        }
+    }
+
     /// Waits for a place; a retry rests first. The semaphore is never closed.
     async fn permit(&self, job: &Job) -> Option<SemaphorePermit<'_>> {
-        let rests_until = *lock(&self.rests_until);
-        if let Some(until) = rests_until.filter(|_| job.is_retry) {
-            sleep_until(until).await;
+        if job.is_retry {
+            self.rested().await;
         }
         if let Ok(permit) = self.permits.try_acquire() {
             return Some(permit);

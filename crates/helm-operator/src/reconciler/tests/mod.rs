@@ -82,6 +82,8 @@ pub(super) struct Stub {
     revisions: Mutex<Vec<u32>>,
     /// How many retries it renders now.
     retries: AtomicUsize,
+    /// Before this time, it renders no retry.
+    rests_until: Mutex<Option<Instant>>,
 }
 
 impl Renderer for Stub {
@@ -99,6 +101,11 @@ impl Renderer for Stub {
 
     fn sources(&self, spec: &Spec) -> Option<(Arc<ChartDocument>, Value)> {
         self.has_sources.then(|| (document(), serde_json::from_str(spec.json()).unwrap()))
+    }
+
+    fn rested(&self) -> BoxFuture<'_, ()> {
+        let until = *self.rests_until.lock().unwrap();
+        Box::pin(tokio::time::sleep_until(until.unwrap_or_else(Instant::now)))
     }
 
     fn render(&self, mut request: Request) -> BoxFuture<'_, Result<Candidate, RenderError>> {

@@ -90,6 +90,21 @@ async fn a_corrected_resource_passes_hopeless_ones_and_leaves_the_line() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_resource_that_is_corrected_while_retries_rest_skips_its_hopeless_attempt() {
+    let renderer = Arc::new(Stub::default());
+    let world = World::rendering(World::new(json!({"broken": true})).server, renderer.clone());
+    work_until(&world, wait_until(|| world.condition("Irreconcilable").is_some())).await;
+    let rested = Instant::now() + 60 * SECOND;
+    *renderer.rests_until.lock().unwrap() = Some(rested);
+    let attempts = renderer.renders.load(Ordering::SeqCst);
+    work_until(&world, tokio::time::sleep(30 * SECOND)).await;
+    world.edit(|primary| primary["spec"] = spec());
+    work_until(&world, wait_until(|| is_ready(&world, &key()))).await;
+    assert!(Instant::now() >= rested);
+    assert_eq!(renderer.renders.load(Ordering::SeqCst), attempts + 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_failed_resource_in_line_is_deleted_at_once() {
     let (world, bad) = failing().await;
     let path = PRIMARY.replace("/web", "/bad6");
