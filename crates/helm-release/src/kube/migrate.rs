@@ -51,7 +51,8 @@ fn has_no_subresource(entry: &Value) -> bool {
 /// The server limits the depth of objects; this protects our stack from a hostile one.
 const MAX_DEPTH: usize = 512;
 
-fn union(into: &mut Value, from: &Value, depth: usize) {
+/// Adds the fields of one set to another, from `depth` 0 down to [`MAX_DEPTH`].
+pub(super) fn union(into: &mut Value, from: &Value, depth: usize) {
     let (Some(into), Some(from)) = (into.as_object_mut(), from.as_object()) else { return };
     if depth > MAX_DEPTH {
         return;

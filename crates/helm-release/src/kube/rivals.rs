@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 use super::api::{Call, Error};
 use super::apply::{Applier, key_of};
 use super::handover::{hand_over, has_replicas};
+use super::migrate::union;
 use super::{Decoration, FIELD_MANAGER, Live, Object, ObjectKey, Pointer};
 
 /// How many fields one message names.
@@ -102,7 +103,7 @@ fn rival(live: &Value, applied: &Value) -> Rival {
     let whole = |entry: &&Value| entry["subresource"].as_str().unwrap_or_default().is_empty();
     let is_ours = |entry: &&Value| entry["manager"] == FIELD_MANAGER;
     let mut ours = json!({});
-    entries().filter(whole).filter(is_ours).for_each(|entry| union(&mut ours, &entry["fieldsV1"]));
+    entries().filter(whole).filter(is_ours).for_each(|entry| union(&mut ours, &entry["fieldsV1"], 0));
     let mut lost = Vec::new();
     collect_lost(applied, &ours, &mut Vec::new(), &mut lost);
     // Whoever owns a lost field now wrote it; of several, the last.
@@ -114,14 +115,6 @@ fn rival(live: &Value, applied: &Value) -> Rival {
         gone: false,
         manager: rival.and_then(|entry| entry["manager"].as_str()).map(str::to_owned),
         fields: lost.iter().map(|path| display_path(path)).collect(),
-    }
-}
-
-/// Adds the fields of one set to another.
-fn union(set: &mut Value, more: &Value) {
-    let (Some(set), Some(more)) = (set.as_object_mut(), more.as_object()) else { return };
-    for (key, inner) in more {
-        union(set.entry(key.clone()).or_insert_with(|| json!({})), inner);
     }
 }
 
