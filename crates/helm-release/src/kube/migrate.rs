@@ -5,6 +5,7 @@
 use serde_json::{Map, Value, json};
 
 use super::FIELD_MANAGER;
+use super::unowned::is_ours;
 
 /// Field managers that wrote release objects before us.
 const PREDECESSORS: [&str; 5] =
@@ -28,10 +29,6 @@ pub(crate) fn migrated_managers(managed_fields: &Value) -> Option<Value> {
         "fieldsType": "FieldsV1", "fieldsV1": fields,
     });
     Some(std::iter::once(entry).chain(kept.into_iter().cloned()).collect())
-}
-
-fn is_ours(entry: &Value) -> bool {
-    entry["manager"] == FIELD_MANAGER && entry["operation"] == "Apply" && has_no_subresource(entry)
 }
 
 fn is_predecessor(entry: &Value) -> bool {
