@@ -2,6 +2,7 @@
 
 mod annotations;
 pub mod backoff;
+mod background;
 mod cel;
 pub mod cli;
 mod client;

@@ -76,8 +76,8 @@ impl<'a> Event<'a> {
     }
 
     /// The object's name and the time, as in client-go; a long name is cut so that it stays valid.
-    pub(super) fn name(&self, now: Timestamp) -> String {
-        let suffix = format!(".{:x}", now.as_nanosecond());
+    pub(super) fn name(&self, at: Timestamp) -> String {
+        let suffix = format!(".{:x}", at.as_nanosecond());
         let name = self.object_name();
         let kept = &name[..name.floor_char_boundary(MAX_NAME - suffix.len())];
         format!("{}{suffix}", kept.trim_end_matches(['.', '-']))
@@ -97,18 +97,18 @@ impl Form {
     }
 
     /// Creates the event under this name.
-    pub(super) fn create(self, event: &Event<'_>, name: &str, now: Timestamp) -> Call {
+    pub(super) fn create(self, event: &Event<'_>, name: &str, at: Timestamp) -> Call {
         let metadata = json!({"name": name, "namespace": event.namespace});
         let body = match self {
             Form::Events => json!({
-                "apiVersion": "events.k8s.io/v1", "kind": "Event", "metadata": metadata, "eventTime": micro_time(now),
+                "apiVersion": "events.k8s.io/v1", "kind": "Event", "metadata": metadata, "eventTime": micro_time(at),
                 "type": event.kind, "reason": event.reason, "action": event.action, "note": event.note,
                 "regarding": event.on, "reportingController": event.controller, "reportingInstance": event.instance,
             }),
             // As client-go's recorder: without `eventTime`, which would ask for the other API's fields.
             Form::Core => json!({
                 "apiVersion": "v1", "kind": "Event", "metadata": metadata, "count": 1,
-                "firstTimestamp": time(now), "lastTimestamp": time(now),
+                "firstTimestamp": time(at), "lastTimestamp": time(at),
                 "type": event.kind, "reason": event.reason, "action": event.action, "message": event.note,
                 "involvedObject": event.on, "source": {"component": event.controller},
                 "reportingComponent": event.controller, "reportingInstance": event.instance,
@@ -118,10 +118,10 @@ impl Form {
     }
 
     /// Shows that an event with this name has happened this many times.
-    pub(super) fn repeat(self, namespace: &str, name: &str, count: u32, now: Timestamp) -> Call {
+    pub(super) fn repeat(self, namespace: &str, name: &str, count: u32, at: Timestamp) -> Call {
         let body = match self {
-            Form::Events => json!({"series": {"count": count, "lastObservedTime": micro_time(now)}}),
-            Form::Core => json!({"count": count, "lastTimestamp": time(now)}),
+            Form::Events => json!({"series": {"count": count, "lastObservedTime": micro_time(at)}}),
+            Form::Core => json!({"count": count, "lastTimestamp": time(at)}),
         };
         Call::merge(format!("{}/{name}", self.collection(namespace)), body.to_string().into_bytes())
     }

@@ -4,18 +4,21 @@
 //! client-go's `tools/events` and `tools/record`, whose keys leave out the text.
 
 mod form;
+mod outbox;
 mod recorder;
 mod rights;
 #[cfg(test)]
 mod tests;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use helm_release::kube::Api;
 use k8s_openapi::api::core::v1::ObjectReference;
 
-use crate::report::{Outcome, chain};
+use crate::report::Outcome;
 use form::Event;
+use outbox::Outbox;
 use recorder::Recorder;
 
 /// Publishes events in one controller's name. The default, for tests, drops them. Cheap to clone.
@@ -28,6 +31,7 @@ pub struct Events {
 struct Named {
     /// Shared by all controllers of the process, so that its memory is bounded however many there are.
     recorder: Arc<Recorder>,
+    outbox: Arc<Outbox>,
     controller: Arc<str>,
     /// The pod.
     instance: Option<Arc<str>>,
@@ -36,8 +40,9 @@ struct Named {
 impl Events {
     /// Publishes through this API server in a controller's name; `instance` is the pod's name. Default for `None`: the controller's.
     pub(crate) fn new(api: Arc<dyn Api>, controller: &str, instance: Option<&str>) -> Events {
-        let recorder = Arc::new(Recorder::new(api));
-        Events { named: Some(Named { recorder, controller: controller.into(), instance: instance.map(Arc::from) }) }
+        let (recorder, outbox) = (Arc::new(Recorder::new(api)), Outbox::new());
+        let (controller, instance) = (controller.into(), instance.map(Arc::from));
+        Events { named: Some(Named { recorder, outbox, controller, instance }) }
     }
 
     /// The same, in another controller's name.
@@ -46,18 +51,17 @@ impl Events {
         Events { named: self.named.clone().map(|named| Named { controller: controller.into(), ..named }) }
     }
 
-    /// Publishes an outcome in the background.
+    /// Publishes an outcome in the background: soon, or when the server has time for it. A failure is only logged; a missing right only once.
     pub fn publish(&self, on: ObjectReference, outcome: Outcome) {
-        let events = self.clone();
-        tokio::spawn(async move { events.deliver(&on, &outcome).await });
+        if let Some(named) = &self.named {
+            named.outbox.put(named.clone(), on, outcome);
+        }
     }
 
-    /// Publishes an outcome and waits for the answer. A failure is only logged; a missing right only once.
-    pub async fn deliver(&self, on: &ObjectReference, outcome: &Outcome) {
-        let Some(named) = &self.named else { return };
-        let event = named.event(on, outcome);
-        if let Err(error) = named.recorder.publish(&event).await {
-            tracing::warn!(error = chain(&error), reason = event.reason, "Cannot publish an event");
+    /// Publishes what still waits, for no longer than `limit`.
+    pub(crate) async fn flush(&self, limit: Duration) {
+        if let Some(named) = &self.named {
+            named.outbox.flush(limit).await;
         }
     }
 }

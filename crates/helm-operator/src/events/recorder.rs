@@ -51,18 +51,18 @@ impl Recorder {
         Recorder { api, seen: Mutex::new(LruCache::new(MAX_TRACKED)), rights: Mutex::new(Rights::new()) }
     }
 
-    /// Creates the event, or counts it on.
+    /// Creates the event, which happened at `at`, or counts it on.
     ///
     /// # Errors
     /// The server failed, or rejected the event for another reason than a missing right.
-    pub(super) async fn publish(&self, event: &Event<'_>) -> Result<(), Error> {
+    pub(super) async fn publish(&self, event: &Event<'_>, at: Timestamp) -> Result<(), Error> {
         let key = event.key();
         match self.next(&key, Instant::now()) {
             Next::Drop => Ok(()),
-            Next::Create => self.create(event, key).await,
-            Next::Count(seen) => match self.count(event, &seen).await {
+            Next::Create => self.create(event, key, at).await,
+            Next::Count(seen) => match self.count(event, &seen, at).await {
                 // The server forgot it, or it never arrived.
-                Err(error) if error.is_not_found() => self.create(event, key).await,
+                Err(error) if error.is_not_found() => self.create(event, key, at).await,
                 Err(error) if lacks_right(&error) => {
                     self.change(&key, |seen| seen.countable = false);
                     Ok(())
@@ -72,20 +72,19 @@ impl Recorder {
         }
     }
 
-    async fn count(&self, event: &Event<'_>, seen: &Published) -> Result<(), Error> {
-        let call = seen.form.repeat(event.namespace, &seen.name, seen.count, Timestamp::now());
+    async fn count(&self, event: &Event<'_>, seen: &Published, at: Timestamp) -> Result<(), Error> {
+        let call = seen.form.repeat(event.namespace, &seen.name, seen.count, at);
         self.api.send(call).await.map(drop)
     }
 
-    async fn create(&self, event: &Event<'_>, key: EventKey) -> Result<(), Error> {
+    async fn create(&self, event: &Event<'_>, key: EventKey, at: Timestamp) -> Result<(), Error> {
         let forms = self.rights().forms(event.namespace, Instant::now());
         let Some(first) = forms.first() else { return Ok(()) };
-        let now = Timestamp::now();
-        let name = event.name(now);
+        let name = event.name(at);
         // Tracked before it arrives, since it may be repeated meanwhile.
         let published = Published { name: name.clone(), form: *first, count: 1, countable: true, last: Instant::now() };
         self.track(key, published);
-        let created = self.create_in(&forms, event, &name, now).await;
+        let created = self.create_in(&forms, event, &name, at).await;
         match &created {
             Ok(Some(form)) => self.change(&key, |seen| (seen.form, seen.countable) = (*form, true)),
             Ok(None) | Err(_) => _ = self.seen().pop(&key),
@@ -99,11 +98,11 @@ impl Recorder {
         forms: &[Form],
         event: &Event<'_>,
         name: &str,
-        now: Timestamp,
+        at: Timestamp,
     ) -> Result<Option<Form>, Error> {
         let mut refusals = Vec::new();
         for form in forms {
-            match self.api.send(form.create(event, name, now)).await {
+            match self.api.send(form.create(event, name, at)).await {
                 Err(error) if lacks_right(&error) => refusals.push(chain(&error)),
                 answer => {
                     answer?;

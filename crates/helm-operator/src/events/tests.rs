@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::form::MAX_NOTE;
+use super::outbox::MOST;
 use super::recorder::MAX_TRACKED;
 use super::*;
 
@@ -30,7 +31,12 @@ impl World {
 
     async fn publish_in(&self, namespace: &str, reason: &'static str, note: &str) {
         let on = ObjectReference { namespace: Some(namespace.to_owned()), ..on() };
-        self.events.deliver(&on, &Outcome::warning(reason, "Reconcile", note)).await;
+        self.deliver(on, Outcome::warning(reason, "Reconcile", note)).await;
+    }
+
+    async fn deliver(&self, on: ObjectReference, outcome: Outcome) {
+        self.events.publish(on, outcome);
+        self.events.flush(Duration::from_secs(1)).await;
     }
 
     /// From now on the server refuses these requests, which start with `METHOD path`, as RBAC does.
@@ -277,8 +283,8 @@ async fn another_controller_of_the_same_pod_has_a_name_of_its_own() {
 async fn a_failure_is_a_warning_event_and_a_success_is_a_normal_one() {
     let world = World::new();
     let outcomes = [Outcome::warning("InstallError", "Install", "no"), Outcome::normal("Installed", "Install", "yes")];
-    for outcome in &outcomes {
-        world.events.deliver(&on(), outcome).await;
+    for outcome in outcomes {
+        world.deliver(on(), outcome).await;
     }
     let kind = |reason: &str| {
         let paths = world.server.paths();
@@ -286,6 +292,48 @@ async fn a_failure_is_a_warning_event_and_a_success_is_a_normal_one() {
         text(&event.unwrap()["type"]).to_owned()
     };
     assert_eq!((kind("InstallError"), kind("Installed")), ("Warning".to_owned(), "Normal".to_owned()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn events_leave_a_slow_server_alone_until_the_process_ends() {
+    let world = World::new();
+    world.server.slow_down(Duration::from_secs(1));
+    for n in 0..5 {
+        world.events.publish(on(), Outcome::normal("Installed", "Install", n.to_string()));
+    }
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    assert_eq!(world.published(), ["Installed 0"]);
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    assert_eq!(world.published(), ["Installed 0", "Installed 1"]);
+    world.events.flush(Duration::from_millis(2500)).await;
+    assert_eq!(world.published(), ["Installed 0", "Installed 1", "Installed 2", "Installed 3"], "within its limit");
+}
+
+#[tokio::test]
+async fn an_event_tells_when_it_happened() {
+    let world = World::new();
+    let (on, outcome) = (on(), Outcome::normal("Installed", "Install", "x"));
+    let named = world.events.named.as_ref().unwrap();
+    named.recorder.publish(&named.event(&on, &outcome), "2026-01-02T03:04:05Z".parse().unwrap()).await.unwrap();
+    let path = world.server.paths().into_iter().find(|path| path.starts_with(EVENTS)).unwrap();
+    assert_eq!(text(&world.server.object(&path).unwrap()["eventTime"]), "2026-01-02T03:04:05.000000Z");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_crowd_of_events_is_published_without_rests_and_the_newest_are_dropped() {
+    let world = World::new();
+    world.server.slow_down(Duration::from_millis(1));
+    for n in 0..MOST + 3 {
+        world.events.publish(on(), Outcome::normal("Installed", "Install", n.to_string()));
+    }
+    tokio::time::sleep(Duration::from_millis(5 + MOST as u64 / 2)).await;
+    assert_eq!(world.published().len(), MOST / 2 + 2, "then they rest");
+    world.events.publish(on(), Outcome::normal("Installed", "Install", "room again"));
+    world.events.flush(Duration::from_secs(60)).await;
+    let published = world.published();
+    assert_eq!((published.len(), published.last().unwrap().as_str()), (MOST + 1, "Installed room again"));
+    world.publish("InstallError", "later").await;
+    assert_eq!(world.published().len(), MOST + 2);
 }
 
 #[test]

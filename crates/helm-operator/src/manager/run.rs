@@ -17,6 +17,9 @@ use crate::server::{self, Server};
 /// The file that holds a pod's own namespace.
 const NAMESPACE_FILE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
 
+/// How long events that wait delay the end of the process.
+const LAST_EVENTS: Duration = Duration::from_secs(2);
+
 type Named = (String, Box<dyn Controller>);
 type Running = JoinSet<(String, Result<(), native::Error>)>;
 
@@ -94,7 +97,9 @@ async fn work(
     }
     tracing::info!(controllers = running.len(), "Stopping and waiting for controllers");
     context.shutdown.cancel();
-    tokio::time::timeout(grace, all_ends(running)).await.map_err(|_| Error::Grace(grace))?
+    tokio::time::timeout(grace, all_ends(running)).await.map_err(|_| Error::Grace(grace))??;
+    context.events.flush(LAST_EVENTS).await;
+    Ok(())
 }
 
 async fn first_end(running: &mut Running) -> Error {

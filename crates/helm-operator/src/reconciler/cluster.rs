@@ -14,6 +14,7 @@ use super::engine::Discovered;
 use super::feed;
 use super::kinds::Kinds;
 use super::lock;
+use super::look::Looks;
 use super::releases::Releases;
 use super::sources::Sources;
 use super::turns::Turns;
@@ -31,6 +32,7 @@ pub(crate) struct Cluster {
     pub(super) releases: Arc<Releases>,
     pub(super) kinds: Arc<Kinds>,
     pub(crate) turns: Turns,
+    pub(super) looks: Arc<Looks>,
     /// The Secrets and ConfigMaps of `valuesFrom`.
     pub(super) sources: Arc<Sources>,
     /// What renders charts; `None` if this process does.
@@ -54,6 +56,7 @@ impl Cluster {
             releases: Arc::default(),
             kinds: Arc::new(Kinds::new(objects)),
             turns: Turns::default(),
+            looks: Arc::default(),
             sources: Sources::new(Some(client.clone()), namespaces.clone()),
             workers,
             discovered: OnceCell::new(),

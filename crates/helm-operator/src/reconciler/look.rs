@@ -9,7 +9,6 @@ use helm_release::kube::{Call, ObjectKey};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::core::Selector;
 use serde_json::Value;
-use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use super::health::{NAMED, Unhealthy, Waiting, health, progress_of};
@@ -19,27 +18,30 @@ use super::primary::Primary;
 use super::release::Release;
 use super::shared::Shared;
 use super::work::Work;
+use crate::background::Place;
 use crate::report::chain;
 use crate::status::{Health, condition};
 
-/// Looks at once in this process: a whole cluster may be unready, and the server is busy then.
-static AT_ONCE: Semaphore = Semaphore::const_new(2);
 /// Pods and events read by one look at an object.
 const PAGE: u32 = 50;
 /// How long a refused permission is not tried again.
 const REFUSED: Duration = Duration::from_secs(600);
 
-/// After a list of events, looks send no other for this many times as long as it took. To find the events about one object, a server reads all of the
-/// namespace's from etcd: nearly a second after 1,000 roll-outs.
+/// Looks take a twentieth of one connection's time at most: a whole cluster may be unready, and its server is busy then. To find the events about one
+/// object, it reads all of the namespace's from etcd: nearly a second after 1,000 roll-outs.
 const REST: u32 = 19;
 
-/// What looks may not read now.
-#[derive(Default)]
-pub(super) struct Looks {
+/// The process's looks: one at a time, and what they may not read.
+pub(crate) struct Looks {
+    place: Place,
     /// Namespace and resource, and when the server refused them.
     refused: Mutex<HashMap<(String, &'static str), Instant>>,
-    /// Until when they list no events.
-    events_rest_until: Mutex<Option<Instant>>,
+}
+
+impl Default for Looks {
+    fn default() -> Looks {
+        Looks { place: Place::resting(REST), refused: Mutex::default() }
+    }
 }
 
 impl Looks {
@@ -53,14 +55,6 @@ impl Looks {
         if refused.insert((namespace.to_owned(), resource), Instant::now()).is_none() {
             tracing::debug!(namespace, resource, "May not list what explains why objects are not ready");
         }
-    }
-
-    fn events_rest(&self) -> bool {
-        lock(&self.events_rest_until).is_some_and(|until| Instant::now() < until)
-    }
-
-    fn rest_after(&self, listing: Duration) {
-        *lock(&self.events_rest_until) = Some(Instant::now() + listing * REST);
     }
 }
 
@@ -111,9 +105,9 @@ fn is_examinable(one: &Unhealthy) -> bool {
     one.is_live && kinds.contains(&&*one.key.kind)
 }
 
-/// Examines the objects that the message names, without a worker's slot; `None` if others are looking.
+/// Examines the objects that the message names, without a worker's slot; `None` if others are looking or have just looked.
 async fn look(work: &Work<'_>, unhealthy: &[Unhealthy]) -> Option<Vec<(ObjectKey, String)>> {
-    let _permit = AT_ONCE.try_acquire().ok()?;
+    let taken = work.shared.looks.place.try_take()?;
     work.slot.leave();
     let mut causes = Vec::new();
     for one in unhealthy.iter().take(NAMED).filter(|one| is_examinable(one)) {
@@ -121,6 +115,7 @@ async fn look(work: &Work<'_>, unhealthy: &[Unhealthy]) -> Option<Vec<(ObjectKey
             causes.push((one.key.clone(), cause));
         }
     }
+    drop(taken);
     work.slot.enter().await;
     Some(causes)
 }
@@ -162,15 +157,9 @@ impl Look<'_> {
 
     /// The newest event about an object that explains something.
     async fn event(&self, uid: &str) -> Option<String> {
-        let (namespace, looks) = (self.namespace(), &self.shared.looks);
-        if looks.events_rest() {
-            return None;
-        }
+        let namespace = self.namespace();
         let path = format!("/api/v1/namespaces/{namespace}/events?fieldSelector=involvedObject.uid={uid}&limit={PAGE}");
-        let began = Instant::now();
-        let events = self.get("events", path).await;
-        looks.rest_after(began.elapsed());
-        pods::event(&items(events?)?)
+        pods::event(&items(self.get("events", path).await?)?)
     }
 
     fn namespace(&self) -> &str {

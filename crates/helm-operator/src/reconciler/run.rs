@@ -17,7 +17,6 @@ use super::feed::{self, First, Sink, Stream};
 use super::intake::Intake;
 use super::kinds::Subscriber;
 use super::last_error::{Change, LastError};
-use super::look::Looks;
 use super::queue::Queue;
 use super::render::Renderer;
 use super::rollout::Rollout;
@@ -73,7 +72,7 @@ pub(super) async fn run(controller: ChartController, context: Context) -> Result
         applier,
         resource,
         new_kinds,
-        looks: Looks::default(),
+        looks: context.cluster.looks.clone(),
     });
     let reader: Weak<Shared> = Arc::downgrade(&shared);
     shared.cache.report_releases_to(reader);

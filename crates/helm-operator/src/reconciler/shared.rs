@@ -57,7 +57,8 @@ pub(crate) struct Shared {
     pub(super) resource: Arc<Resource>,
     /// Receives the kinds to watch.
     pub(super) new_kinds: mpsc::UnboundedSender<Arc<Resource>>,
-    pub(super) looks: Looks,
+    /// The process's looks at what is not ready.
+    pub(super) looks: Arc<Looks>,
 }
 
 /// The settings of one controller, from its watch and the flags.

@@ -21,7 +21,6 @@ use super::cache::Cache;
 use super::controller::Additions;
 use super::feed::{Scope, Sink};
 use super::intake::Intake;
-use super::look::Looks;
 use super::primary::{FINALIZER, Primary, Received, ResourceKey};
 use super::queue::Queue;
 use super::releases::Releases;
@@ -356,7 +355,7 @@ impl World {
             )),
             intake,
             new_kinds: mpsc::unbounded_channel().0,
-            looks: Looks::default(),
+            looks: Arc::default(),
         };
         let shared = Arc::new(shared);
         let reader: Weak<Shared> = Arc::downgrade(&shared);

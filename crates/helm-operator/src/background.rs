@@ -1,0 +1,103 @@
+//! A place for requests that can wait, such as events and looks: one at a time, and seldom while the server is slow.
+
+use std::time::Duration;
+
+use tokio::sync::{Mutex, MutexGuard};
+use tokio::time::{Instant, sleep_until};
+
+/// The longest rest, however long the server took.
+const LONGEST: Duration = Duration::from_secs(60);
+
+/// A place for one task at a time. Whoever leaves it lets it rest for a multiple of the time spent in it: the busier the server, the slower its answers
+/// and the smaller the share of its time that goes to what can wait.
+#[derive(Debug)]
+pub(crate) struct Place {
+    factor: u32,
+    rests_until: Mutex<Instant>,
+}
+
+/// A place that is taken, until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Taken<'a> {
+    factor: u32,
+    rests_until: MutexGuard<'a, Instant>,
+    since: Instant,
+}
+
+impl Place {
+    /// A free place that rests for `factor` times as long as it was taken.
+    pub(crate) fn resting(factor: u32) -> Place {
+        Place { factor, rests_until: Mutex::new(Instant::now()) }
+    }
+
+    /// Takes the place if it is free and has rested.
+    pub(crate) fn try_take(&self) -> Option<Taken<'_>> {
+        let rests_until = self.rests_until.try_lock().ok()?;
+        let now = Instant::now();
+        (*rests_until <= now).then(|| Taken { factor: self.factor, rests_until, since: now })
+    }
+
+    /// Waits until the place is free and has rested, and takes it.
+    pub(crate) async fn take(&self) -> Taken<'_> {
+        let rests_until = self.rests_until.lock().await;
+        sleep_until(*rests_until).await;
+        Taken { factor: self.factor, rests_until, since: Instant::now() }
+    }
+}
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        let now = Instant::now();
+        let rest = now.saturating_duration_since(self.since).saturating_mul(self.factor);
+        *self.rests_until = now + rest.min(LONGEST);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::{advance, timeout};
+
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[tokio::test(start_paused = true)]
+    async fn a_place_holds_one_and_rests_after_it() {
+        let place = Place::resting(9);
+        let taken = place.try_take().unwrap();
+        assert!(place.try_take().is_none(), "taken");
+        advance(2 * SECOND).await;
+        drop(taken);
+        advance(17 * SECOND).await;
+        assert!(place.try_take().is_none(), "rests");
+        assert!(place.try_take().is_none(), "a vain attempt changes nothing");
+        advance(SECOND).await;
+        drop(place.try_take().unwrap());
+        assert!(place.try_take().is_some(), "nothing took time");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_rest_has_an_end() {
+        let place = Place::resting(9);
+        let taken = place.try_take();
+        advance(3600 * SECOND).await;
+        drop(taken);
+        assert!(timeout(59 * SECOND, place.take()).await.is_err());
+        assert!(timeout(SECOND, place.take()).await.is_ok());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn those_who_wait_take_turns() {
+        let place = Place::resting(9);
+        let began = Instant::now();
+        let one = async {
+            let _taken = place.take().await;
+            tokio::time::sleep(SECOND).await;
+        };
+        let other = async {
+            let _taken = place.take().await;
+            began.elapsed()
+        };
+        assert_eq!(tokio::join!(one, other).1, 10 * SECOND);
+    }
+}

@@ -1,0 +1,131 @@
+//! The queue of events to publish. They can wait: under load they leave the server's time to the resources.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::ObjectReference;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::Named;
+use super::form::MAX_NOTE;
+use crate::background::Place;
+use crate::report::{Outcome, chain, shorten};
+
+/// Events take a tenth of one connection's time at most, unless [`MANY`] wait.
+const REST: u32 = 9;
+/// From this many on, they are published without a rest.
+const MANY: usize = 2048;
+/// How many may wait: more are dropped, the newest first. client-go keeps 1,000.
+pub(super) const MOST: usize = 2 * MANY;
+
+/// Publishes events one after the other, oldest first.
+pub(super) struct Outbox {
+    place: Place,
+    waiting: Mutex<Waiting>,
+    /// Cancelled when the process ends: no more rests.
+    hurry: CancellationToken,
+    tasks: TaskTracker,
+}
+
+#[derive(Default)]
+struct Waiting {
+    letters: VecDeque<Letter>,
+    /// The task that publishes them; it ends when none is left.
+    sender: Option<JoinHandle<()>>,
+    /// Whether the last one was dropped.
+    is_full: bool,
+}
+
+/// An event that waits.
+struct Letter {
+    named: Named,
+    on: ObjectReference,
+    outcome: Outcome,
+    at: Timestamp,
+}
+
+impl Outbox {
+    pub(super) fn new() -> Arc<Outbox> {
+        Arc::new(Outbox {
+            place: Place::resting(REST),
+            waiting: Mutex::default(),
+            hurry: CancellationToken::new(),
+            tasks: TaskTracker::new(),
+        })
+    }
+
+    /// Publishes an outcome once those before it are published.
+    pub(super) fn put(self: &Arc<Self>, named: Named, on: ObjectReference, mut outcome: Outcome) {
+        outcome.message = shorten(&outcome.message, MAX_NOTE);
+        let mut waiting = self.waiting();
+        waiting.put(Letter { named, on, outcome, at: Timestamp::now() });
+        if waiting.sender.as_ref().is_none_or(JoinHandle::is_finished) {
+            let outbox = self.clone();
+            waiting.sender = Some(self.tasks.spawn(async move { outbox.send_all().await }));
+        }
+    }
+
+    /// Publishes what waits, without rests and for no longer than `limit`.
+    pub(super) async fn flush(&self, limit: Duration) {
+        self.hurry.cancel();
+        self.tasks.close();
+        if timeout(limit, self.tasks.wait()).await.is_err() {
+            tracing::warn!(events = self.waiting().letters.len(), "Events were not published before the process ended");
+        }
+    }
+
+    async fn send_all(&self) {
+        loop {
+            let is_crowded = self.waiting().letters.len() >= MANY;
+            let taken = tokio::select! {
+                biased;
+                taken = self.place.take() => Some(taken),
+                () = self.hurry.cancelled() => None,
+                () = std::future::ready(()), if is_crowded => None,
+            };
+            let Some(letter) = self.waiting().next() else { return };
+            letter.send().await;
+            drop(taken);
+        }
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Waiting {
+    fn put(&mut self, letter: Letter) {
+        let was_full = std::mem::replace(&mut self.is_full, self.letters.len() >= MOST);
+        if !self.is_full {
+            return self.letters.push_back(letter);
+        }
+        if !was_full {
+            tracing::warn!(waiting = MOST, "Too many events wait to be published; new ones are dropped");
+        }
+    }
+
+    /// Takes the oldest event; `None` ends the task.
+    fn next(&mut self) -> Option<Letter> {
+        let next = self.letters.pop_front();
+        if next.is_none() {
+            *self = Waiting::default();
+        }
+        next
+    }
+}
+
+impl Letter {
+    async fn send(self) {
+        let Letter { named, on, outcome, at } = self;
+        let event = named.event(&on, &outcome);
+        if let Err(error) = named.recorder.publish(&event, at).await {
+            tracing::warn!(error = chain(&error), reason = event.reason, "Cannot publish an event");
+        }
+    }
+}
