@@ -7,6 +7,8 @@ use tokio::time::{Instant, sleep_until};
 
 /// The longest rest, however long the server took.
 const LONGEST: Duration = Duration::from_secs(60);
+/// A task that takes no longer shows that the server has time: no rest follows.
+const QUICK: Duration = Duration::from_millis(5);
 
 /// A place for one task at a time. Whoever leaves it lets it rest for a multiple of the time spent in it: the busier the server, the slower its answers
 /// and the smaller the share of its time that goes to what can wait.
@@ -48,7 +50,8 @@ impl Place {
 impl Drop for Taken<'_> {
     fn drop(&mut self) {
         let now = Instant::now();
-        let rest = now.saturating_duration_since(self.since).saturating_mul(self.factor);
+        let took = now.saturating_duration_since(self.since);
+        let rest = if took <= QUICK { Duration::ZERO } else { took.saturating_mul(self.factor) };
         *self.rests_until = now + rest.min(LONGEST);
     }
 }
@@ -72,8 +75,10 @@ mod tests {
         assert!(place.try_take().is_none(), "rests");
         assert!(place.try_take().is_none(), "a vain attempt changes nothing");
         advance(SECOND).await;
-        drop(place.try_take().unwrap());
-        assert!(place.try_take().is_some(), "nothing took time");
+        let quick = place.try_take().unwrap();
+        advance(QUICK).await;
+        drop(quick);
+        assert!(place.try_take().is_some(), "the server has time");
     }
 
     #[tokio::test(start_paused = true)]

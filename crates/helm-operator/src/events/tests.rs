@@ -322,11 +322,11 @@ async fn an_event_tells_when_it_happened() {
 #[tokio::test(start_paused = true)]
 async fn a_crowd_of_events_is_published_without_rests_and_the_newest_are_dropped() {
     let world = World::new();
-    world.server.slow_down(Duration::from_millis(1));
+    world.server.slow_down(Duration::from_millis(10));
     for n in 0..MOST + 3 {
         world.events.publish(on(), Outcome::normal("Installed", "Install", n.to_string()));
     }
-    tokio::time::sleep(Duration::from_millis(5 + MOST as u64 / 2)).await;
+    tokio::time::sleep(Duration::from_millis(10) * MOST as u32 / 2 + Duration::from_millis(50)).await;
     assert_eq!(world.published().len(), MOST / 2 + 2, "then they rest");
     world.events.publish(on(), Outcome::normal("Installed", "Install", "room again"));
     world.events.flush(Duration::from_secs(60)).await;
