@@ -1,8 +1,8 @@
 #![doc = include_str!("../README.md")]
 
 mod annotations;
-pub mod backoff;
 mod background;
+pub mod backoff;
 mod cel;
 pub mod cli;
 mod client;

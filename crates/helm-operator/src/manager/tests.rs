@@ -5,12 +5,13 @@ use std::sync::{Arc, Mutex};
 
 use futures::future::{BoxFuture, FutureExt as _};
 use http::{Request, Response};
+use k8s_openapi::api::core::v1::ObjectReference;
 use kube::client::Body;
 
 use super::*;
 use crate::context::Context;
 use crate::native::Controller;
-use crate::report::chain;
+use crate::report::{Outcome, chain};
 
 type Diary = Arc<Mutex<Vec<&'static str>>>;
 
@@ -64,6 +65,26 @@ fn client(answers: usize) -> Client {
     Client::new(service, "default")
 }
 
+/// A controller that publishes three events when it is asked to end.
+struct Farewell;
+
+impl Controller for Farewell {
+    fn name(&self) -> &str {
+        "farewell-controller"
+    }
+
+    fn run(self: Box<Self>, context: Context) -> BoxFuture<'static, Result<(), native::Error>> {
+        async move {
+            context.shutdown.cancelled().await;
+            for n in 0..3 {
+                context.events.publish(ObjectReference::default(), Outcome::normal("Ended", "End", n.to_string()));
+            }
+            Ok(())
+        }
+        .boxed()
+    }
+}
+
 fn config() -> Config {
     let nowhere = || "0".to_owned();
     Config { metrics_bind_address: nowhere(), health_probe_bind_address: nowhere(), ..Config::default() }
@@ -93,6 +114,25 @@ async fn run(config: Config, finish: u64, ends: Option<native::Error>, answers: 
 async fn running_reconciles_finish_within_the_grace_period() {
     let (diary, ended) = run(config(), 7, None, 0).await;
     assert_eq!((diary, ended.as_str()), (vec!["start", "asked to end", "finished"], "ended well"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn events_that_wait_are_published_before_the_process_ends() {
+    let published = Arc::new(AtomicUsize::new(0));
+    let count = published.clone();
+    let slow = tower::service_fn(move |request: Request<Body>| {
+        let count = count.clone();
+        async move {
+            tokio::time::sleep(Duration::from_millis(500)).await;
+            count.fetch_add(usize::from(request.uri().path().ends_with("/events")), Relaxed);
+            Ok::<_, std::convert::Infallible>(Response::new(Body::from(b"{}".to_vec())))
+        }
+    });
+    let shutdown = CancellationToken::new();
+    shutdown.cancel();
+    let manager = Operator::new().controller(Farewell).manager(config());
+    manager.run_until(Client::new(slow, "default"), shutdown).await.unwrap();
+    assert_eq!(published.load(Relaxed), 3);
 }
 
 #[tokio::test(start_paused = true)]
