@@ -2,6 +2,9 @@
 //!
 //! operator-sdk compares manifests as text, so another text would cost each release a revision when its operator takes over.
 
+use go_encoding::json::to_serde;
+use go_encoding::yaml;
+
 use super::{INSTALL_ORDER, Manifest, sort_by_kind};
 
 /// Kinds that Helm 3 installs after all that it knows, by name.
@@ -15,12 +18,17 @@ pub(crate) fn recorded(manifests: &[Manifest]) -> String {
     manifests.iter().map(|m| format!("---\n# Source: {}\n{}\n", m.path, trimmed(&m.content))).collect()
 }
 
-/// Returns the document without the white space at its end, unless that could belong to a value.
+/// Returns the document without the white space at its end, unless that belongs to a value.
 fn trimmed(document: &str) -> &str {
     let text = document.trim_end();
-    let end = document[text.len()..].trim_start_matches('\r');
-    let ends_in_spaces = !end.is_empty() && !end.starts_with('\n') && text.contains(['|', '>']);
-    if ends_in_spaces || keeps_blank_lines(text) { document } else { text }
+    let has_spaces = document[text.len()..].contains([' ', '\t']) && text.contains(['|', '>']);
+    if (has_spaces || keeps_blank_lines(text)) && !is_same(document, text) { document } else { text }
+}
+
+/// Returns whether both documents have the same value once they are recorded.
+fn is_same(one: &str, other: &str) -> bool {
+    let value = |text: &str| yaml::parse(format!("{text}\n").as_bytes()).map(|value| to_serde(&value));
+    value(one).ok() == value(other).ok()
 }
 
 /// Returns whether the document may have a block scalar that keeps blank lines at its end: `|+`, `>2+`.
@@ -54,6 +62,10 @@ mod tests {
         check("a: |\n  text\n\n", "a: |\n  text");
         check("a: |\n  1 + 1\n\n", "a: |\n  1 + 1");
         check("a: |\n  text  \n", "a: |\n  text  \n");
+        check("a: |\n  text\n    \n\n", "a: |\n  text\n    \n\n");
+        check("a: |\n  text\n    \n  ", "a: |\n  text\n    \n  ");
+        check("a: |\n  text\n  \n", "a: |\n  text");
+        check("a: x | y\n  \n", "a: x | y");
         check("a: |+\n  text\n\n", "a: |+\n  text\n\n");
         check("a: >2+\n   text\n\n", "a: >2+\n   text\n\n");
         check("a: |+2 # kept\n   text\n\n", "a: |+2 # kept\n   text\n\n");
