@@ -193,6 +193,11 @@ impl Error {
         self.code() == Some(404)
     }
 
+    /// Returns whether the server serves nothing at the path: then its answer has no status with a reason.
+    pub(crate) fn is_unserved_path(&self) -> bool {
+        matches!(self, Error::Refused { code: 404, reason, .. } if reason != "NotFound")
+    }
+
     /// Returns whether permission is missing.
     pub(crate) fn is_forbidden(&self) -> bool {
         self.code() == Some(403)

@@ -262,10 +262,11 @@ impl Applier {
             if !whole && !matches!(observed, Observed::Unknown) {
                 match self.write(&body, &observed, target.previous, options).await {
                     Err(error) if error.is_conflict() && tries < MAX_TRIES => {}
-                    answer => break answer.map_err(failed)?,
+                    Err(error) => return Err(failed(self.explain(object, error).await)),
+                    Ok(written) => break written,
                 }
             }
-            let found = self.check_path(&body.path, &body.key, target.rule, decoration, whole).await;
+            let found = self.check_path(object, &body.path, &body.key, target.rule, decoration, whole).await;
             observed = found.map_err(failed)?.map_err(|c| ApplyError::Foreign(vec![c]))?;
             self.leave_replicas(&mut body, &observed, decoration).await.map_err(failed)?;
         };
@@ -310,6 +311,17 @@ impl Applier {
     pub(super) async fn resource(&self, object: &Object) -> Result<Arc<Resource>, ApplyError> {
         let found = self.mapper.resource(&object.api_version, &object.kind).await;
         found.map_err(|source| ApplyError::Failed { verb: "apply", object: describe(object), source })
+    }
+
+    /// Returns why a request for an object failed: where the server serves nothing at its path, its kind has gone since the last discovery.
+    pub(super) async fn explain(&self, object: &Object, error: Error) -> Error {
+        if !error.is_unserved_path() || self.mapper.refresh().await.is_err() {
+            return error;
+        }
+        match self.mapper.resource(&object.api_version, &object.kind).await {
+            Err(gone @ Error::NoKind { .. }) => gone,
+            _ => error,
+        }
     }
 
     /// Creates an object of the chart's `crds` folder unchanged, unless it exists. Returns whether it was created.

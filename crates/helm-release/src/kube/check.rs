@@ -66,13 +66,14 @@ impl Applier {
         let resource = self.resource(object).await?;
         let key = key_of(object, decoration, &resource);
         let path = resource.path(&key.namespace, &object.name).map_err(failed)?;
-        let observed = self.check_path(&path, &key, rule, decoration, false).await.map_err(failed)?;
+        let observed = self.check_path(object, &path, &key, rule, decoration, false).await.map_err(failed)?;
         Ok(observed.map(|observed| (key, observed)))
     }
 
     /// Reads the metadata of the object at a path, or the `whole` object, and judges it.
     pub(super) async fn check_path(
         &self,
+        object: &Object,
         path: &str,
         key: &ObjectKey,
         rule: Rule,
@@ -81,7 +82,12 @@ impl Applier {
     ) -> Result<Result<Observed, Conflict>, Error> {
         let call = if whole { Call::get(path) } else { Call::metadata(path) };
         let answer = match self.api.send(call).await {
-            Err(error) if error.is_not_found() => return Ok(Ok(Observed::Absent)),
+            Err(error) if error.is_not_found() => {
+                return match self.explain(object, error).await {
+                    gone @ Error::NoKind { .. } => Err(gone),
+                    _ => Ok(Ok(Observed::Absent)),
+                };
+            }
             answer => answer?,
         };
         let live: Live = answer.parse()?;

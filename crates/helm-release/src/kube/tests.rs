@@ -58,6 +58,27 @@ async fn new_objects_are_created_by_one_apply_with_helms_metadata_and_owner() {
 }
 
 #[tokio::test]
+async fn a_kind_that_has_gone_since_the_last_discovery_is_not_served() {
+    let (server, applier) = server();
+    server.serve("x.y/v1", "Db", "dbs");
+    let db = Object::new(json!({"apiVersion": "x.y/v1", "kind": "Db", "metadata": {"name": "a"}})).unwrap();
+    applier.mapper.refresh().await.unwrap();
+    server.unserve("Db");
+    let checked = applier.check_ownership(&[(&db, Rule::Import)], &decoration()).await.unwrap_err();
+    server.serve("x.y/v1", "Db", "dbs");
+    applier.mapper.refresh().await.unwrap();
+    server.unserve("Db");
+    let applied = apply(&applier, target(&db, Rule::Import, Observed::Absent)).await.unwrap_err();
+    for error in [checked, applied] {
+        assert!(matches!(error, ApplyError::Failed { source: Error::NoKind { .. }, .. }), "{error:?}");
+    }
+    // Discovery still names a kind whose definition is being deleted.
+    server.serve("x.y/v1", "Db", "dbs");
+    let refused = apply(&applier, target(&db, Rule::Import, Observed::Unknown)).await.unwrap_err();
+    assert!(matches!(&refused, ApplyError::Failed { source: Error::Refused { code: 404, .. }, .. }), "{refused:?}");
+}
+
+#[tokio::test]
 async fn foreign_objects_are_unchanged_unless_adopted() {
     let (server, applier) = server();
     let unclaimed = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"}, "spec": {"port": 9}});

@@ -77,6 +77,15 @@ impl MemoryApi {
         self.add_kind(api_version, kind, plural, "Cluster");
     }
 
+    /// Serves a kind no longer: discovery lacks it, and its paths answer without a status, as a real server's do.
+    pub fn unserve(&self, kind: &str) {
+        let gone: Vec<Kind> = self.state().kinds.extract_if(.., |known| known.kind == kind).collect();
+        self.refuse(move |call| {
+            let is_gone = gone.iter().any(|kind| call.path.contains(&format!("/{}", kind.plural)));
+            is_gone.then(|| Error::from_status(404, "", "404 page not found"))
+        });
+    }
+
     fn add_kind(&self, api_version: &str, kind: &str, plural: &str, scope: &'static str) {
         self.state().kinds.push(Kind {
             api_version: api_version.into(),
