@@ -129,15 +129,15 @@ async fn looks_rest_nineteen_times_as_long_as_one_took() {
     let world = deployments();
     world.work_for(SECOND).await;
     world.roll_out("web", false, "NewReplicaSetCreated");
-    world.put_pod("ErrImagePull");
+    world.put_pod("ContainerCreating");
     world.server.slow_down(SECOND);
     world.work_for(16 * SECOND).await;
-    assert_eq!(world.looks(), 1);
+    assert_eq!((world.looks(), world.event_lists()), (1, 1));
     world.server.slow_down(Duration::ZERO);
     world.work_for(32 * SECOND).await;
-    assert_eq!(world.looks(), 1, "its two requests took two seconds");
-    world.work_for(15 * SECOND).await;
-    assert_eq!(world.looks(), 2);
+    assert_eq!((world.looks(), world.event_lists()), (1, 1), "its three requests took three seconds");
+    world.work_for(35 * SECOND).await;
+    assert_eq!((world.looks(), world.event_lists()), (2, 2));
 }
 
 #[tokio::test(start_paused = true)]

@@ -77,7 +77,7 @@ impl MemoryApi {
         self.add_kind(api_version, kind, plural, "Cluster");
     }
 
-    /// Serves a kind no longer: discovery lacks it, and its paths answer without a status, as a real server's do.
+    /// Stops serving a kind: discovery lacks it, and its paths answer without a status, as on a real server.
     pub fn unserve(&self, kind: &str) {
         let gone: Vec<Kind> = self.state().kinds.extract_if(.., |known| known.kind == kind).collect();
         self.refuse(move |call| {
