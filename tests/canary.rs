@@ -136,15 +136,21 @@ fn search(namespace: &Namespace<'_>, operator: &Operator) {
     let statuses: Vec<_> = widgets["items"].as_array().unwrap().iter().map(|widget| &widget["status"]).collect();
     let places = [
         ("the log", operator.log()),
-        ("events", namespace.kubectl(["get", "events", "-o", "json"]).unwrap()),
+        ("events", events(namespace)),
         ("a status", serde_json::to_string(&statuses).unwrap()),
         ("metrics", operator.get("Serving metrics server", "/metrics")),
     ];
-    for (place, text) in places {
-        assert!(!text.is_empty());
-        let lines: Vec<&str> = text.split(['\n', ',']).filter(|line| !found(line).is_empty()).collect();
-        assert!(lines.is_empty(), "{place}: {}", lines.join("\n"));
-    }
+    places.iter().for_each(|(place, text)| shows_nothing(place, text));
+}
+
+fn events(namespace: &Namespace<'_>) -> String {
+    namespace.kubectl(["get", "events", "-o", "json"]).unwrap()
+}
+
+fn shows_nothing(place: &str, text: &str) {
+    assert!(!text.is_empty());
+    let lines: Vec<&str> = text.split(['\n', ',']).filter(|line| !found(line).is_empty()).collect();
+    assert!(lines.is_empty(), "{place}: {}", lines.join("\n"));
 }
 
 fn secret(namespace: &Namespace<'_>, name: &str, key: &str, text: &str) {
@@ -195,6 +201,10 @@ fn check(level: &str) {
     accept(cluster, &namespace);
     namespace.kubectl(["delete", "widgets", "--all", "--timeout=60s"]).unwrap();
     search(&namespace, &operator);
+    // An operator that ends publishes the events that wait.
+    let (_, log) = operator.terminate();
+    shows_nothing("the log", &log);
+    shows_nothing("events", &events(&namespace));
 }
 
 #[test]

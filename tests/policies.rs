@@ -88,8 +88,10 @@ fn a_failed_upgrade_uninstalls_the_release_if_that_is_the_policy() {
         (Value::Null, records) if records.is_empty() => Ok(()),
         left => Err(left),
     });
-    let events = HOLDER.events_of(&namespace, "web");
-    assert!(events.contains("Uninstalled: ") && events.contains("RetriesExceeded: "), "{events}");
+    eventually("events", || match HOLDER.events_of(&namespace, "web") {
+        events if events.contains("Uninstalled: ") && events.contains("RetriesExceeded: ") => Ok(()),
+        events => Err(events),
+    });
     set(&namespace, &[map("a", "3")]);
     HOLDER.wait_for(&namespace, "web", "Ready");
     assert_eq!(get(&namespace, ["configmap", "a"])["data"]["value"], "3");
