@@ -114,7 +114,7 @@ fn a_deployment_gets_another_selector_only_if_it_asks_for_it() {
         if live["spec"]["selector"]["matchLabels"]["app"] == "b" { Ok(()) } else { Err(live["spec"].clone()) }
     });
     HOLDER.wait_for(&namespace, "web", "Ready");
-    assert_eq!(recreated(&namespace).len(), 1);
+    eventually("event", || if recreated(&namespace).len() == 1 { Ok(()) } else { Err(recreated(&namespace)) });
     namespace.kubectl(["delete", "holder", "web", "--timeout=60s"]).unwrap();
 }
 

@@ -5,8 +5,6 @@ use std::time::Duration;
 use tokio::sync::{Mutex, MutexGuard};
 use tokio::time::{Instant, sleep_until};
 
-/// The longest rest, however long the server took.
-const LONGEST: Duration = Duration::from_secs(60);
 /// A task that takes no longer shows that the server has time: no rest follows.
 const QUICK: Duration = Duration::from_millis(5);
 
@@ -14,36 +12,45 @@ const QUICK: Duration = Duration::from_millis(5);
 /// and the smaller the share of its time that goes to what can wait.
 #[derive(Debug)]
 pub(crate) struct Place {
-    factor: u32,
+    rest: Rest,
     rests_until: Mutex<Instant>,
+}
+
+/// How long a place rests.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rest {
+    /// As a multiple of the time that the task took.
+    pub(crate) factor: u32,
+    /// However long the task took.
+    pub(crate) longest: Duration,
 }
 
 /// A place that is taken, until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Taken<'a> {
-    factor: u32,
+    rest: Rest,
     rests_until: MutexGuard<'a, Instant>,
     since: Instant,
 }
 
 impl Place {
-    /// A free place that rests for `factor` times as long as it was taken.
-    pub(crate) fn resting(factor: u32) -> Place {
-        Place { factor, rests_until: Mutex::new(Instant::now()) }
+    /// A free place.
+    pub(crate) fn resting(rest: Rest) -> Place {
+        Place { rest, rests_until: Mutex::new(Instant::now()) }
     }
 
     /// Takes the place if it is free and has rested.
     pub(crate) fn try_take(&self) -> Option<Taken<'_>> {
         let rests_until = self.rests_until.try_lock().ok()?;
         let now = Instant::now();
-        (*rests_until <= now).then(|| Taken { factor: self.factor, rests_until, since: now })
+        (*rests_until <= now).then(|| Taken { rest: self.rest, rests_until, since: now })
     }
 
     /// Waits until the place is free and has rested, and takes it.
     pub(crate) async fn take(&self) -> Taken<'_> {
         let rests_until = self.rests_until.lock().await;
         sleep_until(*rests_until).await;
-        Taken { factor: self.factor, rests_until, since: Instant::now() }
+        Taken { rest: self.rest, rests_until, since: Instant::now() }
     }
 }
 
@@ -51,8 +58,9 @@ impl Drop for Taken<'_> {
     fn drop(&mut self) {
         let now = Instant::now();
         let took = now.saturating_duration_since(self.since);
-        let rest = if took <= QUICK { Duration::ZERO } else { took.saturating_mul(self.factor) };
-        *self.rests_until = now + rest.min(LONGEST);
+        let Rest { factor, longest } = self.rest;
+        let rest = if took <= QUICK { Duration::ZERO } else { took.saturating_mul(factor).min(longest) };
+        *self.rests_until = now + rest;
     }
 }
 
@@ -63,10 +71,11 @@ mod tests {
     use super::*;
 
     const SECOND: Duration = Duration::from_secs(1);
+    const REST: Rest = Rest { factor: 9, longest: Duration::from_secs(60) };
 
     #[tokio::test(start_paused = true)]
     async fn a_place_holds_one_and_rests_after_it() {
-        let place = Place::resting(9);
+        let place = Place::resting(REST);
         let taken = place.try_take().unwrap();
         assert!(place.try_take().is_none(), "taken");
         advance(2 * SECOND).await;
@@ -83,7 +92,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_rest_has_an_end() {
-        let place = Place::resting(9);
+        let place = Place::resting(REST);
         let taken = place.try_take();
         advance(3600 * SECOND).await;
         drop(taken);
@@ -93,7 +102,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn those_who_wait_take_turns() {
-        let place = Place::resting(9);
+        let place = Place::resting(REST);
         let began = Instant::now();
         let one = async {
             let _taken = place.take().await;

@@ -13,11 +13,11 @@ use tokio_util::task::TaskTracker;
 
 use super::Named;
 use super::form::MAX_NOTE;
-use crate::background::Place;
+use crate::background::{Place, Rest};
 use crate::report::{Outcome, chain, shorten};
 
-/// Events take a tenth of one connection's time at most, unless [`MANY`] wait.
-const REST: u32 = 9;
+/// Events take a tenth of one connection's time at most, unless [`MANY`] wait or the server is so slow that they would be of no use any more.
+const REST: Rest = Rest { factor: 9, longest: Duration::from_secs(1) };
 /// From this many on, they are published without a rest.
 const MANY: usize = 2048;
 /// How many may wait: more are dropped, the newest first. client-go keeps 1,000.

@@ -297,16 +297,30 @@ async fn a_failure_is_a_warning_event_and_a_success_is_a_normal_one() {
 #[tokio::test(start_paused = true)]
 async fn events_leave_a_slow_server_alone_until_the_process_ends() {
     let world = World::new();
-    world.server.slow_down(Duration::from_secs(1));
+    world.server.slow_down(Duration::from_millis(100));
     for n in 0..5 {
         world.events.publish(on(), Outcome::normal("Installed", "Install", n.to_string()));
     }
-    tokio::time::sleep(Duration::from_secs(10)).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(world.published(), ["Installed 0"]);
-    tokio::time::sleep(Duration::from_secs(10)).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(world.published(), ["Installed 0", "Installed 1"]);
-    world.events.flush(Duration::from_millis(2500)).await;
+    world.events.flush(Duration::from_millis(250)).await;
     assert_eq!(world.published(), ["Installed 0", "Installed 1", "Installed 2", "Installed 3"], "within its limit");
+}
+
+#[tokio::test(start_paused = true)]
+async fn events_rest_for_a_second_at_most() {
+    let world = World::new();
+    world.server.slow_down(Duration::from_secs(5));
+    for n in 0..3 {
+        world.events.publish(on(), Outcome::normal("Installed", "Install", n.to_string()));
+    }
+    // Three requests and two rests take 17 s.
+    tokio::time::sleep(Duration::from_millis(16_900)).await;
+    assert_eq!(world.published().len(), 2);
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    assert_eq!(world.published().len(), 3);
 }
 
 #[tokio::test]

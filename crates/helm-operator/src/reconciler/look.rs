@@ -18,7 +18,7 @@ use super::primary::Primary;
 use super::release::Release;
 use super::shared::Shared;
 use super::work::Work;
-use crate::background::Place;
+use crate::background::{Place, Rest};
 use crate::report::chain;
 use crate::status::{Health, condition};
 
@@ -29,7 +29,7 @@ const REFUSED: Duration = Duration::from_secs(600);
 
 /// Looks take a twentieth of one connection's time at most: a whole cluster may be unready, and its server is busy then. To find the events about one
 /// object, it reads all of the namespace's from etcd: nearly a second after 1,000 roll-outs.
-const REST: u32 = 19;
+const REST: Rest = Rest { factor: 19, longest: Duration::from_secs(60) };
 
 /// The process's looks: one at a time, and what they may not read.
 pub(crate) struct Looks {

@@ -77,10 +77,11 @@ impl Process {
     }
 
     /// Sends SIGTERM; waits for a successful exit.
-    pub(crate) fn terminate(mut self) {
+    pub(crate) fn terminate(mut self) -> String {
         assert!(Command::new("kill").arg(self.child.id().to_string()).status().unwrap().success());
         let status = eventually("the end", || self.child.try_wait().unwrap().ok_or("still running"));
         assert!(status.success(), "{}", self.log());
+        self.log()
     }
 }
 
