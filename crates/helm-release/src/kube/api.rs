@@ -171,6 +171,18 @@ pub enum Error {
         /// The kind.
         kind: String,
     },
+    /// Whether the kind is served is unknown: the API server that serves its group does not answer.
+    #[error(
+        "cannot find out whether kind \"{kind}\" in version \"{api_version}\" is served: the API server behind APIService {service:?} does not answer"
+    )]
+    Unanswered {
+        /// The kind's `apiVersion`.
+        api_version: String,
+        /// The kind.
+        kind: String,
+        /// The APIService's name: `VERSION.GROUP`.
+        service: String,
+    },
     /// A name or namespace that cannot be a path segment, with the reason.
     #[error("invalid {0}")]
     InvalidName(String),
@@ -193,9 +205,15 @@ impl Error {
         self.code() == Some(404)
     }
 
-    /// Returns whether the server serves nothing at the path: then its answer has no status with a reason.
+    /// Returns whether the server serves the path, and has no object there.
+    pub(crate) fn is_missing_object(&self) -> bool {
+        self.is_not_found() && !self.is_unserved_path()
+    }
+
+    /// Returns whether the server serves nothing at the path. Of a custom resource's path, its answer is no status; of another, the status names no object.
     pub(crate) fn is_unserved_path(&self) -> bool {
-        matches!(self, Error::Refused { code: 404, reason, .. } if reason != "NotFound")
+        let Error::Refused { code: 404, reason, message, .. } = self else { return false };
+        reason != "NotFound" || message.starts_with(UNSERVED)
     }
 
     /// Returns whether permission is missing.
@@ -208,6 +226,9 @@ impl Error {
         self.code() == Some(409)
     }
 }
+
+/// Counterpart: `NewGenericServerResponse` in k8s.io/apimachinery `pkg/api/errors/errors.go`.
+const UNSERVED: &str = "the server could not find the requested resource";
 
 /// How long a request may take, response body included. The API server ends any request except watches after 60 s (`--request-timeout`); the rest
 /// is for the network.

@@ -363,12 +363,19 @@ impl Applier {
     /// The request or discovery fails.
     pub async fn find_live(&self, key: &ObjectKey, api_version: &str) -> Result<Option<Live>, ApplyError> {
         let failed = |source| ApplyError::Failed { verb: "read", object: key.to_string(), source };
-        let resource = match self.mapper.any_version(api_version, &key.kind).await {
-            Err(Error::NoKind { .. }) => return Ok(None),
-            found => found.map_err(failed)?,
-        };
-        let path = resource.path(&key.namespace, &key.name).map_err(failed)?;
-        self.read_metadata(&path).await.map_err(failed)
+        let known = self.find_as_known(key, api_version).await;
+        match self.after_unserved(known).await.map_err(failed)? {
+            Some(found) => Ok(found),
+            None => self.find_as_known(key, api_version).await.map_err(failed),
+        }
+    }
+
+    /// Reads an object's metadata in the version that the last discovery found.
+    async fn find_as_known(&self, key: &ObjectKey, api_version: &str) -> Result<Option<Live>, Error> {
+        match self.mapper.any_version(api_version, &key.kind).await {
+            Err(Error::NoKind { .. }) => Ok(None),
+            found => self.read_metadata(&found?.path(&key.namespace, &key.name)?).await,
+        }
     }
 }
 

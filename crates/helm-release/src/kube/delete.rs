@@ -56,21 +56,36 @@ impl Applier {
         &self,
         key: &ObjectKey,
         api_version: &str,
-        mut proven: Option<Proven>,
+        proven: Option<Proven>,
         decoration: &Decoration,
     ) -> Result<Removal, ApplyError> {
         let failed = |source| ApplyError::Failed { verb: "delete", object: key.to_string(), source };
+        let known = self.delete_as_known(key, api_version, proven, decoration).await;
+        match self.after_unserved(known).await.map_err(failed)? {
+            Some(removal) => Ok(removal),
+            None => self.delete_as_known(key, api_version, None, decoration).await.map_err(failed),
+        }
+    }
+
+    /// Deletes an object in the version that the last discovery found.
+    async fn delete_as_known(
+        &self,
+        key: &ObjectKey,
+        api_version: &str,
+        mut proven: Option<Proven>,
+        decoration: &Decoration,
+    ) -> Result<Removal, Error> {
         let resource = match self.mapper.any_version(api_version, &key.kind).await {
             Err(Error::NoKind { .. }) => return Ok(Removal::Absent),
-            found => found.map_err(failed)?,
+            found => found?,
         };
-        let path = resource.path(&key.namespace, &key.name).map_err(failed)?;
+        let path = resource.path(&key.namespace, &key.name)?;
         let mut tries = 0;
         loop {
             tries += 1;
             let target = match proven.take() {
                 Some(proven) => proven,
-                None => match self.read_metadata::<Live>(&path).await.map_err(failed)? {
+                None => match self.read_metadata::<Live>(&path).await? {
                     None => return Ok(Removal::Absent),
                     Some(live) => match check_deletable(decoration, &live) {
                         Ok(proven) => proven,
@@ -80,8 +95,17 @@ impl Applier {
             };
             match self.delete_proven(&path, &target, Propagation::Background).await {
                 Err(error) if error.is_conflict() && tries < MAX_TRIES => {}
-                answer => return answer.map_err(failed),
+                answer => return answer,
             }
+        }
+    }
+
+    /// Runs discovery if the server serves nothing at a path that the last one gave; then the request is worth another try: `None`. A version may have
+    /// gone, and the object be there in another.
+    pub(super) async fn after_unserved<T>(&self, answer: Result<T, Error>) -> Result<Option<T>, Error> {
+        match answer {
+            Err(error) if error.is_unserved_path() => self.mapper.refresh().await.map(|()| None),
+            answer => answer.map(Some),
         }
     }
 
@@ -99,15 +123,15 @@ impl Applier {
         };
         let options = json!({"propagationPolicy": policy, "preconditions": preconditions});
         match self.api.send(Call::delete(path, bytes(&options))).await {
-            Err(error) if error.is_not_found() => Ok(Removal::Absent),
+            Err(error) if error.is_missing_object() => Ok(Removal::Absent),
             answer => answer.map(|_| Removal::Sent),
         }
     }
 
-    /// Reads an object's metadata; `None` if it does not exist.
+    /// Reads an object's metadata; `None` if it does not exist. That the server serves nothing at the path is an error.
     pub(super) async fn read_metadata<T: DeserializeOwned>(&self, path: &str) -> Result<Option<T>, Error> {
         match self.api.send(Call::metadata(path)).await {
-            Err(error) if error.is_not_found() => Ok(None),
+            Err(error) if error.is_missing_object() => Ok(None),
             answer => answer?.parse().map(Some),
         }
     }

@@ -35,6 +35,8 @@ struct Found {
     resources: HashMap<(Arc<str>, Arc<str>), Arc<Resource>>,
     /// One version of each kind whose objects can be listed and deleted.
     cleanable: Vec<Arc<Resource>>,
+    /// The group versions of API servers that do not answer: which kinds they serve is unknown, or was known some time ago.
+    stale: Vec<Arc<str>>,
     api_versions: Vec<String>,
 }
 
@@ -55,30 +57,35 @@ impl Mapper {
     /// Returns the resource that serves the kind. Runs discovery if the kind is unknown.
     ///
     /// # Errors
-    /// [`Error::NoKind`] if the kind is not served, or discovery fails.
+    /// [`Error::NoKind`] if the kind is not served, [`Error::Unanswered`] if that is unknown, or discovery fails.
     pub async fn resource(&self, api_version: &str, kind: &str) -> Result<Arc<Resource>, Error> {
         let table = self.table();
         if let Some(resource) = find(&table.found, api_version, kind) {
             return Ok(resource);
         }
         self.refresh_unless_newer(&table).await?;
-        find(&self.table().found, api_version, kind)
-            .ok_or_else(|| Error::NoKind { api_version: api_version.to_owned(), kind: kind.to_owned() })
+        let found = &self.table().found;
+        find(found, api_version, kind).ok_or_else(|| found.lacks(api_version, kind))
     }
 
     /// Returns a resource that serves the kind: in this version or, if that is no longer served, in another version of its group.
     ///
     /// # Errors
-    /// [`Error::NoKind`] if no version of the kind is served, or discovery fails.
+    /// [`Error::NoKind`] if no version of the kind is served, [`Error::Unanswered`] if that is unknown, or discovery fails.
     pub async fn any_version(&self, api_version: &str, kind: &str) -> Result<Arc<Resource>, Error> {
         match self.resource(api_version, kind).await {
-            Err(unserved @ Error::NoKind { .. }) => {
-                let table = self.table();
-                let same = |other: &&Arc<Resource>| *other.kind == *kind && other.group() == group_of(api_version);
-                table.found.cleanable.iter().find(same).cloned().ok_or(unserved)
+            Err(unserved @ (Error::NoKind { .. } | Error::Unanswered { .. })) => {
+                self.table().found.any_version(group_of(api_version), kind).ok_or(unserved)
             }
             found => found,
         }
+    }
+
+    /// Whether the last discovery rules out that a version of the kind is served. Sends no request.
+    pub fn is_unserved(&self, group: &str, kind: &str) -> bool {
+        let table = self.table();
+        let unknown = || table.found.stale.iter().any(|stale| group_of(stale) == group);
+        table.read.is_some() && table.found.any_version(group, kind).is_none() && !unknown()
     }
 
     /// Returns every `group/version` and `group/version/Kind`, sorted: Helm's `.Capabilities.APIVersions`. Runs discovery on first use.
@@ -176,6 +183,22 @@ fn find(found: &Found, api_version: &str, kind: &str) -> Option<Arc<Resource>> {
 }
 
 impl Found {
+    fn any_version(&self, group: &str, kind: &str) -> Option<Arc<Resource>> {
+        self.cleanable.iter().find(|other| *other.kind == *kind && other.group() == group).cloned()
+    }
+
+    /// Why a kind was not found.
+    fn lacks(&self, api_version: &str, kind: &str) -> Error {
+        let (api_version, kind) = (api_version.to_owned(), kind.to_owned());
+        match self.stale.iter().find(|stale| group_of(stale) == group_of(&api_version)) {
+            Some(stale) => {
+                let (group, version) = stale.split_once('/').unwrap_or(("", stale));
+                Error::Unanswered { service: format!("{version}.{group}"), api_version, kind }
+            }
+            None => Error::NoKind { api_version, kind },
+        }
+    }
+
     fn add(&mut self, groups: Groups) {
         for group in groups.items {
             for version in group.versions {
@@ -184,6 +207,9 @@ impl Found {
                     name => format!("{name}/{}", version.version).into(),
                 };
                 self.api_versions.push(api_version.to_string());
+                if version.freshness == "Stale" {
+                    self.stale.push(api_version.clone());
+                }
                 for found in version.resources {
                     self.add_resource(&api_version, found);
                 }
@@ -233,6 +259,9 @@ struct GroupMetadata {
 #[derive(Deserialize)]
 struct GroupVersion {
     version: String,
+    /// `Stale` if the server behind an APIService did not answer: k8s.io/kube-aggregator `pkg/apiserver/handler_discovery.go`.
+    #[serde(default)]
+    freshness: String,
     #[serde(default)]
     resources: Vec<FoundResource>,
 }
@@ -311,6 +340,26 @@ mod tests {
         assert_eq!(found("v2", "Secret").await, "v1");
         server.refuse(|call| (call.path == "/apis").then(|| Error::from_status(503, "ServiceUnavailable", "away")));
         assert!(!matches!(mapper.any_version("x.y/v3", "Db").await, Err(Error::NoKind { .. }) | Ok(_)));
+    }
+
+    #[tokio::test]
+    async fn a_kind_of_a_server_that_does_not_answer_may_be_served() {
+        let (server, mapper) = mapper();
+        server.serve_stale("route.my.domain/v1");
+        server.serve("route.my.domain/v2", "Known", "knowns");
+        let found = async |api_version: &str, kind: &str| match mapper.any_version(api_version, kind).await {
+            Ok(resource) => resource.api_version.to_string(),
+            Err(error) => error.to_string(),
+        };
+        let unknown = "cannot find out whether kind \"Route\" in version \"route.my.domain/v1\" is served: the API server behind APIService \"v1.route.my.domain\" does not answer";
+        assert!(!mapper.is_unserved("x.y", "Later"), "nothing is known yet");
+        assert_eq!(found("route.my.domain/v1", "Route").await, unknown);
+        assert!(mapper.resource("route.my.domain/v1", "Route").await.unwrap_err().is_transient());
+        assert_eq!(found("route.my.domain/v1", "Known").await, "route.my.domain/v2");
+        assert_eq!(found("x.y/v1", "Later").await, "no matches for kind \"Later\" in version \"x.y/v1\"");
+        let unserved = |group: &str, kind: &str| mapper.is_unserved(group, kind);
+        assert!(unserved("x.y", "Later") && unserved("", "Db"));
+        assert!(!unserved("x.y", "Db") && !unserved("route.my.domain", "Route"));
     }
 
     #[tokio::test]

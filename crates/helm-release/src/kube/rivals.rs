@@ -82,7 +82,7 @@ impl Applier {
         let key = key_of(object, decoration, &resource);
         let path = resource.path(&key.namespace, &object.name)?;
         let live: Value = match self.api().send(Call::get(path)).await {
-            Err(error) if error.is_not_found() => {
+            Err(error) if error.is_missing_object() => {
                 return Ok(Look { live: None, rival: Rival { gone: true, ..Rival::default() } });
             }
             answer => answer?.parse()?,

@@ -63,11 +63,11 @@ async fn a_kind_that_has_gone_since_the_last_discovery_is_not_served() {
     server.serve("x.y/v1", "Db", "dbs");
     let db = Object::new(json!({"apiVersion": "x.y/v1", "kind": "Db", "metadata": {"name": "a"}})).unwrap();
     applier.mapper.refresh().await.unwrap();
-    server.unserve("Db");
+    server.unserve("x.y/v1", "Db");
     let checked = applier.check_ownership(&[(&db, Rule::Import)], &decoration()).await.unwrap_err();
     server.serve("x.y/v1", "Db", "dbs");
     applier.mapper.refresh().await.unwrap();
-    server.unserve("Db");
+    server.unserve("x.y/v1", "Db");
     let applied = apply(&applier, target(&db, Rule::Import, Observed::Absent)).await.unwrap_err();
     for error in [checked, applied] {
         assert!(matches!(error, ApplyError::Failed { source: Error::NoKind { .. }, .. }), "{error:?}");
@@ -251,6 +251,43 @@ async fn objects_are_found_and_deleted_through_another_version() {
     server.refuse(|call| (call.path == "/apis").then(|| Error::from_status(503, "", "away")));
     let error = applier.recorded_key(&object, &decoration()).await.unwrap_err();
     assert!(matches!(error, ApplyError::Failed { verb: "find", .. }), "{error}");
+}
+
+#[tokio::test]
+async fn an_object_whose_version_has_gone_since_the_last_discovery_is_found_and_deleted_in_another() {
+    const PATH: &str = "/apis/x.y/v2/namespaces/ns/services/web";
+    for proven in [None, Some(Proven { uid: "another".into(), resource_version: "1".into() })] {
+        let (server, applier) = server();
+        server.serve("x.y/v1", "Service", "services");
+        server.serve("x.y/v2", "Service", "services");
+        applier.mapper.refresh().await.unwrap();
+        server.put(PATH, service_of("web"), "helm");
+        let key = ObjectKey::new("x.y", "Service", "ns", "web");
+        server.unserve("x.y/v1", "Service");
+        if proven.is_none() {
+            assert!(applier.find_live(&key, "x.y/v1").await.unwrap().is_some());
+            server.serve("x.y/v1", "Service", "services");
+            applier.mapper.refresh().await.unwrap();
+            server.unserve("x.y/v1", "Service");
+        }
+        assert_eq!(applier.delete(&key, "x.y/v1", proven, &decoration()).await.unwrap(), Removal::Sent);
+        assert!(server.object(PATH).is_none());
+        server.unserve("x.y/v2", "Service");
+        assert!(applier.find_live(&key, "x.y/v2").await.unwrap().is_none());
+        assert_eq!(applier.delete(&key, "x.y/v2", None, &decoration()).await.unwrap(), Removal::Absent);
+    }
+}
+
+#[tokio::test]
+async fn an_object_of_a_server_that_does_not_answer_is_not_taken_for_gone() {
+    let (server, applier) = server();
+    server.serve_stale("x.y/v1");
+    let key = ObjectKey::new("x.y", "Route", "ns", "web");
+    let deleted = applier.delete(&key, "x.y/v1", None, &decoration()).await.unwrap_err();
+    let found = applier.find_live(&key, "x.y/v1").await.unwrap_err();
+    for error in [deleted, found] {
+        assert!(matches!(error, ApplyError::Failed { source: Error::Unanswered { .. }, .. }), "{error:?}");
+    }
 }
 
 #[tokio::test]

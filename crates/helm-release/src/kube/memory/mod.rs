@@ -77,11 +77,19 @@ impl MemoryApi {
         self.add_kind(api_version, kind, plural, "Cluster");
     }
 
-    /// Stops serving a kind: discovery lacks it, and its paths answer without a status, as on a real server.
-    pub fn unserve(&self, kind: &str) {
-        let gone: Vec<Kind> = self.state().kinds.extract_if(.., |known| known.kind == kind).collect();
+    /// Serves this group version as the aggregator does one whose server does not answer: without kinds.
+    pub fn serve_stale(&self, api_version: &str) {
+        self.state().stale.push(api_version.to_owned());
+    }
+
+    /// Stops serving a kind in this version: discovery lacks it, and its paths answer without a status, as on a real server.
+    pub fn unserve(&self, api_version: &str, kind: &str) {
+        let is_it = |known: &mut Kind| known.kind == kind && known.api_version == api_version;
+        let gone: Vec<Kind> = self.state().kinds.extract_if(.., is_it).collect();
+        let begin = format!("/apis/{api_version}/");
         self.refuse(move |call| {
-            let is_gone = gone.iter().any(|kind| call.path.contains(&format!("/{}", kind.plural)));
+            let is_in = |kind: &Kind| call.path.starts_with(&begin) && call.path.contains(&format!("/{}", kind.plural));
+            let is_gone = gone.iter().any(is_in);
             is_gone.then(|| Error::from_status(404, "", "404 page not found"))
         });
     }

@@ -24,6 +24,8 @@ pub(super) struct Kind {
 pub(super) struct State {
     pub(super) objects: BTreeMap<String, Value>,
     pub(super) kinds: Vec<Kind>,
+    /// Group versions whose server does not answer.
+    pub(super) stale: Vec<String>,
     /// Plurals, and pointers to fields that cannot change.
     pub(super) immutable: Vec<(String, String)>,
     pub(super) version: u64,
@@ -123,11 +125,23 @@ impl State {
             });
             groups.entry(group).or_default().entry(version).or_default().push(resource);
         }
-        let version = |(version, resources)| json!({"version": version, "resources": resources});
+        for api_version in &self.stale {
+            let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+            groups.entry(group).or_default().entry(version).or_default();
+        }
+        let freshness = |group: &str, version: &str| {
+            let is_stale = self.stale.iter().any(|stale| *stale == format!("{group}/{version}"));
+            if is_stale { "Stale" } else { "Current" }
+        };
         let items: Vec<Value> = groups
             .into_iter()
             .filter(|(group, _)| group.is_empty() == (root == "/api"))
-            .map(|(group, versions)| json!({"metadata": {"name": group}, "versions": versions.into_iter().map(version).collect::<Vec<_>>()}))
+            .map(|(group, versions)| {
+                let version = |(version, resources)| {
+                    json!({"version": version, "freshness": freshness(group, version), "resources": resources})
+                };
+                json!({"metadata": {"name": group}, "versions": versions.into_iter().map(version).collect::<Vec<_>>()})
+            })
             .collect();
         json!({"items": items})
     }

@@ -16,6 +16,7 @@ impl Error {
     pub fn is_transient(&self) -> bool {
         match self {
             Error::Transport(_) | Error::TimedOut { .. } | Error::TooLarge { .. } | Error::Json(_) => true,
+            Error::Unanswered { .. } => true,
             // Of the 409s only a lost race is worth a retry; `AlreadyExists` is not.
             Error::Refused { code: 409, reason, .. } => reason == "Conflict",
             Error::Refused { code, .. } => matches!(code, 401 | 408 | 425 | 429 | 500..),

@@ -182,6 +182,22 @@ fn only_errors_unrelated_to_the_request_are_transient() {
 }
 
 #[test]
+fn a_path_that_is_not_served_differs_from_a_missing_object() {
+    // As Kubernetes 1.36 answers: a path of a custom resource, of a built-in group, and of a group that does not exist; then missing objects.
+    let unserved = "the server could not find the requested resource";
+    for (reason, message, expected) in [
+        ("", "404 page not found", true),
+        ("NotFound", unserved, true),
+        ("NotFound", "gears.gone.my.domain \"web\" not found", false),
+        ("NotFound", "namespaces \"ns\" not found", false),
+    ] {
+        let error = status(404, reason, message);
+        assert_eq!((error.is_unserved_path(), error.is_missing_object()), (expected, !expected), "{message}");
+    }
+    assert!(!status(400, "NotFound", unserved).is_unserved_path());
+}
+
+#[test]
 fn values_of_secrets_and_structures_are_hidden() {
     let cases = [
         (
