@@ -237,6 +237,12 @@ apiVersion: v1
 kind: ConfigMap
 metadata: {name: '{{ .Release.Name }}'}
 data: {size: '{{ .Values.size }}', later: '{{ .Capabilities.APIVersions.Has \"later.my.domain/v1/Later\" }}'}
+{{- if .Capabilities.APIVersions.Has \"later.my.domain/v1/Later\" }}
+---
+apiVersion: later.my.domain/v1
+kind: Later
+metadata: {name: '{{ .Release.Name }}'}
+{{- end }}
 ";
 
 const LATER: &str = "
@@ -252,7 +258,7 @@ spec:
 ";
 
 #[test]
-fn a_kind_that_appears_later_is_no_reason_to_upgrade_but_the_next_render_sees_it() {
+fn kinds_that_come_and_go_are_no_reason_to_upgrade_but_the_next_render_sees_it() {
     let Some(cluster) = TestCluster::shared_or_skip() else { return };
     define(cluster);
     let namespace = cluster.namespace("later").unwrap();
@@ -260,12 +266,12 @@ fn a_kind_that_appears_later_is_no_reason_to_upgrade_but_the_next_render_sees_it
     let chart = chart(charts.path(), "asks", ASKS);
     let watch = json!([{"group": "test.my.domain", "version": "v1", "kind": "Store", "chart": chart}]);
     let _operator = Operator::start_watches(cluster, &namespace, &watch.to_string(), &[]);
-    let set = |size: u32| {
-        namespace.apply(&resource("test.my.domain/v1", "Store", "web", &json!({"size": size}))).unwrap();
-        wait_for(&namespace, "web", "size", &size.to_string());
-        get(&namespace, ["configmap", "web"])["data"]["later"].clone()
+    let set = |name: &str, size: u32| {
+        namespace.apply(&resource("test.my.domain/v1", "Store", name, &json!({"size": size}))).unwrap();
+        wait_for(&namespace, name, "size", &size.to_string());
+        get(&namespace, ["configmap", name])["data"]["later"].clone()
     };
-    assert_eq!(set(1), "false");
+    assert_eq!(set("web", 1), "false");
     let before = get(&namespace, ["configmap", "web"])["metadata"]["resourceVersion"].clone();
     cluster.apply(LATER).unwrap();
     cluster.kubectl(["wait", "--for=condition=Established", "--timeout=30s", "crd/laters.later.my.domain"]).unwrap();
@@ -274,9 +280,111 @@ fn a_kind_that_appears_later_is_no_reason_to_upgrade_but_the_next_render_sees_it
     let mut size = 1;
     eventually("a render that knows the kind", || {
         size += 1;
-        let seen = set(size);
+        let seen = set("web", size);
         if seen == "true" { Ok(()) } else { Err(seen) }
     });
+
+    // A release that is rendered before the operator hears of the deletion is rendered anew.
+    let version = || get(&namespace, ["configmap", "web"])["metadata"]["resourceVersion"].clone();
+    let before = version();
+    cluster.kubectl(["delete", "crd/laters.later.my.domain", "--timeout=30s"]).unwrap();
+    assert_eq!(set("new", 1), "false");
+    assert_eq!(version(), before);
+    assert_eq!(set("web", size + 1), "false");
+    for name in ["web", "new"] {
+        namespace
+            .kubectl(["wait", "--for=condition=Ready", "--timeout=60s", &format!("store.test.my.domain/{name}")])
+            .unwrap();
+        namespace.kubectl(["delete", "store.test.my.domain", name, "--timeout=60s"]).unwrap();
+    }
+}
+
+/// Defines Gear, with versions that are served or not; the last one is stored.
+fn define_gears(cluster: &TestCluster, versions: [(&str, bool); 2]) {
+    let schema = json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
+    let versions = versions
+        .map(|(name, served)| json!({"name": name, "served": served, "storage": name == "v1", "schema": schema}));
+    let definition = json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "gears.gone.my.domain"},
+        "spec": {
+            "group": "gone.my.domain", "scope": "Namespaced", "versions": versions,
+            "names": {"kind": "Gear", "listKind": "GearList", "plural": "gears", "singular": "gear"},
+        },
+    });
+    cluster.apply(&definition.to_string()).unwrap();
+    cluster.kubectl(["wait", "--for=condition=Established", "--timeout=30s", "crd/gears.gone.my.domain"]).unwrap();
+}
+
+const GEAR: &str = "
+apiVersion: gone.my.domain/{{ if .Values.beta }}v1beta1{{ else }}v1{{ end }}
+kind: Gear
+metadata: {name: '{{ .Release.Name }}'}
+spec: {size: one}
+";
+
+#[test]
+fn objects_are_repaired_after_their_version_or_definition_went() {
+    let Some(cluster) = TestCluster::shared_or_skip() else { return };
+    define(cluster);
+    define_gears(cluster, [("v1beta1", true), ("v1", true)]);
+    let namespace = cluster.namespace("gone").unwrap();
+    let charts = tempfile::tempdir().unwrap();
+    let chart = chart(charts.path(), "gear", GEAR);
+    let watch = json!([{"group": "test.my.domain", "version": "v1", "kind": "Store", "chart": chart}]);
+    let operator = Operator::start_watches(cluster, &namespace, &watch.to_string(), &[]);
+    let set = |beta: bool| {
+        namespace.apply(&resource("test.my.domain/v1", "Store", "web", &json!({"beta": beta}))).unwrap();
+    };
+    let told = |kind: &str, status: &str, text: &str| {
+        eventually("condition", || {
+            let store = get(&namespace, ["store.test.my.domain", "web"]);
+            let found = condition(&store, kind);
+            let told = found["message"].as_str().unwrap_or_default().contains(text);
+            if found["status"] == status && told { Ok(()) } else { Err(store["status"].clone()) }
+        });
+    };
+    let repaired = |operator: &Operator| {
+        eventually("repair", || match get(&namespace, ["gears.v1.gone.my.domain", "web"]) {
+            gear if gear["spec"]["size"] == "one" => Ok(()),
+            gear => Err((gear, operator.log())),
+        });
+    };
+    let damage = || {
+        let size = r#"{"spec":{"size":"two"}}"#;
+        namespace.kubectl(["patch", "gears.v1.gone.my.domain/web", "--type=merge", "-p", size]).unwrap();
+    };
+    set(true);
+    told("Ready", "True", "");
+    damage();
+    repaired(&operator);
+
+    // Without its version the object cannot be written; the chart's next version takes it over, and it is watched there.
+    define_gears(cluster, [("v1beta1", false), ("v1", true)]);
+    damage();
+    told("Irreconcilable", "True", "no matches for kind \"Gear\" in version \"gone.my.domain/v1beta1\"");
+    set(false);
+    repaired(&operator);
+    told("Ready", "True", "");
+    damage();
+    repaired(&operator);
+
+    cluster.kubectl(["delete", "crd/gears.gone.my.domain", "--timeout=30s"]).unwrap();
+    told("Ready", "False", "Gear \"web\" is not ready: the server does not serve its kind");
+    let (_, log) = operator.terminate();
+    assert!(!log.contains("which is a bug"), "{log}");
+    let operator = Operator::start_watches(cluster, &namespace, &watch.to_string(), &[]);
+    operator.logged("Cannot watch the objects of a kind");
+    define_gears(cluster, [("v1beta1", true), ("v1", true)]);
+    repaired(&operator);
+    told("Ready", "True", "");
+
+    cluster.kubectl(["delete", "crd/gears.gone.my.domain", "--timeout=30s"]).unwrap();
+    told("Ready", "False", "Gear \"web\" is not ready: the server does not serve its kind");
+    define_gears(cluster, [("v1beta1", true), ("v1", true)]);
+    repaired(&operator);
+    told("Ready", "True", "");
+    assert!(!operator.log().contains("which is a bug"), "{}", operator.log());
+    namespace.kubectl(["delete", "store.test.my.domain", "web", "--timeout=60s"]).unwrap();
 }
 
 /// What Helm answers in JSON.

@@ -44,6 +44,8 @@ struct State {
     listing: HashMap<KindKey, HashSet<ResourceKey>>,
     /// Kinds we may not list: absence from the cache proves nothing, and nothing reports drift.
     refused: HashSet<KindKey>,
+    /// Kinds of which no version is served.
+    unserved: HashSet<KindKey>,
     /// The histories that say something.
     histories: HashMap<ResourceKey, Arc<History>>,
     gone: RecentDeletions,
@@ -388,14 +390,32 @@ impl Cache {
         self.releases.read(&self.record_of(owner), concerns).unwrap_or(true)
     }
 
-    /// Notes that all of a kind's objects in this scope are known.
-    pub(super) fn kind_synced(&self, resource: &Resource, scope: &Scope) {
+    /// Notes that all of a kind's objects in this scope are known; returns whether the kind could not be watched before.
+    pub(super) fn kind_synced(&self, resource: &Resource, scope: &Scope) -> bool {
         let mut state = self.state();
-        state.refused.remove(&kind_key(resource));
         let scopes = state.kinds.entry(kind_key(resource)).or_default();
         if !scopes.contains(scope) {
             scopes.push(scope.clone());
         }
+        state.unserved.remove(&kind_key(resource));
+        state.refused.remove(&kind_key(resource))
+    }
+
+    /// Notes that a kind can no longer be watched in this scope: absence proves nothing any more. `unserved` if no version of it is served. Returns
+    /// whether any of this is news.
+    pub(super) fn kind_lost(&self, kind: &KindKey, scope: &Scope, unserved: bool) -> bool {
+        let mut state = self.state();
+        let lost = state.kinds.get_mut(kind).map_or(0, |scopes| scopes.extract_if(.., |known| known == scope).count());
+        if lost > 0 {
+            state.refused.insert(kind.clone());
+        }
+        let is_news = if unserved { state.unserved.insert(kind.clone()) } else { state.unserved.remove(kind) };
+        lost > 0 || is_news
+    }
+
+    /// Whether no version of the object's kind was served when its watch last failed.
+    pub(super) fn is_unserved(&self, key: &ObjectKey) -> bool {
+        self.state().unserved.contains(&(key.group.clone(), key.kind.clone()))
     }
 
     /// Whether absence from the cache proves absence: a watch that covers the object has listed.

@@ -50,9 +50,15 @@ impl Cluster {
     pub(crate) fn new(client: Client, namespaces: Namespaces, workers: Option<Arc<Workers>>) -> Cluster {
         let api: Arc<dyn Api> = Arc::new(client.clone());
         let read_whole = Arc::<WholeKinds>::default();
-        let objects = Objects { client: client.clone(), namespaces: namespaces.clone(), whole: read_whole.clone() };
+        let applier = Applier::new(api);
+        let objects = Objects {
+            client: client.clone(),
+            mapper: applier.mapper.clone(),
+            namespaces: namespaces.clone(),
+            whole: read_whole.clone(),
+        };
         Cluster {
-            applier: Applier::new(api),
+            applier,
             releases: Arc::default(),
             kinds: Arc::new(Kinds::new(objects)),
             turns: Turns::default(),

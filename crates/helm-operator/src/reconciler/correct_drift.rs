@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use helm_release::action::{self, Environment};
-use helm_release::kube::{Applied, ApplyMethod, Live, ObjectKey, intern};
+use helm_release::kube::{Applied, ApplyError, ApplyMethod, Live, ObjectKey, intern};
 use helm_release::release::{Packed, Status};
 use helm_release::storage::{MarkedObject, Marks};
 use tokio::time::Instant;
@@ -22,6 +22,7 @@ const MAX_NAMED: usize = 3;
 pub(super) async fn repair(work: &mut Work<'_>, primary: &Primary) -> Result<Next, Fault> {
     let Some((version, marks)) = deployed(work) else { return Ok(Next::Done) };
     let drifted = work.drifted(&marks, primary);
+    check_served(work, &marks, &drifted).await?;
     let watched = drifted.iter().any(|key| work.shared.cache.is_synced(key));
     let decoration = work.decoration(primary);
     let env = work.environment(&decoration, primary, "upgrade");
@@ -46,6 +47,19 @@ pub(super) async fn repair(work: &mut Work<'_>, primary: &Primary) -> Result<Nex
     update_marks(work, primary, version, &marks, &applied).await.map_err(|e| fault(&e))?;
     // Without a watch nothing reports whether it helped.
     Ok(if watched { Next::Again } else { Next::Done })
+}
+
+/// Fails for an object whose watch saw it go with its kind: nothing would be repaired, and it would drift for ever.
+///
+/// Soon the watch fails, too, and the object no longer counts as drifted but as not ready.
+async fn check_served(work: &Work<'_>, marks: &Marks, drifted: &[ObjectKey]) -> Result<(), Fault> {
+    for object in drifted.iter().filter(|key| work.shared.cache.is_synced(key)).filter_map(|key| marks.find(key)) {
+        let served = work.shared.applier.mapper.any_version(&object.api_version, &object.key.kind).await;
+        served.map_err(|source| {
+            fault(&ApplyError::Failed { verb: "repair", object: object.key.to_string(), source }.into())
+        })?;
+    }
+    Ok(())
 }
 
 /// The objects that a repair changed. Empty if somebody removed only fields that the chart does not set: a client owns the defaults of what it

@@ -61,6 +61,8 @@ pub(crate) trait Sink<T>: Send {
     fn deleted(&self, item: T);
     /// Drops the items in the scope that the list which just ended lacks.
     fn sweep(&self, scope: &Scope, list: Epoch);
+    /// Notes that the server refuses to watch the scope: until the next list ends, what is missing from it may exist.
+    fn lost(&self, _scope: &Scope) {}
     /// The kind of item, for the log.
     fn description(&self) -> String;
 }
@@ -83,6 +85,7 @@ pub(crate) async fn feed<T>(sink: impl Sink<T>, mut stream: Stream<T>, first: on
             Ok(Event::Delete(item)) => sink.deleted(item),
             Err(error) => {
                 if is_refused(&error) {
+                    sink.lost(&stream.scope);
                     _ = first.take().map(|first| first.send(First::Refused));
                 }
             }
@@ -110,7 +113,7 @@ fn change<T>(last: &mut LastError, event: &watcher::Result<Event<T>>) -> Change 
 }
 
 /// Whether a retry helps only once someone has changed permissions or kinds.
-fn is_refused(error: &watcher::Error) -> bool {
+pub(super) fn is_refused(error: &watcher::Error) -> bool {
     match error {
         watcher::Error::InitialListFailed(kube::Error::Api(status))
         | watcher::Error::WatchStartFailed(kube::Error::Api(status)) => is_refusal(status),
@@ -152,6 +155,10 @@ mod tests {
 
         fn sweep(&self, scope: &Scope, list: Epoch) {
             self.note(format!("sweep {} of {}", list.number, scope.0.as_deref().unwrap_or("all")));
+        }
+
+        fn lost(&self, scope: &Scope) {
+            self.note(format!("lost {}", scope.0.as_deref().unwrap_or("all")));
         }
 
         fn description(&self) -> String {
@@ -198,9 +205,10 @@ mod tests {
             let status = kube::core::Status::failure("no", "no").with_code(code);
             let error = watcher::Error::InitialListFailed(kube::Error::Api(Box::new(status)));
             let (first, listed) = oneshot::channel();
-            let events = stream::iter([Err(error)]).boxed();
-            feed(Calls::default(), Stream { scope: Scope::ALL, events }, first).await;
+            let (calls, events) = (Calls::default(), stream::iter([Err(error)]).boxed());
+            feed(calls.clone(), Stream { scope: Scope::ALL, events }, first).await;
             assert_eq!(listed.await.ok(), expected.then_some(First::Refused), "{code}");
+            assert_eq!(*calls.0.lock().unwrap() == ["lost all"], expected, "{code}");
         }
     }
 

@@ -23,9 +23,14 @@ pub(super) trait Source: Send + Sync {
     /// The namespaces to watch one by one; [`Scope::ALL`] for cluster-scoped kinds.
     fn scopes(&self, kind: &Resource) -> Vec<Scope>;
     /// Watches a kind's objects of these charts in a scope.
-    fn watch(&self, kind: &Resource, scope: &Scope, charts: &BTreeSet<String>) -> Stream<Live>;
+    fn watch(&self, kind: &Arc<Resource>, scope: &Scope, charts: &BTreeSet<String>) -> Stream<Live>;
     /// Lists a kind's objects of one chart in a scope.
-    fn list(&self, kind: &Resource, scope: &Scope, chart: &str) -> BoxFuture<'static, Result<Vec<Live>, kube::Error>>;
+    fn list(
+        &self,
+        kind: &Arc<Resource>,
+        scope: &Scope,
+        chart: &str,
+    ) -> BoxFuture<'static, Result<Vec<Live>, kube::Error>>;
 }
 
 /// Receives the objects of a kind.
@@ -77,6 +82,7 @@ enum Event {
     Changed(Arc<Live>, Epoch),
     Deleted(Arc<Live>),
     Sweep(Scope, Epoch),
+    Lost(Scope),
 }
 
 impl Member {
@@ -92,6 +98,7 @@ impl Member {
             Event::Changed(live, epoch) => self.subscriber.changed(live.clone(), *epoch),
             Event::Deleted(live) => self.subscriber.deleted(live.clone()),
             Event::Sweep(scope, list) => self.subscriber.sweep(scope, *list),
+            Event::Lost(scope) => self.subscriber.lost(scope),
         }
     }
 }
@@ -258,7 +265,12 @@ impl Sink<Live> for Run {
         self.pass(&Event::Sweep(scope.clone(), list));
     }
 
+    fn lost(&self, scope: &Scope) {
+        lock(&self.shared.state).refused = true;
+        self.pass(&Event::Lost(scope.clone()));
+    }
+
     fn description(&self) -> String {
-        format!("{} {}", self.shared.kind.api_version, self.shared.kind.kind)
+        self.shared.kind.full_name()
     }
 }

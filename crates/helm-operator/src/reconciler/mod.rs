@@ -47,6 +47,7 @@ mod retries;
 mod rollout;
 mod run;
 mod schedule;
+mod served;
 mod settle;
 mod shared;
 mod sources;

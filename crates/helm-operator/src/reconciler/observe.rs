@@ -185,6 +185,7 @@ impl Work<'_> {
             Some(live) if live.is_partial && !self.shared.cache.is_synced(key) => None,
             Some(live) => live.unready.as_deref().cloned(),
             None if self.shared.cache.is_synced(key) => because("it does not exist"),
+            None if self.shared.cache.is_unserved(key) => because("the server does not serve its kind"),
             None => None,
         }
     }

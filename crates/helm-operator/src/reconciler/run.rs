@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 use super::cache::Cache;
 use super::controller::{Additions, ChartController, Source};
 use super::engine::EngineRenderer;
-use super::feed::{self, First, Sink, Stream};
+use super::feed::{self, First, Scope, Sink, Stream};
 use super::intake::Intake;
 use super::kinds::Subscriber;
 use super::last_error::{Change, LastError};
@@ -32,6 +32,9 @@ use crate::watches::Watch;
 
 /// How long a resource waits for the first list of a kind in its release.
 const FIRST_LISTS: Duration = Duration::from_secs(30);
+
+/// How often to look for kinds of recorded releases that are not served.
+const SEARCH: Duration = Duration::from_secs(30);
 
 /// The longest pause between two lookups of a kind that is not served yet.
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
@@ -214,7 +217,7 @@ async fn start_watches(
         lists.push(start_feed(watch::Primaries(shared.clone()), stream, &mut tasks));
     }
     tokio::join!(join_all(lists), context.cluster.records_listed());
-    shared.watch_kinds(known_kinds(shared).await);
+    shared.watch_kinds(known_kinds(shared, &mut tasks).await);
     // Each resource waits for the kinds in its own release only.
     while let Ok(kind) = kinds.try_recv() {
         shared.cache.await_kind(&kind);
@@ -227,17 +230,40 @@ async fn start_watches(
     }
 }
 
-async fn known_kinds(shared: &Shared) -> Vec<Arc<Resource>> {
-    let mut resources = Vec::new();
+/// The kinds in recorded releases. Those that are not served are watched once they are.
+async fn known_kinds(shared: &Arc<Shared>, tasks: &mut JoinSet<()>) -> Vec<Arc<Resource>> {
+    let (mut resources, mut missing) = (Vec::new(), Vec::new());
     for (api_version, kind) in shared.cache.kinds_of_releases() {
         match shared.applier.mapper.any_version(&api_version, &kind).await {
             Ok(resource) => resources.push(resource),
             Err(error) => {
-                tracing::warn!(api_version = &*api_version, kind = &*kind, %error, "Cannot watch the objects of a kind")
+                tracing::warn!(api_version = &*api_version, kind = &*kind, %error, "Cannot watch the objects of a kind");
+                let group = api_version.split_once('/').map_or("", |(group, _)| group);
+                if shared.applier.mapper.is_unserved(group, &kind) {
+                    shared.cache.kind_lost(&(group.into(), kind.clone()), &Scope::ALL, true);
+                }
+                missing.push((api_version, kind));
             }
         }
     }
+    if !missing.is_empty() {
+        tasks.spawn(watch_when_served(shared.clone(), missing));
+    }
     resources
+}
+
+/// Watches kinds as soon as discovery finds them.
+async fn watch_when_served(shared: Arc<Shared>, mut missing: Vec<(Arc<str>, Arc<str>)>) {
+    let mapper = &shared.applier.mapper;
+    while !missing.is_empty() {
+        tokio::time::sleep(SEARCH).await;
+        if let Err(error) = mapper.refresh_if_older(SEARCH / 2).await {
+            tracing::debug!(error = crate::report::chain(&error), "Cannot find out which kinds are served");
+        }
+        let served = missing.extract_if(.., |(api_version, kind)| mapper.known(api_version, kind).is_some());
+        let served: Vec<_> = served.filter_map(|(api_version, kind)| mapper.known(&api_version, &kind)).collect();
+        shared.watch_kinds(served);
+    }
 }
 
 /// Watches one kind; the future resolves when its first lists are complete.

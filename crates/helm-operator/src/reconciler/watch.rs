@@ -5,17 +5,20 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use futures::StreamExt;
 use futures::future::{BoxFuture, ready};
-use helm_release::kube::{CHART_LABEL, Live, LiveMetadata, ObjectKey, Resource, Whole, label_value};
+use futures::stream::BoxStream;
+use helm_release::kube::{CHART_LABEL, Live, LiveMetadata, Mapper, ObjectKey, Resource, Whole, label_value};
 use helm_release::storage::{RecordMeta, RecordSecret, SELECTOR};
 use kube::api::ListParams;
 use kube::core::{ApiResource, Expression, Selector};
 use kube::runtime::watcher::{self, Event};
 use kube::{Api, Client};
 
+use super::cache::kind_key;
 use super::feed::{Scope, Sink, Stream};
 use super::kinds::Source;
 use super::pages;
 use super::primary::Received;
+use super::served;
 use super::shared::Shared;
 use super::stamp::Epoch;
 use crate::context::{Context, Namespaces};
@@ -46,6 +49,7 @@ pub(super) fn records(client: &Client, namespaces: &Namespaces) -> Vec<Stream<Re
 /// The objects of charts, by kind: in full if their status shows readiness, else their metadata.
 pub(super) struct Objects {
     pub(super) client: Client,
+    pub(super) mapper: Arc<Mapper>,
     pub(super) namespaces: Namespaces,
     pub(super) whole: Arc<WholeKinds>,
 }
@@ -70,34 +74,82 @@ impl Source for Objects {
         scopes(&self.namespaces, kind.namespaced)
     }
 
-    fn watch(&self, kind: &Resource, scope: &Scope, charts: &BTreeSet<String>) -> Stream<Live> {
+    fn watch(&self, kind: &Arc<Resource>, scope: &Scope, charts: &BTreeSet<String>) -> Stream<Live> {
         let config = watcher::Config::default().labels_from(&of_charts(charts.iter().map(String::as_str)));
-        let events = match has_readiness(kind) {
-            _ if self.whole.has(kind) => {
-                let read = |whole: Whole| Some(whole.live);
-                let events = pages::watch(api::<Whole>(&self.client, kind, scope), config);
-                events.filter_map(move |event| ready(reduce(event, read))).boxed()
-            }
-            true => pages::watch(api::<Live>(&self.client, kind, scope), config).boxed(),
-            false => {
-                let api = api::<LiveMetadata>(&self.client, kind, scope);
-                let read = |metadata: LiveMetadata| Some(Live::from(metadata));
-                pages::watch(api, config).filter_map(move |event| ready(reduce(event, read))).boxed()
-            }
-        };
-        Stream { scope: scope.clone(), events }
+        let (client, shape, wanted) = (self.client.clone(), self.shape(kind), scope.clone());
+        let open = move |kind: &Resource| shape.watch(&client, kind, &wanted, config.clone());
+        Stream { scope: scope.clone(), events: served::watch(self.mapper.clone(), kind.clone(), open) }
     }
 
-    fn list(&self, kind: &Resource, scope: &Scope, chart: &str) -> BoxFuture<'static, Result<Vec<Live>, kube::Error>> {
-        let wanted = ListParams::default().labels_from(&of_charts([chart]));
-        if self.whole.has(kind) {
-            return Box::pin(pages::list(api::<Whole>(&self.client, kind, scope), wanted, |whole| Some(whole.live)));
+    fn list(
+        &self,
+        kind: &Arc<Resource>,
+        scope: &Scope,
+        chart: &str,
+    ) -> BoxFuture<'static, Result<Vec<Live>, kube::Error>> {
+        let kind = &self.mapper.known(&kind.api_version, &kind.kind).unwrap_or_else(|| kind.clone());
+        self.shape(kind).list(&self.client, kind, scope, ListParams::default().labels_from(&of_charts([chart])))
+    }
+}
+
+impl Objects {
+    fn shape(&self, kind: &Resource) -> Shape {
+        match has_readiness(kind) {
+            _ if self.whole.has(kind) => Shape::Whole,
+            true => Shape::Status,
+            false => Shape::Metadata,
         }
-        if has_readiness(kind) {
-            return Box::pin(pages::list(api::<Live>(&self.client, kind, scope), wanted, Some));
+    }
+}
+
+/// How much of a kind's objects is read.
+#[derive(Clone, Copy)]
+enum Shape {
+    /// Everything, for expressions.
+    Whole,
+    /// Metadata, and what shows readiness.
+    Status,
+    Metadata,
+}
+
+impl Shape {
+    fn watch(
+        self,
+        client: &Client,
+        kind: &Resource,
+        scope: &Scope,
+        config: watcher::Config,
+    ) -> BoxStream<'static, watcher::Result<Event<Live>>> {
+        match self {
+            Shape::Whole => {
+                let read = |whole: Whole| Some(whole.live);
+                let events = pages::watch(api::<Whole>(client, kind, scope), config);
+                events.filter_map(move |event| ready(reduce(event, read))).boxed()
+            }
+            Shape::Status => pages::watch(api::<Live>(client, kind, scope), config).boxed(),
+            Shape::Metadata => {
+                let read = |metadata: LiveMetadata| Some(Live::from(metadata));
+                let events = pages::watch(api::<LiveMetadata>(client, kind, scope), config);
+                events.filter_map(move |event| ready(reduce(event, read))).boxed()
+            }
         }
-        let api = api::<LiveMetadata>(&self.client, kind, scope);
-        Box::pin(pages::list(api, wanted, |metadata| Some(Live::from(metadata))))
+    }
+
+    fn list(
+        self,
+        client: &Client,
+        kind: &Resource,
+        scope: &Scope,
+        wanted: ListParams,
+    ) -> BoxFuture<'static, Result<Vec<Live>, kube::Error>> {
+        match self {
+            Shape::Whole => Box::pin(pages::list(api::<Whole>(client, kind, scope), wanted, |whole| Some(whole.live))),
+            Shape::Status => Box::pin(pages::list(api::<Live>(client, kind, scope), wanted, Some)),
+            Shape::Metadata => {
+                let api = api::<LiveMetadata>(client, kind, scope);
+                Box::pin(pages::list(api, wanted, |metadata| Some(Live::from(metadata))))
+            }
+        }
     }
 }
 
@@ -170,12 +222,21 @@ impl Sink<Arc<Live>> for Dependents {
 
     fn sweep(&self, scope: &Scope, list: Epoch) {
         let gone = self.0.cache.sweep_dependents(&self.1, scope, list);
-        self.0.cache.kind_synced(&self.1, scope);
-        gone.into_iter().for_each(|key| self.0.wake(key));
+        // What went while it could not be watched is missed only now.
+        let is_back = self.0.cache.kind_synced(&self.1, scope);
+        let missed = if is_back { self.0.cache.resources_with(&self.1) } else { Vec::new() };
+        gone.into_iter().chain(missed).for_each(|key| self.0.wake(key));
+    }
+
+    fn lost(&self, scope: &Scope) {
+        let is_unserved = self.0.applier.mapper.is_unserved(self.1.group(), &self.1.kind);
+        if self.0.cache.kind_lost(&kind_key(&self.1), scope, is_unserved) {
+            self.0.cache.resources_with(&self.1).into_iter().for_each(|key| self.0.wake(key));
+        }
     }
 
     fn description(&self) -> String {
-        format!("{} {}", self.1.api_version, self.1.kind)
+        self.1.full_name()
     }
 }
 

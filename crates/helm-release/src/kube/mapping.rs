@@ -81,6 +81,12 @@ impl Mapper {
         }
     }
 
+    /// Returns what [`Mapper::any_version`] would, as far as the last discovery tells. Sends no request.
+    pub fn known(&self, api_version: &str, kind: &str) -> Option<Arc<Resource>> {
+        let found = &self.table().found;
+        find(found, api_version, kind).or_else(|| found.any_version(group_of(api_version), kind))
+    }
+
     /// Whether the last discovery rules out that a version of the kind is served. Sends no request.
     pub fn is_unserved(&self, group: &str, kind: &str) -> bool {
         let table = self.table();

@@ -25,6 +25,14 @@ impl Resource {
         group_of(&self.api_version)
     }
 
+    /// The plural name with the group, as kubectl understands it: `deployments.apps`, `pods`.
+    pub fn full_name(&self) -> String {
+        match self.group() {
+            "" => self.plural.to_string(),
+            group => format!("{}.{group}", self.plural),
+        }
+    }
+
     /// Returns the collection's path, in one namespace or, without one, in all.
     ///
     /// # Errors

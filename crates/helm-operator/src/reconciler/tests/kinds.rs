@@ -39,13 +39,13 @@ impl Source for Server {
         vec![Scope::ALL]
     }
 
-    fn watch(&self, _: &Resource, scope: &Scope, charts: &BTreeSet<String>) -> Stream<Live> {
+    fn watch(&self, _: &Arc<Resource>, scope: &Scope, charts: &BTreeSet<String>) -> Stream<Live> {
         let (send, events): (Events, UnboundedReceiver<_>) = unbounded();
         self.watches.lock().unwrap().push((charts.iter().cloned().collect(), send));
         Stream { scope: scope.clone(), events: events.boxed() }
     }
 
-    fn list(&self, _: &Resource, _: &Scope, _: &str) -> BoxFuture<'static, Result<Vec<Live>, kube::Error>> {
+    fn list(&self, _: &Arc<Resource>, _: &Scope, _: &str) -> BoxFuture<'static, Result<Vec<Live>, kube::Error>> {
         let server = self.clone();
         Box::pin(async move {
             server.lists.0.acquire().await.unwrap().forget();
