@@ -152,7 +152,10 @@ impl Kinds {
                     shared.admit(&subscriber, all, began);
                     return First::Listed;
                 }
-                Err(kube::Error::Api(status)) if feed::is_refusal(&status) => return First::Refused,
+                Err(kube::Error::Api(status)) if feed::is_refusal(&status) => {
+                    shared.admit_unlisted(&subscriber);
+                    return First::Refused;
+                }
                 Err(error) => {
                     let (kind, error) = (&shared.kind.kind, crate::report::chain(&error));
                     tracing::warn!(error, "Cannot list {kind} objects");
@@ -219,6 +222,15 @@ impl Shared {
         for event in member.missed.take().into_iter().flatten() {
             member.see(&event);
         }
+    }
+
+    /// Lets a member whose list was refused see events from now on. It knows everything after the watch's next list; one that ended meanwhile may have
+    /// begun before the member joined.
+    fn admit_unlisted(&self, subscriber: &Subscriber) {
+        let mut state = lock(&self.state);
+        let Some(member) = state.members.iter_mut().find(|m| Arc::ptr_eq(&m.subscriber, subscriber)) else { return };
+        let missed = member.missed.take().into_iter().flatten();
+        missed.filter(|event| !matches!(event, Event::Sweep(..))).for_each(|event| member.see(&event));
     }
 }
 

@@ -103,6 +103,59 @@ async fn the_most_specific_policy_wins() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn objects_that_went_with_their_kind_are_not_ready_until_it_is_back() {
+    let world = World::new(spec());
+    world.reconcile().await;
+    let maps = world.maps();
+    maps.iter().for_each(|map| world.server.remove(&format!("{MAPS}/{map}")));
+    world.server.unserve("v1", "ConfigMap");
+    assert_eq!(world.reconcile().await, ReconcileResult::Error, "the watch has not failed yet");
+    let told = |verb: &str| {
+        let why = "no matches for kind \"ConfigMap\" in version \"v1\"";
+        assert_eq!(
+            world.condition("Irreconcilable").unwrap(),
+            format!("True/ReconcileError/cannot {verb} ConfigMap \"a\": {why}")
+        );
+    };
+    told("apply");
+    tokio::time::advance(SECOND).await;
+    assert_eq!(world.reconcile().await, ReconcileResult::Error, "discovery has run again");
+    told("repair");
+
+    let watch = Dependents(world.shared.clone(), Arc::new(config_maps()));
+    let alone = async || {
+        tokio::time::advance(60 * SECOND).await;
+        work::reconcile(&world.shared, &key(), &(), Lane::Retries).await
+    };
+    watch.lost(&Scope::namespace("other"));
+    assert_eq!(alone().await, ReconcileResult::Error, "another namespace's watch has failed");
+    watch.lost(&Scope::ALL);
+    assert_ne!(alone().await, ReconcileResult::Error);
+    assert_eq!(world.condition("Irreconcilable"), None);
+    let told = "False/Progressing/ConfigMap \"a\" is not ready: the server does not serve its kind";
+    assert!(world.condition("Ready").unwrap().starts_with(told), "{:?}", world.condition("Ready"));
+
+    world.server.accept();
+    world.server.serve("v1", "ConfigMap", "configmaps");
+    world.reconcile().await;
+    assert_eq!((world.maps(), world.condition("Ready").unwrap()), (maps, "True/Ready/".to_owned()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_may_not_be_watched_any_more_is_not_known_to_be_gone() {
+    let world = World::new(spec());
+    world.reconcile().await;
+    let watch = Dependents(world.shared.clone(), Arc::new(config_maps()));
+    watch.lost(&Scope::ALL);
+    assert!(!world.shared.cache.is_synced(&object_key("ConfigMap", "a")));
+    world.server.remove(&format!("{MAPS}/a"));
+    work::reconcile(&world.shared, &key(), &(), Lane::Retries).await;
+    assert_eq!((world.maps(), world.condition("Ready").unwrap()), (vec!["b".into(), "c".into()], "True/Ready/".into()));
+    world.reconcile().await;
+    assert_eq!(world.maps(), ["a", "b", "c"], "the rights are back");
+}
+
+#[tokio::test(start_paused = true)]
 async fn drift_that_cannot_be_read_backs_off() {
     let world = world(spec(), DriftPolicy::Detect).await;
     change(&world, "b", "mine", "kubectl");

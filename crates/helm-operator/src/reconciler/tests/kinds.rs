@@ -1,6 +1,7 @@
 //! One watch of a kind for several controllers: who sees what, and in which order.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::AtomicBool;
 
 use futures::StreamExt as _;
 use futures::channel::mpsc::{UnboundedReceiver, UnboundedSender, unbounded};
@@ -22,6 +23,8 @@ struct Server {
     /// The watches that were started, with their charts.
     watches: Arc<Mutex<Vec<Watch>>>,
     listed: Arc<Mutex<Vec<Live>>>,
+    /// Whether lists are refused.
+    refuses: Arc<AtomicBool>,
     /// Lists wait for a permit.
     lists: Arc<OpenGate>,
 }
@@ -49,7 +52,10 @@ impl Source for Server {
         let server = self.clone();
         Box::pin(async move {
             server.lists.0.acquire().await.unwrap().forget();
-            Ok(server.listed.lock().unwrap().clone())
+            match server.refuses.load(Ordering::Relaxed) {
+                true => Err(kube::Error::Api(Box::new(kube::core::Status::failure("no", "no").with_code(404)))),
+                false => Ok(server.listed.lock().unwrap().clone()),
+            }
         })
     }
 }
@@ -80,6 +86,10 @@ impl Sink<Arc<Live>> for Seen {
 
     fn sweep(&self, _: &Scope, list: Epoch) {
         self.note(format!("sweep {}", list.number));
+    }
+
+    fn lost(&self, _: &Scope) {
+        self.note("lost".into());
     }
 
     fn description(&self) -> String {
@@ -197,14 +207,49 @@ async fn an_unannounced_chart_widens_the_watch_and_lists_are_numbered_on() {
 #[tokio::test(start_paused = true)]
 async fn a_refused_kind_is_tried_again_by_the_next_controller() {
     let process = Process::new();
-    let (_, listed) = process.subscribe("a");
+    let (first, listed) = process.subscribe("a");
     let status = kube::core::Status::failure("no", "Forbidden").with_code(403);
     let error = watcher::Error::InitialListFailed(kube::Error::Api(Box::new(status)));
     process.server.watches.lock().unwrap()[0].1.unbounded_send(Err(error)).unwrap();
     assert_eq!(listed.await.unwrap(), First::Refused);
+    assert_eq!(first.until("lost").await, ["lost"]);
     let (second, listed) = process.subscribe("b");
     process.server.send(1, Event::Init);
     process.server.send(1, Event::InitDone);
     assert_eq!(listed.await.unwrap(), First::Listed);
     assert_eq!(second.until("sweep 1").await, ["sweep 1"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_controller_hears_of_a_watch_that_is_refused_later() {
+    let process = Process::new();
+    let first = process.first().await;
+    let (second, listed) = process.subscribe("b");
+    process.server.lists.0.add_permits(1);
+    assert_eq!(listed.await.unwrap(), First::Listed);
+    let status = kube::core::Status::failure("404 page not found", "").with_code(404);
+    let error = watcher::Error::WatchStartFailed(kube::Error::Api(Box::new(status)));
+    process.server.watches.lock().unwrap()[0].1.unbounded_send(Err(error)).unwrap();
+    assert!(first.until("lost").await.contains(&"lost".to_owned()) && second.until("lost").await.len() > 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_controller_whose_list_is_refused_knows_all_after_the_next_list_of_the_watch() {
+    let process = Process::new();
+    let first = process.first().await;
+    process.server.send(0, Event::Init);
+    process.server.send(0, Event::InitApply(of("one")));
+    assert_eq!(first.until("one in 2").await, ["one in 2"]);
+    let (second, listed) = process.subscribe("b");
+    process.server.send(0, Event::InitDone);
+    process.server.send(0, Event::Apply(of("two")));
+    first.until("two in 2").await;
+    process.server.refuses.store(true, Ordering::Relaxed);
+    process.server.lists.0.add_permits(1);
+    assert_eq!(listed.await.unwrap(), First::Refused);
+    assert_eq!(second.until("two in 2").await, ["two in 2"], "the list that ended began before it joined");
+    for event in [Event::Init, Event::InitApply(of("one")), Event::InitDone] {
+        process.server.send(0, event);
+    }
+    assert_eq!(second.until("sweep 3").await, ["one in 3", "sweep 3"]);
 }

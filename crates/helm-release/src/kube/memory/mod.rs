@@ -86,7 +86,8 @@ impl MemoryApi {
     pub fn unserve(&self, api_version: &str, kind: &str) {
         let is_it = |known: &mut Kind| known.kind == kind && known.api_version == api_version;
         let gone: Vec<Kind> = self.state().kinds.extract_if(.., is_it).collect();
-        let begin = format!("/apis/{api_version}/");
+        let root = if api_version.contains('/') { "apis" } else { "api" };
+        let begin = format!("/{root}/{api_version}/");
         self.refuse(move |call| {
             let is_in = |kind: &Kind| call.path.starts_with(&begin) && call.path.contains(&format!("/{}", kind.plural));
             let is_gone = gone.iter().any(is_in);
