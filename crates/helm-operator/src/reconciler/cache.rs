@@ -44,6 +44,8 @@ struct State {
     listing: HashMap<KindKey, HashSet<ResourceKey>>,
     /// Kinds we may not list: absence from the cache proves nothing, and nothing reports drift.
     refused: HashSet<KindKey>,
+    /// Kinds and scopes whose watch had listed, and is refused now.
+    lost: HashSet<(KindKey, Scope)>,
     /// Kinds of which no version is served.
     unserved: HashSet<KindKey>,
     /// The histories that say something.
@@ -390,15 +392,18 @@ impl Cache {
         self.releases.read(&self.record_of(owner), concerns).unwrap_or(true)
     }
 
-    /// Notes that all of a kind's objects in this scope are known; returns whether the kind could not be watched before.
+    /// Notes that all of a kind's objects in this scope are known; returns whether its watch was refused before.
     pub(super) fn kind_synced(&self, resource: &Resource, scope: &Scope) -> bool {
-        let mut state = self.state();
-        let scopes = state.kinds.entry(kind_key(resource)).or_default();
+        let (mut state, kind) = (self.state(), kind_key(resource));
+        let scopes = state.kinds.entry(kind.clone()).or_default();
         if !scopes.contains(scope) {
             scopes.push(scope.clone());
         }
-        state.unserved.remove(&kind_key(resource));
-        state.refused.remove(&kind_key(resource))
+        state.unserved.remove(&kind);
+        let was_lost = state.lost.remove(&(kind.clone(), scope.clone()));
+        let is_whole = !state.lost.iter().any(|(lost, _)| *lost == kind);
+        let was_refused = is_whole && state.refused.remove(&kind);
+        was_lost || was_refused
     }
 
     /// Notes that a kind can no longer be watched in this scope: absence proves nothing any more. `unserved` if no version of it is served. Returns
@@ -408,6 +413,7 @@ impl Cache {
         let lost = state.kinds.get_mut(kind).map_or(0, |scopes| scopes.extract_if(.., |known| known == scope).count());
         if lost > 0 {
             state.refused.insert(kind.clone());
+            state.lost.insert((kind.clone(), scope.clone()));
         }
         let is_news = if unserved { state.unserved.insert(kind.clone()) } else { state.unserved.remove(kind) };
         lost > 0 || is_news

@@ -15,7 +15,7 @@ use super::last_error::{Change, LastError};
 use super::stamp::Epoch;
 
 /// The objects that a stream covers: one namespace, or everything.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Scope(Option<Arc<str>>);
 
 impl Scope {

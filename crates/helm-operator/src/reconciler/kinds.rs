@@ -278,7 +278,9 @@ impl Sink<Live> for Run {
     }
 
     fn lost(&self, scope: &Scope) {
-        lock(&self.shared.state).refused = true;
+        let mut state = lock(&self.shared.state);
+        state.refused |= state.run == self.number;
+        drop(state);
         self.pass(&Event::Lost(scope.clone()));
     }
 

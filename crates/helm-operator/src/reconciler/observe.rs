@@ -180,12 +180,13 @@ impl Work<'_> {
     fn unready(&self, key: &ObjectKey) -> Option<Unready> {
         let because = |why: &str| Some(Unready { failed: false, why: why.to_owned(), progress: 0 });
         match self.shared.cache.dependent(key) {
+            // The watch may have failed before it reported the deletion.
+            _ if self.shared.cache.is_unserved(key) => because("the server does not serve its kind"),
             Some(live) if live.deleting => because("it is being deleted"),
             // Without a watch, nothing will tell more.
             Some(live) if live.is_partial && !self.shared.cache.is_synced(key) => None,
             Some(live) => live.unready.as_deref().cloned(),
             None if self.shared.cache.is_synced(key) => because("it does not exist"),
-            None if self.shared.cache.is_unserved(key) => because("the server does not serve its kind"),
             None => None,
         }
     }

@@ -7,7 +7,7 @@ use helm_release::release::Status;
 use helm_release::storage::{MarkedObject, Marks};
 
 use super::*;
-use crate::reconciler::cache::Claim;
+use crate::reconciler::cache::{Claim, kind_key};
 use crate::reconciler::release::Revision;
 use crate::reconciler::stamp::{CONFIRMATION, Stamp};
 
@@ -222,6 +222,26 @@ fn a_kind_is_watched_once_and_known_where_it_was_listed() {
     assert!(!cache.is_synced(&a));
     cache.kind_synced(&config_maps(), &Scope::namespace("ns"));
     assert!(cache.is_synced(&a) && !cache.is_synced(&object_key("Secret", "a")));
+}
+
+#[test]
+fn a_kind_that_can_no_longer_be_watched_is_unknown_in_that_namespace_only() {
+    let (cache, kind) = (Cache::default(), kind_key(&config_maps()));
+    let [ours, other] = ["ns", "other"].map(Scope::namespace);
+    let a = object_key("ConfigMap", "a");
+    cache.start_kind(&config_maps());
+    assert!(!cache.kind_lost(&kind, &ours, false), "it was not known");
+    assert!(!cache.kind_synced(&config_maps(), &ours) && !cache.kind_synced(&config_maps(), &other));
+    assert!(cache.kind_lost(&kind, &other, false));
+    assert!(cache.is_synced(&a) && cache.is_refused(&a));
+    assert!(cache.kind_lost(&kind, &ours, false) && !cache.is_synced(&a));
+    assert!(!cache.kind_lost(&kind, &ours, false), "that is no news");
+    assert!(cache.kind_lost(&kind, &ours, true) && cache.is_unserved(&a), "that is");
+    assert!(!cache.start_kind(&config_maps()), "its watch is tried again");
+    assert!(cache.kind_synced(&config_maps(), &ours), "its owners must look for what they missed");
+    assert!(cache.is_synced(&a) && !cache.is_unserved(&a) && cache.is_refused(&a));
+    assert!(cache.kind_synced(&config_maps(), &other), "and so must the owners in the other namespace");
+    assert!(!cache.is_refused(&a));
 }
 
 #[test]
