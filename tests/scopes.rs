@@ -5,20 +5,22 @@ use std::path::Path;
 use std::sync::Once;
 
 use serde_json::{Value, json};
-use test_cluster::{Namespace, TestCluster};
+use test_cluster::{Namespace, Options, TestCluster};
 
 use crate::chart::{condition, get};
 use crate::operator::{Operator, eventually};
 
 pub(crate) fn define(cluster: &TestCluster) {
     static ONCE: Once = Once::new();
-    ONCE.call_once(|| {
-        cluster.apply(include_str!("fixtures/crds/scopes.yaml")).unwrap();
-        let all = ["platforms.test.my.domain", "stores.test.my.domain", "stores.other.my.domain"];
-        for crd in all.map(|name| format!("crd/{name}")) {
-            cluster.kubectl(["wait", "--for=condition=Established", "--timeout=30s", &crd]).unwrap();
-        }
-    });
+    ONCE.call_once(|| define_in(cluster));
+}
+
+fn define_in(cluster: &TestCluster) {
+    cluster.apply(include_str!("fixtures/crds/scopes.yaml")).unwrap();
+    let all = ["platforms.test.my.domain", "stores.test.my.domain", "stores.other.my.domain"];
+    for crd in all.map(|name| format!("crd/{name}")) {
+        cluster.kubectl(["wait", "--for=condition=Established", "--timeout=30s", &crd]).unwrap();
+    }
 }
 
 /// Writes a chart with one template; returns its folder.
@@ -288,9 +290,11 @@ fn kinds_that_come_and_go_are_no_reason_to_upgrade_but_the_next_render_sees_it()
     let version = || get(&namespace, ["configmap", "web"])["metadata"]["resourceVersion"].clone();
     let before = version();
     cluster.kubectl(["delete", "crd/laters.later.my.domain", "--timeout=30s"]).unwrap();
-    assert_eq!(set("new", 1), "false");
+    set("new", 1);
+    wait_for(&namespace, "new", "later", "false");
     assert_eq!(version(), before);
-    assert_eq!(set("web", size + 1), "false");
+    set("web", size + 1);
+    wait_for(&namespace, "web", "later", "false");
     for name in ["web", "new"] {
         namespace
             .kubectl(["wait", "--for=condition=Ready", "--timeout=60s", &format!("store.test.my.domain/{name}")])
@@ -299,20 +303,20 @@ fn kinds_that_come_and_go_are_no_reason_to_upgrade_but_the_next_render_sees_it()
     }
 }
 
-/// Defines Gear, with versions that are served or not; the last one is stored.
-fn define_gears(cluster: &TestCluster, versions: [(&str, bool); 2]) {
+/// Defines Gear in a group, with versions that are served or not; v1 is stored.
+fn define_gears(cluster: &TestCluster, group: &str, versions: [(&str, bool); 2]) {
     let schema = json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
     let versions = versions
         .map(|(name, served)| json!({"name": name, "served": served, "storage": name == "v1", "schema": schema}));
     let definition = json!({
-        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "gears.gone.my.domain"},
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": format!("gears.{group}")},
         "spec": {
-            "group": "gone.my.domain", "scope": "Namespaced", "versions": versions,
+            "group": group, "scope": "Namespaced", "versions": versions,
             "names": {"kind": "Gear", "listKind": "GearList", "plural": "gears", "singular": "gear"},
         },
     });
     cluster.apply(&definition.to_string()).unwrap();
-    cluster.kubectl(["wait", "--for=condition=Established", "--timeout=30s", "crd/gears.gone.my.domain"]).unwrap();
+    cluster.kubectl(["wait", "--for=condition=Established", "--timeout=30s", &format!("crd/gears.{group}")]).unwrap();
 }
 
 const GEAR: &str = "
@@ -326,7 +330,7 @@ spec: {size: one}
 fn objects_are_repaired_after_their_version_or_definition_went() {
     let Some(cluster) = TestCluster::shared_or_skip() else { return };
     define(cluster);
-    define_gears(cluster, [("v1beta1", true), ("v1", true)]);
+    define_gears(cluster, "gone.my.domain", [("v1beta1", true), ("v1", true)]);
     let namespace = cluster.namespace("gone").unwrap();
     let charts = tempfile::tempdir().unwrap();
     let chart = chart(charts.path(), "gear", GEAR);
@@ -359,7 +363,13 @@ fn objects_are_repaired_after_their_version_or_definition_went() {
     repaired(&operator);
 
     // Without its version the object cannot be written; the chart's next version takes it over, and it is watched there.
-    define_gears(cluster, [("v1beta1", false), ("v1", true)]);
+    define_gears(cluster, "gone.my.domain", [("v1beta1", false), ("v1", true)]);
+    eventually("the end of v1beta1", || {
+        match cluster.kubectl(["get", "--raw", "/apis/gone.my.domain/v1beta1/gears"]) {
+            Ok(served) => Err(served),
+            Err(_) => Ok(()),
+        }
+    });
     damage();
     told("Irreconcilable", "True", "no matches for kind \"Gear\" in version \"gone.my.domain/v1beta1\"");
     set(false);
@@ -374,17 +384,63 @@ fn objects_are_repaired_after_their_version_or_definition_went() {
     assert!(!log.contains("which is a bug"), "{log}");
     let operator = Operator::start_watches(cluster, &namespace, &watch.to_string(), &[]);
     operator.logged("Cannot watch the objects of a kind");
-    define_gears(cluster, [("v1beta1", true), ("v1", true)]);
+    define_gears(cluster, "gone.my.domain", [("v1beta1", true), ("v1", true)]);
     repaired(&operator);
     told("Ready", "True", "");
 
     cluster.kubectl(["delete", "crd/gears.gone.my.domain", "--timeout=30s"]).unwrap();
     told("Ready", "False", "Gear \"web\" is not ready: the server does not serve its kind");
-    define_gears(cluster, [("v1beta1", true), ("v1", true)]);
+    define_gears(cluster, "gone.my.domain", [("v1beta1", true), ("v1", true)]);
     repaired(&operator);
     told("Ready", "True", "");
     assert!(!operator.log().contains("which is a bug"), "{}", operator.log());
     namespace.kubectl(["delete", "store.test.my.domain", "web", "--timeout=60s"]).unwrap();
+}
+
+#[test]
+fn an_uninstall_waits_for_an_api_server_that_does_not_answer() {
+    const GROUP: &str = "away.my.domain";
+    let Some(_) = TestCluster::shared_or_skip() else { return };
+    // APIServices without a backend would disturb other tests.
+    let cluster = &TestCluster::start(Options::default()).unwrap();
+    define_in(cluster);
+    define_gears(cluster, GROUP, [("v1beta1", true), ("v1", true)]);
+    let namespace = cluster.namespace("away").unwrap();
+    let charts = tempfile::tempdir().unwrap();
+    let chart = chart(charts.path(), "away", &GEAR.replace("gone.my.domain", GROUP));
+    let watch = json!([{"group": "test.my.domain", "version": "v1", "kind": "Store", "chart": chart}]);
+    let operator = Operator::start_watches(cluster, &namespace, &watch.to_string(), &[]);
+    namespace.apply(&resource("test.my.domain/v1", "Store", "web", &json!({"beta": false}))).unwrap();
+    let told = |kind: &str, status: &str, text: &str| {
+        eventually(kind, || {
+            let store = get(&namespace, ["store.test.my.domain", "web"]);
+            let found = condition(&store, kind);
+            let told = found["message"].as_str().unwrap_or_default().contains(text);
+            if found["status"] == status && told { Ok(()) } else { Err(store["status"].clone()) }
+        });
+    };
+    told("Ready", "True", "");
+    operator.terminate();
+    cluster.kubectl(["delete", "crd/gears.away.my.domain", "--timeout=30s"]).unwrap();
+    // The definition's own APIService goes soon after it.
+    let service = json!({
+        "apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService", "metadata": {"name": "v1.away.my.domain"},
+        "spec": {
+            "group": GROUP, "version": "v1", "groupPriorityMinimum": 100, "versionPriority": 100, "insecureSkipTLSVerify": true,
+            "service": {"name": "nobody", "namespace": namespace.name()},
+        },
+    });
+    eventually("APIService", || {
+        cluster.apply(&service.to_string()).map_err(|error| error.to_string())?;
+        let found = cluster.kubectl(["get", "--raw", "/apis/apiregistration.k8s.io/v1/apiservices/v1.away.my.domain"]);
+        let found = found.map_err(|error| error.to_string())?;
+        if found.contains("nobody") && found.contains("ServiceNotFound") { Ok(()) } else { Err(found) }
+    });
+    namespace.kubectl(["delete", "store.test.my.domain", "web", "--wait=false"]).unwrap();
+    let _operator = Operator::start_watches(cluster, &namespace, &watch.to_string(), &[]);
+    told("ReleaseFailed", "True", "the API server behind APIService \"v1.away.my.domain\" does not answer");
+    cluster.kubectl(["delete", "apiservice", "v1.away.my.domain"]).unwrap();
+    namespace.kubectl(["wait", "--for=delete", "store.test.my.domain/web", "--timeout=60s"]).unwrap();
 }
 
 /// What Helm answers in JSON.
