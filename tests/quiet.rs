@@ -88,12 +88,10 @@ impl<'a> Quiet<'a> {
     }
 
     /// Waits until the operator has handled what happened earlier and published its events: makes the objects of another release, of the
-    /// same kinds, drift, and waits for their repair and for its events, which come last.
+    /// same kinds, drift, and waits for their repair; then installs one more release, and waits for its event, which comes last.
     fn settle(&mut self) {
         let probe = self.probes.pop().unwrap();
         let objects = (self.objects)(&probe, &self.namespace);
-        let repaired = objects.iter().map(|(_, name, object)| format!("{} {name:?}", object["kind"].as_str().unwrap()));
-        let repaired: Vec<String> = repaired.collect();
         let objects: Vec<String> = objects.iter().map(|(kind, name, _)| format!("{kind}/{name}")).collect();
         let run = |before: &[&str], after: &[&str]| {
             let all = before.iter().copied().chain(objects.iter().map(String::as_str)).chain(after.iter().copied());
@@ -105,11 +103,11 @@ impl<'a> Quiet<'a> {
             let mut items = list["items"].as_array().unwrap().iter();
             if items.all(|object| object["metadata"]["annotations"][PROBE] == "set") { Ok(()) } else { Err(list) }
         });
-        eventually("events of the repair", || {
-            let events = HOLDER.events_of(&self.namespace, &probe);
-            let told =
-                |repaired: &String| events.lines().any(|l| l.starts_with("DriftCorrected: ") && l.contains(repaired));
-            if repaired.iter().all(told) { Ok(()) } else { Err(events) }
+        let last = format!("after-{probe}");
+        HOLDER.set(&self.namespace, &last, &json!({"objects": []}));
+        eventually("event of the last release", || match HOLDER.events_of(&self.namespace, &last) {
+            events if events.contains("Installed: ") => Ok(()),
+            events => Err(events),
         });
     }
 
