@@ -21,6 +21,8 @@ use crate::walk::{Installer, RELEASE};
 
 /// Timeout of one step.
 const LIMIT: Duration = Duration::from_secs(60);
+/// When a first failed attempt has been retried.
+const RETRIED: Duration = Duration::from_secs(3);
 const POLL: Duration = Duration::from_millis(30);
 const LOG_LINES: usize = 10;
 
@@ -120,8 +122,11 @@ impl<'a> Operator<'a> {
         let began = Instant::now();
         loop {
             let resource = self.plane.get(&path).await?;
-            if let Some(outcome) = outcome_of(&resource) {
-                return Ok(outcome);
+            match outcome_of(&resource) {
+                // It may have rendered with an earlier discovery. Helm reads what is served anew each time, and so does the retry.
+                Some(Outcome::Refused(Cause::UnservedKind, _)) if began.elapsed() < RETRIED => {}
+                Some(outcome) => return Ok(outcome),
+                None => {}
             }
             if self.wait(began, "a condition").await.is_err() {
                 self.check_running()?;
