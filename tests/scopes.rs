@@ -44,6 +44,16 @@ fn wait_for(namespace: &Namespace<'_>, map: &str, key: &str, expected: &str) {
     });
 }
 
+/// Waits until a condition of the Store `web` has this status and mentions `text`.
+fn wait_told(namespace: &Namespace<'_>, kind: &str, status: &str, text: &str) {
+    eventually(kind, || {
+        let store = get(namespace, ["store.test.my.domain", "web"]);
+        let found = condition(&store, kind);
+        let told = found["message"].as_str().unwrap_or_default().contains(text);
+        if found["status"] == status && told { Ok(()) } else { Err(store["status"].clone()) }
+    });
+}
+
 const PLATFORM: &str = "
 apiVersion: v1
 kind: ConfigMap
@@ -339,14 +349,7 @@ fn objects_are_repaired_after_their_version_or_definition_went() {
     let set = |beta: bool| {
         namespace.apply(&resource("test.my.domain/v1", "Store", "web", &json!({"beta": beta}))).unwrap();
     };
-    let told = |kind: &str, status: &str, text: &str| {
-        eventually("condition", || {
-            let store = get(&namespace, ["store.test.my.domain", "web"]);
-            let found = condition(&store, kind);
-            let told = found["message"].as_str().unwrap_or_default().contains(text);
-            if found["status"] == status && told { Ok(()) } else { Err(store["status"].clone()) }
-        });
-    };
+    let told = |kind: &str, status: &str, text: &str| wait_told(&namespace, kind, status, text);
     let repaired = |operator: &Operator| {
         eventually("repair", || match get(&namespace, ["gears.v1.gone.my.domain", "web"]) {
             gear if gear["spec"]["size"] == "one" => Ok(()),
@@ -411,14 +414,7 @@ fn an_uninstall_waits_for_an_api_server_that_does_not_answer() {
     let watch = json!([{"group": "test.my.domain", "version": "v1", "kind": "Store", "chart": chart}]);
     let operator = Operator::start_watches(cluster, &namespace, &watch.to_string(), &[]);
     namespace.apply(&resource("test.my.domain/v1", "Store", "web", &json!({"beta": false}))).unwrap();
-    let told = |kind: &str, status: &str, text: &str| {
-        eventually(kind, || {
-            let store = get(&namespace, ["store.test.my.domain", "web"]);
-            let found = condition(&store, kind);
-            let told = found["message"].as_str().unwrap_or_default().contains(text);
-            if found["status"] == status && told { Ok(()) } else { Err(store["status"].clone()) }
-        });
-    };
+    let told = |kind: &str, status: &str, text: &str| wait_told(&namespace, kind, status, text);
     told("Ready", "True", "");
     operator.terminate();
     cluster.kubectl(["delete", "crd/gears.away.my.domain", "--timeout=30s"]).unwrap();

@@ -16,7 +16,7 @@ use super::form::MAX_NOTE;
 use crate::background::{Place, Rest};
 use crate::report::{Outcome, chain, shorten};
 
-/// Events take a tenth of one connection's time at most, unless [`MANY`] wait or the server is so slow that they would be of no use any more.
+/// Events use at most a tenth of one connection's time, unless [`MANY`] wait or one takes so long that its rest would exceed a second.
 const REST: Rest = Rest { factor: 9, longest: Duration::from_secs(1) };
 /// From this many on, they are published without a rest.
 const MANY: usize = 2048;

@@ -260,9 +260,12 @@ async fn watch_when_served(shared: Arc<Shared>, mut missing: Vec<(Arc<str>, Arc<
         if let Err(error) = mapper.refresh_if_older(SEARCH / 2).await {
             tracing::debug!(error = crate::report::chain(&error), "Cannot find out which kinds are served");
         }
-        let served = missing.extract_if(.., |(api_version, kind)| mapper.known(api_version, kind).is_some());
-        let served: Vec<_> = served.filter_map(|(api_version, kind)| mapper.known(&api_version, &kind)).collect();
-        shared.watch_kinds(served);
+        missing.retain(|(api_version, kind)| {
+            let served = mapper.known(api_version, kind);
+            let is_missing = served.is_none();
+            shared.watch_kinds(served);
+            is_missing
+        });
     }
 }
 

@@ -109,7 +109,7 @@ async fn objects_that_went_with_their_kind_are_not_ready_until_it_is_back() {
     let maps = world.maps();
     maps.iter().for_each(|map| world.server.remove(&format!("{MAPS}/{map}")));
     world.server.unserve("v1", "ConfigMap");
-    assert_eq!(world.reconcile().await, ReconcileResult::Error, "the watch has not failed yet");
+    assert_eq!(world.reconcile().await, ReconcileResult::Error, "its watch still runs");
     let told = |verb: &str| {
         let why = "no matches for kind \"ConfigMap\" in version \"v1\"";
         assert_eq!(
