@@ -16,6 +16,9 @@ use serde_json::Value as Json;
 
 use crate::report::{Outcome, Report};
 
+/// The version that Helm's engine prints where it is used as a library, as for the snippets: its source lacks the patch.
+const LIBRARY_VERSION: &str = "v4.3";
+
 #[derive(Deserialize)]
 struct Case {
     id: String,
@@ -115,6 +118,7 @@ fn render(case: &Case, line: &str) -> Result<Vec<u8>, String> {
         files.into_iter().flatten().map(|(name, data)| (name.clone(), data.as_str().unwrap_or_default().to_owned()));
     let kube = KubeVersion::bare("v1.36.0", "1", "36");
     let capabilities = Capabilities::new(kube, helm::engine::DEFAULT_API_VERSIONS.iter().copied());
+    let capabilities = Capabilities { helm_version: LIBRARY_VERSION.into(), ..capabilities };
     let chart = snippet_chart(case.text("template"), files)?;
     let values = values.as_map().cloned().unwrap_or_default();
     let view = view::resolve(&chart, &values, &mut Vec::new()).map_err(|e| e.to_string())?;

@@ -32,6 +32,15 @@ pub(super) fn read_into(metadata: &mut Metadata, document: &Value) -> Result<(),
     fields.text_map("annotations", &mut metadata.annotations)
 }
 
+/// Returns the `apiVersion`, by which Helm chooses how to read the rest.
+pub(super) fn api_version(document: &Value) -> Result<String, WrongType> {
+    let mut version = String::new();
+    if let Some(map) = decode::object(document, "loader.chartBase")? {
+        Fields { map, owner: "chartBase" }.text("apiVersion", &mut version)?;
+    }
+    Ok(version)
+}
+
 /// Checks the types in a lock file. Charts keep the document itself.
 pub(super) fn check_lock(document: &Value) -> Result<(), WrongType> {
     let Some(map) = decode::object(document, "v2.Lock")? else { return Ok(()) };

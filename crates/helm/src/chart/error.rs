@@ -14,6 +14,12 @@ pub enum LoadError {
     /// There is no `Chart.yaml`.
     #[error("Chart.yaml file is missing")]
     NoChartYaml,
+    /// The `apiVersion` names a format that Helm loads, but no action accepts.
+    #[error("invalid chart apiVersion")]
+    InvalidVersion,
+    /// The `apiVersion` names no known format.
+    #[error("unsupported chart version")]
+    UnsupportedVersion,
     /// `Chart.yaml` is readable, but Helm rejects its content.
     #[error("validation: {0}")]
     Metadata(InvalidMetadata),

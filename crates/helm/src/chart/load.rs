@@ -16,7 +16,34 @@ pub(super) const MAX_DEPTH: usize = 64;
 
 /// Builds the chart. Paths are relative to its folder.
 pub(super) fn from_files(files: Vec<File>) -> Result<Arc<Chart>, LoadError> {
-    at_depth(files, 0, &mut { MAX_CHART_BYTES })
+    let chart = match format_of(&files)? {
+        Format::Unknown => return Err(LoadError::UnsupportedVersion),
+        Format::V2 | Format::V3 => at_depth(files, 0, &mut { MAX_CHART_BYTES })?,
+    };
+    if chart.metadata.api_version == V3 { Err(LoadError::InvalidVersion) } else { Ok(chart) }
+}
+
+/// The chart format that Helm can load, but not yet install.
+const V3: &str = "v3";
+
+/// How Helm reads a chart.
+enum Format {
+    /// `v1`, `v2` or without a version.
+    V2,
+    /// Loaded by rules of its own, and refused by every action.
+    V3,
+    Unknown,
+}
+
+/// Returns the format of the chart itself. Subcharts may have any. Counterpart: Helm's `pkg/chart/loader`, which looks only at the first `Chart.yaml`.
+fn format_of(files: &[File]) -> Result<Format, LoadError> {
+    let Some(file) = files.iter().find(|file| file.name == "Chart.yaml") else { return Ok(Format::V2) };
+    let version = chart_yaml::api_version(&parse(file)?).map_err(|e| LoadError::file(&file.name, e))?;
+    Ok(match version.as_str() {
+        "v1" | "v2" | "" => Format::V2,
+        V3 => Format::V3,
+        _ => Format::Unknown,
+    })
 }
 
 /// `left` is how many bytes all archives among the files may unpack to, together.

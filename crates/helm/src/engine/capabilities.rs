@@ -12,8 +12,8 @@ use super::KubeVersion;
 /// The Kubernetes version to assume without a cluster.
 const DEFAULT_KUBE_VERSION: &str = "v1.37.0";
 
-/// `.Capabilities.HelmVersion.Version`: the version in the source of Helm v4.3.1.
-const HELM_VERSION: &str = "v4.3";
+/// The Helm release whose behaviour charts get: `.Capabilities.HelmVersion.Version`. `tools/build` builds it for comparison.
+const HELM_VERSION: &str = "v4.3.1";
 
 /// The Go release that builds Helm v4.3.1.
 const GO_VERSION: &str = "go1.26.8";
@@ -86,12 +86,15 @@ pub struct Capabilities {
     pub kube_version: KubeVersion,
     /// `group/version` and `group/version/Kind` entries.
     pub api_versions: Arc<Vec<Str>>,
+    /// The version in `HelmVersion`. Default: that of the Helm release whose behaviour charts get.
+    pub helm_version: Str,
 }
 
 impl Capabilities {
     /// Capabilities of a cluster with this version and these API versions.
     pub fn new(kube_version: KubeVersion, api_versions: impl IntoIterator<Item = impl Into<Str>>) -> Capabilities {
-        Capabilities { kube_version, api_versions: Arc::new(api_versions.into_iter().map(Into::into).collect()) }
+        let api_versions = Arc::new(api_versions.into_iter().map(Into::into).collect());
+        Capabilities { kube_version, api_versions, helm_version: HELM_VERSION.into() }
     }
 
     /// The value that templates see.
@@ -121,7 +124,7 @@ impl Object for Capabilities {
         match name {
             "KubeVersion" => Some(Value::Object(Arc::new(self.kube_version.clone()))),
             "APIVersions" => Some(Value::Object(Arc::new(VersionSet(Arc::clone(&self.api_versions))))),
-            "HelmVersion" => Some(Value::Object(Arc::new(BuildInfo))),
+            "HelmVersion" => Some(Value::Object(Arc::new(BuildInfo(self.helm_version.clone())))),
             _ => None,
         }
     }
@@ -184,7 +187,7 @@ impl Object for VersionSet {
 
 /// `.Capabilities.HelmVersion`.
 #[derive(Debug)]
-struct BuildInfo;
+struct BuildInfo(Str);
 
 impl Object for BuildInfo {
     fn type_name(&self) -> &str {
@@ -198,7 +201,7 @@ impl Object for BuildInfo {
     fn fields(&self) -> Vec<Field> {
         let field = |name, json_name, value: &str| Field { json_name, omit_empty: true, ..Field::new(name, value) };
         vec![
-            field("Version", "version", HELM_VERSION),
+            Field { json_name: "version", omit_empty: true, ..Field::new("Version", self.0.clone()) },
             field("GitCommit", "git_commit", ""),
             field("GitTreeState", "git_tree_state", ""),
             field("GoVersion", "go_version", GO_VERSION),
@@ -208,5 +211,19 @@ impl Object for BuildInfo {
 
     fn as_any(&self) -> &dyn Any {
         self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_helm_version_is_the_release_that_comparisons_build() {
+        let build = include_str!("../../../../tools/build");
+        assert!(build.contains(&format!("helm_version={HELM_VERSION}\n")));
+        let shown = Capabilities::default().field("HelmVersion").unwrap();
+        let Value::Object(info) = shown else { panic!("not an object") };
+        assert_eq!(info.field("Version").unwrap().as_str().unwrap().to_string(), HELM_VERSION);
     }
 }
