@@ -33,6 +33,7 @@ pub(crate) fn release() -> Release {
         hooks: Vec::new(),
         apply_method: "ssa".into(),
         labels: BTreeMap::new(),
+        more: Default::default(),
     }
 }
 

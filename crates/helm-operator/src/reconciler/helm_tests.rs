@@ -30,6 +30,7 @@ fn helm_writes(world: &World, version: u32, status: Status, manifest: &str, age:
         hooks: Vec::new(),
         apply_method: "csa".into(),
         labels: Default::default(),
+        more: Default::default(),
     };
     let record = Packed::pack(&release).unwrap().to_record().into_bytes();
     let before = (1..=version).rev().find_map(|v| world.server.object(&record_path(v))).unwrap();

@@ -12,12 +12,13 @@ use base64::engine::general_purpose::STANDARD;
 use flate2::Compression;
 use flate2::read::MultiGzDecoder;
 use flate2::write::GzEncoder;
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::sources::{FILES, files_digest};
 use super::weight::weight;
-use super::{Hook, Info, Release};
+use super::{Fields, Hook, Info, Release};
 
 /// The largest JSON in bytes that a record may unpack to. etcd holds about 1.5 MiB compressed, so real records stay far below.
 const MAX_UNPACKED: u64 = 32 << 20;
@@ -148,6 +149,8 @@ struct OwnRef<'a> {
     namespace: &'a str,
     #[serde(skip_serializing_if = "str::is_empty")]
     apply_method: &'a str,
+    #[serde(flatten)]
+    more: &'a Fields,
 }
 
 #[derive(Deserialize)]
@@ -168,6 +171,11 @@ struct Own {
     namespace: String,
     #[serde(default)]
     apply_method: String,
+    /// Has a reader of its own; named, or it would count as unknown.
+    #[serde(default, rename = "chart")]
+    _chart: IgnoredAny,
+    #[serde(flatten)]
+    more: Fields,
 }
 
 #[derive(Deserialize)]
@@ -262,6 +270,7 @@ fn own(release: &Release) -> OwnRef<'_> {
         version: release.version,
         namespace: &release.namespace,
         apply_method: &release.apply_method,
+        more: &release.more,
     }
 }
 
@@ -289,6 +298,7 @@ impl Own {
             hooks: self.hooks.unwrap_or_default(),
             apply_method: self.apply_method,
             labels,
+            more: self.more,
         }
     }
 }

@@ -3,6 +3,8 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use super::Fields;
+
 /// A hook of a release.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Hook {
@@ -33,6 +35,9 @@ pub struct Hook {
     /// When to show its log. Kept for Helm, which alone shows logs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub output_log_policies: Vec<String>,
+    /// Fields that only another version of Helm knows.
+    #[serde(flatten)]
+    pub more: Fields,
 }
 
 fn is_zero(n: &i64) -> bool {
@@ -104,6 +109,9 @@ pub struct LastRun {
     /// Its phase.
     #[serde(default)]
     pub phase: HookPhase,
+    /// Fields that only another version of Helm knows.
+    #[serde(flatten)]
+    pub more: Fields,
 }
 
 /// The phase of a hook's run.

@@ -45,7 +45,12 @@ pub struct Release {
     pub apply_method: String,
     /// The record's labels, except those that Helm sets.
     pub labels: BTreeMap<String, String>,
+    /// Fields that only another version of Helm knows. A rewrite keeps them, here and in every part of the record.
+    pub more: Fields,
 }
+
+/// Fields of a record by name.
+pub type Fields = serde_json::Map<String, serde_json::Value>;
 
 /// Times, status and notes of a revision: Helm's `Info`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -71,6 +76,9 @@ pub struct Info {
     /// The rendered NOTES.txt.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub notes: String,
+    /// Fields that only another version of Helm knows.
+    #[serde(flatten)]
+    pub more: Fields,
 }
 
 fn is_zero(n: &u32) -> bool {

@@ -1,3 +1,8 @@
+use std::io::Read as _;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
 use super::*;
 
 fn sample() -> Release {
@@ -13,7 +18,26 @@ fn sample() -> Release {
         hooks: vec![Hook { name: "job".into(), events: vec![HookEvent::PreInstall], ..Hook::default() }],
         apply_method: "ssa".into(),
         labels: BTreeMap::new(),
+        more: Fields::new(),
     }
+}
+
+#[test]
+fn a_rewrite_keeps_the_fields_of_later_versions_of_helm() {
+    let record = serde_json::json!({
+        "name": "web", "namespace": "default", "version": 3, "chart": {"metadata": {"name": "c"}, "later": 1},
+        "info": {"status": "deployed", "later": {"a": [1]}}, "later": "text",
+        "hooks": [{"name": "job", "later": true, "last_run": {"phase": "Succeeded", "later": 1.5}}],
+    });
+    let read = Packed::from_record(STANDARD.encode(record.to_string()).as_bytes(), BTreeMap::new()).unwrap();
+    let rewritten = STANDARD.decode(Packed::pack(&read).unwrap().to_record()).unwrap();
+    let mut text = String::new();
+    flate2::read::MultiGzDecoder::new(&*rewritten).read_to_string(&mut text).unwrap();
+    let rewritten: serde_json::Value = serde_json::from_str(&text).unwrap();
+    for field in ["/later", "/info/later", "/hooks/0/later", "/hooks/0/last_run/later", "/chart/later"] {
+        assert_eq!(rewritten.pointer(field), record.pointer(field), "{field}");
+    }
+    assert_eq!(text.matches("\"chart\":").count(), 1);
 }
 
 #[test]

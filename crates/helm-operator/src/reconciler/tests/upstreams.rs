@@ -69,6 +69,7 @@ fn hop_release() -> World {
         hooks: Vec::new(),
         apply_method: String::new(),
         labels: Default::default(),
+        more: Default::default(),
     };
     let record = Packed::pack(&release).unwrap().to_record().into_bytes();
     let owners = json!([{"apiVersion": "cache.my.domain/v1", "kind": "Memcached", "name": "web", "uid": uid, "controller": true}]);

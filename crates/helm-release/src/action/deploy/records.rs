@@ -8,7 +8,7 @@ use super::Attempt;
 use crate::action::resume::{has, not_run};
 use crate::action::{Error, Failure, HELM_APPLY_METHOD, Outcome, Recorded, failure, read_release};
 use crate::kube::{Applied, Object, ObjectKey, Owner, intern, is_kept};
-use crate::release::{HookEvent, Info, Packed, Release, Status};
+use crate::release::{Fields, HookEvent, Info, Packed, Release, Status};
 use crate::storage::{MarkedObject, Marks};
 
 impl Attempt<'_> {
@@ -24,6 +24,7 @@ impl Attempt<'_> {
             status: self.kind.pending,
             rollback_revision: self.kind.rollback_revision,
             notes: candidate.notes.clone(),
+            ..Info::default()
         };
         Release {
             name: decoration.release.clone(),
@@ -36,6 +37,7 @@ impl Attempt<'_> {
             hooks: not_run(&candidate.hooks),
             apply_method: HELM_APPLY_METHOD.into(),
             labels: BTreeMap::new(),
+            more: Fields::new(),
         }
     }
 

@@ -41,7 +41,7 @@ impl Applier {
         if !resumed {
             self.delete_by_policy(&release.hooks[at], DeletePolicy::BeforeHookCreation, run).await?;
             let phase = if expiring { HookPhase::Unknown } else { HookPhase::Running };
-            release.hooks[at].last_run = LastRun { started_at: Some(Timestamp::now()), completed_at: None, phase };
+            release.hooks[at].last_run = LastRun { started_at: Some(Timestamp::now()), phase, ..LastRun::default() };
             record(release, at, run).await?;
         }
         let stamp = Stamp::of(release, at);

@@ -30,7 +30,7 @@ fn release(hooks: Vec<Hook>) -> Release {
 /// A release whose only hook started some time ago, and the mark of that run.
 fn begun(hook: Hook, phase: HookPhase, ago: Duration) -> (Release, String) {
     let started = Timestamp::now() - SignedDuration::try_from(ago).unwrap();
-    let last_run = LastRun { started_at: Some(started), completed_at: None, phase };
+    let last_run = LastRun { started_at: Some(started), phase, ..LastRun::default() };
     let delete_policies = vec![DeletePolicy::BeforeHookCreation];
     (release(vec![Hook { last_run, delete_policies, ..hook }]), format!("3.{started}"))
 }
