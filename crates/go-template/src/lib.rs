@@ -11,7 +11,7 @@ mod held;
 mod item;
 mod lex;
 mod limits;
-mod node;
+pub mod node;
 mod number;
 mod parse;
 mod reflect;

@@ -13,7 +13,7 @@ use crate::value::{Str, Value};
 use golibs::strconv::quote;
 
 /// A byte offset in the source text.
-pub(crate) type Pos = usize;
+pub type Pos = usize;
 
 /// A parsed template: immutable, and shared between threads and runs.
 pub struct Tree {
@@ -28,6 +28,11 @@ impl Tree {
     /// The template's name.
     pub fn name(&self) -> &Str {
         &self.name
+    }
+
+    /// Its nodes, for programs that analyse templates.
+    pub fn root(&self) -> &ListNode {
+        &self.root
     }
 
     /// Returns whether the template contains only space and comments. Such a template does not replace another one of its name.
@@ -61,95 +66,138 @@ fn is_unicode_space(text: &[u8]) -> bool {
     std::str::from_utf8(text).is_ok_and(|t| t.chars().all(char::is_whitespace))
 }
 
+/// A list of nodes: a template's, or a block's.
 #[derive(Default)]
-pub(crate) struct ListNode {
-    pub(crate) nodes: Vec<Node>,
+pub struct ListNode {
+    /// The nodes, in their order.
+    pub nodes: Vec<Node>,
 }
 
-pub(crate) enum Node {
+/// An element of a template.
+pub enum Node {
+    /// Text that is printed as it is.
     Text(TextNode),
+    /// `{{ pipeline }}`: prints its value, or sets a variable.
     Action(ActionNode),
+    /// `{{ if … }}`
     If(BranchNode),
+    /// `{{ range … }}`
     Range(BranchNode),
+    /// `{{ with … }}`
     With(BranchNode),
+    /// `{{ template … }}` and `{{ block … }}`
     Template(TemplateNode),
+    /// `{{ break }}`
     Break,
+    /// `{{ continue }}`
     Continue,
 }
 
-pub(crate) struct TextNode {
+/// Text outside actions.
+pub struct TextNode {
     /// The bytes of the tree's source text.
     pub(crate) range: Range<usize>,
 }
 
-pub(crate) struct ActionNode {
+/// A pipeline between delimiters.
+pub struct ActionNode {
     pub(crate) pos: Pos,
-    pub(crate) pipe: PipeNode,
+    /// What is evaluated.
+    pub pipe: PipeNode,
 }
 
 /// `if`, `range` and `with`.
-pub(crate) struct BranchNode {
-    pub(crate) pipe: PipeNode,
-    pub(crate) list: ListNode,
-    pub(crate) else_list: Option<ListNode>,
+pub struct BranchNode {
+    /// What decides, or is iterated.
+    pub pipe: PipeNode,
+    /// The block.
+    pub list: ListNode,
+    /// The block after `else`.
+    pub else_list: Option<ListNode>,
 }
 
-pub(crate) struct TemplateNode {
+/// A call of another template.
+pub struct TemplateNode {
     pub(crate) pos: Pos,
-    pub(crate) name: Str,
-    pub(crate) pipe: Option<PipeNode>,
+    /// The template's name.
+    pub name: Str,
+    /// Its dot; nil if absent.
+    pub pipe: Option<PipeNode>,
 }
 
-pub(crate) struct PipeNode {
+/// Commands, each of which gets its predecessor's value as its last argument.
+pub struct PipeNode {
     pub(crate) pos: Pos,
-    pub(crate) is_assign: bool,
-    pub(crate) decl: Vec<VariableNode>,
-    pub(crate) cmds: Vec<CommandNode>,
+    /// Whether the variables exist already: `=` rather than `:=`.
+    pub is_assign: bool,
+    /// The variables that receive the value.
+    pub decl: Vec<VariableNode>,
+    /// The commands; at least one.
+    pub cmds: Vec<CommandNode>,
 }
 
-pub(crate) struct CommandNode {
+/// An operand with its arguments.
+pub struct CommandNode {
     pub(crate) pos: Pos,
-    pub(crate) args: Vec<Arg>,
+    /// The operand, then the arguments.
+    pub args: Vec<Arg>,
 }
 
 /// An operand or argument of a command.
-pub(crate) enum Arg {
+pub enum Arg {
+    /// `.`
     Dot(Pos),
+    /// `nil`
     Nil(Pos),
+    /// `true` or `false`
     Bool(Pos, bool),
+    /// A number.
     Number(Box<NumberNode>),
+    /// A text in quotes.
     String(StringNode),
+    /// `.a.b`
     Field(FieldNode),
+    /// `$a.b`
     Variable(VariableNode),
+    /// A function.
     Identifier(IdentifierNode),
+    /// `(…).a.b`
     Chain(ChainNode),
+    /// A pipeline in parentheses.
     Pipe(Box<PipeNode>),
 }
 
-pub(crate) struct StringNode {
+/// A text in quotes.
+pub struct StringNode {
     pub(crate) pos: Pos,
     /// The source, with quotes.
     pub(crate) quoted: Str,
-    pub(crate) value: Value,
+    /// The text, as a [`Value::String`].
+    pub value: Value,
 }
 
-pub(crate) struct FieldNode {
+/// Fields of the dot.
+pub struct FieldNode {
     pub(crate) pos: Pos,
-    pub(crate) ident: Vec<Str>,
+    /// The names, from the outside in.
+    pub ident: Vec<Str>,
 }
 
 /// A variable's number among the variable names of its source text.
-pub(crate) type VarId = u32;
+pub type VarId = u32;
 
 /// `$`, which every template has.
-pub(crate) const DOLLAR: VarId = 0;
+pub const DOLLAR: VarId = 0;
 
-pub(crate) struct VariableNode {
+/// A variable, and fields of it.
+pub struct VariableNode {
     pub(crate) pos: Pos,
-    pub(crate) id: VarId,
+    /// The number of its name in the source text: variables of one name in different blocks share it.
+    pub id: VarId,
     /// The variable's name, with its dollar sign.
     pub(crate) name: Str,
-    pub(crate) fields: Vec<Str>,
+    /// The fields, from the outside in.
+    pub fields: Vec<Str>,
 }
 
 /// What an identifier calls.
@@ -158,21 +206,26 @@ pub(crate) enum Callee {
     Function(Arc<Function>),
 }
 
-pub(crate) struct IdentifierNode {
+/// A function's name.
+pub struct IdentifierNode {
     pub(crate) pos: Pos,
-    pub(crate) name: Str,
+    /// The name.
+    pub name: Str,
     pub(crate) callee: Callee,
 }
 
-pub(crate) struct ChainNode {
+/// Fields of a function's result or of a pipeline.
+pub struct ChainNode {
     pub(crate) pos: Pos,
-    pub(crate) node: Box<Arg>,
-    pub(crate) fields: Vec<Str>,
+    /// What has the fields.
+    pub node: Box<Arg>,
+    /// The fields, from the outside in.
+    pub fields: Vec<Str>,
 }
 
 /// A number, in every type that can hold it.
 #[derive(Default)]
-pub(crate) struct NumberNode {
+pub struct NumberNode {
     pub(crate) pos: Pos,
     pub(crate) int: Option<i64>,
     pub(crate) uint: Option<u64>,

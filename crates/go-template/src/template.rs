@@ -55,6 +55,13 @@ impl Templates {
         }
     }
 
+    /// All templates: of each name the one that runs.
+    pub fn trees(&self) -> impl Iterator<Item = &Arc<Tree>> {
+        let sets = std::iter::successors(Some(self), |set| set.base.as_deref());
+        let names = sets.flat_map(|set| set.trees.keys()).collect::<hashbrown::HashSet<_>>();
+        names.into_iter().filter_map(|name| self.lookup(name))
+    }
+
     /// Executes the template of this name on the data, with default options, and returns its output.
     ///
     /// # Errors

@@ -51,7 +51,7 @@ impl Parsed {
     }
 
     /// All templates of the source text, including the main one. Names are unique.
-    pub(crate) fn trees(&self) -> &[Arc<Tree>] {
+    pub fn trees(&self) -> &[Arc<Tree>] {
         &self.trees
     }
 }
