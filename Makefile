@@ -120,7 +120,7 @@ GIVEN_CASES = $(addprefix --vectors ,$(VECTORS)) $(addprefix --corpus ,$(CORPUS)
 
 .PHONY: conformance
 conformance: ## Compare rendering with Helm's recorded output; VECTORS="FILE…" CORPUS="DIR…" replace our own cases.
-	TZ=UTC cargo run --release --quiet -p conformance --bin conformance -- $(or $(strip $(GIVEN_CASES)),$(OWN_CASES))
+	TZ=UTC cargo run --release --quiet -p conformance --bin conformance -- --unread $(or $(strip $(GIVEN_CASES)),$(OWN_CASES))
 
 .PHONY: parity
 parity: cluster ## Compare live objects with Helm's; CORPUS="DIR…" replaces our own charts, SHARD=i/n and ONLY="TEXT…" select.

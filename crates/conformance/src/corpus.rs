@@ -15,13 +15,13 @@ use serde::Deserialize;
 use crate::report::{Outcome, Report};
 
 #[derive(Deserialize)]
-struct Case {
-    repo: String,
-    chart: String,
-    case: String,
+pub(crate) struct Case {
+    pub(crate) repo: String,
+    pub(crate) chart: String,
+    pub(crate) case: String,
     status: String,
-    dir: PathBuf,
-    values: Option<PathBuf>,
+    pub(crate) dir: PathBuf,
+    pub(crate) values: Option<PathBuf>,
     args: Vec<String>,
     expected: PathBuf,
     random: Option<PathBuf>,
@@ -34,8 +34,16 @@ struct Command {
     options: helm::template::Options,
 }
 
-/// Runs every case in the directory's `cases.jsonl` whose name contains `only`.
+/// Compares the output of every case in the directory's `cases.jsonl` whose name contains `only`.
 pub(crate) fn run(folder: &Path, only: &str, report: &mut Report) -> anyhow::Result<()> {
+    each(folder, only, |case| {
+        report.add(&case.repo, &format!("{} {}", case.chart, case.case), &outcome(folder, case)?);
+        Ok(())
+    })
+}
+
+/// Calls the function with every case whose name contains `only`.
+pub(crate) fn each(folder: &Path, only: &str, mut work: impl FnMut(&Case) -> anyhow::Result<()>) -> anyhow::Result<()> {
     let file = folder.join("cases.jsonl");
     let text = fs::read_to_string(&file).with_context(|| format!("cannot read corpus {}", file.display()))?;
     for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
@@ -43,7 +51,7 @@ pub(crate) fn run(folder: &Path, only: &str, report: &mut Report) -> anyhow::Res
             .with_context(|| format!("cannot read line {} of corpus {}", number + 1, file.display()))?;
         let id = format!("{} {}", case.chart, case.case);
         if id.contains(only) || case.repo.contains(only) {
-            report.add(&case.repo, &id, &outcome(folder, &case)?);
+            work(&case)?;
         }
     }
     Ok(())

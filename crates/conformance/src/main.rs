@@ -3,6 +3,7 @@
 //! `conformance --vectors FILE... --corpus DIR...` prints a line per difference, a table by group, and finally `N passed, N failed`.
 
 mod corpus;
+mod reads;
 mod report;
 mod vectors;
 
@@ -22,6 +23,9 @@ struct Args {
     /// Directory of charts with `cases.jsonl`; may be repeated
     #[arg(long, value_name = "DIR", num_args = 1..)]
     corpus: Vec<PathBuf>,
+    /// Check for each chart of the corpora, too, that values which no template reads change nothing
+    #[arg(long)]
+    unread: bool,
     /// Run only cases whose id or group contains this text
     #[arg(long, value_name = "TEXT", default_value = "")]
     only: String,
@@ -38,6 +42,10 @@ fn main() -> anyhow::Result<ExitCode> {
     }
     for folder in &args.corpus {
         corpus::run(folder, &args.only, &mut report)?;
+        if args.unread {
+            let mut analysed = reads::Analysed::default();
+            corpus::each(folder, &args.only, |case| analysed.check(folder, case, &mut report))?;
+        }
     }
     Ok(if report.finish() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -12,7 +12,7 @@ const LAYERS: &[&[&str]] = &[
     &["chart", "manifest"],
     &["disk", "view"],
     &["engine"],
-    &["template"],
+    &["reads", "template"],
 ];
 
 /// What does not exist, or fails, in WebAssembly without a host for it.

@@ -33,7 +33,7 @@ pub(super) struct Render {
 }
 
 /// Every function of Helm's engine.
-pub(super) fn all() -> &'static FuncMap {
+pub(crate) fn all() -> &'static FuncMap {
     static FUNCTIONS: LazyLock<FuncMap> = LazyLock::new(|| {
         let mut map = sprig::func_map();
         let string_and_data = || vec![Param::String, Param::Any];

@@ -3,7 +3,7 @@
 //! [`Engine::render`] does everything from values to manifests; [`Engine::execute`] only runs the templates.
 
 mod cache;
-mod calls;
+pub(crate) mod calls;
 mod capabilities;
 mod error;
 mod files;
@@ -33,7 +33,7 @@ use crate::chart::Chart;
 use crate::view::{ChartView, ResolveError, Resolver};
 use cache::Cache;
 use calls::Render;
-use program::Program;
+pub(crate) use program::Program;
 use top::Tops;
 
 /// The time limit of a render.

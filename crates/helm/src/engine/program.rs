@@ -10,7 +10,7 @@ use crate::view::ChartView;
 
 /// The templates of a chart and its enabled subcharts.
 #[derive(Debug)]
-pub(super) struct Program {
+pub(crate) struct Program {
     templates: Arc<Templates>,
     handlebars: handlebars::Templates,
     files: Vec<ProgramFile>,
@@ -20,7 +20,7 @@ pub(super) struct Program {
 
 /// A template that renders to a file.
 #[derive(Debug)]
-pub(super) struct ProgramFile {
+pub(crate) struct ProgramFile {
     name: Str,
     about: Map,
     chart: usize,
@@ -29,7 +29,7 @@ pub(super) struct ProgramFile {
 
 impl ProgramFile {
     /// The template's name: its path, starting with the root chart's name.
-    pub(super) fn name(&self) -> &Str {
+    pub(crate) fn name(&self) -> &Str {
         &self.name
     }
 
@@ -39,12 +39,12 @@ impl ProgramFile {
     }
 
     /// The number of its chart, depth first; the root is 0.
-    pub(super) fn chart(&self) -> usize {
+    pub(crate) fn chart(&self) -> usize {
         self.chart
     }
 
     /// The syntax tree; `None` for a Handlebars template.
-    pub(super) fn tree(&self) -> Option<&Tree> {
+    pub(crate) fn tree(&self) -> Option<&Tree> {
         self.tree.as_deref()
     }
 }
@@ -74,7 +74,7 @@ impl Source {
 
 impl Program {
     /// Parses all templates of the view.
-    pub(super) fn parse(view: &ChartView) -> Result<Program, RenderError> {
+    pub(crate) fn parse(view: &ChartView) -> Result<Program, RenderError> {
         let mut sources = Vec::new();
         collect(view, &mut 0, &mut sources);
         // Deeper paths first, so that parent charts override the definitions of subcharts.
@@ -117,11 +117,11 @@ impl Program {
         &self.handlebars
     }
 
-    pub(super) fn templates(&self) -> &Arc<Templates> {
+    pub(crate) fn templates(&self) -> &Arc<Templates> {
         &self.templates
     }
 
-    pub(super) fn files(&self) -> &[ProgramFile] {
+    pub(crate) fn files(&self) -> &[ProgramFile] {
         &self.files
     }
 

@@ -108,6 +108,21 @@ impl Undecided {
             .map(|(view, subchart)| subchart.get_or_init(|| Undecided::new(view.clone())))
     }
 
+    /// The view with all subcharts. `count` is how many dependencies there are so far.
+    pub(super) fn everything(&self, count: &mut usize) -> Result<ChartView, ResolveError> {
+        let mut view = self.view.clone();
+        *count += view.metadata.dependencies.len();
+        if *count > MAX_SUBCHARTS {
+            return Err(ResolveError::TooManySubcharts);
+        }
+        if !view.metadata.dependencies.is_empty() {
+            let on = vec![true; view.metadata.dependencies.len()];
+            view.dependencies =
+                self.chosen(&on).map(|subchart| subchart.everything(count)).collect::<Result<_, _>>()?;
+        }
+        Ok(view)
+    }
+
     /// The view for a choice.
     pub(super) fn decided(&self, choice: &mut impl Iterator<Item = bool>) -> ChartView {
         let mut view = self.view.clone();

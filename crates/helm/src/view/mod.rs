@@ -15,8 +15,8 @@ mod validate;
 pub(crate) use choose::in_range;
 pub use choose::{MAX_SUBCHARTS, ResolveError};
 pub use coalesce::{Nulls, TypeMismatch, coalesce};
-pub(crate) use resolve::Resolver;
 pub use resolve::resolve;
+pub(crate) use resolve::{Resolver, everything};
 pub use validate::{SchemaError, validate};
 
 use std::sync::Arc;

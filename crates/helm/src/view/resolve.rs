@@ -22,6 +22,17 @@ pub fn resolve(chart: &Arc<Chart>, values: &Map, warnings: &mut Vec<String>) -> 
     Resolver::new(Arc::clone(chart)).resolve(values, warnings)
 }
 
+/// Returns the chart's view with all subcharts, whatever conditions and tags say.
+///
+/// # Errors
+/// A subchart's default values are not a table, or there are too many subcharts.
+pub(crate) fn everything(chart: &Arc<Chart>) -> Result<ChartView, ResolveError> {
+    let mut view = Undecided::new(ChartView::whole(chart)).everything(&mut 0)?;
+    import(&mut view, &mut Vec::new())?;
+    view.set_paths(None);
+    Ok(view)
+}
+
 /// How many views a resolver caches: more than the combinations of subcharts that releases of one chart use.
 const MAX_VIEWS: usize = 64;
 
