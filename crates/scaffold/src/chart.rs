@@ -5,7 +5,8 @@ use std::sync::Arc;
 use helm::chart::{Chart, File};
 use helm::disk::without_ignored;
 
-use crate::{Error, Project};
+use crate::kustomize::joined;
+use crate::{Error, Project, dockerfile};
 
 /// Where a project's charts are.
 pub(crate) const FOLDER: &str = "helm-charts";
@@ -57,11 +58,32 @@ impl ChartFiles {
     }
 }
 
+/// Returns the project's path of a chart in watches.yaml, which may be one of the image: then Dockerfiles show what is copied there. A chart that the
+/// project does not have keeps its path.
+pub(crate) fn path(project: &Project, given: &str) -> String {
+    let plain = if given.starts_with('/') { given.trim_end_matches('/').to_owned() } else { joined("", given) };
+    let exists = |path: &str| project.contains(path) || project.below(path).next().is_some();
+    if exists(&plain) {
+        return plain;
+    }
+    let in_image = dockerfile::source(project, given);
+    let by_name = given.strip_prefix("/opt/helm/").map(|path| joined("", path)).filter(|path| exists(path));
+    in_image.or(by_name).unwrap_or(plain)
+}
+
 /// Loads a project's chart: a folder or an archive.
 pub(crate) fn of(project: &Project, path: &str) -> Result<Arc<Chart>, Error> {
     match project.bytes(path) {
         Some(archive) => Chart::load_archive(archive).map_err(|error| Error::chart(path, error)),
+        None if project.below(path).next().is_none() => Err(Error::chart(path, missing(path))),
         None => load(path, project.below(path)),
+    }
+}
+
+fn missing(path: &str) -> &'static str {
+    match path.starts_with('/') {
+        true => "it is a path of the image, and no COPY of a Dockerfile here brings a chart there",
+        false => "the project has no such folder or archive",
     }
 }
 

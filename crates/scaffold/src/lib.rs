@@ -4,6 +4,14 @@ pub mod project;
 
 pub mod gvk;
 mod kustomize;
+mod lines;
+
+mod documents;
+
+mod definitions;
+mod deployment;
+mod dockerfile;
+
 mod project_file;
 mod watches;
 mod yaml;

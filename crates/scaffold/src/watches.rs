@@ -4,7 +4,7 @@ use go_template::Map;
 use serde_json::Value as Json;
 
 use crate::gvk::Gvk;
-use crate::{Error, Project, yaml};
+use crate::{Error, Project, chart, yaml};
 
 pub(crate) const PATH: &str = "watches.yaml";
 
@@ -12,7 +12,7 @@ pub(crate) const PATH: &str = "watches.yaml";
 #[derive(Clone, Debug)]
 pub(crate) struct Watch {
     pub(crate) gvk: Gvk,
-    /// The chart's folder or archive.
+    /// The chart's folder or archive in the project.
     pub(crate) chart: String,
     /// Dotted paths and values that always apply.
     pub(crate) overrides: Vec<(String, String)>,
@@ -31,19 +31,19 @@ pub(crate) fn read(project: &Project) -> Result<Vec<Watch>, Error> {
     let Some(text) = project.text(PATH) else { return Ok(Vec::new()) };
     match yaml::parse(text).map_err(|error| Error::read(PATH, error))? {
         Json::Null => Ok(Vec::new()),
-        Json::Array(entries) => Ok(entries.iter().map(watch).collect()),
+        Json::Array(entries) => Ok(entries.iter().map(|entry| watch(project, entry)).collect()),
         _ => Err(Error::read(PATH, "the file is not a list")),
     }
 }
 
-fn watch(entry: &Json) -> Watch {
+fn watch(project: &Project, entry: &Json) -> Watch {
     let text = |key: &str| entry[key].as_str().unwrap_or_default().to_owned();
     let sources = entry["valuesFrom"].as_array().map(Vec::as_slice).unwrap_or_default();
     let annotation = entry["valuesFromAnnotation"].as_bool().unwrap_or_default();
     let overrides = entry["overrideValues"].as_object();
     Watch {
         gvk: Gvk { group: text("group"), version: text("version"), kind: text("kind") },
-        chart: text("chart").trim_start_matches("./").trim_end_matches('/').to_owned(),
+        chart: chart::path(project, &text("chart")),
         overrides: overrides.map(flat).unwrap_or_default(),
         reads_config_maps: annotation || sources.iter().any(|source| source["kind"] == "ConfigMap"),
         has_other_values: annotation || !sources.is_empty() || overrides.is_some(),

@@ -8,7 +8,9 @@ mod tests;
 use heck::ToUpperCamelCase as _;
 
 use crate::chart::ChartFiles;
+use crate::definitions::Definitions;
 use crate::gvk::Gvk;
+use crate::kustomize::Added;
 use crate::project_file::{self, ProjectFile, Served};
 use crate::templates::{CRD_KUSTOMIZATION, EDITOR_ROLE, SAMPLES_KUSTOMIZATION, VIEWER_ROLE, fill};
 use crate::{Error, Project, kustomize, starter, watches};
@@ -98,17 +100,18 @@ fn check_free(project: &Project, file: &ProjectFile, gvk: &Gvk) -> Result<(), Er
 
 /// Writes the sample, and the roles of users.
 fn add_common(project: &mut Project, file: &ProjectFile, gvk: &Gvk, sample: String) -> Result<(), Error> {
+    let plural = &Definitions::of(project)?.plural(&gvk.group, &gvk.kind);
     let path = gvk.sample_file(file.domain());
     let entry = path.rsplit('/').next().unwrap_or(&path).to_owned();
     project.create(path, sample);
     kustomize::add(project, "config/samples", ("Kustomization", SAMPLES_KUSTOMIZATION), &entry)?;
-    add_user_roles(project, gvk)
+    add_user_roles(project, gvk, plural)
 }
 
 /// Writes the roles that let users edit and view the API's resources.
-pub(crate) fn add_user_roles(project: &mut Project, gvk: &Gvk) -> Result<(), Error> {
-    let (kind, plural) = (gvk.lower(), gvk.plural());
-    let words = [("group", gvk.group.as_str()), ("plural", &plural), ("kind", &kind)];
+pub(crate) fn add_user_roles(project: &mut Project, gvk: &Gvk, plural: &str) -> Result<(), Error> {
+    let kind = gvk.lower();
+    let words = [("group", gvk.group.as_str()), ("plural", plural), ("kind", &kind)];
     for (role, text) in [("editor", EDITOR_ROLE), ("viewer", VIEWER_ROLE)] {
         let name = format!("{kind}_{role}_role.yaml");
         project.create(format!("config/rbac/{name}"), fill(text, &words));
@@ -120,15 +123,15 @@ pub(crate) fn add_user_roles(project: &mut Project, gvk: &Gvk) -> Result<(), Err
 /// Lists a file of `config/rbac`.
 pub(crate) fn add_role(project: &mut Project, name: &str) -> Result<(), Error> {
     let new = "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources:\n- __entry__\n";
-    kustomize::add(project, "config/rbac", ("kustomization.yaml", new), name)
+    kustomize::add(project, "config/rbac", ("kustomization.yaml", new), name).map(drop)
 }
 
-/// Lists a file of `config/crd`, and `config/crd` itself.
+/// Lists a file of `config/crd`, and `config/crd` itself when it is new.
 pub(crate) fn add_crd(project: &mut Project, path: &str) -> Result<(), Error> {
     let entry = path.strip_prefix("config/crd/").unwrap_or(path);
-    kustomize::add(project, "config/crd", ("kustomization.yaml", CRD_KUSTOMIZATION), entry)?;
-    match kustomize::path(project, "config/default") {
-        Some(_) => kustomize::add(project, "config/default", ("", ""), "../crd"),
-        None => Ok(()),
+    let added = kustomize::add(project, "config/crd", ("kustomization.yaml", CRD_KUSTOMIZATION), entry)?;
+    if added == Added::List && kustomize::path(project, "config/default").is_some() {
+        kustomize::add(project, "config/default", ("", ""), "../crd")?;
     }
+    Ok(())
 }

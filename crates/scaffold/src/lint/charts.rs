@@ -1,14 +1,18 @@
-//! Whether a chart renders what its resources ask for.
+//! Whether a chart renders what its resources ask for, and what it makes of their keys.
+
+use std::sync::Arc;
 
 use go_template::Map;
-use helm::engine::{Capabilities, Engine, Error as Failure, ReleaseOptions, Request};
+use helm::engine::{Capabilities, Engine, Error as Failure, Lookup, ReleaseOptions, Request};
+use helm::reads::Reads;
 use helm::values::merge_maps;
 use serde_json::json;
 
-use super::{Document, Finding, objects, samples};
+use super::{Document, Finding, Level, objects, samples, schemas};
+use crate::rbac::Asked;
 use crate::watches::{self, Watch};
 use crate::yaml::to_map;
-use crate::{Error, Project, chart};
+use crate::{Error, Project, chart, rbac};
 
 /// Renders the chart with each sample, and with its defaults. `line` is that of `chart` in watches.yaml.
 ///
@@ -26,36 +30,39 @@ pub(super) fn check(
         let message = format!("subcharts of {} are missing: {}", watch.chart, missing.join(", "));
         return Ok(vec![Finding::error(watches::PATH, line, message)]);
     }
-    let chart =
-        Checked { project, folder: &watch.chart, engine: Engine::new(chart), overrides: watch.override_values() };
-    let mut found = objects::hooks(project, &watch.chart);
+    let mut found = schemas::check(project, &watch.chart);
+    if !found.is_empty() {
+        return Ok(found);
+    }
+    found.extend(objects::hooks(project, &watch.chart));
     let api_version = watch.gvk.api_version();
-    let own =
-        |sample: &&Document| sample.content["apiVersion"] == api_version && sample.content["kind"] == watch.gvk.kind;
-    let samples: Vec<&Document> = all.iter().filter(own).collect();
-    let mut renders = false;
-    for sample in &samples {
-        let values = to_map(sample.content.get("spec").unwrap_or(&json!({})));
-        match chart.render(&values) {
-            Ok(more) => {
-                renders = true;
-                found.extend(more);
-            }
-            Err(failure) => found.extend(chart.explain(&failure, Some(sample))),
-        }
-    }
-    match chart.render(&Map::default()) {
-        Ok(more) => found.extend(more),
-        Err(failure) if samples.is_empty() => found.extend(chart.explain(&failure, None)),
-        // What fails with samples as well has been said.
-        Err(_) if !renders => {}
-        Err(failure) => {
-            let hint = "resources must set values that have no default";
-            let message = format!("does not render with its defaults, so {hint}: {}", first_line(&failure));
-            found.push(Finding::warning(&watch.chart, None, message));
-        }
-    }
+    let is_own =
+        |sample: &&Document| sample.text("/apiVersion") == api_version && sample.text("/kind") == watch.gvk.kind;
+    let samples: Vec<&Document> = all.iter().filter(is_own).collect();
+    let reads = Reads::of(&chart);
+    found.extend(samples.iter().flat_map(|sample| unread(&reads, sample)));
+    let apis = rbac::asked_by(&chart);
+    let engine = Engine::new(chart);
+    let chart = Checked { project, folder: &watch.chart, engine, overrides: watch.override_values(), apis };
+    found.extend(chart.check(&samples));
     Ok(found)
+}
+
+/// Names keys that no template reads. A key that the chart itself documents is the chart's slip, not the sample's.
+fn unread(reads: &Reads, sample: &Document) -> Vec<Finding> {
+    let unread = reads.unread(&spec(sample));
+    let unread = unread.into_iter().filter(|key| !key.is_documented);
+    let finding = |key: helm::reads::Unread| {
+        let path: Vec<&str> = ["spec"].into_iter().chain(key.path.iter().map(String::as_str)).collect();
+        let meant = key.nearest.map(|near| format!("; did you mean {near:?}?")).unwrap_or_default();
+        let message = format!("no template of the chart reads {}{meant}", path.join("."));
+        Finding::warning(&sample.path, sample.line(&path), message)
+    };
+    unread.map(finding).collect()
+}
+
+fn spec(sample: &Document) -> Map {
+    to_map(sample.content.get("spec").unwrap_or(&json!({})))
 }
 
 struct Checked<'a> {
@@ -63,23 +70,85 @@ struct Checked<'a> {
     folder: &'a str,
     engine: Engine,
     overrides: Map,
+    /// A cluster with all APIs that the templates ask for.
+    apis: Capabilities,
+}
+
+/// Why a chart does not render, and whether a cluster could make a difference.
+struct Refused {
+    failure: Failure,
+    /// What only a cluster knows.
+    in_cluster: Option<String>,
 }
 
 impl Checked<'_> {
+    /// What is wrong with the samples, and with the chart's defaults.
+    fn check(&self, samples: &[&Document]) -> Vec<Finding> {
+        let mut found = Vec::new();
+        let mut renders = false;
+        for sample in samples {
+            match self.render(&spec(sample)) {
+                Ok(more) => {
+                    renders = true;
+                    found.extend(more);
+                }
+                Err(refused) => found.extend(self.explain(&refused, Some(sample))),
+            }
+        }
+        match self.render(&Map::default()) {
+            Ok(more) => found.extend(more),
+            Err(refused) if is_broken(&refused.failure) && samples.is_empty() => {
+                found.extend(self.explain(&refused, None));
+            }
+            // What fails with samples as well has been said.
+            Err(_) if !renders && !samples.is_empty() => {}
+            Err(refused) => {
+                let hint = "resources must set values that have no default";
+                let message = format!("does not render with its defaults, so {hint}: {}", first_line(&refused.failure));
+                found.push(Finding::warning(self.folder, None, message));
+            }
+        }
+        found
+    }
+
     /// What is wrong with the objects that these values make.
-    fn render(&self, values: &Map) -> Result<Vec<Finding>, Failure> {
+    fn render(&self, values: &Map) -> Result<Vec<Finding>, Refused> {
+        let asked = Arc::new(Asked::default());
+        let failure = match self.render_in(values, &Capabilities::default(), &asked) {
+            Ok(found) => return Ok(found),
+            Err(failure) => failure,
+        };
+        let served = self.render_in(values, &self.apis, &asked);
+        let in_cluster = match (&failure, served.is_ok(), asked.kinds()) {
+            (Failure::Template(_), true, _) => {
+                Some("the cluster may serve the APIs that the chart asks for".to_owned())
+            }
+            (Failure::Template(_), false, kinds) if !kinds.is_empty() => {
+                Some(format!("the chart looks up {} in the cluster, which is not asked here", kinds.join(", ")))
+            }
+            _ => None,
+        };
+        Err(Refused { failure, in_cluster })
+    }
+
+    fn render_in(
+        &self,
+        values: &Map,
+        capabilities: &Capabilities,
+        asked: &Arc<Asked>,
+    ) -> Result<Vec<Finding>, Failure> {
         let values = merge_maps(values, &self.overrides);
         let release =
             ReleaseOptions { name: "name".into(), namespace: "namespace".into(), revision: 1, is_upgrade: false };
-        let capabilities = &Capabilities::default();
-        let request = Request { values: &values, release: &release, capabilities, lookup: None, skip_schema: false };
+        let lookup = Some(Arc::clone(asked) as Arc<dyn Lookup>);
+        let request = Request { values: &values, release: &release, capabilities, lookup, skip_schema: false };
         let rendered = self.engine.render(&request)?;
         Ok(objects::check(self.project, self.folder, &rendered))
     }
 
-    fn explain(&self, failure: &Failure, sample: Option<&Document>) -> Vec<Finding> {
-        let text = failure.without_values();
-        match (failure, sample) {
+    fn explain(&self, refused: &Refused, sample: Option<&Document>) -> Vec<Finding> {
+        let text = refused.failure.without_values();
+        let mut found = match (&refused.failure, sample) {
             (Failure::Schema(_), Some(sample)) => {
                 let all: Vec<Finding> =
                     samples::complaints(&text).map(|complaint| samples::at(sample, "spec", complaint)).collect();
@@ -97,11 +166,27 @@ impl Checked<'_> {
                 vec![Finding::error(&path, None, with_sample(&text, sample))]
             }
             _ => vec![Finding::error(self.folder, None, with_sample(&text, sample))],
+        };
+        if let Some(why) = &refused.in_cluster {
+            for finding in &mut found {
+                finding.level = Level::Warning;
+                finding.message += &format!(" ({why})");
+            }
         }
+        found
     }
 
     fn file(&self, template: &str) -> Option<String> {
         objects::file(self.project, self.folder, template)
+    }
+}
+
+/// Whether no values could help.
+fn is_broken(failure: &Failure) -> bool {
+    match failure {
+        Failure::Template(error) => error.to_string().starts_with("parse error"),
+        Failure::Manifest { .. } | Failure::KubeVersion { .. } => true,
+        Failure::Dependencies(_) | Failure::Values(_) | Failure::Schema(_) => false,
     }
 }
 

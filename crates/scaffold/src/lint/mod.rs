@@ -10,21 +10,22 @@
 //! Nothing is written, and no cluster is asked.
 
 mod charts;
-mod lines;
+mod grants;
 mod objects;
 mod rights;
 mod samples;
+mod schemas;
 #[cfg(test)]
 mod tests;
 
 use std::fmt;
 
-use serde_json::Value as Json;
-
+use crate::definitions::{self, Definitions};
+use crate::documents::{self, Document};
+use crate::lines::Lines;
 use crate::rbac::Native;
 use crate::watches::{self, Watch};
 use crate::{Error, Project, kustomize};
-use lines::Lines;
 
 /// How bad a finding is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -83,22 +84,21 @@ impl Finding {
     }
 }
 
-/// A document of a file.
-pub(super) struct Document {
-    path: String,
-    lines: Lines,
-    content: Json,
-}
-
 /// Returns all findings, errors first, each once. `natives` are the kinds that the program serves itself; those without a definition in the project
 /// are another project's.
 ///
 /// # Errors
 /// watches.yaml or a list of `config` is not valid YAML.
 pub fn check(project: &Project, natives: &[Native]) -> Result<Vec<Finding>, Error> {
-    let mut found = Vec::new();
-    let definitions = documents(project, &kustomize::files(project, "config/crd")?, &mut found);
-    let samples = documents(project, &kustomize::files(project, "config/samples")?, &mut found);
+    let mut read = Found::default();
+    let definitions = Definitions::of(project)?;
+    // Only what is deployed can be broken; the others are drafts and copies.
+    for path in kustomize::files(project, definitions::FOLDER)? {
+        read.documents(project, &path);
+    }
+    let samples = kustomize::files(project, "config/samples")?;
+    let samples: Vec<Document> = samples.iter().flat_map(|path| read.documents(project, path)).collect();
+    let mut found = read.0;
     let watches = watches::read(project)?;
     let lines = Lines::of(project.text(watches::PATH).unwrap_or_default(), 0);
     for (at, watch) in watches.iter().enumerate() {
@@ -110,10 +110,9 @@ pub fn check(project: &Project, natives: &[Native]) -> Result<Vec<Finding>, Erro
         }
     }
     found.extend(samples.iter().flat_map(|sample| samples::check(sample, &definitions)));
-    let is_defined =
-        |native: &&Native| definitions.iter().any(|crd| defines(&crd.content, &native.group, &native.kind));
+    let is_defined = |native: &&Native| definitions.find(&native.group, &native.kind).is_some();
     let natives: Vec<Native> = natives.iter().filter(is_defined).cloned().collect();
-    found.extend(rights::check(project, &watches, &natives)?);
+    found.extend(rights::check(project, &watches, &definitions, &natives)?);
     found.sort_by_key(|finding| finding.level);
     let mut seen = Vec::new();
     found.retain(|finding| {
@@ -127,42 +126,41 @@ pub fn check(project: &Project, natives: &[Native]) -> Result<Vec<Finding>, Erro
 }
 
 /// Says that no definition serves a watched kind.
-fn undefined(watch: &Watch, definitions: &[Document], line: Option<usize>) -> Option<Finding> {
+fn undefined(watch: &Watch, definitions: &Definitions, line: Option<usize>) -> Option<Finding> {
     let (gvk, missing) = (&watch.gvk, |what: String| Some(Finding::error(watches::PATH, line, what)));
-    let crd = definitions.iter().find(|crd| defines(&crd.content, &gvk.group, &gvk.kind));
-    let Some(crd) = crd else {
-        return missing(format!("config/crd has no definition of {} in group {}", gvk.kind, gvk.group));
+    let Some(crd) = definitions.find(&gvk.group, &gvk.kind) else {
+        return missing(format!("the project has no definition of {} in group {}", gvk.kind, gvk.group));
     };
-    let versions = crd.content["spec"]["versions"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let serves = versions.iter().any(|version| version["name"] == gvk.version && version["served"] == true);
-    if serves { None } else { missing(format!("{} does not serve {} in version {}", crd.path, gvk.kind, gvk.version)) }
-}
-
-fn defines(crd: &Json, group: &str, kind: &str) -> bool {
-    crd["spec"]["group"] == group && crd["spec"]["names"]["kind"] == kind
-}
-
-/// The tables in these files.
-fn documents(project: &Project, paths: &[String], found: &mut Vec<Finding>) -> Vec<Document> {
-    paths.iter().flat_map(|path| documents_of(project, path, found)).collect()
-}
-
-fn documents_of(project: &Project, path: &str, found: &mut Vec<Finding>) -> Vec<Document> {
-    let Some(text) = project.text(path) else {
-        found.push(Finding::error(path, None, "the kustomization lists this file, but it does not exist"));
-        return Vec::new();
-    };
-    let mut documents = Vec::new();
-    let mut offset = 0;
-    for part in text.split("\n---") {
-        match crate::yaml::parse(part.trim_start_matches("---")) {
-            Ok(content) if content.is_object() => {
-                documents.push(Document { path: path.to_owned(), lines: Lines::of(part, offset), content });
-            }
-            Ok(_) => {}
-            Err(error) => found.push(Finding::error(path, Some(offset + 1), error.to_string())),
-        }
-        offset += part.matches('\n').count() + 1;
+    let (path, crd) = (&crd.document.path, &crd.document.content);
+    if crd["apiVersion"] == "apiextensions.k8s.io/v1beta1" {
+        let what =
+            format!("{path} defines {} with apiextensions.k8s.io/v1beta1, which no supported cluster serves", gvk.kind);
+        return missing(format!("{what}; 'generate crds --force' writes it anew"));
     }
-    documents
+    let versions = crd["spec"]["versions"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let serves = versions.iter().any(|version| version["name"] == gvk.version && version["served"] == true);
+    if serves { None } else { missing(format!("{path} does not serve {} in version {}", gvk.kind, gvk.version)) }
+}
+
+/// Findings about files, gathered while they are read.
+#[derive(Default)]
+struct Found(Vec<Finding>);
+
+impl Found {
+    /// Returns a file's objects, and notes what is broken.
+    fn documents(&mut self, project: &Project, path: &str) -> Vec<Document> {
+        let mut documents = Vec::new();
+        for one in documents::read(project, path) {
+            match one {
+                Ok(document) => documents.push(document),
+                Err(broken) => {
+                    let listed = "a kustomization lists this file: ";
+                    let message =
+                        if broken.line.is_none() { format!("{listed}{}", broken.reason) } else { broken.reason };
+                    self.0.push(Finding::error(&broken.path, broken.line, message));
+                }
+            }
+        }
+        documents
+    }
 }

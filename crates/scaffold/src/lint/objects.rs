@@ -7,6 +7,7 @@ use regex::Regex;
 use serde_json::Value as Json;
 
 use super::Finding;
+use crate::documents::items;
 use crate::{Project, yaml};
 
 /// The hooks that Helm runs. It drops objects with any other without a word.
@@ -35,17 +36,16 @@ pub(super) fn check(project: &Project, folder: &str, rendered: &Rendered) -> Vec
     let objects = rendered.manifests.iter().map(|manifest| (&manifest.path, &manifest.content, false));
     for (template, text, is_hook) in objects.chain(hooks) {
         let Ok(object) = yaml::parse(text) else { continue };
-        if !object.is_object() {
-            continue;
-        }
         let path = file(project, folder, template).unwrap_or_else(|| folder.to_owned());
-        let kind = object["kind"].as_str().unwrap_or_default();
-        let line = line_of_kind(project, &path, kind);
-        if let Some(problem) = problem(&object, is_hook) {
-            found.push(Finding::error(&path, line, problem));
-        } else if !is_hook && let Some(other) = seen.insert(key(&object), template.clone()) {
-            let message = format!("the {kind} is also in {}, and the last one wins", below(&other));
-            found.push(Finding::warning(&path, line, message));
+        for object in items(&object).unwrap_or(std::slice::from_ref(&object)).iter().filter(|one| one.is_object()) {
+            let kind = object["kind"].as_str().unwrap_or_default();
+            let line = line_of_kind(project, &path, kind);
+            if let Some(problem) = problem(object, is_hook) {
+                found.push(Finding::error(&path, line, problem));
+            } else if !is_hook && let Some(other) = seen.insert(key(object), template.clone()) {
+                let message = format!("the {kind} is also in {}, and the last one wins", below(&other));
+                found.push(Finding::warning(&path, line, message));
+            }
         }
     }
     found
@@ -66,10 +66,8 @@ fn problem(object: &Json, is_hook: bool) -> Option<String> {
     if text(object, "/apiVersion").is_empty() || kind.is_empty() {
         return Some("an object has no apiVersion or no kind".to_owned());
     }
-    let is_list = kind.ends_with("List") && object["items"].is_array();
     let is_generated = !text(object, "/metadata/generateName").is_empty();
     match name {
-        _ if is_list => None,
         "" if is_generated && is_hook => None,
         "" if is_generated => Some(format!("the {kind} has generateName, which only hooks may have")),
         "" => Some(format!("the {kind} has no metadata.name")),

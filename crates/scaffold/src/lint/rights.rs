@@ -1,76 +1,105 @@
-//! Whether `config/rbac` lets the operator do what its charts need.
+//! Whether the project's roles let the operator do what its charts need.
 
-use serde_json::Value as Json;
-
-use super::{Document, Finding, objects};
+use super::grants::Grants;
+use super::{Finding, Found, Level, objects};
+use crate::definitions::Definitions;
+use crate::deployment::Deployment;
 use crate::rbac::{self, Lack, Native};
 use crate::watches::Watch;
-use crate::{Error, Project, kustomize};
+use crate::{Error, Project, documents, kustomize};
 
-/// The account that binds, unless the deployment names another.
-const ACCOUNT: &str = "controller-manager";
+/// Where roles are: today's layout, and the one before kustomize.
+const FOLDERS: [&str; 2] = ["config/rbac", "deploy"];
 
 /// Compares the rules bound to the operator's account with what each chart can render, and with what the program's own reconcilers do.
 ///
 /// # Errors
 /// A list of `config` is not valid YAML.
-pub(super) fn check(project: &Project, watches: &[Watch], natives: &[Native]) -> Result<Vec<Finding>, Error> {
-    let mut found = Vec::new();
-    let mut documents = |folder: &str| -> Result<Vec<Document>, Error> {
-        Ok(super::documents(project, &kustomize::files(project, folder)?, &mut found))
-    };
-    let (roles, manager) = (documents("config/rbac")?, documents("config/manager")?);
-    if roles.is_empty() {
-        return Ok(found);
+pub(super) fn check(
+    project: &Project,
+    watches: &[Watch],
+    definitions: &Definitions,
+    natives: &[Native],
+) -> Result<Vec<Finding>, Error> {
+    let mut found = Found::default();
+    let mut roles = Vec::new();
+    for path in kustomize::files(project, FOLDERS[0])? {
+        roles.extend(found.documents(project, &path));
     }
-    let name = |manager: &Document| {
-        let name = &manager.content["spec"]["template"]["spec"]["serviceAccountName"];
-        name.as_str().map(str::to_owned)
-    };
-    let account = manager.iter().find_map(name).unwrap_or_else(|| ACCOUNT.to_owned());
-    let granted = granted(&roles, &account);
+    let mut folder = FOLDERS[0];
+    if roles.is_empty() {
+        folder = FOLDERS[1];
+        let below = project.below(folder).filter(|(path, _)| path.ends_with(".yaml") || path.ends_with(".yml"));
+        roles.extend(below.flat_map(|(path, _)| documents::valid(project, &format!("{folder}/{path}"))));
+    }
+    if !roles.iter().any(|role| role.text("/kind").ends_with("RoleBinding")) {
+        return Ok(found.0);
+    }
+    let deployment = Deployment::of(project)?;
+    let rights = Rights { project, folder, account: &deployment.account, grants: Grants::of(&roles, &deployment) };
     for watch in watches {
         // A chart that does not load is reported elsewhere.
-        let Ok(lacks) = rbac::missing(project, watch, &granted) else { continue };
-        found.extend(lacks.iter().map(|lack| finding(project, watch, lack)));
+        let Ok(lacks) = rbac::missing(project, watch, definitions, &rights.grants.rules) else { continue };
+        found.0.extend(lacks.iter().map(|lack| rights.finding(watch, lack)));
     }
-    for (kind, rule) in rbac::missing_natives(natives, &granted) {
+    for (kind, rule) in rbac::missing_natives(natives, &rights.grants.rules) {
         let message = format!(
-            "config/rbac grants no {rule}, which the reconciler of {kind} needs; 'generate rbac' writes the rule"
+            "{}, which the reconciler of {kind} needs; 'generate rbac' writes the rule",
+            rights.lacking(&rule, "")
         );
-        found.push(Finding::error("config/rbac", None, message));
+        found.0.push(Finding { level: rights.level(Level::Error), ..Finding::error(folder, None, message) });
     }
-    Ok(found)
+    Ok(found.0)
 }
 
-/// The rules of the roles that are bound to the account.
-fn granted(documents: &[Document], account: &str) -> Vec<Json> {
-    let is_bound = |binding: &&Document| {
-        let subjects = binding.content["subjects"].as_array().map(Vec::as_slice).unwrap_or_default();
-        subjects.iter().any(|subject| subject["kind"] == "ServiceAccount" && subject["name"] == account)
-    };
-    let role = |binding: &Document| {
-        let reference = &binding.content["roleRef"];
-        documents.iter().find(|role| {
-            role.content["kind"] == reference["kind"] && role.content["metadata"]["name"] == reference["name"]
-        })
-    };
-    let roles = documents.iter().filter(is_bound).filter_map(role);
-    roles.flat_map(|role| role.content["rules"].as_array().cloned().unwrap_or_default()).collect()
+/// What the operator may do, and as whom.
+struct Rights<'a> {
+    project: &'a Project,
+    folder: &'a str,
+    account: &'a str,
+    grants: Grants,
 }
 
-/// An error if the defaults or any values need the right; a warning if only certain values do.
-fn finding(project: &Project, watch: &Watch, lack: &Lack) -> Finding {
-    let message = format!("config/rbac grants no {}; 'generate rbac' writes the rule", lack.rule);
-    let (template, values) =
-        lack.place.split_once(" with ").map_or((lack.place.as_str(), ""), |(file, why)| (file, why));
-    let path = format!("{}/{template}", watch.chart);
-    if !project.contains(&path) {
-        return Finding::error(&watch.chart, None, format!("{message} ({})", lack.place));
+impl Rights<'_> {
+    /// An error if the defaults or any values need the right; a warning if only certain values do.
+    fn finding(&self, watch: &Watch, lack: &Lack) -> Finding {
+        let (template, values) =
+            lack.place.split_once(" with ").map_or((lack.place.as_str(), ""), |(file, why)| (file, why));
+        let level = if values.is_empty() && !lack.is_unsure { Level::Error } else { Level::Warning };
+        let path = format!("{}/{template}", watch.chart);
+        let mut message = format!("{}; 'generate rbac' writes the rule", self.lacking(&lack.rule, &lack.resource));
+        let known = self.project.contains(&path);
+        if !known {
+            message += &format!(" ({})", lack.place);
+        } else if !values.is_empty() {
+            message += &format!(" (with {values})");
+        }
+        let line = if known { objects::line_of_kind(self.project, &path, &lack.kind) } else { None };
+        let path = if known { path } else { watch.chart.clone() };
+        Finding { level: self.level(level), path, line, message }
     }
-    let line = objects::line_of_kind(project, &path, &lack.kind);
-    match values {
-        "" => Finding::error(&path, line, message),
-        values => Finding::warning(&path, line, format!("{message} (with {values})")),
+
+    fn lacking(&self, rule: &str, resource: &str) -> String {
+        let mut text = format!("{} grants no {rule}", self.folder);
+        if self.account != "controller-manager" {
+            text += &format!(", to the account {:?}", self.account);
+        }
+        if self
+            .grants
+            .local
+            .iter()
+            .any(|rule| rule["resources"].as_array().is_some_and(|all| all.contains(&resource.into())))
+        {
+            text += " in all namespaces, which it serves (a RoleBinding grants rights in one)";
+        }
+        if !self.grants.unknown.is_empty() {
+            text += &format!(" (unless {} does, which the project does not contain)", self.grants.unknown.join(" or "));
+        }
+        text
+    }
+
+    /// What cannot be known is no error.
+    fn level(&self, level: Level) -> Level {
+        if self.grants.unknown.is_empty() { level } else { Level::Warning }
     }
 }

@@ -46,7 +46,7 @@ fn a_watch_needs_its_chart_and_a_definition_that_serves_it() {
     one(&[("watches.yaml", &other)], "watches.yaml:3: error: ", "does not serve Web in version v2");
     let other = watch(WEB).replace("kind: Web", "kind: Site");
     let found = lint(&[("watches.yaml", &other)]);
-    assert!(found[0].starts_with("watches.yaml:3: error: config/crd has no definition of Site"), "{found:#?}");
+    assert!(found[0].starts_with("watches.yaml:3: error: the project has no definition of Site"), "{found:#?}");
 }
 
 #[test]
@@ -64,6 +64,7 @@ fn a_sample_must_fit_its_definition_and_fields_are_named_with_their_line() {
 #[test]
 fn fields_that_a_closed_definition_lacks_are_errors() {
     let crd = "\
+apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
 spec:
   group: web.my.domain
@@ -214,4 +215,133 @@ fn a_listed_file_that_is_missing_or_broken_is_named() {
     assert!(found.iter().any(|finding| finding.starts_with("config/samples/missing.yaml: error: ")), "{found:#?}");
     let found = lint(&[(SAMPLE, "a: b: c\n")]);
     assert!(found.iter().any(|finding| finding.starts_with("config/samples/web_v1_web.yaml:1: error: ")), "{found:#?}");
+}
+
+#[test]
+fn keys_of_samples_that_no_template_reads_are_named_with_the_key_that_was_meant() {
+    let warned = |spec: &str, place: &str, message: &str| one(&[(SAMPLE, &sample(spec))], place, message);
+    let place = "config/samples/web_v1_web.yaml:7: warning: ";
+    warned(
+        "  image:\n    tga: x\n",
+        place,
+        "no template of the chart reads spec.image.tga; did you mean \"image.tag\"?",
+    );
+    assert_eq!(lint(&[(SAMPLE, &sample("  podAnnotations: {any: thing}\n"))]), Vec::<String>::new());
+    // The chart documents the key: it is not the sample's slip.
+    let values = project(&[]).text("helm-charts/web/values.yaml").unwrap().to_owned() + "dead: 1\n";
+    assert_eq!(
+        lint(&[("helm-charts/web/values.yaml", &values), (SAMPLE, &sample("  dead: 2\n"))]),
+        Vec::<String>::new()
+    );
+}
+
+#[test]
+fn a_broken_schema_is_named_with_its_line() {
+    let schema = ("helm-charts/web/values.schema.json", "{\n  \"type\":\n");
+    one(&[schema], "helm-charts/web/values.schema.json:3: error: ", "the schema is not valid JSON: EOF");
+}
+
+#[test]
+fn rights_by_star_include_those_to_grant_rights() {
+    let role = "\
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: x}
+rules: [{apiGroups: [''], resources: [nodes], verbs: [get]}, {nonResourceURLs: [/metrics], verbs: [get]}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: x}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: x}
+";
+    let found = |verbs: &str| {
+        let own = project(&[]).text("config/rbac/web_role.yaml").unwrap().to_owned();
+        let rule = format!(
+            "rules:\n- {{apiGroups: [rbac.authorization.k8s.io], resources: [clusterroles, clusterrolebindings], verbs: {verbs}}}\n"
+        );
+        let own = own.replacen("rules:\n", &rule, 1);
+        lint(&[("helm-charts/web/templates/role.yaml", role), ("config/rbac/web_role.yaml", &own)])
+    };
+    assert_eq!(found("['*']"), Vec::<String>::new());
+    assert_eq!(found("[get, list, watch, create, patch, delete, escalate, bind]"), Vec::<String>::new());
+    let without_bind = found("[get, list, watch, create, patch, delete, escalate]");
+    assert!(
+        without_bind.len() == 2 && without_bind.iter().any(|one| one.contains("[get] on the URL /metrics")),
+        "{without_bind:#?}"
+    );
+}
+
+#[test]
+fn rights_of_the_account_that_the_deployment_uses_count() {
+    let manager = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: x, namespace: system}\nspec: {selector: {}, template: {spec: {containers: [{name: manager}]}}}\n";
+    let role =
+        project(&[]).text("config/rbac/web_role.yaml").unwrap().replace("name: controller-manager", "name: default");
+    let found = lint(&[("config/manager/manager.yaml", manager), ("config/rbac/web_role.yaml", &role)]);
+    assert!(found.iter().all(|finding| !finding.contains("on webs")), "{found:#?}");
+    let found = lint(&[("config/manager/manager.yaml", manager)]);
+    assert!(
+        found.iter().any(|finding| finding.contains("on webs in group web.my.domain, to the account \"default\"")),
+        "{found:#?}"
+    );
+}
+
+#[test]
+fn rights_that_are_unknown_or_local_make_no_false_error() {
+    let role = |binding: &str, name: &str| {
+        format!(
+            "apiVersion: rbac.authorization.k8s.io/v1\nkind: {binding}\nmetadata: {{name: x}}\nroleRef: {{kind: ClusterRole, name: {name}}}\nsubjects: [{{kind: ServiceAccount, name: controller-manager}}]\n"
+        )
+    };
+    let found = lint(&[("config/rbac/web_role.yaml", &role("ClusterRoleBinding", "edit"))]);
+    assert!(
+        found.iter().all(|one| one.contains(": warning: ") && one.contains("unless ClusterRole edit does")),
+        "{found:#?}"
+    );
+    assert_eq!(
+        lint(&[("config/rbac/web_role.yaml", &role("ClusterRoleBinding", "cluster-admin"))]),
+        Vec::<String>::new()
+    );
+}
+
+#[test]
+fn the_items_of_a_list_count_as_objects() {
+    let list = "apiVersion: v1\nkind: List\nmetadata: {name: x}\nitems:\n{{- range until 1 }}\n- apiVersion: v1\n  kind: Service\n  metadata: {name: in-list}\n{{- end }}\n";
+    assert_eq!(lint(&[("helm-charts/web/templates/list.yaml", list)]), Vec::<String>::new());
+    let empty = "apiVersion: v1\nkind: List\nitems:\n{{- range .Values.none }}{{ end }}\n";
+    assert_eq!(lint(&[("helm-charts/web/templates/list.yaml", empty)]), Vec::<String>::new());
+    let job = list.replace("v1\n  kind: Service", "batch/v1\n  kind: CronJob");
+    let found = lint(&[("helm-charts/web/templates/list.yaml", &job)]);
+    assert!(found.len() == 1 && found[0].contains("on cronjobs in group batch"), "{found:#?}");
+}
+
+#[test]
+fn what_the_server_reads_as_absent_is_no_fault_of_a_definition() {
+    let path = "config/crd/bases/web.my.domain_webs.yaml";
+    let mut crd = crate::yaml::parse(project(&[]).text(path).unwrap()).unwrap();
+    let version = &mut crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
+    for pointer in ["", "/properties/spec", "/properties/spec/properties/replicaCount"] {
+        let schema = version.pointer_mut(pointer).unwrap();
+        for field in ["description", "pattern", "required", "example"] {
+            schema[field] = serde_json::Value::Null;
+        }
+    }
+    let with_null = crate::yaml::print(&crd);
+    assert!(with_null.contains("description: null"), "{with_null}");
+    assert_eq!(lint(&[(path, &with_null)]), Vec::<String>::new());
+}
+
+#[test]
+fn a_chart_that_asks_the_cluster_is_no_error_where_no_cluster_is_asked() {
+    let looks = "{{ $found := lookup \"v1\" \"Secret\" \"a\" \"b\" }}{{ if not $found }}{{ fail \"the Secret is missing\" }}{{ end }}";
+    one(
+        &[("helm-charts/web/templates/looks.yaml", looks)],
+        "helm-charts/web/templates/looks.yaml:1: warning: does not render",
+        "(the chart looks up Secret in the cluster, which is not asked here)",
+    );
+    let needs = "{{ if not (.Capabilities.APIVersions.Has \"monitoring.coreos.com/v1\") }}{{ fail \"no monitoring\" }}{{ end }}";
+    one(
+        &[("helm-charts/web/templates/needs.yaml", needs)],
+        "helm-charts/web/templates/needs.yaml:1: warning: does not render",
+        "(the cluster may serve the APIs that the chart asks for)",
+    );
 }

@@ -2,54 +2,73 @@
 
 use serde_json::{Value as Json, json};
 
+use super::covers::{covers, covers_named, covers_url, list};
 use super::native::Native;
-use super::needs::{self, ACCOUNT_VERBS};
+use super::needs::{self, ACCOUNT_VERBS, Held};
+use crate::definitions::Definitions;
 use crate::watches::Watch;
 use crate::{Error, Project};
+
+/// The group of roles and bindings.
+const RBAC: &str = "rbac.authorization.k8s.io";
 
 /// A right that is not granted.
 #[derive(Debug)]
 pub(crate) struct Lack {
     /// `[list, watch] on deployments in group apps`.
     pub(crate) rule: String,
+    /// The resource; empty for a URL.
+    pub(crate) resource: String,
     /// What needs it: a template relative to the chart, and the values that make it need it.
     pub(crate) place: String,
     /// The kind of the object that needs it, if it is known.
     pub(crate) kind: String,
+    /// Whether rights that the project does not show may make up for it.
+    pub(crate) is_unsure: bool,
+}
+
+impl Lack {
+    fn sure(rule: String, resource: &str, place: &str, kind: &str) -> Lack {
+        let (resource, place, kind) = (resource.to_owned(), place.to_owned(), kind.to_owned());
+        Lack { rule, resource, place, kind, is_unsure: false }
+    }
 }
 
 /// Returns the rights that the watch's chart needs beyond these rules.
 ///
 /// # Errors
 /// The chart does not load.
-pub(crate) fn missing(project: &Project, watch: &Watch, granted: &[Json]) -> Result<Vec<Lack>, Error> {
+pub(crate) fn missing(
+    project: &Project,
+    watch: &Watch,
+    definitions: &Definitions,
+    granted: &[Json],
+) -> Result<Vec<Lack>, Error> {
     let seen = super::seen(project, watch)?;
     let mut needs = needs::Needs::default();
-    needs.add(&seen, watch);
-    let mut lacks = own(watch, granted);
+    needs.add(&seen, watch, definitions);
+    let mut lacks = own(watch, definitions, granted);
     lacks.extend(needs.accounts.iter().filter_map(|name| account(name, granted)));
     for ((group, resource), need) in &needs.resources {
         let verbs: Vec<&str> =
             need.verbs.iter().copied().filter(|verb| !covers(granted, group, resource, verb)).collect();
         if !verbs.is_empty() {
-            let kind = |(_, kind): &&(String, String)| crate::gvk::plural(kind) == *resource;
-            let kind = seen.kinds.keys().chain(seen.hooks.keys()).find(kind).map(|(_, kind)| kind.clone());
-            lacks.push(Lack {
-                rule: rule(&verbs, resource, group),
-                place: need.why.clone(),
-                kind: kind.unwrap_or_default(),
-            });
+            let kind = |(api_version, kind): &&(String, String)| {
+                needs::resource(&seen, definitions, api_version, kind) == (group.clone(), resource.clone())
+            };
+            let kind = seen.kinds.keys().chain(seen.hooks.keys()).find(kind).map(|(_, kind)| kind.as_str());
+            lacks.push(Lack::sure(rule(&verbs, resource, group), resource, &need.why, kind.unwrap_or_default()));
         }
     }
-    for (held, place) in &needs.held {
-        lacks.extend(held_but_missing(held, place, granted));
-    }
+    lacks.extend(needs.held.iter().flat_map(|held| held_but_missing(held, granted)));
+    lacks.extend(needs.bound.iter().filter_map(|(role, place)| bound_but_missing(role, place, granted)));
     Ok(lacks)
 }
 
 /// What serving the kind needs, whatever its chart contains.
-fn own(watch: &Watch, granted: &[Json]) -> Vec<Lack> {
-    let (plural, gvk) = (watch.gvk.plural(), &watch.gvk);
+fn own(watch: &Watch, definitions: &Definitions, granted: &[Json]) -> Vec<Lack> {
+    let gvk = &watch.gvk;
+    let plural = definitions.plural(&gvk.group, &gvk.kind);
     let status = format!("{plural}/status");
     let needed: [(&str, &str, &[&str]); 3] = [
         (&gvk.group, &plural, &["get", "list", "watch", "patch"]),
@@ -59,18 +78,17 @@ fn own(watch: &Watch, granted: &[Json]) -> Vec<Lack> {
     let lack = |(group, resource, verbs): (&str, &str, &[&str])| {
         let verbs: Vec<&str> = verbs.iter().copied().filter(|verb| !covers(granted, group, resource, verb)).collect();
         let place = format!("for {} and the records of its releases", gvk.kind);
-        (!verbs.is_empty()).then(|| Lack { rule: rule(&verbs, resource, group), place, kind: String::new() })
+        (!verbs.is_empty()).then(|| Lack::sure(rule(&verbs, resource, group), resource, &place, ""))
     };
     needed.into_iter().filter_map(lack).collect()
 }
 
 /// Acting as a ServiceAccount, which is granted by name.
 fn account(name: &str, granted: &[Json]) -> Option<Lack> {
-    let holds = |verb: &&&str| granted.iter().any(|rule| covers_named(rule, "", "serviceaccounts", name, verb));
-    let verbs: Vec<&str> = ACCOUNT_VERBS.iter().filter(|verb| !holds(verb)).copied().collect();
+    let holds = |verb: &str| covers_named(granted, "", "serviceaccounts", Some(name), verb);
+    let verbs: Vec<&str> = ACCOUNT_VERBS.iter().copied().filter(|verb| !holds(verb)).collect();
     let rule = format!("{} named {name}", rule(&verbs, "serviceaccounts", ""));
-    let place = "serviceAccountName in watches.yaml".to_owned();
-    (!verbs.is_empty()).then_some(Lack { rule, place, kind: String::new() })
+    (!verbs.is_empty()).then(|| Lack::sure(rule, "serviceaccounts", "serviceAccountName in watches.yaml", ""))
 }
 
 /// Returns the rights that a program's own reconcilers need beyond these rules, as text, each with its kind.
@@ -87,37 +105,49 @@ pub(crate) fn missing_natives(natives: &[Native], granted: &[Json]) -> Vec<(Stri
     natives.iter().flat_map(lacks).collect()
 }
 
-/// Kubernetes lets an account grant only rights that it holds.
-fn held_but_missing(held: &Json, place: &str, granted: &[Json]) -> Vec<Lack> {
-    let list = |key: &str| {
-        let items = held[key].as_array().map(Vec::as_slice).unwrap_or_default();
-        items.iter().filter_map(Json::as_str).collect::<Vec<_>>()
-    };
-    // Only an equal rule covers one for certain names or addresses.
-    if held.get("resourceNames").is_some() || held.get("nonResourceURLs").is_some() {
-        let named = |rule: &&Json| same(rule, held);
-        let is_held = granted.iter().find(named).is_some()
-            || list("resources").iter().any(|resource| {
-                let groups = list("apiGroups");
-                let verbs = list("verbs");
-                groups.iter().all(|group| verbs.iter().all(|verb| covers(granted, group, resource, verb)))
-            });
-        let rule = "right that a Role in it grants for certain names".to_owned();
-        let lack = Lack { rule, place: place.to_owned(), kind: "Role".to_owned() };
-        return if is_held { Vec::new() } else { vec![lack] };
+/// Kubernetes lets an account write a role only if it holds the role's rights or may `escalate`, and bind one only if it holds them or may `bind`.
+fn held_but_missing(held: &Held, granted: &[Json]) -> Vec<Lack> {
+    let may = |verb: &str| covers(granted, RBAC, held.resource, verb);
+    if may("escalate") && (may("bind") || !held.is_bound) {
+        return Vec::new();
     }
-    let mut lacks = Vec::new();
-    for group in list("apiGroups") {
-        for resource in list("resources") {
-            let verbs: Vec<&str> =
-                list("verbs").into_iter().filter(|verb| !covers(granted, group, resource, verb)).collect();
-            if !verbs.is_empty() {
-                let rule = format!("{}, which a Role in it grants", rule(&verbs, resource, group));
-                lacks.push(Lack { rule, place: place.to_owned(), kind: "Role".to_owned() });
+    let mut lacks = urls_but_missing(held, granted);
+    let names = list(&held.rule, "resourceNames");
+    let names: Vec<Option<&str>> = if names.is_empty() { vec![None] } else { names.into_iter().map(Some).collect() };
+    for group in list(&held.rule, "apiGroups") {
+        for resource in list(&held.rule, "resources") {
+            for name in &names {
+                let is_missing = |verb: &&str| !covers_named(granted, group, resource, *name, verb);
+                let verbs: Vec<&str> = list(&held.rule, "verbs").into_iter().filter(is_missing).collect();
+                if !verbs.is_empty() {
+                    let named = name.map(|name| format!(" named {name}")).unwrap_or_default();
+                    let rule = format!("{}{named}, which a Role in it grants", rule(&verbs, resource, group));
+                    lacks.push(Lack::sure(rule, resource, &held.place, held.kind()));
+                }
             }
         }
     }
     lacks
+}
+
+fn urls_but_missing(held: &Held, granted: &[Json]) -> Vec<Lack> {
+    let lack = |url: &str| {
+        let is_missing = |verb: &&str| !covers_url(granted, url, verb);
+        let verbs: Vec<&str> = list(&held.rule, "verbs").into_iter().filter(is_missing).collect();
+        let rule = format!("[{}] on the URL {url}, which a Role in it grants", verbs.join(", "));
+        (!verbs.is_empty()).then(|| Lack::sure(rule, "", &held.place, held.kind()))
+    };
+    list(&held.rule, "nonResourceURLs").into_iter().filter_map(lack).collect()
+}
+
+/// Binding a role that is not the chart's takes `bind`, or the role's rights, which are unknown here.
+fn bound_but_missing((resource, name): &(String, String), place: &str, granted: &[Json]) -> Option<Lack> {
+    let everything = |group: &str| covers(granted, group, "*", "*");
+    let may = covers_named(granted, RBAC, resource, Some(name), "bind") || everything("*");
+    let rule = format!(
+        "[bind] on {resource} named {name}, which is needed unless the account holds all of that role's rights"
+    );
+    (!may).then(|| Lack { is_unsure: true, ..Lack::sure(rule, resource, place, "RoleBinding") })
 }
 
 fn rule(verbs: &[&str], resource: &str, group: &str) -> String {
@@ -125,28 +155,10 @@ fn rule(verbs: &[&str], resource: &str, group: &str) -> String {
     format!("[{}] on {resource} in {group}", verbs.join(", "))
 }
 
-fn same(a: &Json, b: &Json) -> bool {
-    ["apiGroups", "resources", "resourceNames", "nonResourceURLs", "verbs"].iter().all(|key| a[*key] == b[*key])
-}
-
-/// Whether the rules grant the verb on all objects of the resource.
-fn covers(granted: &[Json], group: &str, resource: &str, verb: &str) -> bool {
-    let is_for_all = |rule: &&Json| rule["resourceNames"].as_array().is_none_or(Vec::is_empty);
-    granted.iter().filter(is_for_all).any(|rule| covers_some(rule, group, resource, verb))
-}
-
-/// Whether the rule grants the verb on the object of this name.
-fn covers_named(rule: &Json, group: &str, resource: &str, name: &str, verb: &str) -> bool {
-    let names = rule["resourceNames"].as_array().filter(|names| !names.is_empty());
-    names.is_none_or(|names| names.contains(&json!(name))) && covers_some(rule, group, resource, verb)
-}
-
-/// Whether the rule grants the verb on objects of the resource, whatever their names.
-fn covers_some(rule: &Json, group: &str, resource: &str, verb: &str) -> bool {
-    let has = |key: &str, wanted: &str| {
-        rule[key].as_array().is_some_and(|list| list.contains(&json!(wanted)) || list.contains(&json!("*")))
-    };
-    let subresource = resource.split_once('/').map(|(_, sub)| format!("*/{sub}"));
-    let is_for_resource = has("resources", resource) || subresource.is_some_and(|all| has("resources", &all));
-    is_for_resource && has("apiGroups", group) && has("verbs", verb)
+/// The rules of `cluster-admin`, which every cluster has.
+pub(crate) fn cluster_admin() -> Vec<Json> {
+    vec![
+        json!({"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}),
+        json!({"nonResourceURLs": ["*"], "verbs": ["*"]}),
+    ]
 }

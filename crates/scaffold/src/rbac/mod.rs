@@ -4,6 +4,7 @@
 //! is granted by wildcard, unless a Role in the chart contains one.
 
 mod branches;
+mod covers;
 mod missing;
 mod native;
 mod needs;
@@ -14,13 +15,16 @@ mod tests;
 
 use crate::crd::{HEADER, is_generated};
 use crate::create_api::{add_role, add_user_roles};
+use crate::definitions::Definitions;
+use crate::deployment::Deployment;
 use crate::gvk::Gvk;
 use crate::watches::{self, Watch};
 use crate::{Error, Project, chart};
 
-pub(crate) use missing::{Lack, missing, missing_natives};
+pub(crate) use missing::{Lack, cluster_admin, missing, missing_natives};
 pub(crate) use native::write as write_native;
 pub use native::{Native, Rule};
+pub(crate) use render::{Asked, asked_by};
 
 /// Writes the operator's role of each kind in watches.yaml and of `natives`, and missing roles for users of the former. Returns notes.
 ///
@@ -29,11 +33,12 @@ pub use native::{Native, Rule};
 /// # Errors
 /// A chart does not load, or a list of `config` cannot be edited.
 pub fn generate(project: &mut Project, natives: &[Native], force: bool) -> Result<Vec<String>, Error> {
+    let about = About::of(project)?;
     let mut notes = Vec::new();
     let mut done: Vec<String> = Vec::new();
-    for watch in watches::read(project)? {
+    for watch in &about.watches {
         if !done.contains(&watch.gvk.lower()) {
-            notes.extend(write_kind(project, &watch.gvk, force)?);
+            notes.extend(write_kind(project, &about, &watch.gvk, force)?);
             done.push(watch.gvk.lower());
         }
     }
@@ -43,28 +48,42 @@ pub fn generate(project: &mut Project, natives: &[Native], force: bool) -> Resul
 
 /// As [`generate`], for one kind.
 pub(crate) fn generate_kind(project: &mut Project, gvk: &Gvk) -> Result<Vec<String>, Error> {
-    write_kind(project, gvk, false)
+    let about = About::of(project)?;
+    write_kind(project, &about, gvk, false)
 }
 
-fn write_kind(project: &mut Project, gvk: &Gvk, force: bool) -> Result<Vec<String>, Error> {
-    let watches: Vec<Watch> = watches::read(project)?
-        .into_iter()
-        .filter(|watch| watch.gvk.group == gvk.group && watch.gvk.kind == gvk.kind)
-        .collect();
+/// What roles depend on besides charts.
+struct About {
+    watches: Vec<Watch>,
+    definitions: Definitions,
+    deployment: Deployment,
+}
+
+impl About {
+    fn of(project: &Project) -> Result<About, Error> {
+        let (definitions, deployment) = (Definitions::of(project)?, Deployment::of(project)?);
+        Ok(About { watches: watches::read(project)?, definitions, deployment })
+    }
+}
+
+fn write_kind(project: &mut Project, about: &About, gvk: &Gvk, force: bool) -> Result<Vec<String>, Error> {
+    let is_own = |watch: &&Watch| watch.gvk.group == gvk.group && watch.gvk.kind == gvk.kind;
+    let watches: Vec<&Watch> = about.watches.iter().filter(is_own).collect();
+    let plural = about.definitions.plural(&gvk.group, &gvk.kind);
     let name = format!("{}_role.yaml", gvk.lower());
     let path = format!("config/rbac/{name}");
     let mut notes = Vec::new();
     if force || project.text(&path).is_none_or(is_generated) {
-        let (needs, found) = needs(project, &watches)?;
+        let (needs, found) = needs(project, &watches, &about.definitions)?;
         notes.extend(found);
         let charts: Vec<&str> = watches.iter().map(|watch| watch.chart.as_str()).collect();
         let header = format!("{HEADER} rbac' from {} and watches.yaml; do not edit.\n", charts.join(", "));
-        project.write(path, header + &rules::print(gvk, &needs));
+        project.write(path, header + &rules::print(gvk, &plural, &needs, &about.deployment));
     } else {
         notes.push(format!("{path} is kept: it was not generated; --force replaces it"));
     }
     add_role(project, &name)?;
-    add_user_roles(project, gvk)?;
+    add_user_roles(project, gvk, &plural)?;
     Ok(notes)
 }
 
@@ -82,12 +101,16 @@ fn seen(project: &Project, watch: &Watch) -> Result<render::Seen, Error> {
 }
 
 /// What the charts of a kind's versions need, with notes about what could not be found out.
-fn needs(project: &Project, watches: &[Watch]) -> Result<(needs::Needs, Vec<String>), Error> {
+fn needs(
+    project: &Project,
+    watches: &[&Watch],
+    definitions: &Definitions,
+) -> Result<(needs::Needs, Vec<String>), Error> {
     let (mut all, mut notes) = (needs::Needs::default(), Vec::new());
     for watch in watches {
         let seen = seen(project, watch)?;
         notes.extend(seen.notes.iter().map(|note| format!("{}: {note}", watch.chart)));
-        all.add(&seen, watch);
+        all.add(&seen, watch, definitions);
     }
     Ok((all, notes))
 }

@@ -1,8 +1,9 @@
 //! The roles of kinds that a program serves itself.
 
-use super::rules::{BINDING, FINALIZERS, scalar};
+use super::rules::{FINALIZERS, binding, scalar};
 use crate::crd::{HEADER, is_generated};
 use crate::create_api::add_role;
+use crate::deployment::Deployment;
 use crate::gvk::Gvk;
 use crate::{Error, Project};
 
@@ -51,7 +52,7 @@ impl Native {
     }
 
     /// The role with its binding, both named by `name`.
-    fn print(&self, name: &str) -> String {
+    fn print(&self, name: &str, deployment: &Deployment) -> String {
         let is_own =
             |rule: &&Rule| rule.group == self.group && rule.resource.split('/').next() == Some(self.plural.as_str());
         let (own, others): (Vec<&Rule>, Vec<&Rule>) = self.rules.iter().partition(is_own);
@@ -64,7 +65,7 @@ impl Native {
             "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata:\n  name: {name}-role\nrules:\n{}{finalizers}{}{EVENTS}{}",
             print(own),
             print(others),
-            BINDING.replace("__name__", name)
+            binding(name, deployment)
         )
     }
 }
@@ -123,7 +124,7 @@ pub(crate) fn write(
         return Ok(Some(format!("{path} is kept: it was not generated; --force replaces it")));
     }
     let header = format!("{HEADER} rbac' from the rights of {}'s reconciler; do not edit.\n", native.kind);
-    project.write(path, header + &native.print(&name));
+    project.write(path, header + &native.print(&name, &Deployment::of(project)?));
     add_role(project, &file)?;
     Ok(None)
 }

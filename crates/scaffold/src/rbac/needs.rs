@@ -5,6 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value as Json;
 
 use super::render::{NAMESPACE, RELEASE, Seen};
+use crate::definitions::{Definitions, defines};
+use crate::documents::group_of;
 use crate::gvk;
 use crate::watches::Watch;
 
@@ -23,12 +25,31 @@ pub(super) const ACCOUNT_VERBS: &[&str] = &["get", "impersonate"];
 pub(super) struct Needs {
     /// Verbs on resources, by (group, resource), with the reason.
     pub(super) resources: BTreeMap<(String, String), Need>,
-    /// Rules that the chart's own roles grant, in JSON with sorted keys, with the role.
-    pub(super) held: Vec<(Json, String)>,
+    /// Rules that the chart's own roles grant.
+    pub(super) held: Vec<Held>,
     /// Roles outside the chart that its bindings refer to: (resource, name), with the binding.
     pub(super) bound: BTreeMap<(String, String), String>,
     /// ServiceAccounts to act as.
     pub(super) accounts: BTreeSet<String>,
+}
+
+/// A rule that one of the chart's own roles grants.
+#[derive(Debug)]
+pub(super) struct Held {
+    /// In JSON, with sorted keys.
+    pub(super) rule: Json,
+    /// The role's template.
+    pub(super) place: String,
+    /// `roles` or `clusterroles`.
+    pub(super) resource: &'static str,
+    /// Whether the chart also binds the role.
+    pub(super) is_bound: bool,
+}
+
+impl Held {
+    pub(super) fn kind(&self) -> &'static str {
+        if self.resource == "roles" { "Role" } else { "ClusterRole" }
+    }
 }
 
 /// Why and how a resource is accessed.
@@ -40,38 +61,42 @@ pub(super) struct Need {
 
 impl Needs {
     /// Adds what one version's chart needs.
-    pub(super) fn add(&mut self, seen: &Seen, watch: &Watch) {
+    pub(super) fn add(&mut self, seen: &Seen, watch: &Watch, definitions: &Definitions) {
         if watch.reads_config_maps {
             let why = "valuesFrom in watches.yaml".to_owned();
             self.need((String::new(), "configmaps".to_owned()), &["get", "list", "watch"], why);
         }
         match &watch.account {
-            Some(account) => self.add_watched(seen, account),
-            None => self.add_written(seen, watch),
+            Some(account) => self.add_watched(seen, account, definitions),
+            None => self.add_written(seen, watch, definitions),
         }
     }
 
     /// Adds what it takes to act as an account, and to see the objects that it writes.
-    fn add_watched(&mut self, seen: &Seen, account: &str) {
+    fn add_watched(&mut self, seen: &Seen, account: &str, definitions: &Definitions) {
         self.accounts.insert(account.to_owned());
         for ((api_version, kind), place) in &seen.kinds {
-            self.need(resource(seen, api_version, kind), WATCHED_VERBS, place.clone());
+            self.need(resource(seen, definitions, api_version, kind), WATCHED_VERBS, place.clone());
         }
     }
 
     /// Adds what it takes to write the objects.
-    fn add_written(&mut self, seen: &Seen, watch: &Watch) {
+    fn add_written(&mut self, seen: &Seen, watch: &Watch, definitions: &Definitions) {
         for ((api_version, kind), place) in &seen.kinds {
-            let resource = resource(seen, api_version, kind);
+            let resource = resource(seen, definitions, api_version, kind);
             self.need(resource, OBJECT_VERBS, place.clone());
         }
         for ((api_version, kind), hook) in &seen.hooks {
             let verbs: &[&str] = if hook.is_generated { &["list"] } else { &[] };
-            self.need(resource(seen, api_version, kind), &[HOOK_VERBS, verbs].concat(), hook.place.clone());
+            self.need(
+                resource(seen, definitions, api_version, kind),
+                &[HOOK_VERBS, verbs].concat(),
+                hook.place.clone(),
+            );
         }
         for (api_version, kind, lists) in &seen.lookups {
             let verbs: &[&str] = if *lists { &["get", "list"] } else { &["get"] };
-            self.need(resource(seen, api_version, kind), verbs, "looked up by templates".to_owned());
+            self.need(resource(seen, definitions, api_version, kind), verbs, "looked up by templates".to_owned());
         }
         if seen.has_crds && !watch.skips_crds {
             let resource = ("apiextensions.k8s.io".to_owned(), "customresourcedefinitions".to_owned());
@@ -94,26 +119,33 @@ impl Needs {
     fn add_rights(&mut self, seen: &Seen) {
         let name = |object: &Json| object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
         let is_role = |object: &Json| matches!(object["kind"].as_str(), Some("Role" | "ClusterRole"));
-        let roles: Vec<String> =
-            seen.rights.iter().filter(|(object, _)| is_role(object)).map(|(object, _)| name(object)).collect();
-        for (object, place) in &seen.rights {
-            if is_role(object) {
-                let rules = object["rules"].as_array().map(Vec::as_slice).unwrap_or_default();
-                rules.iter().for_each(|rule| self.hold(without_release_names(rule), place));
-                continue;
+        let (roles, bindings): (Vec<_>, Vec<_>) = seen.rights.iter().partition(|(object, _)| is_role(object));
+        for (role, place) in &roles {
+            let refers = |(binding, _): &&&(Json, String)| {
+                binding["roleRef"]["kind"] == role["kind"] && binding["roleRef"]["name"] == role["metadata"]["name"]
+            };
+            let resource = if role["kind"] == "Role" { "roles" } else { "clusterroles" };
+            let is_bound = bindings.iter().any(|binding| refers(&binding));
+            for rule in role["rules"].as_array().into_iter().flatten() {
+                self.hold(Held { rule: without_release_names(rule), place: place.clone(), resource, is_bound });
             }
-            let role = &object["roleRef"];
+        }
+        let names: Vec<String> = roles.iter().map(|(role, _)| name(role)).collect();
+        for (binding, place) in &bindings {
+            let role = &binding["roleRef"];
             let role_name = role["name"].as_str().unwrap_or_default().to_owned();
-            if !roles.contains(&role_name) && !role_name.is_empty() {
+            if !names.contains(&role_name) && !role_name.is_empty() {
                 let kind = gvk::plural(role["kind"].as_str().unwrap_or("ClusterRole"));
                 self.bound.entry((kind, role_name)).or_insert_with(|| place.clone());
             }
         }
     }
 
-    fn hold(&mut self, rule: Json, place: &str) {
-        if !self.held.iter().any(|(known, _)| *known == rule) {
-            self.held.push((rule, place.to_owned()));
+    fn hold(&mut self, held: Held) {
+        let same = |known: &&mut Held| known.rule == held.rule && known.resource == held.resource;
+        match self.held.iter_mut().find(same) {
+            Some(known) => known.is_bound |= held.is_bound,
+            None => self.held.push(held),
         }
     }
 }
@@ -129,10 +161,10 @@ fn without_release_names(rule: &Json) -> Json {
     rule
 }
 
-/// The group and resource of a kind: from the chart's definitions, or by the rules of plurals.
-fn resource(seen: &Seen, api_version: &str, kind: &str) -> (String, String) {
-    let group = api_version.split_once('/').map_or("", |(group, _)| group);
-    let defines = |crd: &&Json| crd["spec"]["group"] == group && crd["spec"]["names"]["kind"] == kind;
-    let plural = seen.definitions.iter().find(defines).and_then(|crd| crd["spec"]["names"]["plural"].as_str());
-    (group.to_owned(), plural.map_or_else(|| gvk::plural(kind), str::to_owned))
+/// The group and resource of a kind: from the chart's definitions, the project's, or by the rules of plurals.
+pub(super) fn resource(seen: &Seen, definitions: &Definitions, api_version: &str, kind: &str) -> (String, String) {
+    let group = group_of(api_version);
+    let own = seen.definitions.iter().find(|crd| defines(crd, group, kind));
+    let plural = own.and_then(|crd| crd["spec"]["names"]["plural"].as_str());
+    (group.to_owned(), plural.map_or_else(|| definitions.plural(group, kind), str::to_owned))
 }

@@ -13,6 +13,7 @@ use helm::view::{Nulls, coalesce, resolve};
 use serde_json::{Value as Json, json};
 
 use super::branches::{self, Change, asked_apis};
+use crate::documents::items;
 use crate::yaml::{parse, to_map};
 
 /// The release's name and namespace; text that contains one differs between releases.
@@ -56,7 +57,16 @@ pub(super) struct HookKind {
 
 /// Records what templates ask for, and finds nothing.
 #[derive(Default)]
-struct Asked(Mutex<BTreeSet<(String, String, bool)>>);
+pub(crate) struct Asked(Mutex<BTreeSet<(String, String, bool)>>);
+
+impl Asked {
+    /// The kinds that templates asked for.
+    pub(crate) fn kinds(&self) -> Vec<String> {
+        let asked = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let kinds: BTreeSet<String> = asked.iter().map(|(_, kind, _)| kind.clone()).collect();
+        kinds.into_iter().collect()
+    }
+}
 
 impl Lookup for Asked {
     fn lookup(&self, api_version: &str, kind: &str, _: &str, name: &str) -> Result<Value, LookupError> {
@@ -296,12 +306,10 @@ impl Seen {
         self.rendered.insert(template.to_owned());
         let Ok(object) = parse(text) else { return };
         let place = format!("{template}{note}");
-        let items =
-            object["items"].as_array().filter(|_| object["kind"].as_str().is_some_and(|kind| kind.ends_with("List")));
         if let Some(kind) = object["kind"].as_str() {
             self.printed.insert((template.to_owned(), kind.to_owned()));
         }
-        for object in items.map_or(std::slice::from_ref(&object), Vec::as_slice) {
+        for object in items(&object).unwrap_or(std::slice::from_ref(&object)) {
             self.single(object, &place, is_hook);
         }
     }
@@ -385,6 +393,12 @@ fn complete(chart: &Arc<Chart>, overrides: &Map) -> Json {
     let view = resolve(chart, overrides, &mut warnings);
     let values = view.and_then(|view| Ok(coalesce(&view, overrides, Nulls::Keep, &mut warnings)?));
     to_serde(&Value::Map(values.unwrap_or_else(|_| chart.values.clone())))
+}
+
+/// A cluster with all APIs that a chart's templates ask for.
+pub(crate) fn asked_by(chart: &Chart) -> Capabilities {
+    let texts = texts(chart);
+    with_apis(&asked_apis(&texts.iter().map(String::as_str).collect::<Vec<_>>()))
 }
 
 fn with_apis(more: &BTreeSet<String>) -> Capabilities {

@@ -5,11 +5,12 @@ use std::fmt::Write as _;
 use serde_json::Value as Json;
 
 use super::needs::{ACCOUNT_VERBS, Needs};
+use crate::deployment::Deployment;
 use crate::gvk::Gvk;
 
 /// The role and its binding. Each rule says why it is there.
-pub(super) fn print(gvk: &Gvk, needs: &Needs) -> String {
-    let (kind, plural, group) = (gvk.lower(), gvk.plural(), scalar(&gvk.group));
+pub(super) fn print(gvk: &Gvk, plural: &str, needs: &Needs, deployment: &Deployment) -> String {
+    let (kind, group) = (gvk.lower(), scalar(&gvk.group));
     let mut text = format!(
         "apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole
@@ -24,11 +25,11 @@ rules:
   verbs: [patch]
 "
     );
-    text.push_str(&FINALIZERS.replace("__group__", &group).replace("__plural__", &plural));
+    text.push_str(&FINALIZERS.replace("__group__", &group).replace("__plural__", plural));
     print_accounts(needs, &mut text);
     print_resources(needs, &mut text);
     print_rights(needs, &mut text);
-    text.push_str(&BINDING.replace("__name__", &kind));
+    text.push_str(&binding(&kind, deployment));
     text
 }
 
@@ -40,8 +41,13 @@ pub(super) const FINALIZERS: &str = "\
   verbs: [update]
 ";
 
-/// Binds a role to the operator's account.
-pub(super) const BINDING: &str = "\
+/// Binds the role of this name to the operator's account.
+pub(super) fn binding(name: &str, deployment: &Deployment) -> String {
+    let words = [("__name__", name), ("__account__", &deployment.account), ("__namespace__", &deployment.namespace)];
+    words.iter().fold(BINDING.to_owned(), |text, (place, word)| text.replace(place, word))
+}
+
+const BINDING: &str = "\
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRoleBinding
@@ -53,8 +59,8 @@ roleRef:
   name: __name__-role
 subjects:
 - kind: ServiceAccount
-  name: controller-manager
-  namespace: system
+  name: __account__
+  namespace: __namespace__
 ";
 
 /// One rule for the accounts that write objects.
@@ -102,9 +108,9 @@ fn print_rights(needs: &Needs, text: &mut String) {
             "# The chart's roles grant what follows. Kubernetes lets an account grant only rights that it holds.\n",
         );
     }
-    for (rule, place) in &needs.held {
-        let _ = writeln!(text, "# {}", one_line(place));
-        print_rule(rule, text);
+    for held in &needs.held {
+        let _ = writeln!(text, "# {}", one_line(&held.place));
+        print_rule(&held.rule, text);
     }
     for ((resource, name), place) in &needs.bound {
         let _ = writeln!(

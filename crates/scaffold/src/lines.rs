@@ -5,7 +5,7 @@ use serde_yaml::Spanned;
 
 /// The keys of a document with their lines.
 #[derive(Debug, Default)]
-pub(super) struct Lines {
+pub(crate) struct Lines {
     tree: Tree,
     /// The lines before the document.
     offset: usize,
@@ -21,7 +21,7 @@ enum Tree {
 
 impl Lines {
     /// Reads a document that starts after `offset` lines. A document that is not valid YAML has no lines.
-    pub(super) fn of(text: &str, offset: usize) -> Lines {
+    pub(crate) fn of(text: &str, offset: usize) -> Lines {
         // Keeps the number of lines, unlike cutting the marker off.
         let text = if text.starts_with("---") { text.replacen("---", "", 1) } else { text.to_owned() };
         let options = serde_yaml::options! { with_snippet: false };
@@ -29,7 +29,7 @@ impl Lines {
     }
 
     /// The line of the key at this path, or of the innermost key on the way that exists. Items of lists have their index as key.
-    pub(super) fn line<T: AsRef<str>>(&self, path: &[T]) -> Option<usize> {
+    pub(crate) fn line<T: AsRef<str>>(&self, path: &[T]) -> Option<usize> {
         let (mut tree, mut line) = (&self.tree, None);
         for key in path.iter().map(AsRef::as_ref) {
             match tree {
