@@ -1,5 +1,6 @@
 //! Charts in a project: those that come in, and those that are there.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use helm::chart::{Chart, File};
@@ -84,6 +85,51 @@ fn missing(path: &str) -> &'static str {
     match path.starts_with('/') {
         true => "it is a path of the image, and no COPY of a Dockerfile here brings a chart there",
         false => "the project has no such folder or archive",
+    }
+}
+
+/// The texts of a chart's `values.yaml` and of its subcharts', with comments.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Text {
+    /// The chart's name.
+    pub(crate) name: String,
+    /// The text; empty if there is none.
+    pub(crate) values: String,
+    /// The subcharts.
+    pub(crate) below: Vec<Text>,
+}
+
+/// Reads the values' texts of a project's chart.
+pub(crate) fn text(project: &Project, path: &str) -> Text {
+    match project.bytes(path) {
+        Some(archive) => archived(archive),
+        None => Text::of(&project.below(path).collect::<Vec<_>>()),
+    }
+}
+
+fn archived(archive: &[u8]) -> Text {
+    let files = Chart::unpack(archive).unwrap_or_default();
+    Text::of(&files.iter().map(|file| (file.name.as_str(), &*file.data)).collect::<Vec<_>>())
+}
+
+impl Text {
+    /// `files` are named by their paths below the chart's folder.
+    fn of(files: &[(&str, &[u8])]) -> Text {
+        let file = |name: &str| files.iter().find(|(path, _)| *path == name).map(|(_, content)| *content);
+        let text = |name: &str| file(name).map(|content| String::from_utf8_lossy(content).into_owned());
+        let about = crate::yaml::parse(&text("Chart.yaml").unwrap_or_default()).unwrap_or_default();
+        let mut below = Vec::new();
+        let mut folders: BTreeMap<&str, Vec<(&str, &[u8])>> = BTreeMap::new();
+        for (path, content) in files {
+            match path.strip_prefix("charts/").map(|path| path.split_once('/').ok_or(path)) {
+                Some(Ok((folder, path))) => folders.entry(folder).or_default().push((path, content)),
+                Some(Err(file)) if file.ends_with(".tgz") => below.push(archived(content)),
+                _ => {}
+            }
+        }
+        below.extend(folders.values().map(|files| Text::of(files)));
+        let name = about["name"].as_str().unwrap_or_default().to_owned();
+        Text { name, values: text("values.yaml").unwrap_or_default(), below }
     }
 }
 

@@ -47,6 +47,23 @@ impl Document {
         lines.line(&path)
     }
 
+    /// Returns whether the file contains nothing else.
+    pub(crate) fn is_alone(&self, text: &str) -> bool {
+        self.prefix.is_empty()
+            && parts(text).iter().filter(|(_, part)| yaml::parse(part).is_ok_and(|one| !one.is_null())).count() == 1
+    }
+
+    /// The content of the document's part of the file, with another object in this one's place.
+    fn within(&self, part: &str, new: &Json) -> Json {
+        let pointer: String = self.prefix.iter().map(|key| format!("/{key}")).collect();
+        let mut whole = yaml::parse(part).unwrap_or_default();
+        match whole.pointer_mut(&pointer) {
+            Some(place) => *place = new.clone(),
+            None => whole = new.clone(),
+        }
+        whole
+    }
+
     /// Returns a field of text; empty if there is none.
     pub(crate) fn text(&self, pointer: &str) -> &str {
         self.content.pointer(pointer).and_then(Json::as_str).unwrap_or_default()
@@ -101,6 +118,21 @@ fn add(path: &str, content: Json, text: &Arc<Text>, prefix: &[String], found: &m
         }
         None => {}
     }
+}
+
+/// Returns the file's text with another object in a document's place. Other documents keep their text.
+pub(crate) fn replaced(text: &str, document: &Document, new: &Json) -> String {
+    let mut found = String::new();
+    for (offset, part) in parts(text) {
+        if offset != document.text.offset {
+            found.push_str(part);
+            continue;
+        }
+        let marker = part.split_inclusive('\n').next().filter(|line| line.starts_with("---"));
+        found.push_str(marker.unwrap_or_default());
+        found.push_str(&yaml::print(&document.within(part, new)));
+    }
+    found
 }
 
 /// Returns the items of a list object: of `List`, which may have none, and of typed lists such as `ConfigMapList`.
@@ -165,6 +197,23 @@ metadata: {name: d}
         let expected = [("a", Some(4)), ("b", Some(10)), ("c", Some(14)), ("d", Some(18))];
         assert_eq!(names(text), expected.map(|(name, line)| (name.to_owned(), line)));
         assert_eq!(names("apiVersion: v1\nkind: List\nitems:\n"), []);
+    }
+
+    #[test]
+    fn a_replaced_object_leaves_the_others_as_they_are() {
+        let text = "# a\nkind: A\n---\nkind: B # b\n---\napiVersion: v1\nkind: List\nitems: [{kind: C}, {kind: D}]\n";
+        let project = Project::from_files([("a.yaml", text)]);
+        let all = valid(&project, "a.yaml");
+        let new = serde_json::json!({"kind": "New"});
+        let second = replaced(text, &all[1], &new);
+        assert_eq!(second, text.replace("kind: B # b", "kind: New"));
+        let third = replaced(text, &all[2], &new);
+        assert!(third.starts_with("# a\nkind: A\n---\nkind: B # b\n---\n"), "{third}");
+        assert!(third.contains("- kind: New\n- kind: D\n"), "{third}");
+        assert!(
+            !all[0].is_alone(text)
+                && valid(&Project::from_files([("a", "# x\n---\nkind: A\n")]), "a")[0].is_alone("# x\n---\nkind: A\n")
+        );
     }
 
     #[test]

@@ -45,7 +45,7 @@ impl Gvk {
         self.kind.to_lowercase()
     }
 
-    /// The resource's plural name, as the API server's paths have it.
+    /// The plural name of a new kind. Existing kinds have a definition, which may name another.
     pub fn plural(&self) -> String {
         plural(&self.kind)
     }
@@ -58,11 +58,6 @@ impl Gvk {
     /// `group/version`, or the version alone without a group.
     pub fn api_version(&self) -> String {
         if self.group.is_empty() { self.version.clone() } else { format!("{}/{}", self.group, self.version) }
-    }
-
-    /// The path of the definition's file.
-    pub fn crd_file(&self) -> String {
-        format!("config/crd/bases/{}_{}.yaml", self.group, self.plural())
     }
 
     /// The path of the sample. Upstream names it by the group without its domain.
@@ -157,7 +152,6 @@ mod tests {
         let gvk = Gvk::new("cache", "my.domain", "v1", "MemcachedBackup").unwrap();
         assert_eq!(gvk.to_string(), "cache.my.domain/v1 MemcachedBackup");
         assert_eq!((gvk.lower().as_str(), gvk.module().as_str()), ("memcachedbackup", "memcached_backup"));
-        assert_eq!(gvk.crd_file(), "config/crd/bases/cache.my.domain_memcachedbackups.yaml");
         assert_eq!(gvk.sample_file("my.domain"), "config/samples/cache_v1_memcachedbackup.yaml");
         let bare = Gvk::new("", "my.domain", "v1", "Cache").unwrap();
         assert_eq!(

@@ -79,11 +79,14 @@ impl ProjectFile {
         self.has_layout("hybrid.helm.")
     }
 
-    /// Returns whether a layout starts so.
+    /// Returns whether a layout starts so. Older tools wrote one text instead of a list.
     pub(crate) fn has_layout(&self, start: &str) -> bool {
-        let layouts = self.fields.get("layout").and_then(Json::as_array);
         let is_wanted = |layout: &Json| layout.as_str().is_some_and(|layout| layout.starts_with(start));
-        layouts.is_some_and(|layouts| layouts.iter().any(is_wanted))
+        match self.fields.get("layout") {
+            Some(Json::Array(layouts)) => layouts.iter().any(is_wanted),
+            Some(layout) => is_wanted(layout),
+            None => false,
+        }
     }
 
     /// Records an API once.
@@ -124,8 +127,11 @@ impl ProjectFile {
     pub(crate) fn resources(&self) -> Vec<Gvk> {
         let text = |entry: &Json, key: &str| entry[key].as_str().unwrap_or_default().to_owned();
         let entries = self.fields.get("resources").and_then(Json::as_array);
+        // Before version 3, all groups had the project's domain.
+        let domain = if self.text("version") == "3" { "" } else { self.domain() };
         let gvk = |entry: &Json| {
-            let parts = [text(entry, "group"), text(entry, "domain")];
+            let own = entry["domain"].as_str().unwrap_or(domain).to_owned();
+            let parts = [text(entry, "group"), own];
             let group = parts.iter().filter(|part| !part.is_empty()).cloned().collect::<Vec<_>>().join(".");
             Gvk { group, version: text(entry, "version"), kind: text(entry, "kind") }
         };
@@ -176,6 +182,14 @@ version: \"3\"
         assert_eq!(file.print(), format!("{HEADER}{expected}"));
         assert_eq!(file.resources(), [chart, native]);
         assert!(file.is_hybrid());
+    }
+
+    #[test]
+    fn projects_of_older_tools_have_a_layout_and_groups_too() {
+        let text = "domain: a.b\nlayout: helm.sdk.operatorframework.io/v1\nresources:\n- {group: c, kind: D, version: v1}\nversion: 3-alpha\n";
+        let file = ProjectFile::parse(text).unwrap();
+        assert!(file.has_layout("helm.sdk.operatorframework.io/") && !file.has_layout("hybrid."));
+        assert_eq!(file.resources(), [Gvk::new("c", "a.b", "v1", "D").unwrap()]);
     }
 
     #[test]

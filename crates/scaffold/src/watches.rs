@@ -20,6 +20,8 @@ pub(crate) struct Watch {
     pub(crate) reads_config_maps: bool,
     /// Whether any values come from elsewhere than the resource.
     pub(crate) has_other_values: bool,
+    /// Whether expressions read the resource.
+    pub(crate) reads_resource: bool,
     /// Whether the chart's definitions are left to others.
     pub(crate) skips_crds: bool,
     /// The ServiceAccount that writes the chart's objects, without its namespace.
@@ -47,6 +49,7 @@ fn watch(project: &Project, entry: &Json) -> Watch {
         overrides: overrides.map(flat).unwrap_or_default(),
         reads_config_maps: annotation || sources.iter().any(|source| source["kind"] == "ConfigMap"),
         has_other_values: annotation || !sources.is_empty() || overrides.is_some(),
+        reads_resource: entry["status"].to_string().contains("self"),
         skips_crds: text("crds") == "skip",
         account: entry["serviceAccountName"].as_str().map(|name| name.rsplit('/').next().unwrap_or(name).to_owned()),
     }

@@ -34,7 +34,7 @@ use flow::Flow;
 use held::{CellId, Held, Ref};
 use known::Known;
 
-pub use unread::Unread;
+pub use unread::{Unread, near};
 
 /// Which values a chart's templates can read. Independent of the values: every subchart counts, enabled or not.
 #[derive(Clone, Debug)]

@@ -105,7 +105,7 @@ impl Search<'_> {
 }
 
 /// Returns the candidate that differs from the key in at most a third of its letters, ignoring case.
-pub(crate) fn near<'a>(key: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub fn near<'a>(key: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let key = key.to_lowercase();
     let distance = |known: &'a str| (strsim::osa_distance(&key, &known.to_lowercase()), known);
     let (distance, near) = candidates.into_iter().map(distance).min()?;

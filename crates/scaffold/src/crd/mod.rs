@@ -1,23 +1,40 @@
 //! Definitions of custom resources: from charts, and from the types of native kinds.
 //!
-//! The chart decides which values it takes, so a definition never rejects what the chart could accept: unknown fields stay, every field may be null
-//! (which removes a default), no default is written into resources, and nothing is required that the chart has a default for.
+//! The chart decides which values it takes, so a definition never rejects what the chart could accept: unknown fields stay unless nothing can read
+//! them (`closed`), every field may be null (which removes a default), no default is written into resources, and nothing is required that the chart
+//! has a default for.
+//!
+//! Each kind has one definition, wherever the project keeps it. What a chart does not decide stays (`existing`).
 
+mod closed;
 mod comments;
+mod existing;
 mod infer;
 mod printed;
 mod schema;
 #[cfg(test)]
 mod tests;
+mod union;
+mod values;
 
 use serde_json::{Value as Json, json};
 
 use crate::create_api::add_crd;
+use crate::definitions::{Definition, Definitions, FOLDER};
+use crate::documents;
 use crate::gvk::Gvk;
+use crate::project_file::{self, ProjectFile};
 use crate::watches::{self, Watch};
-use crate::{Error, Project, chart, yaml};
+use crate::{Error, Project, chart};
+use values::{Extent, MAX_DEPTH};
 
 pub use printed::{HEADER, is_generated};
+
+/// The longest name of a release, which is the resource's.
+const MAX_NAME: usize = 53;
+
+/// How large a definition may become, in bytes: `kubectl apply` keeps a copy in an annotation, which may have 256 KiB.
+const MAX_BYTES: usize = 200_000;
 
 /// Writes the definitions of all kinds in watches.yaml, and of `natives`, which are complete definitions. Returns notes.
 ///
@@ -26,67 +43,100 @@ pub use printed::{HEADER, is_generated};
 /// # Errors
 /// A chart does not load, or a list of `config` cannot be edited.
 pub fn generate(project: &mut Project, natives: &[Json], force: bool) -> Result<Vec<String>, Error> {
+    let definitions = Definitions::of(project)?;
+    let watches = watches::read(project)?;
     let mut notes = Vec::new();
-    let mut done: Vec<String> = Vec::new();
-    for watch in watches::read(project)? {
-        let path = watch.gvk.crd_file();
-        if !done.contains(&path) {
-            notes.extend(write_chart_kind(project, &watch.gvk, force)?);
-            done.push(path);
+    let mut done: Vec<(String, String)> = Vec::new();
+    for Watch { gvk, .. } in &watches {
+        let name = (gvk.group.clone(), gvk.kind.clone());
+        if !done.contains(&name) {
+            notes.extend(write_chart_kind(project, gvk, (&watches, &definitions), force)?);
+            done.push(name);
         }
     }
     for native in natives {
-        let gvk = of_native(native);
-        let text = printed::print(native, "src/api");
-        notes.extend(put(project, &gvk.crd_file(), text, force)?);
+        let known = definitions.find(&text(native, "/spec/group"), &text(native, "/spec/names/kind"));
+        notes.extend(put(project, native, known, "src/api", force)?);
     }
     Ok(notes)
 }
 
 /// As [`generate`], for one kind that a chart serves.
 pub(crate) fn generate_kind(project: &mut Project, gvk: &Gvk) -> Result<Vec<String>, Error> {
-    write_chart_kind(project, gvk, false)
+    let (watches, definitions) = (watches::read(project)?, Definitions::of(project)?);
+    write_chart_kind(project, gvk, (&watches, &definitions), false)
 }
 
-/// Names of a complete definition.
-fn of_native(crd: &Json) -> Gvk {
-    let text = |value: &Json| value.as_str().unwrap_or_default().to_owned();
-    let spec = &crd["spec"];
-    Gvk { group: text(&spec["group"]), version: text(&spec["versions"][0]["name"]), kind: text(&spec["names"]["kind"]) }
+fn text(value: &Json, pointer: &str) -> String {
+    value.pointer(pointer).and_then(Json::as_str).unwrap_or_default().to_owned()
 }
 
-fn write_chart_kind(project: &mut Project, gvk: &Gvk, force: bool) -> Result<Vec<String>, Error> {
-    let versions: Vec<Watch> = watches::read(project)?
-        .into_iter()
-        .filter(|watch| watch.gvk.group == gvk.group && watch.gvk.kind == gvk.kind)
-        .collect();
-    let versions = versions.iter().map(|watch| version(project, watch)).collect::<Result<Vec<_>, _>>()?;
-    let sources: Vec<&str> = versions.iter().map(|(_, chart)| chart.as_str()).collect();
-    let text = printed::print(&definition(gvk, &versions), &sources.join(", "));
-    put(project, &gvk.crd_file(), text, force)
-}
-
-/// One version of a kind, and its chart.
-fn version(project: &Project, watch: &Watch) -> Result<(Json, String), Error> {
-    let loaded = chart::of(project, &watch.chart)?;
-    let text = project.text(&format!("{}/values.yaml", watch.chart)).unwrap_or_default();
-    let values = yaml::parse(text).unwrap_or(Json::Null);
-    let comments = comments::read(text);
-    let mut spec = match loaded.schema.as_ref().and_then(|text| serde_json::from_slice(text).ok()) {
-        Some(schema) => {
-            let mut spec = schema::convert(&schema, &schema::Defaults::of(&values, watch));
-            comments::describe_fields(&mut spec, "", &comments);
-            spec
+fn write_chart_kind(
+    project: &mut Project,
+    gvk: &Gvk,
+    (watches, definitions): (&[Watch], &Definitions),
+    force: bool,
+) -> Result<Vec<String>, Error> {
+    let known = definitions.find(&gvk.group, &gvk.kind);
+    let plural = definitions.plural(&gvk.group, &gvk.kind);
+    let path = path(known, &gvk.group, &plural);
+    if let Some(kept) = kept(project, &path, force) {
+        list(project, &path)?;
+        return Ok(vec![kept]);
+    }
+    let old = known.map(|known| existing::upgraded(&known.document.content));
+    let versions: Vec<&Watch> =
+        watches.iter().filter(|watch| watch.gvk.group == gvk.group && watch.gvk.kind == gvk.kind).collect();
+    let may_close = may_close(project, &versions, old.as_ref())?;
+    let charts: Vec<&str> = versions.iter().map(|watch| watch.chart.as_str()).collect();
+    let mut notes = Vec::new();
+    let mut crd = Json::Null;
+    for depth in [MAX_DEPTH, 0] {
+        let versions = versions.iter().map(|watch| version(project, watch, depth, may_close));
+        let new = definition(gvk, &plural, versions.collect::<Result<Vec<_>, _>>()?);
+        crd = old.as_ref().map_or_else(|| new.clone(), |old| existing::keep(new.clone(), old));
+        if printed::print(&crd, "").len() <= MAX_BYTES {
+            break;
         }
-        None => infer::table(&values, &comments),
+        if depth > 0 {
+            notes.push(format!(
+                "{} is described without its subcharts: kubectl apply refuses larger definitions",
+                gvk.kind
+            ));
+        }
+    }
+    notes.extend(put(project, &crd, known, &charts.join(", "), force)?);
+    Ok(notes)
+}
+
+/// Whether unknown fields of `spec` mean nothing but to the chart. Code and expressions may read them, and versions of a kind share what is stored.
+fn may_close(project: &Project, versions: &[&Watch], old: Option<&Json>) -> Result<bool, Error> {
+    let is_hybrid = match project.text(project_file::PATH) {
+        Some(text) => ProjectFile::parse(text)?.is_hybrid(),
+        None => false,
     };
+    let has_code = ["Cargo.toml", "main.go", "cmd/main.go"].iter().any(|path| project.contains(path));
+    let [only] = versions else { return Ok(false) };
+    let others = old.and_then(|old| old["spec"]["versions"].as_array()).into_iter().flatten();
+    let is_single = others.into_iter().all(|version| version["name"] == only.gvk.version);
+    Ok(is_single && !is_hybrid && !has_code && !only.reads_resource)
+}
+
+/// One version of a kind.
+fn version(project: &Project, watch: &Watch, depth: usize, may_close: bool) -> Result<Json, Error> {
+    let loaded = chart::of(project, &watch.chart)?;
+    let texts = chart::text(project, &watch.chart);
+    let mut spec = values::describe(&loaded, &texts, Extent { has_others: watch.has_other_values, depth });
     spec["description"] = format!("The chart's values; {}/values.yaml has the defaults.", watch.chart).into();
     spec.as_object_mut().map(|spec| spec.remove("nullable"));
     spec["type"] = "object".into();
     spec["x-kubernetes-preserve-unknown-fields"] = true.into();
+    if let Some(fields) = closed::top_level(&loaded, &spec).filter(|_| may_close) {
+        closed::close(&mut spec, &fields);
+    }
     let about = loaded.metadata.description.trim();
     let description = if about.is_empty() { format!("Served by the chart {}.", watch.chart) } else { about.to_owned() };
-    let version = json!({
+    Ok(json!({
         "name": watch.gvk.version,
         "served": true,
         "storage": false,
@@ -98,7 +148,7 @@ fn version(project: &Project, watch: &Watch) -> Result<(Json, String), Error> {
             "properties": {
                 "apiVersion": {"type": "string"},
                 "kind": {"type": "string"},
-                "metadata": {"type": "object"},
+                "metadata": {"type": "object", "properties": {"name": {"type": "string", "maxLength": MAX_NAME}}},
                 "spec": spec,
                 "status": {
                     "description": "The state that the operator last observed.",
@@ -109,8 +159,7 @@ fn version(project: &Project, watch: &Watch) -> Result<(Json, String), Error> {
                 },
             },
         }},
-    });
-    Ok((version, watch.chart.clone()))
+    }))
 }
 
 fn columns() -> Json {
@@ -126,12 +175,10 @@ fn columns() -> Json {
 }
 
 /// The definition of a kind. Its last version in watches.yaml is stored.
-fn definition(gvk: &Gvk, versions: &[(Json, String)]) -> Json {
-    let mut versions: Vec<Json> = versions.iter().map(|(version, _)| version.clone()).collect();
+fn definition(gvk: &Gvk, plural: &str, mut versions: Vec<Json>) -> Json {
     if let Some(last) = versions.last_mut() {
         last["storage"] = true.into();
     }
-    let plural = gvk.plural();
     json!({
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
@@ -150,14 +197,43 @@ fn definition(gvk: &Gvk, versions: &[(Json, String)]) -> Json {
     })
 }
 
-/// Writes a generated file and lists it.
-fn put(project: &mut Project, path: &str, text: String, force: bool) -> Result<Vec<String>, Error> {
-    let mut notes = Vec::new();
-    if force || project.text(path).is_none_or(is_generated) {
-        project.write(path, text);
-    } else {
-        notes.push(format!("{path} is kept: it was not generated; --force replaces it"));
+/// The note that a file is the user's, if it is.
+fn kept(project: &Project, path: &str, force: bool) -> Option<String> {
+    let is_own = !force && project.bytes(path).is_some() && !project.text(path).is_some_and(is_generated);
+    is_own.then(|| format!("{path} is kept: it was not generated; --force replaces it"))
+}
+
+/// Where a definition is or will be. Copies are never rewritten.
+fn path(known: Option<&Definition>, group: &str, plural: &str) -> String {
+    match known.filter(|known| !known.is_copy) {
+        Some(known) => known.document.path.clone(),
+        None => format!("{FOLDER}/bases/{group}_{plural}.yaml"),
     }
-    add_crd(project, path)?;
+}
+
+/// Writes a generated definition into its file, and lists the file.
+fn put(
+    project: &mut Project,
+    crd: &Json,
+    known: Option<&Definition>,
+    source: &str,
+    force: bool,
+) -> Result<Vec<String>, Error> {
+    let path = path(known, &text(crd, "/spec/group"), &text(crd, "/spec/names/plural"));
+    let notes: Vec<String> = kept(project, &path, force).into_iter().collect();
+    if notes.is_empty() {
+        let others = known.filter(|known| project.text(&path).is_some_and(|text| !known.document.is_alone(text)));
+        let text = match others.zip(project.text(&path)) {
+            Some((known, text)) => documents::replaced(text, &known.document, crd),
+            None => printed::print(crd, source),
+        };
+        project.write(&path, text);
+    }
+    list(project, &path)?;
     Ok(notes)
+}
+
+/// Lists a definition that `config/crd` holds; others are deployed in another way.
+fn list(project: &mut Project, path: &str) -> Result<(), Error> {
+    if path.starts_with(FOLDER) { add_crd(project, path) } else { Ok(()) }
 }

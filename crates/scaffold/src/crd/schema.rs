@@ -7,7 +7,6 @@ use golibs::regex::Regex;
 use serde_json::{Map, Value as Json, json};
 
 use super::infer::description;
-use crate::watches::Watch;
 
 /// How deep schemas may nest, references included. Deeper ones are open, and so are recursive ones.
 const MAX_DEPTH: usize = 24;
@@ -27,15 +26,9 @@ const KEPT: [&str; 9] = [
 
 /// What is known about the values that a resource need not give.
 pub(super) struct Defaults<'a> {
-    values: &'a Json,
+    pub(super) values: &'a Json,
     /// Whether values also come from elsewhere, so that nothing can be required of the resource.
-    others: bool,
-}
-
-impl<'a> Defaults<'a> {
-    pub(super) fn of(values: &'a Json, watch: &Watch) -> Defaults<'a> {
-        Defaults { values, others: watch.has_other_values }
-    }
+    pub(super) others: bool,
 }
 
 /// A schema's place.
@@ -46,18 +39,23 @@ struct Place<'a> {
     default: Option<&'a Json>,
     others: bool,
     depth: usize,
+    /// Whether there may be many such values: in a list, or under any key.
+    is_repeated: bool,
 }
 
-/// Converts the schema of a chart's values.
+/// Converts the schema of a chart's values. Marks what it leaves open with [`UNSAID`], and what it decides without a translation with [`DECIDED`].
 pub(super) fn convert(schema: &Json, defaults: &Defaults<'_>) -> Json {
-    let place = Place { root: schema, default: Some(defaults.values), others: defaults.others, depth: 0 };
-    place.schema(schema)
+    let (default, others) = (Some(defaults.values), defaults.others);
+    Place { root: schema, default, others, depth: 0, is_repeated: false }.schema(schema)
 }
 
 impl<'a> Place<'a> {
     fn schema(self, schema: &'a Json) -> Json {
         let open = json!({"x-kubernetes-preserve-unknown-fields": true, "nullable": true});
         let Some(schema) = self.resolved(schema).filter(|_| self.depth <= MAX_DEPTH) else { return open };
+        if says_nothing(schema) {
+            return self.unsaid(schema);
+        }
         let types = types(schema);
         let types: Vec<&str> = types.iter().copied().filter(|kind| *kind != "null").collect();
         let mut converted = match types[..] {
@@ -76,9 +74,22 @@ impl<'a> Place<'a> {
         if let Some(text) = self.description(schema) {
             converted["description"] = text.into();
         }
-        choices(schema, &mut converted);
+        self.choices(schema, &mut converted);
+        let decided = decided(schema);
+        if !decided.is_empty() {
+            converted[DECIDED] = decided.into();
+        }
         converted["nullable"] = true.into();
         converted
+    }
+
+    /// A value of which the schema says at most what it is for.
+    fn unsaid(self, schema: &Json) -> Json {
+        let mut open = json!({"x-kubernetes-preserve-unknown-fields": true, "nullable": true, UNSAID: true});
+        if let Some(text) = schema["description"].as_str() {
+            open["description"] = text.into();
+        }
+        open
     }
 
     /// Follows references inside the document; other references are unknown.
@@ -104,7 +115,8 @@ impl<'a> Place<'a> {
             converted["properties"] = Json::Object(properties);
         } else if schema["additionalProperties"].is_object() {
             // Kubernetes does not let a table have named fields and a schema for all others.
-            converted = json!({"type": "object", "additionalProperties": self.below(None).schema(&schema["additionalProperties"])});
+            let any = self.repeated().schema(&schema["additionalProperties"]);
+            converted = json!({"type": "object", "additionalProperties": any});
         }
         let required = self.required(schema);
         if !required.is_empty() {
@@ -123,9 +135,14 @@ impl<'a> Place<'a> {
 
     fn item(self, schema: &'a Json) -> Json {
         match schema.get("items") {
-            Some(items) if items.is_object() => self.below(None).schema(items),
-            _ => json!({"x-kubernetes-preserve-unknown-fields": true}),
+            Some(items) if items.is_object() => self.repeated().schema(items),
+            Some(_) => json!({"x-kubernetes-preserve-unknown-fields": true}),
+            None => json!({"x-kubernetes-preserve-unknown-fields": true, UNSAID: true}),
         }
+    }
+
+    fn repeated(self) -> Place<'a> {
+        Place { is_repeated: true, ..self.below(None) }
     }
 
     fn below(self, default: Option<&'a Json>) -> Place<'a> {
@@ -178,19 +195,88 @@ fn bounds(schema: &Json, converted: &mut Json) {
     }
 }
 
-/// `enum` and `const` of texts. As a pattern, because the API server accepts a null, which removes a default, in no `enum`, even if it lists null.
-fn choices(schema: &Json, converted: &mut Json) {
-    let one = schema.get("const").map(|value| vec![value.clone()]);
-    let Some(choices) = schema["enum"].as_array().cloned().or(one) else { return };
-    let texts: Vec<&str> = choices.iter().filter_map(Json::as_str).collect();
-    let is_text = choices.iter().all(|choice| choice.is_string() || choice.is_null()) && !texts.is_empty();
-    if !is_text || converted["type"] != "string" || converted.get("pattern").is_some() {
-        return;
+impl Place<'_> {
+    /// `enum` and `const` of texts and whole numbers, as a rule in CEL: the API server accepts a null, which removes a default, in no `enum`, even if it
+    /// lists null. Where values repeat, the server's estimate of the rule's cost would be too high, and a pattern has to do.
+    fn choices(self, schema: &Json, converted: &mut Json) {
+        let one = schema.get("const").map(|value| vec![value.clone()]);
+        let Some(choices) = schema["enum"].as_array().cloned().or(one) else { return };
+        let choices: Vec<&Json> = choices.iter().filter(|choice| !choice.is_null()).collect();
+        let is_type = |choice: &&Json| match converted["type"].as_str() {
+            Some("string") => choice.is_string(),
+            Some("integer") => choice.is_i64(),
+            _ => false,
+        };
+        if choices.is_empty() || !choices.iter().all(is_type) {
+            return;
+        }
+        let plain = |choice: &&Json| choice.as_str().map_or_else(|| choice.to_string(), str::to_owned);
+        let names: Vec<String> = choices.iter().map(plain).collect();
+        if !self.is_repeated {
+            let message = format!("must be one of {}", names.join(", "));
+            let literals: Vec<String> = choices.iter().map(|choice| literal(choice)).collect();
+            let rule = format!("self in [{}]", literals.join(", "));
+            converted["x-kubernetes-validations"] = json!([{"rule": rule, "message": message}]);
+        } else if converted["type"] == "string" && converted.get("pattern").is_none() {
+            let escaped: Vec<String> = names.iter().map(|text| regex::escape(text)).collect();
+            converted["pattern"] = format!("^(?:{})$", escaped.join("|")).into();
+        } else {
+            return;
+        }
+        let about = choices.iter().map(|choice| choice.to_string()).collect::<Vec<_>>().join(", ");
+        let about = format!("One of: {about}.");
+        let description =
+            converted.get("description").and_then(Json::as_str).map_or(about.clone(), |d| format!("{d} {about}"));
+        converted["description"] = description.into();
     }
-    let escaped: Vec<String> = texts.iter().map(|text| regex::escape(text)).collect();
-    converted["pattern"] = format!("^(?:{})$", escaped.join("|")).into();
-    let about = format!("One of: {}.", texts.iter().map(|text| format!("{text:?}")).collect::<Vec<_>>().join(", "));
-    let description =
-        converted.get("description").and_then(Json::as_str).map_or(about.clone(), |d| format!("{d} {about}"));
-    converted["description"] = description.into();
+}
+
+/// A text or number in CEL.
+fn literal(value: &Json) -> String {
+    match value.as_str() {
+        Some(text) => format!("'{}'", text.replace('\\', "\\\\").replace('\'', "\\'").replace('\n', "\\n")),
+        None => value.to_string(),
+    }
+}
+
+/// Marks a schema of which `values.schema.json` says nothing.
+pub(super) const UNSAID: &str = "x-unsaid";
+
+/// Lists the fields that `values.schema.json` decides by alternatives and conditions, which are left to Helm.
+pub(super) const DECIDED: &str = "x-decided";
+
+/// Keywords that hold schemas of the same value.
+const PARTS: [&str; 7] = ["allOf", "anyOf", "oneOf", "not", "if", "then", "else"];
+
+/// Whether the schema accepts anything.
+fn says_nothing(schema: &Json) -> bool {
+    let about = ["$comment", "$id", "$schema", "default", "deprecated", "description", "examples", "title"];
+    schema.as_object().is_some_and(|fields| fields.keys().all(|key| about.contains(&key.as_str())))
+}
+
+/// The fields that alternatives and conditions mention. `*` if they may be any.
+fn decided(schema: &Json) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut open: Vec<&Json> = parts(schema);
+    if schema.get("patternProperties").is_some() {
+        found.push("*".to_owned());
+    }
+    while let Some(part) = open.pop() {
+        let is_unclear = ["$ref", "patternProperties", "dependentSchemas"].iter().any(|key| part.get(key).is_some());
+        if is_unclear {
+            found.push("*".to_owned());
+        }
+        found.extend(part["properties"].as_object().into_iter().flatten().map(|(key, _)| key.clone()));
+        open.extend(parts(part));
+    }
+    found
+}
+
+fn parts(schema: &Json) -> Vec<&Json> {
+    let one = |key: &&str| match &schema[*key] {
+        Json::Array(several) => several.iter().collect(),
+        Json::Object(_) => vec![&schema[*key]],
+        _ => Vec::new(),
+    };
+    PARTS.iter().flat_map(one).collect()
 }

@@ -1,5 +1,6 @@
 //! Whether a sample fits its definition, as the API server and `kubectl apply` see it.
 
+use helm::reads::near;
 use helm::schema::Schema;
 use serde_json::{Map, Value as Json, json};
 
@@ -35,8 +36,36 @@ pub(super) fn check(sample: &Document, definitions: &Definitions) -> Vec<Finding
     };
     match schema.validate(&yaml::to_map(&sample.content)) {
         Ok(()) => Vec::new(),
-        Err(violations) => complaints(&violations.without_values).map(|text| at(sample, "", text)).collect(),
+        Err(violations) => {
+            let found = complaints(&violations.without_values);
+            let schema = &served["schema"]["openAPIV3Schema"];
+            found
+                .flat_map(|text| foreign(sample, text, schema, &crd.path).unwrap_or_else(|| vec![at(sample, "", text)]))
+                .collect()
+        }
     }
+}
+
+/// The findings for `at '/spec': additional properties 'a', 'b' not allowed`, one for each field.
+fn foreign(sample: &Document, complaint: &str, schema: &Json, crd: &str) -> Option<Vec<Finding>> {
+    let (pointer, rest) = complaint.strip_prefix("at '")?.split_once("': additional properties '")?;
+    let names = rest.strip_suffix("' not allowed")?;
+    let above: Vec<&str> = pointer.split('/').filter(|key| !key.is_empty()).collect();
+    let table = above.iter().fold(schema, |schema, key| match &schema["properties"][*key] {
+        Json::Null => &schema["items"],
+        inner => inner,
+    });
+    let known: Vec<&str> = table["properties"].as_object().into_iter().flatten().map(|(key, _)| key.as_str()).collect();
+    let finding = |name: &str| {
+        let path: Vec<&str> = above.iter().copied().chain([name]).collect();
+        let hint = match near(name, known.iter().copied()) {
+            Some(meant) => format!("did you mean {meant:?}?"),
+            None => "'generate crds' writes it again if the chart has the value now".to_owned(),
+        };
+        let what = format!("{crd} has no such field, so the API server refuses or drops it");
+        Finding::error(&sample.path, sample.line(&path), format!("{}: {what}; {hint}", path.join(".")))
+    };
+    Some(names.split("', '").map(finding).collect())
 }
 
 /// The lines of a validator's text.
