@@ -60,6 +60,14 @@ impl Deployment {
     }
 }
 
+/// Returns whether the project deploys the operator.
+///
+/// # Errors
+/// A kustomization is not valid YAML.
+pub(crate) fn exists(project: &Project) -> Result<bool, Error> {
+    Ok(find(project)?.is_some())
+}
+
 /// The Deployment of a manager, or the only one.
 fn find(project: &Project) -> Result<Option<Document>, Error> {
     for folder in FOLDERS {

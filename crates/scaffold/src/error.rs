@@ -25,10 +25,13 @@ pub enum Error {
         wanted: String,
     },
     /// The folder to take over is not a project of operator-sdk's Helm plugin.
-    #[error(
-        "{0} is not a Helm project of operator-sdk: it needs PROJECT with the layout helm.sdk.operatorframework.io, and watches.yaml"
-    )]
-    NotHelmProject(String),
+    #[error("{folder} is not a Helm project of operator-sdk: {reason}")]
+    NotHelmProject {
+        /// The folder as given.
+        folder: String,
+        /// What it lacks.
+        reason: String,
+    },
     /// A native kind in a project without code.
     #[error("only projects made with 'init --hybrid' serve kinds natively; this one serves charts only")]
     NotHybrid,

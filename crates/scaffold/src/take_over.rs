@@ -1,20 +1,16 @@
 //! `init --from-operator-sdk`: makes a project of operator-sdk's Helm plugin run with this operator.
 //!
 //! Everything that works stays: charts, watches.yaml, CRDs, samples, deployment, RBAC. What changes is where the program comes from, and each chart
-//! gets a role of its own.
+//! gets a role of its own. What cannot be changed here is named, with file and line.
 
-use crate::project_file::{self, ProjectFile};
-use crate::{Error, Project, rbac, watches};
+use crate::deployment;
+use crate::gvk::Gvk;
+use crate::lines::Lines;
+use crate::project_file::{self, ProjectFile, Served};
+use crate::{Error, Project, chart, dockerfile, kustomize, rbac, watches};
 
-/// The image that upstream's Dockerfiles stand on.
-const UPSTREAM_IMAGE: &str = "quay.io/operator-framework/helm-operator:";
-
-/// The start of our Dockerfile.
-const FROM: &str = "\
-# The operator's base image; `make docker-build-base` in helm-operator's sources builds helm-operator:latest.
-ARG HELM_OPERATOR_IMAGE=helm-operator:latest
-FROM ${HELM_OPERATOR_IMAGE}
-";
+/// Starts the second target of [`PROGRAM`].
+const MANIFESTS: &str = ".PHONY: manifests\n";
 
 /// The part of the Makefile that names the program.
 const PROGRAM: &str = "\
@@ -34,39 +30,100 @@ manifests: ## Write CRDs and roles again, from charts and watches.yaml.
 /// nothing.
 ///
 /// # Errors
-/// `from` is not such a project, a chart does not load, or a file cannot be edited. `name` names it in errors.
+/// `from` is not such a project, or a file cannot be edited. `name` names it in errors.
 pub fn take_over(project: &mut Project, from: &Project, name: &str) -> Result<Vec<String>, Error> {
     check(from, name)?;
     for (path, content) in from.files() {
         project.create(path, content);
     }
-    let mut notes = Vec::new();
-    notes.extend(dockerfile(project)?);
+    let mut notes = project_file(project, name)?;
+    notes.extend(dockerfiles(project)?);
     notes.extend(makefile(project)?);
-    notes.extend(rbac::generate(project, &[], false)?);
+    notes.extend(roles(project)?);
     notes.extend(advice(project)?);
     Ok(notes)
 }
 
+/// Refuses folders without watches.yaml, and projects of other plugins.
 fn check(from: &Project, name: &str) -> Result<(), Error> {
-    let file = from.text(project_file::PATH).map(ProjectFile::parse).transpose()?;
-    let is_helm = file.is_some_and(|file| file.has_layout("helm.sdk.operatorframework.io/"));
-    if is_helm && from.contains(watches::PATH) { Ok(()) } else { Err(Error::NotHelmProject(name.to_owned())) }
+    let refused = |reason: String| Err(Error::NotHelmProject { folder: name.to_owned(), reason });
+    if !from.contains(watches::PATH) {
+        let below: Vec<&str> =
+            from.files().filter_map(|(path, _)| path.strip_suffix("/watches.yaml")).take(3).collect();
+        return match below[..] {
+            [] => refused("it has no watches.yaml".to_owned()),
+            _ => refused(format!("it has no watches.yaml, but {} has: pass that folder", below.join(" or "))),
+        };
+    }
+    let Some(text) = from.text(project_file::PATH) else { return Ok(()) };
+    let file = ProjectFile::parse(text)?;
+    match ["helm.sdk.operatorframework.io/", "hybrid.helm."].iter().any(|layout| file.has_layout(layout)) {
+        true => Ok(()),
+        false => refused("PROJECT has another layout than helm.sdk.operatorframework.io".to_owned()),
+    }
 }
 
-/// Changes the base image, and keeps everything else.
-fn dockerfile(project: &mut Project) -> Result<Vec<String>, Error> {
-    let Some(text) = project.text("Dockerfile") else { return Ok(Vec::new()) };
-    let is_base = |line: &&str| line.starts_with("FROM ") && line.contains(UPSTREAM_IMAGE);
-    let Some(line) = text.split_inclusive('\n').find(is_base).map(str::to_owned) else { return Ok(Vec::new()) };
-    let has_commands = text.lines().any(|line| line.starts_with("RUN "));
-    project.edit("Dockerfile", |text| Ok(text.replacen(&line, FROM, 1)))?;
-    let mut notes = vec![format!("Dockerfile: the image stands on helm-operator:latest instead of {}", line.trim())];
-    if has_commands {
-        notes.push(
-            "Dockerfile has RUN lines: build the base image with a shell, 'make docker-build-base BASE_IMAGE=…'"
-                .to_owned(),
-        );
+/// Writes PROJECT where operator-sdk's is missing: it names the kinds that watches.yaml serves.
+fn project_file(project: &mut Project, folder: &str) -> Result<Vec<String>, Error> {
+    if project.contains(project_file::PATH) {
+        return Ok(Vec::new());
+    }
+    let kinds: Vec<Gvk> = watches::read(project)?.into_iter().map(|watch| watch.gvk).collect();
+    let domain = kinds.first().map(|gvk| domain(&gvk.group)).unwrap_or_default().to_owned();
+    let name = project_name(project, folder)?;
+    let mut file = ProjectFile::new(&name, &domain, None, false);
+    kinds.iter().for_each(|gvk| file.add(gvk, Served::Chart));
+    project.write(project_file::PATH, file.print());
+    Ok(vec![format!("PROJECT was missing and names {name:?}, the domain {domain:?} and the kinds of watches.yaml")])
+}
+
+/// The group without its first part, unless nothing but a domain is left.
+fn domain(group: &str) -> &str {
+    match group.split_once('.') {
+        Some((_, domain)) if domain.contains('.') => domain,
+        _ => group,
+    }
+}
+
+/// The prefix of the project's objects, or the folder's name.
+fn project_name(project: &Project, folder: &str) -> Result<String, Error> {
+    let prefix = kustomize::content(project, "config/default")?["namePrefix"].as_str().map(str::to_owned);
+    let folder = folder.trim_end_matches('/').rsplit('/').next().unwrap_or(folder);
+    let name = prefix.unwrap_or_else(|| folder.to_lowercase().replace(['_', '.', ' '], "-"));
+    let name = name.trim_matches('-');
+    Ok(if name.is_empty() { "operator".to_owned() } else { name.to_owned() })
+}
+
+/// Lets images run this program.
+fn dockerfiles(project: &mut Project) -> Result<Vec<String>, Error> {
+    let mut notes = Vec::new();
+    let mut runs = false;
+    for path in dockerfile::paths(project) {
+        let text = project.text(&path).unwrap_or_default();
+        runs |= text.contains("watches.yaml");
+        let Some(moved) = dockerfile::rebase(text) else { continue };
+        notes.extend(moved.notes.iter().map(|(line, note)| format!("{path}:{line}: {note}")));
+        project.write(path, moved.text);
+    }
+    if !runs {
+        notes.push("no Dockerfile here copies watches.yaml: build the image FROM helm-operator:latest, which 'make docker-build-base' in helm-operator's sources builds".to_owned());
+    }
+    Ok(notes)
+}
+
+/// Writes a role for each kind whose chart can be read.
+fn roles(project: &mut Project) -> Result<Vec<String>, Error> {
+    let lines = Lines::of(project.text(watches::PATH).unwrap_or_default(), 0);
+    let has_roles = kustomize::path(project, "config/rbac").is_some();
+    let (mut notes, mut done) = (Vec::new(), Vec::new());
+    for (at, watch) in watches::read(project)?.into_iter().enumerate() {
+        if let Err(error) = chart::of(project, &watch.chart) {
+            let line = lines.line(&[&at.to_string(), "chart"]).map(|line| format!(":{line}")).unwrap_or_default();
+            notes.push(format!("{}{line}: {error}; it is checked and gets a role once it is here", watches::PATH));
+        } else if has_roles && !done.contains(&watch.gvk.lower()) {
+            done.push(watch.gvk.lower());
+            notes.extend(rbac::generate_kind(project, &watch.gvk)?);
+        }
     }
     Ok(notes)
 }
@@ -74,20 +131,25 @@ fn dockerfile(project: &mut Project) -> Result<Vec<String>, Error> {
 /// Replaces the target that downloads upstream's program.
 fn makefile(project: &mut Project) -> Result<Vec<String>, Error> {
     let Some(text) = project.text("Makefile") else { return Ok(Vec::new()) };
+    let is_download = |part: &str| part.contains("operator-sdk/releases/download") && part.contains("helm-operator");
     let phony = ".PHONY: helm-operator\n";
-    let Some(start) = text.find(phony).filter(|_| text.contains("operator-sdk/releases/download")) else {
-        return Ok(Vec::new());
+    let target = text.find(phony).map(|start| {
+        let after = start + phony.len();
+        (start, text[after..].find(".PHONY:").map_or(text.len(), |found| after + found))
+    });
+    let Some((start, end)) = target.filter(|(start, end)| is_download(&text[*start..*end])) else {
+        let line = text.lines().position(is_download).map(|at| at + 1);
+        let todo = "this downloads upstream's helm-operator; set HELM_OPERATOR to this one instead";
+        return Ok(line.map(|line| format!("Makefile:{line}: {todo}")).into_iter().collect());
     };
-    let after = start + phony.len();
-    let end = text[after..].find(".PHONY:").map_or(text.len(), |found| after + found);
-    if !text[start..end].contains("releases/download") {
-        return Ok(Vec::new());
-    }
-    project.edit("Makefile", |text| Ok(format!("{}{PROGRAM}{}", &text[..start], &text[end..])))?;
-    Ok(vec![
-        "Makefile: 'run' uses helm-operator from bin or the path instead of downloading upstream's; 'manifests' is new"
-            .to_owned(),
-    ])
+    let has_manifests = text.lines().any(|line| line.starts_with("manifests:"));
+    let (program, manifests) = PROGRAM.split_once(MANIFESTS).unwrap_or((PROGRAM, ""));
+    let new = if has_manifests { program.to_owned() } else { format!("{program}{MANIFESTS}{manifests}") };
+    project.edit("Makefile", |text| Ok(format!("{}{new}{}", &text[..start], &text[end..])))?;
+    let added = if has_manifests { "" } else { "; 'manifests' is new" };
+    Ok(vec![format!(
+        "Makefile: 'run' uses helm-operator from bin or the path instead of downloading upstream's{added}"
+    )])
 }
 
 /// What only the user can decide.
@@ -106,10 +168,30 @@ fn advice(project: &Project) -> Result<Vec<String>, Error> {
             "config/rbac/role.yaml is kept; the *_role.yaml files now hold what each chart needs, so rules that upstream generated can go".to_owned(),
         );
     }
-    notes.push(
-        "config/crd is kept; 'helm-operator generate crds --force' describes the charts' values in it".to_owned(),
-    );
+    if project.below("config/crd").next().is_some() {
+        notes.push(
+            "config/crd is kept; 'helm-operator generate crds --force' describes the charts' values in it".to_owned(),
+        );
+    }
+    notes.extend(missing(project)?);
     Ok(notes)
+}
+
+/// What a project of operator-sdk has besides.
+fn missing(project: &Project) -> Result<Vec<String>, Error> {
+    let parts = [
+        ("Makefile", project.contains("Makefile")),
+        ("config/default", kustomize::path(project, "config/default").is_some()),
+        ("config/manager", deployment::exists(project)?),
+        ("config/rbac", kustomize::path(project, "config/rbac").is_some() || project.below("deploy").next().is_some()),
+    ];
+    let missing: Vec<&str> = parts.iter().filter(|(_, there)| !there).map(|(part, _)| *part).collect();
+    if missing.is_empty() {
+        return Ok(Vec::new());
+    }
+    let file = ProjectFile::parse(project.text(project_file::PATH).unwrap_or_default())?;
+    let init = format!("helm-operator init --domain {} --project-name {}", file.domain(), file.name());
+    Ok(vec![format!("there is no {}; '{init}' adds what is missing", missing.join(", "))])
 }
 
 #[cfg(test)]
@@ -133,13 +215,14 @@ mod tests {
             ),
             ("helm-charts/web/Chart.yaml", "apiVersion: v2\nname: web\nversion: 1.0.0\n"),
             ("helm-charts/web/templates/a.yaml", "apiVersion: v1\nkind: Service\nmetadata: {name: a}\n"),
+            ("config/crd/kustomization.yaml", "resources: []\n"),
             ("config/rbac/role.yaml", "rules: []\n"),
             ("config/rbac/kustomization.yaml", "resources:\n- role.yaml # ours\n"),
         ])
     }
 
     #[test]
-    fn a_project_moves_over_and_each_change_is_told() {
+    fn a_project_moves_over_and_each_change_is_named() {
         let mut project = upstream();
         let notes = take_over(&mut project, &upstream(), ".").unwrap();
         let changed: Vec<&str> =
@@ -154,8 +237,8 @@ mod tests {
             project.text("config/rbac/kustomization.yaml").unwrap().starts_with("resources:\n- role.yaml # ours\n")
         );
         for part in [
-            "Dockerfile: ",
-            "RUN lines",
+            "Dockerfile:2: the image stands on helm-operator:latest instead of quay.io/operator-framework/helm-operator:v1.42.3",
+            "Dockerfile:5: RUN needs a shell",
             "Makefile: ",
             "override values of Web",
             "role.yaml is kept",
@@ -175,12 +258,101 @@ mod tests {
     }
 
     #[test]
-    fn other_folders_are_refused() {
-        let hybrid = Project::from_files([("PROJECT", "layout: [go.kubebuilder.io/v4]\n"), ("watches.yaml", "")]);
-        for from in [Project::default(), hybrid] {
-            let error = take_over(&mut Project::default(), &from, "x").unwrap_err();
-            assert!(matches!(error, Error::NotHelmProject(_)), "{error}");
+    fn other_folders_are_refused_with_the_reason() {
+        let code = Project::from_files([("PROJECT", "layout: [go.kubebuilder.io/v4]\n"), ("watches.yaml", "")]);
+        let deeper = Project::from_files([("build/operator/watches.yaml", "")]);
+        for (from, expected) in [
+            (Project::default(), "x is not a Helm project of operator-sdk: it has no watches.yaml"),
+            (
+                deeper,
+                "x is not a Helm project of operator-sdk: it has no watches.yaml, but build/operator has: pass that folder",
+            ),
+            (
+                code,
+                "x is not a Helm project of operator-sdk: PROJECT has another layout than helm.sdk.operatorframework.io",
+            ),
+        ] {
+            assert_eq!(take_over(&mut Project::default(), &from, "x").unwrap_err().to_string(), expected);
         }
+    }
+
+    /// Moves a project twice, and returns it with the notes of the first move.
+    fn moved(files: &[(&str, &str)]) -> (Project, Vec<String>) {
+        let from = Project::from_files(files.iter().map(|(path, text)| (*path, *text)));
+        let mut project = from.clone();
+        let notes = take_over(&mut project, &from, "folder/my_operator").unwrap();
+        let mut again = Project::from_files(project.files());
+        take_over(&mut again, &from, "folder/my_operator").unwrap();
+        assert_eq!(again.changes().collect::<Vec<_>>(), []);
+        (project, notes)
+    }
+
+    const WATCH: &str = "- group: c.a.b\n  version: v1\n  kind: Web\n  chart: /opt/helm/helm-charts/web\n";
+    const CHART: &str = "apiVersion: v2\nname: web\nversion: 1.0.0\n";
+    const SERVICE: &str = "apiVersion: v1\nkind: Service\nmetadata: {name: a}\n";
+
+    #[test]
+    fn what_is_there_moves_without_a_project_file_and_what_is_missing_is_named() {
+        let dockerfile = "FROM quay.io/operator-framework/helm-operator:v1.33\nUSER helm\nENV HOME=/opt/helm\nCOPY watches.yaml ${HOME}/watches.yaml\nCOPY web ${HOME}/helm-charts/web\n";
+        let (project, notes) = moved(&[
+            ("watches.yaml", WATCH),
+            ("Dockerfile", dockerfile),
+            ("web/Chart.yaml", CHART),
+            ("web/templates/a.yaml", SERVICE),
+        ]);
+        let file = ProjectFile::parse(project.text("PROJECT").unwrap()).unwrap();
+        assert_eq!((file.name(), file.domain()), ("my-operator", "a.b"));
+        assert_eq!(file.resources(), [Gvk::new("c", "a.b", "v1", "Web").unwrap()]);
+        assert!(!project.contains("config/rbac/web_role.yaml"));
+        let said = |part: &str| notes.iter().any(|note| note.contains(part));
+        assert!(said("PROJECT was missing"), "{notes:?}");
+        let init = "there is no Makefile, config/default, config/manager, config/rbac; 'helm-operator init --domain a.b --project-name my-operator' adds what is missing";
+        assert!(said(init) && notes.len() == 3, "{notes:?}");
+    }
+
+    #[test]
+    fn roles_name_the_account_and_plurals_of_the_project() {
+        let crd = "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nspec: {group: c.a.b, names: {kind: Web, plural: weben}}\n";
+        let manager = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: m, namespace: mine}\nspec: {selector: {}, template: {spec: {containers: [{name: manager}]}}}\n";
+        let (project, _) = moved(&[
+            ("PROJECT", "domain: a.b\nlayout: helm.sdk.operatorframework.io/v1\nprojectName: x\nversion: 3-alpha\n"),
+            ("watches.yaml", WATCH),
+            ("helm-charts/web/Chart.yaml", CHART),
+            ("helm-charts/web/templates/a.yaml", SERVICE),
+            ("config/crd/kustomization.yaml", "resources: [bases/any.yaml]\n"),
+            ("config/crd/bases/any.yaml", crd),
+            ("config/manager/kustomization.yaml", "resources: [manager.yaml]\n"),
+            ("config/manager/manager.yaml", manager),
+            ("config/default/kustomization.yaml", "namePrefix: x-\nbases:\n- ../crd\n- ../rbac\n- ../manager\n"),
+            ("config/rbac/kustomization.yaml", "resources: []\n"),
+        ]);
+        let role = project.text("config/rbac/web_role.yaml").unwrap();
+        assert!(role.contains("resources: [weben/status]"), "{role}");
+        assert!(role.ends_with("- kind: ServiceAccount\n  name: default\n  namespace: mine\n"), "{role}");
+        assert!(project.text("config/rbac/web_editor_role.yaml").unwrap().contains("weben"));
+        assert_eq!(
+            project.text("config/default/kustomization.yaml"),
+            Some("namePrefix: x-\nbases:\n- ../crd\n- ../rbac\n- ../manager\n")
+        );
+    }
+
+    #[test]
+    fn a_chart_that_is_elsewhere_stops_nothing() {
+        let (_, notes) = moved(&[("watches.yaml", WATCH), ("config/rbac/kustomization.yaml", "resources: []\n")]);
+        let expected = "watches.yaml:4: cannot use chart \"/opt/helm/helm-charts/web\": it is a path of the image, and no COPY of a Dockerfile here brings a chart there";
+        assert!(notes.iter().any(|note| note.starts_with(expected)), "{notes:?}");
+        assert!(notes.iter().any(|note| note.starts_with("no Dockerfile here copies watches.yaml")), "{notes:?}");
+    }
+
+    #[test]
+    fn a_makefile_of_another_form_is_named_with_its_line() {
+        let makefile = "run: bin\n\trun\n\nbin:\n\tcurl -L https://github.com/operator-framework/operator-sdk/releases/download/v1/helm-operator_linux\n";
+        let (project, notes) = moved(&[("watches.yaml", WATCH), ("Makefile", makefile)]);
+        assert_eq!(project.text("Makefile"), Some(makefile));
+        assert!(notes.iter().any(|note| note.starts_with("Makefile:5: this downloads")), "{notes:?}");
+        let own = MAKEFILE.to_owned() + ".PHONY: manifests\nmanifests:\n\ttrue\n";
+        let (project, _) = moved(&[("watches.yaml", WATCH), ("Makefile", &own)]);
+        assert_eq!(project.text("Makefile").unwrap().matches("manifests:").count(), 1);
     }
 
     #[test]

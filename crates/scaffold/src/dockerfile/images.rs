@@ -3,7 +3,7 @@
 /// Returns whether the image is upstream's operator or a build of it, from any registry, with any tag or digest.
 ///
 /// An image without a registry or organisation is not: so is ours called where it is built.
-pub(crate) fn is_upstream(image: &str) -> bool {
+pub(super) fn is_upstream(image: &str) -> bool {
     let Some((_, name)) = without_tag(image).rsplit_once('/') else { return false };
     match name {
         "helm-operator" | "origin-helm-operator" | "ose-helm-operator" => true,

@@ -5,14 +5,15 @@
 
 mod images;
 mod parse;
+mod rebase;
 #[cfg(test)]
 mod tests;
 
 use crate::Project;
 use crate::kustomize::joined;
 
-pub(crate) use images::is_upstream;
-pub(crate) use parse::{Dockerfile, Instruction};
+use parse::Dockerfile;
+pub(crate) use rebase::rebase;
 
 /// Where operator-sdk's images keep charts: the value of `HOME`, and the working directory.
 const HOME: &str = "/opt/helm";

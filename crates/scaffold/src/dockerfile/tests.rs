@@ -1,5 +1,6 @@
 //! Dockerfiles of each shape.
 
+use super::images::is_upstream;
 use super::*;
 
 #[test]
@@ -68,4 +69,76 @@ fn a_path_of_the_image_leads_to_the_file_that_is_copied_there() {
     check("FROM a\nCOPY watches.yaml web /opt/helm/helm-charts/\n", "/opt/helm/helm-charts/web", None);
     check("FROM a\nCOPY watches.yaml /opt/helm/\n", "watches.yaml", Some("watches.yaml"));
     check("FROM a\nCOPY --from=b charts /opt/helm/helm-charts\n", absolute, None);
+}
+
+const ABOUT: &str =
+    "# The operator's base image; `make docker-build-base` in helm-operator's sources builds helm-operator:latest.\n";
+
+/// Checks the moved text and the lines of the notes; a second move changes nothing.
+fn moves(text: &str, expected: &str, lines: &[usize]) -> Vec<String> {
+    let found = rebase(text).unwrap();
+    assert_eq!(found.text, expected.replace("@ABOUT\n", ABOUT));
+    assert_eq!(found.notes.iter().map(|(line, _)| *line).collect::<Vec<_>>(), lines, "{:?}", found.notes);
+    let again = rebase(&found.text).map(|again| again.text);
+    assert!(again.as_ref().is_none_or(|again| *again == found.text), "{again:?}");
+    found.notes.into_iter().map(|(_, note)| note).collect()
+}
+
+#[test]
+fn an_image_on_upstreams_stands_on_ours_with_its_platform_and_name() {
+    moves(
+        "# Build\nFROM quay.io/operator-framework/helm-operator:v1.42.3\n\nENV HOME=/opt/helm\nUSER helm\n",
+        "# Build\n@ABOUT\nARG HELM_OPERATOR_IMAGE=helm-operator:latest\nFROM ${HELM_OPERATOR_IMAGE}\n\nENV HOME=/opt/helm\nUSER helm\n",
+        &[2],
+    );
+    let notes = moves(
+        "FROM golang AS build\nRUN make\nFROM --platform=linux/amd64 registry.redhat.io/openshift4/ose-helm-rhel9-operator:latest@sha256:b9 \\\n  as operator\nFROM operator\nRUN microdnf update\n",
+        "@ABOUT\nARG HELM_OPERATOR_IMAGE=helm-operator:latest\nFROM golang AS build\nRUN make\nFROM --platform=linux/amd64 ${HELM_OPERATOR_IMAGE} \\\n  as operator\nFROM operator\nRUN microdnf update\n",
+        &[3, 6],
+    );
+    assert!(notes[1].starts_with("RUN needs a shell"), "{notes:?}");
+}
+
+#[test]
+fn an_argument_that_is_the_image_keeps_its_name_and_gets_our_default() {
+    moves(
+        "ARG BASE=quay.io/a/helm-operator:v1\nARG OTHER=x\nFROM ${BASE}\n",
+        "@ABOUT\nARG BASE=helm-operator:latest\nARG OTHER=x\nFROM ${BASE}\n",
+        &[3],
+    );
+    moves(
+        "ARG VERSION=v1\nFROM quay.io/operator-framework/helm-operator:${VERSION}\n",
+        "ARG VERSION=v1\n@ABOUT\nARG HELM_OPERATOR_IMAGE=helm-operator:latest\nFROM ${HELM_OPERATOR_IMAGE}\n",
+        &[2],
+    );
+}
+
+#[test]
+fn a_copied_program_comes_from_our_image_and_a_downloaded_one_is_named() {
+    let notes = moves(
+        "FROM golang AS builder\nRUN make build/helm-operator\nFROM ubi\nCOPY --from=builder /workspace/build/helm-operator /usr/local/bin/helm-operator\nCOPY watches.yaml ${HOME}/watches.yaml\n",
+        "FROM golang AS builder\nRUN make build/helm-operator\nFROM ubi\n@ABOUT\nCOPY --from=helm-operator:latest /usr/local/bin/helm-operator /usr/local/bin/helm-operator\nCOPY watches.yaml ${HOME}/watches.yaml\n",
+        &[4],
+    );
+    assert!(notes[0].contains("the stage \"builder\""), "{notes:?}");
+    moves(
+        "FROM ubi\nCOPY --from=quay.io/operator-framework/helm-operator:v1 /usr/local/bin/helm-operator /x\nCOPY watches.yaml .\n",
+        "FROM ubi\n@ABOUT\nCOPY --from=helm-operator:latest /usr/local/bin/helm-operator /x\nCOPY watches.yaml .\n",
+        &[2],
+    );
+    let curl = "FROM ubi\nRUN mkdir a \\\n  && curl -L https://github.com/operator-framework/operator-sdk/releases/download/v1/helm-operator_linux_amd64 -o x\nCOPY watches.yaml .\n";
+    let notes = moves(curl, curl, &[2]);
+    let todo =
+        "write instead: COPY --from=helm-operator:latest /usr/local/bin/helm-operator /usr/local/bin/helm-operator";
+    assert!(notes[0].ends_with(todo), "{notes:?}");
+}
+
+#[test]
+fn an_image_of_an_unknown_form_is_named_and_other_images_are_not() {
+    let own = "FROM golang AS builder\nRUN go build -o manager main.go\nFROM ubi\nCOPY watches.yaml .\nCOPY --from=builder /workspace/manager .\nENTRYPOINT [\"/manager\"]\n";
+    let notes = moves(own, own, &[6]);
+    assert!(notes[0].contains("does not run helm-operator in a way that is known here"), "{notes:?}");
+    for other in ["FROM scratch\nCOPY bundle/manifests /manifests/\n", "FROM golang\nRUN make\n", ""] {
+        assert_eq!(rebase(other), None, "{other}");
+    }
 }

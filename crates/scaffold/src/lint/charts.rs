@@ -112,7 +112,7 @@ impl Checked<'_> {
     }
 
     /// What is wrong with the objects that these values make.
-    fn render(&self, values: &Map) -> Result<Vec<Finding>, Refused> {
+    fn render(&self, values: &Map) -> Result<Vec<Finding>, Box<Refused>> {
         let asked = Arc::new(Asked::default());
         let failure = match self.render_in(values, &Capabilities::default(), &asked) {
             Ok(found) => return Ok(found),
@@ -128,7 +128,7 @@ impl Checked<'_> {
             }
             _ => None,
         };
-        Err(Refused { failure, in_cluster })
+        Err(Box::new(Refused { failure, in_cluster }))
     }
 
     fn render_in(

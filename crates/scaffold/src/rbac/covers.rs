@@ -19,9 +19,7 @@ pub(super) fn covers_named(granted: &[Json], group: &str, resource: &str, name: 
 /// Returns whether the rules grant the verb on the path outside of resources.
 pub(super) fn covers_url(granted: &[Json], url: &str, verb: &str) -> bool {
     let matches = |known: &&str| *known == url || known.strip_suffix('*').is_some_and(|start| url.starts_with(start));
-    granted
-        .iter()
-        .any(|rule| has(rule, "verbs", verb) && list(rule, "nonResourceURLs").iter().any(|known| matches(known)))
+    granted.iter().any(|rule| has(rule, "verbs", verb) && list(rule, "nonResourceURLs").iter().any(&matches))
 }
 
 /// `*` means all resources and subresources, `*/scale` this subresource of all.
