@@ -3,6 +3,7 @@
 mod annotations;
 mod background;
 pub mod backoff;
+mod cause;
 mod cel;
 pub mod cli;
 mod client;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::ObjectReference;
 
+pub use crate::cause::chain;
 use crate::context::Context;
 pub use crate::events::Events;
 use crate::metrics::Metrics;
@@ -54,20 +55,6 @@ pub(crate) fn publish(
     events.publish(on, outcome);
 }
 
-/// An error's message and those of its causes, as `a: b: c`; a text that the one before already ends with is left out.
-pub fn chain(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let message = error.to_string();
-        if !text.ends_with(&message) {
-            text = format!("{text}: {message}");
-        }
-        cause = error.source();
-    }
-    text
-}
-
 pub(crate) fn log(context: &Context, object: &ObjectReference, outcome: &Outcome) {
     let (namespace, name) = place(object);
     let (controller, reason, message) = (&*context.controller, outcome.reason, &outcome.message);
@@ -95,21 +82,6 @@ pub(crate) fn shorten(text: &str, max: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[derive(Debug, thiserror::Error)]
-    #[error("{0}")]
-    struct Layer(&'static str, #[source] Option<Box<Layer>>);
-
-    #[test]
-    fn an_error_chain_names_each_cause_once() {
-        let check = |texts: [&'static str; 3], expected: &str| {
-            let [a, b, c] = texts;
-            let error = Layer(a, Some(Box::new(Layer(b, Some(Box::new(Layer(c, None)))))));
-            assert_eq!(chain(&error), expected);
-        };
-        check(["cannot install", "cannot apply", "refused"], "cannot install: cannot apply: refused");
-        check(["cannot install", "cannot apply: refused", "refused"], "cannot install: cannot apply: refused");
-    }
 
     #[test]
     fn a_long_text_keeps_its_start_and_its_end() {

@@ -8,7 +8,7 @@ use super::engine::release_objects;
 use super::primary::Primary;
 use super::work::Work;
 use crate::hooks::{After, Before, Mapping, PostRender, Release, Voice};
-use crate::report::shorten;
+use crate::report::{chain, shorten};
 use crate::status::{Fault, condition};
 use crate::values::Spec;
 
@@ -86,7 +86,7 @@ impl Work<'_> {
                 voice: self.voice(primary),
             };
             if let Err(error) = hook.run(before).await {
-                tracing::error!(resource = %self.key, %error, "Pre-release hook failed");
+                tracing::error!(resource = %self.key, error = chain(&*error), "Pre-release hook failed");
             }
         }
     }
@@ -105,7 +105,7 @@ impl Work<'_> {
             let (client, voice) = (self.shared.client.clone(), self.voice(primary));
             let after = After { resource: resource.clone(), release, client, voice };
             if let Err(error) = hook.run(after).await {
-                tracing::error!(resource = %self.key, %error, "Post-release hook failed");
+                tracing::error!(resource = %self.key, error = chain(&*error), "Post-release hook failed");
             }
         }
     }

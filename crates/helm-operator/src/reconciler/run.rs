@@ -28,6 +28,7 @@ use crate::backoff;
 use crate::context::Context;
 use crate::native;
 use crate::preflight;
+use crate::report::chain;
 use crate::watches::Watch;
 
 /// How long a resource waits for the first list of a kind in its release.
@@ -237,7 +238,12 @@ async fn known_kinds(shared: &Arc<Shared>, tasks: &mut JoinSet<()>) -> Vec<Arc<R
         match shared.applier.mapper.any_version(&api_version, &kind).await {
             Ok(resource) => resources.push(resource),
             Err(error) => {
-                tracing::warn!(api_version = &*api_version, kind = &*kind, %error, "Cannot watch the objects of a kind");
+                tracing::warn!(
+                    api_version = &*api_version,
+                    kind = &*kind,
+                    error = chain(&error),
+                    "Cannot watch the objects of a kind"
+                );
                 let group = api_version.split_once('/').map_or("", |(group, _)| group);
                 if shared.applier.mapper.is_unserved(group, &kind) {
                     shared.cache.kind_lost(&(group.into(), kind.clone()), &Scope::ALL, true);
@@ -258,7 +264,7 @@ async fn watch_when_served(shared: Arc<Shared>, mut missing: Vec<(Arc<str>, Arc<
     while !missing.is_empty() {
         tokio::time::sleep(SEARCH).await;
         if let Err(error) = mapper.refresh_if_older(SEARCH / 2).await {
-            tracing::debug!(error = crate::report::chain(&error), "Cannot find out which kinds are served");
+            tracing::debug!(error = chain(&error), "Cannot find out which kinds are served");
         }
         missing.retain(|(api_version, kind)| {
             let served = mapper.known(api_version, kind);

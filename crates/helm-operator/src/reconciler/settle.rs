@@ -223,7 +223,7 @@ async fn drop_manifest(work: &Work<'_>, primary: &Primary) {
     let patch = json!({"metadata": {"uid": primary.uid()}, "status": {"deployedRelease": {"manifest": null}}});
     let path = format!("{path}/status?fieldManager={FIELD_MANAGER}");
     if let Err(error) = work.shared.api.send(Call::merge(path, patch.to_string().into_bytes())).await {
-        tracing::warn!(resource = %work.key, %error, "Cannot remove the manifest from the status");
+        tracing::warn!(resource = %work.key, error = chain(&error), "Cannot remove the manifest from the status");
     }
 }
 

@@ -140,9 +140,12 @@ fn filter(options: Options, rust_log: Option<&str>) -> Targets {
 /// Its callers get the same as errors, from which `reconciler/veil` hides values.
 const RESPONSES: &str = "kube_client::client";
 
-/// What the filter lets through but for responses, which no level shows.
+/// Where kube logs why a watch fails, each time anew and in Rust's notation. Feeds log the same once, in words.
+const WATCHES: &str = "kube_runtime::watcher";
+
+/// What the filter lets through but for responses and failures of watches, which no level shows.
 fn visible<S: 'static>(filter: Targets) -> impl Filter<S> {
-    filter.and(filter_fn(|metadata| metadata.target() != RESPONSES))
+    filter.and(filter_fn(|metadata| ![RESPONSES, WATCHES].contains(&metadata.target())))
 }
 
 /// Writes each event as a line.
@@ -197,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn no_level_shows_responses_of_the_api_server() {
+    fn no_level_shows_responses_of_the_api_server_or_failures_of_watches_in_rusts_notation() {
         struct Count(Arc<AtomicUsize>);
         impl<S: Subscriber> Layer<S> for Count {
             fn on_event(&self, _: &Event<'_>, _: Context<'_, S>) {
@@ -205,12 +208,15 @@ mod tests {
             }
         }
         let all = Options { level: "9".parse().ok(), ..Options::default() };
-        for rust_log in [None, Some("trace"), Some("kube_client=trace"), Some("kube_client::client=trace")] {
+        for rust_log in
+            [None, Some("trace"), Some("kube_client=trace"), Some("kube_client::client=trace,kube_runtime=trace")]
+        {
             let seen = Arc::new(AtomicUsize::new(0));
             let layer = Count(seen.clone()).with_filter(visible(filter(all, rust_log)));
             tracing::subscriber::with_default(Registry::default().with(layer), || {
                 tracing::debug!(target: "kube_client::client::builder", "requesting");
                 tracing::warn!(target: "kube_client::client", "hunter2");
+                tracing::warn!(target: "kube_runtime::watcher", "watch list error with 403: Api(Status");
             });
             assert_eq!(seen.load(Ordering::Relaxed), 1, "{rust_log:?}");
         }
