@@ -45,7 +45,7 @@ pub struct Config {
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// watches.yaml cannot be used.
-    #[error("failed to load watches file")]
+    #[error(transparent)]
     Watches(#[from] watches::Error),
     /// A chart cannot be served.
     #[error("cannot serve {kind} with chart {chart:?}")]

@@ -11,7 +11,7 @@ use super::expand::{self, Env};
 use super::expressions::{self, Expressions};
 use super::node::{Entry, Node};
 use super::{
-    AnnotationNames, Drift, Error, LookupRule, OnFailure, OverrideValuesType, Overrides, ValuesSource, Watch,
+    AnnotationNames, Drift, Error, LookupRule, OnFailure, OverrideValuesType, Overrides, ValuesSource, Warning, Watch,
     parse_duration, rules,
 };
 use crate::values_from;
@@ -52,8 +52,8 @@ pub(super) const KEYS: &[&str] = &[
 ];
 
 /// Decodes an entry; adds unknown keys to `warnings`.
-pub(super) fn watch(entries: &[Entry], env: &Env, warnings: &mut Vec<String>) -> Result<Watch, Error> {
-    let mut watch = empty();
+pub(super) fn watch(entries: &[Entry], env: &Env, warnings: &mut Vec<Warning>) -> Result<Watch, Error> {
+    let mut watch = Watch { line: entries.first().map_or(0, |entry| entry.line), ..empty() };
     let mut overrides = RawOverrides::default();
     for entry in entries {
         match known(&entry.key) {
@@ -77,6 +77,7 @@ struct RawOverrides {
 
 fn empty() -> Watch {
     Watch {
+        line: 0,
         group: String::new(),
         version: String::new(),
         kind: String::new(),
@@ -249,16 +250,17 @@ pub(super) fn wrong(entry: &Entry, what: String) -> Error {
     Error::Value { line: entry.line, what: format!("{}: {what}", entry.key) }
 }
 
-fn unknown(entry: &Entry) -> String {
-    let Entry { key, line, .. } = entry;
-    match near(key) {
-        Some(meant) => format!("watches file, line {line}: unknown key {key:?} is ignored; did you mean {meant:?}?"),
-        None => format!("watches file, line {line}: unknown key {key:?} is ignored"),
-    }
+fn unknown(entry: &Entry) -> Warning {
+    let key = &entry.key;
+    let what = match near(key) {
+        Some(meant) => format!("unknown key {key:?} is ignored; did you mean {meant:?}?"),
+        None => format!("unknown key {key:?} is ignored"),
+    };
+    Warning { line: entry.line, what }
 }
 
 /// The known key that differs in at most a third of its letters.
-fn near(key: &str) -> Option<&'static str> {
+pub(super) fn near(key: &str) -> Option<&'static str> {
     let (distance, near) = KEYS.iter().copied().map(|k| (distance(key, k), k)).min()?;
     (distance * 3 <= near.len()).then_some(near)
 }

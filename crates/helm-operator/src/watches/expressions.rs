@@ -253,32 +253,20 @@ mod tests {
     #[test]
     fn mistakes_name_line_and_expression() {
         for (rest, expected) in [
-            ("  readiness: x\n", "watches file, line 3: readiness: expected a list, found a string"),
-            ("  readiness:\n  - ready: 'true'\n", "watches file, line 3: readiness: a rule needs a kind"),
-            ("  readiness:\n  - kind: Db\n", "watches file, line 3: readiness: the rule for Db needs \"ready\""),
-            (
-                "  readiness:\n  - kind: Db\n    ready: self.(\n",
-                "watches file, line 5: readiness: ready: \"self.(\": 1:",
-            ),
-            ("  readiness:\n  - kind: Db\n    reddy: a\n", "watches file, line 5: reddy: unknown key"),
-            (
-                "  readiness:\n  - kind: Db\n    ready: a\n",
-                "watches file, line 5: readiness: ready: \"a\": unknown variable \"a\"",
-            ),
-            (
-                "  readiness:\n  - kind: Secret\n    ready: 'true'\n",
-                "watches file, line 3: readiness: Secrets are never given",
-            ),
+            ("  readiness: x\n", "line 3: readiness: expected a list, found a string"),
+            ("  readiness:\n  - ready: 'true'\n", "line 3: readiness: a rule needs a kind"),
+            ("  readiness:\n  - kind: Db\n", "line 3: readiness: the rule for Db needs \"ready\""),
+            ("  readiness:\n  - kind: Db\n    ready: self.(\n", "line 5: readiness: ready: \"self.(\": 1:"),
+            ("  readiness:\n  - kind: Db\n    reddy: a\n", "line 5: reddy: unknown key"),
+            ("  readiness:\n  - kind: Db\n    ready: a\n", "line 5: readiness: ready: \"a\": unknown variable \"a\""),
+            ("  readiness:\n  - kind: Secret\n    ready: 'true'\n", "line 3: readiness: Secrets are never given"),
             (
                 &RULE.replace("self.status.phase == 'Up'", "objects.Pod == 1"),
-                "watches file, line 6: readiness: ready: \"objects.Pod == 1\": unknown variable",
+                "line 6: readiness: ready: \"objects.Pod == 1\": unknown variable",
             ),
-            ("  status: [a]\n", "watches file, line 3: status: expected a mapping, found a list"),
-            ("  status:\n    conditions: '[]'\n", "watches file, line 4: conditions: the operator itself writes"),
-            (
-                "  status:\n    a: objects.Secret\n",
-                "watches file, line 4: status: a: \"objects.Secret\": Secrets are never given",
-            ),
+            ("  status: [a]\n", "line 3: status: expected a mapping, found a list"),
+            ("  status:\n    conditions: '[]'\n", "line 4: conditions: the operator itself writes"),
+            ("  status:\n    a: objects.Secret\n", "line 4: status: a: \"objects.Secret\": Secrets are never given"),
         ] {
             let error = expressions(rest).unwrap_err();
             assert!(error.starts_with(expected), "{rest}: {error}");

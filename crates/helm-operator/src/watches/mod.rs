@@ -2,6 +2,7 @@
 //!
 //! Counterpart: operator-sdk's `internal/helm/watches` and helm-operator-plugins' `pkg/watches`; the keys are the union of both.
 
+mod check;
 mod decode;
 mod duration;
 mod expand;
@@ -12,7 +13,7 @@ mod rules;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{HashMap, HashSet};
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,6 +34,8 @@ pub use rules::{Drift, LookupRule, OnFailure, ServiceAccount};
 /// One entry of watches.yaml: a kind of custom resource and the chart that serves it.
 #[derive(Clone, Debug)]
 pub struct Watch {
+    /// The line of the entry, from 1; 0 if unknown.
+    pub line: u64,
     /// The API group; may be empty.
     pub group: String,
     /// The API version; never empty.
@@ -97,43 +100,32 @@ pub struct Watch {
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The file cannot be read.
-    #[error("could not open watches file: {}", path.display())]
+    #[error("could not open watches file {} (run this in the project's folder, or set --watches-file)", path.display())]
     Open {
         /// The file.
         path: PathBuf,
         /// Why.
         source: std::io::Error,
     },
+    /// The file's content cannot be used.
+    #[error("failed to load watches file {}", path.display())]
+    In {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: Box<Error>,
+    },
     /// The text is not YAML.
-    #[error("could not read watches file: {0}")]
+    #[error("not a valid list of watches: {0}")]
     Yaml(String),
     /// A key has an invalid value.
-    #[error("watches file, line {line}: {what}")]
+    #[error("line {line}: {what}")]
     Value {
         /// The line, from 1; 0 if unknown.
         line: u64,
         /// What is wrong.
         what: String,
     },
-    /// An entry without version or kind.
-    #[error("invalid GVK: {gvk}: {what} must not be empty")]
-    Gvk {
-        /// `group/version, Kind=kind`.
-        gvk: String,
-        /// `version` or `kind`.
-        what: &'static str,
-    },
-    /// Two versions of a kind keep their records in different places.
-    #[error(
-        "the entries of {kind} must have the same storageNamespace: a resource's records stay when its version changes"
-    )]
-    Storage {
-        /// The kind.
-        kind: String,
-    },
-    /// Two entries for one kind.
-    #[error("duplicate GVK: {0}")]
-    Duplicate(String),
     /// An override value that `--set` rejects.
     #[error(transparent)]
     Override(#[from] OverrideError),
@@ -147,8 +139,24 @@ pub enum Error {
 pub struct Watches {
     /// The entries, in the file's order.
     pub watches: Vec<Watch>,
-    /// Unknown keys, with their lines.
-    pub warnings: Vec<String>,
+    /// Unknown keys.
+    pub warnings: Vec<Warning>,
+}
+
+/// What is likely a mistake in a watches file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Warning {
+    /// The line, from 1; 0 if unknown.
+    pub line: u64,
+    /// What is wrong.
+    pub what: String,
+}
+
+/// `line 3: unknown key`.
+impl fmt::Display for Warning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "line {}: {}", self.line, self.what)
+    }
 }
 
 /// Reads a watches file with this process's environment, and logs its warnings.
@@ -157,7 +165,9 @@ pub struct Watches {
 /// Those of [`parse`], and a file that cannot be read.
 pub fn load(path: &Path) -> Result<Vec<Watch>, Error> {
     let text = std::fs::read_to_string(path).map_err(|source| Error::Open { path: path.to_owned(), source })?;
-    let Watches { watches, warnings } = parse(&text, |name| std::env::var(name).ok())?;
+    let parsed = parse(&text, |name| std::env::var(name).ok());
+    let located = |source| Error::In { path: path.to_owned(), source: Box::new(source) };
+    let Watches { watches, warnings } = parsed.map_err(located)?;
     for warning in &warnings {
         tracing::warn!(file = %path.display(), "{warning}");
     }
@@ -174,29 +184,8 @@ pub fn parse(text: &str, env: impl Fn(&str) -> Option<String> + Send + Sync + 's
     let entries = node::entries(text)?;
     let mut warnings = Vec::new();
     let watches = entries.iter().map(|e| decode::watch(e, &env, &mut warnings)).collect::<Result<Vec<_>, _>>()?;
-    check(&watches)?;
+    check::check(&entries, &watches)?;
     Ok(Watches { watches, warnings })
-}
-
-fn check(watches: &[Watch]) -> Result<(), Error> {
-    let (mut seen, mut places) = (HashSet::new(), HashMap::new());
-    for watch in watches {
-        let gvk = format!("{}/{}, Kind={}", watch.group, watch.version, watch.kind);
-        if watch.version.is_empty() {
-            return Err(Error::Gvk { gvk, what: "version" });
-        }
-        if watch.kind.is_empty() {
-            return Err(Error::Gvk { gvk, what: "kind" });
-        }
-        if !seen.insert(gvk.clone()) {
-            return Err(Error::Duplicate(gvk));
-        }
-        let place = places.entry((&watch.group, &watch.kind)).or_insert(&watch.storage_namespace);
-        if *place != &watch.storage_namespace {
-            return Err(Error::Storage { kind: watch.kind.clone() });
-        }
-    }
-    Ok(())
 }
 
 impl Watch {

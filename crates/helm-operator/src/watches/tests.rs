@@ -39,7 +39,7 @@ fn objects_are_written_as_apply_says() {
         assert_eq!(one(&format!("  apply: {text}")).unwrap().apply, policy);
     }
     let error = one("  apply: both").unwrap_err();
-    assert_eq!(error, "watches file, line 6: apply: must be \"auto\", \"server\" or \"client\", found \"both\"");
+    assert_eq!(error, "line 6: apply: must be \"auto\", \"server\" or \"client\", found \"both\"");
 }
 
 #[test]
@@ -88,37 +88,25 @@ fn a_period_of_zero_differs_from_no_period() {
 #[test]
 fn an_invalid_value_is_rejected_with_its_line() {
     let check = |extra: &str, expected: &str| assert_eq!(one(extra).map(|_| ()), Err(expected.to_owned()), "{extra}");
-    check("  reconcilePeriod: 60\n", "watches file, line 6: reconcilePeriod: expected a string, found a number");
-    check(
-        "  reconcilePeriod: 1x\n",
-        r#"watches file, line 6: reconcilePeriod: time: unknown unit "x" in duration "1x""#,
-    );
-    check("  hookTimeout: soon\n", r#"watches file, line 6: hookTimeout: time: invalid duration "soon""#);
-    check(
-        "  maxConcurrentReconciles: 0\n",
-        "watches file, line 6: maxConcurrentReconciles: must be between 1 and 65535, found 0",
-    );
-    check("  maxHistory: -1\n", "watches file, line 6: maxHistory: must be between 0 and 65535, found -1");
+    check("  reconcilePeriod: 60\n", "line 6: reconcilePeriod: expected a string, found a number");
+    check("  reconcilePeriod: 1x\n", r#"line 6: reconcilePeriod: time: unknown unit "x" in duration "1x""#);
+    check("  hookTimeout: soon\n", r#"line 6: hookTimeout: time: invalid duration "soon""#);
+    check("  maxConcurrentReconciles: 0\n", "line 6: maxConcurrentReconciles: must be between 1 and 65535, found 0");
+    check("  maxHistory: -1\n", "line 6: maxHistory: must be between 0 and 65535, found -1");
     check(
         "  annotations: {pause: a, install-description: a}\n",
-        "watches file, line 6: annotations: annotation \"a\" already exists",
+        "line 6: annotations: annotation \"a\" already exists",
     );
-    check(
-        "  watchDependentResources: 3\n",
-        "watches file, line 6: watchDependentResources: expected true or false, found a number",
-    );
+    check("  watchDependentResources: 3\n", "line 6: watchDependentResources: expected true or false, found a number");
     check(
         "  overrideValues:\n    image: {tag: x}\n",
-        "watches file, line 7: image: nested values are not supported here; write the path as the key, as in \"image.tag\"",
+        "line 7: image: nested values are not supported here; write the path as the key, as in \"image.tag\"",
     );
-    check("  overrideValues: [a]\n", "watches file, line 6: overrideValues: expected a mapping, found a list");
-    check(
-        "  overrideValuesType: int\n",
-        r#"watches file, line 6: overrideValuesType: must be "typed" or "string", found "int""#,
-    );
+    check("  overrideValues: [a]\n", "line 6: overrideValues: expected a mapping, found a list");
+    check("  overrideValuesType: int\n", r#"line 6: overrideValuesType: must be "typed" or "string", found "int""#);
     check(
         "  selector: {matchExpressions: [{key: a, operator: Near}]}\n",
-        "watches file, line 6: selector: failed to parse value as expression: Invalid expression operator",
+        "line 6: selector: failed to parse value as expression: Invalid expression operator",
     );
 }
 
@@ -127,12 +115,35 @@ fn a_file_that_upstream_rejects_is_rejected_with_its_message() {
     let check = |text: &str, expected: &str| {
         assert_eq!(parse(text, env).map(|_| ()).map_err(|e| e.to_string()), Err(expected.to_owned()), "{text}");
     };
-    check("foo: bar", "could not read watches file: expected a list of watches, found a mapping");
-    check("- foo", "could not read watches file: watch 1 must be a mapping, found a string");
-    check("- group: g\n  kind: K\n", "invalid GVK: g/, Kind=K: version must not be empty");
-    check("- group: g\n  version: v1\n", "invalid GVK: g/v1, Kind=: kind must not be empty");
-    check("- {group: g, version: v1, kind: K}\n- {group: g, version: v1, kind: K}\n", "duplicate GVK: g/v1, Kind=K");
+    check("foo: bar", "not a valid list of watches: expected a list of watches, found a mapping");
+    check("- foo", "not a valid list of watches: watch 1 must be a mapping, found a string");
+    check("- group: g\n  kind: K\n", "line 1: invalid GVK: g/, Kind=K: version must not be empty");
+    check("- group: g\n  version: v1\n", "line 1: invalid GVK: g/v1, Kind=: kind must not be empty");
+    let once = "- {group: g, version: v1, kind: K}\n";
+    check(&once.repeat(2), "line 2: duplicate GVK: g/v1, Kind=K: line 1 has it already");
     assert!(parse("- {", env).is_err());
+}
+
+#[test]
+fn a_misspelt_key_that_is_required_is_named_with_its_line() {
+    let check = |text: &str, expected: &str| assert_eq!(parse(text, env).unwrap_err().to_string(), expected);
+    check(
+        "# ours\n- group: g\n  version: v1\n  knd: Shop\n  chart: c\n",
+        "line 2: invalid GVK: g/v1, Kind=: kind must not be empty; line 4 has \"knd\": did you mean \"kind\"?",
+    );
+    check(
+        "- {group: g, verison: v1, kind: Shop}\n",
+        "line 1: invalid GVK: g/, Kind=Shop: version must not be empty; line 1 has \"verison\": did you mean \"version\"?",
+    );
+    check("- {group: g, version: v1, art: Shop}\n", "line 1: invalid GVK: g/v1, Kind=: kind must not be empty");
+}
+
+#[test]
+fn versions_of_a_kind_that_record_in_different_places_are_named_with_both_lines() {
+    let text = "- {version: v1, kind: K}\n- {version: v2, kind: K, storageNamespace: a}\n";
+    let expected = "line 2: the entries of K must have the same storageNamespace as the one in line 1: \
+                    a resource's records stay when its version changes";
+    assert_eq!(parse(text, env).unwrap_err().to_string(), expected);
 }
 
 #[test]
@@ -164,7 +175,20 @@ fn a_hostile_file_is_an_error_soon_and_reaches_no_terminal() {
 #[test]
 fn a_missing_file_is_named() {
     let error = load(Path::new("no/watches.yaml")).unwrap_err();
-    assert_eq!(error.to_string(), "could not open watches file: no/watches.yaml");
+    assert_eq!(
+        error.to_string(),
+        "could not open watches file no/watches.yaml (run this in the project's folder, or set --watches-file)"
+    );
+}
+
+#[test]
+fn a_file_that_cannot_be_used_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("mine.yaml");
+    std::fs::write(&file, "- {version: v1}\n").unwrap();
+    let expected = format!("failed to load watches file {}: line 1: invalid GVK: ", file.display());
+    let error = crate::report::chain(&load(&file).unwrap_err());
+    assert!(error.starts_with(&expected), "{error}");
 }
 
 #[test]
@@ -183,17 +207,15 @@ fn an_empty_group_an_empty_file_and_two_versions_of_a_kind_are_fine() {
 #[test]
 fn unknown_keys_are_named_with_their_line_and_the_key_that_was_meant() {
     let check = |extra: &str, expected: &str| {
-        assert_eq!(parse(&format!("{MEMCACHED}{extra}"), env).unwrap().warnings, [expected]);
+        let warnings = parse(&format!("{MEMCACHED}{extra}"), env).unwrap().warnings;
+        assert_eq!(warnings.iter().map(ToString::to_string).collect::<Vec<_>>(), [expected]);
     };
-    check(
-        "  overideValues: {}\n",
-        r#"watches file, line 6: unknown key "overideValues" is ignored; did you mean "overrideValues"?"#,
-    );
+    check("  overideValues: {}\n", r#"line 6: unknown key "overideValues" is ignored; did you mean "overrideValues"?"#);
     check(
         "  reconcileperiods: 1m\n",
-        r#"watches file, line 6: unknown key "reconcileperiods" is ignored; did you mean "reconcilePeriod"?"#,
+        r#"line 6: unknown key "reconcileperiods" is ignored; did you mean "reconcilePeriod"?"#,
     );
-    check("  playbook: x\n", r#"watches file, line 6: unknown key "playbook" is ignored"#);
+    check("  playbook: x\n", r#"line 6: unknown key "playbook" is ignored"#);
 }
 
 #[test]
@@ -265,7 +287,7 @@ fn drift_has_a_policy_and_fields_to_ignore() {
 
 #[test]
 fn an_invalid_drift_rule_names_its_place() {
-    let prefix = "watches file, line 6: drift: ";
+    let prefix = "line 6: drift: ";
     for (text, message) in [
         ("detect", "expected a mapping, found a string"),
         ("{policy: fix}", "policy must be \"repair\", \"detect\" or \"off\""),
@@ -291,7 +313,7 @@ fn failures_have_a_policy_and_a_limit_of_retries() {
         assert_eq!((watch.on_failure, watch.retries), (policy, Some(5)));
     }
     assert_eq!(one("  retries: 0").unwrap().retries, Some(0));
-    let prefix = "watches file, line 6: ";
+    let prefix = "line 6: ";
     for (text, message) in [
         ("onFailure: ignore", "onFailure: must be \"rollback\", \"uninstall\" or \"keep\", found \"ignore\""),
         ("onFailure: 1", "onFailure: expected a string, found a number"),
@@ -310,7 +332,7 @@ fn definitions_have_a_policy() {
     {
         assert_eq!(one(&format!("  crds: {text}")).unwrap().crds, policy);
     }
-    let expected = "watches file, line 6: crds: must be \"skip\", \"create\" or \"createOrReplace\"";
+    let expected = "line 6: crds: must be \"skip\", \"create\" or \"createOrReplace\"";
     assert_eq!(one("  crds: replace").unwrap_err(), expected);
 }
 
@@ -326,7 +348,7 @@ fn objects_to_recreate_are_selected_by_group_kind_and_name() {
     );
     assert_eq!((&services.group, services.kind.as_deref()), (&None, Some("Service")));
     assert_eq!(*all, ObjectRule::default());
-    let prefix = "watches file, line 6: recreate: ";
+    let prefix = "line 6: recreate: ";
     for (text, message) in [
         ("true", "expected a list, found a boolean"),
         ("[Job]", "[0]: expected a mapping, found a string"),
@@ -343,7 +365,7 @@ fn a_service_account_has_a_name_and_perhaps_a_namespace() {
     let user = |text: &str| one(&format!("  serviceAccountName: {text}")).unwrap().service_account.unwrap().user("ns");
     assert_eq!(user("deployer"), "system:serviceaccount:ns:deployer");
     assert_eq!(user("far/deployer"), "system:serviceaccount:far:deployer");
-    let prefix = "watches file, line 6: serviceAccountName: ";
+    let prefix = "line 6: serviceAccountName: ";
     for (text, message) in [
         ("1", "name: expected a string, found a number"),
         ("''", "must be a name, or namespace/name, found \"\""),
@@ -360,7 +382,7 @@ fn lookups_are_opened_by_namespace_or_altogether() {
     let rule = one("  lookup: {namespaces: [a, b]}").unwrap().lookup;
     assert_eq!((&*rule.namespaces, rule.all), (&["a".to_owned(), "b".to_owned()][..], false));
     assert!(one("  lookup: {all: true}").unwrap().lookup.all);
-    let prefix = "watches file, line 6: lookup: ";
+    let prefix = "line 6: lookup: ";
     for (text, message) in [
         ("all", "expected a mapping, found a string"),
         ("{all: 1}", "all: expected true or false, found a number"),

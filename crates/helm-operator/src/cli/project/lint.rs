@@ -53,24 +53,16 @@ fn own(text: &str) -> Vec<Finding> {
     let finding = |level, line, message| Finding { level, path: "watches.yaml".to_owned(), line, message };
     match watches::parse(text, |name| std::env::var(name).ok()) {
         Ok(parsed) => {
-            let warning = |text: &String| match placed(text) {
-                Some((line, what)) => finding(Level::Warning, Some(line), what.to_owned()),
-                None => finding(Level::Warning, None, text.clone()),
-            };
-            parsed.warnings.iter().map(warning).collect()
+            parsed.warnings.into_iter().map(|one| finding(Level::Warning, number(one.line), one.what)).collect()
         }
-        Err(watches::Error::Value { line, what }) => {
-            let line = usize::try_from(line).ok().filter(|line| *line > 0);
-            vec![finding(Level::Error, line, what)]
-        }
+        Err(watches::Error::Value { line, what }) => vec![finding(Level::Error, number(line), what)],
         Err(error) => vec![finding(Level::Error, None, error.to_string())],
     }
 }
 
-/// The line and the message of `watches file, line 3: unknown key`.
-fn placed(warning: &str) -> Option<(usize, &str)> {
-    let (line, what) = warning.strip_prefix("watches file, line ")?.split_once(": ")?;
-    Some((line.parse().ok()?, what))
+/// A line, if it is known.
+fn number(line: u64) -> Option<usize> {
+    usize::try_from(line).ok().filter(|line| *line > 0)
 }
 
 fn report(found: &[Finding], colour: bool) -> String {
@@ -105,7 +97,8 @@ mod tests {
             "watches.yaml:6: warning: unknown key \"sort\" is ignored\n0 errors, 1 warning",
         );
         let twice = "- {group: a, version: v1, kind: A, chart: a}\n";
-        let duplicate = "watches.yaml: error: duplicate GVK: a/v1, Kind=A\n1 error, 0 warnings";
+        let duplicate =
+            "watches.yaml:2: error: duplicate GVK: a/v1, Kind=A: line 1 has it already\n1 error, 0 warnings";
         check(&twice.repeat(2), duplicate);
     }
 

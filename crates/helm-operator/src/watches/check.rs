@@ -1,0 +1,55 @@
+//! Checks what no entry of watches.yaml shows alone: missing names, and entries that contradict each other.
+
+use std::collections::HashMap;
+
+use super::decode::near;
+use super::node::Entry;
+use super::{Error, Watch};
+
+/// Rejects entries without version or kind, a second entry for a kind, and versions of a kind with records in different places. The messages begin
+/// with upstream's.
+pub(super) fn check(entries: &[Vec<Entry>], watches: &[Watch]) -> Result<(), Error> {
+    let (mut seen, mut homes) = (HashMap::new(), HashMap::new());
+    for (watch, entries) in watches.iter().zip(entries) {
+        for (key, value) in [("version", &watch.version), ("kind", &watch.kind)] {
+            if value.is_empty() {
+                return Err(invalid(
+                    watch,
+                    format!("invalid GVK: {}: {key} must not be empty{}", gvk(watch), hint(key, entries)),
+                ));
+            }
+        }
+        if let Some(first) = seen.insert(gvk(watch), watch.line) {
+            return Err(invalid(watch, format!("duplicate GVK: {}: line {first} has it already", gvk(watch))));
+        }
+        let home = homes.entry((&watch.group, &watch.kind)).or_insert((&watch.storage_namespace, watch.line));
+        if home.0 != &watch.storage_namespace {
+            return Err(invalid(watch, disagreement(&watch.kind, home.1)));
+        }
+    }
+    Ok(())
+}
+
+fn invalid(watch: &Watch, what: String) -> Error {
+    Error::Value { line: watch.line, what }
+}
+
+/// `group/version, Kind=kind`, as upstream writes it.
+fn gvk(watch: &Watch) -> String {
+    format!("{}/{}, Kind={}", watch.group, watch.version, watch.kind)
+}
+
+/// The unknown key that was probably meant for a missing one.
+fn hint(missing: &str, entries: &[Entry]) -> String {
+    let is_meant = |entry: &&Entry| !entry.key.eq_ignore_ascii_case(missing) && near(&entry.key) == Some(missing);
+    let found = entries.iter().find(is_meant);
+    found.map_or_else(String::new, |entry| {
+        format!("; line {} has {:?}: did you mean {missing:?}?", entry.line, entry.key)
+    })
+}
+
+fn disagreement(kind: &str, first: u64) -> String {
+    format!(
+        "the entries of {kind} must have the same storageNamespace as the one in line {first}: a resource's records stay when its version changes"
+    )
+}
