@@ -5,6 +5,7 @@
 use std::borrow::Cow;
 use std::error::Error;
 
+use kube::client::AuthError;
 use kube::core::Status;
 use kube::runtime::watcher;
 
@@ -95,9 +96,15 @@ fn root(error: &(dyn Error + 'static)) -> String {
     while let Some(cause) = first.source() {
         first = cause;
     }
-    match first.is::<tokio::time::error::Elapsed>() {
-        true => "no answer in time".to_owned(),
-        false => first.to_string(),
+    if first.is::<tokio::time::error::Elapsed>() {
+        return "no answer in time".to_owned();
+    }
+    match first.downcast_ref::<AuthError>() {
+        // kube shows all that the command printed, in Rust's notation.
+        Some(AuthError::AuthExecRun { cmd, out }) => {
+            format!("the command {cmd:?} for credentials failed: {}", out.status)
+        }
+        _ => first.to_string(),
     }
 }
 

@@ -12,6 +12,7 @@ use crate::events::Events;
 use crate::metrics::Metrics;
 use crate::native::Stores;
 use crate::preflight::Rights;
+use crate::readiness::Readiness;
 use crate::reconciler::Cluster;
 pub use crate::rendering::Rendering;
 use crate::rendering::{Program, Workers};
@@ -37,18 +38,22 @@ pub struct Context {
     pub(crate) stores: Arc<Stores>,
     /// The process's own rights.
     pub(crate) rights: Arc<Rights>,
+    /// What keeps the process from being ready.
+    pub(crate) readiness: Readiness,
 }
 
 impl Context {
     /// The handles of a process, not yet bound to a controller.
     pub fn new(client: Client, config: ControllerConfig, metrics: Metrics, shutdown: CancellationToken) -> Context {
         let events = Events::new(Arc::new(client.clone()), "helm-operator", config.pod_name.as_deref());
+        let readiness = Readiness::default();
         let workers = Workers::new(config.rendering, Program::own(), metrics.clone());
-        let cluster = Arc::new(Cluster::new(client.clone(), config.namespaces.clone(), workers));
-        let stores = Arc::new(Stores::new(client.clone(), config.namespaces.clone()));
+        let cluster = Arc::new(Cluster::new(client.clone(), config.namespaces.clone(), workers, readiness.clone()));
+        let stores = Arc::new(Stores::new(client.clone(), config.namespaces.clone(), readiness.clone()));
         let rights = Arc::new(Rights::new(client.clone(), config.namespaces.clone()));
         let controller = "helm-operator".into();
-        Context { rights, client, events, metrics, shutdown, config: Arc::new(config), controller, cluster, stores }
+        let config = Arc::new(config);
+        Context { rights, client, events, metrics, shutdown, config, controller, cluster, stores, readiness }
     }
 
     /// The same handles, bound to the controller with this name.

@@ -1,6 +1,6 @@
 //! A whole operator: which charts and which reconcilers one process runs.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use kube::{CustomResourceExt, Resource as _};
@@ -31,6 +31,8 @@ pub(crate) type Customise = Box<dyn FnOnce(ChartController) -> ChartController +
 pub struct Operator {
     /// The entries of watches files.
     watches: Vec<Watch>,
+    /// The last watches file.
+    file: Option<PathBuf>,
     /// The watches that the program made itself.
     own: Vec<(Watch, Customise)>,
     /// What to do to the watches of a kind.
@@ -55,6 +57,7 @@ impl Operator {
     /// The file can't be used: [`watches::load`].
     pub fn watches(mut self, path: impl AsRef<Path>) -> Result<Operator, Error> {
         self.watches.extend(watches::load(path.as_ref())?);
+        self.file = Some(path.as_ref().to_owned());
         Ok(self)
     }
 
@@ -121,6 +124,11 @@ impl Operator {
     /// The manager that runs all this with the configuration.
     pub fn manager(self, config: Config) -> Manager {
         Manager::new(config, self)
+    }
+
+    /// The watches file, if there is one.
+    pub(crate) fn file(&self) -> Option<&Path> {
+        self.file.as_deref()
     }
 
     /// Whether the program itself adds something to run.

@@ -2,6 +2,7 @@
 
 mod bounded;
 mod connections;
+mod find;
 mod restart;
 mod term;
 
@@ -18,6 +19,8 @@ use tower::{BoxError, Layer, Service, ServiceBuilder};
 use self::bounded::Bounded;
 pub(crate) use self::bounded::TooLarge;
 use self::connections::is_watch;
+pub use self::find::NoCluster;
+pub(crate) use self::find::find as find_cluster;
 use self::restart::AfterRestart;
 use self::term::WithinTerm;
 use crate::lease::Term;
@@ -27,12 +30,14 @@ use crate::metrics::Metrics;
 /// How long the server may take to begin an answer; watches may take longer.
 const ANSWER_LIMIT: Duration = Duration::from_secs(60);
 
-/// A client for the cluster in `KUBECONFIG`, else `~/.kube/config`, else the pod's service account. It writes nothing once the term is over.
-pub(crate) async fn connect(metrics: &Metrics, term: &Term) -> Result<Client, Error> {
-    let mut config = Config::infer().await.map_err(Error::Kubeconfig)?;
+/// A client for the cluster in `KUBECONFIG`, else `~/.kube/config`, else the pod's service account, and the server's address. It writes nothing once
+/// the term is over.
+pub(crate) async fn connect(metrics: &Metrics, term: &Term) -> Result<(Client, String), Error> {
+    let mut config = find_cluster().await?;
     let agent = concat!("helm-operator/", env!("CARGO_PKG_VERSION"));
     config.headers.push((header::USER_AGENT, HeaderValue::from_static(agent)));
-    client(config, metrics, term).map_err(Error::Client)
+    let address = config.cluster_url.to_string().trim_end_matches('/').to_owned();
+    Ok((client(config, metrics, term).map_err(Error::Client)?, address))
 }
 
 /// As kube's own client, but for its connections. A request that the server turns away (429, 503, 504) is repeated when the server wants it.

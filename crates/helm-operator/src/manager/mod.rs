@@ -3,6 +3,7 @@
 //! Counterpart: controller-runtime's `pkg/manager`.
 
 pub(crate) mod charts;
+mod reach;
 mod run;
 #[cfg(test)]
 mod tests;
@@ -12,6 +13,7 @@ use std::time::Duration;
 use kube::Client;
 use tokio_util::sync::CancellationToken;
 
+pub use crate::client::NoCluster;
 use crate::context::ControllerConfig;
 pub use crate::lease::Lost;
 use crate::metrics::Metrics;
@@ -63,17 +65,20 @@ pub enum Error {
     )]
     NoChart(String),
     /// No cluster is configured.
-    #[error("cannot find a cluster")]
-    Kubeconfig(#[source] kube::config::InferConfigError),
+    #[error(transparent)]
+    Kubeconfig(#[from] NoCluster),
     /// The configured cluster cannot be used.
     #[error("cannot create a client for the cluster")]
     Client(#[source] kube::Error),
     /// An address cannot be served.
     #[error(transparent)]
     Server(#[from] server::Error),
-    /// `--leader-elect` without a name for the lease.
-    #[error("LeaderElectionID must be configured: set --leader-election-id")]
-    NoLeaseName,
+    /// `--leader-elect` without a name for the lease; outside a cluster, perhaps without a namespace either.
+    #[error("LeaderElectionID must be configured: set --leader-election-id{}", lacks_namespace(*.outside))]
+    NoLeaseName {
+        /// Whether the namespace is unknown, too.
+        outside: bool,
+    },
     /// `--leader-elect` outside a cluster, without a namespace.
     #[error(
         "unable to find leader election namespace: not running in-cluster, please specify --leader-election-namespace"
@@ -98,11 +103,15 @@ pub enum Error {
     Interrupted,
 }
 
+fn lacks_namespace(outside: bool) -> &'static str {
+    if outside { " and, outside a cluster, --leader-election-namespace" } else { "" }
+}
+
 /// Runs an operator's controllers until it is asked to end. [`Operator::manager`] makes one.
 ///
 /// # Flow
-/// [`run`](Self::run) loads every chart, then starts the metrics and probe servers, waits for the lease if leader election is on, and starts all
-/// controllers. SIGTERM or SIGINT cancels [`Context::shutdown`](crate::context::Context::shutdown): controllers start no new work and finish
+/// [`run`](Self::run) loads every chart, then starts the metrics and probe servers, waits until the API server answers, waits for the lease if leader
+/// election is on, and starts all controllers. SIGTERM or SIGINT cancels [`Context::shutdown`](crate::context::Context::shutdown): controllers start no new work and finish
 /// what runs, for at most [`Config::shutdown_grace`]. Then the lease is released and the servers stop.
 ///
 /// # Guarantees
@@ -117,12 +126,14 @@ pub struct Manager {
     metrics: Metrics,
     operator: Operator,
     term: lease::Term,
+    /// The API server's address, for messages; empty if unknown.
+    server: String,
 }
 
 impl Manager {
     /// A manager of this operator's controllers.
     pub(crate) fn new(config: Config, operator: Operator) -> Manager {
-        Manager { config, metrics: Metrics::default(), operator, term: lease::Term::default() }
+        Manager { config, metrics: Metrics::default(), operator, term: lease::Term::default(), server: String::new() }
     }
 
     /// Runs everything on the configured cluster until SIGTERM or SIGINT, then lets running reconciles finish and gives the lease
@@ -135,8 +146,9 @@ impl Manager {
     }
 
     /// Like [`run`](Self::run), but also ends, in the same way, when `shutdown` is cancelled.
-    pub(crate) async fn run_or_stop(self, shutdown: CancellationToken) -> Result<(), Error> {
-        let client = client::connect(&self.metrics, &self.term).await?;
+    pub(crate) async fn run_or_stop(mut self, shutdown: CancellationToken) -> Result<(), Error> {
+        let client;
+        (client, self.server) = client::connect(&self.metrics, &self.term).await?;
         let abort = CancellationToken::new();
         let signals = tokio::spawn(run::signals(shutdown.clone(), abort.clone()));
         let result = self.run_until_interrupted(client, shutdown, abort).await;

@@ -1,6 +1,7 @@
 //! The order of a run: servers, then the lease, then the controllers; stopped in reverse.
 
 use std::collections::HashSet;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,10 +9,11 @@ use kube::Client;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::{Config, Error, Manager};
+use super::{Config, Error, Manager, reach};
 use crate::context::{Context, Namespaces};
 use crate::lease::{self, Election};
 use crate::native::{self, Controller};
+use crate::readiness::Readiness;
 use crate::server::{self, Server};
 
 /// The file that holds a pod's own namespace.
@@ -25,13 +27,31 @@ type Running = JoinSet<(String, Result<(), native::Error>)>;
 
 /// Runs the manager until `shutdown` is cancelled, the lease is lost or a controller ends.
 pub(super) async fn run(manager: Manager, client: Client, shutdown: CancellationToken) -> Result<(), Error> {
-    let Manager { config, metrics, operator, term } = manager;
+    let Manager { config, metrics, operator, term, server } = manager;
+    let file = operator.file().map(Path::to_path_buf);
     let controllers = name(operator.controllers()?);
     let context = Context::new(client, config.controllers.clone(), metrics, CancellationToken::new());
     let mut election = election(&context, &config, term)?;
+    let answers = context.readiness.require("API server", "has not answered yet");
+    if election.is_none() {
+        prepare(&context, &controllers);
+    }
+    if controllers.is_empty() {
+        report_emptiness(file.as_deref(), &context.readiness);
+    }
     let servers = Servers::start(&config, &context).await?;
     log_namespaces(&context.config.namespaces);
-    let result = lead(&context, &config, controllers, election.as_mut(), shutdown).await;
+    let work = async {
+        tokio::select! {
+            () = reach::reach(&context.client, &server, &answers) => {}
+            () = shutdown.cancelled() => return Ok(()),
+        }
+        lead(&context, &config, controllers, election.as_mut(), shutdown.clone()).await
+    };
+    let result = tokio::select! {
+        result = work => result,
+        () = context.readiness.remind() => Ok(()),
+    };
     if let Some(election) = &mut election {
         context.metrics.leader(&config.leader_election_id, false);
         if !matches!(result, Err(Error::Lost(_))) {
@@ -57,6 +77,7 @@ async fn lead(
             () = shutdown.cancelled() => return Ok(()),
         }
         context.metrics.leader(&config.leader_election_id, true);
+        prepare(context, &controllers);
     }
     let mut running = start(context, controllers);
     tokio::select! {
@@ -73,9 +94,13 @@ async fn hold(election: Option<&mut Election>) -> lease::Lost {
     }
 }
 
+/// Tells the process what the controllers need, which the readiness of one that leads then requires.
+fn prepare(context: &Context, controllers: &[Named]) {
+    controllers.iter().for_each(|(_, controller)| controller.prepare(context));
+}
+
 fn start(context: &Context, controllers: Vec<Named>) -> Running {
     let mut running = JoinSet::new();
-    controllers.iter().for_each(|(_, controller)| controller.prepare(context));
     for (name, controller) in controllers {
         let context = context.for_controller(&name);
         tracing::info!(controller = name, "Starting Controller");
@@ -143,14 +168,26 @@ fn free_name(name: &str, taken: &HashSet<String>) -> String {
     std::iter::once(name.to_owned()).chain(numbered).find(|n| !taken.contains(n)).unwrap_or_default()
 }
 
+/// Says that nothing will ever be served.
+fn report_emptiness(file: Option<&Path>, readiness: &Readiness) {
+    let file = file.map_or_else(|| "watches.yaml".to_owned(), |file| file.display().to_string());
+    let why = "it has no entries, so nothing is served; add one, for example with 'create api --group GROUP --version VERSION --kind KIND'";
+    tracing::warn!(
+        file,
+        "The watches file has no entries, so nothing is served: add one, for example with 'create api'"
+    );
+    readiness.require(&file, why);
+}
+
 fn election(context: &Context, config: &Config, term: lease::Term) -> Result<Option<Election>, Error> {
     if !config.leader_elect {
         return Ok(None);
     }
+    let namespace = lease_namespace(config);
     if config.leader_election_id.is_empty() {
-        return Err(Error::NoLeaseName);
+        return Err(Error::NoLeaseName { outside: namespace.is_err() });
     }
-    let namespace = lease_namespace(config)?;
+    let namespace = namespace?;
     let identity = lease::identity(context.config.pod_name.as_deref());
     let lock = (namespace.as_str(), config.leader_election_id.as_str());
     Ok(Some(Election::new(context.client.clone(), lock, identity, (lease::Timing::default(), term))))
@@ -184,7 +221,10 @@ impl Servers {
         let tls = config.metrics_tls.as_ref();
         let metrics = server::metrics(&config.metrics_bind_address, tls, metrics, api).await?;
         servers.add("Serving metrics server", metrics);
-        servers.add("Serving health probes", server::probes(&config.health_probe_bind_address).await?);
+        servers.add(
+            "Serving health probes",
+            server::probes(&config.health_probe_bind_address, context.readiness.clone()).await?,
+        );
         Ok(servers)
     }
 

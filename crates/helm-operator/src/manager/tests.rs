@@ -43,13 +43,14 @@ impl Controller for Fake {
     }
 }
 
-/// An API server without a lease that accepts any, and falls silent after this many answers.
+/// An API server without a lease that accepts any, and falls silent after this many answers beside its version.
 fn client(answers: usize) -> Client {
     let left = Arc::new(AtomicUsize::new(answers));
     let service = tower::service_fn(move |request: Request<Body>| {
         let left = left.clone();
         async move {
-            if left.fetch_update(Relaxed, Relaxed, |n| n.checked_sub(1)).is_err() {
+            let is_version = request.uri().path() == "/version";
+            if !is_version && left.fetch_update(Relaxed, Relaxed, |n| n.checked_sub(1)).is_err() {
                 std::future::pending::<()>().await;
             }
             let (parts, body) = request.into_parts();
@@ -129,7 +130,11 @@ async fn events_that_wait_are_published_before_the_process_ends() {
         }
     });
     let shutdown = CancellationToken::new();
-    shutdown.cancel();
+    let stop = shutdown.clone();
+    tokio::spawn(async move {
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        stop.cancel();
+    });
     let manager = Operator::new().controller(Farewell).manager(config());
     manager.run_until(Client::new(slow, "default"), shutdown).await.unwrap();
     assert_eq!(published.load(Relaxed), 3);
@@ -184,7 +189,8 @@ async fn leader_election_needs_a_name_and_outside_a_cluster_a_namespace() {
         let config = Config { leader_elect: true, leader_election_id: id.into(), ..config() };
         assert_eq!(run(config, 0, None, 0).await.1, expected);
     };
-    check("", "LeaderElectionID must be configured: set --leader-election-id").await;
+    let both = "LeaderElectionID must be configured: set --leader-election-id and, outside a cluster, --leader-election-namespace";
+    check("", both).await;
     let outside =
         "unable to find leader election namespace: not running in-cluster, please specify --leader-election-namespace";
     check("lock", outside).await;

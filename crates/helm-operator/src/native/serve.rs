@@ -19,6 +19,7 @@ use crate::ResourceKey;
 use crate::backoff::Backoff;
 use crate::context::Context;
 use crate::metrics::{Metrics, ReconcileResult};
+use crate::readiness::Requirement;
 use crate::reconciler::lock;
 use crate::reconciler::queue::Queue;
 use crate::reconciler::turns::Turn;
@@ -42,15 +43,25 @@ impl<R: Reconciler> Controller for Served<R> {
         &self.name
     }
 
+    fn prepare(&self, context: &Context) {
+        _ = started(context, &self.name);
+    }
+
     fn run(self: Box<Self>, context: Context) -> BoxFuture<'static, Result<(), Error>> {
         Box::pin(run(*self, context))
     }
+}
+
+/// Met once the controller has started its watches, each of which is a requirement of its own.
+fn started(context: &Context, name: &str) -> Requirement {
+    context.readiness.require(name, "not started yet")
 }
 
 async fn run<R: Reconciler>(served: Served<R>, context: Context) -> Result<(), Error> {
     let settings = Settings::new(&context);
     let mut watching = Watching::new(context.stores.clone(), settings);
     let caches = served.reconciler.watch(&mut watching);
+    started(&context, &served.name).meet();
     let kinds = std::mem::take(&mut watching.kinds);
     let (resources, settings, mut listed) = watching.resources();
     tracing::info!(kind = &*R::Resource::kind(&()), api_version = &*R::Resource::api_version(&()), "Watching resource");

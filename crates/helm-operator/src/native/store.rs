@@ -14,6 +14,7 @@ use tokio::task::JoinSet;
 use super::reconciler::{Namespaced, key_of};
 use crate::ResourceKey;
 use crate::context::Namespaces;
+use crate::readiness::{self, LISTING, Readiness};
 use crate::reconciler::feed::{self, Scope, Sink, Stream};
 use crate::reconciler::stamp::Epoch;
 use crate::reconciler::{lock, pages};
@@ -25,13 +26,14 @@ const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 pub(crate) struct Stores {
     client: Client,
     namespaces: Namespaces,
+    readiness: Readiness,
     all: Mutex<HashMap<(TypeId, String), Arc<dyn Any + Send + Sync>>>,
     watches: Mutex<JoinSet<()>>,
 }
 
 impl Stores {
-    pub(crate) fn new(client: Client, namespaces: Namespaces) -> Stores {
-        Stores { client, namespaces, all: Mutex::default(), watches: Mutex::default() }
+    pub(crate) fn new(client: Client, namespaces: Namespaces, readiness: Readiness) -> Stores {
+        Stores { client, namespaces, readiness, all: Mutex::default(), watches: Mutex::default() }
     }
 
     /// The store of a kind's objects with these labels; the first call starts its watch.
@@ -57,17 +59,24 @@ impl Stores {
             names => names.iter().map(|name| Scope::namespace(name)).collect(),
         };
         let store = Arc::new(Store::new(scopes.clone()));
+        let what = with_labels(readiness::kind(&K::kind(&()), &K::api_version(&())), labels);
         for scope in scopes {
             let api: Api<K> = match scope.only() {
                 Some(namespace) => Api::namespaced(self.client.clone(), namespace),
                 None => Api::all(self.client.clone()),
             };
             let config = watcher::Config::default().labels(labels);
-            let stream = Stream { events: pages::watch(api, config).boxed(), scope };
+            let requirement = self.readiness.require(&scope.of(&what), LISTING);
+            let stream = Stream::new(scope, pages::watch(api, config).boxed()).required(requirement);
             lock(&self.watches).spawn(store.clone().keep_current(stream));
         }
         store
     }
+}
+
+/// Stores of one kind differ by their labels.
+fn with_labels(kind: String, labels: &str) -> String {
+    if labels.is_empty() { kind } else { format!("{kind} with labels {labels}") }
 }
 
 /// The objects of one kind and selector, as last seen.
@@ -269,7 +278,7 @@ mod tests {
 
     async fn feed(store: &Arc<Store<ConfigMap>>, scope: Scope, events: Vec<Event<ConfigMap>>) {
         let events = stream::iter(events.into_iter().map(Ok)).boxed();
-        store.clone().keep_current(Stream { events, scope }).await;
+        store.clone().keep_current(Stream::new(scope, events)).await;
     }
 
     fn list(objects: &[ConfigMap]) -> Vec<Event<ConfigMap>> {

@@ -21,6 +21,7 @@ use super::turns::Turns;
 use super::watch::{self, Objects, WholeKinds};
 use crate::context::Namespaces;
 use crate::native;
+use crate::readiness::Readiness;
 use crate::rendering::Workers;
 use crate::watches::Expressions;
 
@@ -28,6 +29,7 @@ use crate::watches::Expressions;
 pub(crate) struct Cluster {
     client: Client,
     namespaces: Namespaces,
+    readiness: Readiness,
     pub(super) applier: Applier,
     pub(super) releases: Arc<Releases>,
     pub(super) kinds: Arc<Kinds>,
@@ -47,7 +49,12 @@ pub(crate) struct Cluster {
 
 impl Cluster {
     /// The view through this client. Sends no request yet.
-    pub(crate) fn new(client: Client, namespaces: Namespaces, workers: Option<Arc<Workers>>) -> Cluster {
+    pub(crate) fn new(
+        client: Client,
+        namespaces: Namespaces,
+        workers: Option<Arc<Workers>>,
+        readiness: Readiness,
+    ) -> Cluster {
         let api: Arc<dyn Api> = Arc::new(client.clone());
         let read_whole = Arc::<WholeKinds>::default();
         let applier = Applier::new(api);
@@ -72,6 +79,7 @@ impl Cluster {
             read_whole,
             client,
             namespaces,
+            readiness,
         }
     }
 
@@ -102,7 +110,7 @@ impl Cluster {
     async fn watch_records(&self) {
         let (mut tasks, mut lists) = (JoinSet::new(), Vec::new());
         let namespaces = self.namespaces.and(&lock(&self.homes));
-        for stream in watch::records(&self.client, &namespaces) {
+        for stream in watch::records(&self.client, &namespaces, &self.readiness) {
             let (first, listed) = oneshot::channel();
             tasks.spawn(feed::feed(self.releases.clone(), stream, first));
             lists.push(listed);

@@ -212,6 +212,7 @@ impl Controller for ChartController {
     }
 
     fn prepare(&self, context: &Context) {
+        _ = run::served(context, &self.watch);
         context.cluster.read_whole(&self.watch.expressions);
         context.cluster.record_in(self.watch.storage_namespace.as_deref());
         if let (Source::Engine(_, chart), Some(workers)) = (&self.source, &context.cluster.workers) {

@@ -11,8 +11,9 @@ use kube::runtime::watcher::{self, Event};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::last_error::{Change, LastError};
 use super::stamp::Epoch;
+use crate::last_error::{Change, LastError};
+use crate::readiness::Requirement;
 
 /// The objects that a stream covers: one namespace, or everything.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -32,6 +33,14 @@ impl Scope {
         Scope(Some(name.into()))
     }
 
+    /// A kind in this scope, for people: `release records in namespace demo`.
+    pub(crate) fn of(&self, kind: &str) -> String {
+        match self.only() {
+            Some(namespace) => format!("{kind} in namespace {namespace}"),
+            None => format!("{kind} in the whole cluster"),
+        }
+    }
+
     /// Whether the stream covers objects in the namespace.
     pub(crate) fn covers(&self, namespace: &str) -> bool {
         self.0.as_deref().is_none_or(|only| only == namespace)
@@ -42,6 +51,20 @@ impl Scope {
 pub(crate) struct Stream<T> {
     pub(crate) scope: Scope,
     pub(crate) events: BoxStream<'static, watcher::Result<Event<T>>>,
+    /// Met by the first list.
+    requirement: Option<Requirement>,
+}
+
+impl<T> Stream<T> {
+    /// A stream whose first list is awaited by nothing but its sink.
+    pub(crate) fn new(scope: Scope, events: BoxStream<'static, watcher::Result<Event<T>>>) -> Stream<T> {
+        Stream { scope, events, requirement: None }
+    }
+
+    /// Sets what the first list meets.
+    pub(crate) fn required(self, requirement: Requirement) -> Stream<T> {
+        Stream { requirement: Some(requirement), ..self }
+    }
 }
 
 /// The result of a stream's first list.
@@ -74,6 +97,7 @@ pub(crate) async fn feed<T>(sink: impl Sink<T>, mut stream: Stream<T>, first: on
     let mut last_error = LastError::default();
     while let Some(event) = stream.events.next().await {
         log_change(&mut last_error, &event, &sink.description());
+        follow(stream.requirement.as_ref(), &event);
         match event {
             Ok(Event::Init) => epoch = Epoch { number: epoch.number + 1, began: Instant::now() },
             Ok(Event::InitApply(item) | Event::Apply(item)) => sink.changed(item, epoch),
@@ -93,7 +117,16 @@ pub(crate) async fn feed<T>(sink: impl Sink<T>, mut stream: Stream<T>, first: on
     }
 }
 
-/// Logs why a stream fails, once for each reason, however often the watch retries.
+/// Records whether the first list was complete, or why not.
+fn follow<T>(requirement: Option<&Requirement>, event: &watcher::Result<Event<T>>) {
+    match (requirement, event) {
+        (Some(requirement), Ok(Event::InitDone)) => requirement.meet(),
+        (Some(requirement), Err(error)) => requirement.fails(&crate::report::chain(error)),
+        _ => {}
+    }
+}
+
+/// Logs why a stream fails, once for each reason and again after a while, however often the watch retries.
 fn log_change<T>(last: &mut LastError, event: &watcher::Result<Event<T>>, what: &str) {
     match change(last, event) {
         Change::Nothing => {}
@@ -108,7 +141,7 @@ fn change<T>(last: &mut LastError, event: &watcher::Result<Event<T>>) -> Change 
         // A list that has only begun may fail like the one before.
         Ok(Event::Init | Event::InitApply(_)) => Change::Nothing,
         Ok(_) => last.recover(),
-        Err(error) => last.fail(crate::report::chain(error)),
+        Err(error) => last.fail(crate::report::chain(error), Instant::now()),
     }
 }
 
@@ -182,8 +215,7 @@ mod tests {
         ];
         let calls = Calls::default();
         let (first, listed) = oneshot::channel();
-        feed(calls.clone(), Stream { scope: Scope::namespace("ns"), events: stream::iter(events).boxed() }, first)
-            .await;
+        feed(calls.clone(), Stream::new(Scope::namespace("ns"), stream::iter(events).boxed()), first).await;
         assert_eq!(listed.await, Ok(First::Listed));
         let expected = ["a in 1", "sweep 1 of ns", "b in 1", "a gone", "sweep 2 of ns", "c in 2"];
         assert_eq!(*calls.0.lock().unwrap(), expected);
@@ -194,7 +226,7 @@ mod tests {
         let events = [Ok(Event::Init), Ok(Event::InitApply("a")), Ok(Event::Init), Ok(Event::InitApply("b"))];
         let calls = Calls::default();
         let (first, listed) = oneshot::channel();
-        feed(calls.clone(), Stream { scope: Scope::ALL, events: stream::iter(events).boxed() }, first).await;
+        feed(calls.clone(), Stream::new(Scope::ALL, stream::iter(events).boxed()), first).await;
         assert!(listed.await.is_err());
         assert_eq!(*calls.0.lock().unwrap(), ["a in 1", "b in 2"]);
     }
@@ -206,7 +238,7 @@ mod tests {
             let error = watcher::Error::InitialListFailed(kube::Error::Api(Box::new(status)));
             let (first, listed) = oneshot::channel();
             let (calls, events) = (Calls::default(), stream::iter([Err(error)]).boxed());
-            feed(calls.clone(), Stream { scope: Scope::ALL, events }, first).await;
+            feed(calls.clone(), Stream::new(Scope::ALL, events), first).await;
             assert_eq!(listed.await.ok(), expected.then_some(First::Refused), "{code}");
             assert_eq!(*calls.0.lock().unwrap() == ["lost all"], expected, "{code}");
         }

@@ -224,7 +224,7 @@ mod tests {
         for by_event in [true, false] {
             let (asked, names) = (Asked::default(), Names::default());
             let events = watch(expiring(&asked, by_event), watcher::Config::default()).boxed();
-            let stream = feed::Stream { scope: Scope::ALL, events };
+            let stream = feed::Stream::new(Scope::ALL, events);
             let feeding = feed::feed(names.clone(), stream, tokio::sync::oneshot::channel().0);
             // It never ends.
             assert!(tokio::time::timeout(std::time::Duration::from_secs(120), feeding).await.is_err());

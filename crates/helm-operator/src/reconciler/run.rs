@@ -6,9 +6,9 @@ use std::time::Duration;
 use futures::future::{BoxFuture, join_all};
 use helm_release::kube::{Applier, Resource};
 use helm_release::storage::Storage;
-use kube::core::Selector;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
 
 use super::cache::Cache;
 use super::controller::{Additions, ChartController, Source};
@@ -16,7 +16,8 @@ use super::engine::EngineRenderer;
 use super::feed::{self, First, Scope, Sink, Stream};
 use super::intake::Intake;
 use super::kinds::Subscriber;
-use super::last_error::{Change, LastError};
+use super::missing;
+use super::primary::Received;
 use super::queue::Queue;
 use super::render::Renderer;
 use super::rollout::Rollout;
@@ -28,6 +29,7 @@ use crate::backoff;
 use crate::context::Context;
 use crate::native;
 use crate::preflight;
+use crate::readiness::{self, LISTING, Requirement};
 use crate::report::chain;
 use crate::watches::Watch;
 
@@ -47,7 +49,8 @@ pub(super) async fn run(controller: ChartController, context: Context) -> Result
     let api = applier.api().clone();
     let watched = watch.gvk();
     let api_version = watch.api_resource().api_version;
-    let Some(resource) = wait_until_served(&applier, &api_version, &watched.kind, &context).await else {
+    let requirement = served(&context, &watch);
+    let Some(resource) = wait_until_served(&applier, &watch, &requirement, &context.shutdown).await else {
         return Ok(());
     };
     let status = format!("{}/status", resource.plural);
@@ -83,7 +86,10 @@ pub(super) async fn run(controller: ChartController, context: Context) -> Result
     shared.connect_sources();
     shared.follow(&context.stores);
     tracing::info!(kind = watched.kind, api_version, chart = shared.renderer.chart_name(), "Watching resource");
-    let watches = start_watches(&shared, &context, &watch.selector, kinds);
+    let primaries = watch::primaries(&context, &shared.resource, &watch.selector);
+    // From here on its lists are required.
+    requirement.meet();
+    let watches = start_watches(&shared, &context, primaries, kinds);
     let workers = watch.max_concurrent_reconciles.unwrap_or(context.config.max_concurrent_reconciles);
     let served = tokio::select! {
         // Dropping the watches stops them.
@@ -111,28 +117,34 @@ async fn renderer(source: Source, watch: &Watch, context: &Context) -> Result<Ar
     }))
 }
 
+/// Met once the kind is served and its watches have started, whose lists are requirements of their own.
+pub(super) fn served(context: &Context, watch: &Watch) -> Requirement {
+    context.readiness.require(&readiness::kind(&watch.kind, &watch.api_resource().api_version), LISTING)
+}
+
 /// Waits for the custom resource's definition, which may be created after the operator starts.
 async fn wait_until_served(
     applier: &Applier,
-    api_version: &str,
-    kind: &str,
-    context: &Context,
+    watch: &Watch,
+    requirement: &Requirement,
+    shutdown: &CancellationToken,
 ) -> Option<Arc<Resource>> {
-    let mut last_error = LastError::default();
+    let (api_version, kind) = (watch.api_resource().api_version, &watch.kind);
+    let mut last = String::new();
     for attempt in 1.. {
-        match applier.mapper.resource(api_version, kind).await {
+        let error = match applier.mapper.resource(&api_version, kind).await {
             Ok(resource) => return Some(resource),
-            // A watches.yaml may name hundreds of kinds that nobody has installed.
-            Err(error) => match last_error.fail(error.to_string()) {
-                Change::Failed(error) => {
-                    tracing::warn!(api_version, kind, error, "The custom resource is not served yet; logged once")
-                }
-                _ => tracing::debug!(api_version, kind, %error, "The custom resource is not served yet"),
-            },
+            Err(error) => missing::explain(&error, watch, &applier.mapper),
+        };
+        // Reminders come from the readiness, in one line for all kinds.
+        if last != error {
+            tracing::warn!(api_version, kind, error, "The custom resource is not served yet");
+            requirement.fails(&error);
+            last = error;
         }
         tokio::select! {
             () = tokio::time::sleep(backoff::wait(attempt).min(LONGEST_WAIT)) => {}
-            () = context.shutdown.cancelled() => return None,
+            () = shutdown.cancelled() => return None,
         }
     }
     None
@@ -209,12 +221,12 @@ fn release_namespace(watch: &Watch, context: &Context) -> Result<Arc<str>, nativ
 async fn start_watches(
     shared: &Arc<Shared>,
     context: &Context,
-    selector: &Selector,
+    primaries: Vec<Stream<Received>>,
     mut kinds: mpsc::UnboundedReceiver<Arc<Resource>>,
 ) {
     let mut tasks = JoinSet::new();
     let mut lists = Vec::new();
-    for stream in watch::primaries(context, &shared.resource, selector) {
+    for stream in primaries {
         lists.push(start_feed(watch::Primaries(shared.clone()), stream, &mut tasks));
     }
     tokio::join!(join_all(lists), context.cluster.records_listed());

@@ -22,26 +22,30 @@ use super::served;
 use super::shared::Shared;
 use super::stamp::Epoch;
 use crate::context::{Context, Namespaces};
+use crate::readiness::{self, LISTING, Readiness};
 use crate::watches::Expressions;
 
 /// Watches the custom resources.
 pub(super) fn primaries(context: &Context, resource: &Resource, selector: &Selector) -> Vec<Stream<Received>> {
     let config = watcher::Config::default().labels_from(selector);
+    let what = readiness::kind(&resource.kind, &resource.api_version);
     let stream = |scope: Scope| {
         let api: Api<Received> = api(&context.client, resource, &scope);
-        Stream { events: pages::watch(api, config.clone()).boxed(), scope }
+        let requirement = context.readiness.require(&scope.of(&what), LISTING);
+        Stream::new(scope, pages::watch(api, config.clone()).boxed()).required(requirement)
     };
     scopes(&context.config.namespaces, resource.namespaced).into_iter().map(stream).collect()
 }
 
 /// Watches the metadata of release records.
-pub(super) fn records(client: &Client, namespaces: &Namespaces) -> Vec<Stream<RecordMeta>> {
+pub(super) fn records(client: &Client, namespaces: &Namespaces, readiness: &Readiness) -> Vec<Stream<RecordMeta>> {
     let config = watcher::Config::default().labels(SELECTOR);
     let stream = |scope: Scope| {
         let api: Api<RecordSecret> = api(client, &secrets(), &scope);
         let read = |secret: RecordSecret| secret.record();
         let events = pages::watch(api, config.clone()).filter_map(move |event| ready(reduce(event, read))).boxed();
-        Stream { scope, events }
+        let requirement = readiness.require(&scope.of("release records (Secrets)"), LISTING);
+        Stream::new(scope, events).required(requirement)
     };
     scopes(namespaces, true).into_iter().map(stream).collect()
 }
@@ -78,7 +82,7 @@ impl Source for Objects {
         let config = watcher::Config::default().labels_from(&of_charts(charts.iter().map(String::as_str)));
         let (client, shape, wanted) = (self.client.clone(), self.shape(kind), scope.clone());
         let open = move |kind: &Resource| shape.watch(&client, kind, &wanted, config.clone());
-        Stream { scope: scope.clone(), events: served::watch(self.mapper.clone(), kind.clone(), open) }
+        Stream::new(scope.clone(), served::watch(self.mapper.clone(), kind.clone(), open))
     }
 
     fn list(

@@ -15,13 +15,14 @@ use axum::middleware::from_fn_with_state;
 use axum::routing::get;
 use axum_server::Handle;
 use helm_release::kube::Api;
-use http::HeaderMap;
 use http::header::{ACCEPT, CONTENT_TYPE};
+use http::{HeaderMap, StatusCode};
 use hyper_util::rt::TokioTimer;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use crate::metrics::{Format, Metrics};
+use crate::readiness::Readiness;
 use access::Access;
 use tls::Acceptor;
 pub use tls::CertificateError;
@@ -90,7 +91,7 @@ pub(crate) async fn metrics(
         let format = Format::negotiate(accept);
         ([(CONTENT_TYPE, format.content_type())], metrics.encode(format))
     };
-    let mut router = Router::new().route("/metrics", get(answer));
+    let mut router = Router::new().route("/metrics", get(answer)).fallback(|| paths("/metrics"));
     if tls.is_some_and(|tls| tls.require_rbac) {
         router = router.layer(from_fn_with_state(Arc::new(Access::new(api)), access::check));
     }
@@ -101,9 +102,24 @@ pub(crate) async fn metrics(
 ///
 /// # Errors
 /// The address is in use or invalid.
-pub(crate) async fn probes(address: &str) -> Result<Option<Server>, Error> {
-    let ok = || async { "ok" };
-    bind(address, Router::new().route("/healthz", get(ok)).route("/readyz", get(ok)), None).await
+pub(crate) async fn probes(address: &str, readiness: Readiness) -> Result<Option<Server>, Error> {
+    let health = || async { "ok" };
+    let ready = move || async move { readyz(&readiness.unmet()) };
+    let router = Router::new().route("/healthz", get(health)).route("/readyz", get(ready));
+    bind(address, router.fallback(|| paths("/healthz and /readyz")), None).await
+}
+
+/// Names what the process still waits for.
+fn readyz(unmet: &[String]) -> (StatusCode, String) {
+    match unmet {
+        [] => (StatusCode::OK, "ok".to_owned()),
+        _ => (StatusCode::SERVICE_UNAVAILABLE, format!("not ready\n- {}\n", unmet.join("\n- "))),
+    }
+}
+
+/// The answer to any other path.
+async fn paths(served: &'static str) -> (StatusCode, String) {
+    (StatusCode::NOT_FOUND, format!("nothing is here; this server answers at {served}\n"))
 }
 
 impl Server {

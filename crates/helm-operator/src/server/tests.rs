@@ -38,18 +38,41 @@ async fn ask(address: SocketAddr, path: &str) -> String {
 async fn metrics_and_probes_answer_until_they_are_told_to_end() {
     let shutdown = CancellationToken::new();
     let metrics = metrics("127.0.0.1:0", None, Metrics::default(), no_api()).await.unwrap().unwrap();
-    let probes = probes("127.0.0.1:0").await.unwrap().unwrap();
+    let probes = probes("127.0.0.1:0", Readiness::default()).await.unwrap().unwrap();
     let (at, probe) = (metrics.address, probes.address);
     let serving = [tokio::spawn(metrics.serve(shutdown.clone())), tokio::spawn(probes.serve(shutdown.clone()))];
     let answer = ask(at, "/metrics").await;
     assert!(answer.starts_with("HTTP/1.1 200") && answer.contains("helm_operator_build_info{"), "{answer}");
     assert!(ask(probe, "/healthz").await.ends_with("ok"));
     assert!(ask(probe, "/readyz").await.ends_with("ok"));
-    assert!(ask(probe, "/metrics").await.starts_with("HTTP/1.1 404"));
+    let elsewhere =
+        [(probe, "/metrics", "/healthz and /readyz"), (probe, "/", "/healthz and /readyz"), (at, "/", "/metrics")];
+    for (address, path, served) in elsewhere {
+        let answer = ask(address, path).await;
+        let ending = format!("nothing is here; this server answers at {served}\n");
+        assert!(answer.starts_with("HTTP/1.1 404") && answer.ends_with(&ending), "{answer}");
+    }
     shutdown.cancel();
     for task in serving {
         task.await.unwrap();
     }
+}
+
+#[tokio::test]
+async fn readyz_names_what_the_process_waits_for() {
+    let readiness = Readiness::default();
+    let probes = probes("127.0.0.1:0", readiness.clone()).await.unwrap().unwrap();
+    let address = probes.address;
+    tokio::spawn(probes.serve(CancellationToken::new()));
+    let shops = readiness.require("Shop (g/v1)", "not listed yet");
+    let answer = ask(address, "/readyz").await;
+    assert!(
+        answer.starts_with("HTTP/1.1 503") && answer.ends_with("not ready\n- Shop (g/v1): not listed yet\n"),
+        "{answer}"
+    );
+    assert!(ask(address, "/healthz").await.starts_with("HTTP/1.1 200"), "a restart would not help");
+    shops.meet();
+    assert!(ask(address, "/readyz").await.ends_with("ok"));
 }
 
 #[tokio::test]
@@ -67,20 +90,20 @@ async fn metrics_are_classic_text_unless_the_client_asks_for_openmetrics() {
 
 #[tokio::test]
 async fn addresses_zero_and_empty_serve_nothing() {
-    assert!(probes("0").await.unwrap().is_none());
+    assert!(probes("0", Readiness::default()).await.unwrap().is_none());
     assert!(metrics("", Some(&Tls::default()), Metrics::default(), no_api()).await.unwrap().is_none());
 }
 
 #[tokio::test]
 async fn an_address_in_use_is_an_error_that_names_it() {
-    let first = probes("127.0.0.1:0").await.unwrap().unwrap();
-    let error = probes(&first.address.to_string()).await.err().unwrap();
+    let first = probes("127.0.0.1:0", Readiness::default()).await.unwrap().unwrap();
+    let error = probes(&first.address.to_string(), Readiness::default()).await.err().unwrap();
     assert_eq!(error.to_string(), format!("cannot listen on \"{}\"", first.address));
 }
 
 #[tokio::test]
 async fn open_connections_are_closed_when_the_server_ends() {
-    let server = probes("127.0.0.1:0").await.unwrap().unwrap();
+    let server = probes("127.0.0.1:0", Readiness::default()).await.unwrap().unwrap();
     let (address, shutdown) = (server.address, CancellationToken::new());
     let serving = tokio::spawn(server.serve(shutdown.clone()));
     let mut kept = TcpStream::connect(address).await.unwrap();
@@ -95,7 +118,7 @@ async fn open_connections_are_closed_when_the_server_ends() {
 
 #[tokio::test(start_paused = true)]
 async fn silent_clients_are_disconnected() {
-    let plain = probes("127.0.0.1:0").await.unwrap().unwrap();
+    let plain = probes("127.0.0.1:0", Readiness::default()).await.unwrap().unwrap();
     let address = plain.address;
     tokio::spawn(plain.serve(CancellationToken::new()));
     let secure = World::start(Tls::default(), no_api()).await;

@@ -14,6 +14,7 @@ use super::{
     AnnotationNames, Drift, Error, LookupRule, OnFailure, OverrideValuesType, Overrides, ValuesSource, Warning, Watch,
     parse_duration, rules,
 };
+use crate::spelling::nearest;
 use crate::values_from;
 
 /// The keys of an entry.
@@ -259,24 +260,7 @@ fn unknown(entry: &Entry) -> Warning {
     Warning { line: entry.line, what }
 }
 
-/// The known key that differs in at most a third of its letters.
+/// The known key that was meant.
 pub(super) fn near(key: &str) -> Option<&'static str> {
-    let (distance, near) = KEYS.iter().copied().map(|k| (distance(key, k), k)).min()?;
-    (distance * 3 <= near.len()).then_some(near)
-}
-
-/// How many letters must be inserted, removed or replaced to turn `a` into `b`, ignoring case.
-fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.to_lowercase().chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    // Keys are not much longer than the known ones; the rest cannot bring it closer.
-    for (i, x) in a.to_lowercase().chars().take(64).enumerate() {
-        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
-        for (j, y) in b.iter().enumerate() {
-            let exchanged = diagonal + usize::from(x != *y);
-            diagonal = row[j + 1];
-            row[j + 1] = exchanged.min(diagonal + 1).min(row[j] + 1);
-        }
-    }
-    row[b.len()]
+    nearest(key, KEYS.iter().copied())
 }

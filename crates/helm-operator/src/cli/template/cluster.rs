@@ -9,6 +9,7 @@ use helm_release::kube::{Applier, Call, Error as ApiError, FIELD_MANAGER, Object
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use tokio::runtime::Builder;
 
+use crate::client::find_cluster;
 use crate::lookup::{ClusterLookup, Reach};
 use crate::report::chain;
 
@@ -49,12 +50,12 @@ impl Server {
         let config = match kubeconfig {
             Some(path) => {
                 let file = Kubeconfig::read_from(path).map_err(|e| e.to_string())?;
-                kube::Config::from_custom_kubeconfig(file, &chosen).await.map_err(|e| e.to_string())?
+                kube::Config::from_custom_kubeconfig(file, &chosen).await.map_err(|e| chain(&e))?
             }
-            None if context.is_some() => kube::Config::from_kubeconfig(&chosen).await.map_err(|e| e.to_string())?,
-            None => kube::Config::infer().await.map_err(|e| e.to_string())?,
+            None if context.is_some() => kube::Config::from_kubeconfig(&chosen).await.map_err(|e| chain(&e))?,
+            None => find_cluster().await.map_err(|e| chain(&e))?,
         };
-        let client = kube::Client::try_from(config).map_err(|e| e.to_string())?;
+        let client = kube::Client::try_from(config).map_err(|e| chain(&e))?;
         Ok(Server(Applier::new(Arc::new(client))))
     }
 

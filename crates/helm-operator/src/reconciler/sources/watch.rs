@@ -66,7 +66,7 @@ where
     };
     let read = move |object: PartialObjectMeta<K>| SourceMeta::read(kind, object.metadata);
     let events = pages::watch(api, config).filter_map(move |event| future::ready(reduce(event, read))).boxed();
-    Stream { scope: scope.clone(), events }
+    Stream::new(scope.clone(), events)
 }
 
 impl SourceMeta {

@@ -45,7 +45,7 @@ impl Source for Server {
     fn watch(&self, _: &Arc<Resource>, scope: &Scope, charts: &BTreeSet<String>) -> Stream<Live> {
         let (send, events): (Events, UnboundedReceiver<_>) = unbounded();
         self.watches.lock().unwrap().push((charts.iter().cloned().collect(), send));
-        Stream { scope: scope.clone(), events: events.boxed() }
+        Stream::new(scope.clone(), events.boxed())
     }
 
     fn list(&self, _: &Arc<Resource>, _: &Scope, _: &str) -> BoxFuture<'static, Result<Vec<Live>, kube::Error>> {

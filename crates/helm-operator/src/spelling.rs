@@ -1,0 +1,45 @@
+//! Which known word a mistyped one was meant to be.
+
+/// Longer words are compared by their beginning.
+const LENGTH: usize = 64;
+
+/// The known word that differs from `word` in at most a third of its letters, whatever their case.
+pub(crate) fn nearest<'k>(word: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
+    let (distance, near) = known.into_iter().map(|k| (distance(word, k), k)).min()?;
+    (distance * 3 <= near.len()).then_some(near)
+}
+
+/// How many letters must be inserted, removed or replaced to turn `a` into `b`, ignoring case.
+fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.to_lowercase().chars().take(LENGTH).collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.to_lowercase().chars().take(LENGTH).enumerate() {
+        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
+        for (j, y) in b.iter().enumerate() {
+            let exchanged = diagonal + usize::from(x != *y);
+            diagonal = row[j + 1];
+            row[j + 1] = exchanged.min(diagonal + 1).min(row[j] + 1);
+        }
+    }
+    row[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_is_meant_that_differs_in_few_letters() {
+        let known = ["suspend", "pause", "reconcile-now"];
+        for (word, expected) in [
+            ("suspnd", Some("suspend")),
+            ("Pause", Some("pause")),
+            ("reconcileNow", Some("reconcile-now")),
+            ("unrelated", None),
+            ("", None),
+        ] {
+            assert_eq!(nearest(word, known), expected, "{word}");
+        }
+        assert_eq!(nearest("a", []), None);
+    }
+}
