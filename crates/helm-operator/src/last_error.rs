@@ -36,6 +36,8 @@ pub(crate) enum Change {
     Failed(String),
     /// It still fails, for a known reason.
     StillFailing(String),
+    /// It still fails, for a known reason that is worth repeating.
+    Reminder(String),
     /// It works again.
     Recovered,
 }
@@ -44,6 +46,7 @@ impl LastError {
     /// Notes a failed attempt.
     pub(crate) fn fail(&mut self, reason: String, now: Instant) -> Change {
         let failing = self.0.get_or_insert_with(|| Failing { said: Vec::new(), pause: FIRST, remind_at: now + FIRST });
+        let is_known = failing.said.contains(&reason);
         if now >= failing.remind_at {
             failing.said.clear();
             failing.pause = (failing.pause * 2).min(LONGEST);
@@ -53,7 +56,7 @@ impl LastError {
             return Change::StillFailing(reason);
         }
         failing.said.push(reason.clone());
-        Change::Failed(reason)
+        if is_known { Change::Reminder(reason) } else { Change::Failed(reason) }
     }
 
     /// Notes a successful attempt.
@@ -82,9 +85,10 @@ mod tests {
     async fn a_reason_that_lasts_is_news_again_at_growing_bounded_intervals() {
         let (mut last, began) = (LastError::default(), Instant::now());
         let at = |second| began + Duration::from_secs(second);
-        let news: Vec<u64> =
-            (0..2500).filter(|second| matches!(last.fail("a".into(), at(*second)), Change::Failed(_))).collect();
+        let is_news = |change: &Change| matches!(change, Change::Failed(_) | Change::Reminder(_));
+        let news: Vec<u64> = (0..2500).filter(|second| is_news(&last.fail("a".into(), at(*second)))).collect();
         assert_eq!(news, [0, 30, 90, 210, 450, 930, 1530, 2130]);
+        assert_eq!(last.fail("a".into(), at(5000)), Change::Reminder("a".into()));
     }
 
     #[tokio::test]

@@ -18,6 +18,8 @@ use kube::core::ObjectMeta;
 use kube::{Api, Client};
 use tokio::time::Instant;
 
+use crate::last_error::{Change, LastError};
+use crate::readiness::Requirement;
 use crate::report::chain;
 use decide::{Observed, Step, next_step};
 pub(crate) use term::Term;
@@ -57,7 +59,8 @@ pub(crate) struct Election {
     timing: Timing,
     term: Term,
     observed: Option<Observed>,
-    last_error: Option<String>,
+    last_error: LastError,
+    requirement: Option<Requirement>,
 }
 
 impl Election {
@@ -69,7 +72,13 @@ impl Election {
         (timing, term): (Timing, Term),
     ) -> Election {
         let api = Api::namespaced(client, namespace);
-        Election { api, name: name.to_owned(), identity, timing, term, observed: None, last_error: None }
+        let (name, last_error) = (name.to_owned(), LastError::default());
+        Election { api, name, identity, timing, term, observed: None, last_error, requirement: None }
+    }
+
+    /// Sets what the first successful attempt meets, whoever leads then.
+    pub(crate) fn required(self, requirement: Requirement) -> Election {
+        Election { requirement: Some(requirement), ..self }
     }
 
     /// Waits until this candidate leads. Cancel safe.
@@ -121,15 +130,16 @@ impl Election {
     async fn attempt(&mut self, limit: Duration) -> bool {
         match tokio::time::timeout(limit, self.step()).await {
             Ok(Ok(leads)) => {
-                self.last_error = None;
+                self.last_error.recover();
+                self.requirement.iter().for_each(Requirement::meet);
                 leads
             }
             Ok(Err(error)) => {
-                self.log(chain(&error));
+                self.failed(explain(&error));
                 false
             }
             Err(_) => {
-                self.log("no answer in time".to_owned());
+                self.failed("no answer in time".to_owned());
                 false
             }
         }
@@ -192,12 +202,33 @@ impl Election {
         self.observed.as_ref().is_some_and(|o| !o.held_by(&self.identity))
     }
 
-    /// Logs an error once rather than with every try.
-    fn log(&mut self, error: String) {
-        if self.last_error.as_ref() != Some(&error) {
-            tracing::error!(lease = self.name, error, "Error retrieving or updating resource lock");
-            self.last_error = Some(error);
+    /// Logs an error once, and again after a while, rather than with every try.
+    fn failed(&mut self, error: String) {
+        let lease = &self.name;
+        self.requirement.iter().for_each(|requirement| requirement.fails(&error));
+        match self.last_error.fail(error, Instant::now()) {
+            Change::Failed(error) | Change::Reminder(error) => {
+                tracing::error!(lease, error, "Error retrieving or updating resource lock");
+            }
+            Change::StillFailing(error) => tracing::debug!(lease, error, "Still no access to the resource lock"),
+            Change::Nothing | Change::Recovered => {}
         }
+    }
+}
+
+/// What an election needs in the lease's namespace.
+const RULE: &str = "{apiGroups: [coordination.k8s.io], resources: [leases], verbs: [get, create, update]}";
+
+/// The error with what helps against it.
+fn explain(error: &kube::Error) -> String {
+    match error {
+        kube::Error::Api(status) if status.code == 403 => {
+            format!("{}; add this rule to the operator's role in the lease's namespace: {RULE}", chain(error))
+        }
+        kube::Error::Api(status) if status.code == 404 => {
+            format!("{}; correct --leader-election-namespace", chain(error))
+        }
+        _ => chain(error),
     }
 }
 

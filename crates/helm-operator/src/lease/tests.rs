@@ -17,6 +17,8 @@ struct State {
     lease: Option<Lease>,
     version: u64,
     cut_off: Vec<String>,
+    /// The status of every answer, if all are refused.
+    refuses: Option<u16>,
     /// How late an answer is.
     late: Duration,
 }
@@ -44,6 +46,9 @@ impl Server {
         let (parts, body) = request.into_parts();
         let body = body.collect_bytes().await.unwrap();
         let mut state = self.0.lock().unwrap();
+        if let Some(code) = state.refuses {
+            return failure(code, "no");
+        }
         match (parts.method, state.lease.clone()) {
             (Method::GET, Some(lease)) => reply(StatusCode::OK, &json!(lease)),
             (Method::GET, None) => failure(404, "NotFound"),
@@ -222,4 +227,25 @@ async fn a_candidate_that_does_not_lead_releases_nothing() {
 fn two_identities_are_never_the_same() {
     assert_ne!(identity(Some("pod")), identity(Some("pod")));
     assert!(identity(Some("pod")).starts_with("pod_"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_candidate_is_ready_once_it_has_read_the_lease_and_says_why_it_cannot() {
+    let (server, readiness) = (Server::default(), crate::readiness::Readiness::default());
+    let mut second = server.election("b").required(readiness.require("lease", "not read yet"));
+    for (code, said) in [
+        (
+            403,
+            "lease: no; add this rule to the operator's role in the lease's namespace: {apiGroups: [coordination.k8s.io], resources: [leases], verbs: [get, create, update]}",
+        ),
+        (500, "lease: no"),
+    ] {
+        server.0.lock().unwrap().refuses = Some(code);
+        assert!(!second.attempt(Duration::from_secs(1)).await);
+        assert_eq!(readiness.unmet(), [said]);
+    }
+    server.0.lock().unwrap().refuses = None;
+    assert!(server.election("a").attempt(Duration::from_secs(1)).await);
+    assert!(!second.attempt(Duration::from_secs(1)).await, "it follows");
+    assert!(readiness.unmet().is_empty());
 }

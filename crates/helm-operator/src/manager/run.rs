@@ -181,6 +181,9 @@ fn report_emptiness(file: Option<&Path>, readiness: &Readiness) {
 
 fn election(context: &Context, config: &Config, term: lease::Term) -> Result<Option<Election>, Error> {
     if !config.leader_elect {
+        tracing::warn!(
+            "Leader election is off: a second process on these resources would write, too. Set --leader-elect where more than one may run"
+        );
         return Ok(None);
     }
     let namespace = lease_namespace(config);
@@ -190,7 +193,9 @@ fn election(context: &Context, config: &Config, term: lease::Term) -> Result<Opt
     let namespace = namespace?;
     let identity = lease::identity(context.config.pod_name.as_deref());
     let lock = (namespace.as_str(), config.leader_election_id.as_str());
-    Ok(Some(Election::new(context.client.clone(), lock, identity, (lease::Timing::default(), term))))
+    let requirement = context.readiness.require(&format!("lease {}/{}", lock.0, lock.1), "not read yet");
+    let election = Election::new(context.client.clone(), lock, identity, (lease::Timing::default(), term));
+    Ok(Some(election.required(requirement)))
 }
 
 fn lease_namespace(config: &Config) -> Result<String, Error> {

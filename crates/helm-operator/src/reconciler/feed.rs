@@ -96,7 +96,7 @@ pub(crate) async fn feed<T>(sink: impl Sink<T>, mut stream: Stream<T>, first: on
     let mut epoch = Epoch { number: 0, began: Instant::now() };
     let mut last_error = LastError::default();
     while let Some(event) = stream.events.next().await {
-        log_change(&mut last_error, &event, &sink.description());
+        log_change(&mut last_error, &event, &sink.description(), stream.requirement.as_ref());
         follow(stream.requirement.as_ref(), &event);
         match event {
             Ok(Event::Init) => epoch = Epoch { number: epoch.number + 1, began: Instant::now() },
@@ -126,12 +126,21 @@ fn follow<T>(requirement: Option<&Requirement>, event: &watcher::Result<Event<T>
     }
 }
 
-/// Logs why a stream fails, once for each reason and again after a while, however often the watch retries.
-fn log_change<T>(last: &mut LastError, event: &watcher::Result<Event<T>>, what: &str) {
+/// Logs why a stream fails, once for each reason and again after a while, however often the watch retries. While a requirement is not met, the
+/// readiness repeats it.
+fn log_change<T>(
+    last: &mut LastError,
+    event: &watcher::Result<Event<T>>,
+    what: &str,
+    requirement: Option<&Requirement>,
+) {
     match change(last, event) {
         Change::Nothing => {}
         Change::Failed(error) => tracing::warn!(error, "Cannot watch {what}"),
-        Change::StillFailing(error) => tracing::debug!(error, "Still cannot watch {what}"),
+        Change::Reminder(error) if requirement.is_none_or(Requirement::is_met) => {
+            tracing::warn!(error, "Still cannot watch {what}");
+        }
+        Change::StillFailing(error) | Change::Reminder(error) => tracing::debug!(error, "Still cannot watch {what}"),
         Change::Recovered => tracing::info!("Watching {what} again"),
     }
 }
@@ -256,7 +265,7 @@ mod tests {
             Change::Failed(why) => {
                 format!("failed: {}", why.split("refused ").nth(1).unwrap_or(&why).get(..1).unwrap())
             }
-            Change::StillFailing(_) => "still".into(),
+            Change::StillFailing(_) | Change::Reminder(_) => "still".into(),
             Change::Recovered => "over".into(),
         };
         let events = [

@@ -35,12 +35,16 @@ const HEAD_LIMIT: Duration = Duration::from_secs(90);
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The address is in use or invalid.
-    #[error("cannot listen on {address:?}")]
+    #[error("cannot listen on {address:?} for {what}: {why}; set {flag} to another address, or to 0 for none")]
     Listen {
         /// The address.
         address: String,
+        /// What is served there.
+        what: &'static str,
+        /// The flag that sets the address.
+        flag: &'static str,
         /// Why.
-        source: std::io::Error,
+        why: std::io::Error,
     },
     /// The certificate of the metrics server cannot be used.
     #[error("cannot serve metrics over TLS")]
@@ -95,7 +99,7 @@ pub(crate) async fn metrics(
     if tls.is_some_and(|tls| tls.require_rbac) {
         router = router.layer(from_fn_with_state(Arc::new(Access::new(api)), access::check));
     }
-    bind(address, router, tls).await
+    bind((address, &METRICS), router, tls).await
 }
 
 /// Listens for the kubelet's probes. `None` if the address is `0` or empty.
@@ -106,7 +110,7 @@ pub(crate) async fn probes(address: &str, readiness: Readiness) -> Result<Option
     let health = || async { "ok" };
     let ready = move || async move { readyz(&readiness.unmet()) };
     let router = Router::new().route("/healthz", get(health)).route("/readyz", get(ready));
-    bind(address, router.fallback(|| paths("/healthz and /readyz")), None).await
+    bind((address, &PROBES), router.fallback(|| paths("/healthz and /readyz")), None).await
 }
 
 /// Names what the process still waits for.
@@ -151,7 +155,13 @@ impl Server {
     }
 }
 
-async fn bind(address: &str, router: Router, tls: Option<&Tls>) -> Result<Option<Server>, Error> {
+/// What is served at an address, and the flag that sets it.
+struct Use(&'static str, &'static str);
+
+const METRICS: Use = Use("metrics", "--metrics-bind-address");
+const PROBES: Use = Use("probes", "--health-probe-bind-address");
+
+async fn bind((address, used): (&str, &Use), router: Router, tls: Option<&Tls>) -> Result<Option<Server>, Error> {
     if matches!(address, "" | "0") {
         return Ok(None);
     }
@@ -159,7 +169,8 @@ async fn bind(address: &str, router: Router, tls: Option<&Tls>) -> Result<Option
         Some(tls) => Some(Acceptor::new(tls).await?),
         None => None,
     };
-    let named = |source| Error::Listen { address: address.to_owned(), source };
+    let Use(what, flag) = *used;
+    let named = |why| Error::Listen { address: address.to_owned(), what, flag, why };
     let listener = listen(address).await.map_err(named)?;
     let address = listener.local_addr().map_err(named)?;
     Ok(Some(Server { listener, router, tls, address }))

@@ -95,10 +95,15 @@ async fn addresses_zero_and_empty_serve_nothing() {
 }
 
 #[tokio::test]
-async fn an_address_in_use_is_an_error_that_names_it() {
+async fn an_address_in_use_is_an_error_that_names_it_and_its_flag() {
     let first = probes("127.0.0.1:0", Readiness::default()).await.unwrap().unwrap();
     let error = probes(&first.address.to_string(), Readiness::default()).await.err().unwrap();
-    assert_eq!(error.to_string(), format!("cannot listen on \"{}\"", first.address));
+    let expected = format!(
+        "cannot listen on \"{}\" for probes: Address already in use (os error 98); \
+         set --health-probe-bind-address to another address, or to 0 for none",
+        first.address
+    );
+    assert_eq!(crate::report::chain(&error), expected);
 }
 
 #[tokio::test]
