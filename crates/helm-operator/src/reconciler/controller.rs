@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use futures::future::BoxFuture;
 use helm::chart::Chart;
-use helm::engine::Engine;
+use helm::engine::{Engine, Problem};
 use kube::core::DynamicObject;
 
 use super::primary::ResourceKey;
@@ -111,6 +111,7 @@ impl ChartController {
         if let [first, ..] = chart.missing_dependencies()[..] {
             return Err(format!("found in Chart.yaml, but missing in charts/ directory: {first}").into());
         }
+        report_problems(&watch, &chart);
         let path = std::path::absolute(&watch.chart)?;
         Ok(ChartController::from(watch, Source::Engine(Arc::new(Engine::new(chart)), path)))
     }
@@ -203,6 +204,20 @@ impl ChartController {
         };
         self.additions.follows.push(Arc::new(follow));
         self
+    }
+}
+
+/// Logs what would fail for every resource.
+fn report_problems(watch: &Watch, chart: &Chart) {
+    for Problem { path, line, what } in helm::engine::problems(chart) {
+        let file = watch.chart.join(path);
+        let place = line.map_or_else(|| file.display().to_string(), |line| format!("{}:{line}", file.display()));
+        tracing::warn!(
+            kind = watch.kind,
+            place,
+            error = what,
+            "The chart is broken: its resources will fail until it is corrected"
+        );
     }
 }
 

@@ -5,6 +5,7 @@
 mod cache;
 pub(crate) mod calls;
 mod capabilities;
+mod check;
 mod error;
 mod files;
 mod handlebars;
@@ -18,6 +19,7 @@ mod top;
 mod values_type;
 
 pub use capabilities::{Capabilities, DEFAULT_API_VERSIONS};
+pub use check::{Problem, problems};
 pub use error::{Place, RenderError};
 use files::Files;
 pub use kube_version::{InvalidKubeVersion, KubeVersion};

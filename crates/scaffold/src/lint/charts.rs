@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use go_template::Map;
-use helm::engine::{Capabilities, Engine, Error as Failure, Lookup, ReleaseOptions, Request};
+use helm::engine::{Capabilities, Engine, Error as Failure, Lookup, Problem, ReleaseOptions, Request, problems};
 use helm::reads::Reads;
 use helm::values::merge_maps;
 use serde_json::json;
 
-use super::{Document, Finding, Level, objects, samples, schemas};
+use super::{Document, Finding, Level, objects, samples};
 use crate::rbac::Asked;
 use crate::watches::{self, Watch};
 use crate::yaml::to_map;
@@ -30,11 +30,13 @@ pub(super) fn check(
         let message = format!("subcharts of {} are missing: {}", watch.chart, missing.join(", "));
         return Ok(vec![Finding::error(watches::PATH, line, message)]);
     }
-    let mut found = schemas::check(project, &watch.chart);
-    if !found.is_empty() {
-        return Ok(found);
+    let broken: Vec<Finding> =
+        problems(&chart).into_iter().filter(is_always_used).map(|found| broken_file(project, watch, found)).collect();
+    if !broken.is_empty() {
+        // No render can say more.
+        return Ok(broken);
     }
-    found.extend(objects::hooks(project, &watch.chart));
+    let mut found = objects::hooks(project, &watch.chart);
     let api_version = watch.gvk.api_version();
     let is_own =
         |sample: &&Document| sample.text("/apiVersion") == api_version && sample.text("/kind") == watch.gvk.kind;
@@ -63,6 +65,21 @@ fn unread(reads: &Reads, sample: &Document) -> Vec<Finding> {
 
 fn spec(sample: &Document) -> Map {
     to_map(sample.content.get("spec").unwrap_or(&json!({})))
+}
+
+/// Whether the broken file is always used; a subchart may be disabled.
+fn is_always_used(problem: &Problem) -> bool {
+    !problem.path.starts_with("charts/")
+}
+
+/// A finding in a file of the chart, which may be packed.
+fn broken_file(project: &Project, watch: &Watch, problem: Problem) -> Finding {
+    let path = format!("{}/{}", watch.chart, problem.path);
+    let what = problem.what.replace('\n', "\n    ");
+    match project.contains(&path) {
+        true => Finding::error(&path, problem.line, what),
+        false => Finding::error(&watch.chart, None, format!("{}: {what}", problem.path)),
+    }
 }
 
 struct Checked<'a> {

@@ -14,7 +14,6 @@ mod grants;
 mod objects;
 mod rights;
 mod samples;
-mod schemas;
 #[cfg(test)]
 mod tests;
 

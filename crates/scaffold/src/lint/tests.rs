@@ -57,6 +57,19 @@ fn a_watch_needs_its_chart_and_a_definition_that_serves_it() {
 }
 
 #[test]
+fn a_broken_schema_or_template_is_one_finding_with_its_line_however_many_samples_it_fails() {
+    let schema = "helm-charts/web/values.schema.json";
+    one(&[(schema, "{\n  \"type\":\n")], "helm-charts/web/values.schema.json:3: error: ", "unexpected EOF");
+    one(&[(schema, "{\n  \"type\": \"text\"\n}")], "helm-charts/web/values.schema.json:2: error: ", "at '/type'");
+    let template = "helm-charts/web/templates/a.yaml";
+    one(
+        &[(template, "a: 1\n{{ nope }}\n")],
+        "helm-charts/web/templates/a.yaml:2: error: ",
+        "function \"nope\" not defined",
+    );
+}
+
+#[test]
 fn a_sample_must_fit_its_definition_and_fields_are_named_with_their_line() {
     let check = |spec: &str, place: &str, message: &str| one(&[(SAMPLE, &sample(spec))], place, message);
     check("  replicaCount: [1]\n", "config/samples/web_v1_web.yaml:6: error: spec.replicaCount: ", "got array");
@@ -248,12 +261,6 @@ fn a_key_that_a_closed_definition_lacks_is_an_error_that_says_what_to_do() {
         "{found:#?}"
     );
     assert!(found.iter().any(|one| one.ends_with("spec.hots: config/crd/bases/web.my.domain_webs.yaml has no such field, so the API server refuses or drops it; 'generate crds' writes it again if the chart has the value now")), "{found:#?}");
-}
-
-#[test]
-fn a_broken_schema_is_named_with_its_line() {
-    let schema = ("helm-charts/web/values.schema.json", "{\n  \"type\":\n");
-    one(&[schema], "helm-charts/web/values.schema.json:3: error: ", "the schema is not valid JSON: EOF");
 }
 
 #[test]
