@@ -69,7 +69,8 @@ async fn run<R: Reconciler>(served: Served<R>, context: Context) -> Result<(), E
     undeclared(&kinds, &rights).for_each(|kind| {
         tracing::warn!(kind, "The reconciler watches a kind that its rights do not name: its role will lack it");
     });
-    context.rights.check(&rights.iter().map(Right::need).collect::<Vec<_>>()).await;
+    let needs: Vec<_> = rights.iter().map(Right::need).collect();
+    context.rights.check(&needs, &format!("the reconciler of {}", R::Resource::kind(&()))).await;
     let lists = async {
         for list in &mut listed {
             list.wait().await;

@@ -4,6 +4,7 @@ use helm_release::kube::{Applier, Call};
 
 use super::primary::Primary;
 use super::work::Work;
+use crate::preflight::rule_of_refusal;
 use crate::status::{Fault, condition};
 use crate::watches::ServiceAccount;
 
@@ -52,9 +53,16 @@ pub(super) fn explain(fault: Fault, account: Option<&ServiceAccount>) -> Fault {
         let message = format!("{}; add this rule to the operator's role: {rule}", fault.message);
         return Fault { reason: NOT_ALLOWED, message, ..fault };
     }
-    match fault.message.contains(ESCALATION) {
-        true => Fault { message: format!("{}; {ESCALATION_HELP}", fault.message), ..fault },
-        false => fault,
+    if fault.message.contains(ESCALATION) {
+        return Fault { message: format!("{}; {ESCALATION_HELP}", fault.message), ..fault };
+    }
+    match rule_of_refusal(&fault.message) {
+        Some(rule) => {
+            let whose =
+                account.map_or_else(|| "the operator".to_owned(), |account| format!("ServiceAccount {}", account.name));
+            Fault { message: format!("{}; add this rule to the role of {whose}: {rule}", fault.message), ..fault }
+        }
+        None => fault,
     }
 }
 
@@ -89,7 +97,6 @@ mod tests {
             let (reason, told) = explained(&message, Some(&account));
             assert_eq!(reason, "ImpersonationForbidden");
             assert!(told.ends_with("resourceNames: [web], verbs: [get, impersonate]}"), "{told}");
-            assert_eq!(explained(&message, None), ("InstallError", message));
         }
     }
 
@@ -98,6 +105,17 @@ mod tests {
         let message = "roles \"r\" is forbidden: user \"o\" (groups=[\"g\"]) is attempting to grant RBAC permissions not currently held:\n{}";
         let (reason, told) = explained(message, None);
         assert_eq!((reason, told.as_str()), ("InstallError", &*format!("{message}; {ESCALATION_HELP}")));
+    }
+
+    #[test]
+    fn a_refused_object_names_the_rule_and_whose_role_lacks_it() {
+        let message = "configmaps is forbidden: User \"o\" cannot list resource \"configmaps\" in API group \"\" in the namespace \"a\"";
+        let rule = "{apiGroups: [\"\"], resources: [configmaps], verbs: [get, list, watch, create, patch, delete]}";
+        let account = ServiceAccount { namespace: None, name: "web".into() };
+        for (account, whose) in [(None, "the operator"), (Some(&account), "ServiceAccount web")] {
+            let expected = format!("{message}; add this rule to the role of {whose}: {rule}");
+            assert_eq!(explained(message, account), ("InstallError", expected));
+        }
     }
 
     #[test]

@@ -54,7 +54,12 @@ pub(super) async fn run(controller: ChartController, context: Context) -> Result
         return Ok(());
     };
     let status = format!("{}/status", resource.plural);
-    context.rights.check(&preflight::of_watch(&watch, &resource.plural, &status)).await;
+    let why = format!("the resources and releases of {}", watch.kind);
+    context.rights.check(&preflight::of_watch(&watch, &resource.plural, &status), &why).await;
+    if let Source::Engine(engine, _) = &source {
+        let kinds = preflight::named(engine);
+        check_rights(&context, &watch, kinds.iter().map(|one| (&*one.api_version, &*one.kind, one.is_hook))).await;
+    }
     let renderer = renderer(source, &watch, &context).await?;
     context.cluster.kinds.announce(renderer.chart_name());
     let intake = intake(&watch, &additions, versions, &resource, &context)?;
@@ -97,6 +102,17 @@ pub(super) async fn run(controller: ChartController, context: Context) -> Result
         result = serve(&shared, &context.shutdown, context.cluster.turns.for_controller(workers)) => result,
     };
     served
+}
+
+/// Names the rights that the operator lacks for a chart's objects of these kinds, as far as they are served: (API version, kind, whether of hooks).
+async fn check_rights<'k>(context: &Context, watch: &Watch, kinds: impl Iterator<Item = (&'k str, &'k str, bool)>) {
+    let mapper = &context.cluster.applier.mapper;
+    let known: Vec<(Arc<Resource>, bool)> =
+        kinds.filter_map(|(version, kind, is_hook)| Some((mapper.known(version, kind)?, is_hook))).collect();
+    let has_account = watch.service_account.is_some();
+    let needs: Vec<_> =
+        known.iter().map(|(kind, is_hook)| preflight::of_objects(kind, *is_hook, has_account)).collect();
+    context.rights.check(&needs, &format!("the objects of chart {}", watch.chart.display())).await;
 }
 
 /// The chart's renderer: in this process or in workers.
@@ -230,7 +246,11 @@ async fn start_watches(
         lists.push(start_feed(watch::Primaries(shared.clone()), stream, &mut tasks));
     }
     tokio::join!(join_all(lists), context.cluster.records_listed());
-    shared.watch_kinds(known_kinds(shared, &mut tasks).await);
+    let known = known_kinds(shared, &mut tasks).await;
+    let needs: Vec<_> =
+        known.iter().map(|kind| preflight::of_objects(kind, false, shared.settings.account.is_some())).collect();
+    context.rights.check(&needs, "the objects of recorded releases").await;
+    shared.watch_kinds(known);
     // Each resource waits for the kinds in its own release only.
     while let Ok(kind) = kinds.try_recv() {
         shared.cache.await_kind(&kind);

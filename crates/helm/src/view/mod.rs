@@ -21,7 +21,7 @@ pub use validate::{SchemaError, validate};
 
 use std::sync::Arc;
 
-use go_template::Map;
+use go_template::{Map, Str};
 
 use crate::chart::{Chart, Crd, Metadata};
 use crate::values;
@@ -45,6 +45,12 @@ pub struct ChartView {
 }
 
 impl ChartView {
+    /// Returns the templates of the chart and its enabled subcharts, partials included, by name: `parent/charts/name/templates/a.yaml`.
+    pub fn templates(&self) -> Vec<(String, &Str)> {
+        let own = self.chart.templates.iter().map(|file| (format!("{}/{}", self.path, file.name), &file.data));
+        own.chain(self.dependencies.iter().flat_map(ChartView::templates)).collect()
+    }
+
     /// The chart with all subcharts, before values enable or disable any.
     fn whole(chart: &Arc<Chart>) -> ChartView {
         let mut view = ChartView {

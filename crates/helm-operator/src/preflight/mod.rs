@@ -1,12 +1,16 @@
 //! Names the rights that the operator lacks, before it touches anything.
 //!
 //! One request for each watched namespace tells all rights there. Missing ones are logged, each once and with the rule that grants it; nothing is
-//! refused, because a right may come later. What a chart's objects need is known only once it has rendered.
+//! refused, because a right may come later. What a chart's objects need is known as far as its templates and records spell kinds out.
+
+mod refusal;
+mod templates;
 
 use std::collections::BTreeSet;
 use std::sync::Mutex;
 
 use futures::future::join_all;
+use helm_release::kube::Resource;
 use k8s_openapi::api::authorization::v1::{ResourceRule, SelfSubjectRulesReview, SelfSubjectRulesReviewSpec};
 use kube::api::PostParams;
 use kube::{Api, Client};
@@ -16,6 +20,8 @@ use crate::context::Namespaces;
 use crate::reconciler::lock;
 use crate::report::chain;
 use crate::watches::{ServiceAccount, SourceKind, Watch};
+pub(crate) use refusal::rule as rule_of_refusal;
+pub(crate) use templates::named;
 
 /// A namespace in which nobody has rights of its own: only cluster-wide rules apply there.
 const NOWHERE: &str = "helm-operator-preflight";
@@ -59,6 +65,17 @@ pub(crate) fn of_watch<'a>(watch: &'a Watch, plural: &'a str, status: &'a str) -
     needs
 }
 
+/// What the operator needs for a chart's objects of one kind: to apply, watch, await and prune them; for objects of hooks, to run them; for those that
+/// an account writes, to see them, and to clean up when the account is gone.
+pub(crate) fn of_objects<'a>(kind: &'a Resource, is_hook: bool, has_account: bool) -> Need<'a> {
+    let verbs: &[&str] = match (has_account, is_hook) {
+        (true, _) => &["get", "list", "watch", "delete"],
+        (false, true) => &["get", "create", "delete"],
+        (false, false) => &["get", "list", "watch", "create", "patch", "delete"],
+    };
+    Need::all(kind.group(), &kind.plural, verbs)
+}
+
 /// The rules that would grant what is missing: `{apiGroups: [apps], resources: [deployments], verbs: [list, watch]}`.
 pub(crate) fn missing<'n>(needs: impl IntoIterator<Item = &'n Need<'n>>, granted: &[ResourceRule]) -> BTreeSet<String> {
     let lacking = needs.into_iter().filter_map(|need| {
@@ -90,7 +107,7 @@ pub(crate) struct Rights {
     client: Client,
     namespaces: Namespaces,
     granted: OnceCell<Vec<Granted>>,
-    told: Mutex<BTreeSet<String>>,
+    reported: Mutex<BTreeSet<String>>,
 }
 
 /// All rights in one place.
@@ -102,27 +119,33 @@ struct Granted {
 impl Rights {
     /// The rights of this client in these namespaces. Sends no request yet.
     pub(crate) fn new(client: Client, namespaces: Namespaces) -> Rights {
-        Rights { client, namespaces, granted: OnceCell::new(), told: Mutex::default() }
+        Rights { client, namespaces, granted: OnceCell::new(), reported: Mutex::default() }
     }
 
-    /// Logs which of these rights are missing, in each watched namespace or cluster-wide, and in the namespaces that they name.
-    pub(crate) async fn check(&self, needs: &[Need<'_>]) {
+    /// Logs which of these rights are missing, in each watched namespace or cluster-wide, and in the namespaces that they name. `why` says what needs
+    /// them.
+    pub(crate) async fn check(&self, needs: &[Need<'_>], why: &str) {
         for place in self.granted.get_or_init(|| self.ask()).await {
-            self.tell(needs.iter().filter(|need| need.namespace.is_none()), place);
+            self.report(needs.iter().filter(|need| need.namespace.is_none()), place, why);
         }
         let named: BTreeSet<&str> = needs.iter().filter_map(|need| need.namespace).collect();
         for namespace in named {
             if let Some(place) = self.ask_in(namespace).await {
-                self.tell(needs.iter().filter(|need| need.namespace == Some(namespace)), &place);
+                self.report(needs.iter().filter(|need| need.namespace == Some(namespace)), &place, why);
             }
         }
     }
 
-    fn tell<'n>(&self, needs: impl Iterator<Item = &'n Need<'n>>, place: &Granted) {
+    fn report<'n>(&self, needs: impl Iterator<Item = &'n Need<'n>>, place: &Granted, why: &str) {
         for rule in missing(needs, &place.rules) {
-            if lock(&self.told).insert(format!("{} {rule}", place.namespace)) {
+            if lock(&self.reported).insert(format!("{} {rule}", place.namespace)) {
                 let namespace = &place.namespace;
-                tracing::warn!(namespace, rule, "The operator lacks rights: add this rule to its role");
+                tracing::warn!(
+                    namespace,
+                    rule,
+                    needed_for = why,
+                    "The operator lacks rights: add this rule to its role"
+                );
             }
         }
     }
