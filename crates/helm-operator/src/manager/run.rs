@@ -42,8 +42,12 @@ pub(super) async fn run(manager: Manager, client: Client, shutdown: Cancellation
     let servers = Servers::start(&config, &context).await?;
     log_namespaces(&context.config.namespaces);
     let work = async {
+        let answering = async {
+            reach::reach(&context.client, &server, &answers).await;
+            context.rights.check_namespaces().await;
+        };
         tokio::select! {
-            () = reach::reach(&context.client, &server, &answers) => {}
+            () = answering => {}
             () = shutdown.cancelled() => return Ok(()),
         }
         lead(&context, &config, controllers, election.as_mut(), shutdown.clone()).await

@@ -3,6 +3,7 @@
 //! One request for each watched namespace tells all rights there. Missing ones are logged, each once and with the rule that grants it; nothing is
 //! refused, because a right may come later. What a chart's objects need is known as far as its templates and records spell kinds out.
 
+mod namespaces;
 mod refusal;
 mod templates;
 
@@ -107,6 +108,8 @@ pub(crate) struct Rights {
     client: Client,
     namespaces: Namespaces,
     granted: OnceCell<Vec<Granted>>,
+    /// The rights in all namespaces, of an operator that is restricted to some.
+    everywhere: OnceCell<Option<Granted>>,
     reported: Mutex<BTreeSet<String>>,
 }
 
@@ -119,7 +122,7 @@ struct Granted {
 impl Rights {
     /// The rights of this client in these namespaces. Sends no request yet.
     pub(crate) fn new(client: Client, namespaces: Namespaces) -> Rights {
-        Rights { client, namespaces, granted: OnceCell::new(), reported: Mutex::default() }
+        Rights { client, namespaces, granted: OnceCell::new(), everywhere: OnceCell::new(), reported: Mutex::default() }
     }
 
     /// Logs which of these rights are missing, in each watched namespace or cluster-wide, and in the namespaces that they name. `why` says what needs

@@ -54,6 +54,7 @@ pub(super) async fn run(controller: ChartController, context: Context) -> Result
         return Ok(());
     };
     let status = format!("{}/status", resource.plural);
+    context.rights.check_outside(&resource).await;
     let why = format!("the resources and releases of {}", watch.kind);
     context.rights.check(&preflight::of_watch(&watch, &resource.plural, &status), &why).await;
     if let Source::Engine(engine, _) = &source {

@@ -67,7 +67,7 @@ impl Call {
     }
 
     /// `GET path` for the metadata of a collection's objects, as `PartialObjectMetadataList`.
-    pub(crate) fn metadata_list(path: impl Into<String>) -> Call {
+    pub fn metadata_list(path: impl Into<String>) -> Call {
         Call { accept: Some("application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"), ..Call::get(path) }
     }
 
