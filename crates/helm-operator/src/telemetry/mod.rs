@@ -143,9 +143,12 @@ const RESPONSES: &str = "kube_client::client";
 /// Where kube logs why a watch fails, each time anew and in Rust's notation. Feeds log the same once, in words.
 const WATCHES: &str = "kube_runtime::watcher";
 
-/// What the filter lets through but for responses and failures of watches, which no level shows.
+/// Where each attempt to connect to a server with an untrusted certificate is logged, which its caller reports once.
+const CERTIFICATES: &str = "rustls_platform_verifier::verification::others";
+
+/// What the filter lets through but for responses and failures of watches and connections, which no level shows.
 fn visible<S: 'static>(filter: Targets) -> impl Filter<S> {
-    filter.and(filter_fn(|metadata| ![RESPONSES, WATCHES].contains(&metadata.target())))
+    filter.and(filter_fn(|metadata| ![RESPONSES, WATCHES, CERTIFICATES].contains(&metadata.target())))
 }
 
 /// Writes each event as a line.
@@ -217,6 +220,7 @@ mod tests {
                 tracing::debug!(target: "kube_client::client::builder", "requesting");
                 tracing::warn!(target: "kube_client::client", "hunter2");
                 tracing::warn!(target: "kube_runtime::watcher", "watch list error with 403: Api(Status");
+                tracing::error!(target: "rustls_platform_verifier::verification::others", "failed to verify");
             });
             assert_eq!(seen.load(Ordering::Relaxed), 1, "{rust_log:?}");
         }
