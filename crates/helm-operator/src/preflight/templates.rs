@@ -45,7 +45,11 @@ fn documents(text: &str) -> Vec<String> {
 
 /// Each pair of keys at the start of a line, in any order: a condition may choose between several.
 fn in_document(document: &str) -> Vec<Named> {
-    let is_hook = document.contains("helm.sh/hook\"") || document.contains("helm.sh/hook:");
+    let hook = document.lines().find_map(hook_of);
+    if hook.is_some_and(is_test) {
+        return Vec::new();
+    }
+    let is_hook = hook.is_some();
     let (mut found, mut api_version, mut kind) = (Vec::new(), None, None);
     for line in document.lines() {
         api_version = constant(line, "apiVersion:").or(api_version);
@@ -56,6 +60,17 @@ fn in_document(document: &str) -> Vec<Named> {
         }
     }
     found
+}
+
+/// The events of a hook, in the line that names them.
+fn hook_of(line: &str) -> Option<&str> {
+    let (key, events) = line.split_once(':')?;
+    (key.trim().trim_matches(['"', '\'']) == "helm.sh/hook").then_some(events)
+}
+
+/// Whether only `helm test` runs the hook.
+fn is_test(events: &str) -> bool {
+    events.split(',').all(|event| event.trim().trim_matches(['"', '\'']).starts_with("test"))
 }
 
 /// The key's value, if it is spelled out.
@@ -89,6 +104,11 @@ mod tests {
             &["v1 Secret", "batch/v1 Job hook"],
         );
         check("{{ if .a }}\napiVersion: a/v1\n{{ else }}\napiVersion: a/v2\n{{ end }}\nkind: X\n", &["a/v2 X"]);
+        check("apiVersion: v1\nkind: Pod\nmetadata:\n  annotations:\n    helm.sh/hook: test\n", &[]);
+        check(
+            "apiVersion: v1\nkind: Pod\nmetadata:\n  annotations:\n    helm.sh/hook: test,pre-delete\n",
+            &["v1 Pod hook"],
+        );
         check("apiVersion: {{ .v }}\nkind: X\n", &[]);
         check("{{ include \"all\" . }}\n", &[]);
         check("spec:\n  kind: Y\n  apiVersion: v1\n", &[]);
