@@ -18,6 +18,7 @@ mod engine;
 pub(crate) mod feed;
 mod fields;
 mod groups;
+mod headline;
 mod health;
 #[cfg(test)]
 mod helm_tests;

@@ -15,7 +15,7 @@ use super::shared::Shared;
 use super::sources::Loaded;
 use super::state::{Inputs, Recorded, Step, next_step};
 use super::turns::Lane;
-use super::{compare, correct_drift, deploy, detect, identity, requests, resync, settle, undo, uninstall};
+use super::{compare, correct_drift, deploy, detect, headline, identity, requests, resync, settle, undo, uninstall};
 use crate::metrics::ReconcileResult;
 use crate::rendering::POSTPONED;
 use crate::status::{Fault, condition};
@@ -135,6 +135,7 @@ impl Work<'_> {
                 Err(fault) => {
                     let fault =
                         identity::explain(self.veiled(&primary, fault).await, self.shared.settings.account.as_ref());
+                    let fault = headline::arrange(fault, self.shared.renderer.chart_name());
                     return self.failed(step, &primary, fault);
                 }
             }

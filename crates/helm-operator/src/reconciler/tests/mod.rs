@@ -603,12 +603,12 @@ async fn a_failed_install_leaves_nothing() {
     world.server.put(&format!("{MAPS}/b"), foreign, "kubectl");
     world.reconcile().await;
     assert_eq!((world.maps(), world.value_of("b"), world.history()), (vec!["b".to_owned()], json!("theirs"), vec![]));
-    assert!(
-        world
-            .condition("ReleaseFailed")
-            .unwrap()
-            .starts_with("True/ReleaseConflict/ConfigMap \"b\" in namespace \"ns\" exists")
-    );
+    let message = world.condition("ReleaseFailed").unwrap();
+    let lines: Vec<&str> = message.lines().collect();
+    let [first, helms] = lines[..] else { panic!("{message}") };
+    let object = "ConfigMap \"b\" in namespace \"ns\"";
+    assert!(first.starts_with(&format!("True/ReleaseConflict/{object} is not part of this release: ")), "{message}");
+    assert!(helms.starts_with(&format!("{object} exists and cannot be imported")), "{message}");
     world.server.remove(&format!("{MAPS}/b"));
     tokio::time::advance(Duration::from_secs(1)).await;
     world.reconcile().await;
@@ -632,7 +632,9 @@ async fn a_conflict_is_found_before_anything_is_written_and_names_the_owner() {
     let status = &world.server.object(PRIMARY).unwrap()["status"];
     assert_eq!(status["deployedRelease"]["revision"], 1, "what runs is still told");
     let message = world.condition("ReleaseFailed").unwrap();
-    assert!(message.starts_with("True/ReleaseConflict/ConfigMap \"z\" in namespace \"ns\" exists"), "{message}");
+    let first =
+        "True/ReleaseConflict/ConfigMap \"z\" in namespace \"ns\" belongs to release \"other\" in namespace \"ns\": ";
+    assert!(message.starts_with(first), "{message}");
     assert!(message.ends_with("it belongs to release \"other\" in namespace \"ns\""), "{message}");
     assert_eq!(world.requests().await, 0, "the same is not tried again at once");
 }
