@@ -50,7 +50,10 @@ fn the_reference_operators_image_has_its_watches_file_and_charts() {
     assert_eq!((&*image.workdir, &*image.user), ("/opt/helm", "65532:65532"));
     let output = image.command().env("KUBECONFIG", "/nonexistent").output().unwrap();
     let log = String::from_utf8(output.stderr).unwrap();
-    assert!(log.contains("cannot read the kubeconfig /nonexistent"), "watches.yaml is read before a cluster is looked for: {log}");
+    assert!(
+        log.contains("cannot read the kubeconfig /nonexistent"),
+        "watches.yaml is read before a cluster is looked for: {log}"
+    );
     assert!(root.path().join("opt/helm/helm-charts/memcached/Chart.yaml").exists());
 }
 

@@ -24,7 +24,8 @@ pub(super) fn create(
     watches::add(project, gvk, &chart)?;
     notes.extend(crd::generate_kind(project, gvk)?);
     notes.extend(rbac::generate_kind(project, gvk)?);
-    let values = project.text(&format!("{chart}/values.yaml")).unwrap_or_default().to_owned();
-    add_common(project, file, gvk, sample::of_chart(gvk, &chart, &values))?;
+    let text = |name: &str| project.text(&format!("{chart}/{name}")).unwrap_or_default();
+    let sample = sample::of_chart(gvk, &chart, text("values.yaml"), text("values.schema.json"));
+    add_common(project, file, gvk, sample)?;
     Ok(notes)
 }

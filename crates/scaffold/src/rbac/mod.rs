@@ -17,9 +17,10 @@ use crate::crd::{HEADER, is_generated};
 use crate::create_api::{add_role, add_user_roles};
 use crate::definitions::Definitions;
 use crate::deployment::Deployment;
+use crate::documents::Document;
 use crate::gvk::Gvk;
 use crate::watches::{self, Watch};
-use crate::{Error, Project, chart};
+use crate::{Error, Project, chart, documents};
 
 pub(crate) use missing::{Lack, cluster_admin, missing, missing_natives};
 pub(crate) use native::write as write_native;
@@ -78,13 +79,26 @@ fn write_kind(project: &mut Project, about: &About, gvk: &Gvk, force: bool) -> R
         notes.extend(found);
         let charts: Vec<&str> = watches.iter().map(|watch| watch.chart.as_str()).collect();
         let header = format!("{HEADER} rbac' from {} and watches.yaml; do not edit.\n", charts.join(", "));
-        project.write(path, header + &rules::print(gvk, &plural, &needs, &about.deployment));
+        let role = free_name(project, gvk, &path);
+        project.write(path, header + &rules::print(&role, gvk, &plural, &needs, &about.deployment));
     } else {
         notes.push(format!("{path} is kept: it was not generated; --force replaces it"));
     }
     add_role(project, &name)?;
     add_user_roles(project, gvk, &plural)?;
     Ok(notes)
+}
+
+/// The start of the names of a kind's role and binding: the kind, unless another file has a role of that name.
+fn free_name(project: &Project, gvk: &Gvk, path: &str) -> String {
+    let (kind, folder) = (gvk.lower(), "config/rbac");
+    let others = project.below(folder).map(|(file, _)| format!("{folder}/{file}")).filter(|file| file != path);
+    let is_role = |document: &Document| {
+        document.is("rbac.authorization.k8s.io", "ClusterRole")
+            && document.text("/metadata/name") == format!("{kind}-role")
+    };
+    let is_taken = others.flat_map(|file| documents::valid(project, &file)).any(|document| is_role(&document));
+    if is_taken { format!("{kind}-chart") } else { kind }
 }
 
 /// The (API version, kind) of the objects that a watch's chart can render, except hooks.

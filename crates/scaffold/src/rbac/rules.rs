@@ -8,14 +8,14 @@ use super::needs::{ACCOUNT_VERBS, Needs};
 use crate::deployment::Deployment;
 use crate::gvk::Gvk;
 
-/// The role and its binding. Each rule says why it is there.
-pub(super) fn print(gvk: &Gvk, plural: &str, needs: &Needs, deployment: &Deployment) -> String {
-    let (kind, group) = (gvk.lower(), scalar(&gvk.group));
+/// The role and its binding, both named by `name`. Each rule says why it is there.
+pub(super) fn print(name: &str, gvk: &Gvk, plural: &str, needs: &Needs, deployment: &Deployment) -> String {
+    let group = scalar(&gvk.group);
     let mut text = format!(
         "apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole
 metadata:
-  name: {kind}-role
+  name: {name}-role
 rules:
 - apiGroups: [{group}]
   resources: [{plural}]
@@ -29,7 +29,7 @@ rules:
     print_accounts(needs, &mut text);
     print_resources(needs, &mut text);
     print_rights(needs, &mut text);
-    text.push_str(&binding(&kind, deployment));
+    text.push_str(&binding(name, deployment));
     text
 }
 

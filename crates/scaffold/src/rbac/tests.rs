@@ -252,6 +252,19 @@ fn a_reconciler_of_a_charts_kind_has_a_role_of_its_own() {
 }
 
 #[test]
+fn a_generated_role_never_has_the_name_of_another_one() {
+    let chart = "apiVersion: v2\nname: web\nversion: 1.0.0\n";
+    let role = "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: web-role}\nrules: []\n";
+    let files = [("watches.yaml", WATCH), ("helm-charts/web/Chart.yaml", chart), ("config/rbac/role.yaml", role)];
+    let mut project = Project::from_files(files);
+    for _ in 0..2 {
+        generate(&mut project, &[], false).unwrap();
+        let text = project.text("config/rbac/web_role.yaml").unwrap();
+        assert_eq!(text.matches("  name: web-chart-role\n").count(), 2, "{text}");
+    }
+}
+
+#[test]
 fn a_service_account_writes_the_objects_and_the_operator_acts_as_it() {
     let watch =
         "- {group: web.my.domain, version: v1, kind: Web, chart: helm-charts/web, serviceAccountName: far/deployer}\n";
