@@ -3,20 +3,27 @@
 mod reach;
 
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use go_encoding::json;
 use go_template::{Map, Value};
 use helm::engine::{Lookup, LookupError};
 use helm_release::kube::{Applier, Call, Error, Resource, Response};
 use tokio::runtime::Handle;
+use tokio::time::Instant;
 
 use crate::mask::Mask;
+use crate::reconciler::{RenderError, UNANSWERED, lock};
 use crate::report::chain;
 
 pub(crate) use reach::{Named, Reach, Release};
 
 /// The most bytes of Secrets and ConfigMaps that one render reads and that messages are searched for.
 const MAX_SEEN: usize = 4 << 20;
+
+/// How long the API server may take, in total, to answer the lookups of one render. The limit of the render itself leaves that time out: it is not the
+/// chart's.
+const LOOKUP_TIME: Duration = Duration::from_secs(120);
 
 /// What replaces a message that may quote any of too many bytes.
 const TOO_MUCH: &str =
@@ -30,6 +37,19 @@ pub(crate) struct ClusterLookup {
     runtime: Handle,
     reach: Reach,
     seen: Mutex<Seen>,
+    /// Why the render knows too little.
+    unknown: Mutex<Option<Unknown>>,
+    /// How long requests have taken.
+    waited: Mutex<Duration>,
+}
+
+/// Why something that templates ask for is not known.
+#[derive(Clone, Copy)]
+enum Unknown {
+    /// The request was not answered.
+    Unanswered,
+    /// The server does not let it be read.
+    Refused,
 }
 
 /// The data that templates read.
@@ -42,13 +62,44 @@ struct Seen {
 impl ClusterLookup {
     /// Reads this server within this reach, and runs requests on this runtime.
     pub(crate) fn new(applier: Applier, runtime: Handle, reach: Reach) -> ClusterLookup {
-        ClusterLookup { applier, runtime, reach, seen: Mutex::default() }
+        ClusterLookup {
+            applier,
+            runtime,
+            reach,
+            seen: Mutex::default(),
+            unknown: Mutex::default(),
+            waited: Mutex::default(),
+        }
     }
 
     /// The text without the data of Secrets and ConfigMaps that templates read.
     pub(crate) fn hide(&self, text: String) -> String {
         let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         if seen.bytes > MAX_SEEN { TOO_MUCH.to_owned() } else { seen.mask.hide(text) }
+    }
+
+    /// Judges a failed render: one that asked in vain says nothing about its chart.
+    pub(crate) fn judge(&self, error: RenderError) -> RenderError {
+        match (error, *lock(&self.unknown)) {
+            (RenderError::Failed { message, .. }, Some(Unknown::Unanswered)) => {
+                RenderError::Unanswered { reason: UNANSWERED, message }
+            }
+            (RenderError::Failed { message, reason }, Some(Unknown::Refused)) => {
+                RenderError::Unanswered { reason, message }
+            }
+            (error, _) => error,
+        }
+    }
+
+    /// Notes whether a failed request leaves something unknown, and says to templates why it failed.
+    fn failed(&self, error: &Error) -> LookupError {
+        let unknown = match error {
+            error if error.is_transient() => Some(Unknown::Unanswered),
+            error => error.is_unanswered().then_some(Unknown::Refused),
+        };
+        let mut known = lock(&self.unknown);
+        *known = known.or(unknown);
+        LookupError::new(chain(error))
     }
 
     fn see(&self, resource: &Resource, json: &[u8]) {
@@ -72,7 +123,7 @@ impl ClusterLookup {
     /// those of render workers.
     ///
     /// # Errors
-    /// As [`Lookup::lookup`].
+    /// As [`Lookup::lookup`]; or the requests of this render took more than two minutes.
     pub(crate) async fn read(
         &self,
         api_version: &str,
@@ -80,8 +131,26 @@ impl ClusterLookup {
         namespace: &str,
         name: &str,
     ) -> Result<Option<Vec<u8>>, LookupError> {
+        let began = Instant::now();
+        let left = LOOKUP_TIME.saturating_sub(*lock(&self.waited));
+        let found = tokio::time::timeout(left, self.ask(api_version, kind, namespace, name)).await;
+        *lock(&self.waited) += began.elapsed();
+        found.unwrap_or_else(|_| {
+            *lock(&self.unknown) = Some(Unknown::Unanswered);
+            let limit = LOOKUP_TIME.as_secs();
+            Err(LookupError::new(format!("the API server took more than {limit} s for the lookups of one render")))
+        })
+    }
+
+    async fn ask(
+        &self,
+        api_version: &str,
+        kind: &str,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Option<Vec<u8>>, LookupError> {
         let resource = self.applier.mapper.resource(api_version, kind).await;
-        let resource = resource.map_err(|e| LookupError::new(chain(&e)))?;
+        let resource = resource.map_err(|e| self.failed(&e))?;
         if let Some(why) = self.reach.refusal(&resource, namespace, name) {
             return Err(LookupError::new(why));
         }
@@ -96,7 +165,7 @@ impl ClusterLookup {
             }
         }
         .await;
-        found.map_err(|e| LookupError::new(chain(&e)))
+        found.map_err(|e| self.failed(&e))
     }
 }
 
@@ -146,7 +215,7 @@ mod tests {
     use super::*;
 
     fn lookup_in(api: MemoryApi, kind: &str, name: &str) -> Result<Value, String> {
-        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         let lookup = ClusterLookup::new(Applier::new(Arc::new(api)), runtime.handle().clone(), Reach::Everything);
         lookup.lookup("v1", kind, "ns", name).map_err(|error| error.to_string())
     }

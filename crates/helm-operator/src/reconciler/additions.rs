@@ -5,11 +5,11 @@ use kube::core::DynamicObject;
 use serde_json::Value;
 
 use super::engine::release_objects;
+use super::failure::{Failed, FailedAttempt, Unanswered};
 use super::primary::Primary;
 use super::work::Work;
 use crate::hooks::{After, Before, Mapping, PostRender, Release, Voice};
 use crate::report::{chain, shorten};
-use crate::status::{Fault, condition};
 use crate::values::Spec;
 
 /// The longest error of a mapper in a condition, in bytes.
@@ -25,7 +25,7 @@ impl Work<'_> {
     ///
     /// # Errors
     /// The `spec` cannot be read, or a mapper fails or returns no map.
-    pub(super) async fn map_values(&self, primary: &Primary, spec: Spec) -> Result<Spec, Fault> {
+    pub(super) async fn map_values(&self, primary: &Primary, spec: Spec) -> Result<Spec, Failed> {
         if !self.maps_values() {
             return Ok(spec);
         }
@@ -39,11 +39,12 @@ impl Work<'_> {
                 voice: self.voice(primary),
             };
             let mapped = mapper.map(mapping).await;
-            values = mapped.map_err(|e| fault("ValueMappingFailed", format!("cannot map values: {e}")))?;
+            // The author's code may ask anyone; its failure judges nothing.
+            values = mapped.map_err(|e| unanswered("ValueMappingFailed", format!("cannot map values: {e}")))?;
         }
         match values {
             Value::Object(_) => Ok(Spec::new(&values.to_string())),
-            _ => Err(fault("ValueMappingFailed", "cannot map values: the mapper returned no map".into())),
+            _ => Err(failed("ValueMappingFailed", "cannot map values: the mapper returned no map".into())),
         }
     }
 
@@ -57,19 +58,20 @@ impl Work<'_> {
     ///
     /// # Errors
     /// One fails, or returns something else than objects.
-    pub(super) async fn post_render(&self, primary: &Primary, mut candidate: Candidate) -> Result<Candidate, Fault> {
+    pub(super) async fn post_render(&self, primary: &Primary, mut candidate: Candidate) -> Result<Candidate, Failed> {
         let renderers = &self.shared.additions.post_renderers;
         if renderers.is_empty() {
             return Ok(candidate);
         }
-        let failed = |why: String| fault("PostRenderFailed", format!("cannot post-render: {why}"));
+        let message = |why: &dyn std::fmt::Display| format!("cannot post-render: {why}");
         let resource = self.object(primary)?;
         for (_, renderer) in renderers {
             let rendered = PostRender { resource: resource.clone(), manifest: candidate.manifest };
-            candidate.manifest = renderer.render(rendered).await.map_err(|error| failed(error.to_string()))?;
+            let rendered = renderer.render(rendered).await;
+            candidate.manifest = rendered.map_err(|e| unanswered("PostRenderFailed", message(&e)))?;
         }
         let objects = release_objects(&candidate.manifest, primary.namespace());
-        (candidate.objects, candidate.duplicates) = objects.map_err(|error| failed(error.to_string()))?;
+        (candidate.objects, candidate.duplicates) = objects.map_err(|e| failed("PostRenderFailed", message(&e)))?;
         Ok(candidate)
     }
 
@@ -111,7 +113,7 @@ impl Work<'_> {
     }
 
     /// The resource as the author's code sees it.
-    fn object(&self, primary: &Primary) -> Result<DynamicObject, Fault> {
+    fn object(&self, primary: &Primary) -> Result<DynamicObject, Failed> {
         let mut object = primary.object();
         object.data = serde_json::json!({"spec": read(&primary.spec)?});
         Ok(object)
@@ -128,14 +130,18 @@ impl Work<'_> {
 }
 
 /// The values of a `spec`; none for `null`. The parser's message could quote it.
-fn read(spec: &Spec) -> Result<Value, Fault> {
+fn read(spec: &Spec) -> Result<Value, Failed> {
     let read = serde_json::from_str(spec.json()).map_err(|_| "it nests too deep for code of the operator (limit 128)");
-    match read.map_err(|why| fault("InvalidValues", format!("cannot read spec: {why}")))? {
+    match read.map_err(|why| failed("InvalidValues", format!("cannot read spec: {why}")))? {
         Value::Null => Ok(Value::Object(serde_json::Map::new())),
         values => Ok(values),
     }
 }
 
-fn fault(reason: &'static str, message: String) -> Fault {
-    Fault { condition: condition::IRRECONCILABLE, reason, message: shorten(&message, MESSAGE) }
+fn failed(reason: &'static str, message: String) -> Failed {
+    FailedAttempt::rendering(reason, shorten(&message, MESSAGE)).into()
+}
+
+fn unanswered(reason: &'static str, message: String) -> Failed {
+    Unanswered::with_reason(reason, shorten(&message, MESSAGE)).into()
 }

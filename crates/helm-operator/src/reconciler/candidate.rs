@@ -3,8 +3,9 @@
 use helm_release::action::{self, Candidate, Imported};
 use helm_release::kube::ObjectDigest;
 use helm_release::release::Status;
-use helm_release::storage::Marks;
+use helm_release::storage::{self, Marks};
 
+use super::failure::{Failed, FailedAttempt, Postponed};
 use super::primary::Primary;
 use super::release::Release;
 use super::render::Request;
@@ -13,26 +14,31 @@ use super::turns::Lane;
 use super::veil::hide_notes;
 use super::work::{Next, Work};
 use super::{compare, correct_drift};
-use crate::status::{Fault, condition};
+use crate::rendering::RENDER_LIMIT;
+use crate::status::condition;
 
 impl Work<'_> {
-    pub(super) async fn render(&mut self, primary: &Primary) -> Result<Next, Fault> {
+    pub(super) async fn render(&mut self, primary: &Primary) -> Result<Next, Failed> {
         if self.recorded(primary) == Recorded::Lost && self.import(primary).await? {
             return Ok(Next::Again);
         }
         self.load_sources(primary).await?;
         let rendered = match self.render_loaded(primary).await {
-            Err(fault) => Err(self.veiled(primary, fault).await),
+            Err(failed) => {
+                let fault = self.veiled(primary, failed.fault().clone()).await;
+                Err(failed.reported_as(fault))
+            }
             rendered => rendered,
         };
         self.drop_source_values();
-        if rendered.is_ok() {
+        if rendered.is_ok() && matches!(self.judged, Some(Inputs::RenderedSame | Inputs::RenderedOther)) {
             self.progress.rendered();
         }
         rendered
     }
 
-    async fn render_loaded(&mut self, primary: &Primary) -> Result<Next, Fault> {
+    /// Renders with the sources that are loaded. A render that is postponed changes nothing.
+    async fn render_loaded(&mut self, primary: &Primary) -> Result<Next, Failed> {
         let release = self.release();
         let newest = release.as_deref().and_then(Release::newest).map(|(v, _)| v);
         let deployed = release.as_deref().and_then(Release::deployed).map(|(v, r)| (v, r.marks.clone()));
@@ -41,7 +47,7 @@ impl Work<'_> {
             && newest == Some(*revision)
         {
             // Rendered with the deployed revision's number, so that a chart which prints its revision counts as unchanged.
-            let candidate = self.candidate(primary, *revision).await?;
+            let Ok(candidate) = self.candidate(primary, *revision).await? else { return Ok(self.postpone()) };
             if is_same(&candidate, marks, primary.namespace()) {
                 self.replace_crds(primary, &candidate).await?;
                 self.judged = Some(Inputs::RenderedSame);
@@ -61,17 +67,18 @@ impl Work<'_> {
             .as_deref()
             .and_then(Release::newest)
             .map_or(0, |(v, r)| if r.status.is_pending() { v - 1 } else { v });
-        self.candidate = Some(self.candidate(primary, newest + 1).await?);
+        let Ok(candidate) = self.candidate(primary, newest + 1).await? else { return Ok(self.postpone()) };
+        self.candidate = Some(candidate);
         self.judged = Some(Inputs::RenderedOther);
         Ok(Next::Again)
     }
 
     /// Records a release that is recorded elsewhere; returns whether there was one. Without it, a release that only the status knows would be installed
     /// anew.
-    async fn import(&self, primary: &Primary) -> Result<bool, Fault> {
+    async fn import(&self, primary: &Primary) -> Result<bool, Failed> {
         let decoration = self.decoration(primary);
         let env = self.environment(&decoration, primary, "upgrade");
-        let imported = action::import(&env).await.map_err(|e| correct_drift::fault(&e))?;
+        let imported = action::import(&env).await.map_err(|e| fault_of(&e))?;
         let Some(Imported { version, written, marks }) = imported else { return Ok(false) };
         tracing::info!(resource = %self.key, version, "Imported a release that was recorded elsewhere");
         self.shared.cache.change_release(self.key, |release| {
@@ -82,14 +89,14 @@ impl Work<'_> {
     }
 
     /// Replaces the chart's definitions although no object changed, if that is the policy.
-    async fn replace_crds(&self, primary: &Primary, candidate: &Candidate) -> Result<(), Fault> {
+    async fn replace_crds(&self, primary: &Primary, candidate: &Candidate) -> Result<(), Failed> {
         let decoration = self.decoration(primary);
         let env = self.environment(&decoration, primary, "upgrade");
-        action::replace_crds(&env, candidate).await.map_err(|e| correct_drift::fault(&e))
+        action::replace_crds(&env, candidate).await.map_err(|e| fault_of(&e))
     }
 
     /// The candidate of our own interrupted action on the same inputs, as it was rendered then, random values included.
-    async fn unfinished(&self, primary: &Primary) -> Result<Option<Candidate>, Fault> {
+    async fn unfinished(&self, primary: &Primary) -> Result<Option<Candidate>, Failed> {
         let inputs = self.inputs_digest(primary);
         let release = self.release();
         let newest = release.as_deref().and_then(Release::newest).filter(|(_, r)| r.status.is_pending());
@@ -99,30 +106,50 @@ impl Work<'_> {
             return Ok(None);
         }
         let record = self.shared.storage.get(primary.namespace(), primary.name(), version).await;
-        let record = record.map_err(|e| correct_drift::fault(&e.into()))?;
+        let record = match record {
+            // What cannot be decoded, now or later, continues nothing.
+            Err(storage::Error::Codec { .. } | storage::Error::Incomplete { .. }) => return Ok(None),
+            record => record.map_err(|e| fault_of(&e.into()))?,
+        };
         if judged == Inputs::Uncompared {
             if !compare::is_made_from(self, primary, &record) {
                 return Ok(None);
             }
             compare::mark_as_current(self, version, &marks, &inputs);
         }
-        Candidate::recorded(record, &inputs).map(Some).map_err(|e| correct_drift::fault(&e))
+        Ok(Candidate::recorded(record, &inputs).ok())
     }
 
-    async fn candidate(&self, primary: &Primary, revision: u32) -> Result<Candidate, Fault> {
-        let unusable = |reason, message| Fault { condition: condition::IRRECONCILABLE, reason, message };
-        helm::release_name::check(primary.name()).map_err(|e| unusable("InvalidName", e.to_string()))?;
+    async fn candidate(&self, primary: &Primary, revision: u32) -> Result<Result<Candidate, Postponed>, Failed> {
+        helm::release_name::check(primary.name())
+            .map_err(|e| FailedAttempt::rendering("InvalidName", e.to_string()))?;
         let (name, namespace) = (primary.name().into(), primary.namespace().into());
         let (spec, inputs) = (self.effective_spec(primary), self.inputs_digest(primary));
         let is_retry = self.lane == Lane::Retries;
         let request = Request { name, namespace, spec, revision, inputs, is_retry };
-        let rendered = self.shared.renderer.render(request).await;
-        let candidate = rendered.map_err(|e| unusable(e.reason, e.message))?;
+        let candidate = match self.shared.renderer.render(request).await.map_err(Failed::try_from) {
+            Ok(candidate) => candidate,
+            Err(Ok(failed)) => return Err(self.slowed(failed)),
+            Err(Err(postponed)) => return Ok(Err(postponed)),
+        };
         let candidate = self.post_render(primary, candidate).await?;
         // The status shows them.
         let notes = hide_notes(self.secrets(), &candidate);
-        Ok(Candidate { notes, ..candidate })
+        Ok(Ok(Candidate { notes, ..candidate }))
     }
+
+    /// A render that a limit ended may cost others their turns, whoever is at fault.
+    fn slowed(&self, failed: Failed) -> Failed {
+        if failed.fault().reason == RENDER_LIMIT {
+            self.shared.cache.change_history(self.key, |history| history.is_slow = true);
+        }
+        failed
+    }
+}
+
+/// The failure of what a render reads and writes besides its chart.
+fn fault_of(error: &action::Error) -> Failed {
+    Failed::of_attempt(error, condition::IRRECONCILABLE, "ReconcileError")
 }
 
 /// Whether a candidate has exactly the objects in the marks, in any order.

@@ -7,10 +7,10 @@ use helm_release::release::Release;
 use helm_release::storage::{Error, Marks};
 
 use super::correct_drift::{deployed, fault, note_inputs};
+use super::failure::Failed;
 use super::primary::Primary;
 use super::state::Inputs;
 use super::work::{Next, Work};
-use crate::status::Fault;
 
 /// The scheme by which digests of inputs are made. Digests of different schemes are not compared; the record decides.
 const SCHEME: &str = "2";
@@ -51,7 +51,7 @@ pub(super) fn is_from_outside(recorded: &str, current: &str) -> bool {
 }
 
 /// Compares the deployed revision's chart and values with the resource's, and records today's digest if they are equal.
-pub(super) async fn compare(work: &mut Work<'_>, primary: &Primary) -> Result<Next, Fault> {
+pub(super) async fn compare(work: &mut Work<'_>, primary: &Primary) -> Result<Next, Failed> {
     let Some((version, marks)) = deployed(work) else { return Ok(Next::Done) };
     work.load_sources(primary).await?;
     work.judged = Some(Inputs::Changed);
@@ -68,7 +68,7 @@ pub(super) async fn compare(work: &mut Work<'_>, primary: &Primary) -> Result<Ne
 }
 
 /// The revision's record; `None` if it cannot be decoded, since then it proves nothing.
-async fn read(work: &Work<'_>, primary: &Primary, version: u32) -> Result<Option<Release>, Fault> {
+async fn read(work: &Work<'_>, primary: &Primary, version: u32) -> Result<Option<Release>, Failed> {
     let packed = work.release().and_then(|release| release.packed.clone()).filter(|(known, _)| *known == version);
     if let Some((_, packed)) = packed {
         return Ok(packed.unpack().ok());

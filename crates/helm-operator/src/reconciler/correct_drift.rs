@@ -8,18 +8,19 @@ use helm_release::release::{Packed, Status};
 use helm_release::storage::{MarkedObject, Marks};
 use tokio::time::Instant;
 
+use super::failure::Failed;
 use super::history::FIGHT;
 use super::primary::Primary;
 use super::undo;
 use super::work::{Next, Work};
-use crate::report::{Outcome, chain};
+use crate::report::Outcome;
 use crate::status::{Fault, condition};
 
 /// A message names at most this many objects.
 const MAX_NAMED: usize = 3;
 
 /// Applies the objects that are gone or lost fields of ours.
-pub(super) async fn repair(work: &mut Work<'_>, primary: &Primary) -> Result<Next, Fault> {
+pub(super) async fn repair(work: &mut Work<'_>, primary: &Primary) -> Result<Next, Failed> {
     let Some((version, marks)) = deployed(work) else { return Ok(Next::Done) };
     let drifted = work.drifted(&marks, primary);
     check_served(work, &marks, &drifted).await?;
@@ -52,7 +53,7 @@ pub(super) async fn repair(work: &mut Work<'_>, primary: &Primary) -> Result<Nex
 /// Fails for an object whose watch saw it go with its kind: nothing would be repaired, and it would drift for ever.
 ///
 /// Soon the watch fails, too, and the object no longer counts as drifted but as not ready.
-async fn check_served(work: &Work<'_>, marks: &Marks, drifted: &[ObjectKey]) -> Result<(), Fault> {
+async fn check_served(work: &Work<'_>, marks: &Marks, drifted: &[ObjectKey]) -> Result<(), Failed> {
     for object in drifted.iter().filter(|key| work.shared.cache.is_synced(key)).filter_map(|key| marks.find(key)) {
         let served = work.shared.applier.mapper.any_version(&object.api_version, &object.key.kind).await;
         served.map_err(|source| {
@@ -97,7 +98,7 @@ async fn fight(
 }
 
 /// Reads the records without marks of ours and notes their objects.
-pub(super) async fn read(work: &mut Work<'_>, primary: &Primary) -> Result<Next, Fault> {
+pub(super) async fn read(work: &mut Work<'_>, primary: &Primary) -> Result<Next, Failed> {
     let Some(release) = work.release() else { return Ok(Next::Done) };
     let decoration = work.decoration(primary);
     let env = work.environment(&decoration, primary, "upgrade");
@@ -127,7 +128,7 @@ pub(super) async fn read(work: &mut Work<'_>, primary: &Primary) -> Result<Next,
 }
 
 /// Takes ownership of every object of the deployed revision.
-pub(super) async fn take_ownership(work: &mut Work<'_>, primary: &Primary) -> Result<Next, Fault> {
+pub(super) async fn take_ownership(work: &mut Work<'_>, primary: &Primary) -> Result<Next, Failed> {
     let Some((version, marks)) = deployed(work) else { return Ok(Next::Done) };
     let decoration = work.decoration(primary);
     let env = work.environment(&decoration, primary, "upgrade");
@@ -154,7 +155,7 @@ pub(super) async fn take_ownership(work: &mut Work<'_>, primary: &Primary) -> Re
 }
 
 /// Reads the objects that we wrote and whose events are overdue.
-pub(super) async fn confirm(work: &mut Work<'_>) -> Result<Next, Fault> {
+pub(super) async fn confirm(work: &mut Work<'_>) -> Result<Next, Failed> {
     let Some((_, marks)) = deployed(work) else { return Ok(Next::Done) };
     for key in work.shared.cache.overdue(&work.watched(&marks)) {
         let Some(object) = marks.find(&key) else { continue };
@@ -165,7 +166,12 @@ pub(super) async fn confirm(work: &mut Work<'_>) -> Result<Next, Fault> {
 }
 
 /// Records the digest of other inputs that render to the deployed objects.
-pub(super) async fn note_inputs(work: &Work<'_>, primary: &Primary, version: u32, inputs: String) -> Result<(), Fault> {
+pub(super) async fn note_inputs(
+    work: &Work<'_>,
+    primary: &Primary,
+    version: u32,
+    inputs: String,
+) -> Result<(), Failed> {
     let Some((_, marks)) = deployed(work) else { return Ok(()) };
     let marks = Marks { inputs, ..(*marks).clone() };
     write_marks(work, primary, version, marks).await.map_err(|e| fault(&e))
@@ -233,11 +239,6 @@ fn keep(work: &Work<'_>, version: u32, marks: Marks, written: u64) {
     });
 }
 
-pub(super) fn fault(error: &action::Error) -> Fault {
-    let reason = match error {
-        error if error.is_ownership_conflict() => "ReleaseConflict",
-        error if error.is_too_large() => "RecordTooLarge",
-        _ => "ReconcileError",
-    };
-    Fault { condition: condition::IRRECONCILABLE, reason, message: chain(error) }
+pub(super) fn fault(error: &action::Error) -> Failed {
+    Failed::of_step(error, condition::IRRECONCILABLE, "ReconcileError")
 }

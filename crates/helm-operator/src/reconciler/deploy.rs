@@ -6,11 +6,11 @@ use helm_release::action::{self, Candidate, Failure, Outcome};
 use helm_release::kube::Resource;
 use helm_release::release::Status;
 
+use super::failure::Failed;
 use super::primary::Primary;
 use super::undo;
 use super::work::{Next, Work};
 use crate::report;
-use crate::status::{Fault, condition};
 use crate::watches::Overrides;
 
 /// How an action is named in logs, events and conditions.
@@ -24,7 +24,7 @@ const INSTALL: Words = Words { action: "Install", done: "Installed", failed: "In
 const UPGRADE: Words = Words { action: "Upgrade", done: "Upgraded", failed: "UpgradeError" };
 
 /// Installs the candidate.
-pub(super) async fn install(work: &mut Work<'_>, primary: &Primary) -> Result<Next, Fault> {
+pub(super) async fn install(work: &mut Work<'_>, primary: &Primary) -> Result<Next, Failed> {
     let Some(candidate) = work.candidate.take() else { return Ok(Next::Done) };
     prepare(work, primary, &candidate).await;
     let decoration = work.decoration(primary);
@@ -37,7 +37,7 @@ pub(super) async fn install(work: &mut Work<'_>, primary: &Primary) -> Result<Ne
 }
 
 /// Upgrades to the candidate.
-pub(super) async fn upgrade(work: &mut Work<'_>, primary: &Primary) -> Result<Next, Fault> {
+pub(super) async fn upgrade(work: &mut Work<'_>, primary: &Primary) -> Result<Next, Failed> {
     let (Some(candidate), Some(current)) = (work.candidate.take(), work.current()) else { return Ok(Next::Done) };
     prepare(work, primary, &candidate).await;
     let decoration = work.decoration(primary);
@@ -55,7 +55,7 @@ pub(super) async fn upgrade(work: &mut Work<'_>, primary: &Primary) -> Result<Ne
 }
 
 /// Keeps a failed candidate until its failure is reported: that tells values from names.
-fn keep_failed(work: &mut Work<'_>, candidate: Candidate, concluded: Result<Next, Fault>) -> Result<Next, Fault> {
+fn keep_failed(work: &mut Work<'_>, candidate: Candidate, concluded: Result<Next, Failed>) -> Result<Next, Failed> {
     work.candidate = concluded.is_err().then_some(candidate);
     concluded
 }
@@ -74,7 +74,7 @@ async fn conclude(
     candidate: &Candidate,
     words: &Words,
     result: Result<(Outcome, String), Failure>,
-) -> Result<Next, Fault> {
+) -> Result<Next, Failed> {
     match result {
         Ok((outcome, note)) => {
             tracing::info!(resource = %work.key, revision = outcome.version, "{} release", words.done);
@@ -84,15 +84,7 @@ async fn conclude(
             work.succeed();
             Ok(Next::Again)
         }
-        Err(failure) => {
-            let reason = match &failure.cause {
-                cause if cause.is_ownership_conflict() => "ReleaseConflict",
-                cause if cause.is_too_large() => "RecordTooLarge",
-                _ => words.failed,
-            };
-            let message = undo::after_action(work, primary, &failure).await;
-            Err(Fault { condition: condition::RELEASE_FAILED, reason, message })
-        }
+        Err(failure) => Err(undo::after_action(work, primary, &failure, words.failed).await),
     }
 }
 

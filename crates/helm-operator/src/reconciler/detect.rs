@@ -8,10 +8,11 @@ use helm_release::storage::{MarkedObject, Marks};
 use tokio::time::Instant;
 
 use super::correct_drift::{accept, deployed, fault};
+use super::failure::Failed;
 use super::primary::Primary;
 use super::work::{Next, Work};
 use crate::report::Outcome;
-use crate::status::{Fault, condition};
+use crate::status::condition;
 
 /// The reason in condition, event and metric.
 pub(crate) const DETECTED: &str = "DriftDetected";
@@ -67,7 +68,7 @@ impl Work<'_> {
 }
 
 /// Reads the drifted objects that are not described yet.
-pub(super) async fn detect(work: &mut Work<'_>, primary: &Primary) -> Result<Next, Fault> {
+pub(super) async fn detect(work: &mut Work<'_>, primary: &Primary) -> Result<Next, Failed> {
     let Some((version, marks)) = deployed(work) else { return Ok(Next::Done) };
     let keys = work.unreported(&marks, primary);
     let seen: Vec<_> = keys.iter().map(|key| work.seen(key)).collect();

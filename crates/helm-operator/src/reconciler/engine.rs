@@ -15,6 +15,7 @@ use helm_release::kube::{
 use helm_release::release::ChartDocument;
 use serde_json::json;
 
+use super::failure::UNANSWERED;
 use super::identity;
 use super::render::{RenderError, Renderer, Request};
 use crate::backoff;
@@ -62,11 +63,24 @@ impl Discovered {
 
     /// The capabilities of now or a few seconds ago; those last known if discovery fails. A change is never a reason to render: new kinds must not
     /// rotate passwords.
-    async fn current(&self) -> Arc<Capabilities> {
-        if let Err(error) = self.applier.mapper.refresh_if_older(MAX_AGE).await {
-            tracing::warn!(error = chain(&error), "Cannot read which kinds are served: charts see those known so far");
+    ///
+    /// # Errors
+    /// No discovery has succeeded yet: charts would see a server without kinds.
+    async fn current(&self) -> Result<Arc<Capabilities>, RenderError> {
+        match self.applier.mapper.refresh_if_older(MAX_AGE).await {
+            Err(error) if self.applier.mapper.generation() == 0 => {
+                let message = format!("cannot read which kinds are served: {}", chain(&error));
+                return Err(RenderError::Unanswered { reason: UNANSWERED, message });
+            }
+            Err(error) => {
+                tracing::warn!(
+                    error = chain(&error),
+                    "Cannot read which kinds are served: charts see those known so far"
+                );
+            }
+            Ok(()) => {}
         }
-        self.capabilities()
+        Ok(self.capabilities())
     }
 
     fn capabilities(&self) -> Arc<Capabilities> {
@@ -133,7 +147,7 @@ impl EngineRenderer {
     }
 
     fn values(&self, spec: &Spec) -> Result<Map, RenderError> {
-        let invalid = |message| RenderError { reason: "InvalidValues", message };
+        let invalid = |message| RenderError::Failed { reason: "InvalidValues", message };
         let own = spec.values().map_err(|e| invalid(e.to_string()))?;
         self.overrides.over(own).map_err(|e| invalid(e.to_string()))
     }
@@ -163,7 +177,7 @@ impl EngineRenderer {
     ) -> Result<(Output, serde_json::Value), RenderError> {
         let values = self.values(&request.spec)?;
         let config = json::to_serde(&Value::Map(values.clone()));
-        let capabilities = self.discovered.current().await;
+        let capabilities = self.discovered.current().await?;
         let output = match &self.place {
             Place::Here(engine) => {
                 let (engine, lookup) = (engine.clone(), lookup.clone());
@@ -229,7 +243,7 @@ impl Renderer for EngineRenderer {
             };
             match rendered.await {
                 Ok(candidate) => Ok(Candidate { notes: lookup.hide(candidate.notes), ..candidate }),
-                Err(error) => Err(RenderError { message: lookup.hide(error.message), ..error }),
+                Err(error) => Err(lookup.judge(error).map_message(|message| lookup.hide(message))),
             }
         })
     }
@@ -240,7 +254,8 @@ async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, RenderError> + Send + 'static,
 ) -> Result<T, RenderError> {
     let done = tokio::task::spawn_blocking(work).await;
-    done.map_err(|_| RenderError { reason: "RenderError", message: "rendering was interrupted".into() })?
+    // It panicked, or the process ends.
+    done.map_err(|_| RenderError::Unanswered { reason: UNANSWERED, message: "rendering was interrupted".into() })?
 }
 
 /// Renders in this process.
@@ -259,7 +274,7 @@ fn here(
     };
     let request = engine::Request { values, release: &release, capabilities, lookup: Some(lookup), skip_schema: false };
     let rendered = engine.render(&request);
-    rendered.map(Output::from).map_err(|e| RenderError { reason: reason(&e), message: e.without_values() })
+    rendered.map(Output::from).map_err(|e| RenderError::Failed { reason: reason(&e), message: e.without_values() })
 }
 
 fn candidate(
@@ -289,7 +304,7 @@ pub(super) fn release_objects(manifest: &str, namespace: &str) -> Result<(Vec<Ob
 }
 
 fn unusable(error: &ObjectError) -> RenderError {
-    RenderError { reason: "RenderError", message: error.to_string() }
+    RenderError::Failed { reason: "RenderError", message: error.to_string() }
 }
 
 #[cfg(test)]
@@ -297,7 +312,7 @@ mod tests {
     use helm::chart::{Chart, Crd};
     use helm::engine::Rendered;
     use helm::manifest::{Head, Manifest};
-    use helm_release::kube::{Disturbance, MemoryApi};
+    use helm_release::kube::{Disturbance, Error, MemoryApi};
 
     use super::*;
 
@@ -417,9 +432,40 @@ mod tests {
         let read = |namespace: &str| json!({"text": format!("{{{{ (lookup \"v1\" \"ConfigMap\" {namespace:?} \"m\").data.k }}}}")});
         assert!(rendered(&renderer, &read("ns").to_string(), 1).await.unwrap().contains("x: \"of ns\""));
         let refused = rendered(&renderer, &read("far").to_string(), 1).await.unwrap_err();
-        assert!(refused.message.contains("lookup: {namespaces: [far]} in watches.yaml opens it"), "{refused}");
+        assert!(refused.to_string().contains("lookup: {namespaces: [far]} in watches.yaml opens it"), "{refused}");
         let opened = renderer.reaching(&LookupRule { namespaces: ["far".to_owned()].into(), all: false });
         assert!(rendered(&opened, &read("far").to_string(), 1).await.unwrap().contains("x: \"of far\""));
+    }
+
+    const GUARDED: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {x: {{ dig \"data\" \"k\" \"new\" (lookup \"v1\" \"ConfigMap\" \"ns\" \"guard\") | quote }}}";
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_lookup_that_is_not_answered_judges_no_chart() {
+        let (server, renderer) = renderer(GUARDED).await;
+        let unanswered = |error: &RenderError| matches!(error, RenderError::Unanswered { .. });
+        for code in [500, 503, 429, 403] {
+            server.refuse(move |call| call.path.ends_with("/guard").then(|| Error::from_status(code, "", "no answer")));
+            let error = rendered(&renderer, "{}", 1).await.unwrap_err();
+            assert!(unanswered(&error) && error.to_string().ends_with("error calling lookup: no answer"), "{error}");
+            let expected = if code == 403 { "RenderError" } else { "Unanswered" };
+            assert_eq!(error.reason(), expected);
+            server.accept();
+        }
+        server.disturb("/guard", 1, Disturbance::Unreachable);
+        assert!(unanswered(&rendered(&renderer, "{}", 1).await.unwrap_err()));
+        assert!(rendered(&renderer, "{}", 1).await.unwrap().contains("x: \"new\""));
+    }
+
+    #[tokio::test]
+    async fn a_chart_sees_no_server_without_kinds_before_the_first_discovery() {
+        let (server, renderer) = renderer("{{ fail (.Capabilities.APIVersions.Has \"v1\" | toString) }}").await;
+        server.disturb("GET /api", 1, Disturbance::Refused(503));
+        let error = rendered(&renderer, "{}", 1).await.unwrap_err();
+        assert!(error.to_string().starts_with("cannot read which kinds are served: "), "{error}");
+        assert!(matches!(error, RenderError::Unanswered { .. }));
+        server.accept();
+        let error = rendered(&renderer, "{}", 1).await.unwrap_err();
+        assert!(error.to_string().ends_with("true"), "{error}");
     }
 
     #[tokio::test(start_paused = true)]
@@ -434,7 +480,7 @@ mod tests {
     #[tokio::test]
     async fn a_render_that_fails_has_a_reason() {
         let (_, renderer) = renderer("{{ fail \"no\" }}").await;
-        let failed = async |spec: &str| rendered(&renderer, spec, 1).await.unwrap_err().reason;
+        let failed = async |spec: &str| rendered(&renderer, spec, 1).await.unwrap_err().reason();
         assert_eq!(failed("{}").await, "RenderError");
         assert_eq!(failed(r#"{"size": "large"}"#).await, "InvalidValues");
         assert_eq!(failed("[]").await, "InvalidValues");

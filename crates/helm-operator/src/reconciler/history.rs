@@ -11,6 +11,7 @@ use jiff::Timestamp;
 use tokio::time::Instant;
 
 use super::detect::Detections;
+use super::failure::Failed;
 use super::health::Waiting;
 use super::primary::Primary;
 use super::release::Release;
@@ -33,9 +34,7 @@ const SPREAD: Duration = Duration::from_secs(30);
 /// A resource's recent history. What few resources have is boxed: there is one for each resource that was ever reconciled with a result.
 #[derive(Clone, Debug, Default)]
 pub(super) struct History {
-    pub(super) failure: Option<Box<Failed>>,
-    /// Whether the attempt that is about to fail counts as one: it got far enough, and no outage stopped it.
-    pub(super) attempted: bool,
+    pub(super) failure: Option<Box<LastFailure>>,
     /// Whether its last render took so long that it kept others waiting.
     pub(super) is_slow: bool,
     /// The permanent refusal of an attempt, and its inputs.
@@ -69,8 +68,8 @@ pub(super) struct History {
 
 /// A failure that still applies.
 #[derive(Clone, Debug)]
-pub(super) struct Failed {
-    pub(super) fault: Fault,
+pub(super) struct LastFailure {
+    pub(super) failed: Failed,
     /// The inputs that failed.
     pub(super) inputs: String,
     pub(super) retry: Retry,
@@ -144,7 +143,7 @@ impl History {
     }
 
     /// Records a failure: the same inputs wait longer each time, and are no longer tried after this many retries. Returns whether it is new.
-    pub(super) fn fail(&mut self, fault: Fault, inputs: String, now: Instant, retries: Option<u32>) -> bool {
+    pub(super) fn fail(&mut self, failed: &Failed, inputs: String, now: Instant, retries: Option<u32>) -> bool {
         let known = self.failure.as_ref();
         let (failures, attempts) = match (known, &self.recalled) {
             (Some(failure), _) if failure.inputs == inputs => (failure.retry.failures, failure.attempts),
@@ -153,14 +152,15 @@ impl History {
             (None, Some(recalled)) if recalled.exhausted => (recalled.attempts, retries.unwrap_or_default()),
             (None, Some(recalled)) => (recalled.attempts, 0),
         };
-        let counts = std::mem::take(&mut self.attempted);
+        let counts = matches!(failed, Failed::Attempt(_));
         let attempts = attempts.saturating_add(u32::from(counts));
         let exhausted = counts && retries.is_some_and(|retries| attempts > retries);
         let is_own = counts || known.is_some_and(|failure| failure.is_own);
-        let news = known.is_none_or(|failure| failure.fault != fault || failure.exhausted != exhausted);
+        let news = known.is_none_or(|failure| failure.failed != *failed || failure.exhausted != exhausted);
         self.recalled = None;
         let retry = Retry::after(failures, now);
-        self.failure = Some(Box::new(Failed { fault, inputs, retry, attempts, is_own, exhausted }));
+        let failed = failed.clone();
+        self.failure = Some(Box::new(LastFailure { failed, inputs, retry, attempts, is_own, exhausted }));
         news
     }
 
@@ -202,7 +202,6 @@ impl History {
     pub(super) fn is_blank(&self) -> bool {
         let History {
             failure: None,
-            attempted: false,
             is_slow: false,
             refused: None,
             unserved: None,
@@ -227,7 +226,7 @@ impl History {
 
     /// The current failure.
     pub(super) fn fault(&self) -> Option<&Fault> {
-        self.failure.as_ref().map(|f| &f.fault).or(self.drift.fault.as_deref())
+        self.failure.as_ref().map(|f| f.failed.fault()).or(self.drift.fault.as_deref())
     }
 
     /// All deadlines, including past ones.
@@ -316,6 +315,7 @@ pub(super) fn share(uid: &str) -> f64 {
 mod tests {
     use serde_json::json;
 
+    use super::super::failure::{FailedAttempt, Unanswered};
     use super::*;
     use crate::reconciler::primary::Received;
 
@@ -345,19 +345,31 @@ mod tests {
         "2026-01-01T00:30:00Z".parse().unwrap()
     }
 
+    fn blocked(reason: &'static str) -> Failed {
+        Failed::Blocked(fault(reason))
+    }
+
+    /// A failed attempt, or a request that was not answered.
+    fn failed(attempted: bool) -> Failed {
+        match attempted {
+            true => FailedAttempt::rendering("X", "m".into()).into(),
+            false => Unanswered::with_reason("X", "m".into()).into(),
+        }
+    }
+
     #[tokio::test(start_paused = true)]
     async fn the_same_inputs_back_off_and_other_inputs_are_tried_at_once() {
         let now = Instant::now();
         let mut history = History::default();
         assert_eq!(history.held_until("a", now), None);
         for (attempt, wait) in [(1, 500), (2, 1_000), (3, 2_000)] {
-            assert_eq!(history.fail(fault("X"), "a".into(), now, None), attempt == 1);
+            assert_eq!(history.fail(&blocked("X"), "a".into(), now, None), attempt == 1);
             let until = now + Duration::from_millis(wait);
             assert_eq!(history.held_until("a", now), Some(until));
             assert_eq!(history.held_until("a", until), None);
             assert_eq!(history.held_until("b", now), None);
         }
-        assert!(history.fail(fault("Y"), "b".into(), now, None), "another fault is news");
+        assert!(history.fail(&blocked("Y"), "b".into(), now, None), "another fault is news");
         assert_eq!(history.failure.as_ref().unwrap().retry.failures, 1);
         assert_eq!(history.fault(), Some(&fault("Y")));
         history.retry_now(now);
@@ -371,8 +383,7 @@ mod tests {
         let now = Instant::now();
         let mut history = History::default();
         let mut fail = |inputs: &str, attempted| {
-            history.attempted = attempted;
-            history.fail(fault("X"), inputs.into(), now, Some(2));
+            history.fail(&failed(attempted), inputs.into(), now, Some(2));
             (history.is_exhausted(inputs), history.deadlines()[0].is_some())
         };
         for attempted in [true, false, false, true] {
@@ -381,8 +392,7 @@ mod tests {
         assert_eq!(fail("a", true), (true, false), "the second retry");
         assert_eq!(fail("b", true), (false, true), "other inputs start over");
         assert!(!history.is_exhausted("a"));
-        history.attempted = true;
-        history.fail(fault("X"), "c".into(), now, Some(0));
+        history.fail(&failed(true), "c".into(), now, Some(0));
         assert!(history.is_exhausted("c"), "no retry at all");
         history.retry_now(now);
         assert!(!history.is_exhausted("c"), "someone else changed the release");
@@ -393,8 +403,7 @@ mod tests {
         let now = Instant::now();
         let mut history = History::default();
         let fail = |history: &mut History, inputs: &str, attempted| {
-            history.attempted = attempted;
-            history.fail(fault("X"), inputs.into(), now, None);
+            history.fail(&failed(attempted), inputs.into(), now, None);
             history.is_retry()
         };
         assert!(!fail(&mut history, "a", false), "an outage");
@@ -428,8 +437,7 @@ mod tests {
         for (primary, exhausted) in [(Arc::new(given_up), true), (failing("UpgradeError", 2, "u"), false)] {
             let mut history = History::recall(&primary, now, today()).unwrap();
             assert!(history.recalled(&primary).is_some(), "it is tried");
-            history.attempted = true;
-            history.fail(fault("X"), "a".into(), now, Some(3));
+            history.fail(&failed(true), "a".into(), now, Some(3));
             assert_eq!(history.is_exhausted("a"), exhausted);
         }
     }
@@ -442,7 +450,7 @@ mod tests {
         let retry_at = history.recalled(&primary).unwrap();
         assert!(retry_at <= now + SPREAD);
         assert_eq!(history.deadlines()[1], Some(retry_at));
-        assert!(history.fail(fault("InstallError"), "any".into(), now, None));
+        assert!(history.fail(&blocked("InstallError"), "any".into(), now, None));
         assert_eq!(history.held_until("any", now), Some(now + backoff::LONGEST));
         assert_eq!(history.recalled(&primary), None);
         let mut history = History::recall(&primary, now, today()).unwrap();

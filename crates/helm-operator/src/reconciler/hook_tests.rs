@@ -324,8 +324,9 @@ async fn a_hook_rejected_by_a_webhook_is_retried_within_the_same_revision() {
     let began = tokio::time::Instant::now();
     assert_eq!(reconcile(&world, "Complete").await, ReconcileResult::Error);
     assert!(began.elapsed() < Duration::from_secs(150));
-    let failed = world.condition("ReleaseFailed").unwrap();
-    assert!(failed.contains("cannot run hook memcached/templates/migrate.yaml: webhook is down"), "{failed}");
+    let failed = world.condition("Irreconcilable").unwrap();
+    let expected = "True/Unanswered/cannot run hook memcached/templates/migrate.yaml: webhook is down";
+    assert_eq!(failed, expected);
     world.server.accept();
     tokio::time::advance(Duration::from_secs(600)).await;
     reconcile(&world, "Complete").await;

@@ -15,6 +15,7 @@ mod deletions;
 mod deploy;
 mod detect;
 mod engine;
+mod failure;
 pub(crate) mod feed;
 mod fields;
 mod groups;
@@ -70,6 +71,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 pub(crate) use cluster::Cluster;
 pub(crate) use detect::DETECTED;
+pub(crate) use failure::UNANSWERED;
 
 pub use crate::values::{Error as SpecError, Spec};
 pub use controller::{ChartController, Wakes};

@@ -5,7 +5,8 @@ use std::time::Duration;
 use jiff::Timestamp;
 use tokio::time::Instant;
 
-use super::history::Failed;
+use super::failure::Failed;
+use super::history::LastFailure;
 use super::primary::Primary;
 use super::release::Release;
 use super::work::{Next, Work};
@@ -23,10 +24,10 @@ impl Work<'_> {
         let fault = in_flight(primary, release, until);
         let at = Instant::now() + Duration::try_from(until.duration_since(now)).unwrap_or_default();
         let news = self.shared.cache.change_history(self.key, |history| {
-            let news = history.failure.as_ref().is_none_or(|f| f.fault != fault);
+            let news = history.failure.as_ref().is_none_or(|f| *f.failed.fault() != fault);
             // No inputs have failed, so nothing is held.
-            history.failure = Some(Box::new(Failed {
-                fault: fault.clone(),
+            history.failure = Some(Box::new(LastFailure {
+                failed: Failed::Blocked(fault.clone()),
                 inputs: String::new(),
                 retry: Retry { failures: 0, at },
                 attempts: 0,
@@ -43,14 +44,14 @@ impl Work<'_> {
     }
 
     /// Records a failure: the same inputs wait longer each time, other inputs are tried at once.
-    pub(super) fn fail(&self, primary: &Primary, fault: Fault) {
-        let (inputs, noted) = (self.attempt(primary), fault.clone());
+    pub(super) fn fail(&self, primary: &Primary, failed: &Failed) {
+        let (inputs, fault) = (self.attempt(primary), failed.fault());
         let retries = self.shared.settings.retries;
         let (news, exhausted) = self.shared.cache.change_history(self.key, |history| {
-            let news = history.fail(noted, inputs.clone(), Instant::now(), retries);
+            let news = history.fail(failed, inputs.clone(), Instant::now(), retries);
             (news, history.is_exhausted(&inputs))
         });
-        self.report_fault(primary, &fault, news);
+        self.report_fault(primary, fault, news);
         if exhausted {
             tracing::error!(resource = %self.key, "Giving up until something changes");
             let note = format!("{}; {GIVEN_UP}", fault.message);
@@ -59,10 +60,10 @@ impl Work<'_> {
     }
 
     /// Records a failed repair, which holds only repairs.
-    pub(super) fn fail_repair(&self, primary: &Primary, fault: Fault) {
+    pub(super) fn fail_repair(&self, primary: &Primary, fault: &Fault) {
         let noted = fault.clone();
         let news = self.shared.cache.change_history(self.key, |h| h.drift.fail(noted, Instant::now()));
-        self.report_fault(primary, &fault, news);
+        self.report_fault(primary, fault, news);
     }
 
     /// Logs a fault, and publishes it if it is new.

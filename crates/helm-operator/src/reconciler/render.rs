@@ -27,14 +27,49 @@ pub struct Request {
     pub is_retry: bool,
 }
 
-/// Why rendering failed.
+/// Why there is no candidate.
 #[derive(Debug, thiserror::Error)]
-#[error("{message}")]
-pub struct RenderError {
-    /// The stable reason, in upper camel case.
-    pub reason: &'static str,
-    /// What the chart's author needs: template, line, column, cause.
-    pub message: String,
+pub enum RenderError {
+    /// The chart or its values are at fault: the same request fails again. What an unfinished attempt left is cleaned up.
+    #[error("{message}")]
+    Failed {
+        /// The stable reason, in upper camel case.
+        reason: &'static str,
+        /// What the chart's author needs: template, line, column, cause.
+        message: String,
+    },
+    /// Something that the render needs was not answered or has gone: nothing is known about the chart. The request is made again later, and
+    /// nothing is cleaned up.
+    #[error("{message}")]
+    Unanswered {
+        /// The stable reason, in upper camel case.
+        reason: &'static str,
+        /// What was asked, and what happened.
+        message: String,
+    },
+    /// The render kept others waiting: it is to be done again as a retry.
+    #[error("others wait for this render")]
+    Postponed,
+}
+
+impl RenderError {
+    /// Returns the error with another message.
+    #[must_use]
+    pub(crate) fn map_message(self, change: impl FnOnce(String) -> String) -> RenderError {
+        match self {
+            RenderError::Failed { reason, message } => RenderError::Failed { reason, message: change(message) },
+            RenderError::Unanswered { reason, message } => RenderError::Unanswered { reason, message: change(message) },
+            RenderError::Postponed => RenderError::Postponed,
+        }
+    }
+
+    /// Returns the stable reason; empty for a postponed render.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            RenderError::Failed { reason, .. } | RenderError::Unanswered { reason, .. } => reason,
+            RenderError::Postponed => "",
+        }
+    }
 }
 
 /// Renders one chart. A trait so that tests, and operators with their own renderer, can replace the engine.

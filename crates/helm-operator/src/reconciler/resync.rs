@@ -5,14 +5,14 @@ use helm_release::kube::DriftPolicy;
 use helm_release::storage::MarkedObject;
 
 use super::correct_drift::{self, deployed, fault, put_back};
+use super::failure::Failed;
 use super::primary::Primary;
 use super::undo;
 use super::work::{Next, Work};
 use crate::report::Outcome;
-use crate::status::Fault;
 
 /// Applies every object of the deployed revision; unasked, only those whose drift is repaired.
-pub(super) async fn reapply(work: &mut Work<'_>, primary: &Primary) -> Result<Next, Fault> {
+pub(super) async fn reapply(work: &mut Work<'_>, primary: &Primary) -> Result<Next, Failed> {
     let Some((version, marks)) = deployed(work) else { return Ok(Next::Done) };
     let decoration = work.decoration(primary);
     let env = work.environment(&decoration, primary, "upgrade");

@@ -165,8 +165,9 @@ impl Work<'_> {
         let idle = primary.deleting || primary.annotations.suspend() || primary.annotations.pause();
         let history = self.shared.cache.history(self.key);
         let fault = history.fault();
-        // Nothing was changed by a chart that does not render.
-        let never_began = fault.is_some_and(|fault| fault.condition == condition::IRRECONCILABLE);
+        // Nothing was changed by a chart that does not render, unless an earlier attempt did.
+        let has_begun = self.release().as_deref().and_then(Release::newest).is_some_and(|(_, r)| r.status.is_pending());
+        let never_began = !has_begun && fault.is_some_and(|fault| fault.condition == condition::IRRECONCILABLE);
         let settled = fault.is_none() && health == Some(&Health::Ready) && self.has_current_inputs(primary);
         let stalled = matches!(health, Some(Health::TimedOut(_) | Health::Failed(_))) && rollout.is_ailing(self.key);
         if idle || never_began || settled || stalled {

@@ -7,12 +7,13 @@ use helm_release::kube::{Applied, ApplyMethod};
 use helm_release::release::Status;
 
 use super::deploy::record;
+use super::failure::{Failed, FailedAttempt};
 use super::primary::Primary;
 use super::release::Release;
 use super::uninstall;
 use super::work::Work;
 use crate::report::{Outcome, chain};
-use crate::status::Fault;
+use crate::status::condition;
 use crate::watches::OnFailure;
 
 /// How to clean up after an attempt.
@@ -47,26 +48,33 @@ pub(super) fn was_never_deployed(release: &Release) -> bool {
     whole && release.revisions.values().all(|r| matches!(r.status, Status::Failed | Status::PendingInstall))
 }
 
-/// The failure's message, with the result of cleaning up. An outage is no reason to clean up: the attempt continues later.
-pub(super) async fn after_action(work: &Work<'_>, primary: &Primary, failure: &Failure) -> String {
+/// Notes what a failed action left, and cleans up if it was a failed attempt. After anything else the attempt continues later. `reason` is that of a
+/// failed attempt.
+pub(super) async fn after_action(
+    work: &Work<'_>,
+    primary: &Primary,
+    failure: &Failure,
+    reason: &'static str,
+) -> Failed {
     note(work, failure);
-    let refused = failure.cause.refusal().map(|refusal| Box::new((work.attempt(primary), refusal)));
-    let (outage, unserved) = (failure.cause.is_transient(), work.unserved(primary, failure));
-    work.shared.cache.change_history(work.key, |history| {
-        (history.refused, history.unserved, history.attempted) = (refused, unserved, !outage);
-    });
-    let message = chain(&failure.cause);
-    if outage {
-        return message;
+    match Failed::of_attempt(&failure.cause, condition::RELEASE_FAILED, reason) {
+        Failed::Attempt(attempt) => {
+            let refused = failure.cause.refusal().map(|refusal| Box::new((work.attempt(primary), refusal)));
+            let unserved = work.unserved(primary, failure);
+            work.shared.cache.change_history(work.key, |history| {
+                (history.refused, history.unserved) = (refused, unserved);
+            });
+            clean_up(work, primary, attempt).await.into()
+        }
+        failed => failed,
     }
-    with_undo(work, primary, message).await
 }
 
-/// Like [`after_action`], for a failed render.
-pub(super) async fn after_render(work: &Work<'_>, primary: &Primary, fault: Fault) -> Fault {
-    work.shared.cache.change_history(work.key, |history| history.attempted = true);
-    let message = with_undo(work, primary, fault.message).await;
-    Fault { message, ..fault }
+/// Cleans up after a failed attempt; the message tells what came of it.
+pub(super) async fn clean_up(work: &Work<'_>, primary: &Primary, attempt: FailedAttempt) -> FailedAttempt {
+    let message = attempt.message().to_owned();
+    let message = with_undo(work, primary, message).await;
+    attempt.saying(message)
 }
 
 async fn with_undo(work: &Work<'_>, primary: &Primary, message: String) -> String {

@@ -11,11 +11,12 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use super::awaited::awaited;
+use super::failure::Failed;
 use super::primary::{FINALIZER, Primary, Received};
 use super::state::Recorded;
 use super::work::{Next, Work};
 use crate::report::{Outcome, chain};
-use crate::status::{Fault, condition};
+use crate::status::condition;
 
 /// How often to look at objects that no watch covers.
 const ASK_AGAIN: Duration = Duration::from_secs(5);
@@ -24,14 +25,14 @@ const ASK_AGAIN: Duration = Duration::from_secs(5);
 const WITHOUT_HOOKS: &str = "; to uninstall without hooks, set the annotation helm.sdk.operatorframework.io/uninstall-disable-hooks to \"true\"";
 
 /// Adds our finalizer before anything is created that it has to remove.
-pub(super) async fn add_finalizer(work: &mut Work<'_>, primary: &Primary) -> Result<Next, Fault> {
+pub(super) async fn add_finalizer(work: &mut Work<'_>, primary: &Primary) -> Result<Next, Failed> {
     let mut finalizers: Vec<&str> = primary.finalizers.iter().map(|finalizer| &**finalizer).collect();
     finalizers.push(FINALIZER);
     set_finalizers(work, primary, &finalizers, "add").await
 }
 
 /// Removes our finalizer and the upstreams'.
-pub(super) async fn remove_finalizer(work: &mut Work<'_>, primary: &Primary) -> Result<Next, Fault> {
+pub(super) async fn remove_finalizer(work: &mut Work<'_>, primary: &Primary) -> Result<Next, Failed> {
     if work.recorded(primary) == Recorded::None && !work.is_uninstalled(primary) {
         tracing::info!(resource = %work.key, "Release not found");
     }
@@ -39,11 +40,9 @@ pub(super) async fn remove_finalizer(work: &mut Work<'_>, primary: &Primary) -> 
     set_finalizers(work, primary, &primary.other_finalizers(), "remove").await
 }
 
-async fn set_finalizers(work: &Work<'_>, primary: &Primary, finalizers: &[&str], verb: &str) -> Result<Next, Fault> {
-    let failed = |e: helm_release::kube::Error| {
-        let message = format!("failed to {verb} uninstall finalizer: {}", chain(&e));
-        Fault { condition: condition::IRRECONCILABLE, reason: "ReconcileError", message }
-    };
+async fn set_finalizers(work: &Work<'_>, primary: &Primary, finalizers: &[&str], verb: &str) -> Result<Next, Failed> {
+    let what = format!("failed to {verb} uninstall finalizer");
+    let failed = |e: helm_release::kube::Error| Failed::of_request(&e, &what);
     let path = work.shared.resource.path(primary.namespace(), primary.name()).map_err(failed)?;
     // A finalizer that someone just added must not be lost, nor a resource with another uid touched.
     let patch = json!({"metadata": {
@@ -86,7 +85,7 @@ pub(super) async fn refresh(work: &Work<'_>, primary: &Primary) {
 }
 
 /// Deletes hooks, objects and records; with `uninstall-wait` the records stay until the objects are gone.
-pub(super) async fn uninstall(work: &mut Work<'_>, primary: &Primary) -> Result<Next, Fault> {
+pub(super) async fn uninstall(work: &mut Work<'_>, primary: &Primary) -> Result<Next, Failed> {
     match delete(work, primary).await {
         Ok(None) => {
             tracing::info!(resource = %work.key, "Uninstalled release");
@@ -103,11 +102,12 @@ pub(super) async fn uninstall(work: &mut Work<'_>, primary: &Primary) -> Result<
             Ok(if work.is_watched() { Next::Done } else { Next::At(Instant::now() + ASK_AGAIN) })
         }
         Err(error) => {
-            let mut message = chain(&error);
+            let failed = Failed::of_step(&error, condition::RELEASE_FAILED, "UninstallError");
+            let mut fault = failed.fault().clone();
             if matches!(error, action::Error::Hook(_)) {
-                message.push_str(WITHOUT_HOOKS);
+                fault.message.push_str(WITHOUT_HOOKS);
             }
-            Err(Fault { condition: condition::RELEASE_FAILED, reason: "UninstallError", message })
+            Err(failed.reported_as(fault))
         }
     }
 }

@@ -7,9 +7,9 @@ use std::time::Duration;
 use helm_release::action::Failure;
 use tokio::time::Instant;
 
+use super::failure::{Failed, FailedAttempt};
 use super::primary::Primary;
 use super::work::Work;
-use crate::status::Fault;
 
 /// How long an attempt speaks for its retries: what a chart renders may also depend on what it looks up.
 const VALID: Duration = Duration::from_secs(900);
@@ -40,7 +40,7 @@ impl Work<'_> {
     }
 
     /// The failure of the same attempt, if discovery still finds the same. Notes what discovery finds.
-    pub(super) async fn still_unserved(&mut self, primary: &Primary) -> Option<Fault> {
+    pub(super) async fn still_unserved(&mut self, primary: &Primary) -> Option<FailedAttempt> {
         let mapper = &self.shared.applier.mapper;
         let history = self.shared.cache.history(self.key);
         if history.unserved.is_some() && mapper.refresh().await.is_err() {
@@ -53,7 +53,6 @@ impl Work<'_> {
         if failed.inputs != attempt || !unserved.holds(&attempt, generation, Instant::now()) {
             return None;
         }
-        self.shared.cache.change_history(self.key, |history| history.attempted = true);
-        Some(failed.fault.clone())
+        if let Failed::Attempt(attempt) = &failed.failed { Some(attempt.clone()) } else { None }
     }
 }

@@ -7,6 +7,7 @@ use helm_release::action::{Candidate, Current, Environment, Interrupted, Options
 use helm_release::kube::{Applier, Decoration, Slot};
 use tokio::time::Instant;
 
+use super::failure::Failed;
 use super::outcome::{foreign, invalid_annotation};
 use super::primary::{Primary, ResourceKey};
 use super::progress::{Progress, publish_progress};
@@ -17,7 +18,6 @@ use super::state::{Inputs, Recorded, Step, next_step};
 use super::turns::Lane;
 use super::{compare, correct_drift, deploy, detect, headline, identity, requests, resync, settle, undo, uninstall};
 use crate::metrics::ReconcileResult;
-use crate::rendering::POSTPONED;
 use crate::status::{Fault, condition};
 
 /// The limit of steps in one reconcile; reaching it is a bug.
@@ -44,7 +44,8 @@ pub(super) async fn after_panic(shared: &Shared, key: &ResourceKey) -> Reconcile
     let work = Work::new(shared, key, &());
     if let Some(primary) = shared.cache.primary(key) {
         let message = "the operator panicked while reconciling this resource, which is a bug: see its log".to_owned();
-        work.fail(&primary, Fault { condition: condition::IRRECONCILABLE, reason: "InternalError", message });
+        let fault = Fault { condition: condition::IRRECONCILABLE, reason: "InternalError", message };
+        work.fail(&primary, &Failed::Blocked(fault));
     }
     settle::settle(&work, End::Failed).await
 }
@@ -132,17 +133,18 @@ impl Work<'_> {
                 Ok(Next::Done) if observed.is_idle() => return End::Idle,
                 Ok(Next::Done) => return End::Rest,
                 Ok(Next::At(time)) => return End::At(time),
-                Err(fault) => {
-                    let fault =
-                        identity::explain(self.veiled(&primary, fault).await, self.shared.settings.account.as_ref());
+                Err(failed) => {
+                    let fault = self.veiled(&primary, failed.fault().clone()).await;
+                    let fault = identity::explain(fault, self.shared.settings.account.as_ref());
                     let fault = headline::arrange(fault, self.shared.renderer.chart_name());
-                    return self.failed(step, &primary, fault);
+                    return self.failed(step, &primary, failed.reported_as(fault));
                 }
             }
         }
         let Some(primary) = self.shared.cache.primary(self.key) else { return End::Idle };
         let message = format!("the resource is not settled after {MAX_STEPS} steps, which is a bug");
-        self.fail(&primary, Fault { condition: condition::IRRECONCILABLE, reason: "InternalError", message });
+        let fault = Fault { condition: condition::IRRECONCILABLE, reason: "InternalError", message };
+        self.fail(&primary, &Failed::Blocked(fault));
         End::Failed
     }
 
@@ -159,16 +161,16 @@ impl Work<'_> {
     }
 
     /// A failed repair holds repairs; any other failure holds everything else.
-    fn failed(&self, step: Step, primary: &Primary, fault: Fault) -> End {
+    fn failed(&self, step: Step, primary: &Primary, failed: Failed) -> End {
         if matches!(step, Step::Repair | Step::Detect) {
-            self.fail_repair(primary, fault)
+            self.fail_repair(primary, failed.fault())
         } else {
-            self.fail(primary, fault)
+            self.fail(primary, &failed)
         }
         End::Failed
     }
 
-    async fn act(&mut self, step: Step, primary: &Arc<Primary>) -> Result<Next, Fault> {
+    async fn act(&mut self, step: Step, primary: &Arc<Primary>) -> Result<Next, Failed> {
         match step {
             Step::Nothing => {
                 self.log_rest(primary);
@@ -179,8 +181,10 @@ impl Work<'_> {
                 self.shared.cache.change_history(self.key, |history| history.drift.clear_ended_fight(self.decided));
                 Ok(Next::Done)
             }
-            Step::Refuse => Err(foreign(primary)),
-            Step::ReportInvalidAnnotation => Err(invalid_annotation(&primary.annotations.fault().unwrap_or_default())),
+            Step::Refuse => Err(foreign(primary).into()),
+            Step::ReportInvalidAnnotation => {
+                Err(invalid_annotation(&primary.annotations.fault().unwrap_or_default()).into())
+            }
             Step::LeaveAlone => Ok(self.leave(primary)),
             Step::AddFinalizer => uninstall::add_finalizer(self, primary).await,
             Step::Read => correct_drift::read(self, primary).await,
@@ -190,17 +194,16 @@ impl Work<'_> {
             Step::Retry => Ok(self.wait_for_retry(primary)),
             Step::Reapply => resync::reapply(self, primary).await,
             Step::Render | Step::Uninstall if self.is_account_gone(primary).await => match step {
-                Step::Render => Err(self.missing_account(primary)),
+                Step::Render => Err(self.missing_account(primary).into()),
                 _ => {
                     self.act_as_operator();
                     uninstall::uninstall(self, primary).await
                 }
             },
             Step::Render => match self.still_unserved(primary).await {
-                Some(fault) => Err(fault),
+                Some(attempt) => Err(attempt.into()),
                 None => match self.render(primary).await {
-                    Err(fault) if fault.reason == POSTPONED => Ok(self.postpone()),
-                    Err(fault) => Err(undo::after_render(self, primary, fault).await),
+                    Err(Failed::Attempt(attempt)) => Err(undo::clean_up(self, primary, attempt).await.into()),
                     rendered => rendered,
                 },
             },
@@ -226,7 +229,7 @@ impl Work<'_> {
     }
 
     /// The render kept others waiting: it is done in the turn of resources that failed, though nothing failed.
-    fn postpone(&self) -> Next {
+    pub(super) fn postpone(&self) -> Next {
         self.shared.cache.change_history(self.key, |history| history.is_slow = true);
         Next::Again
     }

@@ -10,9 +10,6 @@ use crate::reconciler::RenderError;
 /// The reason of a render that a limit ended.
 pub(crate) const RENDER_LIMIT: &str = "RenderLimit";
 
-/// The reason of a render that kept others waiting. It is no failure: the render is done again as a retry, and no condition shows it.
-pub(crate) const POSTPONED: &str = "RenderPostponed";
-
 /// How a worker ended.
 #[derive(Debug)]
 pub(super) enum Ending {
@@ -79,10 +76,13 @@ impl Ending {
             ),
             Ending::NotStarted(error) => format!("cannot start a render worker: {error}"),
             Ending::TooLarge => "the values are larger than 64 MiB (limit MAX_QUESTION)".to_owned(),
-            Ending::Postponed => "others wait for this render".to_owned(),
+            Ending::Postponed => return RenderError::Postponed,
         };
-        let reason = if let Ending::Postponed = self { POSTPONED } else { RENDER_LIMIT };
-        RenderError { reason, message }
+        match self {
+            // Whoever killed it was not the chart: its own limits end a worker otherwise.
+            Ending::Killed | Ending::NotStarted(_) => RenderError::Unanswered { reason: RENDER_LIMIT, message },
+            _ => RenderError::Failed { reason: RENDER_LIMIT, message },
+        }
     }
 }
 
@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     fn ended(raw: i32, stderr: &str) -> String {
-        Ending::read(ExitStatus::from_raw(raw), stderr).error(&Rendering::default()).message
+        Ending::read(ExitStatus::from_raw(raw), stderr).error(&Rendering::default()).to_string()
     }
 
     #[test]

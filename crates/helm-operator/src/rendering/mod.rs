@@ -16,7 +16,7 @@ pub(crate) mod tests;
 mod weight;
 pub(crate) mod worker;
 
-pub(crate) use ending::{POSTPONED, RENDER_LIMIT};
+pub(crate) use ending::RENDER_LIMIT;
 pub(crate) use message::Job;
 pub(crate) use output::{Output, reason};
 pub(crate) use pool::Workers;

@@ -15,7 +15,7 @@ use tokio::sync::{Semaphore, SemaphorePermit, watch};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::ending::Ending;
-use super::message::{Confinement, Failure, Job};
+use super::message::{Confinement, Failure, Job, Reason};
 use super::output::Output;
 use super::process::{GRACE, LIFE, Program, Worker};
 use super::settings::Rendering;
@@ -92,7 +92,7 @@ impl Workers {
     /// Renders a job as soon as a worker is free.
     ///
     /// # Errors
-    /// The chart's own, `RenderLimit` with the limit that ended the worker, or [`POSTPONED`](super::POSTPONED).
+    /// The chart's own, `RenderLimit` with the limit that ended the worker, or a render that was postponed or not answered.
     pub(crate) async fn render(
         self: &Arc<Self>,
         job: Job,
@@ -287,5 +287,9 @@ fn readable(chart: &Path) -> PathBuf {
 
 fn failed(failure: Failure) -> RenderError {
     let message = shorten(&failure.message, MAX_MESSAGE).into_owned();
-    RenderError { reason: failure.reason.text(), message }
+    match failure.reason {
+        // The operator's files changed, and not what the resource is made from.
+        Reason::ChartChanged => RenderError::Unanswered { reason: failure.reason.text(), message },
+        reason => RenderError::Failed { reason: reason.text(), message },
+    }
 }

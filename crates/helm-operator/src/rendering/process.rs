@@ -9,7 +9,7 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
-use helm::engine::Capabilities;
+use helm::engine::{Capabilities, LookupError};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
 use tokio::process::{Child, Command};
@@ -45,6 +45,36 @@ impl Program {
     pub(crate) fn own() -> Program {
         let path = if cfg!(target_os = "linux") { Ok("/proc/self/exe".into()) } else { std::env::current_exe() };
         Program { path: path.unwrap_or_default(), args: vec!["render-worker".into()] }
+    }
+}
+
+/// Why a render broke off.
+enum Break {
+    /// It took too long.
+    Late,
+    /// The worker ended, or said something invalid.
+    Socket(io::Error),
+}
+
+impl From<io::Error> for Break {
+    fn from(error: io::Error) -> Break {
+        Break::Socket(error)
+    }
+}
+
+/// The time that one render takes of its worker. The API server's time is not the chart's: [`ClusterLookup`] limits it.
+struct Clock {
+    limit: Duration,
+    busy: Duration,
+}
+
+impl Clock {
+    /// Waits for the worker.
+    async fn of_worker<T>(&mut self, work: impl Future<Output = io::Result<T>>) -> Result<T, Break> {
+        let began = Instant::now();
+        let done = timeout(self.limit.saturating_sub(self.busy), work).await;
+        self.busy += began.elapsed();
+        Ok(done.map_err(|_| Break::Late)??)
     }
 }
 
@@ -117,18 +147,18 @@ impl Worker {
         lookup: &ClusterLookup,
         limit: Duration,
     ) -> Result<Result<Output, Failure>, Ending> {
-        let began = Instant::now();
-        let rendered = timeout(limit.saturating_add(GRACE), self.exchange(job, capabilities, lookup)).await;
-        self.busy += began.elapsed();
+        let mut clock = Clock { limit: limit.saturating_add(GRACE), busy: Duration::ZERO };
+        let rendered = self.exchange(job, capabilities, lookup, &mut clock).await;
+        self.busy += clock.busy;
         match rendered {
-            Ok(Ok(answer)) => {
+            Ok(answer) => {
                 self.is_shared = true;
                 self.chart.clone_from(&job.chart);
                 Ok(answer)
             }
-            Ok(Err(error)) if error.kind() == io::ErrorKind::FileTooLarge => Err(Ending::TooLarge),
-            Ok(Err(error)) => Err(self.ending(&error).await),
-            Err(_) => Err(Ending::Time),
+            Err(Break::Late) => Err(Ending::Time),
+            Err(Break::Socket(error)) if error.kind() == io::ErrorKind::FileTooLarge => Err(Ending::TooLarge),
+            Err(Break::Socket(error)) => Err(self.ending(&error).await),
         }
     }
 
@@ -137,15 +167,21 @@ impl Worker {
         job: &Arc<Job>,
         capabilities: &Arc<Capabilities>,
         lookup: &ClusterLookup,
-    ) -> io::Result<Result<Output, Failure>> {
+        clock: &mut Clock,
+    ) -> Result<Result<Output, Failure>, Break> {
         let is_known = self.told.as_ref().is_some_and(|told| Arc::ptr_eq(told, capabilities));
         let facts = (!is_known).then(|| Facts::from(&**capabilities));
-        self.say(&ToWorker::Render(job.clone(), facts)).await?;
+        clock.of_worker(self.say(&ToWorker::Render(job.clone(), facts))).await?;
         self.told = Some(capabilities.clone());
         loop {
-            match message::decode(&message::receive(&mut self.socket, MAX_ANSWER).await?)? {
+            let said = clock.of_worker(message::receive(&mut self.socket, MAX_ANSWER)).await?;
+            match message::decode(&said)? {
                 FromWorker::Ready(confinement) => self.confinement = Some(confinement),
-                FromWorker::Lookup(query) => self.answer(&query, lookup).await?,
+                FromWorker::Lookup(query) => {
+                    let Query { api_version, kind, namespace, name } = &query;
+                    let found = lookup.read(api_version, kind, namespace, name).await;
+                    clock.of_worker(self.answer(found)).await?;
+                }
                 FromWorker::Rendered(output) => return Ok(Ok(*output)),
                 FromWorker::Failed(failure) => return Ok(Err(failure)),
             }
@@ -157,9 +193,9 @@ impl Worker {
         self.socket.write_all(&frame).await
     }
 
-    /// Answers a lookup with the manager's own rights.
-    async fn answer(&mut self, query: &Query, lookup: &ClusterLookup) -> io::Result<()> {
-        match lookup.read(&query.api_version, &query.kind, &query.namespace, &query.name).await {
+    /// Passes on what a lookup found with the manager's own rights.
+    async fn answer(&mut self, found: Result<Option<Vec<u8>>, LookupError>) -> io::Result<()> {
+        match found {
             Ok(Some(json)) => {
                 self.say(&ToWorker::Found).await?;
                 self.socket.write_all(&message::header(json.len(), MAX_QUESTION)?).await?;

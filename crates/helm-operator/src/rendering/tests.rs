@@ -125,10 +125,10 @@ async fn a_worker_sees_values_release_capabilities_and_the_cluster() {
 async fn a_charts_own_error_leaves_the_worker_alive() {
     let workers = workers(LIMIT);
     let error = printed(&workers, "{{ fail \"no\" }}").await.unwrap_err();
-    assert_eq!(error.reason, "RenderError");
-    assert!(error.message.contains("execution error at (demo/templates/a.yaml:5:5): no"), "{error}");
+    assert_eq!(error.reason(), "RenderError");
+    assert!(error.to_string().contains("execution error at (demo/templates/a.yaml:5:5): no"), "{error}");
     let error = printed(&workers, "{{ lookup \"v1\" \"Nothing\" \"ns\" \"b\" }}").await.unwrap_err();
-    assert!(error.message.contains("no matches for kind \"Nothing\""), "{error}");
+    assert!(error.to_string().contains("no matches for kind \"Nothing\""), "{error}");
     assert_eq!(printed(&workers, "1").await.unwrap(), "1");
     assert_eq!(workers.started().len(), 1);
 }
@@ -139,8 +139,8 @@ async fn a_chart_that_exhausts_its_memory_hurts_no_other_render() {
     assert_eq!(printed(&workers, "before").await.unwrap(), "before");
     let (bad, good) = tokio::join!(printed(&workers, HUNGRY), printed(&workers, "after"));
     let error = bad.unwrap_err();
-    assert_eq!(error.reason, "RenderLimit");
-    assert_eq!(error.message, "rendering needs more than 96 MiB of memory (limit --render-memory)");
+    assert_eq!(error.reason(), "RenderLimit");
+    assert_eq!(error.to_string(), "rendering needs more than 96 MiB of memory (limit --render-memory)");
     assert_eq!(good.unwrap(), "after");
     // The worker that rendered before, a new one because that might have been at fault, and one for the last.
     assert_eq!(workers.started().len(), 3);
@@ -150,10 +150,36 @@ async fn a_chart_that_exhausts_its_memory_hurts_no_other_render() {
 async fn a_chart_that_takes_too_long_is_ended() {
     let workers = workers(Duration::from_millis(100));
     let error = printed(&workers, SLOW).await.unwrap_err();
-    assert_eq!(error.reason, "RenderLimit");
-    assert!(error.message.starts_with("rendering took longer than 100ms (limit --render-timeout)"), "{error}");
+    assert_eq!(error.reason(), "RenderLimit");
+    assert!(error.to_string().starts_with("rendering took longer than 100ms (limit --render-timeout)"), "{error}");
     assert_eq!(printed(&workers, "after").await.unwrap(), "after");
     assert_eq!(workers.started().len(), 2);
+}
+
+#[tokio::test]
+async fn the_time_of_the_api_server_is_not_the_charts() {
+    let workers = workers(Duration::from_millis(100));
+    let (folder, digest) = chart("a: {{ (lookup \"v1\" \"ConfigMap\" \"ns\" \"a\").data.x }}");
+    workers.admit(folder.path());
+    let api = MemoryApi::new();
+    api.put("/api/v1/namespaces/ns/configmaps/a", json!({"data": {"x": "found"}}), "someone");
+    // Longer than the limit with its grace, twice: discovery and the object.
+    api.slow_down(Duration::from_millis(700));
+    let output = workers.render(job(folder.path(), &digest), &Arc::default(), &lookup_in(Arc::new(api))).await;
+    assert!(output.unwrap().manifest.contains("a: found"));
+}
+
+#[tokio::test]
+async fn a_lookup_that_is_not_answered_is_no_fault_of_the_worker() {
+    let workers = workers(LIMIT);
+    let (folder, digest) = chart("a: {{ (lookup \"v1\" \"ConfigMap\" \"ns\" \"a\").data.x }}");
+    workers.admit(folder.path());
+    let api = MemoryApi::new();
+    api.disturb("/configmaps/a", 1, helm_release::kube::Disturbance::Refused(500));
+    let lookup = lookup_in(Arc::new(api));
+    let error = workers.render(job(folder.path(), &digest), &Arc::default(), &lookup).await.err().unwrap();
+    assert_eq!(lookup.judge(error).reason(), "Unanswered");
+    assert_eq!(workers.idle(), 1, "it is kept");
 }
 
 /// The nice value of the thread that renders: the process of these tests has others.
@@ -196,18 +222,18 @@ async fn a_render_that_makes_others_wait_for_long_is_postponed() {
     // Well under the engine's own limit, which is an error of the template.
     let workers = patient_workers(1, Duration::from_secs(5), Duration::from_millis(100));
     let (slow, good) = tokio::join!(printed(&workers, SLOW), printed(&workers, "good"));
-    assert_eq!(slow.unwrap_err().reason, POSTPONED);
+    assert_eq!(slow.unwrap_err().reason(), "");
     assert_eq!(good.unwrap(), "good");
     let (one, other) = tokio::join!(printed(&workers, SLOW), printed(&workers, SLOW));
-    assert_eq!(one.unwrap_err().reason, POSTPONED);
-    assert_eq!(other.unwrap_err().reason, "RenderLimit", "nobody waits for the last one");
+    assert_eq!(one.unwrap_err().reason(), "");
+    assert_eq!(other.unwrap_err().reason(), "RenderLimit", "nobody waits for the last one");
 }
 
 #[tokio::test]
 async fn a_retry_is_not_postponed_and_rests_where_it_has_the_only_place() {
     let workers = patient_workers(1, Duration::from_millis(100), Duration::from_millis(10));
     let (slow, good) = tokio::join!(reprinted(&workers, SLOW), printed(&workers, "good"));
-    assert_eq!((slow.unwrap_err().reason, good.unwrap().as_str()), ("RenderLimit", "good"));
+    assert_eq!((slow.unwrap_err().reason(), good.unwrap().as_str()), ("RenderLimit", "good"));
     tokio::time::pause();
     let began = tokio::time::Instant::now();
     let waiting = tokio::time::timeout(Duration::from_secs(2), reprinted(&workers, "bad")).await;
@@ -237,8 +263,8 @@ async fn output_that_the_manager_could_not_hold_is_refused() {
     let large = Rendering { workers: 1, memory: 512 << 20, timeout: LIMIT };
     let workers = Workers::new(large, program(), Metrics::default()).unwrap();
     let error = printed(&workers, "{{ range until 17 }}{{ repeat 1000000 \"x\" }}{{ end }}").await.unwrap_err();
-    assert_eq!(error.reason, "RenderLimit");
-    assert!(error.message.contains("exceed 16 MiB (limit MAX_ANSWER)"), "{error}");
+    assert_eq!(error.reason(), "RenderLimit");
+    assert!(error.to_string().contains("exceed 16 MiB (limit MAX_ANSWER)"), "{error}");
 }
 
 /// An API server whose first answers wait for a kill of the worker that asks.
@@ -286,8 +312,8 @@ async fn a_render_survives_the_kill_of_its_worker() {
 async fn a_render_whose_workers_are_killed_again_fails() {
     let (output, started) = killed(2).await;
     let error = output.err().unwrap();
-    assert_eq!(error.reason, "RenderLimit");
-    assert!(error.message.contains("was killed"), "{error}");
+    assert_eq!(error.reason(), "RenderLimit");
+    assert!(error.to_string().contains("was killed"), "{error}");
     assert_eq!(started, 2);
 }
 
@@ -336,10 +362,10 @@ async fn a_chart_that_changed_since_the_start_is_reported() {
     let lookup = lookup_in(Arc::new(MemoryApi::new()));
     let render = async || workers.render(job(folder.path(), &digest), &Arc::default(), &lookup).await.err().unwrap();
     let changed = render().await;
-    assert_eq!(changed.reason, "ChartChanged");
-    assert!(changed.message.ends_with("changed since the operator started: restart the operator"), "{changed}");
+    assert_eq!(changed.reason(), "ChartChanged");
+    assert!(changed.to_string().ends_with("changed since the operator started: restart the operator"), "{changed}");
     fs::remove_file(folder.path().join("Chart.yaml")).unwrap();
-    assert!(render().await.message.contains("became unreadable"));
+    assert!(render().await.to_string().contains("became unreadable"));
 }
 
 /// A line of a running process's status.
@@ -384,7 +410,7 @@ async fn a_worker_reads_no_chart_that_was_not_admitted() {
     workers.admit(&inside);
     let lookup = lookup_in(Arc::new(MemoryApi::new()));
     let refused = workers.render(job(&other, &digest), &Arc::default(), &lookup).await.err().unwrap();
-    assert!(refused.message.contains("became unreadable") && refused.message.contains("denied"), "{refused}");
+    assert!(refused.to_string().contains("became unreadable") && refused.to_string().contains("denied"), "{refused}");
     assert!(workers.render(job(&inside, &digest), &Arc::default(), &lookup).await.is_ok());
 }
 

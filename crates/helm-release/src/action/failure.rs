@@ -2,7 +2,7 @@
 
 use super::deploy::{Attempt, Observations};
 use super::{Current, Environment, Error, Failure, Recorded};
-use crate::kube::ApplyError;
+use crate::kube::{self, ApplyError};
 use crate::release::{Release, Status};
 use crate::storage::Marks;
 
@@ -59,14 +59,16 @@ pub(super) async fn check_refusal(attempt: &Attempt<'_>, observations: &Observat
         Err(error) if Refusal::of(&error).as_ref() == Some(refusal) => {
             Ok(env.applier.check_recreation(&target, error, &attempt.last().write_options()).await?)
         }
+        // Whether the object is still rejected is not known.
+        Err(error) if kube::is_unanswered(&error) => Err(error.into()),
         _ => Ok(()),
     }
 }
 
-/// Records the failure of the attempt that made `release`. After a transient error the revision stays pending, and the next attempt continues it.
+/// Records the failure of the attempt that made `release`. If a request was not answered, the revision stays pending, and the next attempt continues it.
 pub(super) async fn record(attempt: &Attempt<'_>, mut release: Release, marks: Marks, cause: Error) -> Failure {
     let (env, what) = (attempt.env, attempt.kind.failed);
-    let status = if cause.is_transient() { release.info.status } else { Status::Failed };
+    let status = if cause.is_unanswered() { release.info.status } else { Status::Failed };
     release.set_status(status, format!("{what} {:?} failed: {}", release.name, with_causes(&cause)));
     if let Err(error) = env.storage.update(&release, None).await {
         tracing::warn!(release = release.name, %error, "cannot record a failed revision");

@@ -24,9 +24,9 @@
 //! # Failures, retries and cancellation
 //! Actions retry lost races (an object that changed between reading and writing) a few times, and hooks retry requests until their timeout.
 //! Everything else is the caller's to retry: call the action again with the [`Current`] that [`Recorded`] or the storage describes.
-//! - After a permanent error the revision is `failed`; the next attempt makes a new revision.
-//! - After a transient error ([`Error::is_transient`]) the revision stays pending; the next attempt continues it under the same number.
-//! - Dropping the future, or a crash, has the effect of a transient error. With the same inputs the next attempt of a chart with hooks
+//! - After an error that judges the candidate the revision is `failed`; the next attempt makes a new revision.
+//! - After one that does not ([`Error::is_unanswered`]) the revision stays pending; the next attempt continues it under the same number.
+//! - Dropping the future, or a crash, has the effect of a request that is not answered. With the same inputs the next attempt of a chart with hooks
 //!   continues from the recorded manifest, random values included, and waits for hooks that still run.
 
 mod deploy;
@@ -348,9 +348,15 @@ pub enum Error {
 }
 
 impl Error {
-    /// Returns whether the API server, a webhook or the network failed, so that the same action may succeed later.
-    pub fn is_transient(&self) -> bool {
-        matches!(self, Error::Apply(ApplyError::StillDeleting { .. })) || kube::is_transient(self)
+    /// Returns whether the failure says nothing about the candidate: a request failed, was refused by an outage or asked only to read, or a record could
+    /// not be read or written. The same action may succeed later. Everything else is a judgement: the same action fails again.
+    pub fn is_unanswered(&self) -> bool {
+        match self {
+            Error::Apply(ApplyError::StillDeleting { .. }) | Error::Manifest(_) | Error::Record(_) => true,
+            Error::Storage(error) => !matches!(error, storage::Error::TooLarge { .. }),
+            Error::Hook(HookError::Record { .. } | HookError::Unanswered { .. }) => true,
+            Error::Apply(_) | Error::Hook(_) => kube::is_unanswered(self),
+        }
     }
 
     /// Returns whether the server does not serve the kind of an object to apply.

@@ -527,7 +527,7 @@ async fn an_outage_is_not_a_kind_without_orphans() {
         let world = orphaned();
         world.server.disturb(&format!("GET {path}"), 1, Disturbance::Refused(503));
         let error = found(&world).await.unwrap_err();
-        assert!(error.is_transient(), "{error}");
+        assert!(error.is_unanswered(), "{error}");
     }
 }
 
@@ -743,7 +743,7 @@ async fn a_crash_before_the_release_of_a_field_is_made_up_for() {
     });
     let objects = candidate(&[deployment("a"), autoscaler()]);
     let failed = install(&world.env(), &objects, None).await.unwrap_err();
-    assert!(failed.cause.is_transient() && world.owns_replicas());
+    assert!(failed.cause.is_unanswered() && world.owns_replicas());
     world.server.accept();
     world.scale(4);
     let recorded = failed.recorded.unwrap();
@@ -801,7 +801,7 @@ async fn definitions_are_skipped_created_or_replaced_by_policy() {
     let third = current(&upgrade(&world.env(), &with(&["v1", "v2"], "3"), &second).await.unwrap());
     assert_eq!(versions(&world), 2);
     let refused = upgrade(&world.env(), &with(&["v2"], "4"), &third).await.unwrap_err();
-    assert!(refused.recorded.is_none() && !refused.cause.is_transient());
+    assert!(refused.recorded.is_none() && !refused.cause.is_unanswered());
     let expected = "cannot replace CustomResourceDefinition \"things.x.y\": objects are stored in version v1,";
     assert!(refused.to_string().starts_with(expected), "{refused}");
     assert_eq!((versions(&world), world.map("a")["data"]["x"].clone()), (2, json!("3")), "nothing was written");

@@ -130,6 +130,22 @@ impl Response {
     }
 }
 
+/// What a request wants from the server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Asked {
+    /// To know something. A refusal says nothing about what is there.
+    Read,
+    /// To change something. A refusal is a judgement of what was sent.
+    #[default]
+    Write,
+}
+
+impl From<&Method> for Asked {
+    fn from(method: &Method) -> Asked {
+        if *method == Method::GET { Asked::Read } else { Asked::Write }
+    }
+}
+
 /// Why a request failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -144,6 +160,8 @@ pub enum Error {
         message: String,
         /// The fields that the server rejects, if it names them.
         fields: Vec<String>,
+        /// What the request wanted.
+        asked: Asked,
     },
     /// The request or its response was lost.
     #[error("cannot reach the API server")]
@@ -197,6 +215,16 @@ impl Error {
         match self {
             Error::Refused { code, .. } => Some(*code),
             _ => None,
+        }
+    }
+
+    /// Notes what the rejected request wanted.
+    pub(crate) fn of_request(self, wanted: Asked) -> Error {
+        match self {
+            Error::Refused { code, reason, message, fields, .. } => {
+                Error::Refused { code, reason, message, fields, asked: wanted }
+            }
+            other => other,
         }
     }
 
@@ -256,6 +284,7 @@ async fn send_within(client: &::kube::Client, call: Call, bounds: Bounds) -> Res
 }
 
 async fn exchange(client: &::kube::Client, call: Call, max_body: usize) -> Result<Response, Error> {
+    let asked = Asked::from(&call.method);
     let response = client.send(request(call)?).await.map_err(|e| Error::Transport(Box::new(e)))?;
     let code = response.status().as_u16();
     let etag = response.headers().get(http::header::ETAG).and_then(|tag| tag.to_str().ok()).map(str::to_owned);
@@ -264,7 +293,7 @@ async fn exchange(client: &::kube::Client, call: Call, max_body: usize) -> Resul
     })?;
     let bytes = body.to_bytes();
     match code {
-        400.. => Err(refusal(code, &bytes)),
+        400.. => Err(refusal(code, &bytes).of_request(asked)),
         _ => Ok(Response { body: bytes.into(), etag, is_unchanged: code == 304 }),
     }
 }

@@ -43,7 +43,7 @@ mod unowned;
 mod whole;
 mod write;
 
-pub use api::{Api, Call, Error, MAX_RESPONSE_BYTES, Response};
+pub use api::{Api, Asked, Call, Error, MAX_RESPONSE_BYTES, Response};
 pub use apply::{Applied, Applier, ApplyError};
 pub use check::Conflict;
 pub use decoded::OPEN_FIELDS;
@@ -77,7 +77,7 @@ pub(crate) use hooks::{HookRun, Journal, JournalError};
 pub(crate) use object::recorded_objects;
 pub(crate) use order::uninstall_order;
 pub(crate) use ownership::Rule;
-pub(crate) use refusal::is_transient;
+pub(crate) use refusal::{is_transient, is_unanswered};
 pub(crate) use write::{Previous, WriteOptions};
 
 /// The field manager of all our writes. operator-sdk's binary has the same name.

@@ -2,11 +2,13 @@
 
 use std::borrow::Cow;
 use std::sync::{Arc, LazyLock};
+use std::time::{Duration, Instant};
 
 use hashbrown::HashMap;
 use memchr::memmem::Finder;
 
 use golibs::shorten::{MAX_MESSAGE, shorten};
+use golibs::work::{SlowTime, note_time};
 
 use go_template::{FuncError, FuncMap, Function, Param, Parsed, Scope, Str, Templates, Value};
 
@@ -122,7 +124,11 @@ fn lookup(scope: &mut Scope<'_>, args: &[Value]) -> Result<Value, FuncError> {
         return Ok(Value::Map(go_template::Map::default()));
     };
     let part = |index| text(args, index).to_text().into_owned();
-    cluster.lookup(&part(0), &part(1), &part(2), &part(3)).map_err(|error| FuncError::new(error.to_string()))
+    let began = Instant::now();
+    let found = cluster.lookup(&part(0), &part(1), &part(2), &part(3));
+    // The server's time is not the chart's: whoever looks up limits it.
+    note_time(SlowTime { processor: Duration::ZERO, elapsed: began.elapsed() });
+    found.map_err(|error| FuncError::new(error.to_string()))
 }
 
 fn text(args: &[Value], index: usize) -> Str {

@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use helm_release::kube::Call;
 use serde_json::{Value, json};
 
+use super::super::failure::{Failed, FailedAttempt, UNANSWERED, Unanswered};
 use super::super::outcome::invalid_annotation;
 use super::super::primary::Primary;
 use super::super::work::Work;
 use super::registry::Read;
 use crate::mask::Mask;
 use crate::report::chain;
-use crate::status::{Fault, condition};
 use crate::values::Spec;
 use crate::values_from::{self, Content, Found, Resolved, SourceKey, ValuesSource};
 
@@ -35,15 +35,15 @@ impl Work<'_> {
     }
 
     /// The resource's sources: those of its watch, then those of its annotation.
-    fn sources(&self, primary: &Primary) -> Result<Vec<Resolved>, Fault> {
+    fn sources(&self, primary: &Primary) -> Result<Vec<Resolved>, Failed> {
         let settings = &self.shared.settings;
         let resolve = |entries: &[ValuesSource]| values_from::resolve(entries, primary.own_namespace(), primary.name());
-        let invalid = |e: values_from::SourceError| fault("InvalidValues", e.to_string());
+        let invalid = |e: values_from::SourceError| FailedAttempt::invalid_values(e.to_string());
         let mut sources = resolve(&settings.values_from).map_err(invalid)?;
         let Some(own) = primary.annotations.values_from() else { return Ok(sources) };
         if !settings.values_from_annotation {
             let why = "the operator does not allow it: its watches.yaml lacks valuesFromAnnotation";
-            return Err(invalid_annotation(&format!("annotation values-from: {why}")));
+            return Err(invalid_annotation(&format!("annotation values-from: {why}")).into());
         }
         let own = own.and_then(|entries| resolve(&entries).map_err(|e| e.to_string()));
         sources.extend(own.map_err(|e| invalid_annotation(&format!("annotation values-from: {e}")))?);
@@ -93,7 +93,7 @@ impl Work<'_> {
     ///
     /// # Errors
     /// One is missing, unreadable or invalid.
-    pub(in super::super) async fn load_sources(&mut self, primary: &Primary) -> Result<(), Fault> {
+    pub(in super::super) async fn load_sources(&mut self, primary: &Primary) -> Result<(), Failed> {
         let sources = self.sources(primary)?;
         if (sources.is_empty() && !self.maps_values())
             || self.loaded.as_ref().is_some_and(|loaded| loaded.spec.is_some())
@@ -111,14 +111,14 @@ impl Work<'_> {
             let content = &contents[&source.key];
             let bytes = content.get(&source.values_key);
             if bytes.is_none() && !source.optional {
-                return Err(missing(source, content));
+                return Err(missing(source, content).into());
             }
             found.push(Found { source, bytes });
         }
         let mut digests: Vec<Value> =
             sources.iter().map(|source| digest(source, &Read::of(&contents[&source.key]))).collect();
         let merged = values_from::merge(&found, &primary.spec);
-        let (spec, mask) = merged.map_err(|e| fault("InvalidValues", e.to_string()))?;
+        let (spec, mask) = merged.map_err(|e| FailedAttempt::invalid_values(e.to_string()))?;
         let spec = self.map_values(primary, spec).await?;
         if self.maps_values() {
             digests.push(json!(["mapped", spec.digest()]));
@@ -134,7 +134,7 @@ impl Work<'_> {
         }
     }
 
-    async fn read_source(&self, key: &SourceKey) -> Result<Content, Fault> {
+    async fn read_source(&self, key: &SourceKey) -> Result<Content, Unanswered> {
         if let Some(why) = self.shared.sources.refusal(key) {
             return Err(forbidden(key, &why));
         }
@@ -143,10 +143,10 @@ impl Work<'_> {
             Ok(answer) => Content::read(key.kind, &answer.body),
             Err(error) if error.is_not_found() => Some(Content::default()),
             Err(error) if error.code() == Some(403) => return Err(forbidden(key, &chain(&error))),
-            Err(error) => return Err(fault("ReconcileError", format!("cannot read {key}: {}", chain(&error)))),
+            Err(error) => return Err(unanswered(UNANSWERED, format!("cannot read {key}: {}", chain(&error)))),
         };
         let content = content
-            .ok_or_else(|| fault("ReconcileError", format!("cannot read {key}: it is not a {}", key.kind.as_str())))?;
+            .ok_or_else(|| unanswered(UNANSWERED, format!("cannot read {key}: it is not a {}", key.kind.as_str())))?;
         self.shared.sources.store(key, Read::of(&content), changes);
         Ok(content)
     }
@@ -157,21 +157,22 @@ fn digest(source: &Resolved, read: &Read) -> Value {
     json!([source.target_path, read.digest(&source.values_key)])
 }
 
-fn missing(source: &Resolved, content: &Content) -> Fault {
+/// A source may be missing for a moment only, so it judges nothing.
+fn missing(source: &Resolved, content: &Content) -> Unanswered {
     let namespace = &source.key.namespace;
     let what = if content.version == 0 { "does not exist" } else { "has no such key" };
     let message = format!("{source}, in namespace {namespace:?}: {} {what}", source.key.kind.as_str());
-    fault("ValuesSourceMissing", message)
+    unanswered("ValuesSourceMissing", message)
 }
 
-fn forbidden(key: &SourceKey, why: &str) -> Fault {
+fn forbidden(key: &SourceKey, why: &str) -> Unanswered {
     let (namespace, plural) = (&key.namespace, key.kind.plural());
     let rule = format!("{{apiGroups: [\"\"], resources: [{plural}], verbs: [get, list, watch]}}");
     let message =
         format!("cannot read {key} in namespace {namespace:?}: {why}; add this rule to the operator's role: {rule}");
-    fault("ValuesSourceForbidden", message)
+    unanswered("ValuesSourceForbidden", message)
 }
 
-fn fault(reason: &'static str, message: String) -> Fault {
-    Fault { condition: condition::IRRECONCILABLE, reason, message }
+fn unanswered(reason: &'static str, message: String) -> Unanswered {
+    Unanswered::with_reason(reason, message)
 }

@@ -164,7 +164,7 @@ async fn drift_that_cannot_be_read_backs_off() {
             .then(|| Error::from_status(503, "", "away"))
     });
     assert_eq!(world.reconcile().await, ReconcileResult::Error);
-    assert_eq!(world.condition("Irreconcilable").unwrap(), "True/ReconcileError/cannot read ConfigMap \"b\": away");
+    assert_eq!(world.condition("Irreconcilable").unwrap(), "True/Unanswered/cannot read ConfigMap \"b\": away");
     assert_eq!(world.requests().await, 0);
     world.server.accept();
     tokio::time::advance(SECOND).await;

@@ -80,7 +80,7 @@ async fn an_outage_makes_one_revision_however_long_it_lasts() {
     world.reconcile().await;
     retry(&world, 8).await;
     assert_eq!(world.history(), ["1 pending-install"]);
-    assert!(world.condition("ReleaseFailed").unwrap().contains("failed calling webhook"));
+    assert!(world.condition("Irreconcilable").unwrap().contains("failed calling webhook"));
     world.server.accept();
     retry(&world, 1).await;
     assert_eq!((world.maps().len(), world.history()), (3, vec!["1 deployed".to_owned()]));
@@ -93,7 +93,7 @@ async fn an_outage_makes_one_revision_however_long_it_lasts() {
     world.server.accept();
     retry(&world, 1).await;
     assert_eq!((world.value_of("b"), world.history()), (json!("2"), vec!["1 superseded".into(), "2 deployed".into()]));
-    assert_eq!(world.condition("ReleaseFailed"), None);
+    assert_eq!(world.condition("Irreconcilable"), None);
 }
 
 #[tokio::test(start_paused = true)]

@@ -61,6 +61,7 @@ mod retries;
 mod rollout;
 mod sources;
 mod storage;
+mod unanswered;
 mod upstreams;
 
 pub(super) const PRIMARY: &str = "/apis/cache.my.domain/v1/namespaces/ns/memcacheds/web";
@@ -144,7 +145,7 @@ fn render(request: &Request) -> Result<Candidate, RenderError> {
     if spec["broken"] == true {
         let told = spec["told"].as_str().map(|told| format!(" {told}")).unwrap_or_default();
         let message = format!("template: memcached/templates/a.yaml:3:5: executing \"a\" at <fail>: no{told}");
-        return Err(RenderError { reason: "RenderError", message });
+        return Err(RenderError::Failed { reason: "RenderError", message });
     }
     let mut manifest = String::new();
     for name in spec["maps"].as_array().into_iter().flatten() {
@@ -1011,7 +1012,7 @@ async fn a_release_whose_record_is_deleted_while_we_are_down_is_uninstalled_by_i
     world.server.refuse(|call| call.path.contains("clusterroles").then(|| Error::Transport("away".into())));
     let world = World::on(world.server);
     world.reconcile().await;
-    assert!(world.condition("ReleaseFailed").unwrap().contains("UninstallError"));
+    assert!(world.condition("Irreconcilable").unwrap().starts_with("True/Unanswered/cannot list clusterroles"));
     world.server.accept();
     let world = World::on(world.server);
     world.reconcile().await;

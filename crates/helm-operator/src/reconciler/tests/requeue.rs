@@ -276,7 +276,7 @@ async fn a_finalizer_is_added_to_the_new_version_when_the_resource_has_just_chan
     world.server.disturb("PATCH /apis/cache.my.domain", 1, Disturbance::Refused(500));
     assert_eq!(world.reconcile().await, ReconcileResult::Error);
     let told = world.condition("Irreconcilable").unwrap();
-    assert!(told.starts_with("True/ReconcileError/failed to add uninstall finalizer: "), "{told}");
+    assert!(told.starts_with("True/Unanswered/failed to add uninstall finalizer: "), "{told}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -6,7 +6,7 @@ use super::patch::three_way;
 use super::schema::Document;
 use super::*;
 use crate::kube::{
-    Applied, ApplyError, ApplyMethod, Decoration, Disturbance, MemoryApi, Policy, Previous, Rule, Target,
+    Applied, ApplyError, ApplyMethod, Asked, Decoration, Disturbance, MemoryApi, Policy, Previous, Rule, Target,
 };
 use crate::sample;
 
@@ -421,8 +421,13 @@ async fn defaults_are_claimed_only_if_the_server_names_fields() {
         (vec!["spec.strategy.type".to_owned()], vec!["PATCH deployments/web", "GET deployments/web"]),
     ] {
         server.refuse(move |call| {
-            let refused =
-                || Error::Refused { code: 422, reason: "Invalid".into(), message: "no".into(), fields: fields.clone() };
+            let refused = || Error::Refused {
+                code: 422,
+                reason: "Invalid".into(),
+                message: "no".into(),
+                fields: fields.clone(),
+                asked: Asked::Write,
+            };
             (call.method == http::Method::PATCH).then(refused)
         });
         let previous = server.log().len();
@@ -453,7 +458,13 @@ async fn blocking_unowned_defaults_are_claimed_and_dropped() {
         let claimed = entries.iter().any(|m| !m["fieldsV1"]["f:spec"]["f:strategy"]["f:rollingUpdate"].is_null());
         let fields = vec!["spec.strategy.rollingUpdate".to_owned()];
         let message = "spec.strategy.rollingUpdate: Forbidden".to_owned();
-        (recreate && !claimed).then(|| Error::Refused { code: 422, reason: "Invalid".into(), message, fields })
+        (recreate && !claimed).then(|| Error::Refused {
+            code: 422,
+            reason: "Invalid".into(),
+            message,
+            fields,
+            asked: Asked::Write,
+        })
     });
     let mut changed = deployment("fine");
     changed.body["spec"]["strategy"] = json!({"type": "Recreate"});
@@ -478,7 +489,8 @@ async fn what_was_claimed_in_vain_is_given_back() {
     server.refuse(|call| {
         let (content_type, _) = call.body.as_ref()?;
         let fields = vec!["spec.strategy.rollingUpdate".to_owned()];
-        let refusal = Error::Refused { code: 422, reason: "Invalid".into(), message: "no".into(), fields };
+        let refusal =
+            Error::Refused { code: 422, reason: "Invalid".into(), message: "no".into(), fields, asked: Asked::Write };
         (*content_type == "application/apply-patch+yaml").then_some(refusal)
     });
     let mut changed = deployment("fine");

@@ -78,12 +78,16 @@ impl<'a> Clock<'a> {
 
     /// Pauses before the next poll; fails if the hook timed out.
     pub(super) async fn wait(&self, what: &str, trouble: Option<&str>, pause: &mut Pause) -> Result<(), HookError> {
+        let answered = trouble.is_none();
         let what = trouble.map_or_else(|| what.to_owned(), |trouble| format!("{what} ({trouble})"));
         let (elapsed, limit) = (self.elapsed(), self.run.timeout);
         let left = limit.map(|limit| limit.saturating_sub(elapsed));
         if left == Some(Duration::ZERO) {
-            let limit = go_duration(limit.unwrap_or_default());
-            return Err(HookError::TimedOut { path: self.hook.path.clone(), limit, what });
+            let (path, limit) = (self.hook.path.clone(), go_duration(limit.unwrap_or_default()));
+            return Err(match answered {
+                true => HookError::TimedOut { path, limit, what },
+                false => HookError::Unanswered { path, limit, what },
+            });
         }
         self.run.slot.waiting_for(&format!("hook {}: waiting for {what} ({})", self.hook.path, passed(elapsed, limit)));
         tokio::time::sleep(pause.next().min(left.unwrap_or(Duration::MAX))).await;

@@ -127,6 +127,16 @@ pub enum HookError {
         /// The object, and the message in its status.
         why: String,
     },
+    /// The server did not answer until its time was up, so that it may have succeeded.
+    #[error("hook {path} is not known to have finished within {limit}: still waiting for {what}")]
+    Unanswered {
+        /// The hook's template.
+        path: String,
+        /// The timeout in Go's notation.
+        limit: String,
+        /// What it waited for, and why the last request failed.
+        what: String,
+    },
     /// It exceeded its timeout.
     #[error("hook {path} did not finish within {limit}: still waiting for {what}")]
     TimedOut {
@@ -134,7 +144,7 @@ pub enum HookError {
         path: String,
         /// The timeout in Go's notation.
         limit: String,
-        /// What it waited for, and why the last request failed, if it did.
+        /// What it waited for.
         what: String,
     },
 }

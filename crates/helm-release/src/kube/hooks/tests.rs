@@ -6,7 +6,7 @@ use tokio::time::{Instant, sleep};
 
 use super::decide::{Absence, Evidence, Expiry, Outcome, absence, evidence, expiry, order, outcome};
 use super::*;
-use crate::kube::{Disturbance, MemoryApi};
+use crate::kube::{Asked, Disturbance, MemoryApi};
 use crate::release::{HookPhase, LastRun};
 use crate::sample::{self, decoration};
 
@@ -277,7 +277,7 @@ async fn timeouts_name_an_unreachable_server() {
     let mut release = release(vec![job("")]);
     let without_slot = |server: &MemoryApi| server.disturb("GET /apis/batch", 100_000, Disturbance::Unreachable);
     let error = world.run_while(&mut release, 10, without_slot).await.unwrap_err();
-    let expected = "hook c/templates/j.yaml did not finish within 5m0s: still waiting for Job \"j\" to finish (cannot reach the API server)";
+    let expected = "hook c/templates/j.yaml is not known to have finished within 5m0s: still waiting for Job \"j\" to finish (cannot reach the API server)";
     assert_eq!(error.to_string(), expected);
 }
 
@@ -379,7 +379,13 @@ async fn failed_recordings_are_retried() {
     world.notes.refuse.lock().unwrap().extend([without_slot(), without_slot()]);
     world.run(&mut release(vec![map("a", 0)])).await.unwrap();
     assert!(world.notes.waits.lock().unwrap()[0].contains("waiting for the release to be recorded (cannot reach"));
-    let forbidden = Error::Refused { code: 403, reason: "Forbidden".into(), message: "no".into(), fields: Vec::new() };
+    let forbidden = Error::Refused {
+        code: 403,
+        reason: "Forbidden".into(),
+        message: "no".into(),
+        fields: Vec::new(),
+        asked: Asked::Write,
+    };
     world.notes.refuse.lock().unwrap().push(forbidden);
     let error = world.run(&mut release(vec![map("b", 0)])).await.unwrap_err();
     assert_eq!(error.to_string(), "cannot record hook c/templates/b.yaml");

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use fields::{fields, remove_changed};
 use state::{Kind, State, refused};
 
-use super::api::{Api, Call, Error, Response};
+use super::api::{Api, Asked, Call, Error, Response};
 
 /// An in-memory API server: the twin of a kube client for tests without a cluster.
 ///
@@ -267,6 +267,7 @@ impl MemoryApi {
             None => serve(),
         };
         let answer = answer.map(|value| respond(call, value.to_string().into_bytes()));
+        let answer = answer.map_err(|error| error.of_request(Asked::from(&call.method)));
         Box::pin(async move { answer })
     }
 }

@@ -300,7 +300,7 @@ fn wants_aggregated(discovery: &Call) -> bool {
 }
 
 pub(super) fn refused(code: u16, reason: &str, path: &str) -> Error {
-    Error::Refused { code, reason: reason.into(), message: format!("{path}: {reason}"), fields: Vec::new() }
+    Error::from_status(code, reason, &format!("{path}: {reason}"))
 }
 
 /// Returns whether `path` is in the collection, which may span all namespaces.

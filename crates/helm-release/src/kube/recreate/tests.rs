@@ -219,7 +219,7 @@ async fn an_object_that_takes_its_time_to_go_is_waited_for_within_a_limit() {
     let error = apply(&applier, &job("b"), true, &told).await.unwrap_err();
     let text = "cannot recreate Job \"web\": after 120 s it is still being deleted (finalizers: foregroundDeletion)";
     assert_eq!(error.to_string(), text);
-    assert!(crate::action::Error::from(error).is_transient());
+    assert!(crate::action::Error::from(error).is_unanswered());
     assert!(told.lines().contains(&"waiting for Job \"web\" to be deleted, to create it anew".to_owned()));
     assert_eq!(told.lines().last().unwrap(), "enter");
 
@@ -300,7 +300,7 @@ async fn nothing_is_deleted_if_the_server_would_reject_the_new_object_or_cannot_
         });
         let error = apply(&applier, &job("b"), true, &told).await.unwrap_err();
         let rejected = matches!(&error, ApplyError::Guarded { guard, .. } if **guard == Guard::Rejected("denied by policy".into()));
-        assert_eq!((rejected, crate::action::Error::from(error).is_transient()), (expected, !expected));
+        assert_eq!((rejected, crate::action::Error::from(error).is_unanswered()), (expected, !expected));
         assert_eq!(server.object(JOB).unwrap()["spec"]["template"], "a");
     }
 }

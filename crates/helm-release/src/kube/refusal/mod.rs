@@ -8,7 +8,7 @@ mod tests;
 
 use serde::Deserialize;
 
-use super::api::Error;
+use super::api::{Asked, Error};
 
 impl Error {
     /// Returns whether the same request may succeed later: the server, a webhook or the network failed, which says nothing about the request.
@@ -19,9 +19,15 @@ impl Error {
             Error::Unanswered { .. } => true,
             // Of the 409s only a lost race is worth a retry; `AlreadyExists` is not.
             Error::Refused { code: 409, reason, .. } => reason == "Conflict",
+            Error::Refused { code: 403, message, .. } => is_unresolved(message),
             Error::Refused { code, .. } => matches!(code, 401 | 408 | 425 | 429 | 500..),
             _ => false,
         }
+    }
+
+    /// Returns whether the error says nothing about what was sent: it is transient, or the server refused to let something be read.
+    pub fn is_unanswered(&self) -> bool {
+        self.is_transient() || matches!(self, Error::Refused { asked: Asked::Read, .. })
     }
 
     /// Builds the error of a response with this HTTP status, reason and message.
@@ -93,14 +99,24 @@ impl Cause {
 
 /// Returns whether the first API server error in the chain of causes is transient; `false` without one.
 pub(crate) fn is_transient(error: &(dyn std::error::Error + 'static)) -> bool {
-    let mut next = Some(error);
-    while let Some(error) = next {
-        if let Some(error) = error.downcast_ref::<Error>() {
-            return error.is_transient();
-        }
-        next = error.source();
-    }
-    false
+    request_of(error).is_some_and(Error::is_transient)
+}
+
+/// Returns whether the first API server error in the chain of causes says nothing about what was sent; `false` without one.
+pub(crate) fn is_unanswered(error: &(dyn std::error::Error + 'static)) -> bool {
+    request_of(error).is_some_and(Error::is_unanswered)
+}
+
+fn request_of<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a Error> {
+    std::iter::successors(Some(error), |error| error.source()).find_map(|error| error.downcast_ref())
+}
+
+/// Returns whether a refusal is due to roles that the server cannot find: it forbids what they would grant until it has read them, for example just
+/// after it started. Counterpart: `RBACAuthorizer.Authorize` in k8s.io/kubernetes `plugin/pkg/auth/authorizer/rbac/rbac.go`.
+fn is_unresolved(message: &str) -> bool {
+    message
+        .split_once(": RBAC: ")
+        .is_some_and(|(_, why)| why.contains("role.rbac.authorization.k8s.io") && why.contains("not found"))
 }
 
 /// The reason and cause of rejecting a create in a namespace that is being deleted.
@@ -135,7 +151,13 @@ pub(super) fn refusal(code: u16, body: &[u8]) -> Error {
     let message =
         if status.message.is_empty() { String::from_utf8_lossy(body).trim().to_owned() } else { status.message };
     if let Some(message) = schema_error::explain(&message) {
-        return Error::Refused { code: 422, reason: "Invalid".into(), message, fields: Vec::new() };
+        return Error::Refused {
+            code: 422,
+            reason: "Invalid".into(),
+            message,
+            fields: Vec::new(),
+            asked: Asked::default(),
+        };
     }
     let details = status.details.unwrap_or_default();
     let of_secret = matches!(details.kind.as_str(), "Secret" | "secrets") || message.contains("Secret \"");
@@ -149,7 +171,7 @@ pub(super) fn refusal(code: u16, body: &[u8]) -> Error {
     // All values of Secrets, and structures of any kind, since they contain other fields' values. Scalars of other kinds stay, as in Helm.
     let message = without_values(&message, |value| of_secret || is_structure(value));
     let fields = details.causes.into_iter().map(|cause| cause.field).filter(|field| !field.is_empty()).collect();
-    Error::Refused { code, reason, message, fields }
+    Error::Refused { code, reason, message, fields, asked: Asked::default() }
 }
 
 /// Replaces a value that is not shown.

@@ -305,3 +305,30 @@ fn rejections_of_immutable_fields_and_nothing_else_are_recognised() {
 fn status_of_a_webhook() -> Error {
     status(422, "Invalid", "admission webhook \"a.example.com\" denied the request: the template is immutable")
 }
+
+#[test]
+fn what_was_not_answered_or_only_asked_to_read_judges_nothing() {
+    let refused = |code, asked| Error::from_status(code, "Conflict", "no").of_request(asked);
+    for code in [400, 403, 404, 405, 413, 415, 422] {
+        assert!(refused(code, Asked::Read).is_unanswered() && !refused(code, Asked::Write).is_unanswered(), "{code}");
+    }
+    for code in [401, 408, 409, 425, 429, 500, 502, 503, 504] {
+        assert!(refused(code, Asked::Write).is_unanswered(), "{code}");
+    }
+    assert!(Error::Transport("reset".into()).is_unanswered() && Error::TimedOut { seconds: 90 }.is_unanswered());
+    let gone = || Error::NoKind { api_version: "v1".into(), kind: "X".into() };
+    assert!(!gone().is_unanswered() && !Error::NoName.is_unanswered(), "the server answered, or was never asked");
+}
+
+#[test]
+fn roles_that_the_server_has_not_read_yet_are_no_judgement() {
+    let forbidden = |why: &str| {
+        let begin = "configmaps \"b\" is forbidden: User \"op\" cannot patch resource \"configmaps\" in API group \"\" in the namespace \"ns\"";
+        Error::from_status(403, "Forbidden", &format!("{begin}{why}")).is_unanswered()
+    };
+    assert!(forbidden(": RBAC: clusterrole.rbac.authorization.k8s.io \"op\" not found"));
+    assert!(forbidden(
+        ": RBAC: [role.rbac.authorization.k8s.io \"a\" not found, clusterrole.rbac.authorization.k8s.io \"b\" not found]"
+    ));
+    assert!(!forbidden("") && !forbidden(": RBAC: allowed by nobody"));
+}

@@ -1,0 +1,227 @@
+//! A request that is not answered decides nothing: the attempt is no failure, nothing is cleaned up, and what was made keeps its identity.
+
+use helm_release::kube::{Call, Disturbance};
+
+use super::*;
+use crate::hooks::{Error as Failure, Mapping};
+use crate::values_from::ValuesSource;
+use crate::watches::OnFailure;
+
+const RECORD: &str = "sh.helm.release.v1.web.v";
+
+/// The uid and the value of each ConfigMap.
+fn identities(world: &World) -> Vec<(String, Value, Value)> {
+    let of = |name: String| {
+        let object = world.server.object(&format!("{MAPS}/{name}")).unwrap();
+        (name, object["metadata"]["uid"].clone(), object["data"]["value"].clone())
+    };
+    world.maps().into_iter().map(of).collect()
+}
+
+fn deletions(world: &World) -> Vec<String> {
+    world.server.log().into_iter().filter(|line| line.starts_with("DELETE")).collect()
+}
+
+/// A controller with this policy, whose chart makes random values.
+fn on(server: Arc<MemoryApi>, change: impl FnOnce(&mut Settings)) -> World {
+    World::with_events(server, Arc::new(random()), change)
+}
+
+/// Leaves the release's action unfinished: the first two maps are written, the third is not.
+async fn interrupt(world: &World) {
+    world.server.disturb(&format!("PATCH {MAPS}/c"), 1, Disturbance::Refused(500));
+    world.reconcile().await;
+    tokio::time::advance(Duration::from_secs(600)).await;
+}
+
+/// Refuses requests like these for some reconciles.
+async fn without_answers(world: &World, of: fn(&Call) -> bool, code: u16) {
+    world.server.refuse(move |call| of(call).then(|| Error::from_status(code, "", "no answer")));
+    for _ in 0..3 {
+        world.reconcile().await;
+        tokio::time::advance(Duration::from_secs(600)).await;
+    }
+    world.server.accept();
+}
+
+fn reads_record(call: &Call) -> bool {
+    call.method == http::Method::GET && call.path.contains(RECORD)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_record_that_cannot_be_read_neither_removes_an_install_nor_counts_as_an_attempt() {
+    for code in [500, 503, 403, 429] {
+        let world = on(World::new(spec()).server, |settings| settings.retries = Some(0));
+        interrupt(&world).await;
+        let before = identities(&world);
+        assert_eq!((before.len(), world.history()), (2, vec!["1 pending-install".to_owned()]));
+        without_answers(&world, reads_record, code).await;
+        assert_eq!((identities(&world), deletions(&world)), (before.clone(), vec![]), "{code}");
+        let condition = world.condition("Irreconcilable").unwrap();
+        assert!(condition.starts_with("True/Unanswered/cannot read release record"), "{condition}");
+        assert_eq!((world.condition("Stalled"), world.condition("ReleaseFailed")), (None, None));
+        world.reconcile().await;
+        assert_eq!((&identities(&world)[..2], world.history()), (&before[..], vec!["1 deployed".to_owned()]));
+        assert_eq!(world.condition("Irreconcilable"), None);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_record_that_cannot_be_read_neither_uninstalls_nor_rolls_back_a_deployed_release() {
+    for policy in [OnFailure::Uninstall, OnFailure::Rollback, OnFailure::Keep] {
+        let world = on(World::new(spec()).server, |settings| settings.on_failure = policy);
+        world.reconcile().await;
+        world.edit(|p| p["spec"]["more"] = 1.into());
+        interrupt(&world).await;
+        let before = identities(&world);
+        assert_eq!(world.history(), ["1 deployed", "2 pending-upgrade"]);
+        without_answers(&world, reads_record, 500).await;
+        assert_eq!((identities(&world), deletions(&world)), (before.clone(), vec![]), "{policy:?}");
+        assert_eq!(world.history(), ["1 deployed", "2 pending-upgrade"]);
+        world.reconcile().await;
+        assert_eq!(world.history(), ["1 superseded", "2 deployed"]);
+        assert_eq!(identities(&world)[..2], before[..2], "continued as it was rendered");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_source_of_values_that_is_not_answered_or_missing_removes_nothing() {
+    let sources: Vec<ValuesSource> = serde_json::from_str(r#"[{"kind": "Secret", "name": "shared"}]"#).unwrap();
+    for code in [500, 403, 404] {
+        let server = World::new(spec()).server;
+        server.put(
+            &format!("{SECRETS}/shared"),
+            json!({"metadata": {"name": "shared"}, "data": {"values.yaml": ""}}),
+            "user",
+        );
+        let world = on(server, |settings| (settings.values_from, settings.retries) = (sources.clone().into(), Some(0)));
+        interrupt(&world).await;
+        let before = identities(&world);
+        assert_eq!(before.len(), 2);
+        // A new process has not read it yet.
+        let world =
+            on(world.server, |settings| (settings.values_from, settings.retries) = (sources.clone().into(), Some(0)));
+        without_answers(&world, |call| call.path.ends_with("/secrets/shared"), code).await;
+        assert_eq!((identities(&world), deletions(&world)), (before.clone(), vec![]), "{code}");
+        assert_eq!(world.condition("Stalled"), None, "{code}");
+        world.reconcile().await;
+        assert_eq!((&identities(&world)[..2], world.history()), (&before[..], vec!["1 deployed".to_owned()]));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_mapper_that_fails_removes_nothing() {
+    let fails = Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let failing = fails.clone();
+    let mapper = move |mapping: Mapping| {
+        let fails = failing.load(Ordering::SeqCst);
+        async move { if fails { Err(Failure::from("connection refused")) } else { Ok(mapping.values) } }
+    };
+    let additions = Additions { mappers: vec![Arc::new(mapper)], ..Additions::default() };
+    let intake = Intake { keep_metadata: true, ..Intake::default() };
+    let server = World::new(spec()).server;
+    let retries = |settings: &mut Settings| settings.retries = Some(0);
+    let world = World::start(server, Arc::new(random()), Events::default(), false, retries, intake, additions);
+    interrupt(&world).await;
+    let before = identities(&world);
+    fails.store(true, Ordering::SeqCst);
+    for _ in 0..3 {
+        world.reconcile().await;
+        tokio::time::advance(Duration::from_secs(600)).await;
+    }
+    assert_eq!((identities(&world), deletions(&world), world.condition("Stalled")), (before.clone(), vec![], None));
+    let condition = world.condition("Irreconcilable").unwrap();
+    assert!(condition.starts_with("True/ValueMappingFailed/cannot map values: connection refused"), "{condition}");
+    fails.store(false, Ordering::SeqCst);
+    world.reconcile().await;
+    assert_eq!((&identities(&world)[..2], world.history()), (&before[..], vec!["1 deployed".to_owned()]));
+}
+
+/// Lets the renderer fail in this way from the second render on.
+struct Ailing(Stub, fn() -> RenderError);
+
+impl Renderer for Ailing {
+    fn digest(&self) -> String {
+        self.0.digest()
+    }
+
+    fn chart_name(&self) -> &str {
+        self.0.chart_name()
+    }
+
+    fn render(&self, request: Request) -> BoxFuture<'_, Result<Candidate, RenderError>> {
+        if self.0.renders.load(Ordering::SeqCst) > 0 {
+            return Box::pin(std::future::ready(Err(self.1())));
+        }
+        self.0.render(request)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_render_that_was_not_answered_removes_nothing_and_one_that_failed_cleans_up() {
+    let unanswered = || RenderError::Unanswered { reason: "Unanswered", message: "lookup: no answer".into() };
+    let failed = || RenderError::Failed { reason: "RenderError", message: "no".into() };
+    let cases: [(fn() -> RenderError, bool); 2] = [(unanswered, false), (failed, true)];
+    for (error, removes) in cases {
+        let renderer = Arc::new(Ailing(random(), error));
+        let world = World::with_events(World::new(spec()).server, renderer, |settings| settings.retries = Some(1));
+        interrupt(&world).await;
+        let before = identities(&world);
+        // Other values need another render.
+        world.edit(|p| p["spec"]["more"] = 1.into());
+        for _ in 0..3 {
+            world.reconcile().await;
+            tokio::time::advance(Duration::from_secs(600)).await;
+        }
+        assert_eq!(deletions(&world).is_empty(), !removes);
+        assert_eq!(world.condition("Stalled").is_some(), removes);
+        if !removes {
+            assert_eq!(identities(&world), before);
+            assert!(world.condition("Irreconcilable").unwrap().starts_with("True/Unanswered/lookup: no answer"));
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_interrupted_action_says_what_was_not_answered() {
+    let world = on(World::new(spec()).server, |_| ());
+    interrupt(&world).await;
+    let condition = world.condition("Irreconcilable").unwrap();
+    assert!(condition.starts_with("True/Unanswered/cannot apply ConfigMap \"c\":"), "{condition}");
+    assert_eq!(world.condition("ReleaseFailed"), None);
+    assert_eq!(world.condition("Reconciling").map(|c| c.starts_with("True/ProgressingWithRetry")), Some(true));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hook_that_is_not_answered_until_its_time_is_up_rolls_back_nothing() {
+    let mut spec = spec();
+    spec["hooks"] = json!([{"name": "migrate", "events": ["pre-upgrade"]}]);
+    let world = on(World::new(spec).server, |settings| {
+        (settings.on_failure, settings.hook_timeout) = (OnFailure::Uninstall, Duration::from_secs(60));
+    });
+    world.reconcile().await;
+    let before = identities(&world);
+    world.edit(|p| p["spec"]["more"] = 1.into());
+    without_answers(&world, |call| call.method == http::Method::GET && call.path.contains("/jobs/"), 500).await;
+    assert_eq!((identities(&world), deletions(&world)), (before, vec![]));
+    assert_eq!(world.history(), ["1 deployed", "2 pending-upgrade"]);
+    let condition = world.condition("Irreconcilable").unwrap();
+    assert!(condition.starts_with("True/Unanswered/hook memcached/templates/migrate.yaml"), "{condition}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_that_was_refused_is_not_written_again_before_a_dry_run_is_answered() {
+    let world = on(World::new(spec()).server, |_| ());
+    world.reconcile().await;
+    world.edit(|p| p["spec"]["more"] = 1.into());
+    let is_write = |call: &Call| call.method == http::Method::PATCH && call.path.contains("/configmaps/b");
+    world.server.refuse(move |call| is_write(call).then(|| Error::from_status(422, "Invalid", "no")));
+    world.reconcile().await;
+    let (history, identities_before) = (world.history(), identities(&world));
+    assert_eq!(history.last().map(String::as_str), Some("3 deployed"), "rolled back");
+    world.server.accept();
+    tokio::time::advance(Duration::from_secs(600)).await;
+    without_answers(&world, |call| call.path.contains("dryRun=All"), 503).await;
+    assert_eq!((world.history(), identities(&world)), (history, identities_before));
+    assert!(world.condition("Irreconcilable").unwrap().starts_with("True/Unanswered/cannot apply ConfigMap \"b\""));
+}
