@@ -149,23 +149,31 @@ impl ClusterLookup {
         namespace: &str,
         name: &str,
     ) -> Result<Option<Vec<u8>>, LookupError> {
-        let resource = self.applier.mapper.resource(api_version, kind).await;
-        let resource = resource.map_err(|e| self.failed(&e))?;
-        if let Some(why) = self.reach.refusal(&resource, namespace, name) {
-            return Err(LookupError::new(why));
-        }
-        let found: Result<_, Error> = async {
-            let path = if name.is_empty() { resource.collection(namespace) } else { resource.path(namespace, name) };
-            match self.applier.api().send(Call::get(path?)).await {
-                Err(error) if error.is_not_found() => Ok(None),
-                answer => answer.map(|Response { body, .. }| {
-                    self.see(&resource, &body);
-                    Some(body)
-                }),
+        let mut is_second = false;
+        loop {
+            let resource = self.applier.mapper.resource(api_version, kind).await;
+            let resource = resource.map_err(|e| self.failed(&e))?;
+            if let Some(why) = self.reach.refusal(&resource, namespace, name) {
+                return Err(LookupError::new(why));
             }
+            match self.get(&resource, namespace, name).await {
+                // Nothing is served where the last discovery found the kind: whether the object exists is not known.
+                Err(error) if error.is_unserved_path() && !is_second => is_second = true,
+                answer => return answer.map_err(|e| self.failed(&e)),
+            }
+            self.applier.mapper.refresh().await.map_err(|e| self.failed(&e))?;
         }
-        .await;
-        found.map_err(|e| self.failed(&e))
+    }
+
+    async fn get(&self, resource: &Resource, namespace: &str, name: &str) -> Result<Option<Vec<u8>>, Error> {
+        let path = if name.is_empty() { resource.collection(namespace) } else { resource.path(namespace, name) };
+        match self.applier.api().send(Call::get(path?)).await {
+            Err(error) if error.is_missing_object() => Ok(None),
+            answer => answer.map(|Response { body, .. }| {
+                self.see(resource, &body);
+                Some(body)
+            }),
+        }
     }
 }
 
@@ -209,7 +217,7 @@ fn name_items(object: &Value) {
 mod tests {
     use std::sync::Arc;
 
-    use helm_release::kube::MemoryApi;
+    use helm_release::kube::{Disturbance, MemoryApi};
     use serde_json::json;
 
     use super::*;
@@ -234,6 +242,28 @@ mod tests {
         assert_eq!(get("ConfigMap", "").unwrap()["items"].as_array().map(Vec::len), Some(1));
         assert_eq!(get("ConfigMap", "b").unwrap(), json!({}));
         assert!(get("Nothing", "b").unwrap_err().contains("no matches for kind \"Nothing\""));
+    }
+
+    #[test]
+    fn a_kind_that_has_just_gone_is_not_an_empty_answer() {
+        let api = server();
+        api.serve("x.y/v1", "Key", "keys");
+        api.put("/apis/x.y/v1/namespaces/ns/keys/a", json!({"data": "kept"}), "someone");
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        let api = Arc::new(api);
+        let lookup = ClusterLookup::new(Applier::new(api.clone()), runtime.handle().clone(), Reach::Everything);
+        let get = |name: &str| lookup.lookup("x.y/v1", "Key", "ns", name).map(|value| json::to_serde(&value));
+        assert_eq!(get("a").unwrap()["data"], "kept");
+        // For a moment nothing is served there, as while a definition is made anew.
+        api.disturb("/keys/a", 1, Disturbance::Unserved);
+        assert_eq!(get("a").unwrap()["data"], "kept");
+        assert_eq!(get("b"), Ok(json!({})));
+        api.disturb("/keys/a", 2, Disturbance::Unserved);
+        assert_eq!(get("a").unwrap_err().to_string(), "404 page not found");
+        let error = lookup.judge(RenderError::Failed { reason: "RenderError", message: String::new() });
+        assert!(matches!(error, RenderError::Unanswered { .. }), "{error:?}");
+        api.unserve("x.y/v1", "Key");
+        assert!(get("a").unwrap_err().to_string().contains("no matches for kind \"Key\""));
     }
 
     #[test]

@@ -79,7 +79,7 @@ pub(super) async fn refresh(work: &Work<'_>, primary: &Primary) {
             }
             work.shared.primary_written(live);
         }
-        Err(error) if error.is_not_found() => work.shared.primary_deleted(work.key, primary.uid()),
+        Err(error) if error.is_missing_object() => work.shared.primary_deleted(work.key, primary.uid()),
         Err(error) => tracing::debug!(resource = %work.key, error = chain(&error), "Cannot read the resource again"),
     }
 }

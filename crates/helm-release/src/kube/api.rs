@@ -234,12 +234,12 @@ impl Error {
     }
 
     /// Returns whether the server serves the path, and has no object there.
-    pub(crate) fn is_missing_object(&self) -> bool {
+    pub fn is_missing_object(&self) -> bool {
         self.is_not_found() && !self.is_unserved_path()
     }
 
     /// Returns whether the server serves nothing at the path. Of a custom resource's path, its answer is no status; of another, the status names no object.
-    pub(crate) fn is_unserved_path(&self) -> bool {
+    pub fn is_unserved_path(&self) -> bool {
         let Error::Refused { code: 404, reason, message, .. } = self else { return false };
         reason != "NotFound" || message.starts_with(UNSERVED)
     }

@@ -129,7 +129,7 @@ impl Applier {
     pub(super) async fn get(&self, path: &str) -> Result<Option<Value>, Error> {
         let answer: Result<Response, Error> = self.api().send(Call::get(path)).await;
         match answer {
-            Err(error) if error.is_not_found() => Ok(None),
+            Err(error) if error.is_missing_object() => Ok(None),
             answer => answer?.parse().map(Some),
         }
     }

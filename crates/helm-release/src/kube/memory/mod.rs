@@ -42,6 +42,8 @@ pub enum Disturbance {
     Refused(u16),
     /// The request does not arrive and never gets a response.
     Unanswered,
+    /// Nothing is served at the request's path.
+    Unserved,
     /// The request is served, but its response ends in the middle.
     CutOff,
 }
@@ -258,6 +260,7 @@ impl MemoryApi {
         let answer = match disturbance {
             Some(Disturbance::Unreachable) => Err(Error::Transport("connection refused".into())),
             Some(Disturbance::Refused(code)) => Err(refused(code, reason_of(code), &call.path)),
+            Some(Disturbance::Unserved) => Err(Error::from_status(404, "", "404 page not found")),
             Some(Disturbance::Unanswered) => return Box::pin(std::future::pending()),
             Some(Disturbance::CutOff) => {
                 let answer = serve().map(|value| value.to_string().into_bytes());

@@ -120,7 +120,7 @@ impl Applier {
             return Ok(Err(guard));
         }
         let answer = match self.api.send(Call::get(&body.path)).await {
-            Err(error) if error.is_not_found() => return Ok(Ok(None)),
+            Err(error) if error.is_missing_object() => return Ok(Ok(None)),
             answer => answer.map_err(failed("read"))?,
         };
         let live: Live = answer.parse().map_err(failed("read"))?;
