@@ -245,3 +245,37 @@ async fn the_time_of_the_first_deployment_is_kept() {
     assert_eq!(first(&world, 3).await, time);
     assert!(world.server.object(PRIMARY).is_some());
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_upgrade_that_a_person_begins_while_a_render_fails_is_not_rolled_back() {
+    let world = deployed().await;
+    world.edit(|p| (p["spec"]["broken"], p["spec"]["seconds"]) = (true.into(), 10.into()));
+    let helm = async {
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        helm_writes(&world, 2, Status::PendingUpgrade, &manifest(&["a", "b", "c"], "helm"), Duration::ZERO);
+        world.feed();
+        world.server.object(&record_path(2)).unwrap()["data"].clone()
+    };
+    let (_, record) = tokio::join!(world.reconcile(), helm);
+    assert_eq!(world.server.object(&record_path(2)).unwrap()["data"], record, "it is Helm's");
+    assert_eq!(
+        (world.value_of("a"), world.history()),
+        (json!("1"), vec!["1 deployed".into(), "2 pending-upgrade".into()])
+    );
+    assert!(world.condition("Irreconcilable").unwrap().starts_with("True/RenderError/"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_upgrade_that_a_person_began_unseen_is_not_overwritten() {
+    let world = deployed().await;
+    world.edit(|p| (p["spec"]["value"], p["spec"]["seconds"]) = ("2".into(), 10.into()));
+    let helm = async {
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        helm_writes(&world, 2, Status::PendingUpgrade, &manifest(&["a", "b", "c"], "helm"), Duration::ZERO);
+        world.server.object(&record_path(2)).unwrap()
+    };
+    let (_, record) = tokio::join!(world.reconcile(), helm);
+    assert_eq!((world.server.object(&record_path(2)), world.value_of("a")), (Some(record), json!("1")));
+    world.reconcile().await;
+    assert!(world.condition("Irreconcilable").unwrap().contains("ReleaseInFlight"));
+}

@@ -30,7 +30,10 @@ enum Remedy {
 }
 
 fn remedy(release: &Release, policy: OnFailure) -> Remedy {
-    let Some((_, newest)) = release.newest() else { return Remedy::Nothing };
+    // A revision without marks is Helm's: a person's command may be writing it now.
+    let Some((_, newest)) = release.newest().filter(|(_, newest)| newest.marks.is_some()) else {
+        return Remedy::Nothing;
+    };
     let unfinished = newest.status == Status::Failed || newest.status.is_pending();
     match release.deployed() {
         _ if !unfinished || policy == OnFailure::Keep => Remedy::Nothing,
@@ -185,17 +188,22 @@ pub(super) async fn publish_client_side_applies(
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use helm_release::storage::Marks;
+
     use super::super::release::Revision;
     use super::super::stamp::Stamp;
     use super::*;
 
-    fn release(statuses: &[(u32, Status)]) -> Release {
+    /// A release with these revisions, the newest of which has these marks.
+    fn release(statuses: &[(u32, Status)], marks: Option<Marks>) -> Release {
         let stamp = Stamp::written(None);
         let revision = |status| Revision {
             status,
             resource_version: 0,
             owners: Box::default(),
-            marks: None,
+            marks: marks.clone().map(Arc::new),
             stamp,
             written: None,
         };
@@ -224,10 +232,19 @@ mod tests {
             (&[(1, Failed), (3, Failed)], Nothing),
         ];
         for (statuses, expected) in cases {
-            assert_eq!(remedy(&release(statuses), OnFailure::Rollback), expected, "{statuses:?}");
-            assert_eq!(remedy(&release(statuses), OnFailure::Keep), Nothing, "{statuses:?}");
+            assert_eq!(
+                remedy(&release(statuses, Some(Marks::default())), OnFailure::Rollback),
+                expected,
+                "{statuses:?}"
+            );
+            assert_eq!(remedy(&release(statuses, Some(Marks::default())), OnFailure::Keep), Nothing, "{statuses:?}");
             let expected = if let RollBack(_) = expected { Remedy::Uninstall } else { expected };
-            assert_eq!(remedy(&release(statuses), OnFailure::Uninstall), expected, "{statuses:?}");
+            assert_eq!(
+                remedy(&release(statuses, Some(Marks::default())), OnFailure::Uninstall),
+                expected,
+                "{statuses:?}"
+            );
+            assert_eq!(remedy(&release(statuses, None), OnFailure::Uninstall), Nothing, "Helm's {statuses:?}");
         }
     }
 }
