@@ -135,7 +135,10 @@ async fn remove_failed_install(work: &Work<'_>, primary: &Primary) -> Result<(),
     let env = work.environment(&decoration, primary, "uninstall");
     let current = with_recorded_objects(&env, current, &[]).await?;
     action::delete_objects(&env, &current.inventory).await?;
-    env.storage.delete_all(&decoration.namespace, &decoration.release, &current.versions).await?;
+    // The oldest goes last: a history without its beginning does not prove that no revision was ever deployed.
+    for version in current.versions.iter().rev() {
+        env.storage.delete(&decoration.namespace, &decoration.release, *version).await?;
+    }
     work.shared.cache.change_release(work.key, |release| release.revisions.clear());
     work.shared.cache.change_history(work.key, |history| history.lost = None);
     Ok(())

@@ -136,9 +136,7 @@ fn forget(work: &Work<'_>, primary: &Primary) {
 async fn delete(work: &Work<'_>, primary: &Primary) -> Result<Option<String>, action::Error> {
     let decoration = work.decoration(primary);
     let env = work.environment(&decoration, primary, "uninstall");
-    let (Some(current), Some(mut at)) = (work.current(), uninstalling(work)) else {
-        return delete_lost(work, primary, &env).await;
-    };
+    let Some(mut at) = uninstalling(work) else { return delete_lost(work, primary, &env).await };
     let inventory = at.marks.clone();
     if inventory.delete_hooks {
         let ran = action::run_pre_delete(&env, &mut at).await;
@@ -157,7 +155,8 @@ async fn delete(work: &Work<'_>, primary: &Primary) -> Result<Option<String>, ac
             PostDelete::GivenUp(error) => publish_given_up_hook(work, primary, &error).await,
         }
     }
-    env.storage.delete_all(&decoration.namespace, &decoration.release, &current.versions).await?;
+    // The revision that records how far the uninstall got goes last.
+    env.storage.delete_all(&decoration.namespace, &decoration.release, &work.records(), at.version).await?;
     Ok(None)
 }
 

@@ -5,12 +5,14 @@ use std::time::Duration;
 
 use helm_release::action::{Candidate, Current, Environment, Interrupted, Options, Refusal};
 use helm_release::kube::{Applier, Decoration, Slot};
+use helm_release::storage::Known;
 use tokio::time::Instant;
 
 use super::failure::Failed;
 use super::outcome::{foreign, invalid_annotation};
 use super::primary::{Primary, ResourceKey};
 use super::progress::{Progress, publish_progress};
+use super::release::Revision;
 use super::schedule::End;
 use super::shared::Shared;
 use super::sources::Loaded;
@@ -312,6 +314,16 @@ impl Work<'_> {
             interrupted: unfinished.map(|m| Interrupted { inputs: m.inputs.clone(), hooks_done: m.hooks_done }),
             taken_over: release.is_taken_over(),
         })
+    }
+
+    /// The records of the release.
+    pub(super) fn records(&self) -> Vec<Known> {
+        let release = self.release().unwrap_or_default();
+        let known = |(version, revision): (&u32, &Revision)| Known {
+            version: *version,
+            resource_version: Some(revision.resource_version).filter(|version| *version > 0),
+        };
+        release.revisions.iter().map(known).collect()
     }
 
     /// The time limit of one of the chart's hooks. An unreadable annotation does not block a deletion.

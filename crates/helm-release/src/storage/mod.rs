@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use http::Method;
+use futures::{FutureExt, StreamExt, TryStreamExt, stream};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
 use serde::{Deserialize, Deserializer};
@@ -45,6 +45,9 @@ const SYSTEM_LABELS: [&str; 8] = ["name", "owner", "status", "version", "created
 
 /// Room in a record for what an action adds after its first write, in bytes: phases of hooks, and the description of a failure.
 const HEADROOM: usize = 16 << 10;
+
+/// How many records to delete at a time.
+const MAX_DELETIONS: usize = 8;
 
 /// Why a record could not be read or written.
 #[derive(Debug, thiserror::Error)]
@@ -97,6 +100,15 @@ pub enum Error {
 pub struct Storage {
     api: Arc<dyn Api>,
     home: Home,
+}
+
+/// A revision's record as it is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Known {
+    /// The revision.
+    pub version: u32,
+    /// The resource version of its Secret, if known: the record that is deleted must still have it.
+    pub resource_version: Option<u64>,
 }
 
 /// A record as written.
@@ -377,31 +389,34 @@ impl Storage {
     /// # Errors
     /// The request fails.
     pub async fn delete(&self, namespace: &str, name: &str, version: u32) -> Result<(), Error> {
-        let (namespace, name) = self.home.record(namespace, name);
-        let key = release::key(&name, version);
-        match self.send("delete", &key, Call::delete(path(namespace, &key), b"{}".to_vec())).await {
-            Err(Error::Api { source, .. }) if source.is_not_found() => Ok(()),
-            answer => answer.map(|_| ()),
-        }
+        self.delete_known(namespace, name, Known { version, resource_version: None }).await
     }
 
-    /// Deletes these revisions: with one request, or with one each if deleting by label is forbidden. Succeeds if they do not exist.
+    /// Deletes these revisions, each by its exact name, several at a time and `last` at the end. Succeeds if they do not exist. Selects nothing by labels:
+    /// people keep copies of records under other names.
     ///
     /// # Errors
-    /// A request fails; some revisions may be deleted.
-    pub async fn delete_all(&self, namespace: &str, name: &str, versions: &[u32]) -> Result<(), Error> {
-        if let [only] = versions {
-            return self.delete(namespace, name, *only).await;
+    /// A request fails, or a record is no longer the known one; some revisions may be deleted, but `last` is not.
+    pub async fn delete_all(&self, namespace: &str, name: &str, revisions: &[Known], last: u32) -> Result<(), Error> {
+        let (last, others): (Vec<Known>, Vec<Known>) = revisions.iter().partition(|known| known.version == last);
+        let delete = |known: Known| self.delete_known(namespace, name, known).boxed();
+        stream::iter(others).map(delete).buffer_unordered(MAX_DELETIONS).try_collect::<()>().await?;
+        for known in last {
+            delete(known).await?;
         }
-        let (home, record) = self.home.record(namespace, name);
-        let path = format!("/api/v1/namespaces/{home}/secrets?labelSelector=name%3D{record},owner%3Dhelm");
-        match self.send("delete", &record, Call::new(Method::DELETE, path)).await {
-            Err(Error::Api { source, .. }) if matches!(source.code(), Some(403 | 405)) => {
-                for version in versions {
-                    self.delete(namespace, name, *version).await?;
-                }
-                Ok(())
-            }
+        Ok(())
+    }
+
+    /// Deletes one revision if its record is still the known one.
+    async fn delete_known(&self, namespace: &str, name: &str, known: Known) -> Result<(), Error> {
+        let (namespace, name) = self.home.record(namespace, name);
+        let key = release::key(&name, known.version);
+        let options = match known.resource_version {
+            Some(version) => json!({"preconditions": {"resourceVersion": version.to_string()}}),
+            None => json!({}),
+        };
+        match self.send("delete", &key, Call::delete(path(namespace, &key), options.to_string().into_bytes())).await {
+            Err(Error::Api { source, .. }) if source.is_not_found() => Ok(()),
             answer => answer.map(|_| ()),
         }
     }

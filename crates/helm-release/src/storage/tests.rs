@@ -6,6 +6,8 @@ use crate::release::{ChartDocument, Info};
 use crate::sample;
 
 const RECORD: &str = "/api/v1/namespaces/ns/secrets/sh.helm.release.v1.web.v1";
+/// The same without the revision.
+const RECORD_NAME: &str = "/api/v1/namespaces/ns/secrets/sh.helm.release.v1.web";
 
 fn release(version: u32, files: usize, notes: usize) -> Release {
     // Pseudo-random text, which does not compress.
@@ -68,6 +70,10 @@ fn the_annotation_round_trips_object_flags() {
     }
 }
 
+fn known(versions: &[u32]) -> Vec<Known> {
+    versions.iter().map(|version| Known { version: *version, resource_version: None }).collect()
+}
+
 #[tokio::test]
 async fn records_are_helm_secrets_with_our_marks() {
     let server = Arc::new(MemoryApi::new());
@@ -88,7 +94,7 @@ async fn records_are_helm_secrets_with_our_marks() {
 }
 
 #[tokio::test]
-async fn all_revisions_are_deleted_with_one_request() {
+async fn each_revision_is_deleted_by_its_name() {
     let server = Arc::new(MemoryApi::new());
     let storage = Storage::new(server.clone());
     for version in 1..=3 {
@@ -96,8 +102,9 @@ async fn all_revisions_are_deleted_with_one_request() {
     }
     assert!(storage.create(&release(3, 1, 1), &Marks::default()).await.is_err(), "a revision is never overwritten");
     let before = server.writes();
-    storage.delete_all("ns", "web", &[1, 2, 3]).await.unwrap();
-    assert_eq!(server.writes(), before + 1);
+    storage.delete_all("ns", "web", &known(&[1, 2, 3]), 2).await.unwrap();
+    assert_eq!(server.writes(), before + 3);
+    assert!(server.log().last().unwrap().ends_with("sh.helm.release.v1.web.v2"));
     assert!(server.paths().is_empty());
     storage.delete("ns", "web", 1).await.unwrap();
 }
@@ -179,19 +186,40 @@ async fn a_failed_deletion_is_not_a_missing_revision() {
 }
 
 #[tokio::test]
-async fn revisions_are_deleted_one_by_one_where_deleting_by_label_is_forbidden() {
-    for (code, one_by_one) in [(403, true), (405, true), (503, false)] {
-        let server = Arc::new(MemoryApi::new());
-        let storage = Storage::new(server.clone());
-        for version in 1..=2 {
-            storage.create(&release(version, 1, 1), &Marks::default()).await.unwrap();
-        }
-        server.disturb("DELETE /api/v1/namespaces/ns/secrets?", 1, Disturbance::Refused(code));
-        let writes = server.writes();
-        let deleted = storage.delete_all("ns", "web", &[1, 2]).await;
-        assert_eq!((deleted.is_ok(), server.paths().is_empty()), (one_by_one, one_by_one), "{code}");
-        assert_eq!(server.writes() - writes, if one_by_one { 2 } else { 0 }, "{code}");
+async fn only_the_named_revisions_are_deleted_and_the_last_one_after_all_others() {
+    let server = Arc::new(MemoryApi::new());
+    let storage = Storage::new(server.clone());
+    for version in 1..=20 {
+        storage.create(&release(version, 1, 1), &Marks::default()).await.unwrap();
     }
+    let record = server.object(&format!("{RECORD_NAME}.v1")).unwrap();
+    server.put("/api/v1/namespaces/ns/secrets/my-backup-of-web", record.clone(), "user");
+    server.put(
+        "/api/v1/namespaces/ns/secrets/precious",
+        json!({"metadata": {"labels": record["metadata"]["labels"]}}),
+        "user",
+    );
+    server.disturb("web.v7", 1, Disturbance::Refused(503));
+    let versions: Vec<u32> = (1..=20).collect();
+    storage.delete_all("ns", "web", &known(&versions), 20).await.unwrap_err();
+    assert!(
+        server.object(&format!("{RECORD_NAME}.v20")).is_some() && server.object(&format!("{RECORD_NAME}.v7")).is_some()
+    );
+    storage.delete_all("ns", "web", &known(&versions), 20).await.unwrap();
+    let left = ["my-backup-of-web", "precious"].map(|name| format!("/api/v1/namespaces/ns/secrets/{name}"));
+    assert_eq!(server.paths(), left);
+}
+
+#[tokio::test]
+async fn a_record_that_somebody_has_written_since_is_not_deleted() {
+    let server = Arc::new(MemoryApi::new());
+    let storage = Storage::new(server.clone());
+    let written = storage.create(&release(1, 1, 1), &Marks::default()).await.unwrap();
+    storage.update(&release(1, 1, 2), None).await.unwrap();
+    let known = [Known { version: 1, resource_version: Some(written.resource_version) }];
+    let error = storage.delete_all("ns", "web", &known, 1).await.unwrap_err();
+    assert!(matches!(error, Error::Api { source, .. } if source.is_conflict()));
+    assert_eq!(server.paths().len(), 1);
 }
 
 #[test]

@@ -411,7 +411,9 @@ impl World {
                 "secrets" => {
                     object["metadata"]["managedFields"] = Value::Null;
                     let metadata = serde_json::from_value(object["metadata"].take()).unwrap();
-                    records.changed(RecordMeta::read(&metadata).unwrap(), epoch);
+                    if let Some(record) = RecordMeta::read(&metadata) {
+                        records.changed(record, epoch);
+                    }
                 }
                 "configmaps" => dependents[0].changed(live(object), epoch),
                 "deployments" => dependents[3].changed(live(object), epoch),
@@ -521,9 +523,26 @@ async fn install_upgrade_and_uninstall_stay_within_their_request_budget() {
     );
     assert_eq!(world.condition("Deployed").unwrap(), "True/UpgradeSuccessful/enjoy");
     world.delete();
-    // Three objects, the records at once, the finalizer.
-    assert_eq!(world.requests().await, 5);
+    // Three objects, two records, the finalizer.
+    assert_eq!(world.requests().await, 6);
     assert!(world.server.paths().is_empty(), "{:?}", world.server.paths());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_uninstall_deletes_records_and_no_other_secret() {
+    let world = World::new(spec());
+    world.reconcile().await;
+    world.edit(|p| p["spec"]["value"] = "2".into());
+    world.reconcile().await;
+    let record = world.server.object(&format!("{SECRETS}/sh.helm.release.v1.web.v1")).unwrap();
+    let precious = json!({"metadata": {"labels": record["metadata"]["labels"]}, "data": {"a": "b"}});
+    for (name, mut object) in [("my-backup-of-web", record), ("precious", precious)] {
+        object["metadata"]["name"] = name.into();
+        world.server.put(&format!("{SECRETS}/{name}"), object, "user");
+    }
+    world.delete();
+    world.reconcile().await;
+    assert_eq!(world.server.paths(), ["my-backup-of-web", "precious"].map(|name| format!("{SECRETS}/{name}")));
 }
 
 #[tokio::test(start_paused = true)]

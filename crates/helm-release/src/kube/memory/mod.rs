@@ -214,6 +214,7 @@ impl MemoryApi {
 /// The reason that a server gives with a status.
 fn reason_of(code: u16) -> &'static str {
     match code {
+        404 => "NotFound",
         409 => "Conflict",
         429 => "TooManyRequests",
         500 => "InternalError",

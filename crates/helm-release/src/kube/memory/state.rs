@@ -75,7 +75,7 @@ impl State {
             ("GET", _) => self.get(path, query),
             ("POST", _) if query.contains("dryRun=All") => self.dry_run(|state| state.post(path, body, manager)),
             ("POST", _) => self.post(path, body, manager),
-            ("DELETE", _) => self.delete(path, query, &body),
+            ("DELETE", _) => self.delete(path, &body),
             (_, "application/apply-patch+yaml") if query.contains("dryRun=All") => {
                 self.dry_run(|state| state.apply(path, body))
             }
@@ -269,20 +269,8 @@ impl State {
         self.store(path, body)
     }
 
-    fn delete(&mut self, path: &str, query: &str, options: &Value) -> Result<Value, Error> {
-        let Some(object) = self.objects.get(path).cloned() else {
-            if query.is_empty() {
-                return Err(refused(404, "NotFound", path));
-            }
-            let gone: Vec<String> = self
-                .objects
-                .iter()
-                .filter(|(p, o)| is_member(p, path) && selected(o, query))
-                .map(|(p, _)| p.clone())
-                .collect();
-            gone.iter().for_each(|p| _ = self.objects.remove(p));
-            return Ok(json!({}));
-        };
+    fn delete(&mut self, path: &str, options: &Value) -> Result<Value, Error> {
+        let object = self.objects.get(path).cloned().ok_or_else(|| refused(404, "NotFound", path))?;
         for field in ["uid", "resourceVersion"] {
             let wanted = &options["preconditions"][field];
             if wanted.is_string() && *wanted != object["metadata"][field] {
