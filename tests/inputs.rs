@@ -95,10 +95,12 @@ fn a_token_is_repeated_once_its_reconcile_is_over_and_a_suspended_resource_says_
     let _operator = serve(cluster, &namespace, json!({}));
     annotate(&namespace, "web", "suspend=true");
     eventually("suspended", || {
-        let table = namespace.kubectl(["get", "memcached", "web"]).unwrap();
+        let table = namespace.kubectl(["get", "memcached", "web", "-o", "wide"]).unwrap();
         let rows: Vec<Vec<&str>> = table.lines().map(|line| line.split_whitespace().collect()).collect();
-        let is_told = rows[0][..4] == ["NAME", "READY", "REASON", "SUSPENDED"]
-            && rows[1][..4] == ["web", "True", "Ready", "True"];
+        let columns = ["NAME", "READY", "OBJECTS", "CHART", "REVISION", "AGE", "SUSPENDED", "REASON", "MESSAGE"];
+        let is_told = rows[0] == columns
+            && rows[1][..5] == ["web", "True", "3/3", "memcached-0.1.0", "1"]
+            && rows[1][6..8] == ["True", "Ready"];
         if is_told { Ok(()) } else { Err(table) }
     });
     assert_eq!(applies(cluster, &namespace), before, "a handled token is not handled again");

@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
     status = "MemcachedStatus",
     doc = "A memcached cluster of a size.",
     printcolumn = r#"{"name": "Size", "type": "integer", "jsonPath": ".spec.size"}"#,
+    printcolumn = r#"{"name": "Nodes", "type": "string", "jsonPath": ".status.nodes"}"#,
     printcolumn = r#"{"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}"#
 )]
 pub struct MemcachedSpec {

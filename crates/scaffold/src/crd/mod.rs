@@ -162,15 +162,18 @@ fn version(project: &Project, watch: &Watch, depth: usize, may_close: bool) -> R
     }))
 }
 
+/// The columns of `kubectl get`; those with a priority only with `-o wide`.
 fn columns() -> Json {
     let condition = |kind: &str, field: &str| format!(".status.conditions[?(@.type==\"{kind}\")].{field}");
     json!([
         {"name": "Ready", "type": "string", "jsonPath": condition("Ready", "status")},
-        {"name": "Reason", "type": "string", "jsonPath": condition("Ready", "reason")},
-        {"name": "Suspended", "type": "string", "jsonPath": condition("Suspended", "status")},
+        {"name": "Objects", "type": "string", "jsonPath": ".status.readyObjects"},
+        {"name": "Chart", "type": "string", "jsonPath": ".status.deployedRelease.chart"},
         {"name": "Revision", "type": "integer", "jsonPath": ".status.deployedRelease.revision"},
-        {"name": "Message", "type": "string", "priority": 1, "jsonPath": condition("Ready", "message")},
         {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
+        {"name": "Suspended", "type": "string", "priority": 1, "jsonPath": condition("Suspended", "status")},
+        {"name": "Reason", "type": "string", "priority": 1, "jsonPath": condition("Ready", "reason")},
+        {"name": "Message", "type": "string", "priority": 1, "jsonPath": condition("Ready", "message")},
     ])
 }
 
