@@ -1,5 +1,6 @@
 -- Health of a custom resource that this operator serves, for Argo CD. See README.md beside this file.
 -- Like kstatus: an outdated status and Reconciling mean progressing, Stalled means degraded; otherwise Ready decides.
+-- The message of Ready has the reason in each case.
 local health = {status = "Progressing", message = "waiting for the operator"}
 
 local status = obj.status
@@ -32,10 +33,10 @@ if is_true("Suspended") or is_true("Paused") then
   health.status = "Suspended"
   health.message = "an annotation suspends the resource"
 elseif is_true("Reconciling") then
-  health.message = text(found.Reconciling)
+  health.message = text(found.Ready or found.Reconciling)
 elseif is_true("Stalled") then
   health.status = "Degraded"
-  health.message = text(found.Stalled)
+  health.message = text(found.Ready or found.Stalled)
 elseif is_true("Ready") then
   health.status = "Healthy"
   health.message = text(found.Ready)

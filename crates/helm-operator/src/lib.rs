@@ -26,6 +26,7 @@ pub mod report;
 mod server;
 mod spelling;
 mod status;
+mod summary;
 pub mod telemetry;
 mod values;
 mod values_from;

@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 
 use crate::reconciler::DETECTED;
 use crate::report::shorten;
+use crate::summary;
 
 /// Condition types.
 pub(crate) mod condition {
@@ -22,7 +23,7 @@ pub(crate) mod condition {
     pub(crate) const READY: &str = "Ready";
     /// A release is deployed.
     pub(crate) const DEPLOYED: &str = "Deployed";
-    /// The resource was seen.
+    /// The operator serves the resource.
     pub(crate) const INITIALIZED: &str = "Initialized";
     /// An action on the release failed; false only on a resource of helm-operator-plugins, otherwise absent.
     pub(crate) const RELEASE_FAILED: &str = "ReleaseFailed";
@@ -120,6 +121,11 @@ fn interned_if_any<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Arc<str>
     Option::<String>::deserialize(from).map(|text| text.map(|text| intern(&text)))
 }
 
+/// As [`or_default`], for texts that many resources share.
+fn interned_or_empty<'de, D: Deserializer<'de>>(from: D) -> Result<Arc<str>, D::Error> {
+    or_default::<D, String>(from).map(|text| intern(&text))
+}
+
 /// `status.lastHandled`: the tokens of control annotations that were handled last.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -154,6 +160,9 @@ pub(crate) struct Status {
     /// The resource's generation that the status describes.
     #[serde(default, deserialize_with = "or_default")]
     pub(crate) observed_generation: Option<i64>,
+    /// How many of the release's objects are ready, such as `3/4`: a column of `kubectl get`. Empty without a release.
+    #[serde(default, deserialize_with = "interned_or_empty")]
+    pub(crate) ready_objects: Arc<str>,
     /// The tokens that were handled; few resources have any.
     #[serde(default, deserialize_with = "or_default")]
     pub(crate) last_handled: Option<Box<Handled>>,
@@ -171,8 +180,12 @@ pub(crate) struct Facts {
     pub(crate) release: Option<DeployedRelease>,
     /// The notes, if this reconcile rendered them; otherwise the message stays.
     pub(crate) notes: Option<String>,
+    /// The deployed revision that it repeats, if it is a rollback.
+    pub(crate) rolled_back_to: Option<u32>,
     /// The health of the objects.
     pub(crate) health: Health,
+    /// How many objects the release has, and how many of them are ready.
+    pub(crate) objects: ObjectCount,
     /// The computed fields.
     pub(crate) fields: Fields,
     /// The current failure.
@@ -218,14 +231,23 @@ fn advice(reason: &str) -> &'static str {
         "InvalidName" => "create the resource under another name",
         "InvalidAnnotation" => "correct the annotation",
         "RenderError" => "correct spec or the chart",
-        "RenderLimit" => "make the chart render less, or raise the limit in the message",
+        "RenderLimit" => "make the chart render less, or raise the limit that the message of Ready names",
         "UnsupportedKubernetes" => "use a chart that supports this version of Kubernetes",
         "ReleaseConflict" => {
             "rename one of them, or take it over with the annotation helm.sdk.operatorframework.io/adopt"
         }
         "DriftLoop" => "stop the other writer, or put the field into drift.ignore",
-        _ => "correct spec or the chart, or what the message names in the cluster",
+        _ => "correct spec or the chart, or what the message of Ready names in the cluster",
     }
+}
+
+/// How many objects a release has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ObjectCount {
+    /// How many are ready.
+    pub(crate) ready: usize,
+    /// How many there are.
+    pub(crate) total: usize,
 }
 
 /// The health of a release's objects.
@@ -280,6 +302,9 @@ impl Status {
             conditions,
             deployed_release: facts.release.clone(),
             observed_generation: Some(facts.generation),
+            ready_objects: intern(
+                &facts.release.as_ref().map(|_| summary::ready_objects(facts.objects)).unwrap_or_default(),
+            ),
             last_handled: facts.handled.clone(),
             fields: facts.fields.clone(),
         };
@@ -290,7 +315,7 @@ impl Status {
     pub(crate) fn in_progress(&self, generation: i64, waits_for: &str, now: Timestamp) -> Option<Status> {
         let waits_for = format!("waiting for {waits_for}");
         let mut conditions = vec![
-            new(condition::INITIALIZED, "True", "", ""),
+            initialized(),
             new(condition::RECONCILING, "True", "Progressing", &waits_for),
             new(condition::READY, "Unknown", "Progressing", &waits_for),
         ];
@@ -330,6 +355,9 @@ impl Status {
         if let Some(release) = &self.deployed_release {
             status["deployedRelease"] = json!(release);
         }
+        if !self.ready_objects.is_empty() {
+            status["readyObjects"] = (*self.ready_objects).into();
+        }
         if let Some(handled) = &self.last_handled {
             status["lastHandled"] = json!(handled);
         }
@@ -340,13 +368,21 @@ impl Status {
     }
 }
 
+/// The reason of conditions that are false because nothing is wrong.
+const AS_EXPECTED: &str = "AsExpected";
+
+fn initialized() -> Condition {
+    new(condition::INITIALIZED, "True", "Served", "this operator serves the resource")
+}
+
 fn wanted(facts: &Facts, old: &Status) -> Vec<Condition> {
-    let mut all = vec![new(condition::INITIALIZED, "True", "", "")];
+    let mut all = vec![initialized()];
     all.extend(deployed(facts, old));
     if facts.paused {
-        all.push(new(condition::PAUSED, "True", "PauseReconcileAnnotationTrue", ""));
+        let message = "The annotation pause is set: even a deletion waits.";
+        all.push(new(condition::PAUSED, "True", "PauseReconcileAnnotationTrue", message));
     } else if old.find(condition::PAUSED).is_some() {
-        all.push(new(condition::PAUSED, "False", "", ""));
+        all.push(new(condition::PAUSED, "False", AS_EXPECTED, ""));
     }
     if facts.suspended {
         let message = "The annotation suspend is set: the release is left alone.";
@@ -367,7 +403,7 @@ fn faults(facts: &Facts, old: &Status) -> Vec<Condition> {
     let current = |kind| facts.fault.as_ref().filter(|fault| fault.condition == kind);
     let of = |kind| match current(kind) {
         Some(fault) => Some(new(kind, "True", fault.reason, &fault.message)),
-        None => old.is_from_plugins().then(|| new(kind, "False", "", "")),
+        None => old.is_from_plugins().then(|| new(kind, "False", AS_EXPECTED, "")),
     };
     [condition::RELEASE_FAILED, condition::IRRECONCILABLE].into_iter().filter_map(of).collect()
 }
@@ -396,11 +432,13 @@ fn activity(facts: &Facts, ready: &Condition) -> Option<Condition> {
         (None, _) if facts.release.is_none() => "Progressing",
         _ => &ready.reason,
     };
+    // `Ready` has the failure's own text.
     let message = match (&facts.fault, facts.stall) {
-        (Some(fault), Some(Stall::Exhausted(attempts))) => {
-            format!("{attempts} attempts failed, the last with: {}; {GIVEN_UP}", fault.message)
+        (Some(_), Some(Stall::Exhausted(attempts))) => {
+            format!("{attempts} attempts failed, the last one as the message of Ready says; {GIVEN_UP}")
         }
-        (Some(fault), _) if kind == condition::STALLED => format!("{}; {}", fault.message, advice(fault.reason)),
+        (Some(fault), _) if kind == condition::STALLED => advice(fault.reason).to_owned(),
+        (Some(_), _) => "the last attempt failed, as the message of Ready says, and is repeated".to_owned(),
         _ => ready.message.to_string(),
     };
     Some(new(kind, "True", reason, &message))
@@ -414,14 +452,9 @@ fn deployed(facts: &Facts, old: &Status) -> Option<Condition> {
         let message = format!("Waiting until all resources are deleted: {awaited}");
         return Some(new(condition::DEPLOYED, "False", "UninstallSuccessful", &message));
     }
-    let Some(release) = &facts.release else {
-        // Upstream leaves the condition out before the first install.
-        return None;
-    };
-    let reason = if release.revision <= 1 { "InstallSuccessful" } else { "UpgradeSuccessful" };
-    let kept = || old.find(condition::DEPLOYED).filter(|c| *c.status == *"True").map(|c| c.message.to_string());
-    let message = facts.notes.clone().or_else(kept).unwrap_or_default();
-    Some(new(condition::DEPLOYED, "True", reason, message.trim_end()))
+    // Upstream leaves the condition out before the first install.
+    let (reason, message) = summary::deployed(facts, old)?;
+    Some(new(condition::DEPLOYED, "True", reason, &message))
 }
 
 fn ready(facts: &Facts) -> Condition {
@@ -430,8 +463,8 @@ fn ready(facts: &Facts) -> Condition {
         _ if facts.awaited.is_some() => ready("False", "Uninstalling", facts.awaited.as_deref().unwrap_or_default()),
         _ if !facts.kept_by.is_empty() => ready("False", "Uninstalled", &kept_by(&facts.kept_by)),
         (Some(fault), _, _) => ready("False", fault.reason, &fault.message),
-        (None, None, _) => ready("False", "NotInstalled", ""),
-        (None, Some(_), Health::Ready) => ready("True", "Ready", ""),
+        (None, None, _) => ready("False", "NotInstalled", "nothing is installed yet"),
+        (None, Some(_), Health::Ready) => ready("True", "Ready", &summary::ready(facts)),
         (None, Some(_), Health::Progressing(why)) => ready("False", "Progressing", why),
         (None, Some(_), Health::TimedOut(why)) => ready("False", "ProgressTimeout", why),
         (None, Some(_), Health::Failed(why)) => ready("False", "Failed", why),
@@ -475,8 +508,11 @@ mod tests {
             chart: "memcached-0.1.0".into(),
             app_version: "1.6".into(),
         };
-        Facts { generation: 1, release: Some(release), notes: Some("hello\n".into()), ..Facts::default() }
+        let objects = ObjectCount { ready: 4, total: 4 };
+        Facts { generation: 1, release: Some(release), notes: Some("hello\n".into()), objects, ..Facts::default() }
     }
+
+    const SERVED: &str = "Initialized=True/Served/this operator serves the resource";
 
     fn at(second: i64) -> Timestamp {
         Timestamp::from_second(second).unwrap()
@@ -491,10 +527,18 @@ mod tests {
         let status = Status::default().next(&facts(), at(0)).unwrap();
         assert_eq!(
             summary(&status),
-            ["Initialized=True//", "Deployed=True/InstallSuccessful/hello", "Ready=True/Ready/"]
+            [
+                SERVED,
+                "Deployed=True/InstallSuccessful/hello",
+                "Ready=True/Ready/4 objects ready, chart memcached-0.1.0, revision 1"
+            ]
         );
         assert_eq!(status.observed_generation, Some(1));
-        assert_eq!(status.to_apply(false)["deployedRelease"]["appVersion"], "1.6");
+        let applied = status.to_apply(false);
+        assert_eq!(
+            (&applied["deployedRelease"]["appVersion"], &applied["readyObjects"]),
+            (&json!("1.6"), &json!("4/4"))
+        );
     }
 
     #[test]
@@ -562,18 +606,22 @@ mod tests {
             (
                 with(&[(failed, "False"), (stuck, "False")]),
                 None,
-                vec!["ReleaseFailed=False//", "Irreconcilable=False//"],
+                vec!["ReleaseFailed=False/AsExpected/", "Irreconcilable=False/AsExpected/"],
             ),
             (
                 with(&[(failed, "Unknown"), (stuck, "True")]),
                 None,
-                vec!["ReleaseFailed=False//", "Irreconcilable=False//"],
+                vec!["ReleaseFailed=False/AsExpected/", "Irreconcilable=False/AsExpected/"],
             ),
-            (with(&[(failed, "True"), (stuck, "True")]), None, vec!["ReleaseFailed=False//", "Irreconcilable=False//"]),
+            (
+                with(&[(failed, "True"), (stuck, "True")]),
+                None,
+                vec!["ReleaseFailed=False/AsExpected/", "Irreconcilable=False/AsExpected/"],
+            ),
             (
                 with(&[(failed, "False"), (stuck, "False")]),
                 Some(fault(stuck)),
-                vec!["ReleaseFailed=False//", "Irreconcilable=True/X/no"],
+                vec!["ReleaseFailed=False/AsExpected/", "Irreconcilable=True/X/no"],
             ),
             (with(&[(stuck, "True")]), Some(fault(failed)), vec!["ReleaseFailed=True/X/no"]),
         ] {
@@ -586,9 +634,9 @@ mod tests {
     #[test]
     fn a_paused_resource_says_so_and_afterwards_that_it_is_not() {
         let paused = Status::default().next(&Facts { paused: true, ..facts() }, at(0)).unwrap();
-        assert!(summary(&paused).contains(&"Paused=True/PauseReconcileAnnotationTrue/".to_owned()));
+        assert!(summary(&paused).iter().any(|c| c.starts_with("Paused=True/PauseReconcileAnnotationTrue/")));
         let resumed = paused.next(&facts(), at(1)).unwrap();
-        assert!(summary(&resumed).contains(&"Paused=False//".to_owned()));
+        assert!(summary(&resumed).contains(&"Paused=False/AsExpected/".to_owned()));
         assert!(Status::default().next(&facts(), at(0)).unwrap().find(condition::PAUSED).is_none());
     }
 
@@ -618,7 +666,7 @@ mod tests {
         let text = "waiting for hook a.yaml: Job \"a\" is running (2m of 1h)";
         let mut expected = vec![
             "Deployed=True/InstallSuccessful/hello".to_owned(),
-            "Initialized=True//".into(),
+            SERVED.into(),
             format!("Ready=Unknown/Progressing/{text}"),
             format!("Reconciling=True/Progressing/{text}"),
         ];
@@ -631,7 +679,7 @@ mod tests {
             Some("1970-01-01T00:01:00Z")
         );
         expected.truncate(2);
-        expected.push("Ready=True/Ready/".into());
+        expected.push("Ready=True/Ready/4 objects ready, chart memcached-0.1.0, revision 1".into());
         assert_eq!(summary(&later.next(&facts(), at(80)).unwrap().sorted()), expected);
     }
 
@@ -642,7 +690,7 @@ mod tests {
         let status = first.next(&gone, at(1)).unwrap();
         let text = "the release is uninstalled; other finalizers keep the resource: a/b, c";
         let expected = [
-            "Initialized=True//",
+            SERVED,
             "Deployed=False/UninstallSuccessful/The release is uninstalled.",
             &format!("Ready=False/Uninstalled/{text}"),
         ];

@@ -118,7 +118,7 @@ async fn an_upgrade_that_succeeded_is_undone_once_without_orphans() {
     assert_eq!((world.maps(), world.value_of("a")), (vec!["a".to_owned(), "b".into(), "c".into()], json!("1")));
     assert_eq!(world.history(), ["1 superseded", "2 superseded", "3 deployed"]);
     assert_eq!(world.condition("Irreconcilable"), None);
-    assert_eq!(world.condition("Ready").unwrap(), "True/Ready/");
+    assert_eq!(world.state("Ready"), "True/Ready");
     assert_eq!(world.requests().await, 0);
     let world = World::on(world.server);
     assert_eq!(world.requests().await, 0);
@@ -181,7 +181,7 @@ async fn an_abandoned_upgrade_is_healed_after_ten_minutes() {
     let abandoned = world.shared.storage.get("ns", "web", 2).await.unwrap();
     assert_eq!(abandoned.info.status, Status::Failed);
     assert_eq!(abandoned.info.description, "Abandoned: it was pending-upgrade and nothing happened for ten minutes");
-    assert_eq!(world.condition("Ready").unwrap(), "True/Ready/");
+    assert_eq!(world.state("Ready"), "True/Ready");
 }
 
 #[tokio::test(start_paused = true)]

@@ -102,7 +102,7 @@ async fn a_hook_running_when_the_operator_dies_is_found_again() {
     assert_eq!((world.history(), world.maps().len()), (vec!["1 deployed".to_owned()], 3));
     assert_eq!(count(&world, &format!("POST {JOBS}")), 2, "{:?}", world.server.log());
     assert_eq!(count(&world, &format!("DELETE {JOBS}")), 0);
-    assert_eq!(world.condition("Ready").unwrap(), "True/Ready/");
+    assert_eq!(world.state("Ready"), "True/Ready");
 }
 
 #[tokio::test(start_paused = true)]

@@ -20,7 +20,7 @@ use super::shared::Shared;
 use super::work::Work;
 use crate::background::{Place, Rest};
 use crate::report::chain;
-use crate::status::{Health, condition};
+use crate::status::{Health, ObjectCount, condition};
 
 /// Pods and events read by one look at an object.
 const PAGE: u32 = 50;
@@ -58,21 +58,22 @@ impl Looks {
     }
 }
 
-/// The health of the deployed release; takes a look if one is due.
-pub(super) async fn current_health(work: &Work<'_>, primary: &Primary) -> Health {
+/// The health of the deployed release and the number of its objects; takes a look if one is due.
+pub(super) async fn current_health(work: &Work<'_>, primary: &Primary) -> (Health, ObjectCount) {
     let cache = &work.shared.cache;
     let (now, history) = (Instant::now(), cache.history(work.key));
     let release = work.release();
     let deployed = release.as_deref().and_then(Release::deployed);
-    let unhealthy = match deployed.and_then(|(_, revision)| revision.marks.as_ref()) {
-        Some(marks) => work.unhealthy(marks),
-        None => Vec::new(),
+    let (unhealthy, total) = match deployed.and_then(|(_, revision)| revision.marks.as_ref()) {
+        Some(marks) => (work.unhealthy(marks), marks.objects.len()),
+        None => (Vec::new(), 0),
     };
+    let count = ObjectCount { ready: total - unhealthy.len(), total };
     if unhealthy.is_empty() {
         if history.waiting.is_some() {
             cache.change_history(work.key, |history| history.waiting = None);
         }
-        return Health::Ready;
+        return (Health::Ready, count);
     }
     let progress = progress_of(deployed.map_or(0, |(version, _)| version), &unhealthy);
     let is_examinable = unhealthy.iter().any(is_examinable);
@@ -86,7 +87,7 @@ pub(super) async fn current_health(work: &Work<'_>, primary: &Primary) -> Health
     let timed_out = waiting.is_timed_out(work.shared.settings.progress_timeout, now);
     let health = health(&unhealthy, Some(&waiting), timed_out);
     cache.change_history(work.key, |history| history.waiting = Some(waiting));
-    health
+    (health, count)
 }
 
 fn is_stalled(primary: &Primary) -> bool {

@@ -21,7 +21,8 @@ use super::work::Work;
 use crate::backoff::Retry;
 use crate::metrics::ReconcileResult;
 use crate::report::{Outcome, chain};
-use crate::status::{DeployedRelease, Facts, Health, Stall, Status, condition};
+use crate::status::{DeployedRelease, Facts, Health, ObjectCount, Stall, Status, condition};
+use crate::summary;
 
 /// Writes the status and schedules the next reconcile.
 pub(super) async fn settle(work: &Work<'_>, end: End) -> ReconcileResult {
@@ -33,9 +34,9 @@ pub(super) async fn settle(work: &Work<'_>, end: End) -> ReconcileResult {
         let is_known = work.shared.cache.history(work.key).recalled(&primary).is_none() && !work.is_listing();
         if is_known {
             read_description(work, &primary).await;
-            let health = current_health(work, &primary).await;
+            let (health, objects) = current_health(work, &primary).await;
             known_health = Some(health.clone());
-            write_status(work, &primary, health).await;
+            write_status(work, &primary, health, objects).await;
         }
     }
     work.leave_rollout(&primary, known_health.as_ref());
@@ -73,7 +74,7 @@ fn has_status(primary: &Primary) -> bool {
 }
 
 /// What a reconcile found, and why a status field could not be computed.
-fn facts(work: &Work<'_>, primary: &Primary, health: Health) -> (Facts, Option<String>) {
+fn facts(work: &Work<'_>, primary: &Primary, health: Health, count: ObjectCount) -> (Facts, Option<String>) {
     let release = work.release();
     let deployed = release.as_deref().and_then(Release::deployed);
     let history = work.shared.cache.history(work.key);
@@ -95,7 +96,9 @@ fn facts(work: &Work<'_>, primary: &Primary, health: Health) -> (Facts, Option<S
     let facts = Facts {
         generation: primary.generation,
         release: deployed.map(|(version, _)| deployed_release(primary, version, release.as_deref())).or(lost),
+        rolled_back_to: deployed.and_then(|(_, revision)| revision.marks.as_ref()?.rolled_back_to),
         health,
+        objects: count,
         fields,
         fault: history.fault().cloned(),
         stall: stall(&history),
@@ -156,10 +159,10 @@ fn deployed_release(primary: &Primary, version: u32, release: Option<&Release>) 
     }
 }
 
-async fn write_status(work: &Work<'_>, primary: &Primary, health: Health) {
+async fn write_status(work: &Work<'_>, primary: &Primary, health: Health, objects: ObjectCount) {
     let history = work.shared.cache.history(work.key);
     let is_ready = health == Health::Ready;
-    let (facts, fault) = facts(work, primary, health);
+    let (facts, fault) = facts(work, primary, health, objects);
     report_field_fault(work, primary, fault.filter(|_| is_ready && facts.release.is_some()));
     let Some(status) = primary.status.next(&facts, Timestamp::now()) else {
         return written(work);
@@ -174,6 +177,7 @@ async fn write_status(work: &Work<'_>, primary: &Primary, health: Health) {
     match apply(work.shared, primary, &status).await {
         Ok(answer) => {
             publish_timeout(work, primary, &status);
+            publish_recovery(work, primary, &status);
             let mut answered = answer.primary.status.clone();
             work.shared.primary_written(answer);
             // The cache reads the computed fields of an answer.
@@ -200,6 +204,14 @@ fn publish_timeout(work: &Work<'_>, primary: &Primary, status: &Status) {
         |status: &Status| status.find(condition::STALLED).filter(|c| *c.reason == *"ProgressTimeout").cloned();
     if let (None, Some(stalled)) = (timeout(&primary.status), timeout(status)) {
         work.shared.publish(primary, Outcome::warning("ProgressTimeout", "Reconcile", stalled.message.to_string()));
+    }
+}
+
+/// Publishes that a failure is over: the last event of a healthy resource must not be the warning about it.
+fn publish_recovery(work: &Work<'_>, primary: &Primary, status: &Status) {
+    if let Some(note) = summary::recovery(&primary.status, status) {
+        tracing::info!(resource = %work.key, "{note}");
+        work.shared.publish(primary, Outcome::normal("Recovered", "Reconcile", note));
     }
 }
 

@@ -10,7 +10,7 @@ use super::node::{Entry, Node};
 use crate::cel::{self, Expression};
 
 /// The fields of the status that the operator itself writes.
-const OUR_FIELDS: [&str; 4] = ["conditions", "deployedRelease", "lastHandled", "observedGeneration"];
+const OUR_FIELDS: [&str; 5] = ["conditions", "deployedRelease", "lastHandled", "observedGeneration", "readyObjects"];
 /// How many rules and fields an entry may have.
 const MOST: usize = 32;
 

@@ -169,6 +169,7 @@ pub(super) async fn marks_of(env: &Environment<'_>, release: &Release) -> Result
         delete_hooks: has(&release.hooks, HookEvent::PreDelete) || has(&release.hooks, HookEvent::PostDelete),
         first_deployed: release.info.first_deployed,
         taken_over: true,
+        rolled_back_to: release.info.rolled_back_to(),
         ..Marks::default()
     };
     for object in &objects {

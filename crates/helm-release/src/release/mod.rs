@@ -85,6 +85,16 @@ fn is_zero(n: &u32) -> bool {
     *n == 0
 }
 
+impl Info {
+    /// Returns the revision that this one repeats, if it is a rollback. Helm 3 says so in the description only.
+    pub fn rolled_back_to(&self) -> Option<u32> {
+        match self.rollback_revision {
+            0 => self.description.strip_prefix("Rollback to ")?.parse().ok(),
+            revision => Some(revision),
+        }
+    }
+}
+
 impl Release {
     /// Returns the record's name: `sh.helm.release.v1.<name>.v<revision>`.
     pub fn key(&self) -> String {

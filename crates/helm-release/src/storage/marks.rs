@@ -46,6 +46,8 @@ pub struct Marks {
     pub first_deployed: Option<Timestamp>,
     /// Whether Helm itself made this revision or an earlier one.
     pub taken_over: bool,
+    /// The revision that this one repeats, if it is a rollback.
+    pub rolled_back_to: Option<u32>,
 }
 
 /// An object in a release's inventory.
@@ -100,6 +102,8 @@ struct Text {
     f: Option<Timestamp>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     m: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    r: Option<u32>,
     #[serde(default)]
     o: Vec<(String, String, String, String, String, String, u8)>,
 }
@@ -131,6 +135,7 @@ impl Marks {
             failed_post_deletes: text.t,
             first_deployed: text.f,
             taken_over: text.m,
+            rolled_back_to: text.r,
         })
     }
 
@@ -155,6 +160,7 @@ impl Marks {
             t: self.failed_post_deletes,
             f: self.first_deployed,
             m: self.taken_over,
+            r: self.rolled_back_to,
             o: self.objects.iter().map(object).collect(),
         };
         let json = serde_json::to_string(&text).unwrap_or_default();

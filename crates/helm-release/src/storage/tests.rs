@@ -54,6 +54,7 @@ fn marks() -> Marks {
         failed_post_deletes: 3,
         first_deployed: Some(jiff::Timestamp::UNIX_EPOCH),
         taken_over: true,
+        rolled_back_to: Some(1),
     }
 }
 

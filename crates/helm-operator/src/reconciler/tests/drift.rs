@@ -39,7 +39,7 @@ async fn detected_drift_is_reported_once_and_never_repaired() {
     world.reconcile().await;
     let text = "kubectl changed .data.value of ConfigMap \"b\"";
     assert_eq!(world.condition("Drifted").unwrap(), format!("True/DriftDetected/{text}{NOTHING}"));
-    assert_eq!(world.condition("Ready").unwrap(), "True/Ready/");
+    assert_eq!(world.state("Ready"), "True/Ready");
     assert_eq!(detected(&world).await, [format!("Warning DriftDetected x1: {text}")]);
     assert_eq!(world.server.writes(), writes + 2, "the status and the event");
     assert_eq!((world.value_of("b"), world.requests().await), (json!("s3cret"), 0));
@@ -138,7 +138,7 @@ async fn objects_that_went_with_their_kind_are_not_ready_until_it_is_back() {
     world.server.accept();
     world.server.serve("v1", "ConfigMap", "configmaps");
     world.reconcile().await;
-    assert_eq!((world.maps(), world.condition("Ready").unwrap()), (maps, "True/Ready/".to_owned()));
+    assert_eq!((world.maps(), world.state("Ready")), (maps, "True/Ready".to_owned()));
 }
 
 #[tokio::test(start_paused = true)]
@@ -150,7 +150,7 @@ async fn what_may_not_be_watched_any_more_is_not_known_to_be_gone() {
     assert!(!world.shared.cache.is_synced(&object_key("ConfigMap", "a")));
     world.server.remove(&format!("{MAPS}/a"));
     work::reconcile(&world.shared, &key(), &(), Lane::Retries).await;
-    assert_eq!((world.maps(), world.condition("Ready").unwrap()), (vec!["b".into(), "c".into()], "True/Ready/".into()));
+    assert_eq!((world.maps(), world.state("Ready")), (vec!["b".into(), "c".into()], "True/Ready".into()));
     world.reconcile().await;
     assert_eq!(world.maps(), ["a", "b", "c"], "the rights are back");
 }

@@ -255,7 +255,7 @@ async fn an_api_server_that_is_away_for_an_hour_changes_nothing() {
     tokio::time::advance(Duration::from_secs(600)).await;
     reconcile(&world, &hooks).await;
     assert_eq!((world.history(), world.maps().len(), hooks.load(Ordering::SeqCst)), (before, 3, 2));
-    assert_eq!(world.condition("Ready").unwrap(), "True/Ready/");
+    assert_eq!(world.state("Ready"), "True/Ready");
 }
 
 #[tokio::test(start_paused = true)]

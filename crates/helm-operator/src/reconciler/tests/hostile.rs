@@ -42,5 +42,5 @@ async fn resources_and_statuses_of_any_shape_stop_no_other_and_are_served() {
         let told = world.condition_of(key, "Ready").or(world.condition_of(key, "Irreconcilable"));
         assert!(told.is_some(), "{key} has no condition of ours");
     }
-    assert_eq!(world.condition("Ready").unwrap(), "True/Ready/");
+    assert_eq!(world.state("Ready"), "True/Ready");
 }

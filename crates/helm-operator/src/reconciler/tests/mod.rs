@@ -488,6 +488,12 @@ impl World {
         self.condition_of(&key(), kind)
     }
 
+    /// A condition's status and reason.
+    pub(super) fn state(&self, kind: &str) -> String {
+        let told = self.condition(kind).unwrap();
+        told.splitn(3, '/').take(2).collect::<Vec<_>>().join("/")
+    }
+
     fn condition_of(&self, key: &ResourceKey, kind: &str) -> Option<String> {
         let primary = self.shared.cache.primary(key)?;
         primary.status.find(kind).map(|c| format!("{}/{}/{}", c.status, c.reason, c.message))
@@ -513,7 +519,7 @@ async fn install_upgrade_and_uninstall_stay_within_their_request_budget() {
     assert_eq!(world.requests().await, 10);
     assert_eq!((world.maps(), world.history()), (vec!["a".into(), "b".into(), "c".into()], vec!["1 deployed".into()]));
     assert_eq!(world.condition("Deployed").unwrap(), "True/InstallSuccessful/enjoy");
-    assert_eq!(world.condition("Ready").unwrap(), "True/Ready/");
+    assert_eq!(world.state("Ready"), "True/Ready");
     assert_eq!(world.requests().await, 0);
     world.edit(|p| p["spec"]["value"] = "2".into());
     assert_eq!(world.requests().await, 7);
@@ -607,12 +613,14 @@ async fn a_template_error_keeps_the_release_and_is_retried_later() {
     world.edit(|p| p["spec"]["broken"] = true.into());
     assert_eq!(world.reconcile().await, ReconcileResult::Error);
     assert!(world.condition("Irreconcilable").unwrap().contains("templates/a.yaml:3:5"));
-    assert_eq!(world.condition("Deployed").unwrap(), "True/InstallSuccessful/enjoy");
+    let still = "True/InstallSuccessful/revision 1 of chart memcached-0.1.0 is still deployed; enjoy";
+    assert_eq!(world.condition("Deployed").unwrap(), still);
     assert_eq!(world.requests().await, 0);
     world.edit(|p| p["spec"]["broken"] = false.into());
     world.reconcile().await;
     assert_eq!(world.condition("Irreconcilable"), None);
-    assert_eq!(world.condition("Ready").unwrap(), "True/Ready/");
+    assert_eq!(world.condition("Deployed").unwrap(), "True/InstallSuccessful/enjoy");
+    assert_eq!(world.state("Ready"), "True/Ready");
 }
 
 #[tokio::test(start_paused = true)]
@@ -775,7 +783,7 @@ async fn somebody_elses_release_is_a_conflict_unless_adopted() {
     world.edit(|p| p["metadata"]["annotations"] = json!({"helm.sdk.operatorframework.io/adopt": "true"}));
     world.reconcile().await;
     assert_eq!(world.condition("Irreconcilable"), None);
-    assert_eq!(world.condition("Ready").unwrap(), "True/Ready/");
+    assert_eq!(world.state("Ready"), "True/Ready");
 }
 
 #[tokio::test(start_paused = true)]
@@ -830,7 +838,7 @@ async fn a_crash_after_any_write_of_an_install_heals() {
         async || World::new(spec()),
         |world| {
             assert_eq!((world.maps().len(), world.history()), (3, vec!["1 deployed".to_owned()]));
-            assert_eq!(world.condition("Ready").unwrap(), "True/Ready/");
+            assert_eq!(world.state("Ready"), "True/Ready");
             assert_eq!(world.condition("ReleaseFailed"), None);
         },
     )
@@ -848,7 +856,7 @@ async fn a_crash_after_any_write_of_an_upgrade_heals() {
     survive(prepare, |world| {
         assert_eq!((world.maps(), world.value_of("a")), (vec!["a".to_owned(), "d".into()], json!("2")));
         assert_eq!(world.history().last().unwrap(), "2 deployed");
-        assert_eq!(world.condition("Ready").unwrap(), "True/Ready/");
+        assert_eq!(world.state("Ready"), "True/Ready");
     })
     .await;
 }

@@ -273,3 +273,36 @@ async fn a_fight_over_many_objects_names_three_of_them() {
     assert_eq!(said.matches("fighter keeps changing").count(), 3, "{said}");
     assert!(said.contains("; and 2 more objects; release \"web\" restores them"), "{said}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn after_a_failed_upgrade_each_condition_says_something_else_and_the_recovery_is_the_last_event() {
+    let world = World::with_events(World::new(spec()).server, Arc::new(Stub::default()), |_| {});
+    world.reconcile().await;
+    assert_eq!(status(&world)["readyObjects"], "3/3");
+    assert_eq!(world.condition("Ready").unwrap(), "True/Ready/3 objects ready, chart memcached-0.1.0, revision 1");
+    world.server.refuse(|call| {
+        let body = call.body.as_ref().map(|(_, json)| String::from_utf8_lossy(json).into_owned()).unwrap_or_default();
+        let is_bad = call.path.contains("/configmaps/b") && body.contains("\"value\":\"bad\"");
+        is_bad.then(|| Error::from_status(422, "Invalid", "no"))
+    });
+    world.edit(|p| p["spec"]["value"] = "bad".into());
+    world.reconcile().await;
+    let deployed = "revision 3 of chart memcached-0.1.0 is still deployed; rolled back to revision 1";
+    assert_eq!(world.condition("Deployed").unwrap(), format!("True/RollbackSuccessful/{deployed}"));
+    let failure = "UpgradeError/cannot apply ConfigMap \"b\": no";
+    assert_eq!(world.condition("ReleaseFailed").unwrap(), format!("True/{failure}"));
+    assert_eq!(world.condition("Ready").unwrap(), format!("False/{failure}"));
+    let conditions = status(&world)["conditions"].to_string();
+    assert_eq!(conditions.matches("cannot apply ConfigMap").count(), 2, "{conditions}");
+    // A restart knows as much.
+    let world = World::with_events(world.server, Arc::new(Stub::default()), |_| {});
+    world.server.accept();
+    world.edit(|p| p["spec"]["value"] = "1".into());
+    tokio::time::sleep(60 * SECOND).await;
+    world.reconcile().await;
+    assert_eq!(world.history(), ["1 superseded", "2 failed", "3 deployed"]);
+    assert_eq!(world.condition("Deployed").unwrap(), "True/RollbackSuccessful/rolled back to revision 1");
+    let recovered =
+        "Normal Recovered x1: recovered from UpgradeError: 3 objects ready, chart memcached-0.1.0, revision 3";
+    assert_eq!(published(&world).await.last().unwrap(), recovered);
+}

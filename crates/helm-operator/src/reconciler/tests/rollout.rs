@@ -84,8 +84,11 @@ async fn an_upgrade_that_fails_stops_the_roll_out_and_the_others_say_that_they_w
     assert!(world.condition_of(&a, "ReleaseFailed").unwrap().contains("UpgradeError"));
     let waits = "True/UpgradeQueued/waiting for other upgrades: at most 2 run at a time";
     assert_eq!(
-        (world.condition_of(&c, "Reconciling").unwrap(), world.condition_of(&d, "Ready").unwrap()),
-        (waits.into(), "True/Ready/".into())
+        (
+            world.condition_of(&c, "Reconciling").unwrap(),
+            world.condition_of(&d, "Ready").unwrap().starts_with("True/Ready/")
+        ),
+        (waits.into(), true)
     );
     // They stay stopped after a restart, and a deleted or suspended resource makes room.
     let world = serving(world.server.clone(), "v2", 2);

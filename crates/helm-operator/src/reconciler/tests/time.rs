@@ -101,7 +101,7 @@ async fn after_a_fight_its_condition_clears_and_only_the_period_triggers_reconci
     // The last wait was half a minute at most; then a quiet while must pass.
     world.work_for(90 * SECOND).await;
     assert_eq!((world.condition("Irreconcilable"), world.value_of("b")), (None, json!("1")));
-    assert_eq!(world.condition("Ready").unwrap(), "True/Ready/");
+    assert_eq!(world.state("Ready"), "True/Ready");
     let before = world.reconciles();
     world.work_for(HOUR).await;
     assert!(world.reconciles() - before <= 61, "{} reconciles in an hour", world.reconciles() - before);
@@ -161,7 +161,7 @@ async fn only_a_change_of_the_resource_ends_a_backoff_early() {
     assert_eq!(world.failures(), 8);
     world.edit(|primary| primary["spec"] = spec());
     world.work_for(SECOND / 4).await;
-    assert_eq!((world.failures(), world.condition("Ready").unwrap()), (8, "True/Ready/".to_owned()));
+    assert_eq!((world.failures(), world.state("Ready")), (8, "True/Ready".to_owned()));
 }
 
 #[tokio::test(start_paused = true)]
@@ -222,12 +222,12 @@ async fn a_panic_delays_only_its_own_resource() {
     world.work_for(45 * SECOND).await;
     assert_eq!(world.total("controller_runtime_reconcile_panics_total", ""), 7);
     assert_eq!(world.failures(), 7);
-    assert_eq!(world.condition_of(&fine, "Ready").unwrap(), "True/Ready/");
+    assert!(world.condition_of(&fine, "Ready").unwrap().starts_with("True/Ready/"));
     assert!(world.condition("Irreconcilable").unwrap().starts_with("True/InternalError/the operator panicked"));
     assert_eq!(world.total("controller_runtime_active_workers", ""), 0);
     world.edit(|primary| primary["spec"] = spec());
     world.work_for(SECOND).await;
-    assert_eq!(world.condition("Ready").unwrap(), "True/Ready/");
+    assert_eq!(world.state("Ready"), "True/Ready");
     assert_eq!(world.condition("Irreconcilable"), None);
 }
 
@@ -287,7 +287,7 @@ async fn the_status_shows_what_a_step_waits_for_seldom_and_only_if_it_changed() 
     publish_progress(&world.shared, &key, waits, Box::pin(steps)).await;
     assert_eq!(world.condition("Ready").unwrap(), "Unknown/Progressing/waiting for a Job for long");
     world.reconcile().await;
-    assert_eq!((world.condition("Ready").unwrap(), reconciling()), ("True/Ready/".to_owned(), None));
+    assert_eq!((world.state("Ready"), reconciling()), ("True/Ready".to_owned(), None));
 }
 
 #[tokio::test(start_paused = true)]
@@ -297,7 +297,7 @@ async fn progress_that_cannot_be_written_stops_nothing() {
     world.server.fail_after(Some(0));
     settle::write_progress(&world.shared, &key(), "a Job").await;
     settle::write_progress(&world.shared, &ResourceKey::new("ns", "gone"), "a Job").await;
-    assert_eq!(world.condition("Ready").unwrap(), "True/Ready/");
+    assert_eq!(world.state("Ready"), "True/Ready");
 }
 
 #[tokio::test(start_paused = true)]
@@ -373,8 +373,8 @@ async fn a_resource_waits_for_the_kinds_of_its_release_and_no_other_does() {
     world.shared.cache.await_kind(&config_maps());
     world.work_for(30 * SECOND).await;
     assert_eq!(
-        (world.value_of("a"), world.condition_of(&new, "Ready").unwrap()),
-        (json!("1"), "True/Ready/".to_owned())
+        (world.value_of("a"), world.condition_of(&new, "Ready").unwrap().starts_with("True/Ready/")),
+        (json!("1"), true)
     );
     world.shared.cache.kind_listed(&config_maps(), false);
     world.shared.wake(key());

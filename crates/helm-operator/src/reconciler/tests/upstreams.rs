@@ -144,10 +144,7 @@ async fn a_paused_resource_is_left_alone_even_when_it_is_deleted() {
         p["spec"]["value"] = "2".into();
     });
     world.reconcile().await;
-    assert_eq!(
-        (world.value_of("a"), world.condition("Paused").unwrap()),
-        (json!("1"), "True/PauseReconcileAnnotationTrue/".into())
-    );
+    assert_eq!((world.value_of("a"), world.state("Paused")), (json!("1"), "True/PauseReconcileAnnotationTrue".into()));
     world.delete();
     assert_eq!(world.requests().await, 1, "the status");
     assert_eq!((world.maps().len(), world.requests().await), (3, 0));
@@ -167,7 +164,7 @@ async fn an_unpaused_resource_catches_up_and_says_so() {
     assert!(world.maps().is_empty());
     world.edit(|p| p["metadata"]["annotations"] = json!({}));
     world.reconcile().await;
-    assert_eq!((world.maps().len(), world.condition("Paused").unwrap()), (3, "False//".into()));
+    assert_eq!((world.maps().len(), world.condition("Paused").unwrap()), (3, "False/AsExpected/".into()));
 }
 
 #[tokio::test(start_paused = true)]
@@ -186,11 +183,11 @@ async fn a_resource_of_helm_operator_plugins_keeps_its_conditions_and_the_name_o
     assert_eq!(said.iter().filter(overridden).count(), 1, "{said:#?}");
     world.edit(|p| p["spec"]["broken"] = true.into());
     world.reconcile().await;
-    assert_eq!(world.condition("ReleaseFailed").unwrap(), "False//");
+    assert_eq!(world.condition("ReleaseFailed").unwrap(), "False/AsExpected/");
     assert!(world.condition("Irreconcilable").unwrap().starts_with("True/RenderError/"));
     world.edit(|p| p["spec"]["broken"] = false.into());
     world.reconcile().await;
-    assert_eq!(world.condition("Irreconcilable").unwrap(), "False//");
+    assert_eq!(world.condition("Irreconcilable").unwrap(), "False/AsExpected/");
 }
 
 const CLUSTER_SCOPED: &str = "/apis/cache.my.domain/v1/memcacheds/web";
@@ -212,7 +209,7 @@ async fn a_cluster_scoped_resource_has_its_release_in_the_configured_namespace()
     let world = cluster_scoped(server);
     world.reconcile().await;
     assert_eq!((world.maps().len(), world.history()), (3, vec!["1 deployed".to_owned()]));
-    assert_eq!(world.condition("Ready").unwrap(), "True/Ready/");
+    assert_eq!(world.state("Ready"), "True/Ready");
     let owner = &world.server.object(&format!("{MAPS}/a")).unwrap()["metadata"]["ownerReferences"][0];
     assert_eq!((&owner["name"], &owner["controller"]), (&json!("web"), &json!(true)));
     assert!(world.server.object(&record_path()).is_some());
@@ -318,10 +315,7 @@ async fn a_release_recorded_in_chunks_is_imported_without_touching_its_objects()
     };
     let before = (uids(&world), world.server.object(&record_path()));
     world.reconcile().await;
-    assert_eq!(
-        (world.history(), world.condition("Ready").unwrap()),
-        (vec!["2 deployed".to_owned()], "True/Ready/".into())
-    );
+    assert_eq!((world.history(), world.state("Ready")), (vec!["2 deployed".to_owned()], "True/Ready".into()));
     assert_eq!((uids(&world), world.server.object(&record_path())), before, "the chunks stay");
     let world = World::rendering(world.server, Arc::new(Fixed(RENDERED)));
     assert_eq!(world.requests().await, 0);

@@ -82,6 +82,7 @@ impl Attempt<'_> {
             delete_hooks: has(hooks, HookEvent::PreDelete) || has(hooks, HookEvent::PostDelete),
             first_deployed: release.info.first_deployed,
             taken_over: self.current.is_some_and(|c| c.taken_over),
+            rolled_back_to: release.info.rolled_back_to(),
             ..Marks::default()
         }
     }
