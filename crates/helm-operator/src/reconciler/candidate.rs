@@ -97,7 +97,7 @@ impl Work<'_> {
 
     /// The candidate of our own interrupted action on the same inputs, as it was rendered then, random values included.
     async fn unfinished(&self, primary: &Primary) -> Result<Option<Candidate>, Failed> {
-        let inputs = self.inputs_digest(primary);
+        let inputs = self.recorded_inputs(primary);
         let release = self.release();
         let newest = release.as_deref().and_then(Release::newest).filter(|(_, r)| r.status.is_pending());
         let Some((version, marks)) = newest.and_then(|(v, r)| Some((v, r.marks.clone()?))) else { return Ok(None) };
@@ -111,10 +111,10 @@ impl Work<'_> {
             Err(storage::Error::Codec { .. } | storage::Error::Incomplete { .. }) => return Ok(None),
             record => record.map_err(|e| fault_of(&e.into()))?,
         };
-        if judged == Inputs::Uncompared {
-            if !compare::is_made_from(self, primary, &record) {
-                return Ok(None);
-            }
+        if judged == Inputs::Uncompared && !compare::is_made_from(self, primary, &record) {
+            return Ok(None);
+        }
+        if marks.inputs != inputs {
             compare::mark_as_current(self, version, &marks, &inputs);
         }
         Ok(Candidate::recorded(record, &inputs).ok())
@@ -124,7 +124,7 @@ impl Work<'_> {
         helm::release_name::check(primary.name())
             .map_err(|e| FailedAttempt::rendering("InvalidName", e.to_string()))?;
         let (name, namespace) = (primary.name().into(), primary.namespace().into());
-        let (spec, inputs) = (self.effective_spec(primary), self.inputs_digest(primary));
+        let (spec, inputs) = (self.effective_spec(primary), self.recorded_inputs(primary));
         let is_retry = self.lane == Lane::Retries;
         let request = Request { name, namespace, spec, revision, inputs, is_retry };
         let candidate = match self.shared.renderer.render(request).await.map_err(Failed::try_from) {

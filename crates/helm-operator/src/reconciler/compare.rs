@@ -1,6 +1,7 @@
 //! Whether a recorded revision was made from the resource's chart and values when its digest cannot tell, because Helm, an upstream or another
 //! version of this operator wrote it. If so, the revision stays as it was rendered, random values included, and only the digest is written.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use helm_release::release::Release;
@@ -21,9 +22,38 @@ pub(super) fn with_scheme(all: &str, own: &str) -> String {
     format!("{SCHEME}:{all}.{own}")
 }
 
+/// The digest with one for each input: `name=digest,…`. Only [`changed_parts`] reads them.
+pub(super) fn with_parts(digest: &str, parts: &str) -> String {
+    format!("{digest}.{parts}")
+}
+
 /// The digest of all inputs, and that of the resource's own part if it is recorded.
 fn parts(digest: &str) -> (&str, Option<&str>) {
-    digest.split_once('.').map_or((digest, None), |(all, own)| (all, Some(own)))
+    let mut parts = digest.splitn(3, '.');
+    (parts.next().unwrap_or_default(), parts.next())
+}
+
+/// What differs between two digests of inputs, as far as they tell.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Changed {
+    /// Whether the resource's own part does.
+    pub(super) own: bool,
+    /// The names of other inputs that do.
+    pub(super) parts: Vec<String>,
+}
+
+/// Compares two digests input by input.
+pub(super) fn changed_parts(recorded: &str, current: &str) -> Changed {
+    let rest = |digest: &str| digest.splitn(3, '.').nth(2).map(str::to_owned);
+    let named = |rest: &str| -> BTreeMap<String, String> {
+        rest.split(',').filter_map(|part| part.rsplit_once('=')).map(|(n, d)| (n.to_owned(), d.to_owned())).collect()
+    };
+    let own = parts(recorded).1.is_some_and(|own| Some(own) != parts(current).1);
+    let (Some(old), Some(new)) = (rest(recorded), rest(current)) else { return Changed { own, parts: Vec::new() } };
+    let (old, new) = (named(&old), named(&new));
+    let names = old.keys().chain(new.keys().filter(|name| !old.contains_key(*name)));
+    let parts = names.filter(|name| old.get(*name) != new.get(*name)).cloned().collect();
+    Changed { own, parts }
 }
 
 /// A revision's inputs against the resource's, as far as digests can tell.
@@ -61,7 +91,7 @@ pub(super) async fn compare(work: &mut Work<'_>, primary: &Primary) -> Result<Ne
         work.drop_source_values();
         // Otherwise taking ownership of the objects records it.
         if marks.complete && *marks.owner == *primary.uid() {
-            note_inputs(work, primary, version, work.inputs_digest(primary)).await?;
+            note_inputs(work, primary, version, work.recorded_inputs(primary)).await?;
         }
     }
     Ok(Next::Again)
@@ -116,6 +146,7 @@ mod tests {
         for (recorded, expected) in [
             (Some("2:abc.def"), Inputs::Same),
             (Some("2:abc"), Inputs::Same),
+            (Some("2:abc.def.chart=1"), Inputs::Same),
             (Some("2:abd.def"), Inputs::Changed),
             (Some("2:abd"), Inputs::Changed),
             (Some("1:abc"), Inputs::Uncompared),
@@ -133,6 +164,7 @@ mod tests {
         for (recorded, expected) in [
             ("2:abc.def", false),
             ("2:abd.def", true),
+            ("2:abd.def.chart=1", true),
             ("2:abd.deg", false),
             ("2:abd", true),
             ("2:abc", false),

@@ -8,6 +8,7 @@ use helm_release::release::{Packed, Status};
 use helm_release::storage::{MarkedObject, Marks};
 use tokio::time::Instant;
 
+use super::changes::{self, put_back};
 use super::failure::Failed;
 use super::history::FIGHT;
 use super::primary::Primary;
@@ -35,12 +36,14 @@ pub(super) async fn repair(work: &mut Work<'_>, primary: &Primary) -> Result<Nex
         return Ok(Next::Done);
     }
     let objects: Vec<&MarkedObject> = marks.objects.iter().filter(|o| drifted.contains(&o.key)).collect();
-    let repaired = action::repair(&env, version, packed.as_ref(), &objects).await.map_err(|e| fault(&e))?;
+    let looks = if watched { changes::NAMED } else { 0 };
+    let repaired = action::repair(&env, version, packed.as_ref(), &objects, looks).await.map_err(|e| fault(&e))?;
     let (applied, marks) = (repaired.applied, accept(work, version, &marks, &repaired.accepted));
     let put_back = put_back(&applied);
     if watched && !put_back.is_empty() {
-        tracing::info!(resource = %work.key, objects = put_back, "Repaired drift");
-        work.shared.publish(primary, Outcome::normal("DriftCorrected", "Repair", format!("repaired {put_back}")));
+        let note = changes::repaired(&put_back, &repaired.rivals);
+        tracing::info!(resource = %work.key, "Drift: {note}");
+        work.shared.publish(primary, Outcome::normal("DriftCorrected", "Repair", note));
     }
     work.shared.cache.change_history(work.key, |history| history.drift.succeed(!put_back.is_empty()));
     cache_applied(work, &applied);
@@ -61,13 +64,6 @@ async fn check_served(work: &Work<'_>, marks: &Marks, drifted: &[ObjectKey]) -> 
         })?;
     }
     Ok(())
-}
-
-/// The objects that a repair changed. Empty if somebody removed only fields that the chart does not set: a client owns the defaults of what it
-/// creates.
-pub(super) fn put_back(applied: &[Applied]) -> String {
-    let changed = applied.iter().filter(|one| one.changed);
-    changed.map(|one| one.key.to_string()).collect::<Vec<_>>().join(", ")
 }
 
 /// Who keeps changing or deleting what. If that cannot be read, the message says less.
@@ -141,7 +137,7 @@ pub(super) async fn take_ownership(work: &mut Work<'_>, primary: &Primary) -> Re
     whole.complete = true;
     whole.owner = intern(primary.uid());
     whole.owner_type = intern(&primary.owner().annotated_type());
-    whole.inputs = work.inputs_digest(primary);
+    whole.inputs = work.recorded_inputs(primary);
     let written = action::record_ownership(&env, version, packed.as_ref(), &whole).await.map_err(|e| fault(&e))?;
     keep(work, version, whole, written);
     let mut kinds = Vec::new();

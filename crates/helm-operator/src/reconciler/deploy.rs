@@ -6,6 +6,7 @@ use helm_release::action::{self, Candidate, Failure, Outcome};
 use helm_release::kube::Resource;
 use helm_release::release::Status;
 
+use super::changes;
 use super::failure::Failed;
 use super::primary::Primary;
 use super::undo;
@@ -31,7 +32,8 @@ pub(super) async fn install(work: &mut Work<'_>, primary: &Primary) -> Result<Ne
     let env = work.environment(&decoration, primary, "install");
     let installed = action::install(&env, &candidate, work.current().as_ref()).await;
     let chart = &candidate.chart;
-    let note = format!("installed release {:?} with chart {}-{}", primary.name(), chart.name, chart.version);
+    let hooks = work.ran.take();
+    let note = format!("installed release {:?} with chart {}-{}{hooks}", primary.name(), chart.name, chart.version);
     let concluded = conclude(work, primary, &candidate, &INSTALL, installed.map(|outcome| (outcome, note))).await;
     keep_failed(work, candidate, concluded)
 }
@@ -39,6 +41,8 @@ pub(super) async fn install(work: &mut Work<'_>, primary: &Primary) -> Result<Ne
 /// Upgrades to the candidate.
 pub(super) async fn upgrade(work: &mut Work<'_>, primary: &Primary) -> Result<Next, Failed> {
     let (Some(candidate), Some(current)) = (work.candidate.take(), work.current()) else { return Ok(Next::Done) };
+    let why = work.why(primary, &candidate);
+    publish_undone(work, primary, &candidate);
     prepare(work, primary, &candidate).await;
     let decoration = work.decoration(primary);
     let env = work.environment(&decoration, primary, "upgrade");
@@ -47,7 +51,9 @@ pub(super) async fn upgrade(work: &mut Work<'_>, primary: &Primary) -> Result<Ne
         Err(cause) => Err(cause.into()),
     };
     let upgraded = upgraded.map(|outcome| {
-        let note = format!("upgraded release {:?} to revision {}", primary.name(), outcome.version);
+        let why = if why.is_empty() { why } else { format!(": {why}") };
+        let (pruned, hooks) = (changes::pruned(&outcome.pruned), work.ran.take());
+        let note = format!("upgraded release {:?} to revision {}{why}{pruned}{hooks}", primary.name(), outcome.version);
         (outcome, note)
     });
     let concluded = conclude(work, primary, &candidate, &UPGRADE, upgraded).await;
@@ -62,6 +68,7 @@ fn keep_failed(work: &mut Work<'_>, candidate: Candidate, concluded: Result<Next
 
 /// Publishes what the user should know beforehand, and runs the author's hooks.
 async fn prepare(work: &Work<'_>, primary: &Primary, candidate: &Candidate) {
+    _ = work.ran.take();
     publish_overrides(work, primary);
     publish_duplicates(work, primary, candidate);
     work.before(primary, candidate).await;
@@ -131,6 +138,28 @@ fn publish_duplicates(work: &Work<'_>, primary: &Primary, candidate: &Candidate)
     }
 }
 
+/// Publishes that a person's `helm rollback` or `helm upgrade` is undone, and how to keep such a change. What was deployed
+/// before the resource's first revision is not such a change.
+fn publish_undone(work: &Work<'_>, primary: &Primary, candidate: &Candidate) {
+    let Some(release) = work.release() else { return };
+    let Some((version, deployed)) = release.deployed() else { return };
+    let by_helm = deployed.marks.as_ref().is_none_or(|marks| marks.inputs.is_empty());
+    let before = primary.status.deployed_release.as_ref().map_or(0, |before| before.revision);
+    if !by_helm || !(1..version).contains(&before) {
+        return;
+    }
+    let record = release.packed.as_ref().filter(|(of, _)| *of == version).and_then(|(_, packed)| packed.unpack().ok());
+    let did = record.map(|record| record.info.description).filter(|text| !text.is_empty());
+    let did = did.map(|text| format!(" ({text})")).unwrap_or_default();
+    let (chart, number) = (&candidate.chart.name, &candidate.chart.version);
+    let note = format!(
+        "revision {version}{did} was made with helm and is undone: spec and chart {chart}-{number} decide. To keep such a change, set the annotation \
+         helm.sdk.operatorframework.io/suspend to \"true\" first, or make it in spec"
+    );
+    tracing::warn!(resource = %work.key, "{note}");
+    work.shared.publish(primary, report::Outcome::warning("HelmChangeUndone", "Upgrade", note));
+}
+
 /// Publishes an event for each override value in use, in the words of the upstream that the resource comes from.
 fn publish_overrides(work: &Work<'_>, primary: &Primary) {
     let (reason, by) = match primary.status.is_from_plugins() {
@@ -140,6 +169,6 @@ fn publish_overrides(work: &Work<'_>, primary: &Primary) {
     for (key, value) in work.shared.renderer.overrides().into_iter().flat_map(Overrides::texts) {
         let value = if work.shared.settings.suppress_overrides { "****" } else { value };
         let note = format!("Chart value {key:?} overridden to {value:?} by {by}");
-        work.shared.publish(primary, report::Outcome::warning(reason, "Override", note));
+        work.shared.publish(primary, report::Outcome::normal(reason, "Override", note));
     }
 }

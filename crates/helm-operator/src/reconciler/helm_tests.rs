@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use k8s_openapi::ByteString;
 use serde_json::{Value, json};
 
-use super::tests::{MAPS, PRIMARY, SECRETS, World, key, spec};
+use super::tests::{MAPS, PRIMARY, SECRETS, Stub, World, key, reporting::published, spec};
 
 /// Helm's manifest of these ConfigMaps.
 fn manifest(names: &[&str], value: &str) -> String {
@@ -122,6 +122,23 @@ async fn an_upgrade_that_succeeded_is_undone_once_without_orphans() {
     assert_eq!(world.requests().await, 0);
     let world = World::on(world.server);
     assert_eq!(world.requests().await, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_event_names_the_upgrade_that_is_undone_and_how_to_keep_one() {
+    let server = World::new(spec()).server;
+    let world = World::with_events(server, Arc::new(Stub::default()), |_| {});
+    world.reconcile().await;
+    helm_applies(&world, "a", "2");
+    helm_supersedes(&world, 1).await;
+    helm_writes(&world, 2, Status::Deployed, &manifest(&["a"], "2"), MINUTE);
+    world.reconcile().await;
+    let events = published(&world).await;
+    let undone = events.iter().find(|event| event.contains("HelmChangeUndone"));
+    let undone = undone.unwrap_or_else(|| panic!("{events:#?} {:?}", world.history()));
+    assert!(undone.starts_with("Warning HelmChangeUndone x1: revision 2 was made with helm and is undone"), "{undone}");
+    assert!(undone.contains("set the annotation helm.sdk.operatorframework.io/suspend to \"true\" first"), "{undone}");
+    assert_eq!(world.history(), ["1 superseded", "2 superseded", "3 deployed"]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -7,6 +7,8 @@ mod additions;
 mod awaited;
 mod cache;
 mod candidate;
+mod causes;
+mod changes;
 mod cluster;
 mod compare;
 mod controller;

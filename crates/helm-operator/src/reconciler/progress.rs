@@ -1,12 +1,15 @@
 //! Shows in the status what a long step waits for: seldom, and only if it changed. Publishes what it deletes to create anew.
 
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::{BoxFuture, Either, pending, select};
 use helm_release::kube::{ObjectKey, Slot};
+use helm_release::release::{Hook, HookEvent};
 use tokio::sync::watch;
 
+use super::changes::{RanHook, RanHooks};
 use super::primary::ResourceKey;
 use super::settle;
 use super::shared::Shared;
@@ -24,11 +27,17 @@ pub(super) struct Progress<'a> {
     slot: &'a dyn Slot,
     /// Empty while the step does not wait.
     waits: watch::Sender<String>,
+    ran: Arc<RanHooks>,
 }
 
 impl<'a> Progress<'a> {
     pub(super) fn new(shared: &'a Shared, key: &'a ResourceKey, slot: &'a dyn Slot) -> Progress<'a> {
-        Progress { shared, key, slot, waits: watch::Sender::default() }
+        Progress { shared, key, slot, waits: watch::Sender::default(), ran: Arc::default() }
+    }
+
+    /// The hooks that ended during the step.
+    pub(super) fn ran(&self) -> Arc<RanHooks> {
+        self.ran.clone()
     }
 
     pub(super) fn subscribe(&self) -> watch::Receiver<String> {
@@ -58,6 +67,13 @@ impl Slot for Progress<'_> {
 
     fn waiting_for(&self, what: &str) {
         self.set(what);
+    }
+
+    fn hook_ended(&self, hook: &Hook, _event: HookEvent) {
+        let last = &hook.last_run;
+        let took = last.started_at.zip(last.completed_at).map(|(from, to)| to.duration_since(from));
+        let took = took.and_then(|took| Duration::try_from(took).ok()).unwrap_or_default();
+        self.ran.add(RanHook { object: format!("{} {:?}", hook.kind, hook.name), took });
     }
 
     fn recreating(&self, object: &ObjectKey, why: &str) {

@@ -4,7 +4,8 @@ use helm_release::action;
 use helm_release::kube::DriftPolicy;
 use helm_release::storage::MarkedObject;
 
-use super::correct_drift::{self, deployed, fault, put_back};
+use super::changes::{put_back, repaired};
+use super::correct_drift::{self, deployed, fault};
 use super::failure::Failed;
 use super::primary::Primary;
 use super::undo;
@@ -25,9 +26,9 @@ pub(super) async fn reapply(work: &mut Work<'_>, primary: &Primary) -> Result<Ne
     undo::publish_client_side_applies(work, primary, &applied, None).await;
     correct_drift::update_marks(work, primary, version, &marks, &applied).await.map_err(|e| fault(&e))?;
     let put_back = put_back(&applied);
-    tracing::info!(resource = %work.key, objects = applied.len(), changed = put_back, "Applied release again");
+    tracing::info!(resource = %work.key, objects = applied.len(), changed = put_back.len(), "Applied release again");
     if !put_back.is_empty() {
-        work.shared.publish(primary, Outcome::normal("DriftCorrected", "Repair", format!("repaired {put_back}")));
+        work.shared.publish(primary, Outcome::normal("DriftCorrected", "Repair", repaired(&put_back, &[])));
     }
     work.applied_everything(primary);
     Ok(Next::Again)

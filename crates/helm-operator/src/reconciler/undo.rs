@@ -113,12 +113,20 @@ async fn roll_back(work: &Work<'_>, primary: &Primary, to: u32) -> Result<(), Fa
     let Some(current) = work.current() else { return Ok(()) };
     let decoration = work.decoration(primary);
     let mut env = work.environment(&decoration, primary, "upgrade");
+    // The event of the rollback names its own hooks.
+    _ = work.ran.take();
     // The refusal was for another revision.
     env.options.refused = None;
     let inputs = current.inventory.inputs.clone();
     match action::rollback(&env, &current, to, &inputs).await {
         Ok(outcome) => {
             tracing::info!(resource = %work.key, to, revision = outcome.version, "Rolled back release");
+            let (failed, hooks) = (current.version, work.ran.take());
+            let note = format!(
+                "rolled back to revision {to} as revision {}: revision {failed} failed{hooks}",
+                outcome.version
+            );
+            work.shared.publish(primary, Outcome::normal("RolledBack", "Rollback", note));
             record(work, outcome, None).await;
             Ok(())
         }

@@ -89,7 +89,7 @@ pub(super) async fn uninstall(work: &mut Work<'_>, primary: &Primary) -> Result<
     match delete(work, primary).await {
         Ok(None) => {
             tracing::info!(resource = %work.key, "Uninstalled release");
-            let note = format!("uninstalled release {:?}", primary.name());
+            let note = format!("uninstalled release {:?}{}", primary.name(), work.ran.take());
             work.shared.publish(primary, Outcome::normal("Uninstalled", "Uninstall", note));
             forget(work, primary);
             work.succeed();

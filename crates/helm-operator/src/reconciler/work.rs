@@ -8,6 +8,7 @@ use helm_release::kube::{Applier, Decoration, Slot};
 use helm_release::storage::Known;
 use tokio::time::Instant;
 
+use super::changes::RanHooks;
 use super::failure::Failed;
 use super::outcome::{foreign, invalid_annotation};
 use super::primary::{Primary, ResourceKey};
@@ -36,7 +37,7 @@ pub(super) async fn reconcile(shared: &Shared, key: &ResourceKey, slot: &dyn Slo
     };
     let progress = Progress::new(shared, key, slot);
     let waits = progress.subscribe();
-    let mut work = Work { lane, ..Work::new(shared, key, &progress) };
+    let mut work = Work { lane, ran: progress.ran(), ..Work::new(shared, key, &progress) };
     let end = publish_progress(shared, key, waits, Box::pin(work.steps())).await;
     settle::settle(&work, end).await
 }
@@ -73,6 +74,8 @@ pub(super) struct Work<'a> {
     pub(super) loaded: Option<Loaded>,
     /// How far a full reconcile got.
     pub(super) progress: requests::Progress,
+    /// The hooks that ended and no event has named yet.
+    pub(super) ran: Arc<RanHooks>,
     /// Whether the resource waits for a place among the upgrades.
     pub(super) in_line: bool,
     /// Deleted objects that still exist.
@@ -109,6 +112,7 @@ impl<'a> Work<'a> {
             discovered: None,
             loaded: None,
             progress,
+            ran: Arc::default(),
             in_line: false,
             awaited: None,
             decided,

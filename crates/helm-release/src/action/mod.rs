@@ -317,6 +317,8 @@ pub struct Outcome {
     pub marks: Marks,
     /// The objects that were applied; skipped ones are missing.
     pub applied: Vec<Applied>,
+    /// The objects that were deleted because the revision no longer contains them.
+    pub pruned: Vec<ObjectKey>,
     /// Revisions that were deployed before and are marked superseded now.
     pub superseded: Vec<u32>,
     /// Revisions that were deleted from the history.

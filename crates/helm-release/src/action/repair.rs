@@ -4,8 +4,8 @@ use super::handover::Handover;
 use super::last::Deployed;
 use super::{Cached, Environment, Error, HELM_APPLY_METHOD, read_release};
 use crate::kube::{
-    Applied, ApplyError, Live, Object, ObjectKey, Observed, Ownership, Pointer, Previous, Rule, Target, has_replicas,
-    recorded_objects,
+    Applied, ApplyError, Live, Look, Object, ObjectKey, Observed, Ownership, Pointer, Previous, Rival, Rule, Target,
+    has_replicas, recorded_objects,
 };
 use crate::release::Packed;
 use crate::storage::{MarkedObject, Marks};
@@ -17,11 +17,14 @@ pub struct Repaired {
     pub applied: Vec<Applied>,
     /// Objects that lost only fields that others own, as they are now. Nothing was written.
     pub accepted: Vec<(ObjectKey, Live)>,
+    /// Who changed the objects that were looked at, or that they were gone.
+    pub rivals: Vec<(ObjectKey, Rival)>,
 }
 
 /// Corrects drift: applies these objects of a revision again, each by the method that wrote it before. No record is written.
 ///
-/// An object with fields that may be handed over is read first. If it lost nothing else, it is not written.
+/// An object with fields that may be handed over is read first. If it lost nothing else, it is not written. Of the others, the first `looks` are read
+/// to learn who changed them; what cannot be read then is repaired all the same.
 ///
 /// Objects whose kind is no longer served are skipped. Repeating a repair changes nothing. When it fails or is cancelled, some objects may
 /// already be repaired; objects of one kind are applied concurrently, kinds one after the other.
@@ -33,9 +36,10 @@ pub async fn repair(
     version: u32,
     packed: Option<&Packed>,
     drifted: &[&MarkedObject],
+    looks: usize,
 ) -> Result<Repaired, Error> {
     let rule = if env.options.adopt { Rule::Adopt } else { Rule::Keep };
-    apply(env, version, packed, With::Drifted(drifted), rule).await
+    apply(env, version, packed, With::Drifted { objects: drifted, looks }, rule).await
 }
 
 /// Applies these objects of a revision again, whether they drifted or not.
@@ -73,8 +77,11 @@ pub async fn take_ownership(
 enum With<'a> {
     All,
     These(&'a [&'a MarkedObject]),
-    /// Only if they lost more than what others own.
-    Drifted(&'a [&'a MarkedObject]),
+    /// Only if they lost more than what others own. Of the rest, this many are looked at.
+    Drifted {
+        objects: &'a [&'a MarkedObject],
+        looks: usize,
+    },
 }
 
 async fn apply(
@@ -87,24 +94,29 @@ async fn apply(
     let release = read_release(env, version, packed).await?;
     let objects = recorded_objects(&release.manifest, &env.decoration.namespace)?;
     let handover = Handover::new(env, &objects);
-    let (mut targets, mut accepted): (Vec<Target<'_>>, Vec<(ObjectKey, Live)>) = Default::default();
+    let mut targets: Vec<Target<'_>> = Vec::new();
+    let mut repaired = Repaired::default();
     for object in &objects {
         // Objects of a kind that is no longer served cannot drift.
         let recorded = env.applier.recorded_key(object, env.decoration).await?;
         let Some(key) = recorded else { continue };
         let known = match with {
             With::All => None,
-            With::These(objects) | With::Drifted(objects) => match objects.iter().find(|known| known.key == key) {
+            With::These(objects) | With::Drifted { objects, .. } => match objects.iter().find(|known| known.key == key)
+            {
                 None => continue,
                 known => known,
             },
         };
         let handed_over = handover.of(&key);
-        if matches!(with, With::Drifted(_))
-            && let Some(live) = as_others_left_it(env, object, &key, &handed_over).await?
+        if let With::Drifted { looks, .. } = with
+            && let Some(look) = look(env, object, &key, &handed_over, repaired.rivals.len() < looks).await?
         {
-            accepted.push((key, live));
-            continue;
+            if let Some(live) = as_others_left_it(env, &look) {
+                repaired.accepted.push((key, live));
+                continue;
+            }
+            repaired.rivals.push((key.clone(), look.rival));
         }
         let client = known.is_some_and(|known| known.client);
         let previous = if client { Previous::Client { changed: false } } else { Previous::Apply };
@@ -112,25 +124,37 @@ async fn apply(
         targets.push(Target { object, rule, observed, previous, changed: false, handed_over });
     }
     let last = Deployed::new(env, Some(version), packed);
-    let applied = env.applier.apply_all(&targets, &last.write_options()).await?;
-    Ok(Repaired { applied, accepted })
+    repaired.applied = env.applier.apply_all(&targets, &last.write_options()).await?;
+    Ok(repaired)
 }
 
-/// Returns the live object if others changed nothing but the fields that are theirs. Other objects are not read.
-async fn as_others_left_it(
+/// Looks at an object if its fields may be handed over, or if it `is_named`. An object that is known to be gone is not read.
+async fn look(
     env: &Environment<'_>,
     object: &Object,
     key: &ObjectKey,
     handed_over: &[Pointer],
-) -> Result<Option<Live>, Error> {
-    let scaled = || matches!(env.live.cached(key, env.decoration), Cached::Ours(live) if live.scaled);
-    if handed_over.is_empty() && !(has_replicas(&object.body) && scaled()) {
-        return Ok(None);
+    is_named: bool,
+) -> Result<Option<Look>, Error> {
+    let cached = env.live.cached(key, env.decoration);
+    let is_scaled = has_replicas(&object.body) && matches!(&cached, Cached::Ours(live) if live.scaled);
+    let is_needed = is_scaled || !handed_over.is_empty();
+    if !is_needed && (!is_named || cached == Cached::Absent) {
+        let gone = Look { live: None, rival: Rival { gone: true, ..Rival::default() } };
+        return Ok(is_named.then_some(gone));
     }
-    let failed = |source| ApplyError::Failed { verb: "read", object: key.to_string(), source };
-    let look = env.applier.look(object, env.decoration, handed_over).await.map_err(failed)?;
-    let ours = |live: &Live| env.decoration.ownership(live) == Ownership::Ours && !live.deleting;
-    Ok(look.live.filter(ours).filter(|_| look.rival.is_nobody()))
+    match env.applier.look(object, env.decoration, handed_over).await {
+        Err(source) if is_needed => Err(ApplyError::Failed { verb: "read", object: key.to_string(), source }.into()),
+        answer if is_needed => Ok(answer.ok()),
+        // Only who changed it matters: it is repaired whatever was lost.
+        answer => Ok(answer.ok().map(|look| Look { live: None, rival: look.rival })),
+    }
+}
+
+/// Returns the live object if others changed nothing but the fields that are theirs.
+fn as_others_left_it(env: &Environment<'_>, look: &Look) -> Option<Live> {
+    let is_ours = |live: &&Live| env.decoration.ownership(live) == Ownership::Ours && !live.deleting;
+    look.live.as_ref().filter(is_ours).filter(|_| look.rival.is_nobody()).cloned()
 }
 
 /// The watches' view suffices only for objects that we applied before.

@@ -140,14 +140,14 @@ pub async fn delete_objects(env: &Environment<'_>, inventory: &Marks) -> Result<
     Ok(())
 }
 
-/// Deletes one object if it belongs to this release.
-pub(super) async fn delete(env: &Environment<'_>, object: &MarkedObject) -> Result<(), Error> {
+/// Deletes one object if it belongs to this release. Returns whether the server accepted a deletion.
+pub(super) async fn delete(env: &Environment<'_>, object: &MarkedObject) -> Result<bool, Error> {
     let proven = env.live.cached(&object.key, env.decoration).deletable();
     let removal = env.applier.delete(&object.key, &object.api_version, proven, env.decoration).await?;
-    if let Removal::NotOurs(why) = removal {
+    if let Removal::NotOurs(why) = &removal {
         tracing::warn!(release = env.decoration.release, object = %object.key, %why, "skipped an object that this release does not own");
     }
-    Ok(())
+    Ok(removal == Removal::Sent)
 }
 
 /// Builds the inventory of a revision without our marks from its stored manifest.

@@ -38,18 +38,33 @@ impl Rival {
         if self.gone { format!("{object} is gone") } else { self.tell("changed", object) }
     }
 
+    /// Formats it for a message that names the object already: `x changed .spec.replicas`; `None` if nothing was taken.
+    pub fn describe_change(&self) -> Option<String> {
+        match self.gone {
+            true => Some("it was gone".to_owned()),
+            false if self.fields.is_empty() => None,
+            false => Some(format!("{} changed {}", self.who(), self.named_fields())),
+        }
+    }
+
     fn tell(&self, verb: &str, object: &ObjectKey) -> String {
-        let who = self.manager.as_deref().unwrap_or("someone");
-        let mut text = format!("{who} {verb} ");
+        let fields = self.named_fields();
+        let of = if fields.is_empty() { "" } else { " of " };
+        format!("{} {verb} {fields}{of}{object}", self.who())
+    }
+
+    fn who(&self) -> &str {
+        self.manager.as_deref().unwrap_or("someone")
+    }
+
+    fn named_fields(&self) -> String {
         match &self.fields[..] {
-            [] => {}
-            fields if fields.len() <= MAX_FIELDS => _ = write!(text, "{} of ", fields.join(", ")),
+            fields if fields.len() <= MAX_FIELDS => fields.join(", "),
             fields => {
                 let (named, more) = (fields[..MAX_FIELDS].join(", "), fields.len() - MAX_FIELDS);
-                _ = write!(text, "{named} and {more} more fields of ");
+                format!("{named} and {more} more fields")
             }
         }
-        format!("{text}{object}")
     }
 
     /// Returns whether the object has everything that the release applies.
@@ -358,7 +373,8 @@ mod tests {
         let key = ObjectKey { group: "".into(), kind: "ConfigMap".into(), namespace: "ns".into(), name: "b".into() };
         let rival = Rival { manager: Some("x".into()), fields: vec![".data.a".into()], ..Rival::default() };
         assert_eq!(rival.describe_once(&key), "x changed .data.a of ConfigMap \"b\"");
-        assert!(!rival.is_nobody() && Rival::default().is_nobody());
+        assert_eq!(rival.describe_change().as_deref(), Some("x changed .data.a"));
+        assert!(!rival.is_nobody() && Rival::default().is_nobody() && Rival::default().describe_change().is_none());
         let gone = Rival { gone: true, ..Rival::default() };
         assert_eq!((gone.describe_once(&key), gone.is_nobody()), ("ConfigMap \"b\" is gone".to_owned(), false));
     }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use helm_release::kube::Call;
 use serde_json::{Value, json};
 
+use super::super::causes;
 use super::super::failure::{Failed, FailedAttempt, UNANSWERED, Unanswered};
 use super::super::outcome::invalid_annotation;
 use super::super::primary::Primary;
@@ -68,6 +69,16 @@ impl Work<'_> {
         let known = self.known_digest(primary);
         // Only the mappers can tell what the values are.
         if self.maps_values() { Some(json!(["unmapped", known])) } else { known }
+    }
+
+    /// The same, one by one under the names that records keep.
+    pub(in super::super) fn source_parts(&self, primary: &Primary) -> Vec<(String, Value)> {
+        let Some(Value::Array(digests)) = self.sources_digest(primary) else { return Vec::new() };
+        let name =
+            |source: &Resolved| causes::source_part(source.key.kind.as_str(), &source.key.name, &source.values_key);
+        let mut names: Vec<String> = self.sources(primary).unwrap_or_default().iter().map(name).collect();
+        names.resize_with(digests.len(), causes::mapped_part);
+        names.into_iter().zip(digests).collect()
     }
 
     fn known_digest(&self, primary: &Primary) -> Option<Value> {

@@ -39,6 +39,7 @@ use crate::values_from::SourceKind;
 use crate::watches::Overrides;
 
 mod additions;
+mod afterwards;
 mod apart;
 mod cache;
 pub(crate) mod controller;
@@ -54,7 +55,7 @@ mod ready;
 mod recorded;
 mod recreate;
 mod releases;
-mod reporting;
+pub(super) mod reporting;
 mod requests;
 mod requeue;
 mod retries;
@@ -286,7 +287,11 @@ impl World {
     }
 
     /// A controller that publishes its events to the server.
-    fn with_events(server: Arc<MemoryApi>, renderer: Arc<dyn Renderer>, change: impl FnOnce(&mut Settings)) -> World {
+    pub(super) fn with_events(
+        server: Arc<MemoryApi>,
+        renderer: Arc<dyn Renderer>,
+        change: impl FnOnce(&mut Settings),
+    ) -> World {
         let events = Events::new(server.clone(), "memcached-controller", None);
         World::start(server, renderer, events, false, change, Intake::default(), Additions::default())
     }

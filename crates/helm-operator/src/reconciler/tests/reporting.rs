@@ -8,7 +8,7 @@ use crate::reconciler::workers::serve;
 use crate::watches::OverrideValuesType;
 
 /// The events so far, oldest first: type, reason, how often, note.
-pub(super) async fn published(world: &World) -> Vec<String> {
+pub(in super::super) async fn published(world: &World) -> Vec<String> {
     tokio::time::sleep(SECOND).await;
     let said = |event: Value| {
         let text = |field: &str| event[field].as_str().unwrap().to_owned();
@@ -35,7 +35,7 @@ async fn override_values_and_duplicate_objects_are_reported_with_values_hidden_o
         world.reconcile().await;
         let published = published(&world).await;
         let overridden = format!("Chart value \"auth.password\" overridden to {value:?} by operator's watches.yaml");
-        assert!(published.contains(&format!("Warning OverrideValuesInUse x1: {overridden}")), "{published:#?}");
+        assert!(published.contains(&format!("Normal OverrideValuesInUse x1: {overridden}")), "{published:#?}");
         let duplicates: Vec<_> = published.iter().filter(|event| event.contains("DuplicateObject")).collect();
         assert_eq!(duplicates.len(), 1, "{published:#?}");
         assert!(duplicates[0].contains("ConfigMap \"a\""));

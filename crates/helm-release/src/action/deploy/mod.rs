@@ -27,6 +27,12 @@ pub(super) struct ActionKind {
     pub(super) rollback_revision: u32,
 }
 
+/// What an action changed in the cluster.
+pub(super) struct Changes {
+    pub(super) applied: Vec<Applied>,
+    pub(super) pruned: Vec<ObjectKey>,
+}
+
 /// One run of an action: the revision that it makes, and what it starts from.
 pub(super) struct Attempt<'a> {
     pub(super) env: &'a Environment<'a>,
@@ -63,14 +69,14 @@ pub(super) async fn deploy(
     attempt.write_ahead(&release, &ahead).await?;
     let ran = async {
         attempt.run_before(&mut release, &mut ahead).await?;
-        let applied = attempt.apply(&observations).await?;
+        let changes = attempt.apply(&observations).await?;
         attempt.run_after(&mut release).await?;
-        Ok::<Vec<Applied>, Error>(applied)
+        Ok::<Changes, Error>(changes)
     };
     match ran.await {
-        Ok(applied) => {
-            let marks = attempt.marks(&applied, &release);
-            attempt.complete(release, marks, applied).await
+        Ok(changes) => {
+            let marks = attempt.marks(&changes.applied, &release);
+            attempt.complete(release, marks, changes).await
         }
         Err(cause) => Err(failure::record(&attempt, release, ahead, cause).await),
     }

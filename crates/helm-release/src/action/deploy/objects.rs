@@ -2,11 +2,11 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::Attempt;
+use super::{Attempt, Changes};
 use crate::action::last::Deployed;
 use crate::action::uninstall::delete;
 use crate::action::{Cached, CachedObject, Environment, Error};
-use crate::kube::{Applied, Object, ObjectKey, Observed, Previous, Rule, Target, uninstall_order};
+use crate::kube::{Object, ObjectKey, Observed, Previous, Rule, Target, uninstall_order};
 use crate::storage::MarkedObject;
 
 /// Live objects as read before the first write.
@@ -24,13 +24,13 @@ impl Attempt<'_> {
     }
 
     /// Applies the candidate's objects, then prunes.
-    pub(super) async fn apply(&self, observations: &Observations) -> Result<Vec<Applied>, Error> {
+    pub(super) async fn apply(&self, observations: &Observations) -> Result<Changes, Error> {
         let objects = self.candidate.objects.iter().zip(&self.keys);
         let targets: Vec<Target<'_>> =
             objects.filter_map(|(object, key)| self.target(object, key, observations)).collect();
         let applied = self.env.applier.apply_all(&targets, &self.last().write_options()).await?;
-        self.prune().await?;
-        Ok(applied)
+        let pruned = self.prune().await?;
+        Ok(Changes { applied, pruned })
     }
 
     /// Returns the revision that merges start from.
@@ -88,16 +88,19 @@ impl Attempt<'_> {
             && known.any(|known| is_autoscaler(known) && !self.keys.contains(known))
     }
 
-    /// Deletes objects that the candidate no longer contains, in Helm's uninstall order.
-    async fn prune(&self) -> Result<(), Error> {
+    /// Deletes objects that the candidate no longer contains, in Helm's uninstall order. Returns those deleted.
+    async fn prune(&self) -> Result<Vec<ObjectKey>, Error> {
         let new: HashSet<&ObjectKey> = self.keys.iter().collect();
         let objects = self.current.iter().flat_map(|c| &c.inventory.objects);
         let mut dropped: Vec<&MarkedObject> = objects.filter(|o| !o.kept && !new.contains(&o.key)).collect();
         uninstall_order(&mut dropped, |o| &o.key.kind);
+        let mut pruned = Vec::new();
         for object in dropped {
-            delete(self.env, object).await?;
+            if delete(self.env, object).await? {
+                pruned.push(object.key.clone());
+            }
         }
-        Ok(())
+        Ok(pruned)
     }
 }
 

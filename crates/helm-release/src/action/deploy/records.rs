@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashSet};
 
 use jiff::Timestamp;
 
-use super::Attempt;
+use super::{Attempt, Changes};
 use crate::action::resume::{has, not_run};
 use crate::action::{Error, Failure, HELM_APPLY_METHOD, Outcome, Recorded, failure, read_release};
 use crate::kube::{Applied, Object, ObjectKey, Owner, intern, is_kept};
@@ -101,7 +101,7 @@ impl Attempt<'_> {
         self,
         mut release: Release,
         marks: Marks,
-        applied: Vec<Applied>,
+        Changes { applied, pruned }: Changes,
     ) -> Result<Outcome, Failure> {
         let (env, version) = (self.env, release.version);
         let description = env.options.description.as_ref().unwrap_or(&self.kind.complete);
@@ -114,7 +114,7 @@ impl Attempt<'_> {
         let (superseded, dropped) = futures::future::join(self.supersede(version), trimmed).await;
         let first_deployed = release.info.first_deployed;
         let notes = release.info.notes;
-        Ok(Outcome { version, written, marks, applied, superseded, dropped, first_deployed, notes })
+        Ok(Outcome { version, written, marks, applied, pruned, superseded, dropped, first_deployed, notes })
     }
 
     /// Marks the revisions superseded that were deployed so far; returns them. Failing is harmless, because the newest revision counts, and the

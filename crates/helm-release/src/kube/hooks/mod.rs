@@ -47,6 +47,8 @@ pub trait Slot: Send + Sync {
     /// Reports what the run waits for: `hook templates/x.yaml: waiting for Job "y" to finish (2m0s of 1h0m0s)`. Called at every poll, every 50 ms at first
     /// and every 2 s later; must return immediately.
     fn waiting_for(&self, _what: &str) {}
+    /// Reports that a hook has ended, with its times and its phase in `last_run`. Must return immediately.
+    fn hook_ended(&self, _hook: &Hook, _event: HookEvent) {}
     /// Reports that the run has deleted an object to create it anew, and why. Must return immediately.
     fn recreating(&self, _object: &ObjectKey, _why: &str) {}
 }
@@ -184,11 +186,10 @@ impl Applier {
     ) -> BoxFuture<'a, Result<Vec<HookError>, HookError>> {
         Box::pin(async move {
             let order = decide::order(&release.hooks, event);
-            let deletes = matches!(event, HookEvent::PreDelete | HookEvent::PostDelete);
             if order.is_empty() {
                 return Ok(Vec::new());
             }
-            without_slot(run.slot, self.run_in_order(release, &order, deletes, run)).await
+            without_slot(run.slot, self.run_in_order(release, &order, event, run)).await
         })
     }
 
@@ -196,12 +197,13 @@ impl Applier {
         &self,
         release: &mut Release,
         order: &[usize],
-        deletes: bool,
+        event: HookEvent,
         run: &HookRun<'_>,
     ) -> Result<Vec<HookError>, HookError> {
+        let deletes = matches!(event, HookEvent::PreDelete | HookEvent::PostDelete);
         let mut skipped = Vec::new();
         for (done, at) in order.iter().enumerate() {
-            let ran = self.run_hook(release, *at, run).await;
+            let ran = self.run_hook(release, *at, event, run).await;
             if let Err(error) = ran {
                 if deletes && error.is_terminating() {
                     skipped.push(error);

@@ -12,13 +12,19 @@ use super::{HookError, HookRun};
 use crate::kube::api::{Call, Error};
 use crate::kube::apply::{Applier, describe};
 use crate::kube::{Object, Response, is_transient};
-use crate::release::{DeletePolicy, HookPhase, LastRun, Release};
+use crate::release::{DeletePolicy, HookEvent, HookPhase, LastRun, Release};
 
 /// How long to retry a create that the server keeps rejecting. The server is up, so the action fails and is retried later.
 const REFUSED_LIMIT: Duration = Duration::from_secs(120);
 
 impl Applier {
-    pub(super) async fn run_hook(&self, release: &mut Release, at: usize, run: &HookRun<'_>) -> Result<(), HookError> {
+    pub(super) async fn run_hook(
+        &self,
+        release: &mut Release,
+        at: usize,
+        event: HookEvent,
+        run: &HookRun<'_>,
+    ) -> Result<(), HookError> {
         let hook = &mut release.hooks[at];
         if hook.last_run.phase == HookPhase::Succeeded {
             return Ok(());
@@ -30,6 +36,7 @@ impl Applier {
         let last_run = &mut release.hooks[at].last_run;
         last_run.phase = if ended.is_ok() { HookPhase::Succeeded } else { HookPhase::Failed };
         last_run.completed_at = Some(Timestamp::now());
+        run.slot.hook_ended(&release.hooks[at], event);
         ended
     }
 
