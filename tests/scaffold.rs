@@ -47,7 +47,7 @@ fn share_build(folder: &Path) {
     let profiles = &ours[ours.find("[profile.dev]").unwrap()..ours.find("[package]").unwrap()];
     let theirs = fs::read_to_string(folder.join("Cargo.toml")).unwrap();
     let package = &theirs[..theirs.find("[profile.dev]").unwrap()];
-    fs::write(folder.join("Cargo.toml"), format!("{package}[workspace]\n\n{profiles}")).unwrap();
+    fs::write(folder.join("Cargo.toml"), format!("{package}{profiles}")).unwrap();
     fs::copy(root.join("Cargo.lock"), folder.join("Cargo.lock")).unwrap();
 }
 

@@ -1,4 +1,4 @@
-//! The only module that touches the disk: reads projects and charts, writes what changed.
+//! The only module that touches the disk: reads projects, charts and the library's sources, writes what changed.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use helm::chart::{Chart, MAX_CHART_BYTES};
 
 use crate::chart::ChartFiles;
+use crate::library::{Checkout, Library, Sources};
 use crate::{Change, Error, Project};
 
 /// Folders that are never part of a project.
@@ -54,8 +55,37 @@ pub fn read_chart(path: &str) -> Result<ChartFiles, Error> {
     if !Path::new(path).exists() && is_remote(path) {
         return Err(Error::Remote(path.to_owned()));
     }
-    let files = if Path::new(path).is_dir() { chart_folder(Path::new(path))? } else { archive(path)? };
+    let files = if Path::new(path).is_dir() { files_below(Path::new(path))? } else { archive(path)? };
     ChartFiles::new(path, files)
+}
+
+/// Reads what a project's copy of the library consists of. `None` if the folder is not a checkout of the library, or no longer.
+///
+/// # Errors
+/// A file or folder cannot be read.
+pub fn read_sources(checkout: &Path) -> Result<Option<Sources>, Error> {
+    let below = |folder: &str| match checkout.join(folder) {
+        folder if folder.is_dir() => files_below(&folder),
+        _ => Ok(Vec::new()),
+    };
+    Sources::of(|name| fs::read(checkout.join(name)).ok(), below)
+}
+
+/// The library in place: `path` is a checkout, or the folder of the crate in one.
+///
+/// # Errors
+/// The folder has no such crate.
+pub fn find_checkout(path: &str) -> Result<Library, Error> {
+    let is_crate = |folder: &Path| folder.join("src").is_dir() && folder.join("Cargo.toml").is_file();
+    let given = Path::new(path);
+    let inner = given.join("crates/helm-operator");
+    let folder = match (is_crate(&inner), given.ends_with("helm-operator") && is_crate(given)) {
+        (true, _) => inner,
+        (_, true) => given.to_owned(),
+        _ => return Err(Error::NoLibrary(path.to_owned())),
+    };
+    let lock = fs::read(folder.join("../../Cargo.lock")).ok();
+    Ok(Library::Checkout(Checkout { folder: folder.display().to_string(), lock }))
 }
 
 /// URLs, and `repository/chart` names.
@@ -64,7 +94,7 @@ fn is_remote(path: &str) -> bool {
     path.contains("://") || (is_name && path.split('/').count() == 2)
 }
 
-fn chart_folder(folder: &Path) -> Result<Vec<(String, Vec<u8>)>, Error> {
+fn files_below(folder: &Path) -> Result<Vec<(String, Vec<u8>)>, Error> {
     let mut files = Vec::new();
     walk(folder, "", 0, &mut files)?;
     Ok(files)
@@ -122,6 +152,21 @@ mod tests {
         assert_eq!(read.text("a/b/c.yaml"), Some("x: 1\n"));
         assert!(!read.contains("target/debug/big"));
         assert_eq!(read.changes().count(), 0);
+    }
+
+    #[test]
+    fn the_library_is_found_in_a_checkout_and_by_its_own_folder() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let sources = read_sources(&root).unwrap();
+        assert!(sources.is_some() && read_sources(&root.join("crates")).unwrap().is_none());
+        for path in [root.clone(), root.join("crates/helm-operator")] {
+            let Library::Checkout(found) = find_checkout(path.to_str().unwrap()).unwrap() else {
+                panic!("no checkout")
+            };
+            assert!(found.folder.ends_with("crates/helm-operator") && found.lock.is_some(), "{found:?}");
+        }
+        let error = find_checkout(root.join("crates").to_str().unwrap()).unwrap_err().to_string();
+        assert!(error.contains("has no sources of the library"), "{error}");
     }
 
     #[test]

@@ -15,7 +15,9 @@ pub enum Error {
     #[error("no PROJECT file here; run 'init' first")]
     NoProject,
     /// The folder has a project with other settings.
-    #[error("this project exists already with {field} {found:?}, not {wanted:?}")]
+    #[error(
+        "this folder is a project already, with {field} {found:?} and not {wanted:?}: leave the flag out to work on it, or make the other project in an empty folder"
+    )]
     OtherProject {
         /// The field of `PROJECT`.
         field: &'static str,
@@ -24,6 +26,11 @@ pub enum Error {
         /// What was asked for.
         wanted: String,
     },
+    /// The folder has a project of another tool.
+    #[error(
+        "this folder is a project of another tool, with the layout {0}: make one in an empty folder; 'create api' adds its kinds there, served by charts or by Rust"
+    )]
+    OtherLayout(String),
     /// The folder to take over is not a project of operator-sdk's Helm plugin.
     #[error("{folder} is not a Helm project of operator-sdk: {reason}")]
     NotHelmProject {
@@ -33,7 +40,7 @@ pub enum Error {
         reason: String,
     },
     /// A native kind in a project without code.
-    #[error("only projects made with 'init --hybrid' serve kinds natively; this one serves charts only")]
+    #[error("this project serves charts only; 'init --hybrid' adds Rust to it")]
     NotHybrid,
     /// Neither kind nor chart.
     #[error("either --kind or --helm-chart need to be provided")]
@@ -89,6 +96,9 @@ pub enum Error {
         /// Why.
         reason: String,
     },
+    /// A folder that is no checkout of the library.
+    #[error("{0} has no sources of the library: it needs crates/helm-operator, or must be that folder itself")]
+    NoLibrary(String),
     /// A chart from a repository.
     #[error("cannot download charts; run 'helm pull {0} --untar' and pass the folder")]
     Remote(String),

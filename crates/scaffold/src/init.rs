@@ -1,8 +1,10 @@
 //! `init`: a project without APIs.
 
 use crate::gvk::{check_domain, check_project};
+use crate::hybrid::{Words, add_rust};
+use crate::library::Library;
 use crate::project_file::{self, ProjectFile};
-use crate::templates::{CHARTS, HYBRID, PROJECT, fill};
+use crate::templates::{CHARTS, HYBRID, PROJECT};
 use crate::{Error, Project, chart};
 
 /// What kind of project to make.
@@ -18,51 +20,90 @@ pub struct Init {
     pub hybrid: Option<Library>,
 }
 
-/// Where a hybrid project gets `helm-operator` from.
-#[derive(Clone, Debug)]
-pub enum Library {
-    /// The registry, in this version.
-    Version(String),
-    /// A folder with its sources.
-    Path(String),
+/// What a folder's project is called.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// The project's name.
+    pub name: String,
+    /// The domain of its APIs.
+    pub domain: String,
+    /// Whether Rust may serve kinds.
+    pub is_hybrid: bool,
 }
 
-/// Creates what is missing. In a project with the same settings it changes nothing.
+impl Settings {
+    /// The settings of a project; `None` for a folder without one.
+    ///
+    /// # Errors
+    /// `PROJECT` cannot be read.
+    pub fn of(project: &Project) -> Result<Option<Settings>, Error> {
+        let file = project.text(project_file::PATH).map(ProjectFile::parse).transpose()?;
+        Ok(file.map(|file| Settings {
+            name: file.name().to_owned(),
+            domain: file.domain().to_owned(),
+            is_hybrid: file.is_hybrid(),
+        }))
+    }
+}
+
+/// Creates what is missing; returns notes for the user. A project of charts becomes hybrid if that is what `options` ask for. A hybrid project's copy
+/// of the library is replaced by theirs.
 ///
 /// # Errors
 /// A name is invalid, or the folder has a project with other settings.
-pub fn init(project: &mut Project, options: &Init) -> Result<(), Error> {
+pub fn init(project: &mut Project, options: &Init) -> Result<Vec<String>, Error> {
     check_project(&options.name)?;
     check_domain(&options.domain)?;
-    match project.text(project_file::PATH) {
-        Some(text) => check_same(&ProjectFile::parse(text)?, options)?,
-        None => {
-            let repo = options.repo.as_deref();
-            let file = ProjectFile::new(&options.name, &options.domain, repo, options.hybrid.is_some());
-            project.create(project_file::PATH, file.print());
+    let Some(text) = project.text(project_file::PATH) else {
+        return start(project, options).map(|()| Vec::new());
+    };
+    let file = ProjectFile::parse(text)?;
+    check_same(&file, options)?;
+    match &options.hybrid {
+        Some(library) if file.is_charts() => add_rust(project, library),
+        library => {
+            complete(project, &file, library.as_ref());
+            Ok(ways_on(&file))
         }
     }
-    let specific = if options.hybrid.is_some() { HYBRID } else { CHARTS };
-    let (repository, library) = (repository(options), library(options));
-    let words =
-        [("project", options.name.as_str()), ("repository", repository.as_str()), ("library", library.as_str())];
-    for (path, text) in PROJECT.iter().chain(specific) {
-        project.create(*path, fill(text, &words));
+}
+
+/// Makes a project of an empty folder.
+fn start(project: &mut Project, options: &Init) -> Result<(), Error> {
+    let repo = options.repo.as_deref();
+    let file = ProjectFile::new(&options.name, &options.domain, repo, options.hybrid.is_some());
+    project.create(project_file::PATH, file.print());
+    complete(project, &file, options.hybrid.as_ref());
+    Ok(())
+}
+
+/// Writes the files that a project of this program lacks. One that another tool made has a layout of its own.
+fn complete(project: &mut Project, file: &ProjectFile, library: Option<&Library>) {
+    if !file.is_ours() {
+        return;
+    }
+    let words = Words::new(file, library);
+    let specific = if file.is_hybrid() { HYBRID } else { CHARTS };
+    // Without a library, the line in Cargo.toml that names it would be empty.
+    let is_known = |path: &str| library.is_some() || path != "Cargo.toml";
+    for (path, text) in PROJECT.iter().chain(specific).filter(|(path, _)| is_known(path)) {
+        project.create(*path, words.fill(text));
     }
     // The image's build copies this folder even if no API has been added.
     if project.below(chart::FOLDER).next().is_none() {
         project.create(format!("{}/.gitkeep", chart::FOLDER), "");
     }
-    Ok(())
+    if let Some(library) = library {
+        library.write(project);
+    }
 }
 
 fn check_same(file: &ProjectFile, options: &Init) -> Result<(), Error> {
-    let layout = |hybrid: bool| if hybrid { "hybrid" } else { "charts only" };
-    let fields = [
-        ("domain", file.domain(), options.domain.as_str()),
-        ("projectName", file.name(), &options.name),
-        ("layout", layout(file.is_hybrid()), layout(options.hybrid.is_some())),
-    ];
+    let fields =
+        [("domain", file.domain(), options.domain.as_str()), ("projectName", file.name(), options.name.as_str())];
+    if !file.is_charts() && !file.is_hybrid() {
+        return Err(Error::OtherLayout(file.layouts().join(", ")));
+    }
     match fields.into_iter().find(|(_, found, wanted)| found != wanted) {
         Some((field, found, wanted)) => {
             Err(Error::OtherProject { field, found: found.to_owned(), wanted: wanted.to_owned() })
@@ -71,22 +112,17 @@ fn check_same(file: &ProjectFile, options: &Init) -> Result<(), Error> {
     }
 }
 
-/// The line of `Cargo.toml` that names the sources; a comment without `--repo`.
-fn repository(options: &Init) -> String {
-    match options.repo.as_deref() {
-        Some(repo) if repo.contains("://") => format!("repository = {repo:?}"),
-        Some(repo) => format!("repository = {:?}", format!("https://{repo}")),
-        None => "# repository = \"https://…\"".to_owned(),
-    }
-}
-
-/// The library's entry in `Cargo.toml`.
-fn library(options: &Init) -> String {
-    match &options.hybrid {
-        Some(Library::Path(path)) => format!("{{ path = {path:?} }}"),
-        Some(Library::Version(version)) => format!("{version:?}"),
-        None => String::new(),
-    }
+/// What one can do in a project that exists.
+fn ways_on(file: &ProjectFile) -> Vec<String> {
+    let kind = if file.is_hybrid() { "a hybrid project" } else { "a project of charts" };
+    let is_foreign = !file.is_ours() && file.is_charts();
+    let all = [
+        (true, format!("this folder is {kind} already: {} in the domain {}", file.name(), file.domain())),
+        (true, "'create api --group G --version V --kind K' adds a kind that a chart serves, with --native one that Rust serves".to_owned()),
+        (!file.is_hybrid(), "'init --hybrid' adds Rust to it".to_owned()),
+        (is_foreign, "'init --from-operator-sdk .' takes over what operator-sdk made".to_owned()),
+    ];
+    all.into_iter().filter(|(applies, _)| *applies).map(|(_, text)| text).collect()
 }
 
 #[cfg(test)]
@@ -98,16 +134,34 @@ mod tests {
         Init { name: "cache-operator".into(), domain: "my.domain".into(), repo: None, hybrid }
     }
 
+    fn started(hybrid: bool) -> Project {
+        let mut project = Project::default();
+        assert_eq!(init(&mut project, &options(hybrid)).unwrap(), Vec::<String>::new());
+        Project::from_files(project.files())
+    }
+
     #[test]
-    fn a_second_init_changes_nothing() {
+    fn a_second_init_changes_nothing_and_says_what_can_be_done() {
         for hybrid in [false, true] {
-            let mut project = Project::default();
-            init(&mut project, &options(hybrid)).unwrap();
-            assert_eq!(project.contains("Cargo.toml"), hybrid);
-            let mut again = Project::from_files(project.files());
-            init(&mut again, &options(hybrid)).unwrap();
+            let mut again = started(hybrid);
+            assert_eq!(again.contains("Cargo.toml"), hybrid);
+            let notes = init(&mut again, &options(hybrid)).unwrap();
             assert_eq!(again.changes().collect::<Vec<_>>(), []);
+            assert!(notes[0].ends_with("already: cache-operator in the domain my.domain"), "{notes:?}");
+            assert!(notes[1].contains("create api"), "{notes:?}");
+            assert_eq!(notes.iter().any(|note| note.contains("init --hybrid")), !hybrid, "{notes:?}");
         }
+    }
+
+    #[test]
+    fn a_project_of_charts_becomes_hybrid_and_a_hybrid_one_stays_so() {
+        let mut project = started(false);
+        init(&mut project, &options(true)).unwrap();
+        assert!(project.contains("src/main.rs"));
+        assert!(Settings::of(&project).unwrap().unwrap().is_hybrid);
+        let mut again = Project::from_files(project.files());
+        init(&mut again, &options(false)).unwrap();
+        assert_eq!(again.changes().count(), 0);
     }
 
     #[test]
@@ -133,8 +187,24 @@ mod tests {
         init(&mut project, &options(false)).unwrap();
         assert_eq!(project.text("Makefile"), Some("mine"));
         let error = init(&mut project, &Init { domain: "other.domain".into(), ..options(false) }).unwrap_err();
-        assert_eq!(error.to_string(), r#"this project exists already with domain "my.domain", not "other.domain""#);
-        assert!(init(&mut project, &options(true)).is_err());
+        let expected = r#"this folder is a project already, with domain "my.domain" and not "other.domain""#;
+        assert!(error.to_string().starts_with(expected), "{error}");
         assert!(init(&mut Project::default(), &Init { name: "Cache".into(), ..options(false) }).is_err());
+    }
+
+    #[test]
+    fn a_project_of_operator_sdk_gets_no_files_and_hears_how_it_is_taken_over() {
+        let text = |layout: &str| {
+            format!("domain: my.domain\nlayout:\n- {layout}\nprojectName: cache-operator\nversion: \"3\"\n")
+        };
+        let mut helm = Project::from_files([("PROJECT", text("helm.sdk.operatorframework.io/v1"))]);
+        let notes = init(&mut helm, &options(false)).unwrap();
+        assert_eq!(helm.changes().count(), 0);
+        assert!(notes.iter().any(|note| note.contains("--from-operator-sdk .")), "{notes:?}");
+        let mut go = Project::from_files([("PROJECT", text("go.kubebuilder.io/v4"))]);
+        for hybrid in [false, true] {
+            let error = init(&mut go, &options(hybrid)).unwrap_err().to_string();
+            assert!(error.contains("go.kubebuilder.io/v4") && error.contains("empty folder"), "{error}");
+        }
     }
 }

@@ -29,7 +29,9 @@ pub mod rbac;
 mod sample;
 
 pub mod create_api;
+pub mod hybrid;
 pub mod init;
+pub mod library;
 pub mod take_over;
 
 pub mod disk;
@@ -39,6 +41,8 @@ pub use chart::ChartFiles;
 pub use create_api::{CreateApi, Native, Source, create_api};
 pub use error::Error;
 pub use gvk::Gvk;
-pub use init::{Init, Library, init};
+pub use hybrid::add_rust;
+pub use init::{Init, Settings, init};
+pub use library::{Library, Sources};
 pub use project::{Change, Project};
 pub use take_over::take_over;

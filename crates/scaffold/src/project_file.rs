@@ -79,14 +79,38 @@ impl ProjectFile {
         self.has_layout("hybrid.helm.")
     }
 
-    /// Returns whether a layout starts so. Older tools wrote one text instead of a list.
-    pub(crate) fn has_layout(&self, start: &str) -> bool {
-        let is_wanted = |layout: &Json| layout.as_str().is_some_and(|layout| layout.starts_with(start));
+    /// Returns whether charts serve all kinds.
+    pub(crate) fn is_charts(&self) -> bool {
+        self.has_layout("helm.sdk.operatorframework.io/")
+    }
+
+    /// Returns whether this program made the project.
+    pub(crate) fn is_ours(&self) -> bool {
+        self.header == HEADER
+    }
+
+    /// The names of its layouts. Older tools wrote one text instead of a list.
+    pub(crate) fn layouts(&self) -> Vec<&str> {
         match self.fields.get("layout") {
-            Some(Json::Array(layouts)) => layouts.iter().any(is_wanted),
-            Some(layout) => is_wanted(layout),
-            None => false,
+            Some(Json::Array(layouts)) => layouts.iter().filter_map(Json::as_str).collect(),
+            layout => layout.and_then(Json::as_str).into_iter().collect(),
         }
+    }
+
+    /// Lets Rust serve kinds, too.
+    pub(crate) fn make_hybrid(&mut self) -> Result<(), Error> {
+        if !self.is_charts() {
+            return Err(Error::OtherLayout(self.layouts().join(", ")));
+        }
+        let layouts = self.layouts().into_iter().filter(|layout| !layout.starts_with("helm.sdk.")).map(Json::from);
+        let layouts: Vec<Json> = std::iter::once(HYBRID.into()).chain(layouts).collect();
+        self.fields.insert("layout".into(), layouts.into());
+        Ok(())
+    }
+
+    /// Returns whether a layout starts so.
+    pub(crate) fn has_layout(&self, start: &str) -> bool {
+        self.layouts().iter().any(|layout| layout.starts_with(start))
     }
 
     /// Records an API once.

@@ -3,10 +3,10 @@
 use std::io::{self, BufRead, Write as _};
 
 use clap::{Args, Subcommand};
-use scaffold::{CreateApi, Native, Project, Source, create_api, disk};
+use scaffold::{CreateApi, Native, Project, Settings, Source, add_rust, create_api, disk};
 
 use super::plugins::{self, Plugin};
-use super::{Error, edit};
+use super::{Error, edit, library};
 
 /// What to create.
 #[derive(Args, Clone, Debug)]
@@ -27,7 +27,7 @@ pub(super) struct CreateApiFlags {
     #[command(flatten)]
     api: Api,
 
-    /// Serve the kind with Rust, in a project made with 'init --hybrid'
+    /// Serve the kind with Rust; a project of charts becomes hybrid by its first such kind
     #[arg(long)]
     native: bool,
 
@@ -119,7 +119,17 @@ pub(super) fn add(project: &mut Project, api: &Api, native: Option<Native>) -> R
         (None, None) => Source::Starter,
     };
     let (group, version, kind) = (api.group.clone(), api.version.clone(), api.kind.clone());
-    Ok(create_api(project, &CreateApi { group, version, kind, source })?)
+    let mut notes = if native.is_some() { prepare_rust(project)? } else { Vec::new() };
+    notes.extend(create_api(project, &CreateApi { group, version, kind, source })?);
+    Ok(notes)
+}
+
+/// Makes a project of charts hybrid. Returns notes.
+fn prepare_rust(project: &mut Project) -> Result<Vec<String>, Error> {
+    match Settings::of(project)? {
+        Some(settings) if !settings.is_hybrid => Ok(add_rust(project, &library::find(None)?)?),
+        _ => Ok(Vec::new()),
+    }
 }
 
 /// Returns which parts of a native kind to write; `None` for a kind with a chart. Asks as kubebuilder does, unless `--native` says enough.

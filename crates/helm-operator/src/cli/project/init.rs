@@ -3,18 +3,21 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use scaffold::{Library, disk, init, take_over};
+use scaffold::{Project, Settings, disk, init, take_over};
 
 use super::create::{Api, add};
 use super::plugins::{self, Plugin};
-use super::{Error, edit};
+use super::{Error, edit, library};
+
+/// The domain of a project whose user names none, as in operator-sdk.
+const DOMAIN: &str = "my.domain";
 
 /// The flags of `init`: operator-sdk's, and some of this program's own.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Init {
-    /// What the groups of the project's APIs end with
-    #[arg(long, default_value = "my.domain", value_name = "DOMAIN")]
-    domain: String,
+    /// What the groups of the project's APIs end with [default: my.domain]
+    #[arg(long, value_name = "DOMAIN")]
+    domain: Option<String>,
 
     /// The project's name: its program, and the prefix of its objects [default: the folder's name]
     #[arg(long, value_name = "NAME")]
@@ -24,11 +27,11 @@ pub(crate) struct Init {
     #[arg(long, value_name = "REPO")]
     repo: Option<String>,
 
-    /// Make a Cargo project, in which Rust may serve kinds, too; without it, charts serve all kinds and nothing is compiled
+    /// Make a Cargo project, in which Rust may serve kinds, too, or make one of a project of charts; without it, charts serve all kinds and nothing is compiled
     #[arg(long)]
     hybrid: bool,
 
-    /// Use the library's sources in this folder instead of the published crate; with --hybrid
+    /// Depend on the library in this clone of its repository, in place, instead of a copy in the project; with --hybrid
     #[arg(long, value_name = "DIR")]
     library_path: Option<String>,
 
@@ -63,14 +66,18 @@ pub(super) fn run(args: &Init) -> Result<(), Error> {
         let from = disk::read(folder)?;
         return edit(|project| Ok(take_over(project, &from, &folder.display().to_string())?));
     }
-    let options = options(args)?;
     edit(|project| {
-        init(project, &options)?;
-        if args.api.is_given() { add(project, &args.api, None) } else { Ok(Vec::new()) }
+        let options = options(args, project)?;
+        let mut notes = init(project, &options)?;
+        if args.api.is_given() {
+            notes = add(project, &args.api, None)?;
+        }
+        Ok(notes)
     })
 }
 
-pub(super) fn options(args: &Init) -> Result<scaffold::Init, Error> {
+/// What the flags ask for. Names that they leave out are those of the project that exists.
+pub(super) fn options(args: &Init, project: &Project) -> Result<scaffold::Init, Error> {
     if args.project_version != "3" {
         return Err(Error::ProjectVersion(args.project_version.clone()));
     }
@@ -79,10 +86,17 @@ pub(super) fn options(args: &Init) -> Result<scaffold::Init, Error> {
         Some(Plugin::Helm) if args.hybrid => return Err(Error::Both("hybrid", "plugins")),
         Some(plugin) => plugin != Plugin::Helm,
     };
-    let library =
-        args.library_path.clone().map_or_else(|| Library::Version(env!("CARGO_PKG_VERSION").to_owned()), Library::Path);
-    let name = args.project_name.clone().or_else(folder_name).ok_or(Error::NoName)?;
-    Ok(scaffold::Init { name, domain: args.domain.clone(), repo: args.repo.clone(), hybrid: hybrid.then_some(library) })
+    let library = hybrid.then(|| library::find(args.library_path.as_deref())).transpose()?;
+    let known = Settings::of(project)?;
+    let known = |field: fn(Settings) -> String| known.clone().map(field);
+    let name = args.project_name.clone().or_else(|| known(|settings| settings.name)).or_else(folder_name);
+    let domain = args.domain.clone().or_else(|| known(|settings| settings.domain));
+    Ok(scaffold::Init {
+        name: name.ok_or(Error::NoName)?,
+        domain: domain.unwrap_or_else(|| DOMAIN.to_owned()),
+        repo: args.repo.clone(),
+        hybrid: library,
+    })
 }
 
 /// The current folder's name in lower case, with dashes for other separators.

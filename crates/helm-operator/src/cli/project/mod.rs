@@ -3,6 +3,7 @@
 mod create;
 mod generate;
 mod init;
+mod library;
 mod lint;
 mod plugins;
 #[cfg(test)]
@@ -12,6 +13,7 @@ use std::io;
 use std::path::Path;
 use std::process::ExitCode;
 
+use scaffold::library::FOLDER as COPY;
 use scaffold::{Change, Project, disk, rbac};
 
 pub(crate) use create::Create;
@@ -38,6 +40,10 @@ pub(super) enum Error {
     Both(&'static str, &'static str),
     #[error("no answer to {0:?}; pass --{1} or --{1}=false")]
     NoAnswer(&'static str, &'static str),
+    #[error(
+        "the sources of helm-operator {version} are no longer in {root}, where this program was built, and the library is not published yet: clone the repository there again, or pass --library-path with the folder of a clone"
+    )]
+    NoSources { version: &'static str, root: String },
     #[error("the folder's name is no project name; pass --project-name")]
     NoName,
     #[error("{0}: run 'helm-operator generate {1}'")]
@@ -57,15 +63,34 @@ fn edit(work: impl FnOnce(&mut Project) -> Result<Vec<String>, Error>) -> Result
     let mut project = disk::read(folder)?;
     let notes = work(&mut project)?;
     disk::write(folder, &project)?;
-    let changes = project.changes().map(|(path, change)| match change {
-        Change::Created => format!("created {path}"),
-        Change::Changed => format!("changed {path}"),
-        Change::Removed => format!("removed {path}"),
-    });
     let notes = notes.into_iter().map(|note| format!("note: {note}"));
-    let lines: Vec<String> = changes.chain(notes).collect();
+    let lines: Vec<String> = changes(&project).into_iter().chain(notes).collect();
     super::print(&if lines.is_empty() { "nothing to do".to_owned() } else { lines.join("\n") });
     Ok(())
+}
+
+/// One line for each file that changed, and one for the library's copy.
+fn changes(project: &Project) -> Vec<String> {
+    let is_copied = |path: &str| path.strip_prefix(COPY).is_some_and(|rest| rest.starts_with('/'));
+    let (copied, own): (Vec<_>, Vec<_>) = project.changes().partition(|(path, _)| is_copied(path));
+    let what = |change| match change {
+        Change::Created => "created",
+        Change::Changed => "changed",
+        Change::Removed => "removed",
+    };
+    let mut lines: Vec<String> = own.iter().map(|(path, change)| format!("{} {path}", what(*change))).collect();
+    if let Some((_, first)) = copied.first() {
+        let is_new = copied.iter().all(|(_, change)| *change == Change::Created);
+        let change = if is_new { *first } else { Change::Changed };
+        let version = env!("CARGO_PKG_VERSION");
+        lines.push(format!(
+            "{} {}: the library's sources, version {version}, {} files",
+            what(change),
+            COPY,
+            copied.len()
+        ));
+    }
+    lines
 }
 
 /// Runs `init`.

@@ -12,7 +12,7 @@ fn parse(line: &str) -> Result<Command, String> {
 
 fn init_options(line: &str) -> Result<scaffold::Init, String> {
     match parse(line)? {
-        Command::Init(init) => options(&init).map_err(|error| error.to_string()),
+        Command::Init(init) => options(&init, &scaffold::Project::default()).map_err(|error| error.to_string()),
         other => Err(format!("{other:?}")),
     }
 }
