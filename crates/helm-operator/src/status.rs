@@ -14,6 +14,7 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use crate::reconciler::DETECTED;
+use crate::rendering::EXTERNAL_SCHEMA;
 use crate::report::shorten;
 use crate::summary;
 
@@ -56,10 +57,12 @@ const OURS: &[&str] = &[
 ];
 
 /// Failures with these reasons are likely to happen again however often the same inputs are tried.
-const PERMANENT: [&str; 8] = [
+const PERMANENT: [&str; 10] = [
     "DriftLoop",
+    EXTERNAL_SCHEMA,
     "InvalidAnnotation",
     "InvalidName",
+    "InvalidSchema",
     "InvalidValues",
     "ReleaseConflict",
     "RenderError",
@@ -192,6 +195,8 @@ pub(crate) struct Facts {
     pub(crate) fault: Option<Fault>,
     /// Why only a change can help against it.
     pub(crate) stall: Option<Stall>,
+    /// What will stop the next change of the resource, although nothing has failed yet.
+    pub(crate) blocked: Option<Fault>,
     /// Whether an annotation pauses the resource.
     pub(crate) paused: bool,
     /// How many upgrades may run at a time, if this one waits for its turn.
@@ -227,6 +232,8 @@ pub(crate) const GIVEN_UP: &str = "to try again, change the resource, its chart 
 /// What helps against a failure.
 fn advice(reason: &str) -> &'static str {
     match reason {
+        EXTERNAL_SCHEMA => "correct watches.yaml or the chart; no value of spec helps",
+        "InvalidSchema" => "correct the chart's values.schema.json; no value of spec helps",
         "InvalidValues" => "correct the values in spec",
         "InvalidName" => "create the resource under another name",
         "InvalidAnnotation" => "correct the annotation",
@@ -400,7 +407,7 @@ fn wanted(facts: &Facts, old: &Status) -> Vec<Condition> {
 
 /// The conditions of failures. On a resource of helm-operator-plugins, those that are not true are false.
 fn faults(facts: &Facts, old: &Status) -> Vec<Condition> {
-    let current = |kind| facts.fault.as_ref().filter(|fault| fault.condition == kind);
+    let current = |kind| facts.fault.as_ref().or(facts.blocked.as_ref()).filter(|fault| fault.condition == kind);
     let of = |kind| match current(kind) {
         Some(fault) => Some(new(kind, "True", fault.reason, &fault.message)),
         None => old.is_from_plugins().then(|| new(kind, "False", AS_EXPECTED, "")),

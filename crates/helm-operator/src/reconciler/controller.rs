@@ -104,7 +104,8 @@ impl ChartController {
     /// # Errors
     /// The chart cannot be loaded, is a library, or lacks dependencies.
     pub fn load(watch: Watch) -> Result<ChartController, native::Error> {
-        let chart = Chart::load(&watch.chart)?;
+        let copies = watch.schema.absolute()?.copies;
+        let chart = Chart::load_with(&watch.chart, &copies)?;
         if let Some(why) = chart.not_installable() {
             return Err(why.into());
         }
@@ -232,6 +233,9 @@ impl Controller for ChartController {
         context.cluster.record_in(self.watch.storage_namespace.as_deref());
         if let (Source::Engine(_, chart), Some(workers)) = (&self.source, &context.cluster.workers) {
             workers.admit(chart);
+            // Paths that cannot be made absolute stopped the start.
+            let copies = self.watch.schema.absolute().unwrap_or_default().copies;
+            copies.0.values().for_each(|copy| workers.admit_copy(copy));
         }
     }
 

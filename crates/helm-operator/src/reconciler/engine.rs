@@ -7,6 +7,7 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use go_encoding::json;
 use go_template::{Map, Value};
+use helm::chart::Chart;
 use helm::engine::{self, Capabilities, Engine, KubeVersion, Lookup, ReleaseOptions};
 use helm_release::action::Candidate;
 use helm_release::kube::{
@@ -20,10 +21,10 @@ use super::identity;
 use super::render::{RenderError, Renderer, Request};
 use crate::backoff;
 use crate::lookup::{ClusterLookup, Named, Reach, Release};
-use crate::rendering::{Job, Output, Workers, reason};
+use crate::rendering::{EXTERNAL_SCHEMA, Job, Output, Workers, explain, failure};
 use crate::report::chain;
 use crate::values::Spec;
-use crate::watches::{LookupRule, Overrides, ServiceAccount};
+use crate::watches::{LookupRule, Overrides, SchemaRule, ServiceAccount};
 
 /// How long a render may rely on the last discovery.
 const MAX_AGE: Duration = Duration::from_secs(5);
@@ -109,6 +110,9 @@ pub(super) struct EngineRenderer {
     /// The lookups that the chart spells out.
     named: Arc<Named>,
     lookup_rule: Arc<LookupRule>,
+    schema: SchemaRule,
+    /// Why no values render.
+    blocked: Option<RenderError>,
     account: Option<ServiceAccount>,
 }
 
@@ -134,8 +138,20 @@ impl EngineRenderer {
         let typed = (overrides.texts(), format!("{:?}", overrides.kind()));
         let digest = digest_json(&json!([engine.chart().digest(), typed]));
         let named = Arc::new(Named::of(engine.chart()));
-        let (place, lookup_rule) = (Place::Here(engine), Arc::default());
-        Ok(EngineRenderer { place, document, overrides, discovered, digest, named, lookup_rule, account: None })
+        let (place, lookup_rule, schema) = (Place::Here(engine), Arc::default(), SchemaRule::default());
+        let renderer = EngineRenderer {
+            place,
+            document,
+            overrides,
+            discovered,
+            digest,
+            named,
+            lookup_rule,
+            schema,
+            blocked: None,
+            account: None,
+        };
+        Ok(renderer)
     }
 
     /// Renders in workers from now on, which load the chart from this absolute path.
@@ -155,6 +171,14 @@ impl EngineRenderer {
     /// Sets what templates may look up beyond their release. Default: nothing.
     pub(super) fn reaching(self, rule: &LookupRule) -> EngineRenderer {
         EngineRenderer { lookup_rule: Arc::new(rule.clone()), ..self }
+    }
+
+    /// Sets how values are validated. The copies of documents have absolute paths. Default: against the chart's own files.
+    pub(super) fn validating(mut self, rule: SchemaRule) -> EngineRenderer {
+        if let Place::Here(engine) = &self.place {
+            self.blocked = blocked(engine.chart(), &rule);
+        }
+        EngineRenderer { schema: rule, ..self }
     }
 
     /// Sets as whom templates look up. Default: as the operator.
@@ -180,8 +204,9 @@ impl EngineRenderer {
         let capabilities = self.discovered.current().await?;
         let output = match &self.place {
             Place::Here(engine) => {
-                let (engine, lookup) = (engine.clone(), lookup.clone());
-                blocking(move || here(&engine, &values, &request, &capabilities, lookup)).await?
+                let (engine, lookup, skip_schema) = (engine.clone(), lookup.clone(), self.schema.skip);
+                let place = Here { engine, capabilities, lookup, skip_schema };
+                blocking(move || place.render(&values, &request)).await?
             }
             Place::Apart { workers, chart, digest } => {
                 drop(values);
@@ -199,6 +224,8 @@ impl EngineRenderer {
             spec: request.spec.shared_json(),
             overrides: self.overrides.texts().clone(),
             overrides_kind: self.overrides.kind(),
+            copies: self.schema.copies.0.clone(),
+            skip_schema: self.schema.skip,
             name: request.name,
             namespace: request.namespace,
             revision: request.revision,
@@ -223,6 +250,10 @@ impl Renderer for EngineRenderer {
     fn sources(&self, spec: &Spec) -> Option<(Arc<ChartDocument>, serde_json::Value)> {
         let values = self.values(spec).ok()?;
         Some((self.document.clone(), json::to_serde(&Value::Map(values))))
+    }
+
+    fn blocked(&self) -> Option<&RenderError> {
+        self.blocked.as_ref()
     }
 
     fn rested(&self) -> BoxFuture<'_, ()> {
@@ -258,23 +289,34 @@ async fn blocking<T: Send + 'static>(
     done.map_err(|_| RenderError::Unanswered { reason: UNANSWERED, message: "rendering was interrupted".into() })?
 }
 
-/// Renders in this process.
-fn here(
-    engine: &Engine,
-    values: &Map,
-    request: &Request,
-    capabilities: &Capabilities,
-    lookup: Arc<dyn Lookup>,
-) -> Result<Output, RenderError> {
-    let release = ReleaseOptions {
-        name: request.name.clone(),
-        namespace: request.namespace.clone(),
-        revision: i64::from(request.revision),
-        is_upgrade: request.revision > 1,
-    };
-    let request = engine::Request { values, release: &release, capabilities, lookup: Some(lookup), skip_schema: false };
-    let rendered = engine.render(&request);
-    rendered.map(Output::from).map_err(|e| RenderError::Failed { reason: reason(&e), message: e.without_values() })
+/// Returns why the chart renders with no values: its own schema refers to a document that was not read. Subcharts may be disabled.
+fn blocked(chart: &Chart, rule: &SchemaRule) -> Option<RenderError> {
+    let unread = chart.unread_schemas().into_iter().find(|unread| unread.chart == chart.metadata.name && !rule.skip)?;
+    Some(RenderError::Failed { reason: EXTERNAL_SCHEMA, message: explain(&unread) })
+}
+
+/// A render in this process.
+struct Here {
+    engine: Arc<Engine>,
+    capabilities: Arc<Capabilities>,
+    lookup: Arc<ClusterLookup>,
+    skip_schema: bool,
+}
+
+impl Here {
+    fn render(self, values: &Map, request: &Request) -> Result<Output, RenderError> {
+        let release = ReleaseOptions {
+            name: request.name.clone(),
+            namespace: request.namespace.clone(),
+            revision: i64::from(request.revision),
+            is_upgrade: request.revision > 1,
+        };
+        let (lookup, skip_schema) = (Some(self.lookup as Arc<dyn Lookup>), self.skip_schema);
+        let capabilities = &*self.capabilities;
+        let request = engine::Request { values, release: &release, capabilities, lookup, skip_schema };
+        let rendered = self.engine.render(&request);
+        rendered.map(Output::from).map_err(|error| failure(&error).into())
+    }
 }
 
 fn candidate(
@@ -309,7 +351,7 @@ fn unusable(error: &ObjectError) -> RenderError {
 
 #[cfg(test)]
 mod tests {
-    use helm::chart::{Chart, Crd};
+    use helm::chart::Crd;
     use helm::engine::Rendered;
     use helm::manifest::{Head, Manifest};
     use helm_release::kube::{Disturbance, Error, MemoryApi};

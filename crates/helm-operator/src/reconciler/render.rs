@@ -90,6 +90,11 @@ pub trait Renderer: Send + Sync {
         None
     }
 
+    /// Returns why it renders nothing whatever the values are, if that is known beforehand. Default: it may render.
+    fn blocked(&self) -> Option<&RenderError> {
+        None
+    }
+
     /// Waits until it may render the next resource that failed. Whoever picks that resource afterwards renders it as it is then. Default: at once.
     fn rested(&self) -> BoxFuture<'_, ()> {
         Box::pin(std::future::ready(()))

@@ -127,7 +127,8 @@ async fn renderer(source: Source, watch: &Watch, context: &Context) -> Result<Ar
     };
     let (overrides, discovered) = (watch.overrides.clone(), context.cluster.discovered().await?);
     let renderer = EngineRenderer::new(engine, overrides, discovered)?;
-    let renderer = renderer.reaching(&watch.lookup).acting_as(watch.service_account.as_ref());
+    let renderer = renderer.reaching(&watch.lookup).validating(watch.schema.absolute()?);
+    let renderer = renderer.acting_as(watch.service_account.as_ref());
     Ok(Arc::new(match &context.cluster.workers {
         Some(workers) => renderer.apart(workers.clone(), path),
         None => renderer,

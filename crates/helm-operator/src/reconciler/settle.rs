@@ -21,7 +21,7 @@ use super::work::Work;
 use crate::backoff::Retry;
 use crate::metrics::ReconcileResult;
 use crate::report::{Outcome, chain};
-use crate::status::{DeployedRelease, Facts, Health, ObjectCount, Stall, Status, condition};
+use crate::status::{DeployedRelease, Facts, Fault, Health, ObjectCount, Stall, Status, condition};
 use crate::summary;
 
 /// Writes the status and schedules the next reconcile.
@@ -102,6 +102,7 @@ fn facts(work: &Work<'_>, primary: &Primary, health: Health, count: ObjectCount)
         fields,
         fault: history.fault().cloned(),
         stall: stall(&history),
+        blocked: deployed.and_then(|_| blocked(work)),
         drift: if deployed.is_some() { work.detections(primary) } else { Vec::new() },
         notes: history.notes.clone(),
         paused: primary.annotations.pause(),
@@ -135,6 +136,13 @@ fn stall(history: &History) -> Option<Stall> {
         true => Some(Stall::Exhausted(failed.attempts)),
         false => refused.then_some(Stall::Refused),
     }
+}
+
+/// What stops every render: an upstream's release goes on working, but nothing can change it.
+fn blocked(work: &Work<'_>) -> Option<Fault> {
+    let blocked = work.shared.renderer.blocked()?;
+    let message = format!("the release stays as it is, and no change of the resource can be rendered: {blocked}");
+    Some(Fault { condition: condition::IRRECONCILABLE, reason: blocked.reason(), message })
 }
 
 /// The status keeps its chart unless this process knows the record.

@@ -8,12 +8,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use go_template::Map;
+use golibs::shorten::{MAX_MESSAGE, shorten};
 use helm::engine::{Capabilities, KubeVersion};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 
 use super::output::Output;
+use crate::reconciler::RenderError;
 use crate::watches::OverrideValuesType;
 
 /// The largest frame that the manager reads, in bytes. The manager parses a manifest in a multiple of its size, and a release record holds 1 MiB
@@ -36,6 +38,10 @@ pub(crate) struct Job {
     pub(crate) overrides: BTreeMap<String, String>,
     /// How they become values.
     pub(crate) overrides_kind: OverrideValuesType,
+    /// The absolute paths of the copies that the chart's schemas may refer to, by URL.
+    pub(crate) copies: BTreeMap<String, PathBuf>,
+    /// Whether values are not validated.
+    pub(crate) skip_schema: bool,
     /// The release's name.
     pub(crate) name: String,
     /// The release's namespace.
@@ -105,16 +111,32 @@ pub(super) struct Query {
 
 /// Why a render failed, its limits aside.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Failure {
+pub(crate) struct Failure {
     pub(super) reason: Reason,
     pub(super) message: String,
 }
+
+impl From<Failure> for RenderError {
+    fn from(failure: Failure) -> RenderError {
+        let message = shorten(&failure.message, MAX_MESSAGE).into_owned();
+        match failure.reason {
+            // The operator's files changed, and not what the resource is made from.
+            Reason::ChartChanged => RenderError::Unanswered { reason: failure.reason.text(), message },
+            reason => RenderError::Failed { reason: reason.text(), message },
+        }
+    }
+}
+
+/// The reason for a schema that refers to a document which is not read.
+pub(crate) const EXTERNAL_SCHEMA: &str = "ExternalSchema";
 
 /// The reasons that a worker can give.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Reason {
     ChartChanged,
+    ExternalSchema,
     InternalError,
+    InvalidSchema,
     InvalidValues,
     RenderError,
     RenderLimit,
@@ -126,7 +148,9 @@ impl Reason {
     pub(super) fn text(self) -> &'static str {
         match self {
             Reason::ChartChanged => "ChartChanged",
+            Reason::ExternalSchema => EXTERNAL_SCHEMA,
             Reason::InternalError => "InternalError",
+            Reason::InvalidSchema => "InvalidSchema",
             Reason::InvalidValues => "InvalidValues",
             Reason::RenderError => "RenderError",
             Reason::RenderLimit => "RenderLimit",

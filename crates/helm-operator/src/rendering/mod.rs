@@ -17,8 +17,8 @@ mod weight;
 pub(crate) mod worker;
 
 pub(crate) use ending::RENDER_LIMIT;
-pub(crate) use message::Job;
-pub(crate) use output::{Output, reason};
+pub(crate) use message::{EXTERNAL_SCHEMA, Job};
+pub(crate) use output::{Output, explain, failure};
 pub(crate) use pool::Workers;
 pub(crate) use process::Program;
 pub(crate) use settings::{Asked, memory_limit};

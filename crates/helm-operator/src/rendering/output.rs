@@ -1,10 +1,13 @@
 //! What a render gives a release, wherever it ran: texts only. The manager itself reads the objects from them.
 
+use helm::chart::UnreadSchema;
 use helm::engine::{Error, Rendered};
+use helm::schema::InvalidSchema;
+use helm::view::Unusable;
 use helm_release::release::{DeletePolicy, Hook, HookEvent};
 use serde::{Deserialize, Serialize};
 
-use super::message::Reason;
+use super::message::{Failure, Reason};
 
 /// What a chart rendered.
 #[derive(Default, Serialize, Deserialize)]
@@ -30,17 +33,36 @@ impl From<Rendered> for Output {
     }
 }
 
-/// The reason in conditions for a chart that does not render.
-pub(crate) fn reason(error: &Error) -> &'static str {
-    reason_of(error).text()
-}
-
-pub(super) fn reason_of(error: &Error) -> Reason {
-    match error {
-        Error::Dependencies(_) | Error::Values(_) | Error::Schema(_) => Reason::InvalidValues,
+/// Returns why a chart does not render, with its reason in conditions. The message quotes no values, except where a template does.
+pub(crate) fn failure(error: &Error) -> Failure {
+    let reason = match error {
+        Error::Schema(of) => return schema_failure(error, of.unusable_schema()),
+        Error::Dependencies(_) | Error::Values(_) => Reason::InvalidValues,
         Error::KubeVersion { .. } => Reason::UnsupportedKubernetes,
         Error::Template(_) | Error::Manifest { .. } => Reason::RenderError,
+    };
+    Failure { reason, message: error.without_values() }
+}
+
+/// Values cannot mend a schema.
+fn schema_failure(error: &Error, unusable: Option<&Unusable>) -> Failure {
+    match unusable {
+        Some(Unusable { chart, why: InvalidSchema::NotRead(url) }) => {
+            let unread = UnreadSchema { chart: chart.clone(), url: url.clone() };
+            Failure { reason: Reason::ExternalSchema, message: explain(&unread) }
+        }
+        Some(_) => Failure { reason: Reason::InvalidSchema, message: error.without_values() },
+        None => Failure { reason: Reason::InvalidValues, message: error.without_values() },
     }
+}
+
+/// Returns what an unread document means, and the keys of watches.yaml that help.
+pub(crate) fn explain(unread: &UnreadSchema) -> String {
+    let url = &unread.url;
+    format!(
+        "{unread}: copy the document into the image and name it in watches.yaml with schema: {{copies: {{{url:?}: PATH}}}}, \
+         or set schema: {{skip: true}}"
+    )
 }
 
 fn hook(of: helm::manifest::Hook) -> Hook {

@@ -9,13 +9,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-use golibs::shorten::{MAX_MESSAGE, shorten};
 use helm::engine::Capabilities;
 use tokio::sync::{Semaphore, SemaphorePermit, watch};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::ending::Ending;
-use super::message::{Confinement, Failure, Job, Reason};
+use super::message::{Confinement, Failure, Job};
 use super::output::Output;
 use super::process::{GRACE, LIFE, Program, Worker};
 use super::settings::Rendering;
@@ -89,6 +88,11 @@ impl Workers {
         lock(&self.folders).insert(readable(chart));
     }
 
+    /// Lets workers that start from now on read this file or folder.
+    pub(crate) fn admit_copy(&self, copy: &Path) {
+        lock(&self.folders).insert(copy.to_owned());
+    }
+
     /// Renders a job as soon as a worker is free.
     ///
     /// # Errors
@@ -107,7 +111,7 @@ impl Workers {
             Err(_) => RenderOutcome::Limit,
         });
         match rendered {
-            Ok(answer) => answer.map_err(failed),
+            Ok(answer) => answer.map_err(RenderError::from),
             Err(ending) => Err(ending.error(&self.rendering)),
         }
     }
@@ -282,14 +286,5 @@ fn readable(chart: &Path) -> PathBuf {
     match chart.parent() {
         Some(parent) if parent.parent().is_some() => parent.to_owned(),
         _ => chart,
-    }
-}
-
-fn failed(failure: Failure) -> RenderError {
-    let message = shorten(&failure.message, MAX_MESSAGE).into_owned();
-    match failure.reason {
-        // The operator's files changed, and not what the resource is made from.
-        Reason::ChartChanged => RenderError::Unanswered { reason: failure.reason.text(), message },
-        reason => RenderError::Failed { reason: reason.text(), message },
     }
 }

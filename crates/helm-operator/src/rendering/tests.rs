@@ -72,6 +72,8 @@ fn job(chart: &Path, digest: &str) -> Job {
         spec: r#"{"count": 9007199254740993}"#.into(),
         overrides: [("auth.password".to_owned(), "fixed".to_owned())].into(),
         overrides_kind: OverrideValuesType::Typed,
+        copies: [].into(),
+        skip_schema: false,
         name: "web".into(),
         namespace: "ns".into(),
         revision: 2,

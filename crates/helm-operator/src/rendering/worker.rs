@@ -3,6 +3,7 @@
 //! Its socket is standard input, for both directions: what a program prints before it gets here does no harm.
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::io::{self, Write as _};
 use std::os::fd::AsFd as _;
 use std::os::unix::net::UnixStream;
@@ -13,13 +14,14 @@ use std::sync::{Arc, Mutex};
 
 use go_template::Value;
 use helm::chart::Chart;
+use helm::disk::SchemaCopies;
 use helm::engine::{self, Capabilities, Engine, Lookup, LookupError, ReleaseOptions};
 use serde::{Deserialize, Serialize};
 
 use super::confine;
 use super::message::{self, Failure, FromWorker, Job, MAX_ANSWER, MAX_QUESTION, Query, Reason, ToWorker};
-use super::output::{Output, reason_of};
-use super::weight;
+use super::output::Output;
+use super::{output, weight};
 use crate::lookup;
 use crate::reconciler::lock;
 
@@ -96,11 +98,13 @@ fn note_panic(info: &panic::PanicHookInfo<'_>) {
     PANICKED.with_borrow_mut(|panicked| *panicked = place);
 }
 
+type Key = (PathBuf, BTreeMap<String, PathBuf>, String);
+
 struct Renderer {
     socket: Arc<Mutex<UnixStream>>,
     capabilities: Arc<Capabilities>,
-    /// Charts by path and digest; the last one used is last.
-    engines: Vec<((PathBuf, String), Arc<Engine>)>,
+    /// Charts by path, copies of documents and digest; the last one used is last.
+    engines: Vec<(Key, Arc<Engine>)>,
     /// The most that objects may take, in bytes.
     weight: u64,
 }
@@ -157,17 +161,16 @@ impl Renderer {
             release: &release,
             capabilities: &self.capabilities,
             lookup: Some(Arc::new(Asking(self.socket.clone()))),
-            skip_schema: false,
+            skip_schema: job.skip_schema,
         };
         let rendered = engine.render(&request);
-        let failed = |e: engine::Error| Failure { reason: reason_of(&e), message: e.without_values() };
-        let output = Output::from(rendered.map_err(failed)?);
+        let output = Output::from(rendered.map_err(|error| output::failure(&error))?);
         weight::check(&output, self.weight).map(|()| output)
     }
 
     /// The job's chart, loaded once.
     fn engine(&mut self, job: &Job) -> Result<Arc<Engine>, Failure> {
-        let key = (job.chart.clone(), job.digest.clone());
+        let key = (job.chart.clone(), job.copies.clone(), job.digest.clone());
         let engine = match self.engines.iter().position(|(known, _)| *known == key) {
             Some(at) => self.engines.remove(at).1,
             None => Arc::new(Engine::new(load(job)?)),
@@ -185,7 +188,9 @@ fn load(job: &Job) -> Result<Arc<Chart>, Failure> {
         reason: Reason::ChartChanged,
         message: format!("chart {} {how} since the operator started: restart the operator", job.chart.display()),
     };
-    let chart = Chart::load(&job.chart).map_err(|error| changed(format!("became unreadable ({error})")))?;
+    let copies = SchemaCopies(job.copies.clone());
+    let chart =
+        Chart::load_with(&job.chart, &copies).map_err(|error| changed(format!("became unreadable ({error})")))?;
     if chart.digest() != job.digest { Err(changed("changed".to_owned())) } else { Ok(chart) }
 }
 

@@ -11,8 +11,8 @@ use super::expand::{self, Env};
 use super::expressions::{self, Expressions};
 use super::node::{Entry, Node};
 use super::{
-    AnnotationNames, Drift, Error, LookupRule, OnFailure, OverrideValuesType, Overrides, ValuesSource, Warning, Watch,
-    parse_duration, rules,
+    AnnotationNames, Drift, Error, LookupRule, OnFailure, OverrideValuesType, Overrides, SchemaRule, ValuesSource,
+    Warning, Watch, parse_duration, rules,
 };
 use crate::spelling::nearest;
 use crate::values_from;
@@ -49,6 +49,7 @@ pub(super) const KEYS: &[&str] = &[
     "crds",
     "recreate",
     "lookup",
+    "schema",
     "serviceAccountName",
 ];
 
@@ -106,6 +107,7 @@ fn empty() -> Watch {
         crds: CrdPolicy::default(),
         recreate: Default::default(),
         lookup: LookupRule::default(),
+        schema: SchemaRule::default(),
         service_account: None,
     }
 }
@@ -147,6 +149,7 @@ fn set(watch: &mut Watch, key: &str, entry: &Entry) -> Result<(), Error> {
         "recreate" => watch.recreate = rules::recreate(entry)?,
         "serviceAccountName" => watch.service_account = Some(rules::service_account(entry)?),
         "lookup" => watch.lookup = rules::lookup(entry)?,
+        "schema" => watch.schema = rules::schema(entry)?,
         _ => {}
     }
     Ok(())

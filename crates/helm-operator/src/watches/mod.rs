@@ -29,7 +29,7 @@ pub use expand::Error as ExpandError;
 pub use expressions::Expressions;
 pub(crate) use expressions::{Field, names};
 pub use overrides::{OverrideError, OverrideValuesType, Overrides};
-pub use rules::{Drift, LookupRule, OnFailure, ServiceAccount};
+pub use rules::{Drift, LookupRule, OnFailure, SchemaRule, ServiceAccount};
 
 /// One entry of watches.yaml: a kind of custom resource and the chart that serves it.
 #[derive(Clone, Debug)]
@@ -92,6 +92,8 @@ pub struct Watch {
     pub recreate: Arc<[ObjectRule]>,
     /// What templates may read with `lookup` beyond their release.
     pub lookup: LookupRule,
+    /// What the chart's schemas may refer to beside its files.
+    pub schema: SchemaRule,
     /// As whom lookups, hooks and the chart's objects are read and written. `None`: as the operator.
     pub service_account: Option<ServiceAccount>,
 }

@@ -1,7 +1,9 @@
 //! Decodes what to do about drift, failures and immutable fields: `drift`, `onFailure`, `recreate`. They have no counterpart upstream, so unknown keys are errors.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
+use helm::disk::SchemaCopies;
 use helm_release::kube::{CrdPolicy, DriftPolicy, IgnoreRule, ObjectRule, Pointer};
 
 use super::Error;
@@ -37,6 +39,27 @@ pub struct LookupRule {
     pub namespaces: Arc<[String]>,
     /// Whether every namespace, and lists of all of them.
     pub all: bool,
+}
+
+/// How the chart's values are validated: `schema` in watches.yaml.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SchemaRule {
+    /// Copies of the documents that `values.schema.json` names by URL. Paths are relative to the working directory.
+    pub copies: SchemaCopies,
+    /// Whether values are not validated at all.
+    pub skip: bool,
+}
+
+impl SchemaRule {
+    /// Returns the rule with absolute paths: workers have another working directory.
+    ///
+    /// # Errors
+    /// The working directory is unknown.
+    pub(crate) fn absolute(&self) -> std::io::Result<SchemaRule> {
+        let absolute = |(url, path): (&String, &PathBuf)| Ok((url.clone(), std::path::absolute(path)?));
+        let copies = self.copies.0.iter().map(absolute).collect::<std::io::Result<_>>()?;
+        Ok(SchemaRule { copies: SchemaCopies(copies), skip: self.skip })
+    }
 }
 
 /// A ServiceAccount to act as: `serviceAccountName` in watches.yaml.
@@ -87,6 +110,34 @@ pub(super) fn lookup(entry: &Entry) -> Result<LookupRule, Error> {
         }
     }
     Ok(rule)
+}
+
+/// Decodes `schema: {copies: {URL: path}, skip: true}`.
+pub(super) fn schema(entry: &Entry) -> Result<SchemaRule, Error> {
+    let bad = |what: String| wrong(entry, what);
+    let mut rule = SchemaRule::default();
+    for Entry { key, value, .. } in map(&entry.value).map_err(bad)? {
+        match (key.as_str(), value) {
+            ("copies", value) => rule.copies = copies(value).map_err(|what| bad(format!("copies: {what}")))?,
+            ("skip", Node::Bool(skip)) => rule.skip = *skip,
+            ("skip", other) => return Err(bad(format!("skip: expected true or false, found {}", other.type_name()))),
+            _ => return Err(bad(unknown(key, "copies, skip"))),
+        }
+    }
+    Ok(rule)
+}
+
+fn copies(value: &Node) -> Result<SchemaCopies, String> {
+    let copy = |Entry { key: url, value, .. }: &Entry| {
+        let path = string(url, value)?;
+        match url.split_once("://") {
+            Some((scheme, rest)) if !scheme.is_empty() && !rest.is_empty() && !path.is_empty() => {
+                Ok((url.clone(), path.into()))
+            }
+            _ => Err(format!("expected a URL and the path of its copy, found {url:?}: {path:?}")),
+        }
+    };
+    map(value)?.iter().map(copy).collect::<Result<_, _>>().map(SchemaCopies)
 }
 
 /// Decodes `onFailure`.

@@ -8,17 +8,18 @@ use go_template::{Map, Str, Value};
 
 use super::archive::{self, MAX_CHART_BYTES};
 use super::metadata::{MAX_DEPENDENCIES, Metadata};
-use super::{ArchiveError, Chart, File, LoadError, chart_yaml, digest};
+use super::{ArchiveError, Chart, File, LoadError, chart_yaml, digest, schemas};
+use crate::schema::Documents;
 use crate::values;
 
 /// How deep charts may be nested. Helm has no such limit.
 pub(super) const MAX_DEPTH: usize = 64;
 
-/// Builds the chart. Paths are relative to its folder.
-pub(super) fn from_files(files: Vec<File>) -> Result<Arc<Chart>, LoadError> {
+/// Builds the chart. Paths are relative to its folder. `read` finds the documents of schemas that are not among the files.
+pub(crate) fn from_files(files: Vec<File>, read: &schemas::Read<'_>) -> Result<Arc<Chart>, LoadError> {
     let chart = match format_of(&files)? {
         Format::Unknown => return Err(LoadError::UnsupportedVersion),
-        Format::V2 | Format::V3 => at_depth(files, 0, &mut { MAX_CHART_BYTES })?,
+        Format::V2 | Format::V3 => at_depth(files, 0, &mut Loading { left: MAX_CHART_BYTES, read })?,
     };
     if chart.metadata.api_version == V3 { Err(LoadError::InvalidVersion) } else { Ok(chart) }
 }
@@ -46,8 +47,14 @@ fn format_of(files: &[File]) -> Result<Format, LoadError> {
     })
 }
 
-/// `left` is how many bytes all archives among the files may unpack to, together.
-fn at_depth(files: Vec<File>, depth: usize, left: &mut u64) -> Result<Arc<Chart>, LoadError> {
+/// What all charts of a tree share while they are built.
+struct Loading<'a> {
+    /// How many bytes all archives among the files may still unpack to, together.
+    left: u64,
+    read: &'a schemas::Read<'a>,
+}
+
+fn at_depth(files: Vec<File>, depth: usize, loading: &mut Loading<'_>) -> Result<Arc<Chart>, LoadError> {
     if depth > MAX_DEPTH {
         return Err(LoadError::TooDeep);
     }
@@ -55,7 +62,7 @@ fn at_depth(files: Vec<File>, depth: usize, left: &mut u64) -> Result<Arc<Chart>
     for file in files {
         parts.take(file)?;
     }
-    parts.finish(depth, left)
+    parts.finish(depth, loading)
 }
 
 fn read_metadata(files: &[File]) -> Result<Option<Metadata>, LoadError> {
@@ -126,7 +133,7 @@ impl Parts {
         self.subcharts.entry(name).or_default().push(File { name: below, data: file.data });
     }
 
-    fn finish(self, depth: usize, left: &mut u64) -> Result<Arc<Chart>, LoadError> {
+    fn finish(self, depth: usize, loading: &mut Loading<'_>) -> Result<Arc<Chart>, LoadError> {
         let Some(mut metadata) = self.metadata else { return Err(LoadError::NoChartYaml) };
         metadata.validate().map_err(LoadError::Metadata)?;
         if self.subcharts.len() > MAX_DEPENDENCIES {
@@ -143,7 +150,7 @@ impl Parts {
                 let found = file.name.clone();
                 return Err(LoadError::SubchartName { parent: metadata.name, expected: name, found });
             }
-            match subchart(&name, files, depth, left) {
+            match subchart(&name, files, depth, loading) {
                 Ok(chart) => dependencies.push(chart),
                 Err(cause) => {
                     return Err(LoadError::Subchart { name, parent: metadata.name, cause: Box::new(cause) });
@@ -154,13 +161,18 @@ impl Parts {
             self.schema.iter().map(|data| File { name: "values.schema.json".to_owned(), data: data.clone() }).collect();
         let chart_yaml = [File { name: "Chart.yaml".to_owned(), data: format!("{metadata:?}").into() }];
         let raw_values: Vec<File> = self.raw_values.into_iter().collect();
-        let digest = digest(&[&chart_yaml, &self.templates, &raw_values, &schema, &self.files], &dependencies);
+        let find = &mut |url: &_| schemas::in_chart(url, &metadata.name, &self.files).or_else(|| (loading.read)(url));
+        let documents = self.schema.as_ref().map(|schema| Documents::collect(schema, find)).unwrap_or_default();
+        let others: Vec<File> = documents.iter().map(|(url, text)| File::from((url, text.clone()))).collect();
+        let parts: [&[File]; 6] = [&chart_yaml, &self.templates, &raw_values, &schema, &self.files, &others];
+        let digest = digest(&parts, &dependencies);
         Ok(Arc::new(Chart {
             metadata,
             lock: self.lock,
             templates: self.templates,
             values: self.values.unwrap_or_default().frozen(),
             schema: self.schema,
+            documents,
             files: self.files,
             dependencies,
             digest,
@@ -179,16 +191,16 @@ fn lock(file: &File) -> Result<Value, LoadError> {
     Ok(value)
 }
 
-fn subchart(name: &str, files: Vec<File>, depth: usize, left: &mut u64) -> Result<Arc<Chart>, LoadError> {
+fn subchart(name: &str, files: Vec<File>, depth: usize, loading: &mut Loading<'_>) -> Result<Arc<Chart>, LoadError> {
     if !name.ends_with(".tgz") {
         let below = |file: File| {
             let (_, rest) = file.name.split_once('/')?;
             Some(File { name: rest.to_owned(), data: file.data })
         };
-        return at_depth(files.into_iter().filter_map(below).collect(), depth + 1, left);
+        return at_depth(files.into_iter().filter_map(below).collect(), depth + 1, loading);
     }
     match files.into_iter().next() {
-        Some(file) => at_depth(archive::read(&file.data, left)?, depth + 1, left),
+        Some(file) => at_depth(archive::read(&file.data, &mut loading.left)?, depth + 1, loading),
         None => Err(ArchiveError::Empty.into()),
     }
 }

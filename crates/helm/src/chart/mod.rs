@@ -8,19 +8,23 @@ mod chart_yaml;
 mod error;
 mod load;
 mod metadata;
+mod schemas;
 #[cfg(test)]
 pub(crate) mod tests;
 
 pub use archive::{ArchiveError, MAX_CHART_BYTES, MAX_CHART_FILES};
 pub use error::{FileError, LoadError};
+pub(crate) use load::from_files;
 pub use metadata::{Dependency, InvalidMetadata, MAX_DEPENDENCIES, Maintainer, Metadata};
+pub use schemas::UnreadSchema;
+pub(crate) use schemas::path_of;
 
 use std::sync::{Arc, OnceLock};
 
 use go_template::{Map, Str, Value};
 use sha2::{Digest as _, Sha256};
 
-use crate::schema::{InvalidSchema, Schema};
+use crate::schema::{Documents, InvalidSchema, Schema};
 
 /// One file of a chart.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,6 +54,8 @@ pub struct Chart {
     pub values: Map,
     /// `values.schema.json`.
     pub schema: Option<Str>,
+    /// The other documents that `values.schema.json` refers to.
+    pub documents: Documents,
     /// All other files: those in `.Files`, and `crds/`.
     pub files: Vec<File>,
     /// The charts below `charts/`, ordered by name.
@@ -87,7 +93,7 @@ impl Chart {
     /// # Errors
     /// `Chart.yaml` is missing or invalid, another file is not valid YAML, a subchart fails to load, or a limit is exceeded.
     pub fn from_files<F: Into<File>>(files: impl IntoIterator<Item = F>) -> Result<Arc<Chart>, LoadError> {
-        load::from_files(files.into_iter().map(Into::into).collect())
+        load::from_files(files.into_iter().map(Into::into).collect(), &|_| None)
     }
 
     /// Loads a chart from the bytes of a `.tgz` archive.
@@ -96,7 +102,7 @@ impl Chart {
     /// As [`from_files`](Chart::from_files), and if the archive is malformed, contains paths outside its folder, or exceeds
     /// [`MAX_CHART_BYTES`] or [`MAX_CHART_FILES`].
     pub fn load_archive(bytes: &[u8]) -> Result<Arc<Chart>, LoadError> {
-        load::from_files(Chart::unpack(bytes)?)
+        load::from_files(Chart::unpack(bytes)?, &|_| None)
     }
 
     /// Returns the files of a `.tgz` archive, named by their paths relative to the chart's folder.
@@ -135,7 +141,7 @@ impl Chart {
     /// The schema, compiled on first use; `None` if the chart has none.
     pub(crate) fn compiled_schema(&self) -> Option<&Result<Schema, InvalidSchema>> {
         let schema = self.schema.as_ref()?;
-        Some(self.compiled_schema.get_or_init(|| Schema::compile(schema)))
+        Some(self.compiled_schema.get_or_init(|| Schema::compile_with(schema, &self.documents)))
     }
 
     /// Returns why the chart cannot be installed on its own: only application charts can.

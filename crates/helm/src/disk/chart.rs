@@ -4,21 +4,34 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
+use super::schemas::{Beside, SchemaCopies};
 use super::{ReadError, folder};
-use crate::chart::{ArchiveError, Chart, File, MAX_CHART_BYTES};
+use crate::chart::{self, ArchiveError, Chart, File, MAX_CHART_BYTES};
 
 impl Chart {
     /// Loads a chart from a folder or a `.tgz` archive.
     ///
     /// Skips the files that `.helmignore` excludes. Follows symbolic links as Helm does, but only to files in the chart's folder or
-    /// beside it.
+    /// beside it. References of a schema lead to files of the chart, or of a folder's neighbours.
     ///
     /// # Errors
     /// The path cannot be read, is not a chart, links elsewhere, or exceeds a limit; see [`ReadError`].
     pub fn load(path: &Path) -> Result<Arc<Chart>, ReadError> {
+        Chart::load_with(path, &SchemaCopies::default())
+    }
+
+    /// Loads a chart whose schemas may refer to copies of other documents.
+    ///
+    /// # Errors
+    /// As [`load`](Chart::load).
+    pub fn load_with(path: &Path, copies: &SchemaCopies) -> Result<Arc<Chart>, ReadError> {
         let about = fs::metadata(path).map_err(|e| ReadError::stat(path, e))?;
-        let files = if about.is_dir() { folder::read(path)? } else { archive(path)? };
-        Ok(Chart::from_files(files)?)
+        let (files, beside) = match about.is_dir() {
+            true => (folder::read(path)?, Some(Beside::of(path)?)),
+            false => (archive(path)?, None),
+        };
+        let read = |url: &_| copies.read(url).or_else(|| beside.as_ref()?.read(url));
+        Ok(chart::from_files(files, &read)?)
     }
 }
 

@@ -55,8 +55,8 @@ fn ignore_file(folder: &Path) -> Result<Vec<u8>, ReadError> {
     Ok(rules)
 }
 
-/// The folder that links must stay in: the chart's parent, so that charts can share files, unless that is the root of the file system.
-fn allowed(folder: &Path) -> Result<PathBuf, ReadError> {
+/// The folder that links and a schema's references must stay in: the chart's parent, so that charts can share files, unless that is the root of the file system.
+pub(super) fn allowed(folder: &Path) -> Result<PathBuf, ReadError> {
     let chart = fs::canonicalize(folder).map_err(|e| ReadError::stat(folder, e))?;
     match chart.parent() {
         Some(parent) if parent.parent().is_some() => Ok(parent.to_owned()),

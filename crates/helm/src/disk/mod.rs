@@ -6,11 +6,13 @@ mod chart;
 mod error;
 mod folder;
 mod ignore;
+mod schemas;
 #[cfg(test)]
 mod tests;
 mod text;
 
 pub use error::ReadError;
 pub use ignore::{RuleError, without_ignored};
+pub use schemas::SchemaCopies;
 pub use text::InputError;
 pub(crate) use text::{append, exists, read};

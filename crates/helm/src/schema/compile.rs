@@ -4,25 +4,24 @@ use std::error::Error;
 use std::fmt;
 
 use boon::{CompileError, Compiler, Schemas, UrlLoader};
-use go_template::{Map, Value};
+use go_template::{Map, Str, Value};
 use serde_json::Value as Json;
 
 use super::bounds::BoundError;
+use super::documents::{Documents, MAX_DOCUMENTS, ROOT};
 use super::outline::Outline;
 use super::patterns::PatternError;
 use super::tree::Show;
 use super::{bounds, cost, patterns, text, tree};
 use go_encoding::json;
 
-/// The name that Helm gives to a chart's schema.
-const URL: &str = "file:///values.schema.json";
-
 /// How deep the compiler may recurse: the decoder refuses schemas that nest deeper than 128, and a metaschema has several levels for each.
 const COMPILE_LEVELS: usize = 2_000;
 
 /// A compiled schema. Many threads can use it at once.
 pub struct Schema {
-    document: Json,
+    /// The schema, then the documents that it refers to.
+    documents: Vec<Document>,
     schemas: Schemas,
     root: boon::SchemaIndex,
     /// What decides how much work a validation is.
@@ -31,12 +30,28 @@ pub struct Schema {
     asks_for_patterns: bool,
 }
 
+/// One document of a schema.
+pub(super) struct Document {
+    /// Its URL, without fragment.
+    pub(super) url: String,
+    pub(super) json: Json,
+}
+
 /// A `values.schema.json` that cannot be compiled. The texts are those of Helm's validator, except for limits.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidSchema {
     /// It is larger than [`MAX_SCHEMA_BYTES`](bounds::MAX_SCHEMA_BYTES).
     #[error("schema is larger than {} bytes (limit MAX_SCHEMA_BYTES)", bounds::MAX_SCHEMA_BYTES)]
     TooLarge,
+    /// It refers to more documents than [`MAX_DOCUMENTS`], or they are larger than [`MAX_SCHEMA_BYTES`](bounds::MAX_SCHEMA_BYTES) together.
+    #[error(
+        "schema refers to more than {MAX_DOCUMENTS} documents (limit MAX_DOCUMENTS), or they exceed {} bytes (limit MAX_SCHEMA_BYTES)",
+        bounds::MAX_SCHEMA_BYTES
+    )]
+    TooManyDocuments,
+    /// It refers to a document that was not read. Holds the document's URL.
+    #[error("failing loading {}: it is not a file of the chart", golibs::strconv::quote(.0))]
+    NotRead(String),
     /// It is not valid JSON. Holds the decoder's text.
     #[error("{0}")]
     Json(String),
@@ -63,24 +78,30 @@ impl Schema {
     /// # Errors
     /// The text is not JSON or not a schema, a reference leaves the document or has no target, or a limit is exceeded.
     pub fn compile(text: &[u8]) -> Result<Schema, InvalidSchema> {
+        Schema::compile_with(text, &Documents::default())
+    }
+
+    /// Compiles a schema that refers to these documents.
+    ///
+    /// # Errors
+    /// As [`compile`](Schema::compile), for any of the documents.
+    pub fn compile_with(text: &[u8], others: &Documents) -> Result<Schema, InvalidSchema> {
         if text.len() > bounds::MAX_SCHEMA_BYTES {
             return Err(InvalidSchema::TooLarge);
         }
-        let document: Json = serde_json::from_slice(text).map_err(|e| InvalidSchema::Json(json_problem(text, &e)))?;
-        let outline = Outline::of(&document)?;
-        patterns::check(&document)?;
-        bounds::with_stack(COMPILE_LEVELS, || {
-            let mut schemas = Schemas::new();
-            let mut compiler = Compiler::new();
-            compiler.use_loader(Box::new(Closed));
-            compiler
-                .add_resource(URL, document.clone())
-                .map_err(|error| InvalidSchema::Schema(schema_problem(&error)))?;
-            let root =
-                compiler.compile(URL, &mut schemas).map_err(|error| InvalidSchema::Schema(schema_problem(&error)))?;
-            let asks_for_patterns = patterns::asks_for_patterns(&document);
-            Ok(Schema { document, schemas, root, outline, asks_for_patterns })
-        })
+        if others.is_cut {
+            return Err(InvalidSchema::TooManyDocuments);
+        }
+        let json = serde_json::from_slice(text).map_err(|e| InvalidSchema::Json(json_problem(text, &e)))?;
+        let mut documents = vec![Document { url: ROOT.to_owned(), json }];
+        for (url, text) in others.iter() {
+            documents.push(Document { url: url.to_owned(), json: decode(url, text)? });
+        }
+        let outline = Outline::of(&documents)?;
+        patterns::check(documents.iter().map(|document| &document.json))?;
+        let (schemas, root) = bounds::with_stack(COMPILE_LEVELS, || validator(&documents))?;
+        let asks_for_patterns = documents.iter().any(|document| patterns::asks_for_patterns(&document.json));
+        Ok(Schema { documents, schemas, root, outline, asks_for_patterns })
     }
 
     /// Validates the values.
@@ -100,7 +121,10 @@ impl Schema {
             Ok(()) => Ok(()),
             Err(error) => {
                 let text = |show| {
-                    tree::lines(&error, &self.document, show).iter().map(|line| format!("{line}\n")).collect::<String>()
+                    tree::lines(&error, &self.documents, show)
+                        .iter()
+                        .map(|line| format!("{line}\n"))
+                        .collect::<String>()
                 };
                 Err(Violations { text: text(Show::Values), without_values: text(Show::Rules) })
             }
@@ -123,15 +147,43 @@ impl From<String> for Violations {
     }
 }
 
-/// A loader that refuses to load.
+/// Compiles the first document.
+fn validator(documents: &[Document]) -> Result<(Schemas, boon::SchemaIndex), InvalidSchema> {
+    let mut schemas = Schemas::new();
+    let mut compiler = Compiler::new();
+    compiler.use_loader(Box::new(Closed));
+    for Document { url, json } in documents {
+        compiler.add_resource(url, json.clone()).map_err(|error| invalid(&error))?;
+    }
+    let root = compiler.compile(ROOT, &mut schemas).map_err(|error| invalid(&error))?;
+    Ok((schemas, root))
+}
+
+/// A loader that refuses to load: all documents are there.
 struct Closed;
+
+/// The only refusal of [`Closed`].
+#[derive(Debug, thiserror::Error)]
+#[error("not read")]
+struct Refused;
 
 impl UrlLoader for Closed {
     fn load(&self, url: &str) -> Result<Json, Box<dyn Error>> {
-        if url.starts_with("urn:") {
-            return Ok(Json::Bool(true));
-        }
-        Err("schemas outside of values.schema.json are not read".into())
+        if url.starts_with("urn:") { Ok(Json::Bool(true)) } else { Err(Refused.into()) }
+    }
+}
+
+fn decode(url: &str, text: &Str) -> Result<Json, InvalidSchema> {
+    serde_json::from_slice(text).map_err(|error| {
+        let problem = json_problem(text, &error);
+        InvalidSchema::Schema(format!("failing loading {}: {problem}", golibs::strconv::quote(url)))
+    })
+}
+
+fn invalid(error: &CompileError) -> InvalidSchema {
+    match error {
+        CompileError::LoadUrlError { url, src } if src.is::<Refused>() => InvalidSchema::NotRead(url.clone()),
+        error => InvalidSchema::Schema(schema_problem(error)),
     }
 }
 
@@ -154,7 +206,7 @@ fn schema_problem(error: &CompileError) -> String {
     match error {
         CompileError::ValidationError { url, src } => {
             let head = format!("{} is not valid against metaschema: {}", quoted(&with_fragment(url)), text::root(src));
-            std::iter::once(head).chain(tree::lines(src, &Json::Null, Show::Values)).collect::<Vec<_>>().join("\n")
+            std::iter::once(head).chain(tree::lines(src, &[], Show::Values)).collect::<Vec<_>>().join("\n")
         }
         CompileError::LoadUrlError { url, src } => format!("failing loading {}: {src}", quoted(url)),
         CompileError::JsonPointerNotFound(url) => format!("json-pointer in {} not found", quoted(url)),

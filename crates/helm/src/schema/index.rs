@@ -5,9 +5,7 @@ use std::collections::HashMap;
 use serde_json::{Map, Value as Json};
 
 use super::bounds::{BoundError, MAX_NAMES, MAX_SCHEMA_NODES, MAX_STEPS};
-
-/// The end of the URL that Helm gives to a chart's schema.
-const DOCUMENT: &str = "values.schema.json";
+use super::compile::Document;
 
 /// The position of a base in the index.
 type BaseId = usize;
@@ -17,8 +15,9 @@ type Draft = u16;
 
 /// The names in a schema.
 pub(super) struct Index<'a> {
+    /// The draft of the document whose names are being collected.
     draft: Draft,
-    /// The document, then every object with an `$id`.
+    /// The documents and every object with an `$id`.
     bases: Vec<Base<'a>>,
     /// The innermost base around each object, by the object's address.
     scopes: HashMap<*const Json, BaseId>,
@@ -46,22 +45,27 @@ struct Base<'a> {
 }
 
 impl<'a> Index<'a> {
-    /// Collects the names.
-    pub(super) fn of(document: &'a Json) -> Result<Index<'a>, BoundError> {
+    /// Collects the names in all documents.
+    pub(super) fn of(documents: &'a [Document]) -> Result<Index<'a>, BoundError> {
         let mut index = Index {
-            draft: draft(document),
-            bases: vec![Base { schema: document, name: Some(DOCUMENT), parent: None, is_certain: true }],
+            draft: 0,
+            bases: Vec::new(),
             scopes: HashMap::new(),
             anchors: HashMap::new(),
             dynamic_anchors: HashMap::new(),
-            recursive: vec![false],
+            recursive: Vec::new(),
             metaschemas: false,
             tracks_evaluated: false,
             nodes: 0,
             names: 0,
             lookups: 0,
         };
-        index.collect(document, 0, true)?;
+        for Document { url, json } in documents {
+            index.draft = draft(json);
+            index.bases.push(Base { schema: json, name: last_segment(url), parent: None, is_certain: true });
+            index.recursive.push(false);
+            index.collect(json, index.bases.len() - 1, true)?;
+        }
         let extends = index.dynamic_anchors.contains_key("meta") || index.recursive.contains(&true);
         if index.metaschemas && extends {
             return Err(BoundError::Metaschema);
@@ -288,7 +292,7 @@ fn lookup<'a>(document: &'a Json, pointer: &str) -> Option<&'a Json> {
     })
 }
 
-pub(super) fn percent_decoded(text: &str) -> String {
+pub(crate) fn percent_decoded(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let [first, tail @ ..] = rest {

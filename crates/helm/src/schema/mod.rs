@@ -1,11 +1,13 @@
 //! Validates values against one `values.schema.json`.
 //!
 //! Counterpart: santhosh-tekuri/jsonschema v6 as Helm's `pkg/chart/common/util/jsonschema.go` uses it; error texts are the same. Unlike Helm,
-//! a schema cannot refer to files or the network: such a `$ref` is an error. A `urn:` allows every value, as in Helm.
+//! a schema reads neither the whole machine nor the network: it may refer to the documents that come with its chart. A `urn:` allows every
+//! value, as in Helm.
 
 mod bounds;
 mod compile;
 mod cost;
+mod documents;
 mod index;
 mod number;
 mod outline;
@@ -17,4 +19,6 @@ mod tree;
 
 pub use bounds::{BoundError, MAX_NAMES, MAX_NESTING, MAX_SCHEMA_BYTES, MAX_SCHEMA_NODES, MAX_STEPS, MAX_SUBSCHEMAS};
 pub use compile::{InvalidSchema, Schema, Violations};
+pub use documents::{Documents, MAX_DOCUMENTS};
+pub(crate) use index::percent_decoded;
 pub use patterns::{MAX_PATTERN_BYTES, MAX_PATTERNS_READ, MAX_PATTERNS_SIZE, PatternError};

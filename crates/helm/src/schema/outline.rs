@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use serde_json::{Map, Value as Json};
 
 use super::bounds::{BoundError, MAX_SUBSCHEMAS};
+use super::compile::Document;
 use super::index::Index;
 
 /// The position of a node in the outline.
@@ -65,12 +66,14 @@ pub(super) enum Rule {
 }
 
 impl Outline {
-    /// Reduces the schema.
-    pub(super) fn of(document: &Json) -> Result<Outline, BoundError> {
-        let index = Index::of(document)?;
+    /// Reduces the schema: the first document, with what it uses of the others.
+    pub(super) fn of(documents: &[Document]) -> Result<Outline, BoundError> {
+        let index = Index::of(documents)?;
         let tracks_evaluated = index.tracks_evaluated;
         let mut builder = Builder { index, ids: HashMap::new(), queue: Vec::new() };
-        builder.id(document)?;
+        if let Some(root) = documents.first() {
+            builder.id(&root.json)?;
+        }
         let mut nodes = Vec::new();
         while let Some(schema) = builder.queue.get(nodes.len()) {
             nodes.push(builder.node(schema)?);

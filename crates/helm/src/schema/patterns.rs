@@ -40,9 +40,10 @@ pub enum PatternError {
     Malformed(String, String),
 }
 
-/// Checks all patterns of the schema.
-pub(super) fn check(document: &Json) -> Result<(), PatternError> {
-    Total { size: 0, read: 0 }.visit(document)
+/// Checks all patterns of the schema's documents.
+pub(super) fn check<'a>(documents: impl IntoIterator<Item = &'a Json>) -> Result<(), PatternError> {
+    let mut total = Total { size: 0, read: 0 };
+    documents.into_iter().try_for_each(|document| total.visit(document))
 }
 
 /// Returns whether the schema may require values to be patterns, by a format or by a reference to a metaschema.

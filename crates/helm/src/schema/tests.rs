@@ -9,8 +9,12 @@ use go_encoding::json;
 /// Recorded from Helm v4.3.1, one object per line: schema, values as JSON, and the error or an empty text.
 const CASES: &str = include_str!("cases.jsonl");
 
+fn compile(schema: &str) -> Result<Schema, InvalidSchema> {
+    Schema::compile(schema.as_bytes())
+}
+
 fn check(schema: &str, values: &Map) -> Result<(), String> {
-    let schema = Schema::compile(schema.as_bytes()).map_err(|error| error.to_string())?;
+    let schema = compile(schema).map_err(|error| error.to_string())?;
     schema.validate(values).map_err(|violations| violations.text)
 }
 
@@ -34,13 +38,63 @@ fn errors_match_helm() {
 }
 
 #[test]
-fn schemas_cannot_refer_to_files_or_urls() {
-    for url in ["file:///etc/passwd", "http://127.0.0.1:1/x.json", "https://localhost/x", "other.json"] {
-        let schema = format!(r#"{{"properties":{{"a":{{"$ref":"{url}"}}}}}}"#);
-        let error = Schema::compile(schema.as_bytes()).unwrap_err().to_string();
-        assert!(error.ends_with("schemas outside of values.schema.json are not read"), "{error}");
+fn a_document_that_was_not_read_is_an_error_with_its_url() {
+    for (reference, url) in [
+        ("file:///etc/passwd", "file:///etc/passwd"),
+        ("http://127.0.0.1:1/x.json#/a", "http://127.0.0.1:1/x.json"),
+        ("https://localhost/x", "https://localhost/x"),
+        ("other.json", "file:///other.json"),
+    ] {
+        let error = compile(&format!(r#"{{"properties":{{"a":{{"$ref":"{reference}"}}}}}}"#)).unwrap_err();
+        assert_eq!(error, InvalidSchema::NotRead(url.to_owned()));
+        assert_eq!(error.to_string(), format!("failing loading \"{url}\": it is not a file of the chart"));
     }
     assert!(check(r#"{"properties":{"a":{"$ref":"urn:x:y"}}}"#, &values(r#"{"a":1}"#)).is_ok());
+}
+
+/// A schema whose references lead to these documents.
+fn with_documents(schema: &str, documents: &[(&str, &str)]) -> Result<Schema, InvalidSchema> {
+    let read = &mut |url: &url::Url| {
+        documents.iter().find(|(known, _)| *known == url.as_str()).map(|(_, text)| go_template::Str::from(*text))
+    };
+    Schema::compile_with(schema.as_bytes(), &Documents::collect(schema.as_bytes(), read))
+}
+
+/// The texts are those of Helm v4.3.1.
+#[test]
+fn values_are_validated_against_other_documents_too() {
+    let schema = r#"{"properties":{"a":{"$ref":"file://./helm-charts/c/d.json#/definitions/port"}}}"#;
+    let document = r##"{"definitions":{"port":{"allOf":[{"$ref":"#/definitions/number"}],"maximum":9},"number":{"type":"integer"},
+        "name":{"pattern":"^\\d+$"}},"properties":{"a":{"$ref":"#/definitions/name"}}}"##;
+    let documents = [("file://./helm-charts/c/d.json", document)];
+    let check = |schema: &str, of: &str| {
+        let schema = with_documents(schema, &documents).unwrap();
+        schema.validate(&values(of)).map_err(|violations| violations.text).err().unwrap_or_default()
+    };
+    assert_eq!(check(schema, r#"{"a":9}"#), "");
+    assert_eq!(check(schema, r#"{"a":10}"#), "- at '/a': maximum: got 10, want 9\n");
+    let expected = "- at '/a': 'allOf' failed\n  - at '/a': got string, want integer\n";
+    assert_eq!(check(schema, r#"{"a":"x"}"#), expected);
+    let whole = r#"{"$ref":"file://./helm-charts/c/d.json"}"#;
+    assert_eq!(check(whole, r#"{"a":"x"}"#), "- at '/a': 'x' does not match pattern '^\\\\d+$'\n");
+}
+
+#[test]
+fn other_documents_must_be_schemas_and_count_towards_every_limit() {
+    let schema = r#"{"properties":{"a":{"$ref":"d.json"}}}"#;
+    let with = |text: &str| with_documents(schema, &[("file:///d.json", text)]);
+    assert_eq!(with("{").unwrap_err().to_string(), "failing loading \"file:///d.json\": unexpected EOF");
+    assert!(with(r#"{"type":1}"#).unwrap_err().to_string().contains("is not valid against metaschema"));
+    assert!(
+        with(r#"{"pattern":"((a{1000}){1000}){1000}"}"#).unwrap_err().to_string().contains("limit MAX_PATTERNS_SIZE")
+    );
+    let twice = |i| format!(r##"{{"allOf":[{{"$ref":"#/$defs/d{0}"}},{{"$ref":"#/$defs/d{0}"}}]}}"##, i + 1);
+    let doubling =
+        definitions(40, &twice).replace(r##""properties":{"a":{"$ref":"#/$defs/d0"}}"##, r##""$ref":"#/$defs/d0""##);
+    let error = with(&doubling).unwrap().validate(&values(r#"{"a":1}"#)).unwrap_err();
+    assert!(error.text.contains("limit MAX_STEPS"), "{}", error.text);
+    let cut = with_documents(r#"{"$ref":"d.json"}"#, &[("file:///d.json", &" ".repeat(MAX_SCHEMA_BYTES))]);
+    assert_eq!(cut.unwrap_err(), InvalidSchema::TooManyDocuments);
 }
 
 #[test]
@@ -87,7 +141,7 @@ fn references_by_name_count_whatever_their_form() {
         let schema = definitions(40, &body).replacen('{', &format!("{{{id}"), 1);
         // Some forms lead nowhere for the validator, which is as good.
         let error = check(&schema, &values(r#"{"a":1}"#)).unwrap_err();
-        assert!(error.contains("limit MAX_STEPS") || error.contains("are not read"), "{}: {error}", form(0));
+        assert!(error.contains("limit MAX_STEPS") || error.contains("failing loading"), "{}: {error}", form(0));
     }
     let anchors = definitions(40, &|i| {
         format!(r##"{{"$anchor":"n{i}","allOf":[{{"$ref":"#n{0}"}},{{"$ref":"#n{0}"}}]}}"##, (i + 1).min(39))
@@ -173,7 +227,7 @@ fn violations_without_values_keep_place_and_rule() {
     let check = |schema: &str, expected: &str| {
         let schema =
             format!(r#"{{"$schema":"http://json-schema.org/draft-07/schema#","properties":{{"p":{schema}}}}}"#);
-        let schema = Schema::compile(schema.as_bytes()).unwrap();
+        let schema = compile(&schema).unwrap();
         for (value, secret) in [(r#"{"p":"hunter2"}"#, "hunter2"), (r#"{"p":90210}"#, "90210")] {
             let Err(violations) = schema.validate(&values(value)) else { continue };
             assert!(!violations.without_values.contains(secret), "{}", violations.without_values);

@@ -5,8 +5,8 @@
 //! Known difference: boon numbers items after a tuple from the tuple's end.
 
 use boon::{ErrorKind, InstanceToken, ValidationError};
-use serde_json::Value as Json;
 
+use super::compile::Document;
 use super::{index, text};
 
 /// Whether messages quote the offending values.
@@ -18,9 +18,9 @@ pub(super) enum Show {
     Rules,
 }
 
-/// The lines below the root error. `document` is the schema.
-pub(super) fn lines(root: &ValidationError<'_, '_>, document: &Json, show: Show) -> Vec<String> {
-    let mut lines = Lines { lines: Vec::new(), bytes: 0, is_cut: false, document, show };
+/// The lines below the root error. `documents` are those of the schema.
+pub(super) fn lines(root: &ValidationError<'_, '_>, documents: &[Document], show: Show) -> Vec<String> {
+    let mut lines = Lines { lines: Vec::new(), bytes: 0, is_cut: false, documents, show };
     for cause in &root.causes {
         lines.add(cause, root.schema_url, false, 0);
     }
@@ -42,7 +42,7 @@ struct Lines<'a> {
     bytes: usize,
     /// Whether lines are missing.
     is_cut: bool,
-    document: &'a Json,
+    documents: &'a [Document],
     show: Show,
 }
 
@@ -64,8 +64,9 @@ impl Lines<'_> {
 
     fn message(&self, error: &ValidationError<'_, '_>) -> String {
         let original = || {
-            let (_, pointer) = error.schema_url.split_once('#')?;
-            self.document.pointer(&format!("{}/pattern", index::percent_decoded(pointer)))?.as_str()
+            let (url, pointer) = error.schema_url.split_once('#')?;
+            let document = self.documents.iter().find(|document| document.url == url)?;
+            document.json.pointer(&format!("{}/pattern", index::percent_decoded(pointer)))?.as_str()
         };
         match &error.kind {
             kind if self.show == Show::Rules => text::without_value(kind),

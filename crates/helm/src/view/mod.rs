@@ -17,7 +17,7 @@ pub use choose::{MAX_SUBCHARTS, ResolveError};
 pub use coalesce::{Nulls, TypeMismatch, coalesce};
 pub use resolve::resolve;
 pub(crate) use resolve::{Resolver, everything};
-pub use validate::{SchemaError, validate};
+pub use validate::{SchemaError, Unusable, validate};
 
 use std::sync::Arc;
 

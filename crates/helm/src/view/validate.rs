@@ -5,17 +5,34 @@ use go_template::{Map, Value};
 use golibs::shorten::{MAX_MESSAGE, shorten};
 
 use super::ChartView;
-use crate::schema::Violations;
+use crate::schema::{InvalidSchema, Violations};
 
 /// Values that violate schemas. Shows, for each chart, its name and a line for each violation, in Helm's words, which quote values.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{}", .0.text)]
-pub struct SchemaError(Violations);
+#[error("{}", violations.text)]
+pub struct SchemaError {
+    violations: Violations,
+    invalid: Option<Box<Unusable>>,
+}
+
+/// A chart's schema that cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unusable {
+    /// The chart's name.
+    pub chart: String,
+    /// Why.
+    pub why: InvalidSchema,
+}
 
 impl SchemaError {
     /// The text without values, which may be secret.
     pub(crate) fn without_values(&self) -> &str {
-        &self.0.without_values
+        &self.violations.without_values
+    }
+
+    /// Returns the first schema that cannot be used; `None` if only the values are at fault.
+    pub fn unusable_schema(&self) -> Option<&Unusable> {
+        self.invalid.as_deref()
     }
 }
 
@@ -24,9 +41,10 @@ impl SchemaError {
 /// # Errors
 /// All violations of all charts.
 pub fn validate(view: &ChartView, values: &Map) -> Result<(), SchemaError> {
-    let mut all = Violations::from(String::new());
+    let mut all = SchemaError { violations: Violations::from(String::new()), invalid: None };
     collect(view, values, &mut all);
-    if all.text.is_empty() { Ok(()) } else { Err(SchemaError(short(all))) }
+    let SchemaError { violations, invalid } = all;
+    if violations.text.is_empty() { Ok(()) } else { Err(SchemaError { violations: short(violations), invalid }) }
 }
 
 fn short(all: Violations) -> Violations {
@@ -37,17 +55,20 @@ fn short(all: Violations) -> Violations {
 /// The length of all violations up to which more are collected, in bytes.
 const ENOUGH: usize = 64 << 10;
 
-fn collect(view: &ChartView, values: &Map, all: &mut Violations) {
-    if all.text.len() > ENOUGH {
+fn collect(view: &ChartView, values: &Map, all: &mut SchemaError) {
+    if all.violations.text.len() > ENOUGH {
         return;
     }
     let result = match view.chart.compiled_schema() {
         None => Ok(()),
         Some(Ok(schema)) => schema.validate(values),
-        Some(Err(error)) => Err(error.to_string().into()),
+        Some(Err(error)) => {
+            all.invalid.get_or_insert_with(|| Unusable { chart: view.name().to_owned(), why: error.clone() }.into());
+            Err(error.to_string().into())
+        }
     };
     if let Err(found) = result {
-        add(all, view.name(), &found);
+        add(&mut all.violations, view.name(), &found);
     }
     for subchart in &view.dependencies {
         match values.get(subchart.name()) {
@@ -55,7 +76,7 @@ fn collect(view: &ChartView, values: &Map, all: &mut Violations) {
             Some(Value::Map(inner)) => collect(subchart, &inner, all),
             Some(other) => {
                 let text = format!("invalid type for values: expected object (map), got {}\n", other.type_name());
-                add(all, subchart.name(), &text.into());
+                add(&mut all.violations, subchart.name(), &text.into());
             }
         }
     }

@@ -33,7 +33,7 @@ pub(super) struct Preview {
 impl Preview {
     /// Reads and renders the watch's chart.
     pub(super) fn of(watch: &Watch) -> Preview {
-        match Chart::load(&watch.chart) {
+        match Chart::load_with(&watch.chart, &watch.schema.copies) {
             Ok(chart) => {
                 let digest = chart.digest().to_string();
                 Preview { chart: Ok(digest), objects: render(watch, chart), last: None }
@@ -80,7 +80,8 @@ fn render(watch: &Watch, chart: Arc<Chart>) -> Result<Objects, String> {
         let values = watch.overrides.over(values).map_err(|error| chain(&error))?;
         let release = ReleaseOptions { name, namespace: "default".into(), revision: 1, is_upgrade: false };
         let capabilities = &Capabilities::default();
-        let request = Request { values: &values, release: &release, capabilities, lookup: None, skip_schema: false };
+        let skip_schema = watch.schema.skip;
+        let request = Request { values: &values, release: &release, capabilities, lookup: None, skip_schema };
         let rendered = engine.render(&request).map_err(|error| error.without_values())?;
         let texts = rendered.manifests.iter().map(|manifest| &manifest.content);
         for text in texts.chain(rendered.hooks.iter().map(|hook| &hook.manifest)) {
