@@ -9,6 +9,7 @@ use kube::{Api, Client, Resource};
 use tokio_util::sync::CancellationToken;
 
 use crate::events::Events;
+use crate::lease;
 use crate::metrics::Metrics;
 use crate::native::Stores;
 use crate::preflight::Rights;
@@ -38,6 +39,8 @@ pub struct Context {
     pub(crate) stores: Arc<Stores>,
     /// The process's own rights.
     pub(crate) rights: Arc<Rights>,
+    /// The process's name in the lease and on the records that it writes.
+    pub(crate) identity: Arc<str>,
     /// What keeps the process from being ready.
     pub(crate) readiness: Readiness,
 }
@@ -48,12 +51,15 @@ impl Context {
         let events = Events::new(Arc::new(client.clone()), "helm-operator", config.pod_name.as_deref());
         let readiness = Readiness::default();
         let workers = Workers::new(config.rendering, Program::own(), metrics.clone());
-        let cluster = Arc::new(Cluster::new(client.clone(), config.namespaces.clone(), workers, readiness.clone()));
+        let identity: Arc<str> = lease::identity(config.pod_name.as_deref()).into();
+        let cluster =
+            Cluster::new(client.clone(), config.namespaces.clone(), workers, readiness.clone(), identity.clone());
+        let cluster = Arc::new(cluster);
         let stores = Arc::new(Stores::new(client.clone(), config.namespaces.clone(), readiness.clone()));
         let rights = Arc::new(Rights::new(client.clone(), config.namespaces.clone()));
         let controller = "helm-operator".into();
         let config = Arc::new(config);
-        Context { rights, client, events, metrics, shutdown, config, controller, cluster, stores, readiness }
+        Context { identity, rights, client, events, metrics, shutdown, config, controller, cluster, stores, readiness }
     }
 
     /// The same handles, bound to the controller with this name.

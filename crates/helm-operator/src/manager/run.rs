@@ -195,7 +195,7 @@ fn election(context: &Context, config: &Config, term: lease::Term) -> Result<Opt
         return Err(Error::NoLeaseName { outside: namespace.is_err() });
     }
     let namespace = namespace?;
-    let identity = lease::identity(context.config.pod_name.as_deref());
+    let identity = context.identity.to_string();
     let lock = (namespace.as_str(), config.leader_election_id.as_str());
     let requirement = context.readiness.require(&format!("lease {}/{}", lock.0, lock.1), "not read yet");
     let election = Election::new(context.client.clone(), lock, identity, (lease::Timing::default(), term));

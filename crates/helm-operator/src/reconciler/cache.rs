@@ -240,6 +240,11 @@ impl Cache {
         }
     }
 
+    /// Notes another process that writes the same records; returns whether it is new.
+    pub(super) fn meets(&self, writer: &Arc<str>) -> bool {
+        self.releases.meets(writer)
+    }
+
     pub(super) fn history(&self, key: &ResourceKey) -> Arc<History> {
         self.state().histories.get(key).cloned().unwrap_or_default()
     }

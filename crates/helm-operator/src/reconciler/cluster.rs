@@ -48,12 +48,13 @@ pub(crate) struct Cluster {
 }
 
 impl Cluster {
-    /// The view through this client. Sends no request yet.
+    /// The view through this client, of the process with this name on records. Sends no request yet.
     pub(crate) fn new(
         client: Client,
         namespaces: Namespaces,
         workers: Option<Arc<Workers>>,
         readiness: Readiness,
+        writer: Arc<str>,
     ) -> Cluster {
         let api: Arc<dyn Api> = Arc::new(client.clone());
         let read_whole = Arc::<WholeKinds>::default();
@@ -66,7 +67,7 @@ impl Cluster {
         };
         Cluster {
             applier,
-            releases: Arc::default(),
+            releases: Arc::new(Releases::of(writer)),
             kinds: Arc::new(Kinds::new(objects)),
             turns: Turns::default(),
             looks: Arc::default(),

@@ -1,10 +1,12 @@
 //! Makes the next revision: installs the first, upgrades to any other. [`super::undo`] rolls back what a failed attempt left.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use helm_release::action::{self, Candidate, Failure, Outcome};
 use helm_release::kube::Resource;
 use helm_release::release::Status;
+use tokio::time::Instant;
 
 use super::changes;
 use super::failure::Failed;
@@ -13,6 +15,9 @@ use super::undo;
 use super::work::{Next, Work};
 use crate::report;
 use crate::watches::Overrides;
+
+/// How long to wait for the event of a revision that somebody else made.
+const TAKEN: Duration = Duration::from_secs(5);
 
 /// How an action is named in logs, events and conditions.
 struct Words {
@@ -90,6 +95,11 @@ async fn conclude(
             record(work, outcome, Some(candidate)).await;
             work.succeed();
             Ok(Next::Again)
+        }
+        // Its event follows, or came in the meantime.
+        Err(failure) if failure.cause.is_taken() => {
+            tracing::info!(resource = %work.key, "Somebody else has just made the next revision");
+            Ok(Next::At(Instant::now() + TAKEN))
         }
         Err(failure) => Err(undo::after_action(work, primary, &failure, words.failed).await),
     }

@@ -16,6 +16,7 @@ use super::health::Waiting;
 use super::primary::Primary;
 use super::release::Release;
 use super::requests::Asked;
+use super::rival::Met;
 use super::unserved::Unserved;
 use crate::backoff::{self, Retry};
 use crate::rendering::RENDER_LIMIT;
@@ -64,6 +65,8 @@ pub(super) struct History {
     pub(super) field_fault: Option<Box<str>>,
     /// Since when objects are not ready, and what is known of it.
     pub(super) waiting: Option<Box<Waiting>>,
+    /// Another process that serves the resource, too.
+    pub(super) rival: Option<Box<Met>>,
 }
 
 /// A failure that still applies.
@@ -217,6 +220,7 @@ impl History {
             resynced: None,
             field_fault: None,
             waiting: None,
+            rival: None,
         } = self
         else {
             return false;

@@ -48,6 +48,7 @@ mod render;
 mod requests;
 mod resync;
 mod retries;
+mod rival;
 mod rollout;
 mod run;
 mod schedule;

@@ -36,6 +36,7 @@ impl Work<'_> {
             listing: self.is_listing(),
             again: self.again(primary),
             place: self.place(primary, release.as_deref()),
+            contested: self.is_contested(),
             apart: self.lane == Lane::Common && self.shared.cache.history(self.key).is_retry(),
         }
     }

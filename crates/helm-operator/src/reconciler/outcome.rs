@@ -9,6 +9,7 @@ use super::failure::Failed;
 use super::history::LastFailure;
 use super::primary::Primary;
 use super::release::Release;
+use super::rival;
 use super::work::{Next, Work};
 use crate::backoff::Retry;
 use crate::report::Outcome;
@@ -94,7 +95,10 @@ impl Work<'_> {
 /// The time is shown in seconds.
 fn in_flight(primary: &Primary, release: &Release, until: Timestamp) -> Fault {
     let (version, status) = release.newest().map(|(v, r)| (v, r.status.as_str())).unwrap_or_default();
-    let until = until.strftime("%Y-%m-%dT%H:%M:%SZ");
+    let until = until.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+    if let Some(writer) = release.written_by_rival() {
+        return rival::at_work(primary, (version, status), writer, &until);
+    }
     let message = format!(
         "revision {version} of release {:?} is {status} and was not written by this operator: a person's helm is running; \
          the operator waits until it ends, or until {until}",

@@ -59,12 +59,16 @@ impl Release {
         live.filter(|(_, revision)| !is_known(revision)).map(|(version, _)| *version).collect()
     }
 
-    /// Until when to leave the newest revision alone because somebody else's action on it is unfinished. Our records have marks; Helm's do not.
+    /// Until when to leave the newest revision alone because somebody else's action on it is unfinished. Our records have marks,
+    /// and name the process; Helm's do not.
     pub(super) fn in_flight(&self, now: Timestamp) -> Option<Timestamp> {
         let (_, newest) = self.newest()?;
         let under_way = newest.status.is_pending() || newest.status == Status::Uninstalling;
-        let until = newest.written.filter(|_| under_way && newest.marks.is_none())?.checked_add(PATIENCE).ok()?;
-        (now < until).then_some(until)
+        let until = match newest.marks {
+            None => newest.written.and_then(|written| written.checked_add(PATIENCE).ok()),
+            Some(_) => self.left_to_rival(),
+        };
+        until.filter(|until| under_way && now < *until)
     }
 
     /// Whether Helm made one of the revisions that count.
@@ -147,7 +151,7 @@ mod tests {
             stamp: Stamp::written(None),
             written: Some(at(1000)),
         };
-        Release { revisions: (1..).zip(revisions.iter().map(revision)).collect(), packed: None }
+        Release { revisions: (1..).zip(revisions.iter().map(revision)).collect(), packed: None, rival: None }
     }
 
     fn owner(uid: &str) -> Owner {

@@ -8,6 +8,7 @@ use helm_release::storage::Marks;
 use jiff::Timestamp;
 use litemap::LiteMap;
 
+use super::rival::Rival;
 use super::stamp::Stamp;
 
 /// A release's revisions.
@@ -16,6 +17,8 @@ pub(super) struct Release {
     pub(super) revisions: LiteMap<u32, Revision>,
     /// The deployed revision's record, if this process read or wrote it.
     pub(super) packed: Option<(u32, Packed)>,
+    /// Another process that writes the records, too.
+    pub(super) rival: Option<Box<Rival>>,
 }
 
 /// One revision.
@@ -42,6 +45,7 @@ impl Revision {
 impl Release {
     /// Stores a revision whose whole record we wrote.
     pub(super) fn put(&mut self, version: u32, status: Status, resource_version: u64, marks: Marks) {
+        self.note_own(version);
         let stamp = Stamp::written(self.revisions.get(&version).map(|known| known.stamp));
         let (owners, marks) = (Box::default(), Some(Arc::new(marks)));
         self.revisions.insert(version, Revision { status, resource_version, owners, marks, stamp, written: None });

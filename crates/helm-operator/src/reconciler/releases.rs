@@ -2,10 +2,11 @@
 //!
 //! A release's name does not tell which kind its resource has, so a change goes to every controller with a resource of that name.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, Weak};
 
 use helm_release::storage::RecordMeta;
+use jiff::Timestamp;
 
 use super::feed::{Scope, Sink};
 use super::lock;
@@ -20,6 +21,12 @@ pub(crate) struct Releases {
     all: Mutex<HashMap<ResourceKey, Arc<Release>>>,
     recent: Mutex<RecentRecords>,
     readers: Mutex<Readers>,
+    /// The name of this process on the records that it writes.
+    writer: Arc<str>,
+    /// Where the first list is complete.
+    listed: Mutex<Vec<Scope>>,
+    /// Other processes that were met.
+    met: Mutex<HashSet<Arc<str>>>,
 }
 
 #[derive(Default)]
@@ -42,6 +49,21 @@ pub(super) trait Reader: Send + Sync {
 }
 
 impl Releases {
+    /// An empty store of the process with this name.
+    pub(super) fn of(writer: Arc<str>) -> Releases {
+        Releases { writer, ..Releases::default() }
+    }
+
+    /// The name of this process on the records that it writes.
+    pub(super) fn writer(&self) -> Arc<str> {
+        self.writer.clone()
+    }
+
+    /// Notes another process that writes the same records; returns whether it is new.
+    pub(super) fn meets(&self, writer: &Arc<str>) -> bool {
+        lock(&self.met).insert(writer.clone())
+    }
+
     pub(super) fn new_reader(&self) -> ReaderId {
         let mut readers = lock(&self.readers);
         readers.last += 1;
@@ -89,6 +111,7 @@ impl Releases {
 
     /// Stores a record's metadata; returns whether it is new.
     pub(super) fn store(&self, key: &ResourceKey, meta: RecordMeta, epoch: Epoch) -> bool {
+        let is_listed = lock(&self.listed).iter().any(|scope| scope.covers(&key.namespace));
         let mut all = lock(&self.all);
         let release = Arc::make_mut(all.entry(key.clone()).or_default());
         let known = release.revisions.get_mut(&meta.version).map(|r| (&mut r.stamp, Some(r.resource_version)));
@@ -104,6 +127,9 @@ impl Releases {
             written: meta.written,
         };
         release.revisions.insert(meta.version, revision);
+        if let Some(rival) = meta.writer.filter(|writer| is_listed && **writer != *self.writer) {
+            release.note_rival(&rival, meta.version, Timestamp::now());
+        }
         release.drop_old_objects();
         true
     }
@@ -172,6 +198,10 @@ impl Sink<RecordMeta> for Arc<Releases> {
     fn sweep(&self, scope: &Scope, list: Epoch) {
         for key in self.unlisted(scope, list) {
             self.lose(&key, false, |_, revision| !revision.stamp.survives(list));
+        }
+        let mut listed = lock(&self.listed);
+        if !listed.contains(scope) {
+            listed.push(scope.clone());
         }
     }
 

@@ -68,7 +68,7 @@ pub(super) async fn run(controller: ChartController, context: Context) -> Result
     let (expressions, home) = (settings.expressions.clone(), settings.home.clone());
     let (new_kinds, kinds) = mpsc::unbounded_channel();
     let shared = Arc::new(Shared {
-        storage: Storage::new(api.clone()).at(home.clone()),
+        storage: Storage::new(api.clone()).at(home.clone()).written_by(context.cluster.releases.writer()),
         rollout: Rollout::new(settings.max_parallel_upgrades),
         settings,
         intake,

@@ -33,6 +33,8 @@ pub(super) struct Observed {
     pub(super) place: Place,
     /// The last attempt failed, and this turn is not one of those that such resources have.
     pub(super) apart: bool,
+    /// Another process made the newest revision, and this one has not waited for it yet.
+    pub(super) contested: bool,
 }
 
 /// What to do although nothing differs.
@@ -141,6 +143,8 @@ pub(super) enum Step {
     Compare,
     /// Take a place among the upgrades that may run at a time.
     Queue,
+    /// Wait before the next revision replaces that of another process.
+    GiveWay,
     /// Wait for a turn of resources that failed.
     Retry,
     /// Render the chart.
@@ -190,6 +194,7 @@ impl fmt::Display for Step {
             Step::Repair => "repair",
             Step::Reapply => "apply again",
             Step::Queue => "wait for other upgrades",
+            Step::GiveWay => "give way",
             Step::Retry => "wait for other retries",
             Step::Detect => "report drift",
             Step::Confirm => "confirm own writes",
@@ -213,6 +218,7 @@ impl fmt::Display for Observed {
             (self.held, "held"),
             (self.listing, "objects not listed yet"),
             (self.apart, "failed before"),
+            (self.contested, "made by another operator"),
         ];
         flags.iter().filter(|(set, _)| *set).try_for_each(|(_, word)| write!(f, ", {word}"))
     }
@@ -315,6 +321,7 @@ fn when_not_deployed(recorded: Recorded, observed: &Observed) -> Step {
     let rendered = matches!(observed.inputs, Inputs::RenderedSame | Inputs::RenderedOther);
     match recorded {
         _ if observed.inputs == Inputs::Unread => Step::ReadSources,
+        Recorded::Failed | Recorded::FailedInstall if observed.contested => Step::GiveWay,
         _ if !rendered => Step::Render,
         Recorded::None
         | Recorded::Lost
@@ -334,6 +341,7 @@ fn when_deployed(observed: &Observed) -> Step {
         (inputs, _) if differs(inputs) && waits => Step::Wait,
         (Inputs::Unread, _) => Step::ReadSources,
         (Inputs::Uncompared, _) => Step::Compare,
+        (Inputs::Changed | Inputs::RenderedOther, _) if observed.contested => Step::GiveWay,
         (Inputs::Changed | Inputs::RenderedOther, _) if observed.place == Place::Wanted => Step::Queue,
         (Inputs::Changed, _) => Step::Render,
         (Inputs::RenderedOther, _) => Step::Upgrade,
@@ -371,6 +379,7 @@ mod tests {
         again: Again::Nothing,
         place: Place::Free,
         apart: false,
+        contested: false,
     };
 
     fn check(cases: &[(&str, Observed, Step)]) {
@@ -587,6 +596,28 @@ mod tests {
             ),
             ("someone else's", Observed { release: Recorded::Foreign, ..deleting.clone() }, Step::RemoveFinalizer),
             ("another finalizer only", Observed { finalizer: false, ..deleting }, Step::Nothing),
+        ]);
+    }
+
+    #[test]
+    fn a_revision_of_another_process_is_replaced_only_after_a_wait() {
+        let contested = Observed { contested: true, ..FINE };
+        let changed = Observed { inputs: Inputs::Changed, ..contested.clone() };
+        check(&[
+            ("as this process would have made it", contested.clone(), Step::Nothing),
+            ("otherwise", changed.clone(), Step::GiveWay),
+            (
+                "rendered before it was known",
+                Observed { inputs: Inputs::RenderedOther, ..changed.clone() },
+                Step::GiveWay,
+            ),
+            ("not compared yet", Observed { inputs: Inputs::Uncompared, ..changed.clone() }, Step::Compare),
+            ("while waiting", Observed { held: true, ..changed.clone() }, Step::Wait),
+            ("waited for", Observed { contested: false, ..changed.clone() }, Step::Render),
+            ("failed", Observed { release: Recorded::Failed, ..changed.clone() }, Step::GiveWay),
+            ("to be continued", Observed { release: Recorded::Pending, ..changed.clone() }, Step::Render),
+            ("at work", Observed { release: Recorded::InFlight, ..changed.clone() }, Step::LeaveAlone),
+            ("being deleted", Observed { deleting: true, ..changed }, Step::Uninstall),
         ]);
     }
 

@@ -5,6 +5,7 @@
 use helm_release::action::{self, Candidate, Current, Failure};
 use helm_release::kube::{Applied, ApplyMethod};
 use helm_release::release::Status;
+use jiff::Timestamp;
 
 use super::deploy::record;
 use super::failure::{Failed, FailedAttempt};
@@ -81,7 +82,9 @@ pub(super) async fn clean_up(work: &Work<'_>, primary: &Primary, attempt: Failed
 }
 
 async fn with_undo(work: &Work<'_>, primary: &Primary, message: String) -> String {
-    let Some(release) = work.release() else { return message };
+    // What somebody else is making is theirs to clean up.
+    let release = work.release().filter(|release| release.in_flight(Timestamp::now()).is_none());
+    let Some(release) = release else { return message };
     match remedy(&release, work.shared.settings.on_failure) {
         Remedy::Nothing => message,
         Remedy::RollBack(to) => match roll_back(work, primary, to).await {

@@ -129,6 +129,7 @@ impl Work<'_> {
             self.decided = Instant::now();
             self.depend_on_sources(&primary);
             self.accept_retry(&primary);
+            self.report_rival(&primary);
             let observed = self.observe(&primary);
             let step = next_step(&observed);
             // Reading what a reconcile starts from does nothing yet.
@@ -192,6 +193,7 @@ impl Work<'_> {
                 Err(invalid_annotation(&primary.annotations.fault().unwrap_or_default()).into())
             }
             Step::LeaveAlone => Ok(self.leave(primary)),
+            Step::GiveWay => Ok(self.give_way(primary)),
             Step::AddFinalizer => uninstall::add_finalizer(self, primary).await,
             Step::Read => correct_drift::read(self, primary).await,
             Step::ReadSources => self.load_sources(primary).await.map(|()| Next::Again),

@@ -366,6 +366,11 @@ impl Error {
         matches!(self, Error::Apply(ApplyError::Failed { source: kube::Error::NoKind { .. }, .. }))
     }
 
+    /// Returns whether another process has just made the revision, before this one wrote anything.
+    pub fn is_taken(&self) -> bool {
+        matches!(self, Error::Storage(error) if error.is_taken())
+    }
+
     /// Returns whether the release is larger than its record may be.
     pub fn is_too_large(&self) -> bool {
         matches!(self, Error::Storage(storage::Error::TooLarge { .. }))

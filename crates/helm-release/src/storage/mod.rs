@@ -40,6 +40,9 @@ pub const SELECTOR: &str = "owner=helm";
 /// copies them to the revisions it makes.
 pub const OWNER_LABEL: &str = "helm.sdk.operatorframework.io/owner";
 
+/// The annotation that names the process that wrote the record last. Helm drops it, as it drops all annotations.
+pub const WRITER_ANNOTATION: &str = "helm.sdk.operatorframework.io/writer";
+
 /// Labels that Helm sets, and helm-operator-plugins on records in chunks.
 const SYSTEM_LABELS: [&str; 8] = ["name", "owner", "status", "version", "createdAt", "modifiedAt", "key", "type"];
 
@@ -90,6 +93,13 @@ pub enum Error {
     },
 }
 
+impl Error {
+    /// Returns whether the revision that was to be created exists.
+    pub(crate) fn is_taken(&self) -> bool {
+        matches!(self, Error::Api { verb: "create", source, .. } if source.is_conflict())
+    }
+}
+
 /// Reads and writes release records in Secrets. Cheap to clone.
 ///
 /// A record is the Secret `sh.helm.release.v1.<name>.v<revision>` in the release's namespace or at another [`Home`], of type `helm.sh/release.v1`,
@@ -100,6 +110,8 @@ pub enum Error {
 pub struct Storage {
     api: Arc<dyn Api>,
     home: Home,
+    /// The name of this process on the records that it writes; empty for none.
+    writer: Arc<str>,
 }
 
 /// A revision's record as it is known.
@@ -150,6 +162,8 @@ pub struct RecordMeta {
     pub owners: Vec<String>,
     /// When it was last written: the latest of the server's creation time and the writer's labels.
     pub written: Option<Timestamp>,
+    /// The process of ours that wrote it last, if it has a name.
+    pub writer: Option<String>,
 }
 
 impl RecordMeta {
@@ -162,16 +176,17 @@ impl RecordMeta {
             return None;
         }
         let label_owner = labels.get(OWNER_LABEL).cloned().into_iter();
-        let annotation = metadata.annotations.as_ref().and_then(|a| a.get(MARKS_ANNOTATION));
+        let annotation = |key| metadata.annotations.as_ref().and_then(|all| all.get(key));
         Some(RecordMeta {
             name: name.clone(),
             namespace: metadata.namespace.clone().unwrap_or_default(),
             version,
             status: labels.get("status").map_or(Status::Unknown, |s| Status::parse(s)),
             resource_version: metadata.resource_version.as_deref().and_then(|v| v.parse().ok()).unwrap_or(0),
-            marks: annotation.and_then(|text| Marks::parse(text)),
+            marks: annotation(MARKS_ANNOTATION).and_then(|text| Marks::parse(text)),
             owners: label_owner.chain(metadata.owner_references.iter().flatten().map(|o| o.uid.clone())).collect(),
             written: written(metadata, Timestamp::now()),
+            writer: annotation(WRITER_ANNOTATION).cloned(),
         })
     }
 }
@@ -252,7 +267,13 @@ struct SecretList {
 impl Storage {
     /// Creates a storage on the server behind `api`.
     pub fn new(api: Arc<dyn Api>) -> Storage {
-        Storage { api, home: Home::default() }
+        Storage { api, home: Home::default(), writer: "".into() }
+    }
+
+    /// The storage that writes records in the name of this process, so that another one can tell them from its own.
+    #[must_use]
+    pub fn written_by(self, writer: Arc<str>) -> Storage {
+        Storage { writer, ..self }
     }
 
     /// The storage with its records at this place.
@@ -279,7 +300,7 @@ impl Storage {
             "metadata": {
                 "name": key,
                 "labels": labels(release, &name, "createdAt"),
-                "annotations": {MARKS_ANNOTATION: marks.to_text()},
+                "annotations": self.annotations(marks),
             },
         });
         set_owner(&mut secret["metadata"], marks);
@@ -303,7 +324,7 @@ impl Storage {
             "data": {"release": STANDARD.encode(packed.to_record())},
         });
         if let Some(marks) = marks {
-            patch["metadata"]["annotations"] = json!({MARKS_ANNOTATION: marks.to_text()});
+            patch["metadata"]["annotations"] = self.annotations(marks);
             set_owner(&mut patch["metadata"], marks);
         }
         let resource_version = self.patch(namespace, &release::key(&name, release.version), &patch).await?;
@@ -315,8 +336,7 @@ impl Storage {
     /// # Errors
     /// The record does not exist, or the request fails.
     pub async fn mark(&self, namespace: &str, name: &str, version: u32, marks: &Marks) -> Result<u64, Error> {
-        let mut patch =
-            json!({"metadata": {"annotations": {MARKS_ANNOTATION: marks.to_text()}, "ownerReferences": null}});
+        let mut patch = json!({"metadata": {"annotations": self.annotations(marks), "ownerReferences": null}});
         set_owner(&mut patch["metadata"], marks);
         let (namespace, name) = self.home.record(namespace, name);
         self.patch(namespace, &release::key(&name, version), &patch).await
@@ -419,6 +439,14 @@ impl Storage {
             Err(Error::Api { source, .. }) if source.is_not_found() => Ok(()),
             answer => answer.map(|_| ()),
         }
+    }
+
+    fn annotations(&self, marks: &Marks) -> Value {
+        let mut annotations = json!({MARKS_ANNOTATION: marks.to_text()});
+        if !self.writer.is_empty() {
+            annotations[WRITER_ANNOTATION] = (*self.writer).into();
+        }
+        annotations
     }
 
     async fn patch(&self, namespace: &str, key: &str, patch: &Value) -> Result<u64, Error> {

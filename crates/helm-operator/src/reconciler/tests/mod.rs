@@ -59,6 +59,7 @@ pub(super) mod reporting;
 mod requests;
 mod requeue;
 mod retries;
+mod rivals;
 mod rollout;
 mod sources;
 mod storage;
@@ -335,10 +336,14 @@ impl World {
             home: Home::default(),
         };
         change(&mut settings);
-        let releases = Arc::new(Releases::default());
+        static PROCESSES: AtomicUsize = AtomicUsize::new(0);
+        // The controllers of several versions of a kind are one process.
+        let process = if intake.version.is_none() { PROCESSES.fetch_add(1, Ordering::Relaxed) } else { usize::MAX };
+        let name: Arc<str> = format!("operator-{process}").into();
+        let releases = Arc::new(Releases::of(name.clone()));
         let shared = Shared {
             applier: Applier::new(api.clone()),
-            storage: Storage::new(api.clone()).at(settings.home.clone()),
+            storage: Storage::new(api.clone()).at(settings.home.clone()).written_by(name),
             api,
             cache: Cache::over(releases.clone())
                 .judging(settings.expressions.clone())
