@@ -6,10 +6,15 @@ use std::time::Duration;
 use golibs::strconv::parse_bool;
 use helm_release::kube::DriftPolicy;
 
+use crate::report::shorten;
+use crate::spelling::nearest;
 use crate::values_from::{self, ValuesSource};
 use crate::watches::{DurationError, parse_duration};
 
 const PREFIX: &str = "helm.sdk.operatorframework.io/";
+
+/// The longest value in a message, in bytes.
+const MAX_QUOTED: usize = 64;
 
 /// The longest token, in bytes: the status repeats it.
 const MAX_TOKEN: usize = 256;
@@ -25,6 +30,24 @@ const RENAMED: [&str; 8] = [
     "uninstall-description",
     "upgrade-force",
 ];
+
+/// The keys that have an effect, beside those that may have another name.
+const KNOWN: [&str; 10] = [
+    "adopt",
+    "drift",
+    "hook-timeout",
+    "reconcile-now",
+    "reconcile-period",
+    "retry-now",
+    "rollback-force",
+    "suspend",
+    "uninstall-wait",
+    "values-from",
+];
+
+/// The keys with a boolean that counts as false if it is none, as upstream.
+const FLAGS: [&str; 6] =
+    ["adopt", "suspend", "uninstall-wait", "install-disable-hooks", "upgrade-disable-hooks", "uninstall-disable-hooks"];
 
 /// Other names of control annotations, as helm-operator-plugins' `CustomName` gives them. They count beside the usual names, and first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -112,6 +135,14 @@ impl Annotations {
         bad.map(|(key, error)| format!("annotation {PREFIX}{key}: {error}"))
     }
 
+    /// Describes each annotation with our prefix that has no effect because its key or its value is misspelt.
+    pub(crate) fn mistakes(&self) -> Vec<String> {
+        self.0
+            .iter()
+            .filter_map(|(key, value)| Some(format!("annotation {PREFIX}{key}{}", mistake(key, value)?)))
+            .collect()
+    }
+
     /// `reconcile-now`: a token that asks for one full reconcile. Each new token is another request.
     pub(crate) fn reconcile_now(&self) -> Option<&str> {
         self.token("reconcile-now")
@@ -173,6 +204,21 @@ impl Annotations {
     fn flag(&self, key: &str, default: bool) -> bool {
         self.0.get(key).and_then(|text| parse_bool(text.as_bytes()).ok()).unwrap_or(default)
     }
+}
+
+/// What is wrong with an annotation that has no effect.
+fn mistake(key: &str, value: &str) -> Option<String> {
+    let known = || KNOWN.into_iter().chain(RENAMED);
+    if !known().any(|known| known == key) {
+        let hint = nearest(key, known()).map(|near| format!("; did you mean {PREFIX}{near}?")).unwrap_or_default();
+        return Some(format!(" is unknown{hint}"));
+    }
+    let value = shorten(value, MAX_QUOTED);
+    if key == "pause" && !["true", "false"].contains(&&*value) {
+        return Some(format!(": {value:?} has no effect; only \"true\" pauses"));
+    }
+    let is_no_boolean = FLAGS.contains(&key) && parse_bool(value.as_bytes()).is_err();
+    is_no_boolean.then(|| format!(": {value:?} is not a boolean and counts as \"false\"; use \"true\" or \"false\""))
 }
 
 #[cfg(test)]
@@ -256,6 +302,22 @@ mod tests {
         assert_eq!(annotations(&[("drift", "detect")]).drift(), Ok(Some(DriftPolicy::Detect)));
         let expected = r#"annotation helm.sdk.operatorframework.io/drift: must be "repair", "detect" or "off""#;
         assert_eq!(annotations(&[("drift", "Detect")]).fault().unwrap(), expected);
+    }
+
+    #[test]
+    fn annotations_without_effect_are_named() {
+        let mistakes = |pair| annotations(&[pair]).mistakes().pop();
+        let ours = "annotation helm.sdk.operatorframework.io/";
+        let unknown = format!("{ours}suspnd is unknown; did you mean helm.sdk.operatorframework.io/suspend?");
+        assert_eq!(mistakes(("suspnd", "true")), Some(unknown));
+        assert_eq!(mistakes(("owner-of-all", "x")), Some(format!("{ours}owner-of-all is unknown")));
+        let paused = format!("{ours}pause: \"yes\" has no effect; only \"true\" pauses");
+        assert_eq!(mistakes(("pause", "yes")), Some(paused));
+        let flag = format!("{ours}adopt: \"yes\" is not a boolean and counts as \"false\"; use \"true\" or \"false\"");
+        assert_eq!(mistakes(("adopt", "yes")), Some(flag));
+        for right in [("pause", "true"), ("pause", "false"), ("suspend", "T"), ("upgrade-force", "x"), ("drift", "?")] {
+            assert_eq!(mistakes(right), None, "{right:?}");
+        }
     }
 
     #[test]

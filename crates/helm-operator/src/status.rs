@@ -40,6 +40,10 @@ pub(crate) mod condition {
     pub(crate) const STALLED: &str = "Stalled";
     /// Objects drifted and are not repaired, by policy; present only when true.
     pub(crate) const DRIFTED: &str = "Drifted";
+    /// No template reads some values; present only when true.
+    pub(crate) const UNREAD_VALUES: &str = "UnreadValues";
+    /// Control annotations are misspelt or have no effect; present only when true.
+    pub(crate) const IGNORED_ANNOTATIONS: &str = "IgnoredAnnotations";
 }
 
 /// Our condition types; others on the resource belong to someone else.
@@ -54,6 +58,8 @@ const OURS: &[&str] = &[
     condition::PAUSED,
     condition::STALLED,
     condition::DRIFTED,
+    condition::UNREAD_VALUES,
+    condition::IGNORED_ANNOTATIONS,
 ];
 
 /// Failures with these reasons are likely to happen again however often the same inputs are tried.
@@ -211,6 +217,10 @@ pub(crate) struct Facts {
     pub(crate) kept_by: Vec<String>,
     /// Nothing is being done about it: an annotation suspends the resource.
     pub(crate) suspended: bool,
+    /// Which values no template reads; empty for none.
+    pub(crate) unread: String,
+    /// Which control annotations have no effect; empty for none.
+    pub(crate) ignored: String,
 }
 
 /// Why a failure needs a change, beyond what its reason tells.
@@ -402,6 +412,9 @@ fn wanted(facts: &Facts, old: &Status) -> Vec<Condition> {
         all.push(new(condition::DRIFTED, "True", DETECTED, &drifted(&facts.drift)));
     }
     all.push(ready);
+    let mistakes = [(condition::UNREAD_VALUES, &facts.unread), (condition::IGNORED_ANNOTATIONS, &facts.ignored)];
+    let mistakes = mistakes.into_iter().filter(|(_, message)| !message.is_empty());
+    all.extend(mistakes.map(|(kind, message)| new(kind, "True", kind, message)));
     all
 }
 

@@ -76,6 +76,7 @@ fn candidate(values: &str) -> Result<Candidate, Box<dyn Error>> {
         notes: rendered.notes,
         crds: Vec::new(),
         duplicates: Vec::new(),
+        unread: Vec::new(),
         inputs: String::new(),
     })
 }

@@ -132,6 +132,7 @@ impl Work<'_> {
             Err(Ok(failed)) => return Err(self.slowed(failed)),
             Err(Err(postponed)) => return Ok(Err(postponed)),
         };
+        self.note_unread(primary, &candidate.unread);
         let candidate = self.post_render(primary, candidate).await?;
         // The status shows them.
         let notes = hide_notes(self.secrets(), &candidate);

@@ -21,7 +21,7 @@ use super::identity;
 use super::render::{RenderError, Renderer, Request};
 use crate::backoff;
 use crate::lookup::{ClusterLookup, Named, Reach, Release};
-use crate::rendering::{EXTERNAL_SCHEMA, Job, Output, Workers, explain, failure};
+use crate::rendering::{Analysed, EXTERNAL_SCHEMA, Job, Output, Workers, explain, failure};
 use crate::report::chain;
 use crate::values::Spec;
 use crate::watches::{LookupRule, Overrides, SchemaRule, ServiceAccount};
@@ -119,7 +119,7 @@ pub(super) struct EngineRenderer {
 /// Where the chart is rendered.
 enum Place {
     /// In this process.
-    Here(Arc<Engine>),
+    Here(Arc<Analysed>),
     /// In worker processes, which load the chart themselves.
     Apart { workers: Arc<Workers>, chart: PathBuf, digest: String },
 }
@@ -138,7 +138,8 @@ impl EngineRenderer {
         let typed = (overrides.texts(), format!("{:?}", overrides.kind()));
         let digest = digest_json(&json!([engine.chart().digest(), typed]));
         let named = Arc::new(Named::of(engine.chart()));
-        let (place, lookup_rule, schema) = (Place::Here(engine), Arc::default(), SchemaRule::default());
+        let (place, lookup_rule, schema) =
+            (Place::Here(Arc::new(Analysed::new(engine))), Arc::default(), SchemaRule::default());
         let renderer = EngineRenderer {
             place,
             document,
@@ -297,7 +298,7 @@ fn blocked(chart: &Chart, rule: &SchemaRule) -> Option<RenderError> {
 
 /// A render in this process.
 struct Here {
-    engine: Arc<Engine>,
+    engine: Arc<Analysed>,
     capabilities: Arc<Capabilities>,
     lookup: Arc<ClusterLookup>,
     skip_schema: bool,
@@ -315,7 +316,7 @@ impl Here {
         let capabilities = &*self.capabilities;
         let request = engine::Request { values, release: &release, capabilities, lookup, skip_schema };
         let rendered = self.engine.render(&request);
-        rendered.map(Output::from).map_err(|error| failure(&error).into())
+        rendered.map(|rendered| self.engine.output(rendered, values)).map_err(|error| failure(&error).into())
     }
 }
 
@@ -326,14 +327,14 @@ fn candidate(
     namespace: &str,
     inputs: String,
 ) -> Result<Candidate, RenderError> {
-    let Output { manifest, hooks, notes, crds: files } = output;
+    let Output { manifest, hooks, notes, crds: files, unread } = output;
     let (objects, duplicates) = release_objects(&manifest, namespace).map_err(|e| unusable(&e))?;
     let mut crds = Vec::new();
     for (path, text) in files {
         let found = objects_of(&text).map_err(|e| ObjectError { template: path.as_str().into(), ..e });
         crds.extend(found.map_err(|e| unusable(&e))?);
     }
-    Ok(Candidate { chart, config, manifest, objects, hooks, notes, crds, duplicates, inputs })
+    Ok(Candidate { chart, config, manifest, objects, hooks, notes, crds, duplicates, unread, inputs })
 }
 
 /// The objects of exactly the text that the record keeps, in install order.
@@ -441,6 +442,17 @@ mod tests {
         let candidate = renderer.render(request).await?;
         assert_eq!(candidate.inputs, inputs);
         Ok(candidate.manifest)
+    }
+
+    #[tokio::test]
+    async fn a_render_names_values_that_no_template_reads() {
+        let (_, renderer) = renderer("# {{ .Values.size }}").await;
+        let spec = Spec::new(r#"{"szie": 2}"#);
+        let (name, namespace, inputs) = ("web".into(), "ns".into(), String::new());
+        let request = Request { name, namespace, spec, revision: 1, inputs, is_retry: false };
+        let unread = renderer.render(request).await.unwrap().unread;
+        let told: Vec<String> = unread.iter().map(ToString::to_string).collect();
+        assert_eq!(told, ["auth", "szie; did you mean \"size\"?"]);
     }
 
     #[tokio::test]

@@ -17,6 +17,7 @@ use super::primary::Primary;
 use super::release::Release;
 use super::requests::Asked;
 use super::rival::Met;
+use super::unread;
 use super::unserved::Unserved;
 use crate::backoff::{self, Retry};
 use crate::rendering::RENDER_LIMIT;
@@ -67,6 +68,8 @@ pub(super) struct History {
     pub(super) waiting: Option<Box<Waiting>>,
     /// Another process that serves the resource, too.
     pub(super) rival: Option<Box<Met>>,
+    /// Values that no template reads.
+    pub(super) unread: Option<Box<unread::Found>>,
 }
 
 /// A failure that still applies.
@@ -221,6 +224,7 @@ impl History {
             field_fault: None,
             waiting: None,
             rival: None,
+            unread: None,
         } = self
         else {
             return false;

@@ -63,6 +63,7 @@ pub(crate) mod tests;
 pub(crate) mod turns;
 mod undo;
 mod uninstall;
+mod unread;
 mod unserved;
 mod veil;
 mod versions;

@@ -110,6 +110,8 @@ fn facts(work: &Work<'_>, primary: &Primary, health: Health, count: ObjectCount)
         in_line: Some(work.shared.rollout.limit()).filter(|_| work.shared.rollout.is_waiting(work.key)),
         handled: work.handled(primary),
         awaited: work.awaited.clone(),
+        unread: work.unread(primary),
+        ignored: primary.annotations.mistakes().join("; "),
         kept_by,
     };
     (facts, fault)
@@ -185,6 +187,7 @@ async fn write_status(work: &Work<'_>, primary: &Primary, health: Health, object
     match apply(work.shared, primary, &status).await {
         Ok(answer) => {
             publish_timeout(work, primary, &status);
+            publish_mistakes(work, primary, &status);
             publish_recovery(work, primary, &status);
             let mut answered = answer.primary.status.clone();
             work.shared.primary_written(answer);
@@ -220,6 +223,17 @@ fn publish_recovery(work: &Work<'_>, primary: &Primary, status: &Status) {
     if let Some(note) = summary::recovery(&primary.status, status) {
         tracing::info!(resource = %work.key, "{note}");
         work.shared.publish(primary, Outcome::normal("Recovered", "Reconcile", note));
+    }
+}
+
+/// Publishes and logs what has no effect, once for each change.
+fn publish_mistakes(work: &Work<'_>, primary: &Primary, status: &Status) {
+    for kind in [condition::UNREAD_VALUES, condition::IGNORED_ANNOTATIONS] {
+        let said = |status: &Status| status.find(kind).map(|condition| condition.message.to_string());
+        if let Some(message) = said(status).filter(|message| said(&primary.status).as_ref() != Some(message)) {
+            tracing::warn!(resource = %work.key, reason = kind, message, "Part of the resource has no effect");
+            work.shared.publish(primary, Outcome::warning(kind, "Reconcile", message));
+        }
     }
 }
 

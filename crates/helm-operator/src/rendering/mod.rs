@@ -18,7 +18,7 @@ pub(crate) mod worker;
 
 pub(crate) use ending::RENDER_LIMIT;
 pub(crate) use message::{EXTERNAL_SCHEMA, Job};
-pub(crate) use output::{Output, explain, failure};
+pub(crate) use output::{Analysed, Output, explain, failure};
 pub(crate) use pool::Workers;
 pub(crate) use process::Program;
 pub(crate) use settings::{Asked, memory_limit};

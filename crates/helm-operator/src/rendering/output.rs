@@ -1,7 +1,13 @@
 //! What a render gives a release, wherever it ran: texts only. The manager itself reads the objects from them.
 
+use std::ops::Deref;
+use std::panic::{self, AssertUnwindSafe};
+use std::sync::{Arc, OnceLock};
+
+use go_template::Map;
 use helm::chart::UnreadSchema;
-use helm::engine::{Error, Rendered};
+use helm::engine::{Engine, Error, Rendered};
+use helm::reads::{Reads, Unread};
 use helm::schema::InvalidSchema;
 use helm::view::Unusable;
 use helm_release::release::{DeletePolicy, Hook, HookEvent};
@@ -20,6 +26,69 @@ pub(crate) struct Output {
     pub(crate) notes: String,
     /// The path and content of each file below `crds/`.
     pub(crate) crds: Vec<(String, String)>,
+    /// Values that no template reads.
+    #[serde(with = "unread")]
+    pub(crate) unread: Vec<Unread>,
+}
+
+/// The most unread values of one render; more are hardly typing errors.
+const MAX_UNREAD: usize = 32;
+
+/// A chart that can be rendered, with what its templates read once that was asked.
+pub(crate) struct Analysed {
+    engine: Arc<Engine>,
+    reads: OnceLock<Option<Reads>>,
+}
+
+impl Deref for Analysed {
+    type Target = Engine;
+
+    fn deref(&self) -> &Engine {
+        &self.engine
+    }
+}
+
+impl Analysed {
+    pub(crate) fn new(engine: Arc<Engine>) -> Analysed {
+        Analysed { engine, reads: OnceLock::new() }
+    }
+
+    /// The output of a render with these values.
+    pub(crate) fn output(&self, rendered: Rendered, values: &Map) -> Output {
+        Output { unread: self.unread(values), ..Output::from(rendered) }
+    }
+
+    /// The values that no template reads. A bug in the analysis must not cost the render.
+    fn unread(&self, values: &Map) -> Vec<Unread> {
+        let chart = self.engine.chart();
+        let find =
+            || self.reads.get_or_init(|| guarded(|| Reads::of(chart))).as_ref().map(|reads| reads.unread(values));
+        let mut unread = guarded(find).flatten().unwrap_or_default();
+        unread.truncate(MAX_UNREAD);
+        unread
+    }
+}
+
+fn guarded<T>(work: impl FnOnce() -> T) -> Option<T> {
+    panic::catch_unwind(AssertUnwindSafe(work)).ok()
+}
+
+/// [`Unread`] as a worker sends it.
+mod unread {
+    use helm::reads::Unread;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    type Fields = (Vec<String>, Option<String>, bool);
+
+    pub(super) fn serialize<S: Serializer>(all: &[Unread], to: S) -> Result<S::Ok, S::Error> {
+        let fields = |one: &Unread| (one.path.clone(), one.nearest.clone(), one.is_documented);
+        all.iter().map(fields).collect::<Vec<Fields>>().serialize(to)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Unread>, D::Error> {
+        let all = Vec::<Fields>::deserialize(from)?.into_iter();
+        Ok(all.map(|(path, nearest, is_documented)| Unread { path, nearest, is_documented }).collect())
+    }
 }
 
 impl From<Rendered> for Output {
@@ -29,6 +98,7 @@ impl From<Rendered> for Output {
             hooks: of.hooks.into_iter().map(hook).collect(),
             notes: of.notes,
             crds: of.crds.into_iter().map(|crd| (crd.path, crd.data.to_text().into_owned())).collect(),
+            unread: Vec::new(),
         }
     }
 }

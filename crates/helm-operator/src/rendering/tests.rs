@@ -124,6 +124,19 @@ async fn a_worker_sees_values_release_capabilities_and_the_cluster() {
 }
 
 #[tokio::test]
+async fn a_worker_names_values_that_no_template_reads() {
+    let workers = workers(LIMIT);
+    let (folder, digest) = chart("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ntext: '{{ .Values.size }}'");
+    workers.admit(folder.path());
+    let lookup = lookup_in(Arc::new(MemoryApi::new()));
+    let job =
+        Job { spec: r#"{"szie": 2, "size": 3}"#.into(), overrides: Default::default(), ..job(folder.path(), &digest) };
+    let output = workers.render(job, &Arc::default(), &lookup).await.unwrap();
+    let [unread] = &output.unread[..] else { panic!("{:?}", output.unread) };
+    assert_eq!(unread.to_string(), "szie; did you mean \"size\"?");
+}
+
+#[tokio::test]
 async fn a_charts_own_error_leaves_the_worker_alive() {
     let workers = workers(LIMIT);
     let error = printed(&workers, "{{ fail \"no\" }}").await.unwrap_err();

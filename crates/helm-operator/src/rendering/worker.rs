@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 
 use super::confine;
 use super::message::{self, Failure, FromWorker, Job, MAX_ANSWER, MAX_QUESTION, Query, Reason, ToWorker};
-use super::output::Output;
+use super::output::{Analysed, Output};
 use super::{output, weight};
 use crate::lookup;
 use crate::reconciler::lock;
@@ -104,7 +104,7 @@ struct Renderer {
     socket: Arc<Mutex<UnixStream>>,
     capabilities: Arc<Capabilities>,
     /// Charts by path, copies of documents and digest; the last one used is last.
-    engines: Vec<(Key, Arc<Engine>)>,
+    engines: Vec<(Key, Arc<Analysed>)>,
     /// The most that objects may take, in bytes.
     weight: u64,
 }
@@ -164,16 +164,16 @@ impl Renderer {
             skip_schema: job.skip_schema,
         };
         let rendered = engine.render(&request);
-        let output = Output::from(rendered.map_err(|error| output::failure(&error))?);
+        let output = engine.output(rendered.map_err(|error| output::failure(&error))?, &values);
         weight::check(&output, self.weight).map(|()| output)
     }
 
     /// The job's chart, loaded once.
-    fn engine(&mut self, job: &Job) -> Result<Arc<Engine>, Failure> {
+    fn engine(&mut self, job: &Job) -> Result<Arc<Analysed>, Failure> {
         let key = (job.chart.clone(), job.copies.clone(), job.digest.clone());
         let engine = match self.engines.iter().position(|(known, _)| *known == key) {
             Some(at) => self.engines.remove(at).1,
-            None => Arc::new(Engine::new(load(job)?)),
+            None => Arc::new(Analysed::new(Arc::new(Engine::new(load(job)?)))),
         };
         if self.engines.len() >= MAX_CHARTS {
             self.engines.remove(0);

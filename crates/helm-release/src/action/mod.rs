@@ -49,6 +49,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
+use helm::reads::Unread;
 use jiff::Timestamp;
 
 use crate::kube::{
@@ -96,6 +97,8 @@ pub struct Candidate {
     pub crds: Vec<Object>,
     /// Objects that the chart renders more than once; `objects` holds only the last of each.
     pub duplicates: Vec<Duplicate>,
+    /// Values that no template reads, as far as that is known.
+    pub unread: Vec<Unread>,
     /// The digest of everything it was rendered from. An interrupted action is continued only by a candidate with the same digest.
     pub inputs: String,
 }
@@ -116,6 +119,7 @@ impl Candidate {
             notes: release.info.notes,
             crds: Vec::new(),
             duplicates: Vec::new(),
+            unread: Vec::new(),
             inputs: inputs.to_owned(),
         })
     }

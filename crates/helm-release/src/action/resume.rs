@@ -33,6 +33,7 @@ pub(super) async fn resume(
         notes: release.info.notes,
         crds: candidate.crds.clone(),
         duplicates: candidate.duplicates.clone(),
+        unread: candidate.unread.clone(),
         inputs: candidate.inputs.clone(),
     }))
 }

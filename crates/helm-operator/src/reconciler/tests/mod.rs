@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
+use helm::reads::Unread;
 use helm_release::action::Candidate;
 use helm_release::kube::{
     Api, Applier, Error, Live, MemoryApi, ObjectKey, Resource, Whole, deduplicate, install_order, objects_of,
@@ -171,6 +172,8 @@ fn render(request: &Request) -> Result<Candidate, RenderError> {
     }
     let (mut objects, duplicates) = deduplicate(objects_of(&manifest).unwrap(), &request.namespace);
     install_order(&mut objects);
+    let unread = |key: &str| Unread { path: vec![key.into()], nearest: Some("maps".into()), is_documented: false };
+    let unread = spec.get("mpas").map(|_| unread("mpas")).into_iter().collect();
     let told = spec["told"].as_str().map(|told| format!(" {told}")).unwrap_or_default();
     let notes = format!("enjoy{told}");
     Ok(Candidate {
@@ -181,6 +184,7 @@ fn render(request: &Request) -> Result<Candidate, RenderError> {
         objects,
         notes,
         crds: Vec::new(),
+        unread,
         duplicates,
         inputs: request.inputs.clone(),
     })

@@ -306,3 +306,33 @@ async fn after_a_failed_upgrade_each_condition_says_something_else_and_the_recov
         "Normal Recovered x1: recovered from UpgradeError: 3 objects ready, chart memcached-0.1.0, revision 3";
     assert_eq!(published(&world).await.last().unwrap(), recovered);
 }
+
+#[tokio::test(start_paused = true)]
+async fn values_and_annotations_without_effect_are_reported_once_for_each_change() {
+    let mut odd = spec();
+    odd["mpas"] = json!([]);
+    let world = World::with_events(World::new(odd).server, Arc::new(Stub::default()), |_| {});
+    world.edit(|p| p["metadata"]["annotations"] = json!({"helm.sdk.operatorframework.io/suspnd": "true"}));
+    world.reconcile().await;
+    let unread = "UnreadValues/no template of the chart reads spec.mpas (did you mean spec.maps?)";
+    let ignored = "annotation helm.sdk.operatorframework.io/suspnd is unknown; did you mean helm.sdk.operatorframework.io/suspend?";
+    assert_eq!(world.condition("UnreadValues").unwrap(), format!("True/{unread}"));
+    assert_eq!(world.condition("IgnoredAnnotations").unwrap(), format!("True/IgnoredAnnotations/{ignored}"));
+    assert!(world.condition("Ready").unwrap().starts_with("True/"));
+    // A restart renders nothing, and keeps what is known of this generation.
+    let world = World::with_events(world.server.clone(), Arc::new(Stub::default()), |_| {});
+    assert_eq!(world.requests().await, 0);
+    world.edit(|p| p["spec"]["value"] = "2".into());
+    world.reconcile().await;
+    assert_eq!(world.condition("UnreadValues").unwrap(), format!("True/{unread}"));
+    let events = published(&world).await;
+    let said: Vec<&String> = events.iter().filter(|e| e.contains("Unread") || e.contains("Ignored")).collect();
+    let expected =
+        [format!("Warning UnreadValues x1: {}", &unread[13..]), format!("Warning IgnoredAnnotations x1: {ignored}")];
+    assert_eq!(said.len(), 2, "{said:?}");
+    assert!(expected.iter().all(|event| said.contains(&event)), "{said:?}");
+    world.edit(|p| _ = p["spec"].as_object_mut().unwrap().remove("mpas"));
+    world.edit(|p| p["metadata"]["annotations"] = json!({}));
+    world.reconcile().await;
+    assert_eq!((world.condition("UnreadValues"), world.condition("IgnoredAnnotations")), (None, None));
+}
