@@ -17,6 +17,7 @@ mod hostile;
 mod identity;
 mod inputs;
 mod model;
+mod moved;
 mod native;
 mod node;
 mod operator;

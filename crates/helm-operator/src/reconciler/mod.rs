@@ -58,6 +58,7 @@ mod shared;
 mod sources;
 pub(crate) mod stamp;
 mod state;
+mod status_fields;
 #[cfg(test)]
 pub(crate) mod tests;
 pub(crate) mod turns;

@@ -22,6 +22,7 @@ use super::queue::Queue;
 use super::render::Renderer;
 use super::rollout::Rollout;
 use super::shared::{Settings, Shared};
+use super::status_fields::Undeclared;
 use super::versions::Versions;
 use super::watch;
 use super::workers::serve;
@@ -86,6 +87,7 @@ pub(super) async fn run(controller: ChartController, context: Context) -> Result
         resource,
         new_kinds,
         looks: context.cluster.looks.clone(),
+        undeclared: Undeclared::default(),
     });
     let reader: Weak<Shared> = Arc::downgrade(&shared);
     shared.cache.report_releases_to(reader);

@@ -16,6 +16,7 @@ use super::release::Release;
 use super::schedule::{End, Times, next_requeue};
 use super::shared::Shared;
 use super::state::Recorded;
+use super::status_fields::Lesson;
 use super::uninstall;
 use super::work::Work;
 use crate::backoff::Retry;
@@ -185,7 +186,12 @@ async fn write_status(work: &Work<'_>, primary: &Primary, health: Health, object
         drop_manifest(work, primary).await;
     }
     match apply(work.shared, primary, &status).await {
-        Ok(answer) => {
+        Ok(None) => {
+            let known = Box::new((timeless_hash(&status), hash(&primary.status)));
+            work.shared.cache.change_history(work.key, |h| (h.written, h.notes) = (Some(known), None));
+            written(work);
+        }
+        Ok(Some(answer)) => {
             publish_timeout(work, primary, &status);
             publish_mistakes(work, primary, &status);
             publish_recovery(work, primary, &status);
@@ -246,7 +252,7 @@ pub(super) async fn write_progress(shared: &Shared, key: &ResourceKey, what: &st
     let Some(primary) = shared.cache.primary(key) else { return };
     let Some(status) = primary.status.in_progress(primary.generation, what, Timestamp::now()) else { return };
     match apply(shared, &primary, &status).await {
-        Ok(answer) => shared.primary_written(answer),
+        Ok(answer) => answer.into_iter().for_each(|answer| shared.primary_written(answer)),
         Err(error) => tracing::debug!(resource = %key, error = chain(&error), "Cannot write progress into the status"),
     }
 }
@@ -274,18 +280,56 @@ fn hash(status: &Status) -> u64 {
     hasher.finish()
 }
 
-async fn apply(shared: &Shared, primary: &Primary, status: &Status) -> Result<Received, helm_release::kube::Error> {
+/// Applies what the definition's schema declares of the status; `None` if that is nothing.
+async fn apply(
+    shared: &Shared,
+    primary: &Primary,
+    status: &Status,
+) -> Result<Option<Received>, helm_release::kube::Error> {
+    loop {
+        let mut fields = status.to_apply(primary.conditions_are_one_field);
+        if !shared.undeclared.remove_from(&mut fields) {
+            return Ok(None);
+        }
+        let error = match apply_fields(shared, primary, &fields).await {
+            Err(error) => error,
+            answer => return answer.map(Some),
+        };
+        match shared.undeclared.learn(&error) {
+            Lesson::Nothing => return Err(error),
+            Lesson::Learned(fields) => report_undeclared(primary, &fields),
+        }
+    }
+}
+
+async fn apply_fields(
+    shared: &Shared,
+    primary: &Primary,
+    fields: &serde_json::Value,
+) -> Result<Received, helm_release::kube::Error> {
     let path = shared.resource.path(primary.namespace(), primary.name())?;
     let mut metadata = json!({"name": primary.name(), "uid": primary.uid()});
     if !primary.own_namespace().is_empty() {
         metadata["namespace"] = primary.own_namespace().into();
     }
     let body = json!({
-        "apiVersion": &*primary.api_version, "kind": &*primary.kind, "metadata": metadata,
-        "status": status.to_apply(primary.conditions_are_one_field),
+        "apiVersion": &*primary.api_version, "kind": &*primary.kind, "metadata": metadata, "status": fields,
     });
     let path = format!("{path}/status?fieldManager={FIELD_MANAGER}&force=true");
     shared.api.send(Call::apply(path, body.to_string().into_bytes())).await?.parse()
+}
+
+/// Logs, once for each field, that the status has less than the operator knows.
+fn report_undeclared(primary: &Primary, fields: &[String]) {
+    if !fields.is_empty() {
+        let (kind, fields) = (&*primary.kind, fields.join(", "));
+        tracing::warn!(
+            kind,
+            fields,
+            "The schema of the status lacks fields, which are not written: declare them in the CustomResourceDefinition, or let \
+             'helm-operator generate crds --force' write it"
+        );
+    }
 }
 
 /// Sets the resource's timer.

@@ -23,6 +23,7 @@ use super::render::Renderer;
 use super::rollout::{self, Rollout};
 use super::sources::Sources;
 use super::stamp::Epoch;
+use super::status_fields::Undeclared;
 use super::{compare, observe, watch};
 use crate::events::Events;
 use crate::metrics::Metrics;
@@ -59,6 +60,8 @@ pub(crate) struct Shared {
     pub(super) new_kinds: mpsc::UnboundedSender<Arc<Resource>>,
     /// The process's looks at what is not ready.
     pub(super) looks: Arc<Looks>,
+    /// The status fields that the kind's schema lacks.
+    pub(super) undeclared: Undeclared,
 }
 
 /// The settings of one controller, from its watch and the flags.

@@ -57,6 +57,14 @@ impl Error {
         matches!(self, Error::Refused { code: 422, message, .. } if message.contains(schema_error::UNDECLARED))
     }
 
+    /// Returns the paths of the fields that the schema does not declare, such as `.status.conditions[type="Ready"].observedGeneration`.
+    pub fn undeclared_fields(&self) -> Vec<&str> {
+        match self {
+            Error::Refused { message, .. } => schema_error::undeclared(message),
+            _ => Vec::new(),
+        }
+    }
+
     /// Returns the fields that the server rejects, in its notation: `spec.strategy.rollingUpdate`.
     pub fn fields(&self) -> &[String] {
         match self {

@@ -25,6 +25,13 @@ pub(super) fn explain(message: &str) -> Option<String> {
     Some(if faults.is_empty() { UNKNOWN.to_owned() } else { format!("{UNKNOWN}: {}", faults.join("; ")) })
 }
 
+/// Returns the paths of undeclared fields in a rewritten message.
+pub(super) fn undeclared(message: &str) -> Vec<&str> {
+    let Some((_, faults)) = message.split_once(UNKNOWN) else { return Vec::new() };
+    let faults = faults.trim_start_matches(": ").split("; ");
+    faults.filter_map(|fault| fault.strip_suffix(UNDECLARED)?.strip_suffix(": ")).collect()
+}
+
 /// The part after the object's identity, `(namespace/name; group/version, Kind=kind)`.
 fn details(message: &str) -> Option<&str> {
     let (_, kind) = message.split_once(", Kind=")?;
