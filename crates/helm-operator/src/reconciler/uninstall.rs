@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use helm_release::action::{self, Environment, PostDelete, Uninstalling};
-use helm_release::kube::{Call, FIELD_MANAGER, HookError};
+use helm_release::kube::{Call, HookError};
 use helm_release::release::Status;
 use helm_release::storage::Marks;
 use serde_json::json;
@@ -23,6 +23,10 @@ const ASK_AGAIN: Duration = Duration::from_secs(5);
 
 /// The way out when a hook blocks the uninstall.
 const WITHOUT_HOOKS: &str = "; to uninstall without hooks, set the annotation helm.sdk.operatorframework.io/uninstall-disable-hooks to \"true\"";
+
+/// The field manager of finalizers. With the manager of releases, the finalizer of a resource that is itself an object of a release would count as a
+/// change of what that release applied.
+const FINALIZER_MANAGER: &str = "helm-operator-finalizer";
 
 /// Adds our finalizer before anything is created that it has to remove.
 pub(super) async fn add_finalizer(work: &mut Work<'_>, primary: &Primary) -> Result<Next, Failed> {
@@ -48,7 +52,7 @@ async fn set_finalizers(work: &Work<'_>, primary: &Primary, finalizers: &[&str],
     let patch = json!({"metadata": {
         "finalizers": finalizers, "uid": primary.uid(), "resourceVersion": primary.resource_version(),
     }});
-    let path = format!("{path}?fieldManager={FIELD_MANAGER}");
+    let path = format!("{path}?fieldManager={FINALIZER_MANAGER}");
     match work.shared.api.send(Call::merge(path, patch.to_string().into_bytes())).await {
         Ok(answer) => {
             let answer: Received = answer.parse().map_err(failed)?;
