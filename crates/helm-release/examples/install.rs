@@ -95,5 +95,6 @@ fn current(installed: &Outcome) -> Current {
         interrupted: None,
         outdated: Vec::new(),
         taken_over: false,
+        string_overrides: false,
     }
 }

@@ -40,6 +40,7 @@ pub fn take_over(project: &mut Project, from: &Project, name: &str) -> Result<Ve
     notes.extend(dockerfiles(project)?);
     notes.extend(makefile(project)?);
     notes.extend(roles(project)?);
+    notes.extend(override_types(project)?);
     notes.extend(advice(project)?);
     Ok(notes)
 }
@@ -152,17 +153,51 @@ fn makefile(project: &mut Project) -> Result<Vec<String>, Error> {
     )])
 }
 
+/// Writes that override values are strings, as operator-sdk sets them.
+fn override_types(project: &mut Project) -> Result<Vec<String>, Error> {
+    let is_of_plugins = match project.text(project_file::PATH) {
+        Some(text) => ProjectFile::parse(text)?.has_layout("hybrid.helm."),
+        None => false,
+    };
+    let mut notes = Vec::new();
+    let open = |watch: &watches::Watch| !(is_of_plugins || watch.overrides.is_empty() || watch.has_overrides_type);
+    // From the end, so that the lines before stay where they are.
+    for (at, watch) in watches::read(project)?.into_iter().enumerate().rev().filter(|(_, watch)| open(watch)) {
+        let kind = &watch.gvk.kind;
+        let lines = Lines::of(project.text(watches::PATH).unwrap_or_default(), 0);
+        let line = lines.line(&[&at.to_string(), "overrideValues"]);
+        notes.push(match line.map(|line| with_strings(project, line)).transpose()?.flatten() {
+            Some(line) => format!(
+                "{}:{line}: override values of {kind} stay strings, as in operator-sdk; 'typed' makes them what --set does",
+                watches::PATH
+            ),
+            None => format!(
+                "{}: override values of {kind} get types in new releases, as with --set; add 'overrideValuesType: string' if its chart needs text",
+                watches::PATH
+            ),
+        });
+    }
+    notes.reverse();
+    Ok(notes)
+}
+
+/// Inserts the key before this line, from 1, if the key `overrideValues` begins there. Returns the line.
+fn with_strings(project: &mut Project, line: usize) -> Result<Option<usize>, Error> {
+    let text = project.text(watches::PATH).unwrap_or_default();
+    let mut all: Vec<String> = text.split_inclusive('\n').map(str::to_owned).collect();
+    let Some(found) = all.get(line.saturating_sub(1)).filter(|found| found.trim_start().starts_with("overrideValues:"))
+    else {
+        return Ok(None);
+    };
+    let indent = &found[..found.len() - found.trim_start().len()];
+    all.insert(line - 1, format!("{indent}overrideValuesType: string\n"));
+    project.edit(watches::PATH, |_| Ok(all.concat()))?;
+    Ok(Some(line))
+}
+
 /// What only the user can decide.
 fn advice(project: &Project) -> Result<Vec<String>, Error> {
     let mut notes = Vec::new();
-    let watches = watches::read(project)?;
-    let overridden = watches.iter().find(|watch| !watch.overrides.is_empty());
-    if let Some(watch) = overridden {
-        let kind = &watch.gvk.kind;
-        notes.push(format!(
-            "watches.yaml: override values of {kind} get types, as with --set; add 'overrideValuesType: string' if its chart needs text"
-        ));
-    }
     if project.contains("config/rbac/role.yaml") {
         notes.push(
             "config/rbac/role.yaml is kept; the *_role.yaml files now hold what each chart needs, so rules that upstream generated can go".to_owned(),
@@ -227,7 +262,9 @@ mod tests {
         let notes = take_over(&mut project, &upstream(), ".").unwrap();
         let changed: Vec<&str> =
             project.changes().filter(|(_, change)| *change == Change::Changed).map(|(path, _)| path).collect();
-        assert_eq!(changed, ["Dockerfile", "Makefile", "config/rbac/kustomization.yaml"]);
+        assert_eq!(changed, ["Dockerfile", "Makefile", "config/rbac/kustomization.yaml", "watches.yaml"]);
+        let watches = project.text("watches.yaml").unwrap();
+        assert!(watches.ends_with("web\n  overrideValuesType: string\n  overrideValues: {x: '1'}\n"), "{watches}");
         let dockerfile = project.text("Dockerfile").unwrap();
         assert!(dockerfile.contains("FROM ${HELM_OPERATOR_IMAGE}\n\nENV HOME=/opt/helm\nRUN true\n"), "{dockerfile}");
         let makefile = project.text("Makefile").unwrap();
@@ -240,7 +277,7 @@ mod tests {
             "Dockerfile:2: the image stands on helm-operator:latest instead of quay.io/operator-framework/helm-operator:v1.42.3",
             "Dockerfile:5: RUN needs a shell",
             "Makefile: ",
-            "override values of Web",
+            "watches.yaml:5: override values of Web stay strings",
             "role.yaml is kept",
             "config/crd is kept",
         ] {
@@ -255,6 +292,35 @@ mod tests {
         let mut twice = Project::from_files(once.files());
         take_over(&mut twice, &upstream(), ".").unwrap();
         assert_eq!(twice.changes().collect::<Vec<_>>(), []);
+    }
+
+    #[test]
+    fn override_values_keep_the_type_of_the_operator_that_made_them() {
+        let project = |layout: &str, watches: &str| {
+            let project = format!("layout: [{layout}]\nprojectName: x\ndomain: a.b\nversion: \"3\"\n");
+            let entry = "- {group: c.a.b, version: v1, kind: Web, chart: web, overrideValues: {x: 1}}\n";
+            let text = watches.replace("ENTRY", entry);
+            moved(&[("PROJECT", &project), ("watches.yaml", &text), ("web/Chart.yaml", CHART)])
+        };
+        const SDK: &str = "helm.sdk.operatorframework.io/v1";
+        let (flow, notes) = project(SDK, "ENTRY");
+        assert!(!flow.text("watches.yaml").unwrap().contains("overrideValuesType"));
+        assert!(notes.iter().any(|note| note.contains("add 'overrideValuesType: string'")), "{notes:?}");
+        let two =
+            format!("{WATCH}  overrideValues:\n    x: 1\n{}  overrideValues: {{y: 2}}\n", WATCH.replace("Web", "Wob"));
+        let (both, _) = project(SDK, &two);
+        assert_eq!(
+            both.text("watches.yaml").unwrap().matches("\n  overrideValuesType: string\n  overrideValues:").count(),
+            2
+        );
+        for (layout, watches) in [
+            ("hybrid.helm.sdk.operatorframework.io/v1-alpha", two.clone()),
+            (SDK, format!("{WATCH}  overrideValues: {{x: 1}}\n  overrideValuesType: typed\n")),
+        ] {
+            let (same, notes) = project(layout, &watches);
+            assert_eq!(same.text("watches.yaml").unwrap(), watches);
+            assert!(!notes.iter().any(|note| note.contains("override values")), "{notes:?}");
+        }
     }
 
     #[test]

@@ -16,6 +16,8 @@ pub(crate) struct Watch {
     pub(crate) chart: String,
     /// Dotted paths and values that always apply.
     pub(crate) overrides: Vec<(String, String)>,
+    /// Whether the entry says how they become values.
+    pub(crate) has_overrides_type: bool,
     /// Whether values also come from ConfigMaps, or from anything that a resource's annotation names.
     pub(crate) reads_config_maps: bool,
     /// Whether any values come from elsewhere than the resource.
@@ -47,6 +49,7 @@ fn watch(project: &Project, entry: &Json) -> Watch {
         gvk: Gvk { group: text("group"), version: text("version"), kind: text("kind") },
         chart: chart::path(project, &text("chart")),
         overrides: overrides.map(flat).unwrap_or_default(),
+        has_overrides_type: !entry["overrideValuesType"].is_null(),
         reads_config_maps: annotation || sources.iter().any(|source| source["kind"] == "ConfigMap"),
         has_other_values: annotation || !sources.is_empty() || overrides.is_some(),
         reads_resource: entry["status"].to_string().contains("self"),

@@ -126,7 +126,8 @@ impl Work<'_> {
         let (name, namespace) = (primary.name().into(), primary.namespace().into());
         let (spec, inputs) = (self.effective_spec(primary), self.recorded_inputs(primary));
         let is_retry = self.lane == Lane::Retries;
-        let request = Request { name, namespace, spec, revision, inputs, is_retry };
+        let overrides_type = self.overrides_type();
+        let request = Request { name, namespace, spec, overrides_type, revision, inputs, is_retry };
         let candidate = match self.shared.renderer.render(request).await.map_err(Failed::try_from) {
             Ok(candidate) => candidate,
             Err(Ok(failed)) => return Err(self.slowed(failed)),

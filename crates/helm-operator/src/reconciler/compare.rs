@@ -112,7 +112,8 @@ async fn read(work: &Work<'_>, primary: &Primary, version: u32) -> Result<Option
 
 /// Whether a record proves that it was made from the resource's chart and values.
 pub(super) fn is_made_from(work: &Work<'_>, primary: &Primary, record: &Release) -> bool {
-    let Some((chart, values)) = work.shared.renderer.sources(&work.effective_spec(primary)) else { return false };
+    let sources = work.shared.renderer.sources(&work.effective_spec(primary), work.overrides_type());
+    let Some((chart, values)) = sources else { return false };
     let difference = record.differs_from(&chart, &values);
     match &difference {
         Ok(None) => {

@@ -13,6 +13,7 @@ use super::render::Renderer;
 use super::run;
 use super::versions::Versions;
 use crate::context::Context;
+use crate::findings;
 use crate::hooks::{PostHook, PostRenderer, PreHook, ValueMapper};
 use crate::native::{self, Controller, Namespaced, Stores};
 use crate::watches::Watch;
@@ -231,6 +232,9 @@ impl Controller for ChartController {
         _ = run::served(context, &self.watch);
         context.cluster.read_whole(&self.watch.expressions);
         context.cluster.record_in(self.watch.storage_namespace.as_deref());
+        if let Source::Engine(engine, _) = &self.source {
+            findings::report(&self.watch, engine.chart());
+        }
         if let (Source::Engine(_, chart), Some(workers)) = (&self.source, &context.cluster.workers) {
             workers.admit(chart);
             // Paths that cannot be made absolute stopped the start.

@@ -103,6 +103,7 @@ pub(super) async fn read(work: &mut Work<'_>, primary: &Primary) -> Result<Next,
         let (mut marks, packed) = action::inventory_of(&env, version).await.map_err(|e| fault(&e))?;
         marks.owner = intern(primary.uid());
         marks.owner_type = intern(&primary.owner().annotated_type());
+        marks.string_overrides = Some(version) == base && work.finds_strings(primary, &packed);
         // A release without objects has nothing to take ownership of.
         marks.complete = marks.objects.is_empty();
         let abandoned = release.revisions.get(&version).is_some_and(|r| r.status.is_pending() && r.marks.is_none());

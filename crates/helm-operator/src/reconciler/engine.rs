@@ -24,7 +24,7 @@ use crate::lookup::{ClusterLookup, Named, Reach, Release};
 use crate::rendering::{Analysed, EXTERNAL_SCHEMA, Job, Output, Workers, explain, failure};
 use crate::report::chain;
 use crate::values::Spec;
-use crate::watches::{LookupRule, Overrides, SchemaRule, ServiceAccount};
+use crate::watches::{LookupRule, OverrideValuesType, Overrides, SchemaRule, ServiceAccount};
 
 /// How long a render may rely on the last discovery.
 const MAX_AGE: Duration = Duration::from_secs(5);
@@ -163,10 +163,10 @@ impl EngineRenderer {
         self
     }
 
-    fn values(&self, spec: &Spec) -> Result<Map, RenderError> {
+    fn values(&self, spec: &Spec, overrides: OverrideValuesType) -> Result<Map, RenderError> {
         let invalid = |message| RenderError::Failed { reason: "InvalidValues", message };
         let own = spec.values().map_err(|e| invalid(e.to_string()))?;
-        self.overrides.over(own).map_err(|e| invalid(e.to_string()))
+        self.overrides.over_as(overrides, own).map_err(|e| invalid(e.to_string()))
     }
 
     /// Sets what templates may look up beyond their release. Default: nothing.
@@ -200,7 +200,7 @@ impl EngineRenderer {
         request: Request,
         lookup: &Arc<ClusterLookup>,
     ) -> Result<(Output, serde_json::Value), RenderError> {
-        let values = self.values(&request.spec)?;
+        let values = self.values(&request.spec, request.overrides_type)?;
         let config = json::to_serde(&Value::Map(values.clone()));
         let capabilities = self.discovered.current().await?;
         let output = match &self.place {
@@ -224,7 +224,7 @@ impl EngineRenderer {
             digest: digest.to_owned(),
             spec: request.spec.shared_json(),
             overrides: self.overrides.texts().clone(),
-            overrides_kind: self.overrides.kind(),
+            overrides_kind: request.overrides_type,
             copies: self.schema.copies.0.clone(),
             skip_schema: self.schema.skip,
             name: request.name,
@@ -248,8 +248,8 @@ impl Renderer for EngineRenderer {
         Some(&self.overrides)
     }
 
-    fn sources(&self, spec: &Spec) -> Option<(Arc<ChartDocument>, serde_json::Value)> {
-        let values = self.values(spec).ok()?;
+    fn sources(&self, spec: &Spec, overrides: OverrideValuesType) -> Option<(Arc<ChartDocument>, serde_json::Value)> {
+        let values = self.values(spec, overrides).ok()?;
         Some((self.document.clone(), json::to_serde(&Value::Map(values))))
     }
 
@@ -437,8 +437,15 @@ mod tests {
 
     async fn rendered(renderer: &EngineRenderer, spec: &str, revision: u32) -> Result<String, RenderError> {
         let (name, namespace, inputs) = ("web".into(), "ns".into(), "digest".to_owned());
-        let request =
-            Request { name, namespace, spec: Spec::new(spec), revision, inputs: inputs.clone(), is_retry: false };
+        let request = Request {
+            name,
+            namespace,
+            spec: Spec::new(spec),
+            overrides_type: OverrideValuesType::Typed,
+            revision,
+            inputs: inputs.clone(),
+            is_retry: false,
+        };
         let candidate = renderer.render(request).await?;
         assert_eq!(candidate.inputs, inputs);
         Ok(candidate.manifest)

@@ -35,6 +35,7 @@ mod look;
 mod missing;
 mod observe;
 mod outcome;
+pub(crate) mod override_types;
 pub(crate) mod pages;
 mod pods;
 mod primary;

@@ -85,6 +85,7 @@ impl Work<'_> {
         all.extend(own(primary).map(Into::into));
         all.extend(self.sources_digest(primary));
         all.extend(self.post_renderers());
+        all.extend(self.keeps_strings().then(|| json!("override values are strings")));
         compare::with_scheme(&digest_json(&all.into()), &own_digest(primary))
     }
 

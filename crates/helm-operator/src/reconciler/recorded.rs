@@ -76,6 +76,11 @@ impl Release {
         self.revisions.values().any(|r| r.marks.as_ref().is_some_and(|m| m.taken_over))
     }
 
+    /// Whether override values are strings in this release, since operator-sdk made it.
+    pub(super) fn has_string_overrides(&self) -> bool {
+        self.revisions.values().any(|r| r.marks.as_ref().is_some_and(|m| m.string_overrides))
+    }
+
     /// When revision 1 was made, if the marks say so.
     pub(super) fn first_deployed(&self) -> Option<Timestamp> {
         self.revisions.iter().rev().find_map(|(_, r)| r.marks.as_ref()?.first_deployed)

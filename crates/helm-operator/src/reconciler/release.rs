@@ -99,6 +99,7 @@ impl Release {
                     owner: marks.owner.clone(),
                     owner_type: marks.owner_type.clone(),
                     taken_over: marks.taken_over,
+                    string_overrides: marks.string_overrides,
                     ..Marks::default()
                 });
             }

@@ -8,7 +8,7 @@ use helm_release::release::ChartDocument;
 use serde_json::Value;
 
 use crate::values::Spec;
-use crate::watches::Overrides;
+use crate::watches::{OverrideValuesType, Overrides};
 
 /// What a release is rendered from.
 #[derive(Clone, Debug)]
@@ -19,6 +19,8 @@ pub struct Request {
     pub namespace: String,
     /// The custom resource's `spec`, over the content of its `valuesFrom`.
     pub spec: Spec,
+    /// How override values become values.
+    pub overrides_type: OverrideValuesType,
     /// What templates see as `.Release.Revision`.
     pub revision: u32,
     /// The digest of everything that the release is made from; the candidate carries it.
@@ -85,8 +87,8 @@ pub trait Renderer: Send + Sync {
         None
     }
 
-    /// The chart and the values that a render of this `spec` would record; `None` if only rendering can tell.
-    fn sources(&self, _spec: &Spec) -> Option<(Arc<ChartDocument>, Value)> {
+    /// The chart and the values that a render of this `spec` would record, with override values of this type; `None` if only rendering can tell.
+    fn sources(&self, _spec: &Spec, _overrides: OverrideValuesType) -> Option<(Arc<ChartDocument>, Value)> {
         None
     }
 

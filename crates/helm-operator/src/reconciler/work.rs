@@ -319,6 +319,7 @@ impl Work<'_> {
             first_deployed: release.first_deployed(),
             interrupted: unfinished.map(|m| Interrupted { inputs: m.inputs.clone(), hooks_done: m.hooks_done }),
             taken_over: release.is_taken_over(),
+            string_overrides: release.has_string_overrides(),
         })
     }
 

@@ -74,7 +74,7 @@ pub(super) fn watch(entries: &[Entry], env: &Env, warnings: &mut Vec<Warning>) -
 #[derive(Default)]
 struct RawOverrides {
     texts: BTreeMap<String, String>,
-    kind: OverrideValuesType,
+    kind: Option<OverrideValuesType>,
 }
 
 fn empty() -> Watch {
@@ -220,10 +220,11 @@ fn annotations(entry: &Entry) -> Result<AnnotationNames, Error> {
     Ok(names)
 }
 
-fn override_values_type(entry: &Entry) -> Result<OverrideValuesType, Error> {
+fn override_values_type(entry: &Entry) -> Result<Option<OverrideValuesType>, Error> {
     match string(entry)?.as_str() {
-        "" | "typed" => Ok(OverrideValuesType::Typed),
-        "string" => Ok(OverrideValuesType::String),
+        "" => Ok(None),
+        "typed" => Ok(Some(OverrideValuesType::Typed)),
+        "string" => Ok(Some(OverrideValuesType::String)),
         other => Err(wrong(entry, format!("must be \"typed\" or \"string\", found {other:?}"))),
     }
 }

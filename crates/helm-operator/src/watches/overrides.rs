@@ -5,7 +5,8 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use go_template::Map;
+use go_encoding::json;
+use go_template::{Map, Value};
 use helm::{strvals, values};
 use serde::{Deserialize, Serialize};
 
@@ -22,10 +23,12 @@ pub enum OverrideValuesType {
 /// Override values that `--set` or `--set-string` accepts. `Debug` shows their keys only: a value may be secret.
 #[derive(Clone, Default)]
 pub struct Overrides {
-    kind: OverrideValuesType,
+    kind: Option<OverrideValuesType>,
     texts: BTreeMap<String, String>,
-    /// The values of the texts, on their own.
+    /// The values of the texts as strings, on their own.
     strings: Map,
+    /// The paths whose text is a number, a boolean or null.
+    typed_keys: Vec<String>,
 }
 
 /// An override value that cannot be set. Names its key, never its value, which may be secret.
@@ -39,19 +42,47 @@ pub struct OverrideError {
 }
 
 impl Overrides {
-    /// Reads override values: paths as in `--set`, each with its text, environment and templates already expanded.
+    /// Reads override values: paths as in `--set`, each with its text, environment and templates already expanded. `kind` is `None` where watches.yaml
+    /// leaves it open.
     ///
     /// # Errors
     /// A path or value that `--set` rejects.
-    pub fn parse(texts: BTreeMap<String, String>, kind: OverrideValuesType) -> Result<Overrides, OverrideError> {
-        let strings = Map::default();
-        texts.iter().try_for_each(|(key, text)| set(kind, key, text, &strings))?;
-        Ok(Overrides { kind, texts, strings })
+    pub fn parse(
+        texts: BTreeMap<String, String>,
+        kind: impl Into<Option<OverrideValuesType>>,
+    ) -> Result<Overrides, OverrideError> {
+        let (strings, typed) = (Map::default(), Map::default());
+        let mut typed_keys = Vec::new();
+        for (key, text) in &texts {
+            set(OverrideValuesType::String, key, text, &strings)?;
+            set(OverrideValuesType::Typed, key, text, &typed)?;
+            if !leaves_of(OverrideValuesType::Typed, key, text).iter().all(|(_, leaf)| leaf.is_string()) {
+                typed_keys.push(key.clone());
+            }
+        }
+        Ok(Overrides { kind: kind.into(), texts, strings, typed_keys })
     }
 
-    /// How the texts become values.
-    pub fn kind(&self) -> OverrideValuesType {
+    /// How the texts become values; `None` where watches.yaml leaves it open, so that they have types unless a release was made with strings.
+    pub fn kind(&self) -> Option<OverrideValuesType> {
         self.kind
+    }
+
+    /// The paths whose value depends on the type: numbers, booleans and null.
+    pub fn typed_keys(&self) -> &[String] {
+        &self.typed_keys
+    }
+
+    /// Returns how the override values in a release's recorded values were made; `None` if these do not show it.
+    pub(crate) fn recorded_as(&self, recorded: &serde_json::Value) -> Option<OverrideValuesType> {
+        let pairs = self.texts.iter().filter(|(key, _)| self.typed_keys.contains(key));
+        let leaves = pairs.flat_map(|(key, text)| leaves_of(OverrideValuesType::String, key, text));
+        let found: Vec<bool> = leaves.filter_map(|(path, _)| Some(recorded.pointer(&path)?.is_string())).collect();
+        match (found.contains(&true), found.contains(&false)) {
+            (true, false) => Some(OverrideValuesType::String),
+            (false, true) => Some(OverrideValuesType::Typed),
+            _ => None,
+        }
     }
 
     /// Each path with its text, in the order of the paths.
@@ -65,9 +96,17 @@ impl Overrides {
     /// # Errors
     /// A typed path leads through a value of the resource that is not a table or a list.
     pub fn over(&self, spec: Map) -> Result<Map, OverrideError> {
-        match self.kind {
+        self.over_as(self.kind.unwrap_or_default(), spec)
+    }
+
+    /// As [`over`](Overrides::over), with values of this type.
+    ///
+    /// # Errors
+    /// As [`over`](Overrides::over).
+    pub(crate) fn over_as(&self, kind: OverrideValuesType, spec: Map) -> Result<Map, OverrideError> {
+        match kind {
             OverrideValuesType::Typed => {
-                self.texts.iter().try_for_each(|(key, text)| set(self.kind, key, text, &spec))?;
+                self.texts.iter().try_for_each(|(key, text)| set(kind, key, text, &spec))?;
                 Ok(spec)
             }
             // A copy: templates may change the values that they are given.
@@ -79,6 +118,29 @@ impl Overrides {
 impl fmt::Debug for Overrides {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Overrides").field("kind", &self.kind).field("keys", &self.texts.keys()).finish_non_exhaustive()
+    }
+}
+
+/// Returns the scalars that one override value sets, by JSON pointer. The texts were parsed before.
+fn leaves_of(kind: OverrideValuesType, key: &str, text: &str) -> Vec<(String, serde_json::Value)> {
+    let values = Map::default();
+    let mut leaves = Vec::new();
+    if set(kind, key, text, &values).is_ok() {
+        collect("", json::to_serde(&Value::Map(values)), &mut leaves);
+    }
+    leaves
+}
+
+fn collect(path: &str, value: serde_json::Value, leaves: &mut Vec<(String, serde_json::Value)>) {
+    let escaped = |name: &str| name.replace('~', "~0").replace('/', "~1");
+    match value {
+        serde_json::Value::Object(map) => {
+            map.into_iter().for_each(|(name, inner)| collect(&format!("{path}/{}", escaped(&name)), inner, leaves));
+        }
+        serde_json::Value::Array(items) => {
+            items.into_iter().enumerate().for_each(|(at, item)| collect(&format!("{path}/{at}"), item, leaves));
+        }
+        leaf => leaves.push((path.to_owned(), leaf)),
     }
 }
 
@@ -152,6 +214,34 @@ mod tests {
     }
 
     #[test]
+    fn a_release_shows_how_its_override_values_were_made() {
+        let open = |texts: &[(&str, &str)]| {
+            let texts = texts.iter().map(|(key, text)| ((*key).to_owned(), (*text).to_owned())).collect();
+            Overrides::parse(texts, None).unwrap()
+        };
+        let over = open(&[
+            ("crds", "false"),
+            ("image.tag", "latest"),
+            ("list", "{1,x}"),
+            ("a\\.b.c/d", "3"),
+            ("none", "null"),
+        ]);
+        assert_eq!(over.typed_keys(), ["a\\.b.c/d", "crds", "list", "none"]);
+        for (recorded, expected) in [
+            (value!({"crds": "false", "a.b": {"c/d": "3"}}), Some(OverrideValuesType::String)),
+            (value!({"crds": false}), Some(OverrideValuesType::Typed)),
+            (value!({"crds": "true"}), Some(OverrideValuesType::String)),
+            (value!({"list": ["1", "x"]}), Some(OverrideValuesType::String)),
+            (value!({"crds": false, "a.b": {"c/d": "3"}}), None),
+            (value!({"image": {"tag": "latest"}}), None),
+            (value!({}), None),
+        ] {
+            assert_eq!(over.recorded_as(&recorded), expected, "{recorded}");
+        }
+        assert_eq!(open(&[("a", "text")]).recorded_as(&value!({"a": "text"})), None);
+    }
+
+    #[test]
     fn one_resource_never_sees_what_templates_did_to_anothers_override_values() {
         let over = overrides(&[("a.b", "x")], OverrideValuesType::String).unwrap();
         let Some(Value::Map(table)) = over.over(Map::default()).unwrap().get("a") else { panic!("a is a table") };
@@ -181,6 +271,6 @@ mod tests {
     #[test]
     fn debug_output_has_keys_and_no_values() {
         let over = overrides(&[("auth.password", "s3cret")], OverrideValuesType::Typed).unwrap();
-        assert_eq!(format!("{over:?}"), "Overrides { kind: Typed, keys: [\"auth.password\"], .. }");
+        assert_eq!(format!("{over:?}"), "Overrides { kind: Some(Typed), keys: [\"auth.password\"], .. }");
     }
 }

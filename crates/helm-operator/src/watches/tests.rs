@@ -27,7 +27,7 @@ fn an_entry_has_upstreams_defaults() {
     assert_eq!(watch.gvk(), GroupVersionKind::gvk("cache.example.com", "v1alpha1", "Memcached"));
     assert_eq!(watch.chart, PathBuf::from("helm-charts/memcached"));
     assert_eq!(watch.controller_name(), "memcached-controller");
-    assert_eq!(watch.overrides.kind(), OverrideValuesType::Typed);
+    assert_eq!(watch.overrides.kind(), None);
     assert_eq!((watch.reconcile_period, watch.max_concurrent_reconciles), (None, None));
     assert!(watch.watch_dependent_resources && watch.selector.selects_all() && watch.overrides.texts().is_empty());
 }
@@ -61,7 +61,7 @@ fn every_key_is_read_in_any_case() {
     .unwrap();
     let pairs = [("a.b", "value"), ("count", "3"), ("empty", ""), ("flag", "true"), ("half", "0.5"), ("none", "")];
     assert_eq!(*watch.overrides.texts(), pairs.map(|(k, v)| (k.to_owned(), v.to_owned())).into());
-    assert_eq!(watch.overrides.kind(), OverrideValuesType::String);
+    assert_eq!(watch.overrides.kind(), Some(OverrideValuesType::String));
     assert_eq!(watch.reconcile_period, Some(Duration::from_secs(90)));
     assert_eq!(watch.hook_timeout, Some(Duration::from_secs(7200)));
     assert_eq!(watch.max_concurrent_reconciles, Some(4));

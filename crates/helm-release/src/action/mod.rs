@@ -299,6 +299,8 @@ pub struct Current {
     pub interrupted: Option<Interrupted>,
     /// Whether Helm itself made one of the revisions.
     pub taken_over: bool,
+    /// Whether the release's override values are strings ([`Marks::string_overrides`]).
+    pub string_overrides: bool,
 }
 
 /// How far an interrupted action got.

@@ -121,6 +121,7 @@ fn current(outcome: &Outcome) -> Current {
         first_deployed: outcome.first_deployed,
         interrupted: None,
         taken_over: outcome.marks.taken_over,
+        string_overrides: outcome.marks.string_overrides,
     }
 }
 
@@ -355,6 +356,7 @@ async fn an_interrupted_action_continues_from_its_record_without_repeating_hooks
         first_deployed: None,
         interrupted: Some(interrupted),
         taken_over: false,
+        string_overrides: false,
     };
     world.server.remove(&format!("{MAPS}/h"));
     let again = Candidate { hooks: first.hooks.clone(), ..candidate(&[map("a", "random anew")]) };
@@ -759,6 +761,7 @@ async fn a_crash_before_the_release_of_a_field_is_made_up_for() {
         first_deployed: None,
         interrupted: None,
         taken_over: false,
+        string_overrides: false,
     };
     install(&world.env(), &objects, Some(&unfinished)).await.unwrap();
     assert!(!world.owns_replicas());

@@ -48,6 +48,8 @@ pub struct Marks {
     pub taken_over: bool,
     /// The revision that this one repeats, if it is a rollback.
     pub rolled_back_to: Option<u32>,
+    /// Whether override values are strings in this release although the operator's own would have types: operator-sdk made it so.
+    pub string_overrides: bool,
 }
 
 /// An object in a release's inventory.
@@ -104,6 +106,8 @@ struct Text {
     m: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     r: Option<u32>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    s: bool,
     #[serde(default)]
     o: Vec<(String, String, String, String, String, String, u8)>,
 }
@@ -136,6 +140,7 @@ impl Marks {
             first_deployed: text.f,
             taken_over: text.m,
             rolled_back_to: text.r,
+            string_overrides: text.s,
         })
     }
 
@@ -161,6 +166,7 @@ impl Marks {
             f: self.first_deployed,
             m: self.taken_over,
             r: self.rolled_back_to,
+            s: self.string_overrides,
             o: self.objects.iter().map(object).collect(),
         };
         let json = serde_json::to_string(&text).unwrap_or_default();

@@ -55,6 +55,7 @@ fn marks() -> Marks {
         first_deployed: Some(jiff::Timestamp::UNIX_EPOCH),
         taken_over: true,
         rolled_back_to: Some(1),
+        string_overrides: true,
     }
 }
 

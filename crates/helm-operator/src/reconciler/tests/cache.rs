@@ -72,6 +72,7 @@ pub(super) fn revision(status: Status, objects: &[&str]) -> Revision {
         owner: "uid".into(),
         owner_type: "Memcached.cache.my.domain".into(),
         taken_over: true,
+        string_overrides: true,
         objects: objects.iter().map(object).collect(),
         ..Marks::default()
     };

@@ -30,6 +30,7 @@ use super::rollout::Rollout;
 use super::shared::{Settings, Shared};
 use super::sources::{SourceMeta, SourceSink, Sources};
 use super::stamp::Epoch;
+use super::status_fields::Undeclared;
 use super::turns::{Lane, Turns};
 use super::watch::{Dependents, Primaries};
 use super::work;
@@ -37,7 +38,7 @@ use crate::events::Events;
 use crate::metrics::{Metrics, ReconcileResult};
 use crate::values::Spec;
 use crate::values_from::SourceKind;
-use crate::watches::Overrides;
+use crate::watches::{OverrideValuesType, Overrides};
 
 mod additions;
 mod afterwards;
@@ -52,6 +53,7 @@ mod hostile;
 mod identity;
 mod kinds;
 mod leaks;
+mod override_types;
 mod ready;
 mod recorded;
 mod recreate;
@@ -102,7 +104,7 @@ impl Renderer for Stub {
         Some(&self.overrides)
     }
 
-    fn sources(&self, spec: &Spec) -> Option<(Arc<ChartDocument>, Value)> {
+    fn sources(&self, spec: &Spec, _: OverrideValuesType) -> Option<(Arc<ChartDocument>, Value)> {
         self.has_sources.then(|| (document(), serde_json::from_str(spec.json()).unwrap()))
     }
 
@@ -371,6 +373,7 @@ impl World {
             intake,
             new_kinds: mpsc::unbounded_channel().0,
             looks: Arc::default(),
+            undeclared: Undeclared::default(),
         };
         let shared = Arc::new(shared);
         let reader: Weak<Shared> = Arc::downgrade(&shared);

@@ -9,7 +9,7 @@ use super::*;
 use crate::reconciler::Versions;
 use crate::reconciler::engine::{Discovered, EngineRenderer};
 use crate::reconciler::primary::SDK_FINALIZER;
-use crate::watches::{AnnotationNames, OverrideValuesType};
+use crate::watches::AnnotationNames;
 
 const ROLE: &str = "/apis/rbac.authorization.k8s.io/v1/clusterroles/reader";
 

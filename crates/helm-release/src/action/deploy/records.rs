@@ -83,6 +83,7 @@ impl Attempt<'_> {
             first_deployed: release.info.first_deployed,
             taken_over: self.current.is_some_and(|c| c.taken_over),
             rolled_back_to: release.info.rolled_back_to(),
+            string_overrides: self.current.is_some_and(|c| c.string_overrides),
             ..Marks::default()
         }
     }
