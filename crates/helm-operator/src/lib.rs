@@ -9,6 +9,7 @@ pub mod cli;
 mod client;
 pub mod context;
 mod events;
+mod findings;
 pub mod hooks;
 mod last_error;
 mod lease;

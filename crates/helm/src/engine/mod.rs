@@ -11,6 +11,7 @@ mod files;
 mod handlebars;
 mod kube_version;
 mod lookup;
+mod lookups;
 mod program;
 mod render;
 #[cfg(test)]
@@ -24,6 +25,7 @@ pub use error::{Place, RenderError};
 use files::Files;
 pub use kube_version::{InvalidKubeVersion, KubeVersion};
 pub use lookup::{Lookup, LookupError};
+pub use lookups::{LookupCall, LookupGrant, LookupNamespace, lookups};
 pub use render::{Error, ReleaseOptions, Rendered, Request};
 
 use std::sync::Arc;

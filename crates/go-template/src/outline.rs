@@ -1,0 +1,197 @@
+//! What a template's source says without running it: its expressions, and the variables that they set.
+
+use std::sync::Arc;
+
+use crate::node::{Arg, BranchNode, CommandNode, ListNode, Node, PipeNode, Tree};
+use crate::parse::Parsed;
+use crate::value::{Str, Value};
+
+/// How deep expressions are read. Deeper ones count as [`Expression::Other`].
+const MAX_DEPTH: usize = 64;
+
+/// An expression of a template.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Expression {
+    /// A string constant.
+    Constant(String),
+    /// Fields of the dot, such as `.Values.name`; the dot alone has none.
+    Dot(Vec<String>),
+    /// A variable, with its dollar sign, and its fields.
+    Variable(String, Vec<String>),
+    /// A call of a function. A piped value is the last argument; `{{ template }}` is a call of `include`.
+    Call {
+        /// The line, from 1.
+        line: usize,
+        /// The function's name.
+        function: String,
+        /// The arguments.
+        arguments: Vec<Expression>,
+    },
+    /// Fields of an expression in parentheses.
+    Field(Box<Expression>, Vec<String>),
+    /// Anything else.
+    Other,
+}
+
+/// One pipeline of a template: an action, or the condition of a block.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pipeline {
+    /// The variables that it sets, with their dollar signs.
+    pub sets: Vec<String>,
+    /// What it computes.
+    pub expression: Expression,
+}
+
+impl Expression {
+    /// Calls a function with this expression and all expressions inside it, outer ones first.
+    pub fn visit<'a>(&'a self, visitor: &mut impl FnMut(&'a Expression)) {
+        visitor(self);
+        match self {
+            Expression::Call { arguments, .. } => arguments.iter().for_each(|argument| argument.visit(visitor)),
+            Expression::Field(inner, _) => inner.visit(visitor),
+            _ => {}
+        }
+    }
+}
+
+impl Parsed {
+    /// Returns every template of the source text, the main one included.
+    pub fn all(&self) -> impl Iterator<Item = &Arc<Tree>> {
+        self.trees().iter()
+    }
+}
+
+impl Tree {
+    /// Returns the pipelines of the template, in no particular order.
+    pub fn pipelines(&self) -> Vec<Pipeline> {
+        let mut pipelines = Vec::new();
+        let mut lists = vec![&self.root];
+        while let Some(list) = lists.pop() {
+            for node in &list.nodes {
+                self.add(node, &mut pipelines, &mut lists);
+            }
+        }
+        pipelines
+    }
+
+    fn add<'a>(&'a self, node: &'a Node, pipelines: &mut Vec<Pipeline>, lists: &mut Vec<&'a ListNode>) {
+        match node {
+            Node::Action(action) => pipelines.push(self.pipeline(&action.pipe)),
+            Node::If(BranchNode { pipe, list, else_list })
+            | Node::Range(BranchNode { pipe, list, else_list })
+            | Node::With(BranchNode { pipe, list, else_list }) => {
+                pipelines.push(self.pipeline(pipe));
+                lists.push(list);
+                lists.extend(else_list);
+            }
+            Node::Template(template) => {
+                let name = Expression::Constant(template.name.to_text().into_owned());
+                let argument = template.pipe.as_ref().map(|pipe| self.expression(pipe, MAX_DEPTH));
+                let line = self.line_and_column(template.pos).0;
+                let arguments = std::iter::once(name).chain(argument).collect();
+                let expression = Expression::Call { line, function: "include".to_owned(), arguments };
+                pipelines.push(Pipeline { sets: Vec::new(), expression });
+            }
+            Node::Text(_) | Node::Break | Node::Continue => {}
+        }
+    }
+
+    fn pipeline(&self, pipe: &PipeNode) -> Pipeline {
+        let sets = pipe.decl.iter().map(|variable| variable.name.to_text().into_owned()).collect();
+        Pipeline { sets, expression: self.expression(pipe, MAX_DEPTH) }
+    }
+
+    /// `depth` is how many levels may still be read.
+    fn expression(&self, pipe: &PipeNode, depth: usize) -> Expression {
+        let mut commands = pipe.cmds.iter();
+        let Some(first) = commands.next() else { return Expression::Other };
+        commands.fold(self.command(first, None, depth), |piped, command| self.command(command, Some(piped), depth))
+    }
+
+    fn command(&self, command: &CommandNode, piped: Option<Expression>, depth: usize) -> Expression {
+        let Some((operand, arguments)) = command.args.split_first() else { return Expression::Other };
+        let Arg::Identifier(function) = operand else {
+            let is_call = piped.is_some() || !arguments.is_empty();
+            return if is_call { Expression::Other } else { self.operand(operand, depth) };
+        };
+        let arguments = arguments.iter().map(|argument| self.operand(argument, depth)).chain(piped).collect();
+        let line = self.line_and_column(function.pos).0;
+        Expression::Call { line, function: function.name.to_text().into_owned(), arguments }
+    }
+
+    fn operand(&self, operand: &Arg, depth: usize) -> Expression {
+        let owned = |names: &[Str]| names.iter().map(|name| name.to_text().into_owned()).collect();
+        match operand {
+            Arg::Dot(_) => Expression::Dot(Vec::new()),
+            Arg::Field(field) => Expression::Dot(owned(&field.ident)),
+            Arg::Variable(variable) => {
+                Expression::Variable(variable.name.to_text().into_owned(), owned(&variable.fields))
+            }
+            Arg::String(text) => match &text.value {
+                Value::String(text) => Expression::Constant(text.to_text().into_owned()),
+                _ => Expression::Other,
+            },
+            Arg::Identifier(function) => {
+                let line = self.line_and_column(function.pos).0;
+                Expression::Call { line, function: function.name.to_text().into_owned(), arguments: Vec::new() }
+            }
+            Arg::Pipe(pipe) if depth > 0 => self.expression(pipe, depth - 1),
+            Arg::Chain(chain) if depth > 0 => {
+                Expression::Field(Box::new(self.operand(&chain.node, depth - 1)), owned(&chain.fields))
+            }
+            _ => Expression::Other,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{FuncMap, Function, Param, parse};
+
+    fn pipelines(text: &str) -> Vec<Pipeline> {
+        let mut funcs = FuncMap::default();
+        for name in ["lookup", "include", "default"] {
+            funcs.insert(name, Function::new(Vec::new(), Some(Param::Any), |_, _| Ok(Value::Nil)));
+        }
+        parse("t", text, &funcs).unwrap().all().flat_map(|tree| tree.pipelines()).collect()
+    }
+
+    fn call(line: usize, function: &str, arguments: &[Expression]) -> Expression {
+        Expression::Call { line, function: function.into(), arguments: arguments.into() }
+    }
+
+    #[test]
+    fn expressions_are_read_wherever_they_stand() {
+        let constant = |text: &str| Expression::Constant(text.into());
+        let dot = |fields: &[&str]| Expression::Dot(fields.iter().map(|field| (*field).to_owned()).collect());
+        let only = |text: &str, expected: Expression| {
+            let found = pipelines(text);
+            assert!(found.iter().any(|pipeline| pipeline.expression == expected), "{text}: {found:?}");
+        };
+        only("{{ if true }}\n{{ lookup `v1` .a.b }}{{ end }}", call(2, "lookup", &[constant("v1"), dot(&["a", "b"])]));
+        only("{{ range .x }}{{ else }}{{ .y }}{{ end }}", dot(&["y"]));
+        only("{{ define \"d\" }}{{ $.y }}{{ end }}", Expression::Variable("$".into(), vec!["y".into()]));
+        only(
+            "{{ .a | default (include \"n\" .) }}",
+            call(1, "default", &[call(1, "include", &[constant("n"), dot(&[])]), dot(&["a"])]),
+        );
+        only(
+            "\n{{ template \"n\" $ }}",
+            call(2, "include", &[constant("n"), Expression::Variable("$".into(), vec![])]),
+        );
+        only("{{ (.a).b }}", Expression::Field(Box::new(dot(&["a"])), vec!["b".into()]));
+        only("{{ 1 }}", Expression::Other);
+    }
+
+    #[test]
+    fn variables_and_nested_expressions_are_found() {
+        let found = pipelines("{{ $x := lookup .a }}");
+        assert_eq!(found[0].sets, ["$x"]);
+        let mut seen = 0;
+        pipelines("{{ default (lookup (include .a)) }}")[0].expression.visit(&mut |_| seen += 1);
+        assert_eq!(seen, 4);
+        let deep = format!("{{{{ {}.a{} }}}}", "(".repeat(5000), ")".repeat(5000));
+        assert_eq!(pipelines(&deep)[0].expression, Expression::Other);
+    }
+}

@@ -1,0 +1,124 @@
+//! What a watch's chart needs and watches.yaml does not give, found when the operator starts: without this, only the first change of a resource would
+//! show it.
+
+use helm::chart::Chart;
+use helm::engine::{LookupGrant, lookups};
+
+use crate::rendering::explain;
+use crate::watches::{LookupRule, Watch};
+
+/// How many places a warning names.
+const MAX_PLACES: usize = 3;
+
+/// Logs what the chart may lack.
+pub(crate) fn report(watch: &Watch, chart: &Chart) {
+    for finding in of(watch, chart) {
+        tracing::warn!(kind = watch.kind, chart = %watch.chart.display(), "{finding}");
+    }
+}
+
+/// Returns what the chart may lack, a sentence each.
+fn of(watch: &Watch, chart: &Chart) -> Vec<String> {
+    let mut findings = Vec::new();
+    if !watch.schema.skip {
+        findings.extend(chart.unread_schemas().iter().map(explain));
+    }
+    findings.extend(closed_lookups(&watch.lookup, chart));
+    findings.extend(untyped_overrides(watch));
+    findings
+}
+
+/// Describes the lookups that the watch may not open.
+fn closed_lookups(rule: &LookupRule, chart: &Chart) -> Option<String> {
+    let calls = lookups(chart);
+    let (given, needed) = (granted(rule), LookupGrant::of(&calls));
+    if given.covers(&needed) {
+        return None;
+    }
+    let closed = calls.iter().filter(|call| !call.is_open() && !given.covers(&LookupGrant::of([*call])));
+    let mut places: Vec<String> = closed.map(ToString::to_string).collect();
+    if places.len() > MAX_PLACES {
+        let rest = places.len() - MAX_PLACES;
+        places.truncate(MAX_PLACES);
+        places.push(format!("and {rest} more"));
+    }
+    let places = places.join("; ");
+    Some(format!(
+        "templates may look up more than their release may read: {places}; lookup: {needed} in watches.yaml opens it"
+    ))
+}
+
+fn granted(rule: &LookupRule) -> LookupGrant {
+    LookupGrant { namespaces: rule.namespaces.iter().cloned().collect(), all: rule.all }
+}
+
+/// Describes override values whose type depends on a key that is not set.
+fn untyped_overrides(watch: &Watch) -> Option<String> {
+    let keys = watch.overrides.typed_keys();
+    if keys.is_empty() || watch.overrides.kind().is_some() {
+        return None;
+    }
+    Some(format!(
+        "override values {} are numbers, booleans or null here, and strings in operator-sdk: set overrideValuesType in watches.yaml, to string or typed; \
+         until then each release that operator-sdk made keeps strings",
+        keys.join(", ")
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::watches;
+
+    fn findings(keys: &str, template: &str, schema: &str) -> Vec<String> {
+        let watches = format!("- {{version: v1, kind: Web, chart: web{keys}}}");
+        let watch = watches::parse(&watches, |_| None).unwrap().watches.remove(0);
+        let chart = Chart::from_files([
+            ("Chart.yaml", "apiVersion: v2\nname: web\nversion: 1.0.0\n"),
+            ("values.yaml", "operator: {namespace: far}\n"),
+            ("values.schema.json", schema),
+            ("templates/a.yaml", template),
+        ]);
+        of(&watch, &chart.unwrap())
+    }
+
+    #[test]
+    fn lookups_that_are_not_open_are_named_with_the_key_that_opens_them() {
+        let template = "{{ lookup \"v1\" \"Secret\" .Values.operator.namespace \"a\" }}\n{{ lookup .a .b .c .d }}";
+        let found = findings("", template, "{}");
+        assert_eq!(
+            found,
+            [
+                "templates may look up more than their release may read: web/templates/a.yaml:1 looks up Secret in the namespace that the value \
+              operator.namespace names (\"far\" by default); web/templates/a.yaml:2 looks up an object in a namespace that its templates compute; \
+              lookup: {all: true} in watches.yaml opens it"
+            ]
+        );
+        assert!(findings(", lookup: {namespaces: [far]}", template, "{}")[0].contains("read: web/templates/a.yaml:2"));
+        assert_eq!(findings(", lookup: {all: true}", template, "{}"), [""; 0]);
+        assert_eq!(findings("", "{{ lookup \"v1\" \"Secret\" .Release.Namespace \"a\" }}", "{}"), [""; 0]);
+        let many = findings("", &"{{ lookup .a .b .c .d }}\n".repeat(5), "{}").remove(0);
+        assert!(many.contains("; and 2 more; lookup: {all: true}"), "{many}");
+    }
+
+    #[test]
+    fn a_schema_elsewhere_is_named_with_the_keys_that_help() {
+        let schema = r#"{"$ref":"https://e.x/a.json"}"#;
+        assert_eq!(
+            findings("", "", schema),
+            [
+                "values.schema.json of chart \"web\" refers to \"https://e.x/a.json\", which is not a file of the chart: copy the document into the image \
+              and name it in watches.yaml with schema: {copies: {\"https://e.x/a.json\": PATH}}, or set schema: {skip: true}"
+            ]
+        );
+        assert_eq!(findings(", schema: {skip: true}", "", schema), [""; 0]);
+    }
+
+    #[test]
+    fn override_values_whose_type_is_open_are_named() {
+        let keys = ", overrideValues: {a: '1', b: text, c.d: 'false'}";
+        let found = findings(keys, "", "{}");
+        assert!(found[0].starts_with("override values a, c.d are numbers, booleans or null here"), "{found:?}");
+        assert_eq!(findings(&format!("{keys}, overrideValuesType: typed"), "", "{}"), [""; 0]);
+    }
+}

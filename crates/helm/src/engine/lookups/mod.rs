@@ -1,0 +1,113 @@
+//! Where a chart's templates call `lookup`, and in which namespace, as far as their source tells.
+
+mod follow;
+mod grant;
+#[cfg(test)]
+mod tests;
+
+use go_template::{Expression, Map, Parsed, Pipeline, parse};
+
+use super::calls;
+use crate::chart::{Chart, File};
+use follow::Reading;
+pub use grant::LookupGrant;
+
+/// A call of `lookup`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LookupCall {
+    /// The template's name, as in errors: `web/templates/secret.yaml`.
+    pub template: String,
+    /// The line, from 1.
+    pub line: usize,
+    /// The kind, if the template spells it out.
+    pub kind: Option<String>,
+    /// The object's name, if the template spells it out; empty for a list.
+    pub name: Option<String>,
+    /// The namespace.
+    pub namespace: LookupNamespace,
+}
+
+/// The namespace of a `lookup`. Of several possible ones, the one that needs the widest grant.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum LookupNamespace {
+    /// The release's own, unless its values say otherwise.
+    Own,
+    /// The one that the template spells out; empty for all namespaces, and for objects without one.
+    Constant(String),
+    /// The one that the chart's values set, which a resource may change.
+    Default {
+        /// The value's path, such as `operator.namespace`.
+        path: String,
+        /// What values.yaml sets.
+        namespace: String,
+    },
+    /// Only a render can tell.
+    Computed,
+}
+
+/// Returns the calls of `lookup` in the chart and its subcharts, by template and line. Templates that do not parse have none.
+pub fn lookups(chart: &Chart) -> Vec<LookupCall> {
+    if !mentions_lookup(chart) {
+        return Vec::new();
+    }
+    let mut templates = Vec::new();
+    collect(chart, &chart.metadata.name, &[], &mut templates);
+    let mut calls = Reading::of(&templates).calls();
+    calls.sort_by(|a, b| (&a.template, a.line).cmp(&(&b.template, b.line)));
+    calls.dedup();
+    calls
+}
+
+fn mentions_lookup(chart: &Chart) -> bool {
+    let mentions = |file: &File| memchr::memmem::find(&file.data, b"lookup").is_some();
+    chart.templates.iter().any(mentions) || chart.dependencies.iter().any(|dependency| mentions_lookup(dependency))
+}
+
+/// One template: a file's own text, or a `define` in it.
+struct Template<'a> {
+    /// The name by which it is included.
+    name: String,
+    /// The name of its file.
+    file: String,
+    pipelines: Vec<Pipeline>,
+    defaults: Defaults<'a>,
+}
+
+/// The default values that a chart's templates see: those of the outermost chart first, each with the path to this chart's part.
+type Defaults<'a> = Vec<(&'a Map, Vec<String>)>;
+
+fn collect<'a>(chart: &'a Chart, path: &str, outer: &[(&'a Map, Vec<String>)], templates: &mut Vec<Template<'a>>) {
+    let defaults: Defaults<'a> = outer.iter().cloned().chain([(&chart.values, Vec::new())]).collect();
+    for file in &chart.templates {
+        let name = format!("{path}/{}", file.name);
+        if let Ok(parsed) = parse(name.as_str(), file.data.clone(), calls::all()) {
+            add(&name, &parsed, &defaults, templates);
+        }
+    }
+    for dependency in &chart.dependencies {
+        let name = &dependency.metadata.name;
+        let inside =
+            |(values, below): &(&'a Map, Vec<String>)| (*values, [&below[..], std::slice::from_ref(name)].concat());
+        let outer: Defaults<'a> = defaults.iter().map(inside).collect();
+        collect(dependency, &format!("{path}/charts/{name}"), &outer, templates);
+    }
+}
+
+fn add<'a>(file: &str, parsed: &Parsed, defaults: &Defaults<'a>, templates: &mut Vec<Template<'a>>) {
+    for tree in parsed.all() {
+        templates.push(Template {
+            name: tree.name().to_text().into_owned(),
+            file: file.to_owned(),
+            pipelines: tree.pipelines(),
+            defaults: defaults.clone(),
+        });
+    }
+}
+
+/// A constant argument.
+fn constant(expression: Option<&Expression>) -> Option<String> {
+    match expression {
+        Some(Expression::Constant(text)) => Some(text.clone()),
+        _ => None,
+    }
+}
