@@ -4,10 +4,12 @@
 //! can still disguise a value (`trunc`, `sha256sum`, one letter at a time); whoever writes the chart can publish it anyway.
 
 mod forms;
+mod published;
 #[cfg(test)]
 mod tests;
 
 use std::fmt;
+use std::sync::Arc;
 
 use go_encoding::json;
 use go_template::Value;
@@ -16,6 +18,7 @@ use helm_release::release::Hook;
 use k8s_openapi::ByteString;
 
 use forms::{Form, forms};
+pub use published::Published;
 
 /// What hidden values look like.
 const STARS: &str = "****";
@@ -25,6 +28,8 @@ const SHORTEST_INSIDE: usize = 4;
 const ORDINARY: usize = 7;
 /// The shortest end of a word that is hidden where a text was cut.
 const SHORTEST_PIECE: usize = 4;
+/// Words that say nothing: messages of the operator have them, too.
+const EVERYDAY: [&str; 4] = ["true", "false", "null", "default"];
 /// Marks where a long text was cut.
 const CUT: char = '…';
 
@@ -34,11 +39,15 @@ pub(crate) struct Mask {
     words: Vec<Word>,
     /// Names of the release and its objects, one a line.
     public: String,
+    /// What the chart itself publishes.
+    published: Arc<Published>,
 }
 
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Word {
     text: String,
+    /// Whether a user or the operator configured it, and no Secret has it.
+    configured: bool,
     /// Hidden only between other characters than letters and digits.
     alone: bool,
 }
@@ -109,36 +118,48 @@ impl Mask {
         }
     }
 
+    /// Leaves what a chart publishes: the paths of its templates, and configured values that are its defaults.
+    pub(crate) fn keep_published(&mut self, by: &Arc<Published>) {
+        self.published = by.clone();
+    }
+
     fn add_secret_text(&mut self, text: &str) {
-        self.add(text, |word| word.len() < SHORTEST_INSIDE);
-        self.add_parts(text, |part| part.len() >= SHORTEST_INSIDE);
+        self.add(text, false, |word| word.len() < SHORTEST_INSIDE);
+        self.add_parts(text, false, |part| part.len() >= SHORTEST_INSIDE);
     }
 
     fn add_value_text(&mut self, text: &str) {
         let is_ordinary = |word: &str| word.len() <= ORDINARY && word.bytes().all(|b| b.is_ascii_lowercase());
         if text.trim().len() >= SHORTEST_INSIDE {
-            self.add(text, is_ordinary);
-            self.add_parts(text, |part| part.len() > SHORTEST_INSIDE && looks_generated(part));
+            self.add(text, true, is_ordinary);
+            self.add_parts(text, true, |part| part.len() > SHORTEST_INSIDE && looks_generated(part));
         }
     }
 
     /// Hides parts of a text that parsers quote on their own.
-    fn add_parts(&mut self, text: &str, is_hidden: impl Fn(&str) -> bool) {
+    fn add_parts(&mut self, text: &str, configured: bool, is_hidden: impl Fn(&str) -> bool) {
         let parts =
             text.split(|c: char| !c.is_alphanumeric()).filter(|part| part.len() < text.len() && is_hidden(part));
-        self.words.extend(parts.map(|part| Word { text: part.to_owned(), alone: true }));
+        self.words.extend(parts.map(|part| Word { text: part.to_owned(), configured, alone: true }));
     }
 
-    fn add(&mut self, text: &str, alone: impl Fn(&str) -> bool) {
+    fn add(&mut self, text: &str, configured: bool, alone: impl Fn(&str) -> bool) {
         let whole = text.trim();
         let lines = text.lines().map(str::trim).filter(|line| *line != whole && line.len() >= SHORTEST_INSIDE);
         let words = std::iter::once(whole).chain(lines).filter(|word| !word.is_empty());
-        self.words.extend(words.map(|word| Word { text: word.to_owned(), alone: alone(word) }));
+        self.words.extend(words.map(|word| Word { text: word.to_owned(), configured, alone: alone(word) }));
+    }
+
+    fn is_public(&self, word: &Word) -> bool {
+        EVERYDAY.contains(&&*word.text)
+            || self.public.contains(&word.text)
+            || self.published.has_path_with(&word.text)
+            || (word.configured && self.published.is_default(&word.text))
     }
 
     /// The text without the words.
     pub(crate) fn hide(&self, text: String) -> String {
-        let mut words: Vec<&Word> = self.words.iter().filter(|word| !self.public.contains(&word.text)).collect();
+        let mut words: Vec<&Word> = self.words.iter().filter(|word| !self.is_public(word)).collect();
         words.sort_by(|a, b| b.text.len().cmp(&a.text.len()).then_with(|| a.cmp(b)));
         words.dedup();
         words

@@ -56,6 +56,26 @@ fn names_of_the_release_stay() {
 }
 
 #[test]
+fn what_a_chart_publishes_and_everyday_words_stay() {
+    let chart = helm::chart::Chart::from_files([
+        ("Chart.yaml", "apiVersion: v2\nname: web\nversion: 1.0.0\n"),
+        ("values.yaml", "operator: {namespace: rhdh-system}\npassword: changeme\n"),
+        ("templates/rhdh-operator.yaml", ""),
+    ]);
+    let published = std::sync::Arc::new(Published::by(&chart.unwrap()));
+    let mut mask = values(json!({"a": "rhdh-operator", "b": "rhdh-system", "c": "true", "d": "hunter2-long"}));
+    mask.keep_published(&published);
+    check(
+        &mask,
+        "web/templates/rhdh-operator.yaml:1: namespaces: [rhdh-system], \"true\", hunter2-long",
+        "web/templates/rhdh-operator.yaml:1: namespaces: [rhdh-system], \"true\", ****",
+    );
+    let mut mask = secret("a: changeme\nb: \"true\"");
+    mask.keep_published(&published);
+    check(&mask, "changeme true", "**** true");
+}
+
+#[test]
 fn encoded_forms_are_hidden() {
     let word = "p\"a<s>s/w&ord?ÿ\u{1}";
     let mut mask = Mask::default();

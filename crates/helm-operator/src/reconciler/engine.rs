@@ -21,6 +21,7 @@ use super::identity;
 use super::render::{RenderError, Renderer, Request};
 use crate::backoff;
 use crate::lookup::{ClusterLookup, Named, Reach, Release};
+use crate::mask::Published;
 use crate::rendering::{Analysed, EXTERNAL_SCHEMA, Job, Output, Workers, explain, failure};
 use crate::report::chain;
 use crate::values::Spec;
@@ -111,6 +112,7 @@ pub(super) struct EngineRenderer {
     named: Arc<Named>,
     lookup_rule: Arc<LookupRule>,
     schema: SchemaRule,
+    published: Arc<Published>,
     /// Why no values render.
     blocked: Option<RenderError>,
     account: Option<ServiceAccount>,
@@ -135,9 +137,11 @@ impl EngineRenderer {
         discovered: Arc<Discovered>,
     ) -> Result<EngineRenderer, crate::native::Error> {
         let document = Arc::new(ChartDocument::of(engine.chart())?);
-        let typed = (overrides.texts(), format!("{:?}", overrides.kind()));
+        // Where the type is open, a release that has strings says so in its own digest.
+        let typed = (overrides.texts(), format!("{:?}", overrides.kind().unwrap_or_default()));
         let digest = digest_json(&json!([engine.chart().digest(), typed]));
         let named = Arc::new(Named::of(engine.chart()));
+        let published = Arc::new(Published::by(engine.chart()));
         let (place, lookup_rule, schema) =
             (Place::Here(Arc::new(Analysed::new(engine))), Arc::default(), SchemaRule::default());
         let renderer = EngineRenderer {
@@ -149,6 +153,7 @@ impl EngineRenderer {
             named,
             lookup_rule,
             schema,
+            published,
             blocked: None,
             account: None,
         };
@@ -251,6 +256,10 @@ impl Renderer for EngineRenderer {
     fn sources(&self, spec: &Spec, overrides: OverrideValuesType) -> Option<(Arc<ChartDocument>, serde_json::Value)> {
         let values = self.values(spec, overrides).ok()?;
         Some((self.document.clone(), json::to_serde(&Value::Map(values))))
+    }
+
+    fn published(&self) -> Option<&Arc<Published>> {
+        Some(&self.published)
     }
 
     fn blocked(&self) -> Option<&RenderError> {

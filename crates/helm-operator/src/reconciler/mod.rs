@@ -79,6 +79,7 @@ pub(crate) use cluster::Cluster;
 pub(crate) use detect::DETECTED;
 pub(crate) use failure::UNANSWERED;
 
+pub use crate::mask::Published;
 pub use crate::values::{Error as SpecError, Spec};
 pub use controller::{ChartController, Wakes};
 pub use render::{RenderError, Renderer, Request};

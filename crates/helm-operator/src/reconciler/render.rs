@@ -7,6 +7,7 @@ use helm_release::action::Candidate;
 use helm_release::release::ChartDocument;
 use serde_json::Value;
 
+use crate::mask::Published;
 use crate::values::Spec;
 use crate::watches::{OverrideValuesType, Overrides};
 
@@ -89,6 +90,11 @@ pub trait Renderer: Send + Sync {
 
     /// The chart and the values that a render of this `spec` would record, with override values of this type; `None` if only rendering can tell.
     fn sources(&self, _spec: &Spec, _overrides: OverrideValuesType) -> Option<(Arc<ChartDocument>, Value)> {
+        None
+    }
+
+    /// Returns what the chart publishes, which messages need not hide. Default: nothing.
+    fn published(&self) -> Option<&Arc<Published>> {
         None
     }
 

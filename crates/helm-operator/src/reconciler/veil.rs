@@ -27,6 +27,7 @@ impl Work<'_> {
     pub(super) async fn veil(&self, primary: &Primary, candidate: Option<&Candidate>) -> Mask {
         let mut mask = self.secrets();
         mask.keep([primary.name(), primary.namespace(), &primary.kind, self.shared.renderer.chart_name()]);
+        self.shared.renderer.published().into_iter().for_each(|published| mask.keep_published(published));
         add_spec(&mut mask, &primary.spec);
         add_spec(&mut mask, &self.effective_spec(primary));
         for text in self.shared.renderer.overrides().into_iter().flat_map(|o: &Overrides| o.texts().values()) {
