@@ -21,7 +21,8 @@ pub(super) async fn awaited(
     env: &Environment<'_>,
     inventory: &Marks,
 ) -> Result<Option<String>, action::Error> {
-    let deleted: Vec<&MarkedObject> = inventory.objects.iter().filter(|object| !object.kept).collect();
+    let deleted: Vec<&MarkedObject> =
+        inventory.objects.iter().filter(|object| !object.kept && object.adopted.is_none()).collect();
     // For kinds without a watch the cache holds our own writes only, and nothing reports their deletion.
     let is_seen = |object: &&&MarkedObject| {
         work.shared.cache.is_synced(&object.key)

@@ -133,6 +133,7 @@ mod tests {
             kept: false,
             client: false,
             drift: None,
+            adopted: None,
         }
     }
 

@@ -66,5 +66,6 @@ fn marked(kind: &Resource, live: &Live) -> MarkedObject {
         kept: live.kept,
         client: false,
         drift: None,
+        adopted: None,
     }
 }

@@ -5,7 +5,7 @@ use jiff::Timestamp;
 
 use super::resume::{await_next, has, not_run};
 use super::{Environment, Error, Records, read_release};
-use crate::kube::{HookError, Removal, intern, is_kept, recorded_objects, uninstall_order};
+use crate::kube::{HookError, Left, Removal, intern, is_kept, recorded_objects, uninstall_order};
 use crate::release::{HookEvent, Packed, Release, Status};
 use crate::storage::{self, MarkedObject, Marks, Written};
 
@@ -126,8 +126,8 @@ impl Uninstalling {
 
 /// Deletes a release's objects in uninstall order: one kind after the other, objects of one kind concurrently.
 ///
-/// Skips objects that the manifest or their own annotation keeps, and objects that do not provably belong to this release. Returns once the server
-/// accepted the deletions: finalizers may still hold objects. Repeating it is safe.
+/// Leaves objects that the manifest or their own annotation keeps, those that a revision only adopted and was never deployed with, and objects that do
+/// not provably belong to this release. Returns once the server accepted the deletions: finalizers may still hold objects. Repeating it is safe.
 ///
 /// # Errors
 /// The server rejects a deletion or is unreachable. Objects of earlier kinds may already be deleted.
@@ -140,12 +140,21 @@ pub async fn delete_objects(env: &Environment<'_>, inventory: &Marks) -> Result<
     Ok(())
 }
 
-/// Deletes one object if it belongs to this release. Returns whether the server accepted a deletion.
+/// Deletes one object if it belongs to this release, or leaves it. Returns whether the server accepted a deletion.
 pub(super) async fn delete(env: &Environment<'_>, object: &MarkedObject) -> Result<bool, Error> {
+    let leave = |left| env.applier.leave(&object.key, &object.api_version, left, env.decoration);
+    if let Some(adopted) = object.adopted {
+        leave(Left::Before(adopted)).await?;
+        return Ok(false);
+    }
     let proven = env.live.cached(&object.key, env.decoration).deletable();
     let removal = env.applier.delete(&object.key, &object.api_version, proven, env.decoration).await?;
-    if let Removal::NotOurs(why) = &removal {
-        tracing::warn!(release = env.decoration.release, object = %object.key, %why, "skipped an object that this release does not own");
+    match &removal {
+        Removal::Kept => leave(Left::Kept).await?,
+        Removal::NotOurs(why) => {
+            tracing::warn!(release = env.decoration.release, object = %object.key, %why, "skipped an object that this release does not own");
+        }
+        Removal::Sent | Removal::Absent => {}
     }
     Ok(removal == Removal::Sent)
 }
@@ -182,6 +191,7 @@ pub(super) async fn marks_of(env: &Environment<'_>, release: &Release) -> Result
             kept: is_kept(object),
             client: false,
             drift: object.drift_policy().unwrap_or_default(),
+            adopted: None,
         });
     }
     Ok(marks)

@@ -12,7 +12,7 @@ use super::decorate::{Decoration, is_kept};
 use super::handover::has_replicas;
 use super::recreate::{Guard, Stuck};
 use super::write::{ApplyMethod, Body, Previous, WriteOptions, Written};
-use super::{DriftPolicy, Live, Mapper, Object, ObjectDigest, ObjectKey, Pointer, Resource, Rule};
+use super::{Adopted, DriftPolicy, Live, Mapper, Object, ObjectDigest, ObjectKey, Pointer, Resource, Rule};
 
 /// How often to try an apply while the live object keeps changing.
 const MAX_TRIES: usize = 5;
@@ -60,6 +60,8 @@ pub(crate) struct Existing {
     pub(super) scaled: bool,
     /// The object without its managed fields; `None` if only its metadata was read.
     pub(super) whole: Option<Value>,
+    /// What it is to a release that does not know it.
+    pub(crate) adopted: Option<Adopted>,
 }
 
 /// An applied object.
@@ -292,7 +294,8 @@ impl Applier {
         let path = resource.path(&key.namespace, &object.name);
         let path = path.map_err(|source| ApplyError::Failed { verb: "apply", object: describe(object), source })?;
         let json = decoration.decorate(object, &resource);
-        Ok(Body { resource, key, path, json, handed_over: Vec::new() })
+        let owner = decoration.owner.as_ref().map(|owner| owner.uid.clone()).unwrap_or_default();
+        Ok(Body { resource, key, path, json, handed_over: Vec::new(), owner })
     }
 
     /// Hands the number of replicas over if an autoscaler outside the release sets it.

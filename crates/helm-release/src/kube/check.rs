@@ -97,7 +97,7 @@ impl Applier {
         let mut object: Value = answer.parse()?;
         let Proven { uid, resource_version } = live.proven();
         let managed_fields = object["metadata"]["managedFields"].take();
-        let (scaled, whole) = (live.scaled, whole.then_some(object));
-        Ok(Ok(Observed::Read(Box::new(Existing { uid, resource_version, managed_fields, scaled, whole }))))
+        let (scaled, whole, adopted) = (live.scaled, whole.then_some(object), decoration.adopted(&live));
+        Ok(Ok(Observed::Read(Box::new(Existing { uid, resource_version, managed_fields, scaled, whole, adopted }))))
     }
 }

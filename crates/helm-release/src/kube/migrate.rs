@@ -1,48 +1,113 @@
-//! Moves the fields of a release's earlier managers to ours; otherwise fields that a later chart drops would stay for ever.
+//! Moves the fields of a release's earlier writers to ours; otherwise fields that a later chart drops would stay for ever.
 //!
-//! Counterpart: client-go's `util/csaupgrade`, which moves one manager; we move the upstream operators', Helm's and kubectl's.
+//! An entry moves because it made the object for the release, never because of a name that any program may have. Then it is gone, so nothing moves
+//! twice. What other controllers add to objects stays, even under the name of an earlier writer: finalizers, their owner references, CA bundles.
+//! Counterpart: client-go's `util/csaupgrade`, which moves the manager that it is given.
+
+use std::collections::HashSet;
 
 use serde_json::{Map, Value, json};
 
 use super::FIELD_MANAGER;
+use super::decorate::{PRIMARY_ANNOTATION, RELEASE_NAME};
 use super::unowned::is_ours;
 
-/// Field managers that wrote release objects before us.
-const PREDECESSORS: [&str; 5] =
-    ["helm-operator", "manager", "helm", "helm-operator-plugins", "kubectl-client-side-apply"];
+/// The manager of Helm's command line.
+const HELM: &str = "helm";
 
-/// Returns the managed fields with every predecessor's entry merged into ours; `None` if there is none.
-pub(crate) fn migrated_managers(managed_fields: &Value) -> Option<Value> {
+/// Returns the managed fields with those of the release's earlier writers in our entry; `None` if none moves. `owner` is the owner's uid, empty without
+/// one.
+pub(crate) fn migrated_managers(managed_fields: &Value, owner: &str) -> Option<Value> {
     let entries = managed_fields.as_array()?;
-    let (theirs, mut kept): (Vec<&Value>, Vec<&Value>) = entries.iter().partition(|entry| is_predecessor(entry));
-    if theirs.is_empty() {
-        return None;
+    let makers: HashSet<&str> =
+        entries.iter().filter(|e| made_release(e)).filter_map(|e| e["manager"].as_str()).collect();
+    let (mut fields, mut kept) = (Value::Object(Map::new()), Vec::new());
+    let (mut ours, mut newest) = (None, None);
+    for entry in entries {
+        if is_ours(entry) {
+            ours = Some(entry);
+            continue;
+        }
+        let moved = if is_predecessor(entry, &makers) { moving(&entry["fieldsV1"], owner) } else { Value::Null };
+        if moved.as_object().is_none_or(Map::is_empty) {
+            kept.push(entry.clone());
+            continue;
+        }
+        newest.get_or_insert(entry);
+        union(&mut fields, &moved, 0);
+        let left = without(&entry["fieldsV1"], &moved, 0);
+        if left.as_object().is_some_and(|left| !left.is_empty()) {
+            let mut entry = entry.clone();
+            entry["fieldsV1"] = left;
+            kept.push(entry);
+        }
     }
-    let ours = kept.iter().position(|entry| is_ours(entry)).map(|at| kept.remove(at));
-    let mut fields = Value::Object(Map::new());
-    for entry in theirs.iter().copied().chain(ours) {
-        union(&mut fields, &entry["fieldsV1"], 0);
+    let newest = ours.or(newest).filter(|_| newest.is_some())?;
+    if let Some(ours) = ours {
+        union(&mut fields, &ours["fieldsV1"], 0);
     }
-    let newest = ours.unwrap_or(theirs[0]);
     let entry = json!({
         "manager": FIELD_MANAGER, "operation": "Apply", "apiVersion": newest["apiVersion"], "time": newest["time"],
         "fieldsType": "FieldsV1", "fieldsV1": fields,
     });
-    Some(std::iter::once(entry).chain(kept.into_iter().cloned()).collect())
+    Some(std::iter::once(entry).chain(kept).collect())
 }
 
-fn is_predecessor(entry: &Value) -> bool {
-    let known = entry["manager"].as_str().is_some_and(|manager| PREDECESSORS.contains(&manager));
-    (known || sets_release_name(entry)) && has_no_subresource(entry) && !is_ours(entry)
+/// Returns whether the entry wrote the object for the release: Helm's command line, an operator that made it, or our own client-side writes.
+fn is_predecessor(entry: &Value, makers: &HashSet<&str>) -> bool {
+    let wrote = |manager| manager == HELM || manager == FIELD_MANAGER || makers.contains(manager);
+    has_no_subresource(entry) && entry["manager"].as_str().is_some_and(wrote)
 }
 
-/// A custom-built operator has its program's name as manager, but it writes Helm's ownership annotations.
-fn sets_release_name(entry: &Value) -> bool {
-    !entry["fieldsV1"]["f:metadata"]["f:annotations"]["f:meta.helm.sh/release-name"].is_null()
+/// Operators set Helm's annotation and the owner. A person who marks an object for Helm sets no owner.
+fn made_release(entry: &Value) -> bool {
+    let metadata = &entry["fieldsV1"]["f:metadata"];
+    let annotation = |key: &str| !metadata["f:annotations"][format!("f:{key}")].is_null();
+    let is_owned = !metadata["f:ownerReferences"].is_null() || annotation(PRIMARY_ANNOTATION);
+    has_no_subresource(entry) && annotation(RELEASE_NAME) && is_owned
 }
 
 fn has_no_subresource(entry: &Value) -> bool {
     entry["subresource"].as_str().unwrap_or("").is_empty()
+}
+
+/// Returns the fields that move: not those that other controllers add.
+fn moving(fields: &Value, owner: &str) -> Value {
+    let mut fields = without_ca_bundles(fields, 0);
+    if let Some(metadata) = fields.get_mut("f:metadata").and_then(Value::as_object_mut) {
+        metadata.remove("f:finalizers");
+        let owners = metadata.get_mut("f:ownerReferences").and_then(Value::as_object_mut);
+        let is_left = owners.is_some_and(|owners| {
+            owners.retain(|key, _| !owner.is_empty() && key.contains(&format!("\"{owner}\"")));
+            owners.is_empty()
+        });
+        if is_left {
+            metadata.remove("f:ownerReferences");
+        }
+        if metadata.is_empty() {
+            fields.as_object_mut().and_then(|fields| fields.remove("f:metadata"));
+        }
+    }
+    fields
+}
+
+fn without_ca_bundles(fields: &Value, depth: usize) -> Value {
+    let Some(fields) = fields.as_object().filter(|_| depth <= MAX_DEPTH) else { return json!({}) };
+    let left = fields.iter().filter(|(key, _)| *key != "f:caBundle");
+    Value::Object(left.map(|(key, inner)| (key.clone(), without_ca_bundles(inner, depth + 1))).collect())
+}
+
+/// Returns a set of fields without those of another.
+fn without(fields: &Value, moved: &Value, depth: usize) -> Value {
+    let Some(fields) = fields.as_object().filter(|_| depth <= MAX_DEPTH) else { return json!({}) };
+    let rest = fields.iter().filter_map(|(key, inner)| match moved.get(key) {
+        None => Some((key.clone(), inner.clone())),
+        Some(moved) => {
+            let rest = without(inner, moved, depth + 1);
+            rest.as_object().is_some_and(|rest| !rest.is_empty()).then(|| (key.clone(), rest))
+        }
+    });
+    Value::Object(rest.collect())
 }
 
 /// The server limits the depth of objects; this protects our stack from a hostile one.
@@ -74,30 +139,66 @@ mod tests {
         })
     }
 
-    #[test]
-    fn without_predecessors_nothing_moves() {
-        assert_eq!(migrated_managers(&Value::Null), None);
-        assert_eq!(migrated_managers(&json!([])), None);
-        let apply = ours("v1", "t", json!({"f:a": {}}));
-        let status = {
-            let mut entry = entry("helm", "Update", json!({"f:status": {}}));
-            entry["subresource"] = "status".into();
-            entry
-        };
-        assert_eq!(migrated_managers(&json!([apply, entry("kubectl", "Update", json!({})), status])), None);
+    /// What operator-sdk's and helm-operator-plugins' operators set on an object of the resource `u1`.
+    fn made(more: Value) -> Value {
+        let mut fields = json!({"f:metadata": {
+            "f:annotations": {"f:meta.helm.sh/release-name": {}}, "f:ownerReferences": {"k:{\"uid\":\"u1\"}": {}},
+        }});
+        union(&mut fields, &more, 0);
+        fields
     }
 
     #[test]
-    fn the_fields_of_every_predecessor_become_ours() {
-        for manager in PREDECESSORS {
+    fn without_predecessors_nothing_moves() {
+        assert_eq!(migrated_managers(&Value::Null, "u1"), None);
+        assert_eq!(migrated_managers(&json!([]), "u1"), None);
+        let apply = ours("v1", "t", json!({"f:a": {}}));
+        let mut status = entry("helm", "Update", json!({"f:status": {}}));
+        status["subresource"] = "status".into();
+        assert_eq!(migrated_managers(&json!([apply, entry("kubectl", "Update", json!({})), status]), "u1"), None);
+    }
+
+    #[test]
+    fn a_managers_name_alone_moves_nothing() {
+        let marked =
+            json!({"f:data": {"f:a": {}}, "f:metadata": {"f:annotations": {"f:meta.helm.sh/release-name": {}}}});
+        for (manager, fields) in [
+            ("manager", json!({"f:spec": {"f:a": {}}})),
+            ("kubectl-client-side-apply", json!({"f:spec": {"f:a": {}}})),
+            ("helm-operator-plugins", json!({"f:spec": {"f:a": {}}})),
+            ("kubectl-create", marked),
+        ] {
+            assert_eq!(migrated_managers(&json!([entry(manager, "Update", fields)]), "u1"), None, "{manager}");
+        }
+    }
+
+    #[test]
+    fn the_fields_of_those_who_made_the_object_become_ours() {
+        for manager in ["helm", FIELD_MANAGER] {
             let entries =
                 json!([entry("kubectl", "Update", json!({"f:b": {}})), entry(manager, "Update", json!({"f:a": {}}))]);
             let expected = json!([ours("v1", manager, json!({"f:a": {}})), entries[0]]);
-            assert_eq!(migrated_managers(&entries), Some(expected), "{manager}");
+            assert_eq!(migrated_managers(&entries, "u1"), Some(expected), "{manager}");
         }
-        let annotated = json!({"f:metadata": {"f:annotations": {"f:meta.helm.sh/release-name": {}}}});
-        let migrated = migrated_managers(&json!([entry("my-operator", "Update", annotated.clone())]));
-        assert_eq!(migrated, Some(json!([ours("v1", "my-operator", annotated)])));
+        let older = entry("manager", "Update", json!({"f:spec": {"f:old": {}}}));
+        let entries = json!([entry("manager", "Update", made(json!({"f:spec": {"f:a": {}}}))), older]);
+        let all = made(json!({"f:spec": {"f:a": {}, "f:old": {}}}));
+        assert_eq!(migrated_managers(&entries, "u1"), Some(json!([ours("v1", "manager", all)])), "of all its versions");
+    }
+
+    #[test]
+    fn what_other_controllers_add_stays_theirs() {
+        let theirs = json!({
+            "f:metadata": {"f:finalizers": {"v:\"x/y\"": {}}, "f:ownerReferences": {"k:{\"uid\":\"other\"}": {}}},
+            "f:webhooks": {"k:{\"name\":\"a\"}": {"f:clientConfig": {"f:caBundle": {}}}},
+        });
+        let mut mixed = made(json!({"f:webhooks": {"k:{\"name\":\"a\"}": {"f:clientConfig": {"f:url": {}}}}}));
+        let moved = mixed.clone();
+        union(&mut mixed, &theirs, 0);
+        let entries = json!([entry("manager", "Update", mixed)]);
+        let after = migrated_managers(&entries, "u1").unwrap();
+        assert_eq!(after, json!([ours("v1", "manager", moved), entry("manager", "Update", theirs)]));
+        assert_eq!(migrated_managers(&after, "u1"), None, "nothing moves twice");
     }
 
     #[test]
@@ -107,10 +208,10 @@ mod tests {
             entry("helm", "Update", json!({"f:spec": {"f:a": {}, "f:b": {}}})),
             entry("kubectl", "Update", json!({})),
             mine,
-            entry("manager", "Apply", json!({"f:spec": {"f:d": {}}})),
+            entry("helm", "Apply", json!({"f:spec": {"f:d": {}}})),
         ]);
         let united = ours("apps/v1", "now", json!({"f:spec": {"f:a": {}, "f:b": {".": {}}, "f:c": {}, "f:d": {}}}));
-        assert_eq!(migrated_managers(&entries), Some(json!([united, entries[1]])));
+        assert_eq!(migrated_managers(&entries, "u1"), Some(json!([united, entries[1]])));
     }
 
     #[test]

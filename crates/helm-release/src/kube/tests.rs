@@ -177,11 +177,11 @@ async fn deleted_and_recreated_objects_are_applied() {
 }
 
 #[tokio::test]
-async fn client_side_managers_fields_become_ours_and_can_be_dropped() {
+async fn the_fields_that_helm_wrote_become_ours_and_can_be_dropped() {
     let (server, applier) = server();
     let mut old = service_of("web");
     old["spec"] = json!({"port": 1, "old": true});
-    server.put(SERVICE, old, "manager");
+    server.put(SERVICE, old, "helm");
     put(&applier, Rule::Import).await.unwrap();
     let live = server.object(SERVICE).unwrap();
     assert_eq!(live["spec"], json!({"type": "ClusterIP", "port": 1}));

@@ -117,6 +117,8 @@ pub(super) struct Body {
     pub(super) json: Value,
     /// The fields that others own once the object exists.
     pub(super) handed_over: Vec<Pointer>,
+    /// The uid of the release's owner; empty without one.
+    pub(super) owner: String,
 }
 
 impl Body {
@@ -306,7 +308,7 @@ impl Applier {
 /// Returns what to apply over an existing object, and the managed fields to set before: earlier managers' fields are ours, and those that are handed
 /// over are not.
 fn taken_over(body: &Body, existing: &Existing) -> (Body, Option<Value>) {
-    let migrated = migrated_managers(&existing.managed_fields);
+    let migrated = migrated_managers(&existing.managed_fields, &body.owner);
     let Some(live) = &existing.whole else { return (body.clone(), migrated) };
     let managers = migrated.as_ref().unwrap_or(&existing.managed_fields);
     let handed_over = hand_over(&body.json, live, managers, &body.handed_over);

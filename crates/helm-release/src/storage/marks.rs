@@ -7,7 +7,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::kube::{Applied, ApplyMethod, DriftPolicy, Mark, ObjectDigest, ObjectKey, intern};
+use crate::kube::{Adopted, Applied, ApplyMethod, DriftPolicy, Mark, ObjectDigest, ObjectKey, intern};
 
 /// The key of the annotation that holds [`Marks`].
 pub const MARKS_ANNOTATION: &str = "helm.sdk.operatorframework.io/marks";
@@ -22,6 +22,9 @@ const CLIENT: u8 = 2;
 const DRIFT_SHIFT: u8 = 2;
 const DRIFTS: [Option<DriftPolicy>; 4] =
     [None, Some(DriftPolicy::Repair), Some(DriftPolicy::Detect), Some(DriftPolicy::Off)];
+/// Where the state before adoption starts: two bits, 0 for an object of the release.
+const ADOPTED_SHIFT: u8 = 4;
+const ADOPTED: [Option<Adopted>; 4] = [None, Some(Adopted::Owned), Some(Adopted::Claimed), Some(Adopted::Unclaimed)];
 
 /// What the annotation on a release's Secret records.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -69,6 +72,8 @@ pub struct MarkedObject {
     pub client: bool,
     /// The drift policy in its annotation.
     pub drift: Option<DriftPolicy>,
+    /// What it was before an attempt found it; `None` if the release made it, or once a revision with it is deployed.
+    pub adopted: Option<Adopted>,
 }
 
 impl From<&Applied> for MarkedObject {
@@ -81,6 +86,7 @@ impl From<&Applied> for MarkedObject {
             kept: applied.kept,
             client: applied.method != ApplyMethod::Server,
             drift: applied.drift,
+            adopted: None,
         }
     }
 }
@@ -116,6 +122,11 @@ fn is_zero(n: &u32) -> bool {
     *n == 0
 }
 
+/// Returns the place of a value that two bits hold.
+fn place<T: PartialEq>(values: &[T; 4], value: T) -> u8 {
+    values.iter().zip(0_u8..).find(|(known, _)| **known == value).map_or(0, |(_, at)| at)
+}
+
 impl Marks {
     /// Parses the annotation; `None` if it is not ours.
     pub fn parse(text: &str) -> Option<Marks> {
@@ -125,8 +136,9 @@ impl Marks {
             let key = ObjectKey::new(group, &kind, &namespace, &name);
             let (kept, client) = (flags & KEPT != 0, flags & CLIENT != 0);
             let drift = DRIFTS[usize::from(flags >> DRIFT_SHIFT) % DRIFTS.len()];
+            let adopted = ADOPTED[usize::from(flags >> ADOPTED_SHIFT) % ADOPTED.len()];
             let (digest, mark) = (ObjectDigest::parse(&digest), Mark::parse(&mark));
-            MarkedObject { key, api_version: intern(&api_version), digest, mark, kept, client, drift }
+            MarkedObject { key, api_version: intern(&api_version), digest, mark, kept, client, drift, adopted }
         });
         Some(Marks {
             inputs: text.i,
@@ -150,8 +162,9 @@ impl Marks {
             let mark = o.mark.map(|mark| mark.to_string()).unwrap_or_default();
             let digest = o.digest.map(|digest| digest.to_string()).unwrap_or_default();
             let key = &o.key;
-            let drift = DRIFTS.iter().zip(0_u8..).find(|(policy, _)| **policy == o.drift).map_or(0, |(_, at)| at);
-            let flags = u8::from(o.kept) * KEPT + u8::from(o.client) * CLIENT + (drift << DRIFT_SHIFT);
+            let (drift, adopted) =
+                (place(&DRIFTS, o.drift) << DRIFT_SHIFT, place(&ADOPTED, o.adopted) << ADOPTED_SHIFT);
+            let flags = u8::from(o.kept) * KEPT + u8::from(o.client) * CLIENT + drift + adopted;
             let (kind, namespace, name) = (key.kind.to_string(), key.namespace.to_string(), key.name.to_string());
             (o.api_version.to_string(), kind, namespace, name, digest, mark, flags)
         };

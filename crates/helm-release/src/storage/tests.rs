@@ -1,7 +1,7 @@
 use std::error::Error as _;
 
 use super::*;
-use crate::kube::{Disturbance, DriftPolicy, Mark, MemoryApi, ObjectDigest, ObjectKey};
+use crate::kube::{Adopted, Disturbance, DriftPolicy, Mark, MemoryApi, ObjectDigest, ObjectKey};
 use crate::release::{ChartDocument, Info};
 use crate::sample;
 
@@ -42,6 +42,7 @@ fn marks() -> Marks {
         kept: true,
         client: true,
         drift: Some(DriftPolicy::Detect),
+        adopted: Some(Adopted::Unclaimed),
     };
     Marks {
         inputs: "i".into(),
@@ -62,11 +63,12 @@ fn marks() -> Marks {
 #[test]
 fn the_annotation_round_trips_object_flags() {
     let policies = [None, Some(DriftPolicy::Repair), Some(DriftPolicy::Detect), Some(DriftPolicy::Off)];
+    let befores = [None, Some(Adopted::Owned), Some(Adopted::Claimed), Some(Adopted::Unclaimed)];
     for (kept, client) in [(false, false), (true, false), (false, true), (true, true)] {
-        for drift in policies {
+        for (drift, adopted) in policies.into_iter().flat_map(|drift| befores.map(|adopted| (drift, adopted))) {
             let mut marks = marks();
             let object = &mut marks.objects[0];
-            (object.kept, object.client, object.drift) = (kept, client, drift);
+            (object.kept, object.client, object.drift, object.adopted) = (kept, client, drift, adopted);
             assert_eq!(Marks::parse(&marks.to_text()), Some(marks));
         }
     }

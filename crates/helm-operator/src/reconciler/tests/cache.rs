@@ -67,6 +67,7 @@ pub(super) fn revision(status: Status, objects: &[&str]) -> Revision {
         kept: false,
         client: false,
         drift: None,
+        adopted: None,
     };
     let marks = Marks {
         owner: "uid".into(),

@@ -41,6 +41,7 @@ use crate::values_from::SourceKind;
 use crate::watches::{OverrideValuesType, Overrides};
 
 mod additions;
+mod adopted;
 mod afterwards;
 mod apart;
 mod cache;

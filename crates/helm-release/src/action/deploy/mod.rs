@@ -61,7 +61,7 @@ pub(super) async fn deploy(
     let observations = attempt.check_ownership().await?;
     failure::check_refusal(&attempt, &observations).await?;
     let mut release = attempt.release();
-    let mut ahead = attempt.inventory(&release);
+    let mut ahead = attempt.inventory(&release, &observations);
     if recorded.is_some() {
         release.hooks.clone_from(&candidate.hooks);
         ahead.hooks_done = current.and_then(|c| c.interrupted.as_ref()).is_some_and(|i| i.hooks_done);

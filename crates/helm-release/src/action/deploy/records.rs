@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, HashSet};
 
 use jiff::Timestamp;
 
-use super::{Attempt, Changes};
+use super::{Attempt, Changes, Observations};
 use crate::action::resume::{has, not_run};
 use crate::action::{Error, Failure, HELM_APPLY_METHOD, Outcome, Recorded, failure, read_release};
-use crate::kube::{Applied, Object, ObjectKey, Owner, intern, is_kept};
+use crate::kube::{Applied, Object, ObjectKey, Observed, Owner, intern, is_kept};
 use crate::release::{Fields, HookEvent, Info, Packed, Release, Status};
 use crate::storage::{MarkedObject, Marks};
 
@@ -42,9 +42,15 @@ impl Attempt<'_> {
     }
 
     /// Returns the marks to write ahead: the candidate's objects, then those to prune. They are incomplete, since nothing is applied yet. Their
-    /// inputs digest lets a retry with the same inputs continue this action.
-    pub(super) fn inventory(&self, release: &Release) -> Marks {
+    /// inputs digest lets a retry with the same inputs continue this action. Objects that exist and are new to the release are adopted.
+    pub(super) fn inventory(&self, release: &Release, observations: &Observations) -> Marks {
         let known = |key: &ObjectKey| self.current.and_then(|c| c.inventory.find(key));
+        let adopted = |key: &ObjectKey| match (observations.get(key), known(key)) {
+            (Some(Observed::Absent), _) => None,
+            (_, Some(known)) => known.adopted,
+            (Some(Observed::Read(found)), None) => found.adopted,
+            _ => None,
+        };
         let object = |(object, key): (&Object, &ObjectKey)| MarkedObject {
             key: key.clone(),
             api_version: intern(&object.api_version),
@@ -53,6 +59,7 @@ impl Attempt<'_> {
             kept: is_kept(object),
             client: known(key).is_some_and(|known| known.client),
             drift: object.drift_policy().unwrap_or_default(),
+            adopted: adopted(key),
         };
         let mut objects: Vec<MarkedObject> = self.candidate.objects.iter().zip(&self.keys).map(object).collect();
         let new: HashSet<&ObjectKey> = self.keys.iter().collect();
@@ -65,7 +72,8 @@ impl Attempt<'_> {
     pub(super) fn marks(&self, applied: &[Applied], release: &Release) -> Marks {
         let marked = |key: &ObjectKey| {
             let now = applied.iter().find(|a| a.key == *key).map(MarkedObject::from);
-            now.or_else(|| self.current.and_then(|c| c.inventory.find(key)).cloned())
+            let unchanged = || self.current.and_then(|c| c.inventory.find(key)).cloned();
+            now.or_else(|| Some(MarkedObject { adopted: None, ..unchanged()? }))
         };
         let objects = self.keys.iter().filter_map(marked).collect();
         Marks { objects, complete: true, ..self.release_marks(release) }

@@ -1,0 +1,153 @@
+//! What existed before the release, and what outlives it, keeps its identity.
+
+use helm_release::kube::Error;
+
+use super::*;
+use crate::watches::OnFailure;
+
+/// Refuses every write of the ConfigMap `b`, in either way of writing.
+fn refuse_b(world: &World, code: u16, reason: &'static str) {
+    world.server.refuse(move |call| {
+        let body = call.body.as_ref().map(|(_, json)| String::from_utf8_lossy(json).into_owned()).unwrap_or_default();
+        let is_b = call.path.starts_with(MAPS) && body.contains("\"name\":\"b\"");
+        is_b.then(|| Error::from_status(code, reason, "b is refused"))
+    });
+}
+
+/// Puts the ConfigMap `a`, which holds what nothing can make again.
+fn put_precious(server: &MemoryApi, metadata: Value) {
+    let object =
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"key": "irreplaceable"}});
+    server.put(&format!("{MAPS}/a"), object, "user");
+}
+
+fn helms() -> Value {
+    json!({
+        "name": "a", "labels": {"app.kubernetes.io/managed-by": "Helm"},
+        "annotations": {"meta.helm.sh/release-name": "web", "meta.helm.sh/release-namespace": "ns"},
+    })
+}
+
+fn adopt(world: &World) {
+    world.edit(|p| p["metadata"]["annotations"] = json!({"helm.sdk.operatorframework.io/adopt": "true"}));
+}
+
+fn uid(world: &World) -> Value {
+    world.server.object(&format!("{MAPS}/a")).expect("a exists")["metadata"]["uid"].clone()
+}
+
+/// What the release left of its metadata on `a`: labels, annotations and owner references.
+fn left(world: &World) -> [Value; 3] {
+    let metadata = world.server.object(&format!("{MAPS}/a")).unwrap()["metadata"].clone();
+    ["labels", "annotations", "ownerReferences"].map(|field| match &metadata[field] {
+        Value::Object(map) if map.is_empty() => Value::Null,
+        Value::Array(list) if list.is_empty() => Value::Null,
+        value => value.clone(),
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_install_leaves_what_it_only_adopted() {
+    for annotated in [false, true] {
+        let world = World::new(spec());
+        let metadata = if annotated { helms() } else { json!({"name": "a"}) };
+        put_precious(&world.server, metadata.clone());
+        if !annotated {
+            adopt(&world);
+        }
+        refuse_b(&world, 403, "Forbidden");
+        let before = uid(&world);
+        for _ in 0..3 {
+            world.reconcile().await;
+            assert_eq!((uid(&world), world.maps(), world.history()), (before.clone(), vec!["a".into()], vec![]));
+            let expected = [&metadata["labels"], &metadata["annotations"], &Value::Null];
+            assert_eq!(left(&world).each_ref(), expected, "{annotated}");
+            tokio::time::advance(Duration::from_secs(600)).await;
+            let live = world.server.object(&format!("{MAPS}/a")).unwrap();
+            assert_eq!(live["data"]["key"], "irreplaceable", "{live}");
+        }
+        world.server.accept();
+        world.reconcile().await;
+        assert_eq!((uid(&world), world.history()), (before, vec!["1 deployed".to_owned()]));
+        world.delete();
+        world.reconcile().await;
+        assert!(world.maps().is_empty(), "once deployed it is the release's");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rollback_leaves_what_the_failed_upgrade_adopted() {
+    let world = World::new(json!({"maps": ["c"], "value": "1"}));
+    adopt(&world);
+    world.reconcile().await;
+    put_precious(&world.server, json!({"name": "a"}));
+    refuse_b(&world, 403, "Forbidden");
+    let before = uid(&world);
+    world.edit(|p| p["spec"] = spec());
+    world.reconcile().await;
+    assert_eq!(world.history(), ["1 superseded", "2 failed", "3 deployed"]);
+    assert_eq!((uid(&world), left(&world)), (before, [Value::Null, Value::Null, Value::Null]));
+    assert_eq!(world.maps(), ["a", "c"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_an_attempt_adopted_outlives_the_failure_of_a_later_one() {
+    let world = World::new(spec());
+    adopt(&world);
+    put_precious(&world.server, json!({"name": "a"}));
+    let before = uid(&world);
+    refuse_b(&world, 503, "ServiceUnavailable");
+    world.reconcile().await;
+    assert_eq!(world.history(), ["1 pending-install"]);
+    world.server.accept();
+    refuse_b(&world, 403, "Forbidden");
+    let world = World::on(world.server.clone());
+    world.reconcile().await;
+    assert_eq!((uid(&world), world.maps(), world.history()), (before, vec!["a".into()], vec![]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_upgrade_that_is_kept_owns_nothing_that_it_adopted() {
+    let world = World::new(json!({"maps": ["c"], "value": "1"}));
+    let server = world.server.clone();
+    let keep = |settings: &mut Settings| settings.on_failure = OnFailure::Keep;
+    let world = World::with_events(server, Arc::new(Stub::default()), keep);
+    adopt(&world);
+    world.reconcile().await;
+    put_precious(&world.server, json!({"name": "a"}));
+    refuse_b(&world, 403, "Forbidden");
+    let before = uid(&world);
+    world.edit(|p| p["spec"] = spec());
+    world.reconcile().await;
+    world.delete();
+    world.reconcile().await;
+    assert_eq!((uid(&world), world.maps()), (before, vec!["a".to_owned()]));
+    assert_eq!(left(&world), [Value::Null, Value::Null, Value::Null]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_person_keeps_loses_its_owner_and_returns_to_the_resource() {
+    for pruned in [false, true] {
+        let world = World::new(spec());
+        world.reconcile().await;
+        let path = format!("{MAPS}/a");
+        let before = uid(&world);
+        let mut object = world.server.object(&path).unwrap();
+        object["metadata"]["annotations"]["helm.sh/resource-policy"] = "keep".into();
+        world.server.put(&path, object, "user");
+        if pruned {
+            world.edit(|p| p["spec"]["maps"] = json!(["b", "c"]));
+        } else {
+            world.delete();
+        }
+        world.reconcile().await;
+        let [_, annotations, owners] = left(&world);
+        assert_eq!((uid(&world), owners), (before.clone(), Value::Null), "pruned: {pruned}");
+        assert_eq!(annotations["operator-sdk/primary-resource"], "ns/web");
+        if pruned {
+            world.edit(|p| p["spec"]["maps"] = json!(["a", "b", "c"]));
+            world.reconcile().await;
+            assert_eq!((uid(&world), world.history().last().cloned()), (before, Some("3 deployed".into())));
+        }
+    }
+}
