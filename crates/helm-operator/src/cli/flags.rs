@@ -141,7 +141,7 @@ pub(crate) struct Run {
     #[arg(long)]
     zap_devel: bool,
 
-    /// Log encoding [default: json, or console with --zap-devel]
+    /// Log encoding [default: json, or console on a terminal or with --zap-devel]
     #[arg(long, value_enum, value_name = "FORM")]
     zap_encoder: Option<Encoder>,
 

@@ -12,6 +12,7 @@ mod tests;
 mod version;
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
@@ -180,7 +181,10 @@ fn run(flags: Run, operator: Operator) -> ExitCode {
 }
 
 fn start(flags: Run, operator: Operator) -> Result<(), Box<dyn std::error::Error>> {
-    let config = flags.config(|name| std::env::var(name).ok())?;
+    let mut config = flags.config(|name| std::env::var(name).ok())?;
+    if flags.reload {
+        config.shutdown_grace = RELOAD_GRACE;
+    }
     let (reloads, file) = (flags.reload, flags.watches_file.clone());
     let manager = with_watches(operator, &flags)?.manager(config);
     let workers = std::thread::available_parallelism().map_or(2, usize::from).clamp(2, MAX_WORKERS);
@@ -190,10 +194,21 @@ fn start(flags: Run, operator: Operator) -> Result<(), Box<dyn std::error::Error
     let result: Result<(), manager::Error> = runtime.block_on(manager.run_or_stop(stop));
     // Do not wait for tasks that outlive the grace period.
     runtime.shutdown_background();
-    result?;
-    match reload {
-        Some(reload) if reload.is_wanted() => Err(reload::start_again().into()),
-        _ => Ok(()),
+    let is_wanted = reload.is_some_and(|reload| reload.is_wanted());
+    if starts_again(result, is_wanted)? { Err(reload::start_again().into()) } else { Ok(()) }
+}
+
+/// How long a saved chart waits for reconciles that still run. The new process continues what they leave.
+const RELOAD_GRACE: Duration = Duration::from_secs(2);
+
+/// Whether to start the program again. A hook that hangs must not end it: whoever corrects the chart waits for just that hook.
+fn starts_again(result: Result<(), manager::Error>, is_wanted: bool) -> Result<bool, manager::Error> {
+    match result {
+        Err(error @ manager::Error::Grace(_)) if is_wanted => {
+            tracing::warn!("{error}: the restarted operator continues them");
+            Ok(true)
+        }
+        result => result.map(|()| is_wanted),
     }
 }
 

@@ -197,3 +197,10 @@ fn the_page_of_flags_is_up_to_date() {
     let committed = std::fs::read_to_string(&path).unwrap_or_default();
     assert!(committed == flags_page(), "docs/flags.md is stale: run `make manifests`");
 }
+
+#[test]
+fn a_saved_chart_is_served_although_a_reconcile_hangs() {
+    let hung = || Err(manager::Error::Grace(RELOAD_GRACE));
+    assert!(starts_again(Ok(()), true).unwrap() && starts_again(hung(), true).unwrap());
+    assert!(!starts_again(Ok(()), false).unwrap() && starts_again(hung(), false).is_err());
+}

@@ -14,6 +14,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 
+use super::census::Censuses;
 use super::queue::{Queues, RunningWork};
 use super::runtime::Runtime;
 
@@ -71,6 +72,7 @@ pub(super) struct Families {
     pub(super) created: Family<ResourceLabels, Gauge<f64, AtomicU64>>,
     pub(super) leader: Family<LeaseLabels, Gauge>,
     pub(super) requests: Family<RequestLabels, Counter>,
+    pub(super) censuses: Censuses,
     pub(super) queues: Queues,
     pub(super) running: RunningWork,
     /// The API server.
@@ -160,6 +162,7 @@ impl Families {
             created: Family::default(),
             leader: Family::default(),
             requests: Family::default(),
+            censuses: Censuses::default(),
             queues: Queues::new(),
             running: RunningWork::default(),
             host: OnceLock::new(),
@@ -206,6 +209,7 @@ impl Families {
             "Requests to the API server by code, host and method",
             self.requests.clone(),
         );
+        r.register_collector(Box::new(self.censuses.clone()));
         r.register_collector(Box::new(Runtime));
         #[cfg(target_os = "linux")]
         r.register_collector(Box::new(super::process::Process));

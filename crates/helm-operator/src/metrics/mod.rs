@@ -3,6 +3,7 @@
 //! Labels are bounded: there are few controllers, results and reasons. Only `resource_created_at_seconds` grows with the custom resources, as
 //! upstream's does. Counterpart: controller-runtime's `pkg/metrics` and operator-lib's `handler/instrumented`.
 
+mod census;
 mod families;
 mod format;
 #[cfg(target_os = "linux")]
@@ -12,12 +13,13 @@ mod runtime;
 #[cfg(test)]
 mod tests;
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use kube::core::GroupVersionKind;
 use tokio::time::Instant;
 
+pub(crate) use census::{Census, Readiness};
 pub(crate) use families::ReconcileResult;
 pub(crate) use families::RenderOutcome;
 use families::{ControllerLabels, Families, OutcomeLabels, RenderLabels, ResultLabels};
@@ -52,6 +54,11 @@ impl Metrics {
             drop(self.0.reconciles.get_or_create(&ResultLabels { controller: controller.clone(), result }));
         }
         self.0.queues.show_work(controller);
+    }
+
+    /// Shows how many of a controller's resources are ready, for as long as `census` lives.
+    pub(crate) fn resources(&self, controller: &Arc<str>, census: Weak<dyn Census>) {
+        self.0.censuses.add(controller, census);
     }
 
     /// What a controller's work queue counts.

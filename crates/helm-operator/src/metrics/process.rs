@@ -22,8 +22,6 @@ struct Figures {
     resident_bytes: u64,
     open_files: u64,
     max_files: f64,
-    received_bytes: u64,
-    sent_bytes: u64,
 }
 
 impl Collector for Process {
@@ -37,7 +35,6 @@ fn read() -> ProcResult<Figures> {
     let process = Proc::myself()?;
     let (stat, limits) = (process.stat()?, process.limits()?);
     let seconds = |ticks: u64| ticks as f64 / procfs::ticks_per_second() as f64;
-    let network = process.dev_status().unwrap_or_default();
     Ok(Figures {
         cpu_seconds: seconds(stat.utime + stat.stime),
         start_seconds: procfs::boot_time_secs()? as f64 + seconds(stat.starttime),
@@ -46,8 +43,6 @@ fn read() -> ProcResult<Figures> {
         resident_bytes: stat.rss * procfs::page_size(),
         open_files: process.fd_count()? as u64,
         max_files: number(limits.max_open_files.soft_limit),
-        received_bytes: network.values().map(|device| device.recv_bytes).sum(),
-        sent_bytes: network.values().map(|device| device.sent_bytes).sum(),
     })
 }
 
@@ -67,14 +62,7 @@ impl Figures {
         gauge(encoder, "process_virtual_memory_max_bytes", "Maximum of virtual memory.", self.max_virtual_bytes)?;
         gauge(encoder, "process_resident_memory_bytes", "Resident memory in bytes.", self.resident_bytes as f64)?;
         gauge(encoder, "process_open_fds", "Open file descriptors.", self.open_files as f64)?;
-        gauge(encoder, "process_max_fds", "Maximum number of open file descriptors.", self.max_files)?;
-        counter(
-            encoder,
-            "process_network_receive_bytes",
-            "Bytes received over the network.",
-            self.received_bytes as f64,
-        )?;
-        counter(encoder, "process_network_transmit_bytes", "Bytes sent over the network.", self.sent_bytes as f64)
+        gauge(encoder, "process_max_fds", "Maximum number of open file descriptors.", self.max_files)
     }
 }
 

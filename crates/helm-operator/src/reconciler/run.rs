@@ -90,6 +90,8 @@ pub(super) async fn run(controller: ChartController, context: Context) -> Result
         undeclared: Undeclared::default(),
     });
     let reader: Weak<Shared> = Arc::downgrade(&shared);
+    let census = reader.clone();
+    shared.metrics.resources(&shared.settings.controller, census);
     shared.cache.report_releases_to(reader);
     shared.connect_sources();
     shared.follow(&context.stores);

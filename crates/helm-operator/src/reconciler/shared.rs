@@ -1,5 +1,6 @@
 //! What all reconciles of one controller share, and what a change of a resource, a record or an object does to it.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,10 +27,10 @@ use super::stamp::Epoch;
 use super::status_fields::Undeclared;
 use super::{compare, observe, watch};
 use crate::events::Events;
-use crate::metrics::Metrics;
+use crate::metrics::{Census, Metrics, Readiness};
 use crate::native::Stores;
 use crate::report::{self, Outcome};
-use crate::status::condition;
+use crate::status::{Condition, condition};
 use crate::values_from::ValuesSource;
 use crate::watches::{Drift, Expressions, OnFailure, ServiceAccount};
 
@@ -281,6 +282,19 @@ impl Shared {
                 }
             }
         }
+    }
+}
+
+impl Census for Shared {
+    fn count(&self) -> BTreeMap<Readiness, usize> {
+        let mut counts = BTreeMap::new();
+        for primary in self.cache.primaries() {
+            let ready = primary.status.find(condition::READY);
+            let of =
+                |part: fn(&Condition) -> &Arc<str>| ready.map_or_else(|| "Unknown".into(), |ready| part(ready).clone());
+            *counts.entry((of(|ready| &ready.status), of(|ready| &ready.reason))).or_default() += 1;
+        }
+        counts
     }
 }
 

@@ -8,6 +8,7 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument as _;
 
 use super::primary::ResourceKey;
 use super::queue::Queue;
@@ -133,7 +134,8 @@ impl Work for Shared {
     }
 
     async fn reconcile(&self, key: &ResourceKey, turn: &Turn) -> ReconcileResult {
-        work::reconcile(self, key, turn, turn.lane()).await
+        let span = tracing::error_span!("reconcile", kind = &*self.resource.kind);
+        work::reconcile(self, key, turn, turn.lane()).instrument(span).await
     }
 
     async fn panicked(&self, key: &ResourceKey) -> ReconcileResult {

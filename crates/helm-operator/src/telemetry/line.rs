@@ -9,10 +9,17 @@ use tracing::{Event, Level};
 
 use super::{Encoder, TimeEncoding};
 
-/// The line, including its line break. The field `logger` names the logger; the default is the module.
-pub(super) fn format(event: &Event<'_>, encoder: Encoder, time: TimeEncoding, now: Timestamp) -> String {
+/// The line, including its line break. The field `logger` names the logger; the default is the module. `kind` stands before a resource's name.
+pub(super) fn format(
+    event: &Event<'_>,
+    kind: Option<&str>,
+    encoder: Encoder,
+    time: TimeEncoding,
+    now: Timestamp,
+) -> String {
     let mut fields = Fields::default();
     event.record(&mut fields);
+    fields.name_kind(kind);
     let meta = event.metadata();
     let logger = fields.logger.take().unwrap_or_else(|| meta.target().replace("::", ".").replace('_', "-"));
     let (level, ts) = (level(*meta.level()), timestamp(time, now));
@@ -72,6 +79,14 @@ struct Fields {
 }
 
 impl Fields {
+    /// Two kinds may have resources of one name.
+    fn name_kind(&mut self, kind: Option<&str>) {
+        let resource = self.rest.iter_mut().find(|(name, _)| *name == "resource");
+        if let (Some(kind), Some((_, Value::String(resource)))) = (kind, resource) {
+            *resource = format!("{kind} {resource}");
+        }
+    }
+
     fn add(&mut self, field: &Field, value: Value) {
         match (field.name(), value) {
             ("message", Value::String(text)) => self.message = text,
@@ -125,7 +140,7 @@ mod tests {
     impl<S: tracing::Subscriber> Layer<S> for Catch {
         fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
             let now = "2026-01-02T03:04:05.678901234Z".parse().unwrap();
-            self.0.lock().unwrap().push_str(&format(event, self.1, self.2, now));
+            self.0.lock().unwrap().push_str(&format(event, None, self.1, self.2, now));
         }
     }
 
@@ -168,6 +183,16 @@ mod tests {
         let log = || tracing::error!(logger = "cmd", error = "\x1b[2J\r", "Failed");
         let expected = "2026-01-02T03:04:05.678Z\tERROR\tcmd\tFailed\t{\"error\": \"\\u001b[2J\\r\"}\n";
         check(Encoder::Console, TimeEncoding::Iso8601, log, expected);
+    }
+
+    #[test]
+    fn the_kind_stands_before_the_name_of_a_resource() {
+        let resource = || Fields { rest: vec![("resource", json!("ns/web"))], ..Fields::default() };
+        for (kind, expected) in [(Some("Shop"), "Shop ns/web"), (None, "ns/web")] {
+            let mut fields = resource();
+            fields.name_kind(kind);
+            assert_eq!(fields.rest, [("resource", json!(expected))]);
+        }
     }
 
     #[test]

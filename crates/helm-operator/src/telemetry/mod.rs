@@ -6,13 +6,16 @@ mod line;
 mod panics;
 
 use std::fmt;
-use std::io::Write as _;
+use std::io::{IsTerminal as _, Write as _};
 use std::str::FromStr;
 
 use k8s_openapi::jiff::Timestamp;
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id};
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::filter::{FilterExt as _, LevelFilter, Targets, filter_fn};
 use tracing_subscriber::layer::{Context, Filter, SubscriberExt as _};
+use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{Layer, Registry};
 
@@ -21,7 +24,7 @@ use tracing_subscriber::{Layer, Registry};
 pub struct Options {
     /// `--zap-devel`: console format and debug level by default.
     pub devel: bool,
-    /// `--zap-encoder`.
+    /// `--zap-encoder`; by default console format on a terminal, and JSON elsewhere.
     pub encoder: Option<Encoder>,
     /// `--zap-log-level`.
     pub level: Option<LogLevel>,
@@ -49,6 +52,13 @@ pub enum Encoder {
     Json,
     /// Time, level, logger, message and the fields as JSON, separated by tabs.
     Console,
+}
+
+impl Encoder {
+    /// The form for someone who reads along, or for a program that collects logs.
+    fn for_people(reads_along: bool) -> Encoder {
+        if reads_along { Encoder::Console } else { Encoder::Json }
+    }
 }
 
 /// The format of a time.
@@ -116,7 +126,7 @@ impl fmt::Display for LogLevel {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn init(options: Options) {
-    let encoder = options.encoder.unwrap_or(if options.devel { Encoder::Console } else { Encoder::Json });
+    let encoder = options.encoder.unwrap_or(Encoder::for_people(options.devel || std::io::stderr().is_terminal()));
     let lines = Lines { encoder, time: options.time.unwrap_or_default() };
     let filter = visible(filter(options, std::env::var("RUST_LOG").ok().as_deref()));
     // A second start in one process, as in tests, keeps the first.
@@ -157,9 +167,35 @@ struct Lines {
     time: TimeEncoding,
 }
 
-impl<S: Subscriber> Layer<S> for Lines {
-    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
-        let line = line::format(event, self.encoder, self.time, Timestamp::now());
+/// The kind of the resource that a span works on.
+struct Kind(String);
+
+impl Visit for Kind {
+    fn record_str(&mut self, field: &Field, value: &str) {
+        if field.name() == KIND {
+            value.clone_into(&mut self.0);
+        }
+    }
+
+    fn record_debug(&mut self, _: &Field, _: &dyn fmt::Debug) {}
+}
+
+/// The field of a span that each line within it shows: the kind of the resource that is reconciled.
+const KIND: &str = "kind";
+
+impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Lines {
+    fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
+        let mut kind = Kind(String::new());
+        attributes.record(&mut kind);
+        if let Some(span) = context.span(id).filter(|_| !kind.0.is_empty()) {
+            span.extensions_mut().insert(kind);
+        }
+    }
+
+    fn on_event(&self, event: &Event<'_>, context: Context<'_, S>) {
+        let scope = context.event_scope(event).into_iter().flatten();
+        let kind = scope.filter_map(|span| span.extensions().get::<Kind>().map(|kind| kind.0.clone())).next();
+        let line = line::format(event, kind.as_deref(), self.encoder, self.time, Timestamp::now());
         // There is nowhere to report a closed standard error.
         let _ = std::io::stderr().lock().write_all(line.as_bytes());
     }
@@ -171,6 +207,11 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;
+
+    #[test]
+    fn a_terminal_gets_the_form_for_people() {
+        assert_eq!((Encoder::for_people(true), Encoder::for_people(false)), (Encoder::Console, Encoder::Json));
+    }
 
     #[test]
     fn levels_have_zaps_names() {
