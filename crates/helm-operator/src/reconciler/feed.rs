@@ -150,8 +150,19 @@ fn change<T>(last: &mut LastError, event: &watcher::Result<Event<T>>) -> Change 
         // A list that has only begun may fail like the one before.
         Ok(Event::Init | Event::InitApply(_)) => Change::Nothing,
         Ok(_) => last.recover(),
+        Err(error) if is_expired(error) => Change::Nothing,
         Err(error) => last.fail(crate::report::chain(error), Instant::now()),
     }
+}
+
+/// Whether the server no longer has the events since the last one seen: a list follows, as after any long pause.
+fn is_expired(error: &watcher::Error) -> bool {
+    let code = match error {
+        watcher::Error::WatchError(status) => status.code,
+        watcher::Error::WatchStartFailed(kube::Error::Api(status)) => status.code,
+        _ => return false,
+    };
+    code == 410
 }
 
 /// Whether a retry helps only once someone has changed permissions or kinds.
@@ -259,6 +270,7 @@ mod tests {
             let status = kube::core::Status::failure(message, "Forbidden").with_code(403);
             Err(watcher::Error::InitialListFailed(kube::Error::Api(Box::new(status))))
         };
+        let expired = || Box::new(kube::core::Status::failure("too old resource version", "Expired").with_code(410));
         let mut last_error = LastError::default();
         let mut said = |event: watcher::Result<Event<&'static str>>| match change(&mut last_error, &event) {
             Change::Nothing => "nothing".to_owned(),
@@ -278,6 +290,7 @@ mod tests {
             (Ok(Event::InitDone), "over"),
             (Ok(Event::Apply("x")), "nothing"),
             (refused("refused b"), "failed: b"),
+            (Err(watcher::Error::WatchError(expired())), "nothing"),
             (Ok(Event::Delete("x")), "over"),
         ];
         for (event, expected) in events {

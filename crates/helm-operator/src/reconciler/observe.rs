@@ -68,7 +68,8 @@ impl Work<'_> {
         }
     }
 
-    fn compared(&self, release: Option<&Release>, primary: &Primary) -> Inputs {
+    /// How the inputs of the deployed revision compare with the resource's, or what rendering found.
+    pub(super) fn compared(&self, release: Option<&Release>, primary: &Primary) -> Inputs {
         if let Some(judged) = self.judged {
             return judged;
         }

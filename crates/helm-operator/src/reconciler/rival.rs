@@ -14,7 +14,7 @@ use super::failure::Failed;
 use super::history::LastFailure;
 use super::primary::Primary;
 use super::release::Release;
-use super::state::Recorded;
+use super::state::{Inputs, Recorded};
 use super::work::{Next, Work};
 use crate::backoff::{self, Retry};
 use crate::report::Outcome;
@@ -61,9 +61,11 @@ impl Release {
     /// Notes a record that another process wrote while this one was watching.
     pub(super) fn note_rival(&mut self, writer: &str, version: u32, now: Timestamp) {
         let known = self.rival.take().filter(|known| now < known.seen + QUIET);
-        let is_new = known.as_ref().and_then(|known| known.revision).is_none_or(|revision| revision < version);
+        let last = known.as_ref().and_then(|known| known.revision);
+        let is_new = last.is_none_or(|revision| revision < version);
         let rounds = known.map_or(0, |known| known.rounds).saturating_add(u32::from(is_new));
-        self.rival = Some(Box::new(Rival { writer: writer.into(), revision: Some(version), seen: now, rounds }));
+        self.rival =
+            Some(Box::new(Rival { writer: writer.into(), revision: last.max(Some(version)), seen: now, rounds }));
     }
 
     /// Notes that this process has written a revision.
@@ -122,8 +124,13 @@ impl Work<'_> {
     }
 
     /// Waits before the next revision replaces that of another process: longer each time, and not at all for other inputs.
-    pub(super) fn give_way(&self, primary: &Primary) -> Next {
+    pub(super) fn give_way(&mut self, primary: &Primary) -> Next {
         let Some(release) = self.release() else { return Next::Again };
+        // It may be made from what was rendered here meanwhile.
+        (self.judged, self.candidate) = (None, None);
+        if self.compared(Some(&release), primary) == Inputs::Same {
+            return Next::Again;
+        }
         let Some((revision, rival)) = release.winner() else { return Next::Again };
         let fault = contested(primary, revision, rival);
         let at = Instant::now() + backoff::wait(rival.rounds.saturating_add(FIRST_WAIT));
@@ -206,6 +213,9 @@ mod tests {
         assert_eq!(release.written_by_rival(), None);
         release.note_rival("b", 2, at(0));
         assert_eq!((release.written_by_rival(), release.left_to_rival()), (Some("b"), Some(at(120))));
+        // It marks the one before as superseded.
+        release.note_rival("b", 1, at(0));
+        assert_eq!(release.written_by_rival(), Some("b"));
         release.put(2, Status::Deployed, 2, Marks::default());
         assert_eq!(release.written_by_rival(), None);
         release.note_rival("b", 2, at(0));

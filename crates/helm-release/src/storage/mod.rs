@@ -300,9 +300,10 @@ impl Storage {
             "metadata": {
                 "name": key,
                 "labels": labels(release, &name, "createdAt"),
-                "annotations": self.annotations(marks),
+                "annotations": {MARKS_ANNOTATION: marks.to_text()},
             },
         });
+        self.sign(&mut secret["metadata"]);
         set_owner(&mut secret["metadata"], marks);
         secret["data"] = json!({"release": STANDARD.encode(packed.to_record())});
         let path = format!("/api/v1/namespaces/{namespace}/secrets?fieldManager={FIELD_MANAGER}");
@@ -324,9 +325,10 @@ impl Storage {
             "data": {"release": STANDARD.encode(packed.to_record())},
         });
         if let Some(marks) = marks {
-            patch["metadata"]["annotations"] = self.annotations(marks);
+            patch["metadata"]["annotations"] = json!({MARKS_ANNOTATION: marks.to_text()});
             set_owner(&mut patch["metadata"], marks);
         }
+        self.sign(&mut patch["metadata"]);
         let resource_version = self.patch(namespace, &release::key(&name, release.version), &patch).await?;
         Ok(Written { packed, resource_version })
     }
@@ -336,7 +338,9 @@ impl Storage {
     /// # Errors
     /// The record does not exist, or the request fails.
     pub async fn mark(&self, namespace: &str, name: &str, version: u32, marks: &Marks) -> Result<u64, Error> {
-        let mut patch = json!({"metadata": {"annotations": self.annotations(marks), "ownerReferences": null}});
+        let mut patch =
+            json!({"metadata": {"annotations": {MARKS_ANNOTATION: marks.to_text()}, "ownerReferences": null}});
+        self.sign(&mut patch["metadata"]);
         set_owner(&mut patch["metadata"], marks);
         let (namespace, name) = self.home.record(namespace, name);
         self.patch(namespace, &release::key(&name, version), &patch).await
@@ -441,12 +445,11 @@ impl Storage {
         }
     }
 
-    fn annotations(&self, marks: &Marks) -> Value {
-        let mut annotations = json!({MARKS_ANNOTATION: marks.to_text()});
+    /// Names this process as the writer. Without a name the patch must not name `annotations` at all.
+    fn sign(&self, metadata: &mut Value) {
         if !self.writer.is_empty() {
-            annotations[WRITER_ANNOTATION] = (*self.writer).into();
+            metadata["annotations"][WRITER_ANNOTATION] = (*self.writer).into();
         }
-        annotations
     }
 
     async fn patch(&self, namespace: &str, key: &str, patch: &Value) -> Result<u64, Error> {
