@@ -12,6 +12,7 @@ use super::changes::{self, put_back};
 use super::failure::Failed;
 use super::history::FIGHT;
 use super::primary::Primary;
+use super::release::Holder;
 use super::undo;
 use super::work::{Next, Work};
 use crate::report::Outcome;
@@ -99,10 +100,13 @@ pub(super) async fn read(work: &mut Work<'_>, primary: &Primary) -> Result<Next,
     let decoration = work.decoration(primary);
     let env = work.environment(&decoration, primary, "upgrade");
     let base = release.base().map(|(v, _)| v);
+    // Reading takes nothing over: only a record that we wrote does.
+    let is_ours = release.holder(&primary.owner()) == Holder::Resource;
     for version in release.unmarked() {
         let (mut marks, packed) = action::inventory_of(&env, version).await.map_err(|e| fault(&e))?;
-        marks.owner = intern(primary.uid());
-        marks.owner_type = intern(&primary.owner().annotated_type());
+        if is_ours {
+            (marks.owner, marks.owner_type) = (intern(primary.uid()), intern(&primary.owner().annotated_type()));
+        }
         marks.string_overrides = Some(version) == base && work.finds_strings(primary, &packed);
         // A release without objects has nothing to take ownership of.
         marks.complete = marks.objects.is_empty();
@@ -140,6 +144,9 @@ pub(super) async fn take_ownership(work: &mut Work<'_>, primary: &Primary) -> Re
     whole.owner_type = intern(&primary.owner().annotated_type());
     whole.inputs = work.recorded_inputs(primary);
     let written = action::record_ownership(&env, version, packed.as_ref(), &whole).await.map_err(|e| fault(&e))?;
+    if !marks.owner.is_empty() && marks.owner_type != whole.owner_type {
+        work.shared.cache.change_history(work.key, |history| history.took_over = true);
+    }
     keep(work, version, whole, written);
     let mut kinds = Vec::new();
     for one in &applied {

@@ -55,7 +55,7 @@ fn conflict(text: &str) -> Option<String> {
     let owner = why.strip_prefix("it belongs to ").and_then(|owner| owner.split(';').next());
     let owner = owner.map_or_else(|| "is not part of this release".to_owned(), |owner| format!("belongs to {owner}"));
     Some(format!(
-        "{object} {owner}: rename this resource, or set its annotation helm.sdk.operatorframework.io/adopt to \"true\" to take it over"
+        "{object} {owner}: rename this resource, or set its annotation helm.sdk.operatorframework.io/adopt to \"true\" to take it over, as far as `adopt` in watches.yaml grants"
     ))
 }
 
@@ -105,7 +105,7 @@ mod tests {
     #[test]
     fn a_conflict_begins_with_the_object_and_what_helps() {
         let text = "unable to continue with install: ConfigMap \"a\" in namespace \"ns\" exists and cannot be imported into the current release: invalid ownership metadata; x";
-        let expected = "ConfigMap \"a\" in namespace \"ns\" is not part of this release: rename this resource, or set its annotation helm.sdk.operatorframework.io/adopt to \"true\" to take it over";
+        let expected = "ConfigMap \"a\" in namespace \"ns\" is not part of this release: rename this resource, or set its annotation helm.sdk.operatorframework.io/adopt to \"true\" to take it over, as far as `adopt` in watches.yaml grants";
         assert_eq!(first(text), expected);
         let owned = "ConfigMap \"a\" exists and cannot be imported into the current release: it belongs to release \"x\" in namespace \"y\"; Service \"b\" exists and cannot be imported into the current release: z";
         assert!(first(owned).starts_with("ConfigMap \"a\" belongs to release \"x\" in namespace \"y\": rename"));

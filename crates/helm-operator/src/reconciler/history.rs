@@ -56,6 +56,8 @@ pub(super) struct History {
     pub(super) unwritten: Option<Retry>,
     /// The release whose records disappeared without our uninstalling it.
     pub(super) lost: Option<Arc<Release>>,
+    /// Whether this process took the release over from another resource in place, without a revision that would show it.
+    pub(super) took_over: bool,
     /// The uid of a resource whose uninstall left nothing to look for.
     pub(super) cleared: Option<Box<str>>,
     /// What was done on request or on schedule.
@@ -218,6 +220,7 @@ impl History {
             written: None,
             unwritten: None,
             lost: None,
+            took_over: false,
             cleared: None,
             asked: None,
             resynced: None,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use helm_release::kube::{DriftPolicy, ObjectKey, Unready, digest_json};
+use helm_release::kube::{Adopt, DriftPolicy, ObjectKey, Unready, digest_json};
 use helm_release::storage::{MarkedObject, Marks};
 use jiff::Timestamp;
 use serde_json::json;
@@ -20,6 +20,10 @@ use super::state::{Again, Inputs, Objects, Observed, Recorded};
 use super::turns::Lane;
 use super::work::Work;
 
+/// Why the annotation `adopt` has no effect.
+const ADOPT_REFUSED: &str = "annotation helm.sdk.operatorframework.io/adopt: the operator's watches.yaml says adopt: never, \
+    so remove the annotation, or ask whoever runs the operator";
+
 impl Work<'_> {
     pub(super) fn observe(&self, primary: &Primary) -> Observed {
         let release = self.release();
@@ -29,7 +33,7 @@ impl Work<'_> {
             suspended: primary.annotations.suspend(),
             paused: primary.annotations.pause(),
             release: self.recorded(primary),
-            invalid_annotation: primary.annotations.fault().is_some(),
+            invalid_annotation: self.annotation_fault(primary).is_some(),
             inputs: self.inputs(release.as_deref(), primary),
             objects: self.objects(release.as_deref(), primary),
             held: self.is_held(primary, release.as_deref()),
@@ -43,13 +47,26 @@ impl Work<'_> {
 
     /// How the newest revision relates to the resource.
     pub(super) fn recorded(&self, primary: &Primary) -> Recorded {
+        let history = self.shared.cache.history(self.key);
         recorded(
             self.release().as_deref(),
-            is_lost(primary, &self.shared.cache.history(self.key)),
+            is_lost(primary, &history) || history.took_over,
             &primary.owner(),
-            primary.annotations.adopt(),
+            self.granted(primary),
             Timestamp::now(),
         )
+    }
+
+    /// What the resource may take over: what its annotation asks for, as far as the watch grants it. A deletion takes nothing over.
+    pub(super) fn granted(&self, primary: &Primary) -> Adopt {
+        let asks = primary.annotations.adopt() && !primary.deleting;
+        if asks { self.shared.settings.adopt } else { Adopt::Never }
+    }
+
+    /// Why an annotation of the resource is invalid, or not granted.
+    pub(super) fn annotation_fault(&self, primary: &Primary) -> Option<String> {
+        let is_refused = primary.annotations.adopt() && self.shared.settings.adopt == Adopt::Never;
+        primary.annotations.fault().or_else(|| is_refused.then(|| ADOPT_REFUSED.to_owned()))
     }
 
     /// Whether this resource's release was uninstalled by this process.

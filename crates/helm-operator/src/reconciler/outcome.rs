@@ -116,7 +116,8 @@ pub(super) fn foreign(primary: &Primary) -> Fault {
     let (name, namespace) = (primary.name(), primary.namespace());
     let message = format!(
         "release {name:?} in namespace {namespace:?} belongs to someone else; `helm status -n {namespace} {name}` shows it. Uninstall it, give this \
-         resource another name, or set the annotation helm.sdk.operatorframework.io/adopt to \"true\" to take the release over"
+         resource another name, or set the annotation helm.sdk.operatorframework.io/adopt to \"true\" to take the release over: that needs `adopt: released` in watches.yaml \
+         for a release that Helm made, and `adopt: any` for another resource's. What another resource took over from this one is not taken back"
     );
     Fault { condition: condition::IRRECONCILABLE, reason: "ReleaseConflict", message }
 }

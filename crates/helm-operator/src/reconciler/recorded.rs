@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use helm_release::kube::Owner;
+use helm_release::kube::{Adopt, Owner};
 use helm_release::release::Status;
 use helm_release::storage::Marks;
 use jiff::Timestamp;
 
-use super::release::{Release, Revision};
+use super::release::{Holder, Release, Revision};
 use super::state::Recorded;
 use super::undo;
 
@@ -15,12 +15,20 @@ use super::undo;
 pub(super) const PATIENCE: Duration = Duration::from_secs(600);
 
 /// The newest revision of a release, as far as decisions depend on it. Without a release, `lost` means that there was one whose objects may
-/// remain.
-pub(super) fn recorded(release: Option<&Release>, lost: bool, owner: &Owner, adopt: bool, now: Timestamp) -> Recorded {
+/// remain. With one that is another resource's, it means that this resource had it before.
+pub(super) fn recorded(release: Option<&Release>, lost: bool, owner: &Owner, adopt: Adopt, now: Timestamp) -> Recorded {
     let Some((release, (_, newest))) = release.and_then(|r| Some((r, r.newest()?))) else {
         return if lost { Recorded::Lost } else { Recorded::None };
     };
-    if !release.is_owned_by(owner) && !adopt {
+    // What was taken over is not taken back, or two resources would do so in turn for ever.
+    let may_act = match release.holder(owner) {
+        Holder::Resource => true,
+        Holder::Nobody => adopt >= Adopt::Released,
+        Holder::Upstream => adopt == Adopt::Any,
+        Holder::Other => adopt == Adopt::Any && !lost,
+        Holder::Successor => false,
+    };
+    if !may_act {
         return Recorded::Foreign;
     }
     if release.in_flight(now).is_some() {
@@ -200,21 +208,41 @@ mod tests {
             ("helm's rollback failed", vec![(Superseded, None), (Failed, a())], Recorded::Unmarked),
         ] {
             assert_eq!(
-                recorded(Some(&release(&revisions)), false, &owner("u1"), false, at(1599)),
+                recorded(Some(&release(&revisions)), false, &owner("u1"), Adopt::Never, at(1599)),
                 expected,
                 "{behaviour}"
             );
         }
-        assert_eq!(recorded(None, false, &owner("u1"), false, at(0)), Recorded::None);
-        assert_eq!(recorded(None, true, &owner("u1"), false, at(0)), Recorded::Lost);
-        assert_eq!(recorded(Some(&Release::default()), false, &owner("u1"), false, at(0)), Recorded::None);
+        assert_eq!(recorded(None, false, &owner("u1"), Adopt::Never, at(0)), Recorded::None);
+        assert_eq!(recorded(None, true, &owner("u1"), Adopt::Never, at(0)), Recorded::Lost);
+        assert_eq!(recorded(Some(&Release::default()), false, &owner("u1"), Adopt::Never, at(0)), Recorded::None);
+    }
+
+    /// A deployed revision whose marks name this owner, or none.
+    fn of(uid: &str) -> (Status, Option<Marks>) {
+        let marks = complete(&["a"]).map(|marks| Marks { owner: uid.into(), ..marks });
+        (Deployed, marks.filter(|_| !uid.is_empty()))
     }
 
     #[test]
-    fn somebody_elses_release_is_taken_over_only_on_request() {
-        let release = release(&[(Deployed, complete(&["a"]))]);
-        assert_eq!(recorded(Some(&release), false, &owner("u2"), false, at(0)), Recorded::Foreign);
-        assert_eq!(recorded(Some(&release), false, &owner("u2"), true, at(0)), Recorded::Deployed);
+    fn somebody_elses_release_is_taken_over_as_far_as_the_watch_grants() {
+        for (behaviour, owners, least) in [
+            ("ours", vec!["u1"], Some(Adopt::Never)),
+            ("a person's helm wrote ours", vec!["u1", ""], Some(Adopt::Never)),
+            ("taken over by us", vec!["u2", "u1"], Some(Adopt::Never)),
+            ("Helm's", vec!["", ""], Some(Adopt::Released)),
+            ("another resource's", vec!["u2"], Some(Adopt::Any)),
+            ("another resource's, written by Helm since", vec!["u2", ""], Some(Adopt::Any)),
+            ("taken over from us", vec!["u1", "u2"], None),
+            ("taken over from us, written by Helm since", vec!["u1", "u2", ""], None),
+        ] {
+            let mut release = release(&owners.iter().map(|uid| of(uid)).collect::<Vec<_>>());
+            release.revisions.iter_mut().for_each(|(_, revision)| revision.owners = Box::default());
+            for adopt in [Adopt::Never, Adopt::Unowned, Adopt::Released, Adopt::Any] {
+                let is_foreign = recorded(Some(&release), false, &owner("u1"), adopt, at(0)) == Recorded::Foreign;
+                assert_eq!(!is_foreign, least.is_some_and(|least| adopt >= least), "{behaviour}, {adopt:?}");
+            }
+        }
     }
 
     #[test]
@@ -222,7 +250,7 @@ mod tests {
         let helms = release(&[(Deployed, ours(&["a"])), (PendingUpgrade, None)]);
         assert_eq!(helms.in_flight(at(1599)), Some(at(1600)));
         assert_eq!(helms.in_flight(at(1600)), None);
-        assert_eq!(recorded(Some(&helms), false, &owner("u1"), false, at(1600)), Recorded::Unmarked);
+        assert_eq!(recorded(Some(&helms), false, &owner("u1"), Adopt::Never, at(1600)), Recorded::Unmarked);
         assert_eq!(release(&[(Deployed, None), (PendingUpgrade, ours(&["a"]))]).in_flight(at(1000)), None);
         assert_eq!(release(&[(Deployed, None)]).in_flight(at(1000)), None);
         let mut undated = helms;

@@ -34,7 +34,37 @@ pub(super) struct Revision {
     pub(super) written: Option<Timestamp>,
 }
 
+/// Whose a release is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Holder {
+    /// The resource's, or an earlier one's of the same kind and name.
+    Resource,
+    /// No custom resource's: Helm made it.
+    Nobody,
+    /// Another resource's, as an upstream operator recorded it.
+    Upstream,
+    /// Another resource's.
+    Other,
+    /// Another resource's that took it over from this one.
+    Successor,
+}
+
 impl Revision {
+    fn names_owner(&self) -> bool {
+        self.is_marked() || !self.owners.is_empty()
+    }
+
+    /// Whether the marks name an owner.
+    fn is_marked(&self) -> bool {
+        self.marks.as_ref().is_some_and(|m| !m.owner.is_empty() || !m.owner_type.is_empty())
+    }
+
+    /// Whether the revision names this owner, or an earlier one of the same name.
+    fn names(&self, owner: &Owner) -> bool {
+        self.marks.as_ref().is_some_and(|m| *m.owner == *owner.uid || *m.owner_type == *owner.annotated_type())
+            || self.owners.iter().any(|uid| **uid == *owner.uid)
+    }
+
     /// Notes the version that our own write gave its record.
     pub(super) fn rewritten(&mut self, resource_version: u64) {
         self.resource_version = resource_version;
@@ -79,13 +109,16 @@ impl Release {
         newest(Status::Deployed).or_else(|| newest(Status::Superseded))
     }
 
-    /// Whether a revision names this owner, or an earlier one of the same name.
-    pub(super) fn is_owned_by(&self, owner: &Owner) -> bool {
-        let kind = owner.annotated_type();
-        self.revisions.values().any(|r| {
-            r.marks.as_ref().is_some_and(|m| *m.owner == *owner.uid || *m.owner_type == *kind)
-                || r.owners.iter().any(|uid| **uid == *owner.uid)
-        })
+    /// Whose the release is: the newest revision that names an owner decides, because a person's `helm upgrade` writes one that names none.
+    pub(super) fn holder(&self, owner: &Owner) -> Holder {
+        let mut named = self.revisions.values().rev().filter(|revision| revision.names_owner());
+        match named.next() {
+            None => Holder::Nobody,
+            Some(newest) if newest.names(owner) => Holder::Resource,
+            Some(newest) if !newest.is_marked() => Holder::Upstream,
+            Some(_) if named.any(|older| older.names(owner)) => Holder::Successor,
+            Some(_) => Holder::Other,
+        }
     }
 
     /// Drops the objects of revisions before the base: only later ones may be live. What remains is mostly the same for all of them, and shared.

@@ -189,6 +189,7 @@ fn settings(watch: &Watch, context: &Context) -> Settings {
         values_from: watch.values_from.clone().into(),
         values_from_annotation: watch.values_from_annotation,
         drift: watch.drift.clone(),
+        adopt: watch.adopt,
         on_failure: watch.on_failure,
         retries: watch.retries,
         crds: watch.crds,

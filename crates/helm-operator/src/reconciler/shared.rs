@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use helm_release::kube::{
-    Api, Applier, CrdPolicy, Decoration, Live, ObjectKey, ObjectRule, Ownership, Policy, Resource,
+    Adopt, Api, Applier, CrdPolicy, Decoration, Live, ObjectKey, ObjectRule, Ownership, Policy, Resource,
 };
 use helm_release::storage::{Home, Storage};
 use kube::core::GroupVersionKind;
@@ -86,6 +86,7 @@ pub(crate) struct Settings {
     pub(super) values_from: Arc<[ValuesSource]>,
     pub(super) values_from_annotation: bool,
     pub(super) drift: Drift,
+    pub(super) adopt: Adopt,
     pub(super) on_failure: OnFailure,
     /// How often to try the same inputs again; `None` sets no limit.
     pub(super) retries: Option<u32>,

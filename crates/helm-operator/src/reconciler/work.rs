@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use helm_release::action::{Candidate, Current, Environment, Interrupted, Options, Refusal};
-use helm_release::kube::{Applier, Decoration, Slot};
+use helm_release::kube::{Adopt, Applier, Decoration, Slot};
 use helm_release::storage::Known;
 use tokio::time::Instant;
 
@@ -190,7 +190,7 @@ impl Work<'_> {
             }
             Step::Refuse => Err(foreign(primary).into()),
             Step::ReportInvalidAnnotation => {
-                Err(invalid_annotation(&primary.annotations.fault().unwrap_or_default()).into())
+                Err(invalid_annotation(&self.annotation_fault(primary).unwrap_or_default()).into())
             }
             Step::LeaveAlone => Ok(self.leave(primary)),
             Step::GiveWay => Ok(self.give_way(primary)),
@@ -272,7 +272,7 @@ impl Work<'_> {
         let options = Options {
             // A hook is what the account may do, and not what the operator may.
             disable_hooks: self.orphaned || primary.annotations.disable_hooks(action),
-            adopt: primary.annotations.adopt(),
+            adopt: self.granted(primary),
             description: primary.annotations.description(action),
             max_history: self.shared.settings.max_history,
             hook_timeout: self.hook_timeout(primary),
@@ -281,7 +281,7 @@ impl Work<'_> {
             recreate: self.shared.settings.recreate.clone(),
             ignore: self.shared.settings.drift.ignore.clone(),
             refused: self.refused(primary),
-            unclaimed_hooks: primary.annotations.adopt() || self.release().is_some_and(|r| r.is_taken_over()),
+            unclaimed_hooks: self.granted(primary) > Adopt::Never || self.release().is_some_and(|r| r.is_taken_over()),
         };
         Environment {
             applier: &self.applier,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use helm_release::kube::{CrdPolicy, Policy};
+use helm_release::kube::{Adopt, CrdPolicy, Policy};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::core::Selector;
 
@@ -44,6 +44,7 @@ pub(super) const KEYS: &[&str] = &[
     "valuesFrom",
     "valuesFromAnnotation",
     "drift",
+    "adopt",
     "onFailure",
     "retries",
     "crds",
@@ -102,6 +103,7 @@ fn empty() -> Watch {
         values_from: Vec::new(),
         values_from_annotation: false,
         drift: Drift::default(),
+        adopt: Adopt::Unowned,
         on_failure: OnFailure::default(),
         retries: None,
         crds: CrdPolicy::default(),
@@ -143,6 +145,7 @@ fn set(watch: &mut Watch, key: &str, entry: &Entry) -> Result<(), Error> {
         "valuesFrom" => watch.values_from = sources(entry)?,
         "valuesFromAnnotation" => watch.values_from_annotation = boolean(entry)?,
         "drift" => watch.drift = rules::drift(entry)?,
+        "adopt" => watch.adopt = rules::adopt(entry)?,
         "onFailure" => watch.on_failure = rules::on_failure(entry)?,
         "retries" => watch.retries = Some(rules::retries(entry)?),
         "crds" => watch.crds = rules::crds(entry)?,

@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use helm_release::kube::{CrdPolicy, ObjectRule, Policy};
+use helm_release::kube::{Adopt, CrdPolicy, ObjectRule, Policy};
 use helm_release::storage::Home;
 use kube::core::{ApiResource, GroupVersionKind, Selector};
 
@@ -82,6 +82,8 @@ pub struct Watch {
     pub values_from_annotation: bool,
     /// What to do about drift.
     pub drift: Drift,
+    /// What a resource with the annotation `adopt` may take over. Default: [`Adopt::Unowned`].
+    pub adopt: Adopt,
     /// What to do after a failed install or upgrade.
     pub on_failure: OnFailure,
     /// How often to try the same inputs again after a failure that is no outage. `None`: no limit.

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use helm::disk::SchemaCopies;
-use helm_release::kube::{CrdPolicy, DriftPolicy, IgnoreRule, ObjectRule, Pointer};
+use helm_release::kube::{Adopt, CrdPolicy, DriftPolicy, IgnoreRule, ObjectRule, Pointer};
 
 use super::Error;
 use super::decode::wrong;
@@ -150,6 +150,19 @@ pub(super) fn on_failure(entry: &Entry) -> Result<OnFailure, Error> {
         "uninstall" => Ok(OnFailure::Uninstall),
         "keep" => Ok(OnFailure::Keep),
         other => Err(wrong(entry, format!("must be \"rollback\", \"uninstall\" or \"keep\", found {other:?}"))),
+    }
+}
+
+/// Decodes `adopt`.
+pub(super) fn adopt(entry: &Entry) -> Result<Adopt, Error> {
+    match &entry.value {
+        Node::String(text) if text == "never" => Ok(Adopt::Never),
+        Node::String(text) if text == "released" => Ok(Adopt::Released),
+        Node::String(text) if text == "any" => Ok(Adopt::Any),
+        Node::String(other) => {
+            Err(wrong(entry, format!("must be \"never\", \"released\" or \"any\", found {other:?}")))
+        }
+        other => Err(wrong(entry, format!("expected a string, found {}", other.type_name()))),
     }
 }
 

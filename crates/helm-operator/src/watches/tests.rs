@@ -1,6 +1,6 @@
 //! Whole watches files and their result.
 
-use helm_release::kube::{CrdPolicy, DriftPolicy, Pointer};
+use helm_release::kube::{Adopt, CrdPolicy, DriftPolicy, Pointer};
 
 use super::*;
 
@@ -299,6 +299,20 @@ fn an_invalid_drift_rule_names_its_place() {
         ("{ignore: [{paths: [/a, spec]}]}", "ignore[0]: paths[1]: path \"spec\": must look like /spec/replicas"),
     ] {
         assert_eq!(one(&format!("  drift: {text}")).unwrap_err(), format!("{prefix}{message}"));
+    }
+}
+
+#[test]
+fn a_watch_grants_what_its_resources_may_adopt() {
+    assert_eq!(one("").unwrap().adopt, Adopt::Unowned);
+    for (text, adopt) in [("never", Adopt::Never), ("released", Adopt::Released), ("any", Adopt::Any)] {
+        assert_eq!(one(&format!("  adopt: {text}")).unwrap().adopt, adopt);
+    }
+    for (text, message) in [
+        ("all", "must be \"never\", \"released\" or \"any\", found \"all\""),
+        ("true", "expected a string, found a boolean"),
+    ] {
+        assert_eq!(one(&format!("  adopt: {text}")).unwrap_err(), format!("line 6: adopt: {message}"));
     }
 }
 

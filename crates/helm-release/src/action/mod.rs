@@ -53,8 +53,9 @@ use helm::reads::Unread;
 use jiff::Timestamp;
 
 use crate::kube::{
-    self, Applied, Applier, ApplyError, CrdPolicy, Decoration, Duplicate, HookError, HookRun, IgnoreRule, Journal,
-    JournalError, Mark, Object, ObjectError, ObjectKey, ObjectRule, Observed, Policy, Proven, Slot, recorded_objects,
+    self, Adopt, Applied, Applier, ApplyError, CrdPolicy, Decoration, Duplicate, HookError, HookRun, IgnoreRule,
+    Journal, JournalError, Mark, Object, ObjectError, ObjectKey, ObjectRule, Observed, Policy, Proven, Slot,
+    recorded_objects,
 };
 use crate::release::{ChartDocument, Hook, Packed, Release, Status};
 use crate::storage::{self, Marks, Storage, Written};
@@ -146,8 +147,8 @@ pub struct Environment<'a> {
 pub struct Options {
     /// Whether to skip hooks. Default: false.
     pub disable_hooks: bool,
-    /// Whether to take over existing objects that the release does not own. Default: false.
-    pub adopt: bool,
+    /// Which existing objects that the release does not own to take over. Default: [`Adopt::Never`].
+    pub adopt: Adopt,
     /// The description of a successful revision. Default: Helm's, for example `Install complete`.
     pub description: Option<String>,
     /// How many revisions to keep; 0 keeps all. Default: 10, as in Helm.
@@ -173,7 +174,7 @@ impl Default for Options {
     fn default() -> Self {
         Options {
             disable_hooks: false,
-            adopt: false,
+            adopt: Adopt::Never,
             description: None,
             max_history: 10,
             hook_timeout: Some(HOOK_TIMEOUT),

@@ -38,7 +38,7 @@ pub async fn repair(
     drifted: &[&MarkedObject],
     looks: usize,
 ) -> Result<Repaired, Error> {
-    let rule = if env.options.adopt { Rule::Adopt } else { Rule::Keep };
+    let rule = Rule::for_known(env.options.adopt);
     apply(env, version, packed, With::Drifted { objects: drifted, looks }, rule).await
 }
 
@@ -52,7 +52,7 @@ pub async fn reapply(
     packed: Option<&Packed>,
     objects: &[&MarkedObject],
 ) -> Result<Vec<Applied>, Error> {
-    let rule = if env.options.adopt { Rule::Adopt } else { Rule::Keep };
+    let rule = Rule::for_known(env.options.adopt);
     Ok(apply(env, version, packed, With::These(objects), rule).await?.applied)
 }
 
@@ -68,7 +68,7 @@ pub async fn take_ownership(
     version: u32,
     packed: Option<&Packed>,
 ) -> Result<Vec<Applied>, Error> {
-    let rule = if env.options.adopt { Rule::Adopt } else { Rule::Import };
+    let rule = Rule::for_new(env.options.adopt);
     Ok(apply(env, version, packed, With::All, rule).await?.applied)
 }
 

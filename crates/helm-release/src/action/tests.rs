@@ -8,7 +8,7 @@ use http::Method;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::kube::{self, ApplyMethod, Call, Disturbance, Live, MemoryApi};
+use crate::kube::{self, Adopt, ApplyMethod, Call, Disturbance, Live, MemoryApi};
 use crate::release::HookEvent;
 use crate::sample;
 use crate::storage::MarkedObject;
@@ -184,7 +184,7 @@ async fn foreign_objects_are_taken_over_only_on_request() {
     let failure = install(&world.env(), &candidate(&[map("a", "1")]), None).await.unwrap_err();
     assert!(failure.cause.is_ownership_conflict() && failure.recorded.is_none(), "{failure}");
     assert_eq!(world.server.writes(), 0);
-    world.options.adopt = true;
+    world.options.adopt = Adopt::Any;
     world.install(&candidate(&[map("a", "1")])).await;
     assert_eq!(world.map("a")["data"], json!({"x": "1"}));
 }

@@ -61,7 +61,7 @@ pub use mapping::Mapper;
 pub use memory::{Disturbance, MemoryApi};
 pub use object::{Object, ObjectDigest, ObjectError, ObjectFault, ObjectKey, digest_json, objects_of};
 pub use order::install_order;
-pub use ownership::{NotOurs, Ownership};
+pub use ownership::{Adopt, NotOurs, Ownership};
 pub use readiness::{Readiness, Unready, progress_of};
 pub use recreate::{Guard, RECREATE_ANNOTATION};
 pub use resource::Resource;

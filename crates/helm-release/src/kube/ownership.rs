@@ -30,6 +30,19 @@ pub enum NotOurs {
     Metadata(Vec<String>),
 }
 
+/// What a release may take over: `adopt` in watches.yaml. Each level includes those before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Adopt {
+    /// Nothing.
+    Never,
+    /// Objects without an owner in the release's own namespace.
+    Unowned,
+    /// Objects there, and whole releases, that Helm made and no custom resource owns.
+    Released,
+    /// Any object and any release.
+    Any,
+}
+
 /// Which existing objects an apply may change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rule {
@@ -37,18 +50,44 @@ pub(crate) enum Rule {
     Import,
     /// Objects that the release applied before, unless someone else claims them now.
     Keep,
-    /// Any object: the user asked for it.
-    Adopt,
+    /// Objects that do not belong to the release: the user asked for it, and the watch grants it.
+    Adopt(Adopt),
 }
 
 impl Rule {
+    /// Returns the rule for objects new to a release.
+    pub(crate) fn for_new(adopt: Adopt) -> Rule {
+        if adopt == Adopt::Never { Rule::Import } else { Rule::Adopt(adopt) }
+    }
+
+    /// Returns the rule for objects that the release applied before.
+    pub(crate) fn for_known(adopt: Adopt) -> Rule {
+        if adopt == Adopt::Any { Rule::Adopt(adopt) } else { Rule::Keep }
+    }
+
+    /// Returns the rule for an object in this namespace: what belongs to other namespaces, or to the cluster, is adopted with [`Adopt::Any`] only.
+    pub(super) fn in_namespace(self, namespace: &str, decoration: &Decoration) -> Rule {
+        match self {
+            Rule::Adopt(adopt) if adopt < Adopt::Any && namespace != decoration.namespace => Rule::Import,
+            rule => rule,
+        }
+    }
+
     /// Checks whether the release may change the object.
     ///
     /// # Errors
     /// The object belongs to someone else, or lacks the metadata that Helm requires.
     pub(crate) fn admits(self, decoration: &Decoration, live: &Live) -> Result<(), NotOurs> {
         match (self, decoration.ownership(live)) {
-            (Rule::Adopt, _) | (Rule::Keep, Ownership::Ours | Ownership::Unclaimed) => Ok(()),
+            (Rule::Keep | Rule::Adopt(_), Ownership::Ours | Ownership::Unclaimed) | (Rule::Adopt(Adopt::Any), _) => {
+                Ok(())
+            }
+            // Helm's releases have neither of the two.
+            (Rule::Adopt(Adopt::Released), Ownership::Foreign(_))
+                if live.controller.is_none() && live.primary.is_none() =>
+            {
+                Ok(())
+            }
             (_, Ownership::Foreign(owner)) => Err(NotOurs::Foreign(owner)),
             (Rule::Import, _) => decoration.import_check(live),
         }
@@ -227,8 +266,29 @@ mod tests {
             let live = live(metadata.clone());
             assert_eq!(Rule::Import.admits(&decoration(), &live).is_ok(), import, "import {metadata}");
             assert_eq!(Rule::Keep.admits(&decoration(), &live).is_ok(), keep, "keep {metadata}");
-            assert_eq!(Rule::Adopt.admits(&decoration(), &live), Ok(()), "adopt {metadata}");
+            assert_eq!(Rule::Adopt(Adopt::Any).admits(&decoration(), &live), Ok(()), "adopt {metadata}");
         }
+    }
+
+    #[test]
+    fn each_level_of_adoption_admits_more() {
+        let foreign = json!({"ownerReferences": [{"apiVersion": "v1", "kind": "X", "name": "x", "uid": "x", "controller": true}]});
+        for (metadata, namespace, least) in [
+            (json!({}), "ns", Adopt::Unowned),
+            (annotated("other", "ns"), "ns", Adopt::Released),
+            (for_primary("ns/two", "Memcached.cache.my.domain"), "ns", Adopt::Any),
+            (foreign, "ns", Adopt::Any),
+            (json!({}), "other", Adopt::Any),
+            (annotated("other", "ns"), "", Adopt::Any),
+        ] {
+            let live = live(metadata.clone());
+            for adopt in [Adopt::Never, Adopt::Unowned, Adopt::Released, Adopt::Any] {
+                let rule = Rule::for_new(adopt).in_namespace(namespace, &decoration());
+                let admitted = rule.admits(&decoration(), &live).is_ok();
+                assert_eq!(admitted, adopt >= least, "{adopt:?} {metadata} in {namespace:?}");
+            }
+        }
+        assert_eq!(Rule::for_known(Adopt::Released), Rule::Keep);
     }
 
     #[test]

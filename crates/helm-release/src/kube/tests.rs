@@ -86,7 +86,7 @@ async fn foreign_objects_are_unchanged_unless_adopted() {
         (unclaimed.clone(), Rule::Import, Some("missing key \"app.kubernetes.io/managed-by\"")),
         (unclaimed.clone(), Rule::Keep, None),
         (service_of("other"), Rule::Keep, Some("it belongs to release \"other\" in namespace \"ns\"")),
-        (service_of("other"), Rule::Adopt, None),
+        (service_of("other"), Rule::Adopt(Adopt::Any), None),
     ] {
         for observed in [Observed::Unknown, Observed::Absent, Observed::Ours { uid: "another".into(), scaled: false }] {
             server.remove(SERVICE);

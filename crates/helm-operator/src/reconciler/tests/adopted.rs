@@ -1,6 +1,6 @@
 //! What existed before the release, and what outlives it, keeps its identity.
 
-use helm_release::kube::Error;
+use helm_release::kube::{Adopt, Error};
 
 use super::*;
 use crate::watches::OnFailure;
@@ -150,4 +150,76 @@ async fn what_a_person_keeps_loses_its_owner_and_returns_to_the_resource() {
             assert_eq!((uid(&world), world.history().last().cloned()), (before, Some("3 deployed".into())));
         }
     }
+}
+
+/// Hides from a release's record that this operator made it, as if Helm had.
+fn disown(world: &World) {
+    let path = format!("{SECRETS}/sh.helm.release.v1.web.v1");
+    let mut record = world.server.object(&path).unwrap();
+    record["metadata"]["annotations"] = json!({});
+    record["metadata"]["ownerReferences"] = json!([]);
+    let labels = record["metadata"]["labels"].as_object_mut().unwrap();
+    labels.retain(|name, _| ["name", "owner", "status", "version"].contains(&name.as_str()));
+    world.server.put(&path, record, "helm");
+    let paths: Vec<String> = world.maps().iter().map(|name| format!("{MAPS}/{name}")).collect();
+    for path in paths {
+        let mut object = world.server.object(&path).unwrap();
+        object["metadata"]["ownerReferences"] = json!([]);
+        world.server.put(&path, object, "helm");
+    }
+    world.edit(|p| {
+        p["status"] = Value::Null;
+        p["metadata"]["annotations"] = json!({"helm.sdk.operatorframework.io/adopt": "true"});
+    });
+}
+
+fn granting(server: Arc<MemoryApi>, adopt: Adopt) -> World {
+    World::with_events(server, Arc::new(Stub::default()), |settings| settings.adopt = adopt)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deletion_uninstalls_no_release_that_was_never_taken_over() {
+    for adopt in [Adopt::Released, Adopt::Any] {
+        let world = World::new(spec());
+        world.reconcile().await;
+        disown(&world);
+        world.edit(|p| p["spec"]["broken"] = true.into());
+        let world = granting(world.server, adopt);
+        let before: Vec<Value> =
+            world.maps().iter().map(|name| world.server.object(&format!("{MAPS}/{name}")).unwrap()).collect();
+        world.reconcile().await;
+        assert_eq!(world.state("Irreconcilable"), "True/RenderError", "it tried, and failed");
+        world.delete();
+        world.reconcile().await;
+        let after: Vec<Value> =
+            world.maps().iter().map(|name| world.server.object(&format!("{MAPS}/{name}")).unwrap()).collect();
+        assert_eq!(after, before);
+        assert!(world.server.object(&format!("{SECRETS}/sh.helm.release.v1.web.v1")).is_some());
+        assert!(world.server.object(PRIMARY).is_none(), "the finalizer is gone");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_that_helm_made_is_taken_over_if_the_watch_grants_it() {
+    for (adopt, expected) in [(Adopt::Unowned, "1 deployed"), (Adopt::Released, "2 deployed")] {
+        let world = World::new(spec());
+        world.reconcile().await;
+        disown(&world);
+        world.edit(|p| p["spec"]["value"] = "2".into());
+        let world = granting(world.server, adopt);
+        world.reconcile().await;
+        assert_eq!(world.history().last().unwrap(), expected, "{adopt:?}");
+        assert_eq!(world.condition("Irreconcilable").is_some(), adopt == Adopt::Unowned);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_adoption_that_the_watch_never_grants_is_refused_with_a_reason() {
+    let world = World::new(spec());
+    adopt(&world);
+    let world = granting(world.server, Adopt::Never);
+    world.reconcile().await;
+    assert!(world.maps().is_empty());
+    let condition = world.condition("Irreconcilable").unwrap();
+    assert!(condition.starts_with("True/InvalidAnnotation/") && condition.contains("adopt: never"), "{condition}");
 }

@@ -335,6 +335,7 @@ impl World {
             values_from: [].into(),
             values_from_annotation: false,
             drift: crate::watches::Drift::default(),
+            adopt: helm_release::kube::Adopt::Unowned,
             on_failure: crate::watches::OnFailure::default(),
             retries: None,
             crds: helm_release::kube::CrdPolicy::default(),
@@ -795,13 +796,29 @@ async fn somebody_elses_release_is_a_conflict_unless_adopted() {
     record["metadata"]["annotations"]["helm.sdk.operatorframework.io/marks"] = marks.into();
     record["metadata"]["labels"][helm_release::storage::OWNER_LABEL] = "another".into();
     world.server.put(&path, record, "other");
-    let world = World::on(world.server);
+    let any = |settings: &mut Settings| settings.adopt = helm_release::kube::Adopt::Any;
+    let world = World::with_events(world.server, Arc::new(Stub::default()), any);
     world.reconcile().await;
     assert!(world.condition("Irreconcilable").unwrap().starts_with("True/ReleaseConflict/release \"web\""));
+    let another = world.server.object(&path).unwrap();
     world.edit(|p| p["metadata"]["annotations"] = json!({"helm.sdk.operatorframework.io/adopt": "true"}));
     world.reconcile().await;
     assert_eq!(world.condition("Irreconcilable"), None);
     assert_eq!(world.state("Ready"), "True/Ready");
+    let taken = world.server.object(&path).unwrap();
+    assert!(!taken["metadata"]["annotations"].to_string().contains("Redis"));
+
+    // The other resource takes it back. Without an end they would do so in turn.
+    world.server.put(&path, another.clone(), "other");
+    for _ in 0..3 {
+        world.reconcile().await;
+        tokio::time::advance(Duration::from_secs(600)).await;
+        assert_eq!(world.history(), ["1 deployed"]);
+        let record = world.server.object(&path).unwrap();
+        assert_eq!(record["metadata"]["annotations"], another["metadata"]["annotations"]);
+    }
+    let condition = world.condition("Irreconcilable").unwrap();
+    assert!(condition.starts_with("True/ReleaseConflict/") && condition.contains("not taken back"), "{condition}");
 }
 
 #[tokio::test(start_paused = true)]

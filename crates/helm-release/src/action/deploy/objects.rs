@@ -42,11 +42,8 @@ impl Attempt<'_> {
     /// Returns which existing object may be changed: objects that the last revision applied are the release's until someone else claims them.
     fn rule(&self, key: &ObjectKey) -> Rule {
         let had = self.current.is_some_and(|c| c.inventory.complete && c.inventory.find(key).is_some());
-        match had {
-            _ if self.env.options.adopt => Rule::Adopt,
-            true => Rule::Keep,
-            false => Rule::Import,
-        }
+        let adopt = self.env.options.adopt;
+        if had { Rule::for_known(adopt) } else { Rule::for_new(adopt) }
     }
 
     /// Returns how to apply an object; `None` if it is unchanged since the last revision.

@@ -6,7 +6,7 @@ use super::patch::three_way;
 use super::schema::Document;
 use super::*;
 use crate::kube::{
-    Applied, ApplyError, ApplyMethod, Asked, Decoration, Disturbance, MemoryApi, Policy, Previous, Rule, Target,
+    Adopt, Applied, ApplyError, ApplyMethod, Asked, Decoration, Disturbance, MemoryApi, Policy, Previous, Rule, Target,
 };
 use crate::sample;
 
@@ -240,7 +240,7 @@ async fn apply(
     let (rule, observed, previous) = match mode {
         Mode::New => (Rule::Import, Observed::Absent, Previous::Apply),
         Mode::Ours => (Rule::Keep, ours, Previous::Apply),
-        Mode::Adopt => (Rule::Adopt, Observed::Unknown, Previous::Apply),
+        Mode::Adopt => (Rule::Adopt(Adopt::Any), Observed::Unknown, Previous::Apply),
         Mode::Client => (Rule::Keep, ours, Previous::Client { changed: false }),
         Mode::ClientChanged => (Rule::Keep, ours, Previous::Client { changed: true }),
     };

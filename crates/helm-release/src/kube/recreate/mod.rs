@@ -215,7 +215,7 @@ impl Applier {
 
     /// Creates the object. One that exists all the same must have the metadata of this release.
     async fn create_anew(&self, target: &Target<'_>, options: &WriteOptions<'_>) -> Result<Applied, ApplyError> {
-        let rule = if target.rule == Rule::Adopt { Rule::Adopt } else { Rule::Import };
+        let rule = if matches!(target.rule, Rule::Adopt(_)) { target.rule } else { Rule::Import };
         self.apply(&Target { rule, observed: Observed::Absent, ..target.clone() }, options).await
     }
 }
