@@ -29,6 +29,7 @@ mod spelling;
 mod status;
 mod summary;
 pub mod telemetry;
+pub mod testing;
 mod values;
 mod values_from;
 pub mod watches;

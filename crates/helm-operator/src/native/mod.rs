@@ -6,6 +6,9 @@
 
 mod apply;
 mod cache;
+mod conditions;
+mod known;
+mod once;
 mod reconciler;
 mod rights;
 mod scope;
@@ -19,6 +22,8 @@ use futures::future::BoxFuture;
 use crate::context::Context;
 
 pub use cache::Cache;
+pub use conditions::Conditions;
+pub(crate) use once::once;
 pub use reconciler::{Namespaced, Next, Reconciler, Watching};
 pub use rights::Rights;
 pub use scope::{Applied, Change, Scope, WriteError};

@@ -131,14 +131,19 @@ impl<R: Namespaced> Watching<R> {
     }
 
     /// Watches objects that belong to a resource for another reason: any change wakes the resources that `resource_of` names, before and after the
-    /// change.
+    /// change. Objects that outlive their resource wake nothing.
     pub fn mapped<K: Namespaced>(
         &mut self,
         labels: &str,
         resource_of: impl Fn(&K) -> Option<ResourceKey> + Send + Sync + 'static,
     ) -> Cache<K> {
-        let queue = self.settings.queue.clone();
-        self.read(labels, Index::new(resource_of, move |key| queue.push(key)))
+        let (queue, known) = (self.settings.queue.clone(), self.settings.known.clone());
+        let wake = move |key| {
+            if known.contains(&key) {
+                queue.push(key);
+            }
+        };
+        self.read(labels, Index::new(resource_of, wake))
     }
 
     /// The resources themselves; called last, when the selector is known.

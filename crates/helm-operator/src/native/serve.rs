@@ -11,6 +11,7 @@ use kube::{Api, Resource as _, ResourceExt as _};
 use serde_json::json;
 
 use super::cache::Cache;
+use super::known::Known;
 use super::reconciler::{Namespaced, Next, Reconciler, Watching};
 use super::rights::Right;
 use super::scope::{Scope, is_gone, reference};
@@ -108,6 +109,7 @@ type Filter<R> = Box<dyn Fn(&R) -> bool + Send + Sync>;
 /// How a reconciler runs.
 pub(super) struct Settings<R> {
     pub(super) queue: Arc<Queue<ResourceKey>>,
+    pub(super) known: Arc<Known>,
     pub(super) labels: String,
     pub(super) filters: Vec<Filter<R>>,
     pub(super) ignore_status: bool,
@@ -116,9 +118,10 @@ pub(super) struct Settings<R> {
 }
 
 impl<R: Namespaced> Settings<R> {
-    fn new(context: &Context) -> Settings<R> {
+    pub(super) fn new(context: &Context) -> Settings<R> {
         Settings {
             queue: Arc::new(Queue::new()),
+            known: Arc::default(),
             labels: String::new(),
             filters: Vec::new(),
             ignore_status: false,
@@ -133,11 +136,13 @@ impl<R: Namespaced> Settings<R> {
 
     /// Counts a resource's change, and queues the resource if it matters.
     pub(super) fn wakes(&self) -> impl Fn(ResourceKey, Option<&R>, Option<&R>) + Send + Sync + 'static {
-        let (queue, metrics, ignore_status) = (self.queue.clone(), self.metrics.clone(), self.ignore_status);
+        let (queue, known) = (self.queue.clone(), self.known.clone());
+        let (metrics, ignore_status) = (self.metrics.clone(), self.ignore_status);
         let gvk = GroupVersionKind::gvk(&R::group(&()), &R::version(&()), &R::kind(&()));
         move |key, before, now| {
             match now {
                 Some(resource) => {
+                    known.add(&key);
                     let created = resource.creation_timestamp().map_or(0.0, |time| time.0.as_second() as f64);
                     metrics.resource_created(&gvk, &key.namespace, &key.name, created);
                 }
@@ -258,8 +263,10 @@ impl<R: Reconciler> Work for Serving<R> {
     async fn reconcile(&self, key: &ResourceKey, _turn: &Turn) -> ReconcileResult {
         let Some(resource) = self.resources.get(key) else {
             self.succeeded(key);
-            let kind = R::Resource::kind(&());
-            tracing::info!(resource = %key, "{kind} resource not found. Ignoring since object must be deleted");
+            if self.settings.known.remove(key, || self.resources.get(key).is_some()) {
+                let kind = R::Resource::kind(&());
+                tracing::info!(resource = %key, "{kind} resource not found. Ignoring since object must be deleted");
+            }
             return ReconcileResult::Success;
         };
         if !self.settings.serves(&resource) {

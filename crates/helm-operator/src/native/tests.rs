@@ -18,8 +18,8 @@ use crate::ResourceKey;
 use crate::context::ControllerConfig;
 use crate::metrics::{Format, Metrics};
 use crate::reconciler::lock;
-use crate::reconciler::tests::controller::{Asked, client};
 use crate::report::Reason;
+use crate::testing::{Asked, client};
 
 #[derive(Clone, Debug, CustomResource, Serialize, Deserialize, JsonSchema)]
 #[kube(group = "example.com", version = "v1", kind = "Note", namespaced, status = "NoteStatus")]

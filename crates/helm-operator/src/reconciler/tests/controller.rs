@@ -2,11 +2,8 @@
 
 use std::sync::Mutex;
 
-use helm_release::kube::Call;
-use http::{Request as HttpRequest, Response};
 use k8s_openapi::api::core::v1::{ConfigMap, ObjectReference};
 use kube::ResourceExt as _;
-use kube::client::Body;
 use tokio_util::sync::CancellationToken;
 
 use super::*;
@@ -14,48 +11,8 @@ use crate::context::{Context, ControllerConfig, Namespaces};
 use crate::hooks::{After, Before, Error as HookFailure, PostHook, PreHook};
 use crate::native::Controller;
 use crate::reconciler::ChartController;
+use crate::testing::{Asked, client};
 use crate::watches;
-
-/// The requests, with their queries.
-pub(crate) type Asked = Arc<Mutex<Vec<String>>>;
-
-/// A client of the server. Its watches deliver nothing: the controller learns only from lists and from answers to its writes.
-pub(crate) fn client(server: &Arc<MemoryApi>, asked: &Asked) -> kube::Client {
-    let (server, asked) = (server.clone(), asked.clone());
-    let service = tower::service_fn(move |request: HttpRequest<Body>| {
-        let (server, asked) = (server.clone(), asked.clone());
-        async move {
-            let uri = request.uri().to_string();
-            asked.lock().unwrap().push(format!("{} {uri}", request.method()));
-            if uri.contains("watch=true") {
-                std::future::pending::<()>().await;
-            }
-            Ok::<_, std::convert::Infallible>(answer(&server, request).await)
-        }
-    });
-    kube::Client::new(service, "default")
-}
-
-async fn answer(server: &MemoryApi, request: HttpRequest<Body>) -> Response<Body> {
-    let (parts, body) = request.into_parts();
-    let types = ["application/json", "application/apply-patch+yaml", "application/merge-patch+json"];
-    let is_sent =
-        |known: &&&str| parts.headers.get("content-type").is_some_and(|sent| sent.as_bytes() == known.as_bytes());
-    let body = body.collect_bytes().await.unwrap().to_vec();
-    let body = types.iter().find(is_sent).filter(|_| !body.is_empty()).map(|known| (*known, body));
-    // Leaked, because `Call` holds a constant.
-    let accept = parts.headers.get("accept").and_then(|sent| sent.to_str().ok()).map(|sent| &*sent.to_owned().leak());
-    let call = Call { method: parts.method, path: parts.uri.to_string(), body, accept, known: None, user: None };
-    let (code, body) = match server.send(call).await {
-        Ok(answer) => (200, answer.body),
-        Err(Error::Refused { code, reason, message, .. }) => (
-            code,
-            json!({"kind": "Status", "reason": reason, "message": message, "code": code}).to_string().into_bytes(),
-        ),
-        Err(other) => panic!("{other}"),
-    };
-    Response::builder().status(code).body(Body::from(body)).unwrap()
-}
 
 struct Running {
     server: Arc<MemoryApi>,

@@ -7,7 +7,6 @@ use serde_json::{Value, json};
 
 use super::Disturbance;
 use super::fields::{drop_fields, fields, merge_patch, overlay, record_update};
-use crate::kube::FIELD_MANAGER;
 use crate::kube::api::{Call, Error};
 use crate::kube::refusal::refusal;
 
@@ -77,9 +76,9 @@ impl State {
             ("POST", _) => self.post(path, body, manager),
             ("DELETE", _) => self.delete(path, &body),
             (_, "application/apply-patch+yaml") if query.contains("dryRun=All") => {
-                self.dry_run(|state| state.apply(path, body))
+                self.dry_run(|state| state.apply(path, body, manager))
             }
-            (_, "application/apply-patch+yaml") => self.apply(path, body),
+            (_, "application/apply-patch+yaml") => self.apply(path, body, manager),
             (_, "application/merge-patch+json") => self.merge(path, body, manager),
             (_, "application/json-patch+json") => self.json_patch(path, body),
             _ => self.replace(path, body),
@@ -192,7 +191,7 @@ impl State {
         Err(refusal(422, status.to_string().as_bytes()))
     }
 
-    fn apply(&mut self, path: &str, body: Value) -> Result<Value, Error> {
+    fn apply(&mut self, path: &str, body: Value, manager: &str) -> Result<Value, Error> {
         let (path, subresource) = path.strip_suffix("/status").map_or((path, ""), |path| (path, "status"));
         let old = self.objects.get(path);
         let wanted = body["metadata"]["resourceVersion"].as_str();
@@ -211,7 +210,7 @@ impl State {
         let mut object =
             old.cloned().unwrap_or_else(|| json!({"metadata": {"uid": format!("uid-{}", self.version + 1)}}));
         let ours = |m: &Value| {
-            m["manager"] == FIELD_MANAGER
+            m["manager"] == manager
                 && m["operation"] == "Apply"
                 && m["subresource"].as_str().unwrap_or("") == subresource
         };
@@ -224,7 +223,9 @@ impl State {
         overlay(&mut object, &body);
         object["metadata"]["resourceVersion"] = unchanged["metadata"]["resourceVersion"].clone();
         let mut managers: Vec<Value> = managers.into_iter().filter(|m| !ours(m)).collect();
-        managers.push(json!({"manager": FIELD_MANAGER, "operation": "Apply", "subresource": subresource, "fieldsV1": fields(&body)}));
+        managers.push(
+            json!({"manager": manager, "operation": "Apply", "subresource": subresource, "fieldsV1": fields(&body)}),
+        );
         object["metadata"]["managedFields"] = managers.into();
         if self.objects.get(path) == Some(&object) {
             return Ok(object);

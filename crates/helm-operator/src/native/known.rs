@@ -1,0 +1,53 @@
+//! Which resources exist: what is left of a deleted one, such as its pods while they end, wakes nothing.
+
+use std::collections::HashSet;
+use std::sync::Mutex;
+
+use crate::ResourceKey;
+use crate::reconciler::lock;
+
+/// The resources of a reconciler that its watch has delivered and that it has not seen go.
+#[derive(Default)]
+pub(super) struct Known(Mutex<HashSet<ResourceKey>>);
+
+impl Known {
+    /// Notes that the watch delivered the resource.
+    pub(super) fn add(&self, key: &ResourceKey) {
+        let mut known = lock(&self.0);
+        if !known.contains(key) {
+            known.insert(key.clone());
+        }
+    }
+
+    /// Returns whether a change of an object that belongs to the resource matters. If the resource comes later, its own event wakes it.
+    pub(super) fn contains(&self, key: &ResourceKey) -> bool {
+        lock(&self.0).contains(key)
+    }
+
+    /// Notes that a reconcile found the resource gone; returns whether it is the first to do so. `exists` looks again: the resource may have come
+    /// back after the reconcile looked.
+    pub(super) fn remove(&self, key: &ResourceKey, exists: impl FnOnce() -> bool) -> bool {
+        let is_first = lock(&self.0).remove(key);
+        if exists() {
+            self.add(key);
+        }
+        is_first
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_resource_goes_once_and_one_that_came_back_is_known() {
+        let (known, key) = (Known::default(), ResourceKey::new("ns", "a"));
+        assert!(!known.contains(&key));
+        known.add(&key);
+        assert!(known.contains(&key));
+        assert!(known.remove(&key, || false) && !known.remove(&key, || false));
+        assert!(!known.contains(&key));
+        known.add(&key);
+        assert!(known.remove(&key, || true) && known.contains(&key));
+    }
+}

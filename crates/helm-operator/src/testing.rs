@@ -1,0 +1,253 @@
+//! An API server in memory, for tests of a [`Reconciler`]: no cluster, no network, no waiting.
+//!
+//! It stores what is put and applied, with the fields of each manager. It does not validate, set defaults, run controllers or collect garbage: a
+//! Deployment gets no pods unless the test puts some.
+
+#![allow(clippy::panic, reason = "tests end here")]
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use helm_release::kube::{Api as _, Call, Error, MemoryApi};
+use http::{Request, Response, StatusCode};
+use kube::client::Body;
+use kube::{Client, ResourceExt as _};
+use percent_encoding::percent_decode_str;
+use serde_json::{Value, json};
+
+use crate::ResourceKey;
+use crate::context::Context;
+use crate::native::{Namespaced, Next, Reconciler, once};
+use crate::reconciler::lock;
+
+/// Who puts objects.
+const USER: &str = "user";
+
+/// How long the events of a reconcile may take.
+const EVENTS: Duration = Duration::from_secs(2);
+
+/// The requests, with their queries.
+pub(crate) type Asked = Arc<Mutex<Vec<String>>>;
+
+/// An API server in memory. Clones share its objects.
+#[derive(Clone)]
+pub struct Server {
+    objects: Arc<MemoryApi>,
+    asked: Asked,
+}
+
+impl Default for Server {
+    fn default() -> Server {
+        Server::new()
+    }
+}
+
+impl Server {
+    /// A server of common built-in kinds: pods, Deployments, Services, ConfigMaps, Secrets, ServiceAccounts, Jobs.
+    pub fn new() -> Server {
+        let objects = Arc::new(MemoryApi::new());
+        objects.serve("events.k8s.io/v1", "Event", "events");
+        Server { objects, asked: Asked::default() }
+    }
+
+    /// Serves one more kind. [`put`](Self::put) and [`reconcile`](Self::reconcile) do so for theirs.
+    pub fn serve<K: Namespaced>(&self) {
+        self.objects.serve(&K::api_version(&()), &K::kind(&()), &K::plural(&()));
+    }
+
+    /// Stores an object, as its user would. Its namespace is `default` if it names none.
+    pub fn put<K: Namespaced>(&self, object: &K) {
+        self.serve::<K>();
+        let mut text = serde_json::to_value(object).unwrap_or_else(|error| panic!("{error}"));
+        let namespace = object.meta().namespace.as_deref().unwrap_or("default");
+        text["apiVersion"] = K::api_version(&()).into();
+        text["kind"] = K::kind(&()).into();
+        text["metadata"]["namespace"] = namespace.into();
+        self.objects.put(&path::<K>(namespace, &object.name_any()), text, USER);
+    }
+
+    /// Returns an object, if it exists.
+    pub fn get<K: Namespaced>(&self, namespace: &str, name: &str) -> Option<K> {
+        let object = self.objects.object(&path::<K>(namespace, name))?;
+        Some(serde_json::from_value(object).unwrap_or_else(|error| panic!("{error}")))
+    }
+
+    /// Returns the published events, oldest first: `Normal Scaled: from 1 to 2`.
+    pub fn events(&self) -> Vec<String> {
+        let mut events: Vec<Value> = self
+            .objects
+            .paths()
+            .iter()
+            .filter(|path| path.contains("/events/"))
+            .filter_map(|path| self.objects.object(path))
+            .collect();
+        events.sort_by_key(|event| event["eventTime"].to_string());
+        let text = |event: &Value, field: &str| event[field].as_str().unwrap_or_default().to_owned();
+        events
+            .iter()
+            .map(|event| format!("{} {}: {}", text(event, "type"), text(event, "reason"), text(event, "note")))
+            .collect()
+    }
+
+    /// Returns the writes so far, other than events: `PATCH /apis/apps/v1/namespaces/default/deployments/demo`.
+    pub fn writes(&self) -> Vec<String> {
+        let is_write = |line: &&String| !line.starts_with("GET ") && !line.contains("/events");
+        lock(&self.asked)
+            .iter()
+            .filter(is_write)
+            .map(|line| line.split('?').next().unwrap_or_default().to_owned())
+            .collect()
+    }
+
+    /// A client of this server. Its watches list, and then deliver nothing.
+    pub fn client(&self) -> Client {
+        client(&self.objects, &self.asked)
+    }
+
+    /// Reconciles a resource once, with caches that have just listed; a resource that is being deleted is cleaned up after.
+    ///
+    /// # Errors
+    /// The reconciler's own.
+    pub async fn reconcile<R: Reconciler>(
+        &self,
+        reconciler: &R,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Next, R::Error> {
+        self.serve::<R::Resource>();
+        let context = Context::new(self.client(), Default::default(), Default::default(), Default::default());
+        let context = context.for_controller(&reconciler.name());
+        let next = once(reconciler, &context, &ResourceKey::new(namespace, name)).await;
+        context.events.flush(EVENTS).await;
+        next
+    }
+}
+
+/// Where the server keeps an object.
+fn path<K: Namespaced>(namespace: &str, name: &str) -> String {
+    format!("{}/{name}", K::url_path(&(), Some(namespace)))
+}
+
+/// A client of the server. Its watches deliver nothing: a controller learns only from lists and from answers to its writes.
+pub(crate) fn client(server: &Arc<MemoryApi>, asked: &Asked) -> Client {
+    let (server, asked) = (server.clone(), asked.clone());
+    let service = tower::service_fn(move |request: Request<Body>| {
+        let (server, asked) = (server.clone(), asked.clone());
+        async move {
+            let uri = request.uri().to_string();
+            lock(&asked).push(format!("{} {uri}", request.method()));
+            if uri.contains("watch=true") {
+                std::future::pending::<()>().await;
+            }
+            Ok::<_, std::convert::Infallible>(answer(&server, request).await)
+        }
+    });
+    Client::new(service, "default")
+}
+
+async fn answer(server: &MemoryApi, request: Request<Body>) -> Response<Body> {
+    let (code, body) = match server.send(call(request).await).await {
+        Ok(answer) => (200, answer.body),
+        Err(Error::Refused { code, reason, message, .. }) => {
+            let status = json!({"kind": "Status", "reason": reason, "message": message, "code": code});
+            (code, status.to_string().into_bytes())
+        }
+        Err(other) => panic!("{other}"),
+    };
+    let mut response = Response::new(Body::from(body));
+    *response.status_mut() = StatusCode::from_u16(code).unwrap_or_default();
+    response
+}
+
+/// The types of bodies that the server reads.
+const TYPES: [&str; 3] = ["application/json", "application/apply-patch+yaml", "application/merge-patch+json"];
+
+/// What a client asks for to get all kinds at once.
+const DISCOVERY: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+
+async fn call(request: Request<Body>) -> Call {
+    let (parts, body) = request.into_parts();
+    let header = |name: &str| parts.headers.get(name).and_then(|sent| sent.to_str().ok()).unwrap_or_default();
+    let body = body.collect_bytes().await.unwrap_or_else(|error| panic!("{error}")).to_vec();
+    let sent = header("content-type");
+    let body = TYPES.iter().find(|known| **known == sent).filter(|_| !body.is_empty()).map(|known| (*known, body));
+    let accept = header("accept").contains("APIGroupDiscoveryList").then_some(DISCOVERY);
+    let query = parts.uri.query().map(|query| percent_decode_str(query).decode_utf8_lossy());
+    let path = query.map_or_else(|| parts.uri.path().to_owned(), |query| format!("{}?{query}", parts.uri.path()));
+    Call { body, accept, ..Call::new(parts.method, path) }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::ConfigMap;
+    use kube::core::PartialObjectMeta;
+
+    use super::*;
+    use crate::native::{Cache, Change, Rights, Scope, Watching, WriteError};
+    use crate::report::Outcome;
+
+    /// Copies the data of each Secret-like ConfigMap with the label `of` into one of its own.
+    struct Copies;
+
+    impl Reconciler for Copies {
+        type Resource = k8s_openapi::api::core::v1::Service;
+        type Error = WriteError;
+        type Caches = (Cache<ConfigMap>, Cache<PartialObjectMeta<ConfigMap>>);
+
+        fn watch(&self, watching: &mut Watching<Self::Resource>) -> Self::Caches {
+            let of = |map: &PartialObjectMeta<ConfigMap>| {
+                Some(ResourceKey::new("default", map.metadata.labels.as_ref()?.get("example.com/of")?))
+            };
+            (watching.owned(""), watching.mapped("example.com/of,example.com/kind=source", of))
+        }
+
+        fn rights(&self) -> Rights {
+            Rights::none().applies::<ConfigMap>()
+        }
+
+        async fn reconcile(
+            &self,
+            scope: &Scope<'_, Self::Resource>,
+            (own, sources): &Self::Caches,
+        ) -> Result<Next, WriteError> {
+            let sources = sources.of(scope.resource()).len().to_string();
+            let map = json!({"metadata": {"name": "copy"}, "data": {"sources": sources}});
+            let map = serde_json::from_value(map).unwrap();
+            if scope.apply(own, map).await?.change != Change::Unchanged {
+                scope.tell(Outcome::normal("Copied", "Copy", format!("{sources} sources")));
+            }
+            Ok(Next::Wait)
+        }
+    }
+
+    fn map(name: &str, kind: &str) -> ConfigMap {
+        let labels = json!({"example.com/of": "demo", "example.com/kind": kind});
+        serde_json::from_value(json!({"metadata": {"name": name, "labels": labels}})).unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_reconciler_sees_what_was_put_writes_what_differs_and_publishes_events() {
+        let server = Server::new();
+        server.put(
+            &serde_json::from_value::<k8s_openapi::api::core::v1::Service>(json!({"metadata": {"name": "demo"}}))
+                .unwrap(),
+        );
+        server.put(&map("a", "source"));
+        server.put(&map("b", "other"));
+        for _ in 0..2 {
+            server.reconcile(&Copies, "default", "demo").await.unwrap();
+        }
+        assert_eq!(
+            server.writes(),
+            ["PATCH /api/v1/namespaces/default/configmaps/copy"],
+            "the second finds it as wanted"
+        );
+        server.put(&map("c", "source"));
+        server.reconcile(&Copies, "default", "demo").await.unwrap();
+        let copy: ConfigMap = server.get("default", "copy").unwrap();
+        assert_eq!(copy.data.unwrap()["sources"], "2");
+        assert_eq!(server.events(), ["Normal Copied: 1 sources", "Normal Copied: 2 sources"]);
+        assert!(server.get::<ConfigMap>("default", "missing").is_none());
+        assert_eq!(server.reconcile(&Copies, "default", "gone").await.unwrap(), Next::Wait);
+    }
+}
