@@ -65,10 +65,10 @@ fn a_hybrid_project_builds_passes_its_tests_and_generates_what_it_commits() {
         said(&output.stdout)
     };
     let tested = cargo(&["test", "--quiet"]);
-    assert!(tested.contains("3 passed"), "{tested}");
+    assert!(tested.contains("4 passed"), "{tested}");
     cargo(&["run", "--quiet", "--", "generate", "crds"]);
     let crd = fs::read_to_string(folder.join("config/crd/bases/cache.hybrid.test_memcachedbackups.yaml")).unwrap();
-    assert!(crd.contains("description: Number of copies."), "{crd}");
+    assert!(crd.contains("description: Number of pods."), "{crd}");
     cargo(&["run", "--quiet", "--", "generate", "crds", "--check"]);
     cargo(&["run", "--quiet", "--", "generate", "rbac", "--check"]);
     cargo(&["run", "--quiet", "--", "lint", "--strict"]);

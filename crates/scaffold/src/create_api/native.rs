@@ -60,6 +60,7 @@ fn rights(gvk: &Gvk) -> rbac::Native {
         rule(&group, plural.clone(), &["get", "list", "watch"]),
         rule(&group, format!("{plural}/status"), &["patch"]),
         rule("apps", "deployments".to_owned(), &["get", "list", "watch", "create", "patch"]),
+        rule("", "pods".to_owned(), &["get", "list", "watch"]),
     ];
     rbac::Native { group, kind: gvk.kind.clone(), plural, owns_objects: true, rules }
 }

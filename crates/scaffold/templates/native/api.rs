@@ -1,11 +1,11 @@
-//! `__Kind__`: its spec and status.
+//! `__Kind__`: what its users ask for, and what they see.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Runs copies of an image.
+/// Keeps a number of pods running.
 #[derive(Clone, Debug, PartialEq, CustomResource, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[kube(
@@ -14,27 +14,34 @@ use serde::{Deserialize, Serialize};
     kind = "__Kind__",
     namespaced,
     status = "__Kind__Status",
-    doc = "Runs copies of an image.",
+    doc = "Keeps a number of pods running.",
     printcolumn = r#"{"name": "Size", "type": "integer", "jsonPath": ".spec.size"}"#,
     printcolumn = r#"{"name": "Ready", "type": "string", "jsonPath": ".status.conditions[?(@.type==\"Ready\")].status"}"#,
+    printcolumn = r#"{"name": "Status", "type": "string", "jsonPath": ".status.conditions[?(@.type==\"Ready\")].message"}"#,
+    printcolumn = r#"{"name": "Image", "type": "string", "jsonPath": ".spec.image", "priority": 1}"#,
     printcolumn = r#"{"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}"#
 )]
 pub struct __Kind__Spec {
-    /// Number of copies.
+    /// Number of pods.
     #[schemars(range(min = 0))]
     pub size: i32,
-    /// The image to run.
+    /// The image that they run.
+    #[serde(default = "image")]
     pub image: String,
+}
+
+fn image() -> String {
+    "memcached:1.6.39-alpine".to_owned()
 }
 
 /// The last observed state.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct __Kind__Status {
-    /// The resource generation that this status describes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub observed_generation: Option<i64>,
-    /// `Ready`: all copies run and are ready.
+    /// Names of the pods, sorted.
+    #[serde(default)]
+    pub nodes: Vec<String>,
+    /// `Ready`: all pods are up to date and ready.
     #[serde(default)]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,

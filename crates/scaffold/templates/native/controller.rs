@@ -1,56 +1,90 @@
-//! Serves `__Kind__`: keeps a Deployment with its size and image, and reports whether all copies are ready.
+//! Serves `__Kind__`: keeps a Deployment of its size and image, and lists the pods in its status.
 //!
-//! A start to build on: `deployment` says what should exist, `next_status` what users see; both are pure, so unit tests need no cluster. The garbage
+//! `deployment` says what should exist, `next_status` and `news` what users see. The garbage
 //! collector deletes the Deployment with its owner.
 
 use std::collections::BTreeMap;
 
-use helm_operator::native::{Cache, Next, Reconciler, Rights, Scope, Watching, WriteError};
-use helm_operator::report::{Reason as _, chain};
+use helm_operator::ResourceKey;
+use helm_operator::native::{
+    Cache, Change, Conditions, Next, Reconciler, Rights, Scope, Watching, WriteError,
+};
+use helm_operator::report::{Outcome, Reason as _, chain};
 use k8s_openapi::api::apps::v1::{Deployment, DeploymentSpec};
-use k8s_openapi::api::core::v1::{Container, PodSpec, PodTemplateSpec};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, LabelSelector, ObjectMeta, Time};
-use k8s_openapi::jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Container, ContainerPort, Pod, PodSpec, PodTemplateSpec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::ResourceExt as _;
+use kube::core::{ObjectMeta, PartialObjectMeta};
 
 use crate::api::__module__::{__Kind__, __Kind__Status};
 
-/// Selects the Deployments of this controller.
-const SELECTOR: &str = "app.kubernetes.io/managed-by=__kind__-controller";
+/// Selects the objects of this controller.
+const SELECTOR: &str = "app=__kind__,__kind___cr";
+
+/// The label with the name of the resource that an object belongs to.
+const OWNER: &str = "__kind___cr";
 
 /// Serves every `__Kind__`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Controller;
 
+/// What a reconcile reads; it costs no request.
+pub struct Caches {
+    deployments: Cache<Deployment>,
+    pods: Cache<PartialObjectMeta<Pod>>,
+}
+
 impl Reconciler for Controller {
     type Resource = __Kind__;
     type Error = WriteError;
-    type Caches = Cache<Deployment>;
+    type Caches = Caches;
 
-    fn watch(&self, watching: &mut Watching<__Kind__>) -> Cache<Deployment> {
-        watching.owned(SELECTOR)
+    /// A change of one of these objects wakes its resource. ReplicaSets own the pods: labels say
+    /// which resource they belong to.
+    fn watch(&self, watching: &mut Watching<__Kind__>) -> Caches {
+        let owner = |pod: &PartialObjectMeta<Pod>| {
+            Some(ResourceKey::new(
+                &pod.namespace()?,
+                pod.labels().get(OWNER)?,
+            ))
+        };
+        Caches {
+            deployments: watching.owned(SELECTOR),
+            pods: watching.mapped(SELECTOR, owner),
+        }
     }
 
-    /// `make manifests` writes the role from them.
+    /// `make manifests` writes the operator's role from them.
     fn rights(&self) -> Rights {
-        Rights::none().status().applies::<Deployment>()
+        Rights::none()
+            .status()
+            .applies::<Deployment>()
+            .reads::<Pod>()
     }
 
     async fn reconcile(
         &self,
         scope: &Scope<'_, __Kind__>,
-        deployments: &Cache<Deployment>,
+        caches: &Caches,
     ) -> Result<Next, WriteError> {
         let resource = scope.resource();
-        let applied = scope.apply(deployments, deployment(resource)).await;
+        let before = caches
+            .deployments
+            .of(resource)
+            .first()
+            .and_then(|found| found.spec.replicas);
+        let applied = scope.apply(&caches.deployments, deployment(resource)).await;
+        let nodes = caches
+            .pods
+            .of(resource)
+            .iter()
+            .map(|pod| pod.name_any())
+            .collect();
         let found = applied.as_ref().map(|applied| &*applied.object);
-        let problem = found
-            .as_ref()
-            .err()
-            .map(|error| (error.reason(), chain(*error)));
-        let status = next_status(resource, found.ok(), problem, Timestamp::now());
-        scope.status(&status).await?;
-        applied?;
+        scope.status(&next_status(resource, found, nodes)).await?;
+        if let Some(news) = news(resource, applied?.change, before) {
+            scope.tell(news);
+        }
         Ok(Next::Wait)
     }
 }
@@ -58,19 +92,27 @@ impl Reconciler for Controller {
 /// What should exist.
 fn deployment(resource: &__Kind__) -> Deployment {
     let name = resource.name_any();
-    let managed = SELECTOR.split_once('=').unwrap_or_default();
-    let labels: BTreeMap<String, String> = [managed, ("app.kubernetes.io/instance", &name)]
-        .map(|(key, value)| (key.to_owned(), value.to_owned()))
+    let labels: BTreeMap<String, String> = [("app", "__kind__"), (OWNER, &name)]
+        .map(|(key, value)| (key.into(), value.into()))
         .into();
     let container = Container {
-        name: "main".to_owned(),
+        name: "memcached".into(),
         image: Some(resource.spec.image.clone()),
+        command: Some(
+            ["memcached", "--memory-limit=64", "-o", "modern", "-v"]
+                .map(Into::into)
+                .into(),
+        ),
+        ports: Some(vec![ContainerPort {
+            name: Some("memcached".into()),
+            container_port: 11211,
+            ..ContainerPort::default()
+        }]),
         ..Container::default()
     };
     Deployment {
         metadata: ObjectMeta {
             name: Some(name),
-            namespace: resource.namespace(),
             labels: Some(labels.clone()),
             ..ObjectMeta::default()
         },
@@ -96,106 +138,101 @@ fn deployment(resource: &__Kind__) -> Deployment {
     }
 }
 
-/// Returns the next status; equal to the old one if nothing changed. `problem` is a failure's reason and message.
+/// What users see. The same state gives the same status, which is not written again.
 fn next_status(
     resource: &__Kind__,
-    deployment: Option<&Deployment>,
-    problem: Option<(&str, String)>,
-    now: Timestamp,
+    deployment: Result<&Deployment, &WriteError>,
+    nodes: Vec<String>,
 ) -> __Kind__Status {
-    let (size, ready) = (resource.spec.size, ready_copies(deployment));
-    let (status, reason, message) = match problem {
-        Some((reason, message)) => ("False", reason, message),
-        None if ready == size => (
-            "True",
-            "CopiesReady",
-            format!("{ready} of {size} copies are ready"),
-        ),
-        None => (
-            "False",
-            "Progressing",
-            format!("{ready} of {size} copies are ready"),
-        ),
-    };
-    let before = resource
+    let last = resource
         .status
         .iter()
-        .flat_map(|status| &status.conditions)
-        .find(|known| known.type_ == "Ready");
-    // Kubernetes stores whole seconds.
-    let now = Time(Timestamp::from_second(now.as_second()).unwrap_or(now));
-    let since = before
-        .filter(|known| known.status == status)
-        .map_or(now, |known| known.last_transition_time.clone());
+        .flat_map(|status| status.conditions.clone());
+    let conditions = Conditions::after(resource, &last.collect::<Vec<_>>());
+    let size = resource.spec.size;
+    let conditions = match deployment.map(ready_pods) {
+        Err(error) => conditions.set_false("Ready", error.reason(), chain(error)),
+        Ok(ready) if ready == size => conditions.set_true(
+            "Ready",
+            "PodsReady",
+            format!("{ready} of {size} pods are ready"),
+        ),
+        Ok(ready) => {
+            let message = format!("{ready} of {size} pods are ready");
+            conditions.set_false("Ready", "Progressing", message)
+        }
+    };
     __Kind__Status {
-        observed_generation: resource.metadata.generation,
-        conditions: vec![Condition {
-            type_: "Ready".to_owned(),
-            status: status.to_owned(),
-            reason: reason.to_owned(),
-            message,
-            observed_generation: resource.metadata.generation,
-            last_transition_time: since,
-        }],
+        nodes,
+        conditions: conditions.list(),
     }
 }
 
-/// The copies that are ready and up to date; none until the Deployment's controller has seen its spec.
-fn ready_copies(deployment: Option<&Deployment>) -> i32 {
-    let current = deployment.filter(|deployment| {
-        let seen = deployment
-            .status
-            .as_ref()
-            .and_then(|status| status.observed_generation);
-        seen >= deployment.metadata.generation
-    });
-    let status = current.and_then(|deployment| deployment.status.as_ref());
-    status.map_or(0, |status| {
-        status
-            .ready_replicas
-            .unwrap_or(0)
-            .min(status.updated_replicas.unwrap_or(0))
-    })
+/// The pods that are ready and up to date; none until the Deployment's controller has seen its spec.
+fn ready_pods(deployment: &Deployment) -> i32 {
+    let Some(status) = &deployment.status else {
+        return 0;
+    };
+    let is_current = status.observed_generation >= deployment.metadata.generation;
+    let ready = status.ready_replicas.min(status.updated_replicas);
+    if is_current { ready.unwrap_or(0) } else { 0 }
+}
+
+/// What users hear of, once: log, event and metric.
+fn news(resource: &__Kind__, change: Change, before: Option<i32>) -> Option<Outcome> {
+    let (name, size) = (resource.name_any(), resource.spec.size);
+    match (change, before) {
+        (Change::Created, _) => {
+            let message = format!("Created Deployment {name} with {size} pods");
+            Some(Outcome::normal("Created", "Create", message))
+        }
+        (Change::Updated, Some(from)) if from != size => {
+            let message = format!("Scaled Deployment {name} from {from} to {size} pods");
+            Some(Outcome::normal("Scaled", "Scale", message))
+        }
+        _ => None,
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use helm_operator::testing::Server;
     use k8s_openapi::api::apps::v1::DeploymentStatus;
 
     use super::*;
     use crate::api::__module__::__Kind__Spec;
 
     fn resource(size: i32) -> __Kind__ {
-        __Kind__::new(
-            "demo",
-            __Kind__Spec {
-                size,
-                image: "nginx".to_owned(),
-            },
-        )
+        let image = "memcached:1".to_owned();
+        __Kind__::new("demo", __Kind__Spec { size, image })
     }
 
+    /// The Deployment with this many ready pods.
     fn with_ready(mut deployment: Deployment, ready: i32) -> Deployment {
-        let status = DeploymentStatus {
+        deployment.status = Some(DeploymentStatus {
             ready_replicas: Some(ready),
             updated_replicas: Some(ready),
             ..DeploymentStatus::default()
-        };
-        deployment.status = Some(status);
+        });
         deployment
     }
 
-    #[test]
-    fn the_deployment_follows_size_and_image() {
-        let deployment = deployment(&resource(3));
-        assert_eq!(deployment.metadata.name.as_deref(), Some("demo"));
-        assert_eq!(deployment.spec.replicas, Some(3));
-        let pod = deployment.spec.template.spec.unwrap();
-        assert_eq!(pod.containers[0].image.as_deref(), Some("nginx"));
+    /// A pod of the resource.
+    fn pod(name: &str) -> Pod {
+        let labels = deployment(&resource(1)).metadata.labels;
+        let metadata = ObjectMeta {
+            name: Some(name.into()),
+            labels,
+            ..ObjectMeta::default()
+        };
+        Pod {
+            metadata,
+            ..Pod::default()
+        }
     }
 
     #[test]
-    fn ready_means_that_all_copies_are_ready() {
+    fn ready_means_that_all_pods_are_ready() {
         for (size, ready, expected) in [
             (2, 0, "False"),
             (2, 1, "False"),
@@ -204,15 +241,73 @@ mod tests {
         ] {
             let resource = resource(size);
             let deployment = with_ready(deployment(&resource), ready);
-            let status = next_status(&resource, Some(&deployment), None, Timestamp::UNIX_EPOCH);
+            let status = next_status(&resource, Ok(&deployment), Vec::new());
             assert_eq!(status.conditions[0].status, expected, "{ready} of {size}");
         }
     }
 
-    #[test]
-    fn a_failure_is_reported_with_its_reason() {
-        let problem = Some(("WriteFailed", "no quota".to_owned()));
-        let status = next_status(&resource(1), None, problem, Timestamp::UNIX_EPOCH);
-        assert_eq!(status.conditions[0].reason, "WriteFailed");
+    #[tokio::test]
+    async fn a_new_resource_gets_its_deployment_and_a_status() {
+        let server = Server::new();
+        server.put(&resource(2));
+        server.put(&pod("demo-b"));
+        server.put(&pod("demo-a"));
+        server
+            .reconcile(&Controller, "default", "demo")
+            .await
+            .unwrap();
+        let deployment: Deployment = server.get("default", "demo").unwrap();
+        assert_eq!(deployment.spec.replicas, Some(2));
+        let status = server
+            .get::<__Kind__>("default", "demo")
+            .unwrap()
+            .status
+            .unwrap();
+        assert_eq!(status.nodes, ["demo-a", "demo-b"]);
+        assert_eq!(status.conditions[0].message, "0 of 2 pods are ready");
+        assert_eq!(
+            server.events(),
+            ["Normal Created: Created Deployment demo with 2 pods"]
+        );
+    }
+
+    #[tokio::test]
+    async fn another_size_scales_the_deployment_once() {
+        let server = Server::new();
+        for size in [1, 3, 3] {
+            let mut resource = resource(size);
+            resource.status = server
+                .get::<__Kind__>("default", "demo")
+                .and_then(|r| r.status);
+            server.put(&resource);
+            server
+                .reconcile(&Controller, "default", "demo")
+                .await
+                .unwrap();
+        }
+        let events = server.events();
+        assert_eq!(
+            events[1..],
+            ["Normal Scaled: Scaled Deployment demo from 1 to 3 pods"]
+        );
+    }
+
+    #[tokio::test]
+    async fn the_deployment_of_another_owner_stays_and_the_status_names_the_conflict() {
+        let server = Server::new();
+        server.put(&resource(1));
+        server.put(&with_ready(deployment(&resource(5)), 5));
+        server
+            .reconcile(&Controller, "default", "demo")
+            .await
+            .unwrap_err();
+        let found: Deployment = server.get("default", "demo").unwrap();
+        assert_eq!(found.spec.replicas, Some(5));
+        let status = server
+            .get::<__Kind__>("default", "demo")
+            .unwrap()
+            .status
+            .unwrap();
+        assert_eq!(status.conditions[0].reason, "ObjectConflict");
     }
 }
