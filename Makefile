@@ -83,8 +83,12 @@ book: ## Build the book in docs to target/book. Needs mdbook.
 	mdbook build
 
 .PHONY: manifests
-manifests: ## Regenerate config/crd, the roles in config/rbac and docs/flags.md.
-	UPDATE_GENERATED=1 cargo test --test main generated
+manifests: ## Regenerate config/crd and the roles in config/rbac.
+	cargo run --quiet $(CARGO_FLAGS) -- generate crds
+	cargo run --quiet $(CARGO_FLAGS) -- generate rbac
+
+.PHONY: flags
+flags: ## Regenerate docs/flags.md from the help of run.
 	UPDATE_GENERATED=1 cargo test -p helm-operator --lib the_page_of_flags
 
 .PHONY: generate
