@@ -46,3 +46,8 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/hybrid.md")]
 struct Guide;
+
+/// The tutorial's examples compile.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/reconciler.md")]
+struct Tutorial;

@@ -6,6 +6,7 @@ mod flags;
 mod project;
 mod reload;
 mod shell;
+mod successors;
 mod template;
 #[cfg(test)]
 mod tests;
@@ -14,6 +15,7 @@ mod version;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use clap::error::ErrorKind;
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use tokio_util::sync::CancellationToken;
@@ -78,14 +80,21 @@ pub(crate) fn main(operator: Operator) -> ExitCode {
         Ok(args) => args,
         Err(code) => return code,
     };
-    let parsed = command(&name).try_get_matches_from(args).and_then(|m| Cli::from_arg_matches(&m));
+    let parsed = command(&name).try_get_matches_from(args.clone()).and_then(|m| Cli::from_arg_matches(&m));
     match parsed {
         Ok(cli) => dispatch(&name, cli, operator),
-        Err(error) => {
-            let _ = error.print();
-            ExitCode::from(u8::from(error.use_stderr()))
-        }
+        Err(error) => refuse(&args, &error),
     }
+}
+
+/// Shows why the arguments are invalid, or what a command of operator-sdk is called today.
+fn refuse(args: &[std::ffi::OsString], error: &clap::Error) -> ExitCode {
+    let words: Vec<_> = args.iter().skip(1).filter_map(|word| word.to_str()).collect();
+    match successors::of(&words).filter(|_| error.kind() == ErrorKind::InvalidSubcommand) {
+        Some(today) => eprintln!("Error: '{}' is a command of operator-sdk; here it is {today}", words.join(" ")),
+        None => drop(error.print()),
+    }
+    ExitCode::from(u8::from(error.use_stderr()))
 }
 
 /// The command for a program with this name, for help and tests.

@@ -195,7 +195,7 @@ fn the_page_of_flags_is_up_to_date() {
         std::fs::write(&path, flags_page()).unwrap();
     }
     let committed = std::fs::read_to_string(&path).unwrap_or_default();
-    assert!(committed == flags_page(), "docs/flags.md is stale: run `make manifests`");
+    assert!(committed == flags_page(), "docs/flags.md is stale: run `make flags`");
 }
 
 #[test]
