@@ -6,6 +6,7 @@ mod deployment;
 pub use api::{Memcached, MemcachedSpec, MemcachedStatus};
 
 use helm_operator::native::{Cache, Change, Next, Reconciler, Rights, Scope, Watching, WriteError};
+use helm_operator::report::Outcome;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
@@ -39,22 +40,29 @@ impl Reconciler for Controller {
 
     async fn reconcile(&self, scope: &Scope<'_, Memcached>, caches: &Caches) -> Result<Next, WriteError> {
         let memcached = scope.resource();
-        let (namespace, name) = (memcached.namespace().unwrap_or_default(), memcached.name_any());
-        let before = caches.deployments.of(memcached).first().map(|deployment| deployment.spec.replicas);
+        let before = caches.deployments.of(memcached).first().and_then(|deployment| deployment.spec.replicas);
         let applied = scope.apply(&caches.deployments, deployment::of(memcached)).await?;
-        match (applied.change, before) {
-            (Change::Created, _) => {
-                tracing::info!(Deployment.Namespace = namespace, Deployment.Name = name, "Creating a new Deployment");
-            }
-            (Change::Updated, Some(replicas)) if replicas != Some(memcached.spec.size) => {
-                tracing::info!(Deployment.Namespace = namespace, Deployment.Name = name, "Update deployment size");
-            }
-            _ => {}
+        if let Some(news) = news(memcached, applied.change, before) {
+            scope.tell(news);
         }
         let nodes = caches.pods.of(memcached).iter().map(|pod| pod.name_any()).collect();
-        if scope.status(&MemcachedStatus { nodes }).await? {
-            tracing::info!(namespace, name, "Update status");
-        }
+        scope.status(&MemcachedStatus { nodes }).await?;
         Ok(Next::Wait)
+    }
+}
+
+/// What the log and an event say, once for each change.
+fn news(memcached: &Memcached, change: Change, before: Option<i32>) -> Option<Outcome> {
+    let (name, size) = (memcached.name_any(), memcached.spec.size);
+    match (change, before) {
+        (Change::Created, _) => {
+            let message = format!("Created Deployment {name} with {size} pods");
+            Some(Outcome::normal("Created", "Create", message))
+        }
+        (Change::Updated, Some(from)) if from != size => {
+            let message = format!("Scaled Deployment {name} from {from} to {size} pods");
+            Some(Outcome::normal("Scaled", "Scale", message))
+        }
+        _ => None,
     }
 }

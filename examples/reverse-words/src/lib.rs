@@ -1,16 +1,17 @@
 //! The reconciler of `ReverseWordsApp`, and its type.
 
 mod api;
+mod news;
 mod objects;
 mod status;
 
 pub use api::{ReverseWordsApp, ReverseWordsAppSpec, ReverseWordsAppStatus};
 
 use helm_operator::native::{Cache, Next, Reconciler, Rights, Scope, Watching, WriteError};
+use helm_operator::report::Outcome;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{Pod, Service};
 use k8s_openapi::jiff::Timestamp;
-use kube::ResourceExt as _;
 
 /// Serves every `ReverseWordsApp`.
 #[derive(Clone, Copy, Debug, Default)]
@@ -46,8 +47,14 @@ impl Reconciler for Controller {
 
     async fn reconcile(&self, scope: &Scope<'_, ReverseWordsApp>, caches: &Caches) -> Result<Next, WriteError> {
         let app = scope.resource();
+        let before = caches.deployments.of(app).first().cloned();
         let deployment = scope.apply(&caches.deployments, objects::deployment(app)).await?;
-        scope.apply(&caches.services, objects::service(app)).await?;
+        let service = scope.apply(&caches.services, objects::service(app)).await?;
+        let news = [
+            news::of_deployment(deployment.change, before.as_deref(), &deployment.object),
+            news::of_service(service.change, &service.object),
+        ];
+        news.into_iter().flatten().for_each(|outcome| scope.tell(outcome));
         let status = status::next(app, &deployment.object, &caches.pods.of(app), Timestamp::now());
         scope.status(&status).await?;
         Ok(Next::Wait)
@@ -59,7 +66,7 @@ impl Reconciler for Controller {
 
     /// The garbage collector deletes Deployment and Service; this is where code for anything else goes.
     async fn cleanup(&self, scope: &Scope<'_, ReverseWordsApp>, _: &Caches) -> Result<Next, WriteError> {
-        tracing::info!(name = scope.resource().name_any(), "Successfully finalized ReverseWordsApp");
+        scope.tell(Outcome::normal("Finalized", "Delete", "Successfully finalized ReverseWordsApp"));
         Ok(Next::Wait)
     }
 }

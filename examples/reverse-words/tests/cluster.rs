@@ -84,7 +84,14 @@ fn an_application_follows_its_resource_in_the_watched_namespace_only() {
 
     namespace.kubectl(["delete", "reversewordsapp", "words", "--timeout=30s"]).unwrap();
     namespace.kubectl(["wait", "--for=delete", "deployment/dp-words", "--timeout=60s"]).unwrap();
-    _ = operator.logged("Successfully finalized ReverseWordsApp");
+    for said in [
+        "Created Deployment dp-words with 1 pods",
+        "Created Service service-words",
+        "Scaled Deployment dp-words from 1 to 3 pods",
+        "Successfully finalized ReverseWordsApp",
+    ] {
+        _ = operator.logged(said);
+    }
     let untouched = get(&other, "reversewordsapp", "words");
     assert!(untouched["status"].is_null() && untouched["metadata"]["finalizers"].is_null(), "{untouched}");
     let (status, log) = operator.terminate().unwrap();

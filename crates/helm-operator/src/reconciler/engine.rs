@@ -465,8 +465,15 @@ mod tests {
         let (_, renderer) = renderer("# {{ .Values.size }}").await;
         let spec = Spec::new(r#"{"szie": 2}"#);
         let (name, namespace, inputs) = ("web".into(), "ns".into(), String::new());
-        let request =
-            Request { name, namespace, spec, revision: 1, inputs, is_retry: false, overrides_type: OverrideValuesType::Typed };
+        let request = Request {
+            name,
+            namespace,
+            spec,
+            revision: 1,
+            inputs,
+            is_retry: false,
+            overrides_type: OverrideValuesType::Typed,
+        };
         let unread = renderer.render(request).await.unwrap().unread;
         let told: Vec<String> = unread.iter().map(ToString::to_string).collect();
         assert_eq!(told, ["auth", "szie; did you mean \"size\"?"]);
