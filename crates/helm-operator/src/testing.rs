@@ -186,7 +186,7 @@ mod tests {
     use crate::native::{Cache, Change, Rights, Scope, Watching, WriteError};
     use crate::report::Outcome;
 
-    /// Copies the data of each Secret-like ConfigMap with the label `of` into one of its own.
+    /// Copies the data of each Secret-like ConfigMap with the label `of` into its own.
     struct Copies;
 
     impl Reconciler for Copies {

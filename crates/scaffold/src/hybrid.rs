@@ -1,6 +1,6 @@
 //! Adds Rust to a project that had only charts.
 //!
-//! A file that `init` wrote and nobody edited is replaced. One that the user edited stays, and what it lacks is written beside it.
+//! A file that `init` wrote and the user left alone is replaced. One that the user edited stays, and what it lacks is written beside it.
 
 use crate::library::Library;
 use crate::project_file::{self, ProjectFile};

@@ -77,7 +77,7 @@ fn start(project: &mut Project, options: &Init) -> Result<(), Error> {
     Ok(())
 }
 
-/// Writes the files that a project of this program lacks. One that another tool made has a layout of its own.
+/// Writes the files that a project of this program lacks. One that another tool made has another layout.
 fn complete(project: &mut Project, file: &ProjectFile, library: Option<&Library>) {
     if !file.is_ours() {
         return;

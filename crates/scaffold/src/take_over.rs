@@ -1,7 +1,7 @@
 //! `init --from-operator-sdk`: makes a project of operator-sdk's Helm plugin run with this operator.
 //!
 //! Everything that works stays: charts, watches.yaml, CRDs, samples, deployment, RBAC. What changes is where the program comes from, and each chart
-//! gets a role of its own. What cannot be changed here is named, with file and line.
+//! gets its own role. What cannot be changed here is named, with file and line.
 
 use crate::deployment;
 use crate::gvk::Gvk;

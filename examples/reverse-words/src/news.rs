@@ -49,8 +49,7 @@ mod tests {
     #[test]
     fn each_change_has_its_reason_and_what_stays_has_none() {
         let (one, three) = (deployment(1), deployment(3));
-        let reason =
-            |change, before| of_deployment(change, before, &three).map(|outcome| outcome.reason.to_string());
+        let reason = |change, before| of_deployment(change, before, &three).map(|outcome| outcome.reason.to_string());
         assert_eq!(reason(Change::Created, None).as_deref(), Some("Created"));
         assert_eq!(reason(Change::Updated, Some(&one)).as_deref(), Some("Scaled"));
         assert_eq!(reason(Change::Updated, Some(&three)).as_deref(), Some("Updated"));

@@ -53,7 +53,7 @@ impl<R: Reconciler> Controller for Served<R> {
     }
 }
 
-/// Met once the controller has started its watches, each of which is a requirement of its own.
+/// Met once the controller has started its watches, each of which is its own requirement.
 fn started(context: &Context, name: &str) -> Requirement {
     context.readiness.require(name, "not started yet")
 }

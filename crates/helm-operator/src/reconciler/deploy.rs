@@ -16,7 +16,7 @@ use super::work::{Next, Work};
 use crate::report;
 use crate::watches::Overrides;
 
-/// How long to wait for the event of a revision that somebody else made.
+/// How long to wait for the event of a revision that someone else made.
 const TAKEN: Duration = Duration::from_secs(5);
 
 /// How an action is named in logs, events and conditions.

@@ -59,7 +59,7 @@ impl Unanswered {
         Unanswered::with_reason(UNANSWERED, chain(error))
     }
 
-    /// Something else than a request failed, and has a reason of its own.
+    /// Something else than a request failed, and has its own reason.
     pub(super) fn with_reason(reason: &'static str, message: String) -> Unanswered {
         Unanswered(Fault { condition: condition::IRRECONCILABLE, reason, message })
     }

@@ -8,7 +8,7 @@ use crate::status::Fault;
 /// How Helm's text about schemas begins.
 const SCHEMA: &str = "values don't meet the specifications of the schema(s)";
 
-/// Part of Helm's text about an object of somebody else.
+/// Part of Helm's text about an object that someone else owns.
 const CONFLICT: &str = " exists and cannot be imported into the current release: ";
 
 /// Returns the fault with the useful line first. `chart` is the root chart's name.

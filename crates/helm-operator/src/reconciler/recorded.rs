@@ -67,7 +67,7 @@ impl Release {
         live.filter(|(_, revision)| !is_known(revision)).map(|(version, _)| *version).collect()
     }
 
-    /// Until when to leave the newest revision alone because somebody else's action on it is unfinished. Our records have marks,
+    /// Until when to leave the newest revision alone because someone else's action on it is unfinished. Our records have marks,
     /// and name the process; Helm's do not.
     pub(super) fn in_flight(&self, now: Timestamp) -> Option<Timestamp> {
         let (_, newest) = self.newest()?;

@@ -141,7 +141,7 @@ fn stall(history: &History) -> Option<Stall> {
     }
 }
 
-/// What stops every render: an upstream's release goes on working, but nothing can change it.
+/// What stops every render: an upstream's release still works, but nothing can change it.
 fn blocked(work: &Work<'_>) -> Option<Fault> {
     let blocked = work.shared.renderer.blocked()?;
     let message = format!("the release stays as it is, and no change of the resource can be rendered: {blocked}");

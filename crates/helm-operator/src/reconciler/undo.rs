@@ -74,7 +74,7 @@ pub(super) async fn after_action(
     }
 }
 
-/// Cleans up after a failed attempt; the message tells what came of it.
+/// Cleans up after a failed attempt; the message names the result.
 pub(super) async fn clean_up(work: &Work<'_>, primary: &Primary, attempt: FailedAttempt) -> FailedAttempt {
     let message = attempt.message().to_owned();
     let message = with_undo(work, primary, message).await;
@@ -82,7 +82,7 @@ pub(super) async fn clean_up(work: &Work<'_>, primary: &Primary, attempt: Failed
 }
 
 async fn with_undo(work: &Work<'_>, primary: &Primary, message: String) -> String {
-    // What somebody else is making is theirs to clean up.
+    // What someone else is making is theirs to clean up.
     let release = work.release().filter(|release| release.in_flight(Timestamp::now()).is_none());
     let Some(release) = release else { return message };
     match remedy(&release, work.shared.settings.on_failure) {

@@ -171,7 +171,7 @@ struct Own {
     namespace: String,
     #[serde(default)]
     apply_method: String,
-    /// Has a reader of its own; named, or it would count as unknown.
+    /// Has its own reader; named, or it would count as unknown.
     #[serde(default, rename = "chart")]
     _chart: IgnoredAny,
     #[serde(flatten)]

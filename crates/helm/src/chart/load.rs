@@ -31,7 +31,7 @@ const V3: &str = "v3";
 enum Format {
     /// `v1`, `v2` or without a version.
     V2,
-    /// Loaded by rules of its own, and refused by every action.
+    /// Loaded by its own rules, and refused by every action.
     V3,
     Unknown,
 }
