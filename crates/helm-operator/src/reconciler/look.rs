@@ -112,7 +112,8 @@ async fn look(work: &Work<'_>, unhealthy: &[Unhealthy]) -> Option<Vec<(ObjectKey
     work.slot.leave();
     let mut causes = Vec::new();
     for one in unhealthy.iter().take(NAMED).filter(|one| is_examinable(one)) {
-        if let Some(cause) = (Look { shared: work.shared, one }).cause().await {
+        let look = Look { shared: work.shared, key: &one.key, api_version: &one.api_version };
+        if let Some(cause) = look.cause().await {
             causes.push((one.key.clone(), cause));
         }
     }
@@ -121,17 +122,24 @@ async fn look(work: &Work<'_>, unhealthy: &[Unhealthy]) -> Option<Vec<(ObjectKey
     Some(causes)
 }
 
+/// Why a hook's pod does not run; `None` if nothing says so, or if others are looking or have just looked.
+pub(super) async fn at_hook(shared: &Shared, key: &ObjectKey, api_version: &str) -> Option<String> {
+    let _taken = shared.looks.place.try_take()?;
+    Look { shared, key, api_version }.cause().await
+}
+
 /// A look at one object.
 struct Look<'a> {
     shared: &'a Shared,
-    one: &'a Unhealthy,
+    key: &'a ObjectKey,
+    api_version: &'a str,
 }
 
 impl Look<'_> {
     /// Why the object is not ready, as far as its pods and events tell.
     async fn cause(&self) -> Option<String> {
-        let ObjectKey { kind, name, .. } = &self.one.key;
-        let resource = self.shared.applier.mapper.any_version(&self.one.api_version, kind).await.ok()?;
+        let ObjectKey { kind, name, .. } = self.key;
+        let resource = self.shared.applier.mapper.any_version(self.api_version, kind).await.ok()?;
         let object = self.get("objects", resource.path(self.namespace(), name).ok()?).await?;
         let culprit = match &**kind {
             "Pod" => pods::culprit(std::slice::from_ref(&object)),
@@ -164,7 +172,7 @@ impl Look<'_> {
     }
 
     fn namespace(&self) -> &str {
-        &self.one.key.namespace
+        &self.key.namespace
     }
 
     async fn get(&self, resource: &'static str, path: String) -> Option<Value> {
@@ -175,7 +183,7 @@ impl Look<'_> {
         match self.shared.api.send(Call::get(path)).await.and_then(|answer| answer.parse()) {
             Ok(value) => return Some(value),
             Err(error) if error.code() == Some(403) => looks.refuse(self.namespace(), resource),
-            Err(error) => tracing::debug!(object = %self.one.key, error = chain(&error), "Cannot look closer"),
+            Err(error) => tracing::debug!(object = %self.key, error = chain(&error), "Cannot look closer"),
         }
         None
     }

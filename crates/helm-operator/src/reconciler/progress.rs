@@ -11,8 +11,8 @@ use tokio::sync::watch;
 
 use super::changes::{RanHook, RanHooks};
 use super::primary::ResourceKey;
-use super::settle;
 use super::shared::Shared;
+use super::{look, settle};
 use crate::report::Outcome;
 
 /// A shorter wait is not worth a write.
@@ -25,9 +25,17 @@ pub(super) struct Progress<'a> {
     shared: &'a Shared,
     key: &'a ResourceKey,
     slot: &'a dyn Slot,
-    /// Empty while the step does not wait.
-    waits: watch::Sender<String>,
+    waits: watch::Sender<Wait>,
     ran: Arc<RanHooks>,
+}
+
+/// What a step waits for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Wait {
+    /// Empty while the step does not wait.
+    text: String,
+    /// The object of the hook that it waits for, with its API version, if pods can say why it does not end.
+    hook: Option<(ObjectKey, &'static str)>,
 }
 
 impl<'a> Progress<'a> {
@@ -40,18 +48,28 @@ impl<'a> Progress<'a> {
         self.ran.clone()
     }
 
-    pub(super) fn subscribe(&self) -> watch::Receiver<String> {
+    pub(super) fn subscribe(&self) -> watch::Receiver<Wait> {
         self.waits.subscribe()
     }
 
-    fn set(&self, what: &str) {
-        self.waits.send_if_modified(|waits| {
-            let news = waits != what;
+    fn set(&self, what: &str, hook: Option<(ObjectKey, &'static str)>) {
+        self.waits.send_if_modified(|wait| {
+            let news = wait.text != what;
             if news {
-                what.clone_into(waits);
+                *wait = Wait { text: what.to_owned(), hook };
             }
             news
         });
+    }
+
+    /// The object of a hook in the resource's namespace.
+    fn object(&self, hook: &Hook) -> Option<(ObjectKey, &'static str)> {
+        let (group, api_version) = match hook.kind.as_str() {
+            "Job" => ("batch", "batch/v1"),
+            "Pod" => ("", "v1"),
+            _ => return None,
+        };
+        Some((ObjectKey::new(group, &hook.kind, &self.key.namespace, &hook.name), api_version))
     }
 }
 
@@ -61,12 +79,16 @@ impl Slot for Progress<'_> {
     }
 
     fn enter(&self) -> BoxFuture<'_, ()> {
-        self.set("");
+        self.set("", None);
         self.slot.enter()
     }
 
     fn waiting_for(&self, what: &str) {
-        self.set(what);
+        self.set(what, None);
+    }
+
+    fn hook_waits(&self, hook: &Hook, what: &str) {
+        self.set(what, self.object(hook));
     }
 
     fn hook_ended(&self, hook: &Hook, _event: HookEvent) {
@@ -89,19 +111,19 @@ impl Slot for Progress<'_> {
 pub(super) async fn publish_progress<T>(
     shared: &Shared,
     key: &ResourceKey,
-    mut waits: watch::Receiver<String>,
+    mut waits: watch::Receiver<Wait>,
     mut steps: BoxFuture<'_, T>,
 ) -> T {
-    let mut pause = SHORT;
+    let (mut pause, mut reported) = (SHORT, None);
     loop {
-        let text = match select(steps, pin!(next_text(&mut waits, pause))).await {
+        let wait = match select(steps, pin!(next_wait(&mut waits, pause))).await {
             Either::Left((result, _)) => return result,
-            Either::Right((text, running)) => {
+            Either::Right((wait, running)) => {
                 steps = running;
-                text
+                wait
             }
         };
-        let write = pin!(settle::write_progress(shared, key, &text));
+        let write = pin!(write(shared, key, wait, &mut reported));
         match select(steps, write).await {
             // A status write in flight must not arrive after that of the outcome.
             Either::Left((result, write)) => {
@@ -114,8 +136,32 @@ pub(super) async fn publish_progress<T>(
     }
 }
 
+/// Writes what a step waits for into the status. Why a hook's pod does not run is an event, too, once.
+async fn write(shared: &Shared, key: &ResourceKey, wait: Wait, reported: &mut Option<String>) {
+    let cause = match &wait.hook {
+        Some((object, api_version)) => look::at_hook(shared, object, api_version).await,
+        None => None,
+    };
+    let Some(primary) = shared.cache.primary(key) else { return };
+    if let (Some((object, _)), Some(cause)) = (&wait.hook, &cause)
+        && reported.as_ref() != Some(cause)
+    {
+        let note = format!("hook {object} waits: {cause}");
+        shared.publish(&primary, Outcome::warning("HookWaiting", "Hook", note));
+        reported.clone_from(&Some(cause.clone()));
+    }
+    settle::write_progress(shared, key, &described(&wait.text, cause.as_deref(), primary.deleting)).await;
+}
+
+/// What the status says of a wait.
+fn described(wait: &str, cause: Option<&str>, is_deleting: bool) -> String {
+    let cause = cause.map(|cause| format!(": {cause}")).unwrap_or_default();
+    let deletion = if is_deleting { "the deletion begins when this has ended: " } else { "" };
+    format!("{deletion}{wait}{cause}")
+}
+
 /// What the step waits for after this time, once it changed.
-async fn next_text(waits: &mut watch::Receiver<String>, pause: Duration) -> String {
+async fn next_wait(waits: &mut watch::Receiver<Wait>, pause: Duration) -> Wait {
     tokio::time::sleep(pause.saturating_sub(SHORT)).await;
     loop {
         if waits.changed().await.is_err() {
@@ -123,9 +169,23 @@ async fn next_text(waits: &mut watch::Receiver<String>, pause: Duration) -> Stri
             return pending().await;
         }
         tokio::time::sleep(SHORT).await;
-        let text = waits.borrow_and_update().clone();
-        if !text.is_empty() {
-            return text;
+        let wait = waits.borrow_and_update().clone();
+        if !wait.text.is_empty() {
+            return wait;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wait_names_its_cause_and_the_deletion_that_it_holds_up() {
+        let check =
+            |cause, is_deleting, expected: &str| assert_eq!(described("a Job (11s)", cause, is_deleting), expected);
+        check(None, false, "a Job (11s)");
+        check(Some("pod \"a\": Unschedulable"), false, "a Job (11s): pod \"a\": Unschedulable");
+        check(None, true, "the deletion begins when this has ended: a Job (11s)");
     }
 }

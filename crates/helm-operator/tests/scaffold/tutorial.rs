@@ -73,7 +73,7 @@ fn a_project_from_an_empty_folder_serves_its_sample_with_its_own_rights() {
     command.current_dir(folder.path()).env("KUBECONFIG", &kubeconfig).env("WATCH_NAMESPACE", namespace.name());
     let operator = Process::start(&mut command);
     let sample = folder.text("config/samples/cache_v1_memcached.yaml");
-    let everything = sample.replace("enabled: false", "enabled: true");
+    let everything = format!("{sample}  ingress: {{enabled: true}}\n  autoscaling: {{enabled: true}}\n");
     for (generation, text) in [(1, &sample), (2, &everything)] {
         namespace.apply(text).unwrap();
         let path = "jsonpath={.status.observedGeneration} {.status.conditions[?(@.type=='Ready')].status}";

@@ -178,6 +178,44 @@ async fn waiting_for_a_hook_occupies_no_worker() {
     assert!(world.maps() == ["x"]);
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_hook_whose_pod_cannot_be_scheduled_says_so_in_status_and_event() {
+    let mut spec = spec();
+    spec["hooks"] = json!([{"name": "slow", "events": ["pre-install"]}]);
+    let world = World::with_events(World::new(spec).server, Arc::new(Stub::default()), |_| {});
+    world.server.serve("v1", "Pod", "pods");
+    let condition = json!({"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/1 nodes are available"});
+    let pod = json!({"metadata": {"name": "slow-x", "uid": "p", "labels": {"job-name": "slow"}}, "status": {"phase": "Pending", "conditions": [condition]}});
+    world.server.put("/api/v1/namespaces/ns/pods/slow-x", pod, "kubelet");
+    let path = "/apis/batch/v1/namespaces/ns/jobs/slow";
+    let seen = async {
+        loop {
+            if let Some(mut job) = world.server.object(path)
+                && job["spec"]["selector"].is_null()
+            {
+                job["spec"]["selector"] = json!({"matchLabels": {"job-name": "slow"}});
+                world.server.put(path, job, "kube-controller-manager");
+            }
+            if world.condition("Reconciling").is_some_and(|said| said.contains("Unschedulable")) {
+                return;
+            }
+            tokio::time::sleep(SECOND).await;
+        }
+    };
+    let limit = tokio::time::sleep(60 * SECOND);
+    tokio::select! {
+        () = seen => {}
+        () = limit => panic!("{:#}", status(&world)),
+        _ = world.reconcile() => unreachable!("the hook never ends"),
+    }
+    let said = world.condition("Reconciling").unwrap();
+    let cause = "pod \"slow-x\": Unschedulable: 0/1 nodes are available";
+    assert!(said.contains("waiting for Job \"slow\"") && said.ends_with(cause), "{said}");
+    let events = published(&world).await;
+    let event = format!("Warning HookWaiting x1: hook Job \"slow\" waits: {cause}");
+    assert!(events.contains(&event), "{events:#?}");
+}
+
 /// A resource that was installed and deleted, with the hook `bye` at this event of its uninstall.
 async fn deleted_with_hook(event: &str) -> World {
     let mut spec = spec();

@@ -89,7 +89,8 @@ impl<'a> Clock<'a> {
                 false => HookError::Unanswered { path, limit, what },
             });
         }
-        self.run.slot.waiting_for(&format!("hook {}: waiting for {what} ({})", self.hook.path, passed(elapsed, limit)));
+        let text = format!("hook {}: waiting for {what} ({})", self.hook.path, passed(elapsed, limit));
+        self.run.slot.hook_waits(self.hook, &text);
         tokio::time::sleep(pause.next().min(left.unwrap_or(Duration::MAX))).await;
         Ok(())
     }

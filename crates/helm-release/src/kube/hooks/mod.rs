@@ -47,6 +47,10 @@ pub trait Slot: Send + Sync {
     /// Reports what the run waits for: `hook templates/x.yaml: waiting for Job "y" to finish (2m0s of 1h0m0s)`. Called at every poll, every 50 ms at first
     /// and every 2 s later; must return immediately.
     fn waiting_for(&self, _what: &str) {}
+    /// Reports what a hook waits for, as `waiting_for`; the hook's own object says why.
+    fn hook_waits(&self, _hook: &Hook, what: &str) {
+        self.waiting_for(what);
+    }
     /// Reports that a hook has ended, with its times and its phase in `last_run`. Must return immediately.
     fn hook_ended(&self, _hook: &Hook, _event: HookEvent) {}
     /// Reports that the run has deleted an object to create it anew, and why. Must return immediately.
