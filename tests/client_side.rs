@@ -250,7 +250,8 @@ fn an_outage_of_a_webhook_makes_one_revision() {
     let _operator = start(cluster, &namespace, "auto");
     cluster.apply(&webhook.to_string()).unwrap();
     set(&namespace, "web", &json!({}));
-    let failed = wait_for(&namespace, "web", "ReleaseFailed");
+    let failed = wait_for(&namespace, "web", "Irreconcilable");
+    assert_eq!(failed["reason"], "Unanswered");
     assert!(failed["message"].as_str().unwrap().contains("failed calling webhook"), "{failed}");
     let refused = || {
         let requests = cluster.requests().unwrap();

@@ -86,7 +86,7 @@ fn two_watches_act_as_two_accounts_and_neither_does_more_than_its_account_may() 
     wait_for(&namespace, other, "b", ["Ready", "Ready"]);
 
     set(&namespace, one, "a", &json!({"size": 2, "role": true}));
-    let refused = wait_for(&namespace, one, "a", ["ReleaseFailed", "UpgradeError"]);
+    let refused = wait_for(&namespace, one, "a", ["Irreconcilable", "Unanswered"]);
     let user = |account: &str| format!("system:serviceaccount:{}:{account}", namespace.name());
     assert!(refused.contains(&user("maps")) && refused.contains("roles.rbac.authorization.k8s.io"), "{refused}");
     set(&namespace, other, "b", &json!({"size": 2, "role": true}));
@@ -162,7 +162,7 @@ fn an_operator_that_may_not_impersonate_says_which_rule_it_lacks() {
     let kubeconfig = cluster.kubeconfig_of(namespace.name(), "operator").unwrap();
     let _operator = Operator::start_as(&kubeconfig, &namespace, &[&file]);
     set(&namespace, "test.my.domain", "a", &json!({}));
-    let refused = wait_for(&namespace, "test.my.domain", "a", ["ReleaseFailed", "ImpersonationForbidden"]);
+    let refused = wait_for(&namespace, "test.my.domain", "a", ["Irreconcilable", "ImpersonationForbidden"]);
     let rule = "{apiGroups: [\"\"], resources: [serviceaccounts], resourceNames: [maps], verbs: [get, impersonate]}";
     assert!(refused.contains(rule), "{refused}");
     let named =

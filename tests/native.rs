@@ -108,7 +108,10 @@ fn metrics_and_probes_are_served() {
     let namespace = cluster.namespace("metrics").unwrap();
     let operator = Operator::start_native(cluster, &namespace, &[]);
     assert!(operator.get(PROBES, "/healthz").starts_with("HTTP/1.1 200"));
-    assert!(operator.get(PROBES, "/readyz").ends_with("ok"));
+    eventually("readiness", || match operator.get(PROBES, "/readyz") {
+        answer if answer.ends_with("ok") => Ok(()),
+        answer => Err(answer),
+    });
     set_size(&namespace, "b", 1);
     wait_ready(&namespace, "b", 1);
     let created = format!(

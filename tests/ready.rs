@@ -74,7 +74,7 @@ fn the_message_of_ready_names_pod_container_and_reason() {
     told(&full, "quota", &["Deployment \"quota-memcached\"", "FailedCreate: ", "exceeded quota: none"]);
 
     // `kubectl wait` and the printed columns agree.
-    let columns = namespace.kubectl(["get", "memcached", "crash", "--no-headers"]).unwrap();
+    let columns = namespace.kubectl(["get", "memcached", "crash", "--no-headers", "-o", "wide"]).unwrap();
     assert!(columns.contains("False") && columns.contains("Progressing"), "{columns}");
     namespace.kubectl(["delete", "pod", &image, &crash, "--wait=false"]).unwrap();
     let wait = ["wait", "--for=condition=Ready", "--timeout=60s", "memcached/image", "memcached/crash"];

@@ -434,7 +434,7 @@ fn an_uninstall_waits_for_an_api_server_that_does_not_answer() {
     });
     namespace.kubectl(["delete", "store.test.my.domain", "web", "--wait=false"]).unwrap();
     let _operator = Operator::start_watches(cluster, &namespace, &watch.to_string(), &[]);
-    told("ReleaseFailed", "True", "the API server behind APIService \"v1.away.my.domain\" does not answer");
+    told("Irreconcilable", "True", "the API server behind APIService \"v1.away.my.domain\" does not answer");
     cluster.kubectl(["delete", "apiservice", "v1.away.my.domain"]).unwrap();
     namespace.kubectl(["wait", "--for=delete", "store.test.my.domain/web", "--timeout=60s"]).unwrap();
 }

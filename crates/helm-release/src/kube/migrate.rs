@@ -78,8 +78,10 @@ fn moving(fields: &Value, owner: &str) -> Value {
         metadata.remove("f:finalizers");
         let owners = metadata.get_mut("f:ownerReferences").and_then(Value::as_object_mut);
         let is_left = owners.is_some_and(|owners| {
-            owners.retain(|key, _| !owner.is_empty() && key.contains(&format!("\"{owner}\"")));
-            owners.is_empty()
+            let is_owner = |key: &str| !owner.is_empty() && key.contains(&format!("\"{owner}\""));
+            let is_shared = owners.keys().any(|key| key != LIST && !is_owner(key));
+            owners.retain(|key, _| is_owner(key) || (key == LIST && !is_shared));
+            owners.keys().all(|key| key == LIST)
         });
         if is_left {
             metadata.remove("f:ownerReferences");
@@ -90,6 +92,9 @@ fn moving(fields: &Value, owner: &str) -> Value {
     }
     fields
 }
+
+/// The key of a list itself, whichever its items are.
+const LIST: &str = ".";
 
 fn without_ca_bundles(fields: &Value, depth: usize) -> Value {
     let Some(fields) = fields.as_object().filter(|_| depth <= MAX_DEPTH) else { return json!({}) };
@@ -142,7 +147,7 @@ mod tests {
     /// What operator-sdk's and helm-operator-plugins' operators set on an object of the resource `u1`.
     fn made(more: Value) -> Value {
         let mut fields = json!({"f:metadata": {
-            "f:annotations": {"f:meta.helm.sh/release-name": {}}, "f:ownerReferences": {"k:{\"uid\":\"u1\"}": {}},
+            "f:annotations": {"f:meta.helm.sh/release-name": {}}, "f:ownerReferences": {".": {}, "k:{\"uid\":\"u1\"}": {}},
         }});
         union(&mut fields, &more, 0);
         fields
@@ -189,11 +194,13 @@ mod tests {
     #[test]
     fn what_other_controllers_add_stays_theirs() {
         let theirs = json!({
-            "f:metadata": {"f:finalizers": {"v:\"x/y\"": {}}, "f:ownerReferences": {"k:{\"uid\":\"other\"}": {}}},
+            "f:metadata": {"f:finalizers": {"v:\"x/y\"": {}}, "f:ownerReferences": {".": {}, "k:{\"uid\":\"other\"}": {}}},
             "f:webhooks": {"k:{\"name\":\"a\"}": {"f:clientConfig": {"f:caBundle": {}}}},
         });
         let mut mixed = made(json!({"f:webhooks": {"k:{\"name\":\"a\"}": {"f:clientConfig": {"f:url": {}}}}}));
-        let moved = mixed.clone();
+        let mut moved = mixed.clone();
+        // The list has other items, too, so the list itself stays theirs.
+        moved["f:metadata"]["f:ownerReferences"].as_object_mut().unwrap().remove(LIST);
         union(&mut mixed, &theirs, 0);
         let entries = json!([entry("manager", "Update", mixed)]);
         let after = migrated_managers(&entries, "u1").unwrap();
