@@ -123,6 +123,7 @@ fn metrics_and_probes_are_served() {
         assert!(metrics.contains(name), "no {name} in {metrics}");
     }
     namespace.kubectl(["delete", "memcachedbackup", "b", "--timeout=30s"]).unwrap();
+    operator.logged(&format!("\"MemcachedBackup {}/b\"", namespace.name()));
     eventually("forgotten resource", || match operator.get(METRICS, "/metrics") {
         metrics if metrics.contains(&created) => Err(metrics),
         _ => Ok(()),

@@ -377,6 +377,7 @@ fn of_two_templates_for_one_object_the_last_wins_and_is_repaired_once() {
     wait_for(&namespace, "web", "Ready");
     assert_eq!(revision(&namespace, "web"), 1, "the same objects make no revision");
     assert_eq!(operator.log().matches("Drift: repaired").count(), 1);
+    operator.logged(&format!("\"Widget {}/web\"", namespace.name()));
 }
 
 #[test]

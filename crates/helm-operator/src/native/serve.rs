@@ -1,5 +1,6 @@
 //! Runs a reconciler: fills its caches, then reconciles what they wake.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -258,6 +259,10 @@ impl<R: Reconciler> Work for Serving<R> {
 
     fn controller(&self) -> &Arc<str> {
         &self.context.controller
+    }
+
+    fn kind(&self) -> Cow<'_, str> {
+        R::Resource::kind(&())
     }
 
     async fn reconcile(&self, key: &ResourceKey, _turn: &Turn) -> ReconcileResult {

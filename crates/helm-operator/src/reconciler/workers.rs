@@ -1,5 +1,6 @@
 //! The workers: each reconciles the next resource in the queue. A panic delays only its own resource.
 
+use std::borrow::Cow;
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -26,6 +27,8 @@ pub(crate) trait Work: Send + Sync + 'static {
     fn metrics(&self) -> &Metrics;
     /// The controller's name.
     fn controller(&self) -> &Arc<str>;
+    /// The kind of the resources, for the log.
+    fn kind(&self) -> Cow<'_, str>;
     /// Waits until the next attempt of a resource that failed may begin. Default: at once.
     fn rested(&self) -> impl Future<Output = ()> + Send {
         std::future::ready(())
@@ -75,7 +78,9 @@ async fn attend<W: Work>(work: &Arc<W>, shutdown: &CancellationToken, workers: &
             () = shutdown.cancelled() => break,
             next = next(&**work, workers, lane) => next,
         };
-        running.spawn(work_on(Running { work: work.clone(), key }, turn));
+        // Shown at every level.
+        let span = tracing::error_span!("reconcile", kind = &*work.kind());
+        running.spawn(work_on(Running { work: work.clone(), key }, turn).instrument(span));
     }
     while running.join_next().await.is_some() {}
 }
@@ -129,13 +134,16 @@ impl Work for Shared {
         &self.settings.controller
     }
 
+    fn kind(&self) -> Cow<'_, str> {
+        (&*self.resource.kind).into()
+    }
+
     async fn rested(&self) {
         self.renderer.rested().await;
     }
 
     async fn reconcile(&self, key: &ResourceKey, turn: &Turn) -> ReconcileResult {
-        let span = tracing::error_span!("reconcile", kind = &*self.resource.kind);
-        work::reconcile(self, key, turn, turn.lane()).instrument(span).await
+        work::reconcile(self, key, turn, turn.lane()).await
     }
 
     async fn panicked(&self, key: &ResourceKey) -> ReconcileResult {
