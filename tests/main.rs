@@ -35,5 +35,6 @@ mod scaffold;
 mod scopes;
 mod take_over;
 mod time;
+mod tutorials;
 mod values;
 mod webhook;
