@@ -167,6 +167,16 @@ fuzz-build: ## Compile the fuzz targets without running them.
 model: cluster ## Try random edits, crashes and API faults for MINUTES (default 1) with new seeds; SEED=N repeats one.
 	MODEL_MINUTES='$(or $(MINUTES),1)' $(if $(SEED),MODEL_SEED='$(SEED)') cargo test --test main $(CARGO_FLAGS) -- --nocapture model::
 
+.PHONY: tutorials
+tutorials: cluster ## Type public tutorials in empty folders; prints each command with its seconds and last line.
+	cargo test --test main $(CARGO_FLAGS) -- --nocapture tutorials::
+
+.PHONY: moved
+moved: cluster ## Run other people's Helm operators, unchanged; PROJECTS=DIR has them, UPSTREAM=BINARY swaps both ways.
+	$(if $(PROJECTS),,$(error PROJECTS names a folder of projects: make moved PROJECTS=DIR))
+	cargo build --quiet -p helm-operator
+	hack/moved '$(PROJECTS)' $(UPSTREAM)
+
 ##@ Test cluster
 
 .PHONY: cluster-oldest
