@@ -134,11 +134,12 @@ pub(super) async fn take_ownership(work: &mut Work<'_>, primary: &Primary) -> Re
     let decoration = work.decoration(primary);
     let env = work.environment(&decoration, primary, "upgrade");
     let packed = work.release().and_then(|r| r.packed.clone()).filter(|(v, _)| *v == version).map(|(_, p)| p);
-    let applied = action::take_ownership(&env, version, packed.as_ref()).await.map_err(|e| fault(&e))?;
+    let taken = action::take_ownership(&env, version, packed.as_ref()).await.map_err(|e| fault(&e))?;
+    let applied = taken.applied;
     cache_applied(work, &applied);
     undo::publish_client_side_applies(work, primary, &applied, None).await;
     let mut whole = (*marks).clone();
-    whole.objects = applied.iter().map(MarkedObject::from).collect();
+    whole.objects = applied.iter().map(MarkedObject::from).chain(taken.finished).collect();
     whole.complete = true;
     whole.owner = intern(primary.uid());
     whole.owner_type = intern(&primary.owner().annotated_type());
@@ -223,6 +224,7 @@ pub(super) async fn update_marks(
     for object in &mut new.objects {
         if let Some(one) = applied.iter().find(|a| a.key == object.key) {
             (object.mark, object.client) = (one.live.mark, one.method != ApplyMethod::Server);
+            object.expires = one.expires;
         }
     }
     if new == *marks { Ok(()) } else { write_marks(work, primary, version, new).await }

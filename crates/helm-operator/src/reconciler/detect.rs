@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use helm_release::action;
-use helm_release::kube::{DriftPolicy, Live, Look, Mark, ObjectKey};
+use helm_release::kube::{DriftPolicy, Live, Look, Mark, ObjectKey, Rival};
 use helm_release::storage::{MarkedObject, Marks};
 use tokio::time::Instant;
 
@@ -80,7 +80,9 @@ pub(super) async fn detect(work: &mut Work<'_>, primary: &Primary) -> Result<Nex
     accept(work, version, &marks, &accepted);
     let unwatched = keys.iter().any(|key| !work.shared.cache.is_synced(key));
     let found = keys.into_iter().zip(seen).map(|(key, seen)| {
-        let look = looks.iter().find(|(at, _)| *at == key).filter(|(_, look)| !look.rival.is_nobody());
+        let has_finished = |rival: &Rival| rival.gone && marks.find(&key).is_some_and(|object| object.expires);
+        let is_drift = |rival: &Rival| !rival.is_nobody() && !has_finished(rival);
+        let look = looks.iter().find(|(at, _)| *at == key).filter(|(_, look)| is_drift(&look.rival));
         let text = look.map(|(_, look)| look.rival.describe_once(&key)).unwrap_or_default();
         (key, Detection { seen, text })
     });

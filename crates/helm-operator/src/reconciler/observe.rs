@@ -149,7 +149,8 @@ impl Work<'_> {
             Some(live) if live.deleting => false,
             Some(live) if object.mark.is_none() || live.mark.is_none() => due && object.mark.is_none(),
             Some(live) => live.mark != object.mark,
-            None => true,
+            // A Job that the server deletes once it finished has finished.
+            None => !object.expires,
         }
     }
 
@@ -188,7 +189,7 @@ impl Work<'_> {
     /// The deployed objects that are not ready, failed ones first.
     pub(super) fn unhealthy(&self, marks: &Marks) -> Vec<Unhealthy> {
         let unready = marks.objects.iter().filter_map(|object| {
-            let unready = self.unready(&object.key)?;
+            let unready = self.unready(object)?;
             let is_live = self.shared.cache.dependent(&object.key).is_some_and(|live| !live.deleting);
             Some(Unhealthy { key: object.key.clone(), api_version: object.api_version.clone(), is_live, unready })
         });
@@ -197,7 +198,8 @@ impl Work<'_> {
         unready
     }
 
-    fn unready(&self, key: &ObjectKey) -> Option<Unready> {
+    fn unready(&self, object: &MarkedObject) -> Option<Unready> {
+        let key = &object.key;
         let because = |why: &str| Some(Unready { failed: false, why: why.to_owned(), progress: 0 });
         match self.shared.cache.dependent(key) {
             // The watch may have failed before it reported the deletion.
@@ -206,7 +208,7 @@ impl Work<'_> {
             // Without a watch, nothing will tell more.
             Some(live) if live.is_partial && !self.shared.cache.is_synced(key) => None,
             Some(live) => live.unready.as_deref().cloned(),
-            None if self.shared.cache.is_synced(key) => because("it does not exist"),
+            None if !object.expires && self.shared.cache.is_synced(key) => because("it does not exist"),
             None => None,
         }
     }

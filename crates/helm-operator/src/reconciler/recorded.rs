@@ -139,6 +139,7 @@ mod tests {
             digest: None,
             mark: None,
             kept: false,
+            expires: false,
             client: false,
             drift: None,
             adopted: None,

@@ -64,6 +64,7 @@ fn marked(kind: &Resource, live: &Live) -> MarkedObject {
         digest: None,
         mark: None,
         kept: live.kept,
+        expires: false,
         client: false,
         drift: None,
         adopted: None,

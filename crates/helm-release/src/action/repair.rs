@@ -19,6 +19,8 @@ pub struct Repaired {
     pub accepted: Vec<(ObjectKey, Live)>,
     /// Who changed the objects that were looked at, or that they were gone.
     pub rivals: Vec<(ObjectKey, Rival)>,
+    /// Jobs of a taken-over revision that finished and that the server deleted. They are not made again.
+    pub finished: Vec<MarkedObject>,
 }
 
 /// Corrects drift: applies these objects of a revision again, each by the method that wrote it before. No record is written.
@@ -57,19 +59,14 @@ pub async fn reapply(
 }
 
 /// Takes ownership of every object of a revision that Helm or an upstream operator applied: moves its managers' fields to our field manager,
-/// then applies. [`record_ownership`] completes it.
+/// then applies. [`record_ownership`] completes it. A Job that the server deletes once it finished has finished if it is gone.
 ///
 /// Without the move, fields that a later chart drops would stay for ever, owned by the old manager. Repeating it changes nothing.
 ///
 /// # Errors
 /// As [`repair`]; objects that lack Helm's ownership metadata are conflicts.
-pub async fn take_ownership(
-    env: &Environment<'_>,
-    version: u32,
-    packed: Option<&Packed>,
-) -> Result<Vec<Applied>, Error> {
-    let rule = Rule::for_new(env.options.adopt);
-    Ok(apply(env, version, packed, With::All, rule).await?.applied)
+pub async fn take_ownership(env: &Environment<'_>, version: u32, packed: Option<&Packed>) -> Result<Repaired, Error> {
+    apply(env, version, packed, With::All, Rule::for_new(env.options.adopt)).await
 }
 
 /// Which objects of a revision to apply.
@@ -108,6 +105,13 @@ async fn apply(
                 known => known,
             },
         };
+        if known.map_or(object.expires(), |known| known.expires)
+            && env.applier.find_live(&key, &object.api_version).await?.is_none()
+        {
+            let unapplied = MarkedObject::unapplied(key, object, &env.decoration.namespace);
+            repaired.finished.push(MarkedObject { expires: true, ..unapplied });
+            continue;
+        }
         let handed_over = handover.of(&key);
         if let With::Drifted { looks, .. } = with
             && let Some(look) = look(env, object, &key, &handed_over, repaired.rivals.len() < looks).await?

@@ -395,6 +395,20 @@ async fn taking_ownership_reads_objects_even_if_cached() {
 }
 
 #[tokio::test]
+async fn taking_ownership_leaves_a_finished_job_finished() {
+    let world = World::new();
+    let ttl = json!({"ttlSecondsAfterFinished": 5});
+    let job = json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "load"}, "spec": ttl});
+    let manifest = format!("---\n{job}\n---\n{}\n", map("a", "1"));
+    let packed = Packed::pack(&Release { manifest, ..sample::release() }).unwrap();
+    let taken = take_ownership(&world.env(), 1, Some(&packed)).await.unwrap();
+    let names = |keys: Vec<&ObjectKey>| keys.iter().map(|key| key.name.to_string()).collect::<Vec<_>>();
+    assert_eq!(names(taken.applied.iter().map(|one| &one.key).collect()), ["a"]);
+    assert_eq!(names(taken.finished.iter().map(|one| &one.key).collect()), ["load"]);
+    assert!(taken.finished[0].expires && taken.finished[0].digest.is_some());
+}
+
+#[tokio::test]
 async fn recording_ownership_changes_the_apply_method_for_helm() {
     for (recorded, expected) in [("ssa", "csa"), ("csa", "csa"), ("", "")] {
         let world = World::new();

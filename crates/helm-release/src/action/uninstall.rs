@@ -5,7 +5,7 @@ use jiff::Timestamp;
 
 use super::resume::{await_next, has, not_run};
 use super::{Environment, Error, Records, read_release};
-use crate::kube::{HookError, Left, Removal, intern, is_kept, recorded_objects, uninstall_order};
+use crate::kube::{HookError, Left, Removal, recorded_objects, uninstall_order};
 use crate::release::{HookEvent, Packed, Release, Status};
 use crate::storage::{self, MarkedObject, Marks, Written};
 
@@ -181,18 +181,11 @@ pub(super) async fn marks_of(env: &Environment<'_>, release: &Release) -> Result
         rolled_back_to: release.info.rolled_back_to(),
         ..Marks::default()
     };
+    let was_applied = matches!(release.info.status, Status::Deployed | Status::Superseded);
     for object in &objects {
         let Some(key) = env.applier.recorded_key(object, env.decoration).await? else { continue };
-        marks.objects.push(MarkedObject {
-            key,
-            api_version: intern(&object.api_version),
-            digest: Some(object.digest(&env.decoration.namespace)),
-            mark: None,
-            kept: is_kept(object),
-            client: false,
-            drift: object.drift_policy().unwrap_or_default(),
-            adopted: None,
-        });
+        let unapplied = MarkedObject::unapplied(key, object, &env.decoration.namespace);
+        marks.objects.push(MarkedObject { expires: was_applied && object.expires(), ..unapplied });
     }
     Ok(marks)
 }

@@ -75,6 +75,8 @@ pub struct Applied {
     pub digest: ObjectDigest,
     /// Whether it outlives its release.
     pub kept: bool,
+    /// Whether the server deletes it once it finished.
+    pub expires: bool,
     /// The drift policy in its annotation.
     pub drift: Option<DriftPolicy>,
     /// The live object after the write.
@@ -275,7 +277,8 @@ impl Applier {
         let digest = object.digest(&decoration.namespace);
         let api_version = body.resource.api_version.clone();
         let drift = object.drift_policy().unwrap_or_default();
-        Ok(Applied { key: body.key, api_version, digest, kept: is_kept(object), drift, live, method, changed })
+        let (kept, expires) = (is_kept(object), object.expires() || live.expires(&object.kind));
+        Ok(Applied { key: body.key, api_version, digest, kept, expires, drift, live, method, changed })
     }
 
     /// Dry-runs a server-side apply. An unowned default that blocks it counts as rejected.

@@ -17,6 +17,7 @@ use super::decorate::{
     is_keep,
 };
 use super::delete::Proven;
+use super::expiry;
 use super::readiness::{READINESS_FIELDS, Readiness, Unready, readiness_of, unready_of};
 
 /// The digest of the managed fields that are ours. It changes when someone takes one away.
@@ -76,6 +77,11 @@ impl Live {
     /// Returns why it is not ready; `None` if it is.
     pub fn unready(&self, group: &str, kind: &str) -> Option<Unready> {
         self.reported.as_ref().and_then(|r| unready_of(group, kind, r.generation, &r.spec, &r.status))
+    }
+
+    /// Returns whether the server deletes it once it finished. Never if only metadata was read.
+    pub fn expires(&self, kind: &str) -> bool {
+        self.reported.as_ref().is_some_and(|reported| expiry::expires(kind, &reported.spec))
     }
 
     /// Returns its current state, as the precondition of a deletion.

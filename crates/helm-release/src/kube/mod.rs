@@ -20,6 +20,7 @@ mod definition;
 mod delete;
 mod duplicate;
 mod dynamic;
+mod expiry;
 mod handover;
 mod hooks;
 mod intern;

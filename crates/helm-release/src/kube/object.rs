@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 use go_encoding::yaml;
 
 use super::decorate::{PRIMARY_ANNOTATION, PRIMARY_TYPE_ANNOTATION};
-use super::intern;
+use super::{expiry, intern};
 
 /// The identity of an object. It leaves out the version, so that a chart can move an object to another one.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -132,6 +132,11 @@ impl Object {
     /// Returns the API group; empty for the core group.
     pub fn group(&self) -> &str {
         self.api_version.split_once('/').map_or("", |(group, _)| group)
+    }
+
+    /// Returns whether the server deletes it once it finished: a Job with `ttlSecondsAfterFinished`.
+    pub fn expires(&self) -> bool {
+        expiry::expires(&self.kind, &self.body["spec"])
     }
 
     /// Returns its key by its own text, without discovery. `namespace` is the release's.

@@ -4,6 +4,8 @@
 
 use serde_json::Value;
 
+use super::expiry::TTL;
+
 /// The readiness of an object.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Readiness {
@@ -27,9 +29,9 @@ pub struct Unready {
     pub progress: u64,
 }
 
-/// The fields of `spec` that readiness depends on.
-pub(super) const READINESS_FIELDS: [&str; 6] =
-    ["clusterIP", "paused", "progressDeadlineSeconds", "replicas", "type", "updateStrategy"];
+/// The fields of `spec` that readiness depends on, also that of an object that is gone.
+pub(super) const READINESS_FIELDS: [&str; 7] =
+    ["clusterIP", "paused", "progressDeadlineSeconds", "replicas", TTL, "type", "updateStrategy"];
 
 /// The value of `progressDeadlineSeconds` that stands for none.
 const NO_DEADLINE: i64 = i32::MAX as i64;

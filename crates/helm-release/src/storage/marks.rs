@@ -7,7 +7,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::kube::{Adopted, Applied, ApplyMethod, DriftPolicy, Mark, ObjectDigest, ObjectKey, intern};
+use crate::kube::{Adopted, Applied, ApplyMethod, DriftPolicy, Mark, Object, ObjectDigest, ObjectKey, intern, is_kept};
 
 /// The key of the annotation that holds [`Marks`].
 pub const MARKS_ANNOTATION: &str = "helm.sdk.operatorframework.io/marks";
@@ -24,6 +24,8 @@ const DRIFTS: [Option<DriftPolicy>; 4] =
     [None, Some(DriftPolicy::Repair), Some(DriftPolicy::Detect), Some(DriftPolicy::Off)];
 /// Where the state before adoption starts: two bits, 0 for an object of the release.
 const ADOPTED_SHIFT: u8 = 4;
+/// After the two bits of the state before adoption.
+const EXPIRES: u8 = 1 << 6;
 const ADOPTED: [Option<Adopted>; 4] = [None, Some(Adopted::Owned), Some(Adopted::Claimed), Some(Adopted::Unclaimed)];
 
 /// What the annotation on a release's Secret records.
@@ -68,12 +70,36 @@ pub struct MarkedObject {
     pub mark: Option<Mark>,
     /// Whether the resource policy `keep` exempts it from deletion.
     pub kept: bool,
+    /// Whether it was applied and the server deletes it once it finished: its absence is not drift.
+    pub expires: bool,
     /// Whether it was written client-side, because server-side apply rejects it or is switched off.
     pub client: bool,
     /// The drift policy in its annotation.
     pub drift: Option<DriftPolicy>,
     /// What it was before an attempt found it; `None` if the release made it, or once a revision with it is deployed.
     pub adopted: Option<Adopted>,
+}
+
+impl MarkedObject {
+    /// Returns the mark of a chart's object that was not applied yet.
+    pub(crate) fn unapplied(key: ObjectKey, object: &Object, namespace: &str) -> MarkedObject {
+        MarkedObject {
+            key,
+            api_version: intern(&object.api_version),
+            digest: Some(object.digest(namespace)),
+            mark: None,
+            kept: is_kept(object),
+            expires: false,
+            client: false,
+            drift: object.drift_policy().unwrap_or_default(),
+            adopted: None,
+        }
+    }
+
+    /// Returns whether the chart's object is the one that it describes.
+    pub(crate) fn is_of(&self, object: &Object, namespace: &str) -> bool {
+        *object.api_version == *self.api_version && Some(object.digest(namespace)) == self.digest
+    }
 }
 
 impl From<&Applied> for MarkedObject {
@@ -84,6 +110,7 @@ impl From<&Applied> for MarkedObject {
             digest: Some(applied.digest),
             mark: applied.live.mark,
             kept: applied.kept,
+            expires: applied.expires,
             client: applied.method != ApplyMethod::Server,
             drift: applied.drift,
             adopted: None,
@@ -134,11 +161,12 @@ impl Marks {
         let objects = text.o.into_iter().map(|(api_version, kind, namespace, name, digest, mark, flags)| {
             let group = api_version.split_once('/').map_or("", |(group, _)| group);
             let key = ObjectKey::new(group, &kind, &namespace, &name);
-            let (kept, client) = (flags & KEPT != 0, flags & CLIENT != 0);
+            let has = |flag: u8| flags & flag != 0;
+            let (kept, client, expires) = (has(KEPT), has(CLIENT), has(EXPIRES));
             let drift = DRIFTS[usize::from(flags >> DRIFT_SHIFT) % DRIFTS.len()];
             let adopted = ADOPTED[usize::from(flags >> ADOPTED_SHIFT) % ADOPTED.len()];
             let (digest, mark) = (ObjectDigest::parse(&digest), Mark::parse(&mark));
-            MarkedObject { key, api_version: intern(&api_version), digest, mark, kept, client, drift, adopted }
+            MarkedObject { key, api_version: intern(&api_version), digest, mark, kept, expires, client, drift, adopted }
         });
         Some(Marks {
             inputs: text.i,
@@ -164,7 +192,8 @@ impl Marks {
             let key = &o.key;
             let (drift, adopted) =
                 (place(&DRIFTS, o.drift) << DRIFT_SHIFT, place(&ADOPTED, o.adopted) << ADOPTED_SHIFT);
-            let flags = u8::from(o.kept) * KEPT + u8::from(o.client) * CLIENT + drift + adopted;
+            let flags =
+                u8::from(o.kept) * KEPT + u8::from(o.client) * CLIENT + u8::from(o.expires) * EXPIRES + drift + adopted;
             let (kind, namespace, name) = (key.kind.to_string(), key.namespace.to_string(), key.name.to_string());
             (o.api_version.to_string(), kind, namespace, name, digest, mark, flags)
         };

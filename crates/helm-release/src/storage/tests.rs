@@ -40,6 +40,7 @@ fn marks() -> Marks {
         digest: ObjectDigest::parse("000000000000000d"),
         mark: Some(Mark(7)),
         kept: true,
+        expires: true,
         client: true,
         drift: Some(DriftPolicy::Detect),
         adopted: Some(Adopted::Unclaimed),

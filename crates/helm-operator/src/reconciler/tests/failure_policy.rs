@@ -15,7 +15,7 @@ fn world(on_failure: OnFailure, retries: Option<u32>) -> World {
 }
 
 /// Rejects the ConfigMap `b` with a value that starts with `bad`, for good (422) or for an outage (503).
-fn refuse(world: &World, code: u16) {
+pub(super) fn refuse(world: &World, code: u16) {
     let is_bad = |call: &Call| {
         let body = call.body.as_ref().map(|(_, json)| String::from_utf8_lossy(json).into_owned()).unwrap_or_default();
         let is_b = call.path.contains("/configmaps/b") || body.contains("\"name\":\"b\"");
@@ -28,7 +28,7 @@ fn set(world: &World, value: &str) {
     world.edit(|p| p["spec"]["value"] = value.into());
 }
 
-async fn retry(world: &World) {
+pub(super) async fn retry(world: &World) {
     tokio::time::advance(Duration::from_secs(600)).await;
     world.reconcile().await;
 }

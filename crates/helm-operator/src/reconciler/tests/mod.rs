@@ -50,6 +50,7 @@ mod drift;
 mod failure_policy;
 mod failure_scenarios;
 mod faults;
+mod finished_jobs;
 mod hostile;
 mod identity;
 mod kinds;

@@ -46,7 +46,7 @@ impl Attempt<'_> {
         if had { Rule::for_known(adopt) } else { Rule::for_new(adopt) }
     }
 
-    /// Returns how to apply an object; `None` if it is unchanged since the last revision.
+    /// Returns how to apply an object; `None` if it is unchanged since the last revision. A Job that finished and that the server deleted is unchanged.
     pub(in crate::action) fn target<'a>(
         &self,
         object: &'a Object,
@@ -66,6 +66,9 @@ impl Attempt<'_> {
             (Some(read), _) => read.clone(),
             (None, cached) => cached.into(),
         };
+        if matches!(observed, Observed::Absent) && recorded.is_some_and(|k| k.expires && is_same(object, k, env)) {
+            return None;
+        }
         let previous = match recorded {
             Some(known) if known.client => Previous::Client { changed: !is_same(object, known, env) },
             _ => Previous::Apply,
@@ -106,5 +109,5 @@ fn is_intact(known: &MarkedObject, live: &CachedObject) -> bool {
 }
 
 fn is_same(object: &Object, known: &MarkedObject, env: &Environment<'_>) -> bool {
-    *object.api_version == *known.api_version && Some(object.digest(&env.decoration.namespace)) == known.digest
+    known.is_of(object, &env.decoration.namespace)
 }

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use super::{Attempt, Changes, Observations};
 use crate::action::resume::{has, not_run};
 use crate::action::{Error, Failure, HELM_APPLY_METHOD, Outcome, Recorded, failure, read_release};
-use crate::kube::{Applied, Object, ObjectKey, Observed, Owner, intern, is_kept};
+use crate::kube::{Applied, Object, ObjectKey, Observed, Owner, intern};
 use crate::release::{Fields, HookEvent, Info, Packed, Release, Status};
 use crate::storage::{MarkedObject, Marks};
 
@@ -51,20 +51,17 @@ impl Attempt<'_> {
             (Some(Observed::Read(found)), None) => found.adopted,
             _ => None,
         };
+        let namespace = &self.env.decoration.namespace;
         let object = |(object, key): (&Object, &ObjectKey)| MarkedObject {
-            key: key.clone(),
-            api_version: intern(&object.api_version),
-            digest: Some(object.digest(&self.env.decoration.namespace)),
-            mark: None,
-            kept: is_kept(object),
             client: known(key).is_some_and(|known| known.client),
-            drift: object.drift_policy().unwrap_or_default(),
+            expires: known(key).is_some_and(|known| known.expires && known.is_of(object, namespace)),
             adopted: adopted(key),
+            ..MarkedObject::unapplied(key.clone(), object, namespace)
         };
         let mut objects: Vec<MarkedObject> = self.candidate.objects.iter().zip(&self.keys).map(object).collect();
         let new: HashSet<&ObjectKey> = self.keys.iter().collect();
         let old = self.current.iter().flat_map(|c| &c.inventory.objects).filter(|o| !new.contains(&o.key));
-        objects.extend(old.map(|o| MarkedObject { mark: None, ..o.clone() }));
+        objects.extend(old.map(|o| MarkedObject { mark: None, expires: false, ..o.clone() }));
         Marks { objects, ..self.release_marks(release) }
     }
 

@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use crate::kube::expiry::expires;
 use crate::release::{Hook, HookEvent, HookPhase};
 
 /// Returns the hooks of an event in the order in which they run: by weight, then by name.
@@ -105,6 +106,5 @@ pub(super) enum Expiry {
 }
 
 pub(super) fn expiry(kind: &str, body: &Value) -> Expiry {
-    let has_ttl = kind == "Job" && body["spec"]["ttlSecondsAfterFinished"].is_number();
-    if has_ttl { Expiry::AfterFinish } else { Expiry::Never }
+    if expires(kind, &body["spec"]) { Expiry::AfterFinish } else { Expiry::Never }
 }

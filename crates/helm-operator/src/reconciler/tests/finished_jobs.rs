@@ -1,0 +1,121 @@
+//! Jobs of the chart that the server deletes once they finished: their absence is not drift, and they do not run again.
+
+use helm_release::kube::DriftPolicy;
+
+use super::failure_policy::{refuse, retry};
+use super::*;
+
+const LOAD: &str = "/apis/batch/v1/namespaces/ns/jobs/load";
+
+/// A Job with a TTL beside a ConfigMap.
+fn loading(value: &str, image: &str) -> Value {
+    let job = json!({
+        "apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "load"},
+        "spec": {"ttlSecondsAfterFinished": 22, "image": image},
+    });
+    json!({"maps": ["b"], "value": value, "objects": [job]})
+}
+
+/// Feeds the result of a new list of Jobs.
+fn feed_jobs(world: &World) {
+    let jobs = Dependents(world.shared.clone(), Arc::new(resource("batch/v1", "Job", "jobs", true)));
+    let number = world.lists.fetch_add(1, Ordering::Relaxed) + 1;
+    let epoch = Epoch { number, began: Instant::now() };
+    if let Some(mut job) = world.server.object(LOAD) {
+        job["metadata"]["namespace"] = "ns".into();
+        jobs.changed(live(job), epoch);
+    }
+    jobs.sweep(&Scope::ALL, epoch);
+}
+
+async fn reconcile(world: &World) {
+    feed_jobs(world);
+    world.reconcile().await;
+    feed_jobs(world);
+}
+
+/// A release whose Job finished and was deleted by the server.
+async fn finished() -> World {
+    let world = World::new(loading("1", "a"));
+    reconcile(&world).await;
+    assert!(world.server.object(LOAD).is_some());
+    world.server.remove(LOAD);
+    world
+}
+
+fn exists(world: &World) -> bool {
+    world.server.object(LOAD).is_some()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_finished_job_that_the_server_deleted_is_ready_and_not_made_again() {
+    let world = finished().await;
+    for _ in 0..3 {
+        reconcile(&world).await;
+        tokio::time::advance(Duration::from_secs(60)).await;
+    }
+    assert_eq!((exists(&world), world.state("Ready")), (false, "True/Ready".to_owned()));
+    let world = World::on(world.server);
+    feed_jobs(&world);
+    assert_eq!(world.requests().await, 0, "a restart knows it");
+    assert_eq!((exists(&world), world.state("Ready")), (false, "True/Ready".to_owned()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_upgrade_makes_a_finished_job_again_only_if_the_chart_changes_it() {
+    let world = finished().await;
+    for value in ["2", "3"] {
+        world.edit(|p| p["spec"] = loading(value, "a"));
+        reconcile(&world).await;
+        assert_eq!((exists(&world), world.value_of("b")), (false, json!(value)));
+    }
+    world.edit(|p| p["spec"] = loading("3", "b"));
+    reconcile(&world).await;
+    assert!(exists(&world));
+    assert_eq!(world.history().last().unwrap(), "4 deployed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rollback_and_a_request_leave_a_finished_job_finished() {
+    let world = finished().await;
+    refuse(&world, 422);
+    world.edit(|p| p["spec"] = loading("bad", "a"));
+    reconcile(&world).await;
+    retry(&world).await;
+    assert_eq!((exists(&world), world.value_of("b")), (false, json!("1")));
+    world.server.accept();
+    world.edit(|p| p["spec"] = loading("1", "a"));
+    reconcile(&world).await;
+    world.edit(|p| p["metadata"]["annotations"] = json!({"helm.sdk.operatorframework.io/reconcile-now": "1"}));
+    reconcile(&world).await;
+    assert!(!exists(&world));
+    assert_eq!(world.state("Ready"), "True/Ready");
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_watch_no_period_makes_a_finished_job_again() {
+    for policy in [DriftPolicy::Repair, DriftPolicy::Detect] {
+        let server = World::new(loading("1", "a")).server;
+        let world = World::unwatched(server, |settings| {
+            (settings.watch_dependents, settings.drift.policy) = (false, policy);
+        });
+        world.reconcile().await;
+        world.server.remove(LOAD);
+        for _ in 0..3 {
+            tokio::time::advance(Duration::from_secs(60)).await;
+            world.reconcile().await;
+        }
+        assert_eq!((exists(&world), world.condition("Drifted")), (false, None), "{policy}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_without_a_ttl_is_made_again() {
+    let mut spec = loading("1", "a");
+    spec["objects"][0]["spec"] = json!({"image": "a"});
+    let world = World::new(spec);
+    reconcile(&world).await;
+    world.server.remove(LOAD);
+    reconcile(&world).await;
+    assert!(exists(&world));
+}
