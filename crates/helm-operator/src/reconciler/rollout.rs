@@ -7,12 +7,14 @@
 use std::collections::{HashSet, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use helm_release::storage::Before;
+
 use super::compare;
 use super::primary::{Primary, ResourceKey};
 use super::release::Release;
 use super::state::Place;
 use super::work::{Next, Work};
-use crate::status::{Health, condition};
+use crate::status::{Condition, Health, Status, condition};
 
 /// The reason of a failed upgrade in the status.
 pub(super) const FAILED: &str = "UpgradeError";
@@ -76,12 +78,27 @@ impl Rollout {
         }
     }
 
+    /// Takes the place that an upgrade of the previous process had.
+    pub(super) fn recall(&self, key: &ResourceKey, before: Before) {
+        self.claim(key);
+        if before == Before::Unready {
+            self.note_ailing(key);
+        }
+    }
+
     /// Notes that a holder's release was not ready before its upgrade.
     fn note_ailing(&self, key: &ResourceKey) {
         let mut state = self.state();
         if state.holders.contains(key) {
             state.ailing.insert(key.clone());
         }
+    }
+
+    /// How a holder's release was before its upgrade.
+    pub(super) fn before(&self, key: &ResourceKey) -> Option<Before> {
+        let state = self.state();
+        let before = if state.ailing.contains(key) { Before::Unready } else { Before::Ready };
+        state.holders.contains(key).then_some(before)
     }
 
     fn is_ailing(&self, key: &ResourceKey) -> bool {
@@ -143,7 +160,8 @@ impl Work<'_> {
     pub(super) fn begin_upgrade(&self, primary: &Primary, release: Option<&Release>) {
         if self.is_from_outside(primary, release) && self.full_reconcile(primary).is_none() {
             self.shared.rollout.claim(self.key);
-            let is_first = self.shared.cache.history(self.key).fault().is_none();
+            let is_resumed = release.and_then(Release::newest).is_some_and(|(_, newest)| newest.status.is_pending());
+            let is_first = !is_resumed && self.shared.cache.history(self.key).fault().is_none();
             if is_first && primary.status.find(condition::READY).is_some_and(|ready| &*ready.status == "False") {
                 self.shared.rollout.note_ailing(self.key);
             }
@@ -180,6 +198,23 @@ impl Work<'_> {
         let marks = release.as_ref().and_then(|r| r.deployed()).and_then(|(_, revision)| revision.marks.as_ref());
         marks.is_some_and(|marks| compare::is_equal(&marks.inputs, &self.inputs_digest(primary)))
     }
+}
+
+/// How a release was before an upgrade that keeps its place over a restart, because it failed, is unfinished, or left the release unready; `None` if no
+/// upgrade does. `own` is the digest of the resource's own part: if that changed since, the next upgrade needs no place.
+pub(super) fn unfinished(release: &Release, own: &str, status: &Status) -> Option<Before> {
+    let deployed = release.deployed()?.1.marks.as_ref()?;
+    let newest = release.newest()?.1;
+    let before = newest.marks.as_ref().and_then(|marks| marks.before);
+    let has_failed = |c: &Condition| *c.status == *"True" && *c.reason == *FAILED;
+    let unfinished = if status.find(condition::RELEASE_FAILED).is_some_and(has_failed) {
+        before.or(Some(Before::Ready))
+    } else if newest.status.is_pending() || status.find(condition::READY).is_none_or(|ready| *ready.status != *"True") {
+        before
+    } else {
+        None
+    };
+    unfinished.filter(|_| compare::has_own(&deployed.inputs, own))
 }
 
 #[cfg(test)]

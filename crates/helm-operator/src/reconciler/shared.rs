@@ -25,7 +25,7 @@ use super::rollout::{self, Rollout};
 use super::sources::Sources;
 use super::stamp::Epoch;
 use super::status_fields::Undeclared;
-use super::{compare, observe, watch};
+use super::{observe, watch};
 use crate::events::Events;
 use crate::metrics::{Census, Metrics, Readiness};
 use crate::native::Stores;
@@ -172,14 +172,11 @@ impl Shared {
         }
     }
 
-    /// An upgrade that failed under the previous process keeps its place, unless the resource itself changed.
+    /// An upgrade of the previous process keeps its place until the release is ready, unless the resource itself changed.
     fn recall_place(&self, primary: &Primary) {
-        let failed = primary.status.find(condition::RELEASE_FAILED);
-        let has_failed = failed.is_some_and(|c| *c.status == *"True" && *c.reason == *rollout::FAILED);
-        let marks = self.cache.release(&primary.key()).and_then(|r| r.deployed().and_then(|(_, r)| r.marks.clone()));
-        let own = observe::own_digest(primary);
-        if has_failed && marks.is_some_and(|marks| compare::has_own(&marks.inputs, &own)) {
-            self.rollout.claim(&primary.key());
+        let release = self.cache.release(&primary.key()).unwrap_or_default();
+        if let Some(before) = rollout::unfinished(&release, &observe::own_digest(primary), &primary.status) {
+            self.rollout.recall(&primary.key(), before);
         }
     }
 

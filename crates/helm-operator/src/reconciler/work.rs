@@ -281,6 +281,7 @@ impl Work<'_> {
             recreate: self.shared.settings.recreate.clone(),
             ignore: self.shared.settings.drift.ignore.clone(),
             refused: self.refused(primary),
+            before: self.shared.rollout.before(self.key),
             unclaimed_hooks: self.granted(primary) > Adopt::Never || self.release().is_some_and(|r| r.is_taken_over()),
         };
         Environment {

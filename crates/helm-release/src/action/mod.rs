@@ -58,7 +58,7 @@ use crate::kube::{
     recorded_objects,
 };
 use crate::release::{ChartDocument, Hook, Packed, Release, Status};
-use crate::storage::{self, Marks, Storage, Written};
+use crate::storage::{self, Before, Marks, Storage, Written};
 
 pub use failure::Refusal;
 pub use import::{Imported, import, imported_inventory};
@@ -168,6 +168,8 @@ pub struct Options {
     pub ignore: Arc<[IgnoreRule]>,
     /// The object that the server rejected in the last attempt with the same inputs, if any. It is tried first, as a dry run.
     pub refused: Option<Refusal>,
+    /// How the release is before an upgrade that takes a place, for the marks. Default: none.
+    pub before: Option<Before>,
 }
 
 impl Default for Options {
@@ -184,6 +186,7 @@ impl Default for Options {
             recreate: Arc::default(),
             ignore: Arc::default(),
             refused: None,
+            before: None,
         }
     }
 }

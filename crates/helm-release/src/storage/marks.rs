@@ -55,6 +55,19 @@ pub struct Marks {
     pub rolled_back_to: Option<u32>,
     /// Whether override values are strings in this release although the operator's own would have types: operator-sdk made it so.
     pub string_overrides: bool,
+    /// How the release was before the upgrade to this revision, if that took one of a limited number of places.
+    pub before: Option<Before>,
+}
+
+/// How a release was before an upgrade.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Before {
+    /// It was ready.
+    #[serde(rename = "r")]
+    Ready,
+    /// It was not ready.
+    #[serde(rename = "u")]
+    Unready,
 }
 
 /// An object in a release's inventory.
@@ -141,6 +154,8 @@ struct Text {
     r: Option<u32>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     s: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    b: Option<Before>,
     #[serde(default)]
     o: Vec<(String, String, String, String, String, String, u8)>,
 }
@@ -181,6 +196,7 @@ impl Marks {
             taken_over: text.m,
             rolled_back_to: text.r,
             string_overrides: text.s,
+            before: text.b,
         })
     }
 
@@ -209,6 +225,7 @@ impl Marks {
             m: self.taken_over,
             r: self.rolled_back_to,
             s: self.string_overrides,
+            b: self.before,
             o: self.objects.iter().map(object).collect(),
         };
         let json = serde_json::to_string(&text).unwrap_or_default();

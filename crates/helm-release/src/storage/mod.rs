@@ -22,7 +22,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
 
 pub use home::Home;
-pub use marks::{MARKS_ANNOTATION, MarkedObject, Marks};
+pub use marks::{Before, MARKS_ANNOTATION, MarkedObject, Marks};
 
 use crate::kube::{self, Api, Call, FIELD_MANAGER};
 use crate::release::{self, Packed, Release, Status};

@@ -58,6 +58,7 @@ fn marks() -> Marks {
         taken_over: true,
         rolled_back_to: Some(1),
         string_overrides: true,
+        before: Some(Before::Unready),
     }
 }
 

@@ -181,16 +181,6 @@ async fn a_stalled_release_makes_room_only_if_it_was_not_ready_before_its_upgrad
         let world = serving(server, "v1", 1);
         let a = world.add("ns", "a", json!({"maps": ["a"], "deployments": ["a"], "value": "x"}));
         let b = world.add("ns", "b", json!({"maps": ["b"], "value": "x"}));
-        let set_ready = |world: &World, ready: bool| {
-            let path = "/apis/apps/v1/namespaces/ns/deployments/a";
-            let mut live = world.server.object(path).unwrap();
-            let count = u32::from(ready);
-            live["status"] = json!({
-                "replicas": 1, "updatedReplicas": 1, "readyReplicas": count, "availableReplicas": count,
-                "conditions": [{"type": "Available", "status": if ready { "True" } else { "False" }}],
-            });
-            world.server.put(path, live, "kube-controller-manager");
-        };
         world.reconcile_one(&a).await;
         world.reconcile_one(&b).await;
         set_ready(&world, was_ready);
@@ -206,5 +196,122 @@ async fn a_stalled_release_makes_room_only_if_it_was_not_ready_before_its_upgrad
         assert_eq!(world.value_of("a"), "x by v2");
         let expected = if was_ready { "x by v1" } else { "x by v2" };
         assert_eq!(world.value_of("b"), expected, "ready before: {was_ready}");
+    }
+}
+
+const DEPLOYMENT: &str = "/apis/apps/v1/namespaces/ns/deployments/a";
+
+fn set_ready(world: &World, ready: bool) {
+    let mut live = world.server.object(DEPLOYMENT).unwrap();
+    let count = u32::from(ready);
+    live["status"] = json!({
+        "replicas": 1, "updatedReplicas": 1, "readyReplicas": count, "availableReplicas": count,
+        "conditions": [{"type": "Available", "status": if ready { "True" } else { "False" }}],
+    });
+    world.server.put(DEPLOYMENT, live, "kube-controller-manager");
+}
+
+/// Two releases at v1, of which `a` has a Deployment, and a controller with one place that serves v2.
+async fn with_deployment(was_ready: bool) -> World {
+    let server = Arc::new(MemoryApi::new());
+    server.serve("cache.my.domain/v1", "Memcached", "memcacheds");
+    let world = serving(server, "v1", 1);
+    let [a, b, ..] = keys();
+    world.add("ns", "a", json!({"maps": ["a"], "deployments": ["a"], "value": "x"}));
+    world.add("ns", "b", json!({"maps": ["b"], "value": "x"}));
+    world.reconcile_one(&a).await;
+    world.reconcile_one(&b).await;
+    set_ready(&world, was_ready);
+    world.reconcile_one(&a).await;
+    serving(world.server, "v2", 1)
+}
+
+fn restarted(world: &World) -> World {
+    serving(world.server.clone(), "v2", 1)
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_upgrade_that_never_became_ready_keeps_its_place_over_restarts() {
+    let world = with_deployment(true).await;
+    let [a, b, ..] = keys();
+    set_ready(&world, false);
+    world.reconcile_one(&a).await;
+    assert_eq!(world.value_of("a"), "x by v2");
+    let mut world = restarted(&world);
+    for _ in 0..3 {
+        for key in [&b, &a, &b] {
+            world.reconcile_one(key).await;
+        }
+        assert_eq!(world.value_of("b"), "x by v1");
+        tokio::time::advance(Duration::from_secs(700)).await;
+        world = restarted(&world);
+    }
+    set_ready(&world, true);
+    world.reconcile_one(&a).await;
+    world.reconcile_one(&b).await;
+    assert_eq!(world.value_of("b"), "x by v2");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_that_was_not_ready_before_its_upgrade_makes_room_after_a_restart_too() {
+    let world = with_deployment(false).await;
+    let [a, b, ..] = keys();
+    world.reconcile_one(&a).await;
+    let world = restarted(&world);
+    world.reconcile_one(&b).await;
+    assert_eq!(world.value_of("b"), "x by v1", "it is not stalled yet");
+    for _ in 0..5 {
+        world.reconcile_one(&a).await;
+        world.reconcile_one(&b).await;
+        tokio::time::advance(Duration::from_secs(300)).await;
+    }
+    assert_eq!(world.value_of("b"), "x by v2");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unfinished_upgrade_keeps_its_place_over_a_restart() {
+    let world = with_deployment(true).await;
+    let [a, b, ..] = keys();
+    world.server.refuse(|call| {
+        let is_write = call.method != http::Method::GET && call.path.contains("/configmaps/a");
+        is_write.then(|| Error::from_status(503, "", "away"))
+    });
+    world.reconcile_one(&a).await;
+    world.server.accept();
+    let world = restarted(&world);
+    world.reconcile_one(&b).await;
+    assert_eq!((world.value_of("a"), world.value_of("b")), (json!("x by v1"), json!("x by v1")));
+    world.reconcile_one(&a).await;
+    // In memory, an apply drops the status.
+    set_ready(&world, true);
+    world.reconcile_one(&a).await;
+    world.reconcile_one(&b).await;
+    assert_eq!((world.value_of("a"), world.value_of("b")), (json!("x by v2"), json!("x by v2")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unready_install_and_an_unready_change_of_the_resource_take_no_place() {
+    for changes in [false, true] {
+        let server = Arc::new(MemoryApi::new());
+        server.serve("cache.my.domain/v1", "Memcached", "memcacheds");
+        let world = serving(server, "v1", 1);
+        let [a, b, ..] = keys();
+        world.add("ns", "b", json!({"maps": ["b"], "value": "x"}));
+        world.reconcile_one(&b).await;
+        let world = serving(world.server, "v2", 1);
+        world.add("ns", "a", json!({"maps": ["a"], "deployments": ["a"], "value": "x"}));
+        world.reconcile_one(&a).await;
+        if changes {
+            let path = primary("ns", "a", Value::Null).0;
+            let mut object = world.server.object(&path).unwrap();
+            (object["spec"]["value"], object["metadata"]["generation"]) = ("y".into(), 2.into());
+            world.server.put(&path, object, "user");
+            world.reconcile_one(&a).await;
+        }
+        set_ready(&world, false);
+        world.reconcile_one(&a).await;
+        let world = restarted(&world);
+        world.reconcile_one(&b).await;
+        assert_eq!(world.value_of("b"), "x by v2", "changes: {changes}");
     }
 }

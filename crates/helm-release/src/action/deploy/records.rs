@@ -89,6 +89,7 @@ impl Attempt<'_> {
             taken_over: self.current.is_some_and(|c| c.taken_over),
             rolled_back_to: release.info.rolled_back_to(),
             string_overrides: self.current.is_some_and(|c| c.string_overrides),
+            before: self.env.options.before,
             ..Marks::default()
         }
     }
