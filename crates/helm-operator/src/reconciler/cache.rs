@@ -42,10 +42,8 @@ struct State {
     kinds: HashMap<KindKey, Vec<Scope>>,
     /// Kinds whose first list is running, with the resources that wait for it.
     listing: HashMap<KindKey, HashSet<ResourceKey>>,
-    /// Kinds we may not list: absence from the cache proves nothing, and nothing reports drift.
+    /// Kinds that we were not allowed to list in some scope: where no watch covers an object, its absence proves nothing, and nothing reports drift.
     refused: HashSet<KindKey>,
-    /// Kinds and scopes whose watch had listed, and is refused now.
-    lost: HashSet<(KindKey, Scope)>,
     /// Kinds of which no version is served.
     unserved: HashSet<KindKey>,
     /// The histories that say something.
@@ -382,9 +380,12 @@ impl Cache {
         self.state().listing.values().any(|waiting| waiting.contains(key))
     }
 
-    /// Whether we may not list the object's kind.
+    /// Whether no watch covers the object, because we may not list its kind. A list of another namespace changes nothing about that.
     pub(super) fn is_refused(&self, key: &ObjectKey) -> bool {
-        self.state().refused.contains(&(key.group.clone(), key.kind.clone()))
+        let state = self.state();
+        let kind = (key.group.clone(), key.kind.clone());
+        let is_covered = state.kinds.get(&kind).is_some_and(|all| all.iter().any(|scope| scope.covers(&key.namespace)));
+        state.refused.contains(&kind) && !is_covered
     }
 
     /// Whether a change of an object may matter to a resource: the object is part of its release, or the release's objects are unknown. Objects of
@@ -397,18 +398,16 @@ impl Cache {
         self.releases.read(&self.record_of(owner), concerns).unwrap_or(true)
     }
 
-    /// Notes that all of a kind's objects in this scope are known; returns whether its watch was refused before.
+    /// Notes that all of a kind's objects in this scope are known; returns whether its watch may have been refused before.
     pub(super) fn kind_synced(&self, resource: &Resource, scope: &Scope) -> bool {
         let (mut state, kind) = (self.state(), kind_key(resource));
         let scopes = state.kinds.entry(kind.clone()).or_default();
-        if !scopes.contains(scope) {
+        let is_new = !scopes.contains(scope);
+        if is_new {
             scopes.push(scope.clone());
         }
         state.unserved.remove(&kind);
-        let was_lost = state.lost.remove(&(kind.clone(), scope.clone()));
-        let is_whole = !state.lost.iter().any(|(lost, _)| *lost == kind);
-        let was_refused = is_whole && state.refused.remove(&kind);
-        was_lost || was_refused
+        is_new && state.refused.contains(&kind)
     }
 
     /// Notes that a kind can no longer be watched in this scope: absence proves nothing any more. `unserved` if no version of it is served. Returns
@@ -418,7 +417,6 @@ impl Cache {
         let lost = state.kinds.get_mut(kind).map_or(0, |scopes| scopes.extract_if(.., |known| known == scope).count());
         if lost > 0 {
             state.refused.insert(kind.clone());
-            state.lost.insert((kind.clone(), scope.clone()));
         }
         let is_news = if unserved { state.unserved.insert(kind.clone()) } else { state.unserved.remove(kind) };
         lost > 0 || is_news

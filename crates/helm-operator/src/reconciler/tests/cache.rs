@@ -237,15 +237,29 @@ fn a_kind_that_can_no_longer_be_watched_is_unknown_in_that_namespace_only() {
     assert!(!cache.kind_lost(&kind, &ours, false), "it was not known");
     assert!(!cache.kind_synced(&config_maps(), &ours) && !cache.kind_synced(&config_maps(), &other));
     assert!(cache.kind_lost(&kind, &other, false));
-    assert!(cache.is_synced(&a) && cache.is_refused(&a));
+    let theirs = ObjectKey { namespace: "other".into(), ..a.clone() };
+    assert!(cache.is_synced(&a) && !cache.is_refused(&a) && cache.is_refused(&theirs));
     assert!(cache.kind_lost(&kind, &ours, false) && !cache.is_synced(&a));
     assert!(!cache.kind_lost(&kind, &ours, false), "that is no news");
     assert!(cache.kind_lost(&kind, &ours, true) && cache.is_unserved(&a), "that is");
     assert!(!cache.start_kind(&config_maps()), "its watch is tried again");
     assert!(cache.kind_synced(&config_maps(), &ours), "its owners must look for what they missed");
-    assert!(cache.is_synced(&a) && !cache.is_unserved(&a) && cache.is_refused(&a));
+    assert!(cache.is_synced(&a) && !cache.is_unserved(&a) && !cache.is_refused(&a) && cache.is_refused(&theirs));
     assert!(cache.kind_synced(&config_maps(), &other), "and so must the owners in the other namespace");
-    assert!(!cache.is_refused(&a));
+    assert!(!cache.is_refused(&a) && !cache.is_refused(&theirs));
+}
+
+#[test]
+fn a_namespace_whose_list_is_refused_stays_refused_after_a_list_of_another() {
+    let cache = Cache::default();
+    let [mine, other] = ["ns", "other"].map(Scope::namespace);
+    let a = object_key("ConfigMap", "a");
+    cache.start_kind(&config_maps());
+    assert!(!cache.kind_synced(&config_maps(), &other));
+    cache.kind_listed(&config_maps(), true);
+    assert!(!cache.kind_synced(&config_maps(), &other), "an expired watch lists again");
+    assert!(cache.is_refused(&a) && !cache.is_synced(&a), "nothing covers it");
+    assert!(cache.kind_synced(&config_maps(), &mine) && !cache.is_refused(&a), "the right is granted");
 }
 
 #[test]

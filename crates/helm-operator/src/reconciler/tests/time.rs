@@ -395,10 +395,9 @@ async fn only_objects_of_the_release_wake_its_resource() {
     assert!(concerns("a-hook"), "nobody knows what the release has");
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_forbidden_kind_counts_as_refused_until_it_is_listed() {
-    let world = World::new(spec());
-    let cache = &world.shared.cache;
+#[test]
+fn a_forbidden_kind_counts_as_refused_until_it_is_listed() {
+    let cache = Cache::default();
     let key = object_key("ConfigMap", "a");
     cache.kind_listed(&config_maps(), true);
     assert!(cache.is_refused(&key));
