@@ -1,5 +1,6 @@
 //! Runs a controller: waits until its kind is served, starts its watches, and starts the workers once everything is listed.
 
+use std::pin::pin;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -35,7 +36,7 @@ use crate::report::chain;
 use crate::watches::Watch;
 
 /// How long a resource waits for the first list of a kind in its release.
-const FIRST_LISTS: Duration = Duration::from_secs(30);
+pub(super) const FIRST_LISTS: Duration = Duration::from_secs(30);
 
 /// How often to look for kinds of recorded releases that are not served.
 const SEARCH: Duration = Duration::from_secs(30);
@@ -320,12 +321,23 @@ fn watch_kind(shared: &Arc<Shared>, context: &Context, kind: Arc<Resource>) -> B
     let subscriber: Subscriber = Arc::new(watch::Dependents(shared.clone(), kind.clone()));
     let listed = context.cluster.kinds.subscribe(&kind, shared.renderer.chart_name(), &subscriber);
     let shared = shared.clone();
-    Box::pin(async move {
-        let refused = tokio::time::timeout(FIRST_LISTS, listed).await == Ok(First::Refused);
-        shared.cache.kind_listed(&kind, refused);
-        // Drift from before the first list is known only now.
-        shared.cache.resources_with(&kind).into_iter().for_each(|key| shared.wake(key));
-    })
+    Box::pin(async move { await_lists(&shared, &kind, listed).await })
+}
+
+/// Wakes the resources with objects of a kind once its first lists are complete, and before if that takes long.
+pub(super) async fn await_lists(shared: &Shared, kind: &Resource, listed: impl Future<Output = First>) {
+    let mut listed = pin!(listed);
+    let first = tokio::time::timeout(FIRST_LISTS, &mut listed).await.ok();
+    end_wait(shared, kind, first);
+    if first.is_none() {
+        end_wait(shared, kind, Some(listed.await));
+    }
+}
+
+/// Ends the wait of the resources with objects of a kind. Drift from before the first list is known only after it.
+fn end_wait(shared: &Shared, kind: &Resource, first: Option<First>) {
+    shared.cache.kind_listed(kind, first == Some(First::Refused));
+    shared.cache.resources_with(kind).into_iter().for_each(|key| shared.wake(key));
 }
 
 /// Feeds a sink in a task; the future resolves when the first list is complete, refused, or can no longer come.

@@ -3,9 +3,10 @@
 use tokio_util::sync::CancellationToken;
 
 use super::*;
+use crate::reconciler::feed::First;
 use crate::reconciler::progress::publish_progress;
 use crate::reconciler::workers::serve;
-use crate::reconciler::{history, settle};
+use crate::reconciler::{history, run, settle};
 
 const HOUR: Duration = Duration::from_secs(3600);
 const PRIMARIES: &str = "/apis/cache.my.domain/v1/namespaces/ns/memcacheds/";
@@ -403,4 +404,33 @@ fn a_forbidden_kind_counts_as_refused_until_it_is_listed() {
     assert!(cache.is_refused(&key));
     cache.kind_synced(&config_maps(), &Scope::ALL);
     assert!(!cache.is_refused(&key));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_first_list_that_takes_long_wakes_its_resources_again_when_it_ends() {
+    for end in [First::Listed, First::Refused] {
+        let world = World::new(spec());
+        world.reconcile().await;
+        let kind = config_maps();
+        let (sender, listed) = tokio::sync::oneshot::channel();
+        world.shared.queue.open();
+        let woken = async || tokio::time::timeout(SECOND, world.shared.queue.next()).await.ok();
+        while let Some(key) = woken().await {
+            world.shared.queue.done(&key);
+        }
+        let lists = run::await_lists(&world.shared, &kind, async { listed.await.unwrap() });
+        let mut sender = Some(sender);
+        let watcher = async {
+            tokio::time::sleep(run::FIRST_LISTS).await;
+            for _ in 0..2 {
+                let key = woken().await.expect("it is awake");
+                world.shared.queue.done(&key);
+                assert_eq!(woken().await, None);
+                if let Some(sender) = sender.take() {
+                    sender.send(end).unwrap();
+                }
+            }
+        };
+        tokio::join!(lists, watcher);
+    }
 }
