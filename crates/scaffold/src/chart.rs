@@ -38,6 +38,12 @@ impl ChartFiles {
         Ok(ChartFiles { name: chart.metadata.name.clone(), files })
     }
 
+    /// The chart's files: their paths and contents.
+    #[cfg(test)]
+    pub(crate) fn files(&self) -> impl Iterator<Item = (&str, &[u8])> {
+        self.files.iter().map(|(name, content)| (name.as_str(), content.as_slice()))
+    }
+
     /// Copies the chart into the project, unless it has a chart of this name. Returns its path, and whether it was copied.
     pub(crate) fn copy(&self, project: &mut Project) -> (String, bool) {
         let path = format!("{FOLDER}/{}", self.name);

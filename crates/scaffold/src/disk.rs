@@ -1,40 +1,55 @@
 //! The only module that touches the disk: reads projects, charts and the library's sources, writes what changed.
+//!
+//! Folders may come from others. What is read ends in the project, in git and in an image, so no link leaves its folder, in either direction.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::io::Read as _;
+use std::path::{Component, Path};
 
 use helm::chart::{Chart, MAX_CHART_BYTES};
+use helm::disk::{Bounds, CHART_BOUNDS, Odd, ReadError, read_folder};
 
 use crate::chart::ChartFiles;
 use crate::library::{Checkout, Library, Sources};
 use crate::{Change, Error, Project};
 
-/// Folders that are never part of a project.
-const SKIPPED: [&str; 5] = [".git", "bin", "dist", "node_modules", "target"];
+/// Folders at a project's root that are never part of it.
+const BUILT: [&str; 3] = ["bin", "dist", "target"];
 
-/// How deep folders may be nested. Ends cycles of links.
-const MAX_DEPTH: usize = 32;
+/// Folders that are part of neither a project nor a chart.
+const FOREIGN: [&str; 2] = [".git", "node_modules"];
+
+/// The bounds of a project. Broken links and sockets, such as editors leave behind, are not part of it.
+const PROJECT_BOUNDS: Bounds = Bounds { what: "project", bytes: 256 << 20, entries: 100_000, odd: Odd::Skipped };
 
 /// Reads a project's files. A folder that does not exist is an empty project.
 ///
 /// # Errors
-/// A file or folder cannot be read.
+/// A file or folder cannot be read, a link leaves the folder, or it holds too much.
 pub fn read(folder: &Path) -> Result<Project, Error> {
-    let mut files = Vec::new();
-    if folder.exists() {
-        walk(folder, "", 0, &mut files)?;
+    if !folder.exists() {
+        return Ok(Project::default());
     }
-    Ok(Project::from_files(files))
+    let skips = |name: &str, about: &fs::Metadata| match about.is_dir() {
+        true => BUILT.contains(&name) || is_foreign(name),
+        // Whatever it is, no chart and no manifest is that large.
+        false => about.len() > MAX_CHART_BYTES,
+    };
+    let files = read_folder(folder, PROJECT_BOUNDS, &skips).map_err(|cause| refused(folder, cause))?;
+    Ok(Project::from_files(files.into_iter().map(|file| (file.name, file.data.to_vec()))))
 }
 
 /// Writes the files that changed, and deletes those that were removed.
 ///
 /// # Errors
-/// A file or folder cannot be written; earlier files are written then.
+/// A file or folder cannot be written, or would be written through a link that leaves the folder; earlier files are written then.
 pub fn write(folder: &Path, project: &Project) -> Result<(), Error> {
     for (name, change) in project.changes() {
         let path = folder.join(name);
         let failed = |source| Error::Disk { what: "write", path: path.display().to_string(), source };
+        if let Some(link) = leaving(folder, name) {
+            return Err(Error::Leaves { link, folder: folder.display().to_string() });
+        }
         if change == Change::Removed {
             fs::remove_file(&path).map_err(failed)?;
             continue;
@@ -50,7 +65,7 @@ pub fn write(folder: &Path, project: &Project) -> Result<(), Error> {
 /// Reads a chart from a folder, with the files that `.helmignore` excludes, or from a `.tgz` archive.
 ///
 /// # Errors
-/// The path cannot be read, or is not a chart.
+/// The path cannot be read, is not a chart, holds too much, or links to files that are not its own.
 pub fn read_chart(path: &str) -> Result<ChartFiles, Error> {
     if !Path::new(path).exists() && is_remote(path) {
         return Err(Error::Remote(path.to_owned()));
@@ -94,47 +109,55 @@ fn is_remote(path: &str) -> bool {
     path.contains("://") || (is_name && path.split('/').count() == 2)
 }
 
+/// The files of a folder that somebody else made, with a chart's bounds.
 fn files_below(folder: &Path) -> Result<Vec<(String, Vec<u8>)>, Error> {
-    let mut files = Vec::new();
-    walk(folder, "", 0, &mut files)?;
-    Ok(files)
+    let skips = |name: &str, about: &fs::Metadata| about.is_dir() && is_foreign(name);
+    let files = read_folder(folder, CHART_BOUNDS, &skips).map_err(|cause| refused(folder, cause))?;
+    Ok(files.into_iter().map(|file| (file.name, file.data.to_vec())).collect())
+}
+
+/// Whether the last part of the path names a folder of other tools.
+fn is_foreign(name: &str) -> bool {
+    name.rsplit('/').next().is_some_and(|last| FOREIGN.contains(&last))
+}
+
+/// A link that leaves the folder says what to do about it.
+fn refused(folder: &Path, cause: ReadError) -> Error {
+    let folder = folder.display().to_string();
+    match cause {
+        ReadError::LinkOutside { name, .. } => Error::Leaves { link: name, folder },
+        cause => Error::Folder { folder, cause },
+    }
 }
 
 fn archive(path: &str) -> Result<Vec<(String, Vec<u8>)>, Error> {
     let failed = |source| Error::Disk { what: "read", path: path.to_owned(), source };
-    if fs::metadata(path).map_err(failed)?.len() > MAX_CHART_BYTES {
+    // Opening a pipe would wait for its writer, and a device may have no end.
+    if !fs::metadata(path).map_err(failed)?.is_file() {
+        return Err(Error::chart(path, "it is neither a folder nor a file"));
+    }
+    let mut bytes = Vec::new();
+    fs::File::open(path).map_err(failed)?.take(MAX_CHART_BYTES + 1).read_to_end(&mut bytes).map_err(failed)?;
+    if bytes.len() as u64 > MAX_CHART_BYTES {
         return Err(Error::chart(path, "the archive is too large"));
     }
-    let files = Chart::unpack(&fs::read(path).map_err(failed)?).map_err(|error| Error::chart(path, error))?;
+    let files = Chart::unpack(&bytes).map_err(|error| Error::chart(path, error))?;
     Ok(files.into_iter().map(|file| (file.name, file.data.to_vec())).collect())
 }
 
-fn walk(folder: &Path, prefix: &str, depth: usize, files: &mut Vec<(String, Vec<u8>)>) -> Result<(), Error> {
-    let failed = |path: &Path| {
-        let path = path.display().to_string();
-        move |source| Error::Disk { what: "read", path, source }
-    };
-    let mut entries: Vec<PathBuf> = fs::read_dir(folder)
-        .and_then(Iterator::collect::<Result<Vec<_>, _>>)
-        .map_err(failed(folder))?
-        .iter()
-        .map(fs::DirEntry::path)
-        .collect();
-    entries.sort();
-    for path in entries {
-        let Some(name) = path.file_name().and_then(|name| name.to_str()) else { continue };
-        let below = format!("{prefix}{name}");
-        // Broken links and sockets are not part of a project.
-        let Ok(about) = fs::metadata(&path) else { continue };
-        if about.is_dir() {
-            if depth < MAX_DEPTH && !(depth == 0 && SKIPPED.contains(&name)) {
-                walk(&path, &format!("{below}/"), depth + 1, files)?;
-            }
-        } else if about.is_file() {
-            files.push((below, fs::read(&path).map_err(failed(&path))?));
+/// Returns the first link on the path of a project's file that leads out of the project, or nowhere yet.
+fn leaving(folder: &Path, name: &str) -> Option<String> {
+    let root = fs::canonicalize(folder).ok()?;
+    let mut path = root.clone();
+    for part in Path::new(name).components() {
+        let Component::Normal(part) = part else { return Some(name.to_owned()) };
+        path.push(part);
+        let is_link = fs::symlink_metadata(&path).is_ok_and(|about| about.is_symlink());
+        if is_link && !fs::canonicalize(&path).is_ok_and(|target| target.starts_with(&root)) {
+            return Some(path.strip_prefix(&root).unwrap_or(&path).display().to_string());
         }
     }
-    Ok(())
+    None
 }
 
 #[cfg(test)]
@@ -152,6 +175,109 @@ mod tests {
         assert_eq!(read.text("a/b/c.yaml"), Some("x: 1\n"));
         assert!(!read.contains("target/debug/big"));
         assert_eq!(read.changes().count(), 0);
+    }
+
+    /// A folder that holds a chart `app` and, beside it, a file that is not the chart's.
+    fn chart() -> (tempfile::TempDir, std::path::PathBuf) {
+        let around = tempfile::tempdir().unwrap();
+        let chart = around.path().join("app");
+        fs::create_dir_all(chart.join("files")).unwrap();
+        fs::write(chart.join("Chart.yaml"), "apiVersion: v2\nname: app\nversion: 1.0.0\n").unwrap();
+        fs::write(around.path().join("id_rsa"), "a private key").unwrap();
+        (around, chart)
+    }
+
+    fn link(target: impl AsRef<Path>, at: &Path) {
+        let _ = fs::remove_file(at);
+        std::os::unix::fs::symlink(target, at).unwrap();
+    }
+
+    /// The errors of reading the folder as a chart and as a project.
+    fn errors(folder: &Path) -> [String; 2] {
+        [read_chart(folder.to_str().unwrap()).unwrap_err().to_string(), read(folder).unwrap_err().to_string()]
+    }
+
+    #[test]
+    fn links_that_leave_a_chart_or_a_project_are_refused_by_name() {
+        let (around, chart) = chart();
+        let at = chart.join("files/key");
+        for target in [Path::new("../../id_rsa"), &around.path().join("id_rsa"), Path::new("/"), Path::new("/dev/zero")]
+        {
+            link(target, &at);
+            for error in errors(&chart) {
+                assert!(error.starts_with("the link files/key leaves "), "{error}");
+            }
+        }
+        link("../Chart.yaml", &at);
+        let read_back = read_chart(chart.to_str().unwrap()).unwrap();
+        let content = read_back.files().find(|(name, _)| *name == "files/key").unwrap().1;
+        assert!(content.starts_with(b"apiVersion"));
+        assert!(read(&chart).unwrap().contains("files/key"));
+    }
+
+    #[test]
+    fn a_folder_and_an_archive_are_not_read_beyond_their_limits() {
+        let (_around, chart) = chart();
+        fs::File::create(chart.join("files/large")).unwrap().set_len(MAX_CHART_BYTES).unwrap();
+        let error = read_chart(chart.to_str().unwrap()).unwrap_err();
+        assert!(all_of(&error).contains("error reading files/large: chart exceeds maximum"), "{error}");
+        let archive = chart.join("large.tgz");
+        fs::File::create(&archive).unwrap().set_len(MAX_CHART_BYTES + 1).unwrap();
+        let error = read_chart(archive.to_str().unwrap()).unwrap_err().to_string();
+        assert!(error.ends_with("the archive is too large"), "{error}");
+        fs::remove_file(chart.join("files/large")).unwrap();
+        // Too large for a project's file.
+        assert!(!read(&chart).unwrap().contains("large.tgz"));
+    }
+
+    #[test]
+    fn pipes_and_devices_are_never_opened() {
+        let (_around, chart) = chart();
+        let pipe = chart.join("files/pipe");
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        let error = read_chart(chart.to_str().unwrap()).unwrap_err();
+        assert!(all_of(&error).contains("cannot load irregular file"), "{error}");
+        assert!(!read(&chart).unwrap().contains("files/pipe"));
+        for path in [pipe.to_str().unwrap(), "/dev/zero"] {
+            let error = read_chart(path).unwrap_err().to_string();
+            assert!(error.ends_with("it is neither a folder nor a file"), "{error}");
+        }
+    }
+
+    #[test]
+    fn nothing_is_written_through_a_link_that_leaves_the_project() {
+        let (around, folder) = chart();
+        let outside = around.path().join("new");
+        // The target does not exist, so the link is no part of the project that is read.
+        link(&outside, &folder.join("role.yaml"));
+        let mut project = read(&folder).unwrap();
+        project.create("role.yaml", "rules: []\n");
+        let error = write(&folder, &project).unwrap_err().to_string();
+        assert!(error.starts_with("the link role.yaml leaves ") && !outside.exists(), "{error}");
+        let mut project = Project::default();
+        project.create("config/role.yaml", "rules: []\n");
+        link(around.path(), &folder.join("config"));
+        assert!(write(&folder, &project).is_err() && !around.path().join("role.yaml").exists());
+        link("files", &folder.join("config"));
+        write(&folder, &project).unwrap();
+        assert!(folder.join("files/role.yaml").exists());
+    }
+
+    #[test]
+    fn a_charts_own_folders_keep_their_names() {
+        let (_around, chart) = chart();
+        for name in ["bin/run.sh", "dist/a.js", ".git/config"] {
+            let file = chart.join(name);
+            fs::create_dir_all(file.parent().unwrap()).unwrap();
+            fs::write(file, "x").unwrap();
+        }
+        let files = read_chart(chart.to_str().unwrap()).unwrap();
+        let names: Vec<_> = files.files().map(|(name, _)| name.to_owned()).collect();
+        assert_eq!(names, ["Chart.yaml", "bin/run.sh", "dist/a.js"]);
+    }
+
+    fn all_of(error: &dyn std::error::Error) -> String {
+        std::iter::successors(Some(error), |error| error.source()).map(|error| format!("{error}: ")).collect()
     }
 
     #[test]

@@ -2,6 +2,8 @@
 
 use std::io;
 
+use helm::disk::ReadError;
+
 use crate::gvk::InvalidName;
 use crate::yaml::EditError;
 
@@ -102,6 +104,25 @@ pub enum Error {
     /// A chart from a repository.
     #[error("cannot download charts; run 'helm pull {0} --untar' and pass the folder")]
     Remote(String),
+    /// A symbolic link of a folder that leads out of it.
+    #[error(
+        "the link {link} leaves {folder}: remove it, or put what it links to in its place; of a chart whose files you trust, 'helm package' makes an archive that holds them"
+    )]
+    Leaves {
+        /// The link's path in the folder.
+        link: String,
+        /// The folder.
+        folder: String,
+    },
+    /// A folder that is not read, or not to its end.
+    #[error("cannot read {folder}")]
+    Folder {
+        /// The folder.
+        folder: String,
+        /// Why.
+        #[source]
+        cause: ReadError,
+    },
     /// The disk.
     #[error("cannot {what} {path}")]
     Disk {

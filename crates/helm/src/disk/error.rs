@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::folder::{MAX_FOLDER_DEPTH, MAX_IGNORE_BYTES, MAX_LINKS};
 use super::ignore::RuleError;
-use crate::chart::{ArchiveError, LoadError, MAX_CHART_BYTES, MAX_CHART_FILES};
+use crate::chart::{ArchiveError, LoadError};
 
 /// Why a chart cannot be read from disk. The texts are Helm's where Helm has a counterpart.
 #[derive(Debug, thiserror::Error)]
@@ -64,11 +64,16 @@ pub enum ReadError {
     #[error("folders are nested more than {MAX_FOLDER_DEPTH} deep (limit MAX_FOLDER_DEPTH): {0}")]
     FoldersTooDeep(String),
     /// The folder contains too many entries.
-    #[error("chart has more than {MAX_CHART_FILES} files (limit MAX_CHART_FILES)")]
-    TooManyFiles,
+    #[error("{what} has more than {limit} files (limit MAX_{}_FILES)", what.to_uppercase())]
+    TooManyFiles {
+        /// What the folder is.
+        what: &'static str,
+        /// The limit.
+        limit: usize,
+    },
     /// The folder contains too many symbolic links.
-    #[error("chart has more than {MAX_LINKS} symlinks (limit MAX_LINKS)")]
-    TooManyLinks,
+    #[error("{0} has more than {MAX_LINKS} symlinks (limit MAX_LINKS)")]
+    TooManyLinks(&'static str),
     /// A symbolic link is broken or part of a cycle.
     #[error("error evaluating symlink {path}: {}", go_text(cause))]
     BrokenLink {
@@ -77,7 +82,7 @@ pub enum ReadError {
         /// The reason.
         cause: io::Error,
     },
-    /// A symbolic link points to a file that is neither in the chart's folder nor beside it.
+    /// A symbolic link points out of the folder that links must stay in.
     #[error("symlink {name} points outside of {allowed}, which is not allowed")]
     LinkOutside {
         /// The link's path in the chart.
@@ -96,9 +101,16 @@ pub enum ReadError {
         /// The reason.
         cause: io::Error,
     },
-    /// The chart exceeds [`MAX_CHART_BYTES`] with this file.
-    #[error("error reading {0}: chart exceeds maximum decompressed size of {MAX_CHART_BYTES} bytes")]
-    TooLarge(String),
+    /// The folder exceeds its limit with this file.
+    #[error("error reading {name}: {what} exceeds maximum decompressed size of {limit} bytes")]
+    TooLarge {
+        /// The file's path in the folder.
+        name: String,
+        /// What the folder is.
+        what: &'static str,
+        /// The limit.
+        limit: u64,
+    },
 }
 
 impl ReadError {

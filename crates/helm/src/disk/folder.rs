@@ -23,7 +23,50 @@ const MAX_IGNORE_WORK: u64 = 16 << 20;
 /// How many links a chart may contain: each is followed through all links on its path.
 pub(super) const MAX_LINKS: usize = 1000;
 
-/// Reads all files below the folder that `.helmignore` does not exclude, in the order of their paths.
+/// What reading a folder may cost, and what it does about entries that are neither files nor folders.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    /// What the folder is, for errors.
+    pub what: &'static str,
+    /// The size of all files together.
+    pub bytes: u64,
+    /// The number of files and folders.
+    pub entries: usize,
+    /// What happens to broken links, devices, sockets and pipes. They are never opened.
+    pub odd: Odd,
+}
+
+/// What happens to an entry that cannot be read as a file or a folder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Odd {
+    /// It is an error.
+    Refused,
+    /// It counts as absent.
+    Skipped,
+}
+
+/// A chart's bounds, which are those of its archive.
+pub const CHART_BOUNDS: Bounds =
+    Bounds { what: "chart", bytes: MAX_CHART_BYTES, entries: MAX_CHART_FILES, odd: Odd::Refused };
+
+/// Reads all files below a folder but those that are skipped, in the order of their paths. Links must stay in the folder.
+///
+/// `skips` sees a path relative to the folder, and whether it is a folder itself, before anything below it is read.
+///
+/// # Errors
+/// A link leaves the folder, a bound is exceeded, or something cannot be read; see [`ReadError`].
+pub fn read_folder(
+    folder: &Path,
+    bounds: Bounds,
+    skips: &dyn Fn(&str, &fs::Metadata) -> bool,
+) -> Result<Vec<File>, ReadError> {
+    let allowed = fs::canonicalize(folder).map_err(|e| ReadError::stat(folder, e))?;
+    let mut walk = Walk { skips, bounds, ignore_bytes: 0, allowed, files: Vec::new(), bytes: 0, entries: 0, links: 0 };
+    walk.folder(folder, "", 0)?;
+    Ok(walk.files)
+}
+
+/// Reads all files of a chart below the folder that `.helmignore` does not exclude, in the order of their paths.
 pub(super) fn read(folder: &Path) -> Result<Vec<File>, ReadError> {
     let chart_yaml = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned()).join("Chart.yaml");
     if let Err(cause) = fs::metadata(&chart_yaml) {
@@ -32,10 +75,26 @@ pub(super) fn read(folder: &Path) -> Result<Vec<File>, ReadError> {
     let rules = ignore_file(folder)?;
     let ignore_bytes = rules.len() as u64;
     let rules = Rules::parse(&String::from_utf8_lossy(&rules))?;
-    let mut walk =
-        Walk { rules, allowed: allowed(folder)?, ignore_bytes, files: Vec::new(), bytes: 0, entries: 0, links: 0 };
+    let mut walk = Walk {
+        skips: &|name, about| rules.ignores(name, about.is_dir()),
+        bounds: CHART_BOUNDS,
+        ignore_bytes,
+        allowed: allowed(folder)?,
+        files: Vec::new(),
+        bytes: 0,
+        entries: 0,
+        links: 0,
+    };
     walk.folder(folder, "", 0)?;
-    Ok(walk.files)
+    Ok(walk.files.into_iter().map(without_mark).collect())
+}
+
+/// Returns the file without a byte order mark, as Helm loads it.
+fn without_mark(file: File) -> File {
+    match file.data.strip_prefix(b"\xef\xbb\xbf") {
+        Some(text) => File { data: text.into(), ..file },
+        None => file,
+    }
 }
 
 /// The content of `.helmignore`; empty if there is none.
@@ -64,8 +123,9 @@ pub(super) fn allowed(folder: &Path) -> Result<PathBuf, ReadError> {
     }
 }
 
-struct Walk {
-    rules: Rules,
+struct Walk<'a> {
+    skips: &'a dyn Fn(&str, &fs::Metadata) -> bool,
+    bounds: Bounds,
     ignore_bytes: u64,
     allowed: PathBuf,
     files: Vec<File>,
@@ -75,7 +135,7 @@ struct Walk {
     links: usize,
 }
 
-impl Walk {
+impl Walk<'_> {
     fn folder(&mut self, folder: &Path, below: &str, depth: usize) -> Result<(), ReadError> {
         if depth > MAX_FOLDER_DEPTH {
             return Err(ReadError::FoldersTooDeep(below.to_owned()));
@@ -94,26 +154,26 @@ impl Walk {
 
     fn entry(&mut self, path: &Path, name: String, depth: usize) -> Result<(), ReadError> {
         self.entries += 1;
-        if self.entries > MAX_CHART_FILES {
-            return Err(ReadError::TooManyFiles);
+        let Bounds { what, entries: limit, odd, .. } = self.bounds;
+        if self.entries > limit {
+            return Err(ReadError::TooManyFiles { what, limit });
         }
         if self.ignore_bytes * self.entries as u64 > MAX_IGNORE_WORK {
             return Err(ReadError::IgnoreTooSlow);
         }
-        let about = self.about(path, &name)?;
-        if self.rules.ignores(&name, about.is_dir()) {
+        let about = match self.about(path, &name) {
+            Err(ReadError::BrokenLink { .. }) if odd == Odd::Skipped => return Ok(()),
+            about => about?,
+        };
+        if (self.skips)(&name, &about) {
             return Ok(());
         }
-        if about.is_dir() {
-            return self.folder(path, &name, depth + 1);
+        match (about.is_dir(), about.is_file(), odd) {
+            (true, ..) => self.folder(path, &name, depth + 1),
+            (_, true, _) => self.file(path, name, about.len()),
+            (.., Odd::Skipped) => Ok(()),
+            (.., Odd::Refused) => Err(ReadError::IrregularFile(path.display().to_string())),
         }
-        if !about.is_file() {
-            return Err(ReadError::IrregularFile(path.display().to_string()));
-        }
-        let data = self.content(path, &name, about.len())?;
-        let text = data.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&data);
-        self.files.push(File { name, data: text.into() });
-        Ok(())
     }
 
     /// The metadata of the path or of its link's target. Rejects links that leave the allowed folder.
@@ -124,7 +184,7 @@ impl Walk {
         }
         self.links += 1;
         if self.links > MAX_LINKS {
-            return Err(ReadError::TooManyLinks);
+            return Err(ReadError::TooManyLinks(self.bounds.what));
         }
         let target = fs::canonicalize(path)
             .map_err(|cause| ReadError::BrokenLink { path: path.display().to_string(), cause })?;
@@ -134,16 +194,22 @@ impl Walk {
         Err(ReadError::LinkOutside { name: name.to_owned(), allowed: self.allowed.display().to_string() })
     }
 
-    fn content(&mut self, path: &Path, name: &str, size: u64) -> Result<Vec<u8>, ReadError> {
-        let failed = |cause| ReadError::File { name: name.to_owned(), cause };
-        let left = MAX_CHART_BYTES.saturating_sub(self.bytes);
-        let mut data = Vec::with_capacity(size.min(left) as usize + 1);
+    fn file(&mut self, path: &Path, name: String, size: u64) -> Result<(), ReadError> {
+        let Bounds { what, bytes: limit, .. } = self.bounds;
+        let left = limit.saturating_sub(self.bytes);
+        if size > left {
+            return Err(ReadError::TooLarge { name, what, limit });
+        }
+        let failed = |cause| ReadError::File { name: name.clone(), cause };
+        let mut data = Vec::with_capacity(size as usize + 1);
         let file = fs::File::open(path).map_err(failed)?;
+        // The file may grow meanwhile.
         file.take(left + 1).read_to_end(&mut data).map_err(failed)?;
         self.bytes += data.len() as u64;
-        if self.bytes > MAX_CHART_BYTES {
-            return Err(ReadError::TooLarge(name.to_owned()));
+        if self.bytes > limit {
+            return Err(ReadError::TooLarge { name, what, limit });
         }
-        Ok(data)
+        self.files.push(File { name, data: data.into() });
+        Ok(())
     }
 }

@@ -12,6 +12,7 @@ mod tests;
 mod text;
 
 pub use error::ReadError;
+pub use folder::{Bounds, CHART_BOUNDS, Odd, read_folder};
 pub use ignore::{RuleError, without_ignored};
 pub use schemas::SchemaCopies;
 pub use text::InputError;

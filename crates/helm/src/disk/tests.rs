@@ -1,6 +1,7 @@
 use std::fs;
 use std::path::Path;
 
+use super::{Bounds, Odd, read_folder};
 use crate::chart::Chart;
 
 const CHART_YAML: &str = "apiVersion: v2\nname: c\nversion: 1.0.0\n";
@@ -75,4 +76,25 @@ fn ignored_files_are_skipped() {
     fs::write(chart.join("templates/.hidden"), "x").unwrap();
     let names: Vec<_> = Chart::load(&chart).unwrap().files.iter().map(|file| file.name.clone()).collect();
     assert_eq!(names, [".helmignore"]);
+}
+
+#[test]
+fn a_folder_is_read_within_its_bounds_and_within_itself() {
+    let (around, chart) = folder();
+    fs::write(around.path().join("charts/beside"), "not the chart's").unwrap();
+    fs::write(chart.join("templates/a"), "1234").unwrap();
+    let bounds = Bounds { what: "project", bytes: 1000, entries: 10, odd: Odd::Skipped };
+    let read = |bounds| read_folder(&chart, bounds, &|name, _| name == "Chart.yaml");
+    let failed = |bounds| read(bounds).unwrap_err().to_string();
+    assert_eq!(
+        failed(Bounds { bytes: 3, ..bounds }),
+        "error reading templates/a: project exceeds maximum decompressed size of 3 bytes"
+    );
+    assert_eq!(failed(Bounds { entries: 2, ..bounds }), "project has more than 2 files (limit MAX_PROJECT_FILES)");
+    std::os::unix::fs::symlink("nowhere", chart.join("broken")).unwrap();
+    let names: Vec<_> = read(bounds).unwrap().into_iter().map(|file| file.name).collect();
+    assert_eq!(names, ["templates/a"]);
+    assert!(failed(Bounds { odd: Odd::Refused, ..bounds }).starts_with("error evaluating symlink "));
+    std::os::unix::fs::symlink("../beside", chart.join("out")).unwrap();
+    assert!(failed(bounds).starts_with("symlink out points outside of "));
 }

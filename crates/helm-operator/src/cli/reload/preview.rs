@@ -97,13 +97,23 @@ fn named(object: serde_json::Value) -> (String, serde_json::Value) {
     (format!("{} {}", text("/kind"), text("/metadata/name")), object)
 }
 
+/// The largest sample that is read: as large as an object may be.
+const MAX_SAMPLE_BYTES: u64 = 3 << 20;
+
+/// Reads a file of samples; `None` for what is no file, which may have no end.
+fn sample_text(path: &Path) -> Option<Vec<u8>> {
+    let about = std::fs::metadata(path).ok()?;
+    let fits = about.is_file() && about.len() <= MAX_SAMPLE_BYTES;
+    if fits { std::fs::read(path).ok() } else { None }
+}
+
 /// The names and values of the samples of the watch's kind in a folder.
 fn samples(watch: &Watch, folder: &Path) -> Vec<(String, Map)> {
     let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
     let mut paths: Vec<_> = entries.flatten().map(|entry| entry.path()).collect();
     paths.sort();
     let texts = paths.iter().filter(|path| path.extension().is_some_and(|is| is == "yaml"));
-    let documents = texts.filter_map(|path| yaml::parse_documents(&std::fs::read(path).ok()?).ok()).flatten();
+    let documents = texts.filter_map(|path| yaml::parse_documents(&sample_text(path)?).ok()).flatten();
     let sample = |document: Map| {
         let sample = json::to_serde(&Value::Map(document));
         let api_version = format!("{}/{}", watch.group, watch.version);
