@@ -1,9 +1,17 @@
 //! An in-memory API server for tests: objects by path, resource versions, managed fields, finalizers.
 //!
-//! It does not validate, default, collect garbage or serve watches. It can fail from a given write on, as if the process had died.
+//! It does not validate, default or collect garbage. It can fail from a given write on, as if the process had died.
 
+mod changes;
 mod fields;
+mod selector;
 mod state;
+#[cfg(test)]
+mod tests;
+mod watch;
+
+pub use changes::{Change, ChangeKind};
+pub use watch::{Watch, error_event};
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -164,7 +172,7 @@ impl MemoryApi {
 
     /// Returns the object at a path.
     pub fn object(&self, path: &str) -> Option<Value> {
-        self.state().objects.get(path).cloned()
+        self.state().objects.get(path).map(|object| (**object).clone())
     }
 
     /// Returns the paths of all objects.
@@ -186,11 +194,12 @@ impl MemoryApi {
         } else {
             managers = json!([entry]);
         }
-        let uid = old.map_or_else(|| json!(format!("uid-{}", state.version)), |o| o["metadata"]["uid"].clone());
+        let uid =
+            old.as_ref().map_or_else(|| json!(format!("uid-{}", state.version)), |o| o["metadata"]["uid"].clone());
         object["metadata"]["managedFields"] = managers;
         object["metadata"]["uid"] = uid;
         object["metadata"]["resourceVersion"] = state.version.to_string().into();
-        state.objects.insert(path.into(), object);
+        state.write(path, Some(object));
     }
 
     /// Stores an object unchanged, with its own uid, resource version and managed fields.
@@ -198,12 +207,14 @@ impl MemoryApi {
         let mut state = self.state();
         let version = object["metadata"]["resourceVersion"].as_str().and_then(|version| version.parse().ok());
         state.version = state.version.max(version.unwrap_or(0));
-        state.objects.insert(path.into(), object);
+        state.write(path, Some(object));
     }
 
     /// Removes an object, whatever its finalizers.
     pub fn remove(&self, path: &str) {
-        self.state().objects.remove(path);
+        let mut state = self.state();
+        state.version += 1;
+        state.write(path, None);
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

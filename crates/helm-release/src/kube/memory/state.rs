@@ -1,12 +1,15 @@
 //! The objects of an in-memory API server, and how it serves requests.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use http::Method;
 use serde_json::{Value, json};
 
 use super::Disturbance;
+use super::changes::{Log, is_member, shown, wants_metadata};
 use super::fields::{drop_fields, fields, merge_patch, overlay, record_update};
+use super::selector::Selector;
 use crate::kube::api::{Call, Error};
 use crate::kube::refusal::refusal;
 
@@ -21,13 +24,17 @@ pub(super) struct Kind {
 
 #[derive(Default)]
 pub(super) struct State {
-    pub(super) objects: BTreeMap<String, Value>,
+    pub(super) objects: BTreeMap<String, Arc<Value>>,
     pub(super) kinds: Vec<Kind>,
     /// Group versions whose server does not answer.
     pub(super) stale: Vec<String>,
     /// Plurals, and pointers to fields that cannot change.
     pub(super) immutable: Vec<(String, String)>,
     pub(super) version: u64,
+    pub(super) changes: Log,
+    /// The version of the last write, for whoever waits for the next one.
+    pub(super) written: tokio::sync::watch::Sender<u64>,
+    is_dry_run: bool,
     pub(super) log: Vec<String>,
     pub(super) writes: usize,
     pub(super) writes_left: Option<usize>,
@@ -71,7 +78,7 @@ impl State {
             ("GET", _) if ["/api", "/apis"].contains(&path) && !wants_aggregated(call) => {
                 Ok(json!({"kind": "APIVersions", "versions": ["v1"]}))
             }
-            ("GET", _) => self.get(path, query),
+            ("GET", _) => self.get(path, query, call.accept),
             ("POST", _) if query.contains("dryRun=All") => self.dry_run(|state| state.post(path, body, manager)),
             ("POST", _) => self.post(path, body, manager),
             ("DELETE", _) => self.delete(path, &body),
@@ -88,12 +95,33 @@ impl State {
     /// Answers without storing anything.
     fn dry_run(&mut self, serve: impl FnOnce(&mut State) -> Result<Value, Error>) -> Result<Value, Error> {
         let (objects, version) = (self.objects.clone(), self.version);
+        self.is_dry_run = true;
         let answer = serve(self);
+        self.is_dry_run = false;
         (self.objects, self.version) = (objects, version);
         answer
     }
 
-    fn get(&self, path: &str, query: &str) -> Result<Value, Error> {
+    /// Stores an object, or removes it.
+    pub(super) fn write(&mut self, path: &str, object: Option<Value>) {
+        let after = object.map(Arc::new);
+        let before = match &after {
+            Some(object) => self.objects.insert(path.into(), object.clone()),
+            None => self.objects.remove(path),
+        };
+        if !self.is_dry_run {
+            self.changes.record(path, self.version, before, after);
+            self.written.send_replace(self.version);
+        }
+    }
+
+    /// Returns whether the server serves a collection at the path.
+    pub(super) fn check_collection(&self, path: &str) -> Result<(), Error> {
+        let is_served = path.rsplit('/').next().is_some_and(|last| self.kinds.iter().any(|kind| kind.plural == last));
+        if is_served { Ok(()) } else { Err(refused(404, "NotFound", path)) }
+    }
+
+    fn get(&self, path: &str, query: &str, accept: Option<&str>) -> Result<Value, Error> {
         if path == "/api" || path == "/apis" {
             return Ok(self.discovery(path));
         }
@@ -101,17 +129,20 @@ impl State {
             return Ok(json!({"gitVersion": "v1.36.0"}));
         }
         if let Some(object) = self.objects.get(path) {
-            return Ok(object.clone());
+            return Ok(shown(object, accept));
         }
-        let collection = path.rsplit('/').next().is_some_and(|last| self.kinds.iter().any(|kind| kind.plural == last));
-        if !collection {
-            return Err(refused(404, "NotFound", path));
-        }
-        let items: Vec<&Value> =
-            self.objects.iter().filter(|(p, o)| is_member(p, path) && selected(o, query)).map(|(_, o)| o).collect();
+        self.check_collection(path)?;
+        let selector = Selector::of_query(query);
+        let selected = |(at, object): &(&String, &Arc<Value>)| is_member(at, path) && selector.selects(object);
+        let items: Vec<Value> = self.objects.iter().filter(selected).map(|(_, object)| shown(object, accept)).collect();
         // Servers send `null` for an empty metadata list.
         let items = if items.is_empty() { Value::Null } else { json!(items) };
-        Ok(json!({"items": items, "metadata": {"resourceVersion": self.version.to_string()}}))
+        let mut list = json!({"items": items, "metadata": {"resourceVersion": self.version.to_string()}});
+        if wants_metadata(accept) {
+            list["kind"] = "PartialObjectMetadataList".into();
+            list["apiVersion"] = "meta.k8s.io/v1".into();
+        }
+        Ok(list)
     }
 
     /// The groups below `/api`, the core group only, or `/apis`.
@@ -168,9 +199,9 @@ impl State {
         }
         let no_finalizers = object["metadata"]["finalizers"].as_array().is_none_or(Vec::is_empty);
         if object["metadata"]["deletionTimestamp"].is_string() && no_finalizers {
-            self.objects.remove(path);
+            self.write(path, None);
         } else {
-            self.objects.insert(path.into(), object.clone());
+            self.write(path, Some(object.clone()));
         }
         Ok(object)
     }
@@ -207,8 +238,8 @@ impl State {
         if uid.is_string() && old.is_none_or(|old| old["metadata"]["uid"] != *uid) {
             return Err(refused(409, "Conflict", path));
         }
-        let mut object =
-            old.cloned().unwrap_or_else(|| json!({"metadata": {"uid": format!("uid-{}", self.version + 1)}}));
+        let mut object = old
+            .map_or_else(|| json!({"metadata": {"uid": format!("uid-{}", self.version + 1)}}), |old| (**old).clone());
         let ours = |m: &Value| {
             m["manager"] == manager
                 && m["operation"] == "Apply"
@@ -227,7 +258,7 @@ impl State {
             json!({"manager": manager, "operation": "Apply", "subresource": subresource, "fieldsV1": fields(&body)}),
         );
         object["metadata"]["managedFields"] = managers.into();
-        if self.objects.get(path) == Some(&object) {
+        if self.objects.get(path).is_some_and(|old| **old == object) {
             return Ok(object);
         }
         self.store(path, object)
@@ -236,7 +267,7 @@ impl State {
     fn merge(&mut self, path: &str, body: Value, manager: &str) -> Result<Value, Error> {
         let path = path.strip_suffix("/status").unwrap_or(path);
         let old = self.objects.get(path).cloned().ok_or_else(|| refused(404, "NotFound", path))?;
-        let mut object = old.clone();
+        let mut object = (*old).clone();
         let version = &body["metadata"]["resourceVersion"];
         if version.is_string() && *version != object["metadata"]["resourceVersion"] {
             return Err(refused(409, "Conflict", path));
@@ -251,7 +282,8 @@ impl State {
     }
 
     fn json_patch(&mut self, path: &str, body: Value) -> Result<Value, Error> {
-        let mut object = self.objects.get(path).cloned().ok_or_else(|| refused(404, "NotFound", path))?;
+        let mut object =
+            self.objects.get(path).map(|old| (**old).clone()).ok_or_else(|| refused(404, "NotFound", path))?;
         for step in body.as_array().into_iter().flatten() {
             let pointer = step["path"].as_str().unwrap_or_default();
             if pointer == "/metadata/resourceVersion" && step["value"] != object["metadata"]["resourceVersion"] {
@@ -278,7 +310,7 @@ impl State {
                 return Err(refused(409, "Conflict", path));
             }
         }
-        let mut object = object;
+        let mut object = (*object).clone();
         object["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
         self.store(path, object)
     }
@@ -290,21 +322,4 @@ fn wants_aggregated(discovery: &Call) -> bool {
 
 pub(super) fn refused(code: u16, reason: &str, path: &str) -> Error {
     Error::from_status(code, reason, &format!("{path}: {reason}"))
-}
-
-/// Returns whether `path` is in the collection, which may span all namespaces.
-fn is_member(path: &str, collection: &str) -> bool {
-    let Some((parent, _)) = path.rsplit_once('/') else { return false };
-    let everywhere = || {
-        let (root, plural) = collection.rsplit_once('/')?;
-        parent.strip_prefix(root)?.strip_prefix("/namespaces/")?.split_once('/').map(|(_, p)| p == plural)
-    };
-    parent == collection || everywhere().unwrap_or(false)
-}
-
-fn selected(object: &Value, query: &str) -> bool {
-    let Some(selector) = query.split('&').find_map(|part| part.strip_prefix("labelSelector=")) else { return true };
-    selector.split(',').all(|term| {
-        term.replace("%3D", "=").split_once('=').is_none_or(|(key, value)| object["metadata"]["labels"][key] == value)
-    })
 }
