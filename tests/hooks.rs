@@ -120,6 +120,45 @@ fn wait_said_or_running(namespace: &Namespace<'_>) {
 }
 
 #[test]
+fn another_spec_or_a_deletion_ends_the_wait_for_a_hook_that_never_ends() {
+    let Some(cluster) = TestCluster::shared_or_skip() else { return };
+    let namespace = cluster.namespace("hook-corrected").unwrap();
+    let _operator = start(cluster, &namespace);
+    set(&namespace, "web", json!({"hooks": true}));
+    wait_for(&namespace, "web", "Ready");
+    let map = get(&namespace, ["configmap", "web"])["metadata"]["uid"].clone();
+    set(&namespace, "web", json!({"hooks": true, "upgrading": "stuck", "colour": "green"}));
+    pod_of(&namespace, "web-upgrading");
+    let stuck = get(&namespace, ["job", "web-upgrading"])["metadata"]["uid"].clone();
+    set(&namespace, "web", json!({"hooks": true, "upgrading": "done", "colour": "blue"}));
+    eventually("the corrected revision", || match history(cluster, &namespace) {
+        all if all == ["1 superseded", "2 failed", "3 deployed"] => Ok(()),
+        all => Err(all),
+    });
+    wait_for(&namespace, "web", "Ready");
+    let live = get(&namespace, ["configmap", "web"]);
+    assert_eq!((&live["data"]["colour"], &live["metadata"]["uid"]), (&json!("blue"), &map));
+    // One Job for each revision, and the stuck one is gone.
+    assert_eq!(runs(cluster, &namespace, "web-upgrading").0, 2);
+    assert_ne!(get(&namespace, ["job", "web-upgrading"])["metadata"]["uid"], stuck);
+    assert_eq!(runs(cluster, &namespace, "web-z-first").0, 1);
+    eventually("event", || match events_of(&namespace, "web") {
+        events if events.contains("HookInterrupted: ") && events.contains("the spec changed") => Ok(()),
+        events => Err(events),
+    });
+
+    set(&namespace, "web", json!({"hooks": true, "upgrading": "stuck", "colour": "yellow"}));
+    eventually("the next stuck Job", || match runs(cluster, &namespace, "web-upgrading").0 {
+        3 => Ok(()),
+        count => Err(count),
+    });
+    namespace.kubectl(["delete", "widget", "web", "--timeout=60s"]).unwrap();
+    assert_eq!(get(&namespace, ["job", "web-upgrading"]), Value::Null);
+    assert_eq!(get(&namespace, ["configmap", "web"]), Value::Null);
+    assert_eq!(runs(cluster, &namespace, "web-farewell").0, 1);
+}
+
+#[test]
 fn a_wait_for_the_uninstall_does_not_run_its_hooks_again() {
     let Some(cluster) = TestCluster::shared_or_skip() else { return };
     let namespace = cluster.namespace("hook-once").unwrap();

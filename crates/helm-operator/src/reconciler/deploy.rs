@@ -101,8 +101,26 @@ async fn conclude(
             tracing::info!(resource = %work.key, "Somebody else has just made the next revision");
             Ok(Next::At(Instant::now() + TAKEN))
         }
+        Err(failure) if failure.cause.is_interruption() => {
+            undo::note(work, &failure);
+            Ok(interrupted(work, primary, &failure.cause, Some(candidate)).await)
+        }
         Err(failure) => Err(undo::after_action(work, primary, &failure, words.failed).await),
     }
+}
+
+/// Reports that the resource no longer wants the action whose hook ran; what it wants now follows.
+pub(super) async fn interrupted(
+    work: &Work<'_>,
+    primary: &Primary,
+    cause: &action::Error,
+    candidate: Option<&Candidate>,
+) -> Next {
+    let note = work.veil(primary, candidate).await.hide(report::chain(cause));
+    tracing::info!(resource = %work.key, why = note, "Interrupted a hook");
+    work.shared.publish(primary, report::Outcome::normal("HookInterrupted", "Hook", note));
+    _ = work.ran.take();
+    Next::Anew
 }
 
 /// Stores the outcome of an action in the cache.

@@ -414,3 +414,140 @@ async fn a_hook_started_by_another_version_of_the_operator_is_found_again() {
         assert_eq!(count(&world, &format!("POST {JOBS}")), runs, "same inputs: {same}");
     }
 }
+
+/// Reconciles while hooks never end by themselves; after ten seconds, `act` changes the resource.
+async fn reconcile_while(world: &World, act: impl FnOnce(&World)) -> ReconcileResult {
+    let later = async {
+        sleep(Duration::from_secs(10)).await;
+        act(world);
+        world.feed();
+        // What follows may need its Jobs to end.
+        end_jobs(&world.server, "Complete").await
+    };
+    tokio::select! {
+        result = world.reconcile() => result,
+        () = later => unreachable!("it has no end"),
+    }
+}
+
+fn uid_of(world: &World, job: &str) -> Value {
+    world.server.object(&format!("{JOBS}/{job}")).map_or(Value::Null, |job| job["metadata"]["uid"].clone())
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_spec_ends_the_wait_for_a_hook_and_each_revision_runs_it_once() {
+    for event in ["pre-upgrade", "post-upgrade"] {
+        let world = World::new(with_hooks(json!([hook("migrate", event)])));
+        world.reconcile().await;
+        world.edit(|p| p["spec"]["value"] = "2".into());
+        let mut first = Value::Null;
+        let began = tokio::time::Instant::now();
+        reconcile_while(&world, |world| {
+            first = uid_of(world, "migrate");
+            world.edit(|p| p["spec"]["value"] = "3".into());
+        })
+        .await;
+        assert!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());
+        assert_eq!((world.value_of("a"), world.state("Ready")), (json!("3"), "True/Ready".to_owned()));
+        assert_eq!(world.history(), ["1 superseded", "2 failed", "3 deployed"]);
+        assert_eq!(
+            (phases(&world, 2).await, phases(&world, 3).await),
+            (vec!["migrate Failed".to_owned()], vec!["migrate Succeeded".to_owned()])
+        );
+        assert_eq!(count(&world, &format!("POST {JOBS}")), 2, "{event}: one for each revision");
+        assert!(first.is_string() && uid_of(&world, "migrate") != first);
+        let said = world.shared.storage.get("ns", "web", 2).await.unwrap().info.description;
+        let expected = "Upgrade \"web\" failed: hook memcached/templates/migrate.yaml was interrupted while waiting for Job \"migrate\" to finish: the spec changed";
+        assert_eq!(said, expected);
+        assert_eq!(world.condition("ReleaseFailed"), None);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_spec_that_goes_back_ends_the_wait_too_and_nothing_is_rolled_back_in_between() {
+    let world = World::new(with_hooks(json!([hook("migrate", "post-upgrade"), hook("back", "pre-rollback")])));
+    world.reconcile().await;
+    let uid = world.server.object(&format!("{MAPS}/a")).unwrap()["metadata"]["uid"].clone();
+    world.edit(|p| p["spec"]["value"] = "2".into());
+    reconcile_while(&world, |world| world.edit(|p| p["spec"]["value"] = "1".into())).await;
+    assert_eq!(world.history(), ["1 superseded", "2 failed", "3 deployed"]);
+    assert_eq!(world.value_of("a"), "1");
+    assert_eq!(world.server.object(&format!("{MAPS}/a")).unwrap()["metadata"]["uid"], uid);
+    assert_eq!(count(&world, &format!("POST {JOBS}")), 2, "no hook of a rollback");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_corrected_install_leaves_nothing_of_the_interrupted_one() {
+    let renamed = |name: &str| with_hooks(json!([hook(name, "pre-install")]));
+    let world = World::new(renamed("wrong"));
+    reconcile_while(&world, |world| world.edit(|p| p["spec"] = renamed("right"))).await;
+    assert_eq!((world.history().last().unwrap().as_str(), world.maps().len()), ("2 deployed", 3));
+    assert_eq!((uid_of(&world, "wrong"), uid_of(&world, "right").is_string()), (Value::Null, true));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deletion_ends_the_wait_for_a_hook_and_leaves_nothing() {
+    for event in ["pre-install", "post-install"] {
+        let world = World::new(with_hooks(json!([hook("migrate", event)])));
+        let began = tokio::time::Instant::now();
+        reconcile_while(&world, World::delete).await;
+        assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
+        assert!(world.server.paths().is_empty(), "{event}: {:?}", world.server.paths());
+    }
+    // The hooks of the uninstall run, once.
+    let world = World::new(with_hooks(json!([hook("migrate", "pre-upgrade"), hook("farewell", "pre-delete")])));
+    world.reconcile().await;
+    world.edit(|p| p["spec"]["value"] = "2".into());
+    reconcile_while(&world, World::delete).await;
+    assert_eq!(world.server.paths(), [format!("{JOBS}/farewell")]);
+    assert_eq!(count(&world, &format!("POST {JOBS}")), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn disabling_hooks_ends_the_wait_for_one_even_while_the_resource_is_deleted() {
+    let disable = |action: &'static str| {
+        move |world: &World| {
+            let key = format!("helm.sdk.operatorframework.io/{action}-disable-hooks");
+            world.edit(|p| p["metadata"]["annotations"] = json!({key: "true"}));
+        }
+    };
+    let world = World::new(with_hooks(json!([hook("migrate", "pre-install"), hook("farewell", "pre-delete")])));
+    reconcile_while(&world, disable("install")).await;
+    assert_eq!((world.history().last().unwrap().as_str(), uid_of(&world, "migrate")), ("2 deployed", Value::Null));
+    world.delete();
+    reconcile_while(&world, disable("uninstall")).await;
+    assert!(world.server.paths().is_empty(), "{:?}", world.server.paths());
+    assert_eq!(count(&world, &format!("POST {JOBS}")), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn anything_else_leaves_a_running_hook_alone() {
+    let world = World::new(with_hooks(json!([hook("migrate", "pre-install")])));
+    let mut first = Value::Null;
+    reconcile_while(&world, |world| {
+        first = uid_of(world, "migrate");
+        world.edit(|p| p["metadata"]["labels"] = json!({"a": "b"}));
+    })
+    .await;
+    assert_eq!((world.history(), uid_of(&world, "migrate")), (vec!["1 deployed".to_owned()], first));
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_spec_ends_the_wait_for_a_hook_of_a_rollback() {
+    let world = World::new(with_hooks(json!([hook("back", "pre-rollback")])));
+    world.reconcile().await;
+    let refuse = |call: &helm_release::kube::Call| {
+        let is_new = call.path.starts_with(&format!("{MAPS}/a")) && call.method == http::Method::PATCH;
+        is_new.then(|| Error::from_status(422, "Invalid", "no"))
+    };
+    world.edit(|p| p["spec"]["value"] = "2".into());
+    world.server.refuse(refuse);
+    reconcile_while(&world, |world| {
+        world.server.accept();
+        world.edit(|p| p["spec"]["value"] = "3".into());
+    })
+    .await;
+    reconcile(&world, "Complete").await;
+    assert_eq!((world.value_of("a"), world.history().last().unwrap().as_str()), (json!("3"), "4 deployed"));
+    assert_eq!(count(&world, &format!("POST {JOBS}")), 1);
+}

@@ -30,6 +30,7 @@ mod history;
 mod hook_tests;
 mod identity;
 mod intake;
+mod interruption;
 mod kinds;
 mod look;
 mod missing;

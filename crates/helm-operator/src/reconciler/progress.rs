@@ -10,6 +10,7 @@ use helm_release::release::{Hook, HookEvent};
 use tokio::sync::watch;
 
 use super::changes::{RanHook, RanHooks};
+use super::interruption::Running;
 use super::primary::ResourceKey;
 use super::shared::Shared;
 use super::{look, settle};
@@ -27,6 +28,7 @@ pub(super) struct Progress<'a> {
     slot: &'a dyn Slot,
     waits: watch::Sender<Wait>,
     ran: Arc<RanHooks>,
+    running: Arc<Running>,
 }
 
 /// What a step waits for.
@@ -40,12 +42,17 @@ pub(super) struct Wait {
 
 impl<'a> Progress<'a> {
     pub(super) fn new(shared: &'a Shared, key: &'a ResourceKey, slot: &'a dyn Slot) -> Progress<'a> {
-        Progress { shared, key, slot, waits: watch::Sender::default(), ran: Arc::default() }
+        Progress { shared, key, slot, waits: watch::Sender::default(), ran: Arc::default(), running: Arc::default() }
     }
 
     /// The hooks that ended during the step.
     pub(super) fn ran(&self) -> Arc<RanHooks> {
         self.ran.clone()
+    }
+
+    /// The action that runs.
+    pub(super) fn running(&self) -> Arc<Running> {
+        self.running.clone()
     }
 
     pub(super) fn subscribe(&self) -> watch::Receiver<Wait> {
@@ -89,6 +96,10 @@ impl Slot for Progress<'_> {
 
     fn hook_waits(&self, hook: &Hook, what: &str) {
         self.set(what, self.object(hook));
+    }
+
+    fn interruption(&self, _hook: &Hook) -> Option<&'static str> {
+        self.running.outdated(self.shared.cache.primary(self.key).as_deref())
     }
 
     fn hook_ended(&self, hook: &Hook, _event: HookEvent) {
@@ -156,7 +167,7 @@ async fn write(shared: &Shared, key: &ResourceKey, wait: Wait, reported: &mut Op
 /// What the status says of a wait.
 fn described(wait: &str, cause: Option<&str>, is_deleting: bool) -> String {
     let cause = cause.map(|cause| format!(": {cause}")).unwrap_or_default();
-    let deletion = if is_deleting { "the deletion begins when this has ended: " } else { "" };
+    let deletion = if is_deleting { "the deletion waits: " } else { "" };
     format!("{deletion}{wait}{cause}")
 }
 
@@ -186,6 +197,6 @@ mod tests {
             |cause, is_deleting, expected: &str| assert_eq!(described("a Job (11s)", cause, is_deleting), expected);
         check(None, false, "a Job (11s)");
         check(Some("pod \"a\": Unschedulable"), false, "a Job (11s): pod \"a\": Unschedulable");
-        check(None, true, "the deletion begins when this has ended: a Job (11s)");
+        check(None, true, "the deletion waits: a Job (11s)");
     }
 }

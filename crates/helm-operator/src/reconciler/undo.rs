@@ -104,7 +104,7 @@ async fn with_undo(work: &Work<'_>, primary: &Primary, message: String) -> Strin
 }
 
 /// Stores the failed revision in the cache before the watch reports it.
-fn note(work: &Work<'_>, failure: &Failure) {
+pub(super) fn note(work: &Work<'_>, failure: &Failure) {
     let Some(recorded) = &failure.recorded else { return };
     work.shared.cache.change_release(work.key, |release| {
         release.put(recorded.version, recorded.status, 0, recorded.marks.clone());

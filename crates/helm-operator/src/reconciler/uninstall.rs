@@ -11,6 +11,7 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use super::awaited::awaited;
+use super::deploy;
 use super::failure::Failed;
 use super::primary::{FINALIZER, Primary, Received};
 use super::state::Recorded;
@@ -105,6 +106,7 @@ pub(super) async fn uninstall(work: &mut Work<'_>, primary: &Primary) -> Result<
             work.succeed();
             Ok(if work.is_watched() { Next::Done } else { Next::At(Instant::now() + ASK_AGAIN) })
         }
+        Err(error) if error.is_interruption() => Ok(deploy::interrupted(work, primary, &error, None).await),
         Err(error) => {
             let failed = Failed::of_step(&error, condition::RELEASE_FAILED, "UninstallError");
             let mut fault = failed.fault().clone();

@@ -10,6 +10,7 @@ use tokio::time::Instant;
 
 use super::changes::RanHooks;
 use super::failure::Failed;
+use super::interruption::{Aim, Running};
 use super::outcome::{foreign, invalid_annotation};
 use super::primary::{Primary, ResourceKey};
 use super::progress::{Progress, publish_progress};
@@ -37,7 +38,8 @@ pub(super) async fn reconcile(shared: &Shared, key: &ResourceKey, slot: &dyn Slo
     };
     let progress = Progress::new(shared, key, slot);
     let waits = progress.subscribe();
-    let mut work = Work { lane, ran: progress.ran(), ..Work::new(shared, key, &progress) };
+    let (ran, running) = (progress.ran(), progress.running());
+    let mut work = Work { lane, ran, running, ..Work::new(shared, key, &progress) };
     let end = publish_progress(shared, key, waits, Box::pin(work.steps())).await;
     settle::settle(&work, end).await
 }
@@ -76,6 +78,8 @@ pub(super) struct Work<'a> {
     pub(super) progress: requests::Progress,
     /// The hooks that ended and no event has named yet.
     pub(super) ran: Arc<RanHooks>,
+    /// The action that runs.
+    running: Arc<Running>,
     /// Whether the resource waits for a place among the upgrades.
     pub(super) in_line: bool,
     /// Deleted objects that still exist.
@@ -90,6 +94,8 @@ pub(super) struct Work<'a> {
 pub(super) enum Next {
     /// At once.
     Again,
+    /// At once, with nothing that was found out before: the resource has changed.
+    Anew,
     /// When something changes, or after the period.
     Done,
     /// When something changes, or at this time if no watch reports the change.
@@ -113,6 +119,7 @@ impl<'a> Work<'a> {
             loaded: None,
             progress,
             ran: Arc::default(),
+            running: Arc::default(),
             in_line: false,
             awaited: None,
             decided,
@@ -124,7 +131,9 @@ impl<'a> Work<'a> {
 impl Work<'_> {
     /// Takes one step after another until nothing is left to do or one fails.
     async fn steps(&mut self) -> End {
-        for _ in 0..MAX_STEPS {
+        let mut left = MAX_STEPS;
+        while left > 0 {
+            left -= 1;
             let Some(primary) = self.shared.cache.primary(self.key) else { return End::Idle };
             self.decided = Instant::now();
             self.depend_on_sources(&primary);
@@ -137,6 +146,10 @@ impl Work<'_> {
             tracing::debug!(resource = %self.key, %step, because = %observed, "Next step");
             match self.act(step, &primary).await {
                 Ok(Next::Again) => {}
+                Ok(Next::Anew) => {
+                    self.forget();
+                    left = MAX_STEPS;
+                }
                 Ok(Next::Done) if observed.is_idle() => return End::Idle,
                 Ok(Next::Done) => return End::Rest,
                 Ok(Next::At(time)) => return End::At(time),
@@ -153,6 +166,12 @@ impl Work<'_> {
         let fault = Fault { condition: condition::IRRECONCILABLE, reason: "InternalError", message };
         self.fail(&primary, &Failed::Blocked(fault));
         End::Failed
+    }
+
+    /// Forgets what was found out about the resource, as a new reconcile would.
+    fn forget(&mut self) {
+        let (lane, ran, running) = (self.lane, self.ran.clone(), self.running.clone());
+        *self = Work { lane, ran, running, ..Work::new(self.shared, self.key, self.slot) };
     }
 
     /// Logs, in upstream's words, that nothing is left to do; at debug level if this reconcile did nothing.
@@ -267,8 +286,9 @@ impl Work<'_> {
         &'b self,
         decoration: &'b Decoration,
         primary: &Primary,
-        action: &str,
+        action: &'static str,
     ) -> Environment<'b> {
+        self.running.begin(Aim::of(primary, action));
         let options = Options {
             // A hook is what the account may do, and not what the operator may.
             disable_hooks: self.orphaned || primary.annotations.disable_hooks(action),

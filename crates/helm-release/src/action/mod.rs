@@ -26,6 +26,7 @@
 //! Everything else is the caller's to retry: call the action again with the [`Current`] that [`Recorded`] or the storage describes.
 //! - After an error that judges the candidate the revision is `failed`; the next attempt makes a new revision.
 //! - After one that does not ([`Error::is_unanswered`]) the revision stays pending; the next attempt continues it under the same number.
+//! - A hook that [`Slot::interruption`](kube::Slot::interruption) ends has failed, and with it the revision.
 //! - Dropping the future, or a crash, has the effect of a request that is not answered. With the same inputs the next attempt of a chart with hooks
 //!   continues from the recorded manifest, random values included, and waits for hooks that still run.
 
@@ -54,7 +55,7 @@ use jiff::Timestamp;
 
 use crate::kube::{
     self, Adopt, Applied, Applier, ApplyError, CrdPolicy, Decoration, Duplicate, HookError, HookRun, IgnoreRule,
-    Journal, JournalError, Mark, Object, ObjectError, ObjectKey, ObjectRule, Observed, Policy, Proven, Slot,
+    Journal, JournalError, Mark, Object, ObjectError, ObjectKey, ObjectRule, Observed, Patience, Policy, Proven, Slot,
     recorded_objects,
 };
 use crate::release::{ChartDocument, Hook, Packed, Release, Status};
@@ -199,6 +200,7 @@ impl Environment<'_> {
             unclaimed: self.options.unclaimed_hooks,
             slot: self.slot,
             journal,
+            patience: Patience::UntilInterrupted,
         }
     }
 }
@@ -369,6 +371,11 @@ impl Error {
             Error::Hook(HookError::Record { .. } | HookError::Unanswered { .. }) => true,
             Error::Apply(_) | Error::Hook(_) => kube::is_unanswered(self),
         }
+    }
+
+    /// Returns whether the caller's slot ended the wait for a hook.
+    pub fn is_interruption(&self) -> bool {
+        matches!(self, Error::Hook(error) if error.is_interruption())
     }
 
     /// Returns whether the server does not serve the kind of an object to apply.

@@ -76,7 +76,7 @@ pub(crate) use client_side::LastApplied;
 pub(crate) use decorate::is_kept;
 pub(crate) use delete::Removal;
 pub(crate) use handover::{Scaled, has_replicas};
-pub(crate) use hooks::{HookRun, Journal, JournalError};
+pub(crate) use hooks::{HookRun, Journal, JournalError, Patience};
 pub(crate) use leave::Left;
 pub(crate) use object::recorded_objects;
 pub(crate) use order::uninstall_order;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use tokio::time::Instant;
 
-use super::{HookError, HookRun};
+use super::{HookError, HookRun, Patience};
 use crate::kube::Object;
 use crate::kube::api::Error;
 use crate::kube::apply::describe;
@@ -76,7 +76,8 @@ impl<'a> Clock<'a> {
         }
     }
 
-    /// Pauses before the next poll; fails if the hook timed out.
+    /// Pauses before the next poll; fails if the hook timed out or was interrupted. While the server does not answer, there is no interruption:
+    /// what follows it would not be answered either.
     pub(super) async fn wait(&self, what: &str, trouble: Option<&str>, pause: &mut Pause) -> Result<(), HookError> {
         let answered = trouble.is_none();
         let what = trouble.map_or_else(|| what.to_owned(), |trouble| format!("{what} ({trouble})"));
@@ -89,10 +90,20 @@ impl<'a> Clock<'a> {
                 false => HookError::Unanswered { path, limit, what },
             });
         }
+        if let Some(why) = self.interruption().filter(|_| answered) {
+            return Err(HookError::Interrupted { path: self.hook.path.clone(), what, why });
+        }
         let text = format!("hook {}: waiting for {what} ({})", self.hook.path, passed(elapsed, limit));
         self.run.slot.hook_waits(self.hook, &text);
         tokio::time::sleep(pause.next().min(left.unwrap_or(Duration::MAX))).await;
         Ok(())
+    }
+
+    fn interruption(&self) -> Option<&'static str> {
+        match self.run.patience {
+            Patience::UntilInterrupted => self.run.slot.interruption(self.hook),
+            Patience::Full => None,
+        }
     }
 
     pub(super) fn failed(&self, object: &Object, why: &str) -> HookError {

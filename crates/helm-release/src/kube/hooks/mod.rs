@@ -19,12 +19,27 @@ use super::{Decoration, NotOurs, ObjectError, ObjectKey};
 use crate::release::{DeletePolicy, Hook, HookEvent, Release};
 use clock::Clock;
 
+const SUCCEEDED: &[DeletePolicy] = &[DeletePolicy::HookSucceeded];
+
 pub(super) use clock::Pause;
 
 /// The annotation on a hook's object that identifies its run: revision and recorded start.
 pub(crate) const HOOK_RUN_ANNOTATION: &str = "helm.sdk.operatorframework.io/hook-run";
 
+/// What may end the wait for a hook before its time is up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Patience {
+    /// An interruption that the slot reports.
+    UntilInterrupted,
+    /// Nothing.
+    Full,
+}
+
+/// How long the objects of an interrupted hook may take to go. What they are interrupted for must not wait for a finalizer.
+const CLEAN_UP: Duration = Duration::from_secs(30);
+
 /// How to run hooks.
+#[derive(Clone, Copy)]
 pub(crate) struct HookRun<'a> {
     /// The release's identity, and the metadata that the hooks' objects get.
     pub decoration: &'a Decoration,
@@ -36,6 +51,16 @@ pub(crate) struct HookRun<'a> {
     pub slot: &'a dyn Slot,
     /// Where runs are recorded.
     pub journal: &'a dyn Journal,
+    /// What ends the wait.
+    pub patience: Patience,
+}
+
+impl HookRun<'_> {
+    /// How to clean up after this error.
+    fn after(&self, error: &HookError) -> Self {
+        let timeout = if error.is_interruption() { Some(CLEAN_UP) } else { self.timeout };
+        HookRun { timeout, patience: Patience::Full, ..*self }
+    }
 }
 
 /// A slot among a limited number of workers, which a run gives up while it waits for hooks or deletions.
@@ -50,6 +75,11 @@ pub trait Slot: Send + Sync {
     /// Reports what a hook waits for, as `waiting_for`; the hook's own object says why.
     fn hook_waits(&self, _hook: &Hook, what: &str) {
         self.waiting_for(what);
+    }
+    /// Returns why the run must no longer wait for this hook, for example because its release is to be uninstalled. Asked at every poll while the
+    /// server answers; must return immediately. The hook then fails with [`HookError::Interrupted`].
+    fn interruption(&self, _hook: &Hook) -> Option<&'static str> {
+        None
     }
     /// Reports that a hook has ended, with its times and its phase in `last_run`. Must return immediately.
     fn hook_ended(&self, _hook: &Hook, _event: HookEvent) {}
@@ -153,9 +183,33 @@ pub enum HookError {
         /// What it waited for.
         what: String,
     },
+    /// Its run was ended from outside ([`Slot::interruption`]).
+    #[error("hook {path} was interrupted while waiting for {what}: {why}")]
+    Interrupted {
+        /// The hook's template.
+        path: String,
+        /// What it waited for.
+        what: String,
+        /// Why it was interrupted.
+        why: &'static str,
+    },
 }
 
 impl HookError {
+    /// Returns whether its run was ended from outside.
+    pub fn is_interruption(&self) -> bool {
+        matches!(self, HookError::Interrupted { .. })
+    }
+
+    /// The policies that a hook's objects are deleted by after this error. Those of an interrupted hook must not run beside the next action, which may
+    /// be an uninstall that creates none: they go at once if the chart wants them gone before the next run.
+    fn policies(&self) -> &'static [DeletePolicy] {
+        match self {
+            HookError::Interrupted { .. } => &[DeletePolicy::HookFailed, DeletePolicy::BeforeHookCreation],
+            _ => &[DeletePolicy::HookFailed],
+        }
+    }
+
     /// Returns whether its object cannot be created because the namespace is being deleted.
     fn is_terminating(&self) -> bool {
         matches!(self, HookError::Api { source, .. } if source.is_terminating())
@@ -168,7 +222,8 @@ impl Applier {
     /// # Flow
     /// Hooks that succeeded are skipped. For each other hook: delete what an earlier run left, by its policy; record the run as started; create its
     /// objects, annotated with [`HOOK_RUN_ANNOTATION`]; wait until its Jobs and Pods finish. Other kinds are done once they exist. When a hook fails, its
-    /// own delete policies and those of the hooks before it are applied, and the rest is not run. Once all succeeded, the caller records `release` and
+    /// own delete policies and those of the hooks before it are applied, and the rest is not run. A hook that the slot interrupts has failed, and its
+    /// objects with the policy `before-hook-creation` go at once, too. Once all succeeded, the caller records `release` and
     /// calls [`Applier::clean_up_hooks`], in this order: a restart must know what succeeded before its objects are gone.
     ///
     /// # Retries
@@ -214,9 +269,10 @@ impl Applier {
                     continue;
                 }
                 // The hook's error matters more than a failing clean-up, which is only logged.
-                log_cleanup(self.delete_by_policy(&release.hooks[*at], DeletePolicy::HookFailed, run).await);
+                let run = run.after(&error);
+                log_cleanup(self.delete_by_policy(&release.hooks[*at], error.policies(), &run).await);
                 for earlier in &order[..done] {
-                    let deleted = self.delete_by_policy(&release.hooks[*earlier], DeletePolicy::HookSucceeded, run);
+                    let deleted = self.delete_by_policy(&release.hooks[*earlier], SUCCEEDED, &run);
                     log_cleanup(deleted.await);
                 }
                 return Err(error);
@@ -240,7 +296,7 @@ impl Applier {
             order.retain(|at| release.hooks[*at].delete_policies.contains(&DeletePolicy::HookSucceeded));
             let delete = async {
                 for at in order.iter().rev() {
-                    self.delete_by_policy(&release.hooks[*at], DeletePolicy::HookSucceeded, run).await?;
+                    self.delete_by_policy(&release.hooks[*at], SUCCEEDED, run).await?;
                 }
                 Ok(())
             };
@@ -251,8 +307,15 @@ impl Applier {
         })
     }
 
-    async fn delete_by_policy(&self, hook: &Hook, policy: DeletePolicy, run: &HookRun<'_>) -> Result<(), HookError> {
-        if hook.kind == "CustomResourceDefinition" || !hook.delete_policies.contains(&policy) {
+    /// Deletes a hook's objects if it has one of these policies, and waits until they are gone.
+    async fn delete_by_policy(
+        &self,
+        hook: &Hook,
+        policies: &[DeletePolicy],
+        run: &HookRun<'_>,
+    ) -> Result<(), HookError> {
+        let applies = hook.delete_policies.iter().any(|policy| policies.contains(policy));
+        if hook.kind == "CustomResourceDefinition" || !applies {
             return Ok(());
         }
         let clock = Clock::start(hook, run);

@@ -46,7 +46,7 @@ impl Applier {
         let resumed = matches!(phase, HookPhase::Running | HookPhase::Unknown);
         let expiring = objects.iter().any(|object| expiry(&object.kind, &object.body) == Expiry::AfterFinish);
         if !resumed {
-            self.delete_by_policy(&release.hooks[at], DeletePolicy::BeforeHookCreation, run).await?;
+            self.delete_by_policy(&release.hooks[at], &[DeletePolicy::BeforeHookCreation], run).await?;
             let phase = if expiring { HookPhase::Unknown } else { HookPhase::Running };
             release.hooks[at].last_run = LastRun { started_at: Some(Timestamp::now()), phase, ..LastRun::default() };
             record(release, at, run).await?;

@@ -41,6 +41,7 @@ struct Notes {
     waits: Mutex<Vec<String>>,
     phases: Mutex<Vec<Vec<HookPhase>>>,
     refuse: Mutex<Vec<Error>>,
+    interrupted: Mutex<Option<&'static str>>,
 }
 
 impl Slot for Notes {
@@ -52,6 +53,10 @@ impl Slot for Notes {
 
     fn waiting_for(&self, what: &str) {
         self.waits.lock().unwrap().push(what.to_owned());
+    }
+
+    fn interruption(&self, _hook: &Hook) -> Option<&'static str> {
+        *self.interrupted.lock().unwrap()
     }
 }
 
@@ -90,6 +95,7 @@ impl World {
             unclaimed: self.unclaimed,
             slot: &self.notes,
             journal: &self.notes,
+            patience: Patience::UntilInterrupted,
         };
         self.applier.run_hooks(release, HookEvent::PreInstall, &run).await?;
         self.applier.clean_up_hooks(release, HookEvent::PreInstall, &run).await
@@ -100,7 +106,8 @@ impl World {
         release.hooks.iter_mut().for_each(|hook| hook.events = vec![event]);
         let decoration = decoration();
         let (timeout, unclaimed) = (self.timeout, self.unclaimed);
-        let run = HookRun { decoration: &decoration, timeout, unclaimed, slot: &self.notes, journal: &self.notes };
+        let (notes, patience) = (&self.notes, Patience::UntilInterrupted);
+        let run = HookRun { decoration: &decoration, timeout, unclaimed, slot: notes, journal: notes, patience };
         let skipped = self.applier.run_hooks(release, event, &run).await?;
         Ok(skipped.iter().map(ToString::to_string).collect())
     }
@@ -627,7 +634,9 @@ impl Slot for Places {
 #[tokio::test(start_paused = true)]
 async fn the_worker_slot_is_released_only_for_hooks() {
     let (world, places, decoration) = (World::new(), Places::default(), decoration());
-    let run = HookRun { decoration: &decoration, timeout: None, unclaimed: false, slot: &places, journal: &() };
+    let patience = Patience::UntilInterrupted;
+    let run =
+        HookRun { decoration: &decoration, timeout: None, unclaimed: false, slot: &places, journal: &(), patience };
     let mut release = release(vec![map("a", 0)]);
     world.applier.run_hooks(&mut release, HookEvent::PostInstall, &run).await.unwrap();
     world.applier.clean_up_hooks(&release, HookEvent::PreInstall, &run).await.unwrap();
@@ -713,4 +722,63 @@ async fn a_hook_that_started_in_the_future_has_all_its_time() {
     let (ran, ()) = tokio::join!(run, complete);
     ran.unwrap();
     assert!(began.elapsed() < Duration::from_secs(60));
+}
+
+/// Runs a hook Job that does not end, and interrupts it after ten seconds.
+async fn interrupted(world: &World, policies: &[DeletePolicy]) -> (Release, String) {
+    let mut release = release(vec![Hook { delete_policies: policies.to_vec(), ..job("") }]);
+    let notes = &world.notes;
+    let interrupt = async {
+        sleep(Duration::from_secs(10)).await;
+        *notes.interrupted.lock().unwrap() = Some("the spec changed");
+    };
+    let (ran, ()) = tokio::join!(world.run(&mut release), interrupt);
+    let error = ran.unwrap_err();
+    assert!(error.is_interruption());
+    (release, error.to_string())
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_interrupted_hook_fails_within_seconds_and_its_object_goes_unless_the_chart_keeps_failed_ones() {
+    let world = World::new();
+    let began = Instant::now();
+    let (release, error) = interrupted(&world, &[]).await;
+    let path = &release.hooks[0].path;
+    assert_eq!(error, format!("hook {path} was interrupted while waiting for Job \"j\" to finish: the spec changed"));
+    assert!(began.elapsed() < Duration::from_secs(13), "{:?}", began.elapsed());
+    assert_eq!(release.hooks[0].last_run.phase, HookPhase::Failed);
+    assert!(world.server.object(JOB).is_none());
+    for (policies, stays) in [(&[DeletePolicy::HookSucceeded], true), (&[DeletePolicy::HookFailed], false)] {
+        let world = World::new();
+        interrupted(&world, policies).await;
+        assert_eq!(world.server.object(JOB).is_some(), stays, "{policies:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_finalizer_on_an_interrupted_hook_delays_what_follows_by_half_a_minute_at_most() {
+    let world = World::new();
+    let hold = async {
+        sleep(Duration::from_secs(5)).await;
+        let mut job = world.server.object(JOB).unwrap();
+        job["metadata"]["finalizers"] = json!(["x/y"]);
+        world.server.put(JOB, job, "someone");
+    };
+    let began = Instant::now();
+    tokio::join!(interrupted(&world, &[]), hold);
+    assert!(began.elapsed() < Duration::from_secs(45), "{:?}", began.elapsed());
+    assert!(world.server.object(JOB).unwrap()["metadata"]["deletionTimestamp"].is_string());
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_hook_is_interrupted_while_the_server_does_not_answer() {
+    let world = World { timeout: Some(Duration::from_secs(60)), ..World::new() };
+    *world.notes.interrupted.lock().unwrap() = Some("the spec changed");
+    world.server.refuse(|call| {
+        let is_read = call.method == http::Method::GET && call.path == JOB;
+        is_read.then(|| Error::from_status(503, "", "away"))
+    });
+    let mut release = release(vec![job("")]);
+    let error = world.run(&mut release).await.unwrap_err();
+    assert!(matches!(error, HookError::Unanswered { .. }), "{error}");
 }
