@@ -189,6 +189,8 @@ fn read(cluster: &TestCluster, namespace: &Namespace<'_>, operator: &Operator, n
 const NO_NUMBER: &str =
     "cannot apply Deployment \"web\": does not fit its schema: .spec.replicas: expected number, got string";
 
+const USED: &str = "(spec.replicaCount, used in odd/templates/deployment.yaml:6)";
+
 #[test]
 fn a_value_of_the_wrong_type_rolls_the_upgrade_back_and_is_never_shown() {
     let Some(cluster) = TestCluster::shared_or_skip() else { return };
@@ -200,6 +202,8 @@ fn a_value_of_the_wrong_type_rolls_the_upgrade_back_and_is_never_shown() {
     let failed = wait_for(&namespace, "web", "ReleaseFailed");
     assert_eq!(failed["reason"], "UpgradeError");
     assert!(failed["message"].as_str().unwrap().starts_with(NO_NUMBER), "{failed}");
+    // The value and the template's line, but not what the value is.
+    assert!(failed["message"].as_str().unwrap().contains(USED), "{failed}");
     assert_eq!(spec_of(&namespace, "service", "web")["ports"][0]["port"], 80);
     let status = get(&namespace, ["odd", "web"])["status"].clone();
     assert_eq!(status["deployedRelease"]["revision"], 3, "{status}");

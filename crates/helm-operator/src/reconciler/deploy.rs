@@ -105,7 +105,7 @@ async fn conclude(
             undo::note(work, &failure);
             Ok(interrupted(work, primary, &failure.cause, Some(candidate)).await)
         }
-        Err(failure) => Err(undo::after_action(work, primary, &failure, words.failed).await),
+        Err(failure) => Err(undo::after_action(work, primary, (candidate, &failure), words.failed).await),
     }
 }
 

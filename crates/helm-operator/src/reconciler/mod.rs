@@ -5,6 +5,7 @@
 
 mod additions;
 mod awaited;
+mod blame;
 mod cache;
 mod candidate;
 mod causes;

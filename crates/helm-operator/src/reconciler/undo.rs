@@ -7,6 +7,7 @@ use helm_release::kube::{Applied, ApplyMethod};
 use helm_release::release::Status;
 use jiff::Timestamp;
 
+use super::blame::blame;
 use super::deploy::record;
 use super::failure::{Failed, FailedAttempt};
 use super::primary::Primary;
@@ -57,7 +58,7 @@ pub(super) fn was_never_deployed(release: &Release) -> bool {
 pub(super) async fn after_action(
     work: &Work<'_>,
     primary: &Primary,
-    failure: &Failure,
+    (candidate, failure): (&Candidate, &Failure),
     reason: &'static str,
 ) -> Failed {
     note(work, failure);
@@ -68,7 +69,9 @@ pub(super) async fn after_action(
             work.shared.cache.change_history(work.key, |history| {
                 (history.refused, history.unserved) = (refused, unserved);
             });
-            clean_up(work, primary, attempt).await.into()
+            let blame = blame(&failure.cause, candidate, primary, work.shared.renderer.overrides());
+            let message = format!("{}{blame}", attempt.message());
+            clean_up(work, primary, attempt.saying(message)).await.into()
         }
         failed => failed,
     }

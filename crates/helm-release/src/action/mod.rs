@@ -383,6 +383,17 @@ impl Error {
         matches!(self, Error::Apply(ApplyError::Failed { source: kube::Error::NoKind { .. }, .. }))
     }
 
+    /// Returns what the server rejected, as `Kind "name"` or as a hook's template, and the fields that it names.
+    pub fn rejected(&self) -> Option<(&str, Vec<&str>)> {
+        let (what, source) = match self {
+            Error::Apply(ApplyError::Failed { verb: "apply", object, source }) => (object, source),
+            Error::Apply(ApplyError::Guarded { object, source, .. }) => (object, source),
+            Error::Hook(HookError::Api { path, source }) => (path, source),
+            _ => return None,
+        };
+        Some((what, source.rejected_fields()))
+    }
+
     /// Returns whether another process has just made the revision, before this one wrote anything.
     pub fn is_taken(&self) -> bool {
         matches!(self, Error::Storage(error) if error.is_taken())

@@ -65,6 +65,7 @@ pub use order::install_order;
 pub use ownership::{Adopt, NotOurs, Ownership};
 pub use readiness::{Readiness, Unready, progress_of};
 pub use recreate::{Guard, RECREATE_ANNOTATION};
+pub use refusal::value_at;
 pub use resource::Resource;
 pub use rivals::{Look, Rival};
 pub use rules::{DRIFT_ANNOTATION, DriftPolicy, IgnoreRule, ObjectRule};

@@ -112,6 +112,20 @@ impl ChartDocument {
         Ok(serde_json::from_slice(json)?)
     }
 
+    /// Returns the source of a template by its path in manifests, `shop/templates/service.yaml`; `None` for one of a subchart, which records leave out.
+    pub fn template(&self, path: &str) -> Option<String> {
+        let (chart, name) = path.split_once('/')?;
+        let document = self.to_json().ok().filter(|_| chart == self.name)?;
+        let template = document["templates"].as_array()?.iter().find(|template| template["name"] == name)?;
+        let data = STANDARD.decode(template["data"].as_str()?).ok()?;
+        Some(String::from_utf8_lossy(&data).into_owned())
+    }
+
+    /// Returns the chart's default values.
+    pub fn defaults(&self) -> serde_json::Value {
+        self.to_json().map(|mut document| document["values"].take()).unwrap_or_default()
+    }
+
     /// Returns the chart without its non-template files, the most dispensable part of a record. Their digest stays.
     ///
     /// # Errors

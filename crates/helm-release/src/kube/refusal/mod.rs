@@ -2,6 +2,7 @@
 //!
 //! The server's message stays unchanged except for values: those in schema errors ([`schema_error`]) and those after `Invalid value:` and its like.
 
+mod rejected;
 mod schema_error;
 #[cfg(test)]
 mod tests;
@@ -9,6 +10,8 @@ mod tests;
 use serde::Deserialize;
 
 use super::api::{Asked, Error};
+
+pub use rejected::value_at;
 
 impl Error {
     /// Returns whether the same request may succeed later: the server, a webhook or the network failed, which says nothing about the request.

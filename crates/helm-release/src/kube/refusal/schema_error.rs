@@ -25,6 +25,13 @@ pub(super) fn explain(message: &str) -> Option<String> {
     Some(if faults.is_empty() { UNKNOWN.to_owned() } else { format!("{UNKNOWN}: {}", faults.join("; ")) })
 }
 
+/// Returns the paths of fields in a rewritten message.
+pub(super) fn fields(message: &str) -> Vec<&str> {
+    let Some((_, faults)) = message.split_once(UNKNOWN) else { return Vec::new() };
+    let faults = faults.trim_start_matches(": ").split("; ");
+    faults.filter_map(|fault| Some(fault.split_once(": ")?.0)).filter(|path| is_path(path)).collect()
+}
+
 /// Returns the paths of undeclared fields in a rewritten message.
 pub(super) fn undeclared(message: &str) -> Vec<&str> {
     let Some((_, faults)) = message.split_once(UNKNOWN) else { return Vec::new() };
