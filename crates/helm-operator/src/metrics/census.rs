@@ -1,9 +1,12 @@
-//! `helm_operator_resources`: how many custom resources are ready or not, and why. Counted when it is asked for, so nothing has to be kept up to date.
+//! How many custom resources are ready or not, and why; which charts are deployed how often; and how many revisions are recorded. Counted when it is
+//! asked for, so nothing has to be kept up to date.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
+use golibs::semver::Version;
+use helm_release::kube::intern;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric};
 use prometheus_client::metrics::MetricType;
@@ -12,10 +15,46 @@ use prometheus_client::metrics::gauge::ConstGauge;
 /// A condition's status and reason.
 pub(crate) type Readiness = (Arc<str>, Arc<str>);
 
-/// Counts a controller's resources by the status and the reason of `Ready`. Reasons are a fixed set.
-pub(crate) trait Census: Send + Sync {
-    fn count(&self) -> BTreeMap<Readiness, usize>;
+/// The name and version of a deployed chart.
+pub(crate) type Deployed = (Arc<str>, Arc<str>);
+
+/// A controller's resources in numbers.
+#[derive(Debug, Default)]
+pub(crate) struct Count {
+    /// By the status and the reason of `Ready`. Reasons are a fixed set.
+    pub(crate) ready: BTreeMap<Readiness, usize>,
+    /// By the chart that is deployed.
+    pub(crate) charts: BTreeMap<Deployed, usize>,
+    /// The revisions that are recorded.
+    pub(crate) revisions: usize,
 }
+
+impl Count {
+    /// Counts a deployed chart: `shop-web-0.2.0-rc.1`.
+    pub(crate) fn add_chart(&mut self, chart: &str) {
+        *self.charts.entry(name_and_version(chart)).or_default() += 1;
+    }
+}
+
+/// Splits a chart's name from its version, which may contain dashes, too. Helm takes versions that are not quite semantic.
+fn name_and_version(chart: &str) -> Deployed {
+    let find = |is_version: fn(&str) -> bool| {
+        chart.match_indices('-').map(|(at, _)| at).find(|at| is_version(&chart[at + 1..]))
+    };
+    let strict = || find(|text| Version::parse_strict(text).is_ok());
+    match strict().or_else(|| find(|text| Version::parse(text).is_ok())) {
+        Some(at) => (intern(&chart[..at]), intern(&chart[at + 1..])),
+        None => (intern(chart), intern("")),
+    }
+}
+
+/// Counts a controller's resources.
+pub(crate) trait Census: Send + Sync {
+    fn count(&self) -> Count;
+}
+
+/// How many charts of one controller have series of their own: a roll-out has two, and failed ones leave a few more.
+const MAX_CHARTS: usize = 20;
 
 /// All controllers that count. One that has ended is forgotten.
 #[derive(Clone, Default)]
@@ -29,6 +68,45 @@ struct Labels {
     controller: Arc<str>,
     ready: Arc<str>,
     reason: Arc<str>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ChartLabels {
+    chart: Arc<str>,
+    controller: Arc<str>,
+    version: Arc<str>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ControllerLabels {
+    controller: Arc<str>,
+}
+
+/// One gauge: its name, what it says, and its values by their labels.
+struct Gauges<L> {
+    name: &'static str,
+    help: &'static str,
+    values: Vec<(L, usize)>,
+}
+
+impl<L: EncodeLabelSet> Gauges<L> {
+    fn encode(self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let mut family = encoder.encode_descriptor(self.name, self.help, None, MetricType::Gauge)?;
+        for (labels, value) in self.values {
+            let value = i64::try_from(value).unwrap_or(i64::MAX);
+            ConstGauge::new(value).encode(family.encode_family(&labels)?)?;
+        }
+        Ok(())
+    }
+}
+
+/// The most frequent charts, and the sum of the others.
+fn most_frequent(charts: BTreeMap<Deployed, usize>) -> Vec<(Deployed, usize)> {
+    let mut all: Vec<_> = charts.into_iter().collect();
+    all.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    let others: usize = all.drain(all.len().min(MAX_CHARTS)..).map(|(_, count)| count).sum();
+    all.extend((others > 0).then(|| (("other".into(), "".into()), others)));
+    all
 }
 
 impl Censuses {
@@ -51,15 +129,52 @@ impl Collector for Censuses {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let mut all = self.lock();
         all.retain(|(_, census)| census.strong_count() > 0);
-        let help = "Custom resources by controller, and by status and reason of Ready.";
-        let mut family = encoder.encode_descriptor("helm_operator_resources", help, None, MetricType::Gauge)?;
-        for (controller, census) in &*all {
-            for ((ready, reason), count) in census.upgrade().map(|census| census.count()).unwrap_or_default() {
-                let labels = Labels { controller: controller.clone(), ready, reason };
-                let count = i64::try_from(count).unwrap_or(i64::MAX);
-                ConstGauge::new(count).encode(family.encode_family(&labels)?)?;
-            }
+        let counts: Vec<(Arc<str>, Count)> = all
+            .iter()
+            .filter_map(|(controller, census)| Some((controller.clone(), census.upgrade()?.count())))
+            .collect();
+        drop(all);
+        let (mut ready, mut charts, mut revisions) = (Vec::new(), Vec::new(), Vec::new());
+        for (controller, count) in counts {
+            revisions.push((ControllerLabels { controller: controller.clone() }, count.revisions));
+            let labels = |(ready, reason)| Labels { controller: controller.clone(), ready, reason };
+            ready.extend(count.ready.into_iter().map(|(of, count)| (labels(of), count)));
+            let labels = |(chart, version)| ChartLabels { chart, controller: controller.clone(), version };
+            charts.extend(most_frequent(count.charts).into_iter().map(|(of, count)| (labels(of), count)));
         }
-        Ok(())
+        let help = "Custom resources by controller, and by status and reason of Ready.";
+        Gauges { name: "helm_operator_resources", help, values: ready }.encode(&mut encoder)?;
+        let help = "Deployed releases by controller, chart and version.";
+        Gauges { name: "helm_operator_releases", help, values: charts }.encode(&mut encoder)?;
+        let help = "Recorded revisions of all releases by controller.";
+        Gauges { name: "helm_operator_revisions", help, values: revisions }.encode(&mut encoder)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_charts_name_and_version_are_told_apart() {
+        for (chart, name, version) in [
+            ("shop-0.2.0", "shop", "0.2.0"),
+            ("shop-web-0.2.0-rc.1", "shop-web", "0.2.0-rc.1"),
+            ("php-7-0.1.0", "php-7", "0.1.0"),
+            ("shop-1.2", "shop", "1.2"),
+            ("shop", "shop", ""),
+        ] {
+            assert_eq!(name_and_version(chart), (name.into(), version.into()), "{chart}");
+        }
+    }
+
+    #[test]
+    fn only_the_most_frequent_charts_have_series_of_their_own() {
+        let chart = |n: usize| (("shop".into(), format!("0.{n}.0").into()), n + 1);
+        let counted = most_frequent((0..MAX_CHARTS + 2).map(chart).collect());
+        assert_eq!(counted.len(), MAX_CHARTS + 1);
+        assert_eq!(counted[0], chart(MAX_CHARTS + 1));
+        assert_eq!(counted[MAX_CHARTS], (("other".into(), "".into()), 1 + 2));
+        assert_eq!(most_frequent([chart(3)].into()), [chart(3)]);
     }
 }

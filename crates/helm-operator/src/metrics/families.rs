@@ -16,6 +16,7 @@ use prometheus_client::registry::Registry;
 
 use super::census::Censuses;
 use super::queue::{Queues, RunningWork};
+use super::releases::Releases;
 use super::runtime::Runtime;
 
 /// The upper bounds of the reconcile time's buckets, in seconds.
@@ -45,6 +46,11 @@ pub(crate) enum RenderOutcome {
     Postponed,
 }
 
+impl RenderOutcome {
+    const ALL: [RenderOutcome; 4] =
+        [RenderOutcome::Rendered, RenderOutcome::Failed, RenderOutcome::Limit, RenderOutcome::Postponed];
+}
+
 impl EncodeLabelValue for RenderOutcome {
     fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> std::fmt::Result {
         match self {
@@ -72,6 +78,7 @@ pub(super) struct Families {
     pub(super) created: Family<ResourceLabels, Gauge<f64, AtomicU64>>,
     pub(super) leader: Family<LeaseLabels, Gauge>,
     pub(super) requests: Family<RequestLabels, Counter>,
+    pub(super) releases: Releases,
     pub(super) censuses: Censuses,
     pub(super) queues: Queues,
     pub(super) running: RunningWork,
@@ -162,12 +169,16 @@ impl Families {
             created: Family::default(),
             leader: Family::default(),
             requests: Family::default(),
+            releases: Releases::new(),
             censuses: Censuses::default(),
             queues: Queues::new(),
             running: RunningWork::default(),
             host: OnceLock::new(),
         };
         families.register();
+        for outcome in RenderOutcome::ALL {
+            drop(families.renders.get_or_create(&RenderLabels { outcome }));
+        }
         families
     }
 
@@ -196,6 +207,7 @@ impl Families {
         );
         r.register("controller_runtime_active_workers", "Running reconciles by controller", self.active.clone());
         self.queues.register(r);
+        self.releases.register(r);
         r.register("helm_operator_outcomes", "Outcomes by controller and reason", self.outcomes.clone());
         r.register("helm_operator_renders", "Renders in worker processes by outcome", self.renders.clone());
         r.register(

@@ -9,6 +9,7 @@ mod format;
 #[cfg(target_os = "linux")]
 mod process;
 mod queue;
+mod releases;
 mod runtime;
 #[cfg(test)]
 mod tests;
@@ -19,12 +20,13 @@ use std::time::Duration;
 use kube::core::GroupVersionKind;
 use tokio::time::Instant;
 
-pub(crate) use census::{Census, Readiness};
+pub(crate) use census::{Census, Count};
 pub(crate) use families::ReconcileResult;
 pub(crate) use families::RenderOutcome;
 use families::{ControllerLabels, Families, OutcomeLabels, RenderLabels, ResultLabels};
 pub(crate) use format::Format;
 pub(crate) use queue::QueueMetrics;
+pub(crate) use releases::Action;
 
 /// The process's metrics. Cheap to clone.
 #[derive(Clone, Debug)]

@@ -1,6 +1,6 @@
 //! Metrics as Prometheus scrapes them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use super::*;
 
@@ -14,6 +14,13 @@ fn build_info_is_shown_from_the_start() {
     let version = env!("CARGO_PKG_VERSION");
     let commit = option_env!("GIT_COMMIT").unwrap_or("unknown");
     check(&Metrics::default(), &format!("helm_operator_build_info{{commit=\"{commit}\",version=\"{version}\"}} 1"));
+}
+
+#[test]
+fn renders_are_shown_before_the_first_one() {
+    for outcome in ["rendered", "failed", "limit", "postponed"] {
+        check(&Metrics::default(), &format!("helm_operator_renders_total{{outcome=\"{outcome}\"}} 0"));
+    }
 }
 
 #[test]
@@ -187,8 +194,11 @@ async fn openmetrics_ends_with_its_mark_and_has_the_same_samples() {
 fn resources_are_counted_by_readiness_for_as_long_as_their_controller_runs() {
     struct Three;
     impl Census for Three {
-        fn count(&self) -> BTreeMap<Readiness, usize> {
-            [(("True".into(), "Ready".into()), 2), (("False".into(), "UpgradeError".into()), 1)].into()
+        fn count(&self) -> Count {
+            let ready = [(("True".into(), "Ready".into()), 2), (("False".into(), "UpgradeError".into()), 1)].into();
+            let mut count = Count { ready, revisions: 7, ..Count::default() };
+            count.add_chart("shop-0.1.0");
+            count
         }
     }
     let metrics = Metrics::default();
@@ -196,6 +206,8 @@ fn resources_are_counted_by_readiness_for_as_long_as_their_controller_runs() {
     metrics.resources(&"a-controller".into(), Arc::downgrade(&census));
     check(&metrics, r#"helm_operator_resources{controller="a-controller",ready="True",reason="Ready"} 2"#);
     check(&metrics, r#"helm_operator_resources{controller="a-controller",ready="False",reason="UpgradeError"} 1"#);
+    check(&metrics, r#"helm_operator_releases{chart="shop",controller="a-controller",version="0.1.0"} 1"#);
+    check(&metrics, r#"helm_operator_revisions{controller="a-controller"} 7"#);
     drop(census);
     assert!(!metrics.encode(Format::Classic).contains("a-controller"));
 }

@@ -45,6 +45,11 @@ pub(super) async fn repair(work: &mut Work<'_>, primary: &Primary) -> Result<Nex
         let note = changes::repaired(&put_back, &repaired.rivals);
         tracing::info!(resource = %work.key, "Drift: {note}");
         work.shared.publish(primary, Outcome::normal("DriftCorrected", "Repair", note));
+        for object in &put_back {
+            let rival = repaired.rivals.iter().find(|(of, _)| of == *object).map(|(_, rival)| rival);
+            let manager = rival.and_then(|rival| rival.manager.as_deref());
+            work.shared.metrics.repaired(&work.shared.settings.controller, &object.kind, manager);
+        }
     }
     work.shared.cache.change_history(work.key, |history| history.drift.succeed(!put_back.is_empty()));
     cache_applied(work, &applied);

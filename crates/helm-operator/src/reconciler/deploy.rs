@@ -13,6 +13,7 @@ use super::failure::Failed;
 use super::primary::Primary;
 use super::undo;
 use super::work::{Next, Work};
+use crate::metrics::Action;
 use crate::report;
 use crate::watches::Overrides;
 
@@ -35,7 +36,9 @@ pub(super) async fn install(work: &mut Work<'_>, primary: &Primary) -> Result<Ne
     prepare(work, primary, &candidate).await;
     let decoration = work.decoration(primary);
     let env = work.environment(&decoration, primary, "install");
+    let began = Instant::now();
     let installed = action::install(&env, &candidate, work.current().as_ref()).await;
+    work.count_action(Action::Install, began, installed.as_ref().err().map(|failure| &failure.cause));
     let chart = &candidate.chart;
     let hooks = work.ran.take();
     let note = format!("installed release {:?} with chart {}-{}{hooks}", primary.name(), chart.name, chart.version);
@@ -51,10 +54,12 @@ pub(super) async fn upgrade(work: &mut Work<'_>, primary: &Primary) -> Result<Ne
     prepare(work, primary, &candidate).await;
     let decoration = work.decoration(primary);
     let env = work.environment(&decoration, primary, "upgrade");
+    let began = Instant::now();
     let upgraded = match undo::base(&env, current).await {
         Ok(current) => action::upgrade(&env, &candidate, &current).await,
         Err(cause) => Err(cause.into()),
     };
+    work.count_action(Action::Upgrade, began, upgraded.as_ref().err().map(|failure| &failure.cause));
     let upgraded = upgraded.map(|outcome| {
         let why = if why.is_empty() { why } else { format!(": {why}") };
         let (pruned, hooks) = (changes::pruned(&outcome.pruned), work.ran.take());

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use helm_release::action;
 use jiff::Timestamp;
 use tokio::time::Instant;
 
@@ -12,10 +13,22 @@ use super::release::Release;
 use super::rival;
 use super::work::{Next, Work};
 use crate::backoff::Retry;
+use crate::metrics::Action;
 use crate::report::Outcome;
 use crate::status::{Fault, GIVEN_UP, RETRIES_EXCEEDED, condition};
 
 impl Work<'_> {
+    /// Counts an action that ended, by its error.
+    pub(super) fn count_action(&self, action: Action, began: Instant, error: Option<&action::Error>) {
+        let result = match error {
+            None => "success",
+            Some(error) if error.is_interruption() => "interrupted",
+            Some(error) if error.is_unanswered() => "unanswered",
+            Some(_) => "failed",
+        };
+        self.shared.metrics.acted(&self.shared.settings.controller, action, result, began.elapsed());
+    }
+
     /// Reports that somebody else is working on the release; retries when they finish or their time is up.
     pub(super) fn leave(&self, primary: &Primary) -> Next {
         let (release, now) = (self.release(), Timestamp::now());
@@ -48,9 +61,11 @@ impl Work<'_> {
     pub(super) fn fail(&self, primary: &Primary, failed: &Failed) {
         let (inputs, fault) = (self.attempt(primary), failed.fault());
         let retries = self.shared.settings.retries;
-        let (news, exhausted) = self.shared.cache.change_history(self.key, |history| {
-            let news = history.fail(failed, inputs.clone(), Instant::now(), retries);
-            (news, history.is_exhausted(&inputs))
+        let now = Instant::now();
+        let (news, exhausted, next) = self.shared.cache.change_history(self.key, |history| {
+            let news = history.fail(failed, inputs.clone(), now, retries);
+            let exhausted = history.is_exhausted(&inputs);
+            (news, exhausted, history.held_until(&inputs, now).filter(|_| !exhausted))
         });
         self.report_fault(primary, fault, news);
         if exhausted {

@@ -102,10 +102,11 @@ impl Slot for Progress<'_> {
         self.running.outdated(self.shared.cache.primary(self.key).as_deref())
     }
 
-    fn hook_ended(&self, hook: &Hook, _event: HookEvent) {
+    fn hook_ended(&self, hook: &Hook, event: HookEvent) {
         let last = &hook.last_run;
         let took = last.started_at.zip(last.completed_at).map(|(from, to)| to.duration_since(from));
         let took = took.and_then(|took| Duration::try_from(took).ok()).unwrap_or_default();
+        self.shared.metrics.hook_ran(&self.shared.settings.controller, hook, event, took);
         self.ran.add(RanHook { object: format!("{} {:?}", hook.kind, hook.name), took });
     }
 

@@ -1,6 +1,5 @@
 //! What all reconciles of one controller share, and what a change of a resource, a record or an object does to it.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,7 +26,7 @@ use super::stamp::Epoch;
 use super::status_fields::Undeclared;
 use super::{observe, watch};
 use crate::events::Events;
-use crate::metrics::{Census, Metrics, Readiness};
+use crate::metrics::{Census, Count, Metrics};
 use crate::native::Stores;
 use crate::report::{self, Outcome};
 use crate::status::{Condition, condition};
@@ -284,13 +283,17 @@ impl Shared {
 }
 
 impl Census for Shared {
-    fn count(&self) -> BTreeMap<Readiness, usize> {
-        let mut counts = BTreeMap::new();
+    fn count(&self) -> Count {
+        let mut counts = Count::default();
         for primary in self.cache.primaries() {
             let ready = primary.status.find(condition::READY);
             let of =
                 |part: fn(&Condition) -> &Arc<str>| ready.map_or_else(|| "Unknown".into(), |ready| part(ready).clone());
-            *counts.entry((of(|ready| &ready.status), of(|ready| &ready.reason))).or_default() += 1;
+            *counts.ready.entry((of(|ready| &ready.status), of(|ready| &ready.reason))).or_default() += 1;
+            if let Some(deployed) = primary.status.deployed_release.as_ref().filter(|one| !one.chart.is_empty()) {
+                counts.add_chart(&deployed.chart);
+            }
+            counts.revisions += self.cache.release(&primary.key()).map_or(0, |release| release.revisions.len());
         }
         counts
     }

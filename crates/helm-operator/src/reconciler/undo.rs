@@ -6,6 +6,7 @@ use helm_release::action::{self, Candidate, Current, Failure};
 use helm_release::kube::{Applied, ApplyMethod};
 use helm_release::release::Status;
 use jiff::Timestamp;
+use tokio::time::Instant;
 
 use super::blame::blame;
 use super::deploy::record;
@@ -14,6 +15,7 @@ use super::primary::Primary;
 use super::release::Release;
 use super::uninstall;
 use super::work::Work;
+use crate::metrics::Action;
 use crate::report::{Outcome, chain};
 use crate::status::condition;
 use crate::watches::OnFailure;
@@ -124,7 +126,10 @@ async fn roll_back(work: &Work<'_>, primary: &Primary, to: u32) -> Result<(), Fa
     // The refusal was for another revision.
     env.options.refused = None;
     let inputs = current.inventory.inputs.clone();
-    match action::rollback(&env, &current, to, &inputs).await {
+    let began = Instant::now();
+    let rolled_back = action::rollback(&env, &current, to, &inputs).await;
+    work.count_action(Action::Rollback, began, rolled_back.as_ref().err().map(|failure| &failure.cause));
+    match rolled_back {
         Ok(outcome) => {
             tracing::info!(resource = %work.key, to, revision = outcome.version, "Rolled back release");
             let (failed, hooks) = (current.version, work.ran.take());

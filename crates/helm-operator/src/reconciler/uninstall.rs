@@ -16,6 +16,7 @@ use super::failure::Failed;
 use super::primary::{FINALIZER, Primary, Received};
 use super::state::Recorded;
 use super::work::{Next, Work};
+use crate::metrics::Action;
 use crate::report::{Outcome, chain};
 use crate::status::condition;
 
@@ -91,7 +92,13 @@ pub(super) async fn refresh(work: &Work<'_>, primary: &Primary) {
 
 /// Deletes hooks, objects and records; with `uninstall-wait` the records stay until the objects are gone.
 pub(super) async fn uninstall(work: &mut Work<'_>, primary: &Primary) -> Result<Next, Failed> {
-    match delete(work, primary).await {
+    let began = Instant::now();
+    let deleted = delete(work, primary).await;
+    // What waits for objects has not ended.
+    if !matches!(deleted, Ok(Some(_))) {
+        work.count_action(Action::Uninstall, began, deleted.as_ref().err());
+    }
+    match deleted {
         Ok(None) => {
             tracing::info!(resource = %work.key, "Uninstalled release");
             let note = format!("uninstalled release {:?}{}", primary.name(), work.ran.take());

@@ -80,6 +80,22 @@ impl HookEvent {
             _ => HookEvent::Other,
         }
     }
+
+    /// Returns the event's word in the annotation.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            HookEvent::PreInstall => "pre-install",
+            HookEvent::PostInstall => "post-install",
+            HookEvent::PreDelete => "pre-delete",
+            HookEvent::PostDelete => "post-delete",
+            HookEvent::PreUpgrade => "pre-upgrade",
+            HookEvent::PostUpgrade => "post-upgrade",
+            HookEvent::PreRollback => "pre-rollback",
+            HookEvent::PostRollback => "post-rollback",
+            HookEvent::Test => "test",
+            HookEvent::Other => "other",
+        }
+    }
 }
 
 /// When to delete a hook's objects.
