@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use super::failure::Failed;
 use super::history::LastFailure;
-use super::primary::Primary;
+use super::primary::{Primary, ResourceKey};
 use super::release::Release;
 use super::rival;
 use super::work::{Next, Work};
@@ -67,7 +67,8 @@ impl Work<'_> {
             let exhausted = history.is_exhausted(&inputs);
             (news, exhausted, history.held_until(&inputs, now).filter(|_| !exhausted))
         });
-        self.report_fault(primary, fault, news);
+        log_fault(self.key, fault, next.map(|at| at - now));
+        self.publish_fault(primary, fault, news);
         if exhausted {
             tracing::error!(resource = %self.key, "Giving up until something changes");
             let note = format!("{}; {GIVEN_UP}", fault.message);
@@ -84,7 +85,11 @@ impl Work<'_> {
 
     /// Logs a fault, and publishes it if it is new.
     pub(super) fn report_fault(&self, primary: &Primary, fault: &Fault, news: bool) {
-        tracing::error!(resource = %self.key, reason = fault.reason, error = fault.message, "Cannot reconcile");
+        log_fault(self.key, fault, None);
+        self.publish_fault(primary, fault, news);
+    }
+
+    fn publish_fault(&self, primary: &Primary, fault: &Fault, news: bool) {
         if news {
             self.shared.publish(primary, Outcome::warning(fault.reason, "Reconcile", fault.message.clone()));
         }
@@ -105,6 +110,22 @@ impl Work<'_> {
     pub(super) fn succeed(&self) {
         self.shared.cache.change_history(self.key, |history| history.succeed());
     }
+}
+
+/// Logs a fault, and when the next attempt follows if nothing changes.
+fn log_fault(key: &ResourceKey, fault: &Fault, next: Option<Duration>) {
+    let next = next.map(in_words);
+    tracing::error!(resource = %key, reason = fault.reason, error = fault.message, next_try_in = next, "Cannot reconcile");
+}
+
+/// Formats `500ms`, or `2m8s` without fractions.
+fn in_words(wait: Duration) -> String {
+    let rounded = if wait < Duration::from_secs(1) {
+        wait.as_millis() * 1_000_000
+    } else {
+        u128::from(wait.as_secs()) * 1_000_000_000
+    };
+    golibs::time::Duration(i64::try_from(rounded).unwrap_or(i64::MAX)).to_string()
 }
 
 /// The time is shown in seconds.
@@ -135,4 +156,16 @@ pub(super) fn foreign(primary: &Primary) -> Fault {
          for a release that Helm made, and `adopt: any` for another resource's. What another resource took over from this one is not taken back"
     );
     Fault { condition: condition::IRRECONCILABLE, reason: "ReleaseConflict", message }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_until_the_next_attempt_is_short_to_read() {
+        for (wait, expected) in [(0.4999, "499ms"), (1.9, "1s"), (128.4, "2m8s"), (300.0, "5m0s")] {
+            assert_eq!(in_words(Duration::from_secs_f64(wait)), expected);
+        }
+    }
 }

@@ -7,9 +7,9 @@ use serde_json::{Value, json};
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level};
 
-use super::{Encoder, TimeEncoding};
+use super::{Encoder, TimeEncoding, logger};
 
-/// The line, including its line break. The field `logger` names the logger; the default is the module. `kind` stands before a resource's name.
+/// The line, including its line break. The field `logger` names the logger; by default the module decides. `kind` stands before a resource's name.
 pub(super) fn format(
     event: &Event<'_>,
     kind: Option<&str>,
@@ -21,7 +21,7 @@ pub(super) fn format(
     event.record(&mut fields);
     fields.name_kind(kind);
     let meta = event.metadata();
-    let logger = fields.logger.take().unwrap_or_else(|| meta.target().replace("::", ".").replace('_', "-"));
+    let logger = fields.logger.take().unwrap_or_else(|| logger::name(meta.target()));
     let (level, ts) = (level(*meta.level()), timestamp(time, now));
     match encoder {
         Encoder::Json => json_line(level, &ts, &logger, &fields),
@@ -162,12 +162,12 @@ mod tests {
     }
 
     #[test]
-    fn the_module_names_the_logger_by_default() {
+    fn the_module_decides_on_the_logger_by_default() {
         check(
             Encoder::Json,
             TimeEncoding::Nano,
             || tracing::warn!(target: "helm_operator::manager", "x"),
-            "{\"level\":\"warn\",\"ts\":1767323045678901234,\"logger\":\"helm-operator.manager\",\"msg\":\"x\"}\n",
+            "{\"level\":\"warn\",\"ts\":1767323045678901234,\"logger\":\"manager\",\"msg\":\"x\"}\n",
         );
     }
 

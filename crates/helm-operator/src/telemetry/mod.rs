@@ -3,6 +3,7 @@
 //! Counterpart: controller-runtime's `pkg/log/zap` and its `--zap-*` flags.
 
 mod line;
+mod logger;
 mod panics;
 
 use std::fmt;

@@ -1,0 +1,69 @@
+//! Names loggers in the words of the field: `helm.controller`, as in operator-sdk, and not by the module of this program that logs.
+
+/// Module, as the beginning of a target, and logger. The first match counts.
+const LOGGERS: [(&str, &str); 17] = [
+    ("helm_operator::reconciler", "helm.controller"),
+    ("helm_operator::rendering", "helm.render"),
+    ("helm_operator::lookup", "helm.render"),
+    ("helm_operator::native", "controller"),
+    ("helm_operator::manager", "manager"),
+    ("helm_operator::readiness", "manager"),
+    ("helm_operator::lease", "leader-election"),
+    ("helm_operator::server", "server"),
+    ("helm_operator::metrics", "metrics"),
+    ("helm_operator::events", "events"),
+    ("helm_operator::client", "client"),
+    ("helm_operator::preflight", "rights"),
+    ("helm_operator::cli::reload", "reload"),
+    ("helm_operator::cli", "cmd"),
+    ("helm_operator::watches", "watches"),
+    ("helm_release", "helm.release"),
+    ("helm_operator", "helm-operator"),
+];
+
+/// The libraries between the program and the API server.
+const CLIENT: [&str; 9] =
+    ["kube", "kube_client", "kube_runtime", "hyper", "hyper_util", "tower", "rustls", "h2", "mio"];
+
+/// Returns the logger of an event's target. The controllers of an operator's author are `controllers.shop`, as in kubebuilder's scaffolds; anything else
+/// of theirs has the name of its crate.
+pub(super) fn name(target: &str) -> String {
+    let is_of =
+        |module: &str| target.strip_prefix(module).is_some_and(|rest| rest.is_empty() || rest.starts_with("::"));
+    if let Some((_, logger)) = LOGGERS.iter().find(|(module, _)| is_of(module)) {
+        return (*logger).to_owned();
+    }
+    if CLIENT.iter().any(|library| is_of(library)) {
+        return "client".to_owned();
+    }
+    let mut parts = target.split("::");
+    let (krate, module, controller) = (parts.next().unwrap_or_default(), parts.next(), parts.next());
+    let name = match (module, controller) {
+        (Some("controllers"), Some(controller)) => format!("controllers.{controller}"),
+        _ => krate.to_owned(),
+    };
+    name.replace('_', "-")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loggers_have_the_fields_words() {
+        for (target, expected) in [
+            ("helm_operator::reconciler::work", "helm.controller"),
+            ("helm_operator::reconciler_of_another_kind", "helm-operator"),
+            ("helm_operator::lease::decide", "leader-election"),
+            ("helm_operator::cli::reload", "reload"),
+            ("helm_operator::cli", "cmd"),
+            ("helm_release::kube::hooks", "helm.release"),
+            ("kube_runtime::watcher", "client"),
+            ("memcached_operator::controllers::memcached_backup::decide", "controllers.memcached-backup"),
+            ("memcached_operator::api", "memcached-operator"),
+            ("my_logger", "my-logger"),
+        ] {
+            assert_eq!(name(target), expected, "{target}");
+        }
+    }
+}
