@@ -95,8 +95,8 @@ flags: ## Regenerate docs/flags.md from the help of run.
 generate: manifests ## Same as manifests: no code is generated.
 
 .PHONY: run
-run: ## Run the operator on this machine against the current kubeconfig.
-	cargo run $(CARGO_FLAGS) -- run --watches-file=./watches.yaml
+run: ## Run the operator on this machine against the current kubeconfig, and serve charts and sources again when they are saved.
+	cargo run $(CARGO_FLAGS) -- run --watches-file=./watches.yaml --reload
 
 # cargo-mutants numbers shards from 0.
 .PHONY: mutants

@@ -14,7 +14,7 @@ use crate::metrics::Metrics;
 use crate::native::Stores;
 use crate::preflight::Rights;
 use crate::readiness::Readiness;
-use crate::reconciler::Cluster;
+use crate::reconciler::{Cluster, Previews};
 pub use crate::rendering::Rendering;
 use crate::rendering::{Program, Workers};
 
@@ -43,6 +43,8 @@ pub struct Context {
     pub(crate) identity: Arc<str>,
     /// What keeps the process from being ready.
     pub(crate) readiness: Readiness,
+    /// The running chart controllers, for previews.
+    pub(crate) previews: Arc<Previews>,
 }
 
 impl Context {
@@ -59,7 +61,21 @@ impl Context {
         let rights = Arc::new(Rights::new(client.clone(), config.namespaces.clone()));
         let controller = "helm-operator".into();
         let config = Arc::new(config);
-        Context { identity, rights, client, events, metrics, shutdown, config, controller, cluster, stores, readiness }
+        let previews = Arc::default();
+        Context {
+            identity,
+            rights,
+            client,
+            events,
+            metrics,
+            shutdown,
+            config,
+            controller,
+            cluster,
+            stores,
+            readiness,
+            previews,
+        }
     }
 
     /// The same handles, bound to the controller with this name.

@@ -33,7 +33,7 @@ pub(crate) struct Run {
     #[arg(long, default_value = WATCHES_FILE, value_name = "PATH")]
     pub(crate) watches_file: PathBuf,
 
-    /// For development: watch the charts' folders, and serve a chart again when it is saved
+    /// For development: watch the charts' folders, and the sources if cargo runs the program, and serve what is saved
     #[arg(long)]
     pub(crate) reload: bool,
 

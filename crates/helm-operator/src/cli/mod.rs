@@ -199,12 +199,17 @@ fn start(flags: Run, operator: Operator) -> Result<(), Box<dyn std::error::Error
     let workers = std::thread::available_parallelism().map_or(2, usize::from).clamp(2, MAX_WORKERS);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(workers).enable_all().build()?;
     let stop = CancellationToken::new();
-    let reload = reloads.then(|| Reload::start(&file, stop.clone())).transpose()?;
+    let previews = manager.previews();
+    let reload = reloads.then(|| Reload::start(&file, stop.clone(), previews)).transpose()?;
     let result: Result<(), manager::Error> = runtime.block_on(manager.run_or_stop(stop));
     // Do not wait for tasks that outlive the grace period.
     runtime.shutdown_background();
-    let is_wanted = reload.is_some_and(|reload| reload.is_wanted());
-    if starts_again(result, is_wanted)? { Err(reload::start_again().into()) } else { Ok(()) }
+    let reload = reload.filter(Reload::is_wanted);
+    let starts_again = starts_again(result, reload.is_some())?;
+    match reload.filter(|_| starts_again) {
+        Some(reload) => Err(reload.start_again().into()),
+        None => Ok(()),
+    }
 }
 
 /// How long a saved chart waits for reconciles that still run. The new process continues what they leave.

@@ -8,6 +8,7 @@ mod run;
 #[cfg(test)]
 mod tests;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use kube::Client;
@@ -19,6 +20,7 @@ pub use crate::lease::Lost;
 use crate::metrics::Metrics;
 use crate::native;
 use crate::operator::Operator;
+use crate::reconciler::Previews;
 pub use crate::server::{CertificateError, CertificateFiles, Error as ServerError, Tls};
 use crate::{client, lease, server, watches};
 
@@ -128,12 +130,26 @@ pub struct Manager {
     term: lease::Term,
     /// The API server's address, for messages; empty if unknown.
     server: String,
+    /// The running chart controllers, for previews.
+    previews: Arc<Previews>,
 }
 
 impl Manager {
     /// A manager of this operator's controllers.
     pub(crate) fn new(config: Config, operator: Operator) -> Manager {
-        Manager { config, metrics: Metrics::default(), operator, term: lease::Term::default(), server: String::new() }
+        Manager {
+            config,
+            metrics: Metrics::default(),
+            operator,
+            term: lease::Term::default(),
+            server: String::new(),
+            previews: Arc::default(),
+        }
+    }
+
+    /// The chart controllers, once they run.
+    pub(crate) fn previews(&self) -> Arc<Previews> {
+        self.previews.clone()
     }
 
     /// Runs everything on the configured cluster until SIGTERM or SIGINT, then lets running reconciles finish and gives the lease

@@ -27,10 +27,11 @@ type Running = JoinSet<(String, Result<(), native::Error>)>;
 
 /// Runs the manager until `shutdown` is cancelled, the lease is lost or a controller ends.
 pub(super) async fn run(manager: Manager, client: Client, shutdown: CancellationToken) -> Result<(), Error> {
-    let Manager { config, metrics, operator, term, server } = manager;
+    let Manager { config, metrics, operator, term, server, previews } = manager;
     let file = operator.file().map(Path::to_path_buf);
     let controllers = name(operator.controllers()?);
     let context = Context::new(client, config.controllers.clone(), metrics, CancellationToken::new());
+    let context = Context { previews, ..context };
     let mut election = election(&context, &config, term)?;
     let answers = context.readiness.require("API server", "has not answered yet");
     if election.is_none() {

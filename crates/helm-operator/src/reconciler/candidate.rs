@@ -123,21 +123,30 @@ impl Work<'_> {
     async fn candidate(&self, primary: &Primary, revision: u32) -> Result<Result<Candidate, Postponed>, Failed> {
         helm::release_name::check(primary.name())
             .map_err(|e| FailedAttempt::rendering("InvalidName", e.to_string()))?;
-        let (name, namespace) = (primary.name().into(), primary.namespace().into());
-        let (spec, inputs) = (self.effective_spec(primary), self.recorded_inputs(primary));
-        let is_retry = self.lane == Lane::Retries;
-        let overrides_type = self.overrides_type();
-        let request = Request { name, namespace, spec, overrides_type, revision, inputs, is_retry };
-        let candidate = match self.shared.renderer.render(request).await.map_err(Failed::try_from) {
-            Ok(candidate) => candidate,
-            Err(Ok(failed)) => return Err(self.slowed(failed)),
-            Err(Err(postponed)) => return Ok(Err(postponed)),
-        };
+        let candidate =
+            match self.shared.renderer.render(self.request(primary, revision)).await.map_err(Failed::try_from) {
+                Ok(candidate) => candidate,
+                Err(Ok(failed)) => return Err(self.slowed(failed)),
+                Err(Err(postponed)) => return Ok(Err(postponed)),
+            };
         self.note_unread(primary, &candidate.unread);
         let candidate = self.post_render(primary, candidate).await?;
         // The status shows them.
         let notes = hide_notes(self.secrets(), &candidate);
         Ok(Ok(Candidate { notes, ..candidate }))
+    }
+
+    /// What a revision is rendered from.
+    pub(super) fn request(&self, primary: &Primary, revision: u32) -> Request {
+        Request {
+            name: primary.name().into(),
+            namespace: primary.namespace().into(),
+            spec: self.effective_spec(primary),
+            overrides_type: self.overrides_type(),
+            revision,
+            inputs: self.recorded_inputs(primary),
+            is_retry: self.lane == Lane::Retries,
+        }
     }
 
     /// A render that a limit ended may cost others their turns, whoever is at fault.

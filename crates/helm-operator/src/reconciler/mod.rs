@@ -40,6 +40,7 @@ mod outcome;
 pub(crate) mod override_types;
 pub(crate) mod pages;
 mod pods;
+mod previews;
 mod primary;
 mod progress;
 pub(crate) mod queue;
@@ -80,6 +81,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 pub(crate) use cluster::Cluster;
 pub(crate) use detect::DETECTED;
 pub(crate) use failure::UNANSWERED;
+pub(crate) use previews::{Previews, ReleasePreview};
 
 pub use crate::mask::Published;
 pub use crate::values::{Error as SpecError, Spec};

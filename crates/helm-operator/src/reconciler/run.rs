@@ -90,6 +90,7 @@ pub(super) async fn run(controller: ChartController, context: Context) -> Result
         looks: context.cluster.looks.clone(),
         undeclared: Undeclared::default(),
     });
+    context.previews.add(&watch, &context, &shared);
     let reader: Weak<Shared> = Arc::downgrade(&shared);
     let census = reader.clone();
     shared.metrics.resources(&shared.settings.controller, census);
@@ -125,7 +126,11 @@ async fn check_rights<'k>(context: &Context, watch: &Watch, kinds: impl Iterator
 ///
 /// # Errors
 /// The cluster does not tell its version, or no record can hold the chart.
-async fn renderer(source: Source, watch: &Watch, context: &Context) -> Result<Arc<dyn Renderer>, native::Error> {
+pub(super) async fn renderer(
+    source: Source,
+    watch: &Watch,
+    context: &Context,
+) -> Result<Arc<dyn Renderer>, native::Error> {
     let (engine, path) = match source {
         Source::Own(renderer) => return Ok(renderer),
         Source::Engine(engine, path) => (engine, path),

@@ -17,6 +17,12 @@ pub(super) fn of(before: &Objects, after: &Objects) -> String {
     if all.is_empty() { "no object changes\n".to_owned() } else { all }
 }
 
+/// How many objects differ.
+pub(super) fn changed(before: &Objects, after: &Objects) -> usize {
+    let names: std::collections::BTreeSet<&String> = before.keys().chain(after.keys()).collect();
+    names.into_iter().filter(|name| before.get(*name) != after.get(*name)).count()
+}
+
 fn one(name: &str, before: &Objects, after: &Objects) -> String {
     let (old, new) = (before.get(name), after.get(name));
     let (old_text, new_text) = (text(old, new, "before"), text(new, old, "after"));

@@ -1,14 +1,18 @@
-//! `run --reload`: serves a chart again as soon as it is saved.
+//! `run --reload`: serves a chart again as soon as it is saved, and the program once its saved sources are built.
 //!
 //! ```text
 //! a save ─▶ preview: render samples, or defaults ─┬─ fails ─▶ log the error with its place; the running chart stays
-//!                                                 └─ renders ─▶ print what changes ─▶ stop as at a signal ─▶ exec the program again
+//!                                                 └─ renders ─▶ print what changes in the cluster ─▶ stop as at a signal ─▶ exec the program again
 //! ```
+//!
+//! A saved source of the program takes the same way, with `cargo build` in place of the preview.
 //!
 //! The new process finds charts with another digest and upgrades their releases, as after any restart.
 
 mod diff;
 mod preview;
+mod releases;
+mod sources;
 
 use std::io::{self, IsTerminal as _};
 use std::os::unix::process::CommandExt as _;
@@ -22,8 +26,10 @@ use std::time::Duration;
 use notify::{Event, RecommendedWatcher, RecursiveMode, Watcher as _};
 use tokio_util::sync::CancellationToken;
 
+use crate::reconciler::Previews;
 use crate::watches::{self, Watch};
 use preview::Preview;
+use sources::Sources;
 
 /// An editor writes several files, or one in several steps: this long without an event ends a save.
 const QUIET: Duration = Duration::from_millis(200);
@@ -36,19 +42,21 @@ pub(super) struct Error {
     source: notify::Error,
 }
 
-/// Watches charts until one is saved that can be served.
+/// Watches charts and sources until one is saved that can be served.
 pub(super) struct Reload {
     wanted: Arc<AtomicBool>,
+    /// This program's path. Once it is built again, the system no longer names it.
+    program: io::Result<PathBuf>,
     /// Watches until it is dropped.
     _watcher: RecommendedWatcher,
 }
 
 impl Reload {
-    /// Starts to watch the charts in this watches file. Cancels `stop` once the program should start again.
+    /// Starts to watch the charts in this watches file, and the program's sources if `cargo run` has started it. Cancels `stop` once the program should start again.
     ///
     /// # Errors
     /// The system refuses to watch a chart.
-    pub(super) fn start(file: &Path, stop: CancellationToken) -> Result<Reload, Error> {
+    pub(super) fn start(file: &Path, stop: CancellationToken, previews: Arc<Previews>) -> Result<Reload, Error> {
         let (events, saves) = channel();
         let failed = |path: &Path| {
             let path = path.to_owned();
@@ -59,33 +67,43 @@ impl Reload {
         for watch in &watches {
             watcher.watch(&watch.chart, RecursiveMode::Recursive).map_err(failed(&watch.chart))?;
         }
+        let program = std::env::current_exe();
+        let mut sources = program.as_deref().ok().and_then(Sources::of);
+        for part in sources.iter().flat_map(Sources::parts) {
+            watcher.watch(&part, RecursiveMode::Recursive).map_err(failed(&part))?;
+        }
         let wanted = Arc::new(AtomicBool::new(false));
         let result = wanted.clone();
         std::thread::spawn(move || {
-            if wait(&watches, &saves) {
+            if wait(&watches, &mut sources, &saves, &previews) {
                 result.store(true, Ordering::Release);
                 stop.cancel();
             }
         });
-        Ok(Reload { wanted, _watcher: watcher })
+        Ok(Reload { wanted, program, _watcher: watcher })
     }
 
     /// Whether the program stopped to start again.
     pub(super) fn is_wanted(&self) -> bool {
         self.wanted.load(Ordering::Acquire)
     }
-}
 
-/// Replaces this process by a new one of the same program with the same arguments. Returns only the error.
-pub(super) fn start_again() -> io::Error {
-    match std::env::current_exe() {
-        Ok(program) => Command::new(program).args(std::env::args_os().skip(1)).exec(),
-        Err(error) => error,
+    /// Replaces this process by a new one of the same program with the same arguments. Returns only the error.
+    pub(super) fn start_again(self) -> io::Error {
+        match self.program {
+            Ok(program) => Command::new(program).args(std::env::args_os().skip(1)).exec(),
+            Err(error) => error,
+        }
     }
 }
 
 /// Waits for a save that can be served; returns false when watching ends.
-fn wait(watches: &[Watch], saves: &Receiver<notify::Result<Event>>) -> bool {
+fn wait(
+    watches: &[Watch],
+    sources: &mut Option<Sources>,
+    saves: &Receiver<notify::Result<Event>>,
+    previews: &Previews,
+) -> bool {
     let mut served: Vec<Preview> = watches.iter().map(Preview::of).collect();
     while saves.recv().is_ok() {
         loop {
@@ -95,7 +113,7 @@ fn wait(watches: &[Watch], saves: &Receiver<notify::Result<Event>>) -> bool {
                 Err(RecvTimeoutError::Disconnected) => return false,
             }
         }
-        let mut reloads = false;
+        let mut reloads = sources.as_mut().is_some_and(Sources::build);
         for (watch, served) in watches.iter().zip(&mut served) {
             let saved = Preview::of(watch);
             match served.next(&saved) {
@@ -106,6 +124,7 @@ fn wait(watches: &[Watch], saves: &Receiver<notify::Result<Event>>) -> bool {
                 }
                 Next::Reload(change) => {
                     tracing::info!(chart = %watch.chart.display(), "The chart was saved: serving it");
+                    let change = releases::changes(watch, previews).unwrap_or(change);
                     super::print(&diff::coloured(&change, io::stdout().is_terminal()));
                     reloads = true;
                 }

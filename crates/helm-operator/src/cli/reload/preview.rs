@@ -84,12 +84,15 @@ fn render(watch: &Watch, chart: Arc<Chart>) -> Result<Objects, String> {
         let request = Request { values: &values, release: &release, capabilities, lookup: None, skip_schema };
         let rendered = engine.render(&request).map_err(|error| error.without_values())?;
         let texts = rendered.manifests.iter().map(|manifest| &manifest.content);
-        for text in texts.chain(rendered.hooks.iter().map(|hook| &hook.manifest)) {
-            let documents = yaml::parse_documents(text.as_bytes()).unwrap_or_default();
-            objects.extend(documents.into_iter().map(|document| named(json::to_serde(&Value::Map(document)))));
-        }
+        objects.extend(objects_in(texts.chain(rendered.hooks.iter().map(|hook| &hook.manifest))));
     }
     Ok(objects)
+}
+
+/// The objects in these documents.
+pub(super) fn objects_in<'t>(texts: impl Iterator<Item = &'t String>) -> Objects {
+    let documents = texts.flat_map(|text| yaml::parse_documents(text.as_bytes()).unwrap_or_default());
+    documents.map(|document| named(json::to_serde(&Value::Map(document)))).collect()
 }
 
 fn named(object: serde_json::Value) -> (String, serde_json::Value) {

@@ -56,6 +56,7 @@ mod identity;
 mod kinds;
 mod leaks;
 mod override_types;
+mod previews;
 mod ready;
 mod recorded;
 mod recreate;

@@ -1,0 +1,143 @@
+//! The program's own sources: builds it again when one is saved. The running program serves until the new one is built.
+//!
+//! Only for a program that `cargo run` has started: cargo then names the package's folder, itself, and the program that it built.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::SystemTime;
+
+/// What a build depends on, in the package's folder. `Cargo.lock` is left out: builds write it.
+const PARTS: [&str; 3] = ["src", "Cargo.toml", "build.rs"];
+
+/// The time and length of each file.
+type Fingerprint = BTreeMap<PathBuf, (Option<SystemTime>, u64)>;
+
+/// How to build the program, and what of its sources is built.
+pub(super) struct Sources {
+    folder: PathBuf,
+    cargo: OsString,
+    arguments: Vec<OsString>,
+    /// The sources of the running program, or of the last failed build.
+    seen: Fingerprint,
+}
+
+impl Sources {
+    /// The sources of this program; `None` if `cargo run` has not started it.
+    pub(super) fn of(program: &Path) -> Option<Sources> {
+        let (folder, cargo) = (std::env::var_os("CARGO_MANIFEST_DIR")?, std::env::var_os("CARGO")?);
+        Sources::in_folder(PathBuf::from(folder), cargo, program)
+    }
+
+    fn in_folder(folder: PathBuf, cargo: OsString, program: &Path) -> Option<Sources> {
+        let arguments = arguments(program)?;
+        let seen = fingerprint(&folder);
+        Some(Sources { folder, cargo, arguments, seen })
+    }
+
+    /// The folders and files to watch.
+    pub(super) fn parts(&self) -> Vec<PathBuf> {
+        PARTS.iter().map(|part| self.folder.join(part)).filter(|path| path.exists()).collect()
+    }
+
+    /// Builds the program if a source was saved since the last build. Returns whether there is a new program.
+    pub(super) fn build(&mut self) -> bool {
+        let saved = fingerprint(&self.folder);
+        if saved == self.seen {
+            return false;
+        }
+        self.seen = saved;
+        tracing::info!("A source was saved: building the program, while this one serves");
+        let built = Command::new(&self.cargo).args(&self.arguments).current_dir(&self.folder).status();
+        match built {
+            Ok(status) if status.success() => true,
+            Ok(_) => {
+                tracing::error!("The program does not compile: the running one stays");
+                false
+            }
+            Err(error) => {
+                tracing::error!(error = error.to_string(), "Cannot run cargo: the running program stays");
+                false
+            }
+        }
+    }
+}
+
+/// The arguments with which cargo builds a program at this path: `target/debug/shop-operator`.
+fn arguments(program: &Path) -> Option<Vec<OsString>> {
+    let (name, folder) = (program.file_name()?, program.parent()?.file_name()?);
+    // The profile `dev` is the one whose folder has another name.
+    let profile = if folder == "debug" { OsStr::new("dev") } else { folder };
+    Some(["build".as_ref(), "--profile".as_ref(), profile, "--bin".as_ref(), name].map(OsStr::to_owned).to_vec())
+}
+
+/// When the sources were saved. A file that cannot be read counts as absent: cargo will say so.
+fn fingerprint(folder: &Path) -> Fingerprint {
+    let mut files = Fingerprint::new();
+    PARTS.iter().for_each(|part| add(&folder.join(part), &mut files));
+    files
+}
+
+fn add(path: &Path, files: &mut Fingerprint) {
+    // Not followed, or a link to a parent would never end.
+    let Ok(metadata) = std::fs::symlink_metadata(path) else { return };
+    if metadata.is_dir() {
+        let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
+        entries.for_each(|entry| add(&entry.path(), files));
+    } else {
+        files.insert(path.to_owned(), (metadata.modified().ok(), metadata.len()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    /// A package whose `cargo` notes its arguments, and fails while the file `broken` exists.
+    fn package() -> (tempfile::TempDir, Sources) {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::create_dir_all(at("src/controllers")).unwrap();
+        fs::write(at("src/controllers/a.rs"), "one").unwrap();
+        fs::write(at("Cargo.toml"), "").unwrap();
+        fs::write(at("cargo"), "#!/bin/sh\necho \"$@\" >> built\n[ ! -e broken ]\n").unwrap();
+        fs::set_permissions(at("cargo"), fs::Permissions::from_mode(0o755)).unwrap();
+        let program = at("target/debug/shop-operator");
+        let sources = Sources::in_folder(folder.path().to_owned(), at("cargo").into(), &program).unwrap();
+        (folder, sources)
+    }
+
+    #[test]
+    fn a_saved_source_is_built_once_and_a_failed_build_waits_for_the_next_save() {
+        let (folder, mut sources) = package();
+        let built = || fs::read_to_string(folder.path().join("built")).unwrap_or_default();
+        assert_eq!((sources.build(), built()), (false, String::new()), "nothing was saved");
+        fs::write(folder.path().join("src/controllers/a.rs"), "longer").unwrap();
+        fs::write(folder.path().join("broken"), "").unwrap();
+        assert!(!sources.build());
+        let line = "build --profile dev --bin shop-operator\n";
+        assert_eq!(built(), line);
+        // What cargo reads and writes itself is not a save.
+        fs::write(folder.path().join("Cargo.lock"), "").unwrap();
+        assert!(!sources.build());
+        assert_eq!(built(), line);
+        fs::remove_file(folder.path().join("broken")).unwrap();
+        fs::write(folder.path().join("src/new.rs"), "").unwrap();
+        assert!(sources.build());
+        assert_eq!(built(), line.repeat(2));
+        assert_eq!(sources.parts(), ["src", "Cargo.toml"].map(|part| folder.path().join(part)));
+    }
+
+    #[test]
+    fn the_folder_of_the_program_names_the_profile() {
+        let of = |path: &str| arguments(Path::new(path)).map(|all| all[2].clone());
+        assert_eq!(of("/x/target/debug/a"), Some("dev".into()));
+        assert_eq!(of("/x/target/release/a"), Some("release".into()));
+        assert_eq!(of("/x/target/fast/a"), Some("fast".into()));
+        assert_eq!(of("/"), None);
+    }
+}
