@@ -9,13 +9,16 @@ import urllib.request
 
 CREATORS = 8
 
+# Where cargo builds.
+TARGET = os.environ.get("CARGO_TARGET_DIR") or "target"
+
 
 def inside_cluster(script, arguments, audit=False):
     """Runs `script inside ARGUMENTS…` with a control plane of its own, in place of this process."""
     subprocess.run(["make", "--silent", "cluster"], check=True)
     subprocess.run(["cargo", "build", "--quiet", "-p", "test-cluster", "--bin", "cluster"], check=True)
     flags = ["--audit"] if audit else []
-    os.execv("target/debug/cluster", ["cluster", "run", *flags, os.path.abspath(script), "inside", *arguments])
+    os.execv(f"{TARGET}/debug/cluster", ["cluster", "run", *flags, os.path.abspath(script), "inside", *arguments])
 
 
 class Server:

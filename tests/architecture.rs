@@ -101,3 +101,30 @@ fn what_a_crate_never_pulls_in_exists_somewhere() {
         }
     }
 }
+
+/// A build folder elsewhere (`CARGO_TARGET_DIR`) must not hide what a script has just built. The control plane stays in `target`.
+#[test]
+fn scripts_find_programs_where_cargo_builds_them() {
+    let hack = concat!(env!("CARGO_MANIFEST_DIR"), "/hack");
+    let files = std::fs::read_dir(hack).unwrap().map(|entry| entry.unwrap().path()).filter(|path| path.is_file());
+    for path in files {
+        let text = std::fs::read_to_string(&path).unwrap();
+        let is_fixed = |line: &&str| {
+            let code = line.split_once('#').map_or(*line, |(code, _)| code);
+            [
+                "\"target/debug",
+                "\"target/release",
+                " target/debug/",
+                " target/release/",
+                "=target/debug",
+                "=target/release",
+            ]
+            .iter()
+            .any(|fixed| code.contains(fixed))
+        };
+        // What a script says about itself names the default.
+        let said = |line: &&str| line.contains("default") || line.contains("OPERATOR is the program");
+        let fixed: Vec<&str> = text.lines().filter(|line| is_fixed(line) && !said(line)).collect();
+        assert_eq!(fixed, [""; 0], "{}", path.display());
+    }
+}
