@@ -2,6 +2,7 @@
 
 pub mod action;
 pub mod kube;
+pub mod outside;
 pub mod release;
 pub mod storage;
 

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use helm_release::outside;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
 use tokio::task::JoinHandle;
@@ -63,7 +64,7 @@ impl Outbox {
     pub(super) fn put(self: &Arc<Self>, named: Named, on: ObjectReference, mut outcome: Outcome) {
         outcome.message = shorten(&outcome.message, MAX_NOTE);
         let mut waiting = self.waiting();
-        waiting.put(Letter { named, on, outcome, at: Timestamp::now() });
+        waiting.put(Letter { named, on, outcome, at: outside::now() });
         if waiting.sender.as_ref().is_none_or(JoinHandle::is_finished) {
             let outbox = self.clone();
             waiting.sender = Some(self.tasks.spawn(async move { outbox.send_all().await }));

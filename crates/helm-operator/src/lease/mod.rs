@@ -9,9 +9,9 @@ mod term;
 #[cfg(test)]
 mod tests;
 
-use std::hash::{BuildHasher, Hasher, RandomState};
 use std::time::Duration;
 
+use helm_release::outside;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use kube::api::PostParams;
 use kube::core::ObjectMeta;
@@ -112,7 +112,7 @@ impl Election {
     /// Releases the lease, so that the next leader need not wait for it to expire. Does nothing if another candidate holds it.
     pub(crate) async fn release(&mut self) {
         let Some(observed) = self.observed.take().filter(|o| o.held_by(&self.identity)) else { return };
-        let lease = self.lease(observed.version().cloned(), decide::released(&observed.lease, now()));
+        let lease = self.lease(observed.version().cloned(), decide::released(&observed.lease, outside::now()));
         match tokio::time::timeout(
             self.timing.retry_period,
             self.api.replace(&self.name, &PostParams::default(), &lease),
@@ -150,7 +150,7 @@ impl Election {
         if !self.observed.as_ref().is_some_and(|o| o.held_by(&self.identity)) {
             self.observe().await?;
         }
-        match next_step(self.observed.as_ref(), &self.identity, &self.timing, Instant::now(), now()) {
+        match next_step(self.observed.as_ref(), &self.identity, &self.timing, Instant::now(), outside::now()) {
             Step::Wait => Ok(false),
             Step::Create(spec) => self.write(None, spec).await,
             Step::Update(spec) => {
@@ -234,20 +234,11 @@ fn explain(error: &kube::Error) -> String {
 
 /// A unique name: the host's with a random number.
 pub(crate) fn identity(host: Option<&str>) -> String {
-    format!("{}_{:016x}", host.unwrap_or("helm-operator"), random())
-}
-
-fn random() -> u64 {
-    // The standard library's only source of randomness: each state has its own keys.
-    RandomState::new().build_hasher().finish()
+    format!("{}_{:016x}", host.unwrap_or("helm-operator"), outside::random())
 }
 
 /// Adds up to 1.2 times the pause, as client-go does, so that candidates do not try in step.
 fn jittered(period: Duration) -> Duration {
-    let share = (random() >> 11) as f64 / (1_u64 << 53) as f64;
+    let share = (outside::random() >> 11) as f64 / (1_u64 << 53) as f64;
     period + period.mul_f64(1.2 * share)
-}
-
-fn now() -> k8s_openapi::jiff::Timestamp {
-    k8s_openapi::jiff::Timestamp::now()
 }

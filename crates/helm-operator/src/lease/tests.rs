@@ -173,7 +173,7 @@ async fn a_leader_whose_lease_was_taken_notices_at_its_next_renewal() {
     let server = Server::default();
     let (mut a, b) = (server.election("a"), server.election("b"));
     a.acquire().await;
-    let stolen = b.lease(None, decide::released(&Lease::default(), now()));
+    let stolen = b.lease(None, decide::released(&Lease::default(), outside::now()));
     let stolen = Lease {
         spec: stolen.spec.map(|s| LeaseSpec {
             holder_identity: Some("b".into()),

@@ -2,13 +2,14 @@
 
 mod reach;
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use go_encoding::json;
 use go_template::{Map, Value};
 use helm::engine::{Lookup, LookupError};
 use helm_release::kube::{Applier, Call, Error, Resource, Response};
+use helm_release::outside;
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 
@@ -29,7 +30,7 @@ const LOOKUP_TIME: Duration = Duration::from_secs(120);
 const TOO_MUCH: &str =
     "the message is hidden: templates looked up more than 4 MiB of Secrets and ConfigMaps, and it may quote them";
 
-/// Reads the applier's API server. Call it from a thread that may block while other threads drive the runtime.
+/// Reads the applier's API server.
 pub(crate) struct ClusterLookup {
     /// The server and the kinds that it serves.
     applier: Applier,
@@ -177,9 +178,19 @@ impl ClusterLookup {
     }
 }
 
-impl Lookup for ClusterLookup {
+/// Lookups for templates. Call it from a thread that may block while other threads drive the runtime.
+pub(crate) struct Blocking(pub(crate) Arc<ClusterLookup>);
+
+impl Lookup for Blocking {
     fn lookup(&self, api_version: &str, kind: &str, namespace: &str, name: &str) -> Result<Value, LookupError> {
-        value(self.runtime.block_on(self.read(api_version, kind, namespace, name))?.as_deref())
+        let asked = [api_version, kind, namespace, name].map(str::to_owned);
+        let cluster = self.0.clone();
+        let read = async move {
+            let [api_version, kind, namespace, name] = &asked;
+            cluster.read(api_version, kind, namespace, name).await
+        };
+        let found = outside::wait(&self.0.runtime, read);
+        value(found.unwrap_or_else(|| Err(LookupError::new("rendering was interrupted")))?.as_deref())
     }
 }
 
@@ -215,8 +226,6 @@ fn name_items(object: &Value) {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use helm_release::kube::{Disturbance, MemoryApi};
     use serde_json::json;
 
@@ -225,7 +234,7 @@ mod tests {
     fn lookup_in(api: MemoryApi, kind: &str, name: &str) -> Result<Value, String> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         let lookup = ClusterLookup::new(Applier::new(Arc::new(api)), runtime.handle().clone(), Reach::Everything);
-        lookup.lookup("v1", kind, "ns", name).map_err(|error| error.to_string())
+        Blocking(Arc::new(lookup)).lookup("v1", kind, "ns", name).map_err(|error| error.to_string())
     }
 
     fn server() -> MemoryApi {
@@ -251,8 +260,11 @@ mod tests {
         api.put("/apis/x.y/v1/namespaces/ns/keys/a", json!({"data": "kept"}), "someone");
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         let api = Arc::new(api);
-        let lookup = ClusterLookup::new(Applier::new(api.clone()), runtime.handle().clone(), Reach::Everything);
-        let get = |name: &str| lookup.lookup("x.y/v1", "Key", "ns", name).map(|value| json::to_serde(&value));
+        let cluster = Applier::new(api.clone());
+        let lookup = Arc::new(ClusterLookup::new(cluster, runtime.handle().clone(), Reach::Everything));
+        let get = |name: &str| {
+            Blocking(lookup.clone()).lookup("x.y/v1", "Key", "ns", name).map(|value| json::to_serde(&value))
+        };
         assert_eq!(get("a").unwrap()["data"], "kept");
         // For a moment nothing is served there, as while a definition is made anew.
         api.disturb("/keys/a", 1, Disturbance::Unserved);

@@ -180,8 +180,9 @@ impl Manager {
         abort: CancellationToken,
     ) -> Result<(), Error> {
         tokio::select! {
-            result = self.run_until(client, shutdown) => result,
+            biased;
             () = abort.cancelled() => Err(Error::Interrupted),
+            result = self.run_until(client, shutdown) => result,
         }
     }
 

@@ -48,12 +48,14 @@ pub(super) async fn run(manager: Manager, client: Client, shutdown: Cancellation
             context.rights.check_namespaces().await;
         };
         tokio::select! {
-            () = answering => {}
+            biased;
             () = shutdown.cancelled() => return Ok(()),
+            () = answering => {}
         }
         lead(&context, &config, controllers, election.as_mut(), shutdown.clone()).await
     };
     let result = tokio::select! {
+        biased;
         result = work => result,
         () = context.readiness.remind() => Ok(()),
     };
@@ -78,14 +80,16 @@ async fn lead(
     if let Some(election) = &mut election {
         context.metrics.leader(&config.leader_election_id, false);
         tokio::select! {
-            () = election.acquire() => {}
+            biased;
             () = shutdown.cancelled() => return Ok(()),
+            () = election.acquire() => {}
         }
         context.metrics.leader(&config.leader_election_id, true);
         prepare(context, &controllers);
     }
     let mut running = start(context, controllers);
     tokio::select! {
+        biased;
         // A lost lease stops everything at once: `running` drops its tasks.
         lost = hold(election) => Err(lost.into()),
         result = work(context, &mut running, shutdown, config.shutdown_grace) => result,
@@ -122,6 +126,7 @@ async fn work(
     grace: Duration,
 ) -> Result<(), Error> {
     tokio::select! {
+        biased;
         error = first_end(running) => return Err(error),
         () = shutdown.cancelled() => {}
     }

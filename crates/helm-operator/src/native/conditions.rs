@@ -1,5 +1,6 @@
 //! The conditions of a resource's status. Counterpart: apimachinery's `meta.SetStatusCondition`.
 
+use helm_release::outside;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::jiff::Timestamp;
 use kube::Resource;
@@ -63,7 +64,7 @@ impl Conditions {
 
 /// Kubernetes stores whole seconds: a fraction would differ from the stored value.
 fn now() -> Time {
-    let now = Timestamp::now();
+    let now = outside::now();
     Time(Timestamp::from_second(now.as_second()).unwrap_or(now))
 }
 

@@ -79,6 +79,7 @@ async fn run<R: Reconciler>(served: Served<R>, context: Context) -> Result<(), E
         }
     };
     tokio::select! {
+        biased;
         () = lists => {}
         // Nothing runs yet, and a kind that is not served never lists.
         () = context.shutdown.cancelled() => return Ok(()),

@@ -7,7 +7,7 @@
 
 use std::borrow::Cow;
 use std::collections::hash_map::Entry;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use helm_release::action::{Cached, CachedObject, LiveView};
@@ -37,7 +37,7 @@ pub(super) struct Cache {
 
 #[derive(Default)]
 struct State {
-    primaries: HashMap<ResourceKey, (Arc<Primary>, Stamp)>,
+    primaries: BTreeMap<ResourceKey, (Arc<Primary>, Stamp)>,
     dependents: HashMap<ObjectKey, Arc<Dependent>>,
     kinds: HashMap<KindKey, Vec<Scope>>,
     /// Kinds whose first list is running, with the resources that wait for it.
@@ -311,8 +311,8 @@ impl Cache {
     }
 
     /// Drops the objects of a kind and scope that the list which just ended lacks; returns the owners affected.
-    pub(super) fn sweep_dependents(&self, resource: &Resource, scope: &Scope, list: Epoch) -> HashSet<ResourceKey> {
-        let mut owners = HashSet::new();
+    pub(super) fn sweep_dependents(&self, resource: &Resource, scope: &Scope, list: Epoch) -> BTreeSet<ResourceKey> {
+        let mut owners = BTreeSet::new();
         self.state().dependents.retain(|key, dependent| {
             let covered = is_of(key, resource) && scope.covers(&key.namespace);
             let stays = !covered || dependent.stamp.survives(list);
@@ -443,9 +443,9 @@ impl Cache {
     }
 
     /// The kinds of all objects of these resources' releases, as `(apiVersion, kind)`.
-    pub(super) fn kinds_of_releases(&self) -> HashSet<(Arc<str>, Arc<str>)> {
+    pub(super) fn kinds_of_releases(&self) -> BTreeSet<(Arc<str>, Arc<str>)> {
         let keys: Vec<ResourceKey> = self.state().primaries.keys().cloned().collect();
-        let mut kinds = HashSet::new();
+        let mut kinds = BTreeSet::new();
         for key in &keys {
             self.releases.read(&self.record_of(key), |release| {
                 let marks = release.revisions.values().filter_map(|r| r.marks.as_ref());

@@ -13,6 +13,7 @@ use helm_release::action::Candidate;
 use helm_release::kube::{
     Applier, Call, Duplicate, Object, ObjectError, deduplicate, digest_json, install_order, objects_of,
 };
+use helm_release::outside;
 use helm_release::release::ChartDocument;
 use serde_json::json;
 
@@ -20,7 +21,7 @@ use super::failure::UNANSWERED;
 use super::identity;
 use super::render::{RenderError, Renderer, Request};
 use crate::backoff;
-use crate::lookup::{ClusterLookup, Named, Reach, Release};
+use crate::lookup::{Blocking, ClusterLookup, Named, Reach, Release};
 use crate::mask::Published;
 use crate::rendering::{Analysed, EXTERNAL_SCHEMA, Job, Output, Workers, explain, failure};
 use crate::report::chain;
@@ -294,9 +295,8 @@ impl Renderer for EngineRenderer {
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, RenderError> + Send + 'static,
 ) -> Result<T, RenderError> {
-    let done = tokio::task::spawn_blocking(work).await;
-    // It panicked, or the process ends.
-    done.map_err(|_| RenderError::Unanswered { reason: UNANSWERED, message: "rendering was interrupted".into() })?
+    let interrupted = || RenderError::Unanswered { reason: UNANSWERED, message: "rendering was interrupted".into() };
+    outside::apart(work).await.ok_or_else(interrupted)?
 }
 
 /// Returns why the chart renders with no values: its own schema refers to a document that was not read. Subcharts may be disabled.
@@ -321,7 +321,7 @@ impl Here {
             revision: i64::from(request.revision),
             is_upgrade: request.revision > 1,
         };
-        let (lookup, skip_schema) = (Some(self.lookup as Arc<dyn Lookup>), self.skip_schema);
+        let (lookup, skip_schema) = (Some(Arc::new(Blocking(self.lookup)) as Arc<dyn Lookup>), self.skip_schema);
         let capabilities = &*self.capabilities;
         let request = engine::Request { values, release: &release, capabilities, lookup, skip_schema };
         let rendered = self.engine.render(&request);

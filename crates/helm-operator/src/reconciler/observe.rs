@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use helm_release::kube::{Adopt, DriftPolicy, ObjectKey, Unready, digest_json};
+use helm_release::outside;
 use helm_release::storage::{MarkedObject, Marks};
-use jiff::Timestamp;
 use serde_json::json;
 use tokio::time::Instant;
 
@@ -53,7 +53,7 @@ impl Work<'_> {
             is_lost(primary, &history) || history.took_over,
             &primary.owner(),
             self.granted(primary),
-            Timestamp::now(),
+            outside::now(),
         )
     }
 

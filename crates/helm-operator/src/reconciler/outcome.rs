@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use helm_release::action;
+use helm_release::outside;
 use jiff::Timestamp;
 use tokio::time::Instant;
 
@@ -31,7 +32,7 @@ impl Work<'_> {
 
     /// Reports that somebody else is working on the release; retries when they finish or their time is up.
     pub(super) fn leave(&self, primary: &Primary) -> Next {
-        let (release, now) = (self.release(), Timestamp::now());
+        let (release, now) = (self.release(), outside::now());
         let Some((release, until)) = release.as_ref().and_then(|r| Some((r, r.in_flight(now)?))) else {
             return Next::Again;
         };

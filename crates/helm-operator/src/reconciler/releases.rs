@@ -2,11 +2,11 @@
 //!
 //! A release's name does not tell which kind its resource has, so a change goes to every controller with a resource of that name.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex, Weak};
 
+use helm_release::outside;
 use helm_release::storage::RecordMeta;
-use jiff::Timestamp;
 
 use super::feed::{Scope, Sink};
 use super::lock;
@@ -128,7 +128,7 @@ impl Releases {
         };
         release.revisions.insert(meta.version, revision);
         if let Some(rival) = meta.writer.filter(|writer| is_listed && **writer != *self.writer) {
-            release.note_rival(&rival, meta.version, Timestamp::now());
+            release.note_rival(&rival, meta.version, outside::now());
         }
         release.drop_old_objects();
         true
@@ -141,7 +141,7 @@ impl Releases {
     }
 
     /// The releases in a scope with records that the list which just ended lacks.
-    fn unlisted(&self, scope: &Scope, list: Epoch) -> Vec<ResourceKey> {
+    fn unlisted(&self, scope: &Scope, list: Epoch) -> BTreeSet<ResourceKey> {
         let all = lock(&self.all);
         let covered = all.iter().filter(|(key, _)| scope.covers(&key.namespace));
         let swept = |release: &Release| release.revisions.values().any(|r| !r.stamp.survives(list));

@@ -3,6 +3,7 @@
 //! A token counts as handled when its reconcile ends, whatever the outcome, and the status says so. A full reconcile that failed is completed by the
 //! retries of this process.
 
+use helm_release::outside;
 use tokio::time::Instant;
 
 use super::observe::share;
@@ -131,7 +132,7 @@ impl Work<'_> {
     /// When this process started, or the resource was created, whichever is later.
     fn first_seen(&self, primary: &Primary) -> Instant {
         let now = Instant::now();
-        let age = jiff::Timestamp::now().as_second() as f64 - primary.created;
+        let age = outside::now().as_second() as f64 - primary.created;
         let age = std::time::Duration::try_from_secs_f64(age.max(0.0)).unwrap_or_default();
         now.checked_sub(age).map_or(self.shared.started, |created| created.max(self.shared.started))
     }

@@ -104,6 +104,7 @@ pub(super) async fn run(controller: ChartController, context: Context) -> Result
     let watches = start_watches(&shared, &context, primaries, kinds);
     let workers = watch.max_concurrent_reconciles.unwrap_or(context.config.max_concurrent_reconciles);
     let served = tokio::select! {
+        biased;
         // Dropping the watches stops them.
         () = watches => Ok(()),
         result = serve(&shared, &context.shutdown, context.cluster.turns.for_controller(workers)) => result,
@@ -171,6 +172,7 @@ async fn wait_until_served(
             last = error;
         }
         tokio::select! {
+            biased;
             () = tokio::time::sleep(backoff::wait(attempt).min(LONGEST_WAIT)) => {}
             () = shutdown.cancelled() => return None,
         }

@@ -3,8 +3,8 @@
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use helm_release::kube::{Call, FIELD_MANAGER, ObjectKey, intern};
+use helm_release::outside;
 use helm_release::release::Packed;
-use jiff::Timestamp;
 use serde_json::json;
 use tokio::time::Instant;
 
@@ -175,7 +175,7 @@ async fn write_status(work: &Work<'_>, primary: &Primary, health: Health, object
     let is_ready = health == Health::Ready;
     let (facts, fault) = facts(work, primary, health, objects);
     report_field_fault(work, primary, fault.filter(|_| is_ready && facts.release.is_some()));
-    let Some(status) = primary.status.next(&facts, Timestamp::now()) else {
+    let Some(status) = primary.status.next(&facts, outside::now()) else {
         return written(work);
     };
     // A schema may drop fields of ours; then the same status must not be written again and again.
@@ -250,7 +250,7 @@ fn written(work: &Work<'_>) {
 /// Shows in the status what a long step waits for.
 pub(super) async fn write_progress(shared: &Shared, key: &ResourceKey, what: &str) {
     let Some(primary) = shared.cache.primary(key) else { return };
-    let Some(status) = primary.status.in_progress(primary.generation, what, Timestamp::now()) else { return };
+    let Some(status) = primary.status.in_progress(primary.generation, what, outside::now()) else { return };
     match apply(shared, &primary, &status).await {
         Ok(answer) => answer.into_iter().for_each(|answer| shared.primary_written(answer)),
         Err(error) => tracing::debug!(resource = %key, error = chain(&error), "Cannot write progress into the status"),

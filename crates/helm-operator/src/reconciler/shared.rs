@@ -6,6 +6,7 @@ use std::time::Duration;
 use helm_release::kube::{
     Adopt, Api, Applier, CrdPolicy, Decoration, Live, ObjectKey, ObjectRule, Ownership, Policy, Resource,
 };
+use helm_release::outside;
 use helm_release::storage::{Home, Storage};
 use kube::core::GroupVersionKind;
 use tokio::sync::mpsc;
@@ -162,7 +163,7 @@ impl Shared {
 
     /// Restores each resource's history from its status.
     pub(super) fn recall(&self) {
-        let (now, today) = (tokio::time::Instant::now(), jiff::Timestamp::now());
+        let (now, today) = (tokio::time::Instant::now(), outside::now());
         for primary in self.cache.primaries() {
             if let Some(history) = History::recall(&primary, now, today) {
                 self.cache.change_history(&primary.key(), |known| *known = history);

@@ -4,8 +4,8 @@
 
 use helm_release::action::{self, Candidate, Current, Failure};
 use helm_release::kube::{Applied, ApplyMethod};
+use helm_release::outside;
 use helm_release::release::Status;
-use jiff::Timestamp;
 use tokio::time::Instant;
 
 use super::blame::blame;
@@ -88,7 +88,7 @@ pub(super) async fn clean_up(work: &Work<'_>, primary: &Primary, attempt: Failed
 
 async fn with_undo(work: &Work<'_>, primary: &Primary, message: String) -> String {
     // What someone else is making is theirs to clean up.
-    let release = work.release().filter(|release| release.in_flight(Timestamp::now()).is_none());
+    let release = work.release().filter(|release| release.in_flight(outside::now()).is_none());
     let Some(release) = release else { return message };
     match remedy(&release, work.shared.settings.on_failure) {
         Remedy::Nothing => message,

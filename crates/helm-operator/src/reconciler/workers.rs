@@ -75,6 +75,7 @@ async fn attend<W: Work>(work: &Arc<W>, shutdown: &CancellationToken, workers: &
     loop {
         while running.try_join_next().is_some() {}
         let (turn, key) = tokio::select! {
+            biased;
             () = shutdown.cancelled() => break,
             next = next(&**work, workers, lane) => next,
         };

@@ -129,6 +129,7 @@ impl Workers {
             let kept = if is_second { None } else { self.take(job) };
             let mut worker = kept.map_or_else(|| self.start(job.is_retry), Ok)?;
             let rendered = tokio::select! {
+                biased;
                 rendered = worker.render(job, capabilities, lookup, self.rendering.timeout) => rendered,
                 () = self.impatience(), if !job.is_retry => Err(Ending::Postponed),
             };

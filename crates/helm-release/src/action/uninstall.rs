@@ -1,11 +1,11 @@
 //! Uninstalls a release by its record alone: the chart may be gone. Helm's `pkg/action/uninstall.go`.
 
 use futures::future::try_join_all;
-use jiff::Timestamp;
 
 use super::resume::{await_next, has, not_run};
 use super::{Environment, Error, Records, read_release};
 use crate::kube::{HookError, Left, Removal, recorded_objects, uninstall_order};
+use crate::outside;
 use crate::release::{HookEvent, Packed, Release, Status};
 use crate::storage::{self, MarkedObject, Marks, Written};
 
@@ -74,7 +74,7 @@ pub async fn run_pre_delete(env: &Environment<'_>, at: &mut Uninstalling) -> Res
 fn begin(release: &mut Release) {
     if release.info.status != Status::Uninstalling {
         release.hooks = not_run(&release.hooks);
-        release.info.deleted = Some(Timestamp::now());
+        release.info.deleted = Some(outside::now());
         release.set_status(Status::Uninstalling, "Deletion in progress (or silently failed)");
     }
 }

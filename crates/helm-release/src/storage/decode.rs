@@ -2,6 +2,7 @@
 
 use tokio::sync::Semaphore;
 
+use crate::outside;
 use crate::release::{Error, Release};
 
 /// Smaller records are decoded at once: they unpack to little, whatever they hold.
@@ -22,5 +23,5 @@ pub(super) async fn decoded(
         return decode();
     }
     let _one = ONE.acquire().await.map_err(|_| Error::Interrupted)?;
-    tokio::task::spawn_blocking(decode).await.unwrap_or(Err(Error::Interrupted))
+    outside::apart(decode).await.unwrap_or(Err(Error::Interrupted))
 }

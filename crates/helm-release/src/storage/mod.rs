@@ -25,6 +25,7 @@ pub use home::Home;
 pub use marks::{Before, MARKS_ANNOTATION, MarkedObject, Marks};
 
 use crate::kube::{self, Api, Call, FIELD_MANAGER};
+use crate::outside;
 use crate::release::{self, Packed, Release, Status};
 
 /// The largest encoded record in bytes: the API server's limit on a Secret's data.
@@ -185,7 +186,7 @@ impl RecordMeta {
             resource_version: metadata.resource_version.as_deref().and_then(|v| v.parse().ok()).unwrap_or(0),
             marks: annotation(MARKS_ANNOTATION).and_then(|text| Marks::parse(text)),
             owners: label_owner.chain(metadata.owner_references.iter().flatten().map(|o| o.uid.clone())).collect(),
-            written: written(metadata, Timestamp::now()),
+            written: written(metadata, outside::now()),
             writer: annotation(WRITER_ANNOTATION).cloned(),
         })
     }
@@ -482,7 +483,7 @@ fn labels(release: &Release, name: &str, time: &str) -> Value {
     labels["owner"] = "helm".into();
     labels["status"] = release.info.status.as_str().into();
     labels["version"] = release.version.to_string().into();
-    labels[time] = Timestamp::now().as_second().to_string().into();
+    labels[time] = outside::now().as_second().to_string().into();
     labels
 }
 

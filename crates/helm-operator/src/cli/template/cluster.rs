@@ -10,7 +10,7 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use tokio::runtime::Builder;
 
 use crate::client::find_cluster;
-use crate::lookup::{ClusterLookup, Reach};
+use crate::lookup::{Blocking, ClusterLookup, Reach};
 use crate::report::chain;
 
 /// Renders with the cluster's capabilities and objects, and lets its server check the result.
@@ -22,7 +22,8 @@ pub(super) fn output(options: &Options, kubeconfig: Option<&Path>, context: Opti
     let runtime = builder.worker_threads(1).enable_all().build().map_err(|e| unreachable(e.to_string()))?;
     let server = runtime.block_on(Server::connect(kubeconfig, context)).map_err(unreachable)?;
     let capabilities = runtime.block_on(server.capabilities()).map_err(unreachable)?;
-    let lookup = Arc::new(ClusterLookup::new(server.0.clone(), runtime.handle().clone(), Reach::Everything));
+    let lookup = ClusterLookup::new(server.0.clone(), runtime.handle().clone(), Reach::Everything);
+    let lookup = Arc::new(Blocking(Arc::new(lookup)));
     let (rendered, warnings) = options.render(Some(Cluster { capabilities, lookup }))?;
     if let Ok(rendered) = &rendered {
         runtime.block_on(server.check(rendered, &options.namespace)).map_err(Error::Cluster)?;

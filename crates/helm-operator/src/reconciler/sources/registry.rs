@@ -3,7 +3,7 @@
 //! One metadata watch a kind (a namespace, if the operator serves only some) says when to read an object again, for all controllers. Objects that no
 //! resource names are dropped as they arrive.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::super::feed::Scope;
@@ -37,7 +37,7 @@ struct State {
 
 #[derive(Default)]
 struct Object {
-    users: HashSet<User>,
+    users: BTreeSet<User>,
     /// What the last read found; `None` if it has to be read.
     read: Option<Read>,
     /// Counts what watches reported, so that a read knows whether it was overtaken.
@@ -173,7 +173,7 @@ impl Sources {
             key.kind == kind && scope.covers(&key.namespace) && object.epoch != list.number && exists
         };
         let gone = state.objects.iter().filter(|(key, object)| lacks(key, object));
-        let gone: Vec<SourceKey> = gone.map(|(key, _)| key.clone()).collect();
+        let gone: BTreeSet<SourceKey> = gone.map(|(key, _)| key.clone()).collect();
         gone.iter().for_each(|key| state.invalidate(key, u64::MAX));
     }
 
@@ -187,7 +187,7 @@ impl Sources {
             return;
         }
         let covered = state.objects.keys().filter(|key| key.kind == kind && scope.covers(&key.namespace));
-        let covered: Vec<SourceKey> = covered.cloned().collect();
+        let covered: BTreeSet<SourceKey> = covered.cloned().collect();
         covered.iter().for_each(|key| state.invalidate(key, u64::MAX));
     }
 

@@ -2,12 +2,11 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use jiff::Timestamp;
-
 use super::{Attempt, Changes, Observations};
 use crate::action::resume::{has, not_run};
 use crate::action::{Error, Failure, HELM_APPLY_METHOD, Outcome, Recorded, failure, read_release};
 use crate::kube::{Applied, Object, ObjectKey, Observed, Owner, intern};
+use crate::outside;
 use crate::release::{Fields, HookEvent, Info, Packed, Release, Status};
 use crate::storage::{MarkedObject, Marks};
 
@@ -15,7 +14,7 @@ impl Attempt<'_> {
     /// Builds the pending revision. A pending predecessor is replaced under the same number.
     pub(super) fn release(&self) -> Release {
         let (candidate, decoration) = (self.candidate, self.env.decoration);
-        let now = Timestamp::now();
+        let now = outside::now();
         let info = Info {
             first_deployed: Some(self.current.and_then(|c| c.first_deployed).unwrap_or(now)),
             last_deployed: Some(now),

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use jiff::Timestamp;
 use tokio::time::Instant;
 
 use super::{HookError, HookRun, Patience};
 use crate::kube::Object;
 use crate::kube::api::Error;
 use crate::kube::apply::describe;
+use crate::outside;
 use crate::release::{Hook, HookPhase};
 
 /// How long to wait for a response before sending a request again.
@@ -31,7 +31,7 @@ impl<'a> Clock<'a> {
     /// Starts the clock: at the recorded start of a running hook, whichever process started it, otherwise now.
     pub(super) fn start(hook: &'a Hook, run: &'a HookRun<'a>) -> Clock<'a> {
         let running = matches!(hook.last_run.phase, HookPhase::Running | HookPhase::Unknown);
-        let before = hook.last_run.started_at.filter(|_| running).map(|at| Timestamp::now().duration_since(at));
+        let before = hook.last_run.started_at.filter(|_| running).map(|at| outside::now().duration_since(at));
         let before = before.and_then(|passed| Duration::try_from(passed).ok()).unwrap_or_default();
         Clock { hook, run, started: Instant::now(), before }
     }

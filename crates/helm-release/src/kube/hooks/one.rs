@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use jiff::Timestamp;
 use serde_json::Value;
 
 use super::clock::{Clock, Pause};
@@ -12,6 +11,7 @@ use super::{HookError, HookRun};
 use crate::kube::api::{Call, Error};
 use crate::kube::apply::{Applier, describe};
 use crate::kube::{Object, Response, is_transient};
+use crate::outside;
 use crate::release::{DeletePolicy, HookEvent, HookPhase, LastRun, Release};
 
 /// How long to retry a create that the server keeps rejecting. The server is up, so the action fails and is retried later.
@@ -35,7 +35,7 @@ impl Applier {
         let ended = self.start_and_wait(release, at, run).await;
         let last_run = &mut release.hooks[at].last_run;
         last_run.phase = if ended.is_ok() { HookPhase::Succeeded } else { HookPhase::Failed };
-        last_run.completed_at = Some(Timestamp::now());
+        last_run.completed_at = Some(outside::now());
         run.slot.hook_ended(&release.hooks[at], event);
         ended
     }
@@ -48,7 +48,7 @@ impl Applier {
         if !resumed {
             self.delete_by_policy(&release.hooks[at], &[DeletePolicy::BeforeHookCreation], run).await?;
             let phase = if expiring { HookPhase::Unknown } else { HookPhase::Running };
-            release.hooks[at].last_run = LastRun { started_at: Some(Timestamp::now()), phase, ..LastRun::default() };
+            release.hooks[at].last_run = LastRun { started_at: Some(outside::now()), phase, ..LastRun::default() };
             record(release, at, run).await?;
         }
         let stamp = Stamp::of(release, at);
