@@ -155,6 +155,10 @@ bench-hostile: cluster ## Measure how long good resources (GOOD, default 1000) t
 bench-render: ## Time rendering against Helm's engine; CHARTS="DIR…" adds charts, CORPUS=DIR a whole corpus.
 	CORPUS='$(CORPUS)' hack/bench-render $(CHARTS)
 
+.PHONY: simulate
+simulate: ## Play random scripts against whole managers in memory for MINUTES (10); SEED=N plays one, TRACE=1 prints every step.
+	cargo run --quiet -p simulation $(CARGO_FLAGS) -- $(if $(SEED),--seed '$(SEED)',--minutes '$(or $(MINUTES),10)') $(if $(TRACE),--trace)
+
 .PHONY: fuzz
 fuzz: ## Run each fuzz target for FUZZ_SECONDS; FUZZ_TARGETS="…" selects. Needs cargo-fuzz.
 	@hack/fuzz '$(FUZZ_SECONDS)' $(FUZZ_TARGETS)

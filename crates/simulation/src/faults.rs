@@ -1,0 +1,102 @@
+//! What goes wrong between a process and the server: refusals, lost requests, lost answers, delays, broken watches.
+
+use std::time::Duration;
+
+use helm_release::kube::Call;
+use serde::{Deserialize, Serialize};
+
+/// Which requests a fault concerns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Which {
+    /// Every read.
+    Reads,
+    /// Every write.
+    Writes,
+    /// Everything.
+    All,
+    /// Reads of release records, by name.
+    Records,
+    /// Writes of release records.
+    RecordWrites,
+    /// Everything about Secrets.
+    Secrets,
+    /// Writes of Services, a late object of the chart.
+    Services,
+    /// Discovery.
+    Discovery,
+    /// The lease.
+    Lease,
+    /// Lists and watches.
+    Watches,
+}
+
+/// What happens to a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum How {
+    /// The server answers with this status.
+    Status(u16),
+    /// The request does not arrive.
+    Unreachable,
+    /// The request is served, but its answer is lost.
+    AnswerLost,
+    /// It takes this many milliseconds longer, half of them before it is served.
+    Slow(u64),
+}
+
+/// One fault while it lasts.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Fault {
+    /// Which requests.
+    pub which: Which,
+    /// What happens to them.
+    pub how: How,
+    /// To how many of ten.
+    pub of_ten: u8,
+    /// For how long, in milliseconds.
+    pub for_ms: u64,
+}
+
+/// The faults of the present.
+#[derive(Default)]
+pub struct Faults {
+    all: Vec<(Fault, Duration)>,
+}
+
+impl Faults {
+    /// Begins a fault.
+    pub fn begin(&mut self, fault: Fault, now: Duration) {
+        let until = now + Duration::from_millis(fault.for_ms);
+        self.all.push((fault, until));
+    }
+
+    /// Ends all.
+    pub fn end(&mut self) {
+        self.all.clear();
+    }
+
+    /// What happens to a request.
+    pub fn of(&mut self, call: &Call, now: Duration, random: &mut fastrand::Rng) -> Option<How> {
+        self.all.retain(|(_, until)| *until > now);
+        let concerned = self.all.iter().filter(|(fault, _)| concerns(fault.which, call));
+        concerned.filter(|(fault, _)| random.u8(0..10) < fault.of_ten).map(|(fault, _)| fault.how).next()
+    }
+}
+
+fn concerns(which: Which, call: &Call) -> bool {
+    let (path, is_read) = (&*call.path, call.method == http::Method::GET);
+    let is_list = path.contains("limit=") || path.contains("watch=true");
+    match which {
+        Which::Reads => is_read,
+        Which::Writes => !is_read,
+        Which::All => true,
+        Which::Records => is_read && path.contains("/sh.helm.release"),
+        Which::RecordWrites => {
+            !is_read && path.contains("/secrets") && !path.contains("-random") && !path.contains("-guarded")
+        }
+        Which::Secrets => path.contains("/secrets"),
+        Which::Services => !is_read && path.contains("/services"),
+        Which::Discovery => is_read && (path == "/api" || path == "/apis" || path == "/version"),
+        Which::Lease => path.contains("/leases"),
+        Which::Watches => is_read && is_list,
+    }
+}

@@ -1,0 +1,91 @@
+//! Plays seeds: one with `--seed`, as many as fit with `--minutes`.
+
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use clap::Parser;
+use simulation::run::{Report, play};
+use simulation::script::Script;
+
+/// Plays random scripts against whole managers.
+#[derive(Parser)]
+struct Args {
+    /// Plays this seed.
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Plays new seeds for so long.
+    #[arg(long, default_value_t = 1.0)]
+    minutes: f64,
+    /// The first of the new seeds.
+    #[arg(long, default_value_t = 1)]
+    from: u64,
+    /// How many seeds are played at a time.
+    #[arg(long, default_value_t = 2)]
+    threads: usize,
+    /// Prints every step.
+    #[arg(long)]
+    trace: bool,
+    /// Prints the log of the operator from this level on.
+    #[arg(long)]
+    log: bool,
+}
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    if args.log {
+        tracing_subscriber::fmt().with_writer(std::io::stderr).with_max_level(tracing::Level::DEBUG).init();
+    }
+    let failed = match args.seed {
+        Some(seed) => one(seed, args.trace),
+        None => many(&args),
+    };
+    if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+}
+
+fn one(seed: u64, trace: bool) -> bool {
+    let script = Script::of(seed);
+    let report = play(&script, trace);
+    tell(&script, &report);
+    report.violation.is_some()
+}
+
+fn tell(script: &Script, report: &Report) {
+    let Some(violation) = &report.violation else {
+        eprintln!(
+            "seed {}: {} steps, {:.0} s, hash {:016x}",
+            script.seed,
+            report.steps.0,
+            report.simulated.as_secs_f64(),
+            report.steps.1
+        );
+        return;
+    };
+    eprintln!("{script}FAILED at {:.3} s: {}", violation.at.as_secs_f64(), violation.what);
+}
+
+fn many(args: &Args) -> bool {
+    let (began, limit) = (Instant::now(), Duration::from_secs_f64(args.minutes * 60.0));
+    let (next, steps, seeds, failures) =
+        (AtomicU64::new(args.from), AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        for _ in 0..args.threads {
+            scope.spawn(|| {
+                while began.elapsed() < limit {
+                    let script = Script::of(next.fetch_add(1, Ordering::Relaxed));
+                    let report = play(&script, false);
+                    steps.fetch_add(report.steps.0, Ordering::Relaxed);
+                    seeds.fetch_add(1, Ordering::Relaxed);
+                    if report.violation.is_some() {
+                        failures.fetch_add(1, Ordering::Relaxed);
+                        tell(&script, &report);
+                    }
+                }
+            });
+        }
+    });
+    let (seeds, steps, failures) = (seeds.into_inner(), steps.into_inner(), failures.into_inner());
+    let minute = steps as f64 / began.elapsed().as_secs_f64() * 60.0;
+    eprintln!("{seeds} seeds, {steps} steps, {minute:.0} a minute, {failures} failed");
+    failures > 0
+}

@@ -1,0 +1,181 @@
+//! Plays a script: one thread, paused time, and everything that the seed decides.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use helm_release::outside::Simulation;
+use jiff::Timestamp;
+use tokio::time::{Instant, sleep_until};
+
+use crate::actors;
+use crate::process::{Process, Setup};
+use crate::script::{Action, Script};
+use crate::trace::{Trace, Violation};
+use crate::world::World;
+
+/// How long a cluster without faults may take until nothing is written any more.
+const BOUND: Duration = Duration::from_secs(1800);
+
+/// How long nothing but leases must be written to call it quiet: longer than any period.
+const QUIET: Duration = Duration::from_secs(150);
+
+/// What came of a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// How many requests, events and polls there were, and their hash.
+    pub steps: (u64, u64),
+    /// How much time passed.
+    pub simulated: Duration,
+    /// The first violation.
+    pub violation: Option<Violation>,
+    /// The last steps.
+    pub tail: Vec<String>,
+}
+
+/// Plays a script on a thread of its own.
+pub fn play(script: &Script, is_printed: bool) -> Report {
+    let script = script.clone();
+    let thread = std::thread::Builder::new().stack_size(16 << 20).spawn(move || {
+        fastrand::seed(script.seed);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
+        runtime.map(|runtime| runtime.block_on(simulate(script, is_printed)))
+    });
+    let played = thread.ok().and_then(|thread| thread.join().ok()).and_then(Result::ok);
+    played.unwrap_or_else(|| Report {
+        steps: (0, 0),
+        simulated: Duration::ZERO,
+        violation: Some(Violation { at: Duration::ZERO, what: "the simulation itself panicked".into() }),
+        tail: Vec::new(),
+    })
+}
+
+/// The processes of a run.
+struct Processes {
+    world: Arc<World>,
+    all: Vec<Place>,
+}
+
+/// One process's place.
+struct Place {
+    setup: Setup,
+    running: Option<Process>,
+    /// When it starts again.
+    starts: Instant,
+}
+
+impl Processes {
+    fn new(world: &Arc<World>, setups: &[Setup]) -> Processes {
+        let place = |setup: &Setup| Place { setup: setup.clone(), running: None, starts: Instant::now() };
+        Processes { world: world.clone(), all: setups.iter().map(place).collect() }
+    }
+
+    /// Starts what should run. A process that ended by itself starts again after a second.
+    fn tend(&mut self) {
+        for (number, place) in self.all.iter_mut().enumerate() {
+            if place.running.as_ref().is_some_and(Process::has_ended) {
+                place.running = None;
+                place.starts = place.starts.max(Instant::now() + Duration::from_secs(1));
+            }
+            if place.running.is_none() && place.starts <= Instant::now() {
+                place.running = Process::start(&self.world, &format!("op-{number}"), &place.setup).ok();
+            }
+        }
+    }
+
+    fn kill(&mut self, number: usize, down: u64) {
+        let Some(place) = self.all.get_mut(number) else { return };
+        if let Some(process) = place.running.take() {
+            process.kill();
+        }
+        place.starts = Instant::now() + Duration::from_millis(down);
+    }
+
+    fn stop(&mut self, number: usize, down: u64) {
+        let Some(place) = self.all.get_mut(number) else { return };
+        if let Some(process) = &place.running {
+            process.stop();
+        }
+        place.starts = Instant::now() + Duration::from_millis(down);
+    }
+
+    /// Waits, and tends meanwhile.
+    async fn until(&mut self, at: Instant) {
+        loop {
+            self.tend();
+            if Instant::now() >= at {
+                return;
+            }
+            sleep_until(at.min(Instant::now() + Duration::from_millis(250))).await;
+        }
+    }
+}
+
+async fn simulate(script: Script, is_printed: bool) -> Report {
+    let start: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap_or_default();
+    let _simulation = Simulation::begin(start, script.seed);
+    let world = World::new(script.seed, if is_printed { Trace::printed() } else { Trace::default() });
+    let controllers = tokio::spawn(actors::control(world.clone()));
+    let mut processes = Processes::new(&world, &script.setups);
+    let began = Instant::now();
+    for step in &script.steps {
+        processes.until(began + step.at()).await;
+        if world.state().trace.found().is_some() {
+            break;
+        }
+        perform(&world, &mut processes, &step.what);
+    }
+    processes.until(began + script.end()).await;
+    world.state().faults.end();
+    settle(&world, &mut processes).await;
+    controllers.abort();
+    let elapsed = world.elapsed();
+    let state = world.state();
+    let violation = state.trace.found().cloned();
+    let tail = if violation.is_some() { state.trace.tail() } else { Vec::new() };
+    Report { steps: state.trace.sum(), simulated: elapsed, violation, tail }
+}
+
+fn perform(world: &World, processes: &mut Processes, action: &Action) {
+    let what = serde_json::to_string(action).unwrap_or_default();
+    let elapsed = world.elapsed();
+    world.state().trace.step(elapsed, "script", &what);
+    match action {
+        Action::Fault(fault) => world.state().faults.begin(fault.clone(), elapsed),
+        Action::Kill(number, down) => processes.kill(*number, *down),
+        Action::Stop(number, down) => processes.stop(*number, *down),
+        other => actors::act(world, other),
+    }
+}
+
+/// Waits until nothing is written any more, and checks what must hold then.
+async fn settle(world: &Arc<World>, processes: &mut Processes) {
+    let bound = Instant::now() + BOUND;
+    loop {
+        if world.state().trace.found().is_some() {
+            return;
+        }
+        let last = last_write(world);
+        if last.is_some_and(|last| last.elapsed() >= QUIET) {
+            break;
+        }
+        if Instant::now() >= bound {
+            let elapsed = world.elapsed();
+            world.state().trace.violation(elapsed, format!("(i) not quiet after {} s", BOUND.as_secs()));
+            return;
+        }
+        let next = Instant::now() + Duration::from_secs(1);
+        processes.until(next).await;
+    }
+    let elapsed = world.elapsed();
+    let state = &mut *world.state();
+    for what in state.checks.quiet(&state.objects) {
+        state.trace.violation(elapsed, what);
+    }
+}
+
+/// When something other than a lease or an event was last written.
+fn last_write(world: &World) -> Option<Instant> {
+    let state = world.state();
+    let counts = |path: &str| !path.contains("/leases/") && !path.contains("/events/");
+    state.log.iter().rev().find(|change| counts(&change.path)).map(|change| change.at)
+}
