@@ -28,6 +28,8 @@ pub enum Which {
     Lease,
     /// Lists and watches.
     Watches,
+    /// The `lookup` of the chart.
+    Lookups,
 }
 
 /// What happens to a request.
@@ -98,5 +100,6 @@ fn concerns(which: Which, call: &Call) -> bool {
         Which::Discovery => is_read && (path == "/api" || path == "/apis" || path == "/version"),
         Which::Lease => path.contains("/leases"),
         Which::Watches => is_read && is_list,
+        Which::Lookups => is_read && path.ends_with("-guarded"),
     }
 }

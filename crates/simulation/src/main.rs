@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use clap::Parser;
 use simulation::run::{Report, play};
 use simulation::script::Script;
+use simulation::shrink::shrink;
 
 /// Plays random scripts against whole managers.
 #[derive(Parser)]
@@ -14,6 +15,9 @@ struct Args {
     /// Plays this seed.
     #[arg(long)]
     seed: Option<u64>,
+    /// Plays the script in this file, as a failure prints it.
+    #[arg(long)]
+    script: Option<std::path::PathBuf>,
     /// Plays new seeds for so long.
     #[arg(long, default_value_t = 1.0)]
     minutes: f64,
@@ -36,21 +40,42 @@ fn main() -> ExitCode {
     if args.log {
         tracing_subscriber::fmt().with_writer(std::io::stderr).with_max_level(tracing::Level::DEBUG).init();
     }
-    let failed = match args.seed {
-        Some(seed) => one(seed, args.trace),
-        None => many(&args),
-    };
-    if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+    match play_all(&args) {
+        Ok(false) => ExitCode::SUCCESS,
+        Ok(true) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("{error:#}");
+            ExitCode::FAILURE
+        }
+    }
 }
 
-fn one(seed: u64, trace: bool) -> bool {
-    let script = Script::of(seed);
-    let report = play(&script, trace);
-    tell(&script, &report);
+/// Plays what was asked for; returns whether anything failed.
+fn play_all(args: &Args) -> anyhow::Result<bool> {
+    match (&args.script, args.seed) {
+        (Some(file), _) => Ok(one(&Script::read(&std::fs::read_to_string(file)?)?, args.trace)),
+        (None, Some(seed)) => Ok(one(&Script::of(seed), args.trace)),
+        (None, None) => Ok(many(args)),
+    }
+}
+
+fn one(script: &Script, trace: bool) -> bool {
+    let report = play(script, trace);
+    if trace {
+        print(script, &report)
+    } else {
+        tell(script, &report)
+    }
     report.violation.is_some()
 }
 
+/// Prints how a run ended; of one that failed, a short script that fails alike.
 fn tell(script: &Script, report: &Report) {
+    let (script, report) = shrink(script, report);
+    print(&script, &report);
+}
+
+fn print(script: &Script, report: &Report) {
     let Some(violation) = &report.violation else {
         eprintln!(
             "seed {}: {} steps, {:.0} s, hash {:016x}",

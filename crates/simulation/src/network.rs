@@ -47,7 +47,13 @@ pub struct Connection {
 pub type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 /// The types of bodies that the server reads.
-const TYPES: [&str; 3] = ["application/json", "application/apply-patch+yaml", "application/merge-patch+json"];
+const TYPES: [&str; 5] = [
+    "application/json",
+    "application/apply-patch+yaml",
+    "application/merge-patch+json",
+    "application/json-patch+json",
+    "application/strategic-merge-patch+json",
+];
 
 /// What a client asks for to get all kinds at once.
 const DISCOVERY: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
@@ -68,6 +74,7 @@ impl Connection {
             return self.watch(&call).await;
         }
         // Whatever is on its way arrives, even if its process dies meanwhile.
+        self.ask(&call);
         let (answer, answered) = oneshot::channel();
         tokio::spawn(async move { _ = answer.send(self.exchange(&call).await) });
         let limited = tokio::time::timeout(ANSWER_LIMIT, answered).await;
@@ -75,6 +82,14 @@ impl Connection {
         let mut response = Response::new(Stream::whole(body));
         *response.status_mut() = StatusCode::from_u16(code)?;
         Ok(response)
+    }
+
+    /// Notes when something other than a lease was last asked for.
+    fn ask(&self, call: &Call) {
+        let is_idle = call.path.contains("/leases/") || call.path.contains("limit=");
+        if !is_idle {
+            self.world.state().asked = Some((Instant::now(), format!("{} {} {}", self.name, call.method, call.path)));
+        }
     }
 
     /// Decides what happens to a request.
@@ -101,6 +116,10 @@ impl Connection {
             }
             Some(How::Status(code)) => {
                 self.note(call, &format!("refused {code}"));
+                if call.method != http::Method::GET && is_final(code) {
+                    let path = call.path.split('?').next().unwrap_or_default();
+                    self.world.state().checks.judge(path);
+                }
                 (code, refusal(code, reason_of(code), "disturbed"))
             }
             _ => self.world.serve(&self.name, call),
@@ -139,12 +158,18 @@ impl Connection {
     }
 }
 
+/// Whether a refusal says something about what was sent.
+fn is_final(code: u16) -> bool {
+    matches!(code, 400..500) && !matches!(code, 408 | 409 | 429)
+}
+
 fn reason_of(code: u16) -> &'static str {
     match code {
         403 => "Forbidden",
         404 => "NotFound",
         409 => "Conflict",
         410 => "Expired",
+        422 => "Invalid",
         429 => "TooManyRequests",
         503 => "ServiceUnavailable",
         504 => "Timeout",

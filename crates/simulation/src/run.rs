@@ -7,17 +7,21 @@ use helm_release::outside::Simulation;
 use jiff::Timestamp;
 use tokio::time::{Instant, sleep_until};
 
-use crate::actors;
+use crate::checks::End;
 use crate::process::{Process, Setup};
 use crate::script::{Action, Script};
 use crate::trace::{Trace, Violation};
 use crate::world::World;
+use crate::{actors, helm};
 
 /// How long a cluster without faults may take until nothing is written any more.
 const BOUND: Duration = Duration::from_secs(1800);
 
-/// How long nothing but leases must be written to call it quiet: longer than any period.
-const QUIET: Duration = Duration::from_secs(150);
+/// How long nothing but leases must be written to call it quiet: longer than any period, and than a person's unfinished command is left alone.
+const QUIET: Duration = Duration::from_secs(660);
+
+/// How long nothing at all must be asked for then.
+const SILENT: Duration = Duration::from_secs(130);
 
 /// What came of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,6 +94,35 @@ impl Processes {
         place.starts = Instant::now() + Duration::from_millis(down);
     }
 
+    /// Configures a process differently, from its next start on.
+    fn configure(&mut self, number: usize, setup: &Setup) {
+        let Some(place) = self.all.get_mut(number) else { return };
+        place.setup = setup.clone();
+        let is_mixed = self.is_mixed();
+        let checks = &mut self.world.state().checks;
+        checks.setup_changes();
+        checks.is_mixed = is_mixed;
+    }
+
+    fn is_mixed(&self) -> bool {
+        self.all.iter().any(|place| place.setup != self.all[0].setup)
+    }
+
+    /// How the processes are configured.
+    fn end(&self) -> End {
+        let charts: Vec<&String> = self.all.iter().map(|place| &place.setup.chart).collect();
+        End {
+            chart: charts
+                .first()
+                .filter(|first| charts.iter().all(|chart| chart == *first))
+                .map(|chart| (*chart).clone()),
+            gives_up: self
+                .all
+                .iter()
+                .any(|place| place.setup.watch.contains("retries") || place.setup.watch.contains("uninstall")),
+        }
+    }
+
     fn stop(&mut self, number: usize, down: u64) {
         let Some(place) = self.all.get_mut(number) else { return };
         if let Some(process) = &place.running {
@@ -116,6 +149,11 @@ async fn simulate(script: Script, is_printed: bool) -> Report {
     let world = World::new(script.seed, if is_printed { Trace::printed() } else { Trace::default() });
     let controllers = tokio::spawn(actors::control(world.clone()));
     let mut processes = Processes::new(&world, &script.setups);
+    {
+        let checks = &mut world.state().checks;
+        checks.elects = script.setups.iter().all(|setup| setup.elects);
+        checks.is_mixed = processes.is_mixed();
+    }
     let began = Instant::now();
     for step in &script.steps {
         processes.until(began + step.at()).await;
@@ -135,7 +173,7 @@ async fn simulate(script: Script, is_printed: bool) -> Report {
     Report { steps: state.trace.sum(), simulated: elapsed, violation, tail }
 }
 
-fn perform(world: &World, processes: &mut Processes, action: &Action) {
+fn perform(world: &Arc<World>, processes: &mut Processes, action: &Action) {
     let what = serde_json::to_string(action).unwrap_or_default();
     let elapsed = world.elapsed();
     world.state().trace.step(elapsed, "script", &what);
@@ -143,6 +181,14 @@ fn perform(world: &World, processes: &mut Processes, action: &Action) {
         Action::Fault(fault) => world.state().faults.begin(fault.clone(), elapsed),
         Action::Kill(number, down) => processes.kill(*number, *down),
         Action::Stop(number, down) => processes.stop(*number, *down),
+        Action::Restart(number, down, setup) => {
+            processes.kill(*number, *down);
+            processes.configure(*number, setup);
+        }
+        Action::Helm(release, command, steps) => {
+            world.state().checks.helm_acts(release);
+            _ = tokio::spawn(helm::run(world.clone(), release.clone(), *command, *steps));
+        }
         other => actors::act(world, other),
     }
 }
@@ -168,8 +214,11 @@ async fn settle(world: &Arc<World>, processes: &mut Processes) {
     }
     let elapsed = world.elapsed();
     let state = &mut *world.state();
-    for what in state.checks.quiet(&state.objects) {
+    for what in state.checks.quiet(&state.objects, &processes.end()) {
         state.trace.violation(elapsed, what);
+    }
+    if let Some((_, what)) = state.asked.take().filter(|(at, _)| at.elapsed() < SILENT) {
+        state.trace.violation(elapsed, format!("(i) all is quiet, and still: {what}"));
     }
 }
 

@@ -63,6 +63,8 @@ pub struct State {
     pub trace: Trace,
     /// What must hold.
     pub checks: Checks,
+    /// What a process last asked for, beside leases, lists and watches.
+    pub asked: Option<(Instant, String)>,
     /// Decides everything that the script leaves open.
     pub random: fastrand::Rng,
 }
@@ -85,7 +87,8 @@ impl World {
             log: Vec::new(),
             faults: Faults::default(),
             trace,
-            checks: Checks::default(),
+            checks: Checks::new(),
+            asked: None,
             random: fastrand::Rng::with_seed(seed),
         };
         Arc::new(World { server, state: Mutex::new(state), news: Notify::new(), began: Instant::now() })
@@ -134,8 +137,11 @@ impl World {
     pub fn serve(&self, by: &str, call: &Call) -> Answer {
         let is_write = call.method != http::Method::GET;
         // The server answers without waiting.
-        let sent = self.server.send(call.clone()).now_or_never();
-        let answer = answer(sent.unwrap_or_else(|| Err(Error::Transport("no answer".into()))));
+        let sent = || self.server.send(call.clone()).now_or_never();
+        let answer = match self.is_outdated(call) {
+            true => (409, refusal(409, "Conflict", "the object has been modified")),
+            false => answer(sent().unwrap_or_else(|| Err(Error::Transport("no answer".into())))),
+        };
         if is_write && !call.path.contains("dryRun=All") {
             self.note(by, call, &answer);
         }
@@ -148,6 +154,15 @@ impl World {
     pub fn write(&self, by: &str, call: &Call) -> Option<Value> {
         let (code, body) = self.serve(by, call);
         if code < 300 { serde_json::from_slice(&body).ok() } else { None }
+    }
+
+    /// Whether a replacement is based on an old version.
+    fn is_outdated(&self, call: &Call) -> bool {
+        let Some((_, body)) = call.body.as_ref().filter(|_| call.method == http::Method::PUT) else { return false };
+        let sent: Value = serde_json::from_slice(body).unwrap_or_default();
+        let known = self.object(trimmed(&call.path));
+        let wanted = &sent["metadata"]["resourceVersion"];
+        known.is_some_and(|known| wanted.is_string() && known["metadata"]["resourceVersion"] != *wanted)
     }
 
     /// Logs what a write changed.
@@ -178,9 +193,8 @@ impl World {
 impl State {
     /// Checks what holds at every write.
     fn look_at(&mut self, change: &Change, at: Duration) {
-        let State { checks, objects, trace, .. } = self;
-        if let Some(found) = checks.written(change, objects) {
-            trace.violation(at, found);
+        if let Some(found) = self.checks.written(change) {
+            self.trace.violation(at, found);
         }
     }
 }

@@ -1,0 +1,137 @@
+//! A person with helm: upgrades, rolls back and uninstalls a release by its records, as slowly as a command does, and is sometimes interrupted.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use helm_release::kube::{Api, Call, Error, Response};
+use helm_release::outside;
+use helm_release::release::{Release, Status};
+use helm_release::storage::{Marks, Storage};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use tokio::time::sleep;
+
+use crate::checks::{JOBS, OBJECTS, SOME};
+use crate::world::{NAMESPACE, World};
+
+/// How long a step of a command takes, at most.
+const PACE: Duration = Duration::from_millis(700);
+
+/// A command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Command {
+    /// `helm upgrade --set message=…`.
+    Upgrade,
+    /// `helm rollback`.
+    Rollback,
+    /// `helm uninstall`.
+    Uninstall,
+}
+
+/// The way to the server. Helm writes no annotations and owners on its records.
+struct Connection(Arc<World>);
+
+impl Api for Connection {
+    fn send(&self, mut call: Call) -> BoxFuture<'_, Result<Response, Error>> {
+        if let Some((_, body)) = call.body.as_mut().filter(|_| call.method != http::Method::GET) {
+            *body = without_marks(body);
+        }
+        Box::pin(async move {
+            sleep(self.0.pause(PACE / 20)).await;
+            match self.0.serve("helm", &call) {
+                (..300, body) => Ok(body.into()),
+                (code, body) => Err(Error::from_status(code, "Refused", &String::from_utf8_lossy(&body))),
+            }
+        })
+    }
+}
+
+fn without_marks(body: &[u8]) -> Vec<u8> {
+    let Ok(mut object) = serde_json::from_slice::<Value>(body) else { return body.to_vec() };
+    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.remove("annotations");
+        metadata.remove("ownerReferences");
+    }
+    object.to_string().into_bytes()
+}
+
+/// Runs a command to its end, or until it is interrupted after this many steps.
+pub async fn run(world: Arc<World>, release: String, command: Command, steps: u8) {
+    let storage = Storage::new(Arc::new(Connection(world.clone())));
+    let helm = Helm { world, storage, release };
+    _ = match command {
+        Command::Upgrade | Command::Rollback => helm.revise(command, steps).await,
+        Command::Uninstall => helm.uninstall(steps).await,
+    };
+}
+
+struct Helm {
+    world: Arc<World>,
+    storage: Storage,
+    release: String,
+}
+
+impl Helm {
+    /// Makes the next revision. Helm refuses while another action is pending.
+    async fn revise(&self, command: Command, steps: u8) -> Option<()> {
+        let history = self.storage.history(NAMESPACE, &self.release).await.ok()?;
+        let newest = history.last().filter(|newest| !newest.status.is_pending())?;
+        let deployed = history.iter().rfind(|one| one.status == Status::Deployed)?;
+        let mut old = self.storage.get(NAMESPACE, &self.release, deployed.version).await.ok()?;
+        let from = match command {
+            Command::Rollback => history.first()?.version,
+            _ => deployed.version,
+        };
+        let mut new = self.storage.get(NAMESPACE, &self.release, from).await.ok()?;
+        new.version = newest.version + 1;
+        (new.info.status, new.info.last_deployed) = (Status::PendingUpgrade, Some(outside::now()));
+        if command == Command::Upgrade {
+            new.manifest = new.manifest.replace("message: \"m", "message: \"helm-m");
+        }
+        self.storage.create(&new, &Marks::default()).await.ok()?;
+        self.apply(&new, steps).await?;
+        old.set_status(Status::Superseded, old.info.description.clone());
+        self.storage.update(&old, None).await.ok()?;
+        new.set_status(Status::Deployed, "Upgrade complete");
+        self.storage.update(&new, None).await.ok().map(|_| ())
+    }
+
+    /// Changes the ConfigMap; the other objects are equal.
+    async fn apply(&self, release: &Release, steps: u8) -> Option<()> {
+        for step in 0..3 {
+            sleep(self.world.pause(PACE)).await;
+            if step == steps {
+                return None;
+            }
+            let message = release.manifest.split("message: \"").nth(1).and_then(|rest| rest.split('"').next());
+            let change = json!({"data": {"message": message?}}).to_string().into_bytes();
+            let path = OBJECTS[0].replace("{}", &self.release);
+            _ = self.world.write("helm", &Call::merge(format!("{path}?fieldManager=helm"), change));
+        }
+        Some(())
+    }
+
+    /// Deletes objects, then records.
+    async fn uninstall(&self, steps: u8) -> Option<()> {
+        let history = self.storage.history(NAMESPACE, &self.release).await.ok()?;
+        history.last()?;
+        let kept = OBJECTS[4];
+        let all = OBJECTS.iter().chain(&SOME).chain(&JOBS[..1]).filter(|object| **object != kept);
+        for (step, object) in all.enumerate() {
+            sleep(self.world.pause(PACE / 4)).await;
+            if step == usize::from(steps) {
+                return None;
+            }
+            let path = object.replace("{}", &self.release);
+            let is_kept = |object: Arc<Value>| object["metadata"]["annotations"][crate::actors::KEEP].is_string();
+            if !self.world.object(&path).is_some_and(is_kept) {
+                _ = self.world.write("helm", &Call::delete(path, b"{}".to_vec()));
+            }
+        }
+        for record in &history {
+            self.storage.delete(NAMESPACE, &self.release, record.version).await.ok()?;
+        }
+        Some(())
+    }
+}
