@@ -101,6 +101,11 @@ struct Cause {
 }
 
 impl Cause {
+    /// Returns whether it rejects another uid than the object's.
+    fn is_uid(&self) -> bool {
+        self.field == "metadata.uid" && self.is_immutable()
+    }
+
     /// Returns whether it rejects the change of an immutable field. Kubernetes has no reason of its own for that, so its texts decide.
     fn is_immutable(&self) -> bool {
         let is_rule = matches!(self.reason.as_str(), "FieldValueInvalid" | "FieldValueForbidden");
@@ -173,11 +178,14 @@ pub(super) fn refusal(code: u16, body: &[u8]) -> Error {
     let details = status.details.unwrap_or_default();
     let of_secret = matches!(details.kind.as_str(), "Secret" | "secrets") || message.contains("Secret \"");
     let terminating = details.causes.iter().any(|cause| cause.reason == TERMINATING);
+    // A write that names the uid of an object that was replaced meanwhile: a lost race, although the server calls the uid immutable.
+    let replaced = code == 422 && !details.causes.is_empty() && details.causes.iter().all(Cause::is_uid);
     let immutable = code == 422 && !details.causes.is_empty() && details.causes.iter().all(Cause::is_immutable);
-    let reason = match (terminating, immutable) {
-        (true, _) => TERMINATING.to_owned(),
-        (false, true) => IMMUTABLE.to_owned(),
-        (false, false) => status.reason,
+    let (code, reason) = match (terminating, replaced, immutable) {
+        (true, ..) => (code, TERMINATING.to_owned()),
+        (_, true, _) => (409, "Conflict".to_owned()),
+        (_, _, true) => (code, IMMUTABLE.to_owned()),
+        _ => (code, status.reason),
     };
     // All values of Secrets, and structures of any kind, since they contain other fields' values. Scalars of other kinds stay, as in Helm.
     let message = without_values(&message, |value| of_secret || is_structure(value));

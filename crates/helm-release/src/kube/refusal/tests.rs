@@ -302,6 +302,18 @@ fn rejections_of_immutable_fields_and_nothing_else_are_recognised() {
     assert!(!status_of_a_webhook().is_immutable(), "it names no field");
 }
 
+#[test]
+fn an_object_that_was_replaced_meanwhile_is_a_lost_race() {
+    let cause = json!({
+        "reason": "FieldValueInvalid", "field": "metadata.uid", "message": "Invalid value: \"a\": field is immutable",
+    });
+    let message = "ConfigMap \"a\" is invalid: metadata.uid: Invalid value: \"a\": field is immutable";
+    // The server repeats the cause.
+    let status = json!({"reason": "Invalid", "message": message, "details": {"causes": [cause, cause]}});
+    let error = refusal(422, status.to_string().as_bytes());
+    assert!(error.is_conflict() && error.is_transient() && !error.is_immutable(), "{error:?}");
+}
+
 fn status_of_a_webhook() -> Error {
     status(422, "Invalid", "admission webhook \"a.example.com\" denied the request: the template is immutable")
 }
