@@ -8,8 +8,18 @@ use crate::Project;
 pub const FOLDER: &str = "vendor/helm-operator";
 
 /// The library's crates, the one that a project names first. A test compares them with the manifests.
-pub(crate) const CRATES: [&str; 9] =
-    ["helm-operator", "scaffold", "helm-release", "helm", "sprig", "primes", "go-encoding", "go-template", "golibs"];
+pub(crate) const CRATES: [&str; 10] = [
+    "helm-operator",
+    "scaffold",
+    "helm-release",
+    "memory-api",
+    "helm",
+    "sprig",
+    "primes",
+    "go-encoding",
+    "go-template",
+    "golibs",
+];
 
 /// Parts of a crate that only its own tests and benchmarks need.
 const UNUSED: [&str; 4] = ["benches", "examples", "target", "tests"];

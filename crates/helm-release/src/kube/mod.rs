@@ -59,7 +59,7 @@ pub use intern::intern;
 pub use leave::Adopted;
 pub use live::{Live, LiveMetadata, Mark};
 pub use mapping::Mapper;
-pub use memory::{Change, ChangeKind, Disturbance, MemoryApi, Watch, error_event};
+pub use memory::{Disturbance, MemoryApi};
 pub use object::{Object, ObjectDigest, ObjectError, ObjectFault, ObjectKey, digest_json, objects_of};
 pub use order::install_order;
 pub use ownership::{Adopt, NotOurs, Ownership};

@@ -1,29 +1,26 @@
-//! An in-memory API server for tests: objects by path, resource versions, managed fields, finalizers.
+//! An in-memory API server for tests: the crate `memory-api` behind [`Api`], with faults.
 //!
-//! It does not validate, default or collect garbage. It can fail from a given write on, as if the process had died.
+//! It does not validate or default. It can fail from a given write on, as if the process had died.
 
-mod changes;
-mod fields;
-mod selector;
-mod state;
+mod faults;
 #[cfg(test)]
 mod tests;
-mod watch;
-
-pub use changes::{Change, ChangeKind};
-pub use watch::{Watch, error_event};
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use serde_json::{Value, json};
+use memory_api::{Change, Fidelity, Request, Scope, Server, Status, Watch};
+use serde_json::Value;
+use tokio::sync::watch;
 
-use fields::{fields, remove_changed};
-use state::{Kind, State, refused};
+pub use faults::Disturbance;
+
+use faults::{Faults, reason_of};
 
 use super::api::{Api, Asked, Call, Error, Response};
+use super::refusal::refusal;
 
 /// An in-memory API server: the twin of a kube client for tests without a cluster.
 ///
@@ -31,35 +28,17 @@ use super::api::{Api, Asked, Call, Error, Response};
 /// path, and can make requests fail ([`refuse`](MemoryApi::refuse), [`disturb`](MemoryApi::disturb), [`fail_after`](MemoryApi::fail_after)).
 #[derive(Default)]
 pub struct MemoryApi {
-    state: Mutex<State>,
-    refusals: Mutex<Vec<Refuse>>,
+    server: Mutex<Server>,
+    faults: Mutex<Faults>,
     delay: Mutex<Duration>,
-}
-
-/// Returns the error that a request is rejected with, if any.
-type Refuse = Arc<dyn Fn(&Call) -> Option<Error> + Send + Sync>;
-
-/// A fault of the connection or the server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Disturbance {
-    /// The request does not arrive.
-    Unreachable,
-    /// The request is served, but its response is lost.
-    AnswerLost,
-    /// The request is rejected with this HTTP status.
-    Refused(u16),
-    /// The request does not arrive and never gets a response.
-    Unanswered,
-    /// Nothing is served at the request's path.
-    Unserved,
-    /// The request is served, but its response ends in the middle.
-    CutOff,
+    /// The version of the last write.
+    written: watch::Sender<u64>,
 }
 
 impl MemoryApi {
-    /// Creates a server that serves common built-in kinds. `default()` serves none.
+    /// Creates a server that serves common built-in kinds. `default()` serves none. Objects may be sketches ([`Fidelity::Sketch`]).
     pub fn new() -> MemoryApi {
-        let server = MemoryApi::default();
+        let server = MemoryApi::of(Server::new(Fidelity::Sketch));
         for (api_version, kind, plural) in [
             ("v1", "Secret", "secrets"),
             ("v1", "ConfigMap", "configmaps"),
@@ -73,81 +52,79 @@ impl MemoryApi {
         }
         server.serve_cluster_scoped("v1", "Namespace", "namespaces");
         server.serve_cluster_scoped("rbac.authorization.k8s.io/v1", "ClusterRole", "clusterroles");
-        server.state().version = 100;
+        server.change(|server| server.skip_to(100));
         server
+    }
+
+    /// Creates a server that answers as a cluster does: [`Server::cluster`].
+    pub fn cluster() -> MemoryApi {
+        MemoryApi::of(Server::cluster())
+    }
+
+    fn of(server: Server) -> MemoryApi {
+        MemoryApi { server: Mutex::new(server), ..MemoryApi::default() }
     }
 
     /// Adds a namespaced kind that the server serves.
     pub fn serve(&self, api_version: &str, kind: &str, plural: &str) {
-        self.add_kind(api_version, kind, plural, "Namespaced");
+        self.change(|server| server.add_kind(api_version, kind, plural, Scope::Namespaced));
     }
 
     /// Adds a cluster-scoped kind that the server serves.
     pub fn serve_cluster_scoped(&self, api_version: &str, kind: &str, plural: &str) {
-        self.add_kind(api_version, kind, plural, "Cluster");
+        self.change(|server| server.add_kind(api_version, kind, plural, Scope::Cluster));
     }
 
     /// Serves this group version as the aggregator does one whose server does not answer: without kinds.
     pub fn serve_stale(&self, api_version: &str) {
-        self.state().stale.push(api_version.to_owned());
+        self.change(|server| server.add_stale(api_version));
     }
 
     /// Stops serving a kind in this version: discovery lacks it, and its paths answer without a status, as on a real server.
     pub fn unserve(&self, api_version: &str, kind: &str) {
-        let is_it = |known: &mut Kind| known.kind == kind && known.api_version == api_version;
-        let gone: Vec<Kind> = self.state().kinds.extract_if(.., is_it).collect();
+        let Some(plural) = self.change(|server| server.remove_kind(api_version, kind)) else { return };
         let root = if api_version.contains('/') { "apis" } else { "api" };
-        let begin = format!("/{root}/{api_version}/");
+        let (begin, part) = (format!("/{root}/{api_version}/"), format!("/{plural}"));
         self.refuse(move |call| {
-            let is_in = |kind: &Kind| call.path.starts_with(&begin) && call.path.contains(&format!("/{}", kind.plural));
-            let is_gone = gone.iter().any(is_in);
+            let is_gone = call.path.starts_with(&begin) && call.path.contains(&part);
             is_gone.then(|| Error::from_status(404, "", "404 page not found"))
-        });
-    }
-
-    fn add_kind(&self, api_version: &str, kind: &str, plural: &str, scope: &'static str) {
-        self.state().kinds.push(Kind {
-            api_version: api_version.into(),
-            kind: kind.into(),
-            plural: plural.into(),
-            scope,
         });
     }
 
     /// Makes a field of a kind immutable: `("jobs", "/spec/template")`. By default none is.
     pub fn make_immutable(&self, plural: &str, pointer: &str) {
-        self.state().immutable.push((plural.into(), pointer.into()));
+        self.change(|server| server.make_immutable(plural, pointer));
     }
 
     /// Returns every request so far, as `METHOD path` without the query.
     pub fn log(&self) -> Vec<String> {
-        self.state().log.clone()
+        self.faults().log.clone()
     }
 
     /// Returns the number of writes so far.
     pub fn writes(&self) -> usize {
-        self.state().writes
+        self.faults().writes
     }
 
     /// Accepts this many more writes, then fails every request, as if the process had died. `None` ends the failure.
     pub fn fail_after(&self, writes: Option<usize>) {
-        self.state().writes_left = writes;
+        self.faults().writes_left = writes;
     }
 
     /// Returns how many writes are left before requests fail.
     pub fn writes_left(&self) -> Option<usize> {
-        self.state().writes_left
+        self.faults().writes_left
     }
 
     /// From now on rejects requests for which `when` returns an error, as a server's validation or a webhook would. Rules added later are tried first.
     /// [`Error::from_status`] builds such errors.
     pub fn refuse(&self, when: impl Fn(&Call) -> Option<Error> + Send + Sync + 'static) {
-        self.refusals.lock().unwrap_or_else(PoisonError::into_inner).insert(0, Arc::new(when));
+        self.faults().refusals.insert(0, Arc::new(when));
     }
 
     /// Removes all rules added by [`MemoryApi::refuse`].
     pub fn accept(&self) {
-        self.refusals.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.faults().refusals.clear();
     }
 
     /// Makes every request take this long from now on, before it is served.
@@ -157,81 +134,106 @@ impl MemoryApi {
 
     /// Makes the next `requests` requests whose `METHOD path` contains this text fail.
     pub fn disturb(&self, text: &str, requests: usize, how: Disturbance) {
-        self.state().disturbances.push((text.into(), requests, how));
+        self.faults().disturbances.push((text.into(), requests, how));
     }
 
     /// Makes one request fail, after this many others.
     pub fn disturb_request(&self, after: usize, how: Disturbance) {
-        self.state().disturb_request = Some((after, how));
+        self.faults().next = Some((after, how));
     }
 
     /// Returns whether the request of [`MemoryApi::disturb_request`] has yet to come.
     pub fn awaits_disturbance(&self) -> bool {
-        self.state().disturb_request.is_some()
+        self.faults().next.is_some()
     }
 
     /// Returns the object at a path.
     pub fn object(&self, path: &str) -> Option<Value> {
-        self.state().objects.get(path).map(|object| (**object).clone())
+        self.change(|server| server.object(path))
     }
 
     /// Returns the paths of all objects.
     pub fn paths(&self) -> Vec<String> {
-        self.state().objects.keys().cloned().collect()
+        self.change(|server| server.paths())
     }
 
     /// Stores an object as another manager would: with an ordinary update that takes over the fields that differ.
-    pub fn put(&self, path: &str, mut object: Value, manager: &str) {
-        let mut state = self.state();
-        let old = state.objects.get(path).cloned();
-        state.version += 1;
-        let entry = json!({"manager": manager, "operation": "Update", "fieldsV1": fields(&object)});
-        let mut managers = old.as_ref().map(|o| o["metadata"]["managedFields"].clone()).unwrap_or(json!([]));
-        if let (Some(managers), Some(old)) = (managers.as_array_mut(), &old) {
-            managers.iter_mut().for_each(|m| remove_changed(&mut m["fieldsV1"], old, &object));
-            managers.retain(|m| m["manager"] != manager || m["operation"] != "Update");
-            managers.push(entry);
-        } else {
-            managers = json!([entry]);
-        }
-        let uid =
-            old.as_ref().map_or_else(|| json!(format!("uid-{}", state.version)), |o| o["metadata"]["uid"].clone());
-        object["metadata"]["managedFields"] = managers;
-        object["metadata"]["uid"] = uid;
-        object["metadata"]["resourceVersion"] = state.version.to_string().into();
-        state.write(path, Some(object));
+    pub fn put(&self, path: &str, object: Value, manager: &str) {
+        self.change(|server| server.put(path, object, manager));
     }
 
     /// Stores an object unchanged, with its own uid, resource version and managed fields.
     pub fn restore(&self, path: &str, object: Value) {
-        let mut state = self.state();
-        let version = object["metadata"]["resourceVersion"].as_str().and_then(|version| version.parse().ok());
-        state.version = state.version.max(version.unwrap_or(0));
-        state.write(path, Some(object));
+        self.change(|server| server.restore(path, object));
     }
 
     /// Removes an object, whatever its finalizers.
     pub fn remove(&self, path: &str) {
-        let mut state = self.state();
-        state.version += 1;
-        state.write(path, None);
+        self.change(|server| server.remove(path));
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Returns the resource version of the last write.
+    pub fn version(&self) -> u64 {
+        self.change(|server| server.version())
+    }
+
+    /// Returns a receiver of the resource version of each later write.
+    pub fn subscribe(&self) -> watch::Receiver<u64> {
+        self.written.subscribe()
+    }
+
+    /// Forgets the changes up to a version: watches that begin before it fail with 410 `Expired`.
+    pub fn compact(&self, version: u64) {
+        self.change(|server| server.compact(version));
+    }
+
+    /// Returns what a watch of this collection with this label selector sees after a version, oldest first.
+    ///
+    /// # Errors
+    /// 404 if the server does not serve the collection, 410 `Expired` if the version is compacted.
+    pub fn changes(&self, collection: &str, selector: &str, since: u64) -> Result<Vec<Change>, Error> {
+        self.change(|server| server.changes(collection, selector, since)).map_err(|status| error(&status))
+    }
+
+    /// Opens the watch that a request with `watch=true` asks for. [`MemoryApi::events`] pulls its events.
+    ///
+    /// # Errors
+    /// 404 if the server does not serve the path. A version that is too old fails later, as on a real server.
+    pub fn watch(&self, call: &Call) -> Result<Watch, Error> {
+        self.change(|server| server.watch(&request(call))).map_err(|status| error(&status))
+    }
+
+    /// Returns the events of a watch since the last call, oldest first; none if nothing happened.
+    ///
+    /// # Errors
+    /// 410 `Expired` if it fell behind a compaction.
+    pub fn events(&self, watch: &mut Watch) -> Result<Vec<Value>, Error> {
+        self.change(|server| watch.next(server)).map_err(|status| error(&status))
+    }
+
+    /// Gives access to the server itself: its time, webhooks, backups and controllers.
+    pub fn change<T>(&self, act: impl FnOnce(&mut Server) -> T) -> T {
+        let mut server = self.server.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = server.version();
+        let outcome = act(&mut server);
+        if server.version() != before {
+            self.written.send_replace(server.version());
+        }
+        outcome
+    }
+
+    fn faults(&self) -> MutexGuard<'_, Faults> {
+        self.faults.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// The reason that a server gives with a status.
-fn reason_of(code: u16) -> &'static str {
-    match code {
-        404 => "NotFound",
-        409 => "Conflict",
-        429 => "TooManyRequests",
-        500 => "InternalError",
-        503 => "ServiceUnavailable",
-        _ => "Disturbed",
-    }
+fn request(call: &Call) -> Request<'_> {
+    let (content_type, body) = call.body.as_ref().map_or(("", &[][..]), |(content_type, body)| (*content_type, body));
+    Request { method: call.method.as_str(), path: &call.path, content_type, accept: call.accept.unwrap_or(""), body }
+}
+
+fn error(status: &Status) -> Error {
+    refusal(status.code, status.to_json().to_string().as_bytes())
 }
 
 /// Discovery has entity tags, as on a real server.
@@ -262,16 +264,14 @@ impl Api for MemoryApi {
 impl MemoryApi {
     /// Serves a request at once; only the answer may be late.
     fn answer(&self, call: &Call) -> BoxFuture<'_, Result<Response, Error>> {
-        let disturbance = self.state().disturbance(call);
-        // Cloned, because a rule may read this server's objects.
-        let refusals = self.refusals.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let serve = || {
-            let refused = refusals.iter().find_map(|refuse| refuse(call));
-            self.state().serve(call, refused)
-        };
+        let disturbance = self.faults().disturbance(call);
+        let serve = || self.serve_call(call);
         let answer = match disturbance {
             Some(Disturbance::Unreachable) => Err(Error::Transport("connection refused".into())),
-            Some(Disturbance::Refused(code)) => Err(refused(code, reason_of(code), &call.path)),
+            Some(Disturbance::Refused(code)) => {
+                let reason = reason_of(code);
+                Err(Error::from_status(code, reason, &format!("{}: {reason}", call.path)))
+            }
             Some(Disturbance::Unserved) => Err(Error::from_status(404, "", "404 page not found")),
             Some(Disturbance::Unanswered) => return Box::pin(std::future::pending()),
             Some(Disturbance::CutOff) => {
@@ -284,5 +284,15 @@ impl MemoryApi {
         let answer = answer.map(|value| respond(call, value.to_string().into_bytes()));
         let answer = answer.map_err(|error| error.of_request(Asked::from(&call.method)));
         Box::pin(async move { answer })
+    }
+
+    fn serve_call(&self, call: &Call) -> Result<Value, Error> {
+        self.faults().count(call)?;
+        // Cloned, because a rule may read this server's objects.
+        let refusals = self.faults().refusals.clone();
+        if let Some(refused) = refusals.iter().find_map(|refuse| refuse(call)) {
+            return Err(refused);
+        }
+        self.change(|server| server.serve(&request(call))).map_err(|status| error(&status))
     }
 }

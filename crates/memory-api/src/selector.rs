@@ -5,7 +5,7 @@ use serde_json::Value;
 
 /// Which objects of a collection a request is for.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Selector {
+pub(crate) struct Selector {
     terms: Vec<Term>,
 }
 
@@ -27,7 +27,7 @@ enum Test {
 
 impl Selector {
     /// Parses `labelSelector` and `fieldSelector` of a query, encoded or not.
-    pub(super) fn of_query(query: &str) -> Selector {
+    pub(crate) fn of_query(query: &str) -> Selector {
         let decoded = |name: &str| {
             let part = query.split('&').find_map(|part| part.strip_prefix(name)?.strip_prefix('='))?;
             Some(percent_decode_str(part).decode_utf8_lossy().into_owned())
@@ -41,12 +41,17 @@ impl Selector {
     }
 
     /// Parses a label selector alone.
-    pub(super) fn of_labels(text: &str) -> Selector {
+    pub(crate) fn of_labels(text: &str) -> Selector {
         Selector { terms: terms(text) }
     }
 
+    /// Returns whether it selects everything.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.terms.is_empty()
+    }
+
     /// Returns whether it selects the object.
-    pub(super) fn selects(&self, object: &Value) -> bool {
+    pub(crate) fn selects(&self, object: &Value) -> bool {
         self.terms.iter().all(|term| term.accepts(object))
     }
 }

@@ -1,0 +1,202 @@
+//! What was written, in order: the source of watches, and of lists as they were.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use crate::kinds::Kind;
+use crate::selector::Selector;
+use crate::status::Status;
+use crate::store::{Key, Stored};
+
+/// One event of a watch.
+#[derive(Clone, Debug)]
+pub struct Change {
+    /// What happened to the object, as the watch's selector sees it.
+    pub kind: ChangeKind,
+    /// The object afterwards; a deleted one as it was, with the version of its deletion.
+    pub object: Arc<Value>,
+    /// The write's resource version.
+    pub version: u64,
+}
+
+/// What happened to an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChangeKind {
+    /// It was created, or is selected from now on.
+    Added,
+    /// It was changed.
+    Modified,
+    /// It was deleted, or is no longer selected.
+    Deleted,
+}
+
+impl ChangeKind {
+    /// Returns the name in events: `ADDED`.
+    pub fn name(self) -> &'static str {
+        match self {
+            ChangeKind::Added => "ADDED",
+            ChangeKind::Modified => "MODIFIED",
+            ChangeKind::Deleted => "DELETED",
+        }
+    }
+}
+
+impl Change {
+    /// Returns the event as a watch delivers it, reduced to metadata if this is what the watch accepts.
+    pub fn event(&self, accept: &str) -> Value {
+        json!({"type": self.kind.name(), "object": shown(&self.object, accept)})
+    }
+}
+
+/// Returns an object as this `Accept` header wants it.
+pub(crate) fn shown(object: &Value, accept: &str) -> Value {
+    if !wants_metadata(accept) {
+        return object.clone();
+    }
+    json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": object["metadata"]})
+}
+
+/// Returns whether a response holds metadata alone.
+pub(crate) fn wants_metadata(accept: &str) -> bool {
+    accept.contains("as=PartialObjectMetadata")
+}
+
+/// The objects that a watch or list is for.
+#[derive(Clone, Debug)]
+pub(crate) struct Watched {
+    pub(crate) resource: Arc<str>,
+    /// Empty for all namespaces.
+    pub(crate) namespace: String,
+    pub(crate) selector: Selector,
+}
+
+impl Watched {
+    /// Returns whether the object is in the collection, whatever its labels.
+    pub(crate) fn covers(&self, key: &Key) -> bool {
+        self.namespace.is_empty() || key.namespace == self.namespace
+    }
+}
+
+/// One write.
+#[derive(Clone, Debug)]
+struct Write {
+    version: u64,
+    key: Key,
+    kind: Arc<Kind>,
+    before: Option<Arc<Value>>,
+    after: Option<Arc<Value>>,
+}
+
+/// The writes since the last compaction.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Log {
+    writes: HashMap<Arc<str>, VecDeque<Write>>,
+    compacted: u64,
+}
+
+/// How many writes of one resource are kept without a compaction.
+const MAX_WRITES: usize = 20_000;
+
+impl Log {
+    /// Records a write.
+    pub(crate) fn record(
+        &mut self,
+        version: u64,
+        (key, kind): (Key, Arc<Kind>),
+        before: Option<Arc<Value>>,
+        after: Option<Arc<Value>>,
+    ) {
+        if before.is_none() && after.is_none() {
+            return;
+        }
+        let writes = self.writes.entry(key.resource.clone()).or_default();
+        writes.push_back(Write { version, key, kind, before, after });
+        if writes.len() > MAX_WRITES {
+            let until = writes[MAX_WRITES / 2].version;
+            self.compact(until);
+        }
+    }
+
+    /// Forgets the writes up to a version.
+    pub(crate) fn compact(&mut self, version: u64) {
+        self.compacted = self.compacted.max(version);
+        for writes in self.writes.values_mut() {
+            let gone = writes.partition_point(|write| write.version <= version);
+            writes.drain(..gone);
+        }
+    }
+
+    /// Forgets the writes after a version, as a restored backup does.
+    pub(crate) fn rewind(&mut self, version: u64) {
+        for writes in self.writes.values_mut() {
+            let kept = writes.partition_point(|write| write.version <= version);
+            writes.truncate(kept);
+        }
+    }
+
+    fn check(&self, version: u64) -> Result<(), Status> {
+        if version >= self.compacted {
+            return Ok(());
+        }
+        let message = format!("too old resource version: {version} ({})", self.compacted);
+        Err(Status::new(410, "Expired", message))
+    }
+
+    fn after(&self, resource: &str, version: u64) -> impl DoubleEndedIterator<Item = &Write> {
+        let writes = self.writes.get(resource);
+        let from = writes.map_or(0, |writes| writes.partition_point(|write| write.version <= version));
+        writes.into_iter().flat_map(move |writes| writes.range(from..))
+    }
+
+    /// Returns what a watch of a collection sees after a version.
+    ///
+    /// # Errors
+    /// 410 `Expired` if that version is compacted.
+    pub(crate) fn changes(&self, of: &Watched, since: u64) -> Result<Vec<Change>, Status> {
+        self.check(since)?;
+        Ok(self.after(&of.resource, since).filter_map(|write| write.seen_by(of)).collect())
+    }
+
+    /// Turns the objects of a resource into those at an earlier version.
+    ///
+    /// # Errors
+    /// 410 `Expired` if that version is compacted.
+    pub(crate) fn undo(&self, resource: &str, version: u64, objects: &mut BTreeMap<Key, Stored>) -> Result<(), Status> {
+        self.check(version)?;
+        for write in self.after(resource, version).rev() {
+            match &write.before {
+                Some(object) => {
+                    let stored = Stored { kind: write.kind.clone(), object: object.clone() };
+                    objects.insert(write.key.clone(), stored);
+                }
+                None => _ = objects.remove(&write.key),
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Write {
+    fn seen_by(&self, watched: &Watched) -> Option<Change> {
+        if !watched.covers(&self.key) {
+            return None;
+        }
+        let selected = |object: &Option<Arc<Value>>| object.clone().filter(|object| watched.selector.selects(object));
+        let (kind, object) = match (selected(&self.before), selected(&self.after)) {
+            (None, None) => return None,
+            (None, Some(after)) => (ChangeKind::Added, after),
+            (Some(_), Some(after)) => (ChangeKind::Modified, after),
+            (Some(before), None) => (ChangeKind::Deleted, self.last(&before)),
+        };
+        Some(Change { kind, object, version: self.version })
+    }
+
+    /// The last state of an object that a watch no longer selects.
+    fn last(&self, before: &Value) -> Arc<Value> {
+        let mut object = before.clone();
+        object["metadata"]["resourceVersion"] = self.version.to_string().into();
+        Arc::new(object)
+    }
+}

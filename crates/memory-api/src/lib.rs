@@ -1,0 +1,218 @@
+//! A Kubernetes API server in memory, for tests: deterministic, without I/O, clocks or tasks.
+//!
+//! [`Server`] takes requests and returns what a real API server would: objects, resource versions, managed fields, conflicts, finalizers, watches.
+//! Time passes only by [`Server::set_time`], and controllers act only when a test steps them ([`controllers`]).
+//!
+//! # What it lacks
+//! - Validation of objects, beyond metadata and the rules that tests add ([`Server::make_immutable`]), and defaults of most fields.
+//! - Conversion between versions: a kind has the same fields in all of them.
+//! - Authentication and authorisation, quotas, admission plugins but for namespaces and the webhooks that tests add ([`Server::mutate`]).
+//! - Encodings other than JSON, tables, OpenAPI documents.
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::panic, reason = "tests end here"))]
+
+mod changes;
+pub mod controllers;
+mod fields;
+mod kinds;
+mod managed;
+mod patch;
+mod raw;
+mod read;
+mod request;
+mod schema;
+mod selector;
+mod serve;
+mod status;
+mod store;
+#[cfg(test)]
+mod tests;
+mod watch;
+mod write;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::Value;
+
+pub use changes::{Change, ChangeKind};
+pub use request::Request;
+pub use status::Status;
+pub use store::Backup;
+pub use watch::{Watch, error_event};
+
+use kinds::{Kind, Kinds};
+use schema::schema;
+use store::Store;
+
+/// How closely the server follows a real one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Fidelity {
+    /// Objects may be sketches: incomplete, of kinds that are not served, in namespaces that do not exist.
+    #[default]
+    Sketch,
+    /// As a cluster: objects are decoded as their kinds, and namespaces must exist.
+    Cluster,
+}
+
+/// Whether a kind's objects are in namespaces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// Each object is in a namespace.
+    Namespaced,
+    /// No object is.
+    Cluster,
+}
+
+/// Changes an object of this plural before it is stored.
+type Webhook = Arc<dyn Fn(&str, &mut Value) + Send + Sync>;
+
+/// The server.
+pub struct Server {
+    store: Store,
+    kinds: Kinds,
+    fidelity: Fidelity,
+    /// Plurals, and pointers to fields that cannot change.
+    immutable: Vec<(String, String)>,
+    webhooks: Vec<Webhook>,
+    seconds: i64,
+    /// The time, as RFC 3339.
+    now: Arc<str>,
+    /// How many versions a read that allows any version is behind.
+    lag: u64,
+    /// Counts the returns to a backup.
+    life: u64,
+    /// Whether deletions wait for a garbage collector.
+    has_collector: bool,
+    /// What is served at paths of no resource.
+    documents: BTreeMap<String, Value>,
+}
+
+/// The time at which a server starts: 2026-01-01.
+const START: i64 = 1_767_225_600;
+
+impl Default for Server {
+    fn default() -> Server {
+        Server::new(Fidelity::default())
+    }
+}
+
+impl Server {
+    /// Creates a server that serves no kinds.
+    pub fn new(fidelity: Fidelity) -> Server {
+        let mut server = Server {
+            store: Store::default(),
+            kinds: Kinds::default(),
+            fidelity,
+            immutable: Vec::new(),
+            webhooks: Vec::new(),
+            seconds: START,
+            now: "".into(),
+            lag: 0,
+            life: 0,
+            has_collector: fidelity == Fidelity::Cluster,
+            documents: BTreeMap::new(),
+        };
+        server.set_time(START);
+        server
+    }
+
+    /// Creates a server with all built-in kinds and the namespaces of a new cluster.
+    pub fn cluster() -> Server {
+        let mut server = Server::new(Fidelity::Cluster);
+        for known in &schema().kinds {
+            server.kinds.add(Kind::new(known.api_version, known.kind, known.plural, known.namespaced));
+        }
+        for namespace in ["default", "kube-system"] {
+            let body = format!(r#"{{"metadata": {{"name": "{namespace}"}}}}"#);
+            let path = "/api/v1/namespaces?fieldManager=kube-apiserver";
+            let request = Request { method: "POST", path, body: body.as_bytes(), ..Request::default() };
+            // Fails only if the kind is missing.
+            _ = server.serve(&request);
+        }
+        server
+    }
+
+    /// Serves one more kind. What is not built in is a custom resource with a status.
+    pub fn add_kind(&mut self, api_version: &str, kind: &str, plural: &str, scope: Scope) {
+        self.kinds.add(Kind::new(api_version, kind, plural, scope == Scope::Namespaced));
+    }
+
+    /// Stops serving a kind. Returns its plural if it was served.
+    pub fn remove_kind(&mut self, api_version: &str, kind: &str) -> Option<String> {
+        self.kinds.remove(api_version, kind).first().map(|kind| kind.plural.clone())
+    }
+
+    /// Serves this group version as the aggregator does one whose server does not answer: without kinds.
+    pub fn add_stale(&mut self, api_version: &str) {
+        self.kinds.stale.push(api_version.to_owned());
+    }
+
+    /// Makes a field of a kind immutable: `("jobs", "/spec/template")`.
+    pub fn make_immutable(&mut self, plural: &str, pointer: &str) {
+        self.immutable.push((plural.to_owned(), pointer.to_owned()));
+    }
+
+    /// Adds a webhook that changes objects before they are stored. It gets the plural of their kind.
+    pub fn mutate(&mut self, webhook: impl Fn(&str, &mut Value) + Send + Sync + 'static) {
+        self.webhooks.push(Arc::new(webhook));
+    }
+
+    /// Removes all webhooks.
+    pub fn clear_webhooks(&mut self) {
+        self.webhooks.clear();
+    }
+
+    /// Sets the time, in seconds since 1970.
+    pub fn set_time(&mut self, seconds: i64) {
+        if self.now.is_empty() || self.seconds != seconds {
+            self.seconds = seconds;
+            self.now = self.after(0).into();
+        }
+    }
+
+    /// Returns the time, in seconds since 1970.
+    pub fn time(&self) -> i64 {
+        self.seconds
+    }
+
+    /// Returns the time so many seconds from now, as RFC 3339.
+    fn after(&self, seconds: i64) -> String {
+        jiff::Timestamp::from_second(self.seconds + seconds).map(|time| time.to_string()).unwrap_or_default()
+    }
+
+    /// Serves reads that allow any version (`resourceVersion=0`) from a cache that is this many versions behind.
+    pub fn set_lag(&mut self, versions: u64) {
+        self.lag = versions;
+    }
+
+    /// Says whether a garbage collector runs, for which deletions leave finalizers: foreground deletion and orphans. In a cluster it does.
+    pub fn set_collector(&mut self, runs: bool) {
+        self.has_collector = runs;
+    }
+
+    /// Returns the resource version of the last write.
+    pub fn version(&self) -> u64 {
+        self.store.version
+    }
+
+    /// Moves the resource version ahead, as writes elsewhere do.
+    pub fn skip_to(&mut self, version: u64) {
+        self.store.version = self.store.version.max(version);
+    }
+
+    /// Forgets the changes up to a version: watches and lists of an earlier one fail with 410 `Expired`.
+    pub fn compact(&mut self, version: u64) {
+        self.store.log.compact(version);
+    }
+
+    /// Returns what is stored now.
+    pub fn backup(&self) -> Backup {
+        Backup::of(&self.store)
+    }
+
+    /// Returns to a backup: later writes are undone, the resource version goes back, and watches end.
+    pub fn return_to(&mut self, backup: &Backup) {
+        self.store.restore(backup.store());
+        self.life += 1;
+    }
+}

@@ -1,0 +1,106 @@
+//! Requests: what their path and query say.
+
+use percent_encoding::percent_decode_str;
+
+/// One HTTP request.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Request<'a> {
+    /// `GET`, `POST`, `PUT`, `PATCH` or `DELETE`.
+    pub method: &'a str,
+    /// The path with its query.
+    pub path: &'a str,
+    /// The body's content type, which decides how a `PATCH` is read.
+    pub content_type: &'a str,
+    /// What the client accepts; empty for JSON.
+    pub accept: &'a str,
+    /// The body, as JSON.
+    pub body: &'a [u8],
+}
+
+/// What a path addresses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Target<'a> {
+    /// `v1`, `apps/v1`.
+    pub(crate) api_version: &'a str,
+    pub(crate) plural: &'a str,
+    /// Empty for cluster-scoped objects, and for collections of all namespaces.
+    pub(crate) namespace: &'a str,
+    /// Empty for collections.
+    pub(crate) name: &'a str,
+    /// `status`, `scale`, `finalize`; empty for the object itself.
+    pub(crate) subresource: &'a str,
+}
+
+impl<'a> Target<'a> {
+    /// Parses a path without its query.
+    pub(crate) fn of(path: &'a str) -> Option<Target<'a>> {
+        let (api_version, rest) = match path.strip_prefix("/api/") {
+            Some(rest) => rest.split_once('/')?,
+            None => {
+                let rest = path.strip_prefix("/apis/")?;
+                let group = rest.find('/')?;
+                let version = rest[group + 1..].find('/')?;
+                (&rest[..group + 1 + version], &rest[group + version + 2..])
+            }
+        };
+        let parts: Vec<&str> = rest.split('/').collect();
+        let new =
+            |plural, namespace, name, subresource| Some(Target { api_version, plural, namespace, name, subresource });
+        match parts[..] {
+            ["namespaces", name] => new("namespaces", "", name, ""),
+            ["namespaces", name, subresource @ ("status" | "finalize")] => new("namespaces", "", name, subresource),
+            ["namespaces", namespace, plural] => new(plural, namespace, "", ""),
+            ["namespaces", namespace, plural, name] => new(plural, namespace, name, ""),
+            ["namespaces", namespace, plural, name, subresource] => new(plural, namespace, name, subresource),
+            [plural] if !plural.is_empty() => new(plural, "", "", ""),
+            [plural, name] => new(plural, "", name, ""),
+            [plural, name, subresource] => new(plural, "", name, subresource),
+            _ => None,
+        }
+    }
+}
+
+/// The options in a query.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Query<'a>(pub(crate) &'a str);
+
+impl<'a> Query<'a> {
+    /// Splits a path with query.
+    pub(crate) fn split(path: &'a str) -> (&'a str, Query<'a>) {
+        let (path, query) = path.split_once('?').unwrap_or((path, ""));
+        (path, Query(query))
+    }
+
+    /// Returns an option, decoded.
+    pub(crate) fn get(&self, name: &str) -> Option<String> {
+        let part = self.0.split('&').find_map(|part| part.strip_prefix(name)?.strip_prefix('='))?;
+        Some(percent_decode_str(part).decode_utf8_lossy().into_owned())
+    }
+
+    /// Returns whether an option is `true`.
+    pub(crate) fn is_set(&self, name: &str) -> bool {
+        self.get(name).is_some_and(|value| value == "true" || value == "1")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_address_objects_collections_and_subresources() {
+        for (path, expected) in [
+            ("/api/v1/configmaps", Some(["v1", "configmaps", "", "", ""])),
+            ("/api/v1/namespaces/a/pods/b/status", Some(["v1", "pods", "a", "b", "status"])),
+            ("/apis/apps/v1/namespaces/a/deployments", Some(["apps/v1", "deployments", "a", "", ""])),
+            ("/api/v1/namespaces/a", Some(["v1", "namespaces", "", "a", ""])),
+            ("/api/v1/namespaces/a/finalize", Some(["v1", "namespaces", "", "a", "finalize"])),
+            ("/apis/a.b/v1/things/c/status", Some(["a.b/v1", "things", "", "c", "status"])),
+            ("/apis/a.b/v1", None),
+            ("/version", None),
+        ] {
+            let target = Target::of(path).map(|t| [t.api_version, t.plural, t.namespace, t.name, t.subresource]);
+            assert_eq!(target, expected, "{path}");
+        }
+    }
+}

@@ -1,0 +1,88 @@
+use serde_json::{Value, json};
+
+use crate::{Request, Server, Status};
+
+const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+
+fn send(server: &mut Server, line: &str, body: Value) -> Result<Value, Status> {
+    let (method, path) = line.split_once(' ').unwrap();
+    let (method, content_type) = match method {
+        "APPLY" => ("PATCH", "application/apply-patch+yaml"),
+        "MERGE" => ("PATCH", "application/merge-patch+json"),
+        "STRATEGIC" => ("PATCH", "application/strategic-merge-patch+json"),
+        "JSON" => ("PATCH", "application/json-patch+json"),
+        other => (other, "application/json"),
+    };
+    let body = if body.is_null() { Vec::new() } else { body.to_string().into_bytes() };
+    server.serve(&Request { method, path, content_type, body: &body, accept: "" })
+}
+
+fn owners(object: &Value) -> Vec<String> {
+    let entries = object["metadata"]["managedFields"].as_array().into_iter().flatten();
+    let text = |entry: &Value, key: &str| entry[key].as_str().unwrap_or_default().to_owned();
+    entries.map(|e| format!("{} {} {}", text(e, "operation"), text(e, "manager"), e["fieldsV1"])).collect()
+}
+
+fn map(data: Value) -> Value {
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "data": data})
+}
+
+#[test]
+fn an_apply_that_changes_nothing_keeps_the_version() {
+    let mut server = Server::cluster();
+    let path = format!("APPLY {MAPS}/a?fieldManager=one");
+    let first = send(&mut server, &path, map(json!({"a": "1"}))).unwrap();
+    assert_eq!(owners(&first), [r#"Apply one {"f:data":{"f:a":{}}}"#]);
+    server.set_time(server.time() + 5);
+    let second = send(&mut server, &path, map(json!({"a": "1"}))).unwrap();
+    assert_eq!(first, second);
+}
+
+#[test]
+fn fields_go_when_their_last_manager_drops_them() {
+    let mut server = Server::cluster();
+    let one = format!("APPLY {MAPS}/a?fieldManager=one");
+    let two = format!("APPLY {MAPS}/a?fieldManager=two");
+    send(&mut server, &one, map(json!({"a": "1", "b": "2"}))).unwrap();
+    let both = send(&mut server, &two, map(json!({"a": "1"}))).unwrap();
+    // The second manager changed nothing, so its entry has no time.
+    assert_eq!(owners(&both), [r#"Apply two {"f:data":{"f:a":{}}}"#, r#"Apply one {"f:data":{"f:a":{},"f:b":{}}}"#]);
+    let shared = send(&mut server, &one, json!({"apiVersion": "v1", "kind": "ConfigMap"})).unwrap();
+    assert_eq!(shared["data"], json!({"a": "1"}));
+    assert_eq!(owners(&shared), [r#"Apply two {"f:data":{"f:a":{}}}"#]);
+    let none = send(&mut server, &two, json!({"apiVersion": "v1", "kind": "ConfigMap"})).unwrap();
+    assert_eq!(none.get("data"), None);
+}
+
+#[test]
+fn conflicts_name_the_managers_and_their_fields() {
+    let mut server = Server::cluster();
+    send(
+        &mut server,
+        &format!("POST {MAPS}?fieldManager=kubectl"),
+        json!({"metadata": {"name": "a"}, "data": {"a": "1", "b": "1"}}),
+    )
+    .unwrap();
+    let apply = format!("APPLY {MAPS}/a?fieldManager=one");
+    let conflict = send(&mut server, &apply, map(json!({"a": "2"}))).unwrap_err();
+    let text = r#"Apply failed with 1 conflict: conflict with "kubectl" using v1: .data.a"#;
+    assert_eq!((conflict.code, &*conflict.message), (409, text));
+    let forced = send(&mut server, &format!("{apply}&force=true"), map(json!({"a": "2"}))).unwrap();
+    let kubectl = r#"Update kubectl {"f:data":{".":{},"f:b":{}}}"#;
+    assert_eq!(owners(&forced), [r#"Apply one {"f:data":{"f:a":{}}}"#, kubectl]);
+}
+
+#[test]
+fn fields_from_before_the_first_apply_have_their_manager() {
+    let mut server = Server::cluster();
+    server.add_kind("example.com/v1", "Thing", "things", crate::Scope::Namespaced);
+    let path = "/apis/example.com/v1/namespaces/default/things";
+    let thing = json!({"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": "a"}, "spec": {"a": 1}});
+    send(&mut server, &format!("POST {path}"), thing).unwrap();
+    send(&mut server, &format!("MERGE {path}/a/status"), json!({"status": {"b": 1}})).unwrap();
+    let reset = send(&mut server, &format!("MERGE {path}/a"), json!({"metadata": {"managedFields": [{}]}})).unwrap();
+    assert_eq!(owners(&reset), [] as [String; 0]);
+    let apply = json!({"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"annotations": {"x": "1"}}});
+    let applied = send(&mut server, &format!("APPLY {path}/a?fieldManager=one"), apply).unwrap();
+    assert_eq!(owners(&applied)[1], r#"Update before-first-apply {"f:spec":{".":{},"f:a":{}}}"#);
+}
