@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a helper of a test fails the test")]
 
 mod account;
+mod agreement;
 mod architecture;
 mod argocd;
 mod canary;
