@@ -1,11 +1,12 @@
 //! Names loggers in the words of the field: `helm.controller`, as in operator-sdk, and not by the module of this program that logs.
 
 /// Module, as the beginning of a target, and logger. The first match counts.
-const LOGGERS: [(&str, &str); 17] = [
+const LOGGERS: [(&str, &str); 18] = [
     ("helm_operator::reconciler", "helm.controller"),
     ("helm_operator::rendering", "helm.render"),
     ("helm_operator::lookup", "helm.render"),
     ("helm_operator::native", "controller"),
+    ("helm_operator::report", "controller"),
     ("helm_operator::manager", "manager"),
     ("helm_operator::readiness", "manager"),
     ("helm_operator::lease", "leader-election"),
