@@ -69,8 +69,8 @@ impl Reload {
         }
         let program = std::env::current_exe();
         let mut sources = program.as_deref().ok().and_then(Sources::of);
-        for part in sources.iter().flat_map(Sources::parts) {
-            watcher.watch(&part, RecursiveMode::Recursive).map_err(failed(&part))?;
+        for (folder, mode) in sources.iter().flat_map(Sources::folders) {
+            watcher.watch(&folder, mode).map_err(failed(&folder))?;
         }
         let wanted = Arc::new(AtomicBool::new(false));
         let result = wanted.clone();

@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::SystemTime;
 
+use notify::RecursiveMode;
+
 /// What a build depends on, in the package's folder. `Cargo.lock` is left out: builds write it.
 const PARTS: [&str; 3] = ["src", "Cargo.toml", "build.rs"];
 
@@ -36,9 +38,10 @@ impl Sources {
         Some(Sources { folder, cargo, arguments, seen })
     }
 
-    /// The folders and files to watch.
-    pub(super) fn parts(&self) -> Vec<PathBuf> {
-        PARTS.iter().map(|part| self.folder.join(part)).filter(|path| path.exists()).collect()
+    /// The folders to watch. Not the files in the package's own: editors put a new file in the place of a saved one.
+    pub(super) fn folders(&self) -> [(PathBuf, RecursiveMode); 2] {
+        let source = self.folder.join(PARTS[0]);
+        [(self.folder.clone(), RecursiveMode::NonRecursive), (source, RecursiveMode::Recursive)]
     }
 
     /// Builds the program if a source was saved since the last build. Returns whether there is a new program.
@@ -129,7 +132,9 @@ mod tests {
         fs::write(folder.path().join("src/new.rs"), "").unwrap();
         assert!(sources.build());
         assert_eq!(built(), line.repeat(2));
-        assert_eq!(sources.parts(), ["src", "Cargo.toml"].map(|part| folder.path().join(part)));
+        let source = folder.path().join("src");
+        let folders = [(folder.path().to_owned(), RecursiveMode::NonRecursive), (source, RecursiveMode::Recursive)];
+        assert_eq!(sources.folders(), folders);
     }
 
     #[test]
