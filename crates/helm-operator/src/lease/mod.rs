@@ -5,10 +5,12 @@
 //! Counterpart: client-go's `tools/leaderelection`.
 
 mod decide;
+mod others;
 mod term;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use helm_release::outside;
@@ -22,6 +24,7 @@ use crate::last_error::{Change, LastError};
 use crate::readiness::Requirement;
 use crate::report::chain;
 use decide::{Observed, Step, next_step};
+pub(crate) use others::warn_of_others;
 pub(crate) use term::Term;
 
 /// client-go's three durations; each must be longer than the next.
@@ -61,6 +64,8 @@ pub(crate) struct Election {
     observed: Option<Observed>,
     last_error: LastError,
     requirement: Option<Requirement>,
+    /// What the holder serves, for operators without leader election.
+    serves: String,
 }
 
 impl Election {
@@ -73,12 +78,27 @@ impl Election {
     ) -> Election {
         let api = Api::namespaced(client, namespace);
         let (name, last_error) = (name.to_owned(), LastError::default());
-        Election { api, name, identity, timing, term, observed: None, last_error, requirement: None }
+        Election {
+            api,
+            name,
+            identity,
+            timing,
+            term,
+            observed: None,
+            last_error,
+            requirement: None,
+            serves: String::new(),
+        }
     }
 
     /// Sets what the first successful attempt meets, whoever leads then.
     pub(crate) fn required(self, requirement: Requirement) -> Election {
         Election { requirement: Some(requirement), ..self }
+    }
+
+    /// Sets the kinds that the lease says its holder serves: `Shop.apps.my.domain`. Default: none.
+    pub(crate) fn serving(self, kinds: &BTreeSet<String>) -> Election {
+        Election { serves: kinds.iter().map(String::as_str).collect::<Vec<_>>().join(","), ..self }
     }
 
     /// Waits until this candidate leads. Cancel safe.
@@ -193,7 +213,10 @@ impl Election {
     }
 
     fn lease(&self, version: Option<String>, spec: LeaseSpec) -> Lease {
-        let metadata = ObjectMeta { name: Some(self.name.clone()), resource_version: version, ..ObjectMeta::default() };
+        let serves = (!self.serves.is_empty()).then(|| (others::SERVES.to_owned(), self.serves.clone()));
+        let annotations = serves.map(|annotation| [annotation].into());
+        let name = Some(self.name.clone());
+        let metadata = ObjectMeta { name, resource_version: version, annotations, ..ObjectMeta::default() };
         Lease { metadata, spec: Some(spec) }
     }
 

@@ -249,3 +249,17 @@ async fn a_candidate_is_ready_once_it_has_read_the_lease_and_says_why_it_cannot(
     assert!(!second.attempt(Duration::from_secs(1)).await, "it follows");
     assert!(readiness.unmet().is_empty());
 }
+
+#[tokio::test(start_paused = true)]
+async fn the_lease_says_what_its_holder_serves() {
+    let server = Server::default();
+    let mut election = server.election("a").serving(&["Shop.a.b", "Cart.a.b"].map(str::to_owned).into());
+    election.acquire().await;
+    let serves = |server: &Server| {
+        let lease = server.0.lock().unwrap().lease.clone().unwrap();
+        lease.metadata.annotations.unwrap_or_default().get(others::SERVES).cloned()
+    };
+    assert_eq!(serves(&server).as_deref(), Some("Cart.a.b,Shop.a.b"));
+    election.release().await;
+    assert_eq!(serves(&server).as_deref(), Some("Cart.a.b,Shop.a.b"));
+}

@@ -1,6 +1,6 @@
 //! The order of a run: servers, then the lease, then the controllers; stopped in reverse.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,7 +32,8 @@ pub(super) async fn run(manager: Manager, client: Client, shutdown: Cancellation
     let controllers = name(operator.controllers()?);
     let context = Context::new(client, config.controllers.clone(), metrics, CancellationToken::new());
     let context = Context { previews, ..context };
-    let mut election = election(&context, &config, term)?;
+    let kinds: BTreeSet<String> = controllers.iter().filter_map(|(_, controller)| controller.serves()).collect();
+    let mut election = election(&context, &config, term)?.map(|election| election.serving(&kinds));
     let answers = context.readiness.require("API server", "has not answered yet");
     if election.is_none() {
         prepare(&context, &controllers);
@@ -46,6 +47,9 @@ pub(super) async fn run(manager: Manager, client: Client, shutdown: Cancellation
         let answering = async {
             reach::reach(&context.client, &server, &answers).await;
             context.rights.check_namespaces().await;
+            if election.is_none() {
+                lease::warn_of_others(&context.client, &kinds).await;
+            }
         };
         tokio::select! {
             biased;

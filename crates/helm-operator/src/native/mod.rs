@@ -46,6 +46,11 @@ pub trait Controller: Send + 'static {
     /// The name in logs, metrics and events: `<kind in lower case>-controller`. The manager numbers duplicates.
     fn name(&self) -> &str;
 
+    /// The kind that it reconciles: `Shop.apps.my.domain`. The lease of a process names the kinds of its controllers. Default: unknown.
+    fn serves(&self) -> Option<String> {
+        None
+    }
+
     /// Tells the process what the controller needs. Called for every controller before any of them runs.
     fn prepare(&self, _context: &Context) {}
 

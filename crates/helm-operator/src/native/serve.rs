@@ -45,6 +45,10 @@ impl<R: Reconciler> Controller for Served<R> {
         &self.name
     }
 
+    fn serves(&self) -> Option<String> {
+        Some(format!("{}.{}", R::Resource::kind(&()), R::Resource::group(&())))
+    }
+
     fn prepare(&self, context: &Context) {
         _ = started(context, &self.name);
     }

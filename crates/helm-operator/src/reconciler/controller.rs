@@ -228,6 +228,10 @@ impl Controller for ChartController {
         &self.name
     }
 
+    fn serves(&self) -> Option<String> {
+        Some(format!("{}.{}", self.watch.kind, self.watch.group))
+    }
+
     fn prepare(&self, context: &Context) {
         _ = run::served(context, &self.watch);
         context.cluster.read_whole(&self.watch.expressions);
