@@ -66,7 +66,7 @@ fn describe(kind: &str, releases: &[ReleasePreview]) -> String {
     text + &summary(counts, releases.len())
 }
 
-/// `2 of 5 releases change, 1 cannot be rendered, 2 stay as they are`.
+/// `2 of 5 releases in the cluster change, 1 cannot be rendered, 2 stay as they are`.
 fn summary([change, fail, stay, unknown]: [usize; 4], all: usize) -> String {
     let parts = [
         (fail, "cannot be rendered"),
@@ -74,7 +74,8 @@ fn summary([change, fail, stay, unknown]: [usize; 4], all: usize) -> String {
         (unknown, "were not looked at: rendering took too long"),
     ];
     let parts = parts.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!(", {count} {what}"));
-    format!("{change} of {} in the cluster change{}\n", counted(all, "release"), parts.collect::<String>())
+    let verb = if change == 1 { "changes" } else { "change" };
+    format!("{change} of {} in the cluster {verb}{}\n", counted(all, "release"), parts.collect::<String>())
 }
 
 fn counted(count: usize, what: &str) -> String {
@@ -116,7 +117,7 @@ Shop default/a: 1 object change
  metadata:
    name: a
 Shop default/c: cannot be rendered: shop/templates/a.yaml:2: no
-1 of 4 releases in the cluster change, 1 cannot be rendered, 1 stay as they are, 1 were not looked at: rendering took too long
+1 of 4 releases in the cluster changes, 1 cannot be rendered, 1 stay as they are, 1 were not looked at: rendering took too long
 ";
         assert_eq!(describe("Shop", &releases), expected);
         assert_eq!(describe("Shop", &releases[1..2]), "0 of 1 release in the cluster change, 1 stay as they are\n");
