@@ -3,7 +3,7 @@
 use std::future::{Ready, ready};
 use std::task::{Context, Poll};
 
-use futures::future::{Either, MapErr, TryFutureExt as _};
+use futures::future::{BoxFuture, Either, FutureExt as _, MapErr, TryFutureExt as _};
 use http::Request;
 use tower::{BoxError, Layer, Service};
 
@@ -27,23 +27,37 @@ impl<S> Layer<S> for WithinTerm {
     }
 }
 
+/// A request that only reads: it costs nothing more.
+type Unlimited<F, E> = MapErr<F, fn(E) -> BoxError>;
+
 impl<S, B> Service<Request<B>> for WithinTermService<S>
 where
     S: Service<Request<B>>,
-    S::Error: Into<BoxError>,
+    S::Response: 'static,
+    S::Error: Into<BoxError> + 'static,
+    S::Future: Send + 'static,
 {
     type Response = S::Response;
     type Error = BoxError;
-    type Future = Either<Ready<Result<S::Response, BoxError>>, MapErr<S::Future, fn(S::Error) -> BoxError>>;
+    type Future = Either<
+        Either<Ready<Result<S::Response, BoxError>>, BoxFuture<'static, Result<S::Response, BoxError>>>,
+        Unlimited<S::Future, S::Error>,
+    >;
 
     fn poll_ready(&mut self, task: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
         self.inner.poll_ready(task).map_err(Into::into)
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        match self.term.check() {
-            Err(lost) if !request.method().is_safe() => Either::Left(ready(Err(lost.into()))),
-            _ => Either::Right(self.inner.call(request).map_err(Into::into as fn(S::Error) -> BoxError)),
+        let begun = self.term.begin(&request);
+        let into = Into::into as fn(S::Error) -> BoxError;
+        match begun {
+            Err(lost) => Either::Left(Either::Left(ready(Err(lost.into())))),
+            Ok(None) => Either::Right(self.inner.call(request).map_err(into)),
+            Ok(Some(under_way)) => {
+                let sent = self.inner.call(request).map_err(into);
+                Either::Left(Either::Right(sent.inspect(move |_| under_way.answered()).boxed()))
+            }
         }
     }
 }

@@ -17,7 +17,7 @@ use helm_release::outside;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use kube::api::PostParams;
 use kube::core::ObjectMeta;
-use kube::{Api, Client};
+use kube::{Api, Client, Resource as _};
 use tokio::time::Instant;
 
 use crate::last_error::{Change, LastError};
@@ -49,6 +49,9 @@ impl Default for Timing {
     }
 }
 
+/// How long writes under way may delay the release of the lease. With the renewals' pause it stays below the renew deadline.
+const SETTLING: Duration = Duration::from_secs(2);
+
 /// The leader could not renew its lease, or another candidate took it: this process must stop its controllers at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("leader election lost")]
@@ -57,6 +60,7 @@ pub struct Lost;
 /// A candidate for a lease.
 pub(crate) struct Election {
     api: Api<Lease>,
+    path: String,
     name: String,
     identity: String,
     timing: Timing,
@@ -76,10 +80,12 @@ impl Election {
         identity: String,
         (timing, term): (Timing, Term),
     ) -> Election {
-        let api = Api::namespaced(client, namespace);
+        let api: Api<Lease> = Api::namespaced(client, namespace);
+        let path = format!("{}/{name}", Lease::url_path(&(), Some(namespace)));
         let (name, last_error) = (name.to_owned(), LastError::default());
         Election {
             api,
+            path,
             name,
             identity,
             timing,
@@ -129,10 +135,23 @@ impl Election {
         Lost
     }
 
-    /// Releases the lease, so that the next leader need not wait for it to expire. Does nothing if another candidate holds it.
+    /// Ends the term, and waits until the writes under way have ended. From then on the client sends no write but the lease's.
+    pub(crate) async fn end_term(&mut self) {
+        self.term.set_end(Instant::now());
+        self.term.settle(SETTLING).await;
+    }
+
+    /// Releases the lease, so that the next leader need not wait for it to expire. Ends the term before: nothing of this process may arrive after the
+    /// next leader's first write. Does nothing if another candidate holds the lease.
     pub(crate) async fn release(&mut self) {
         let Some(observed) = self.observed.take().filter(|o| o.held_by(&self.identity)) else { return };
+        self.term.set_end(Instant::now());
+        if !self.term.settle(SETTLING).await {
+            tracing::warn!(lease = self.name, "Leaving the lease to expire: a write has not been answered");
+            return;
+        }
         let lease = self.lease(observed.version().cloned(), decide::released(&observed.lease, outside::now()));
+        self.term.except(self.path.clone());
         match tokio::time::timeout(
             self.timing.retry_period,
             self.api.replace(&self.name, &PostParams::default(), &lease),
@@ -143,7 +162,6 @@ impl Election {
             Ok(Err(error)) => tracing::warn!(lease = self.name, error = chain(&error), "Failed to release lease"),
             Err(_) => tracing::warn!(lease = self.name, "Failed to release lease in time"),
         }
-        self.term.set_end(Instant::now());
     }
 
     /// Tries once to take or renew the lease; returns whether this candidate then leads.

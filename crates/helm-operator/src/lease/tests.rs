@@ -21,6 +21,8 @@ struct State {
     refuses: Option<u16>,
     /// How late an answer is.
     late: Duration,
+    /// What to do at each write.
+    at_write: Option<Box<dyn Fn() + Send>>,
 }
 
 impl Server {
@@ -58,6 +60,7 @@ impl Server {
                 if lease.metadata.resource_version != old.and_then(|o| o.metadata.resource_version) {
                     return failure(409, "Conflict");
                 }
+                state.at_write.iter().for_each(|act| act());
                 state.version += 1;
                 lease.metadata.resource_version = Some(state.version.to_string());
                 state.lease = Some(lease.clone());
@@ -262,4 +265,45 @@ async fn the_lease_says_what_its_holder_serves() {
     assert_eq!(serves(&server).as_deref(), Some("Cart.a.b,Shop.a.b"));
     election.release().await;
     assert_eq!(serves(&server).as_deref(), Some("Cart.a.b,Shop.a.b"));
+}
+
+fn write() -> Request<()> {
+    Request::post("/api/v1/namespaces/ns/configmaps").body(()).unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_term_is_over_before_the_release_reaches_the_server() {
+    let (server, term) = (Server::default(), Term::default());
+    let mut a = Election { term: term.clone(), ..server.election("a") };
+    a.acquire().await;
+    assert_eq!(term.check(), Ok(()));
+    let (seen, at_write) = (Arc::<Mutex<Vec<bool>>>::default(), term.clone());
+    let log = seen.clone();
+    server.0.lock().unwrap().at_write = Some(Box::new(move || log.lock().unwrap().push(at_write.check().is_err())));
+    a.release().await;
+    assert_eq!((server.holder().as_str(), &*seen.lock().unwrap()), ("", &vec![true]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_under_way_delays_the_release_and_prevents_it_if_it_hangs() {
+    let (server, term) = (Server::default(), Term::default());
+    let mut a = Election { term: term.clone(), ..server.election("a") };
+    a.acquire().await;
+    let under_way = term.begin(&write()).unwrap().unwrap();
+    let release = async {
+        a.release().await;
+        server.holder()
+    };
+    let answer = async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert_eq!(server.holder(), "a", "the write may still arrive");
+        under_way.answered();
+    };
+    assert_eq!(futures::future::join(release, answer).await.0, "");
+    let term = Term::default();
+    let mut b = Election { term: term.clone(), ..server.election("b") };
+    b.acquire().await;
+    let _hangs = term.begin(&write()).unwrap();
+    assert!(seconds(b.release()).await <= 2);
+    assert_eq!(server.holder(), "b", "it expires");
 }

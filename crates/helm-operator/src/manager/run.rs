@@ -22,6 +22,9 @@ const NAMESPACE_FILE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/name
 /// How long events that wait delay the end of the process.
 const LAST_EVENTS: Duration = Duration::from_secs(2);
 
+/// How long controllers that are stopped may take to go.
+const STOPPING: Duration = Duration::from_secs(1);
+
 type Named = (String, Box<dyn Controller>);
 type Running = JoinSet<(String, Result<(), native::Error>)>;
 
@@ -92,11 +95,25 @@ async fn lead(
         prepare(context, &controllers);
     }
     let mut running = start(context, controllers);
-    tokio::select! {
+    let result = tokio::select! {
         biased;
         // A lost lease stops everything at once: `running` drops its tasks.
-        lost = hold(election) => Err(lost.into()),
+        lost = hold(election.as_deref_mut()) => return Err(lost.into()),
         result = work(context, &mut running, shutdown, config.shutdown_grace) => result,
+    };
+    if let Some(election) = election {
+        election.end_term().await;
+    }
+    stop(&mut running).await;
+    result
+}
+
+/// Stops the controllers that still run, and waits until they are gone: what they hold must not act after the lease is released.
+async fn stop(running: &mut Running) {
+    running.abort_all();
+    let gone = async { while running.join_next().await.is_some() {} };
+    if tokio::time::timeout(STOPPING, gone).await.is_err() {
+        tracing::warn!("A controller does not stop");
     }
 }
 

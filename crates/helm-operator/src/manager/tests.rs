@@ -171,6 +171,68 @@ async fn the_end_of_a_controller_ends_the_manager() {
     assert_eq!((diary, ended.as_str()), (vec!["start"], "controller \"fake-controller\" ended: no such kind"));
 }
 
+/// A controller that does not end, and notes when it is gone.
+struct Stubborn(Diary);
+
+impl Drop for Stubborn {
+    fn drop(&mut self) {
+        self.0.lock().unwrap().push("gone");
+    }
+}
+
+impl Controller for Stubborn {
+    fn name(&self) -> &str {
+        "stubborn-controller"
+    }
+
+    fn run(self: Box<Self>, _: Context) -> BoxFuture<'static, Result<(), native::Error>> {
+        async move {
+            let _self = self;
+            std::future::pending().await
+        }
+        .boxed()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_lease_is_released_once_the_controllers_are_gone() {
+    let diary = Diary::default();
+    let log = diary.clone();
+    let service = tower::service_fn(move |request: Request<Body>| {
+        let log = log.clone();
+        async move {
+            let (parts, body) = request.into_parts();
+            let body = body.collect_bytes().await.unwrap();
+            let lease: serde_json::Value = serde_json::from_slice(&body).unwrap_or_default();
+            if parts.method == http::Method::PUT && lease["spec"]["holderIdentity"] == "" {
+                log.lock().unwrap().push("released");
+            }
+            let missing = r#"{"kind":"Status","status":"Failure","reason":"NotFound","code":404}"#;
+            let (code, body) = match parts.method {
+                http::Method::GET => (404, missing.as_bytes().to_vec()),
+                _ => (200, body.to_vec()),
+            };
+            Ok::<_, std::convert::Infallible>(Response::builder().status(code).body(Body::from(body)).unwrap())
+        }
+    });
+    let shutdown = CancellationToken::new();
+    let stop = shutdown.clone();
+    tokio::spawn(async move {
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        stop.cancel();
+    });
+    let leader = Config {
+        leader_elect: true,
+        leader_election_id: "lock".into(),
+        leader_election_namespace: "ns".into(),
+        ..config()
+    };
+    let manager = Operator::new().controller(Stubborn(diary.clone())).manager(leader);
+    let ended = manager.run_until(Client::new(service, "default"), shutdown).await.unwrap_err();
+    assert!(chain(&ended).starts_with("reconciles were still running"), "{}", chain(&ended));
+    assert_eq!(*diary.lock().unwrap(), ["gone", "released"]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_lost_lease_stops_everything_at_once() {
     let leader = Config {
