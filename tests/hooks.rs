@@ -14,7 +14,7 @@ const CHART: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/charts/
 const HOOK_TIMEOUT: &str = "helm.sdk.operatorframework.io/hook-timeout";
 
 /// Waits for the pod of a hook's Job; returns its name.
-fn pod_of(namespace: &Namespace<'_>, job: &str) -> String {
+pub(crate) fn pod_of(namespace: &Namespace<'_>, job: &str) -> String {
     eventually("pod of the hook", || {
         let selector = format!("job-name={job}");
         let pods = namespace.kubectl(["get", "pods", "-l", &selector, "-o", "name"]).unwrap();
@@ -22,7 +22,7 @@ fn pod_of(namespace: &Namespace<'_>, job: &str) -> String {
     })
 }
 
-fn finish(namespace: &Namespace<'_>, pod: &str) {
+pub(crate) fn finish(namespace: &Namespace<'_>, pod: &str) {
     let done = r#"{"status": {"phase": "Succeeded"}}"#;
     namespace.kubectl(["patch", pod, "--subresource=status", "-p", done]).unwrap();
 }
@@ -39,7 +39,7 @@ fn annotate(namespace: &Namespace<'_>, name: &str, annotation: &str) {
 }
 
 /// Waits until the condition of the widget contains `text`; returns its message.
-fn wait_said(namespace: &Namespace<'_>, name: &str, kind: &str, text: &str) -> String {
+pub(crate) fn wait_said(namespace: &Namespace<'_>, name: &str, kind: &str, text: &str) -> String {
     eventually(text, || {
         let widget = get(namespace, ["widget", name]);
         let message = condition(&widget, kind)["message"].as_str().unwrap_or_default().to_owned();

@@ -34,6 +34,7 @@ mod resource;
 mod rights;
 mod scaffold;
 mod scopes;
+mod survival;
 mod take_over;
 mod time;
 mod tutorials;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use helm::chart::Chart;
 use helm::engine::{Capabilities, Engine, ReleaseOptions, Request};
 use helm_release::action::{Candidate, Current, Environment, Options, Outcome, install, upgrade};
-use helm_release::kube::{Applier, Decoration, MemoryApi, install_order, objects_of};
+use helm_release::kube::{Applier, Decoration, MemoryApi, Tie, install_order, objects_of};
 use helm_release::release::ChartDocument;
 use helm_release::storage::Storage;
 
@@ -25,8 +25,13 @@ async fn main() -> Result<(), Box<dyn Error>> {
     // A `kube::Client` in place of the in-memory server makes this real.
     let server = Arc::new(MemoryApi::new());
     let (applier, storage) = (Applier::new(server.clone()), Storage::new(server.clone()));
-    let decoration =
-        Decoration { release: "shop".into(), namespace: "default".into(), chart: "web".into(), owner: None };
+    let decoration = Decoration {
+        release: "shop".into(),
+        namespace: "default".into(),
+        chart: "web".into(),
+        owner: None,
+        tie: Tie::default(),
+    };
     let env = Environment {
         applier: &applier,
         storage: &storage,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::json;
 
-use crate::kube::{Decoration, Owner};
+use crate::kube::{Decoration, Owner, Tie};
 use crate::release::{ChartDocument, Hook, HookEvent, Info, Release};
 
 /// The decoration of the release `web`, owned by the Memcached `web` in the namespace `ns`.
@@ -17,7 +17,13 @@ pub(crate) fn decoration() -> Decoration {
         namespace: "ns".into(),
         uid: "u1".into(),
     };
-    Decoration { release: "web".into(), namespace: "ns".into(), chart: "memcached".into(), owner: Some(owner) }
+    Decoration {
+        release: "web".into(),
+        namespace: "ns".into(),
+        chart: "memcached".into(),
+        owner: Some(owner),
+        tie: Tie::default(),
+    }
 }
 
 /// That release's first revision, without objects.

@@ -163,7 +163,7 @@ fn fault_of(error: &action::Error) -> Failed {
     Failed::of_attempt(error, condition::IRRECONCILABLE, "ReconcileError")
 }
 
-/// Whether a candidate has exactly the objects in the marks, in any order.
+/// Whether a candidate has exactly the objects in the marks, in any order, which name their owner in the same way.
 fn is_same(candidate: &Candidate, marks: &Marks, namespace: &str) -> bool {
     let mut new: Vec<(&str, &str, &str, Option<ObjectDigest>)> = candidate
         .objects
@@ -174,5 +174,5 @@ fn is_same(candidate: &Candidate, marks: &Marks, namespace: &str) -> bool {
         marks.objects.iter().map(|o| (&*o.api_version, &*o.key.kind, &*o.key.name, o.digest)).collect();
     new.sort();
     old.sort();
-    new == old
+    new == old && candidate.tie() == marks.tie()
 }

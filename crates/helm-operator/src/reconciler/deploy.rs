@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use helm_release::action::{self, Candidate, Failure, Outcome};
-use helm_release::kube::Resource;
+use helm_release::kube::{Decoration, Resource};
 use helm_release::release::Status;
 use tokio::time::Instant;
 
@@ -34,7 +34,7 @@ const UPGRADE: Words = Words { action: "Upgrade", done: "Upgraded", failed: "Upg
 pub(super) async fn install(work: &mut Work<'_>, primary: &Primary) -> Result<Next, Failed> {
     let Some(candidate) = work.candidate.take() else { return Ok(Next::Done) };
     prepare(work, primary, &candidate).await;
-    let decoration = work.decoration(primary);
+    let decoration = Decoration { tie: candidate.tie(), ..work.decoration(primary) };
     let env = work.environment(&decoration, primary, "install");
     let began = Instant::now();
     let installed = action::install(&env, &candidate, work.current().as_ref()).await;
@@ -52,7 +52,7 @@ pub(super) async fn upgrade(work: &mut Work<'_>, primary: &Primary) -> Result<Ne
     let why = work.why(primary, &candidate);
     publish_undone(work, primary, &candidate);
     prepare(work, primary, &candidate).await;
-    let decoration = work.decoration(primary);
+    let decoration = Decoration { tie: candidate.tie(), ..work.decoration(primary) };
     let env = work.environment(&decoration, primary, "upgrade");
     let began = Instant::now();
     let upgraded = match undo::base(&env, current).await {

@@ -550,4 +550,24 @@ async fn another_spec_ends_the_wait_for_a_hook_of_a_rollback() {
     reconcile(&world, "Complete").await;
     assert_eq!((world.value_of("a"), world.history().last().unwrap().as_str()), (json!("3"), "4 deployed"));
     assert_eq!(count(&world, &format!("POST {JOBS}")), 1);
+
+#[tokio::test(start_paused = true)]
+async fn the_objects_of_a_release_with_deletion_hooks_have_no_owner_reference() {
+    let world = World::new(json!({"maps": ["a"], "value": "1"}));
+    let metadata = || world.server.object(&format!("{MAPS}/a")).unwrap()["metadata"].clone();
+    let references = || metadata()["ownerReferences"].as_array().map_or(0, Vec::len);
+    world.reconcile().await;
+    let uid = metadata()["uid"].clone();
+    assert_eq!(references(), 1);
+    for event in ["pre-delete", "post-delete"] {
+        world.edit(|primary| primary["spec"]["hooks"] = json!([{"name": "backup", "events": [event], "spec": {}}]));
+        world.reconcile().await;
+        assert_eq!((references(), &metadata()["uid"]), (0, &uid), "{event}");
+        assert_eq!(metadata()["annotations"]["operator-sdk/primary-resource"], "ns/web");
+        assert_eq!(world.requests().await, 0, "it is not drift");
+    }
+    world.edit(|primary| primary["spec"]["hooks"] = json!([]));
+    world.reconcile().await;
+    assert_eq!((references(), &metadata()["uid"]), (1, &uid));
+    assert_eq!(metadata()["annotations"]["operator-sdk/primary-resource"], Value::Null);
 }

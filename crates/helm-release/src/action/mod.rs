@@ -56,7 +56,7 @@ use jiff::Timestamp;
 use crate::kube::{
     self, Adopt, Applied, Applier, ApplyError, CrdPolicy, Decoration, Duplicate, HookError, HookRun, IgnoreRule,
     Journal, JournalError, Mark, Object, ObjectError, ObjectKey, ObjectRule, Observed, Patience, Policy, Proven, Slot,
-    recorded_objects,
+    Tie, recorded_objects,
 };
 use crate::release::{ChartDocument, Hook, Packed, Release, Status};
 use crate::storage::{self, Before, Marks, Storage, Written};
@@ -72,6 +72,8 @@ pub use uninstall::{
     POST_DELETE_TRIES, PostDelete, Uninstalling, abandon, delete_objects, inventory_of, run_post_delete, run_pre_delete,
 };
 pub use upgrade::upgrade;
+
+use resume::has_delete_hooks;
 
 /// The default of [`Options::hook_timeout`]: long enough for a migration.
 pub const HOOK_TIMEOUT: Duration = Duration::from_secs(3600);
@@ -106,6 +108,11 @@ pub struct Candidate {
 }
 
 impl Candidate {
+    /// Returns how its objects name their owner: as its [`Marks`] will say.
+    pub fn tie(&self) -> Tie {
+        Marks { delete_hooks: has_delete_hooks(&self.hooks), ..Marks::default() }.tie()
+    }
+
     /// Turns a recorded revision back into a candidate, exactly as it was rendered then. `inputs` is its digest.
     ///
     /// # Errors
@@ -376,6 +383,14 @@ impl Error {
     /// Returns whether the caller's slot ended the wait for a hook.
     pub fn is_interruption(&self) -> bool {
         matches!(self, Error::Hook(error) if error.is_interruption())
+    }
+
+    /// Returns whether a stored record exists and cannot be decoded, so that reading it again helps only once someone has repaired it.
+    pub fn is_undecodable(&self) -> bool {
+        matches!(
+            self,
+            Error::Storage(storage::Error::Codec { .. } | storage::Error::Incomplete { .. }) | Error::Record(_)
+        )
     }
 
     /// Returns whether the server does not serve the kind of an object to apply.

@@ -50,6 +50,11 @@ pub(super) fn await_next(hooks: &mut [Hook], next: HookEvent) {
     }
 }
 
+/// Returns whether any hook runs when the release is uninstalled.
+pub(super) fn has_delete_hooks(hooks: &[Hook]) -> bool {
+    has(hooks, HookEvent::PreDelete) || has(hooks, HookEvent::PostDelete)
+}
+
 /// Returns whether any hook runs at this event.
 pub(super) fn has(hooks: &[Hook], event: HookEvent) -> bool {
     hooks.iter().any(|hook| hook.events.contains(&event))

@@ -2,7 +2,7 @@
 
 use futures::future::try_join_all;
 
-use super::resume::{await_next, has, not_run};
+use super::resume::{await_next, has, has_delete_hooks, not_run};
 use super::{Environment, Error, Records, read_release};
 use crate::kube::{HookError, Left, Removal, recorded_objects, uninstall_order};
 use crate::outside;
@@ -47,7 +47,7 @@ pub async fn run_pre_delete(env: &Environment<'_>, at: &mut Uninstalling) -> Res
         return Ok(Vec::new());
     }
     let mut release = read_release(env, at.version, at.packed.as_ref()).await?;
-    if !has(&release.hooks, HookEvent::PreDelete) && !has(&release.hooks, HookEvent::PostDelete) {
+    if !has_delete_hooks(&release.hooks) {
         return Ok(Vec::new());
     }
     begin(&mut release);
@@ -175,7 +175,7 @@ pub async fn inventory_of(env: &Environment<'_>, version: u32) -> Result<(Marks,
 pub(super) async fn marks_of(env: &Environment<'_>, release: &Release) -> Result<Marks, Error> {
     let objects = recorded_objects(&release.manifest, &env.decoration.namespace)?;
     let mut marks = Marks {
-        delete_hooks: has(&release.hooks, HookEvent::PreDelete) || has(&release.hooks, HookEvent::PostDelete),
+        delete_hooks: has_delete_hooks(&release.hooks),
         first_deployed: release.info.first_deployed,
         taken_over: true,
         rolled_back_to: release.info.rolled_back_to(),

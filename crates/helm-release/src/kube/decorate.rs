@@ -53,6 +53,17 @@ impl Owner {
     }
 }
 
+/// How objects name the resource that owns their release.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Tie {
+    /// By a controller owner reference, where Kubernetes allows one and the object is not kept; otherwise by annotations.
+    #[default]
+    Reference,
+    /// By annotations. With a reference the garbage collector deletes an object as soon as its resource is deleted in the foreground, before a
+    /// `pre-delete` hook has run, and the hook itself.
+    Annotations,
+}
+
 /// A release's identity, and what it adds to its objects.
 #[derive(Clone, Debug)]
 pub struct Decoration {
@@ -64,6 +75,8 @@ pub struct Decoration {
     pub chart: String,
     /// The owner; `None` for a release that no resource owns.
     pub owner: Option<Owner>,
+    /// How objects name the owner.
+    pub tie: Tie,
 }
 
 /// Metadata that only the server or the release's owner sets.
@@ -91,6 +104,14 @@ impl Decoration {
         object.namespace.as_deref().unwrap_or(&self.namespace)
     }
 
+    /// Returns how a live object names the owner.
+    pub(super) fn tie_of(&self, live: &Value) -> Tie {
+        let uid = self.owner.as_ref().map(|owner| owner.uid.as_str());
+        let references = live["metadata"]["ownerReferences"].as_array();
+        let is_referred = references.into_iter().flatten().any(|reference| reference["uid"].as_str() == uid);
+        if is_referred { Tie::Reference } else { Tie::Annotations }
+    }
+
     /// Returns the value of [`CHART_LABEL`].
     pub(super) fn chart_label(&self) -> &str {
         label_value(&self.chart)
@@ -98,7 +119,7 @@ impl Decoration {
 
     /// Returns the object as it is applied: [`Object::as_sent`] with namespace, Helm's ownership metadata, chart label and owner.
     ///
-    /// The owner is a controller owner reference where Kubernetes allows one and the object is not kept; otherwise two annotations.
+    /// The owner is a controller owner reference or two annotations: [`Tie`].
     pub(crate) fn decorate(&self, object: &Object, resource: &Resource) -> Value {
         let mut body = object.as_sent();
         let namespace = self.namespace_of(object, resource).to_owned();
@@ -113,15 +134,15 @@ impl Decoration {
         annotations.insert(RELEASE_NAME.into(), self.release.as_str().into());
         annotations.insert(RELEASE_NAMESPACE.into(), self.namespace.as_str().into());
         if let Some(owner) = &self.owner {
-            add_owner(metadata, owner, object, resource, &namespace);
+            let in_scope = owner.namespace.is_empty() || (resource.namespaced && owner.namespace == namespace);
+            add_owner(metadata, owner, if in_scope && !is_kept(object) { self.tie } else { Tie::Annotations });
         }
         body
     }
 }
 
-fn add_owner(metadata: &mut Map<String, Value>, owner: &Owner, object: &Object, resource: &Resource, namespace: &str) {
-    let same_scope = owner.namespace.is_empty() || (resource.namespaced && owner.namespace == namespace);
-    if same_scope && !is_kept(object) {
+fn add_owner(metadata: &mut Map<String, Value>, owner: &Owner, tie: Tie) {
+    if tie == Tie::Reference {
         metadata.insert("ownerReferences".into(), json!([owner.reference()]));
         return;
     }
@@ -174,7 +195,13 @@ mod tests {
     fn objects_are_sent_decoded_and_keep_their_body() {
         let resource =
             Resource { api_version: "v1".into(), kind: "Secret".into(), plural: "secrets".into(), namespaced: true };
-        let decoration = Decoration { release: "r".into(), namespace: "ns".into(), chart: "c".into(), owner: None };
+        let decoration = Decoration {
+            release: "r".into(),
+            namespace: "ns".into(),
+            chart: "c".into(),
+            owner: None,
+            tie: Tie::default(),
+        };
         let rendered = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, "type": null, "stringData": {"a": "x"}});
         let object = Object::new(rendered.clone()).unwrap();
         let sent = decoration.decorate(&object, &resource);
@@ -190,7 +217,13 @@ mod tests {
             plural: "apiservices".into(),
             namespaced: false,
         };
-        let decoration = Decoration { release: "r".into(), namespace: "ns".into(), chart: "c".into(), owner: None };
+        let decoration = Decoration {
+            release: "r".into(),
+            namespace: "ns".into(),
+            chart: "c".into(),
+            owner: None,
+            tie: Tie::default(),
+        };
         let rendered = json!({
             "apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService", "metadata": {"name": "s"},
             "spec": {"caBundle": "Cg==", "group": "g"},
@@ -215,7 +248,8 @@ mod tests {
             namespace: owner_namespace.into(),
             uid: "u".into(),
         };
-        Decoration { release: "r".into(), namespace: "ns".into(), chart: "c".into(), owner: Some(owner) }
+        let (release, namespace, chart) = ("r".into(), "ns".into(), "c".into());
+        Decoration { release, namespace, chart, owner: Some(owner), tie: Tie::Reference }
     }
 
     #[test]
@@ -271,6 +305,17 @@ mod tests {
             );
             assert_eq!(found, expected, "{owner_namespace:?} {metadata} {namespaced}");
         }
+    }
+
+    #[test]
+    fn a_release_with_hooks_for_its_deletion_ties_its_objects_by_annotations() {
+        let decoration = Decoration { tie: Tie::Annotations, ..decoration("ns") };
+        let sent = decoration.decorate(&object(json!({"name": "a"})), &resource(true));
+        assert_eq!(sent["metadata"]["ownerReferences"], Value::Null);
+        assert_eq!(sent["metadata"]["annotations"][PRIMARY_ANNOTATION], "ns/db");
+        let live = |uid: &str| json!({"metadata": {"ownerReferences": [{"uid": "x"}, {"uid": uid}]}});
+        assert_eq!(decoration.tie_of(&live("u")), Tie::Reference);
+        assert_eq!((decoration.tie_of(&live("v")), decoration.tie_of(&sent)), (Tie::Annotations, Tie::Annotations));
     }
 
     #[test]

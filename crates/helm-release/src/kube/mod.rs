@@ -49,7 +49,7 @@ pub use api::{Api, Asked, Call, Error, MAX_RESPONSE_BYTES, Response};
 pub use apply::{Applied, Applier, ApplyError};
 pub use check::Conflict;
 pub use decoded::OPEN_FIELDS;
-pub use decorate::{CHART_LABEL, Decoration, Owner, label_value};
+pub use decorate::{CHART_LABEL, Decoration, Owner, Tie, label_value};
 pub use definition::CrdPolicy;
 pub use delete::Proven;
 pub use duplicate::{Duplicate, deduplicate};

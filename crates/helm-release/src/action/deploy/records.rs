@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, HashSet};
 
 use super::{Attempt, Changes, Observations};
-use crate::action::resume::{has, not_run};
+use crate::action::resume::{has_delete_hooks, not_run};
 use crate::action::{Error, Failure, HELM_APPLY_METHOD, Outcome, Recorded, failure, read_release};
 use crate::kube::{Applied, Object, ObjectKey, Observed, Owner, intern};
 use crate::outside;
-use crate::release::{Fields, HookEvent, Info, Packed, Release, Status};
+use crate::release::{Fields, Info, Packed, Release, Status};
 use crate::storage::{MarkedObject, Marks};
 
 impl Attempt<'_> {
@@ -83,7 +83,7 @@ impl Attempt<'_> {
             inputs: self.candidate.inputs.clone(),
             owner: intern(owner.map_or("", |owner| &owner.uid)),
             owner_type: intern(&owner.map(Owner::annotated_type).unwrap_or_default()),
-            delete_hooks: has(hooks, HookEvent::PreDelete) || has(hooks, HookEvent::PostDelete),
+            delete_hooks: has_delete_hooks(hooks),
             first_deployed: release.info.first_deployed,
             taken_over: self.current.is_some_and(|c| c.taken_over),
             rolled_back_to: release.info.rolled_back_to(),

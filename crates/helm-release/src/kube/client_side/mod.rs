@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::api::{Call, Error};
 use super::apply::{Applier, Observed, bytes};
 use super::write::{Body, WriteOptions};
-use super::{FIELD_MANAGER, Live, Object, ObjectKey, Resource};
+use super::{Decoration, FIELD_MANAGER, Live, Object, ObjectKey, Resource};
 
 pub(super) use schema::Schemas;
 
@@ -68,7 +68,8 @@ impl Applier {
     async fn patch(&self, body: &Body, options: &WriteOptions<'_>, live: Value) -> Result<Merged, Error> {
         let last = options.last.last(&body.key).await?;
         let left = |json: &Value| body.left(json, &live, &live["metadata"]["managedFields"]);
-        let last = last.map(|object| left(&options.decoration.decorate(&object, &body.resource)));
+        let applied = Decoration { tie: options.decoration.tie_of(&live), ..options.decoration.clone() };
+        let last = last.map(|object| left(&applied.decorate(&object, &body.resource)));
         let document = self.schemas.document(&body.resource).await?;
         let schema = document.as_ref().and_then(|document| document.schema(&body.resource.kind));
         let mut patch = Value::Object(patch::three_way(last.as_ref(), &left(&body.json), &live, schema));

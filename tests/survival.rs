@@ -1,0 +1,240 @@
+//! What outlives failed attempts, deletions, clean-ups and restores, on a real control plane: with its own garbage collector, its TTL controller and its
+//! managed fields. The identity of what stays is compared, not only that something of that name exists.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::{Value, json};
+use test_cluster::{Component, Namespace, Options, Processes, TestCluster};
+
+use crate::chart::{condition, get};
+use crate::chart_kinds::{define, events_of, serve, set, start, wait_for, writes};
+use crate::hooks::{finish, pod_of, wait_said};
+use crate::operator::eventually;
+
+fn uid(object: &Value) -> &str {
+    object["metadata"]["uid"].as_str().unwrap_or_default()
+}
+
+fn map(namespace: &Namespace<'_>, name: &str) -> Value {
+    get(namespace, ["configmap", name])
+}
+
+fn job(name: &str, fate: &str, metadata: &Value, spec: &Value) -> String {
+    let mut job = json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec});
+    job["metadata"]["name"] = name.into();
+    job["spec"]["template"] = json!({
+        "metadata": {"annotations": {"test-cluster/pod": fate}},
+        "spec": {"restartPolicy": "Never", "containers": [{"name": "work", "image": "busybox"}]},
+    });
+    job.to_string()
+}
+
+/// Creates an object that only the resource's own deletion, and the garbage collector, can remove.
+fn create_sentinel(namespace: &Namespace<'_>, of: &str) {
+    let owner = json!({"apiVersion": "test.my.domain/v1", "kind": "Widget", "name": of, "uid": uid(&get(namespace, ["widget", of]))});
+    let metadata = json!({"name": "sentinel", "ownerReferences": [owner]});
+    namespace.apply(&json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}).to_string()).unwrap();
+}
+
+fn wait_gone(namespace: &Namespace<'_>, kind: &str, name: &str) {
+    eventually("its end", || match get(namespace, [kind, name]) {
+        Value::Null => Ok(()),
+        left => Err(left),
+    });
+}
+
+#[test]
+fn a_backup_hook_runs_before_a_foreground_deletion_takes_the_workloads() {
+    let Some(cluster) = TestCluster::shared_or_skip() else { return };
+    let namespace = cluster.namespace("foreground").unwrap();
+    let _operator = start(cluster, &namespace);
+    let annotations = json!({"annotations": {"helm.sh/hook": "pre-delete", "helm.sh/hook-delete-policy": "before-hook-creation,hook-succeeded"}});
+    set(&namespace, "web", json!({"extra": job("web-backup", "stuck", &annotations, &json!({"backoffLimit": 0}))}));
+    wait_for(&namespace, "web", "Ready");
+    create_sentinel(&namespace, "web");
+    let before = map(&namespace, "web");
+    namespace.kubectl(["delete", "widget", "web", "--cascade=foreground", "--wait=false"]).unwrap();
+    let pod = pod_of(&namespace, "web-backup");
+    let backup = get(&namespace, ["job", "web-backup"]);
+    // By then the garbage collector has seen the deletion.
+    wait_gone(&namespace, "configmap", "sentinel");
+    assert_eq!(uid(&map(&namespace, "web")), uid(&before), "what the hook backs up");
+    assert_eq!(map(&namespace, "web")["metadata"]["deletionTimestamp"], Value::Null);
+    assert_eq!(uid(&get(&namespace, ["job", "web-backup"])), uid(&backup), "the hook itself");
+    finish(&namespace, &pod);
+    namespace.kubectl(["wait", "--for=delete", "widget/web", "--timeout=60s"]).unwrap();
+    assert_eq!(map(&namespace, "web"), Value::Null);
+    let made = writes(cluster, &namespace).into_iter().filter(|line| line == "create jobs/web-backup").count();
+    assert_eq!(made, 1, "it ran once");
+}
+
+#[test]
+fn a_failed_install_leaves_what_it_adopted_and_so_does_the_garbage_collector() {
+    let Some(cluster) = TestCluster::shared_or_skip() else { return };
+    let namespace = cluster.namespace("adopted").unwrap();
+    let _operator = start(cluster, &namespace);
+    let precious =
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "web-precious"}, "data": {"theirs": "x"}});
+    namespace.apply(&precious.to_string()).unwrap();
+    let before = map(&namespace, "web-precious");
+    let adopts =
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "web-precious"}, "data": {"ours": "y"}});
+    let refused =
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "web-refused"}, "data": {"no/key": "z"}});
+    let widget = json!({
+        "apiVersion": "test.my.domain/v1", "kind": "Widget",
+        "metadata": {"name": "web", "annotations": {"helm.sdk.operatorframework.io/adopt": "true"}},
+        "spec": {"extra": format!("{adopts}\n---\n{refused}\n")},
+    });
+    namespace.apply(&widget.to_string()).unwrap();
+    wait_said(&namespace, "web", "ReleaseFailed", "web-refused");
+    create_sentinel(&namespace, "web");
+    namespace.kubectl(["delete", "widget", "web", "--timeout=60s"]).unwrap();
+    wait_gone(&namespace, "configmap", "sentinel");
+    let left = map(&namespace, "web-precious");
+    assert_eq!((uid(&left), &left["data"]["theirs"]), (uid(&before), &json!("x")));
+    assert_eq!(left["metadata"]["ownerReferences"], Value::Null);
+    assert_eq!(map(&namespace, "web"), Value::Null);
+}
+
+#[test]
+fn fields_of_a_manager_called_manager_survive_a_failed_upgrade_and_a_good_one() {
+    let Some(cluster) = TestCluster::shared_or_skip() else { return };
+    let namespace = cluster.namespace("managers").unwrap();
+    let _operator = start(cluster, &namespace);
+    set(&namespace, "web", json!({"colour": "green"}));
+    wait_for(&namespace, "web", "Ready");
+    let theirs = json!({"metadata": {"finalizers": ["test.my.domain/held"], "annotations": {"theirs": "1"}}, "data": {"added": "x"}});
+    let patch = ["patch", "configmap", "web", "--type=merge", "--field-manager=manager", "-p", &theirs.to_string()];
+    namespace.kubectl(patch).unwrap();
+    let before = map(&namespace, "web");
+    let check = |colour: &str| {
+        let now = map(&namespace, "web");
+        assert_eq!((uid(&now), &now["data"]["colour"]), (uid(&before), &json!(colour)));
+        assert_eq!(now["data"]["added"], "x");
+        assert_eq!(now["metadata"]["annotations"]["theirs"], "1");
+        assert_eq!(now["metadata"]["finalizers"], json!(["test.my.domain/held"]));
+    };
+    let refused =
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "web-refused"}, "data": {"no/key": "z"}});
+    set(&namespace, "web", json!({"colour": "yellow", "extra": refused.to_string()}));
+    eventually("rollback", || match events_of(&namespace, "web") {
+        events if events.contains("RolledBack") => Ok(()),
+        events => Err(events),
+    });
+    check("green");
+    set(&namespace, "web", json!({"colour": "blue"}));
+    wait_for(&namespace, "web", "Ready");
+    check("blue");
+    let release = json!({"metadata": {"finalizers": null}}).to_string();
+    namespace.kubectl(["patch", "configmap", "web", "--type=merge", "-p", &release]).unwrap();
+}
+
+#[test]
+fn what_the_live_object_keeps_survives_the_resource_and_the_garbage_collector() {
+    let Some(cluster) = TestCluster::shared_or_skip() else { return };
+    let namespace = cluster.namespace("kept").unwrap();
+    let _operator = start(cluster, &namespace);
+    set(&namespace, "web", json!({}));
+    wait_for(&namespace, "web", "Ready");
+    namespace.kubectl(["annotate", "configmap", "web", "helm.sh/resource-policy=keep"]).unwrap();
+    create_sentinel(&namespace, "web");
+    let before = map(&namespace, "web");
+    namespace.kubectl(["delete", "widget", "web", "--timeout=60s"]).unwrap();
+    wait_gone(&namespace, "configmap", "sentinel");
+    let left = map(&namespace, "web");
+    assert_eq!(uid(&left), uid(&before));
+    assert_eq!(
+        (&left["metadata"]["ownerReferences"], &left["metadata"]["deletionTimestamp"]),
+        (&Value::Null, &Value::Null)
+    );
+}
+
+#[test]
+fn a_job_that_its_ttl_removed_has_finished_and_stays_so_after_a_restart() {
+    let Some(cluster) = TestCluster::shared_or_skip() else { return };
+    let namespace = cluster.namespace("ttl").unwrap();
+    let operator = start(cluster, &namespace);
+    set(&namespace, "web", json!({"extra": job("web-once", "", &json!({}), &json!({"ttlSecondsAfterFinished": 1}))}));
+    eventually("a Job", || match writes(cluster, &namespace) {
+        all if all.contains(&"patch jobs/web-once".to_owned()) => Ok(()),
+        all => Err(all),
+    });
+    wait_gone(&namespace, "job", "web-once");
+    let repair = || {
+        namespace
+            .kubectl(["patch", "configmap", "web", "--type=merge", "-p", r#"{"data": {"colour": "red"}}"#])
+            .unwrap();
+        eventually("repair", || match map(&namespace, "web")["data"]["colour"].clone() {
+            colour if colour == "blue" => Ok(()),
+            colour => Err(colour),
+        });
+        wait_for(&namespace, "web", "Ready");
+    };
+    repair();
+    drop(operator);
+    let _operator = serve(cluster, &namespace);
+    repair();
+    assert_eq!(get(&namespace, ["job", "web-once"]), Value::Null);
+    let made = writes(cluster, &namespace).into_iter().filter(|line| line == "patch jobs/web-once").count();
+    assert_eq!(made, 1, "it ran once");
+}
+
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let (entry, to) = (entry.as_ref().unwrap(), to.join(entry.as_ref().unwrap().file_name()));
+        if entry.path().is_dir() { copy(&entry.path(), &to) } else { fs::copy(entry.path(), to).map(drop).unwrap() }
+    }
+}
+
+#[test]
+fn after_a_restore_of_etcd_changes_are_seen_without_a_restart() {
+    if TestCluster::shared_or_skip().is_none() {
+        return;
+    }
+    let options = Options { processes: Processes::ApiServer, ..Options::default() };
+    let cluster = TestCluster::start(options).unwrap();
+    define(&cluster);
+    let namespace = cluster.namespace("restored").unwrap();
+    let _operator = serve(&cluster, &namespace);
+    set(&namespace, "web", json!({"colour": "green"}));
+    wait_for(&namespace, "web", "Ready");
+    let before = map(&namespace, "web");
+
+    let (data, backup) = (cluster.folder().join("etcd"), cluster.folder().join("etcd-backup"));
+    cluster.kill(Component::Etcd).unwrap();
+    copy(&data, &backup);
+    cluster.restart(Component::Etcd).unwrap();
+    for n in 0..100 {
+        namespace.kubectl(["annotate", "--overwrite", "namespace", namespace.name(), &format!("n={n}")]).unwrap();
+    }
+    set(&namespace, "web", json!({"colour": "yellow"}));
+    eventually("an upgrade", || match map(&namespace, "web")["data"]["colour"].clone() {
+        colour if colour == "yellow" => Ok(()),
+        colour => Err(colour),
+    });
+    wait_for(&namespace, "web", "Ready");
+
+    cluster.kill(Component::Etcd).unwrap();
+    fs::remove_dir_all(&data).unwrap();
+    copy(&backup, &data);
+    cluster.restart(Component::Etcd).unwrap();
+    cluster.restart(Component::ApiServer).unwrap();
+    let restored = map(&namespace, "web");
+    assert_eq!((uid(&restored), &restored["data"]["colour"]), (uid(&before), &json!("green")));
+    set(&namespace, "web", json!({"colour": "blue"}));
+    set(&namespace, "two", json!({"colour": "green"}));
+    eventually("the changes after the restore", || {
+        let (one, two) = (map(&namespace, "web"), map(&namespace, "two"));
+        if one["data"]["colour"] == "blue" && two["data"]["colour"] == "green" { Ok(()) } else { Err((one, two)) }
+    });
+    assert_eq!(uid(&map(&namespace, "web")), uid(&before));
+    wait_for(&namespace, "web", "Ready");
+    let widget = get(&namespace, ["widget", "web"]);
+    assert_eq!(
+        (&widget["status"]["deployedRelease"]["revision"], &condition(&widget, "Ready")["status"]),
+        (&json!(2), &json!("True"))
+    );
+}
