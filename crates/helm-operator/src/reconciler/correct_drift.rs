@@ -13,9 +13,9 @@ use super::failure::Failed;
 use super::history::FIGHT;
 use super::primary::Primary;
 use super::release::Holder;
-use super::undo;
 use super::work::{Next, Work};
-use crate::report::Outcome;
+use super::{undo, uninstall};
+use crate::report::{Outcome, chain};
 use crate::status::{Fault, condition};
 
 /// A message names at most this many objects.
@@ -108,15 +108,19 @@ pub(super) async fn read(work: &mut Work<'_>, primary: &Primary) -> Result<Next,
     // Reading takes nothing over: only a record that we wrote does.
     let is_ours = release.holder(&primary.owner()) == Holder::Resource;
     for version in release.unmarked() {
-        let (mut marks, packed) = action::inventory_of(&env, version).await.map_err(|e| fault(&e))?;
+        let (mut marks, packed) = inventory(primary, &env, version).await?;
         if is_ours {
             (marks.owner, marks.owner_type) = (intern(primary.uid()), intern(&primary.owner().annotated_type()));
         }
-        marks.string_overrides = Some(version) == base && work.finds_strings(primary, &packed);
+        let of_base = packed.as_ref().filter(|_| Some(version) == base);
+        marks.string_overrides = of_base.is_some_and(|packed| work.finds_strings(primary, packed));
         // A release without objects has nothing to take ownership of.
         marks.complete = marks.objects.is_empty();
         let abandoned = release.revisions.get(&version).is_some_and(|r| r.status.is_pending() && r.marks.is_none());
-        let status = if abandoned { Some(action::abandon(&env, &packed).await.map_err(|e| fault(&e))?) } else { None };
+        let status = match packed.as_ref().filter(|_| abandoned) {
+            Some(packed) => Some(action::abandon(&env, packed).await.map_err(|e| fault(&e))?),
+            None => None,
+        };
         work.shared.cache.change_release(work.key, |release| {
             if let Some(revision) = release.revisions.get_mut(&version) {
                 revision.marks = Some(Arc::new(marks));
@@ -126,11 +130,36 @@ pub(super) async fn read(work: &mut Work<'_>, primary: &Primary) -> Result<Next,
                 }
             }
             if Some(version) == base {
-                release.packed = Some((version, packed));
+                release.packed = packed.map(|packed| (version, packed));
             }
         });
     }
     Ok(Next::Again)
+}
+
+/// The objects of a record. One that cannot be decoded must not hold up a deletion for ever: if the user gives up its hooks, the objects that name the
+/// release take its place.
+async fn inventory(primary: &Primary, env: &Environment<'_>, version: u32) -> Result<(Marks, Option<Packed>), Failed> {
+    let error = match action::inventory_of(env, version).await {
+        Ok((marks, packed)) => return Ok((marks, Some(packed))),
+        Err(error) => error,
+    };
+    if !primary.deleting || !error.is_undecodable() {
+        return Err(fault(&error));
+    }
+    if !primary.annotations.disable_hooks("uninstall") {
+        let failed = fault(&error);
+        let mut told = failed.fault().clone();
+        told.message.push_str(uninstall::WITHOUT_HOOKS);
+        return Err(failed.reported_as(told));
+    }
+    tracing::warn!(
+        release = env.decoration.release,
+        version,
+        error = chain(&error),
+        "Uninstalling without a record that cannot be decoded"
+    );
+    Ok((action::orphans(env).await.map_err(|e| fault(&e))?, None))
 }
 
 /// Takes ownership of every object of the deployed revision.
@@ -170,7 +199,8 @@ pub(super) async fn confirm(work: &mut Work<'_>) -> Result<Next, Failed> {
     for key in work.shared.cache.overdue(&work.watched(&marks)) {
         let Some(object) = marks.find(&key) else { continue };
         let live = work.applier.find_live(&key, &object.api_version).await.map_err(|e| fault(&e.into()))?;
-        work.shared.cache.confirm(&key, live.as_ref());
+        let read = live.as_ref().map(|live| (live, work.shared.claim(&key, live).ours));
+        work.shared.cache.confirm(&key, read);
     }
     Ok(Next::Again)
 }

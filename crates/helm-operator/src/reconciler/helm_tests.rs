@@ -296,3 +296,33 @@ async fn an_upgrade_that_a_person_began_unseen_is_not_overwritten() {
     world.reconcile().await;
     assert!(world.condition("Irreconcilable").unwrap().contains("ReleaseInFlight"));
 }
+
+/// Makes a record unreadable; it keeps its metadata.
+fn spoil(world: &World, version: u32) {
+    let mut secret = world.server.object(&record_path(version)).unwrap();
+    secret["data"]["release"] = serde_json::to_value(ByteString(b"garbage".to_vec())).unwrap();
+    world.server.put(&record_path(version), secret, "user");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_record_that_cannot_be_decoded_does_not_block_a_deletion_for_ever() {
+    let world = deployed().await;
+    helm_supersedes(&world, 1).await;
+    helm_writes(&world, 2, Status::Deployed, &manifest(&["a"], "helm"), Duration::ZERO);
+    spoil(&world, 2);
+    let foreign = json!({"metadata": {"name": "foreign"}});
+    world.server.put(&format!("{MAPS}/foreign"), foreign, "user");
+    world.delete();
+    world.reconcile().await;
+    let told = world.condition("Irreconcilable").unwrap();
+    assert!(told.contains("sh.helm.release.v1.web.v2"), "{told}");
+    assert!(told.contains("uninstall-disable-hooks"), "it may have hooks: {told}");
+    assert!(world.server.object(PRIMARY).is_some() && world.maps().contains(&"a".to_owned()));
+    world.edit(|primary| {
+        primary["metadata"]["annotations"]["helm.sdk.operatorframework.io/uninstall-disable-hooks"] = "true".into();
+    });
+    world.reconcile().await;
+    assert!(world.server.object(PRIMARY).is_none());
+    assert_eq!(world.maps(), ["foreign"]);
+    assert!(world.server.object(&record_path(2)).is_none(), "the record goes, too");
+}

@@ -23,8 +23,8 @@ use crate::status::condition;
 /// How often to look at objects that no watch covers.
 const ASK_AGAIN: Duration = Duration::from_secs(5);
 
-/// The way out when a hook blocks the uninstall.
-const WITHOUT_HOOKS: &str = "; to uninstall without hooks, set the annotation helm.sdk.operatorframework.io/uninstall-disable-hooks to \"true\"";
+/// The way out when a hook blocks the uninstall, or a record that may have hooks and cannot be decoded.
+pub(super) const WITHOUT_HOOKS: &str = "; to uninstall without hooks, set the annotation helm.sdk.operatorframework.io/uninstall-disable-hooks to \"true\"";
 
 /// The field manager of finalizers. With the manager of releases, the finalizer of a resource that is itself an object of a release would count as a
 /// change of what that release applied.
@@ -77,16 +77,27 @@ async fn set_finalizers(work: &Work<'_>, primary: &Primary, finalizers: &[&str],
 
 /// Reads the resource after the server showed that the cache is stale. If that fails, the watch catches up.
 pub(super) async fn refresh(work: &Work<'_>, primary: &Primary) {
-    let Ok(path) = work.shared.resource.path(primary.namespace(), primary.name()) else { return };
+    if let Err(error) = read_again(work, primary).await {
+        tracing::debug!(resource = %work.key, error = chain(&error), "Cannot read the resource again");
+    }
+}
+
+/// Reads the resource into the cache.
+pub(super) async fn read_again(work: &Work<'_>, primary: &Primary) -> Result<(), helm_release::kube::Error> {
+    let path = work.shared.resource.path(primary.namespace(), primary.name())?;
     match work.shared.api.send(Call::get(path)).await.and_then(|answer| answer.parse::<Received>()) {
         Ok(live) => {
             if live.primary.uid() != primary.uid() {
                 work.shared.primary_deleted(work.key, primary.uid());
             }
             work.shared.primary_written(live);
+            Ok(())
         }
-        Err(error) if error.is_missing_object() => work.shared.primary_deleted(work.key, primary.uid()),
-        Err(error) => tracing::debug!(resource = %work.key, error = chain(&error), "Cannot read the resource again"),
+        Err(error) if error.is_missing_object() => {
+            work.shared.primary_deleted(work.key, primary.uid());
+            Ok(())
+        }
+        Err(error) => Err(error),
     }
 }
 
@@ -117,7 +128,7 @@ pub(super) async fn uninstall(work: &mut Work<'_>, primary: &Primary) -> Result<
         Err(error) => {
             let failed = Failed::of_step(&error, condition::RELEASE_FAILED, "UninstallError");
             let mut fault = failed.fault().clone();
-            if matches!(error, action::Error::Hook(_)) {
+            if matches!(error, action::Error::Hook(_)) || error.is_undecodable() {
                 fault.message.push_str(WITHOUT_HOOKS);
             }
             Err(failed.reported_as(fault))
@@ -170,7 +181,25 @@ async fn delete(work: &Work<'_>, primary: &Primary) -> Result<Option<String>, ac
     }
     // The revision that records how far the uninstall got goes last.
     env.storage.delete_all(&decoration.namespace, &decoration.release, &work.records(), at.version).await?;
+    publish_left_records(work, primary).await;
     Ok(None)
+}
+
+/// Publishes which records a release had before its watch got a `storageNamespace`: `helm list` shows them, and they hold its values.
+async fn publish_left_records(work: &Work<'_>, primary: &Primary) {
+    let left = work.shared.storage.left_beside(primary.namespace(), primary.name(), primary.uid()).await;
+    match left {
+        Ok(names) if !names.is_empty() => {
+            let (namespace, names) = (primary.namespace(), names.join(", "));
+            let message = format!(
+                "records from before storageNamespace was set are left in namespace {namespace:?}, with the values of the release: delete the Secrets {names}"
+            );
+            tracing::warn!(resource = %work.key, message, "Records are left");
+            work.shared.publish(primary, Outcome::warning("RecordsLeft", "Uninstall", message));
+        }
+        Ok(_) => {}
+        Err(error) => tracing::debug!(resource = %work.key, error = chain(&error), "Cannot list earlier records"),
+    }
 }
 
 /// The objects that still exist, if the resource asks to wait for them.

@@ -80,6 +80,22 @@ async fn releases_move_when_records_get_a_namespace_of_their_own() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_deletion_names_the_records_that_were_imported_and_left() {
+    let world = World::new(spec());
+    world.reconcile().await;
+    let home = |settings: &mut Settings| settings.home = Home::in_namespace("records");
+    let stub = Arc::new(Stub { has_sources: true, ..Stub::default() });
+    let world = World::with_events(world.server, stub, home);
+    world.reconcile().await;
+    world.delete();
+    world.reconcile().await;
+    assert_eq!(records(&world), [format!("{SECRETS}/sh.helm.release.v1.web.v1")]);
+    let events = super::reporting::published(&world).await;
+    let said = events.iter().find(|event| event.contains("RecordsLeft")).unwrap();
+    assert!(said.ends_with("delete the Secrets sh.helm.release.v1.web.v1"), "{said}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_release_of_somebody_else_in_the_resources_namespace_is_not_imported() {
     let world = World::new(spec());
     world.reconcile().await;
