@@ -57,7 +57,7 @@ async fn create_crds(env: &Environment<'_>, crds: &[Object]) -> Result<(), Error
     let mut created_any = false;
     for crd in crds {
         let applied = match env.options.crds {
-            CrdPolicy::CreateOrReplace => env.applier.replace_definition(crd).await,
+            CrdPolicy::CreateOrReplace => env.applier.replace_definition(crd, env.decoration).await,
             CrdPolicy::Skip | CrdPolicy::Create => env.applier.apply_definition(crd).await,
         };
         match applied {

@@ -51,6 +51,22 @@ pub(crate) enum Observed {
     Read(Box<Existing>),
 }
 
+impl Observed {
+    /// Returns what is known about an object that the release has: what it was before the release found it, if that is not over yet.
+    pub(crate) fn of_release(mut self, adopted: Option<Adopted>) -> Observed {
+        if let Observed::Read(existing) = &mut self {
+            existing.adopted = adopted;
+        }
+        self
+    }
+
+    /// Whether the object was there before the release, and is not the resource's own.
+    pub(super) fn is_adopted(&self) -> bool {
+        let Observed::Read(existing) = self else { return false };
+        matches!(existing.adopted, Some(Adopted::Claimed | Adopted::Unclaimed))
+    }
+}
+
 /// A live object that the rule admits.
 #[derive(Clone, Debug)]
 pub(crate) struct Existing {
@@ -93,7 +109,7 @@ pub enum ApplyError {
     /// Existing objects do not belong to the release. Nothing was written.
     #[error("{}", describe_all(.0))]
     Foreign(Vec<Conflict>),
-    /// Replacing a custom resource definition would lose objects. Nothing was written to it.
+    /// Replacing a custom resource definition would lose objects, or it is another release's. Nothing was written to it.
     #[error("cannot replace {object}: {why}")]
     Definition {
         /// Kind and name.

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::api::{Call, Error};
 use super::apply::{Applier, ApplyError, Existing, Observed, describe};
 use super::write::{Body, Previous};
-use super::{Object, ObjectKey};
+use super::{Decoration, Live, Object, ObjectKey, Ownership};
 
 /// What to do with the definitions in a chart's `crds` folder: `crds` in watches.yaml. None is ever deleted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -23,8 +23,13 @@ impl Applier {
     /// Applies a definition over an existing one, or creates it. Returns whether it was created.
     ///
     /// # Errors
-    /// The new definition lacks a stored version, or changes scope or names; the server rejects it or is unreachable.
-    pub(crate) async fn replace_definition(&self, object: &Object) -> Result<bool, ApplyError> {
+    /// The definition belongs to another release, or the new one lacks a stored version, or changes scope or names; the server rejects it or is
+    /// unreachable.
+    pub(crate) async fn replace_definition(
+        &self,
+        object: &Object,
+        decoration: &Decoration,
+    ) -> Result<bool, ApplyError> {
         let failed = |source| ApplyError::Failed { verb: "apply", object: describe(object), source };
         let resource = self.resource(object).await?;
         let path = resource.path("", &object.name).map_err(failed)?;
@@ -32,7 +37,7 @@ impl Applier {
             Err(error) if error.is_not_found() => return self.apply_definition(object).await,
             answer => answer.and_then(|answer| answer.parse()).map_err(failed)?,
         };
-        if let Some(why) = objection(&live, &object.body) {
+        if let Some(why) = claim(&live, decoration).or_else(|| objection(&live, &object.body)) {
             return Err(ApplyError::Definition { object: describe(object), why });
         }
         let text = |field: &str| live["metadata"][field].as_str().unwrap_or_default().to_owned();
@@ -44,6 +49,17 @@ impl Applier {
         let written: Result<_, Error> =
             self.write_by_apply(&body, &Observed::Read(Box::new(existing)), Previous::Apply).await;
         written.map(|_| false).map_err(failed)
+    }
+}
+
+/// Returns who else claims the live definition: the release of a chart that has it among its templates. What no release claims, charts share.
+fn claim(live: &Value, decoration: &Decoration) -> Option<String> {
+    let live: Live = serde_json::from_value(live.clone()).ok()?;
+    match decoration.ownership(&live) {
+        Ownership::Foreign(owner) => {
+            Some(format!("it belongs to {owner}; with `crds: create` in watches.yaml it is left to its owner"))
+        }
+        Ownership::Ours | Ownership::Unclaimed => None,
     }
 }
 
@@ -69,6 +85,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::sample::decoration;
 
     fn definition(versions: &[&str], scope: &str, kind: &str) -> Value {
         let versions: Vec<Value> = versions.iter().map(|name| json!({"name": name})).collect();
@@ -83,6 +100,21 @@ mod tests {
         assert_eq!(objection(&live, &definition(&["v2", "v3"], "Namespaced", "Thing")), None);
         let lost = objection(&live, &definition(&["v1", "v3"], "Namespaced", "Thing")).unwrap();
         assert_eq!(lost, "objects are stored in version v2, which the chart's definition lacks: migrate them first");
+    }
+
+    #[test]
+    fn another_releases_definition_is_its_own() {
+        let mut live = definition(&["v1"], "Namespaced", "Thing");
+        assert_eq!(claim(&live, &decoration()), None, "from another chart's folder");
+        let annotate = |live: &mut Value, release: &str| {
+            live["metadata"]["annotations"] =
+                json!({"meta.helm.sh/release-name": release, "meta.helm.sh/release-namespace": "ns"});
+        };
+        annotate(&mut live, "web");
+        assert_eq!(claim(&live, &decoration()), None);
+        annotate(&mut live, "other");
+        let why = claim(&live, &decoration()).unwrap();
+        assert!(why.starts_with("it belongs to release \"other\" in namespace \"ns\"; with `crds: create`"), "{why}");
     }
 
     #[test]

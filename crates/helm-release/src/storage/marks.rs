@@ -2,18 +2,30 @@
 //!
 //! With it a restart needs only lists: it reads no record and renders nothing.
 
+use std::io::Read as _;
 use std::sync::Arc;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use flate2::Compression;
+use flate2::read::GzDecoder;
+use flate2::write::GzEncoder;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::kube::{Adopted, Applied, ApplyMethod, DriftPolicy, Mark, Object, ObjectDigest, ObjectKey, intern, is_kept};
+use crate::kube::{
+    Adopted, Applied, ApplyMethod, DriftPolicy, Mark, Object, ObjectDigest, ObjectKey, Tie, intern, is_kept,
+};
 
 /// The key of the annotation that holds [`Marks`].
 pub const MARKS_ANNOTATION: &str = "helm.sdk.operatorframework.io/marks";
 
-/// All annotations of an object share 256 KiB. Beyond this size the inventory is left out, and a restart applies once more.
+/// All annotations of an object share 256 KiB. Beyond this size the inventory is compressed, which makes room for three or four times as many
+/// objects; beyond it again it is left out, and a restart applies once more.
 const MAX_TEXT: usize = 200 << 10;
+
+/// The largest inventory that is unpacked, in bytes: as many objects as fit into a record.
+const MAX_UNPACKED: u64 = 4 << 20;
 
 /// Flags of an object in the annotation.
 const KEPT: u8 = 1;
@@ -57,6 +69,13 @@ pub struct Marks {
     pub string_overrides: bool,
     /// How the release was before the upgrade to this revision, if that took one of a limited number of places.
     pub before: Option<Before>,
+}
+
+impl Marks {
+    /// Returns how the objects name their owner.
+    pub fn tie(&self) -> Tie {
+        if self.delete_hooks { Tie::Annotations } else { Tie::Reference }
+    }
 }
 
 /// How a release was before an upgrade.
@@ -157,7 +176,26 @@ struct Text {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     b: Option<Before>,
     #[serde(default)]
-    o: Vec<(String, String, String, String, String, String, u8)>,
+    o: Vec<Entry>,
+    /// `o` as compressed JSON in base64, if it is large.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    z: String,
+}
+
+/// `apiVersion`, kind, namespace, name, digest, mark and flags.
+type Entry = (String, String, String, String, String, String, u8);
+
+fn pack(entries: &[Entry]) -> Option<String> {
+    let mut gzip = GzEncoder::new(Vec::new(), Compression::best());
+    serde_json::to_writer(&mut gzip, entries).ok()?;
+    Some(STANDARD.encode(gzip.finish().ok()?))
+}
+
+fn unpack(text: &str) -> Option<Vec<Entry>> {
+    let packed = STANDARD.decode(text).ok()?;
+    let mut json = Vec::new();
+    GzDecoder::new(&*packed).take(MAX_UNPACKED).read_to_end(&mut json).ok()?;
+    serde_json::from_slice(&json).ok()
 }
 
 fn is_zero(n: &u32) -> bool {
@@ -172,7 +210,13 @@ fn place<T: PartialEq>(values: &[T; 4], value: T) -> u8 {
 impl Marks {
     /// Parses the annotation; `None` if it is not ours.
     pub fn parse(text: &str) -> Option<Marks> {
-        let text: Text = serde_json::from_str(text).ok()?;
+        let mut text: Text = serde_json::from_str(text).ok()?;
+        if !text.z.is_empty() {
+            let unpacked = unpack(&text.z);
+            // As if it had been left out.
+            text.c &= unpacked.is_some();
+            text.o = unpacked.unwrap_or_default();
+        }
         let objects = text.o.into_iter().map(|(api_version, kind, namespace, name, digest, mark, flags)| {
             let group = api_version.split_once('/').map_or("", |(group, _)| group);
             let key = ObjectKey::new(group, &kind, &namespace, &name);
@@ -227,12 +271,19 @@ impl Marks {
             s: self.string_overrides,
             b: self.before,
             o: self.objects.iter().map(object).collect(),
+            z: String::new(),
         };
         let json = serde_json::to_string(&text).unwrap_or_default();
         if json.len() <= MAX_TEXT {
             return json;
         }
-        (text.o, text.c) = (Vec::new(), false);
+        text.z = pack(&text.o).unwrap_or_default();
+        text.o = Vec::new();
+        let json = serde_json::to_string(&text).unwrap_or_default();
+        if json.len() <= MAX_TEXT && !text.z.is_empty() {
+            return json;
+        }
+        (text.z, text.c) = (String::new(), false);
         serde_json::to_string(&text).unwrap_or_default()
     }
 

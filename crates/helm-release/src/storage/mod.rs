@@ -397,6 +397,18 @@ impl Storage {
         Ok(chunked.map(|(release, newest)| Elsewhere { release, newest, marks: None }))
     }
 
+    /// Names the records of this owner's release that are in the release's namespace although this home is another: they were imported, and nothing
+    /// deletes them. Sends one list request if the home is another.
+    ///
+    /// # Errors
+    /// The request fails.
+    pub async fn left_beside(&self, namespace: &str, name: &str, owner: &str) -> Result<Vec<String>, Error> {
+        let Some(beside) = self.beside_releases() else { return Ok(Vec::new()) };
+        let all = beside.history(namespace, name).await?;
+        let owned = all.iter().filter(|meta| meta.owners.iter().any(|uid| uid == owner));
+        Ok(owned.map(|meta| release::key(name, meta.version)).collect())
+    }
+
     async fn owned(&self, namespace: &str, name: &str, owner: &str) -> Result<Option<Elsewhere>, Error> {
         let mut all = self.history(namespace, name).await?;
         let Some(newest) = all.last().map(|meta| meta.version) else { return Ok(None) };

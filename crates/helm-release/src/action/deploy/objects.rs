@@ -59,11 +59,15 @@ impl Attempt<'_> {
         let observed = match (observations.get(key), env.live.cached(key, env.decoration)) {
             (_, Cached::Ours(live))
                 if known.is_some_and(|k| is_intact(k, &live) && is_same(object, k, env))
+                    && self.is_tied_as_before()
                     && !self.takes_replicas_back(key, object) =>
             {
                 return None;
             }
-            (Some(read), _) => read.clone(),
+            (Some(read), _) => match recorded {
+                Some(known) => read.clone().of_release(known.adopted),
+                None => read.clone(),
+            },
             (None, cached) => cached.into(),
         };
         if matches!(observed, Observed::Absent) && recorded.is_some_and(|k| k.expires && is_same(object, k, env)) {
@@ -77,6 +81,11 @@ impl Attempt<'_> {
         let is_settled = self.current.is_some_and(|c| c.inventory.complete);
         let changed = !is_settled || recorded.is_none_or(|known| !is_same(object, known, env));
         Some(Target { object, rule, observed, previous, changed, handed_over: self.handover.of(key) })
+    }
+
+    /// Returns whether objects name their owner in the way of the last revision.
+    fn is_tied_as_before(&self) -> bool {
+        self.current.is_none_or(|current| current.inventory.tie() == self.env.decoration.tie)
     }
 
     /// Returns whether the release drops an autoscaler, which may have been this object's. The object itself cannot tell: the server records no

@@ -25,6 +25,9 @@ pub enum Guard {
     /// It outlives its release.
     #[error("its annotation helm.sh/resource-policy keeps it: delete it yourself")]
     Kept,
+    /// The release only adopts it.
+    #[error("it was there before the release: delete it yourself")]
+    Adopted,
     /// It does not belong to the release.
     #[error("{0}: delete it yourself")]
     NotOurs(NotOurs),

@@ -119,6 +119,9 @@ impl Applier {
         if let Err(guard) = decide::check_chart(target.object, &body.key, options.recreate) {
             return Ok(Err(guard));
         }
+        if target.observed.is_adopted() {
+            return Ok(Err(Guard::Adopted));
+        }
         let answer = match self.api.send(Call::get(&body.path)).await {
             Err(error) if error.is_missing_object() => return Ok(Ok(None)),
             answer => answer.map_err(failed("read"))?,
