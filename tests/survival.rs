@@ -1,14 +1,10 @@
-//! What outlives failed attempts, deletions, clean-ups and restores, on a real control plane: with its own garbage collector, its TTL controller and its
-//! managed fields. The identity of what stays is compared, not only that something of that name exists.
-
-use std::fs;
-use std::path::Path;
+//! What outlives failed attempts, deletions and clean-ups, on a real control plane: with its own garbage collector and its managed fields. The identity of what stays is compared, not only that something of that name exists.
 
 use serde_json::{Value, json};
-use test_cluster::{Component, Namespace, Options, Processes, TestCluster};
+use test_cluster::{Namespace, TestCluster};
 
-use crate::chart::{condition, get};
-use crate::chart_kinds::{define, events_of, serve, set, start, wait_for, writes};
+use crate::chart::get;
+use crate::chart_kinds::{events_of, set, start, wait_for, writes};
 use crate::hooks::{finish, pod_of, wait_said};
 use crate::operator::eventually;
 
@@ -148,93 +144,5 @@ fn what_the_live_object_keeps_survives_the_resource_and_the_garbage_collector() 
     assert_eq!(
         (&left["metadata"]["ownerReferences"], &left["metadata"]["deletionTimestamp"]),
         (&Value::Null, &Value::Null)
-    );
-}
-
-#[test]
-fn a_job_that_its_ttl_removed_has_finished_and_stays_so_after_a_restart() {
-    let Some(cluster) = TestCluster::shared_or_skip() else { return };
-    let namespace = cluster.namespace("ttl").unwrap();
-    let operator = start(cluster, &namespace);
-    set(&namespace, "web", json!({"extra": job("web-once", "", &json!({}), &json!({"ttlSecondsAfterFinished": 1}))}));
-    eventually("a Job", || match writes(cluster, &namespace) {
-        all if all.contains(&"patch jobs/web-once".to_owned()) => Ok(()),
-        all => Err(all),
-    });
-    wait_gone(&namespace, "job", "web-once");
-    let repair = || {
-        namespace
-            .kubectl(["patch", "configmap", "web", "--type=merge", "-p", r#"{"data": {"colour": "red"}}"#])
-            .unwrap();
-        eventually("repair", || match map(&namespace, "web")["data"]["colour"].clone() {
-            colour if colour == "blue" => Ok(()),
-            colour => Err(colour),
-        });
-        wait_for(&namespace, "web", "Ready");
-    };
-    repair();
-    drop(operator);
-    let _operator = serve(cluster, &namespace);
-    repair();
-    assert_eq!(get(&namespace, ["job", "web-once"]), Value::Null);
-    let made = writes(cluster, &namespace).into_iter().filter(|line| line == "patch jobs/web-once").count();
-    assert_eq!(made, 1, "it ran once");
-}
-
-fn copy(from: &Path, to: &Path) {
-    fs::create_dir_all(to).unwrap();
-    for entry in fs::read_dir(from).unwrap() {
-        let (entry, to) = (entry.as_ref().unwrap(), to.join(entry.as_ref().unwrap().file_name()));
-        if entry.path().is_dir() { copy(&entry.path(), &to) } else { fs::copy(entry.path(), to).map(drop).unwrap() }
-    }
-}
-
-#[test]
-fn after_a_restore_of_etcd_changes_are_seen_without_a_restart() {
-    if TestCluster::shared_or_skip().is_none() {
-        return;
-    }
-    let options = Options { processes: Processes::ApiServer, ..Options::default() };
-    let cluster = TestCluster::start(options).unwrap();
-    define(&cluster);
-    let namespace = cluster.namespace("restored").unwrap();
-    let _operator = serve(&cluster, &namespace);
-    set(&namespace, "web", json!({"colour": "green"}));
-    wait_for(&namespace, "web", "Ready");
-    let before = map(&namespace, "web");
-
-    let (data, backup) = (cluster.folder().join("etcd"), cluster.folder().join("etcd-backup"));
-    cluster.kill(Component::Etcd).unwrap();
-    copy(&data, &backup);
-    cluster.restart(Component::Etcd).unwrap();
-    for n in 0..100 {
-        namespace.kubectl(["annotate", "--overwrite", "namespace", namespace.name(), &format!("n={n}")]).unwrap();
-    }
-    set(&namespace, "web", json!({"colour": "yellow"}));
-    eventually("an upgrade", || match map(&namespace, "web")["data"]["colour"].clone() {
-        colour if colour == "yellow" => Ok(()),
-        colour => Err(colour),
-    });
-    wait_for(&namespace, "web", "Ready");
-
-    cluster.kill(Component::Etcd).unwrap();
-    fs::remove_dir_all(&data).unwrap();
-    copy(&backup, &data);
-    cluster.restart(Component::Etcd).unwrap();
-    cluster.restart(Component::ApiServer).unwrap();
-    let restored = map(&namespace, "web");
-    assert_eq!((uid(&restored), &restored["data"]["colour"]), (uid(&before), &json!("green")));
-    set(&namespace, "web", json!({"colour": "blue"}));
-    set(&namespace, "two", json!({"colour": "green"}));
-    eventually("the changes after the restore", || {
-        let (one, two) = (map(&namespace, "web"), map(&namespace, "two"));
-        if one["data"]["colour"] == "blue" && two["data"]["colour"] == "green" { Ok(()) } else { Err((one, two)) }
-    });
-    assert_eq!(uid(&map(&namespace, "web")), uid(&before));
-    wait_for(&namespace, "web", "Ready");
-    let widget = get(&namespace, ["widget", "web"]);
-    assert_eq!(
-        (&widget["status"]["deployedRelease"]["revision"], &condition(&widget, "Ready")["status"]),
-        (&json!(2), &json!("True"))
     );
 }

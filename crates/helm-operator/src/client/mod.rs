@@ -4,6 +4,7 @@ mod bounded;
 mod connections;
 mod find;
 mod restart;
+mod resume;
 mod term;
 
 use std::pin::Pin;
@@ -22,6 +23,7 @@ use self::connections::is_watch;
 pub use self::find::NoCluster;
 pub(crate) use self::find::find as find_cluster;
 use self::restart::AfterRestart;
+use self::resume::Resuming;
 use self::term::WithinTerm;
 use crate::lease::Term;
 use crate::manager::Error;
@@ -50,6 +52,7 @@ fn client(config: Config, metrics: &Metrics, term: &Term) -> Result<Client, kube
     let service = ServiceBuilder::new()
         .layer(config.base_uri_layer())
         .option_layer(config.default_retry.then(|| RetryLayer::new(AfterRestart::default())))
+        .layer(Resuming::default())
         .option_layer(config.auth_layer()?)
         .layer(config.extra_headers_layer()?)
         .layer(within_term)

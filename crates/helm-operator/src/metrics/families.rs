@@ -2,7 +2,7 @@
 //! text.
 
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, LazyLock, OnceLock};
 
 use helm_release::kube::intern;
 use kube::core::GroupVersionKind;
@@ -21,6 +21,9 @@ use super::runtime::Runtime;
 
 /// The upper bounds of the reconcile time's buckets, in seconds.
 const BUCKETS: [f64; 14] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0];
+
+/// How often the watches of the process panicked. They have no controller: several share one.
+pub(crate) static WATCH_PANICS: LazyLock<Counter> = LazyLock::new(Counter::default);
 
 /// How a reconcile ended, in controller-runtime's terms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -209,6 +212,7 @@ impl Families {
         self.queues.register(r);
         self.releases.register(r);
         r.register("helm_operator_outcomes", "Outcomes by controller and reason", self.outcomes.clone());
+        r.register("helm_operator_watch_panics", "Watches that panicked and listed again", WATCH_PANICS.clone());
         r.register("helm_operator_renders", "Renders in worker processes by outcome", self.renders.clone());
         r.register(
             "resource_created_at_seconds",

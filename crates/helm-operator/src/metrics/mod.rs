@@ -22,8 +22,8 @@ use tokio::time::Instant;
 
 pub(crate) use census::{Census, Count};
 pub(crate) use families::ReconcileResult;
-pub(crate) use families::RenderOutcome;
 use families::{ControllerLabels, Families, OutcomeLabels, RenderLabels, ResultLabels};
+pub(crate) use families::{RenderOutcome, WATCH_PANICS};
 pub(crate) use format::Format;
 pub(crate) use queue::QueueMetrics;
 pub(crate) use releases::Action;

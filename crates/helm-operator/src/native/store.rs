@@ -67,7 +67,8 @@ impl Stores {
             };
             let config = watcher::Config::default().labels(labels);
             let requirement = self.readiness.require(&scope.of(&what), LISTING);
-            let stream = Stream::new(scope, pages::watch(api, config).boxed()).required(requirement);
+            let open = move || pages::watch(api.clone(), config.clone()).boxed();
+            let stream = Stream::new(scope, open).required(requirement);
             lock(&self.watches).spawn(store.clone().keep_current(stream));
         }
         store
@@ -277,8 +278,9 @@ mod tests {
     }
 
     async fn feed(store: &Arc<Store<ConfigMap>>, scope: Scope, events: Vec<Event<ConfigMap>>) {
-        let events = stream::iter(events.into_iter().map(Ok)).boxed();
-        store.clone().keep_current(Stream::new(scope, events)).await;
+        let mut events = Some(events);
+        let open = move || stream::iter(events.take().into_iter().flatten().map(Ok)).boxed();
+        store.clone().keep_current(Stream::new(scope, open)).await;
     }
 
     fn list(objects: &[ConfigMap]) -> Vec<Event<ConfigMap>> {

@@ -225,6 +225,22 @@ impl Cache {
         self.releases.change(&self.record_of(key), self.reader, change)
     }
 
+    /// The namespace of a resource's records.
+    pub(super) fn namespace_of_records(&self, key: &ResourceKey) -> Arc<str> {
+        self.record_of(key).namespace.clone()
+    }
+
+    /// Whether changes of a resource's records go unnoticed.
+    pub(super) fn is_blind(&self, key: &ResourceKey) -> bool {
+        self.releases.is_refused(&self.record_of(key).namespace)
+    }
+
+    /// The resources whose records are in this scope.
+    pub(super) fn recorded_in(&self, scope: &Scope) -> Vec<ResourceKey> {
+        let state = self.state();
+        state.primaries.keys().filter(|key| scope.covers(&self.record_of(key).namespace)).cloned().collect()
+    }
+
     /// Tells the reader of changes to releases that this controller does not make itself.
     pub(super) fn report_releases_to(&self, reader: Weak<dyn Reader>) {
         self.releases.add_reader(self.reader, reader);
@@ -336,16 +352,20 @@ impl Cache {
         keys.iter().filter_map(|key| state.ask_at(key)).min()
     }
 
-    /// Stores the server's answer for an object whose event is overdue.
-    pub(super) fn confirm(&self, key: &ObjectKey, live: Option<&Live>) {
+    /// Stores the server's answer for an object whose event is overdue: metadata, with whose object it is. What someone else changed meanwhile counts
+    /// at once. The rest of the object, and the version, are the event's to tell.
+    pub(super) fn confirm(&self, key: &ObjectKey, read: Option<(&Live, bool)>) {
         let mut state = self.state();
-        let uid = live.and_then(|l| l.metadata.uid.as_deref()).unwrap_or_default();
         let Some(known) = state.dependents.get_mut(key) else { return };
-        if *known.uid == *uid {
-            let known = Arc::make_mut(known);
-            known.stamp = known.stamp.confirmed();
-        } else {
-            state.dependents.remove(key);
+        match read.filter(|(live, _)| live.metadata.uid.as_deref() == Some(&*known.uid)) {
+            Some((live, ours)) => {
+                let known = Arc::make_mut(known);
+                known.stamp = known.stamp.confirmed();
+                if live.resource_version() != known.resource_version {
+                    (known.mark, known.deleting, known.kept, known.ours) = (live.mark, live.deleting, live.kept, ours);
+                }
+            }
+            None => _ = state.dependents.remove(key),
         }
     }
 

@@ -1,18 +1,23 @@
 //! Feeds one stream of list and watch events into the cache: mark and sweep by the list's epoch, within the stream's scope.
 //!
+//! A panic, in the stream or in the sink, ends neither the task nor the process: the stream is opened again, and lists anew.
+//!
 //! An item missing from a list is gone, whether the list is the first, one after an expired watch, or empty. The resource versions of listed items
 //! decide nothing: they say nothing about what the list lacks.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
-use futures::StreamExt;
 use futures::stream::BoxStream;
+use futures::{FutureExt as _, StreamExt as _};
 use kube::runtime::watcher::{self, Event};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
+use super::refusals::Refusals;
 use super::stamp::Epoch;
 use crate::last_error::{Change, LastError};
+use crate::metrics::WATCH_PANICS;
 use crate::readiness::Requirement;
 
 /// The objects that a stream covers: one namespace, or everything.
@@ -47,18 +52,21 @@ impl Scope {
     }
 }
 
+/// List and watch events, from the first list on.
+type Events<T> = BoxStream<'static, watcher::Result<Event<T>>>;
+
 /// List and watch events of one kind in one scope.
 pub(crate) struct Stream<T> {
     pub(crate) scope: Scope,
-    pub(crate) events: BoxStream<'static, watcher::Result<Event<T>>>,
+    open: Box<dyn FnMut() -> Events<T> + Send>,
     /// Met by the first list.
     requirement: Option<Requirement>,
 }
 
 impl<T> Stream<T> {
-    /// A stream whose first list is awaited by nothing but its sink.
-    pub(crate) fn new(scope: Scope, events: BoxStream<'static, watcher::Result<Event<T>>>) -> Stream<T> {
-        Stream { scope, events, requirement: None }
+    /// A stream whose first list is awaited by nothing but its sink. `open` lists and watches anew each time.
+    pub(crate) fn new(scope: Scope, open: impl FnMut() -> Events<T> + Send + 'static) -> Stream<T> {
+        Stream { scope, open: Box::new(open), requirement: None }
     }
 
     /// Sets what the first list meets.
@@ -91,28 +99,79 @@ pub(crate) trait Sink<T>: Send {
 }
 
 /// Feeds the sink until the stream ends. `first` receives the result of the first list.
-pub(crate) async fn feed<T>(sink: impl Sink<T>, mut stream: Stream<T>, first: oneshot::Sender<First>) {
-    let mut first = Some(first);
-    let mut epoch = Epoch { number: 0, began: Instant::now() };
-    let mut last_error = LastError::default();
-    while let Some(event) = stream.events.next().await {
-        log_change(&mut last_error, &event, &sink.description(), stream.requirement.as_ref());
-        follow(stream.requirement.as_ref(), &event);
+pub(crate) async fn feed<T>(sink: impl Sink<T>, stream: Stream<T>, first: oneshot::Sender<First>) {
+    let Stream { scope, open, requirement } = stream;
+    let epoch = Epoch { number: 0, began: Instant::now(), is_list: false };
+    let (first, last_error) = (Some(first), LastError::default());
+    let mut feed = Feed { sink, open, scope, requirement, epoch, first, last_error };
+    let mut panics = Refusals::default();
+    loop {
+        let opened = Instant::now();
+        if AssertUnwindSafe(feed.pass()).catch_unwind().await.is_ok() {
+            return;
+        }
+        feed.panicked();
+        panics.add(opened.elapsed());
+        tokio::time::sleep(panics.pause()).await;
+    }
+}
+
+/// A sink, and how far its stream got.
+struct Feed<T, S> {
+    sink: S,
+    open: Box<dyn FnMut() -> Events<T> + Send>,
+    scope: Scope,
+    requirement: Option<Requirement>,
+    epoch: Epoch,
+    first: Option<oneshot::Sender<First>>,
+    last_error: LastError,
+}
+
+impl<T, S: Sink<T>> Feed<T, S> {
+    /// Passes events on until the stream ends.
+    async fn pass(&mut self) {
+        let mut events = (self.open)();
+        while let Some(event) = events.next().await {
+            log_change(&mut self.last_error, &event, &self.sink.description(), self.requirement.as_ref());
+            follow(self.requirement.as_ref(), &event);
+            self.take(event);
+        }
+    }
+
+    fn take(&mut self, event: watcher::Result<Event<T>>) {
         match event {
-            Ok(Event::Init) => epoch = Epoch { number: epoch.number + 1, began: Instant::now() },
-            Ok(Event::InitApply(item) | Event::Apply(item)) => sink.changed(item, epoch),
+            Ok(Event::Init) => {
+                self.epoch = Epoch { number: self.epoch.number + 1, began: Instant::now(), is_list: true };
+            }
+            Ok(Event::InitApply(item) | Event::Apply(item)) => self.sink.changed(item, self.epoch),
             Ok(Event::InitDone) => {
-                sink.sweep(&stream.scope, epoch);
-                // The receiver may be gone.
-                _ = first.take().map(|first| first.send(First::Listed));
+                self.epoch.is_list = false;
+                self.sink.sweep(&self.scope, self.epoch);
+                self.listed(First::Listed);
             }
-            Ok(Event::Delete(item)) => sink.deleted(item),
-            Err(error) => {
-                if is_refused(&error) {
-                    sink.lost(&stream.scope);
-                    _ = first.take().map(|first| first.send(First::Refused));
-                }
-            }
+            Ok(Event::Delete(item)) => self.sink.deleted(item),
+            Err(error) if is_refused(&error) => self.lose(),
+            Err(_) => {}
+        }
+    }
+
+    fn lose(&mut self) {
+        self.sink.lost(&self.scope);
+        self.listed(First::Refused);
+    }
+
+    /// Sends the result of the first list. The receiver may be gone.
+    fn listed(&mut self, result: First) {
+        _ = self.first.take().map(|first| first.send(result));
+    }
+
+    /// Records that what was seen last may be incomplete: until the next list ends, what is missing may exist.
+    fn panicked(&mut self) {
+        WATCH_PANICS.inc();
+        let what = self.sink.description();
+        tracing::error!("Watching {what} panicked, which is a bug; it is listed again");
+        if std::panic::catch_unwind(AssertUnwindSafe(|| self.lose())).is_err() {
+            tracing::error!("Giving up what was known of {what} panicked, too");
         }
     }
 }
@@ -157,12 +216,15 @@ fn change<T>(last: &mut LastError, event: &watcher::Result<Event<T>>) -> Change 
 
 /// Whether the server no longer has the events since the last one seen: a list follows, as after any long pause.
 fn is_expired(error: &watcher::Error) -> bool {
-    let code = match error {
-        watcher::Error::WatchError(status) => status.code,
-        watcher::Error::WatchStartFailed(kube::Error::Api(status)) => status.code,
-        _ => return false,
-    };
-    code == 410
+    matches!(error, watcher::Error::WatchError(status) if status.code == 410) || is_unknown_version(error)
+}
+
+/// Whether the server cannot start a watch at the version that was seen last: it no longer has the events since then, or it was restored from a
+/// backup and does not know the version yet.
+pub(super) fn is_unknown_version(error: &watcher::Error) -> bool {
+    let watcher::Error::WatchStartFailed(kube::Error::Api(status)) = error else { return false };
+    let causes = status.details.iter().flat_map(|details| &details.causes);
+    status.code == 410 || causes.into_iter().any(|cause| cause.reason == "ResourceVersionTooLarge")
 }
 
 /// Whether a retry helps only once someone has changed permissions or kinds.
@@ -187,6 +249,15 @@ mod tests {
 
     use super::*;
 
+    /// A stream of these events, which end.
+    fn once(
+        scope: Scope,
+        events: impl IntoIterator<Item = watcher::Result<Event<&'static str>>>,
+    ) -> Stream<&'static str> {
+        let mut events = Some(events.into_iter().collect::<Vec<_>>());
+        Stream::new(scope, move || stream::iter(events.take().unwrap_or_default()).boxed())
+    }
+
     /// Records every call.
     #[derive(Clone, Default)]
     struct Calls(Arc<Mutex<Vec<String>>>);
@@ -199,6 +270,7 @@ mod tests {
 
     impl Sink<&'static str> for Calls {
         fn changed(&self, item: &'static str, epoch: Epoch) {
+            assert_ne!(item, "bomb", "a bug");
             self.note(format!("{item} in {}", epoch.number));
         }
 
@@ -235,7 +307,7 @@ mod tests {
         ];
         let calls = Calls::default();
         let (first, listed) = oneshot::channel();
-        feed(calls.clone(), Stream::new(Scope::namespace("ns"), stream::iter(events).boxed()), first).await;
+        feed(calls.clone(), once(Scope::namespace("ns"), events), first).await;
         assert_eq!(listed.await, Ok(First::Listed));
         let expected = ["a in 1", "sweep 1 of ns", "b in 1", "a gone", "sweep 2 of ns", "c in 2"];
         assert_eq!(*calls.0.lock().unwrap(), expected);
@@ -246,9 +318,33 @@ mod tests {
         let events = [Ok(Event::Init), Ok(Event::InitApply("a")), Ok(Event::Init), Ok(Event::InitApply("b"))];
         let calls = Calls::default();
         let (first, listed) = oneshot::channel();
-        feed(calls.clone(), Stream::new(Scope::ALL, stream::iter(events).boxed()), first).await;
+        feed(calls.clone(), once(Scope::ALL, events), first).await;
         assert!(listed.await.is_err());
         assert_eq!(*calls.0.lock().unwrap(), ["a in 1", "b in 2"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_watch_that_panics_lists_again_and_ends_nothing() {
+        let list = |items: &[&'static str]| {
+            let items = items.iter().map(|item| Ok(Event::InitApply(*item)));
+            std::iter::once(Ok(Event::Init)).chain(items).chain([Ok(Event::InitDone)]).collect::<Vec<_>>()
+        };
+        let panics_in_the_stream = || stream::once(async { unreachable!("a bug") }).boxed();
+        let mut runs = vec![
+            stream::iter(list(&["a"]).into_iter().chain([Ok(Event::Apply("bomb"))])).boxed(),
+            panics_in_the_stream(),
+            stream::iter(list(&["b"])).boxed(),
+        ];
+        let open = move || runs.remove(0);
+        let (calls, before) = (Calls::default(), WATCH_PANICS.get());
+        let (first, listed) = oneshot::channel();
+        let began = Instant::now();
+        feed(calls.clone(), Stream::new(Scope::ALL, open), first).await;
+        assert_eq!(listed.await, Ok(First::Listed));
+        let expected = ["a in 1", "sweep 1 of all", "lost all", "lost all", "b in 2", "sweep 2 of all"];
+        assert_eq!(*calls.0.lock().unwrap(), expected);
+        assert!(WATCH_PANICS.get() >= before + 2);
+        assert!(began.elapsed() >= std::time::Duration::from_secs(1), "not at once: {:?}", began.elapsed());
     }
 
     #[tokio::test]
@@ -257,8 +353,8 @@ mod tests {
             let status = kube::core::Status::failure("no", "no").with_code(code);
             let error = watcher::Error::InitialListFailed(kube::Error::Api(Box::new(status)));
             let (first, listed) = oneshot::channel();
-            let (calls, events) = (Calls::default(), stream::iter([Err(error)]).boxed());
-            feed(calls.clone(), Stream::new(Scope::ALL, events), first).await;
+            let calls = Calls::default();
+            feed(calls.clone(), once(Scope::ALL, [Err(error)]), first).await;
             assert_eq!(listed.await.ok(), expected.then_some(First::Refused), "{code}");
             assert_eq!(*calls.0.lock().unwrap() == ["lost all"], expected, "{code}");
         }

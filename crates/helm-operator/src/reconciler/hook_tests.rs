@@ -550,6 +550,7 @@ async fn another_spec_ends_the_wait_for_a_hook_of_a_rollback() {
     reconcile(&world, "Complete").await;
     assert_eq!((world.value_of("a"), world.history().last().unwrap().as_str()), (json!("3"), "4 deployed"));
     assert_eq!(count(&world, &format!("POST {JOBS}")), 1);
+}
 
 #[tokio::test(start_paused = true)]
 async fn the_objects_of_a_release_with_deletion_hooks_have_no_owner_reference() {

@@ -146,6 +146,8 @@ impl Kinds {
     /// Lists a new member's objects, and then lets it see what it missed.
     async fn catch_up(self: Arc<Self>, shared: Arc<Shared>, chart: String, subscriber: Subscriber) -> First {
         for attempt in 1.. {
+            // The list will contain what happened before it: while lists fail, nothing piles up.
+            shared.forget_missed(&subscriber);
             let began = Instant::now();
             match self.source.list(&shared.kind, &shared.scope, &chart).await {
                 Ok(all) => {
@@ -210,10 +212,17 @@ impl Shared {
         })
     }
 
+    /// Drops the events that a member missed so far, before it lists.
+    fn forget_missed(&self, subscriber: &Subscriber) {
+        let mut state = lock(&self.state);
+        let member = state.members.iter_mut().find(|member| Arc::ptr_eq(&member.subscriber, subscriber));
+        member.and_then(|member| member.missed.as_mut()).into_iter().for_each(Vec::clear);
+    }
+
     /// Gives a member the objects that exist, and then the events that it missed.
     fn admit(&self, subscriber: &Subscriber, all: Vec<Live>, began: Instant) {
         let mut state = lock(&self.state);
-        let list = Epoch { number: state.epoch, began };
+        let list = Epoch { number: state.epoch, began, is_list: false };
         let Some(member) = state.members.iter_mut().find(|m| Arc::ptr_eq(&m.subscriber, subscriber)) else { return };
         for live in all {
             member.see(&Event::Changed(Arc::new(live), list));

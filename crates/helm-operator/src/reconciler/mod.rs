@@ -46,6 +46,7 @@ mod progress;
 pub(crate) mod queue;
 mod recent;
 mod recorded;
+mod refusals;
 mod release;
 mod releases;
 mod render;

@@ -41,6 +41,7 @@ impl Work<'_> {
             again: self.again(primary),
             place: self.place(primary, release.as_deref()),
             contested: self.is_contested(),
+            blind: self.shared.cache.is_blind(self.key),
             apart: self.lane == Lane::Common && self.shared.cache.history(self.key).is_retry(),
         }
     }

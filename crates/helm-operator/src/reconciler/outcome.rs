@@ -7,7 +7,7 @@ use helm_release::outside;
 use jiff::Timestamp;
 use tokio::time::Instant;
 
-use super::failure::Failed;
+use super::failure::{Failed, Unanswered};
 use super::history::LastFailure;
 use super::primary::{Primary, ResourceKey};
 use super::release::Release;
@@ -147,6 +147,16 @@ fn in_flight(primary: &Primary, release: &Release, until: Timestamp) -> Fault {
 pub(super) fn invalid_annotation(why: &str) -> Fault {
     let message = why.to_owned();
     Fault { condition: condition::IRRECONCILABLE, reason: "InvalidAnnotation", message }
+}
+
+/// The server refuses to list or watch the records in this namespace.
+pub(super) fn unwatched_records(namespace: &str) -> Unanswered {
+    let rule = "{apiGroups: [\"\"], resources: [secrets], verbs: [get, list, watch, create, patch, delete]}";
+    let message = format!(
+        "cannot watch the release's records: the server refuses to list or watch Secrets in namespace {namespace:?}, so nothing is changed until it \
+         allows it; add this rule to the operator's role: {rule}"
+    );
+    Unanswered::with_reason("RecordsForbidden", message)
 }
 
 pub(super) fn foreign(primary: &Primary) -> Fault {

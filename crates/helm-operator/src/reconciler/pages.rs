@@ -1,17 +1,21 @@
 //! Lists in pages: large ones, and small ones for kinds whose objects are so large that a page exceeds the limit of an answer. Lists again when the
-//! server no longer has the version from which to watch.
+//! server cannot watch from the version that was seen last, and after it refused a watch.
 
 use std::fmt::Debug;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
+use futures::FutureExt as _;
 use futures::stream::{BoxStream, Stream, StreamExt as _};
 use kube::Api;
 use kube::api::ListParams;
 use kube::runtime::WatchStreamExt as _;
 use kube::runtime::watcher::{self, Event};
 use serde::de::DeserializeOwned;
+use tokio::time::{Instant, sleep};
 
+use super::feed;
+use super::refusals::Refusals;
 use crate::client::TooLarge;
 
 /// The page size of lists. client-go's informers take 500; pages of several kinds are in memory at once, so a start of ours takes a fifth of that.
@@ -26,7 +30,13 @@ where
     K: kube::Resource + Clone + DeserializeOwned + Debug + Send + 'static,
 {
     let open = move |page| watcher::watcher(api.clone(), config.clone().page_size(page)).default_backoff().boxed();
-    Pages { events: open(PAGE), open: Box::new(open), small: false }
+    Pages {
+        events: open(PAGE),
+        open: Box::new(open),
+        small: false,
+        opened: Instant::now(),
+        refusals: Refusals::default(),
+    }
 }
 
 /// List and watch events of a kind.
@@ -34,29 +44,51 @@ pub(crate) struct Pages<K> {
     open: Box<dyn Fn(u32) -> Events<K> + Send>,
     events: Events<K>,
     small: bool,
+    /// When it began to list.
+    opened: Instant,
+    refusals: Refusals,
 }
 
 type Events<K> = BoxStream<'static, watcher::Result<Event<K>>>;
 
-impl<K> Stream for Pages<K> {
+impl<K: Send + 'static> Pages<K> {
+    fn page(&self) -> u32 {
+        if self.small { SMALL_PAGE } else { PAGE }
+    }
+
+    /// Lists again. kube would ask for the same version again and again.
+    fn open_anew(&mut self) {
+        (self.events, self.opened) = ((self.open)(self.page()), Instant::now());
+    }
+
+    /// Lists again after a pause: only a list that succeeds proves that the refusal is over.
+    fn open_after_refusal(&mut self) {
+        self.refusals.add(self.opened.elapsed());
+        let (pause, events) = (self.refusals.pause(), (self.open)(self.page()));
+        self.events = sleep(pause).map(|()| events).flatten_stream().boxed();
+        self.opened = Instant::now() + pause;
+    }
+}
+
+impl<K: Send + 'static> Stream for Pages<K> {
     type Item = watcher::Result<Event<K>>;
 
     fn poll_next(mut self: Pin<&mut Self>, task: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let polled = self.events.poll_next_unpin(task);
         match &polled {
             Poll::Ready(Some(Err(watcher::Error::InitialListFailed(error)))) if !self.small && is_too_large(error) => {
-                (self.small, self.events) = (true, (self.open)(SMALL_PAGE));
-                self.poll_next(task)
+                self.small = true;
+                self.open_anew();
+                return self.poll_next(task);
             }
-            // kube lists again after an expired watch, but not if the server refuses to start one: it would ask for the same version for ever.
-            Poll::Ready(Some(Err(watcher::Error::WatchStartFailed(kube::Error::Api(status)))))
-                if status.code == 410 =>
-            {
-                self.events = (self.open)(if self.small { SMALL_PAGE } else { PAGE });
-                polled
+            // kube lists again after an expired watch, but not if the server refuses to start one.
+            Poll::Ready(Some(Err(error))) if feed::is_unknown_version(error) => self.open_anew(),
+            Poll::Ready(Some(Err(error @ watcher::Error::WatchStartFailed(_)))) if feed::is_refused(error) => {
+                self.open_after_refusal();
             }
-            _ => polled,
+            _ => {}
         }
+        polled
     }
 }
 
@@ -189,26 +221,39 @@ mod tests {
         }
     }
 
-    /// A server whose first watch delivers `b` and then expires: by an event, or at once by the answer's status. Meanwhile `a` and `b` go and `c` comes.
-    fn expiring(asked: &Asked, by_event: bool) -> Api<ConfigMap> {
+    /// How a first watch ends.
+    #[derive(Clone, Copy, Debug)]
+    enum Ends {
+        /// It delivers `b` and then expires, by an event.
+        Expired,
+        /// The server refuses to start it, with this status and cause.
+        Unstarted(u16, &'static str),
+    }
+
+    /// A server whose first watch ends. Meanwhile `a` and `b` go and `c` comes.
+    fn ending(asked: &Asked, ends: Ends) -> Api<ConfigMap> {
         let asked = asked.clone();
         let service = tower::service_fn(move |request: Request<Body>| {
             let query = request.uri().query().unwrap_or_default().to_owned();
             asked.lock().unwrap().push(query.clone());
             let number = asked.lock().unwrap().len();
             async move {
-                let expired = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 410, "reason": "Expired", "message": "too old"});
+                let status = |code: u16, cause: &str| {
+                    let details = json!({"causes": [{"reason": cause, "message": "no"}]});
+                    json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "reason": "No", "message": "no", "details": details})
+                };
                 let answer = |code: u16, text: String| {
                     Ok::<_, tower::BoxError>(Response::builder().status(code).body(Body::from(text.into_bytes()))?)
                 };
-                match (query.contains("watch=true"), number) {
-                    (true, 2) if by_event => {
+                match (query.contains("watch=true"), number, ends) {
+                    (true, 2, Ends::Expired) => {
                         let b = json!({"type": "ADDED", "object": {"metadata": {"name": "b", "resourceVersion": "6"}}});
-                        answer(200, format!("{b}\n{}\n", json!({"type": "ERROR", "object": expired})))
+                        let end = json!({"type": "ERROR", "object": status(410, "Expired")});
+                        answer(200, format!("{b}\n{end}\n"))
                     }
-                    (true, 2) => answer(410, expired.to_string()),
-                    (true, _) => std::future::pending().await,
-                    (false, _) => {
+                    (true, 2, Ends::Unstarted(code, cause)) => answer(code, status(code, cause).to_string()),
+                    (true, ..) => std::future::pending().await,
+                    (false, ..) => {
                         let name = if number == 1 { "a" } else { "c" };
                         let items = [json!({"metadata": {"name": name}})];
                         answer(200, json!({"metadata": {"resourceVersion": "5"}, "items": items}).to_string())
@@ -220,17 +265,45 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn after_an_expired_watch_a_new_list_says_what_is_gone() {
-        for by_event in [true, false] {
+    async fn after_a_watch_that_cannot_go_on_a_new_list_says_what_is_gone() {
+        for ends in [
+            Ends::Expired,
+            Ends::Unstarted(410, "Expired"),
+            Ends::Unstarted(403, "Forbidden"),
+            // A server that was restored from a backup does not know the version yet.
+            Ends::Unstarted(504, "ResourceVersionTooLarge"),
+        ] {
             let (asked, names) = (Asked::default(), Names::default());
-            let events = watch(expiring(&asked, by_event), watcher::Config::default()).boxed();
-            let stream = feed::Stream::new(Scope::ALL, events);
+            let api = ending(&asked, ends);
+            let open = move || watch(api.clone(), watcher::Config::default()).boxed();
+            let stream = feed::Stream::new(Scope::ALL, open);
             let feeding = feed::feed(names.clone(), stream, tokio::sync::oneshot::channel().0);
             // It never ends.
             assert!(tokio::time::timeout(std::time::Duration::from_secs(120), feeding).await.is_err());
-            assert_eq!(names.0.lock().unwrap().keys().collect::<Vec<_>>(), ["c"], "by event: {by_event}");
+            assert_eq!(names.0.lock().unwrap().keys().collect::<Vec<_>>(), ["c"], "{ends:?}");
             let watches: Vec<bool> = asked.lock().unwrap().iter().map(|query| query.contains("watch=true")).collect();
-            assert_eq!(watches, [false, true, false, true], "one list and one watch more");
+            assert_eq!(watches, [false, true, false, true], "one list and one watch more: {ends:?}");
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_lists_and_refuses_to_watch_is_asked_at_growing_intervals() {
+        let asked = Asked::default();
+        let log = asked.clone();
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let query = request.uri().query().unwrap_or_default().to_owned();
+            let is_watch = query.contains("watch=true");
+            log.lock().unwrap().push(query);
+            let forbidden = json!({"kind": "Status", "code": 403, "reason": "Forbidden", "message": "no"});
+            let list = json!({"metadata": {"resourceVersion": "5"}, "items": []});
+            let (code, body) = if is_watch { (403, forbidden) } else { (200, list) };
+            let answer = Response::builder().status(code).body(Body::from(body.to_string().into_bytes())).unwrap();
+            std::future::ready(Ok::<_, tower::BoxError>(answer))
+        });
+        let api: Api<ConfigMap> = Api::all(Client::new(service, "default"));
+        let events = watch(api, watcher::Config::default());
+        assert!(tokio::time::timeout(std::time::Duration::from_secs(300), events.count()).await.is_err());
+        let asked = asked.lock().unwrap().len();
+        assert!((20..40).contains(&asked), "{asked} requests");
     }
 }

@@ -48,16 +48,14 @@ pub(super) fn recorded(release: Option<&Release>, lost: bool, owner: &Owner, ado
 }
 
 impl Release {
-    /// The revision that the live objects come from: the deployed one, else one being uninstalled, else the last that was ever deployed. A failed
-    /// `helm rollback` leaves nothing deployed.
+    /// The revision that the live objects come from: the newest that is deployed or being uninstalled, else the last that was ever deployed. A failed
+    /// `helm rollback` leaves nothing deployed; an older one may be deployed still, because a crash came between two writes.
     pub(super) fn base(&self) -> Option<(u32, &Revision)> {
-        [Status::Deployed, Status::Uninstalling, Status::Superseded].into_iter().find_map(|status| {
-            self.revisions
-                .iter()
-                .rev()
-                .find(|(_, r)| r.status == status)
-                .map(|(version, revision)| (*version, revision))
-        })
+        let newest = |statuses: &[Status]| {
+            let found = self.revisions.iter().rev().find(|(_, revision)| statuses.contains(&revision.status));
+            found.map(|(version, revision)| (*version, revision))
+        };
+        newest(&[Status::Deployed, Status::Uninstalling]).or_else(|| newest(&[Status::Superseded]))
     }
 
     /// The revisions that may have live objects but carry no marks: Helm made them, or dropped our marks when it wrote them.
@@ -288,6 +286,8 @@ mod tests {
             &["a", "b"],
             false,
         );
+        // A crash left an older revision deployed before the uninstall began: its hooks must not run in place of the newer one's.
+        check(&[(Deployed, complete(&["a"])), (Uninstalling, complete(&["b"]))], Some(2), &[], &["b"], true);
         assert!(Release::default().inventory().objects.is_empty());
     }
 

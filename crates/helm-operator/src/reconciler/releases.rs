@@ -25,6 +25,8 @@ pub(crate) struct Releases {
     writer: Arc<str>,
     /// Where the first list is complete.
     listed: Mutex<Vec<Scope>>,
+    /// Where the server refuses to list or watch records: changes go unnoticed there until a list ends.
+    refused: Mutex<Vec<Scope>>,
     /// Other processes that were met.
     met: Mutex<HashSet<Arc<str>>>,
 }
@@ -46,6 +48,8 @@ pub(super) trait Reader: Send + Sync {
     fn release_changed(&self, record: &ResourceKey, foreign: bool);
     /// Handles the loss of a release's last record. A change follows.
     fn release_lost(&self, record: &ResourceKey, release: &Arc<Release>);
+    /// Handles that changes of records in a scope go unnoticed from now on, or no longer do.
+    fn sight_changed(&self, scope: &Scope);
 }
 
 impl Releases {
@@ -68,6 +72,11 @@ impl Releases {
         let mut readers = lock(&self.readers);
         readers.last += 1;
         ReaderId(readers.last)
+    }
+
+    /// Whether the server refuses to list or watch the records in this namespace.
+    pub(super) fn is_refused(&self, namespace: &str) -> bool {
+        lock(&self.refused).iter().any(|scope| scope.covers(namespace))
     }
 
     /// Tells the reader of changes from now on.
@@ -115,7 +124,12 @@ impl Releases {
         let mut all = lock(&self.all);
         let release = Arc::make_mut(all.entry(key.clone()).or_default());
         let known = release.revisions.get_mut(&meta.version).map(|r| (&mut r.stamp, Some(r.resource_version)));
+        let known_version = known.as_ref().and_then(|(_, version)| *version);
         let Some(stamp) = Stamp::of_newer(known, meta.resource_version, Some(epoch)) else { return false };
+        if known_version.is_some_and(|version| meta.resource_version < version) {
+            // The server was restored from a backup. Later revisions, unless this list has them, are gone, and must not count as the base.
+            release.revisions.retain(|version, later| *version <= meta.version || later.stamp.survives(epoch));
+        }
         let marked = meta.marks.as_ref().map(|marks| marks.owner.clone());
         let owners = meta.owners.into_iter().filter(|uid| marked.as_deref() != Some(uid));
         let revision = Revision {
@@ -203,6 +217,21 @@ impl Sink<RecordMeta> for Arc<Releases> {
         if !listed.contains(scope) {
             listed.push(scope.clone());
         }
+        drop(listed);
+        let back = lock(&self.refused).extract_if(.., |refused| refused == scope).count();
+        if back > 0 {
+            self.each_reader(None, |reader| reader.sight_changed(scope));
+        }
+    }
+
+    fn lost(&self, scope: &Scope) {
+        let mut refused = lock(&self.refused);
+        if refused.contains(scope) {
+            return;
+        }
+        refused.push(scope.clone());
+        drop(refused);
+        self.each_reader(None, |reader| reader.sight_changed(scope));
     }
 
     fn description(&self) -> String {

@@ -1,7 +1,6 @@
 //! Watches a kind in a version that the server serves, whichever that is: a definition may drop a version, or go and come back, while the process runs.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures::StreamExt;
 use futures::stream::{self, BoxStream};
@@ -10,13 +9,7 @@ use kube::runtime::watcher::{self, Event};
 use tokio::time::{Instant, sleep};
 
 use super::feed::is_refused;
-use crate::backoff;
-
-/// The longest pause after refusals.
-const LONGEST: Duration = Duration::from_secs(30);
-
-/// How long a watch must hold to end their count.
-const HELD: Duration = Duration::from_secs(5);
+use super::refusals::Refusals;
 
 type Events = BoxStream<'static, watcher::Result<Event<Live>>>;
 
@@ -27,7 +20,7 @@ pub(super) fn watch(
     kind: Arc<Resource>,
     open: impl Fn(&Resource) -> Events + Send + 'static,
 ) -> Events {
-    let watch = Watch { mapper, kind, open, running: None, refusals: 0, refused: Instant::now() };
+    let watch = Watch { mapper, kind, open, running: None, refusals: Refusals::default(), refused: Instant::now() };
     stream::unfold(watch, async |mut watch| Some((watch.next().await?, watch))).boxed()
 }
 
@@ -36,8 +29,7 @@ struct Watch<F> {
     kind: Arc<Resource>,
     open: F,
     running: Option<Running>,
-    /// How many there were in a row.
-    refusals: u32,
+    refusals: Refusals,
     /// The last one.
     refused: Instant,
 }
@@ -50,8 +42,8 @@ struct Running {
 impl<F: Fn(&Resource) -> Events> Watch<F> {
     async fn next(&mut self) -> Option<watcher::Result<Event<Live>>> {
         if self.running.is_none() {
-            sleep(backoff::wait(self.refusals).min(LONGEST)).await;
-            if self.refusals > 0 {
+            sleep(self.refusals.pause()).await;
+            if !self.refusals.is_none() {
                 self.find_version().await;
             }
         }
@@ -59,7 +51,7 @@ impl<F: Fn(&Resource) -> Events> Watch<F> {
         let running = self.running.get_or_insert_with(open);
         let event = running.events.next().await?;
         if event.as_ref().is_err_and(is_refused) {
-            self.refusals = if running.since.elapsed() > HELD { 1 } else { self.refusals.saturating_add(1) };
+            self.refusals.add(running.since.elapsed());
             (self.running, self.refused) = (None, Instant::now());
         }
         Some(event)
@@ -84,6 +76,7 @@ impl<F: Fn(&Resource) -> Events> Watch<F> {
 #[cfg(test)]
 mod tests {
     use std::sync::Mutex;
+    use std::time::Duration;
 
     use helm_release::kube::MemoryApi;
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use helm_release::kube::{
-    Adopt, Api, Applier, CrdPolicy, Decoration, Live, ObjectKey, ObjectRule, Ownership, Policy, Resource,
+    Adopt, Api, Applier, CrdPolicy, Decoration, Live, ObjectKey, ObjectRule, Ownership, Policy, Resource, Tie,
 };
 use helm_release::outside;
 use helm_release::storage::{Home, Storage};
@@ -13,6 +13,7 @@ use tokio::sync::mpsc;
 
 use super::cache::{Cache, Claim, Dependent};
 use super::controller::{Additions, Wakes};
+use super::feed::Scope;
 use super::history::History;
 use super::intake::Intake;
 use super::look::Looks;
@@ -251,6 +252,7 @@ impl Shared {
             namespace: primary.namespace().to_owned(),
             chart: self.renderer.chart_name().to_owned(),
             owner: Some(primary.owner()),
+            tie: Tie::default(),
         }
     }
 
@@ -308,6 +310,13 @@ impl Reader for Shared {
             self.cache.change_history(&key, |history| history.retry_now(tokio::time::Instant::now()));
         }
         self.wake(key);
+    }
+
+    fn sight_changed(&self, scope: &Scope) {
+        for key in self.cache.recorded_in(scope) {
+            self.cache.change_history(&key, |history| history.retry_now(tokio::time::Instant::now()));
+            self.wake(key);
+        }
     }
 
     fn release_lost(&self, record: &ResourceKey, release: &Arc<Release>) {

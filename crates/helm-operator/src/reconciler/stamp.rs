@@ -18,6 +18,8 @@ pub(crate) struct Epoch {
     pub(crate) number: u64,
     /// When the list began.
     pub(crate) began: Instant,
+    /// Whether the list is still running. What it contains is the truth, as long as it is not older than what is known.
+    pub(crate) is_list: bool,
 }
 
 /// When an entry was last confirmed.
@@ -41,13 +43,17 @@ impl Stamp {
     }
 
     /// The stamp for an item from a watch (`epoch`) or from the answer to our own write (no epoch). `known` is the stamp of the existing entry
-    /// and, if it is the same object, its version. `None` if the existing entry is at least as new: then only its stamp changes.
+    /// and, if it is the same object, its version. `None` if the existing entry is at least as new: then only its stamp changes. A list that began
+    /// later wins even with a smaller version: the server was restored from a backup.
     pub(super) fn of_newer(
         known: Option<(&mut Stamp, Option<u64>)>,
         version: u64,
         epoch: Option<Epoch>,
     ) -> Option<Stamp> {
         match (known, epoch) {
+            (Some((stamp, Some(at))), Some(list)) if at > version && stamp.is_older_than(list) => {
+                Some(Stamp::seen(list))
+            }
             (Some((stamp, Some(at))), epoch) if at >= version => {
                 if let Some(epoch) = epoch {
                     *stamp = stamp.seen_again(epoch, at == version);
@@ -69,6 +75,11 @@ impl Stamp {
         Stamp { wrote: None, ..self }
     }
 
+    /// Whether the entry was known before a list began that is still running.
+    fn is_older_than(self, list: Epoch) -> bool {
+        list.is_list && self.epoch != list.number && self.wrote.is_none_or(|wrote| wrote < list.began)
+    }
+
     /// Whether the entry remains at the end of a list that covers it.
     pub(super) fn survives(self, list: Epoch) -> bool {
         self.epoch == list.number || self.wrote.is_some_and(|wrote| wrote >= list.began)
@@ -85,7 +96,30 @@ mod tests {
     use super::*;
 
     fn epoch(number: u64) -> Epoch {
-        Epoch { number, began: Instant::now() }
+        Epoch { number, began: Instant::now(), is_list: true }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_smaller_version_counts_only_in_a_list_that_began_later() {
+        let mut seen = Stamp::seen(epoch(1));
+        let early = Stamp::written(Some(seen));
+        tokio::time::advance(Duration::from_secs(1)).await;
+        let list = epoch(2);
+        tokio::time::advance(Duration::from_secs(1)).await;
+        let event = Epoch { is_list: false, ..list };
+        for (what, mut known, at, version, epoch, wins) in [
+            ("listed, seen before", seen, 9, 5, list, true),
+            ("listed, written before", early, 9, 5, list, true),
+            ("listed, written while the list ran", Stamp::written(Some(seen)), 9, 5, list, false),
+            ("an event", seen, 9, 5, event, false),
+            ("the same version", seen, 5, 5, list, false),
+            ("a newer version", seen, 5, 9, list, true),
+            ("seen in this list", Stamp::seen(list), 9, 5, list, false),
+        ] {
+            let newer = Stamp::of_newer(Some((&mut known, Some(at))), version, Some(epoch));
+            assert_eq!(newer.is_some(), wins, "{what}");
+        }
+        assert!(Stamp::of_newer(Some((&mut seen, Some(9))), 5, None).is_none(), "an answer to an older write");
     }
 
     #[tokio::test(start_paused = true)]

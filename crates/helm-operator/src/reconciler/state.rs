@@ -35,6 +35,8 @@ pub(super) struct Observed {
     pub(super) apart: bool,
     /// Another process made the newest revision, and this one has not waited for it yet.
     pub(super) contested: bool,
+    /// Changes of its records go unnoticed, because the server refuses to list or watch them.
+    pub(super) blind: bool,
 }
 
 /// What to do although nothing differs.
@@ -131,6 +133,8 @@ pub(super) enum Step {
     Refuse,
     /// Report an invalid annotation.
     ReportInvalidAnnotation,
+    /// Report that the records cannot be watched.
+    ReportBlindness,
     /// Report that somebody else is working on the release, and until when that is respected.
     LeaveAlone,
     /// Add our finalizer to the resource.
@@ -199,6 +203,7 @@ impl fmt::Display for Step {
             Step::Detect => "report drift",
             Step::Confirm => "confirm own writes",
             Step::ReportInvalidAnnotation => "report invalid annotation",
+            Step::ReportBlindness => "report that records cannot be watched",
             Step::LeaveAlone => "leave alone",
             Step::Uninstall => "uninstall",
             Step::RemoveFinalizer => "remove finalizer",
@@ -219,6 +224,7 @@ impl fmt::Display for Observed {
             (self.listing, "objects not listed yet"),
             (self.apart, "failed before"),
             (self.contested, "made by another operator"),
+            (self.blind, "records not watched"),
         ];
         flags.iter().filter(|(set, _)| *set).try_for_each(|(_, word)| write!(f, ", {word}"))
     }
@@ -289,6 +295,9 @@ fn wanted_step(observed: &Observed) -> Step {
     if observed.invalid_annotation && observed.release != Recorded::Foreign {
         return if observed.held { Step::Wait } else { Step::ReportInvalidAnnotation };
     }
+    if observed.blind {
+        return when_blind(observed);
+    }
     // The live objects are not known yet.
     if observed.listing {
         return Step::Wait;
@@ -305,9 +314,15 @@ fn wanted_step(observed: &Observed) -> Step {
     }
 }
 
+/// What records say may be old: acting on it could undo what someone else did, or leave behind what was never seen.
+fn when_blind(observed: &Observed) -> Step {
+    if observed.held { Step::Wait } else { Step::ReportBlindness }
+}
+
 fn when_deleting(observed: &Observed) -> Step {
     match observed.release {
         _ if !observed.finalizer => Step::Nothing,
+        _ if observed.blind => when_blind(observed),
         // Objects that it is about to create would be left behind.
         Recorded::InFlight => Step::LeaveAlone,
         _ if observed.held => Step::Wait,
@@ -380,6 +395,7 @@ mod tests {
         place: Place::Free,
         apart: false,
         contested: false,
+        blind: false,
     };
 
     fn check(cases: &[(&str, Observed, Step)]) {
@@ -557,6 +573,30 @@ mod tests {
                 Observed { release: Recorded::Unmarked, deleting: true, held: true, ..FINE },
                 Step::Wait,
             ),
+        ]);
+    }
+
+    #[test]
+    fn nothing_is_done_while_the_records_cannot_be_watched() {
+        let blind = Observed { blind: true, ..FINE };
+        check(&[
+            ("drift", Observed { objects: Objects::Drifted, ..blind.clone() }, Step::ReportBlindness),
+            ("a change", Observed { inputs: Inputs::Changed, ..blind.clone() }, Step::ReportBlindness),
+            (
+                "no record was ever seen",
+                Observed { release: Recorded::None, finalizer: false, ..blind.clone() },
+                Step::ReportBlindness,
+            ),
+            ("a deletion", Observed { deleting: true, ..blind.clone() }, Step::ReportBlindness),
+            (
+                "nor is it taken for uninstalled",
+                Observed { deleting: true, release: Recorded::None, ..blind.clone() },
+                Step::ReportBlindness,
+            ),
+            ("said just now", Observed { held: true, ..blind.clone() }, Step::Wait),
+            ("released", Observed { deleting: true, finalizer: false, ..blind.clone() }, Step::Nothing),
+            ("suspended", Observed { suspended: true, ..blind.clone() }, Step::Nothing),
+            ("paused", Observed { paused: true, ..blind }, Step::Nothing),
         ]);
     }
 

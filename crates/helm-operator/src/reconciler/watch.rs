@@ -32,7 +32,8 @@ pub(super) fn primaries(context: &Context, resource: &Resource, selector: &Selec
     let stream = |scope: Scope| {
         let api: Api<Received> = api(&context.client, resource, &scope);
         let requirement = context.readiness.require(&scope.of(&what), LISTING);
-        Stream::new(scope, pages::watch(api, config.clone()).boxed()).required(requirement)
+        let config = config.clone();
+        Stream::new(scope, move || pages::watch(api.clone(), config.clone()).boxed()).required(requirement)
     };
     scopes(&context.config.namespaces, resource.namespaced).into_iter().map(stream).collect()
 }
@@ -42,10 +43,13 @@ pub(super) fn records(client: &Client, namespaces: &Namespaces, readiness: &Read
     let config = watcher::Config::default().labels(SELECTOR);
     let stream = |scope: Scope| {
         let api: Api<RecordSecret> = api(client, &secrets(), &scope);
-        let read = |secret: RecordSecret| secret.record();
-        let events = pages::watch(api, config.clone()).filter_map(move |event| ready(reduce(event, read))).boxed();
+        let (read, config) = (|secret: RecordSecret| secret.record(), config.clone());
+        let open = move || {
+            let events = pages::watch(api.clone(), config.clone());
+            events.filter_map(move |event| ready(reduce(event, read))).boxed()
+        };
         let requirement = readiness.require(&scope.of("release records (Secrets)"), LISTING);
-        Stream::new(scope, events).required(requirement)
+        Stream::new(scope, open).required(requirement)
     };
     scopes(namespaces, true).into_iter().map(stream).collect()
 }
@@ -81,8 +85,13 @@ impl Source for Objects {
     fn watch(&self, kind: &Arc<Resource>, scope: &Scope, charts: &BTreeSet<String>) -> Stream<Live> {
         let config = watcher::Config::default().labels_from(&of_charts(charts.iter().map(String::as_str)));
         let (client, shape, wanted) = (self.client.clone(), self.shape(kind), scope.clone());
-        let open = move |kind: &Resource| shape.watch(&client, kind, &wanted, config.clone());
-        Stream::new(scope.clone(), served::watch(self.mapper.clone(), kind.clone(), open))
+        let (mapper, kind) = (self.mapper.clone(), kind.clone());
+        let open = move || {
+            let (client, wanted, config) = (client.clone(), wanted.clone(), config.clone());
+            let open = move |kind: &Resource| shape.watch(&client, kind, &wanted, config.clone());
+            served::watch(mapper.clone(), kind.clone(), open)
+        };
+        Stream::new(scope.clone(), open)
     }
 
     fn list(

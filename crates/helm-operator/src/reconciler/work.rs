@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use super::changes::RanHooks;
 use super::failure::Failed;
 use super::interruption::{Aim, Running};
-use super::outcome::{foreign, invalid_annotation};
+use super::outcome::{foreign, invalid_annotation, unwatched_records};
 use super::primary::{Primary, ResourceKey};
 use super::progress::{Progress, publish_progress};
 use super::release::Revision;
@@ -84,6 +84,8 @@ pub(super) struct Work<'a> {
     pub(super) in_line: bool,
     /// Deleted objects that still exist.
     pub(super) awaited: Option<String>,
+    /// Whether the resource was read again.
+    reread: bool,
     /// When the last step was decided.
     pub(super) decided: Instant,
     /// How many steps were decided.
@@ -122,6 +124,7 @@ impl<'a> Work<'a> {
             running: Arc::default(),
             in_line: false,
             awaited: None,
+            reread: false,
             decided,
             steps: 0,
         }
@@ -211,6 +214,7 @@ impl Work<'_> {
             Step::ReportInvalidAnnotation => {
                 Err(invalid_annotation(&self.annotation_fault(primary).unwrap_or_default()).into())
             }
+            Step::ReportBlindness => Err(unwatched_records(&self.shared.cache.namespace_of_records(self.key)).into()),
             Step::LeaveAlone => Ok(self.leave(primary)),
             Step::GiveWay => Ok(self.give_way(primary)),
             Step::AddFinalizer => uninstall::add_finalizer(self, primary).await,
@@ -227,6 +231,7 @@ impl Work<'_> {
                     uninstall::uninstall(self, primary).await
                 }
             },
+            Step::Render if self.may_be_another_versions() => self.reread(primary).await,
             Step::Render => match self.still_unserved(primary).await {
                 Some(attempt) => Err(attempt.into()),
                 None => match self.render(primary).await {
@@ -246,6 +251,20 @@ impl Work<'_> {
             Step::Uninstall => uninstall::uninstall(self, primary).await,
             Step::RemoveFinalizer => uninstall::remove_finalizer(self, primary).await,
         }
+    }
+
+    /// Whether the controller of another version may have made the newest revision, because it serves the resource now and this one's watch lags.
+    fn may_be_another_versions(&self) -> bool {
+        self.shared.intake.version.is_some() && !self.reread && self.release().is_some()
+    }
+
+    /// Reads the resource before an upgrade, once: it may be another controller's.
+    async fn reread(&mut self, primary: &Primary) -> Result<Next, Failed> {
+        self.reread = true;
+        uninstall::read_again(self, primary)
+            .await
+            .map_err(|e| Failed::of_request(&e, "cannot read the resource again"))?;
+        Ok(Next::Again)
     }
 
     /// Waits for the turn of resources that failed.
@@ -271,15 +290,18 @@ impl Work<'_> {
     /// What identifies an attempt: different inputs are tried at once.
     pub(super) fn attempt(&self, primary: &Primary) -> String {
         if primary.deleting {
-            "uninstall".to_owned()
+            // An annotation may be what helps.
+            format!("uninstall {:?}", primary.annotations)
         } else {
             format!("{} {:?}", self.inputs_digest(primary), primary.annotations)
         }
     }
 
-    /// What the release adds to its objects.
+    /// What the release, as it is recorded, adds to its objects.
     pub(super) fn decoration(&self, primary: &Primary) -> Decoration {
-        self.shared.decoration(primary)
+        let release = self.release().unwrap_or_default();
+        let marks = release.base().or(release.newest()).and_then(|(_, revision)| revision.marks.clone());
+        Decoration { tie: marks.map(|marks| marks.tie()).unwrap_or_default(), ..self.shared.decoration(primary) }
     }
 
     pub(super) fn environment<'b>(

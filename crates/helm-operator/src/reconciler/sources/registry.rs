@@ -6,6 +6,8 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use tokio::time::Instant;
+
 use super::super::feed::Scope;
 use super::super::primary::ResourceKey;
 use super::super::stamp::Epoch;
@@ -42,6 +44,8 @@ struct Object {
     read: Option<Read>,
     /// Counts what watches reported, so that a read knows whether it was overtaken.
     changes: u64,
+    /// When it was last read.
+    read_at: Option<Instant>,
     /// The version from which on a read knows all that watches reported; it only grows, so that no older read replaces a newer one.
     needs: u64,
     /// The list that last contained it.
@@ -136,7 +140,7 @@ impl Sources {
         let mut state = self.state();
         let Some(object) = state.objects.get_mut(key) else { return };
         if object.changes == changes || read.version >= object.needs {
-            object.read = Some(read);
+            (object.read, object.read_at) = (Some(read), Some(Instant::now()));
         } else {
             state.wake(key);
         }
@@ -147,7 +151,9 @@ impl Sources {
         let mut state = self.state();
         let Some(object) = state.objects.get_mut(key) else { return };
         object.epoch = epoch.number;
-        if object.read.as_ref().is_none_or(|read| read.version < version) {
+        // A list that began after the read is the truth, whatever its version: the server was restored from a backup.
+        let is_later = epoch.is_list && object.read_at.is_some_and(|at| at < epoch.began);
+        if object.read.as_ref().is_none_or(|read| read.version < version || (is_later && read.version != version)) {
             state.invalidate(key, version);
         }
     }
@@ -255,7 +261,7 @@ mod tests {
     }
 
     fn list() -> Epoch {
-        Epoch { number: 1, began: tokio::time::Instant::now() }
+        Epoch { number: 1, began: tokio::time::Instant::now(), is_list: false }
     }
 
     fn version(sources: &Sources, key: &SourceKey) -> Option<u64> {
@@ -276,6 +282,22 @@ mod tests {
         sources.changed(&key, 5, list());
         sources.store(&key, read(5), 1);
         sources.store(&key, read(4), 0);
+        assert_eq!(version(&sources, &key), Some(5));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_list_with_an_older_version_than_was_read_is_believed_if_it_began_later() {
+        let (sources, key) = sources();
+        let before = Epoch { is_list: true, ..list() };
+        tokio::time::advance(std::time::Duration::from_secs(1)).await;
+        sources.store(&key, read(9), 0);
+        sources.changed(&key, 5, before);
+        sources.changed(&key, 5, list());
+        assert_eq!(version(&sources, &key), Some(9));
+        tokio::time::advance(std::time::Duration::from_secs(1)).await;
+        sources.changed(&key, 5, Epoch { number: 2, is_list: true, ..list() });
+        assert_eq!(version(&sources, &key), None, "the server was restored from a backup");
+        sources.store(&key, read(5), 1);
         assert_eq!(version(&sources, &key), Some(5));
     }
 

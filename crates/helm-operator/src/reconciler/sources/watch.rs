@@ -4,7 +4,7 @@
 
 use std::sync::{Arc, Weak};
 
-use futures::{FutureExt as _, StreamExt as _, future};
+use futures::{StreamExt as _, future};
 use helm_release::storage::SECRET_TYPE;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -15,7 +15,7 @@ use serde::de::DeserializeOwned;
 use tokio::sync::oneshot;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::super::feed::{self, First, Scope, Sink, Stream};
+use super::super::feed::{self, Scope, Sink, Stream};
 use super::super::pages;
 use super::super::stamp::Epoch;
 use super::super::watch::reduce;
@@ -38,16 +38,9 @@ pub(super) fn start(sources: Weak<Sources>, client: &Client, kind: SourceKind, s
         SourceKind::Secret => stream::<Secret>(client, kind, scope),
         SourceKind::ConfigMap => stream::<ConfigMap>(client, kind, scope),
     };
-    let (first, listed) = oneshot::channel();
-    let sink = SourceSink { sources: sources.clone(), kind };
-    let scope = scope.clone();
-    let refusal = listed.map(move |first| {
-        if let (Ok(First::Refused), Some(sources)) = (first, sources.upgrade()) {
-            sources.refused(kind, &scope, "the server refuses to list them");
-        }
-    });
-    let both = future::join(feed::feed(sink, stream, first), refusal).map(|_| ());
-    AbortOnDropHandle::new(tokio::spawn(both))
+    let sink = SourceSink { sources, kind };
+    // A resource waits for what it reads, not for a list.
+    AbortOnDropHandle::new(tokio::spawn(feed::feed(sink, stream, oneshot::channel().0)))
 }
 
 fn stream<K>(client: &Client, kind: SourceKind, scope: &Scope) -> Stream<SourceMeta>
@@ -65,8 +58,11 @@ where
         SourceKind::ConfigMap => config,
     };
     let read = move |object: PartialObjectMeta<K>| SourceMeta::read(kind, object.metadata);
-    let events = pages::watch(api, config).filter_map(move |event| future::ready(reduce(event, read))).boxed();
-    Stream::new(scope.clone(), events)
+    let open = move || {
+        let events = pages::watch(api.clone(), config.clone());
+        events.filter_map(move |event| future::ready(reduce(event, read))).boxed()
+    };
+    Stream::new(scope.clone(), open)
 }
 
 impl SourceMeta {
@@ -101,6 +97,10 @@ impl Sink<SourceMeta> for SourceSink {
 
     fn sweep(&self, scope: &Scope, list: Epoch) {
         self.tell(|sources| sources.sweep(self.kind, scope, list));
+    }
+
+    fn lost(&self, scope: &Scope) {
+        self.tell(|sources| sources.refused(self.kind, scope, "the server refuses to list or watch them"));
     }
 
     fn description(&self) -> String {

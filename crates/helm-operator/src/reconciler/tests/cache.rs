@@ -12,7 +12,7 @@ use crate::reconciler::release::Revision;
 use crate::reconciler::stamp::{CONFIRMATION, Stamp};
 
 pub(super) fn epoch(number: u64) -> Epoch {
-    Epoch { number, began: Instant::now() }
+    Epoch { number, began: Instant::now(), is_list: false }
 }
 
 fn live(uid: &str, version: u64) -> Live {
@@ -137,7 +137,7 @@ async fn the_newer_version_of_a_resource_wins_and_another_uid_replaces_it() {
 #[tokio::test(start_paused = true)]
 async fn only_the_event_of_a_write_confirms_it_not_an_older_one() {
     let cache = Cache::default();
-    let before = Epoch { number: 2, began: Instant::now() };
+    let before = Epoch { number: 2, began: Instant::now(), is_list: false };
     tokio::time::advance(SECOND).await;
     cache.store_written_primary(of("u", 5, 1));
     cache.store_primary(of("u", 4, 1), epoch(1));
@@ -163,10 +163,21 @@ async fn a_write_confirmed_by_the_server_is_not_read_again() {
     let cache = Cache::default();
     let a = object_key("ConfigMap", "a");
     cache.store_applied(&[applied("u", 5)], &key());
-    cache.confirm(&a, Some(&live("u", 5)));
+    cache.confirm(&a, Some((&live("u", 5), true)));
     assert_eq!(cache.ask_at(&[&a]), None);
-    cache.confirm(&a, Some(&live("other", 9)));
+    cache.confirm(&a, Some((&live("other", 9), true)));
     assert!(cache.dependent(&a).is_none(), "another object has its name");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_confirmation_finds_counts_at_once() {
+    let cache = Cache::default();
+    let a = object_key("ConfigMap", "a");
+    cache.store_applied(&[applied("u", 5)], &key());
+    cache.confirm(&a, Some((&marked(7, 6), false)));
+    let known = cache.dependent(&a).unwrap();
+    assert_eq!((known.mark, known.ours, known.resource_version), (Some(Mark(7)), false, 5));
+    assert!(cache.store_dependent(a.clone(), &marked(8, 6), claim(), epoch(1)).is_some(), "its event tells the rest");
 }
 
 #[test]

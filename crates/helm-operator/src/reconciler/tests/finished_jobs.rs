@@ -20,7 +20,7 @@ fn loading(value: &str, image: &str) -> Value {
 fn feed_jobs(world: &World) {
     let jobs = Dependents(world.shared.clone(), Arc::new(resource("batch/v1", "Job", "jobs", true)));
     let number = world.lists.fetch_add(1, Ordering::Relaxed) + 1;
-    let epoch = Epoch { number, began: Instant::now() };
+    let epoch = Epoch { number, began: Instant::now(), is_list: true };
     if let Some(mut job) = world.server.object(LOAD) {
         job["metadata"]["namespace"] = "ns".into();
         jobs.changed(live(job), epoch);

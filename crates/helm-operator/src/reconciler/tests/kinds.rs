@@ -45,7 +45,8 @@ impl Source for Server {
     fn watch(&self, _: &Arc<Resource>, scope: &Scope, charts: &BTreeSet<String>) -> Stream<Live> {
         let (send, events): (Events, UnboundedReceiver<_>) = unbounded();
         self.watches.lock().unwrap().push((charts.iter().cloned().collect(), send));
-        Stream::new(scope.clone(), events.boxed())
+        let mut events = Some(events);
+        Stream::new(scope.clone(), move || events.take().unwrap().boxed())
     }
 
     fn list(&self, _: &Arc<Resource>, _: &Scope, _: &str) -> BoxFuture<'static, Result<Vec<Live>, kube::Error>> {

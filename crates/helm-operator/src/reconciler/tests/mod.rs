@@ -64,6 +64,7 @@ mod releases;
 pub(super) mod reporting;
 mod requests;
 mod requeue;
+mod restored;
 mod retries;
 mod rivals;
 mod rollout;
@@ -397,7 +398,7 @@ impl World {
     /// Feeds the results of new lists of one namespace's watches; of all if `namespace` is empty.
     fn relist(&self, scope: &Scope, namespace: &str) {
         let number = self.lists.fetch_add(1, Ordering::Relaxed) + 1;
-        let epoch = Epoch { number, began: Instant::now() };
+        let epoch = Epoch { number, began: Instant::now(), is_list: true };
         let maps = Arc::new(config_maps());
         let roles = Arc::new(resource("rbac.authorization.k8s.io/v1", "ClusterRole", "clusterroles", false));
         let (primaries, records) = (Primaries(self.shared.clone()), self.releases.clone());

@@ -257,3 +257,29 @@ async fn another_resources_object_of_the_same_name_is_not_touched() {
     assert!(world.condition_of(&rival, "ReleaseFailed").unwrap().contains("ReleaseConflict"));
     assert_eq!(deletions(&world), [format!("DELETE {DEPLOYMENT}")]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_job_that_was_there_before_is_adopted_or_left_and_never_made_anew() {
+    let server = World::new(json!({"objects": [job("ours")]})).server;
+    server.make_immutable("jobs", "/spec/template");
+    let mut theirs = job("theirs");
+    theirs["metadata"] = json!({
+        "name": "load", "labels": {"app.kubernetes.io/managed-by": "Helm"},
+        "annotations": {"meta.helm.sh/release-name": "web", "meta.helm.sh/release-namespace": "ns"},
+    });
+    server.put(JOB, theirs, "user");
+    let world = World::with_events(server, Arc::new(Stub::default()), |_| {});
+    let before = uid(&world, JOB);
+    for _ in 0..3 {
+        retry(&world).await;
+        let told = world.condition("ReleaseFailed").unwrap();
+        assert!(told.contains("it was there before the release: delete it yourself"), "{told}");
+        assert_eq!(uid(&world, JOB), before);
+        assert!(!deletions(&world).iter().any(|line| line.contains(JOB)), "{:?}", deletions(&world));
+    }
+    world.edit(|p| p["spec"]["objects"] = json!([job("theirs")]));
+    world.reconcile().await;
+    assert_eq!((uid(&world, JOB), world.history()), (before.clone(), vec!["1 deployed".to_owned()]));
+    upgrade(&world, &[job("ours")]).await;
+    assert_ne!(uid(&world, JOB), before, "once deployed it is the release's");
+}

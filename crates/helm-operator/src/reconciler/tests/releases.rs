@@ -23,6 +23,10 @@ impl Reader for Notes {
         self.0.lock().unwrap().push(format!("{key}{}", if foreign { " by another" } else { "" }));
     }
 
+    fn sight_changed(&self, scope: &Scope) {
+        self.0.lock().unwrap().push(format!("sight of {}", scope.only().unwrap_or("all")));
+    }
+
     fn release_lost(&self, key: &ResourceKey, release: &Arc<Release>) {
         self.0.lock().unwrap().push(format!("{key} lost {}", release.revisions.len()));
     }
@@ -106,4 +110,24 @@ fn a_list_takes_what_it_lacks_from_its_own_namespace_only() {
     let mut said = notes.taken();
     said.sort();
     assert_eq!(said, ["ns/web", "ns/web lost 1", "other/web", "other/web lost 1"], "an empty list");
+}
+
+#[test]
+fn records_that_cannot_be_watched_are_known_as_such_until_a_list_ends() {
+    let (releases, notes, _) = releases();
+    releases.changed(record(1, 5), epoch(1));
+    releases.sweep(&Scope::namespace("ns"), epoch(1));
+    notes.taken();
+    for _ in 0..2 {
+        releases.lost(&Scope::namespace("ns"));
+    }
+    assert_eq!(notes.taken(), ["sight of ns"]);
+    assert!(releases.is_refused("ns") && !releases.is_refused("other"));
+    assert_eq!(versions(&releases), [1], "a refusal deletes nothing");
+    releases.sweep(&Scope::namespace("other"), epoch(1));
+    assert!(releases.is_refused("ns"));
+    releases.changed(record(1, 5), epoch(2));
+    releases.sweep(&Scope::namespace("ns"), epoch(2));
+    assert_eq!(notes.taken(), ["sight of ns"]);
+    assert!(!releases.is_refused("ns"));
 }

@@ -99,7 +99,12 @@ async fn without_managed_fields_everything_is_reapplied_once_a_period() {
         live.mark = None;
         live.metadata.resource_version = Some("1000".into());
         let claim = Claim { owner: Some(key()), ours: true };
-        world.shared.cache.store_dependent(map_key(name), &live, claim, Epoch { number: 99, began: Instant::now() });
+        world.shared.cache.store_dependent(
+            map_key(name),
+            &live,
+            claim,
+            Epoch { number: 99, began: Instant::now(), is_list: false },
+        );
     };
     unmark("a");
     assert!(drifted(&world, &marked).is_empty(), "a mark that is there no more is no change of a field");
@@ -126,7 +131,7 @@ fn see(world: &World, name: &str, status: &str) {
     let live =
         serde_json::from_value(json!({"metadata": metadata, "spec": {"replicas": 1}, "status": status})).unwrap();
     let key = ObjectKey { group: "apps".into(), kind: "Deployment".into(), ..map_key(name) };
-    let epoch = Epoch { number: 99, began: Instant::now() };
+    let epoch = Epoch { number: 99, began: Instant::now(), is_list: false };
     world.shared.cache.store_dependent(key, &live, Claim { owner: Some(super::key()), ours: true }, epoch);
 }
 

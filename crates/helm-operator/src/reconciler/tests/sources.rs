@@ -202,7 +202,10 @@ async fn a_change_during_a_read_is_read_again() {
             let kind = SourceKind::Secret;
             let key = SourceKey { kind, namespace: "ns".into(), name: "web-values".into() };
             let sink = SourceSink { sources: feeder.clone(), kind };
-            sink.changed(SourceMeta { key, version: version + 1 }, Epoch { number: 1, began: Instant::now() });
+            sink.changed(
+                SourceMeta { key, version: version + 1 },
+                Epoch { number: 1, began: Instant::now(), is_list: false },
+            );
         }
         None
     });
@@ -333,4 +336,39 @@ async fn a_crash_after_any_write_of_an_upgrade_by_a_source_heals() {
         world.reconcile().await;
         assert_eq!((world.value_of("a"), world.history().last().unwrap().as_str()), (json!("two"), "2 deployed"));
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_of_sources_that_is_refused_later_is_reported_and_recovers() {
+    let world = installed().await;
+    secret(&world, "ns", "web-values", &[("values.yaml", "value: two")]);
+    let sink = SourceSink { sources: Arc::downgrade(&world.shared.sources), kind: SourceKind::Secret };
+    sink.lost(&Scope::ALL);
+    work::reconcile(&world.shared, &key(), &(), Lane::Retries).await;
+    let condition = world.condition("Irreconcilable").unwrap();
+    assert!(condition.starts_with("True/ValuesSourceForbidden/"), "{condition}");
+    assert!(condition.contains("refuses to list or watch them; add this rule"), "{condition}");
+    assert_eq!(world.state("Ready"), "False/ValuesSourceForbidden");
+    world.reconcile().await;
+    assert_eq!((world.value_of("a"), world.condition("Irreconcilable")), (json!("two"), None));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_of_records_that_is_refused_later_is_reported_and_changes_nothing_meanwhile() {
+    let world = World::new(json!({"maps": ["a"], "value": "one"}));
+    world.reconcile().await;
+    let writes = |world: &World| world.server.writes();
+    world.releases.lost(&Scope::ALL);
+    world.server.remove(&format!("{MAPS}/a"));
+    work::reconcile(&world.shared, &key(), &(), Lane::Retries).await;
+    let condition = world.condition("Irreconcilable").unwrap();
+    assert!(condition.starts_with("True/RecordsForbidden/"), "{condition}");
+    assert_eq!((world.state("Ready"), world.maps()), ("False/RecordsForbidden".to_owned(), vec![]));
+    let before = writes(&world);
+    world.edit(|primary| primary["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into());
+    work::reconcile(&world.shared, &key(), &(), Lane::Retries).await;
+    assert!(writes(&world) <= before + 1, "at most a status");
+    assert_eq!(world.history(), ["1 deployed"], "nothing is taken for uninstalled");
+    world.reconcile().await;
+    assert!(world.server.object(PRIMARY).is_none(), "a list ends it");
 }

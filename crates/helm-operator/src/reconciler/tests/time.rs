@@ -179,7 +179,7 @@ async fn somebody_elses_record_ends_a_backoff_and_our_own_do_not() {
             "labels": {"name": "web", "owner": "helm", "version": "9", "status": "superseded"},
         })).unwrap()).unwrap()
     };
-    let epoch = Epoch { number: 1_000_000, began: Instant::now() };
+    let epoch = Epoch { number: 1_000_000, began: Instant::now(), is_list: false };
     world.releases.changed(meta(true), epoch);
     assert!(world.shared.cache.history(&key()).failure.as_ref().unwrap().retry.at > tokio::time::Instant::now());
     world.releases.changed(meta(false), epoch);

@@ -270,6 +270,33 @@ async fn of_two_versions_of_a_kind_the_one_that_was_written_serves_a_resource_al
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_controller_of_an_old_version_whose_watch_lags_does_not_upgrade_back() {
+    let server = World::new(spec()).server;
+    write_in(&server, "v1", "1");
+    let [first, second] = two_versions(&server);
+    first.reconcile().await;
+    second.feed();
+    write_in(&server, "v2", "2");
+    second.reconcile().await;
+    assert_eq!(second.value_of("a"), "2");
+    // The records' watch is the process's, and does not lag.
+    let record = server.object(&format!("{SECRETS}/sh.helm.release.v1.web.v2")).unwrap();
+    let metadata = serde_json::from_value(record["metadata"].clone()).unwrap();
+    let newest = RecordMeta::read(&metadata).unwrap();
+    let writes = server.writes();
+    let epoch = Epoch { number: 1_000, began: Instant::now(), is_list: false };
+    first.releases.changed(newest, epoch);
+    server.disturb(&format!("GET {PRIMARY}"), 1, helm_release::kube::Disturbance::Unreachable);
+    work::reconcile(&first.shared, &key(), &(), Lane::Retries).await;
+    assert_eq!(second.value_of("a"), "2", "it waits if it cannot know");
+    tokio::time::advance(Duration::from_secs(60)).await;
+    let statuses = server.writes() - writes;
+    work::reconcile(&first.shared, &key(), &(), Lane::Retries).await;
+    assert_eq!((server.writes() - writes, second.value_of("a")), (statuses, json!("2")));
+    assert!(first.shared.cache.primary(&key()).is_none(), "it is the other one's");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_resource_waits_while_the_controller_of_another_version_reconciles_it() {
     let server = World::new(spec()).server;
     write_in(&server, "v1", "1");
