@@ -2,6 +2,7 @@
 //!
 //! `AGREEMENT_SEEDS=100` runs more seeds than CI does, `AGREEMENT_FIRST` another first one.
 
+mod schema;
 mod side;
 mod steps;
 
@@ -120,6 +121,7 @@ async fn a_server_in_memory_answers_as_a_real_one() {
     cluster
         .kubectl(["wait", "--for=condition=Established", "--timeout=30s", "crd/things.agreement.example.com"])
         .unwrap();
+    schema::check(&real).await;
     let first = number("AGREEMENT_FIRST").unwrap_or(1);
     let seeds = first..first + number("AGREEMENT_SEEDS").unwrap_or(6);
     let mut failed = Vec::new();

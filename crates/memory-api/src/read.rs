@@ -1,6 +1,7 @@
 //! Gets and lists: `limit` and `continue`, lists as of a version, metadata alone.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -58,18 +59,11 @@ impl Server {
             Some(token) => Some(Continued::parse(&token).ok_or_else(invalid_token)?),
             None => None,
         };
-        let version = match &continued {
-            Some(continued) => continued.version,
-            None => self.version_of_read(query)?,
-        };
-        let mut objects: BTreeMap<Key, Stored> =
-            self.store.of_resource(&watched.resource).map(|(key, stored)| (key.clone(), stored.clone())).collect();
-        if version < self.store.version {
-            let expired = |status: Status| if continued.is_some() { expired_token(&status) } else { status };
-            self.store.log.undo(&watched.resource, version, &mut objects).map_err(expired)?;
-        }
-        let after = continued.map(|continued| continued.after);
-        let is_later = |key: &Key| after.as_ref().is_none_or(|(ns, name)| (&key.namespace, &key.name) > (ns, name));
+        let version = continued.as_ref().map_or_else(|| self.version_of_read(query), |from| Ok(from.version))?;
+        let expired = |status: Status| if continued.is_some() { expired_token(&status) } else { status };
+        let objects = self.objects_at(&watched.resource, version).map_err(expired)?;
+        let after = continued.as_ref().map(|continued| &continued.after);
+        let is_later = |key: &Key| after.is_none_or(|(ns, name)| (&key.namespace, &key.name) > (ns, name));
         let mut found = objects
             .iter()
             .filter(|(key, stored)| watched.covers(key) && is_later(key) && watched.selector.selects(&stored.object));
@@ -88,6 +82,16 @@ impl Server {
             }
         }
         Ok(self.listed(kind, items, metadata, accept))
+    }
+
+    /// Returns the objects of a resource as they were at a version.
+    fn objects_at(&self, resource: &Arc<str>, version: u64) -> Result<BTreeMap<Key, Stored>, Status> {
+        let mut objects: BTreeMap<Key, Stored> =
+            self.store.of_resource(resource).map(|(key, stored)| (key.clone(), stored.clone())).collect();
+        if version < self.store.version {
+            self.store.log.undo(resource, version, &mut objects)?;
+        }
+        Ok(objects)
     }
 
     /// Returns the version at which a list is served.

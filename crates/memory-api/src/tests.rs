@@ -1,6 +1,6 @@
 use serde_json::{Value, json};
 
-use crate::{Request, Server, Status};
+use crate::{ChangeKind, Request, Server, Status};
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
@@ -85,4 +85,81 @@ fn fields_from_before_the_first_apply_have_their_manager() {
     let apply = json!({"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"annotations": {"x": "1"}}});
     let applied = send(&mut server, &format!("APPLY {path}/a?fieldManager=one"), apply).unwrap();
     assert_eq!(owners(&applied)[1], r#"Update before-first-apply {"f:spec":{".":{},"f:a":{}}}"#);
+}
+
+fn names(list: &Value) -> Vec<&str> {
+    list["items"].as_array().into_iter().flatten().filter_map(|item| item["metadata"]["name"].as_str()).collect()
+}
+
+fn create(server: &mut Server, name: &str, chart: &str) {
+    let body = json!({"metadata": {"name": name, "labels": {"chart": chart}}});
+    send(server, &format!("POST {MAPS}"), body).unwrap();
+}
+
+#[test]
+fn pages_of_a_list_are_of_one_version_until_it_is_compacted() {
+    let mut server = Server::cluster();
+    ["a", "b", "c"].iter().for_each(|name| create(&mut server, name, "x"));
+    let first = send(&mut server, &format!("GET {MAPS}?limit=2"), Value::Null).unwrap();
+    assert_eq!((names(&first), &first["metadata"]["remainingItemCount"]), (vec!["a", "b"], &json!(1)));
+    send(&mut server, &format!("DELETE {MAPS}/c"), json!({})).unwrap();
+    create(&mut server, "d", "x");
+    let next = format!("GET {MAPS}?limit=2&continue={}", first["metadata"]["continue"].as_str().unwrap());
+    let second = send(&mut server, &next, Value::Null).unwrap();
+    assert_eq!(names(&second), ["c"]);
+    assert_eq!(second["metadata"], json!({"resourceVersion": first["metadata"]["resourceVersion"]}));
+    server.compact(server.version());
+    assert_eq!(send(&mut server, &next, Value::Null).unwrap_err().code, 410);
+}
+
+#[test]
+fn a_cache_that_lags_serves_what_was_and_no_cache_serves_what_is_to_come() {
+    let mut server = Server::cluster();
+    ["a", "b", "c"].iter().for_each(|name| create(&mut server, name, "x"));
+    server.set_lag(2);
+    let old = send(&mut server, &format!("GET {MAPS}?resourceVersion=0"), Value::Null).unwrap();
+    assert_eq!(names(&old), ["a"]);
+    let (now, next) = (server.version(), server.version() + 1);
+    let at_least = send(&mut server, &format!("GET {MAPS}?resourceVersion={}", now - 1), Value::Null).unwrap();
+    assert_eq!(names(&at_least), ["a", "b"]);
+    assert_eq!(names(&send(&mut server, &format!("GET {MAPS}"), Value::Null).unwrap()), ["a", "b", "c"]);
+    let early = send(&mut server, &format!("GET {MAPS}?resourceVersion={next}"), Value::Null).unwrap_err();
+    assert_eq!((early.code, &early.details["causes"][0]["reason"]), (504, &json!("ResourceVersionTooLarge")));
+}
+
+#[test]
+fn a_backup_returns_and_no_uid_comes_twice() {
+    let mut server = Server::cluster();
+    create(&mut server, "a", "x");
+    let backup = server.backup();
+    let version = server.version();
+    let path = format!("{MAPS}?watch=true&resourceVersion={version}");
+    let mut watch = server.watch(&Request { path: &path, ..Request::default() }).unwrap();
+    create(&mut server, "b", "x");
+    let uid = server.object(&format!("{MAPS}/b")).unwrap()["metadata"]["uid"].clone();
+    assert_eq!(server.changes(MAPS, "chart=x", version).unwrap()[0].kind, ChangeKind::Added);
+    server.return_to(&backup);
+    assert_eq!((server.version(), server.object(&format!("{MAPS}/b"))), (version, None));
+    assert_eq!(watch.next(&server).unwrap_err().code, 410);
+    create(&mut server, "b", "x");
+    assert_ne!(server.object(&format!("{MAPS}/b")).unwrap()["metadata"]["uid"], uid);
+}
+
+#[test]
+fn a_removed_definition_takes_its_objects_along() {
+    let mut server = Server::cluster();
+    let version = json!({"name": "v1", "served": true, "storage": true, "subresources": {"status": {}}});
+    let names = json!({"kind": "Thing", "plural": "things"});
+    let spec = json!({"group": "example.com", "scope": "Namespaced", "names": names, "versions": [version]});
+    let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    let things = "/apis/example.com/v1/namespaces/default/things";
+    let thing = json!({"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": "a"}, "status": {"a": 1}});
+    assert_eq!(send(&mut server, &format!("POST {things}"), thing.clone()).unwrap_err().code, 404);
+    let definition = json!({"metadata": {"name": "things.example.com"}, "spec": spec});
+    send(&mut server, &format!("POST {definitions}"), definition).unwrap();
+    let made = send(&mut server, &format!("POST {things}"), thing).unwrap();
+    assert_eq!((made.get("status"), &made["metadata"]["generation"]), (None, &json!(1)));
+    send(&mut server, &format!("DELETE {definitions}/things.example.com"), json!({})).unwrap();
+    assert_eq!(server.object(&format!("{things}/a")), None);
+    assert_eq!(send(&mut server, &format!("GET {things}"), Value::Null).unwrap_err().code, 404);
 }
