@@ -64,6 +64,7 @@ mod sources;
 pub(crate) mod stamp;
 mod state;
 mod status_fields;
+mod supersede;
 #[cfg(test)]
 pub(crate) mod tests;
 pub(crate) mod turns;

@@ -42,6 +42,7 @@ impl Work<'_> {
             place: self.place(primary, release.as_deref()),
             contested: self.is_contested(),
             blind: self.shared.cache.is_blind(self.key),
+            outdated: release.as_ref().is_some_and(|release| !release.outdated().is_empty()),
             apart: self.lane == Lane::Common && self.shared.cache.history(self.key).is_retry(),
         }
     }

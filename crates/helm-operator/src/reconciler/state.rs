@@ -37,6 +37,8 @@ pub(super) struct Observed {
     pub(super) contested: bool,
     /// Changes of its records go unnoticed, because the server refuses to list or watch them.
     pub(super) blind: bool,
+    /// Older revisions than the deployed one are recorded as deployed, too.
+    pub(super) outdated: bool,
 }
 
 /// What to do although nothing differs.
@@ -167,6 +169,8 @@ pub(super) enum Step {
     Detect,
     /// Read objects whose events are overdue.
     Confirm,
+    /// Mark replaced revisions superseded.
+    Supersede,
     /// Delete the objects and the records.
     Uninstall,
     /// Release the resource.
@@ -202,6 +206,7 @@ impl fmt::Display for Step {
             Step::Retry => "wait for other retries",
             Step::Detect => "report drift",
             Step::Confirm => "confirm own writes",
+            Step::Supersede => "supersede old revisions",
             Step::ReportInvalidAnnotation => "report invalid annotation",
             Step::ReportBlindness => "report that records cannot be watched",
             Step::LeaveAlone => "leave alone",
@@ -225,6 +230,7 @@ impl fmt::Display for Observed {
             (self.apart, "failed before"),
             (self.contested, "made by another operator"),
             (self.blind, "records not watched"),
+            (self.outdated, "with outdated revisions"),
         ];
         flags.iter().filter(|(set, _)| *set).try_for_each(|(_, word)| write!(f, ", {word}"))
     }
@@ -367,6 +373,8 @@ fn when_deployed(observed: &Observed) -> Step {
         (_, Objects::Unreported) => Step::Detect,
         (_, Objects::Looping) => Step::Wait,
         (_, Objects::Unconfirmed) => Step::Confirm,
+        (_, Objects::Intact) if observed.outdated && observed.held => Step::Wait,
+        (_, Objects::Intact) if observed.outdated => Step::Supersede,
         (_, Objects::Intact) => Step::Nothing,
     }
 }
@@ -396,6 +404,7 @@ mod tests {
         apart: false,
         contested: false,
         blind: false,
+        outdated: false,
     };
 
     fn check(cases: &[(&str, Observed, Step)]) {
@@ -504,6 +513,8 @@ mod tests {
                 Step::Repair,
             ),
             ("held", Observed { inputs: Inputs::Changed, held: true, ..FINE }, Step::Wait),
+            ("replaced revisions", Observed { outdated: true, ..FINE }, Step::Supersede),
+            ("but not at once again", Observed { outdated: true, held: true, ..FINE }, Step::Wait),
             ("own writes without events", Observed { objects: Objects::Unconfirmed, ..FINE }, Step::Confirm),
             (
                 "a hold of other steps lets repairs through",

@@ -20,7 +20,9 @@ use super::shared::Shared;
 use super::sources::Loaded;
 use super::state::{Inputs, Recorded, Step, next_step};
 use super::turns::Lane;
-use super::{compare, correct_drift, deploy, detect, headline, identity, requests, resync, settle, undo, uninstall};
+use super::{
+    compare, correct_drift, deploy, detect, headline, identity, requests, resync, settle, supersede, undo, uninstall,
+};
 use crate::metrics::ReconcileResult;
 use crate::status::{Fault, condition};
 
@@ -248,6 +250,7 @@ impl Work<'_> {
             Step::Repair => correct_drift::repair(self, primary).await,
             Step::Detect => detect::detect(self, primary).await,
             Step::Confirm => correct_drift::confirm(self).await,
+            Step::Supersede => supersede::supersede(self).await,
             Step::Uninstall => uninstall::uninstall(self, primary).await,
             Step::RemoveFinalizer => uninstall::remove_finalizer(self, primary).await,
         }

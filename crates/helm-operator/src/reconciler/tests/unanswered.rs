@@ -225,3 +225,24 @@ async fn an_object_that_was_refused_is_not_written_again_before_a_dry_run_is_ans
     assert_eq!((world.history(), identities(&world)), (history, identities_before));
     assert!(world.condition("Irreconcilable").unwrap().starts_with("True/Unanswered/cannot apply ConfigMap \"b\""));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_replaced_revision_whose_record_could_not_be_written_is_superseded_later() {
+    let world = World::new(spec());
+    world.reconcile().await;
+    world.edit(|resource| resource["spec"]["value"] = "2".into());
+    let first = "/api/v1/namespaces/ns/secrets/sh.helm.release.v1.web.v1";
+    world.server.disturb(&format!("PATCH {first}"), 2, Disturbance::Refused(500));
+    world.reconcile().await;
+    assert_eq!(world.history(), ["1 deployed", "2 deployed"]);
+    for _ in 0..2 {
+        tokio::time::advance(Duration::from_secs(600)).await;
+        world.reconcile().await;
+    }
+    assert_eq!(world.history(), ["1 superseded", "2 deployed"]);
+    assert_eq!(world.server.object(first).unwrap()["metadata"]["labels"]["status"], "superseded");
+    assert!(world.state("Ready").starts_with("True"), "{}", world.state("Ready"));
+    let writes = world.server.writes();
+    world.reconcile().await;
+    assert_eq!(world.server.writes(), writes, "once");
+}
