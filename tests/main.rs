@@ -5,6 +5,7 @@ mod account;
 mod agreement;
 mod architecture;
 mod argocd;
+mod attacks;
 mod canary;
 mod chart;
 mod chart_kinds;

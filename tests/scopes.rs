@@ -79,7 +79,7 @@ fn a_cluster_scoped_resource_is_installed_repaired_upgraded_and_uninstalled() {
     let charts = tempfile::tempdir().unwrap();
     let chart = chart(charts.path(), "platform", PLATFORM);
     let watch = json!([{"group": "test.my.domain", "version": "v1", "kind": "Platform", "chart": chart,
-        "releaseNamespace": home.name()}]);
+        "releaseNamespace": home.name(), "objects": {"namespaces": [tenant.name()]}}]);
     let operator = Operator::start_in(cluster, &[&home, &tenant], &watch.to_string());
     let name = home.name();
     let set = |size: u32| {

@@ -2,10 +2,10 @@
 //! show it.
 
 use helm::chart::Chart;
-use helm::engine::{LookupGrant, lookups};
+use helm::engine::{Key, LookupGrant, SpelledOut, lookups, spelled_out};
 
 use crate::rendering::explain;
-use crate::watches::{LookupRule, Watch};
+use crate::watches::{LookupRule, ObjectsRule, Watch};
 
 /// How many places a warning names.
 const MAX_PLACES: usize = 3;
@@ -24,6 +24,7 @@ fn of(watch: &Watch, chart: &Chart) -> Vec<String> {
         findings.extend(chart.unread_schemas().iter().map(explain));
     }
     findings.extend(closed_lookups(&watch.lookup, chart));
+    findings.extend(closed_objects(&watch.objects, &spelled_out(chart)));
     findings.extend(untyped_overrides(watch));
     findings
 }
@@ -36,15 +37,37 @@ fn closed_lookups(rule: &LookupRule, chart: &Chart) -> Option<String> {
         return None;
     }
     let closed = calls.iter().filter(|call| !call.is_open() && !given.covers(&LookupGrant::of([*call])));
-    let mut places: Vec<String> = closed.map(ToString::to_string).collect();
+    let places = listed(closed.map(ToString::to_string).collect());
+    Some(format!(
+        "templates may look up more than their release may read: {places}; lookup: {needed} in watches.yaml opens it"
+    ))
+}
+
+/// Joins places, but for those beyond [`MAX_PLACES`].
+fn listed(mut places: Vec<String>) -> String {
     if places.len() > MAX_PLACES {
         let rest = places.len() - MAX_PLACES;
         places.truncate(MAX_PLACES);
         places.push(format!("and {rest} more"));
     }
-    let places = places.join("; ");
+    places.join("; ")
+}
+
+/// Describes the objects that the watch may not allow: only a render can tell where they are.
+fn closed_objects(rule: &ObjectsRule, spelled: &SpelledOut) -> Option<String> {
+    let is_open = |what: Key| match what {
+        Key::Namespace => !rule.namespaces.is_default(),
+        Key::Kind => !rule.cluster_scoped.is_default(),
+    };
+    let closed: Vec<_> = spelled.computed.iter().filter(|computed| !is_open(computed.what)).collect();
+    if closed.is_empty() {
+        return None;
+    }
+    let grant = spelled.grant(|what| !is_open(what));
+    let places = listed(closed.iter().map(ToString::to_string).collect());
     Some(format!(
-        "templates may look up more than their release may read: {places}; lookup: {needed} in watches.yaml opens it"
+        "values decide what the release's objects are: {places}; allowed are objects in the release's namespace and those that the chart's own text \
+         names; objects: {grant} in watches.yaml allows any"
     ))
 }
 
@@ -99,6 +122,23 @@ mod tests {
         assert_eq!(findings("", "{{ lookup \"v1\" \"Secret\" .Release.Namespace \"a\" }}", "{}"), [""; 0]);
         let many = findings("", &"{{ lookup .a .b .c .d }}\n".repeat(5), "{}").remove(0);
         assert!(many.contains("; and 2 more; lookup: {all: true}"), "{many}");
+    }
+
+    #[test]
+    fn objects_that_only_values_place_are_named_with_the_key_that_allows_them() {
+        let template = "kind: A\nmetadata:\n  namespace: {{ .Values.where }}\n";
+        assert_eq!(
+            findings("", template, "{}"),
+            [
+                "values decide what the release's objects are: web/templates/a.yaml:3 computes the namespace of an object; allowed are objects in the \
+              release's namespace and those that the chart's own text names; objects: {namespaces: any} in watches.yaml allows any"
+            ]
+        );
+        assert!(findings("", "kind: {{ .Values.kind }}\n", "{}")[0].contains("objects: {clusterScoped: any} in"));
+        for rule in ["own", "any", "[far]"] {
+            assert_eq!(findings(&format!(", objects: {{namespaces: {rule}}}"), template, "{}"), [""; 0], "{rule}");
+        }
+        assert_eq!(findings("", "kind: A\nmetadata:\n  namespace: far\n", "{}"), [""; 0]);
     }
 
     #[test]

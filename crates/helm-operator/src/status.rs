@@ -63,13 +63,14 @@ const OURS: &[&str] = &[
 ];
 
 /// Failures with these reasons are likely to happen again however often the same inputs are tried.
-const PERMANENT: [&str; 10] = [
+const PERMANENT: [&str; 11] = [
     "DriftLoop",
     EXTERNAL_SCHEMA,
     "InvalidAnnotation",
     "InvalidName",
     "InvalidSchema",
     "InvalidValues",
+    "OutOfReach",
     "ReleaseConflict",
     "RenderError",
     "RenderLimit",
@@ -253,6 +254,7 @@ fn advice(reason: &str) -> &'static str {
         "ReleaseConflict" => {
             "rename one of them, or take it over with the annotation helm.sdk.operatorframework.io/adopt"
         }
+        "OutOfReach" => "correct the values in spec, or grant in watches.yaml what the message of Ready names",
         "DriftLoop" => "stop the other writer, or put the field into drift.ignore",
         _ => "correct spec or the chart, or what the message of Ready names in the cluster",
     }

@@ -3,6 +3,8 @@
 //! Everything that works stays: charts, watches.yaml, CRDs, samples, deployment, RBAC. What changes is where the program comes from, and each chart
 //! gets its own role. What cannot be changed here is named, with file and line.
 
+use helm::engine::{Key, spelled_out};
+
 use crate::deployment;
 use crate::gvk::Gvk;
 use crate::lines::Lines;
@@ -41,6 +43,7 @@ pub fn take_over(project: &mut Project, from: &Project, name: &str) -> Result<Ve
     notes.extend(makefile(project)?);
     notes.extend(roles(project)?);
     notes.extend(override_types(project)?);
+    notes.extend(objects(project)?);
     notes.extend(advice(project)?);
     Ok(notes)
 }
@@ -181,16 +184,48 @@ fn override_types(project: &mut Project) -> Result<Vec<String>, Error> {
     Ok(notes)
 }
 
-/// Inserts the key before this line, from 1, if the key `overrideValues` begins there. Returns the line.
+/// Allows what charts compute: operator-sdk has no limit.
+fn objects(project: &mut Project) -> Result<Vec<String>, Error> {
+    let mut notes = Vec::new();
+    for (at, watch) in watches::read(project)?.into_iter().enumerate().rev() {
+        let Ok(chart) = chart::of(project, &watch.chart) else { continue };
+        let spelled = spelled_out(&chart);
+        let Some(place) = spelled.computed.iter().find(|computed| watch.leaves_open(computed.what)) else { continue };
+        let key = format!("objects: {}", spelled.grant(|what| watch.leaves_open(what)));
+        let lines = Lines::of(project.text(watches::PATH).unwrap_or_default(), 0);
+        let line = lines.line(&[&at.to_string(), "chart"]);
+        let added = match watch.leaves_open(Key::Namespace) && watch.leaves_open(Key::Kind) {
+            true => line.map(|line| insert(project, line, "chart", &key)).transpose()?.flatten(),
+            // The entry has the key already, with other parts.
+            false => None,
+        };
+        let path = watches::PATH;
+        notes.push(match added {
+            Some(line) => {
+                format!("{path}:{line}: {key} keeps what operator-sdk allows, as {place}; a list of names is safer")
+            }
+            None => {
+                format!("{path}: {place}; add '{key}' to the entry of {}, or its objects are refused", watch.gvk.kind)
+            }
+        });
+    }
+    notes.reverse();
+    Ok(notes)
+}
+
+/// Inserts that override values are strings, before the line, from 1, at which they begin. Returns the line.
 fn with_strings(project: &mut Project, line: usize) -> Result<Option<usize>, Error> {
+    insert(project, line, "overrideValues", "overrideValuesType: string")
+}
+
+/// Inserts a key before this line, from 1, if the key `before` begins there. Returns the line.
+fn insert(project: &mut Project, line: usize, before: &str, key: &str) -> Result<Option<usize>, Error> {
     let text = project.text(watches::PATH).unwrap_or_default();
     let mut all: Vec<String> = text.split_inclusive('\n').map(str::to_owned).collect();
-    let Some(found) = all.get(line.saturating_sub(1)).filter(|found| found.trim_start().starts_with("overrideValues:"))
-    else {
-        return Ok(None);
-    };
+    let begins = |found: &&String| found.trim_start().strip_prefix(before).is_some_and(|rest| rest.starts_with(':'));
+    let Some(found) = all.get(line.saturating_sub(1)).filter(begins) else { return Ok(None) };
     let indent = &found[..found.len() - found.trim_start().len()];
-    all.insert(line - 1, format!("{indent}overrideValuesType: string\n"));
+    all.insert(line - 1, format!("{indent}{key}\n"));
     project.edit(watches::PATH, |_| Ok(all.concat()))?;
     Ok(Some(line))
 }
@@ -283,6 +318,28 @@ mod tests {
         ] {
             assert_eq!(notes.iter().filter(|note| note.contains(part)).count(), 1, "{part}: {notes:?}");
         }
+    }
+
+    #[test]
+    fn a_chart_that_computes_namespaces_keeps_what_operator_sdk_allows() {
+        let template = "apiVersion: v1\nkind: Service\nmetadata:\n  name: a\n  namespace: {{ .Values.where }}\n";
+        let files = |watches: &'static str| {
+            moved(&[
+                ("watches.yaml", watches),
+                ("helm-charts/web/Chart.yaml", CHART),
+                ("helm-charts/web/templates/a.yaml", template),
+            ])
+        };
+        let (project, notes) = files(WATCH);
+        let watches = project.text("watches.yaml").unwrap();
+        assert!(watches.contains("\n  objects: {namespaces: any}\n  chart: /opt/helm/helm-charts/web\n"), "{watches}");
+        assert!(notes.iter().any(|note| note.contains("web/templates/a.yaml:5 computes the namespace")), "{notes:?}");
+        let mut twice = Project::from_files(project.files());
+        take_over(&mut twice, &Project::from_files(project.files()), ".").unwrap();
+        assert_eq!(twice.text("watches.yaml"), project.text("watches.yaml"));
+        let (flow, notes) = files("- {group: c.a.b, version: v1, kind: Web, chart: helm-charts/web}\n");
+        assert!(!flow.text("watches.yaml").unwrap().contains("objects"));
+        assert!(notes.iter().any(|note| note.contains("add 'objects: {namespaces: any}'")), "{notes:?}");
     }
 
     #[test]

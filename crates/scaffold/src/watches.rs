@@ -1,6 +1,7 @@
 //! watches.yaml, as far as generators need it. The operator itself reads it in `helm-operator`.
 
 use go_template::Map;
+use helm::engine::Key;
 use serde_json::Value as Json;
 
 use crate::gvk::Gvk;
@@ -26,6 +27,10 @@ pub(crate) struct Watch {
     pub(crate) reads_resource: bool,
     /// Whether the chart's definitions are left to others.
     pub(crate) skips_crds: bool,
+    /// Whether the entry says in which namespaces objects may be.
+    pub(crate) has_namespaces: bool,
+    /// Whether the entry says which kinds without a namespace they may have.
+    pub(crate) has_cluster_scoped: bool,
     /// The ServiceAccount that writes the chart's objects, without its namespace.
     pub(crate) account: Option<String>,
 }
@@ -54,6 +59,8 @@ fn watch(project: &Project, entry: &Json) -> Watch {
         has_other_values: annotation || !sources.is_empty() || overrides.is_some(),
         reads_resource: entry["status"].to_string().contains("self"),
         skips_crds: text("crds") == "skip",
+        has_namespaces: !entry["objects"]["namespaces"].is_null(),
+        has_cluster_scoped: !entry["objects"]["clusterScoped"].is_null(),
         account: entry["serviceAccountName"].as_str().map(|name| name.rsplit('/').next().unwrap_or(name).to_owned()),
     }
 }
@@ -71,6 +78,14 @@ fn flat(table: &serde_json::Map<String, Json>) -> Vec<(String, String)> {
 }
 
 impl Watch {
+    /// Returns whether the entry leaves it to the chart's own text what an object may be.
+    pub(crate) fn leaves_open(&self, what: Key) -> bool {
+        match what {
+            Key::Namespace => !self.has_namespaces,
+            Key::Kind => !self.has_cluster_scoped,
+        }
+    }
+
     /// The override values as a table; those that do not parse, such as ones with unexpanded variables, are left out.
     pub(crate) fn override_values(&self) -> Map {
         let mut values = Map::default();

@@ -9,6 +9,9 @@ use super::render::RenderError;
 use crate::report::chain;
 use crate::status::{Fault, condition};
 
+/// The reason of objects that the release may not contain.
+pub(crate) const OUT_OF_REACH: &str = "OutOfReach";
+
 /// The reason of requests without an answer.
 pub(crate) const UNANSWERED: &str = "Unanswered";
 
@@ -113,6 +116,7 @@ impl Failed {
 fn fault(error: &action::Error, condition: &'static str, reason: &'static str) -> Fault {
     let reason = match error {
         error if error.is_ownership_conflict() => "ReleaseConflict",
+        error if error.is_out_of_reach() => OUT_OF_REACH,
         error if error.is_too_large() => "RecordTooLarge",
         _ => reason,
     };

@@ -5,7 +5,8 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures::future::{BoxFuture, join_all};
-use helm_release::kube::{Applier, Resource};
+use helm::engine::spelled_out;
+use helm_release::kube::{Applier, Reach, Resource};
 use helm_release::storage::Storage;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
@@ -63,10 +64,14 @@ pub(super) async fn run(controller: ChartController, context: Context) -> Result
         let kinds = preflight::named(engine);
         check_rights(&context, &watch, kinds.iter().map(|one| (&*one.api_version, &*one.kind, one.is_hook))).await;
     }
+    let reach = match &source {
+        Source::Engine(engine, _) => watch.objects.reach(&spelled_out(engine.chart())),
+        Source::Own(_) => watch.objects.reach_of_code(),
+    };
     let renderer = renderer(source, &watch, &context).await?;
     context.cluster.kinds.announce(renderer.chart_name());
     let intake = intake(&watch, &additions, versions, &resource, &context)?;
-    let settings = settings(&watch, &context);
+    let settings = settings(&watch, &context, reach);
     let (expressions, home) = (settings.expressions.clone(), settings.home.clone());
     let (new_kinds, kinds) = mpsc::unbounded_channel();
     let shared = Arc::new(Shared {
@@ -180,7 +185,7 @@ async fn wait_until_served(
     None
 }
 
-fn settings(watch: &Watch, context: &Context) -> Settings {
+fn settings(watch: &Watch, context: &Context, reach: Reach) -> Settings {
     Settings {
         controller: context.controller.clone(),
         period: watch.reconcile_period.unwrap_or(context.config.reconcile_period),
@@ -198,6 +203,7 @@ fn settings(watch: &Watch, context: &Context) -> Settings {
         values_from_annotation: watch.values_from_annotation,
         drift: watch.drift.clone(),
         adopt: watch.adopt,
+        reach: Arc::new(reach),
         on_failure: watch.on_failure,
         retries: watch.retries,
         crds: watch.crds,

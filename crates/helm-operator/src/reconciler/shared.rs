@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use helm_release::kube::{
-    Adopt, Api, Applier, CrdPolicy, Decoration, Live, ObjectKey, ObjectRule, Ownership, Policy, Resource, Tie,
+    Adopt, Api, Applier, CrdPolicy, Decoration, Live, ObjectKey, ObjectRule, Ownership, Policy, Reach, Resource, Tie,
 };
 use helm_release::outside;
 use helm_release::storage::{Home, Storage};
@@ -88,6 +88,8 @@ pub(crate) struct Settings {
     pub(super) values_from_annotation: bool,
     pub(super) drift: Drift,
     pub(super) adopt: Adopt,
+    /// What releases may contain.
+    pub(super) reach: Arc<Reach>,
     pub(super) on_failure: OnFailure,
     /// How often to try the same inputs again; `None` sets no limit.
     pub(super) retries: Option<u32>,

@@ -324,6 +324,7 @@ impl Work<'_> {
             apply: self.shared.settings.apply,
             crds: self.shared.settings.crds,
             recreate: self.shared.settings.recreate.clone(),
+            reach: self.shared.settings.reach.clone(),
             ignore: self.shared.settings.drift.ignore.clone(),
             refused: self.refused(primary),
             before: self.shared.rollout.before(self.key),

@@ -11,8 +11,8 @@ use super::expand::{self, Env};
 use super::expressions::{self, Expressions};
 use super::node::{Entry, Node};
 use super::{
-    AnnotationNames, Drift, Error, LookupRule, OnFailure, OverrideValuesType, Overrides, SchemaRule, ValuesSource,
-    Warning, Watch, parse_duration, rules,
+    AnnotationNames, Drift, Error, LookupRule, ObjectsRule, OnFailure, OverrideValuesType, Overrides, SchemaRule,
+    ValuesSource, Warning, Watch, objects, parse_duration, rules,
 };
 use crate::spelling::nearest;
 use crate::values_from;
@@ -50,6 +50,7 @@ pub(super) const KEYS: &[&str] = &[
     "crds",
     "recreate",
     "lookup",
+    "objects",
     "schema",
     "serviceAccountName",
 ];
@@ -109,6 +110,7 @@ fn empty() -> Watch {
         crds: CrdPolicy::default(),
         recreate: Default::default(),
         lookup: LookupRule::default(),
+        objects: ObjectsRule::default(),
         schema: SchemaRule::default(),
         service_account: None,
     }
@@ -152,6 +154,7 @@ fn set(watch: &mut Watch, key: &str, entry: &Entry) -> Result<(), Error> {
         "recreate" => watch.recreate = rules::recreate(entry)?,
         "serviceAccountName" => watch.service_account = Some(rules::service_account(entry)?),
         "lookup" => watch.lookup = rules::lookup(entry)?,
+        "objects" => watch.objects = objects::objects(entry)?,
         "schema" => watch.schema = rules::schema(entry)?,
         _ => {}
     }

@@ -8,6 +8,7 @@ mod duration;
 mod expand;
 mod expressions;
 mod node;
+mod objects;
 mod overrides;
 mod rules;
 #[cfg(test)]
@@ -28,6 +29,7 @@ pub(crate) use duration::{DurationError, parse_duration};
 pub use expand::Error as ExpandError;
 pub use expressions::Expressions;
 pub(crate) use expressions::{Field, names};
+pub use objects::{Granted, ObjectsRule};
 pub use overrides::{OverrideError, OverrideValuesType, Overrides};
 pub use rules::{Drift, LookupRule, OnFailure, SchemaRule, ServiceAccount};
 
@@ -94,6 +96,8 @@ pub struct Watch {
     pub recreate: Arc<[ObjectRule]>,
     /// What templates may read with `lookup` beyond their release.
     pub lookup: LookupRule,
+    /// What a release may contain beside objects in its own namespace.
+    pub objects: ObjectsRule,
     /// What the chart's schemas may refer to beside its files.
     pub schema: SchemaRule,
     /// As whom lookups, hooks and the chart's objects are read and written. `None`: as the operator.

@@ -9,6 +9,7 @@ use helm_release::kube::{Adopt, CrdPolicy, DriftPolicy, IgnoreRule, ObjectRule, 
 use super::Error;
 use super::decode::wrong;
 use super::node::{Entry, Node};
+use crate::spelling::nearest;
 
 /// What to do about drift: `drift` in watches.yaml.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -106,7 +107,7 @@ pub(super) fn lookup(entry: &Entry) -> Result<LookupRule, Error> {
             ("namespaces", value) => rule.namespaces = each("namespaces", value, name).map_err(bad)?,
             ("all", Node::Bool(all)) => rule.all = *all,
             ("all", other) => return Err(bad(format!("all: expected true or false, found {}", other.type_name()))),
-            _ => return Err(bad(unknown(key, "namespaces, all"))),
+            _ => return Err(bad(unknown(key, &["namespaces", "all"]))),
         }
     }
     Ok(rule)
@@ -121,7 +122,7 @@ pub(super) fn schema(entry: &Entry) -> Result<SchemaRule, Error> {
             ("copies", value) => rule.copies = copies(value).map_err(|what| bad(format!("copies: {what}")))?,
             ("skip", Node::Bool(skip)) => rule.skip = *skip,
             ("skip", other) => return Err(bad(format!("skip: expected true or false, found {}", other.type_name()))),
-            _ => return Err(bad(unknown(key, "copies, skip"))),
+            _ => return Err(bad(unknown(key, &["copies", "skip"]))),
         }
     }
     Ok(rule)
@@ -193,7 +194,9 @@ pub(super) fn recreate(entry: &Entry) -> Result<Arc<[ObjectRule]>, Error> {
 
 fn object_rule(value: &Node) -> Result<ObjectRule, String> {
     let mut rule = ObjectRule::default();
-    map(value)?.iter().try_for_each(|Entry { key, value, .. }| select(&mut rule, key, value, "group, kind, name"))?;
+    map(value)?
+        .iter()
+        .try_for_each(|Entry { key, value, .. }| select(&mut rule, key, value, &["group", "kind", "name"]))?;
     Ok(rule)
 }
 
@@ -205,7 +208,7 @@ pub(super) fn drift(entry: &Entry) -> Result<Drift, Error> {
         match key.as_str() {
             "policy" => drift.policy = policy(value).map_err(bad)?,
             "ignore" => drift.ignore = each("ignore", value, ignore_rule).map_err(bad)?,
-            _ => return Err(bad(unknown(key, "policy, ignore"))),
+            _ => return Err(bad(unknown(key, &["policy", "ignore"]))),
         }
     }
     Ok(drift)
@@ -223,7 +226,7 @@ fn ignore_rule(value: &Node) -> Result<IgnoreRule, String> {
     for Entry { key, value, .. } in map(value)? {
         match key.as_str() {
             "paths" => rule.paths = each("paths", value, pointer)?.to_vec(),
-            key => select(&mut rule.objects, key, value, "group, kind, name, paths")?,
+            key => select(&mut rule.objects, key, value, &["group", "kind", "name", "paths"])?,
         }
     }
     if rule.paths.is_empty() { Err("paths must name at least one field".into()) } else { Ok(rule) }
@@ -235,7 +238,7 @@ fn pointer(value: &Node) -> Result<Pointer, String> {
 }
 
 /// Sets one of the keys that select objects.
-fn select(rule: &mut ObjectRule, key: &str, value: &Node, keys: &str) -> Result<(), String> {
+fn select(rule: &mut ObjectRule, key: &str, value: &Node, keys: &[&'static str]) -> Result<(), String> {
     let part = match key {
         "group" => &mut rule.group,
         "kind" => &mut rule.kind,
@@ -254,11 +257,11 @@ fn each<T>(what: &str, value: &Node, decode: fn(&Node) -> Result<T, String>) -> 
     items.iter().enumerate().map(item).collect()
 }
 
-fn name(value: &Node) -> Result<String, String> {
+pub(super) fn name(value: &Node) -> Result<String, String> {
     string("name", value)
 }
 
-fn map(value: &Node) -> Result<&[Entry], String> {
+pub(super) fn map(value: &Node) -> Result<&[Entry], String> {
     match value {
         Node::Map(entries) => Ok(entries),
         other => Err(format!("expected a mapping, found {}", other.type_name())),
@@ -272,6 +275,9 @@ fn string(what: &str, value: &Node) -> Result<String, String> {
     }
 }
 
-fn unknown(key: &str, known: &str) -> String {
-    format!("unknown key {key:?}; the keys are {known}")
+/// Names the keys, and the one that was meant.
+pub(super) fn unknown(key: &str, known: &[&'static str]) -> String {
+    let meant =
+        nearest(key, known.iter().copied()).map(|meant| format!("; did you mean {meant:?}?")).unwrap_or_default();
+    format!("unknown key {key:?}; the keys are {}{meant}", known.join(", "))
 }

@@ -264,6 +264,30 @@ fn sources_of_values_are_read_and_checked_where_the_file_is() {
 }
 
 #[test]
+fn objects_are_granted_by_word_or_by_name_and_a_typo_names_the_nearest_key() {
+    let objects = |text: &str| one(&format!("  objects: {text}")).map(|watch| watch.objects);
+    assert_eq!(one("").unwrap().objects, ObjectsRule::default());
+    let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+    let rule = objects("{namespaces: [far], clusterScoped: none, kinds: [Secret, Deployment.apps]}").unwrap();
+    assert_eq!((&rule.namespaces, &rule.cluster_scoped), (&Granted::More(names(&["far"])), &Granted::Own));
+    assert_eq!(rule.kinds, names(&["Deployment.apps", "Secret"]));
+    for (text, granted) in [("own", Granted::Own), ("chart", Granted::Chart), ("any", Granted::Any)] {
+        assert_eq!(objects(&format!("{{namespaces: {text}}}")).unwrap().namespaces, granted);
+    }
+    for (text, expected) in [
+        ("own", "objects: expected a mapping, found a string"),
+        ("{namespace: own}", "the keys are namespaces, clusterScoped, kinds; did you mean \"namespaces\"?"),
+        ("{namespaces: all}", "namespaces must be \"own\", \"chart\", \"any\" or a list of names, found \"all\""),
+        ("{clusterScoped: own}", "clusterScoped must be \"none\", \"chart\", \"any\" or a list"),
+        ("{clusterScoped: true}", "clusterScoped: expected a word or a list of names, found"),
+        ("{kinds: Secret}", "kinds: expected a list, found a string"),
+    ] {
+        let error = objects(text).unwrap_err();
+        assert!(error.contains(expected), "{error}");
+    }
+}
+
+#[test]
 fn drift_has_a_policy_and_fields_to_ignore() {
     assert_eq!(one("").unwrap().drift, Drift::default());
     for (text, policy) in [("repair", DriftPolicy::Repair), ("detect", DriftPolicy::Detect), ("off", DriftPolicy::Off)]
@@ -295,7 +319,10 @@ fn an_invalid_drift_rule_names_its_place() {
         ("{ignore: {}}", "ignore: expected a list, found a mapping"),
         ("{ignore: [{kind: X}]}", "ignore[0]: paths must name at least one field"),
         ("{ignore: [{kind: 1, paths: [/a]}]}", "ignore[0]: kind: expected a string, found a number"),
-        ("{ignore: [{path: /a}]}", "ignore[0]: unknown key \"path\"; the keys are group, kind, name, paths"),
+        (
+            "{ignore: [{path: /a}]}",
+            "ignore[0]: unknown key \"path\"; the keys are group, kind, name, paths; did you mean \"paths\"?",
+        ),
         ("{ignore: [{paths: [/a, spec]}]}", "ignore[0]: paths[1]: path \"spec\": must look like /spec/replicas"),
     ] {
         assert_eq!(one(&format!("  drift: {text}")).unwrap_err(), format!("{prefix}{message}"));
@@ -402,7 +429,7 @@ fn lookups_are_opened_by_namespace_or_altogether() {
         ("{all: 1}", "all: expected true or false, found a number"),
         ("{namespaces: a}", "namespaces: expected a list, found a string"),
         ("{namespaces: [1]}", "namespaces[0]: name: expected a string, found a number"),
-        ("{namespace: a}", "unknown key \"namespace\"; the keys are namespaces, all"),
+        ("{namespace: a}", "unknown key \"namespace\"; the keys are namespaces, all; did you mean \"namespaces\"?"),
     ] {
         assert_eq!(one(&format!("  lookup: {text}")).unwrap_err(), format!("{prefix}{message}"));
     }

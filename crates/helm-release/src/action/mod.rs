@@ -55,8 +55,8 @@ use jiff::Timestamp;
 
 use crate::kube::{
     self, Adopt, Applied, Applier, ApplyError, CrdPolicy, Decoration, Duplicate, HookError, HookRun, IgnoreRule,
-    Journal, JournalError, Mark, Object, ObjectError, ObjectKey, ObjectRule, Observed, Patience, Policy, Proven, Slot,
-    Tie, recorded_objects,
+    Journal, JournalError, Mark, Object, ObjectError, ObjectKey, ObjectRule, Observed, Patience, Policy, Proven, Reach,
+    Slot, Tie, recorded_objects,
 };
 use crate::release::{ChartDocument, Hook, Packed, Release, Status};
 use crate::storage::{self, Before, Marks, Storage, Written};
@@ -172,6 +172,8 @@ pub struct Options {
     /// Objects to delete and create anew when the server refuses to change their immutable fields, beside Jobs and objects that say so themselves
     /// ([`RECREATE_ANNOTATION`](kube::RECREATE_ANNOTATION)). Default: none.
     pub recreate: Arc<[ObjectRule]>,
+    /// What the release may contain, beside objects in its own namespace. Default: everything.
+    pub reach: Arc<Reach>,
     /// Fields that the release leaves to others. Default: none.
     pub ignore: Arc<[IgnoreRule]>,
     /// The object that the server rejected in the last attempt with the same inputs, if any. It is tried first, as a dry run.
@@ -192,6 +194,7 @@ impl Default for Options {
             apply: Policy::default(),
             crds: CrdPolicy::default(),
             recreate: Arc::default(),
+            reach: Arc::default(),
             ignore: Arc::default(),
             refused: None,
             before: None,
@@ -202,6 +205,7 @@ impl Default for Options {
 impl Environment<'_> {
     fn hook_run<'a>(&'a self, journal: &'a dyn Journal) -> HookRun<'a> {
         HookRun {
+            reach: &self.options.reach,
             decoration: self.decoration,
             timeout: self.options.hook_timeout,
             unclaimed: self.options.unclaimed_hooks,
@@ -417,6 +421,11 @@ impl Error {
     /// Returns whether the release is larger than its record may be.
     pub fn is_too_large(&self) -> bool {
         matches!(self, Error::Storage(storage::Error::TooLarge { .. }))
+    }
+
+    /// Returns whether the release may not contain one of its objects.
+    pub fn is_out_of_reach(&self) -> bool {
+        matches!(self, Error::Apply(ApplyError::OutOfReach(_)) | Error::Hook(HookError::OutOfReach { .. }))
     }
 
     /// Returns whether an existing object does not belong to this release.

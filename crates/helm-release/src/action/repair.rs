@@ -112,6 +112,9 @@ async fn apply(
             repaired.finished.push(MarkedObject { expires: true, ..unapplied });
             continue;
         }
+        if let Err(refused) = env.options.reach.admits(&key, &env.decoration.namespace) {
+            return Err(ApplyError::OutOfReach(vec![refused]).into());
+        }
         let handed_over = handover.of(&key);
         if let With::Drifted { looks, .. } = with
             && let Some(look) = look(env, object, &key, &handed_over, repaired.rivals.len() < looks).await?

@@ -823,3 +823,63 @@ async fn definitions_are_skipped_created_or_replaced_by_policy() {
     assert!(refused.to_string().starts_with(expected), "{refused}");
     assert_eq!((versions(&world), world.map("a")["data"]["x"].clone()), (2, json!("3")), "nothing was written");
 }
+
+/// A reach of the release's own namespace and, without one, `ClusterRole` only.
+fn own_namespace() -> Arc<kube::Reach> {
+    let these = |names: &[&str]| kube::Allowed::These(names.iter().map(|name| (*name).to_owned()).collect());
+    Arc::new(kube::Reach { namespaces: these(&[]), cluster_scoped: these(&["ClusterRole"]), ..kube::Reach::default() })
+}
+
+fn elsewhere(name: &str) -> Value {
+    let mut object = map(name, "1");
+    object["metadata"]["namespace"] = json!("victim");
+    object
+}
+
+#[tokio::test]
+async fn nothing_is_written_for_a_release_that_reaches_too_far() {
+    let world = World { options: Options { reach: own_namespace(), ..Options::default() }, ..World::new() };
+    let namespace = object("v1", "Namespace", "made-up");
+    let error = install(&world.env(), &candidate(&[map("a", "1"), elsewhere("b"), namespace]), None).await.unwrap_err();
+    let text = error.cause.to_string();
+    assert!(error.cause.is_out_of_reach() && !error.cause.is_unanswered() && error.recorded.is_none(), "{text}");
+    assert!(text.contains("objects: {namespaces: [victim]} in watches.yaml allows it"), "{text}");
+    assert!(text.contains("objects: {clusterScoped: [Namespace]} in watches.yaml allows it"), "{text}");
+    let current = world.install(&candidate(&[map("a", "1")])).await;
+    let before = world.server.paths();
+    let upgraded = upgrade(&world.env(), &candidate(&[map("a", "2"), elsewhere("b")]), &current).await;
+    assert!(upgraded.unwrap_err().cause.is_out_of_reach() && world.server.paths() == before);
+    assert_eq!(world.map("a")["data"]["x"], "1");
+}
+
+#[tokio::test]
+async fn hooks_rollbacks_and_repairs_reach_no_further_than_a_render() {
+    let mut world = World::new();
+    let first = world.install(&candidate(&[map("a", "1"), elsewhere("b")])).await;
+    let second = current(&upgrade(&world.env(), &candidate(&[map("a", "2")]), &first).await.unwrap());
+    world.options.reach = own_namespace();
+    let mut with_hook = candidate(&[map("a", "3")]);
+    with_hook.hooks = vec![Hook {
+        path: "c/templates/hook.yaml".into(),
+        kind: "ConfigMap".into(),
+        manifest: elsewhere("hook").to_string(),
+        events: vec![HookEvent::PostUpgrade],
+        ..Hook::default()
+    }];
+    assert!(upgrade(&world.env(), &with_hook, &second).await.unwrap_err().cause.is_out_of_reach());
+    let from = Current { packed: None, ..second.clone() };
+    assert!(rollback(&world.env(), &from, 1, "inputs").await.unwrap_err().cause.is_out_of_reach());
+    assert_eq!((world.map("a")["data"]["x"].as_str(), world.server.paths().len()), (Some("2"), 3));
+    let known: Vec<&MarkedObject> = first.inventory.objects.iter().collect();
+    assert!(reapply(&world.env(), 1, None, &known).await.unwrap_err().is_out_of_reach());
+    assert!(take_ownership(&world.env(), 1, None).await.unwrap_err().is_out_of_reach());
+}
+
+#[tokio::test]
+async fn what_is_out_of_reach_and_the_releases_own_is_still_deleted() {
+    let mut world = World::new();
+    let first = world.install(&candidate(&[map("a", "1"), elsewhere("b")])).await;
+    world.options.reach = own_namespace();
+    upgrade(&world.env(), &candidate(&[map("a", "1")]), &first).await.unwrap();
+    assert!(!world.server.paths().iter().any(|path| path.contains("victim")));
+}

@@ -10,6 +10,7 @@ use super::check::{Conflict, describe_all};
 use super::client_side::Schemas;
 use super::decorate::{Decoration, is_kept};
 use super::handover::has_replicas;
+use super::reach::{OutOfReach, describe_all as describe_unreached};
 use super::recreate::{Guard, Stuck};
 use super::write::{ApplyMethod, Body, Previous, WriteOptions, Written};
 use super::{Adopted, DriftPolicy, Live, Mapper, Object, ObjectDigest, ObjectKey, Pointer, Resource, Rule};
@@ -109,6 +110,9 @@ pub enum ApplyError {
     /// Existing objects do not belong to the release. Nothing was written.
     #[error("{}", describe_all(.0))]
     Foreign(Vec<Conflict>),
+    /// The release may not contain these objects. Nothing was written.
+    #[error("{}", describe_unreached(.0))]
+    OutOfReach(Vec<OutOfReach>),
     /// Replacing a custom resource definition would lose objects, or it is another release's. Nothing was written to it.
     #[error("cannot replace {object}: {why}")]
     Definition {

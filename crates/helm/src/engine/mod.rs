@@ -14,6 +14,7 @@ mod lookup;
 mod lookups;
 mod program;
 mod render;
+mod spelled;
 #[cfg(test)]
 mod tests;
 mod top;
@@ -27,6 +28,7 @@ pub use kube_version::{InvalidKubeVersion, KubeVersion};
 pub use lookup::{Lookup, LookupError};
 pub use lookups::{LookupCall, LookupGrant, LookupNamespace, lookups};
 pub use render::{Error, ReleaseOptions, Rendered, Request};
+pub use spelled::{Computed, Key, SpelledOut, spelled_out};
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -3,7 +3,10 @@
 use std::sync::Arc;
 
 use go_template::Map;
-use helm::engine::{Capabilities, Engine, Error as Failure, Lookup, Problem, ReleaseOptions, Request, problems};
+use helm::chart::Chart;
+use helm::engine::{
+    Capabilities, Engine, Error as Failure, Lookup, Problem, ReleaseOptions, Request, problems, spelled_out,
+};
 use helm::reads::Reads;
 use helm::values::merge_maps;
 use serde_json::json;
@@ -37,6 +40,7 @@ pub(super) fn check(
         return Ok(broken);
     }
     let mut found = objects::hooks(project, &watch.chart);
+    found.extend(out_of_reach(watch, &chart, line));
     let api_version = watch.gvk.api_version();
     let is_own =
         |sample: &&Document| sample.text("/apiVersion") == api_version && sample.text("/kind") == watch.gvk.kind;
@@ -48,6 +52,17 @@ pub(super) fn check(
     let chart = Checked { project, folder: &watch.chart, engine, overrides: watch.override_values(), apis };
     found.extend(chart.check(&samples));
     Ok(found)
+}
+
+/// Names the objects whose place only values decide, with the key that allows them.
+fn out_of_reach(watch: &Watch, chart: &Chart, line: Option<usize>) -> Option<Finding> {
+    let spelled = spelled_out(chart);
+    let closed = spelled.computed.iter().find(|computed| watch.leaves_open(computed.what))?;
+    let grant = spelled.grant(|what| watch.leaves_open(what));
+    let message = format!(
+        "{closed}: the release's namespace and what the chart's own text names is allowed; objects: {grant} here allows any"
+    );
+    Some(Finding::warning(watches::PATH, line, message))
 }
 
 /// Names keys that no template reads. A key that the chart itself documents is the chart's slip, not the sample's.

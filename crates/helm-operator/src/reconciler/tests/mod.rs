@@ -339,6 +339,7 @@ impl World {
             values_from_annotation: false,
             drift: crate::watches::Drift::default(),
             adopt: helm_release::kube::Adopt::Unowned,
+            reach: Arc::default(),
             on_failure: crate::watches::OnFailure::default(),
             retries: None,
             crds: helm_release::kube::CrdPolicy::default(),

@@ -58,6 +58,7 @@ pub(super) async fn deploy(
     let keys = keys(env, candidate).await?;
     let handover = Handover::new(env, &candidate.objects);
     let attempt = Attempt { env, candidate, keys, current, kind, handover };
+    attempt.check_reach().await?;
     let observations = attempt.check_ownership().await?;
     failure::check_refusal(&attempt, &observations).await?;
     let mut release = attempt.release();

@@ -6,7 +6,7 @@ use super::{Attempt, Changes};
 use crate::action::last::Deployed;
 use crate::action::uninstall::delete;
 use crate::action::{Cached, CachedObject, Environment, Error};
-use crate::kube::{Object, ObjectKey, Observed, Previous, Rule, Target, uninstall_order};
+use crate::kube::{Object, ObjectKey, Observed, Previous, Rule, Target, objects_of, uninstall_order};
 use crate::storage::MarkedObject;
 
 /// Live objects as read before the first write.
@@ -21,6 +21,16 @@ impl Attempt<'_> {
         let objects = candidate.objects.iter().zip(&self.keys).filter(|(_, key)| unknown(key));
         let objects: Vec<(&Object, Rule)> = objects.map(|(object, key)| (object, self.rule(key))).collect();
         Ok(env.applier.check_ownership(&objects, env.decoration).await?.into_iter().collect())
+    }
+
+    /// Fails if the release may not contain one of the candidate's objects or hooks, before anything is written.
+    pub(super) async fn check_reach(&self) -> Result<(), Error> {
+        let (env, candidate) = (self.env, self.candidate);
+        // A hook whose manifest is invalid fails when it runs, with its template's name.
+        let hooks = candidate.hooks.iter().filter(|_| !env.options.disable_hooks);
+        let hooks: Vec<Object> = hooks.filter_map(|hook| objects_of(&hook.manifest).ok()).flatten().collect();
+        let objects = candidate.objects.iter().chain(&hooks);
+        Ok(env.applier.check_reach(objects, &env.options.reach, env.decoration).await?)
     }
 
     /// Applies the candidate's objects, then prunes.

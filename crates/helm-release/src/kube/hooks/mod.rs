@@ -15,7 +15,7 @@ use futures::future::{BoxFuture, ready};
 
 use super::api::Error;
 use super::apply::Applier;
-use super::{Decoration, NotOurs, ObjectError, ObjectKey};
+use super::{Decoration, NotOurs, ObjectError, ObjectKey, OutOfReach, Reach};
 use crate::release::{DeletePolicy, Hook, HookEvent, Release};
 use clock::Clock;
 
@@ -43,6 +43,8 @@ const CLEAN_UP: Duration = Duration::from_secs(30);
 pub(crate) struct HookRun<'a> {
     /// The release's identity, and the metadata that the hooks' objects get.
     pub decoration: &'a Decoration,
+    /// Where the hooks' objects may be.
+    pub reach: &'a Reach,
     /// How long one hook may take since its recorded start, restarts included; `None` sets no limit.
     pub timeout: Option<Duration>,
     /// Whether Helm itself made a revision of this release. Helm's hook objects name no owner, so unclaimed ones then count as this release's.
@@ -126,6 +128,14 @@ pub enum HookError {
         /// Why.
         #[source]
         source: Error,
+    },
+    /// The release may not contain its object.
+    #[error("hook {path}: {refused}")]
+    OutOfReach {
+        /// The hook's template.
+        path: String,
+        /// Which object, and why.
+        refused: OutOfReach,
     },
     /// Its manifest is not valid.
     #[error("cannot build an object for hook {path}")]

@@ -9,7 +9,7 @@ use super::decide::{Absence, Evidence, Expiry, Outcome, absence, evidence, expir
 use super::objects::{self, Stamp};
 use super::{HookError, HookRun};
 use crate::kube::api::{Call, Error};
-use crate::kube::apply::{Applier, describe};
+use crate::kube::apply::{Applier, describe, key_of};
 use crate::kube::{Object, Response, is_transient};
 use crate::outside;
 use crate::release::{DeletePolicy, HookEvent, HookPhase, LastRun, Release};
@@ -42,6 +42,9 @@ impl Applier {
 
     async fn start_and_wait(&self, release: &mut Release, at: usize, run: &HookRun<'_>) -> Result<(), HookError> {
         let objects = objects::of(&release.hooks[at])?;
+        for object in &objects {
+            self.check_hook_reach(object, &Clock::start(&release.hooks[at], run)).await?;
+        }
         let phase = release.hooks[at].last_run.phase;
         let resumed = matches!(phase, HookPhase::Running | HookPhase::Unknown);
         let expiring = objects.iter().any(|object| expiry(&object.kind, &object.body) == Expiry::AfterFinish);
@@ -71,6 +74,17 @@ impl Applier {
             self.wait_for(object, &path, &clock).await?;
         }
         Ok(())
+    }
+
+    /// Checks that the release may contain an object, before anything of its run is written.
+    async fn check_hook_reach(&self, object: &Object, clock: &Clock<'_>) -> Result<(), HookError> {
+        let (path, run) = (|| clock.hook.path.clone(), clock.run);
+        let what = format!("{} to be found", describe(object));
+        let resource = clock.retry(&what, || self.mapper.resource(&object.api_version, &object.kind)).await?;
+        let key = key_of(object, run.decoration, &resource);
+        run.reach
+            .admits(&key, &run.decoration.namespace)
+            .map_err(|refused| HookError::OutOfReach { path: path(), refused })
     }
 
     /// Finds the object of a run that an earlier process started; `None` if it has to be created.

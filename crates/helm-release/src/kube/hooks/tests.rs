@@ -6,6 +6,9 @@ use tokio::time::{Instant, sleep};
 
 use super::decide::{Absence, Evidence, Expiry, Outcome, absence, evidence, expiry, order, outcome};
 use super::*;
+
+/// No limit to where hooks' objects may be.
+static EVERYWHERE: std::sync::LazyLock<Reach> = std::sync::LazyLock::new(Reach::default);
 use crate::kube::{Asked, Disturbance, MemoryApi};
 use crate::release::{HookPhase, LastRun};
 use crate::sample::{self, decoration};
@@ -90,6 +93,7 @@ impl World {
     async fn run(&self, release: &mut Release) -> Result<(), HookError> {
         let decoration = decoration();
         let run = HookRun {
+            reach: &EVERYWHERE,
             decoration: &decoration,
             timeout: self.timeout,
             unclaimed: self.unclaimed,
@@ -107,7 +111,15 @@ impl World {
         let decoration = decoration();
         let (timeout, unclaimed) = (self.timeout, self.unclaimed);
         let (notes, patience) = (&self.notes, Patience::UntilInterrupted);
-        let run = HookRun { decoration: &decoration, timeout, unclaimed, slot: notes, journal: notes, patience };
+        let run = HookRun {
+            reach: &EVERYWHERE,
+            decoration: &decoration,
+            timeout,
+            unclaimed,
+            slot: notes,
+            journal: notes,
+            patience,
+        };
         let skipped = self.applier.run_hooks(release, event, &run).await?;
         Ok(skipped.iter().map(ToString::to_string).collect())
     }
@@ -635,8 +647,15 @@ impl Slot for Places {
 async fn the_worker_slot_is_released_only_for_hooks() {
     let (world, places, decoration) = (World::new(), Places::default(), decoration());
     let patience = Patience::UntilInterrupted;
-    let run =
-        HookRun { decoration: &decoration, timeout: None, unclaimed: false, slot: &places, journal: &(), patience };
+    let run = HookRun {
+        reach: &EVERYWHERE,
+        decoration: &decoration,
+        timeout: None,
+        unclaimed: false,
+        slot: &places,
+        journal: &(),
+        patience,
+    };
     let mut release = release(vec![map("a", 0)]);
     world.applier.run_hooks(&mut release, HookEvent::PostInstall, &run).await.unwrap();
     world.applier.clean_up_hooks(&release, HookEvent::PreInstall, &run).await.unwrap();

@@ -14,7 +14,7 @@ const MAX_DEPTH: usize = 8;
 const MAX_FOLLOWED: usize = 10_000;
 
 /// The templates of a chart, by name and by who includes them.
-pub(super) struct Reading<'a> {
+pub(in crate::engine) struct Reading<'a> {
     templates: &'a [Template<'a>],
     by_name: HashMap<&'a str, Vec<&'a Template<'a>>>,
     /// For each name, the templates that include it, with what they hand over.
@@ -23,7 +23,7 @@ pub(super) struct Reading<'a> {
 }
 
 impl<'a> Reading<'a> {
-    pub(super) fn of(templates: &'a [Template<'a>]) -> Reading<'a> {
+    pub(in crate::engine) fn of(templates: &'a [Template<'a>]) -> Reading<'a> {
         let (mut by_name, mut includers) = (HashMap::new(), HashMap::new());
         for template in templates {
             by_name.entry(&*template.name).or_insert_with(Vec::new).push(template);
@@ -34,6 +34,20 @@ impl<'a> Reading<'a> {
             });
         }
         Reading { templates, by_name, includers, followed: Cell::new(0) }
+    }
+
+    /// Returns the templates of a file.
+    pub(in crate::engine) fn of_file(&self, file: &str) -> impl Iterator<Item = &'a Template<'a>> {
+        self.templates.iter().filter(move |template| template.file == file)
+    }
+
+    /// Returns what an expression of a template prints, as far as it is a namespace or another name.
+    pub(in crate::engine) fn namespace_in(
+        &self,
+        expression: &Expression,
+        template: &'a Template<'a>,
+    ) -> LookupNamespace {
+        self.namespace(expression, template, 0)
     }
 
     /// Returns all calls of `lookup`.

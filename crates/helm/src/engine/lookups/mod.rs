@@ -9,7 +9,7 @@ use go_template::{Expression, Map, Parsed, Pipeline, parse};
 
 use super::calls;
 use crate::chart::{Chart, File};
-use follow::Reading;
+pub(super) use follow::Reading;
 pub use grant::LookupGrant;
 
 /// A call of `lookup`.
@@ -64,7 +64,7 @@ fn mentions_lookup(chart: &Chart) -> bool {
 }
 
 /// One template: a file's own text, or a `define` in it.
-struct Template<'a> {
+pub(super) struct Template<'a> {
     /// The name by which it is included.
     name: String,
     /// The name of its file.
@@ -76,7 +76,13 @@ struct Template<'a> {
 /// The default values that a chart's templates see: those of the outermost chart first, each with the path to this chart's part.
 type Defaults<'a> = Vec<(&'a Map, Vec<String>)>;
 
-fn collect<'a>(chart: &'a Chart, path: &str, outer: &[(&'a Map, Vec<String>)], templates: &mut Vec<Template<'a>>) {
+/// Parses the templates of a chart and its subcharts. `outer` are the values of the charts around it.
+pub(super) fn collect<'a>(
+    chart: &'a Chart,
+    path: &str,
+    outer: &[(&'a Map, Vec<String>)],
+    templates: &mut Vec<Template<'a>>,
+) {
     let defaults: Defaults<'a> = outer.iter().cloned().chain([(&chart.values, Vec::new())]).collect();
     for file in &chart.templates {
         let name = format!("{path}/{}", file.name);

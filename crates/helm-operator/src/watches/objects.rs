@@ -1,0 +1,108 @@
+//! Decodes what a release may contain: `objects` in watches.yaml. It has no counterpart upstream, so unknown keys are errors.
+
+use std::collections::BTreeSet;
+
+use helm::engine::SpelledOut;
+use helm_release::kube::{Allowed, Reach};
+
+use super::Error;
+use super::decode::wrong;
+use super::node::{Entry, Node};
+use super::rules::{map, name, unknown};
+
+/// What a release may contain beside objects in its own namespace: `objects` in watches.yaml.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ObjectsRule {
+    /// The namespaces of objects.
+    pub namespaces: Granted,
+    /// The kinds of objects without a namespace.
+    pub cluster_scoped: Granted,
+    /// The only kinds, with or without group; empty means all.
+    pub kinds: BTreeSet<String>,
+}
+
+/// Which names a watch grants.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Granted {
+    /// None but the release's own namespace: `own` or `none`.
+    Own,
+    /// Those that the chart's own text spells out: `chart`.
+    #[default]
+    Chart,
+    /// Those, and these.
+    More(BTreeSet<String>),
+    /// Any: `any`.
+    Any,
+}
+
+impl Granted {
+    /// Returns the names, where the chart's own text spells out `chart`.
+    fn with(&self, chart: &BTreeSet<String>) -> Allowed {
+        match self {
+            Granted::Own => Allowed::These(BTreeSet::new()),
+            Granted::Chart => Allowed::These(chart.clone()),
+            Granted::More(more) => Allowed::These(chart.union(more).cloned().collect()),
+            Granted::Any => Allowed::Any,
+        }
+    }
+
+    /// Whether the watch says nothing, so that only the chart's own text counts.
+    pub(crate) fn is_default(&self) -> bool {
+        *self == Granted::Chart
+    }
+}
+
+impl ObjectsRule {
+    /// Returns where the releases of a chart may reach that spells this out.
+    pub(crate) fn reach(&self, spelled: &SpelledOut) -> Reach {
+        Reach {
+            namespaces: self.namespaces.with(&spelled.namespaces),
+            cluster_scoped: self.cluster_scoped.with(&spelled.kinds),
+            kinds: if self.kinds.is_empty() { Allowed::Any } else { Allowed::These(self.kinds.clone()) },
+        }
+    }
+}
+
+impl ObjectsRule {
+    /// Returns where releases may reach that the operator author's own code renders. Without the key, that code decides.
+    pub(crate) fn reach_of_code(&self) -> Reach {
+        if *self == ObjectsRule::default() { Reach::default() } else { self.reach(&SpelledOut::default()) }
+    }
+}
+
+/// The keys.
+const KEYS: [&str; 3] = ["namespaces", "clusterScoped", "kinds"];
+
+/// Decodes `objects: {namespaces: own, clusterScoped: [ClusterRole], kinds: [Deployment.apps]}`.
+pub(super) fn objects(entry: &Entry) -> Result<ObjectsRule, Error> {
+    let bad = |what: String| wrong(entry, what);
+    let mut rule = ObjectsRule::default();
+    for Entry { key, value, .. } in map(&entry.value).map_err(bad)? {
+        match key.as_str() {
+            "namespaces" => rule.namespaces = granted(key, value, "own").map_err(bad)?,
+            "clusterScoped" => rule.cluster_scoped = granted(key, value, "none").map_err(bad)?,
+            "kinds" => rule.kinds = names(key, value).map_err(bad)?,
+            _ => return Err(bad(unknown(key, &KEYS))),
+        }
+    }
+    Ok(rule)
+}
+
+/// Decodes a word, or a list of names. `least` is the word that grants nothing more.
+fn granted(key: &str, value: &Node, least: &str) -> Result<Granted, String> {
+    match value {
+        Node::String(word) if word == least => Ok(Granted::Own),
+        Node::String(word) if word == "chart" => Ok(Granted::Chart),
+        Node::String(word) if word == "any" => Ok(Granted::Any),
+        Node::List(_) => names(key, value).map(Granted::More),
+        Node::String(other) => {
+            Err(format!("{key} must be {least:?}, \"chart\", \"any\" or a list of names, found {other:?}"))
+        }
+        other => Err(format!("{key}: expected a word or a list of names, found {}", other.type_name())),
+    }
+}
+
+fn names(key: &str, value: &Node) -> Result<BTreeSet<String>, String> {
+    let Node::List(items) = value else { return Err(format!("{key}: expected a list, found {}", value.type_name())) };
+    items.iter().map(name).collect()
+}

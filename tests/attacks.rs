@@ -1,0 +1,173 @@
+//! What people try who may create a resource and nothing else: each attempt is refused by name, and the audit log shows that nothing was written.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::{Value, json};
+use test_cluster::{Namespace, Request, TestCluster};
+
+use crate::account::is_operators;
+use crate::chart::condition;
+use crate::operator::{Operator, eventually};
+use crate::ownership::{HOLDER, install_kind};
+
+/// A chart as public ones are: its names and namespaces are values, and so are more manifests.
+const TEMPLATE: &str = "
+apiVersion: v1
+kind: ConfigMap
+metadata:
+  name: {{ default .Release.Name .Values.fullnameOverride }}
+  namespace: {{ default .Release.Namespace .Values.namespaceOverride }}
+data:
+  text: {{ tpl .Values.text . | quote }}
+{{- range .Values.extra }}
+---
+{{ toYaml . }}
+{{- end }}
+";
+
+fn chart(folder: &Path) -> String {
+    let chart = folder.join("open");
+    fs::create_dir_all(chart.join("templates")).unwrap();
+    fs::write(chart.join("Chart.yaml"), "apiVersion: v2\nname: open\nversion: 0.1.0\n").unwrap();
+    fs::write(chart.join("values.yaml"), "text: ''\nextra: []\n").unwrap();
+    fs::write(chart.join("templates/all.yaml"), TEMPLATE).unwrap();
+    chart.display().to_string()
+}
+
+/// Lets a user create and change Holders in the namespace, and nothing else.
+fn let_create(namespace: &Namespace<'_>, user: &str) {
+    let role = ["create", "role", user, "--verb=create,get,patch,update", "--resource=holders.test.my.domain"];
+    namespace.kubectl(role).unwrap();
+    let [role, user] = [format!("--role={user}"), format!("--user={user}")];
+    namespace.kubectl(["create", "rolebinding", "holders", &role, &user]).unwrap();
+}
+
+/// Creates a Holder as this user.
+fn create_as(user: &str, namespace: &Namespace<'_>, name: &str, spec: &Value, annotations: &Value) {
+    let metadata = json!({"name": name, "namespace": namespace.name(), "annotations": annotations});
+    let holder = json!({"apiVersion": "test.my.domain/v1", "kind": "Holder", "metadata": metadata, "spec": spec});
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("holder.json");
+    fs::write(&file, holder.to_string()).unwrap();
+    let (user, file) = (format!("--as={user}"), file.display().to_string());
+    namespace.kubectl(["apply", &user, "-f", &file]).unwrap();
+}
+
+/// Waits until the Holder fails with one of the reasons; returns reason and message.
+fn refused(namespace: &Namespace<'_>, name: &str) -> (String, String) {
+    eventually(&format!("refusal of {name}"), || {
+        let holder = HOLDER.get(namespace, name);
+        let ready = condition(&holder, "Ready").clone();
+        let text = |field: &str| ready[field].as_str().unwrap_or_default().to_owned();
+        let failed =
+            ["ReleaseFailed", "Irreconcilable"].iter().any(|kind| condition(&holder, kind)["status"] == "True");
+        if failed { Ok((text("reason"), text("message"))) } else { Err(holder["status"].clone()) }
+    })
+}
+
+/// An object with this name.
+fn object(api_version: &str, kind: &str, namespace: Option<&str>) -> Value {
+    let mut object = json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": "attack"}});
+    if let Some(namespace) = namespace {
+        object["metadata"]["namespace"] = namespace.into();
+    }
+    object
+}
+
+fn with(mut object: Value, field: &str, value: Value) -> Value {
+    object[field] = value;
+    object
+}
+
+/// A binding of a role with every right to the attacker.
+fn binding(kind: &str, namespace: Option<&str>) -> Value {
+    let subjects = json!([{"kind": "User", "name": "mallory", "apiGroup": "rbac.authorization.k8s.io"}]);
+    let role = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"});
+    with(with(object("rbac.authorization.k8s.io/v1", kind, namespace), "subjects", subjects), "roleRef", role)
+}
+
+/// Each attempt with a spec. None has a right but to create a Holder in its own namespace.
+fn attempts(victim: &str) -> Vec<(&'static str, Value)> {
+    let extra = |object: Value| json!({"extra": [object]});
+    let hook = |event: &str| {
+        let mut hook = object("v1", "ConfigMap", Some(victim));
+        hook["metadata"]["annotations"] = json!({"helm.sh/hook": event});
+        extra(hook)
+    };
+    vec![
+        ("namespace-by-value", json!({"namespaceOverride": victim})),
+        ("name-by-value", json!({"namespaceOverride": victim, "fullnameOverride": "data"})),
+        ("manifest", extra(object("v1", "ConfigMap", Some(victim)))),
+        ("secret", extra(with(object("v1", "Secret", Some(victim)), "stringData", json!({"a": "b"})))),
+        ("hook", hook("pre-install")),
+        ("late-hook", hook("post-delete")),
+        ("rollback-hook", hook("pre-rollback")),
+        ("namespace", extra(object("v1", "Namespace", None))),
+        ("administrator", extra(binding("ClusterRoleBinding", None))),
+        ("local-administrator", extra(binding("RoleBinding", Some(victim)))),
+        ("system-administrator", extra(binding("RoleBinding", Some("kube-system")))),
+        ("role", extra(with(object("rbac.authorization.k8s.io/v1", "ClusterRole", None), "rules", json!([])))),
+        ("webhook", extra(object("admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration", None))),
+        ("priority", extra(with(object("scheduling.k8s.io/v1", "PriorityClass", None), "value", json!(1_000_000)))),
+        ("storage", extra(with(object("storage.k8s.io/v1", "StorageClass", None), "provisioner", json!("x")))),
+        (
+            "list",
+            extra(json!({"apiVersion": "v1", "kind": "List", "items": [object("v1", "ConfigMap", Some(victim))]})),
+        ),
+        ("path", extra(object("v1", "ConfigMap", Some(&format!("x/../{victim}"))))),
+    ]
+}
+
+/// What the operator wrote, successfully, outside of the attacker's namespace.
+fn written_elsewhere(cluster: &TestCluster, own: &str, victim: &str) -> Vec<Request> {
+    let is_elsewhere = |request: &Request| {
+        let is_attack = request.name == "attack" && request.namespace != own;
+        is_attack || request.namespace == victim
+    };
+    let all = cluster.requests().unwrap().into_iter();
+    all.filter(|one| is_operators(one) && one.is_write() && one.code < 400 && is_elsewhere(one)).collect()
+}
+
+#[test]
+fn a_user_of_one_namespace_reaches_no_other_through_values() {
+    let Some(cluster) = TestCluster::shared_or_skip() else { return };
+    install_kind(cluster);
+    let (own, victim) = (cluster.namespace("attacker").unwrap(), cluster.namespace("victim").unwrap());
+    victim.kubectl(["create", "configmap", "data", "--from-literal=owner=victim"]).unwrap();
+    let_create(&own, "mallory");
+    let charts = tempfile::tempdir().unwrap();
+    let watches =
+        json!([{"group": "test.my.domain", "version": "v1", "kind": "Holder", "chart": chart(charts.path())}]);
+    let operator = Operator::start_in(cluster, &[&own, &victim], &watches.to_string());
+    let attempts = attempts(victim.name());
+    let adopt = json!({"helm.sdk.operatorframework.io/adopt": "true"});
+    for (name, spec) in &attempts {
+        create_as("mallory", &own, name, spec, if *name == "name-by-value" { &adopt } else { &json!({}) });
+    }
+    // What is allowed works beside them.
+    create_as("mallory", &own, "good", &json!({"extra": [object("v1", "ConfigMap", None)]}), &json!({}));
+    HOLDER.wait_for(&own, "good", "Ready");
+    for (name, _) in &attempts {
+        let (reason, message) = refused(&own, name);
+        match *name {
+            // The server has no such kind, and no such path.
+            "list" | "path" => assert!(!message.is_empty(), "{name}: {reason}"),
+            _ => assert!(
+                reason == "OutOfReach" && message.contains("in watches.yaml allows it"),
+                "{name}: {reason}: {message}"
+            ),
+        }
+    }
+    // An upgrade is judged as an install is, and the release stays as it was.
+    create_as("mallory", &own, "good", &json!({"namespaceOverride": victim.name()}), &json!({}));
+    assert_eq!(refused(&own, "good").0, "OutOfReach");
+    assert_eq!(HOLDER.revision(&own, "good"), 1);
+    for (name, _) in &attempts {
+        own.kubectl(["delete", "holder", name, "--timeout=60s"]).unwrap();
+    }
+    let log = operator.terminate().1;
+    assert_eq!(written_elsewhere(cluster, own.name(), victim.name()), [], "{log}");
+    let data = victim.kubectl(["get", "configmap", "data", "-o", "jsonpath={.data.owner} {.metadata.labels}"]).unwrap();
+    assert_eq!(data.trim(), "victim");
+}
