@@ -16,12 +16,59 @@ pub(super) enum Form<'a> {
 /// The shortest piece of Base64 or hexadecimal that is searched inside longer ones.
 const SHORTEST_CODE: usize = 6;
 
+/// In which case a word is searched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Case {
+    /// As it is: in another case, a configured word is often a word of the message.
+    AsIs,
+    /// Also as the functions of templates change it.
+    Changed,
+}
+
 /// Every form of a word, the likeliest first.
-pub(super) fn forms(word: &str) -> impl Iterator<Item = Form<'_>> {
+pub(super) fn forms(word: &str, case: Case) -> impl Iterator<Item = Form<'_>> {
     let escapes = [go, go_time, json, go_json, quoted_json, html, url];
     let escaped = escapes.into_iter().map(|escape| escape(word)).filter(move |form| form != word);
     let plain = std::iter::once(Form::Anywhere(Cow::Borrowed(word)));
-    plain.chain(escaped.map(|form| Form::Anywhere(form.into()))).chain(codes(word))
+    let cases: &[fn(&str) -> String] = if case == Case::Changed { &CASES } else { &[] };
+    let cased = cases.iter().map(|change| change(word)).filter(move |form| form != word);
+    plain.chain(escaped.chain(cased).map(|form| Form::Anywhere(form.into()))).chain(codes(word))
+}
+
+/// What `upper`, `lower`, `title`, `untitle` and `swapcase` of templates make of a word.
+const CASES: [fn(&str) -> String; 5] = [str::to_uppercase, str::to_lowercase, title, untitle, swapped];
+
+/// Go's `strings.Title`.
+fn title(word: &str) -> String {
+    titled(word, upper, |c| c.is_alphanumeric() || c == '_')
+}
+
+/// `Uncapitalize` of Go's package goutils.
+fn untitle(word: &str) -> String {
+    titled(word, lower, |c| !c.is_whitespace())
+}
+
+fn upper(c: char) -> String {
+    c.to_uppercase().collect()
+}
+
+fn lower(c: char) -> String {
+    c.to_lowercase().collect()
+}
+
+/// Changes the first letter of each part of the word.
+fn titled(word: &str, change: fn(char) -> String, is_part: fn(char) -> bool) -> String {
+    let mut is_inside = false;
+    let letter = |c: char| {
+        let changed = if is_inside { c.to_string() } else { change(c) };
+        is_inside = is_part(c);
+        changed
+    };
+    word.chars().map(letter).collect()
+}
+
+fn swapped(word: &str) -> String {
+    word.chars().map(|c| if c.is_uppercase() { lower(c) } else { upper(c) }).collect()
 }
 
 /// Go's `%q`, without the quotes.

@@ -17,7 +17,7 @@ use helm_release::kube::{Object, objects_of};
 use helm_release::release::Hook;
 use k8s_openapi::ByteString;
 
-use forms::{Form, forms};
+use forms::{Case, Form, forms};
 pub use published::Published;
 
 /// What hidden values look like.
@@ -50,6 +50,12 @@ struct Word {
     configured: bool,
     /// Hidden only between other characters than letters and digits.
     alone: bool,
+}
+
+impl Word {
+    fn case(&self) -> Case {
+        if self.configured { Case::AsIs } else { Case::Changed }
+    }
 }
 
 /// Never the words.
@@ -162,9 +168,9 @@ impl Mask {
         let mut words: Vec<&Word> = self.words.iter().filter(|word| !self.is_public(word)).collect();
         words.sort_by(|a, b| b.text.len().cmp(&a.text.len()).then_with(|| a.cmp(b)));
         words.dedup();
-        words
-            .into_iter()
-            .fold(text, |text, word| forms(&word.text).fold(text, |text, form| replace(text, &form, word.alone)))
+        words.into_iter().fold(text, |text, word| {
+            forms(&word.text, word.case()).fold(text, |text, form| replace(text, &form, word.alone))
+        })
     }
 }
 

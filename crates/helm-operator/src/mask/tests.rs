@@ -138,3 +138,30 @@ fn rendered_secrets_and_those_of_hooks_are_hidden() {
     mask.add_hooks(&[Hook { manifest: text("Secret", "hunter2"), ..Hook::default() }]);
     check(&mask, "Secret \"opensesame-x\": hunter2 not-secret", "Secret \"opensesame-x\": **** not-secret");
 }
+
+#[test]
+fn everyday_functions_of_a_secret_do_not_disguise_it() {
+    for word in ["hUnter2x", "Pass-wOrd_x1", "ab3", "Größe-mit-Ü", "x".repeat(300).as_str()] {
+        let mask = secret(&format!("password: {word:?}"));
+        let title = |change: fn(char) -> String| -> String {
+            let mut chars = word.chars();
+            chars.next().map(change).unwrap_or_default() + chars.as_str()
+        };
+        for form in [
+            word.to_uppercase(),
+            word.to_lowercase(),
+            title(|c| c.to_uppercase().collect()),
+            title(|c| c.to_lowercase().collect()),
+            format!("\"{word}\""),
+            format!("'{word}'"),
+            format!("\n    {word}"),
+            format!("  {word}\t"),
+        ] {
+            let shown = mask.hide(format!("fail: {form}."));
+            assert!(!shown.contains(form.trim()) && shown.contains("****"), "{form}: {shown}");
+        }
+    }
+    let swapped = secret("p: hUnter2x").hide("HuNTER2X".to_owned());
+    assert_eq!(swapped, "****");
+    check(&values(json!({"kind": "deployment"})), "Deployment is not deployment", "Deployment is not ****");
+}
