@@ -119,6 +119,57 @@ fn attempts(victim: &str) -> Vec<(&'static str, Value)> {
     ]
 }
 
+/// Templates in a value that read what is not the release's, each with what its refusal names.
+fn readings(victim: &str) -> Vec<(&'static str, String, &'static str)> {
+    let of = |kind: &str, namespace: &str, name: &str| {
+        let api = if kind == "Holder" { "test.my.domain/v1" } else { "v1" };
+        format!("{{{{ lookup {api:?} {kind:?} {namespace:?} {name:?} | toJson }}}}")
+    };
+    vec![
+        ("all-namespaces", of("Namespace", "", ""), "lookup: {kinds: [Namespace]}"),
+        ("one-namespace", of("Namespace", "", victim), "lookup: {kinds: [Namespace]}"),
+        ("nodes", of("Node", "", ""), "lookup: {kinds: [Node]}"),
+        ("volumes", of("PersistentVolume", "", ""), "lookup: {kinds: [PersistentVolume]}"),
+        ("own-kind", of("Holder", "", ""), "lookup: {kinds: [Holder]}"),
+        (
+            "neighbour",
+            "{{ lookup \"test.my.domain/v1\" \"Holder\" .Release.Namespace \"neighbour\" }}".into(),
+            "lookup: {kinds: [Holder]}",
+        ),
+        ("secret", of("Secret", victim, "data"), "lookup: {namespaces: ["),
+        ("secrets", of("Secret", "", ""), "lookup: {all: true}"),
+        ("nested", "{{ tpl \"{{ lookup `v1` `Namespace` `` `` }}\" . }}".into(), "lookup: {kinds: [Namespace]}"),
+    ]
+}
+
+#[test]
+fn templates_in_values_read_no_cluster_and_no_other_users_resource() {
+    let Some(cluster) = TestCluster::shared_or_skip() else { return };
+    install_kind(cluster);
+    let (own, victim) = (cluster.namespace("reader").unwrap(), cluster.namespace("read").unwrap());
+    victim.kubectl(["create", "secret", "generic", "data", "--from-literal=password=hunter2-of-victim"]).unwrap();
+    let_create(&own, "mallory");
+    let charts = tempfile::tempdir().unwrap();
+    let watches =
+        json!([{"group": "test.my.domain", "version": "v1", "kind": "Holder", "chart": chart(charts.path())}]);
+    let operator = Operator::start_in(cluster, &[&own, &victim], &watches.to_string());
+    let readings = readings(victim.name());
+    for (name, text, _) in &readings {
+        create_as("mallory", &own, name, &json!({"text": text}), &json!({}));
+    }
+    for (name, _, key) in &readings {
+        let (_, message) = refused(&own, name);
+        assert!(message.contains(key) && message.contains("in watches.yaml opens"), "{name}: {message}");
+    }
+    let objects = own.kubectl(["get", "configmaps,holders,events", "-o", "json"]).unwrap();
+    let log = operator.terminate().1;
+    assert!(!objects.contains("hunter2-of-victim") && !log.contains("hunter2-of-victim"));
+    let secrets = cluster.requests().unwrap().into_iter();
+    let read: Vec<Request> =
+        secrets.filter(|one| is_operators(one) && one.namespace == victim.name() && one.name == "data").collect();
+    assert_eq!(read, []);
+}
+
 /// What the operator wrote, successfully, outside of the attacker's namespace.
 fn written_elsewhere(cluster: &TestCluster, own: &str, victim: &str) -> Vec<Request> {
     let is_elsewhere = |request: &Request| {
@@ -141,9 +192,9 @@ fn a_user_of_one_namespace_reaches_no_other_through_values() {
         json!([{"group": "test.my.domain", "version": "v1", "kind": "Holder", "chart": chart(charts.path())}]);
     let operator = Operator::start_in(cluster, &[&own, &victim], &watches.to_string());
     let attempts = attempts(victim.name());
-    let adopt = json!({"helm.sdk.operatorframework.io/adopt": "true"});
+    let (adopt, none) = (json!({"helm.sdk.operatorframework.io/adopt": "true"}), json!({}));
     for (name, spec) in &attempts {
-        create_as("mallory", &own, name, spec, if *name == "name-by-value" { &adopt } else { &json!({}) });
+        create_as("mallory", &own, name, spec, if *name == "name-by-value" { &adopt } else { &none });
     }
     // What is allowed works beside them.
     create_as("mallory", &own, "good", &json!({"extra": [object("v1", "ConfigMap", None)]}), &json!({}));

@@ -58,7 +58,7 @@ impl<'a> Quiet<'a> {
     fn serve(&mut self, chart: &Path) {
         self.stop();
         let watch = json!([{
-            "group": "test.my.domain", "version": "v1", "kind": "Holder", "chart": chart, "maxConcurrentReconciles": 1,
+            "group": "test.my.domain", "version": "v1", "kind": "Holder", "chart": chart, "maxConcurrentReconciles": 1, "objects": {"clusterScoped": "any"},
         }]);
         self.operator = Some(Operator::start_in(self.cluster, &[&self.namespace], &watch.to_string()));
     }

@@ -1,6 +1,6 @@
 //! The annotations on a custom resource that control its release: those of operator-sdk and helm-operator-plugins, and ours.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use golibs::strconv::parse_bool;
@@ -49,9 +49,16 @@ const KNOWN: [&str; 10] = [
 const FLAGS: [&str; 6] =
     ["adopt", "suspend", "uninstall-wait", "install-disable-hooks", "upgrade-disable-hooks", "uninstall-disable-hooks"];
 
-/// Other names of control annotations, as helm-operator-plugins' `CustomName` gives them. They count beside the usual names, and first.
+/// Which control annotations count, and under which names.
+///
+/// A name that helm-operator-plugins' `CustomName` gives replaces the usual one: who renames `pause` for a policy that guards the new name must not leave
+/// the old one open.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct AnnotationNames(BTreeMap<Box<str>, &'static str>);
+pub struct AnnotationNames {
+    names: BTreeMap<Box<str>, &'static str>,
+    /// The keys that count; `None`: all.
+    allowed: Option<BTreeSet<&'static str>>,
+}
 
 /// A name that cannot be given to an annotation.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -59,6 +66,12 @@ pub(crate) enum NameError {
     /// The key has no other name.
     #[error("{key:?} is not one of {}", RENAMED.join(", "))]
     Unknown {
+        /// The key.
+        key: String,
+    },
+    /// There is no such key.
+    #[error("{key:?} is not one of {}{}", all_keys().collect::<Vec<_>>().join(", "), meant(key))]
+    NoKey {
         /// The key.
         key: String,
     },
@@ -77,50 +90,91 @@ impl AnnotationNames {
             .into_iter()
             .find(|known| *known == key)
             .ok_or_else(|| NameError::Unknown { key: key.to_owned() })?;
-        match self.0.insert(name.into(), key) {
+        match self.names.insert(name.into(), key) {
             Some(_) => Err(NameError::Duplicate(name.to_owned())),
             None => Ok(()),
         }
     }
+
+    /// Lets only these keys count.
+    ///
+    /// # Errors
+    /// There is no such key.
+    pub(crate) fn allow(&mut self, keys: &[String]) -> Result<(), NameError> {
+        let known =
+            |key: &String| all_keys().find(|known| known == key).ok_or_else(|| NameError::NoKey { key: key.clone() });
+        self.allowed = Some(keys.iter().map(known).collect::<Result<_, _>>()?);
+        Ok(())
+    }
+}
+
+/// Every key that has an effect.
+fn all_keys() -> impl Iterator<Item = &'static str> {
+    KNOWN.into_iter().chain(RENAMED)
+}
+
+/// The key that was meant.
+fn meant(key: &str) -> String {
+    nearest(key, all_keys()).map(|near| format!("; did you mean {near:?}?")).unwrap_or_default()
 }
 
 /// A custom resource's annotations that control its release; all others are dropped.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Annotations(BTreeMap<Box<str>, Box<str>>);
+pub(crate) struct Annotations {
+    ours: BTreeMap<Box<str>, Box<str>>,
+    /// Why others of ours don't count.
+    refused: Vec<Box<str>>,
+}
 
 impl Annotations {
     /// Keeps the annotations that we know.
     pub(crate) fn new(all: &BTreeMap<String, String>) -> Annotations {
         let ours =
             all.iter().filter_map(|(key, value)| Some((key.strip_prefix(PREFIX)?.into(), value.as_str().into())));
-        Annotations(ours.collect())
+        Annotations { ours: ours.collect(), refused: Vec::new() }
     }
 
-    /// Adds the annotations that have another name.
+    /// Reads those that have another name under that name only, and drops those that must not count.
     pub(crate) fn rename(&mut self, all: &BTreeMap<String, String>, names: &AnnotationNames) {
-        let renamed = names.0.iter().filter_map(|(name, key)| Some((*key, all.get(&**name)?)));
-        renamed.for_each(|(key, value)| _ = self.0.insert(key.into(), value.as_str().into()));
+        for (name, key) in &names.names {
+            if self.ours.remove(*key).is_some() && !name.starts_with(PREFIX) {
+                self.refused.push(format!("annotation {PREFIX}{key} does not count: its name here is {name}").into());
+            }
+        }
+        let renamed = names.names.iter().filter_map(|(name, key)| Some((*key, all.get(&**name)?)));
+        renamed.for_each(|(key, value)| _ = self.ours.insert(key.into(), value.as_str().into()));
+        if let Some(allowed) = &names.allowed {
+            let refused =
+                self.ours.keys().filter(|key| all_keys().any(|known| *known == ***key) && !allowed.contains(&***key));
+            let refused: Vec<Box<str>> = refused.cloned().collect();
+            for key in refused {
+                self.ours.remove(&key);
+                let why =
+                    format!("annotation {PREFIX}{key} does not count: allowedAnnotations in watches.yaml lacks {key}");
+                self.refused.push(why.into());
+            }
+        }
     }
 
     /// `pause`, exactly `true`: whether to leave the resource alone, deleted or not, as helm-operator-plugins does.
     pub(crate) fn pause(&self) -> bool {
-        self.0.get("pause").is_some_and(|value| &**value == "true")
+        self.ours.get("pause").is_some_and(|value| &**value == "true")
     }
 
     /// Pauses the resource as the annotation does.
     pub(crate) fn set_pause(&mut self) {
-        self.0.insert("pause".into(), "true".into());
+        self.ours.insert("pause".into(), "true".into());
     }
 
     /// `reconcile-period`: a Go duration; zero turns periodic reconciles off.
     pub(crate) fn reconcile_period(&self) -> Result<Option<Duration>, DurationError> {
-        let Some(text) = self.0.get("reconcile-period") else { return Ok(None) };
+        let Some(text) = self.ours.get("reconcile-period") else { return Ok(None) };
         parse_duration(text).map(Some)
     }
 
     /// `hook-timeout`: how long one of the chart's hooks may take, as a Go duration; zero means no limit.
     pub(crate) fn hook_timeout(&self) -> Result<Option<Duration>, DurationError> {
-        let Some(text) = self.0.get("hook-timeout") else { return Ok(None) };
+        let Some(text) = self.ours.get("hook-timeout") else { return Ok(None) };
         parse_duration(text).map(Some)
     }
 
@@ -128,7 +182,7 @@ impl Annotations {
     pub(crate) fn fault(&self) -> Option<String> {
         let checks = [("reconcile-period", self.reconcile_period()), ("hook-timeout", self.hook_timeout())];
         let duration = checks.into_iter().find_map(|(key, value)| Some((key, value.err()?.to_string())));
-        let is_long = |key: &&str| self.0.get(*key).is_some_and(|token| token.len() > MAX_TOKEN);
+        let is_long = |key: &&str| self.ours.get(*key).is_some_and(|token| token.len() > MAX_TOKEN);
         let token = || ["reconcile-now", "retry-now"].into_iter().find(is_long);
         let bad = duration.or_else(|| Some((token()?, format!("a token has at most {MAX_TOKEN} bytes"))));
         let bad = bad.or_else(|| self.drift().err().map(|error| ("drift", error.to_owned())));
@@ -137,9 +191,10 @@ impl Annotations {
 
     /// Describes each annotation with our prefix that has no effect because its key or its value is misspelt.
     pub(crate) fn mistakes(&self) -> Vec<String> {
-        self.0
+        self.ours
             .iter()
             .filter_map(|(key, value)| Some(format!("annotation {PREFIX}{key}{}", mistake(key, value)?)))
+            .chain(self.refused.iter().map(|why| why.to_string()))
             .collect()
     }
 
@@ -154,12 +209,12 @@ impl Annotations {
     }
 
     fn token(&self, key: &str) -> Option<&str> {
-        self.0.get(key).map(|token| &**token).filter(|token| !token.is_empty())
+        self.ours.get(key).map(|token| &**token).filter(|token| !token.is_empty())
     }
 
     /// `values-from`: more sources of values, as a YAML list like `valuesFrom` in watches.yaml. The error never quotes it.
     pub(crate) fn values_from(&self) -> Option<Result<Vec<ValuesSource>, String>> {
-        let text = self.0.get("values-from")?;
+        let text = self.ours.get("values-from")?;
         let options = serde_yaml::options! { with_snippet: false };
         let entries: Result<Vec<ValuesSource>, _> = serde_yaml::from_str_with_options(text, options);
         let checked = entries.map_err(|e| e.to_string()).and_then(|entries| {
@@ -171,7 +226,7 @@ impl Annotations {
 
     /// `drift`: what to do about drift of the release's objects; one that its own annotation names wins.
     pub(crate) fn drift(&self) -> Result<Option<DriftPolicy>, &'static str> {
-        let Some(text) = self.0.get("drift") else { return Ok(None) };
+        let Some(text) = self.ours.get("drift") else { return Ok(None) };
         DriftPolicy::parse(text).map(Some).ok_or("must be \"repair\", \"detect\" or \"off\"")
     }
 
@@ -197,20 +252,19 @@ impl Annotations {
 
     /// `<action>-description`: the record's description.
     pub(crate) fn description(&self, action: &str) -> Option<String> {
-        self.0.get(format!("{action}-description").as_str()).map(|text| text.to_string())
+        self.ours.get(format!("{action}-description").as_str()).map(|text| text.to_string())
     }
 
     /// As upstream, an invalid bool counts as the default.
     fn flag(&self, key: &str, default: bool) -> bool {
-        self.0.get(key).and_then(|text| parse_bool(text.as_bytes()).ok()).unwrap_or(default)
+        self.ours.get(key).and_then(|text| parse_bool(text.as_bytes()).ok()).unwrap_or(default)
     }
 }
 
 /// What is wrong with an annotation that has no effect.
 fn mistake(key: &str, value: &str) -> Option<String> {
-    let known = || KNOWN.into_iter().chain(RENAMED);
-    if !known().any(|known| known == key) {
-        let hint = nearest(key, known()).map(|near| format!("; did you mean {PREFIX}{near}?")).unwrap_or_default();
+    if !all_keys().any(|known| known == key) {
+        let hint = nearest(key, all_keys()).map(|near| format!("; did you mean {PREFIX}{near}?")).unwrap_or_default();
         return Some(format!(" is unknown{hint}"));
     }
     let value = shorten(value, MAX_QUOTED);
@@ -266,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn a_configured_name_counts_beside_the_usual_one_and_first() {
+    fn a_configured_name_replaces_the_usual_one() {
         let mut names = AnnotationNames::default();
         names.add("pause", "example.com/paused").unwrap();
         names.add("install-description", "example.com/why").unwrap();
@@ -277,13 +331,36 @@ mod tests {
             annotations
         };
         let usual = ("helm.sdk.operatorframework.io/install-description", "usual");
-        assert_eq!(read(&[usual]).description("install").unwrap(), "usual");
+        assert_eq!(read(&[usual]).description("install"), None);
+        let ignored = "annotation helm.sdk.operatorframework.io/install-description does not count: its name here is example.com/why";
+        assert_eq!(read(&[usual]).mistakes(), [ignored]);
         assert_eq!(read(&[usual, ("example.com/why", "own")]).description("install").unwrap(), "own");
         assert!(read(&[("example.com/paused", "true")]).pause());
         assert!(!read(&[("example.com/paused", "True")]).pause(), "as helm-operator-plugins reads it");
         assert_eq!(names.add("adopt", "x").unwrap_err().to_string().split(" is not").next(), Some("\"adopt\""));
         let twice = names.add("upgrade-description", "example.com/why").unwrap_err();
         assert_eq!(twice.to_string(), "annotation \"example.com/why\" already exists");
+    }
+
+    #[test]
+    fn only_allowed_annotations_count_and_the_others_are_named() {
+        let mut names = AnnotationNames::default();
+        names.allow(&["suspend".to_owned()]).unwrap();
+        let all: BTreeMap<String, String> =
+            ["suspend", "adopt", "suspnd"].map(|key| (format!("{PREFIX}{key}"), "true".to_owned())).into();
+        let mut read = Annotations::new(&all);
+        read.rename(&all, &names);
+        assert!(read.suspend() && !read.adopt());
+        let mistakes = read.mistakes();
+        assert!(
+            mistakes
+                .iter()
+                .any(|why| why.contains("adopt does not count: allowedAnnotations in watches.yaml lacks adopt")),
+            "{mistakes:?}"
+        );
+        assert!(mistakes.iter().any(|why| why.contains("suspnd is unknown")) && mistakes.len() == 2, "{mistakes:?}");
+        let error = names.allow(&["suspendd".to_owned()]).unwrap_err().to_string();
+        assert!(error.ends_with("; did you mean \"suspend\"?"), "{error}");
     }
 
     #[test]

@@ -24,6 +24,7 @@ fn of(watch: &Watch, chart: &Chart) -> Vec<String> {
         findings.extend(chart.unread_schemas().iter().map(explain));
     }
     findings.extend(closed_lookups(&watch.lookup, chart));
+    findings.extend(closed_kinds(&watch.lookup, chart));
     findings.extend(closed_objects(&watch.objects, &spelled_out(chart)));
     findings.extend(untyped_overrides(watch));
     findings
@@ -41,6 +42,22 @@ fn closed_lookups(rule: &LookupRule, chart: &Chart) -> Option<String> {
     Some(format!(
         "templates may look up more than their release may read: {places}; lookup: {needed} in watches.yaml opens it"
     ))
+}
+
+/// Describes the lookups of a kind that only a render can tell, and which may thus be closed.
+fn closed_kinds(rule: &LookupRule, chart: &Chart) -> Option<String> {
+    let computed: Vec<String> = lookups(chart)
+        .into_iter()
+        .filter(|call| call.kind.is_none() && rule.kinds.is_default())
+        .map(|call| format!("{}:{}", call.template, call.line))
+        .collect();
+    (!computed.is_empty()).then(|| {
+        let places = listed(computed);
+        format!(
+            "templates compute the kind that they look up: {places}; objects without a namespace, and kinds that this operator serves, are read only \
+             where the chart's own text names their kind; lookup: {{kinds: any}} in watches.yaml opens them"
+        )
+    })
 }
 
 /// Joins places, but for those beyond [`MAX_PLACES`].
@@ -109,8 +126,12 @@ mod tests {
     fn lookups_that_are_not_open_are_named_with_the_key_that_opens_them() {
         let template = "{{ lookup \"v1\" \"Secret\" .Values.operator.namespace \"a\" }}\n{{ lookup .a .b .c .d }}";
         let found = findings("", template, "{}");
+        assert!(
+            found[1].contains("compute the kind that they look up: web/templates/a.yaml:2; objects without"),
+            "{found:?}"
+        );
         assert_eq!(
-            found,
+            found[..1],
             [
                 "templates may look up more than their release may read: web/templates/a.yaml:1 looks up Secret in the namespace that the value \
               operator.namespace names (\"far\" by default); web/templates/a.yaml:2 looks up an object in a namespace that its templates compute; \
@@ -118,7 +139,7 @@ mod tests {
             ]
         );
         assert!(findings(", lookup: {namespaces: [far]}", template, "{}")[0].contains("read: web/templates/a.yaml:2"));
-        assert_eq!(findings(", lookup: {all: true}", template, "{}"), [""; 0]);
+        assert_eq!(findings(", lookup: {all: true, kinds: any}", template, "{}"), [""; 0]);
         assert_eq!(findings("", "{{ lookup \"v1\" \"Secret\" .Release.Namespace \"a\" }}", "{}"), [""; 0]);
         let many = findings("", &"{{ lookup .a .b .c .d }}\n".repeat(5), "{}").remove(0);
         assert!(many.contains("; and 2 more; lookup: {all: true}"), "{many}");

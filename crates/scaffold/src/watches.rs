@@ -48,7 +48,7 @@ pub(crate) fn read(project: &Project) -> Result<Vec<Watch>, Error> {
 fn watch(project: &Project, entry: &Json) -> Watch {
     let text = |key: &str| entry[key].as_str().unwrap_or_default().to_owned();
     let sources = entry["valuesFrom"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let annotation = entry["valuesFromAnnotation"].as_bool().unwrap_or_default();
+    let annotation = entry["valuesFromAnnotation"].as_bool().unwrap_or(entry["valuesFromAnnotation"].is_object());
     let overrides = entry["overrideValues"].as_object();
     Watch {
         gvk: Gvk { group: text("group"), version: text("version"), kind: text("kind") },

@@ -17,7 +17,7 @@ use crate::mask::Mask;
 use crate::reconciler::{RenderError, UNANSWERED, lock};
 use crate::report::chain;
 
-pub(crate) use reach::{Named, Reach, Release};
+pub(crate) use reach::{Named, Reach, Release, ServedKinds};
 
 /// The most bytes of Secrets and ConfigMaps that one render reads and that messages are searched for.
 const MAX_SEEN: usize = 4 << 20;

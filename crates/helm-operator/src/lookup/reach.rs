@@ -1,9 +1,11 @@
-//! What templates may read with `lookup`. The operator may read more than a resource's user, and a user's value may be a template (`tpl`).
+//! What templates may read with `lookup`. The operator may read more than a resource's user, and a user's value may be a template (`tpl`), which
+//! counts for nothing here: only the chart's own text does.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use helm::chart::Chart;
+use helm::engine::lookups;
 use helm_release::kube::Resource;
 
 use crate::watches::LookupRule;
@@ -17,29 +19,53 @@ pub(crate) enum Reach {
     Release(Release),
 }
 
-/// What a release's templates may read: its namespace, objects without a namespace, what the chart names, and what the watch opens.
+/// The kinds that the process serves, by group and kind: a resource holds its user's values.
+#[derive(Debug, Default)]
+pub(crate) struct ServedKinds(RwLock<BTreeSet<[String; 2]>>);
+
+impl ServedKinds {
+    /// Adds a kind.
+    pub(crate) fn add(&self, group: &str, kind: &str) {
+        self.0.write().unwrap_or_else(PoisonError::into_inner).insert([group, kind].map(str::to_owned));
+    }
+
+    fn has(&self, resource: &Resource) -> bool {
+        let kind = [resource.group(), &resource.kind].map(str::to_owned);
+        self.0.read().unwrap_or_else(PoisonError::into_inner).contains(&kind)
+    }
+}
+
+/// What a release's templates may read: its namespace, what the chart names, and what the watch opens.
 #[derive(Clone)]
 pub(crate) struct Release {
+    /// What is read only where the chart's own text, or the watch, names its kind.
+    pub(crate) served: Arc<ServedKinds>,
     pub(crate) namespace: String,
     pub(crate) named: Arc<Named>,
     pub(crate) rule: Arc<LookupRule>,
 }
 
-/// The lookups that a chart's templates spell out in constants: (kind, namespace, name).
+/// What a chart's templates spell out in constants.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Named(BTreeSet<[String; 3]>);
+pub(crate) struct Named {
+    /// Whole lookups: (kind, namespace, name).
+    lookups: BTreeSet<[String; 3]>,
+    /// The kinds of any lookup.
+    kinds: BTreeSet<String>,
+}
 
 impl Named {
     /// Those of a chart and its subcharts.
     pub(crate) fn of(chart: &Chart) -> Named {
-        let mut named = Named::default();
+        let kinds = lookups(chart).into_iter().filter_map(|call| call.kind).collect();
+        let mut named = Named { kinds, ..Named::default() };
         named.add(chart);
         named
     }
 
     fn add(&mut self, chart: &Chart) {
         for template in &chart.templates {
-            self.0.extend(constants(&template.data.to_text()));
+            self.lookups.extend(constants(&template.data.to_text()));
         }
         chart.dependencies.iter().for_each(|dependency| self.add(dependency));
     }
@@ -68,6 +94,9 @@ impl Reach {
     /// Returns why a lookup is refused; `None` if it is allowed. An empty answer instead would make charts generate new passwords.
     pub(crate) fn refusal(&self, resource: &Resource, namespace: &str, name: &str) -> Option<String> {
         let Reach::Release(release) = self else { return None };
+        if let Some(why) = release.refuses_kind(resource) {
+            return Some(why);
+        }
         if !resource.namespaced || release.has(namespace) || release.names(&resource.kind, namespace, name) {
             return None;
         }
@@ -90,18 +119,36 @@ impl Reach {
 }
 
 impl Release {
+    /// Kinds without a namespace, and kinds with other users' values, are read only where the chart's own text or the watch names them.
+    fn refuses_kind(&self, resource: &Resource) -> Option<String> {
+        let what = match (resource.namespaced, self.served.has(resource)) {
+            (_, true) => "which holds users' values",
+            (false, _) => "which has no namespace",
+            (true, false) => return None,
+        };
+        let (kind, group) = (&resource.kind, resource.group());
+        let is_open = self.rule.kinds.has_kind(kind, group, &self.named.kinds);
+        (!is_open).then(|| {
+            format!(
+                "lookup of {kind}, {what}, is not allowed: no template of the chart itself looks up that kind; \
+                 lookup: {{kinds: [{kind}]}} in watches.yaml opens it"
+            )
+        })
+    }
+
     fn has(&self, namespace: &str) -> bool {
         self.rule.all || namespace == self.namespace || self.rule.namespaces.iter().any(|open| open == namespace)
     }
 
     fn names(&self, kind: &str, namespace: &str, name: &str) -> bool {
-        self.named.0.contains(&[kind, namespace, name].map(str::to_owned))
+        self.named.lookups.contains(&[kind, namespace, name].map(str::to_owned))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::watches::Granted;
 
     fn chart() -> Arc<Chart> {
         let named = "{{ $x := lookup \"v1\" \"Secret\" \"kube-system\" \"ca\" }}{{ (lookup `v1`  `Pod` `` ``).items }}\
@@ -117,7 +164,9 @@ mod tests {
 
     fn reach(rule: LookupRule) -> Reach {
         let named = Arc::new(Named::of(&chart()));
-        Reach::Release(Release { namespace: "ns".into(), named, rule: Arc::new(rule) })
+        let served = Arc::new(ServedKinds::default());
+        served.add("", "Served");
+        Reach::Release(Release { served, namespace: "ns".into(), named, rule: Arc::new(rule) })
     }
 
     fn resource(kind: &str, namespaced: bool) -> Resource {
@@ -129,14 +178,11 @@ mod tests {
     }
 
     #[test]
-    fn a_release_reads_its_namespace_objects_without_one_and_what_its_chart_names() {
+    fn a_release_reads_its_namespace_and_what_its_chart_names() {
         let reach = reach(LookupRule::default());
         for (kind, namespace, name) in [
             ("Secret", "ns", "any"),
             ("Secret", "ns", ""),
-            ("Node", "", ""),
-            ("Node", "", "a"),
-            ("Node", "ignored", "a"),
             ("Secret", "kube-system", "ca"),
             ("Pod", "", ""),
             ("ConfigMap", "sub", "one"),
@@ -165,11 +211,50 @@ mod tests {
     }
 
     #[test]
+    fn kinds_without_a_namespace_or_with_users_values_are_read_only_where_the_chart_names_them() {
+        let chart = |template: &str| {
+            Arc::new(Named::of(
+                &Chart::from_files([
+                    ("Chart.yaml", "apiVersion: v2\nname: a\nversion: 1.0.0\n"),
+                    ("templates/a.yaml", template),
+                ])
+                .unwrap(),
+            ))
+        };
+        let refusal = |template: &str, rule: LookupRule, kind: &str| {
+            let served = Arc::new(ServedKinds::default());
+            served.add("", "Served");
+            let named = chart(template);
+            let reach = Reach::Release(Release { served, namespace: "ns".into(), named, rule: Arc::new(rule) });
+            reach.refusal(&resource(kind, kind != "Node"), if kind == "Node" { "" } else { "ns" }, "a")
+        };
+        let names =
+            "{{ lookup \"v1\" \"Node\" \"\" .Values.node }}{{ lookup \"v1\" \"Served\" .Release.Namespace \"x\" }}";
+        // Values may hold such a text, too.
+        let passes_on = "{{ tpl .Values.text . }}{{ lookup .a .b .c .d }}";
+        for (kind, what) in [("Node", "which has no namespace"), ("Served", "which holds users' values")] {
+            assert_eq!(refusal(names, LookupRule::default(), kind), None, "{kind}");
+            let refused = refusal(passes_on, LookupRule::default(), kind).unwrap();
+            assert!(
+                refused.contains(what)
+                    && refused.ends_with(&format!("lookup: {{kinds: [{kind}]}} in watches.yaml opens it")),
+                "{refused}"
+            );
+            let more = LookupRule { kinds: Granted::More([kind.to_owned()].into()), ..LookupRule::default() };
+            assert_eq!(refusal(passes_on, more, kind), None);
+            let closed = LookupRule { kinds: Granted::Own, all: true, ..LookupRule::default() };
+            assert!(refusal(names, closed, kind).is_some(), "{kind}");
+        }
+        assert_eq!(refusal(passes_on, LookupRule { kinds: Granted::Any, ..LookupRule::default() }, "Node"), None);
+        assert_eq!(refusal(passes_on, LookupRule::default(), "ConfigMap"), None);
+    }
+
+    #[test]
     fn a_watch_opens_some_namespaces_or_all() {
-        let some = reach(LookupRule { namespaces: ["far".to_owned()].into(), all: false });
+        let some = reach(LookupRule { namespaces: ["far".to_owned()].into(), ..LookupRule::default() });
         assert!(allowed(&some, "Secret", "far", "") && !allowed(&some, "Secret", "near", ""));
         assert!(!allowed(&some, "Secret", "", ""));
-        let all = reach(LookupRule { namespaces: [].into(), all: true });
+        let all = reach(LookupRule { all: true, ..LookupRule::default() });
         assert!(allowed(&all, "Secret", "far", "") && allowed(&all, "Secret", "", ""));
         assert!(allowed(&Reach::Everything, "Secret", "far", ""));
     }

@@ -51,6 +51,7 @@ impl<R: Reconciler> Controller for Served<R> {
 
     fn prepare(&self, context: &Context) {
         _ = started(context, &self.name);
+        context.cluster.served.add(&R::Resource::group(&()), &R::Resource::kind(&()));
     }
 
     fn run(self: Box<Self>, context: Context) -> BoxFuture<'static, Result<(), Error>> {

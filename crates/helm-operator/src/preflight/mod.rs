@@ -20,7 +20,7 @@ use tokio::sync::OnceCell;
 use crate::context::Namespaces;
 use crate::reconciler::lock;
 use crate::report::chain;
-use crate::watches::{ServiceAccount, SourceKind, Watch};
+use crate::watches::{AnnotationSources, ServiceAccount, SourceKind, Watch};
 pub(crate) use refusal::rule as rule_of_refusal;
 pub(crate) use templates::named;
 
@@ -55,7 +55,9 @@ pub(crate) fn of_watch<'a>(watch: &'a Watch, plural: &'a str, status: &'a str) -
         Need { namespace: watch.storage_namespace.as_deref(), ..Need::all("", "secrets", records) },
     ];
     for kind in [SourceKind::Secret, SourceKind::ConfigMap] {
-        if watch.values_from_annotation || watch.values_from.iter().any(|source| source.kind == kind) {
+        if watch.values_from_annotation != AnnotationSources::No
+            || watch.values_from.iter().any(|source| source.kind == kind)
+        {
             needs.push(Need::all("", kind.plural(), read));
         }
     }

@@ -20,6 +20,7 @@ use super::sources::Sources;
 use super::turns::Turns;
 use super::watch::{self, Objects, WholeKinds};
 use crate::context::Namespaces;
+use crate::lookup::ServedKinds;
 use crate::native;
 use crate::readiness::Readiness;
 use crate::rendering::Workers;
@@ -34,6 +35,8 @@ pub(crate) struct Cluster {
     pub(super) releases: Arc<Releases>,
     pub(super) kinds: Arc<Kinds>,
     pub(crate) turns: Turns,
+    /// The kinds that the process serves.
+    pub(crate) served: Arc<ServedKinds>,
     pub(super) looks: Arc<Looks>,
     /// The Secrets and ConfigMaps of `valuesFrom`.
     pub(super) sources: Arc<Sources>,
@@ -70,6 +73,7 @@ impl Cluster {
             releases: Arc::new(Releases::of(writer)),
             kinds: Arc::new(Kinds::new(objects)),
             turns: Turns::default(),
+            served: Arc::default(),
             looks: Arc::default(),
             sources: Sources::new(Some(client.clone()), namespaces.clone()),
             workers,

@@ -234,6 +234,7 @@ impl Controller for ChartController {
 
     fn prepare(&self, context: &Context) {
         _ = run::served(context, &self.watch);
+        context.cluster.served.add(&self.watch.group, &self.watch.kind);
         context.cluster.read_whole(&self.watch.expressions);
         context.cluster.record_in(self.watch.storage_namespace.as_deref());
         if let Source::Engine(engine, _) = &self.source {

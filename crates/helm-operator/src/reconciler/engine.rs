@@ -21,7 +21,7 @@ use super::failure::UNANSWERED;
 use super::identity;
 use super::render::{RenderError, Renderer, Request};
 use crate::backoff;
-use crate::lookup::{Blocking, ClusterLookup, Named, Reach, Release};
+use crate::lookup::{Blocking, ClusterLookup, Named, Reach, Release, ServedKinds};
 use crate::mask::Published;
 use crate::rendering::{Analysed, EXTERNAL_SCHEMA, Job, Output, Workers, explain, failure};
 use crate::report::chain;
@@ -112,6 +112,7 @@ pub(super) struct EngineRenderer {
     /// The lookups that the chart spells out.
     named: Arc<Named>,
     lookup_rule: Arc<LookupRule>,
+    served: Arc<ServedKinds>,
     schema: SchemaRule,
     published: Arc<Published>,
     /// Why no values render.
@@ -153,6 +154,7 @@ impl EngineRenderer {
             digest,
             named,
             lookup_rule,
+            served: Arc::default(),
             schema,
             published,
             blocked: None,
@@ -180,6 +182,11 @@ impl EngineRenderer {
         EngineRenderer { lookup_rule: Arc::new(rule.clone()), ..self }
     }
 
+    /// Sets the kinds whose resources hold users' values. Default: none.
+    pub(super) fn serving(self, served: Arc<ServedKinds>) -> EngineRenderer {
+        EngineRenderer { served, ..self }
+    }
+
     /// Sets how values are validated. The copies of documents have absolute paths. Default: against the chart's own files.
     pub(super) fn validating(mut self, rule: SchemaRule) -> EngineRenderer {
         if let Place::Here(engine) = &self.place {
@@ -196,7 +203,8 @@ impl EngineRenderer {
     fn lookup(&self, namespace: &str) -> Arc<ClusterLookup> {
         let applier = identity::acting_as(&self.discovered.applier, self.account.as_ref(), namespace);
         let (named, rule) = (self.named.clone(), self.lookup_rule.clone());
-        let reach = Reach::Release(Release { namespace: namespace.to_owned(), named, rule });
+        let served = self.served.clone();
+        let reach = Reach::Release(Release { served, namespace: namespace.to_owned(), named, rule });
         Arc::new(ClusterLookup::new(applier, tokio::runtime::Handle::current(), reach))
     }
 
@@ -511,7 +519,7 @@ mod tests {
         assert!(rendered(&renderer, &read("ns").to_string(), 1).await.unwrap().contains("x: \"of ns\""));
         let refused = rendered(&renderer, &read("far").to_string(), 1).await.unwrap_err();
         assert!(refused.to_string().contains("lookup: {namespaces: [far]} in watches.yaml opens it"), "{refused}");
-        let opened = renderer.reaching(&LookupRule { namespaces: ["far".to_owned()].into(), all: false });
+        let opened = renderer.reaching(&LookupRule { namespaces: ["far".to_owned()].into(), ..LookupRule::default() });
         assert!(rendered(&opened, &read("far").to_string(), 1).await.unwrap().contains("x: \"of far\""));
     }
 

@@ -143,7 +143,8 @@ pub(super) async fn renderer(
     };
     let (overrides, discovered) = (watch.overrides.clone(), context.cluster.discovered().await?);
     let renderer = EngineRenderer::new(engine, overrides, discovered)?;
-    let renderer = renderer.reaching(&watch.lookup).validating(watch.schema.absolute()?);
+    let renderer =
+        renderer.reaching(&watch.lookup).serving(context.cluster.served.clone()).validating(watch.schema.absolute()?);
     let renderer = renderer.acting_as(watch.service_account.as_ref());
     Ok(Arc::new(match &context.cluster.workers {
         Some(workers) => renderer.apart(workers.clone(), path),
@@ -200,7 +201,7 @@ fn settings(watch: &Watch, context: &Context, reach: Reach) -> Settings {
         max_parallel_upgrades: watch.max_parallel_upgrades.unwrap_or(context.config.max_parallel_upgrades),
         full_resync: watch.full_resync_period.unwrap_or(context.config.full_resync_period),
         values_from: watch.values_from.clone().into(),
-        values_from_annotation: watch.values_from_annotation,
+        values_from_annotation: watch.values_from_annotation.clone(),
         drift: watch.drift.clone(),
         adopt: watch.adopt,
         reach: Arc::new(reach),

@@ -33,7 +33,7 @@ use crate::native::Stores;
 use crate::report::{self, Outcome};
 use crate::status::{Condition, condition};
 use crate::values_from::ValuesSource;
-use crate::watches::{Drift, Expressions, OnFailure, ServiceAccount};
+use crate::watches::{AnnotationSources, Drift, Expressions, OnFailure, ServiceAccount};
 
 /// What all reconciles of one controller share.
 pub(crate) struct Shared {
@@ -85,7 +85,7 @@ pub(crate) struct Settings {
     /// How often everything is applied again without a reason; zero: never.
     pub(super) full_resync: Duration,
     pub(super) values_from: Arc<[ValuesSource]>,
-    pub(super) values_from_annotation: bool,
+    pub(super) values_from_annotation: AnnotationSources,
     pub(super) drift: Drift,
     pub(super) adopt: Adopt,
     /// What releases may contain.

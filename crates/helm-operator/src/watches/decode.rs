@@ -11,8 +11,8 @@ use super::expand::{self, Env};
 use super::expressions::{self, Expressions};
 use super::node::{Entry, Node};
 use super::{
-    AnnotationNames, Drift, Error, LookupRule, ObjectsRule, OnFailure, OverrideValuesType, Overrides, SchemaRule,
-    ValuesSource, Warning, Watch, objects, parse_duration, rules,
+    AnnotationNames, AnnotationSources, Drift, Error, LookupRule, ObjectsRule, OnFailure, OverrideValuesType,
+    Overrides, SchemaRule, ValuesSource, Warning, Watch, objects, parse_duration, rules,
 };
 use crate::spelling::nearest;
 use crate::values_from;
@@ -39,6 +39,7 @@ pub(super) const KEYS: &[&str] = &[
     "releaseNamespace",
     "storageNamespace",
     "annotations",
+    "allowedAnnotations",
     "fullResyncPeriod",
     "maxParallelUpgrades",
     "valuesFrom",
@@ -102,7 +103,7 @@ fn empty() -> Watch {
         full_resync_period: None,
         max_parallel_upgrades: None,
         values_from: Vec::new(),
-        values_from_annotation: false,
+        values_from_annotation: AnnotationSources::default(),
         drift: Drift::default(),
         adopt: Adopt::Unowned,
         on_failure: OnFailure::default(),
@@ -135,7 +136,8 @@ fn set(watch: &mut Watch, key: &str, entry: &Entry) -> Result<(), Error> {
         "maxHistory" => watch.max_history = Some(number(entry, 0)?),
         "releaseNamespace" => watch.release_namespace = Some(string(entry)?).filter(|name| !name.is_empty()),
         "storageNamespace" => watch.storage_namespace = Some(string(entry)?).filter(|name| !name.is_empty()),
-        "annotations" => watch.annotations = annotations(entry)?,
+        "annotations" => annotations(entry, &mut watch.annotations)?,
+        "allowedAnnotations" => rules::allowed_annotations(entry, &mut watch.annotations)?,
         "readiness" => expressions::readiness(&mut watch.expressions, entry)?,
         "status" => expressions::status(&mut watch.expressions, entry)?,
         "progressTimeout" => watch.progress_timeout = Some(duration(entry)?),
@@ -145,7 +147,7 @@ fn set(watch: &mut Watch, key: &str, entry: &Entry) -> Result<(), Error> {
         "fullResyncPeriod" => watch.full_resync_period = Some(duration(entry)?),
         "maxParallelUpgrades" => watch.max_parallel_upgrades = Some(number(entry, 0)?),
         "valuesFrom" => watch.values_from = sources(entry)?,
-        "valuesFromAnnotation" => watch.values_from_annotation = boolean(entry)?,
+        "valuesFromAnnotation" => watch.values_from_annotation = rules::annotation_sources(entry)?,
         "drift" => watch.drift = rules::drift(entry)?,
         "adopt" => watch.adopt = rules::adopt(entry)?,
         "onFailure" => watch.on_failure = rules::on_failure(entry)?,
@@ -215,15 +217,14 @@ fn scalar(entry: &Entry) -> Result<String, Error> {
     }
 }
 
-fn annotations(entry: &Entry) -> Result<AnnotationNames, Error> {
+fn annotations(entry: &Entry, names: &mut AnnotationNames) -> Result<(), Error> {
     let Node::Map(all) = &entry.value else {
         return Err(wrong(entry, format!("expected a mapping, found {}", entry.value.type_name())));
     };
-    let mut names = AnnotationNames::default();
     for one in all {
         names.add(&one.key, &string(one)?).map_err(|cause| wrong(entry, cause.to_string()))?;
     }
-    Ok(names)
+    Ok(())
 }
 
 fn override_values_type(entry: &Entry) -> Result<Option<OverrideValuesType>, Error> {

@@ -31,7 +31,7 @@ pub use expressions::Expressions;
 pub(crate) use expressions::{Field, names};
 pub use objects::{Granted, ObjectsRule};
 pub use overrides::{OverrideError, OverrideValuesType, Overrides};
-pub use rules::{Drift, LookupRule, OnFailure, SchemaRule, ServiceAccount};
+pub use rules::{AnnotationSources, Drift, LookupRule, OnFailure, SchemaRule, ServiceAccount};
 
 /// One entry of watches.yaml: a kind of custom resource and the chart that serves it.
 #[derive(Clone, Debug)]
@@ -81,7 +81,7 @@ pub struct Watch {
     /// Secrets and ConfigMaps whose content lies below the `spec` of each resource, in their order.
     pub values_from: Vec<ValuesSource>,
     /// Whether a resource may name more of them in its annotation `values-from`.
-    pub values_from_annotation: bool,
+    pub values_from_annotation: AnnotationSources,
     /// What to do about drift.
     pub drift: Drift,
     /// What a resource with the annotation `adopt` may take over. Default: [`Adopt::Unowned`].

@@ -46,6 +46,18 @@ impl Granted {
         }
     }
 
+    /// Whether the kind is granted, where the chart's own text names `chart`.
+    pub(crate) fn has_kind(&self, kind: &str, group: &str, chart: &BTreeSet<String>) -> bool {
+        match self {
+            Granted::Own => false,
+            Granted::Chart => chart.contains(kind),
+            Granted::More(more) => {
+                chart.contains(kind) || more.contains(kind) || more.contains(&format!("{kind}.{group}"))
+            }
+            Granted::Any => true,
+        }
+    }
+
     /// Whether the watch says nothing, so that only the chart's own text counts.
     pub(crate) fn is_default(&self) -> bool {
         *self == Granted::Chart
@@ -89,7 +101,7 @@ pub(super) fn objects(entry: &Entry) -> Result<ObjectsRule, Error> {
 }
 
 /// Decodes a word, or a list of names. `least` is the word that grants nothing more.
-fn granted(key: &str, value: &Node, least: &str) -> Result<Granted, String> {
+pub(super) fn granted(key: &str, value: &Node, least: &str) -> Result<Granted, String> {
     match value {
         Node::String(word) if word == least => Ok(Granted::Own),
         Node::String(word) if word == "chart" => Ok(Granted::Chart),

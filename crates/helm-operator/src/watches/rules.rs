@@ -9,6 +9,8 @@ use helm_release::kube::{Adopt, CrdPolicy, DriftPolicy, IgnoreRule, ObjectRule, 
 use super::Error;
 use super::decode::wrong;
 use super::node::{Entry, Node};
+use super::objects::{Granted, granted};
+use crate::annotations::AnnotationNames;
 use crate::spelling::nearest;
 
 /// What to do about drift: `drift` in watches.yaml.
@@ -40,6 +42,20 @@ pub struct LookupRule {
     pub namespaces: Arc<[String]>,
     /// Whether every namespace, and lists of all of them.
     pub all: bool,
+    /// The kinds without a namespace, and those that the operator serves.
+    pub kinds: Granted,
+}
+
+/// Which sources of values a resource may name in its annotation `values-from`: `valuesFromAnnotation` in watches.yaml.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum AnnotationSources {
+    /// None.
+    #[default]
+    No,
+    /// Those in the resource's own namespace. A cluster-scoped resource has none.
+    Own,
+    /// Those, and for cluster-scoped resources the ones in these namespaces.
+    In(Arc<[String]>),
 }
 
 /// How the chart's values are validated: `schema` in watches.yaml.
@@ -98,19 +114,45 @@ pub(super) fn service_account(entry: &Entry) -> Result<ServiceAccount, Error> {
     Ok(ServiceAccount { namespace: namespace.map(str::to_owned), name: name.to_owned() })
 }
 
-/// Decodes `lookup: {namespaces: […], all: true}`.
+/// Decodes `lookup: {namespaces: […], all: true, kinds: […]}`.
 pub(super) fn lookup(entry: &Entry) -> Result<LookupRule, Error> {
     let bad = |what: String| wrong(entry, what);
     let mut rule = LookupRule::default();
     for Entry { key, value, .. } in map(&entry.value).map_err(bad)? {
         match (key.as_str(), value) {
             ("namespaces", value) => rule.namespaces = each("namespaces", value, name).map_err(bad)?,
+            ("kinds", value) => rule.kinds = granted("kinds", value, "none").map_err(bad)?,
             ("all", Node::Bool(all)) => rule.all = *all,
             ("all", other) => return Err(bad(format!("all: expected true or false, found {}", other.type_name()))),
-            _ => return Err(bad(unknown(key, &["namespaces", "all"]))),
+            _ => return Err(bad(unknown(key, &["namespaces", "all", "kinds"]))),
         }
     }
     Ok(rule)
+}
+
+/// Decodes `valuesFromAnnotation: true` or `{namespaces: […]}`.
+pub(super) fn annotation_sources(entry: &Entry) -> Result<AnnotationSources, Error> {
+    let bad = |what: String| wrong(entry, what);
+    let entries = match &entry.value {
+        Node::Bool(false) => return Ok(AnnotationSources::No),
+        Node::Bool(true) => return Ok(AnnotationSources::Own),
+        Node::Map(entries) => entries,
+        other => return Err(bad(format!("expected true, false or {{namespaces: […]}}, found {}", other.type_name()))),
+    };
+    let mut namespaces = Arc::default();
+    for Entry { key, value, .. } in entries {
+        match key.as_str() {
+            "namespaces" => namespaces = each("namespaces", value, name).map_err(bad)?,
+            _ => return Err(bad(unknown(key, &["namespaces"]))),
+        }
+    }
+    Ok(AnnotationSources::In(namespaces))
+}
+
+/// Decodes `allowedAnnotations: [suspend]`.
+pub(super) fn allowed_annotations(entry: &Entry, names: &mut AnnotationNames) -> Result<(), Error> {
+    let keys = each("allowedAnnotations", &entry.value, name).map_err(|what| wrong(entry, what))?;
+    names.allow(&keys).map_err(|cause| wrong(entry, cause.to_string()))
 }
 
 /// Decodes `schema: {copies: {URL: path}, skip: true}`.

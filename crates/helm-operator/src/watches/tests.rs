@@ -251,7 +251,19 @@ fn sources_of_values_are_read_and_checked_where_the_file_is() {
     let [base, auth] = &watch_with.values_from[..] else { panic!("two entries") };
     assert_eq!((base.kind, &*base.values_key, base.optional), (SourceKind::ConfigMap, "values.yaml", false));
     assert_eq!((auth.target_path.as_deref(), &*auth.name, auth.optional), (Some("a.b"), "$(name)-auth", true));
-    assert!(watch_with.values_from_annotation && !watch("").unwrap().watches[0].values_from_annotation);
+    assert_eq!(watch_with.values_from_annotation, AnnotationSources::Own);
+    let of = |text: &str| {
+        watch(&format!(", valuesFromAnnotation: {text}")).map(|mut all| all.watches.remove(0).values_from_annotation)
+    };
+    assert_eq!(
+        (of("false").unwrap(), watch("").unwrap().watches[0].values_from_annotation.clone()),
+        (AnnotationSources::No, AnnotationSources::No)
+    );
+    assert_eq!(of("{namespaces: [a, b]}").unwrap(), AnnotationSources::In(["a".to_owned(), "b".to_owned()].into()));
+    assert!(of("{namespace: [a]}").unwrap_err().to_string().contains("did you mean \"namespaces\"?"));
+    assert!(
+        of("always").unwrap_err().to_string().contains("expected true, false or {namespaces: […]}, found a string")
+    );
     for (entry, expected) in [
         ("{kind: Pod, name: a}", "valuesFrom: unknown variant `Pod`"),
         ("{kind: Secret, name: a, key: b}", "valuesFrom: unknown field `key`"),
@@ -429,7 +441,10 @@ fn lookups_are_opened_by_namespace_or_altogether() {
         ("{all: 1}", "all: expected true or false, found a number"),
         ("{namespaces: a}", "namespaces: expected a list, found a string"),
         ("{namespaces: [1]}", "namespaces[0]: name: expected a string, found a number"),
-        ("{namespace: a}", "unknown key \"namespace\"; the keys are namespaces, all; did you mean \"namespaces\"?"),
+        (
+            "{namespace: a}",
+            "unknown key \"namespace\"; the keys are namespaces, all, kinds; did you mean \"namespaces\"?",
+        ),
     ] {
         assert_eq!(one(&format!("  lookup: {text}")).unwrap_err(), format!("{prefix}{message}"));
     }

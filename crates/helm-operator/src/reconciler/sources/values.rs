@@ -15,6 +15,24 @@ use crate::mask::Mask;
 use crate::report::chain;
 use crate::values::Spec;
 use crate::values_from::{self, Content, Found, Resolved, SourceKey, ValuesSource};
+use crate::watches::AnnotationSources;
+
+/// What allows a cluster-scoped resource to name sources: whoever may create it need not be allowed to read them.
+const OPEN: &str =
+    "valuesFromAnnotation: {namespaces: […]} in watches.yaml lists those that a cluster-scoped resource may name";
+
+/// Returns the sources, if a resource of this namespace (empty if it has none) may name them.
+fn admit(allowed: &AnnotationSources, namespace: &str, sources: Vec<Resolved>) -> Result<Vec<Resolved>, String> {
+    let open: &[String] = match allowed {
+        _ if !namespace.is_empty() => return Ok(sources),
+        AnnotationSources::In(open) => open,
+        AnnotationSources::No | AnnotationSources::Own => &[],
+    };
+    match sources.iter().find(|source| !open.iter().any(|open| **open == *source.key.namespace)) {
+        Some(closed) => Err(format!("namespace {:?} is not allowed; {OPEN}", closed.key.namespace)),
+        None => Ok(sources),
+    }
+}
 
 /// What a reconcile has read.
 pub(in super::super) struct Loaded {
@@ -42,11 +60,12 @@ impl Work<'_> {
         let invalid = |e: values_from::SourceError| FailedAttempt::invalid_values(e.to_string());
         let mut sources = resolve(&settings.values_from).map_err(invalid)?;
         let Some(own) = primary.annotations.values_from() else { return Ok(sources) };
-        if !settings.values_from_annotation {
+        if settings.values_from_annotation == AnnotationSources::No {
             let why = "the operator does not allow it: its watches.yaml lacks valuesFromAnnotation";
             return Err(invalid_annotation(&format!("annotation values-from: {why}")).into());
         }
         let own = own.and_then(|entries| resolve(&entries).map_err(|e| e.to_string()));
+        let own = own.and_then(|own| admit(&settings.values_from_annotation, primary.own_namespace(), own));
         sources.extend(own.map_err(|e| invalid_annotation(&format!("annotation values-from: {e}")))?);
         Ok(sources)
     }
@@ -186,4 +205,28 @@ fn forbidden(key: &SourceKey, why: &str) -> Unanswered {
 
 fn unanswered(reason: &'static str, message: String) -> Unanswered {
     Unanswered::with_reason(reason, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cluster_scoped_resource_names_sources_in_listed_namespaces_only() {
+        let source = |namespace: &str| {
+            let entry = json!({"kind": "Secret", "name": "a", "namespace": namespace});
+            values_from::resolve(&[serde_json::from_value(entry).unwrap()], "", "web").unwrap()
+        };
+        let listed = AnnotationSources::In(["open".to_owned()].into());
+        for allowed in [&AnnotationSources::Own, &listed] {
+            let refused = admit(allowed, "", source("victim")).unwrap_err();
+            assert!(
+                refused.starts_with("namespace \"victim\" is not allowed; valuesFromAnnotation: {namespaces:"),
+                "{refused}"
+            );
+        }
+        assert!(admit(&listed, "", source("open")).is_ok());
+        let own: Vec<ValuesSource> = serde_json::from_value(json!([{"kind": "Secret", "name": "a"}])).unwrap();
+        assert!(admit(&AnnotationSources::Own, "ns", values_from::resolve(&own, "ns", "web").unwrap()).is_ok());
+    }
 }

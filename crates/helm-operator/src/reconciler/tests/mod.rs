@@ -336,7 +336,7 @@ impl World {
             full_resync: Duration::ZERO,
             max_parallel_upgrades: 0,
             values_from: [].into(),
-            values_from_annotation: false,
+            values_from_annotation: crate::watches::AnnotationSources::No,
             drift: crate::watches::Drift::default(),
             adopt: helm_release::kube::Adopt::Unowned,
             reach: Arc::default(),
