@@ -26,7 +26,9 @@ pub(crate) fn kubeconfig(cluster: &TestCluster, namespace: &str, watches: Option
         Some(watches) => rules.extend(generated(watches)),
         None => rules.extend(self::rules(&Path::new(CONFIG).join("memcached_role.yaml"))),
     }
-    cluster.apply(&manifest(namespace, &rules).to_string()).unwrap();
+    // Another test may create their common namespace at the same time.
+    let manifest = manifest(namespace, &rules).to_string();
+    crate::operator::eventually("account", || cluster.apply(&manifest).map(drop).map_err(|error| error.to_string()));
     cluster.kubeconfig_of(HOME, namespace).unwrap()
 }
 

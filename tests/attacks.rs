@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use serde_json::{Value, json};
-use test_cluster::{Namespace, Request, TestCluster};
+use test_cluster::{Namespace, Options, Request, TestCluster};
 
 use crate::account::is_operators;
 use crate::chart::condition;
@@ -221,4 +221,85 @@ fn a_user_of_one_namespace_reaches_no_other_through_values() {
     assert_eq!(written_elsewhere(cluster, own.name(), victim.name()), [], "{log}");
     let data = victim.kubectl(["get", "configmap", "data", "-o", "jsonpath={.data.owner} {.metadata.labels}"]).unwrap();
     assert_eq!(data.trim(), "victim");
+}
+
+/// Applies an object as a user; returns what the server said against it.
+fn refusal_as(user: &str, cluster: &TestCluster, object: &Value) -> Option<String> {
+    let user = format!("--as={user}");
+    let applied = cluster.kubectl_with_input(["apply", "--server-side", &user, "-f", "-"], &object.to_string());
+    applied.err().map(|error| error.to_string())
+}
+
+/// Writes the policies of an operator in this namespace, and applies them.
+fn apply_policies(cluster: &TestCluster, own: &Namespace<'_>, settings: &Value) {
+    let folder = tempfile::tempdir().unwrap();
+    let mut watch =
+        json!({"group": "test.my.domain", "version": "v1", "kind": "Holder", "chart": chart(folder.path())});
+    settings.as_object().unwrap().iter().for_each(|(key, value)| watch[key] = value.clone());
+    watch["chart"] = "open".into();
+    fs::write(folder.path().join("watches.yaml"), json!([watch]).to_string()).unwrap();
+    fs::create_dir_all(folder.path().join("config/default")).unwrap();
+    let named = format!("namespace: {}\n", own.name());
+    fs::write(folder.path().join("config/default/kustomization.yaml"), named).unwrap();
+    let mut program = std::process::Command::new(env!("CARGO_BIN_EXE_memcached-operator"));
+    let ran = program.args(["generate", "policies"]).current_dir(folder.path()).output().unwrap();
+    assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+    for file in ["holder_resources.yaml", "objects.yaml"] {
+        cluster.apply(&fs::read_to_string(folder.path().join("config/policies").join(file)).unwrap()).unwrap();
+    }
+}
+
+#[test]
+fn generated_policies_refuse_at_the_api_server_what_the_operator_refuses() {
+    if TestCluster::shared_or_skip().is_none() {
+        return;
+    }
+    // Policies hold for every Holder of a cluster.
+    let cluster = TestCluster::start(Options::default()).unwrap();
+    install_kind(&cluster);
+    let (own, victim) = (cluster.namespace("policies").unwrap(), cluster.namespace("victim").unwrap());
+    let_create(&own, "mallory");
+    let account = format!("system:serviceaccount:{}:controller-manager", own.name());
+    let bound = [
+        "create",
+        "clusterrolebinding",
+        "operator-account",
+        "--clusterrole=cluster-admin",
+        &format!("--user={account}"),
+    ];
+    cluster.kubectl(bound).unwrap();
+    apply_policies(&cluster, &own, &json!({"adopt": "never", "objects": {"clusterScoped": ["PriorityClass"]}}));
+
+    let holder = |name: &str, annotations: Value| {
+        let metadata = json!({"name": name, "namespace": own.name(), "annotations": annotations});
+        json!({"apiVersion": "test.my.domain/v1", "kind": "Holder", "metadata": metadata, "spec": {}})
+    };
+    let ours = |key: &str| json!({format!("helm.sdk.operatorframework.io/{key}"): "true"});
+    // The server takes a moment to know a policy.
+    eventually("policies", || match refusal_as("mallory", &cluster, &holder("early", ours("adopt"))) {
+        Some(refusal) if refusal.contains("does not allow the annotation helm.sdk.operatorframework.io/adopt") => {
+            Ok(())
+        }
+        other => Err(other),
+    });
+    let sources = refusal_as("mallory", &cluster, &holder("sources", ours("values-from")));
+    assert!(sources.unwrap().contains("does not allow the annotation"));
+    assert_eq!(refusal_as("mallory", &cluster, &holder("good", ours("suspend"))), None);
+
+    let release = json!({"meta.helm.sh/release-namespace": own.name()});
+    let of_release = |mut object: Value| {
+        object["metadata"]["annotations"] = release.clone();
+        object
+    };
+    let refused = |object: Value| refusal_as(&account, &cluster, &of_release(object));
+    eventually("policy of objects", || match refused(object("v1", "ConfigMap", Some(victim.name()))) {
+        Some(refusal) if refusal.contains("does not allow this namespace") => Ok(()),
+        other => Err(other),
+    });
+    assert!(refused(object("v1", "Namespace", None)).unwrap().contains("does not allow this kind"));
+    assert!(refused(binding("ClusterRoleBinding", None)).unwrap().contains("does not allow this kind"));
+    assert_eq!(refused(object("v1", "ConfigMap", Some(own.name()))), None);
+    assert_eq!(refused(with(object("scheduling.k8s.io/v1", "PriorityClass", None), "value", json!(1))), None);
+    // What is no release's object is not judged.
+    assert_eq!(refusal_as(&account, &cluster, &object("v1", "ConfigMap", Some(victim.name()))), None);
 }

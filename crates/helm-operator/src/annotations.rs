@@ -364,6 +364,12 @@ mod tests {
     }
 
     #[test]
+    fn generated_policies_know_the_same_annotations() {
+        let ours: BTreeSet<&str> = all_keys().collect();
+        assert_eq!(ours, scaffold::policies::KEYS.into_iter().collect());
+    }
+
+    #[test]
     fn a_token_is_any_short_text() {
         assert_eq!(annotations(&[("reconcile-now", "2026-01-01 ü")]).reconcile_now(), Some("2026-01-01 ü"));
         assert_eq!(annotations(&[("retry-now", "")]).retry_now(), None);

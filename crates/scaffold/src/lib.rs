@@ -25,6 +25,7 @@ pub mod bundle;
 pub mod crd;
 pub mod helm_chart;
 pub mod lint;
+pub mod policies;
 pub mod rbac;
 mod sample;
 

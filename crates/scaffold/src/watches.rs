@@ -5,7 +5,7 @@ use helm::engine::Key;
 use serde_json::Value as Json;
 
 use crate::gvk::Gvk;
-use crate::{Error, Project, chart, yaml};
+use crate::{Error, Project, chart, policies, yaml};
 
 pub(crate) const PATH: &str = "watches.yaml";
 
@@ -27,6 +27,10 @@ pub(crate) struct Watch {
     pub(crate) reads_resource: bool,
     /// Whether the chart's definitions are left to others.
     pub(crate) skips_crds: bool,
+    /// The annotations that a resource must not have.
+    pub(crate) refused_annotations: Vec<String>,
+    /// What a release may contain.
+    pub(crate) objects: Json,
     /// Whether the entry says in which namespaces objects may be.
     pub(crate) has_namespaces: bool,
     /// Whether the entry says which kinds without a namespace they may have.
@@ -59,6 +63,8 @@ fn watch(project: &Project, entry: &Json) -> Watch {
         has_other_values: annotation || !sources.is_empty() || overrides.is_some(),
         reads_resource: entry["status"].to_string().contains("self"),
         skips_crds: text("crds") == "skip",
+        refused_annotations: policies::refused_annotations(entry),
+        objects: entry["objects"].clone(),
         has_namespaces: !entry["objects"]["namespaces"].is_null(),
         has_cluster_scoped: !entry["objects"]["clusterScoped"].is_null(),
         account: entry["serviceAccountName"].as_str().map(|name| name.rsplit('/').next().unwrap_or(name).to_owned()),

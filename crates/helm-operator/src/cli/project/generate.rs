@@ -4,7 +4,7 @@ use std::io::{self, IsTerminal as _, Read as _};
 use std::path::Path;
 
 use clap::{Args, Subcommand};
-use scaffold::{Project, bundle, crd, disk, helm_chart, rbac};
+use scaffold::{Project, bundle, crd, disk, helm_chart, policies, rbac};
 use serde_json::Value;
 
 use super::{Error, FOLDER, edit};
@@ -22,6 +22,8 @@ enum What {
     Crds(Options),
     /// Writes the operator's role for each chart from all that the chart can render, and for each reconciler from its rights
     Rbac(Options),
+    /// Writes ValidatingAdmissionPolicies to config/policies, which hold resources and the operator to watches.yaml
+    Policies(Options),
     /// Writes a chart that installs the operator to dist/chart, from config
     HelmChart,
     /// Writes an OLM bundle to bundle, from the manifests on standard input
@@ -87,6 +89,7 @@ pub(super) fn run(args: &Generate, definitions: &[Value], natives: &[rbac::Nativ
     match &args.what {
         What::Crds(options) => write("crds", options, |project| crd::generate(project, definitions, options.force)),
         What::Rbac(options) => write("rbac", options, |project| rbac::generate(project, natives, options.force)),
+        What::Policies(options) => write("policies", options, |project| policies::generate(project, options.force)),
         What::HelmChart => edit(|project| Ok(helm_chart::generate(project)?)),
         What::Bundle(flags) => bundle(flags),
     }

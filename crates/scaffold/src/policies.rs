@@ -1,0 +1,266 @@
+//! `generate policies`: ValidatingAdmissionPolicies that say at the API server what watches.yaml says to the operator.
+//!
+//! One policy per kind judges what a resource may ask for; one judges what the operator's account writes. The operator enforces the same itself: the
+//! policies refuse earlier, and hold if the operator has a fault. How large a `spec` is, CEL cannot tell.
+
+use std::collections::BTreeSet;
+
+use helm::engine::spelled_out;
+use serde_json::{Value as Json, json};
+
+use crate::crd::{HEADER, is_generated};
+use crate::definitions::Definitions;
+use crate::deployment::Deployment;
+use crate::watches::{self, Watch};
+use crate::{Error, Project, chart, kustomize, yaml};
+
+/// Where they are. `config/default` does not list the folder: policies need rights that an operator's installer may lack.
+const FOLDER: &str = "config/policies";
+
+/// What a folder's list says first.
+const LIST: &str = "# kubectl apply -k config/policies\nresources:\n- __entry__\n";
+
+/// How the operator's annotations begin.
+const PREFIX: &str = "helm.sdk.operatorframework.io/";
+
+/// The annotation on each object of a release.
+const RELEASE_NAMESPACE: &str = "meta.helm.sh/release-namespace";
+
+/// Writes the policies of all kinds in watches.yaml, and of what the operator writes. Returns notes.
+///
+/// # Errors
+/// A chart does not load, or a list of `config` cannot be edited.
+pub fn generate(project: &mut Project, force: bool) -> Result<Vec<String>, Error> {
+    let (watches, definitions) = (watches::read(project)?, Definitions::of(project)?);
+    let (mut notes, mut done) = (Vec::new(), BTreeSet::new());
+    for watch in &watches {
+        if done.insert((watch.gvk.group.clone(), watch.gvk.kind.clone())) {
+            let plural = definitions.plural(&watch.gvk.group, &watch.gvk.kind);
+            let file = format!("{}_resources.yaml", watch.gvk.lower());
+            notes.extend(write(project, &file, &of_resources(watch, &plural), force)?);
+        }
+    }
+    let account = account(project)?;
+    let objects = of_objects(project, &watches, &account)?;
+    notes.extend(write(project, "objects.yaml", &objects, force)?);
+    Ok(notes)
+}
+
+/// Writes a file, unless it is the user's, and lists it.
+fn write(project: &mut Project, file: &str, documents: &[Json], force: bool) -> Result<Vec<String>, Error> {
+    let path = format!("{FOLDER}/{file}");
+    if !force && project.text(&path).is_some_and(|text| !is_generated(text)) {
+        return Ok(vec![format!("{path} is kept: it was not generated; --force replaces it")]);
+    }
+    let texts: Vec<String> = documents.iter().map(yaml::print).collect();
+    project.write(path, format!("{HEADER} policies' from watches.yaml; do not edit.\n{}", texts.join("---\n")));
+    kustomize::add(project, FOLDER, ("kustomization.yaml", LIST), file)?;
+    Ok(Vec::new())
+}
+
+/// The operator's user at the API server, once kustomize has named it.
+fn account(project: &Project) -> Result<String, Error> {
+    let (deployment, default) = (Deployment::of(project)?, kustomize::content(project, "config/default")?);
+    let namespace = default["namespace"].as_str().unwrap_or(&deployment.namespace);
+    let prefix = default["namePrefix"].as_str().unwrap_or_default();
+    Ok(format!("system:serviceaccount:{namespace}:{prefix}{}", deployment.account))
+}
+
+/// A policy with its binding.
+fn policy(name: &str, spec: Json) -> [Json; 2] {
+    let (api, metadata) = ("admissionregistration.k8s.io/v1", json!({"name": name}));
+    let bound = json!({"policyName": name, "validationActions": ["Deny"]});
+    [
+        json!({"apiVersion": api, "kind": "ValidatingAdmissionPolicy", "metadata": metadata, "spec": spec}),
+        json!({"apiVersion": api, "kind": "ValidatingAdmissionPolicyBinding", "metadata": metadata, "spec": bound}),
+    ]
+}
+
+/// What a resource may ask for. An annotation that stays as it was is no reason to refuse: finalizers must be able to go.
+fn of_resources(watch: &Watch, plural: &str) -> [Json; 2] {
+    let changed = "has(object.metadata.annotations) ? object.metadata.annotations.filter(k, k in variables.known \
+        && !(oldObject != null && has(oldObject.metadata.annotations) && k in oldObject.metadata.annotations \
+        && oldObject.metadata.annotations[k] == object.metadata.annotations[k])) : []";
+    let variables = json!([
+        {"name": "known", "expression": list(watch.refused_annotations.iter())},
+        {"name": "changed", "expression": changed},
+    ]);
+    let gvk = &watch.gvk;
+    let rule = json!({
+        "apiGroups": [gvk.group], "apiVersions": ["*"], "operations": ["CREATE", "UPDATE"], "resources": [plural],
+    });
+    let validation = json!({
+        "expression": "variables.changed.size() == 0",
+        "messageExpression": "'watches.yaml of the operator does not allow the annotation ' + variables.changed[0]",
+        "reason": "Forbidden",
+    });
+    let name = format!("{plural}.{}", if gvk.group.is_empty() { "core" } else { &gvk.group });
+    policy(
+        &format!("helm-operator-{name}"),
+        json!({
+            "failurePolicy": "Fail",
+            "matchConstraints": {"resourceRules": [rule]},
+            "variables": variables,
+            "validations": [validation],
+        }),
+    )
+}
+
+/// What the operator's account may write for releases.
+fn of_objects(project: &Project, watches: &[Watch], account: &str) -> Result<[Json; 2], Error> {
+    let (mut namespaces, mut kinds) = (Some(BTreeSet::new()), Some(BTreeSet::new()));
+    for watch in watches {
+        let spelled = spelled_out(&*chart::of(project, &watch.chart)?);
+        join(&mut namespaces, &watch.objects["namespaces"], &spelled.namespaces);
+        join(&mut kinds, &watch.objects["clusterScoped"], &spelled.kinds);
+    }
+    let mut validations = Vec::new();
+    if let Some(namespaces) = namespaces {
+        let is_open = format!("object.metadata.namespace in {}", list(namespaces.iter()));
+        validations.push(json!({
+            "expression": format!("!has(object.metadata.namespace) || object.metadata.namespace == variables.release || {is_open}"),
+            "message": "objects: {namespaces: […]} in watches.yaml of the operator does not allow this namespace",
+            "reason": "Forbidden",
+        }));
+    }
+    if let Some(kinds) = kinds {
+        validations.push(json!({
+            "expression": format!("has(object.metadata.namespace) || object.kind in {}", list(kinds.iter())),
+            "message": "objects: {clusterScoped: […]} in watches.yaml of the operator does not allow this kind",
+            "reason": "Forbidden",
+        }));
+    }
+    if validations.is_empty() {
+        // A policy needs one.
+        validations.push(json!({"expression": "true"}));
+    }
+    let rule =
+        json!({"apiGroups": ["*"], "apiVersions": ["*"], "operations": ["CREATE", "UPDATE"], "resources": ["*"]});
+    let is_ours = format!(
+        "request.userInfo.username == {} && has(object.metadata.annotations) && {} in object.metadata.annotations",
+        text(account),
+        text(RELEASE_NAMESPACE)
+    );
+    let release = format!("object.metadata.annotations[{}]", text(RELEASE_NAMESPACE));
+    let name =
+        format!("helm-operator-objects-{}", account.trim_start_matches("system:serviceaccount:").replace(':', "."));
+    Ok(policy(
+        &name,
+        json!({
+            "failurePolicy": "Fail",
+            "matchConstraints": {"resourceRules": [rule]},
+            "matchConditions": [{"name": "objects-of-releases", "expression": is_ours}],
+            "variables": [{"name": "release", "expression": release}],
+            "validations": validations,
+        }),
+    ))
+}
+
+/// Adds what a watch grants to what others do; `None` means any.
+fn join(all: &mut Option<BTreeSet<String>>, granted: &Json, chart: &BTreeSet<String>) {
+    let Some(names) = all else { return };
+    match granted {
+        Json::String(word) if word == "any" => *all = None,
+        Json::String(word) if word != "chart" => {}
+        Json::Array(more) => {
+            let more =
+                more.iter().filter_map(Json::as_str).map(|name| name.split('.').next().unwrap_or(name).to_owned());
+            names.extend(chart.iter().cloned().chain(more));
+        }
+        _ => names.extend(chart.iter().cloned()),
+    }
+}
+
+/// A list of texts in CEL.
+fn list<'a>(texts: impl Iterator<Item = &'a String>) -> String {
+    format!("[{}]", texts.map(|one| text(one)).collect::<Vec<_>>().join(", "))
+}
+
+/// A text in CEL, which has the escapes of JSON.
+fn text(text: &str) -> String {
+    Json::from(text).to_string()
+}
+
+/// Returns the annotations that the entry of watches.yaml does not allow, with their prefix.
+pub(crate) fn refused_annotations(entry: &Json) -> Vec<String> {
+    let named = |key: &str| format!("{PREFIX}{key}");
+    let renamed: BTreeSet<&str> =
+        entry["annotations"].as_object().into_iter().flatten().map(|(key, _)| &**key).collect();
+    let allowed: Option<Vec<&str>> =
+        entry["allowedAnnotations"].as_array().map(|keys| keys.iter().filter_map(Json::as_str).collect());
+    let is_refused = |key: &&str| {
+        renamed.contains(key)
+            || allowed.as_ref().is_some_and(|allowed| !allowed.contains(key))
+            || (*key == "adopt" && entry["adopt"] == "never")
+            || (*key == "values-from" && matches!(entry["valuesFromAnnotation"], Json::Null | Json::Bool(false)))
+    };
+    KEYS.into_iter().filter(is_refused).map(named).collect()
+}
+
+/// The keys of annotations that have an effect. A test of the operator compares them with its own.
+pub const KEYS: [&str; 18] = [
+    "adopt",
+    "drift",
+    "hook-timeout",
+    "reconcile-now",
+    "reconcile-period",
+    "retry-now",
+    "rollback-force",
+    "suspend",
+    "uninstall-wait",
+    "values-from",
+    "pause",
+    "install-disable-hooks",
+    "upgrade-disable-hooks",
+    "uninstall-disable-hooks",
+    "install-description",
+    "upgrade-description",
+    "uninstall-description",
+    "upgrade-force",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn project(keys: &str, template: &str) -> Project {
+        let watches = format!("- {{group: c.a.b, version: v1, kind: Web, chart: web{keys}}}\n");
+        let mut project = Project::from_files([
+            ("watches.yaml", watches.as_str()),
+            ("web/Chart.yaml", "apiVersion: v2\nname: web\nversion: 1.0.0\n"),
+            ("web/templates/a.yaml", template),
+            ("config/default/kustomization.yaml", "namespace: web-system\nnamePrefix: web-\n"),
+        ]);
+        assert_eq!(generate(&mut project, false).unwrap(), [""; 0]);
+        project
+    }
+
+    #[test]
+    fn a_policy_names_the_annotations_that_the_watch_refuses() {
+        let text = |keys: &str| project(keys, "").text("config/policies/web_resources.yaml").unwrap().to_owned();
+        let default = text("");
+        assert!(default.starts_with(HEADER) && default.contains("name: helm-operator-webs.c.a.b"), "{default}");
+        assert!(default.contains("[\"helm.sdk.operatorframework.io/values-from\"]"), "{default}");
+        assert!(!text(", valuesFromAnnotation: true").contains("values-from"));
+        assert!(text(", adopt: never").contains("helm.sdk.operatorframework.io/adopt"));
+        let few = text(", allowedAnnotations: [suspend], annotations: {pause: a/b}");
+        assert!(few.contains("/retry-now") && few.contains("/pause") && !few.contains("/suspend"), "{few}");
+    }
+
+    #[test]
+    fn a_policy_holds_the_operators_account_to_what_charts_and_watches_name() {
+        let template = "kind: ClusterRole\nmetadata:\n  namespace: kube-system\n";
+        let objects = |keys: &str| project(keys, template).text("config/policies/objects.yaml").unwrap().to_owned();
+        let default = objects("");
+        for part in
+            ["system:serviceaccount:web-system:web-controller-manager", "[\"kube-system\"]", "[\"ClusterRole\"]"]
+        {
+            assert!(default.contains(part), "{part}: {default}");
+        }
+        let more = objects(", objects: {namespaces: [far], clusterScoped: none}");
+        assert!(more.contains("[\"far\", \"kube-system\"]") && more.contains("object.kind in []"), "{more}");
+        let any = objects(", objects: {namespaces: any, clusterScoped: any}");
+        assert!(any.contains("expression: 'true'") || any.contains("expression: \"true\""), "{any}");
+        assert_eq!(project("", "").text("config/policies/kustomization.yaml").unwrap().matches("- ").count(), 2);
+    }
+}
