@@ -1,6 +1,7 @@
 //! `/metrics`, `/healthz` and `/readyz`: served from the start, by leaders and candidates alike.
 
 mod access;
+mod connections;
 #[cfg(test)]
 mod tests;
 mod tls;
@@ -14,6 +15,7 @@ use axum::Router;
 use axum::middleware::from_fn_with_state;
 use axum::routing::get;
 use axum_server::Handle;
+use axum_server::accept::DefaultAcceptor;
 use helm_release::kube::Api;
 use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{HeaderMap, StatusCode};
@@ -24,12 +26,24 @@ use tokio_util::sync::CancellationToken;
 use crate::metrics::{Format, Metrics};
 use crate::readiness::Readiness;
 use access::Access;
+use connections::{Connections, Limited};
 use tls::Acceptor;
 pub use tls::CertificateError;
 
-/// How long a connection may take to send a request's head, also the first one: idle clients must not use up the process's files. Longer than a
-/// usual scrape interval, as controller-runtime's idle timeout.
-const HEAD_LIMIT: Duration = Duration::from_secs(90);
+/// How long a connection may take to send a request's head, also the first one: idle clients must not use up the process's files.
+const HEAD_LIMIT: Duration = Duration::from_secs(10);
+
+/// The largest head of a request, in bytes: a token has 1 or 2 KiB.
+const MAX_HEAD: u32 = 16 << 10;
+
+/// How many requests one HTTP/2 connection may have at a time.
+const MAX_STREAMS: u32 = 4;
+
+/// How many probes are connected at a time.
+const MAX_PROBES: usize = 64;
+
+/// How many scrapers are connected at a time: each answer is as large as the metrics.
+const MAX_SCRAPERS: usize = 16;
 
 /// Why an address cannot be served.
 #[derive(Debug, thiserror::Error)]
@@ -76,6 +90,7 @@ pub(crate) struct Server {
     listener: TcpListener,
     router: Router,
     tls: Option<Acceptor>,
+    connections: Connections,
     /// The address, with the actual port for port 0.
     pub(crate) address: SocketAddr,
 }
@@ -136,14 +151,22 @@ impl Server {
     pub(crate) async fn serve(self, shutdown: CancellationToken) {
         let handle = Handle::<SocketAddr>::new();
         let mut server = axum_server::Server::from_listener(self.listener).handle(handle.clone());
-        server.http_builder().http1().timer(TokioTimer::new()).header_read_timeout(HEAD_LIMIT);
-        let service = self.router.into_make_service();
+        let http = server.http_builder();
+        http.http1().timer(TokioTimer::new()).header_read_timeout(HEAD_LIMIT).max_buf_size(MAX_HEAD as usize);
+        http.http2().max_header_list_size(MAX_HEAD).max_concurrent_streams(MAX_STREAMS);
+        let service = self.router.into_make_service_with_connect_info::<SocketAddr>();
+        let connections = self.connections;
         // `http1_only` comes last: `acceptor` undoes a part of it, without which the limit would start only after the first bytes.
         let serving = async {
             match self.tls {
-                Some(tls) if tls.speaks_http2() => server.acceptor(tls).serve(service).await,
-                Some(tls) => server.acceptor(tls).http1_only().serve(service).await,
-                None => server.http1_only().serve(service).await,
+                Some(inner) if inner.speaks_http2() => {
+                    server.acceptor(Limited { inner, connections }).serve(service).await
+                }
+                Some(inner) => server.acceptor(Limited { inner, connections }).http1_only().serve(service).await,
+                None => {
+                    let inner = DefaultAcceptor::new();
+                    server.acceptor(Limited { inner, connections }).http1_only().serve(service).await
+                }
             }
         };
         tokio::select! {
@@ -155,11 +178,11 @@ impl Server {
     }
 }
 
-/// What is served at an address, and the flag that sets it.
-struct Use(&'static str, &'static str);
+/// What is served at an address, the flag that sets it, and to how many clients.
+struct Use(&'static str, &'static str, usize);
 
-const METRICS: Use = Use("metrics", "--metrics-bind-address");
-const PROBES: Use = Use("probes", "--health-probe-bind-address");
+const METRICS: Use = Use("metrics", "--metrics-bind-address", MAX_SCRAPERS);
+const PROBES: Use = Use("probes", "--health-probe-bind-address", MAX_PROBES);
 
 async fn bind((address, used): (&str, &Use), router: Router, tls: Option<&Tls>) -> Result<Option<Server>, Error> {
     if matches!(address, "" | "0") {
@@ -169,11 +192,11 @@ async fn bind((address, used): (&str, &Use), router: Router, tls: Option<&Tls>) 
         Some(tls) => Some(Acceptor::new(tls).await?),
         None => None,
     };
-    let Use(what, flag) = *used;
+    let Use(what, flag, most) = *used;
     let named = |why| Error::Listen { address: address.to_owned(), what, flag, why };
     let listener = listen(address).await.map_err(named)?;
     let address = listener.local_addr().map_err(named)?;
-    Ok(Some(Server { listener, router, tls, address }))
+    Ok(Some(Server { listener, router, tls, connections: Connections::at_most(most), address }))
 }
 
 /// As in Go, `:8080` means every address of the host: both protocols, or the one that it has.

@@ -1,8 +1,9 @@
 //! The servers as clients see them: plain, over TLS, and behind RBAC.
 
 use std::collections::HashMap;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
 use futures::future::BoxFuture;
 use helm_release::kube::{Call, Error as ApiError, MemoryApi, Response};
@@ -16,6 +17,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
+use super::access::{VALID_FOR, Verdict};
 use super::*;
 
 fn no_api() -> Arc<dyn Api> {
@@ -131,6 +133,49 @@ async fn silent_clients_are_disconnected() {
     closed_after(HEAD_LIMIT, TcpStream::connect(address).await.unwrap()).await;
     closed_after(handshake_limit, TcpStream::connect(secure.address).await.unwrap()).await;
     closed_after(HEAD_LIMIT, secure.connect(&[]).await).await;
+}
+
+#[tokio::test]
+async fn a_full_server_serves_the_newest_and_spares_other_addresses() {
+    let server = probes("127.0.0.1:0", Readiness::default()).await.unwrap().unwrap();
+    let address = server.address;
+    tokio::spawn(server.serve(CancellationToken::new()));
+    let mut neighbour = connect_from("127.0.0.2", address).await;
+    let mut idle = Vec::new();
+    for _ in 0..3 * MAX_PROBES {
+        let mut attacker = TcpStream::connect(address).await.unwrap();
+        attacker.write_all(b"GET /healthz HTTP/1.1\r\nX: ").await.unwrap();
+        idle.push(attacker);
+    }
+    assert!(ask(address, "/healthz").await.ends_with("ok"));
+    assert!(matches!(idle[0].read(&mut [0]).await, Ok(0) | Err(_)), "the oldest was disconnected");
+    neighbour.write_all(b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").await.unwrap();
+    let mut answer = String::new();
+    neighbour.read_to_string(&mut answer).await.unwrap();
+    assert!(answer.ends_with("ok"), "{answer}");
+}
+
+async fn connect_from(source: &str, to: SocketAddr) -> TcpStream {
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.bind(format!("{source}:0").parse().unwrap()).unwrap();
+    socket.connect(to).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_head_larger_than_16_kib_is_refused() {
+    let server = probes("127.0.0.1:0", Readiness::default()).await.unwrap().unwrap();
+    let address = server.address;
+    tokio::spawn(server.serve(CancellationToken::new()));
+    let ask = async |length: usize| {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        let head = format!("GET /healthz HTTP/1.1\r\nConnection: close\r\nX: {}\r\n\r\n", "x".repeat(length));
+        // The server stops reading at its limit.
+        let _ = stream.write_all(head.as_bytes()).await;
+        let mut answer = [0; 12];
+        stream.read_exact(&mut answer).await.map(|_| String::from_utf8_lossy(&answer).into_owned())
+    };
+    assert_eq!(ask(8 << 10).await.unwrap(), "HTTP/1.1 200");
+    assert_eq!(ask(17 << 10).await.unwrap_or("HTTP/1.1 431".into()), "HTTP/1.1 431");
 }
 
 async fn closed_after(limit: Duration, mut silent: impl AsyncRead + Unpin) {
@@ -327,6 +372,8 @@ struct Reviewer {
     fails: Mutex<Option<&'static str>>,
     calls: AtomicUsize,
     asked: Mutex<Vec<Value>>,
+    /// Whether unknown tokens are never answered.
+    slow: AtomicBool,
 }
 
 impl Api for Reviewer {
@@ -346,7 +393,11 @@ impl Api for Reviewer {
             other => panic!("{other}"),
         };
         let failed = self.fails.lock().unwrap().filter(|part| call.path.contains(part));
+        let is_slow = self.slow.load(Relaxed) && status["authenticated"] == false;
         Box::pin(async move {
+            if is_slow {
+                std::future::pending::<()>().await;
+            }
             match failed {
                 Some(_) => Err(ApiError::from_status(403, "Forbidden", "tokenreviews is forbidden")),
                 None => Ok(json!({"spec": {}, "status": status}).to_string().into_bytes().into()),
@@ -409,28 +460,67 @@ async fn a_failing_api_server_is_an_error_and_never_a_pass() {
     assert_eq!(world.status("Authorization: Bearer good\r\n").await, "200");
 }
 
+const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
+
+async fn judge(access: &Access, client: IpAddr, token: &str) -> Result<Verdict, ApiError> {
+    access.judge(client, token, &http::Method::GET, "/metrics").await
+}
+
 #[tokio::test(start_paused = true)]
-async fn permissions_expire_after_a_minute_and_refusals_after_ten_seconds() {
+async fn permissions_and_refusals_expire_after_ten_seconds() {
     let api = reviewer();
     let access = Access::new(api.clone());
-    let judge = async |token: &str| format!("{:?}", access.judge(token, &http::Method::GET, "/metrics").await.unwrap());
+    let judge = async |token: &str| format!("{:?}", judge(&access, CLIENT, token).await.unwrap());
     assert_eq!((judge("good").await, judge("weak").await), ("Allowed".into(), "Denied(\"nobody\")".into()));
     *api.allowed.lock().unwrap() = vec!["nobody"];
     tokio::time::advance(Duration::from_secs(9)).await;
     assert_eq!((judge("good").await, judge("weak").await), ("Allowed".into(), "Denied(\"nobody\")".into()));
     tokio::time::advance(Duration::from_secs(1)).await;
-    assert_eq!((judge("good").await, judge("weak").await), ("Allowed".into(), "Allowed".into()));
-    tokio::time::advance(Duration::from_secs(50)).await;
-    assert_eq!(judge("good").await, "Denied(\"prometheus\")");
+    assert_eq!((judge("good").await, judge("weak").await), ("Denied(\"prometheus\")".into(), "Allowed".into()));
 }
 
 #[tokio::test(start_paused = true)]
-async fn random_tokens_use_bounded_memory() {
-    let access = Access::new(reviewer());
+async fn random_tokens_use_bounded_memory_and_push_out_no_permission() {
+    let api = reviewer();
+    let access = Access::new(api.clone());
+    assert_eq!(judge(&access, CLIENT, "good").await.unwrap(), Verdict::Allowed);
     for n in 0..1000 {
-        access.judge(&n.to_string(), &http::Method::GET, "/metrics").await.unwrap();
+        judge(&access, CLIENT, &n.to_string()).await.unwrap();
     }
-    assert_eq!(access.len(), 256);
+    assert_eq!(access.len(), 257);
+    let calls = api.calls.load(Relaxed);
+    assert_eq!(judge(&access, CLIENT, "good").await.unwrap(), Verdict::Allowed);
+    assert_eq!(api.calls.load(Relaxed), calls, "it was remembered");
+}
+
+#[tokio::test(start_paused = true)]
+async fn invented_tokens_keep_no_other_client_waiting() {
+    let api = reviewer();
+    let access = Access::new(api.clone());
+    assert_eq!(judge(&access, CLIENT, "good").await.unwrap(), Verdict::Allowed);
+    tokio::time::advance(VALID_FOR).await;
+    // The server takes its time with tokens that it does not know.
+    api.slow.store(true, Relaxed);
+    let attackers = (1..=5).map(|last| IpAddr::from([10, 0, 9, last]));
+    let attacks = attackers.flat_map(|attacker| (0..10).map(move |n| (attacker, format!("{attacker}-{n}"))));
+    let mut attacks: Vec<_> = attacks
+        .map(|(from, token)| {
+            Box::pin({
+                let access = &access;
+                async move { judge(access, from, &token).await }
+            })
+        })
+        .collect();
+    let mut busy = 0;
+    for attack in &mut attacks {
+        busy += usize::from(matches!(futures::poll!(attack), std::task::Poll::Ready(Ok(Verdict::Busy))));
+    }
+    assert_eq!(busy, 40, "two tokens of each address are reviewed, or wait for it");
+    let began = tokio::time::Instant::now();
+    assert_eq!(judge(&access, CLIENT, "good").await.unwrap(), Verdict::Allowed);
+    assert_eq!(began.elapsed(), Duration::ZERO);
+    drop(attacks);
+    assert_eq!(judge(&access, IpAddr::from([10, 0, 9, 1]), "good").await.unwrap(), Verdict::Allowed);
 }
 
 #[tokio::test(start_paused = true)]
@@ -438,7 +528,7 @@ async fn a_silent_api_server_is_an_error_after_ten_seconds() {
     let api = MemoryApi::new();
     api.disturb("tokenreviews", 1, helm_release::kube::Disturbance::Unanswered);
     let began = tokio::time::Instant::now();
-    let error = Access::new(Arc::new(api)).judge("t", &http::Method::GET, "/metrics").await.unwrap_err();
+    let error = judge(&Access::new(Arc::new(api)), CLIENT, "t").await.unwrap_err();
     assert!(matches!(error, ApiError::TimedOut { .. }), "{error}");
     assert_eq!(began.elapsed().as_secs(), 10);
 }
