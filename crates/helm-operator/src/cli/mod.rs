@@ -177,6 +177,9 @@ fn print(text: &str) -> ExitCode {
 fn run(flags: Run, operator: Operator) -> ExitCode {
     telemetry::init(flags.telemetry().or(operator.log));
     version::log();
+    if let Err(error) = manager::secrecy::keep_memory() {
+        tracing::warn!(logger = "cmd", %error, "A crash may write this process's memory to a file");
+    }
     for warning in flags.warnings() {
         tracing::warn!(logger = "cmd", "{warning}");
     }

@@ -5,6 +5,7 @@
 pub(crate) mod charts;
 mod reach;
 mod run;
+pub(crate) mod secrecy;
 #[cfg(test)]
 mod tests;
 
