@@ -19,6 +19,12 @@ const MAX_QUOTED: usize = 64;
 /// The longest token, in bytes: the status repeats it.
 const MAX_TOKEN: usize = 256;
 
+/// The shortest period or limit that an annotation sets, but for zero: whoever may annotate a resource must not keep the operator busy.
+const SHORTEST: Duration = Duration::from_secs(1);
+
+/// The keys with a duration.
+const DURATIONS: [&str; 2] = ["reconcile-period", "hook-timeout"];
+
 /// The keys that may have another name.
 const RENAMED: [&str; 8] = [
     "pause",
@@ -166,16 +172,21 @@ impl Annotations {
         self.ours.insert("pause".into(), "true".into());
     }
 
-    /// `reconcile-period`: a Go duration; zero turns periodic reconciles off.
+    /// `reconcile-period`: a Go duration of at least a second; zero turns periodic reconciles off.
     pub(crate) fn reconcile_period(&self) -> Result<Option<Duration>, DurationError> {
-        let Some(text) = self.ours.get("reconcile-period") else { return Ok(None) };
-        parse_duration(text).map(Some)
+        self.duration("reconcile-period")
     }
 
-    /// `hook-timeout`: how long one of the chart's hooks may take, as a Go duration; zero means no limit.
+    /// `hook-timeout`: how long one of the chart's hooks may take, as a Go duration of at least a second; zero means no limit.
     pub(crate) fn hook_timeout(&self) -> Result<Option<Duration>, DurationError> {
-        let Some(text) = self.ours.get("hook-timeout") else { return Ok(None) };
-        parse_duration(text).map(Some)
+        self.duration("hook-timeout")
+    }
+
+    /// A duration; a shorter one than allowed counts as the shortest.
+    fn duration(&self, key: &str) -> Result<Option<Duration>, DurationError> {
+        let Some(text) = self.ours.get(key) else { return Ok(None) };
+        let duration = parse_duration(text)?;
+        Ok(Some(if is_too_short(duration) { SHORTEST } else { duration }))
     }
 
     /// Names the first invalid annotation and what is wrong with it; `None` if all are valid.
@@ -261,13 +272,20 @@ impl Annotations {
     }
 }
 
-/// What is wrong with an annotation that has no effect.
+fn is_too_short(duration: Duration) -> bool {
+    !duration.is_zero() && duration < SHORTEST
+}
+
+/// What is wrong with an annotation that has no effect, or another one.
 fn mistake(key: &str, value: &str) -> Option<String> {
     if !all_keys().any(|known| known == key) {
         let hint = nearest(key, all_keys()).map(|near| format!("; did you mean {PREFIX}{near}?")).unwrap_or_default();
         return Some(format!(" is unknown{hint}"));
     }
     let value = shorten(value, MAX_QUOTED);
+    if DURATIONS.contains(&key) && parse_duration(&value).is_ok_and(is_too_short) {
+        return Some(format!(": {value:?} counts as \"1s\", the shortest that an annotation can set"));
+    }
     if key == "pause" && !["true", "false"].contains(&&*value) {
         return Some(format!(": {value:?} has no effect; only \"true\" pauses"));
     }
@@ -296,7 +314,9 @@ mod tests {
     #[test]
     fn periods_are_go_durations() {
         let period = |text| annotations(&[("reconcile-period", text)]).reconcile_period();
-        for (text, expected) in [("1m30s", 90.0), ("0s", 0.0), ("0", 0.0), ("1.5h", 5400.0), ("20ms", 0.02)] {
+        for (text, expected) in
+            [("1m30s", 90.0), ("0s", 0.0), ("0", 0.0), ("1.5h", 5400.0), ("20ms", 1.0), ("1ns", 1.0), ("1s", 1.0)]
+        {
             assert_eq!(period(text).unwrap(), Some(Duration::from_secs_f64(expected)), "{text}");
         }
         for bad in ["", "5", "x", "1q", "-1s", "s"] {
@@ -398,7 +418,19 @@ mod tests {
         assert_eq!(mistakes(("pause", "yes")), Some(paused));
         let flag = format!("{ours}adopt: \"yes\" is not a boolean and counts as \"false\"; use \"true\" or \"false\"");
         assert_eq!(mistakes(("adopt", "yes")), Some(flag));
-        for right in [("pause", "true"), ("pause", "false"), ("suspend", "T"), ("upgrade-force", "x"), ("drift", "?")] {
+        let short =
+            format!("{ours}reconcile-period: \"1ns\" counts as \"1s\", the shortest that an annotation can set");
+        assert_eq!(mistakes(("reconcile-period", "1ns")), Some(short));
+        assert!(mistakes(("hook-timeout", "999ms")).is_some());
+        for right in [
+            ("hook-timeout", "1s"),
+            ("reconcile-period", "0"),
+            ("pause", "true"),
+            ("pause", "false"),
+            ("suspend", "T"),
+            ("upgrade-force", "x"),
+            ("drift", "?"),
+        ] {
             assert_eq!(mistakes(right), None, "{right:?}");
         }
     }
