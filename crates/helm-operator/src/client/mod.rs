@@ -3,6 +3,7 @@
 mod bounded;
 mod connections;
 mod find;
+mod pages;
 mod restart;
 mod resume;
 mod term;
@@ -18,10 +19,12 @@ use tower::retry::RetryLayer;
 use tower::{BoxError, Layer, Service, ServiceBuilder};
 
 use self::bounded::Bounded;
-pub(crate) use self::bounded::TooLarge;
+use self::bounded::TooLarge;
 use self::connections::is_watch;
 pub use self::find::NoCluster;
 pub(crate) use self::find::find as find_cluster;
+pub(crate) use self::pages::PAGE;
+use self::pages::Pages;
 use self::restart::AfterRestart;
 use self::resume::Resuming;
 use self::term::WithinTerm;
@@ -39,7 +42,9 @@ pub(crate) async fn connect(metrics: &Metrics, term: &Term) -> Result<(Client, S
     let agent = concat!("helm-operator/", env!("CARGO_PKG_VERSION"));
     config.headers.push((header::USER_AGENT, HeaderValue::from_static(agent)));
     let address = config.cluster_url.to_string().trim_end_matches('/').to_owned();
-    Ok((client(config, metrics, term).map_err(Error::Client)?, address))
+    let namespace = config.default_namespace.clone();
+    let client = client(config, metrics, term).map_err(Error::Client)?;
+    Ok((Client::new(Pages::new(client), namespace), address))
 }
 
 /// As kube's own client, but for its connections. A request that the server turns away (429, 503, 504) is repeated when the server wants it.

@@ -1,5 +1,5 @@
-//! Lists in pages: large ones, and small ones for kinds whose objects are so large that a page exceeds the limit of an answer. Lists again when the
-//! server cannot watch from the version that was seen last, and after it refused a watch.
+//! Lists in pages, whose sizes [`PAGE`] leaves to the client. Lists again when the server cannot watch from the version that was seen last, and
+//! after it refused a watch.
 
 use std::fmt::Debug;
 use std::pin::Pin;
@@ -16,34 +16,21 @@ use tokio::time::{Instant, sleep};
 
 use super::feed;
 use super::refusals::Refusals;
-use crate::client::TooLarge;
-
-/// The page size of lists. client-go's informers take 500; pages of several kinds are in memory at once, so a start of ours takes a fifth of that.
-const PAGE: u32 = 100;
-
-/// As many of the largest objects that etcd stores (1.5 MiB) as fit into the largest answer (64 MiB).
-const SMALL_PAGE: u32 = 40;
+use crate::client::PAGE;
 
 /// Lists and watches objects, again and again. Pauses after errors.
 pub(crate) fn watch<K>(api: Api<K>, config: watcher::Config) -> Pages<K>
 where
     K: kube::Resource + Clone + DeserializeOwned + Debug + Send + 'static,
 {
-    let open = move |page| watcher::watcher(api.clone(), config.clone().page_size(page)).default_backoff().boxed();
-    Pages {
-        events: open(PAGE),
-        open: Box::new(open),
-        small: false,
-        opened: Instant::now(),
-        refusals: Refusals::default(),
-    }
+    let open = move || watcher::watcher(api.clone(), config.clone().page_size(PAGE)).default_backoff().boxed();
+    Pages { events: open(), open: Box::new(open), opened: Instant::now(), refusals: Refusals::default() }
 }
 
 /// List and watch events of a kind.
 pub(crate) struct Pages<K> {
-    open: Box<dyn Fn(u32) -> Events<K> + Send>,
+    open: Box<dyn Fn() -> Events<K> + Send>,
     events: Events<K>,
-    small: bool,
     /// When it began to list.
     opened: Instant,
     refusals: Refusals,
@@ -52,19 +39,15 @@ pub(crate) struct Pages<K> {
 type Events<K> = BoxStream<'static, watcher::Result<Event<K>>>;
 
 impl<K: Send + 'static> Pages<K> {
-    fn page(&self) -> u32 {
-        if self.small { SMALL_PAGE } else { PAGE }
-    }
-
     /// Lists again. kube would ask for the same version again and again.
     fn open_anew(&mut self) {
-        (self.events, self.opened) = ((self.open)(self.page()), Instant::now());
+        (self.events, self.opened) = ((self.open)(), Instant::now());
     }
 
     /// Lists again after a pause: only a list that succeeds proves that the refusal is over.
     fn open_after_refusal(&mut self) {
         self.refusals.add(self.opened.elapsed());
-        let (pause, events) = (self.refusals.pause(), (self.open)(self.page()));
+        let (pause, events) = (self.refusals.pause(), (self.open)());
         self.events = sleep(pause).map(|()| events).flatten_stream().boxed();
         self.opened = Instant::now() + pause;
     }
@@ -76,11 +59,6 @@ impl<K: Send + 'static> Stream for Pages<K> {
     fn poll_next(mut self: Pin<&mut Self>, task: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let polled = self.events.poll_next_unpin(task);
         match &polled {
-            Poll::Ready(Some(Err(watcher::Error::InitialListFailed(error)))) if !self.small && is_too_large(error) => {
-                self.small = true;
-                self.open_anew();
-                return self.poll_next(task);
-            }
             // kube lists again after an expired watch, but not if the server refuses to start one.
             Poll::Ready(Some(Err(error))) if feed::is_unknown_version(error) => self.open_anew(),
             Poll::Ready(Some(Err(error @ watcher::Error::WatchStartFailed(_)))) if feed::is_refused(error) => {
@@ -101,21 +79,7 @@ pub(super) async fn list<K, T>(
 where
     K: Clone + DeserializeOwned + Debug,
 {
-    match list_by(&api, wanted.clone().limit(PAGE), &read).await {
-        Err(error) if is_too_large(&error) => list_by(&api, wanted.limit(SMALL_PAGE), &read).await,
-        listed => listed,
-    }
-}
-
-async fn list_by<K, T>(
-    api: &Api<K>,
-    mut wanted: ListParams,
-    read: impl Fn(K) -> Option<T>,
-) -> Result<Vec<T>, kube::Error>
-where
-    K: Clone + DeserializeOwned + Debug,
-{
-    let mut all = Vec::new();
+    let (mut wanted, mut all) = (wanted.limit(PAGE), Vec::new());
     loop {
         let page = api.list(&wanted).await?;
         all.extend(page.items.into_iter().filter_map(&read));
@@ -124,11 +88,6 @@ where
             None => return Ok(all),
         }
     }
-}
-
-fn is_too_large(error: &kube::Error) -> bool {
-    let mut causes = std::iter::successors(Some(error as &(dyn std::error::Error + 'static)), |e| e.source());
-    causes.any(|cause| cause.is::<TooLarge>())
 }
 
 #[cfg(test)]
@@ -147,57 +106,6 @@ mod tests {
     use crate::reconciler::stamp::Epoch;
 
     type Asked = Arc<Mutex<Vec<String>>>;
-
-    /// A server of three objects, whose pages of more than 40 are too large. Its watches deliver nothing.
-    fn api(asked: &Asked) -> Api<ConfigMap> {
-        let asked = asked.clone();
-        let service = tower::service_fn(move |request: Request<Body>| {
-            let query = request.uri().query().unwrap_or_default().to_owned();
-            asked.lock().unwrap().push(query.clone());
-            async move {
-                if query.contains("watch=true") {
-                    std::future::pending::<()>().await;
-                }
-                if query.contains("limit=100") {
-                    return Err(TooLarge::Answer(7).into());
-                }
-                let more = if query.contains("continue=next") { "" } else { "next" };
-                let items = if more.is_empty() { vec!["c"] } else { vec!["a", "b"] };
-                let items: Vec<_> = items.iter().map(|name| json!({"metadata": {"name": name}})).collect();
-                let list = json!({"metadata": {"resourceVersion": "5", "continue": more}, "items": items});
-                Ok::<_, tower::BoxError>(Response::new(Body::from(list.to_string().into_bytes())))
-            }
-        });
-        Api::all(Client::new(service, "default"))
-    }
-
-    fn limits(asked: &Asked) -> Vec<bool> {
-        asked.lock().unwrap().iter().map(|query| query.contains("limit=40")).collect()
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_watch_whose_pages_are_too_large_goes_on_with_small_ones() {
-        let asked = Asked::default();
-        let seen: Vec<String> = watch(api(&asked), watcher::Config::default())
-            .filter_map(async |event| match event.unwrap() {
-                Event::InitApply(map) => map.metadata.name,
-                Event::InitDone => Some("done".into()),
-                _ => None,
-            })
-            .take(4)
-            .collect()
-            .await;
-        assert_eq!(seen, ["a", "b", "c", "done"]);
-        assert_eq!(limits(&asked), [false, true, true]);
-    }
-
-    #[tokio::test]
-    async fn a_list_whose_pages_are_too_large_is_read_in_small_ones() {
-        let asked = Asked::default();
-        let names = list(api(&asked), ListParams::default(), |map: ConfigMap| map.metadata.name).await.unwrap();
-        assert_eq!(names, ["a", "b", "c"]);
-        assert_eq!(limits(&asked), [false, true, true]);
-    }
 
     /// Names in the cache, filled as a controller's is.
     #[derive(Clone, Default)]
