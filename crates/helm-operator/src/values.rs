@@ -1,14 +1,41 @@
 //! The `spec` of a custom resource: its JSON as the server wrote it, and its values.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use go_encoding::json::{self, EscapeHtml, Layout};
 use go_template::{Map, Value};
 use helm_release::kube::{digest_json, intern};
 
+/// The largest `spec` that is read, in bytes: a release record, which also holds the chart, has 1 MiB.
+const MAX_SPEC_BYTES: usize = 1 << 20;
+
+/// How many values, keys included, a `spec` may hold: each takes about 100 bytes of memory, however short it is.
+const MAX_SPEC_VALUES: usize = 100_000;
+
+/// Texts up to this size are always kept: the rest of a resource takes as much.
+const SMALL: usize = 1 << 10;
+
+/// The bytes of larger texts that a process keeps.
+const ROOM: usize = 16 << 20;
+
 /// Why a `spec` has no values. The messages never quote it.
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
+    /// It exceeds the limit of its size.
+    #[error(
+        "spec has {0} bytes, more than the operator reads (limit MAX_SPEC_BYTES of 1 MiB): shorten it, or move large values to a ConfigMap or Secret \
+         and name that with valuesFrom"
+    )]
+    TooLarge(usize),
+    /// It exceeds the limit of its values.
+    #[error(
+        "spec has {0} values, more than the operator reads (limit MAX_SPEC_VALUES of 100000): use fewer, or pass lists as text"
+    )]
+    TooMany(usize),
+    /// Its text is not at hand: the process keeps only so many bytes of large ones.
+    #[error("spec is not in memory")]
+    NotKept,
     /// It is a list or a scalar.
     #[error("spec must be a map of values, got {0}")]
     NotAMap(&'static str),
@@ -20,24 +47,91 @@ pub enum Error {
 /// A resource's `spec`: the server's own JSON text, in which no number has lost a digit, and a digest of its contents.
 #[derive(Clone, Debug)]
 pub struct Spec {
-    json: Arc<str>,
+    text: Result<Text, Error>,
     digest: Arc<str>,
+}
+
+#[derive(Clone, Debug)]
+struct Text {
+    json: Arc<str>,
+    /// The place of a large text that is kept.
+    _place: Option<Arc<Place>>,
+}
+
+/// Room for large texts, shared by all that a process keeps.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Room(Arc<AtomicUsize>);
+
+#[derive(Debug)]
+struct Place(Room, usize);
+
+impl Room {
+    /// Takes room for so many bytes; `None` if there is too little.
+    fn take(&self, bytes: usize) -> Option<Place> {
+        let fits = |used: usize| Some(used + bytes).filter(|sum| *sum <= ROOM);
+        self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).ok()?;
+        Some(Place(self.clone(), bytes))
+    }
+
+    /// Leaves no room.
+    #[cfg(test)]
+    pub(crate) fn fill(&self) {
+        self.0.store(2 * ROOM, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.0.fetch_sub(self.1, Ordering::Relaxed);
+    }
 }
 
 impl Spec {
     /// The `spec` with this JSON text; `null` stands for none.
     pub fn new(json: &str) -> Spec {
-        Spec { json: json.into(), digest: intern(&digest(json)) }
+        Spec { text: Ok(Text { json: json.into(), _place: None }), digest: intern(&digest(json)) }
+    }
+
+    /// The `spec` that a user wrote: one beyond the limits is not read, and has a digest only.
+    pub(crate) fn of_user(json: &str) -> Spec {
+        match measure(json) {
+            Ok(()) => Spec::new(json),
+            Err(error) => Spec { text: Err(error), digest: intern(&digest_json(&json.into())) },
+        }
+    }
+
+    /// The `spec` as it is kept in memory: without a text for which there is no room.
+    pub(crate) fn kept_in(self, room: &Room) -> Spec {
+        let Ok(Text { json, _place: None }) = &self.text else { return self };
+        if json.len() <= SMALL {
+            return self;
+        }
+        let text = match room.take(json.len()) {
+            Some(place) => Ok(Text { json: json.clone(), _place: Some(Arc::new(place)) }),
+            None => Err(Error::NotKept),
+        };
+        Spec { text, ..self }
+    }
+
+    /// Whether its text was not kept.
+    pub(crate) fn is_away(&self) -> bool {
+        matches!(self.text, Err(Error::NotKept))
     }
 
     /// The JSON text.
-    pub fn json(&self) -> &str {
-        &self.json
+    ///
+    /// # Errors
+    /// It was not read, or not kept.
+    pub fn json(&self) -> Result<&str, Error> {
+        self.text.as_ref().map(|text| &*text.json).map_err(Clone::clone)
     }
 
     /// The JSON text, shared.
-    pub(crate) fn shared_json(&self) -> Arc<str> {
-        self.json.clone()
+    ///
+    /// # Errors
+    /// As [`json`](Self::json).
+    pub(crate) fn shared_json(&self) -> Result<Arc<str>, Error> {
+        self.text.as_ref().map(|text| text.json.clone()).map_err(Clone::clone)
     }
 
     /// A digest of the contents: equal whatever spaces, escapes and order of keys the server chose.
@@ -50,8 +144,34 @@ impl Spec {
     /// # Errors
     /// See [`Error`].
     pub fn values(&self) -> Result<Map, Error> {
-        decode(&self.json)
+        decode(self.json()?)
     }
+}
+
+/// Checks a text's size and number of values without parsing it.
+fn measure(json: &str) -> Result<(), Error> {
+    if json.len() > MAX_SPEC_BYTES {
+        return Err(Error::TooLarge(json.len()));
+    }
+    match count_values(json.as_bytes()) {
+        values if values > MAX_SPEC_VALUES => Err(Error::TooMany(values)),
+        _ => Ok(()),
+    }
+}
+
+/// Returns how many values JSON text has at most, keys included, without parsing it.
+pub(crate) fn count_values(json: &[u8]) -> usize {
+    let (mut in_text, mut escaped, mut values) = (false, false, 1);
+    for byte in json {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if in_text => escaped = true,
+            b'"' => in_text = !in_text,
+            b',' | b':' | b'[' | b'{' if !in_text => values += 1,
+            _ => {}
+        }
+    }
+    values
 }
 
 /// The values of a `spec`'s JSON text.
@@ -111,6 +231,35 @@ mod tests {
             of_spec(&many).unwrap_err(),
             "cannot read spec: it has too many values (limit MAX_VALUES of 1000000)"
         );
+    }
+
+    #[test]
+    fn a_users_spec_beyond_its_limits_is_not_parsed_and_says_what_to_do() {
+        let of = |spec: &str| Spec::of_user(spec).values().map(drop).map_err(|e| e.to_string());
+        let text = |length: usize| format!("{{\"a\":\"{}\"}}", "x".repeat(length - 8));
+        assert_eq!(of(&text(MAX_SPEC_BYTES)), Ok(()));
+        let refused = of(&text(MAX_SPEC_BYTES + 1)).unwrap_err();
+        assert!(refused.starts_with("spec has 1048577 bytes") && refused.contains("valuesFrom"), "{refused}");
+        let list = |length: usize| format!("{{\"a\":[{}1]}}", "1,".repeat(length));
+        assert_eq!(of(&list(99_000)), Ok(()));
+        assert!(of(&list(100_000)).unwrap_err().starts_with("spec has 100004 values"));
+        assert_eq!(of(&format!("{{\"a\":\"\\\"{}\"}}", ",".repeat(200_000))), Ok(()), "text is no value");
+        assert_ne!(Spec::of_user(&list(100_000)).digest(), Spec::of_user(&list(100_001)).digest());
+    }
+
+    #[test]
+    fn a_process_keeps_small_texts_and_so_many_bytes_of_large_ones() {
+        let room = Room::default();
+        let large = || Spec::new(&format!("\"{}\"", "x".repeat(ROOM / 4 - 2))).kept_in(&room);
+        let mut kept: Vec<Spec> = (0..4).map(|_| large()).collect();
+        assert!(kept.iter().all(|spec| !spec.is_away()));
+        let away = large();
+        assert!(away.is_away() && away.values().is_err());
+        assert_eq!(away.digest(), kept[0].digest());
+        assert!(!Spec::new("{}").kept_in(&room).is_away());
+        kept.pop();
+        assert!(!large().is_away());
+        assert!(large().is_away() || room.0.load(Ordering::Relaxed) <= ROOM);
     }
 
     #[test]

@@ -131,7 +131,8 @@ impl Work<'_> {
 
 /// The values of a `spec`; none for `null`. The parser's message could quote it.
 fn read(spec: &Spec) -> Result<Value, Failed> {
-    let read = serde_json::from_str(spec.json()).map_err(|_| "it nests too deep for code of the operator (limit 128)");
+    let json = spec.json().map_err(|why| failed("InvalidValues", why.to_string()))?;
+    let read = serde_json::from_str(json).map_err(|_| "it nests too deep for code of the operator (limit 128)");
     match read.map_err(|why| failed("InvalidValues", format!("cannot read spec: {why}")))? {
         Value::Null => Ok(Value::Object(serde_json::Map::new())),
         values => Ok(values),

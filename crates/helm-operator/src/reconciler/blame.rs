@@ -24,7 +24,7 @@ pub(super) fn blame(
     let Some(template) = Some(&*object.template).filter(|template| !template.is_empty()) else { return String::new() };
     let source = candidate.chart.template(template).unwrap_or_default();
     let values = Values {
-        spec: serde_json::from_str(primary.spec.json()).unwrap_or_default(),
+        spec: primary.spec.json().ok().and_then(|json| serde_json::from_str(json).ok()).unwrap_or_default(),
         config: &candidate.config,
         defaults: candidate.chart.defaults(),
         overrides,

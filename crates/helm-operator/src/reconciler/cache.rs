@@ -22,6 +22,7 @@ use super::primary::{Primary, ResourceKey};
 use super::release::Release;
 use super::releases::{Reader, ReaderId, Releases};
 use super::stamp::{Epoch, Stamp};
+use crate::values::Room;
 use crate::watches::Expressions;
 
 /// The controller's view of the cluster.
@@ -33,6 +34,7 @@ pub(super) struct Cache {
     home: Home,
     reader: ReaderId,
     expressions: Arc<Expressions>,
+    room: Room,
 }
 
 #[derive(Default)]
@@ -128,6 +130,21 @@ impl Cache {
         Cache { home, ..self }
     }
 
+    /// The cache that keeps large specs as far as there is room.
+    pub(super) fn within(self, room: Room) -> Cache {
+        Cache { room, ..self }
+    }
+
+    #[cfg(test)]
+    pub(super) fn fill_room(&self) {
+        self.room.fill();
+    }
+
+    fn reduced(&self, mut primary: Primary) -> Primary {
+        primary.spec = primary.spec.clone().kept_in(&self.room);
+        primary
+    }
+
     /// The key of a resource's records.
     fn record_of<'k>(&self, key: &'k ResourceKey) -> Cow<'k, ResourceKey> {
         match self.home.record(&key.namespace, &key.name) {
@@ -180,11 +197,13 @@ impl Cache {
 
     /// Stores a resource from a watch; returns whether it may need reconciling.
     pub(super) fn store_primary(&self, primary: Primary, epoch: Epoch) -> bool {
+        let primary = self.reduced(primary);
         self.state().put_primary(primary, Some(epoch))
     }
 
     /// Stores a resource from the answer to our own write; returns whether it may need reconciling.
     pub(super) fn store_written_primary(&self, primary: Primary) -> bool {
+        let primary = self.reduced(primary);
         let mut state = self.state();
         !state.gone.has(primary.uid()) && state.put_primary(primary, None)
     }

@@ -24,6 +24,7 @@ use crate::lookup::ServedKinds;
 use crate::native;
 use crate::readiness::Readiness;
 use crate::rendering::Workers;
+use crate::values::Room;
 use crate::watches::Expressions;
 
 /// The shared view of the cluster. Its watches end when it is dropped.
@@ -40,6 +41,8 @@ pub(crate) struct Cluster {
     pub(super) looks: Arc<Looks>,
     /// The Secrets and ConfigMaps of `valuesFrom`.
     pub(super) sources: Arc<Sources>,
+    /// What large specs of resources may take.
+    pub(super) room: Room,
     /// What renders charts; `None` if this process does.
     pub(super) workers: Option<Arc<Workers>>,
     discovered: OnceCell<Arc<Discovered>>,
@@ -76,6 +79,7 @@ impl Cluster {
             served: Arc::default(),
             looks: Arc::default(),
             sources: Sources::new(Some(client.clone()), namespaces.clone()),
+            room: Room::default(),
             workers,
             discovered: OnceCell::new(),
             records: OnceCell::new(),

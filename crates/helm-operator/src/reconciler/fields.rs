@@ -19,13 +19,14 @@ pub(super) fn fields(work: &Work<'_>, primary: &Primary, objects: &[ObjectKey]) 
     if expressions.fields().is_empty() {
         return (Fields::default(), None);
     }
+    let Ok(spec) = primary.spec.json() else { return (primary.status.fields.clone(), None) };
     let objects = by_kind(expressions, objects, |key| work.shared.cache.dependent(key)?.whole.clone());
-    compute(expressions, &itself(primary), &objects, &primary.status.fields)
+    compute(expressions, &itself(primary, spec), &objects, &primary.status.fields)
 }
 
 /// The variable `self`: the custom resource as its user wrote it.
-fn itself(primary: &Primary) -> Value {
-    let spec: Value = serde_json::from_str(primary.spec.json()).unwrap_or_default();
+fn itself(primary: &Primary, spec: &str) -> Value {
+    let spec: Value = serde_json::from_str(spec).unwrap_or_default();
     json!({
         "metadata": {"name": primary.name(), "namespace": primary.namespace(), "uid": primary.uid(), "generation": primary.generation},
         "spec": spec,

@@ -57,7 +57,8 @@ impl Intake {
             return Some(false);
         }
         let mut object = primary.object();
-        object.data = serde_json::json!({"spec": serde_json::from_str(primary.spec.json()).unwrap_or(Value::Null)});
+        let spec = primary.spec.json().ok().and_then(|json| serde_json::from_str(json).ok()).unwrap_or(Value::Null);
+        object.data = serde_json::json!({"spec": spec});
         let uninstalls = primary.deleting && primary.has_finalizer();
         let is_served = uninstalls || self.filters.iter().all(|serves| serves(&object));
         is_served.then(|| self.pauses.iter().any(|pauses| pauses(&object)))

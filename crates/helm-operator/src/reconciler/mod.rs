@@ -33,6 +33,7 @@ mod identity;
 mod intake;
 mod interruption;
 mod kinds;
+mod large_spec;
 mod look;
 mod missing;
 mod observe;

@@ -147,6 +147,11 @@ impl Primary {
         self.finalizers.iter().filter(|f| !is_ours(f)).map(|f| &**f).collect()
     }
 
+    /// The resource with another `spec`.
+    pub(super) fn with_spec(&self, spec: Spec) -> Primary {
+        Primary { spec, ..self.clone() }
+    }
+
     /// Whether something changed that a reconcile may act on; our own status writes do not count.
     pub(super) fn differs_from(&self, older: &Primary) -> bool {
         self.uid() != older.uid()
@@ -323,7 +328,7 @@ impl From<Full> for Received {
             finalizers: meta.finalizers.iter().flatten().map(|finalizer| intern(finalizer)).collect(),
             annotations: Annotations::new(&annotations),
             is_cluster_scoped: false,
-            spec: Spec::new(spec),
+            spec: Spec::of_user(spec),
             status,
             raw: Some(Box::new(raw)),
         };
@@ -370,11 +375,11 @@ mod tests {
     #[test]
     fn a_spec_is_the_servers_json_text_in_lists_and_watches() {
         let text = r#"{"n":9007199254740993,"f":1.0,"u":18446744073709551616}"#;
-        assert_eq!(primary(&format!(r#","spec":{text}"#)).spec.json(), text);
-        assert_eq!((primary("").spec.json(), primary(r#","spec":null"#).spec.json()), ("null", "null"));
+        assert_eq!(primary(&format!(r#","spec":{text}"#)).spec.json(), Ok(text));
+        assert_eq!((primary("").spec.json(), primary(r#","spec":null"#).spec.json()), (Ok("null"), Ok("null")));
         let event = format!(r#"{{"type":"ADDED","object":{{"metadata":{{"name":"web"}},"spec":{text}}}}}"#);
         let WatchEvent::Added(added) = serde_json::from_str::<WatchEvent<Received>>(&event).unwrap() else { panic!() };
-        assert_eq!(added.primary.spec.json(), text);
+        assert_eq!(added.primary.spec.json(), Ok(text));
     }
 
     #[test]
@@ -391,7 +396,7 @@ mod tests {
             r#"{{"metadata":{{"name":"web","managedFields":{managed}}},"spec":{deep},"status":{{"other":{deep}}}}}"#
         );
         let read = read_primary(&text);
-        assert_eq!((read.spec.json(), read.status), (&*deep, Status::default()));
+        assert_eq!((read.spec.json(), read.status), (Ok(&*deep), Status::default()));
     }
 
     #[test]

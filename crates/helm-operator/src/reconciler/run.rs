@@ -86,7 +86,10 @@ pub(super) async fn run(controller: ChartController, context: Context) -> Result
         started: tokio::time::Instant::now(),
         additions,
         client: context.client.clone(),
-        cache: Cache::over(context.cluster.releases.clone()).judging(expressions).recording_at(home),
+        cache: Cache::over(context.cluster.releases.clone())
+            .judging(expressions)
+            .recording_at(home)
+            .within(context.cluster.room.clone()),
         queue: Queue::new(),
         api,
         applier,

@@ -177,6 +177,14 @@ pub(super) enum Step {
     RemoveFinalizer,
 }
 
+impl Step {
+    /// Whether the step works with the values of the resource.
+    pub(super) fn reads_values(self) -> bool {
+        use Step::{Compare, Install, ReadSources, Render, Uninstall, Upgrade};
+        matches!(self, ReadSources | Compare | Render | Install | Upgrade | Uninstall)
+    }
+}
+
 impl Observed {
     /// Whether there is nothing to do until something changes.
     pub(super) fn is_idle(&self) -> bool {

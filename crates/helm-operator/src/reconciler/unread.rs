@@ -25,7 +25,7 @@ impl Work<'_> {
         if self.maps_values() {
             return;
         }
-        let own = serde_json::from_str(primary.spec.json()).unwrap_or_default();
+        let own = primary.spec.json().ok().and_then(|json| serde_json::from_str(json).ok()).unwrap_or_default();
         let message = describe(unread, &own);
         let is_news = !message.is_empty() || primary.status.find(condition::UNREAD_VALUES).is_some();
         let found = is_news.then(|| Box::new(Found { generation: primary.generation, message }));

@@ -25,6 +25,7 @@ use super::{
 };
 use crate::metrics::ReconcileResult;
 use crate::status::{Fault, condition};
+use crate::values::Spec;
 
 /// The limit of steps in one reconcile; reaching it is a bug.
 const MAX_STEPS: usize = 12;
@@ -74,6 +75,8 @@ pub(super) struct Work<'a> {
     pub(super) judged: Option<Inputs>,
     /// The discovery before it rendered.
     pub(super) discovered: Option<usize>,
+    /// The `spec` that the cache does not keep.
+    pub(super) spec: Option<Spec>,
     /// What the sources of values hold.
     pub(super) loaded: Option<Loaded>,
     /// How far a full reconcile got.
@@ -120,6 +123,7 @@ impl<'a> Work<'a> {
             candidate: None,
             judged: None,
             discovered: None,
+            spec: None,
             loaded: None,
             progress,
             ran: Arc::default(),
@@ -140,6 +144,7 @@ impl Work<'_> {
         while left > 0 {
             left -= 1;
             let Some(primary) = self.shared.cache.primary(self.key) else { return End::Idle };
+            let primary = self.with_spec(primary);
             self.decided = Instant::now();
             self.depend_on_sources(&primary);
             self.accept_retry(&primary);
@@ -149,7 +154,12 @@ impl Work<'_> {
             // Reading what a reconcile starts from does nothing yet.
             self.steps += usize::from(step != Step::ReadSources);
             tracing::debug!(resource = %self.key, %step, because = %observed, "Next step");
-            match self.act(step, &primary).await {
+            let done = match self.read_spec(step, &primary).await {
+                Ok(None) => self.act(step, &primary).await,
+                Ok(Some(next)) => Ok(next),
+                Err(unanswered) => Err(unanswered.into()),
+            };
+            match done {
                 Ok(Next::Again) => {}
                 Ok(Next::Anew) => {
                     self.forget();
@@ -159,6 +169,7 @@ impl Work<'_> {
                 Ok(Next::Done) => return End::Rest,
                 Ok(Next::At(time)) => return End::At(time),
                 Err(failed) => {
+                    let primary = self.completed(&primary).await.unwrap_or(primary);
                     let fault = self.veiled(&primary, failed.fault().clone()).await;
                     let fault = identity::explain(fault, self.shared.settings.account.as_ref());
                     let fault = headline::arrange(fault, self.shared.renderer.chart_name());

@@ -104,7 +104,7 @@ mod tests {
         let resolved: Vec<_> = sources.iter().map(|(path, bytes)| (source(*path), bytes)).collect();
         let found: Vec<_> = resolved.iter().map(|(source, bytes)| Found { source, bytes: Some(bytes) }).collect();
         let (spec, _) = merge(&found, &Spec::new(spec)).map_err(|e| e.to_string())?;
-        Ok(spec.json().to_owned())
+        Ok(spec.json().unwrap().to_owned())
     }
 
     #[test]

@@ -54,6 +54,7 @@ mod finished_jobs;
 mod hostile;
 mod identity;
 mod kinds;
+mod large_specs;
 mod leaks;
 mod override_types;
 mod previews;
@@ -109,7 +110,7 @@ impl Renderer for Stub {
     }
 
     fn sources(&self, spec: &Spec, _: OverrideValuesType) -> Option<(Arc<ChartDocument>, Value)> {
-        self.has_sources.then(|| (document(), serde_json::from_str(spec.json()).unwrap()))
+        self.has_sources.then(|| (document(), serde_json::from_str(spec.json().unwrap()).unwrap()))
     }
 
     fn rested(&self) -> BoxFuture<'_, ()> {
@@ -121,17 +122,17 @@ impl Renderer for Stub {
         self.revisions.lock().unwrap().push(request.revision);
         let count = self.renders.fetch_add(1, Ordering::SeqCst);
         if !self.chart.is_empty() {
-            let mut spec: Value = serde_json::from_str(request.spec.json()).unwrap();
+            let mut spec: Value = serde_json::from_str(request.spec.json().unwrap()).unwrap();
             spec["value"] = format!("{} by {}", spec["value"].as_str().unwrap(), self.chart).into();
             request.spec = Spec::new(&spec.to_string());
         }
         if self.is_random {
-            let mut spec: Value = serde_json::from_str(request.spec.json()).unwrap();
+            let mut spec: Value = serde_json::from_str(request.spec.json().unwrap()).unwrap();
             spec["value"] = format!("password {count}").into();
             request.spec = Spec::new(&spec.to_string());
         }
         Box::pin(async move {
-            let spec: Value = serde_json::from_str(request.spec.json()).unwrap();
+            let spec: Value = request.spec.json().map(|json| serde_json::from_str(json).unwrap()).unwrap_or_default();
             if let Some(seconds) = spec["seconds"].as_u64() {
                 let before = self.retries.fetch_add(usize::from(request.is_retry), Ordering::SeqCst);
                 assert!(!request.is_retry || before == 0, "one retry at a time");
@@ -149,7 +150,9 @@ fn document() -> Arc<ChartDocument> {
 }
 
 fn render(request: &Request) -> Result<Candidate, RenderError> {
-    let spec: Value = serde_json::from_str(request.spec.json()).unwrap();
+    let invalid =
+        |error: crate::values::Error| RenderError::Failed { reason: "InvalidValues", message: error.to_string() };
+    let spec: Value = serde_json::from_str(request.spec.json().map_err(invalid)?).unwrap();
     assert!(spec["panic"] != true, "a bug");
     if spec["broken"] == true {
         let told = spec["told"].as_str().map(|told| format!(" {told}")).unwrap_or_default();
