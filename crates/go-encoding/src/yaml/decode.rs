@@ -12,7 +12,7 @@ use super::compose::{Document, Node, NodeId};
 use super::describe::go_syntax;
 use super::error::Error;
 use super::resolve::{Dates, Scalar, resolve, resolve_with};
-use super::{MAX_DEPTH, MAX_REPEATED, MAX_VALUES};
+use super::{MAX_DEPTH, Most};
 use crate::json::{self, number};
 
 /// Up to this many operations, 99 % may come from aliases.
@@ -36,9 +36,9 @@ pub(super) enum Numbers {
 }
 
 /// Converts a document.
-pub(super) fn decode(document: &Document, numbers: Numbers) -> Result<Value> {
+pub(super) fn decode(document: &Document, numbers: Numbers, most: Most) -> Result<Value> {
     let Some(root) = document.root else { return Ok(Value::Nil) };
-    let mut decoder = Decoder::new(document, numbers);
+    let mut decoder = Decoder::new(document, numbers, most);
     let value = decoder.value(root)?;
     if let Some(problem) = decoder.not_json {
         return Err(Error::NotJson(problem));
@@ -66,6 +66,7 @@ pub(super) fn invalid(problem: impl Into<std::borrow::Cow<'static, str>>) -> Err
 struct Decoder<'a> {
     document: &'a Document,
     numbers: Numbers,
+    most: Most,
     /// The aliases being resolved.
     open: HashSet<NodeId>,
     depth: usize,
@@ -80,10 +81,11 @@ struct Decoder<'a> {
 }
 
 impl<'a> Decoder<'a> {
-    fn new(document: &'a Document, numbers: Numbers) -> Decoder<'a> {
+    fn new(document: &'a Document, numbers: Numbers, most: Most) -> Decoder<'a> {
         Decoder {
             document,
             numbers,
+            most,
             open: HashSet::new(),
             depth: 0,
             operations: 0,
@@ -96,8 +98,8 @@ impl<'a> Decoder<'a> {
 
     fn count(&mut self) -> Result<()> {
         self.operations += 1;
-        if self.operations > MAX_VALUES as u64 {
-            return Err(invalid(format!("exceeded limit MAX_VALUES of {MAX_VALUES}")));
+        if self.operations > self.most.values as u64 {
+            return Err(invalid(format!("exceeded limit MAX_VALUES of {}", self.most.values)));
         }
         if !self.open.is_empty() {
             self.from_aliases += 1;
@@ -114,9 +116,11 @@ impl<'a> Decoder<'a> {
         if !self.open.is_empty() {
             self.repeated = self.repeated.saturating_add(text.len());
         }
-        match self.repeated <= MAX_REPEATED {
+        match self.repeated <= self.most.repeated {
             true => Ok(()),
-            false => Err(invalid(format!("exceeded limit MAX_REPEATED of {MAX_REPEATED} bytes of aliased text"))),
+            false => {
+                Err(invalid(format!("exceeded limit MAX_REPEATED of {} bytes of aliased text", self.most.repeated)))
+            }
         }
     }
 

@@ -39,14 +39,37 @@ pub const MAX_REPEATED: usize = 64 << 20;
 /// Reads the first document. Every number becomes a float, every key a string, an empty document nil; the last of duplicate keys wins. Counterpart:
 /// sigs.k8s.io/yaml's `Unmarshal` into `any`.
 pub fn parse(text: &[u8]) -> Result<Value, Error> {
-    let document = compose::first_document(text)?;
-    decode::decode(&document, Numbers::Floats)
+    read(text, Numbers::Floats, Most::default())
 }
 
 /// Like [`parse`], but integers become `int64` where they fit, as in Kubernetes' decoder.
 pub fn parse_preserving_ints(text: &[u8]) -> Result<Value, Error> {
-    let document = compose::first_document(text)?;
-    decode::decode(&document, Numbers::PreserveInts)
+    read(text, Numbers::PreserveInts, Most::default())
+}
+
+/// Like [`parse_preserving_ints`], within tighter limits.
+pub fn parse_preserving_ints_within(text: &[u8], most: Most) -> Result<Value, Error> {
+    read(text, Numbers::PreserveInts, most)
+}
+
+fn read(text: &[u8], numbers: Numbers, most: Most) -> Result<Value, Error> {
+    let document = compose::first_document(text, most.values)?;
+    decode::decode(&document, numbers, most)
+}
+
+/// How much a document may hold.
+#[derive(Clone, Copy, Debug)]
+pub struct Most {
+    /// Its values, keys included. Default: [`MAX_VALUES`].
+    pub values: usize,
+    /// The bytes of text that aliases repeat. Default: [`MAX_REPEATED`].
+    pub repeated: usize,
+}
+
+impl Default for Most {
+    fn default() -> Most {
+        Most { values: MAX_VALUES, repeated: MAX_REPEATED }
+    }
 }
 
 /// Like [`parse`], for a map. An empty document becomes an empty map, any other type is an error.
@@ -62,7 +85,7 @@ pub fn parse_list(text: &[u8]) -> Result<List, Error> {
 /// The result of parsing a JSON string as YAML.
 fn unquote_json(text: &str) -> Result<String, error::Syntax> {
     let quoted = json::quoted(text.as_bytes());
-    let document = compose::first_document(quoted.as_bytes())?;
+    let document = compose::first_document(quoted.as_bytes(), MAX_VALUES)?;
     match document.root.map(|root| document.node(root)) {
         Some(compose::Node::Scalar { value, .. }) => Ok(value.clone()),
         _ => Ok(String::new()),

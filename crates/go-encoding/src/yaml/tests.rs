@@ -108,6 +108,18 @@ fn a_literal_at_the_end_of_the_text_keeps_its_last_line() {
 }
 
 #[test]
+fn tighter_limits_end_a_document_sooner() {
+    let within = |text: &str, values, repeated| {
+        parse_preserving_ints_within(text.as_bytes(), Most { values, repeated }).map(drop).map_err(|e| e.to_string())
+    };
+    assert_eq!(within("[1, 2, 3]", 4, 0), Ok(()));
+    assert!(within("[1, 2, 3]", 3, 0).unwrap_err().ends_with("exceeded limit MAX_VALUES of 3"));
+    assert!(within("{a: &a [1, 1], b: *a}", 8, 0).unwrap_err().ends_with("exceeded limit MAX_VALUES of 8"));
+    assert_eq!(within("{a: &a text, b: *a}", 9, 4), Ok(()));
+    assert!(within("{a: &a text, b: *a}", 9, 3).unwrap_err().contains("exceeded limit MAX_REPEATED of 3 bytes"));
+}
+
+#[test]
 fn only_the_first_document_is_read() {
     check("a: 1\n---\nb: [", r#"{"a":1}"#);
     check("# nothing\n", "null");

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use helm_release::kube::{Call, ObjectKey};
+use helm_release::kube::{Call, ObjectKey, read_within};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::core::Selector;
 use serde_json::Value;
@@ -24,6 +24,8 @@ use crate::status::{Health, ObjectCount, condition};
 
 /// Pods and events read by one look at an object.
 const PAGE: u32 = 50;
+/// The most bytes of them: whoever may create pods decides how large they are.
+const MAX_BYTES: usize = 2 << 20;
 /// How long a refused permission is not tried again.
 const REFUSED: Duration = Duration::from_secs(600);
 
@@ -180,7 +182,7 @@ impl Look<'_> {
         if looks.is_refused(self.namespace(), resource) {
             return None;
         }
-        match self.shared.api.send(Call::get(path)).await.and_then(|answer| answer.parse()) {
+        match read_within(&*self.shared.api, Call::get(path), MAX_BYTES).await.and_then(|answer| answer.parse()) {
             Ok(value) => return Some(value),
             Err(error) if error.code() == Some(403) => looks.refuse(self.namespace(), resource),
             Err(error) => tracing::debug!(object = %self.key, error = chain(&error), "Cannot look closer"),

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::StreamExt as _;
 use futures::future::BoxFuture;
+use futures::stream::BoxStream;
 use http::Method;
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use serde::de::DeserializeOwned;
@@ -18,6 +20,38 @@ pub trait Api: Send + Sync {
     /// # Errors
     /// A status of 400 or more, no complete response within 90 s, or a body over 64 MiB.
     fn send(&self, call: Call) -> BoxFuture<'_, Result<Response, Error>>;
+
+    /// Sends one request and returns the body of its response as it arrives, of any size and however long it takes. Default: in one piece.
+    ///
+    /// # Errors
+    /// As [`send`](Self::send), before the first piece.
+    fn stream(&self, call: Call) -> BoxFuture<'_, Result<Pieces, Error>> {
+        Box::pin(async move {
+            let Response { body, .. } = self.send(call).await?;
+            Ok(futures::stream::iter([Ok(body)]).boxed())
+        })
+    }
+}
+
+/// The body of a response, piece by piece.
+pub type Pieces = BoxStream<'static, Result<Vec<u8>, Error>>;
+
+/// Sends one request and returns a response whose body has at most `limit` bytes.
+///
+/// # Errors
+/// As [`Api::stream`]; [`Error::TooLarge`] and [`Error::TimedOut`].
+pub async fn read_within(api: &dyn Api, call: Call, limit: usize) -> Result<Response, Error> {
+    let read = async {
+        let (mut pieces, mut body) = (api.stream(call).await?, Vec::new());
+        while let Some(piece) = pieces.next().await {
+            body.extend(piece?);
+            if body.len() > limit {
+                return Err(Error::TooLarge { limit });
+            }
+        }
+        Ok(body.into())
+    };
+    tokio::time::timeout(MAX_TIME, read).await.unwrap_or(Err(Error::TimedOut { seconds: MAX_TIME.as_secs() }))
 }
 
 /// Sends each request as one user, through another connection. For a ServiceAccount (`system:serviceaccount:NAMESPACE:NAME`) the server adds its
@@ -30,6 +64,10 @@ pub(crate) struct ActingAs {
 impl Api for ActingAs {
     fn send(&self, call: Call) -> BoxFuture<'_, Result<Response, Error>> {
         self.api.send(Call { user: Some(self.user.clone()), ..call })
+    }
+
+    fn stream(&self, call: Call) -> BoxFuture<'_, Result<Pieces, Error>> {
+        self.api.stream(Call { user: Some(self.user.clone()), ..call })
     }
 }
 
@@ -265,6 +303,9 @@ const MAX_TIME: Duration = Duration::from_secs(90);
 /// How large a response may be: a `lookup` may list 5,000 Pods of 12 KB. More could exhaust a small process's memory.
 pub const MAX_RESPONSE_BYTES: usize = 64 << 20;
 
+/// How large the body of a refusal may be.
+const MAX_REFUSAL: usize = 1 << 20;
+
 /// The limits of one request.
 #[derive(Clone, Copy)]
 struct Bounds {
@@ -275,6 +316,24 @@ struct Bounds {
 impl Api for ::kube::Client {
     fn send(&self, call: Call) -> BoxFuture<'_, Result<Response, Error>> {
         Box::pin(send_within(self, call, Bounds { time: MAX_TIME, body: MAX_RESPONSE_BYTES }))
+    }
+
+    fn stream(&self, call: Call) -> BoxFuture<'_, Result<Pieces, Error>> {
+        let lost = |error| Error::Transport(Box::new(error));
+        Box::pin(async move {
+            let asked = Asked::from(&call.method);
+            let response = self.send(request(call)?).await.map_err(lost)?;
+            let code = response.status().as_u16();
+            if code < 400 {
+                return Ok(response
+                    .into_body()
+                    .into_data_stream()
+                    .map(move |piece| Ok(piece.map_err(lost)?.into()))
+                    .boxed());
+            }
+            let body = Limited::new(response.into_body(), MAX_REFUSAL).collect().await.map_err(Error::Transport)?;
+            Err(refusal(code, &body.to_bytes()).of_request(asked))
+        })
     }
 }
 
@@ -375,6 +434,17 @@ mod tests {
             assert_eq!(error.to_string(), "the API server's response exceeds 4 bytes");
             assert!(error.is_transient());
         }
+    }
+
+    #[tokio::test]
+    async fn a_body_is_read_in_pieces_up_to_a_limit() {
+        let read = async |code, body: &str, limit| {
+            let client = client(answer(code, body.len(), body)).await;
+            read_within(&client, Call::get("/api"), limit).await.map(|answer| answer.body)
+        };
+        assert_eq!(read(200, "true", 4).await.unwrap(), b"true");
+        assert!(matches!(read(200, "true", 3).await, Err(Error::TooLarge { limit: 3 })));
+        assert_eq!(read(403, "{}", 4).await.unwrap_err().code(), Some(403));
     }
 
     #[tokio::test]

@@ -46,7 +46,7 @@ mod unowned;
 mod whole;
 mod write;
 
-pub use api::{Api, Asked, Call, Error, MAX_RESPONSE_BYTES, Response};
+pub use api::{Api, Asked, Call, Error, MAX_RESPONSE_BYTES, Pieces, Response, read_within};
 pub use apply::{Applied, Applier, ApplyError};
 pub use check::Conflict;
 pub use decoded::OPEN_FIELDS;
@@ -61,7 +61,7 @@ pub use leave::Adopted;
 pub use live::{Live, LiveMetadata, Mark};
 pub use mapping::Mapper;
 pub use memory::{Disturbance, MemoryApi};
-pub use object::{Object, ObjectDigest, ObjectError, ObjectFault, ObjectKey, digest_json, objects_of};
+pub use object::{Object, ObjectDigest, ObjectError, ObjectFault, ObjectKey, Weight, digest_json, objects_of};
 pub use order::install_order;
 pub use ownership::{Adopt, NotOurs, Ownership};
 pub use reach::{Allowed, Limit, OutOfReach, Reach};

@@ -87,6 +87,9 @@ pub enum ObjectFault {
     /// Helm's message.
     #[error("metadata.name and metadata.generateName cannot both be set")]
     NameAndGenerateName,
+    /// The objects take too much memory.
+    #[error("the objects take more than {} MiB in memory", .0 >> 20)]
+    TooHeavy(u64),
     /// An annotation of ours has an unknown value.
     #[error("annotation {key} must be {allowed}")]
     Annotation {
@@ -95,6 +98,17 @@ pub enum ObjectFault {
         /// Its allowed values.
         allowed: &'static str,
     },
+}
+
+impl ObjectFault {
+    /// Returns whether only the memory that the objects would take speaks against them.
+    pub fn is_weight(&self) -> bool {
+        match self {
+            ObjectFault::TooHeavy(_) => true,
+            ObjectFault::Yaml(why) => why.contains("exceeded limit MAX_"),
+            _ => false,
+        }
+    }
 }
 
 fn place(template: &str) -> String {
@@ -196,18 +210,79 @@ fn text(value: Option<&Value>, field: &'static str) -> Result<Option<String>, Ob
 /// # Errors
 /// The first document that is not an object.
 pub fn objects_of(manifest: &str) -> Result<Vec<Object>, ObjectError> {
+    Weight::unlimited().objects_of(manifest)
+}
+
+/// Reads each document of a manifest, as [`Weight`] allows.
+fn read(manifest: &str, weight: &mut Weight) -> Result<Vec<Object>, ObjectError> {
     let unreadable =
         |template: Arc<str>, e: yaml::Error| ObjectError { template, fault: ObjectFault::Yaml(e.to_string()) };
     let mut objects = Vec::new();
     for document in yaml::split(manifest.as_bytes()).map_err(|e| unreadable("".into(), e))? {
         let template = template_of(&document);
-        let value = yaml::parse_preserving_ints(&document).map_err(|e| unreadable(template.clone(), e))?;
+        let value = yaml::parse_preserving_ints_within(&document, weight.most());
+        let value = value.map_err(|e| unreadable(template.clone(), e))?;
         let known = objects.len();
-        let added = add_objects(go_encoding::json::to_serde(&value), &mut objects);
+        let value = go_encoding::json::to_serde(&value);
+        let added = weight.add(&value).and_then(|()| add_objects(value, &mut objects));
         added.map_err(|fault| ObjectError { template: template.clone(), fault })?;
         objects[known..].iter_mut().for_each(|object| object.template = template.clone());
     }
     Ok(objects)
+}
+
+/// How much memory objects may take: a small text can hold very many values.
+#[derive(Clone, Copy, Debug)]
+pub struct Weight {
+    most: u64,
+    left: u64,
+}
+
+/// What a value, or a key with its place in a map, takes beside its text, in bytes.
+const NODE: u64 = 64;
+
+impl Weight {
+    /// Objects that take about this many bytes in all.
+    pub fn of(bytes: u64) -> Weight {
+        Weight { most: bytes, left: bytes }
+    }
+
+    fn unlimited() -> Weight {
+        Weight::of(u64::MAX)
+    }
+
+    /// As [`objects_of`](fn@objects_of), within what earlier manifests left.
+    ///
+    /// # Errors
+    /// As [`objects_of`](fn@objects_of); or the objects are too heavy.
+    pub fn objects_of(&mut self, manifest: &str) -> Result<Vec<Object>, ObjectError> {
+        read(manifest, self)
+    }
+
+    /// What the next document may hold.
+    fn most(&self) -> yaml::Most {
+        let usual = yaml::Most::default();
+        let left = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
+        yaml::Most {
+            values: usual.values.min(left((self.left / NODE).max(1))),
+            repeated: usual.repeated.min(left(self.left)),
+        }
+    }
+
+    fn add(&mut self, value: &Value) -> Result<(), ObjectFault> {
+        self.left = self.left.checked_sub(weight(value)).ok_or(ObjectFault::TooHeavy(self.most))?;
+        Ok(())
+    }
+}
+
+/// The reader bounds how deep values nest.
+fn weight(value: &Value) -> u64 {
+    NODE + match value {
+        Value::String(text) => text.len() as u64,
+        Value::Array(items) => items.iter().map(weight).sum(),
+        Value::Object(map) => map.iter().map(|(key, value)| NODE + key.len() as u64 + weight(value)).sum(),
+        Value::Null | Value::Bool(_) | Value::Number(_) => 0,
+    }
 }
 
 /// Returns the objects of a stored manifest that have a fixed name, each once, in install order. Records of other writers may also contain generated
@@ -331,6 +406,25 @@ mod tests {
 
     fn data(manifest: &str) -> Value {
         objects_of(manifest).unwrap().remove(0).body["data"]["x"].clone()
+    }
+
+    #[test]
+    fn a_value_weighs_its_text_and_its_place() {
+        assert_eq!(weight(&serde_json::json!({"a": ["bc", 1]})), NODE * 5 + 3);
+    }
+
+    #[test]
+    fn objects_are_read_until_they_weigh_too_much() {
+        let object =
+            |data: &str| format!("---\napiVersion: v1\nkind: X\nmetadata: {name}\ndata: {data}\n", name = "{name: a}");
+        let read =
+            |manifest: &str, most| Weight::of(most).objects_of(manifest).map(|all| all.len()).map_err(|e| e.fault);
+        assert_eq!(read(&object(&"x".repeat(5000)), 6000), Ok(1));
+        assert_eq!(read(&object(&"x".repeat(5000)), 5000), Err(ObjectFault::TooHeavy(5000)));
+        assert_eq!(read(&object("1").repeat(3), 2300), Ok(3));
+        assert!(read(&object("1").repeat(4), 2300).is_err());
+        let many = object(&format!("[{}1]", "1,".repeat(100_000)));
+        assert!(matches!(read(&many, 1 << 20), Err(ObjectFault::Yaml(why)) if why.contains("MAX_VALUES of 16384")));
     }
 
     #[test]

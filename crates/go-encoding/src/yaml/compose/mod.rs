@@ -6,10 +6,10 @@ mod collection;
 
 use std::collections::HashMap;
 
+use super::MAX_DEPTH;
 use super::error::Syntax;
 use super::read::Mark;
 use super::scan::{Scanner, Token, TokenKind};
-use super::{MAX_DEPTH, MAX_VALUES};
 
 type Result<T, E = Syntax> = std::result::Result<T, E>;
 
@@ -48,9 +48,10 @@ impl Document {
     }
 }
 
-/// Composes the first document of the stream.
-pub(super) fn first_document(input: &[u8]) -> Result<Document> {
+/// Composes the first document of the stream, of at most this many nodes.
+pub(super) fn first_document(input: &[u8], most: usize) -> Result<Document> {
     let mut composer = Composer {
+        most,
         scanner: Scanner::new(input),
         document: Document::default(),
         anchors: HashMap::new(),
@@ -64,6 +65,8 @@ pub(super) fn first_document(input: &[u8]) -> Result<Document> {
 }
 
 struct Composer<'a> {
+    /// How many nodes the document may have.
+    most: usize,
     scanner: Scanner<'a>,
     document: Document,
     anchors: HashMap<String, NodeId>,
@@ -187,9 +190,9 @@ impl Composer<'_> {
 
     /// Starts a node. A scalar or alias is complete at once, a collection stays open.
     fn begin(&mut self, place: Place) -> Result<Next> {
-        if self.document.nodes.len() >= MAX_VALUES {
+        if self.document.nodes.len() >= self.most {
             let start = self.scanner.peek()?.start;
-            return Err(error(format!("exceeded limit MAX_VALUES of {MAX_VALUES}"), start));
+            return Err(error(format!("exceeded limit MAX_VALUES of {}", self.most), start));
         }
         if let TokenKind::Alias(name) = &self.scanner.peek()?.kind {
             let name = name.clone();

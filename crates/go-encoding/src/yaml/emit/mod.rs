@@ -63,7 +63,7 @@ fn with_line(value: &Value, error: EmitError) -> EmitError {
         Ok(text) => text,
         Err(error) => return error.into(),
     };
-    match super::compose::first_document(&text) {
+    match super::compose::first_document(&text, super::MAX_VALUES) {
         Err(syntax) => EmitError::Yaml(syntax.to_string()),
         Ok(_) => error,
     }
