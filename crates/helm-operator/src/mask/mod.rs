@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use go_encoding::json;
 use go_template::Value;
+use golibs::shorten::shorten;
 use helm_release::kube::{Object, objects_of};
 use helm_release::release::Hook;
 use k8s_openapi::ByteString;
@@ -30,6 +31,15 @@ const ORDINARY: usize = 7;
 const SHORTEST_PIECE: usize = 4;
 /// Words that say nothing: messages of the operator have them, too.
 const EVERYDAY: [&str; 4] = ["true", "false", "null", "default"];
+/// The most words of one mask. Whoever has more sees where rendering failed, and no message.
+const MAX_WORDS: usize = 20_000;
+/// Words times bytes of text that a search may cost: longer texts are cut first. One of 1,000 words reads 20 KiB, in about 50 ms.
+const MAX_SEARCH: usize = 20 << 20;
+/// Searches of at least so many words are made on a thread of their own.
+const MANY_WORDS: usize = 200;
+/// What a message with too many words to hide says instead.
+const TOO_MANY: &str =
+    "the message is not shown: it may quote any of more than 10000 values of the resource, its sources and Secrets";
 /// Marks where a long text was cut.
 const CUT: char = '…';
 
@@ -37,6 +47,8 @@ const CUT: char = '…';
 #[derive(Clone, Default)]
 pub(crate) struct Mask {
     words: Vec<Word>,
+    /// There were more words than are kept.
+    is_full: bool,
     /// Names of the release and its objects, one a line.
     public: String,
     /// What the chart itself publishes.
@@ -146,14 +158,25 @@ impl Mask {
     fn add_parts(&mut self, text: &str, configured: bool, is_hidden: impl Fn(&str) -> bool) {
         let parts =
             text.split(|c: char| !c.is_alphanumeric()).filter(|part| part.len() < text.len() && is_hidden(part));
-        self.words.extend(parts.map(|part| Word { text: part.to_owned(), configured, alone: true }));
+        parts.for_each(|part| self.push(Word { text: part.to_owned(), configured, alone: true }));
+    }
+
+    fn push(&mut self, word: Word) {
+        if self.words.len() >= MAX_WORDS {
+            self.words.sort();
+            self.words.dedup();
+            self.is_full |= self.words.len() > MAX_WORDS / 2;
+        }
+        if !self.is_full {
+            self.words.push(word);
+        }
     }
 
     fn add(&mut self, text: &str, configured: bool, alone: impl Fn(&str) -> bool) {
         let whole = text.trim();
         let lines = text.lines().map(str::trim).filter(|line| *line != whole && line.len() >= SHORTEST_INSIDE);
         let words = std::iter::once(whole).chain(lines).filter(|word| !word.is_empty());
-        self.words.extend(words.map(|word| Word { text: word.to_owned(), configured, alone: alone(word) }));
+        words.for_each(|word| self.push(Word { text: word.to_owned(), configured, alone: alone(word) }));
     }
 
     fn is_public(&self, word: &Word) -> bool {
@@ -163,14 +186,32 @@ impl Mask {
             || (word.configured && self.published.is_default(&word.text))
     }
 
-    /// The text without the words.
+    /// The text without the words. A long one is cut in the middle.
     pub(crate) fn hide(&self, text: String) -> String {
-        let mut words: Vec<&Word> = self.words.iter().filter(|word| !self.is_public(word)).collect();
+        if self.is_full {
+            return format!("{}{TOO_MANY}", self.published.place(&text));
+        }
+        let mut words: Vec<&Word> = self.words.iter().collect();
         words.sort_by(|a, b| b.text.len().cmp(&a.text.len()).then_with(|| a.cmp(b)));
         words.dedup();
-        words.into_iter().fold(text, |text, word| {
-            forms(&word.text, word.case()).fold(text, |text, form| replace(text, &form, word.alone))
-        })
+        let text = shorten(&text, MAX_SEARCH / words.len().max(1)).into_owned();
+        words.into_iter().fold(text, |text, word| self.hide_word(text, word))
+    }
+
+    /// As [`hide`](Self::hide), without holding up other tasks.
+    pub(crate) async fn hide_apart(self, text: String) -> String {
+        if self.words.len() < MANY_WORDS {
+            return self.hide(text);
+        }
+        let hidden = tokio::task::spawn_blocking(move || self.hide(text)).await;
+        // It panicked, or the process ends.
+        hidden.unwrap_or_else(|_| "the message is not shown: hiding values in it failed".to_owned())
+    }
+
+    /// Whether a word stays is asked last: most words are not in the text.
+    fn hide_word(&self, text: String, word: &Word) -> String {
+        let hidden = forms(&word.text, word.case()).fold(text.clone(), |text, form| replace(text, &form, word.alone));
+        if hidden != text && self.is_public(word) { text } else { hidden }
     }
 }
 

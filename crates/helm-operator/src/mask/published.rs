@@ -23,6 +23,12 @@ impl Published {
         published
     }
 
+    /// Returns what a chart with these paths publishes.
+    #[cfg(test)]
+    pub(crate) fn paths(paths: &[&str]) -> Published {
+        Published { paths: paths.iter().map(|path| format!("{path}\n")).collect(), ..Published::default() }
+    }
+
     fn add(&mut self, chart: &Chart, path: &str) {
         for template in &chart.templates {
             self.paths.push_str(&format!("{path}/{}\n", template.name));
@@ -45,11 +51,40 @@ impl Published {
         }
     }
 
+    /// Returns where in the chart a message says that rendering failed: `template: demo/templates/a.yaml:3:5: `. Empty if it does not.
+    pub(crate) fn place(&self, message: &str) -> String {
+        let words = message.split_whitespace().map(|word| word.trim_matches(['(', ')', ':']));
+        let places = words.filter_map(|word| {
+            let (path, numbers) = word.split_once(':')?;
+            let is_place = numbers.split(':').all(|number| number.parse::<u32>().is_ok());
+            (is_place && self.paths.lines().any(|known| known == path)).then_some(word)
+        });
+        places.last().map_or(String::new(), |place| format!("template: {place}: "))
+    }
+
     pub(super) fn has_path_with(&self, word: &str) -> bool {
         self.paths.contains(word)
     }
 
     pub(super) fn is_default(&self, word: &str) -> bool {
         self.defaults.contains(word)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_is_shown_only_if_the_chart_has_it() {
+        let published = Published::paths(&["demo/templates/a.yaml", "demo/templates/_b.tpl"]);
+        let place = |message: &str| published.place(message);
+        let nested = "template: demo/templates/a.yaml:3:5: executing \"a\" at <include>: error calling include: template: demo/templates/_b.tpl:7:1: s3cret";
+        assert_eq!(place(nested), "template: demo/templates/_b.tpl:7:1: ");
+        assert_eq!(
+            place("execution error at (demo/templates/a.yaml:5:5): s3cret"),
+            "template: demo/templates/a.yaml:5:5: "
+        );
+        assert_eq!(place("demo/templates/a.yaml: s3cret and s3cret:1:2: more"), "");
     }
 }

@@ -165,3 +165,45 @@ fn everyday_functions_of_a_secret_do_not_disguise_it() {
     assert_eq!(swapped, "****");
     check(&values(json!({"kind": "deployment"})), "Deployment is not deployment", "Deployment is not ****");
 }
+
+fn of_words(count: usize) -> Mask {
+    let mut mask = Mask::default();
+    (0..count).for_each(|n| mask.add_secret_text(&format!("s3cret{n:06}")));
+    mask
+}
+
+#[test]
+fn a_search_of_many_words_is_made_in_a_shorter_text() {
+    let text = format!("start s3cret000001 {} s3cret000002 end", "x".repeat(100_000));
+    let hidden = of_words(1000).hide(text.clone());
+    assert!(hidden.starts_with("start **** xx") && hidden.ends_with("xx **** end"), "{}", hidden.len());
+    assert!(hidden.len() <= MAX_SEARCH / 1000 && hidden.contains("bytes left out"));
+    assert_eq!(of_words(100).hide(text).len(), "start ****  **** end".len() + 100_000, "a few words cost little");
+}
+
+#[test]
+fn a_mask_of_too_many_words_shows_the_place_only() {
+    let mut mask = of_words(MAX_WORDS + 1);
+    mask.keep_published(&Arc::new(Published::paths(&["demo/templates/a.yaml"])));
+    let shown = mask.hide("template: demo/templates/a.yaml:3:5: executing at <fail>: s3cret000001".into());
+    assert_eq!(shown, format!("template: demo/templates/a.yaml:3:5: {TOO_MANY}"));
+    let mut repeated = Mask::default();
+    (0..3 * MAX_WORDS).for_each(|n| repeated.add_secret_text(&format!("s3cret{:03}", n % 100)));
+    assert_eq!(repeated.hide("s3cret042".into()), STARS, "words that repeat count once");
+}
+
+#[tokio::test]
+async fn many_words_are_searched_on_a_thread_of_their_own() {
+    let mask = of_words(10_000);
+    let text = format!("s3cret000007 {}", "x".repeat(10_000));
+    let (hidden, mut turns) = (mask.hide_apart(text), 0);
+    let mut hidden = std::pin::pin!(hidden);
+    let hidden = loop {
+        tokio::select! {
+            biased;
+            hidden = &mut hidden => break hidden,
+            () = tokio::task::yield_now() => turns += 1,
+        }
+    };
+    assert!(turns > 0 && hidden.starts_with("**** x"), "{turns}");
+}

@@ -132,7 +132,7 @@ impl Work<'_> {
         self.note_unread(primary, &candidate.unread);
         let candidate = self.post_render(primary, candidate).await?;
         // The status shows them.
-        let notes = hide_notes(self.secrets(), &candidate);
+        let notes = hide_notes(self.secrets(), &candidate).await;
         Ok(Ok(Candidate { notes, ..candidate }))
     }
 

@@ -201,7 +201,7 @@ pub(super) async fn publish_client_side_applies(
     }
     let veil = work.veil(primary, candidate).await;
     for (one, why) in refused {
-        let why = veil.hide(why);
+        let why = veil.clone().hide_apart(why).await;
         let note = format!("server-side apply rejects {}, so it is written client-side: {why}", one.key);
         tracing::warn!(resource = %work.key, object = %one.key, why, "server-side apply rejects an object");
         work.shared.publish(primary, Outcome::warning("ClientSideApply", "Apply", note));

@@ -260,7 +260,7 @@ async fn publish_skipped_hooks(work: &Work<'_>, primary: &Primary, hooks: &[Hook
     }
     let veil = work.veil(primary, None).await;
     for error in hooks {
-        let why = veil.hide(chain(error));
+        let why = veil.clone().hide_apart(chain(error)).await;
         let message = format!("the release is uninstalled without a hook: {why}");
         tracing::warn!(resource = %work.key, message, "Skipped a hook");
         work.shared.publish(primary, Outcome::warning("HookSkipped", "Uninstall", message));
@@ -268,7 +268,7 @@ async fn publish_skipped_hooks(work: &Work<'_>, primary: &Primary, hooks: &[Hook
 }
 
 async fn publish_given_up_hook(work: &Work<'_>, primary: &Primary, error: &action::Error) {
-    let why = work.veil(primary, None).await.hide(chain(error));
+    let why = work.veil(primary, None).await.hide_apart(chain(error)).await;
     let message = format!(
         "a post-delete hook failed {} times, so the release is uninstalled without it: {why}",
         action::POST_DELETE_TRIES,

@@ -19,7 +19,11 @@ use crate::watches::Overrides;
 impl Work<'_> {
     /// The fault without values in its message.
     pub(super) async fn veiled(&self, primary: &Primary, fault: Fault) -> Fault {
-        let message = self.veil(primary, None).await.hide(fault.message);
+        if primary.spec.is_away() {
+            let message = "the message is hidden: the values to hide in it could not be read".to_owned();
+            return Fault { message, ..fault };
+        }
+        let message = self.veil(primary, None).await.hide_apart(fault.message).await;
         Fault { message, ..fault }
     }
 
@@ -29,7 +33,10 @@ impl Work<'_> {
         mask.keep([primary.name(), primary.namespace(), &primary.kind, self.shared.renderer.chart_name()]);
         self.shared.renderer.published().into_iter().for_each(|published| mask.keep_published(published));
         add_spec(&mut mask, &primary.spec);
-        add_spec(&mut mask, &self.effective_spec(primary));
+        let effective = self.effective_spec(primary);
+        if effective.digest() != primary.spec.digest() {
+            add_spec(&mut mask, &effective);
+        }
         for text in self.shared.renderer.overrides().into_iter().flat_map(|o: &Overrides| o.texts().values()) {
             mask.add_values(&text.as_str().into());
         }
@@ -56,9 +63,9 @@ impl Work<'_> {
 }
 
 /// What to hide in a candidate's notes: they may name the values that users configured, which the same status' resource shows.
-pub(super) fn hide_notes(mut mask: Mask, candidate: &Candidate) -> String {
+pub(super) async fn hide_notes(mut mask: Mask, candidate: &Candidate) -> String {
     mask.add_objects(&candidate.objects);
-    mask.hide(candidate.notes.clone())
+    mask.hide_apart(candidate.notes.clone()).await
 }
 
 pub(super) fn add_candidate(mask: &mut Mask, candidate: &Candidate) {
