@@ -1,34 +1,72 @@
 //! `lookup` of templates over an API server. Counterpart: Helm's `pkg/engine/lookup_func.go`.
+//!
+//! `reach` says what templates may read, `answer` is what the server says, piece by piece, and `repeated` answers what a render asks again.
 
+mod answer;
 mod reach;
+mod repeated;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use go_encoding::json;
 use go_template::{Map, Value};
 use helm::engine::{Lookup, LookupError};
-use helm_release::kube::{Applier, Call, Error, Resource, Response};
+use helm_release::kube::{Applier, Call, Error, Pieces, Resource};
 use helm_release::outside;
+use serde::{Deserialize, Serialize};
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 
-use crate::mask::Mask;
+use crate::mask::{Mask, Published};
 use crate::reconciler::{RenderError, UNANSWERED, lock};
+use crate::rendering::RENDER_LIMIT;
 use crate::report::chain;
+use crate::values::count_values;
 
+pub(crate) use answer::Answer;
 pub(crate) use reach::{Named, Reach, Release, ServedKinds};
+pub(crate) use repeated::{Repeated, once};
 
 /// The most bytes of Secrets and ConfigMaps that one render reads and that messages are searched for.
 const MAX_SEEN: usize = 4 << 20;
+
+/// How many values these bytes may hold: each takes about 100 bytes of memory, however short it is.
+const MAX_SEEN_VALUES: usize = 100_000;
+
+/// How many different lookups one render may make.
+pub(crate) const MAX_LOOKUPS: usize = 1000;
+
+/// The largest answer, in bytes, for who may use as much memory as the operator's author: `template` on the command line.
+const MAX_ANSWER: usize = 64 << 20;
 
 /// How long the API server may take, in total, to answer the lookups of one render. The limit of the render itself leaves that time out: it is not the
 /// chart's.
 const LOOKUP_TIME: Duration = Duration::from_secs(120);
 
-/// What replaces a message that may quote any of too many bytes.
-const TOO_MUCH: &str =
-    "the message is hidden: templates looked up more than 4 MiB of Secrets and ConfigMaps, and it may quote them";
+/// Why a message is not shown.
+const TOO_MUCH: &str = "templates looked up more than 4 MiB of Secrets and ConfigMaps, which the message may quote: look up single ones by name to see it";
+
+/// The arguments of `lookup`: an object, or a list if the name is empty.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub(crate) struct Query {
+    pub(crate) api_version: String,
+    pub(crate) kind: String,
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+}
+
+impl Query {
+    pub(crate) fn new(api_version: &str, kind: &str, namespace: &str, name: &str) -> Query {
+        let [api_version, kind, namespace, name] = [api_version, kind, namespace, name].map(str::to_owned);
+        Query { api_version, kind, namespace, name }
+    }
+
+    /// How many bytes its texts have.
+    pub(crate) fn size(&self) -> usize {
+        [&self.api_version, &self.kind, &self.namespace, &self.name].map(|text| text.len()).iter().sum()
+    }
+}
 
 /// Reads the applier's API server.
 pub(crate) struct ClusterLookup {
@@ -37,11 +75,26 @@ pub(crate) struct ClusterLookup {
     /// Runs the requests.
     runtime: Handle,
     reach: Reach,
-    seen: Mutex<Seen>,
-    /// Why the render knows too little.
-    unknown: Mutex<Option<Unknown>>,
+    /// What messages may show of the chart.
+    published: Arc<Published>,
+    /// The largest answer, in bytes.
+    most: usize,
+    state: Mutex<State>,
+    repeated: Mutex<Repeated>,
+}
+
+/// What has happened in the render.
+#[derive(Default)]
+struct State {
+    /// How many lookups there were.
+    asked: usize,
     /// How long requests have taken.
-    waited: Mutex<Duration>,
+    waited: Duration,
+    seen: Seen,
+    /// Why the render knows too little.
+    unknown: Option<Unknown>,
+    /// The limit that it exceeded, with what to do.
+    limit: Option<String>,
 }
 
 /// Why something that templates ask for is not known.
@@ -60,6 +113,19 @@ struct Seen {
     mask: Mask,
 }
 
+impl Seen {
+    fn add(&mut self, json: &[u8]) {
+        self.bytes = self.bytes.saturating_add(json.len());
+        if self.bytes > MAX_SEEN || count_values(json) > MAX_SEEN_VALUES {
+            (self.bytes, self.mask) = (usize::MAX, Mask::default());
+            return;
+        }
+        let answer: serde_json::Value = serde_json::from_slice(json).unwrap_or_default();
+        let items = answer["items"].as_array().map_or(std::slice::from_ref(&answer), Vec::as_slice);
+        items.iter().for_each(|object| self.mask.add_data(object));
+    }
+}
+
 impl ClusterLookup {
     /// Reads this server within this reach, and runs requests on this runtime.
     pub(crate) fn new(applier: Applier, runtime: Handle, reach: Reach) -> ClusterLookup {
@@ -67,28 +133,60 @@ impl ClusterLookup {
             applier,
             runtime,
             reach,
-            seen: Mutex::default(),
-            unknown: Mutex::default(),
-            waited: Mutex::default(),
+            published: Arc::default(),
+            most: MAX_ANSWER,
+            state: Mutex::default(),
+            repeated: Mutex::default(),
         }
     }
 
-    /// The text without the data of Secrets and ConfigMaps that templates read.
-    pub(crate) fn hide(&self, text: String) -> String {
-        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        if seen.bytes > MAX_SEEN { TOO_MUCH.to_owned() } else { seen.mask.hide(text) }
+    /// Sets the largest answer, in bytes. Default: 64 MiB.
+    pub(crate) fn within(self, most: u64) -> ClusterLookup {
+        ClusterLookup { most: usize::try_from(most).unwrap_or(MAX_ANSWER).min(MAX_ANSWER), ..self }
     }
 
-    /// Judges a failed render: one that asked in vain says nothing about its chart.
+    /// Sets what messages may show of the chart. Default: nothing.
+    pub(crate) fn publishing(self, published: Arc<Published>) -> ClusterLookup {
+        ClusterLookup { published, ..self }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        lock(&self.state)
+    }
+
+    /// The text without the data of Secrets and ConfigMaps that templates read.
+    pub(crate) async fn hide(&self, text: String) -> String {
+        let mask = {
+            let state = self.state();
+            (state.seen.bytes <= MAX_SEEN).then(|| state.seen.mask.clone())
+        };
+        match mask {
+            Some(mask) => mask.hide_apart(text).await,
+            None => format!("{}{TOO_MUCH}", self.published.place(&text)),
+        }
+    }
+
+    /// The error without that data in its message.
+    pub(crate) async fn veil(&self, error: RenderError) -> RenderError {
+        let hidden = self.hide(error.to_string()).await;
+        error.map_message(|_| hidden)
+    }
+
+    /// Judges a failed render: one that asked in vain says nothing about its chart, and a limit explains itself.
     pub(crate) fn judge(&self, error: RenderError) -> RenderError {
-        match (error, *lock(&self.unknown)) {
-            (RenderError::Failed { message, .. }, Some(Unknown::Unanswered)) => {
+        let state = self.state();
+        match (error, &state.limit, state.unknown) {
+            (RenderError::Failed { message, .. }, Some(limit), _) => {
+                let message = format!("{}{limit}", self.published.place(&message));
+                RenderError::Failed { reason: RENDER_LIMIT, message }
+            }
+            (RenderError::Failed { message, .. }, _, Some(Unknown::Unanswered)) => {
                 RenderError::Unanswered { reason: UNANSWERED, message }
             }
-            (RenderError::Failed { message, reason }, Some(Unknown::Refused)) => {
+            (RenderError::Failed { message, reason }, _, Some(Unknown::Refused)) => {
                 RenderError::Unanswered { reason, message }
             }
-            (error, _) => error,
+            (error, ..) => error,
         }
     }
 
@@ -98,58 +196,58 @@ impl ClusterLookup {
             error if error.is_transient() => Some(Unknown::Unanswered),
             error => error.is_unanswered().then_some(Unknown::Refused),
         };
-        let mut known = lock(&self.unknown);
-        *known = known.or(unknown);
+        let mut state = self.state();
+        state.unknown = state.unknown.or(unknown);
         LookupError::new(chain(error))
     }
 
-    fn see(&self, resource: &Resource, json: &[u8]) {
-        if !resource.group().is_empty() || !matches!(&*resource.kind, "Secret" | "ConfigMap") {
-            return;
-        }
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        seen.bytes += json.len();
-        if seen.bytes > MAX_SEEN {
-            seen.mask = Mask::default();
-            return;
-        }
-        let answer: serde_json::Value = serde_json::from_slice(json).unwrap_or_default();
-        let items = answer["items"].as_array().map_or(std::slice::from_ref(&answer), Vec::as_slice);
-        items.iter().for_each(|object| seen.mask.add_data(object));
+    /// Notes the limit that the render exceeds.
+    fn exceeded(&self, limit: String) -> LookupError {
+        LookupError::new(self.state().limit.insert(limit).clone())
     }
-}
 
-impl ClusterLookup {
-    /// Reads an object, or a list if `name` is empty: the server's JSON, or `None` if there is none. Every `lookup` of this process ends here, also
-    /// those of render workers.
-    ///
-    /// # Errors
-    /// As [`Lookup::lookup`]; or the requests of this render took more than two minutes.
-    pub(crate) async fn read(
-        &self,
-        api_version: &str,
-        kind: &str,
-        namespace: &str,
-        name: &str,
-    ) -> Result<Option<Vec<u8>>, LookupError> {
+    /// Waits for the API server, which has so long for all lookups of a render.
+    async fn in_time<T>(&self, work: impl Future<Output = Result<T, LookupError>>) -> Result<T, LookupError> {
         let began = Instant::now();
-        let left = LOOKUP_TIME.saturating_sub(*lock(&self.waited));
-        let found = tokio::time::timeout(left, self.ask(api_version, kind, namespace, name)).await;
-        *lock(&self.waited) += began.elapsed();
-        found.unwrap_or_else(|_| {
-            *lock(&self.unknown) = Some(Unknown::Unanswered);
+        let left = LOOKUP_TIME.saturating_sub(self.state().waited);
+        let done = tokio::time::timeout(left, work).await;
+        self.state().waited += began.elapsed();
+        done.unwrap_or_else(|_| {
+            self.state().unknown = Some(Unknown::Unanswered);
             let limit = LOOKUP_TIME.as_secs();
             Err(LookupError::new(format!("the API server took more than {limit} s for the lookups of one render")))
         })
     }
+}
 
-    async fn ask(
-        &self,
-        api_version: &str,
-        kind: &str,
-        namespace: &str,
-        name: &str,
-    ) -> Result<Option<Vec<u8>>, LookupError> {
+impl ClusterLookup {
+    /// Asks for an object or a list; `None` if there is none. Every `lookup` of this process begins here, also those of render workers.
+    ///
+    /// # Errors
+    /// As [`Lookup::lookup`]; there were too many lookups, or they took more than two minutes.
+    pub(crate) async fn open(&self, query: &Query) -> Result<Option<Answer<'_>>, LookupError> {
+        self.count()?;
+        let found = self.in_time(self.ask(query)).await?;
+        Ok(found.map(|(resource, pieces)| Answer::new(self, query, &resource, pieces)))
+    }
+
+    fn count(&self) -> Result<(), LookupError> {
+        let asked = {
+            let mut state = self.state();
+            state.asked += 1;
+            state.asked
+        };
+        if asked <= MAX_LOOKUPS {
+            return Ok(());
+        }
+        Err(self.exceeded(format!(
+            "the templates look up more than {MAX_LOOKUPS} different objects in one render (limit MAX_LOOKUPS): \
+             look up a list once, with an empty name, instead of one object after another"
+        )))
+    }
+
+    async fn ask(&self, query: &Query) -> Result<Option<(Arc<Resource>, Pieces)>, LookupError> {
+        let Query { api_version, kind, namespace, name } = query;
         let mut is_second = false;
         loop {
             let resource = self.applier.mapper.resource(api_version, kind).await;
@@ -160,20 +258,20 @@ impl ClusterLookup {
             match self.get(&resource, namespace, name).await {
                 // Nothing is served where the last discovery found the kind: whether the object exists is not known.
                 Err(error) if error.is_unserved_path() && !is_second => is_second = true,
-                answer => return answer.map_err(|e| self.failed(&e)),
+                answer => {
+                    let pieces = answer.map_err(|e| self.failed(&e))?;
+                    return Ok(pieces.map(|pieces| (resource, pieces)));
+                }
             }
             self.applier.mapper.refresh().await.map_err(|e| self.failed(&e))?;
         }
     }
 
-    async fn get(&self, resource: &Resource, namespace: &str, name: &str) -> Result<Option<Vec<u8>>, Error> {
+    async fn get(&self, resource: &Resource, namespace: &str, name: &str) -> Result<Option<Pieces>, Error> {
         let path = if name.is_empty() { resource.collection(namespace) } else { resource.path(namespace, name) };
-        match self.applier.api().send(Call::get(path?)).await {
+        match self.applier.api().stream(Call::get(path?)).await {
             Err(error) if error.is_missing_object() => Ok(None),
-            answer => answer.map(|Response { body, .. }| {
-                self.see(resource, &body);
-                Some(body)
-            }),
+            pieces => pieces.map(Some),
         }
     }
 }
@@ -183,14 +281,18 @@ pub(crate) struct Blocking(pub(crate) Arc<ClusterLookup>);
 
 impl Lookup for Blocking {
     fn lookup(&self, api_version: &str, kind: &str, namespace: &str, name: &str) -> Result<Value, LookupError> {
-        let asked = [api_version, kind, namespace, name].map(str::to_owned);
-        let cluster = self.0.clone();
-        let read = async move {
-            let [api_version, kind, namespace, name] = &asked;
-            cluster.read(api_version, kind, namespace, name).await
-        };
-        let found = outside::wait(&self.0.runtime, read);
-        value(found.unwrap_or_else(|| Err(LookupError::new("rendering was interrupted")))?.as_deref())
+        let query = Query::new(api_version, kind, namespace, name);
+        once(&self.0.repeated, query, |query| {
+            let (cluster, query) = (self.0.clone(), query.clone());
+            let read = async move {
+                match cluster.open(&query).await? {
+                    Some(answer) => answer.whole().await.map(Some),
+                    None => Ok(None),
+                }
+            };
+            let found = outside::wait(&self.0.runtime, read);
+            found.unwrap_or_else(|| Err(LookupError::new("rendering was interrupted")))
+        })
     }
 }
 
@@ -260,22 +362,78 @@ mod tests {
         api.put("/apis/x.y/v1/namespaces/ns/keys/a", json!({"data": "kept"}), "someone");
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         let api = Arc::new(api);
-        let cluster = Applier::new(api.clone());
-        let lookup = Arc::new(ClusterLookup::new(cluster, runtime.handle().clone(), Reach::Everything));
-        let get = |name: &str| {
+        let applier = Applier::new(api.clone());
+        let render = || Arc::new(ClusterLookup::new(applier.clone(), runtime.handle().clone(), Reach::Everything));
+        let look = |lookup: &Arc<ClusterLookup>, name: &str| {
             Blocking(lookup.clone()).lookup("x.y/v1", "Key", "ns", name).map(|value| json::to_serde(&value))
         };
+        let get = |name: &str| look(&render(), name);
         assert_eq!(get("a").unwrap()["data"], "kept");
         // For a moment nothing is served there, as while a definition is made anew.
         api.disturb("/keys/a", 1, Disturbance::Unserved);
         assert_eq!(get("a").unwrap()["data"], "kept");
         assert_eq!(get("b"), Ok(json!({})));
         api.disturb("/keys/a", 2, Disturbance::Unserved);
-        assert_eq!(get("a").unwrap_err().to_string(), "404 page not found");
+        let lookup = render();
+        assert_eq!(look(&lookup, "a").unwrap_err().to_string(), "404 page not found");
         let error = lookup.judge(RenderError::Failed { reason: "RenderError", message: String::new() });
         assert!(matches!(error, RenderError::Unanswered { .. }), "{error:?}");
         api.unserve("x.y/v1", "Key");
         assert!(get("a").unwrap_err().to_string().contains("no matches for kind \"Key\""));
+    }
+
+    /// What one render gets that looks up so many ConfigMaps, and how often the server is asked.
+    fn looked_up(names: usize, most: u64) -> (Result<(), String>, RenderError, usize) {
+        let api = server();
+        api.put("/api/v1/namespaces/ns/configmaps/large", json!({"data": {"x": "x".repeat(5000)}}), "someone");
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        let api = Arc::new(api);
+        let lookup = ClusterLookup::new(Applier::new(api.clone()), runtime.handle().clone(), Reach::Everything);
+        let lookup = lookup.within(most).publishing(Arc::new(Published::paths(&["demo/templates/a.yaml"])));
+        let lookup = Arc::new(lookup);
+        let blocking = Blocking(lookup.clone());
+        let found = (0..names).try_for_each(|n| blocking.lookup("v1", "ConfigMap", "ns", &n.to_string()).map(drop));
+        let found =
+            found.and_then(|()| blocking.lookup("v1", "ConfigMap", "ns", "").map(drop)).map_err(|e| e.to_string());
+        let message =
+            format!("template: demo/templates/a.yaml:3:5: executing: {}", found.clone().err().unwrap_or_default());
+        let judged = lookup.judge(RenderError::Failed { reason: "RenderError", message });
+        let asked = api.log().iter().filter(|line| line.contains("/configmaps")).count();
+        (found, judged, asked)
+    }
+
+    #[test]
+    fn lookups_of_one_render_are_limited_and_the_condition_says_what_to_do() {
+        let (found, _, asked) = looked_up(MAX_LOOKUPS - 1, 1 << 20);
+        assert_eq!((found, asked), (Ok(()), MAX_LOOKUPS));
+        let (found, judged, asked) = looked_up(MAX_LOOKUPS + 10, 1 << 20);
+        assert!(found.is_err() && asked == MAX_LOOKUPS, "{asked}");
+        assert_eq!(judged.reason(), "RenderLimit");
+        let expected =
+            "template: demo/templates/a.yaml:3:5: the templates look up more than 1000 different objects in one render";
+        assert!(
+            judged.to_string().starts_with(expected) && judged.to_string().contains("look up a list once"),
+            "{judged}"
+        );
+    }
+
+    #[test]
+    fn a_large_answer_is_refused_with_what_to_do() {
+        let (found, judged, _) = looked_up(0, 4 << 10);
+        assert!(found.is_err());
+        assert_eq!(judged.reason(), "RenderLimit");
+        let expected = "template: demo/templates/a.yaml:3:5: lookup of ConfigMap in namespace \"ns\" returns more than 4 KiB (limit: an eighth of --render-memory)";
+        assert!(judged.to_string().starts_with(expected), "{judged}");
+    }
+
+    #[tokio::test]
+    async fn a_message_that_may_quote_too_much_says_where_and_what_to_do() {
+        let lookup = ClusterLookup::new(Applier::new(Arc::new(server())), Handle::current(), Reach::Everything);
+        let lookup = lookup.publishing(Arc::new(Published::paths(&["demo/templates/a.yaml"])));
+        let large = json!({"data": {"x": "s3cret ".repeat(MAX_SEEN / 7)}}).to_string();
+        lookup.state().seen.add(large.as_bytes());
+        let shown = lookup.hide("template: demo/templates/a.yaml:3:5: executing at <fail>: s3cret".into()).await;
+        assert_eq!(shown, format!("template: demo/templates/a.yaml:3:5: {TOO_MUCH}"));
     }
 
     #[test]

@@ -223,6 +223,11 @@ fn report_problems(watch: &Watch, chart: &Chart) {
     }
 }
 
+/// Whether schemas of the chart refer to other files.
+fn reads_documents(chart: &Chart) -> bool {
+    chart.documents != Default::default() || chart.dependencies.iter().any(|dependency| reads_documents(dependency))
+}
+
 impl Controller for ChartController {
     fn name(&self) -> &str {
         &self.name
@@ -240,8 +245,11 @@ impl Controller for ChartController {
         if let Source::Engine(engine, _) = &self.source {
             findings::report(&self.watch, engine.chart());
         }
-        if let (Source::Engine(_, chart), Some(workers)) = (&self.source, &context.cluster.workers) {
-            workers.admit(chart);
+        if let (Source::Engine(engine, chart), Some(workers)) = (&self.source, &context.cluster.workers) {
+            match reads_documents(engine.chart()) {
+                true => workers.admit_beside(chart),
+                false => workers.admit(chart),
+            }
             // Paths that cannot be made absolute stopped the start.
             let copies = self.watch.schema.absolute().unwrap_or_default().copies;
             copies.0.values().for_each(|copy| workers.admit_copy(copy));

@@ -11,7 +11,7 @@ use helm::chart::Chart;
 use helm::engine::{self, Capabilities, Engine, KubeVersion, Lookup, ReleaseOptions};
 use helm_release::action::Candidate;
 use helm_release::kube::{
-    Applier, Call, Duplicate, Object, ObjectError, deduplicate, digest_json, install_order, objects_of,
+    Applier, Call, Duplicate, Object, ObjectError, Weight, deduplicate, digest_json, install_order, objects_of,
 };
 use helm_release::outside;
 use helm_release::release::ChartDocument;
@@ -23,7 +23,9 @@ use super::render::{RenderError, Renderer, Request};
 use crate::backoff;
 use crate::lookup::{Blocking, ClusterLookup, Named, Reach, Release, ServedKinds};
 use crate::mask::Published;
-use crate::rendering::{Analysed, EXTERNAL_SCHEMA, Job, Output, Workers, explain, failure};
+use crate::rendering::{
+    Analysed, EXTERNAL_SCHEMA, Job, Output, RENDER_LIMIT, Rendering, Workers, explain, failure, too_heavy,
+};
 use crate::report::chain;
 use crate::values::Spec;
 use crate::watches::{LookupRule, OverrideValuesType, Overrides, SchemaRule, ServiceAccount};
@@ -172,9 +174,8 @@ impl EngineRenderer {
     }
 
     fn values(&self, spec: &Spec, overrides: OverrideValuesType) -> Result<Map, RenderError> {
-        let invalid = |message| RenderError::Failed { reason: "InvalidValues", message };
-        let own = spec.values().map_err(|e| invalid(e.to_string()))?;
-        self.overrides.over_as(overrides, own).map_err(|e| invalid(e.to_string()))
+        let own = spec.values().map_err(|e| invalid(&e))?;
+        self.overrides.over_as(overrides, own).map_err(|e| invalid(&e))
     }
 
     /// Sets what templates may look up beyond their release. Default: nothing.
@@ -205,7 +206,12 @@ impl EngineRenderer {
         let (named, rule) = (self.named.clone(), self.lookup_rule.clone());
         let served = self.served.clone();
         let reach = Reach::Release(Release { served, namespace: namespace.to_owned(), named, rule });
-        Arc::new(ClusterLookup::new(applier, tokio::runtime::Handle::current(), reach))
+        let lookup = ClusterLookup::new(applier, tokio::runtime::Handle::current(), reach);
+        let most = match &self.place {
+            Place::Here(_) => Rendering::default().memory / 8,
+            Place::Apart { workers, .. } => workers.largest_answer(),
+        };
+        Arc::new(lookup.within(most).publishing(self.published.clone()))
     }
 
     /// What the chart renders, with the values that the record keeps.
@@ -219,24 +225,36 @@ impl EngineRenderer {
         let capabilities = self.discovered.current().await?;
         let output = match &self.place {
             Place::Here(engine) => {
-                let (engine, lookup, skip_schema) = (engine.clone(), lookup.clone(), self.schema.skip);
+                let (engine, hiding, lookup, skip_schema) = (engine.clone(), lookup, lookup.clone(), self.schema.skip);
                 let place = Here { engine, capabilities, lookup, skip_schema };
-                blocking(move || place.render(&values, &request)).await?
+                match blocking(move || place.render(&values, &request)).await {
+                    Ok(output) => output,
+                    Err(error) => return Err(hiding.veil(error).await),
+                }
             }
             Place::Apart { workers, chart, digest } => {
                 drop(values);
-                let job = self.job(request, chart, digest);
+                let job = self.job(request, chart, digest)?;
                 workers.render(job, &capabilities, lookup).await?
             }
         };
         Ok((output, config))
     }
 
-    fn job(&self, request: Request, chart: &Path, digest: &str) -> Job {
-        Job {
+    /// The most memory that the objects of a render may take, in bytes.
+    fn weight(&self) -> u64 {
+        match &self.place {
+            Place::Here(_) => Rendering::default().memory / 4,
+            Place::Apart { workers, .. } => workers.weight(),
+        }
+    }
+
+    fn job(&self, request: Request, chart: &Path, digest: &str) -> Result<Job, RenderError> {
+        let spec = request.spec.shared_json();
+        Ok(Job {
             chart: chart.to_owned(),
             digest: digest.to_owned(),
-            spec: request.spec.shared_json(),
+            spec: spec.map_err(|e| invalid(&e))?,
             overrides: self.overrides.texts().clone(),
             overrides_kind: request.overrides_type,
             copies: self.schema.copies.0.clone(),
@@ -245,8 +263,12 @@ impl EngineRenderer {
             namespace: request.namespace,
             revision: request.revision,
             is_retry: request.is_retry,
-        }
+        })
     }
+}
+
+fn invalid(error: &impl ToString) -> RenderError {
+    RenderError::Failed { reason: "InvalidValues", message: error.to_string() }
 }
 
 impl Renderer for EngineRenderer {
@@ -288,12 +310,15 @@ impl Renderer for EngineRenderer {
             let lookup = self.lookup(&namespace);
             let rendered = async {
                 let (output, config) = self.output(request, &lookup).await?;
-                let document = self.document.clone();
-                blocking(move || candidate(output, config, document, &namespace, inputs)).await
+                let (document, most) = (self.document.clone(), self.weight());
+                match blocking(move || candidate((output, config), document, &namespace, inputs, most)).await {
+                    Err(error) => Err(lookup.veil(error).await),
+                    candidate => candidate,
+                }
             };
             match rendered.await {
-                Ok(candidate) => Ok(Candidate { notes: lookup.hide(candidate.notes), ..candidate }),
-                Err(error) => Err(lookup.judge(error).map_message(|message| lookup.hide(message))),
+                Ok(candidate) => Ok(Candidate { notes: lookup.hide(candidate.notes).await, ..candidate }),
+                Err(error) => Err(lookup.judge(error)),
             }
         })
     }
@@ -338,32 +363,43 @@ impl Here {
 }
 
 fn candidate(
-    output: Output,
-    config: serde_json::Value,
+    (output, config): (Output, serde_json::Value),
     chart: Arc<ChartDocument>,
     namespace: &str,
     inputs: String,
+    most: u64,
 ) -> Result<Candidate, RenderError> {
     let Output { manifest, hooks, notes, crds: files, unread } = output;
-    let (objects, duplicates) = release_objects(&manifest, namespace).map_err(|e| unusable(&e))?;
+    let mut weight = Weight::of(most);
+    let objects = weight.objects_of(&manifest);
+    let (objects, duplicates) = objects.and_then(|all| in_order(all, namespace)).map_err(|e| unusable(&e, most))?;
+    // What else is wrong with them is found when they run.
+    let heavy = hooks.iter().find_map(|hook| weight.objects_of(&hook.manifest).err().filter(|e| e.fault.is_weight()));
+    heavy.map_or(Ok(()), |error| Err(unusable(&error, most)))?;
     let mut crds = Vec::new();
     for (path, text) in files {
-        let found = objects_of(&text).map_err(|e| ObjectError { template: path.as_str().into(), ..e });
-        crds.extend(found.map_err(|e| unusable(&e))?);
+        let found = weight.objects_of(&text).map_err(|e| ObjectError { template: path.as_str().into(), ..e });
+        crds.extend(found.map_err(|e| unusable(&e, most))?);
     }
     Ok(Candidate { chart, config, manifest, objects, hooks, notes, crds, duplicates, unread, inputs })
 }
 
 /// The objects of exactly the text that the record keeps, in install order.
 pub(super) fn release_objects(manifest: &str, namespace: &str) -> Result<(Vec<Object>, Vec<Duplicate>), ObjectError> {
-    let objects = objects_of(manifest)?;
+    in_order(objects_of(manifest)?, namespace)
+}
+
+fn in_order(objects: Vec<Object>, namespace: &str) -> Result<(Vec<Object>, Vec<Duplicate>), ObjectError> {
     objects.iter().try_for_each(|object| object.check_name().and_then(|()| object.check_annotations()))?;
     let (mut objects, duplicates) = deduplicate(objects, namespace);
     install_order(&mut objects);
     Ok((objects, duplicates))
 }
 
-fn unusable(error: &ObjectError) -> RenderError {
+fn unusable(error: &ObjectError, most: u64) -> RenderError {
+    if error.fault.is_weight() {
+        return RenderError::Failed { reason: RENDER_LIMIT, message: too_heavy(most) };
+    }
     RenderError::Failed { reason: "RenderError", message: error.to_string() }
 }
 
@@ -389,7 +425,7 @@ mod tests {
             ..Rendered::default()
         };
         let document = Arc::new(ChartDocument::from_json("{}").unwrap());
-        candidate(rendered.into(), json!({}), document, "ns", "digest".into())
+        candidate((rendered.into(), json!({})), document, "ns", "digest".into(), 64 << 20)
     }
 
     fn map(metadata: &str, data: &str) -> String {
@@ -418,6 +454,25 @@ mod tests {
             of(&[], &["kind: X"]).unwrap_err().to_string(),
             "c/crds/a.yaml: manifest has an object without apiVersion"
         );
+    }
+
+    #[test]
+    fn objects_that_take_too_much_memory_are_refused_whatever_the_worker_said() {
+        let within = |manifest: &str, hooks: Vec<&str>, most| {
+            let hook = |text: &&str| helm_release::release::Hook { manifest: (*text).to_owned(), ..Default::default() };
+            let output =
+                Output { manifest: manifest.to_owned(), hooks: hooks.iter().map(hook).collect(), ..Output::default() };
+            let document = Arc::new(ChartDocument::from_json("{}").unwrap());
+            candidate((output, json!({})), document, "ns", "digest".into(), most)
+                .map(drop)
+                .map_err(|e| (e.reason(), e.to_string()))
+        };
+        let heavy = format!("{}\nlist: [{}1]", map("name: a", "1"), "1,".repeat(50_000));
+        assert_eq!(within(&heavy, vec![], 16 << 20), Ok(()));
+        let refused = Err((RENDER_LIMIT, too_heavy(1 << 20)));
+        assert_eq!(within(&heavy, vec![], 1 << 20), refused);
+        assert_eq!(within(&map("name: a", "1"), vec![&heavy], 1 << 20), refused);
+        assert_eq!(within(&map("name: a", "1"), vec!["kind: X"], 1 << 20), Ok(()), "found when it runs");
     }
 
     #[test]

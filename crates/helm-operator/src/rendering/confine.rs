@@ -59,11 +59,23 @@ fn prefer_as_victim() {
 #[cfg(target_os = "linux")]
 fn restrict(settings: &Settings) -> Confinement {
     use rustix::process::{DumpableBehavior, set_dumpable_behavior};
+    // Before landlock hides them.
+    let open = super::calls::open_files().unwrap_or_default();
     // Nobody but root reads its memory, and no program that it starts gains rights. Both always succeed on Linux.
     let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
     let _ = rustix::thread::set_no_new_privs(true);
+    give_up_capabilities();
     let files = linux::read_only(settings).unwrap_or(false);
-    Confinement { files, calls: linux::few_calls().is_ok() }
+    Confinement { files, calls: super::calls::few_calls(&open).is_ok() }
+}
+
+/// As root, too, it may only what anyone may. Giving up is always allowed.
+#[cfg(target_os = "linux")]
+fn give_up_capabilities() {
+    use rustix::thread::{CapabilitySet, CapabilitySets, clear_ambient_capability_set, set_capabilities};
+    let none = CapabilitySet::empty();
+    let _ = clear_ambient_capability_set();
+    let _ = set_capabilities(None, CapabilitySets { effective: none, permitted: none, inheritable: none });
 }
 
 #[cfg(not(target_os = "linux"))]
@@ -77,7 +89,6 @@ mod linux {
         ABI, Access as _, AccessFs, AccessNet, Ruleset, RulesetAttr as _, RulesetCreatedAttr as _, RulesetError,
         RulesetStatus, Scope, path_beneath_rules,
     };
-    use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
 
     use super::Settings;
 
@@ -99,87 +110,4 @@ mod linux {
             .restrict_self()?;
         Ok(status.ruleset != RulesetStatus::NotEnforced)
     }
-
-    /// Fails all system calls except those that memory, reading files, the socket and the end of the process need.
-    pub(super) fn few_calls() -> Result<(), seccompiler::Error> {
-        let rules = CALLS.iter().chain(OLD_CALLS).map(|call| (*call, Vec::new())).collect();
-        let refused = SeccompAction::Errno(libc::EPERM as u32);
-        let architecture = std::env::consts::ARCH.try_into()?;
-        let filter: BpfProgram = SeccompFilter::new(rules, refused, SeccompAction::Allow, architecture)?.try_into()?;
-        seccompiler::apply_filter_all_threads(&filter)
-    }
-
-    const CALLS: &[libc::c_long] = &[
-        // Memory.
-        libc::SYS_brk,
-        libc::SYS_mmap,
-        libc::SYS_munmap,
-        libc::SYS_mremap,
-        libc::SYS_mprotect,
-        libc::SYS_madvise,
-        // Files that are readable by landlock's rules, and the socket.
-        libc::SYS_openat,
-        libc::SYS_close,
-        libc::SYS_read,
-        libc::SYS_pread64,
-        libc::SYS_readv,
-        libc::SYS_write,
-        libc::SYS_writev,
-        libc::SYS_recvfrom,
-        libc::SYS_recvmsg,
-        libc::SYS_sendto,
-        libc::SYS_sendmsg,
-        libc::SYS_ppoll,
-        libc::SYS_lseek,
-        libc::SYS_fcntl,
-        libc::SYS_fstat,
-        libc::SYS_newfstatat,
-        libc::SYS_statx,
-        libc::SYS_faccessat,
-        libc::SYS_faccessat2,
-        libc::SYS_getdents64,
-        libc::SYS_readlinkat,
-        libc::SYS_getcwd,
-        // Time, random numbers and locks.
-        libc::SYS_clock_gettime,
-        libc::SYS_clock_getres,
-        libc::SYS_gettimeofday,
-        libc::SYS_getrandom,
-        libc::SYS_futex,
-        libc::SYS_sched_yield,
-        libc::SYS_sched_getaffinity,
-        libc::SYS_nanosleep,
-        libc::SYS_clock_nanosleep,
-        libc::SYS_restart_syscall,
-        libc::SYS_membarrier,
-        libc::SYS_rseq,
-        libc::SYS_set_robust_list,
-        // The end, orderly or not.
-        libc::SYS_rt_sigaction,
-        libc::SYS_rt_sigprocmask,
-        libc::SYS_rt_sigreturn,
-        libc::SYS_sigaltstack,
-        libc::SYS_getpid,
-        libc::SYS_gettid,
-        libc::SYS_tgkill,
-        libc::SYS_tkill,
-        libc::SYS_exit,
-        libc::SYS_exit_group,
-    ];
-
-    /// Calls that younger architectures lack, and musl uses.
-    #[cfg(target_arch = "x86_64")]
-    const OLD_CALLS: &[libc::c_long] = &[
-        libc::SYS_open,
-        libc::SYS_stat,
-        libc::SYS_lstat,
-        libc::SYS_access,
-        libc::SYS_poll,
-        libc::SYS_readlink,
-        libc::SYS_time,
-        libc::SYS_getdents,
-    ];
-
-    #[cfg(not(target_arch = "x86_64"))]
-    const OLD_CALLS: &[libc::c_long] = &[];
 }

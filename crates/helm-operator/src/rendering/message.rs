@@ -10,12 +10,15 @@ use std::sync::Arc;
 use go_template::Map;
 use golibs::shorten::{MAX_MESSAGE, shorten};
 use helm::engine::{Capabilities, KubeVersion};
+use helm_release::outside;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 
 use super::output::Output;
+use crate::lookup::Query;
 use crate::reconciler::RenderError;
+use crate::values::count_values;
 use crate::watches::OverrideValuesType;
 
 /// The largest frame that the manager reads, in bytes. The manager parses a manifest in a multiple of its size, and a release record holds 1 MiB
@@ -24,6 +27,15 @@ pub(super) const MAX_ANSWER: usize = 16 << 20;
 
 /// The largest frame that a worker reads, in bytes: values, or an answer of the API server.
 pub(super) const MAX_QUESTION: usize = 64 << 20;
+
+/// How many values one message of a worker may hold: texts of any length count as one.
+const MAX_ANSWER_VALUES: usize = 100_000;
+
+/// The largest arguments of a lookup together, in bytes. Names have at most 253.
+const MAX_QUERY: usize = 4 << 10;
+
+/// Larger messages are parsed on a thread of their own.
+const LARGE: usize = 64 << 10;
 
 /// What to render. `Debug` is left out: values may be secret.
 #[derive(Serialize, Deserialize)]
@@ -79,13 +91,17 @@ impl Facts {
 pub(super) enum ToWorker {
     /// Render this, with these capabilities if they are not those of the render before.
     Render(Arc<Job>, Option<Facts>),
-    /// The server's answer to a lookup follows, in a frame of its own.
+    /// The server's answer to a lookup follows: its pieces, an empty frame, and [`Ended`].
     Found,
     /// The lookup found nothing.
     Nothing,
     /// The lookup failed.
     Refused(String),
 }
+
+/// How an answer to a lookup ended: complete, or why it broke off.
+#[derive(Serialize, Deserialize)]
+pub(super) struct Ended(pub(super) Option<String>);
 
 /// What a worker says.
 #[derive(Serialize, Deserialize)]
@@ -98,15 +114,6 @@ pub(super) enum FromWorker {
     Rendered(Box<Output>),
     /// The render failed.
     Failed(Failure),
-}
-
-/// The arguments of `lookup`.
-#[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Query {
-    pub(super) api_version: String,
-    pub(super) kind: String,
-    pub(super) namespace: String,
-    pub(super) name: String,
 }
 
 /// Why a render failed, its limits aside.
@@ -228,7 +235,29 @@ fn length(header: [u8; 4], limit: usize) -> io::Result<usize> {
 /// # Errors
 /// It is not one. The error quotes nothing.
 pub(super) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> io::Result<T> {
-    serde_json::from_slice(bytes).map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "an unreadable message"))
+    serde_json::from_slice(bytes).map_err(|_| invalid("an unreadable message"))
+}
+
+/// What a worker says. It may be the chart's by now, so nothing is parsed that could take much more memory than its text.
+///
+/// # Errors
+/// It is not a message, or an unreasonable one. The error quotes nothing.
+pub(super) async fn judge(bytes: Vec<u8>) -> io::Result<FromWorker> {
+    let is_small = bytes.len() < LARGE;
+    let read = move || {
+        if count_values(&bytes) > MAX_ANSWER_VALUES {
+            return Err(invalid("a message of too many values"));
+        }
+        match decode(&bytes)? {
+            FromWorker::Lookup(query) if query.size() > MAX_QUERY => Err(invalid("a lookup of a very long name")),
+            said => Ok(said),
+        }
+    };
+    if is_small { read() } else { outside::apart(read).await.ok_or(io::ErrorKind::Interrupted)? }
+}
+
+pub(super) fn invalid(what: &'static str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, what)
 }
 
 impl Job {
@@ -272,6 +301,25 @@ mod tests {
     fn an_unreadable_message_is_not_quoted() {
         let error = decode::<Failure>(b"{\"s3cret\": 1}").unwrap_err();
         assert_eq!(error.to_string(), "an unreadable message");
+    }
+
+    #[tokio::test]
+    async fn a_message_that_would_cost_much_more_than_its_text_is_refused_unread() {
+        let judged = async |text: String| judge(text.into_bytes()).await.map(drop).map_err(|e| e.to_string());
+        let hooks = format!(
+            r#"{{"Rendered":{{"manifest":"","hooks":[{}{{}}],"notes":"","crds":[],"unread":[]}}}}"#,
+            "{},".repeat(5_000_000)
+        );
+        assert_eq!(judged(hooks).await.unwrap_err(), "a message of too many values");
+        let notes = format!(
+            r#"{{"Rendered":{{"manifest":"","hooks":[],"notes":"{}","crds":[],"unread":[]}}}}"#,
+            "{},".repeat(5_000_000)
+        );
+        assert_eq!(judged(notes).await, Ok(()));
+        let lookup =
+            |name: &str| format!(r#"{{"Lookup":{{"api_version":"v1","kind":"Pod","namespace":"","name":"{name}"}}}}"#);
+        assert_eq!(judged(lookup("a")).await, Ok(()));
+        assert_eq!(judged(lookup(&"a".repeat(5000))).await.unwrap_err(), "a lookup of a very long name");
     }
 
     #[test]

@@ -1,15 +1,20 @@
 //! Renders charts in worker processes of the same program, so that a hostile chart can exhaust only its own render.
 //!
 //! `settings` decides how many workers there are and what each may use; `pool` hands jobs to them; `process` is one worker as the manager sees
-//! it, and `ending` names what ended it; `worker` is the process itself, which `confine` restricts before it reads anything; `message` is what they
+//! it, and `ending` names what ended it; `worker` is the process itself, which `confine` restricts before it reads anything, to `calls` of the system and `readable` files; `message` is what they
 //! say to each other. See docs/decisions/0033-rendering-apart.md.
 
+#[cfg(target_os = "linux")]
+mod calls;
 mod confine;
 mod ending;
+#[cfg(test)]
+mod hostile_tests;
 mod message;
 mod output;
 mod pool;
 mod process;
+mod readable;
 mod settings;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -22,5 +27,6 @@ pub(crate) use output::{Analysed, Output, explain, failure};
 pub(crate) use pool::Workers;
 pub(crate) use process::Program;
 pub(crate) use settings::{Asked, memory_limit};
+pub(crate) use weight::message as too_heavy;
 
 pub use settings::Rendering;

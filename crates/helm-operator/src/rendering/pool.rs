@@ -17,8 +17,9 @@ use super::ending::Ending;
 use super::message::{Confinement, Failure, Job};
 use super::output::Output;
 use super::process::{GRACE, LIFE, Program, Worker};
+use super::readable;
 use super::settings::Rendering;
-use super::worker::Settings;
+use super::worker::{OBJECTS, Settings};
 use crate::lookup::ClusterLookup;
 use crate::metrics::{Metrics, RenderOutcome};
 use crate::reconciler::{RenderError, lock};
@@ -31,6 +32,9 @@ const PATIENCE: Duration = Duration::from_secs(1);
 
 /// How many times as long as it rendered a retry rests where it shares the only place: others have it most of the time.
 const REST: u32 = 3;
+
+/// The part of a render's memory that one answer to a lookup may have: it takes several times as much once it is parsed.
+const LOOKUP: u64 = 8;
 
 /// The workers of a process.
 ///
@@ -83,9 +87,24 @@ impl Workers {
         (rendering.workers > 0).then(|| Arc::new(workers))
     }
 
+    /// The most memory that the objects of one render may take in this process, in bytes.
+    pub(crate) fn weight(&self) -> u64 {
+        self.rendering.memory / OBJECTS
+    }
+
+    /// The largest answer to a lookup, in bytes.
+    pub(crate) fn largest_answer(&self) -> u64 {
+        self.rendering.memory / LOOKUP
+    }
+
     /// Lets workers that start from now on read a chart.
     pub(crate) fn admit(&self, chart: &Path) {
-        lock(&self.folders).insert(readable(chart));
+        lock(&self.folders).extend(readable::of_chart(chart));
+    }
+
+    /// Lets workers that start from now on read a chart and what is beside it.
+    pub(crate) fn admit_beside(&self, chart: &Path) {
+        lock(&self.folders).insert(readable::beside(chart));
     }
 
     /// Lets workers that start from now on read this file or folder.
@@ -111,7 +130,8 @@ impl Workers {
             Err(_) => RenderOutcome::Limit,
         });
         match rendered {
-            Ok(answer) => answer.map_err(RenderError::from),
+            Ok(Ok(output)) => Ok(output),
+            Ok(Err(failure)) => Err(lookup.veil(failure.into()).await),
             Err(ending) => Err(ending.error(&self.rendering)),
         }
     }
@@ -278,14 +298,5 @@ async fn end_idle(workers: Weak<Workers>) {
             idle.is_watched = false;
             return;
         }
-    }
-}
-
-/// Charts may link to files beside them, as in [`helm::chart::Chart::load`].
-fn readable(chart: &Path) -> PathBuf {
-    let chart = std::fs::canonicalize(chart).unwrap_or_else(|_| chart.to_owned());
-    match chart.parent() {
-        Some(parent) if parent.parent().is_some() => parent.to_owned(),
-        _ => chart,
     }
 }

@@ -9,23 +9,26 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
-use helm::engine::{Capabilities, LookupError};
+use helm::engine::Capabilities;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
 use tokio::process::{Child, Command};
 use tokio::time::{Instant, timeout};
 
 use super::ending::Ending;
-use super::message::{self, Confinement, Facts, Failure, FromWorker, Job, MAX_ANSWER, MAX_QUESTION, Query, ToWorker};
+use super::message::{self, Confinement, Ended, Facts, Failure, FromWorker, Job, MAX_ANSWER, MAX_QUESTION, ToWorker};
 use super::output::Output;
 use super::worker::{SETTINGS, Settings};
-use crate::lookup::ClusterLookup;
+use crate::lookup::{ClusterLookup, MAX_LOOKUPS, Query};
 
 /// How much longer than the engine's own limit a render may take: the engine's error names the template.
 pub(super) const GRACE: Duration = Duration::from_secs(1);
 
 /// How long a worker that broke off may take to end.
 const LAST_WORDS: Duration = Duration::from_secs(2);
+
+/// How many messages a worker may send during one render. One that goes on asking after its limit of lookups is not ours any more.
+const MAX_MESSAGES: usize = MAX_LOOKUPS + 10;
 
 /// The part of a worker's standard error that is read, in bytes.
 const MAX_STDERR: u64 = 16 << 10;
@@ -89,6 +92,8 @@ pub(super) struct Worker {
     is_shared: bool,
     is_niced: bool,
     busy: Duration,
+    /// Whether it has restricted itself.
+    is_ready: bool,
     confinement: Option<Confinement>,
 }
 
@@ -111,7 +116,17 @@ impl Worker {
         let socket = UnixStream::from_std(ours)?;
         let chart = PathBuf::new();
         let (is_niced, busy) = (settings.is_niced, Duration::ZERO);
-        Ok(Worker { child, socket, told: None, chart, is_shared: false, is_niced, busy, confinement: None })
+        Ok(Worker {
+            child,
+            socket,
+            told: None,
+            chart,
+            is_shared: false,
+            is_niced,
+            busy,
+            is_ready: false,
+            confinement: None,
+        })
     }
 
     /// Whether it has rendered before: if it ends now, that may be another render's fault.
@@ -173,19 +188,19 @@ impl Worker {
         let facts = (!is_known).then(|| Facts::from(&**capabilities));
         clock.of_worker(self.say(&ToWorker::Render(job.clone(), facts))).await?;
         self.told = Some(capabilities.clone());
-        loop {
+        for _ in 0..MAX_MESSAGES {
             let said = clock.of_worker(message::receive(&mut self.socket, MAX_ANSWER)).await?;
-            match message::decode(&said)? {
-                FromWorker::Ready(confinement) => self.confinement = Some(confinement),
-                FromWorker::Lookup(query) => {
-                    let Query { api_version, kind, namespace, name } = &query;
-                    let found = lookup.read(api_version, kind, namespace, name).await;
-                    clock.of_worker(self.answer(found)).await?;
+            match message::judge(said).await? {
+                FromWorker::Ready(confinement) if !self.is_ready => {
+                    (self.is_ready, self.confinement) = (true, Some(confinement));
                 }
-                FromWorker::Rendered(output) => return Ok(Ok(*output)),
-                FromWorker::Failed(failure) => return Ok(Err(failure)),
+                FromWorker::Lookup(query) if self.is_ready => self.answer(&query, lookup, clock).await?,
+                FromWorker::Rendered(output) if self.is_ready => return Ok(Ok(*output)),
+                FromWorker::Failed(failure) if self.is_ready => return Ok(Err(failure)),
+                _ => return Err(message::invalid("a message out of turn").into()),
             }
         }
+        Err(message::invalid("too many messages").into())
     }
 
     async fn say(&mut self, what: &ToWorker) -> io::Result<()> {
@@ -193,17 +208,29 @@ impl Worker {
         self.socket.write_all(&frame).await
     }
 
-    /// Passes on what a lookup found with the manager's own rights.
-    async fn answer(&mut self, found: Result<Option<Vec<u8>>, LookupError>) -> io::Result<()> {
-        match found {
-            Ok(Some(json)) => {
-                self.say(&ToWorker::Found).await?;
-                self.socket.write_all(&message::header(json.len(), MAX_QUESTION)?).await?;
-                self.socket.write_all(&json).await
+    /// Passes on what a lookup finds with the manager's own rights, as it arrives.
+    async fn answer(&mut self, query: &Query, lookup: &ClusterLookup, clock: &mut Clock) -> Result<(), Break> {
+        let mut answer = match lookup.open(query).await {
+            Ok(Some(answer)) => answer,
+            Ok(None) => return clock.of_worker(self.say(&ToWorker::Nothing)).await,
+            Err(error) => return clock.of_worker(self.say(&ToWorker::Refused(error.to_string()))).await,
+        };
+        clock.of_worker(self.say(&ToWorker::Found)).await?;
+        let ended = loop {
+            match answer.next().await {
+                Ok(Some(piece)) => clock.of_worker(self.pass(&piece)).await?,
+                Ok(None) => break Ended(None),
+                Err(error) => break Ended(Some(error.to_string())),
             }
-            Ok(None) => self.say(&ToWorker::Nothing).await,
-            Err(error) => self.say(&ToWorker::Refused(error.to_string())).await,
-        }
+        };
+        clock.of_worker(self.pass(&[])).await?;
+        let ended = message::encode(&ended, MAX_QUESTION)?;
+        clock.of_worker(self.socket.write_all(&ended)).await
+    }
+
+    async fn pass(&mut self, piece: &[u8]) -> io::Result<()> {
+        self.socket.write_all(&message::header(piece.len(), MAX_QUESTION)?).await?;
+        self.socket.write_all(piece).await
     }
 
     /// Why it broke off.

@@ -65,7 +65,7 @@ pub(crate) fn chart(template: &str) -> (TempDir, String) {
     (folder, digest)
 }
 
-fn job(chart: &Path, digest: &str) -> Job {
+pub(super) fn job(chart: &Path, digest: &str) -> Job {
     Job {
         chart: chart.to_owned(),
         digest: digest.to_owned(),
@@ -98,7 +98,8 @@ async fn reprinted(workers: &Arc<Workers>, template: &str) -> Result<String, Ren
 async fn print(workers: &Arc<Workers>, template: &str, is_retry: bool) -> Result<String, RenderError> {
     let (folder, digest) =
         chart(&format!("apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: a}}\ntext: >-\n  {template}"));
-    workers.admit(folder.path());
+    // One worker renders several charts of these tests, which are made after it has started.
+    workers.admit_beside(folder.path());
     let api = MemoryApi::new();
     api.serve("v1", "ConfigMap", "configmaps");
     api.put("/api/v1/namespaces/ns/configmaps/a", json!({"data": {"x": "found"}}), "someone");

@@ -1,7 +1,6 @@
-//! How much memory the objects of a render take in the manager, found out by the worker: a small text can hold very many values.
+//! How much memory the objects of a render take in the manager, found out by the worker, whose message is the better one. The manager counts again.
 
-use helm_release::kube::objects_of;
-use serde_json::Value;
+use helm_release::kube::Weight;
 
 use super::message::{Failure, Reason};
 use super::output::Output;
@@ -9,10 +8,7 @@ use super::output::Output;
 /// Texts up to this size are not parsed twice: whatever they hold takes a few megabytes.
 const LIGHT: usize = 256 << 10;
 
-/// What a value, or a key with its place in a map, takes beside its text, in bytes.
-const NODE: u64 = 64;
-
-/// Checks that the objects take at most `most` bytes.
+/// Checks that the objects take at most `most` bytes. The manager reports text that is not a manifest.
 ///
 /// # Errors
 /// They take more.
@@ -21,14 +17,17 @@ pub(super) fn check(output: &Output, most: u64) -> Result<(), Failure> {
     let texts =
         || std::iter::once(&output.manifest).chain(hooks.clone()).chain(output.crds.iter().map(|(_, text)| text));
     let is_light = texts().map(String::len).sum::<usize>() <= LIGHT && !texts().any(|text| has_aliases(text));
-    if is_light || texts().map(|text| weight_of(text)).sum::<u64>() <= most {
+    let mut weight = Weight::of(most);
+    let mut is_too_heavy = |text: &str| weight.objects_of(text).is_err_and(|error| error.fault.is_weight());
+    if is_light || !texts().any(|text| is_too_heavy(text)) {
         return Ok(());
     }
-    let message = format!(
-        "the rendered objects take more than {} MiB in memory (limit: a quarter of --render-memory)",
-        most >> 20
-    );
-    Err(Failure { reason: Reason::RenderLimit, message })
+    Err(Failure { reason: Reason::RenderLimit, message: message(most) })
+}
+
+/// What the condition of a resource says whose objects take more than this.
+pub(crate) fn message(most: u64) -> String {
+    format!("the rendered objects take more than {} MiB in memory (limit: a quarter of --render-memory)", most >> 20)
 }
 
 /// YAML's aliases repeat whole values.
@@ -36,24 +35,10 @@ fn has_aliases(text: &str) -> bool {
     text.contains('&') && text.contains('*')
 }
 
-/// The manager reports text that is not a manifest.
-fn weight_of(text: &str) -> u64 {
-    let objects = objects_of(text).unwrap_or_default();
-    objects.iter().map(|object| weight(&object.body)).sum::<u64>() + text.len() as u64
-}
-
-/// The reader bounds how deep values nest.
-fn weight(value: &Value) -> u64 {
-    NODE + match value {
-        Value::String(text) => text.len() as u64,
-        Value::Array(items) => items.iter().map(weight).sum(),
-        Value::Object(map) => map.iter().map(|(key, value)| NODE + key.len() as u64 + weight(value)).sum(),
-        Value::Null | Value::Bool(_) | Value::Number(_) => 0,
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use helm_release::kube::objects_of;
+
     use super::*;
 
     const MIB: u64 = 1 << 20;
@@ -61,11 +46,6 @@ mod tests {
     fn checked(data: &str, most: u64) -> Result<(), Failure> {
         let manifest = format!("apiVersion: v1\nkind: X\nmetadata: {{name: a}}\ndata: {data}\n");
         check(&Output { manifest, ..Output::default() }, most)
-    }
-
-    #[test]
-    fn a_value_weighs_its_text_and_its_place() {
-        assert_eq!(weight(&serde_json::json!({"a": ["bc", 1]})), NODE * 5 + 3);
     }
 
     #[test]

@@ -19,10 +19,10 @@ use helm::engine::{self, Capabilities, Engine, Lookup, LookupError, ReleaseOptio
 use serde::{Deserialize, Serialize};
 
 use super::confine;
-use super::message::{self, Failure, FromWorker, Job, MAX_ANSWER, MAX_QUESTION, Query, Reason, ToWorker};
+use super::message::{self, Ended, Failure, FromWorker, Job, MAX_ANSWER, MAX_QUESTION, Reason, ToWorker};
 use super::output::{Analysed, Output};
 use super::{output, weight};
-use crate::lookup;
+use crate::lookup::{self, Query, Repeated};
 use crate::reconciler::lock;
 
 /// The environment variable that holds a worker's [`Settings`].
@@ -32,7 +32,7 @@ pub(super) const SETTINGS: &str = "HELM_OPERATOR_RENDER_WORKER";
 const MAX_CHARTS: usize = 8;
 
 /// The part of a render's memory that its objects may take in the manager.
-const OBJECTS: u64 = 4;
+pub(super) const OBJECTS: u64 = 4;
 
 /// What a worker may use.
 #[derive(Serialize, Deserialize)]
@@ -61,8 +61,9 @@ pub(crate) fn main() -> ExitCode {
 }
 
 fn serve(settings: &Settings) -> io::Result<()> {
-    let socket = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     let confinement = confine::confine(settings)?;
+    // Descriptors from before are useless now.
+    let socket = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     panic::set_hook(Box::new(note_panic));
     let mut renderer = Renderer::new(socket, settings.memory / OBJECTS);
     renderer.say(&FromWorker::Ready(confinement))?;
@@ -160,7 +161,7 @@ impl Renderer {
             values: &values,
             release: &release,
             capabilities: &self.capabilities,
-            lookup: Some(Arc::new(Asking(self.socket.clone()))),
+            lookup: Some(Arc::new(Asking { socket: self.socket.clone(), repeated: Mutex::default() })),
             skip_schema: job.skip_schema,
         };
         let rendered = engine.render(&request);
@@ -203,14 +204,17 @@ fn guarded(render: impl FnOnce() -> Result<Output, Failure>) -> Result<Output, F
 }
 
 /// `lookup`, asked of the manager.
-struct Asking(Arc<Mutex<UnixStream>>);
+struct Asking {
+    socket: Arc<Mutex<UnixStream>>,
+    repeated: Mutex<Repeated>,
+}
 
 impl Asking {
-    fn ask(&self, query: Query) -> io::Result<Result<Option<Vec<u8>>, String>> {
-        let mut socket = lock(&self.0);
-        socket.write_all(&message::encode(&FromWorker::Lookup(query), MAX_ANSWER)?)?;
+    fn ask(&self, query: &Query) -> io::Result<Result<Option<Vec<u8>>, String>> {
+        let mut socket = lock(&self.socket);
+        socket.write_all(&message::encode(&FromWorker::Lookup(query.clone()), MAX_ANSWER)?)?;
         Ok(match message::decode(&message::read(&mut *socket, MAX_QUESTION)?)? {
-            ToWorker::Found => Ok(Some(message::read(&mut *socket, MAX_QUESTION)?)),
+            ToWorker::Found => pieces(&mut socket)?.map(Some),
             ToWorker::Nothing => Ok(None),
             ToWorker::Refused(why) => Err(why),
             ToWorker::Render(..) => return Err(io::ErrorKind::InvalidData.into()),
@@ -220,11 +224,24 @@ impl Asking {
 
 impl Lookup for Asking {
     fn lookup(&self, api_version: &str, kind: &str, namespace: &str, name: &str) -> Result<Value, LookupError> {
-        let [api_version, kind, namespace, name] = [api_version, kind, namespace, name].map(str::to_owned);
-        let answer = self.ask(Query { api_version, kind, namespace, name });
-        let json = answer.map_err(|e| LookupError::new(e.to_string()))?.map_err(LookupError::new)?;
-        lookup::value(json.as_deref())
+        lookup::once(&self.repeated, Query::new(api_version, kind, namespace, name), |query| {
+            self.ask(query).map_err(|e| LookupError::new(e.to_string()))?.map_err(LookupError::new)
+        })
     }
+}
+
+/// An answer whose pieces follow, or why it broke off.
+fn pieces(socket: &mut UnixStream) -> io::Result<Result<Vec<u8>, String>> {
+    let mut json = Vec::new();
+    loop {
+        let piece = message::read(socket, MAX_QUESTION)?;
+        if piece.is_empty() {
+            break;
+        }
+        json.extend_from_slice(&piece);
+    }
+    let Ended(why) = message::decode(&message::read(socket, MAX_QUESTION)?)?;
+    Ok(why.map_or(Ok(json), Err))
 }
 
 #[cfg(test)]

@@ -1,0 +1,261 @@
+//! Hostile code in a worker: what it reaches behind the confinement, and what it can do to the manager by what it says.
+
+use std::fs::{self, File};
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use helm_release::kube::{Applier, MemoryApi};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::message::{Confinement, FromWorker, MAX_ANSWER, MAX_QUESTION, ToWorker};
+use super::tests::{chart, job};
+use super::worker::{SETTINGS, Settings};
+use super::*;
+use crate::lookup::{ClusterLookup, MAX_LOOKUPS, Query, Reach, Release};
+use crate::metrics::Metrics;
+use crate::reconciler::RenderError;
+
+/// Where the manager of the attacker is.
+#[derive(Serialize, Deserialize)]
+struct Targets {
+    folder: String,
+    tcp: u16,
+    manager: i32,
+}
+
+fn socket() -> UnixStream {
+    UnixStream::from(std::io::stdin().as_fd().try_clone_to_owned().unwrap())
+}
+
+fn say(socket: &mut UnixStream, what: &impl Serialize) {
+    socket.write_all(&message::encode(what, MAX_ANSWER).unwrap()).unwrap();
+}
+
+type Attempt = (&'static str, Box<dyn FnOnce() -> std::io::Result<()>>);
+
+/// What native code would try. Each is allowed to a process without confinement.
+fn attempts(targets: Targets, mut inherited: File) -> Vec<Attempt> {
+    let Targets { folder, tcp, manager } = targets;
+    let in_folder = move |name: &str| format!("{folder}/{name}");
+    let (chart, secret, other, unix) =
+        (in_folder("chart/Chart.yaml"), in_folder("secret"), in_folder("chart/new"), in_folder("unix"));
+    let of_manager = rustix::process::Pid::from_raw(manager).unwrap();
+    let none = rustix::thread::CapabilitySet::empty();
+    let sets = rustix::thread::CapabilitySets { effective: none, permitted: none, inheritable: none };
+    fn attempt(name: &'static str, work: impl FnOnce() -> std::io::Result<()> + 'static) -> Attempt {
+        (name, Box::new(work))
+    }
+    vec![
+        attempt("its chart", move || fs::read(chart).map(drop)),
+        attempt("a file beside its chart", move || fs::read(secret).map(drop)),
+        attempt("a file of the system", || fs::read("/etc/passwd").map(drop)),
+        attempt("the root folder", || fs::read_dir("/").map(drop)),
+        attempt("its own memory map", || fs::read("/proc/self/maps").map(drop)),
+        attempt("the manager's environment", move || fs::read(format!("/proc/{manager}/environ")).map(drop)),
+        attempt("an inherited descriptor", move || inherited.read(&mut [0]).map(drop)),
+        attempt("a new file", move || fs::write(other, "x")),
+        attempt("a TCP port", move || TcpStream::connect(("127.0.0.1", tcp)).map(drop)),
+        attempt("a UDP socket", || UdpSocket::bind("127.0.0.1:0").map(drop)),
+        attempt("a Unix socket", move || UnixStream::connect(unix).map(drop)),
+        attempt("another program", || Command::new("/bin/true").status().map(drop)),
+        attempt("a thread", || std::thread::Builder::new().spawn(|| ()).map(drop)),
+        attempt("a signal to the manager", move || Ok(rustix::process::test_kill_process(of_manager)?)),
+        attempt("a handle of the manager", move || {
+            Ok(rustix::process::pidfd_open(of_manager, rustix::process::PidfdFlags::empty()).map(drop)?)
+        }),
+        attempt("another limit", || {
+            let limit = rustix::process::Rlimit { current: Some(0), maximum: Some(0) };
+            Ok(rustix::process::setrlimit(rustix::process::Resource::Core, limit)?)
+        }),
+        attempt("other capabilities", move || Ok(rustix::thread::set_capabilities(None, sets)?)),
+        attempt("another folder", || std::env::set_current_dir("/tmp")),
+    ]
+}
+
+#[test]
+#[ignore = "a process that another test starts"]
+fn attacker() {
+    let Ok(text) = std::env::var("TARGETS") else { return };
+    let settings: Settings = serde_json::from_str(&std::env::var(SETTINGS).unwrap()).unwrap();
+    let attempts = attempts(serde_json::from_str(&text).unwrap(), File::open("/etc/hostname").unwrap());
+    let confinement = confine::confine(&settings).unwrap();
+    let mut socket = socket();
+    say(&mut socket, &confinement);
+    for (name, attempt) in attempts {
+        say(&mut socket, &(name, attempt().map_err(|error| error.raw_os_error())));
+    }
+    // Until the other side has looked.
+    _ = socket.read(&mut [0]);
+}
+
+#[test]
+fn native_code_in_a_worker_reaches_nothing_but_its_chart() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::rename(chart("a: 1").0.keep(), folder.path().join("chart")).unwrap();
+    fs::write(folder.path().join("secret"), "s3cret").unwrap();
+    let _unix = UnixListener::bind(folder.path().join("unix")).unwrap();
+    let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
+    let targets = Targets {
+        folder: folder.path().to_str().unwrap().to_owned(),
+        tcp: tcp.local_addr().unwrap().port(),
+        manager: std::process::id().cast_signed(),
+    };
+    let settings =
+        Settings { memory: 96 << 20, cpu_seconds: 30, folders: vec![folder.path().join("chart")], is_niced: false };
+    let (mut ours, theirs) = UnixStream::pair().unwrap();
+    let args = ["rendering::hostile_tests::attacker", "--exact", "--ignored", "--nocapture", "--test-threads=1"];
+    let mut command = Command::new("/proc/self/exe");
+    command.args(args).stdin(OwnedFd::from(theirs)).stdout(Stdio::null());
+    command.env(SETTINGS, serde_json::to_string(&settings).unwrap());
+    command.env("TARGETS", serde_json::to_string(&targets).unwrap());
+    let mut process = command.spawn().unwrap();
+    // Its end of the socket.
+    drop(command);
+    let mut hear = || message::read(&mut ours, MAX_ANSWER);
+    let confinement: Confinement = message::decode(&hear().unwrap()).unwrap();
+    assert_eq!(confinement, Confinement { files: true, calls: true });
+    // glibc reports that it gets no memory for the process that would start the program.
+    let refused = [Some(libc::EPERM), Some(libc::EACCES), Some(libc::ENOMEM)];
+    let mut reached = Vec::new();
+    for _ in 0..18 {
+        let (name, result): (String, Result<(), Option<i32>>) = message::decode(&hear().unwrap()).unwrap();
+        match result {
+            Ok(()) => reached.push(name),
+            Err(code) => assert!(refused.contains(&code), "{name}: {code:?}"),
+        }
+    }
+    assert_eq!(reached, ["its chart"]);
+    let status = fs::read_to_string(format!("/proc/{}/status", process.id())).unwrap();
+    for set in ["CapInh", "CapPrm", "CapEff", "CapAmb"] {
+        assert!(status.contains(&format!("{set}:\t0000000000000000\n")), "{set}");
+    }
+    drop(ours);
+    assert!(process.wait().unwrap().success());
+}
+
+/// Runs a worker's protocol until the job arrives.
+fn begin() -> Option<UnixStream> {
+    std::env::var(SETTINGS).ok()?;
+    let mut socket = socket();
+    say(&mut socket, &FromWorker::Ready(Confinement { files: true, calls: true }));
+    let job: ToWorker = message::decode(&message::read(&mut socket, MAX_QUESTION).unwrap()).unwrap();
+    assert!(matches!(job, ToWorker::Render(..)));
+    Some(socket)
+}
+
+/// Asks, and returns whether it was refused.
+fn ask(socket: &mut UnixStream, namespace: &str, name: &str) -> Option<String> {
+    say(socket, &FromWorker::Lookup(Query::new("v1", "Secret", namespace, name)));
+    let mut hear = || message::read(&mut *socket, MAX_QUESTION);
+    match message::decode(&hear().ok()?).ok()? {
+        ToWorker::Found => {
+            while !hear().ok()?.is_empty() {}
+            hear().ok()?;
+            Some("found".into())
+        }
+        ToWorker::Nothing => Some("nothing".into()),
+        ToWorker::Refused(why) => Some(why),
+        ToWorker::Render(..) => None,
+    }
+}
+
+#[test]
+#[ignore = "a process that another test starts"]
+fn endless_asker() {
+    let Some(mut socket) = begin() else { return };
+    for n in 0.. {
+        if ask(&mut socket, "ns", &n.to_string()).is_none() {
+            return;
+        }
+    }
+}
+
+#[test]
+#[ignore = "a process that another test starts"]
+fn curious_asker() {
+    let Some(mut socket) = begin() else { return };
+    let answers = ["ns", "kube-system", ""].map(|namespace| ask(&mut socket, namespace, "").unwrap_or_default());
+    let output = Output { manifest: answers.join("\n"), ..Output::default() };
+    say(&mut socket, &FromWorker::Rendered(Box::new(output)));
+    _ = socket.read(&mut [0]);
+}
+
+#[test]
+#[ignore = "a process that another test starts"]
+fn bomber() {
+    let Some(mut socket) = begin() else { return };
+    let hooks = "{},".repeat(5_000_000);
+    let bomb = format!(r#"{{"Rendered":{{"manifest":"","hooks":[{hooks}{{}}],"notes":"","crds":[],"unread":[]}}}}"#);
+    socket.write_all(&message::header(bomb.len(), MAX_ANSWER).unwrap()).unwrap();
+    socket.write_all(bomb.as_bytes()).unwrap();
+    _ = socket.read(&mut [0]);
+}
+
+#[test]
+#[ignore = "a process that another test starts"]
+fn repeater() {
+    let Some(mut socket) = begin() else { return };
+    loop {
+        say(&mut socket, &FromWorker::Ready(Confinement::default()));
+    }
+}
+
+/// A render by one of the processes above, and the reads that reached the server.
+async fn rendered_by(process: &str) -> (Result<Output, RenderError>, Vec<String>) {
+    let args =
+        [&format!("rendering::hostile_tests::{process}"), "--exact", "--ignored", "--nocapture", "--test-threads=1"];
+    let program = Program { path: "/proc/self/exe".into(), args: args.map(Into::into).into() };
+    let rendering = Rendering { workers: 1, memory: 96 << 20, timeout: Duration::from_secs(30) };
+    let workers = Workers::new(rendering, program, Metrics::default()).unwrap();
+    let (folder, digest) = chart("a: 1");
+    let api = Arc::new(MemoryApi::new());
+    api.serve("v1", "Secret", "secrets");
+    for namespace in ["ns", "kube-system"] {
+        api.put(&format!("/api/v1/namespaces/{namespace}/secrets/a"), json!({"data": {"x": "eA=="}}), "someone");
+    }
+    let release =
+        Release { served: Arc::default(), namespace: "ns".into(), named: Arc::default(), rule: Arc::default() };
+    let applier = Applier::new(api.clone());
+    let lookup = ClusterLookup::new(applier, tokio::runtime::Handle::current(), Reach::Release(release));
+    let rendered = workers.render(job(folder.path(), &digest), &Arc::default(), &lookup).await;
+    let rendered = rendered.map_err(|error| lookup.judge(error));
+    let log = api.log().into_iter().filter(|line| line.contains("/secrets"));
+    (rendered, log.collect())
+}
+
+#[tokio::test]
+async fn a_worker_that_asks_without_end_is_ended_and_the_server_is_asked_so_often_only() {
+    let (rendered, log) = rendered_by("endless_asker").await;
+    let error = rendered.err().unwrap();
+    assert_eq!((error.reason(), log.len()), ("RenderLimit", MAX_LOOKUPS));
+    assert!(error.to_string().contains("more than 1000 different objects"), "{error}");
+}
+
+#[tokio::test]
+async fn a_worker_reads_no_other_namespace() {
+    let (rendered, log) = rendered_by("curious_asker").await;
+    let manifest = rendered.unwrap().manifest;
+    let answers: Vec<_> = manifest.lines().collect();
+    assert_eq!(answers[0], "found");
+    assert!(answers[1..].iter().all(|answer| answer.contains("is not allowed")) && answers.len() == 3, "{answers:?}");
+    assert_eq!(log, ["GET /api/v1/namespaces/ns/secrets"]);
+}
+
+#[tokio::test]
+async fn a_worker_cannot_make_the_manager_parse_millions_of_hooks() {
+    let error = rendered_by("bomber").await.0.err().unwrap();
+    assert_eq!(error.reason(), "RenderLimit");
+    assert!(error.to_string().contains("it answered with a message of too many values"), "{error}");
+}
+
+#[tokio::test]
+async fn a_worker_that_repeats_itself_is_ended() {
+    let error = rendered_by("repeater").await.0.err().unwrap();
+    assert!(error.to_string().contains("it answered with a message out of turn"), "{error}");
+}
