@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::{Value, json};
 use test_cluster::{Namespace, TestCluster};
@@ -104,16 +105,23 @@ fn killing_workers_at_any_time_loses_nothing() {
     }
 }
 
+/// Numbers the groups of this process.
+static GROUPS: AtomicUsize = AtomicUsize::new(0);
+
 /// A control group with operator-sdk's memory limit; removed when dropped. `None` where this process may not make one.
-struct Group(PathBuf);
+pub(crate) struct Group(pub(crate) PathBuf);
 
 impl Group {
-    fn create() -> Option<Group> {
+    pub(crate) fn create() -> Option<Group> {
         let (root, limit) = match Path::new("/sys/fs/cgroup/memory/memory.limit_in_bytes").exists() {
             true => ("/sys/fs/cgroup/memory", "memory.limit_in_bytes"),
             false => ("/sys/fs/cgroup", "memory.max"),
         };
-        let group = Path::new(root).join(format!("hybrid-helm-operator-{}", std::process::id()));
+        let group = Path::new(root).join(format!(
+            "hybrid-helm-operator-{}-{}",
+            std::process::id(),
+            GROUPS.fetch_add(1, Ordering::Relaxed)
+        ));
         fs::create_dir(&group).ok()?;
         let made = Group(group);
         fs::write(made.0.join(limit), (128 << 20).to_string()).ok()?;
@@ -121,7 +129,7 @@ impl Group {
     }
 
     /// How many processes the kernel ended for want of memory.
-    fn ended(&self) -> u64 {
+    pub(crate) fn ended(&self) -> u64 {
         let file = ["memory.oom_control", "memory.events"].map(|name| fs::read_to_string(self.0.join(name)));
         let text: String = file.into_iter().flatten().collect();
         let line = text.lines().find_map(|line| line.strip_prefix("oom_kill "));

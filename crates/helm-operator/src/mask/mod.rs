@@ -15,6 +15,7 @@ use go_encoding::json;
 use go_template::Value;
 use golibs::shorten::shorten;
 use helm_release::kube::{Object, objects_of};
+use helm_release::outside;
 use helm_release::release::Hook;
 use k8s_openapi::ByteString;
 
@@ -203,9 +204,9 @@ impl Mask {
         if self.words.len() < MANY_WORDS {
             return self.hide(text);
         }
-        let hidden = tokio::task::spawn_blocking(move || self.hide(text)).await;
+        let hidden = outside::apart(move || self.hide(text)).await;
         // It panicked, or the process ends.
-        hidden.unwrap_or_else(|_| "the message is not shown: hiding values in it failed".to_owned())
+        hidden.unwrap_or_else(|| "the message is not shown: hiding values in it failed".to_owned())
     }
 
     /// Whether a word stays is asked last: most words are not in the text.
