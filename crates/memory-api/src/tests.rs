@@ -159,6 +159,9 @@ fn a_removed_definition_takes_its_objects_along() {
     send(&mut server, &format!("POST {definitions}"), definition).unwrap();
     let made = send(&mut server, &format!("POST {things}"), thing).unwrap();
     assert_eq!((made.get("status"), &made["metadata"]["generation"]), (None, &json!(1)));
+    let stranger = json!({"metadata": {"uid": "another"}});
+    let refused = send(&mut server, &format!("MERGE {things}/a"), stranger).unwrap_err();
+    assert!(refused.message.starts_with("Thing.example.com \"a\" is invalid: metadata.uid: "), "{}", refused.message);
     send(&mut server, &format!("DELETE {definitions}/things.example.com"), json!({})).unwrap();
     assert_eq!(server.object(&format!("{things}/a")), None);
     assert_eq!(send(&mut server, &format!("GET {things}"), Value::Null).unwrap_err().code, 404);

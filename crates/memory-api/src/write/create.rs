@@ -66,7 +66,7 @@ impl Server {
                 field: "metadata.name".into(),
                 message: "Required value: name or generateName is required".into(),
             };
-            return Err(Status::invalid(&write.kind.kind, "", &cause));
+            return Err(Status::invalid(&self.kind_in_errors(&write.kind), "", &cause));
         }
         Ok(())
     }

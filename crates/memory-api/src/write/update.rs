@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::{Write, rules, strategy};
+use crate::kinds::Kind;
 use crate::managed::{apply, update};
 use crate::patch::{json_patch, merge_patch, strategic_patch};
 use crate::read::as_version;
@@ -123,6 +124,14 @@ impl Server {
         }
     }
 
+    /// Returns a kind as the server's messages about invalid objects name it: `Deployment.apps`.
+    pub(super) fn kind_in_errors(&self, kind: &Kind) -> String {
+        match kind.group() {
+            group if !group.is_empty() && self.fidelity == Fidelity::Cluster => format!("{}.{group}", kind.kind),
+            _ => kind.kind.clone(),
+        }
+    }
+
     /// Rejects a custom resource whose last field below `spec` was dropped: the server then validates null.
     fn check_nulls(&self, write: &Write, object: &Value) -> Result<(), Status> {
         if self.fidelity == Fidelity::Sketch || !write.kind.is_custom() {
@@ -132,7 +141,7 @@ impl Server {
         let Some(field) = ["spec", "status"].into_iter().find(is_null) else { return Ok(()) };
         let why = format!("{field} in body must be of type object: \"null\"");
         let cause = Cause::invalid(field, &"null".into(), &why);
-        let kind = format!("{}.{}", write.kind.kind, write.kind.group());
+        let kind = self.kind_in_errors(&write.kind);
         Err(Status::invalid(&kind, write.target.name, &Cause { reason: "FieldValueTypeInvalid", ..cause }))
     }
 
@@ -161,7 +170,7 @@ impl Server {
         rules::carry_over(&mut new, old);
         self.normalise(&write.kind, &mut new);
         if let Some(cause) = rules::violated(self, write, &new, old) {
-            return Err(Status::invalid(&write.kind.kind, write.target.name, &cause));
+            return Err(Status::invalid(&self.kind_in_errors(&write.kind), write.target.name, &cause));
         }
         if rules::is_same(&new, old) {
             return Ok(old.clone());
