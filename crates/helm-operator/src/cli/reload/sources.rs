@@ -52,8 +52,11 @@ impl Sources {
         }
         self.seen = saved;
         tracing::info!("A source was saved: building the program, while this one serves");
-        let built = Command::new(&self.cargo).args(&self.arguments).current_dir(&self.folder).status();
-        match built {
+        let mut build = Command::new(&self.cargo);
+        build.args(&self.arguments).current_dir(&self.folder);
+        let names = std::env::vars_os().map(|(name, _)| name);
+        names.filter(|name| is_of_package(name)).for_each(|name| _ = build.env_remove(name));
+        match build.status() {
             Ok(status) if status.success() => true,
             Ok(_) => {
                 tracing::error!("The program does not compile: the running one stays");
@@ -73,6 +76,12 @@ fn arguments(program: &Path) -> Option<Vec<OsString>> {
     // The profile `dev` is the one whose folder has another name.
     let profile = if folder == "debug" { OsStr::new("dev") } else { folder };
     Some(["build".as_ref(), "--profile".as_ref(), profile, "--bin".as_ref(), name].map(OsStr::to_owned).to_vec())
+}
+
+/// Returns whether `cargo run` has set a variable for the program. Build scripts that read it would run again, and with them half of all crates.
+fn is_of_package(name: &OsStr) -> bool {
+    let name = name.to_string_lossy();
+    name == "CARGO" || ["CARGO_PKG_", "CARGO_MANIFEST_"].iter().any(|beginning| name.starts_with(beginning))
 }
 
 /// When the sources were saved. A file that cannot be read counts as absent: cargo will say so.
@@ -107,7 +116,8 @@ mod tests {
         fs::create_dir_all(at("src/controllers")).unwrap();
         fs::write(at("src/controllers/a.rs"), "one").unwrap();
         fs::write(at("Cargo.toml"), "").unwrap();
-        fs::write(at("cargo"), "#!/bin/sh\necho \"$@\" >> built\n[ ! -e broken ]\n").unwrap();
+        fs::write(at("cargo"), "#!/bin/sh\necho \"$@$CARGO_PKG_NAME$CARGO_MANIFEST_DIR\" >> built\n[ ! -e broken ]\n")
+            .unwrap();
         fs::set_permissions(at("cargo"), fs::Permissions::from_mode(0o755)).unwrap();
         let program = at("target/debug/shop-operator");
         let sources = Sources::in_folder(folder.path().to_owned(), at("cargo").into(), &program).unwrap();
