@@ -363,7 +363,7 @@ async fn a_release_that_no_record_can_hold_fails_before_anything_is_written() {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         char::from(b"abcdefghijklmnopqrstuvwxyz012345"[(state >> 59) as usize])
     };
-    let text: String = (0..2 << 20).map(|_| noise()).collect();
+    let text: String = (0..1_000_000).map(|_| noise()).collect();
     let world = World::new(json!({"maps": ["a"], "value": "1"}));
     world.reconcile().await;
     world.edit(|p| p["spec"]["value"] = text.into());
