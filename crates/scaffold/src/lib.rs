@@ -37,6 +37,7 @@ pub mod take_over;
 
 pub mod disk;
 mod error;
+mod lookups;
 
 pub use chart::ChartFiles;
 pub use create_api::{CreateApi, Native, Source, create_api};

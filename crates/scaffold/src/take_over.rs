@@ -9,7 +9,7 @@ use crate::deployment;
 use crate::gvk::Gvk;
 use crate::lines::Lines;
 use crate::project_file::{self, ProjectFile, Served};
-use crate::{Error, Project, chart, dockerfile, kustomize, rbac, watches};
+use crate::{Error, Project, chart, dockerfile, kustomize, lookups, rbac, watches};
 
 /// Starts the second target of [`PROGRAM`].
 const MANIFESTS: &str = ".PHONY: manifests\n";
@@ -44,6 +44,7 @@ pub fn take_over(project: &mut Project, from: &Project, name: &str) -> Result<Ve
     notes.extend(roles(project)?);
     notes.extend(override_types(project)?);
     notes.extend(objects(project)?);
+    notes.extend(closed_lookups(project)?);
     notes.extend(advice(project)?);
     Ok(notes)
 }
@@ -154,6 +155,18 @@ fn makefile(project: &mut Project) -> Result<Vec<String>, Error> {
     Ok(vec![format!(
         "Makefile: 'run' uses helm-operator from bin or the path instead of downloading upstream's{added}"
     )])
+}
+
+/// Names the key that each chart's lookups in other namespaces need; operator-sdk lets templates read all of them.
+fn closed_lookups(project: &Project) -> Result<Vec<String>, Error> {
+    let lines = Lines::of(project.text(watches::PATH).unwrap_or_default(), 0);
+    let note = |(at, watch): (usize, &watches::Watch)| {
+        // A chart that does not load has been named with its role.
+        let closed = lookups::closed(watch, &*chart::of(project, &watch.chart).ok()?)?;
+        let line = lines.line(&[&at.to_string(), "chart"]).map(|line| format!(":{line}")).unwrap_or_default();
+        Some(format!("{}{line}: {closed}", watches::PATH))
+    };
+    Ok(watches::read(project)?.iter().enumerate().filter_map(note).collect())
 }
 
 /// Writes that override values are strings, as operator-sdk sets them.
@@ -289,6 +302,18 @@ mod tests {
             ("config/rbac/role.yaml", "rules: []\n"),
             ("config/rbac/kustomization.yaml", "resources:\n- role.yaml # ours\n"),
         ])
+    }
+
+    #[test]
+    fn taking_over_names_the_key_that_lookups_need() {
+        let mut from = upstream();
+        from.write("helm-charts/web/templates/looks.yaml", "{{ $_ := lookup \"v1\" \"Secret\" .Values.at \"x\" }}");
+        let mut project = from.clone();
+        let notes = take_over(&mut project, &from, ".").unwrap();
+        let named = |note: &&String| {
+            note.starts_with("watches.yaml:") && note.ends_with("add 'lookup: {all: true}' to the entry of Web")
+        };
+        assert_eq!(notes.iter().filter(named).count(), 1, "{notes:?}");
     }
 
     #[test]

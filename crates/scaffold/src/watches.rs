@@ -1,7 +1,7 @@
 //! watches.yaml, as far as generators need it. The operator itself reads it in `helm-operator`.
 
 use go_template::Map;
-use helm::engine::Key;
+use helm::engine::{Key, LookupGrant};
 use serde_json::Value as Json;
 
 use crate::gvk::Gvk;
@@ -37,6 +37,8 @@ pub(crate) struct Watch {
     pub(crate) has_cluster_scoped: bool,
     /// The ServiceAccount that writes the chart's objects, without its namespace.
     pub(crate) account: Option<String>,
+    /// What templates may look up beyond their release.
+    pub(crate) grant: LookupGrant,
 }
 
 /// Reads the project's watches file.
@@ -68,6 +70,15 @@ fn watch(project: &Project, entry: &Json) -> Watch {
         has_namespaces: !entry["objects"]["namespaces"].is_null(),
         has_cluster_scoped: !entry["objects"]["clusterScoped"].is_null(),
         account: entry["serviceAccountName"].as_str().map(|name| name.rsplit('/').next().unwrap_or(name).to_owned()),
+        grant: grant(&entry["lookup"]),
+    }
+}
+
+fn grant(lookup: &Json) -> LookupGrant {
+    let namespaces = lookup["namespaces"].as_array().map(Vec::as_slice).unwrap_or_default();
+    LookupGrant {
+        namespaces: namespaces.iter().filter_map(Json::as_str).map(str::to_owned).collect(),
+        all: lookup["all"].as_bool().unwrap_or_default(),
     }
 }
 

@@ -15,7 +15,7 @@ use super::{Document, Finding, Level, objects, samples};
 use crate::rbac::Asked;
 use crate::watches::{self, Watch};
 use crate::yaml::to_map;
-use crate::{Error, Project, chart, rbac};
+use crate::{Error, Project, chart, lookups, rbac};
 
 /// Renders the chart with each sample, and with its defaults. `line` is that of `chart` in watches.yaml.
 ///
@@ -47,6 +47,8 @@ pub(super) fn check(
     let samples: Vec<&Document> = all.iter().filter(is_own).collect();
     let reads = Reads::of(&chart);
     found.extend(samples.iter().flat_map(|sample| unread(&reads, sample)));
+    let closed = lookups::closed(watch, &chart).map(|message| Finding::warning(watches::PATH, line, message));
+    found.extend(closed);
     let apis = rbac::asked_by(&chart);
     let engine = Engine::new(chart);
     let chart = Checked { project, folder: &watch.chart, engine, overrides: watch.override_values(), apis };

@@ -353,6 +353,18 @@ fn what_the_server_reads_as_absent_is_no_fault_of_a_definition() {
 }
 
 #[test]
+fn lookups_in_other_namespaces_name_the_key_that_opens_them() {
+    let chart = "helm-charts/web/templates/looks.yaml";
+    let looks = "{{ $_ := lookup \"v1\" \"Secret\" (toString .Values.replicaCount) \"b\" }}";
+    one(&[(chart, looks)], "watches.yaml:", "looks.yaml:1");
+    one(&[(chart, looks)], "watches.yaml:", "add 'lookup: {all: true}' to the entry of Web");
+    let watches =
+        project(&[]).text("watches.yaml").unwrap().replacen("  kind: Web\n", "  kind: Web\n  lookup: {all: true}\n", 1);
+    assert!(watches.contains("lookup"), "{watches}");
+    assert_eq!(lint(&[(chart, looks), ("watches.yaml", &watches)]), Vec::<String>::new());
+}
+
+#[test]
 fn a_chart_that_asks_the_cluster_is_no_error_where_no_cluster_is_asked() {
     let looks = "{{ $found := lookup \"v1\" \"Secret\" \"a\" \"b\" }}{{ if not $found }}{{ fail \"the Secret is missing\" }}{{ end }}";
     one(
