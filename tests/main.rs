@@ -6,7 +6,6 @@ mod agreement;
 mod architecture;
 mod argocd;
 mod attacks;
-mod budgets;
 mod canary;
 mod chart;
 mod chart_kinds;
