@@ -1,6 +1,6 @@
 //! The types of built-in kinds that `memory-api` has are those of the server's OpenAPI documents.
 //!
-//! `UPDATE_TYPES=1` rewrites `crates/memory-api/src/schema/types.txt`, whose format `schema/mod.rs` describes.
+//! `UPDATE_TYPES=1` rewrites `crates/memory-api/types.txt`, whose format `schema/mod.rs` describes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -220,7 +220,7 @@ fn scalar_of(kind: &str) -> &'static str {
 
 /// Compares the types with those of a server.
 pub(super) async fn check(api: &dyn Api) {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/crates/memory-api/src/schema/types.txt");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/crates/memory-api/types.txt");
     let (known, found) = (std::fs::read_to_string(path).unwrap(), Types::read(api).await.lines());
     if std::env::var_os("UPDATE_TYPES").is_some() {
         return std::fs::write(path, found).unwrap();

@@ -87,7 +87,7 @@ pub(crate) const CUSTOM: &str = "CustomResource";
 /// The structure of every object's metadata.
 pub(crate) const METADATA: &str = "meta.v1.ObjectMeta";
 
-static SCHEMA: LazyLock<Schema> = LazyLock::new(|| parse(include_str!("types.txt")));
+static SCHEMA: LazyLock<Schema> = LazyLock::new(|| parse(include_str!("../../types.txt")));
 static NO_FIELDS: LazyLock<Struct> = LazyLock::new(Struct::default);
 
 /// Returns the schema of built-in kinds.
