@@ -160,7 +160,9 @@ fn an_operator_that_may_not_impersonate_says_which_rule_it_lacks() {
     fs::write(charts.path().join("watches.yaml"), watch.to_string()).unwrap();
     let file = format!("--watches-file={}", charts.path().join("watches.yaml").display());
     let kubeconfig = cluster.kubeconfig_of(namespace.name(), "operator").unwrap();
-    let _operator = Operator::start_as(&kubeconfig, &namespace, &[&file]);
+    // It may write Secrets there only.
+    let key = format!("--record-key-namespace={}", namespace.name());
+    let _operator = Operator::start_as(&kubeconfig, &namespace, &[&file, &key]);
     set(&namespace, "test.my.domain", "a", &json!({}));
     let refused = wait_for(&namespace, "test.my.domain", "a", ["Irreconcilable", "ImpersonationForbidden"]);
     let rule = "{apiGroups: [\"\"], resources: [serviceaccounts], resourceNames: [maps], verbs: [get, impersonate]}";

@@ -29,6 +29,7 @@ mod policies;
 mod quiet;
 mod ready;
 mod recorded;
+mod records;
 mod recreate;
 mod rendered;
 mod resource;

@@ -120,6 +120,8 @@ pub struct ControllerConfig {
     pub suppress_override_values: bool,
     /// Where charts are rendered. Default: in this process.
     pub rendering: Rendering,
+    /// The namespace of the Secret with the key of release records; empty: the pod's own, outside a cluster the kubeconfig's. Default: empty.
+    pub record_key_namespace: String,
 }
 
 /// The default of [`ControllerConfig::progress_timeout`]: a Deployment's own limit.
@@ -145,6 +147,7 @@ impl Default for ControllerConfig {
             max_parallel_upgrades: 0,
             suppress_override_values: true,
             rendering: Rendering::default(),
+            record_key_namespace: String::new(),
         }
     }
 }

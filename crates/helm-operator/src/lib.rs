@@ -22,6 +22,7 @@ mod operator;
 mod preflight;
 mod readiness;
 pub mod reconciler;
+mod record_key;
 mod rendering;
 pub mod report;
 mod server;

@@ -44,6 +44,8 @@ pub(crate) mod condition {
     pub(crate) const UNREAD_VALUES: &str = "UnreadValues";
     /// Control annotations are misspelt or have no effect; present only when true.
     pub(crate) const IGNORED_ANNOTATIONS: &str = "IgnoredAnnotations";
+    /// Release records look like this operator's and are not; present only when true.
+    pub(crate) const UNPROVEN_RECORDS: &str = "UnprovenRecords";
 }
 
 /// Our condition types; others on the resource belong to someone else.
@@ -60,6 +62,7 @@ const OURS: &[&str] = &[
     condition::DRIFTED,
     condition::UNREAD_VALUES,
     condition::IGNORED_ANNOTATIONS,
+    condition::UNPROVEN_RECORDS,
 ];
 
 /// Failures with these reasons are likely to happen again however often the same inputs are tried.
@@ -222,6 +225,8 @@ pub(crate) struct Facts {
     pub(crate) unread: String,
     /// Which control annotations have no effect; empty for none.
     pub(crate) ignored: String,
+    /// Which records look like ours and are not; empty for none.
+    pub(crate) unproven: String,
 }
 
 /// Why a failure needs a change, beyond what its reason tells.
@@ -414,7 +419,11 @@ fn wanted(facts: &Facts, old: &Status) -> Vec<Condition> {
         all.push(new(condition::DRIFTED, "True", DETECTED, &drifted(&facts.drift)));
     }
     all.push(ready);
-    let mistakes = [(condition::UNREAD_VALUES, &facts.unread), (condition::IGNORED_ANNOTATIONS, &facts.ignored)];
+    let mistakes = [
+        (condition::UNREAD_VALUES, &facts.unread),
+        (condition::IGNORED_ANNOTATIONS, &facts.ignored),
+        (condition::UNPROVEN_RECORDS, &facts.unproven),
+    ];
     let mistakes = mistakes.into_iter().filter(|(_, message)| !message.is_empty());
     all.extend(mistakes.map(|(kind, message)| new(kind, "True", kind, message)));
     all

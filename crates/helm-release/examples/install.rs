@@ -10,7 +10,7 @@ use helm::engine::{Capabilities, Engine, ReleaseOptions, Request};
 use helm_release::action::{Candidate, Current, Environment, Options, Outcome, install, upgrade};
 use helm_release::kube::{Applier, Decoration, MemoryApi, Tie, install_order, objects_of};
 use helm_release::release::ChartDocument;
-use helm_release::storage::Storage;
+use helm_release::storage::{Key, Keyring, Storage, Stored};
 
 const TEMPLATE: &str = "apiVersion: v1
 kind: ConfigMap
@@ -24,7 +24,9 @@ data:
 async fn main() -> Result<(), Box<dyn Error>> {
     // A `kube::Client` in place of the in-memory server makes this real.
     let server = Arc::new(MemoryApi::new());
-    let (applier, storage) = (Applier::new(server.clone()), Storage::new(server.clone()));
+    // A real key is random and secret: whoever has it writes records that this program takes for its own.
+    let keys = Keyring::new(Key::new(b"an example's key of at least 32 bytes").ok_or("the key is short")?, Vec::new());
+    let (applier, storage) = (Applier::new(server.clone()), Storage::new(server.clone(), keys));
     let decoration = Decoration {
         release: "shop".into(),
         namespace: "default".into(),
@@ -95,7 +97,8 @@ fn current(installed: &Outcome) -> Current {
         deployed: Some(installed.version),
         last_good: Some(installed.version),
         inventory: installed.marks.clone(),
-        packed: Some(installed.written.packed.clone()),
+        packed: Some(Stored::Sealed(installed.written.packed.clone())),
+        marks: Some(Arc::new(installed.marks.clone())),
         first_deployed: installed.first_deployed,
         interrupted: None,
         outdated: Vec::new(),

@@ -7,6 +7,12 @@ use serde_json::json;
 
 use crate::kube::{Decoration, Owner, Tie};
 use crate::release::{ChartDocument, Hook, HookEvent, Info, Release};
+use crate::storage::{Key, Keyring};
+
+/// The key that seals records.
+pub(crate) fn keys() -> Keyring {
+    Keyring::new(Key::new(&[1; 32]).unwrap(), Vec::new())
+}
 
 /// The decoration of the release `web`, owned by the Memcached `web` in the namespace `ns`.
 pub(crate) fn decoration() -> Decoration {

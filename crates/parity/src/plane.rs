@@ -263,7 +263,9 @@ fn kinds_of(group: &Value) -> Vec<Served> {
 
 /// Returns whether the API server created the object; it creates an APIService per custom group.
 fn is_automatic(object: &Value) -> bool {
-    !object["metadata"]["labels"]["kube-aggregator.kubernetes.io/automanaged"].is_null()
+    // The key of release records is the operator's, not a release's.
+    object["type"] == "helm.sdk.operatorframework.io/record-key"
+        || !object["metadata"]["labels"]["kube-aggregator.kubernetes.io/automanaged"].is_null()
 }
 
 fn items(list: &Value) -> &[Value] {

@@ -125,6 +125,17 @@ pub(crate) struct Run {
     #[arg(long, default_value = "", hide_default_value = true, value_name = "NAMESPACE")]
     leader_election_namespace: String,
 
+    /// Namespace of the Secret that holds the key of release records [default: the lease's, else the pod's, else the kubeconfig's]
+    #[arg(
+        long,
+        env = "RECORD_KEY_NAMESPACE",
+        default_value = "",
+        hide_default_value = true,
+        hide_env = true,
+        value_name = "NAMESPACE"
+    )]
+    record_key_namespace: String,
+
     /// Show override values as **** in events
     #[arg(long)]
     suppress_override_values: bool,
@@ -182,6 +193,10 @@ impl Run {
             rendering: self.rendering(rendering::memory_limit()),
             namespaces: Namespaces::parse(&env("WATCH_NAMESPACE").unwrap_or_default()),
             pod_name: defaults.controllers.pod_name,
+            record_key_namespace: match &self.record_key_namespace {
+                own if own.is_empty() => self.leader_election_namespace.clone(),
+                own => own.clone(),
+            },
         };
         Ok(Config {
             controllers,

@@ -9,6 +9,7 @@ mod repeated;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use futures::{StreamExt as _, stream};
 use go_encoding::json;
 use go_template::{Map, Value};
 use helm::engine::{Lookup, LookupError};
@@ -20,6 +21,7 @@ use tokio::time::Instant;
 
 use crate::mask::{Mask, Published};
 use crate::reconciler::{RenderError, UNANSWERED, lock};
+use crate::record_key::SECRET_TYPE;
 use crate::rendering::RENDER_LIMIT;
 use crate::report::chain;
 use crate::values::count_values;
@@ -43,6 +45,9 @@ const MAX_ANSWER: usize = 64 << 20;
 /// How long the API server may take, in total, to answer the lookups of one render. The limit of the render itself leaves that time out: it is not the
 /// chart's.
 const LOOKUP_TIME: Duration = Duration::from_secs(120);
+
+/// Leaves the key of release records ([`SECRET_TYPE`]) out of a list of Secrets.
+const WITHOUT_KEYS: &str = "?fieldSelector=type%21%3Dhelm.sdk.operatorframework.io%2Frecord-key";
 
 /// Why a message is not shown.
 const TOO_MUCH: &str = "templates looked up more than 4 MiB of Secrets and ConfigMaps, which the message may quote: look up single ones by name to see it";
@@ -268,9 +273,15 @@ impl ClusterLookup {
     }
 
     async fn get(&self, resource: &Resource, namespace: &str, name: &str) -> Result<Option<Pieces>, Error> {
-        let path = if name.is_empty() { resource.collection(namespace) } else { resource.path(namespace, name) };
-        match self.applier.api().stream(Call::get(path?)).await {
+        let is_secret = resource.group().is_empty() && &*resource.kind == "Secret";
+        let path = match (name, is_secret) {
+            ("", true) => resource.collection(namespace)? + WITHOUT_KEYS,
+            ("", false) => resource.collection(namespace)?,
+            _ => resource.path(namespace, name)?,
+        };
+        match self.applier.api().stream(Call::get(path)).await {
             Err(error) if error.is_missing_object() => Ok(None),
+            pieces if is_secret && !name.is_empty() => unless_key(pieces?).await,
             pieces => pieces.map(Some),
         }
     }
@@ -294,6 +305,21 @@ impl Lookup for Blocking {
             found.unwrap_or_else(|| Err(LookupError::new("rendering was interrupted")))
         })
     }
+}
+
+/// Returns a Secret, unless it is the key of release records: whoever has that writes records that this operator takes for its own.
+async fn unless_key(mut pieces: Pieces) -> Result<Option<Pieces>, Error> {
+    #[derive(Default, Deserialize)]
+    struct Typed {
+        #[serde(default, rename = "type")]
+        kind: String,
+    }
+    let mut secret = Vec::new();
+    while let Some(piece) = pieces.next().await {
+        secret.extend_from_slice(&piece?);
+    }
+    let typed: Typed = serde_json::from_slice(&secret).unwrap_or_default();
+    Ok((typed.kind != SECRET_TYPE).then(|| stream::iter([Ok(secret)]).boxed()))
 }
 
 /// What templates see of an answer: an empty map if there is none.
@@ -353,6 +379,23 @@ mod tests {
         assert_eq!(get("ConfigMap", "").unwrap()["items"].as_array().map(Vec::len), Some(1));
         assert_eq!(get("ConfigMap", "b").unwrap(), json!({}));
         assert!(get("Nothing", "b").unwrap_err().contains("no matches for kind \"Nothing\""));
+    }
+
+    #[test]
+    fn the_key_of_release_records_is_not_there_for_templates() {
+        let secrets = || {
+            let api = server();
+            for (name, kind) in [("key", SECRET_TYPE), ("other", "Opaque")] {
+                let object = json!({"metadata": {"name": name}, "type": kind, "data": {"current": "eA=="}, "n": 9007199254740993_i64});
+                api.put(&format!("/api/v1/namespaces/ns/secrets/{name}"), object, "someone");
+            }
+            api
+        };
+        let get = |name| lookup_in(secrets(), "Secret", name).map(|value| json::to_serde(&value)).unwrap();
+        assert_eq!((get("key"), &get("other")["type"]), (json!({}), &json!("Opaque")));
+        let listed = get("")["items"].take();
+        assert_eq!((listed.as_array().map(Vec::len), &listed[0]["type"]), (Some(1), &json!("Opaque")));
+        assert_eq!(listed[0]["n"], json!(9_007_199_254_740_993_i64), "numbers stay as they are");
     }
 
     #[test]

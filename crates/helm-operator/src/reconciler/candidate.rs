@@ -7,7 +7,7 @@ use helm_release::storage::{self, Marks};
 
 use super::failure::{Failed, FailedAttempt, Postponed};
 use super::primary::Primary;
-use super::release::Release;
+use super::release::{Release, Trust};
 use super::render::Request;
 use super::state::{Inputs, Recorded};
 use super::turns::Lane;
@@ -41,9 +41,9 @@ impl Work<'_> {
     async fn render_loaded(&mut self, primary: &Primary) -> Result<Next, Failed> {
         let release = self.release();
         let newest = release.as_deref().and_then(Release::newest).map(|(v, _)| v);
-        let deployed = release.as_deref().and_then(Release::deployed).map(|(v, r)| (v, r.marks.clone()));
+        let deployed = release.as_deref().and_then(Release::deployed).map(|(v, r)| (v, r.marks.clone(), r.is_sealed()));
         // An action begun since then may have changed the objects, whatever the deployed revision says about them.
-        if let Some((revision, Some(marks))) = &deployed
+        if let Some((revision, Some(marks), is_own)) = &deployed
             && newest == Some(*revision)
         {
             // Rendered with the deployed revision's number, so that a chart which prints its revision counts as unchanged.
@@ -51,8 +51,10 @@ impl Work<'_> {
             if is_same(&candidate, marks, primary.namespace()) {
                 self.replace_crds(primary, &candidate).await?;
                 self.judged = Some(Inputs::RenderedSame);
-                if marks.complete && *marks.owner == *primary.uid() {
+                if *is_own && marks.complete && *marks.owner == *primary.uid() {
                     correct_drift::note_inputs(self, primary, *revision, candidate.inputs).await?;
+                } else {
+                    self.rendered = Some(candidate);
                 }
                 return Ok(Next::Again);
             }
@@ -79,11 +81,12 @@ impl Work<'_> {
         let decoration = self.decoration(primary);
         let env = self.environment(&decoration, primary, "upgrade");
         let imported = action::import(&env).await.map_err(|e| fault_of(&e))?;
-        let Some(Imported { version, written, marks }) = imported else { return Ok(false) };
+        let Some(Imported { version, packed, resource_version, marks }) = imported else { return Ok(false) };
         tracing::info!(resource = %self.key, version, "Imported a release that was recorded elsewhere");
         self.shared.cache.change_release(self.key, |release| {
-            release.put(version, Status::Deployed, written.resource_version, marks);
-            release.packed = Some((version, written.packed));
+            let trust = if packed.is_sealed() { Trust::Written(Some(packed.content())) } else { Trust::Foreign };
+            release.put(version, (Status::Deployed, trust), resource_version, marks);
+            release.packed = Some((version, packed));
         });
         Ok(true)
     }
@@ -99,7 +102,8 @@ impl Work<'_> {
     async fn unfinished(&self, primary: &Primary) -> Result<Option<Candidate>, Failed> {
         let inputs = self.recorded_inputs(primary);
         let release = self.release();
-        let newest = release.as_deref().and_then(Release::newest).filter(|(_, r)| r.status.is_pending());
+        let newest =
+            release.as_deref().and_then(Release::newest).filter(|(_, r)| r.status.is_pending() && r.is_sealed());
         let Some((version, marks)) = newest.and_then(|(v, r)| Some((v, r.marks.clone()?))) else { return Ok(None) };
         let judged = compare::judge(Some(&marks.inputs), &inputs);
         if judged == Inputs::Changed || *marks.owner != *primary.uid() {
@@ -111,7 +115,9 @@ impl Work<'_> {
             Err(storage::Error::Codec { .. } | storage::Error::Incomplete { .. }) => return Ok(None),
             record => record.map_err(|e| fault_of(&e.into()))?,
         };
-        if judged == Inputs::Uncompared && !compare::is_made_from(self, primary, &record) {
+        // What this operator did not record is not continued.
+        let Some(record) = record.release.sealed() else { return Ok(None) };
+        if judged == Inputs::Uncompared && !compare::is_made_from(self, primary, record.get()) {
             return Ok(None);
         }
         if marks.inputs != inputs {
@@ -120,7 +126,11 @@ impl Work<'_> {
         Ok(Candidate::recorded(record, &inputs).ok())
     }
 
-    async fn candidate(&self, primary: &Primary, revision: u32) -> Result<Result<Candidate, Postponed>, Failed> {
+    pub(super) async fn candidate(
+        &self,
+        primary: &Primary,
+        revision: u32,
+    ) -> Result<Result<Candidate, Postponed>, Failed> {
         helm::release_name::check(primary.name())
             .map_err(|e| FailedAttempt::rendering("InvalidName", e.to_string()))?;
         let candidate =

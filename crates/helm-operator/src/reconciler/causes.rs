@@ -45,7 +45,7 @@ impl Work<'_> {
         let release = self.release();
         let Some((version, deployed)) = release.as_deref().and_then(Release::deployed) else { return String::new() };
         let from = match release.as_deref().and_then(|r| r.packed.as_ref()).filter(|(of, _)| *of == version) {
-            Some((_, packed)) => format!("{}-{}", packed.chart().name, packed.chart().version),
+            Some((_, packed)) => format!("{}-{}", packed.facts().chart().name, packed.facts().chart().version),
             None => known_chart(primary, version),
         };
         let to = format!("{}-{}", candidate.chart.name, candidate.chart.version);

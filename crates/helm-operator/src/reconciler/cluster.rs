@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use futures::future::join_all;
 use helm_release::kube::{Api, Applier};
+use helm_release::storage::Keyring;
 use kube::Client;
 use tokio::sync::{OnceCell, oneshot};
 use tokio::task::JoinSet;
@@ -19,10 +20,11 @@ use super::releases::Releases;
 use super::sources::Sources;
 use super::turns::Turns;
 use super::watch::{self, Objects, WholeKinds};
-use crate::context::Namespaces;
+use crate::context::{ControllerConfig, Namespaces};
 use crate::lookup::ServedKinds;
 use crate::native;
 use crate::readiness::Readiness;
+use crate::record_key;
 use crate::rendering::Workers;
 use crate::values::Room;
 use crate::watches::Expressions;
@@ -46,6 +48,8 @@ pub(crate) struct Cluster {
     /// What renders charts; `None` if this process does.
     pub(super) workers: Option<Arc<Workers>>,
     discovered: OnceCell<Arc<Discovered>>,
+    /// The keys that seal and prove release records.
+    keys: OnceCell<Keyring>,
     records: OnceCell<()>,
     /// Namespaces with records beside those that are served.
     homes: Mutex<BTreeSet<String>>,
@@ -82,6 +86,7 @@ impl Cluster {
             room: Room::default(),
             workers,
             discovered: OnceCell::new(),
+            keys: OnceCell::new(),
             records: OnceCell::new(),
             homes: Mutex::default(),
             tasks: Mutex::default(),
@@ -111,15 +116,28 @@ impl Cluster {
         self.discovered.get_or_try_init(read).await.cloned()
     }
 
-    /// Waits until all release records are listed, or the server refuses to list them. The first call starts their watch.
-    pub(super) async fn records_listed(&self) {
-        self.records.get_or_init(|| self.watch_records()).await;
+    /// The keys of release records; the first call reads or makes them, and waits until that succeeds.
+    pub(super) async fn keys(&self, config: &ControllerConfig) -> Keyring {
+        let load = || async {
+            let namespace = match &config.record_key_namespace {
+                own if own.is_empty() => self.client.default_namespace(),
+                namespace => namespace,
+            };
+            let requirement = self.readiness.require("the key of release records", "not read yet");
+            record_key::load(&**self.applier.api(), namespace, &requirement).await
+        };
+        self.keys.get_or_init(load).await.clone()
     }
 
-    async fn watch_records(&self) {
+    /// Waits until all release records are listed, or the server refuses to list them. The first call starts their watch.
+    pub(super) async fn records_listed(&self, keys: Keyring) {
+        self.records.get_or_init(|| self.watch_records(keys)).await;
+    }
+
+    async fn watch_records(&self, keys: Keyring) {
         let (mut tasks, mut lists) = (JoinSet::new(), Vec::new());
         let namespaces = self.namespaces.and(&lock(&self.homes));
-        for stream in watch::records(&self.client, &namespaces, &self.readiness) {
+        for stream in watch::records(&self.client, &namespaces, &self.readiness, &keys) {
             let (first, listed) = oneshot::channel();
             tasks.spawn(feed::feed(self.releases.clone(), stream, first));
             lists.push(listed);

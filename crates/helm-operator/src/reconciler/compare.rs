@@ -4,12 +4,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use helm_release::release::Release;
-use helm_release::storage::{Error, Marks};
+use helm_release::release::Release as Record;
+use helm_release::storage::Marks;
 
 use super::correct_drift::{deployed, fault, note_inputs};
 use super::failure::Failed;
 use super::primary::Primary;
+use super::release::Release;
 use super::state::Inputs;
 use super::work::{Next, Work};
 
@@ -90,7 +91,8 @@ pub(super) async fn compare(work: &mut Work<'_>, primary: &Primary) -> Result<Ne
         work.judged = Some(Inputs::Same);
         work.drop_source_values();
         // Otherwise taking ownership of the objects records it.
-        if marks.complete && *marks.owner == *primary.uid() {
+        let is_own = work.release().as_deref().and_then(Release::deployed).is_some_and(|(_, r)| r.is_sealed());
+        if is_own && marks.complete && *marks.owner == *primary.uid() {
             note_inputs(work, primary, version, work.recorded_inputs(primary)).await?;
         }
     }
@@ -98,20 +100,20 @@ pub(super) async fn compare(work: &mut Work<'_>, primary: &Primary) -> Result<Ne
 }
 
 /// The revision's record; `None` if it cannot be decoded, since then it proves nothing.
-async fn read(work: &Work<'_>, primary: &Primary, version: u32) -> Result<Option<Release>, Failed> {
+async fn read(work: &Work<'_>, primary: &Primary, version: u32) -> Result<Option<Record>, Failed> {
     let packed = work.release().and_then(|release| release.packed.clone()).filter(|(known, _)| *known == version);
     if let Some((_, packed)) = packed {
-        return Ok(packed.unpack().ok());
+        return Ok(packed.facts().unpack().ok());
     }
     match work.shared.storage.get(primary.namespace(), primary.name(), version).await {
-        Ok(record) => Ok(Some(record)),
-        Err(Error::Codec { .. }) => Ok(None),
+        Ok(record) => Ok(Some(record.release.facts().clone())),
+        Err(error) if error.is_damage() => Ok(None),
         Err(error) => Err(fault(&error.into())),
     }
 }
 
 /// Whether a record proves that it was made from the resource's chart and values.
-pub(super) fn is_made_from(work: &Work<'_>, primary: &Primary, record: &Release) -> bool {
+pub(super) fn is_made_from(work: &Work<'_>, primary: &Primary, record: &Record) -> bool {
     let sources = work.shared.renderer.sources(&work.effective_spec(primary), work.overrides_type());
     let Some((chart, values)) = sources else { return false };
     let difference = record.differs_from(&chart, &values);

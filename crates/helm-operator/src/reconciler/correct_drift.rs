@@ -5,17 +5,17 @@ use std::sync::Arc;
 use helm_release::action::{self, Environment};
 use helm_release::kube::{Applied, ApplyError, ApplyMethod, Live, ObjectKey, intern};
 use helm_release::release::{Packed, Status};
-use helm_release::storage::{MarkedObject, Marks};
+use helm_release::storage::{MarkedObject, Marks, Stored, Written};
 use tokio::time::Instant;
 
 use super::changes::{self, put_back};
 use super::failure::Failed;
 use super::history::FIGHT;
 use super::primary::Primary;
-use super::release::Holder;
+use super::release::{Holder, Trust};
+use super::undo;
 use super::work::{Next, Work};
-use super::{undo, uninstall};
-use crate::report::{Outcome, chain};
+use crate::report::Outcome;
 use crate::status::{Fault, condition};
 
 /// A message names at most this many objects.
@@ -38,7 +38,8 @@ pub(super) async fn repair(work: &mut Work<'_>, primary: &Primary) -> Result<Nex
     }
     let objects: Vec<&MarkedObject> = marks.objects.iter().filter(|o| drifted.contains(&o.key)).collect();
     let looks = if watched { changes::NAMED } else { 0 };
-    let repaired = action::repair(&env, version, packed.as_ref(), &objects, looks).await.map_err(|e| fault(&e))?;
+    let repaired = action::repair(&env, version, packed.as_ref(), &objects, looks).await;
+    let Some(repaired) = work.unless_unproven(version, repaired)? else { return Ok(Next::Again) };
     let (applied, marks) = (repaired.applied, accept(work, version, &marks, &repaired.accepted));
     let put_back = put_back(&applied);
     if watched && !put_back.is_empty() {
@@ -76,7 +77,7 @@ async fn check_served(work: &Work<'_>, marks: &Marks, drifted: &[ObjectKey]) -> 
 async fn fight(
     env: &Environment<'_>,
     version: u32,
-    packed: Option<&Packed>,
+    packed: Option<&Stored<Packed>>,
     primary: &Primary,
     drifted: &[ObjectKey],
 ) -> Fault {
@@ -108,12 +109,18 @@ pub(super) async fn read(work: &mut Work<'_>, primary: &Primary) -> Result<Next,
     // Reading takes nothing over: only a record that we wrote does.
     let is_ours = release.holder(&primary.owner()) == Holder::Resource;
     for version in release.unmarked() {
-        let (mut marks, packed) = inventory(primary, &env, version).await?;
+        let (mut marks, packed) = match action::inventory_of(&env, version).await {
+            Ok((marks, packed)) => (marks, Some(packed)),
+            Err(action::Error::Storage(error)) if error.is_damage() => (Marks::default(), None),
+            // Its manifest is not one.
+            Err(action::Error::Manifest(_)) => (Marks::default(), None),
+            Err(error) => return Err(fault(&error)),
+        };
         if is_ours {
             (marks.owner, marks.owner_type) = (intern(primary.uid()), intern(&primary.owner().annotated_type()));
         }
-        let of_base = packed.as_ref().filter(|_| Some(version) == base);
-        marks.string_overrides = of_base.is_some_and(|packed| work.finds_strings(primary, packed));
+        let facts = packed.as_ref().map(Stored::facts);
+        marks.string_overrides = Some(version) == base && facts.is_some_and(|facts| work.finds_strings(primary, facts));
         // A release without objects has nothing to take ownership of.
         marks.complete = marks.objects.is_empty();
         let abandoned = release.revisions.get(&version).is_some_and(|r| r.status.is_pending() && r.marks.is_none());
@@ -124,8 +131,10 @@ pub(super) async fn read(work: &mut Work<'_>, primary: &Primary) -> Result<Next,
         work.shared.cache.change_release(work.key, |release| {
             if let Some(revision) = release.revisions.get_mut(&version) {
                 revision.marks = Some(Arc::new(marks));
-                if let Some(written) = status {
+                if abandoned {
                     revision.status = Status::Failed;
+                }
+                if let Some(written) = status {
                     revision.rewritten(written);
                 }
             }
@@ -137,38 +146,13 @@ pub(super) async fn read(work: &mut Work<'_>, primary: &Primary) -> Result<Next,
     Ok(Next::Again)
 }
 
-/// The objects of a record. One that cannot be decoded must not hold up a deletion for ever: if the user gives up its hooks, the objects that name the
-/// release take its place.
-async fn inventory(primary: &Primary, env: &Environment<'_>, version: u32) -> Result<(Marks, Option<Packed>), Failed> {
-    let error = match action::inventory_of(env, version).await {
-        Ok((marks, packed)) => return Ok((marks, Some(packed))),
-        Err(error) => error,
-    };
-    if !primary.deleting || !error.is_undecodable() {
-        return Err(fault(&error));
-    }
-    if !primary.annotations.disable_hooks("uninstall") {
-        let failed = fault(&error);
-        let mut told = failed.fault().clone();
-        told.message.push_str(uninstall::WITHOUT_HOOKS);
-        return Err(failed.reported_as(told));
-    }
-    tracing::warn!(
-        release = env.decoration.release,
-        version,
-        error = chain(&error),
-        "Uninstalling without a record that cannot be decoded"
-    );
-    Ok((action::orphans(env).await.map_err(|e| fault(&e))?, None))
-}
-
 /// Takes ownership of every object of the deployed revision.
 pub(super) async fn take_ownership(work: &mut Work<'_>, primary: &Primary) -> Result<Next, Failed> {
     let Some((version, marks)) = deployed(work) else { return Ok(Next::Done) };
+    let Some(admitted) = work.admitted(primary, version).await? else { return Ok(Next::Again) };
     let decoration = work.decoration(primary);
     let env = work.environment(&decoration, primary, "upgrade");
-    let packed = work.release().and_then(|r| r.packed.clone()).filter(|(v, _)| *v == version).map(|(_, p)| p);
-    let taken = action::take_ownership(&env, version, packed.as_ref()).await.map_err(|e| fault(&e))?;
+    let taken = action::take_ownership(&env, &admitted).await.map_err(|e| fault(&e))?;
     let applied = taken.applied;
     cache_applied(work, &applied);
     undo::publish_client_side_applies(work, primary, &applied, None).await;
@@ -178,11 +162,11 @@ pub(super) async fn take_ownership(work: &mut Work<'_>, primary: &Primary) -> Re
     whole.owner = intern(primary.uid());
     whole.owner_type = intern(&primary.owner().annotated_type());
     whole.inputs = work.recorded_inputs(primary);
-    let written = action::record_ownership(&env, version, packed.as_ref(), &whole).await.map_err(|e| fault(&e))?;
+    let written = action::record_ownership(&env, admitted, &whole).await.map_err(|e| fault(&e))?;
     if !marks.owner.is_empty() && marks.owner_type != whole.owner_type {
         work.shared.cache.change_history(work.key, |history| history.took_over = true);
     }
-    keep(work, version, whole, written);
+    keep_written(work, version, whole, written);
     let mut kinds = Vec::new();
     for one in &applied {
         kinds.extend(work.shared.applier.mapper.resource(&one.api_version, &one.key.kind).await.ok());
@@ -265,18 +249,34 @@ pub(super) async fn update_marks(
     if new == *marks { Ok(()) } else { write_marks(work, primary, version, new).await }
 }
 
+/// Writes marks of a revision that this operator recorded; those of another are kept in memory.
 async fn write_marks(work: &Work<'_>, primary: &Primary, version: u32, marks: Marks) -> Result<(), action::Error> {
-    let written = work.shared.storage.mark(primary.namespace(), primary.name(), version, &marks).await?;
-    keep(work, version, marks, written);
-    Ok(())
-}
-
-fn keep(work: &Work<'_>, version: u32, marks: Marks, written: u64) {
+    let body = work.release().and_then(|release| release.revisions.get(&version)?.body(version));
+    let written = match body {
+        Some(body) => Some(work.shared.storage.mark(primary.namespace(), primary.name(), &body, &marks).await?),
+        None => None,
+    };
     work.shared.cache.change_release(work.key, |release| {
         if let Some(revision) = release.revisions.get_mut(&version) {
             revision.marks = Some(Arc::new(marks));
-            revision.rewritten(written);
+            if let (Some(written), Some(body)) = (written, body) {
+                revision.trust = Trust::Written(Some(body.content));
+                revision.rewritten(written);
+            }
         }
+    });
+    Ok(())
+}
+
+/// Stores a record that this process has written.
+fn keep_written(work: &Work<'_>, version: u32, marks: Marks, written: Written) {
+    work.shared.cache.change_release(work.key, |release| {
+        if let Some(revision) = release.revisions.get_mut(&version) {
+            revision.marks = Some(Arc::new(marks));
+            revision.trust = Trust::Written(Some(written.packed.content()));
+            revision.rewritten(written.resource_version);
+        }
+        release.packed = Some((version, Stored::Sealed(written.packed)));
     });
 }
 

@@ -153,8 +153,7 @@ pub(super) async fn record(work: &Work<'_>, outcome: Outcome, candidate: Option<
         for dropped in &outcome.dropped {
             release.revisions.remove(dropped);
         }
-        release.put(outcome.version, Status::Deployed, outcome.written.resource_version, outcome.marks);
-        release.packed = Some((outcome.version, outcome.written.packed));
+        release.put_written(outcome.version, Status::Deployed, outcome.written, outcome.marks);
     });
     shared.cache.change_history(work.key, |history| {
         history.notes = Some(outcome.notes);
@@ -181,7 +180,8 @@ fn publish_undone(work: &Work<'_>, primary: &Primary, candidate: &Candidate) {
     if !by_helm || !(1..version).contains(&before) {
         return;
     }
-    let record = release.packed.as_ref().filter(|(of, _)| *of == version).and_then(|(_, packed)| packed.unpack().ok());
+    let record =
+        release.packed.as_ref().filter(|(of, _)| *of == version).and_then(|(_, packed)| packed.facts().unpack().ok());
     let did = record.map(|record| record.info.description).filter(|text| !text.is_empty());
     let did = did.map(|text| format!(" ({text})")).unwrap_or_default();
     let (chart, number) = (&candidate.chart.name, &candidate.chart.version);

@@ -7,7 +7,7 @@ use helm_release::kube::{DriftPolicy, Live, Look, Mark, ObjectKey, Rival};
 use helm_release::storage::{MarkedObject, Marks};
 use tokio::time::Instant;
 
-use super::correct_drift::{accept, deployed, fault};
+use super::correct_drift::{accept, deployed};
 use super::failure::Failed;
 use super::primary::Primary;
 use super::work::{Next, Work};
@@ -75,7 +75,8 @@ pub(super) async fn detect(work: &mut Work<'_>, primary: &Primary) -> Result<Nex
     let decoration = work.decoration(primary);
     let env = work.environment(&decoration, primary, "upgrade");
     let packed = work.release().and_then(|r| r.packed.clone()).filter(|(v, _)| *v == version).map(|(_, p)| p);
-    let mut looks = action::look(&env, version, packed.as_ref(), &keys).await.map_err(|e| fault(&e))?;
+    let looks = action::look(&env, version, packed.as_ref(), &keys).await;
+    let Some(mut looks) = work.unless_unproven(version, looks)? else { return Ok(Next::Again) };
     let accepted: Vec<(ObjectKey, Live)> = looks.iter_mut().filter_map(|(key, look)| undisturbed(key, look)).collect();
     accept(work, version, &marks, &accepted);
     let unwatched = keys.iter().any(|key| !work.shared.cache.is_synced(key));

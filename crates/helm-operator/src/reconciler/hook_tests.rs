@@ -58,7 +58,7 @@ fn count(world: &World, request: &str) -> usize {
 
 /// The phases of a revision's hooks, as `helm` reads them.
 async fn phases(world: &World, version: u32) -> Vec<String> {
-    let release = world.shared.storage.get("ns", "web", version).await.unwrap();
+    let release = world.shared.storage.get("ns", "web", version).await.unwrap().release.facts().clone();
     release.hooks.iter().map(|hook| format!("{} {:?}", hook.name, hook.last_run.phase)).collect()
 }
 
@@ -396,6 +396,7 @@ fn of_another_version(world: &World) {
     noted["i"] = "1:0123456789abcdef".into();
     *marks = noted.to_string().into();
     world.server.put(&path, record, "helm-operator");
+    super::tests::reseal(&world.server, &path);
 }
 
 #[tokio::test(start_paused = true)]
@@ -456,7 +457,7 @@ async fn another_spec_ends_the_wait_for_a_hook_and_each_revision_runs_it_once() 
         );
         assert_eq!(count(&world, &format!("POST {JOBS}")), 2, "{event}: one for each revision");
         assert!(first.is_string() && uid_of(&world, "migrate") != first);
-        let said = world.shared.storage.get("ns", "web", 2).await.unwrap().info.description;
+        let said = world.shared.storage.get("ns", "web", 2).await.unwrap().release.facts().info.description.clone();
         let expected = "Upgrade \"web\" failed: hook memcached/templates/migrate.yaml was interrupted while waiting for Job \"migrate\" to finish: the spec changed";
         assert_eq!(said, expected);
         assert_eq!(world.condition("ReleaseFailed"), None);

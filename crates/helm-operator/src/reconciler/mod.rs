@@ -71,6 +71,7 @@ pub(crate) mod tests;
 pub(crate) mod turns;
 mod undo;
 mod uninstall;
+mod unproven;
 mod unread;
 mod unserved;
 mod veil;

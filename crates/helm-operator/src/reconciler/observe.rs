@@ -50,13 +50,20 @@ impl Work<'_> {
     /// How the newest revision relates to the resource.
     pub(super) fn recorded(&self, primary: &Primary) -> Recorded {
         let history = self.shared.cache.history(self.key);
-        recorded(
+        let recorded = recorded(
             self.release().as_deref(),
             is_lost(primary, &history) || history.took_over,
             &primary.owner(),
             self.granted(primary),
             outside::now(),
-        )
+        );
+        match recorded {
+            // Whoever replaces all records must not thereby keep the objects.
+            Recorded::Foreign if primary.deleting && is_lost(primary, &history) && self.is_displaced(primary) => {
+                Recorded::Lost
+            }
+            recorded => recorded,
+        }
     }
 
     /// What the resource may take over: what its annotation asks for, as far as the watch grants it. A deletion takes nothing over.
@@ -113,7 +120,7 @@ impl Work<'_> {
         let Some(marks) = release.and_then(Release::deployed).and_then(|(_, r)| r.marks.as_ref()) else {
             return Objects::Intact;
         };
-        if !marks.complete || *marks.owner != *primary.uid() {
+        if !marks.complete || !self.vouches_for_deployed(primary) {
             return Objects::Unmarked;
         }
         let drift = match (self.drifted(marks, primary).is_empty(), self.unreported(marks, primary).is_empty()) {

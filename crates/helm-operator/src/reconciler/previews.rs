@@ -105,10 +105,11 @@ async fn of_one(shared: &Shared, renderer: &dyn Renderer, primary: &Primary, unt
     let name = format!("{}/{}", primary.namespace(), primary.name());
     let untold = || ReleasePreview { name: name.clone(), before: Vec::new(), after: None, mask: Mask::default() };
     let rendered = async {
-        let record = shared.storage.get(primary.namespace(), primary.name(), version).await.ok()?;
+        let record = shared.storage.get(primary.namespace(), primary.name(), version).await.ok()?.release;
+        let record = record.facts();
         let rendered = render(&mut work, renderer, primary, version).await;
         let hooks = record.hooks.iter().map(|hook| hook.manifest.clone());
-        let before: Vec<String> = std::iter::once(record.manifest).chain(hooks).collect();
+        let before: Vec<String> = std::iter::once(record.manifest.clone()).chain(hooks).collect();
         let after = match rendered {
             Ok(after) => Ok(after),
             Err(failed) => Err(work.veiled(primary, failed.fault().clone()).await.message),

@@ -7,7 +7,7 @@ use helm_release::release::Status;
 use helm_release::storage::Marks;
 use jiff::Timestamp;
 
-use super::release::{Holder, Release, Revision};
+use super::release::{Holder, Release, Revision, Trust};
 use super::state::Recorded;
 use super::undo;
 
@@ -70,11 +70,13 @@ impl Release {
     pub(super) fn in_flight(&self, now: Timestamp) -> Option<Timestamp> {
         let (_, newest) = self.newest()?;
         let under_way = newest.status.is_pending() || newest.status == Status::Uninstalling;
+        // Another process with another key seals it in turn.
+        let is_broken = newest.trust == Trust::Broken;
         let until = match newest.marks {
-            None => newest.written.and_then(|written| written.checked_add(PATIENCE).ok()),
-            Some(_) => self.left_to_rival(),
+            None if !is_broken => newest.written.and_then(|written| written.checked_add(PATIENCE).ok()),
+            _ => self.left_to_rival(),
         };
-        until.filter(|until| under_way && now < *until)
+        until.filter(|until| (under_way || is_broken) && now < *until)
     }
 
     /// Whether Helm made one of the revisions that count.
@@ -161,6 +163,7 @@ mod tests {
             resource_version: 1,
             owners: Box::new(["u1".into()]),
             marks: marks.clone().map(Arc::new),
+            trust: if marks.is_some() { Trust::Written(None) } else { Trust::Foreign },
             stamp: Stamp::written(None),
             written: Some(at(1000)),
         };

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use helm_release::kube::{ObjectKey, Owner};
 use helm_release::release::{Packed, Status};
-use helm_release::storage::Marks;
+use helm_release::storage::{Body, Content, Marks, Proof, Stored, Written};
 use jiff::Timestamp;
 use litemap::LiteMap;
 
@@ -16,7 +16,7 @@ use super::stamp::Stamp;
 pub(super) struct Release {
     pub(super) revisions: LiteMap<u32, Revision>,
     /// The deployed revision's record, if this process read or wrote it.
-    pub(super) packed: Option<(u32, Packed)>,
+    pub(super) packed: Option<(u32, Stored<Packed>)>,
     /// Another process that writes the records, too.
     pub(super) rival: Option<Box<Rival>>,
 }
@@ -28,10 +28,35 @@ pub(super) struct Revision {
     pub(super) resource_version: u64,
     /// The uids of the owners that the record names beside the one in its marks.
     pub(super) owners: Box<[Box<str>]>,
+    /// What the record says of its objects: our own marks, or those that were read from the manifest of a record that is not ours.
     pub(super) marks: Option<Arc<Marks>>,
+    pub(super) trust: Trust,
     pub(super) stamp: Stamp,
     /// When it was last written, if a watch reported it.
     pub(super) written: Option<Timestamp>,
+}
+
+/// Who wrote a revision's record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Trust {
+    /// This process, with this content unless the answer to the write is unknown.
+    Written(Option<Content>),
+    /// This operator, by the record's seal. It is authentic, but may have been put back.
+    Sealed(Content),
+    /// Helm or an upstream operator.
+    Foreign,
+    /// Anybody: it looks like ours, and its seal is not valid.
+    Broken,
+}
+
+impl From<Proof> for Trust {
+    fn from(proof: Proof) -> Trust {
+        match proof {
+            Proof::Sealed(content) => Trust::Sealed(content),
+            Proof::Foreign => Trust::Foreign,
+            Proof::Broken => Trust::Broken,
+        }
+    }
 }
 
 /// Whose a release is.
@@ -70,15 +95,59 @@ impl Revision {
         self.resource_version = resource_version;
         self.stamp = Stamp::written(Some(self.stamp));
     }
+
+    /// Whether this operator wrote the record.
+    pub(super) fn is_sealed(&self) -> bool {
+        matches!(self.trust, Trust::Written(_) | Trust::Sealed(_))
+    }
+
+    /// What the revision's marks are written beside, if this operator wrote its record.
+    pub(super) fn body(&self, version: u32) -> Option<Body> {
+        match self.trust {
+            Trust::Written(Some(content)) | Trust::Sealed(content) => {
+                Some(Body { version, status: self.status, content })
+            }
+            _ => None,
+        }
+    }
 }
 
 impl Release {
-    /// Stores a revision whose whole record we wrote.
-    pub(super) fn put(&mut self, version: u32, status: Status, resource_version: u64, marks: Marks) {
+    /// Stores a revision whose whole record we wrote, and the record.
+    pub(super) fn put_written(&mut self, version: u32, status: Status, written: Written, marks: Marks) {
+        let Written { packed, resource_version } = written;
+        self.put(version, (status, Trust::Written(Some(packed.content()))), resource_version, marks);
+        self.packed = Some((version, Stored::Sealed(packed)));
+    }
+
+    /// Stores a revision.
+    pub(super) fn put(&mut self, version: u32, (status, trust): (Status, Trust), resource_version: u64, marks: Marks) {
         self.note_own(version);
         let stamp = Stamp::written(self.revisions.get(&version).map(|known| known.stamp));
         let (owners, marks) = (Box::default(), Some(Arc::new(marks)));
-        self.revisions.insert(version, Revision { status, resource_version, owners, marks, stamp, written: None });
+        let revision = Revision { status, resource_version, owners, marks, trust, stamp, written: None };
+        self.revisions.insert(version, revision);
+    }
+
+    /// Whether a revision is the resource's own and as current as its status: only then is it restored, kept as it is while the next one fails, or asked
+    /// for hooks. A record that was put back is authentic and still not what runs.
+    pub(super) fn is_vouched(&self, version: u32, uid: &str, at_least: u32) -> bool {
+        let Some(revision) = self.revisions.get(&version) else { return false };
+        let is_current = version >= at_least || matches!(revision.trust, Trust::Written(_));
+        revision.is_sealed() && is_current && revision.marks.as_ref().is_some_and(|marks| *marks.owner == *uid)
+    }
+
+    /// The revisions whose records look like ours and are not.
+    pub(super) fn broken(&self) -> Vec<u32> {
+        self.revisions.iter().filter(|(_, r)| r.trust == Trust::Broken).map(|(version, _)| *version).collect()
+    }
+
+    /// Notes that a record is not what its metadata says: its marks, which the seal covers, stay; its content is anybody's.
+    pub(super) fn distrust(&mut self, version: u32) {
+        if let Some(revision) = self.revisions.get_mut(&version) {
+            revision.trust = Trust::Broken;
+        }
+        self.packed = self.packed.take().filter(|(of, _)| *of != version);
     }
 
     /// The objects of all revisions with marks; some may occur twice.
@@ -111,7 +180,12 @@ impl Release {
 
     /// Whose the release is: the newest revision that names an owner decides, because a person's `helm upgrade` writes one that names none.
     pub(super) fn holder(&self, owner: &Owner) -> Holder {
-        let mut named = self.revisions.values().rev().filter(|revision| revision.names_owner());
+        // What this operator recorded counts, whatever others have written beside it.
+        let has_own = self.revisions.values().any(|revision| revision.is_sealed() && revision.is_marked());
+        let counts = |revision: &&Revision| {
+            if has_own { revision.is_sealed() && revision.is_marked() } else { revision.names_owner() }
+        };
+        let mut named = self.revisions.values().rev().filter(counts);
         match named.next() {
             None => Holder::Nobody,
             Some(newest) if newest.names(owner) => Holder::Resource,

@@ -6,7 +6,8 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex, Weak};
 
 use helm_release::outside;
-use helm_release::storage::RecordMeta;
+use helm_release::release::Packed;
+use helm_release::storage::{Proof, RecordMeta, Stored};
 
 use super::feed::{Scope, Sink};
 use super::lock;
@@ -110,7 +111,7 @@ impl Releases {
 
     /// Drops the records that no longer fit into memory, after a release has changed.
     fn drop_old_records(&self, all: &mut HashMap<ResourceKey, Arc<Release>>, changed: &ResourceKey) {
-        let size = all.get(changed).and_then(|release| Some(release.packed.as_ref()?.1.size()));
+        let size = all.get(changed).and_then(|release| Some(release.packed.as_ref()?.1.facts().size()));
         for key in lock(&self.recent).note(changed, size) {
             if let Some(release) = all.get_mut(&key) {
                 Arc::make_mut(release).packed = None;
@@ -137,9 +138,13 @@ impl Releases {
             resource_version: meta.resource_version,
             owners: owners.map(Into::into).collect(),
             marks: meta.marks.map(Arc::new),
+            trust: meta.proof.into(),
             stamp,
             written: meta.written,
         };
+        // What somebody has replaced is not what this process remembers.
+        let is_other = |packed: &Stored<Packed>| meta.proof != Proof::Sealed(packed.content());
+        release.packed = release.packed.take().filter(|(of, packed)| *of != meta.version || !is_other(packed));
         release.revisions.insert(meta.version, revision);
         if let Some(rival) = meta.writer.filter(|writer| is_listed && **writer != *self.writer) {
             release.note_rival(&rival, meta.version, outside::now());

@@ -21,7 +21,8 @@ pub(super) async fn reapply(work: &mut Work<'_>, primary: &Primary) -> Result<Ne
     let asked = work.full_reconcile(primary).is_some();
     let is_due = |object: &&MarkedObject| asked || work.drift_policy(object, primary) == DriftPolicy::Repair;
     let objects: Vec<&MarkedObject> = marks.objects.iter().filter(is_due).collect();
-    let applied = action::reapply(&env, version, packed.as_ref(), &objects).await.map_err(|e| fault(&e))?;
+    let applied = action::reapply(&env, version, packed.as_ref(), &objects).await;
+    let Some(applied) = work.unless_unproven(version, applied)? else { return Ok(Next::Again) };
     correct_drift::cache_applied(work, &applied);
     undo::publish_client_side_applies(work, primary, &applied, None).await;
     correct_drift::update_marks(work, primary, version, &marks, &applied).await.map_err(|e| fault(&e))?;

@@ -179,6 +179,7 @@ mod tests {
     use helm_release::release::Status;
     use helm_release::storage::Marks;
 
+    use super::super::release::Trust;
     use super::*;
 
     fn at(second: i64) -> Timestamp {
@@ -188,7 +189,7 @@ mod tests {
     /// A release whose newest revision is this one.
     fn release(newest: u32) -> Release {
         let mut release = Release::default();
-        release.put(newest, Status::Deployed, 1, Marks::default());
+        release.put(newest, (Status::Deployed, Trust::Written(None)), 1, Marks::default());
         release
     }
 
@@ -216,10 +217,10 @@ mod tests {
         // It marks the one before as superseded.
         release.note_rival("b", 1, at(0));
         assert_eq!(release.written_by_rival(), Some("b"));
-        release.put(2, Status::Deployed, 2, Marks::default());
+        release.put(2, (Status::Deployed, Trust::Written(None)), 2, Marks::default());
         assert_eq!(release.written_by_rival(), None);
         release.note_rival("b", 2, at(0));
-        release.put(3, Status::Deployed, 3, Marks::default());
+        release.put(3, (Status::Deployed, Trust::Written(None)), 3, Marks::default());
         assert_eq!(release.left_to_rival(), None);
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures::future::{BoxFuture, join_all};
 use helm::engine::spelled_out;
 use helm_release::kube::{Applier, Reach, Resource};
-use helm_release::storage::Storage;
+use helm_release::storage::{Keyring, Storage};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -69,13 +69,17 @@ pub(super) async fn run(controller: ChartController, context: Context) -> Result
         Source::Own(_) => watch.objects.reach_of_code(),
     };
     let renderer = renderer(source, &watch, &context).await?;
+    let keys = tokio::select! {
+        keys = context.cluster.keys(&context.config) => keys,
+        () = context.shutdown.cancelled() => return Ok(()),
+    };
     context.cluster.kinds.announce(renderer.chart_name());
     let intake = intake(&watch, &additions, versions, &resource, &context)?;
     let settings = settings(&watch, &context, reach);
     let (expressions, home) = (settings.expressions.clone(), settings.home.clone());
     let (new_kinds, kinds) = mpsc::unbounded_channel();
     let shared = Arc::new(Shared {
-        storage: Storage::new(api.clone()).at(home.clone()).written_by(context.cluster.releases.writer()),
+        storage: Storage::new(api.clone(), keys.clone()).at(home.clone()).written_by(context.cluster.releases.writer()),
         rollout: Rollout::new(settings.max_parallel_upgrades),
         settings,
         intake,
@@ -109,7 +113,7 @@ pub(super) async fn run(controller: ChartController, context: Context) -> Result
     let primaries = watch::primaries(&context, &shared.resource, &watch.selector);
     // From here on its lists are required.
     requirement.meet();
-    let watches = start_watches(&shared, &context, primaries, kinds);
+    let watches = start_watches(&shared, &context, (primaries, keys), kinds);
     let workers = watch.max_concurrent_reconciles.unwrap_or(context.config.max_concurrent_reconciles);
     let served = tokio::select! {
         biased;
@@ -262,7 +266,7 @@ fn release_namespace(watch: &Watch, context: &Context) -> Result<Arc<str>, nativ
 async fn start_watches(
     shared: &Arc<Shared>,
     context: &Context,
-    primaries: Vec<Stream<Received>>,
+    (primaries, keys): (Vec<Stream<Received>>, Keyring),
     mut kinds: mpsc::UnboundedReceiver<Arc<Resource>>,
 ) {
     let mut tasks = JoinSet::new();
@@ -270,7 +274,7 @@ async fn start_watches(
     for stream in primaries {
         lists.push(start_feed(watch::Primaries(shared.clone()), stream, &mut tasks));
     }
-    tokio::join!(join_all(lists), context.cluster.records_listed());
+    tokio::join!(join_all(lists), context.cluster.records_listed(keys));
     let known = known_kinds(shared, &mut tasks).await;
     let needs: Vec<_> =
         known.iter().map(|kind| preflight::of_objects(kind, false, shared.settings.account.is_some())).collect();

@@ -4,7 +4,6 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use helm_release::kube::{Call, FIELD_MANAGER, ObjectKey, intern};
 use helm_release::outside;
-use helm_release::release::Packed;
 use serde_json::json;
 use tokio::time::Instant;
 
@@ -55,8 +54,8 @@ async fn read_description(work: &Work<'_>, primary: &Primary) {
     }
     let record = work.shared.storage.get(primary.namespace(), primary.name(), version).await;
     let described = record.map_err(|e| chain(&e)).and_then(|record| {
-        let packed = Packed::pack(&record).map_err(|e| chain(&e))?;
-        Ok((packed, record.info.notes))
+        let packed = record.release.pack().map_err(|e| chain(&e))?;
+        Ok((packed, record.release.facts().info.notes.clone()))
     });
     match described {
         Ok((packed, notes)) => {
@@ -96,7 +95,7 @@ fn facts(work: &Work<'_>, primary: &Primary, health: Health, count: ObjectCount)
     let (fields, fault) = fields(work, primary, &objects);
     let facts = Facts {
         generation: primary.generation,
-        release: deployed.map(|(version, _)| deployed_release(primary, version, release.as_deref())).or(lost),
+        release: deployed.map(|(version, _)| deployed_release(work, primary, version)).or(lost),
         rolled_back_to: deployed.and_then(|(_, revision)| revision.marks.as_ref()?.rolled_back_to),
         health,
         objects: count,
@@ -112,6 +111,7 @@ fn facts(work: &Work<'_>, primary: &Primary, health: Health, count: ObjectCount)
         handled: work.handled(primary),
         awaited: work.awaited.clone(),
         unread: work.unread(primary),
+        unproven: work.unproven(primary),
         ignored: primary.annotations.mistakes().join("; "),
         kept_by,
     };
@@ -149,13 +149,21 @@ fn blocked(work: &Work<'_>) -> Option<Fault> {
 }
 
 /// The status keeps its chart unless this process knows the record.
-fn deployed_release(primary: &Primary, version: u32, release: Option<&Release>) -> DeployedRelease {
-    let packed = release.and_then(|r| r.packed.as_ref()).filter(|(v, _)| *v == version);
+///
+/// A revision that was put back does not replace a later one: that is how it is known.
+fn deployed_release(work: &Work<'_>, primary: &Primary, version: u32) -> DeployedRelease {
+    let release = work.release().unwrap_or_default();
+    if let Some(later) =
+        primary.status.deployed_release.clone().filter(|_| work.is_put_back(&release, version, primary))
+    {
+        return later;
+    }
+    let packed = release.packed.as_ref().filter(|(v, _)| *v == version);
     let known =
         primary.status.deployed_release.clone().filter(|known| known.revision == version && !known.chart.is_empty());
     match (packed, known) {
         (Some((_, packed)), _) => {
-            let chart = packed.chart();
+            let chart = packed.facts().chart();
             DeployedRelease {
                 name: intern(primary.name()),
                 revision: version,
@@ -232,12 +240,12 @@ fn publish_recovery(work: &Work<'_>, primary: &Primary, status: &Status) {
     }
 }
 
-/// Publishes and logs what has no effect, once for each change.
+/// Publishes and logs what has no effect or is not ours, once for each change.
 fn publish_mistakes(work: &Work<'_>, primary: &Primary, status: &Status) {
-    for kind in [condition::UNREAD_VALUES, condition::IGNORED_ANNOTATIONS] {
+    for kind in [condition::UNREAD_VALUES, condition::IGNORED_ANNOTATIONS, condition::UNPROVEN_RECORDS] {
         let said = |status: &Status| status.find(kind).map(|condition| condition.message.to_string());
         if let Some(message) = said(status).filter(|message| said(&primary.status).as_ref() != Some(message)) {
-            tracing::warn!(resource = %work.key, reason = kind, message, "Part of the resource has no effect");
+            tracing::warn!(resource = %work.key, reason = kind, message, "The resource needs attention");
             work.shared.publish(primary, Outcome::warning(kind, "Reconcile", message));
         }
     }

@@ -27,7 +27,6 @@ pub(super) async fn supersede(work: &Work<'_>) -> Result<Next, Failed> {
 
 async fn mark(work: &Work<'_>, version: u32) -> Result<u64, action::Error> {
     let storage = &work.shared.storage;
-    let mut release = storage.get(&work.key.namespace, &work.key.name, version).await?;
-    release.info.status = Status::Superseded;
-    Ok(storage.update(&release, None).await?.resource_version)
+    let record = storage.get(&work.key.namespace, &work.key.name, version).await?;
+    Ok(storage.supersede(record).await?)
 }

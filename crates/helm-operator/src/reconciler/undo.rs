@@ -12,7 +12,7 @@ use super::blame::blame;
 use super::deploy::record;
 use super::failure::{Failed, FailedAttempt};
 use super::primary::Primary;
-use super::release::Release;
+use super::release::{Release, Revision, Trust};
 use super::uninstall;
 use super::work::Work;
 use crate::metrics::Action;
@@ -33,17 +33,20 @@ enum Remedy {
     Uninstall,
 }
 
-fn remedy(release: &Release, policy: OnFailure) -> Remedy {
-    // A revision without marks is Helm's: a person's command may be writing it now.
-    let Some((_, newest)) = release.newest().filter(|(_, newest)| newest.marks.is_some()) else {
+fn remedy(release: &Release, policy: OnFailure, is_vouched: impl Fn(u32) -> bool) -> Remedy {
+    // A revision that this operator did not record is Helm's, which a person may be writing now, or anybody's.
+    let Some((_, newest)) = release.newest().filter(|(_, newest)| newest.is_sealed()) else {
         return Remedy::Nothing;
     };
     let unfinished = newest.status == Status::Failed || newest.status.is_pending();
     match release.deployed() {
         _ if !unfinished || policy == OnFailure::Keep => Remedy::Nothing,
+        Some((to, _)) if !is_vouched(to) => Remedy::Nothing,
         Some(_) if policy == OnFailure::Uninstall => Remedy::Uninstall,
         Some((to, _)) => Remedy::RollBack(to),
-        None if was_never_deployed(release) => Remedy::RemoveFailedInstall,
+        None if was_never_deployed(release) && release.revisions.values().all(Revision::is_sealed) => {
+            Remedy::RemoveFailedInstall
+        }
         None => Remedy::Nothing,
     }
 }
@@ -90,7 +93,7 @@ async fn with_undo(work: &Work<'_>, primary: &Primary, message: String) -> Strin
     // What someone else is making is theirs to clean up.
     let release = work.release().filter(|release| release.in_flight(outside::now()).is_none());
     let Some(release) = release else { return message };
-    match remedy(&release, work.shared.settings.on_failure) {
+    match remedy(&release, work.shared.settings.on_failure, |version| work.vouches(&release, version, primary)) {
         Remedy::Nothing => message,
         Remedy::RollBack(to) => match roll_back(work, primary, to).await {
             Ok(()) => message,
@@ -112,7 +115,8 @@ async fn with_undo(work: &Work<'_>, primary: &Primary, message: String) -> Strin
 pub(super) fn note(work: &Work<'_>, failure: &Failure) {
     let Some(recorded) = &failure.recorded else { return };
     work.shared.cache.change_release(work.key, |release| {
-        release.put(recorded.version, recorded.status, 0, recorded.marks.clone());
+        let wrote = (recorded.status, Trust::Written(None));
+        release.put(recorded.version, wrote, 0, recorded.marks.clone());
         recorded.dropped.iter().for_each(|version| _ = release.revisions.remove(version));
     });
 }
@@ -177,7 +181,15 @@ async fn with_recorded_objects(
 ) -> Result<Current, action::Error> {
     let newest = (current.deployed.is_none() && current.inventory.objects.is_empty()).then_some(current.version);
     for version in versions.iter().copied().chain(newest) {
-        let (marks, _) = action::inventory_of(env, version).await?;
+        let marks = match action::inventory_of(env, version).await {
+            Ok((marks, _)) => marks,
+            // Somebody changed it, and its objects may stay behind.
+            Err(action::Error::Storage(error)) if error.is_damage() => {
+                tracing::warn!(release = env.decoration.release, version, %error, "A damaged record names no objects");
+                continue;
+            }
+            Err(error) => return Err(error),
+        };
         let unknown: Vec<_> = marks.objects.into_iter().filter(|o| current.inventory.find(&o.key).is_none()).collect();
         current.inventory.objects.extend(unknown);
     }
@@ -214,7 +226,6 @@ mod tests {
 
     use helm_release::storage::Marks;
 
-    use super::super::release::Revision;
     use super::super::stamp::Stamp;
     use super::*;
 
@@ -226,6 +237,7 @@ mod tests {
             resource_version: 0,
             owners: Box::default(),
             marks: marks.clone().map(Arc::new),
+            trust: if marks.is_some() { Trust::Written(None) } else { Trust::Foreign },
             stamp,
             written: None,
         };
@@ -255,18 +267,28 @@ mod tests {
         ];
         for (statuses, expected) in cases {
             assert_eq!(
-                remedy(&release(statuses, Some(Marks::default())), OnFailure::Rollback),
+                remedy(&release(statuses, Some(Marks::default())), OnFailure::Rollback, |_| true),
                 expected,
                 "{statuses:?}"
             );
-            assert_eq!(remedy(&release(statuses, Some(Marks::default())), OnFailure::Keep), Nothing, "{statuses:?}");
+            assert_eq!(
+                remedy(&release(statuses, Some(Marks::default())), OnFailure::Keep, |_| true),
+                Nothing,
+                "{statuses:?}"
+            );
             let expected = if let RollBack(_) = expected { Remedy::Uninstall } else { expected };
             assert_eq!(
-                remedy(&release(statuses, Some(Marks::default())), OnFailure::Uninstall),
+                remedy(&release(statuses, Some(Marks::default())), OnFailure::Uninstall, |_| true),
                 expected,
                 "{statuses:?}"
             );
-            assert_eq!(remedy(&release(statuses, None), OnFailure::Uninstall), Nothing, "Helm's {statuses:?}");
+            assert_eq!(
+                remedy(&release(statuses, None), OnFailure::Uninstall, |_| true),
+                Nothing,
+                "Helm's {statuses:?}"
+            );
+            let unproven = remedy(&release(statuses, Some(Marks::default())), OnFailure::Rollback, |_| false);
+            assert!(!matches!(unproven, RollBack(_)), "{statuses:?}");
         }
     }
 }

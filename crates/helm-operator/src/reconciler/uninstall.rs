@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use helm_release::action::{self, Environment, PostDelete, Uninstalling};
+use helm_release::action::{self, Candidate, Environment, PostDelete, Uninstalling};
 use helm_release::kube::{Call, HookError};
 use helm_release::release::Status;
-use helm_release::storage::Marks;
+use helm_release::storage::{Marks, Stored};
 use serde_json::json;
 use tokio::time::Instant;
 
@@ -14,7 +14,9 @@ use super::awaited::awaited;
 use super::deploy;
 use super::failure::Failed;
 use super::primary::{FINALIZER, Primary, Received};
+use super::release::Trust;
 use super::state::Recorded;
+use super::unproven::{has_delete_hooks, is_uninstalling, is_unproven};
 use super::work::{Next, Work};
 use crate::metrics::Action;
 use crate::report::{Outcome, chain};
@@ -103,14 +105,20 @@ pub(super) async fn read_again(work: &Work<'_>, primary: &Primary) -> Result<(),
 
 /// Deletes hooks, objects and records; with `uninstall-wait` the records stay until the objects are gone.
 pub(super) async fn uninstall(work: &mut Work<'_>, primary: &Primary) -> Result<Next, Failed> {
+    let beginning = begin(work, primary).await?;
+    let version = uninstalling(work).map(|at| at.version);
     let began = Instant::now();
-    let deleted = delete(work, primary).await;
+    let deleted = delete(work, primary, beginning).await;
     // What waits for objects has not ended.
     if !matches!(deleted, Ok(Some(_))) {
         work.count_action(Action::Uninstall, began, deleted.as_ref().err());
     }
-    match deleted {
-        Ok(None) => {
+    match (deleted, version) {
+        (Err(error), Some(version)) if is_unproven(&error) => {
+            work.distrust(version);
+            Ok(Next::Again)
+        }
+        (Ok(None), _) => {
             tracing::info!(resource = %work.key, "Uninstalled release");
             let note = format!("uninstalled release {:?}{}", primary.name(), work.ran.take());
             work.shared.publish(primary, Outcome::normal("Uninstalled", "Uninstall", note));
@@ -118,14 +126,14 @@ pub(super) async fn uninstall(work: &mut Work<'_>, primary: &Primary) -> Result<
             work.succeed();
             Ok(Next::Again)
         }
-        Ok(Some(awaited)) => {
+        (Ok(Some(awaited)), _) => {
             tracing::info!(resource = %work.key, awaited, "Uninstall wait: Waiting until all resources are deleted");
             work.awaited = Some(awaited);
             work.succeed();
             Ok(if work.is_watched() { Next::Done } else { Next::At(Instant::now() + ASK_AGAIN) })
         }
-        Err(error) if error.is_interruption() => Ok(deploy::interrupted(work, primary, &error, None).await),
-        Err(error) => {
+        (Err(error), _) if error.is_interruption() => Ok(deploy::interrupted(work, primary, &error, None).await),
+        (Err(error), _) => {
             let failed = Failed::of_step(&error, condition::RELEASE_FAILED, "UninstallError");
             let mut fault = failed.fault().clone();
             if matches!(error, action::Error::Hook(_)) || error.is_undecodable() {
@@ -138,7 +146,7 @@ pub(super) async fn uninstall(work: &mut Work<'_>, primary: &Primary) -> Result<
 
 /// Uninstalls a release whose upgrade failed, so that the next attempt installs it again; returns the objects to wait for.
 pub(super) async fn uninstall_failed(work: &Work<'_>, primary: &Primary) -> Result<Option<String>, action::Error> {
-    let awaited = delete(work, primary).await?;
+    let awaited = delete(work, primary, Beginning::Recorded).await?;
     if awaited.is_none() {
         tracing::info!(resource = %work.key, "Uninstalled the release of a failed upgrade");
         let note = format!("uninstalled release {:?} after a failed upgrade", primary.name());
@@ -156,11 +164,43 @@ fn forget(work: &Work<'_>, primary: &Primary) {
     });
 }
 
+/// What an uninstall starts from.
+enum Beginning {
+    /// What this operator recorded.
+    Recorded,
+    /// What anybody may have recorded, and what the objects themselves say. The hooks are the chart's, if it renders.
+    Unproven(Option<Candidate>),
+}
+
+/// Finds out whether the record counts, and which hooks the chart has if it does not.
+async fn begin(work: &mut Work<'_>, primary: &Primary) -> Result<Beginning, Failed> {
+    let (Some(release), Some(at)) = (work.release(), uninstalling(work)) else { return Ok(Beginning::Recorded) };
+    if work.vouches(&release, at.version, primary) || is_uninstalling(&release, &at, primary) {
+        return Ok(Beginning::Recorded);
+    }
+    if work.orphaned || work.is_displaced(primary) || primary.annotations.disable_hooks("uninstall") {
+        return Ok(Beginning::Unproven(None));
+    }
+    Ok(Beginning::Unproven(match work.chart_hooks(primary, at.version).await? {
+        Ok(candidate) => Some(candidate),
+        Err(why) => {
+            work.publish_unproven_hooks(primary, &why);
+            None
+        }
+    }))
+}
+
 /// Deletes what is recorded; returns the objects to wait for.
-async fn delete(work: &Work<'_>, primary: &Primary) -> Result<Option<String>, action::Error> {
+async fn delete(work: &Work<'_>, primary: &Primary, beginning: Beginning) -> Result<Option<String>, action::Error> {
     let decoration = work.decoration(primary);
     let env = work.environment(&decoration, primary, "uninstall");
-    let Some(mut at) = uninstalling(work) else { return delete_lost(work, primary, &env).await };
+    let recorded =
+        uninstalling(work).filter(|_| !work.is_displaced(primary) || work.recorded(primary) != Recorded::Lost);
+    let Some(mut at) = recorded else { return delete_lost(work, primary, &env).await };
+    if let Beginning::Unproven(candidate) = beginning {
+        complete(&env, &mut at, candidate.as_ref()).await?;
+        cache_hook_records(work, &at);
+    }
     let inventory = at.marks.clone();
     if inventory.delete_hooks {
         let ran = action::run_pre_delete(&env, &mut at).await;
@@ -202,6 +242,22 @@ async fn publish_left_records(work: &Work<'_>, primary: &Primary) {
     }
 }
 
+/// Adds to an unproven record the objects that say themselves that they are the release's, and the chart's hooks in place of its own.
+async fn complete(
+    env: &Environment<'_>,
+    at: &mut Uninstalling,
+    candidate: Option<&Candidate>,
+) -> Result<(), action::Error> {
+    let found = action::orphans(env).await?;
+    let unknown: Vec<_> = found.objects.into_iter().filter(|object| at.marks.find(&object.key).is_none()).collect();
+    at.marks.objects.extend(unknown);
+    at.marks.delete_hooks = candidate.is_some_and(has_delete_hooks);
+    match candidate.filter(|candidate| has_delete_hooks(candidate)) {
+        Some(candidate) => action::begin_with_hooks(env, at, candidate).await,
+        None => Ok(()),
+    }
+}
+
 /// The objects that still exist, if the resource asks to wait for them.
 async fn still_there(
     work: &Work<'_>,
@@ -219,9 +275,13 @@ async fn delete_lost(
     primary: &Primary,
     env: &Environment<'_>,
 ) -> Result<Option<String>, action::Error> {
+    // Objects that only a record of somebody else names are not looked for.
+    let is_displaced = work.is_displaced(primary);
     let known = work.shared.cache.history(work.key).lost.as_ref().map(|release| release.inventory());
+    let known = known.filter(|_| !is_displaced);
     let inventory = match known {
         Some(known) if !known.objects.is_empty() => known,
+        _ if is_displaced => action::claimed(env).await?,
         _ => match action::imported_inventory(env).await? {
             Some(recorded) => recorded,
             None => action::orphans(env).await?,
@@ -247,6 +307,7 @@ fn cache_hook_records(work: &Work<'_>, at: &Uninstalling) {
         {
             revision.status = Status::Uninstalling;
             revision.marks = Some(Arc::new(at.marks.clone()));
+            revision.trust = Trust::Written(at.packed.as_ref().map(Stored::content));
             revision.rewritten(resource_version);
         }
         release.packed = at.packed.clone().map(|packed| (at.version, packed));

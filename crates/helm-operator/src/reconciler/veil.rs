@@ -55,10 +55,11 @@ impl Work<'_> {
     async fn record(&self, primary: &Primary) -> Option<Record> {
         let release = self.release()?;
         if let Some((_, packed)) = &release.packed {
-            return packed.unpack().ok();
+            return packed.facts().unpack().ok();
         }
         let (version, _) = release.base().or_else(|| Release::newest(&release))?;
-        self.shared.storage.get(primary.namespace(), primary.name(), version).await.ok()
+        let record = self.shared.storage.get(primary.namespace(), primary.name(), version).await.ok()?;
+        Some(record.release.facts().clone())
     }
 }
 

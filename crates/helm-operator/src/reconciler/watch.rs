@@ -7,7 +7,7 @@ use futures::StreamExt;
 use futures::future::{BoxFuture, ready};
 use futures::stream::BoxStream;
 use helm_release::kube::{CHART_LABEL, Live, LiveMetadata, Mapper, ObjectKey, Resource, Whole, label_value};
-use helm_release::storage::{RecordMeta, RecordSecret, SELECTOR};
+use helm_release::storage::{Keyring, RecordMeta, RecordSecret, SELECTOR};
 use kube::api::ListParams;
 use kube::core::{ApiResource, Expression, Selector};
 use kube::runtime::watcher::{self, Event};
@@ -39,14 +39,21 @@ pub(super) fn primaries(context: &Context, resource: &Resource, selector: &Selec
 }
 
 /// Watches the metadata of release records.
-pub(super) fn records(client: &Client, namespaces: &Namespaces, readiness: &Readiness) -> Vec<Stream<RecordMeta>> {
+pub(super) fn records(
+    client: &Client,
+    namespaces: &Namespaces,
+    readiness: &Readiness,
+    keys: &Keyring,
+) -> Vec<Stream<RecordMeta>> {
     let config = watcher::Config::default().labels(SELECTOR);
     let stream = |scope: Scope| {
         let api: Api<RecordSecret> = api(client, &secrets(), &scope);
-        let (read, config) = (|secret: RecordSecret| secret.record(), config.clone());
+        let (keys, config) = (keys.clone(), config.clone());
         let open = move || {
+            let keys = keys.clone();
+            let read = move |secret: RecordSecret| secret.record(&keys);
             let events = pages::watch(api.clone(), config.clone());
-            events.filter_map(move |event| ready(reduce(event, read))).boxed()
+            events.filter_map(move |event| ready(reduce(event, &read))).boxed()
         };
         let requirement = readiness.require(&scope.of("release records (Secrets)"), LISTING);
         Stream::new(scope, open).required(requirement)
@@ -339,6 +346,10 @@ mod tests {
         assert_eq!((only.managed_by.as_deref(), only.release_name.as_deref()), (Some("Helm"), Some("web")));
     }
 
+    fn keys() -> Keyring {
+        super::super::tests::keys()
+    }
+
     #[test]
     fn a_record_is_read_from_its_metadata_without_managed_fields() {
         let labels = serde_json::json!({"owner": "helm", "name": "web", "version": "2", "status": "deployed"});
@@ -349,8 +360,8 @@ mod tests {
             "ownerReferences": [{"apiVersion": "v1", "kind": "K", "name": "web", "uid": "u"}],
         });
         let secret: RecordSecret = serde_json::from_value(serde_json::json!({"metadata": metadata})).unwrap();
-        let whole = RecordMeta::read(&serde_json::from_value(metadata).unwrap()).unwrap();
-        assert_eq!(format!("{:?}", secret.record().unwrap()), format!("{whole:?}"));
+        let whole = RecordMeta::read(&serde_json::from_value(metadata).unwrap(), &keys()).unwrap();
+        assert_eq!(format!("{:?}", secret.record(&keys()).unwrap()), format!("{whole:?}"));
         assert_eq!((whole.version, &*whole.owners), (2, &["u".to_owned()][..]));
     }
 

@@ -71,6 +71,8 @@ pub(super) struct Work<'a> {
     pub(super) orphaned: bool,
     /// The rendered candidate for the next revision.
     pub(super) candidate: Option<Candidate>,
+    /// The deployed revision as the chart renders it, if its record has yet to be judged by that.
+    pub(super) rendered: Option<Candidate>,
     /// What comparing or rendering found.
     pub(super) judged: Option<Inputs>,
     /// The discovery before it rendered.
@@ -121,6 +123,7 @@ impl<'a> Work<'a> {
             applier: identity::acting_as(&shared.applier, shared.settings.account.as_ref(), &key.namespace),
             orphaned: false,
             candidate: None,
+            rendered: None,
             judged: None,
             discovered: None,
             spec: None,
@@ -364,12 +367,16 @@ impl Work<'_> {
         let (version, newest) = release.newest()?;
         let base = release.base().map(|(v, _)| v);
         let packed = release.packed.as_ref().filter(|(v, _)| Some(*v) == base).map(|(_, p)| p.clone());
-        let unfinished = newest.marks.as_ref().filter(|_| newest.status.is_pending());
+        let unfinished = newest.marks.as_ref().filter(|_| newest.status.is_pending() && newest.is_sealed());
+        let deployed = release.deployed();
         Some(Current {
             version,
             pending: newest.status.is_pending(),
             versions: release.revisions.keys().copied().collect(),
-            deployed: release.deployed().map(|(v, _)| v),
+            deployed: deployed.map(|(v, _)| v),
+            marks: deployed
+                .filter(|(_, revision)| revision.is_sealed())
+                .and_then(|(_, revision)| revision.marks.clone()),
             outdated: release.outdated(),
             last_good: release.last_good(),
             inventory: release.inventory(),

@@ -7,6 +7,7 @@ use k8s_openapi::ByteString;
 use serde::Deserialize;
 
 use super::SourceKind;
+use crate::record_key::SECRET_TYPE;
 
 /// The data of an object. `Debug` is missing on purpose: it may be secret.
 #[derive(Default)]
@@ -19,6 +20,8 @@ pub(crate) struct Content {
 #[derive(Deserialize)]
 struct Secret {
     metadata: Meta,
+    #[serde(default, rename = "type")]
+    kind: String,
     data: Option<BTreeMap<String, ByteString>>,
 }
 
@@ -42,7 +45,9 @@ impl Content {
     pub(crate) fn read(kind: SourceKind, json: &[u8]) -> Option<Content> {
         let (metadata, data) = match kind {
             SourceKind::Secret => {
-                let Secret { metadata, data } = serde_json::from_slice(json).ok()?;
+                let Secret { metadata, kind, data } = serde_json::from_slice(json).ok()?;
+                // Nobody's values: the key of release records.
+                let data = data.filter(|_| kind != SECRET_TYPE);
                 (metadata, data.into_iter().flatten().map(|(key, ByteString(bytes))| (key, bytes)).collect())
             }
             SourceKind::ConfigMap => {
@@ -72,6 +77,13 @@ impl Content {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_key_of_release_records_has_no_values() {
+        let key =
+            format!(r#"{{"metadata":{{"resourceVersion":"7"}},"type":{SECRET_TYPE:?},"data":{{"current":"eA=="}}}}"#);
+        assert!(Content::read(SourceKind::Secret, key.as_bytes()).unwrap().get("current").is_none());
+    }
 
     #[test]
     fn secrets_are_base64_and_config_maps_have_text_and_binary_data() {

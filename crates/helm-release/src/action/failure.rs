@@ -70,7 +70,7 @@ pub(super) async fn record(attempt: &Attempt<'_>, mut release: Release, marks: M
     let (env, what) = (attempt.env, attempt.kind.failed);
     let status = if cause.is_unanswered() { release.info.status } else { Status::Failed };
     release.set_status(status, format!("{what} {:?} failed: {}", release.name, with_causes(&cause)));
-    if let Err(error) = env.storage.update(&release, None).await {
+    if let Err(error) = env.storage.update(&release, &marks).await {
         tracing::warn!(release = release.name, %error, "cannot record a failed revision");
     }
     let dropped = drop_old(env, attempt.current, release.version).await;

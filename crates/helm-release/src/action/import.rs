@@ -4,16 +4,18 @@
 use super::uninstall::marks_of;
 use super::{Environment, Error};
 use crate::kube::{Owner, intern};
-use crate::release::Status;
-use crate::storage::{Elsewhere, Marks, Written};
+use crate::release::{Packed, Release, Status};
+use crate::storage::{Elsewhere, Marks, Stored, Written};
 
 /// A release that was imported.
 #[derive(Clone, Debug)]
 pub struct Imported {
     /// Its revision: the one after the newest elsewhere, whose names may be taken.
     pub version: u32,
-    /// Its record.
-    pub written: Written,
+    /// Its record, which is proven only if this operator recorded it elsewhere.
+    pub packed: Stored<Packed>,
+    /// The resource version of the record.
+    pub resource_version: u64,
     /// Its marks; the objects are not owned yet.
     pub marks: Marks,
 }
@@ -24,22 +26,36 @@ pub struct Imported {
 /// # Errors
 /// The records cannot be read or decoded, or the new one exceeds a Secret.
 pub async fn import(env: &Environment<'_>) -> Result<Option<Imported>, Error> {
-    let Some(Elsewhere { mut release, newest, marks }) = elsewhere(env).await? else { return Ok(None) };
-    let from = release.version;
-    release.version = newest + 1;
-    release.set_status(Status::Deployed, format!("Imported from revision {from}, which was recorded elsewhere"));
+    let Some(Elsewhere { release, newest, marks }) = elsewhere(env).await? else { return Ok(None) };
     let owner = env.decoration.owner.as_ref();
     let known = match marks {
         Some(marks) => marks,
-        None => marks_of(env, &release).await?,
+        None => marks_of(env, release.facts()).await?,
     };
     let marks = Marks {
         owner: intern(owner.map_or("", |owner| &owner.uid)),
         owner_type: intern(&owner.map(Owner::annotated_type).unwrap_or_default()),
         ..known
     };
-    let written = env.storage.create(&release, &marks).await?;
-    Ok(Some(Imported { version: release.version, written, marks }))
+    let release = release.map(|release| next(release, newest + 1));
+    let version = newest + 1;
+    Ok(Some(match release {
+        Stored::Sealed(release) => {
+            let Written { packed, resource_version } = env.storage.create(release.get(), &marks).await?;
+            Imported { version, packed: Stored::Sealed(packed), resource_version, marks }
+        }
+        Stored::Unproven(release) => {
+            let (packed, resource_version) = env.storage.copy(&release, &marks).await?;
+            Imported { version, packed: Stored::Unproven(packed), resource_version, marks }
+        }
+    }))
+}
+
+/// The release as our record has it.
+fn next(mut release: Release, version: u32) -> Release {
+    let from = std::mem::replace(&mut release.version, version);
+    release.set_status(Status::Deployed, format!("Imported from revision {from}, which was recorded elsewhere"));
+    release
 }
 
 /// Returns the inventory of a release that is recorded elsewhere, or `None` if there is no such release.
@@ -49,7 +65,7 @@ pub async fn import(env: &Environment<'_>) -> Result<Option<Imported>, Error> {
 pub async fn imported_inventory(env: &Environment<'_>) -> Result<Option<Marks>, Error> {
     match elsewhere(env).await? {
         Some(Elsewhere { marks: Some(marks), .. }) if marks.complete => Ok(Some(marks)),
-        Some(Elsewhere { release, .. }) => Ok(Some(marks_of(env, &release).await?)),
+        Some(Elsewhere { release, .. }) => Ok(Some(marks_of(env, release.facts()).await?)),
         None => Ok(None),
     }
 }

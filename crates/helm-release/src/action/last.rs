@@ -3,23 +3,39 @@
 use futures::future::BoxFuture;
 use tokio::sync::OnceCell;
 
-use super::{Environment, Error, Options, read_release};
+use super::{Environment, Error, Options, read_sealed};
 use crate::kube::{self, ApplyError, LastApplied, Object, ObjectKey, WriteOptions, recorded_objects};
-use crate::release::Packed;
-use crate::storage;
+use crate::release::{Packed, Release};
+use crate::storage::{self, Sealed, Stored};
 
 /// A deployed revision.
 pub(super) struct Deployed<'a> {
     env: &'a Environment<'a>,
-    version: Option<u32>,
-    packed: Option<&'a Packed>,
+    record: Source<'a>,
     objects: OnceCell<Vec<(ObjectKey, Object)>>,
+}
+
+/// Where a deployed revision's objects come from.
+enum Source<'a> {
+    /// Its record, if anything was deployed, and the record if it is in memory.
+    Record(Option<u32>, Option<&'a Stored<Packed>>),
+    /// The release, which was read before.
+    Release(&'a Sealed<Release>),
 }
 
 impl<'a> Deployed<'a> {
     /// A deployed revision; `None` if nothing was deployed.
-    pub(super) fn new(env: &'a Environment<'a>, version: Option<u32>, packed: Option<&'a Packed>) -> Deployed<'a> {
-        Deployed { env, version, packed, objects: OnceCell::new() }
+    pub(super) fn new(
+        env: &'a Environment<'a>,
+        version: Option<u32>,
+        packed: Option<&'a Stored<Packed>>,
+    ) -> Deployed<'a> {
+        Deployed { env, record: Source::Record(version, packed), objects: OnceCell::new() }
+    }
+
+    /// The deployed revision that was read.
+    pub(super) fn of(env: &'a Environment<'a>, release: &'a Sealed<Release>) -> Deployed<'a> {
+        Deployed { env, record: Source::Release(release), objects: OnceCell::new() }
     }
 
     /// Returns options that merge over this revision.
@@ -30,8 +46,15 @@ impl<'a> Deployed<'a> {
     }
 
     async fn read(&self) -> Result<Vec<(ObjectKey, Object)>, Error> {
-        let Some(version) = self.version else { return Ok(Vec::new()) };
-        let release = read_release(self.env, version, self.packed).await?;
+        let read;
+        let release = match self.record {
+            Source::Release(release) => release.get(),
+            Source::Record(None, _) => return Ok(Vec::new()),
+            Source::Record(Some(version), packed) => {
+                read = read_sealed(self.env, version, packed).await?;
+                read.get()
+            }
+        };
         let mut objects = Vec::new();
         for object in recorded_objects(&release.manifest, &self.env.decoration.namespace)? {
             if let Some(key) = self.env.applier.recorded_key(&object, self.env.decoration).await? {
@@ -41,7 +64,7 @@ impl<'a> Deployed<'a> {
         Ok(objects)
     }
 
-    /// As [`Deployed::read`], but a record that cannot be decoded counts as empty: then no field is known to be dropped.
+    /// As [`Deployed::read`], but a record that cannot be decoded or that is not ours counts as empty: then no field is known to be dropped.
     async fn read_or_empty(&self) -> Result<Vec<(ObjectKey, Object)>, kube::Error> {
         match self.read().await {
             Ok(objects) => Ok(objects),
@@ -72,7 +95,6 @@ mod tests {
     use super::*;
     use crate::action::Cached;
     use crate::kube::{Applier, MemoryApi, Policy};
-    use crate::release::Release;
     use crate::sample;
     use crate::storage::{Marks, Storage};
 
@@ -80,7 +102,7 @@ mod tests {
 
     /// The ConfigMap `a` in that revision.
     async fn last(server: &Arc<MemoryApi>, version: Option<u32>) -> Result<Option<Object>, kube::Error> {
-        let (applier, storage) = (Applier::new(server.clone()), Storage::new(server.clone()));
+        let (applier, storage) = (Applier::new(server.clone()), Storage::new(server.clone(), sample::keys()));
         let decoration = sample::decoration();
         let live: HashMap<ObjectKey, Cached> = HashMap::new();
         let options = Options { apply: Policy::Client, ..Options::default() };
@@ -99,7 +121,7 @@ mod tests {
     async fn recorded(manifest: &str) -> Arc<MemoryApi> {
         let server = Arc::new(MemoryApi::new());
         let release = Release { manifest: manifest.into(), ..sample::release() };
-        Storage::new(server.clone()).create(&release, &Marks::default()).await.unwrap();
+        Storage::new(server.clone(), sample::keys()).create(&release, &Marks::default()).await.unwrap();
         server
     }
 

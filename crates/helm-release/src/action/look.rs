@@ -1,9 +1,10 @@
 //! Looks at live objects of a release: who took which of our fields. Writes nothing.
 
 use super::handover::Handover;
-use super::{Environment, Error, read_release};
+use super::{Environment, Error, read_sealed};
 use crate::kube::{ApplyError, Look, ObjectKey, recorded_objects};
 use crate::release::Packed;
+use crate::storage::Stored;
 
 /// Reads these objects of a revision and finds who took which of our fields. Objects of a kind that is no longer served are left out.
 ///
@@ -12,10 +13,10 @@ use crate::release::Packed;
 pub async fn look(
     env: &Environment<'_>,
     version: u32,
-    packed: Option<&Packed>,
+    packed: Option<&Stored<Packed>>,
     at: &[ObjectKey],
 ) -> Result<Vec<(ObjectKey, Look)>, Error> {
-    let release = read_release(env, version, packed).await?;
+    let release = read_sealed(env, version, packed).await?.into_inner();
     let objects = recorded_objects(&release.manifest, &env.decoration.namespace)?;
     let handover = Handover::new(env, &objects);
     let mut looks = Vec::new();

@@ -30,6 +30,7 @@
 //! - Dropping the future, or a crash, has the effect of a request that is not answered. With the same inputs the next attempt of a chart with hooks
 //!   continues from the recorded manifest, random values included, and waits for hooks that still run.
 
+mod admit;
 mod deploy;
 mod failure;
 mod handover;
@@ -46,6 +47,7 @@ mod tests;
 mod uninstall;
 mod upgrade;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -58,18 +60,21 @@ use crate::kube::{
     Journal, JournalError, Mark, Object, ObjectError, ObjectKey, ObjectRule, Observed, Patience, Policy, Proven, Reach,
     Slot, Tie, recorded_objects,
 };
-use crate::release::{ChartDocument, Hook, Packed, Release, Status};
-use crate::storage::{self, Before, Marks, Storage, Written};
+use crate::release::{ChartDocument, Fields, Hook, Info, Packed, Release, Status};
+use crate::storage::{self, Before, Marks, Sealed, Storage, Stored, Written};
+use resume::not_run;
 
+pub use admit::{Admission, Admitted, admit};
 pub use failure::Refusal;
 pub use import::{Imported, import, imported_inventory};
 pub use install::{install, replace_crds};
 pub use look::look;
-pub use orphans::orphans;
+pub use orphans::{claimed, orphans};
 pub use repair::{Repaired, reapply, record_ownership, repair, take_ownership};
 pub use rollback::rollback;
 pub use uninstall::{
-    POST_DELETE_TRIES, PostDelete, Uninstalling, abandon, delete_objects, inventory_of, run_post_delete, run_pre_delete,
+    POST_DELETE_TRIES, PostDelete, Uninstalling, abandon, begin_with_hooks, delete_objects, inventory_of,
+    run_post_delete, run_pre_delete,
 };
 pub use upgrade::upgrade;
 
@@ -117,7 +122,8 @@ impl Candidate {
     ///
     /// # Errors
     /// The stored manifest cannot be parsed.
-    pub fn recorded(release: Release, inputs: &str) -> Result<Candidate, Error> {
+    pub fn recorded(release: Sealed<Release>, inputs: &str) -> Result<Candidate, Error> {
+        let release = release.into_inner();
         let objects = recorded_objects(&release.manifest, &release.namespace)?;
         Ok(Candidate {
             chart: release.chart,
@@ -131,6 +137,25 @@ impl Candidate {
             unread: Vec::new(),
             inputs: inputs.to_owned(),
         })
+    }
+}
+
+impl Candidate {
+    /// The release that it makes as this revision, of which nothing has happened yet.
+    pub(crate) fn as_release(&self, decoration: &Decoration, version: u32) -> Release {
+        Release {
+            name: decoration.release.clone(),
+            namespace: decoration.namespace.clone(),
+            version,
+            info: Info::default(),
+            chart: self.chart.clone(),
+            config: self.config.clone(),
+            manifest: self.manifest.clone(),
+            hooks: not_run(&self.hooks),
+            apply_method: HELM_APPLY_METHOD.into(),
+            labels: BTreeMap::new(),
+            more: Fields::new(),
+        }
     }
 }
 
@@ -216,14 +241,15 @@ impl Environment<'_> {
     }
 }
 
-/// Writes hook phases to the release record.
+/// Writes hook phases to the release record, with the marks that it has.
 struct Records<'a> {
     storage: &'a Storage,
+    marks: &'a Marks,
 }
 
 impl Journal for Records<'_> {
     fn record<'a>(&'a self, release: &'a Release) -> BoxFuture<'a, Result<(), JournalError>> {
-        Box::pin(async move { Ok(self.storage.update(release, None).await.map(|_| ())?) })
+        Box::pin(async move { Ok(self.storage.update(release, self.marks).await.map(|_| ())?) })
     }
 }
 
@@ -309,7 +335,9 @@ pub struct Current {
     /// Every object that may exist: those of the newest and of the deployed revision.
     pub inventory: Marks,
     /// The deployed revision's record, if it is in memory; read from storage otherwise.
-    pub packed: Option<Packed>,
+    pub packed: Option<Stored<Packed>>,
+    /// The deployed revision's own marks, if this operator recorded it.
+    pub marks: Option<Arc<Marks>>,
     /// When revision 1 was deployed, if known.
     pub first_deployed: Option<Timestamp>,
     /// How far the newest revision's action got, if it is pending.
@@ -370,6 +398,12 @@ pub enum Error {
     /// A stored record cannot be decoded.
     #[error("cannot read the stored release")]
     Record(#[from] crate::release::Error),
+    /// A stored record is not this operator's.
+    #[error("the record of revision {version} was not written by this operator, or was changed since")]
+    Unproven {
+        /// The revision.
+        version: u32,
+    },
 }
 
 impl Error {
@@ -377,7 +411,10 @@ impl Error {
     /// not be read or written. The same action may succeed later. Everything else is a judgement: the same action fails again.
     pub fn is_unanswered(&self) -> bool {
         match self {
-            Error::Apply(ApplyError::StillDeleting { .. }) | Error::Manifest(_) | Error::Record(_) => true,
+            Error::Apply(ApplyError::StillDeleting { .. })
+            | Error::Manifest(_)
+            | Error::Record(_)
+            | Error::Unproven { .. } => true,
             Error::Storage(error) => !matches!(error, storage::Error::TooLarge { .. }),
             Error::Hook(HookError::Record { .. } | HookError::Unanswered { .. }) => true,
             Error::Apply(_) | Error::Hook(_) => kube::is_unanswered(self),
@@ -464,17 +501,29 @@ impl From<Error> for Failure {
     }
 }
 
-/// Returns a revision's release: `packed` if it is in memory, otherwise read from storage.
+/// Returns what a revision's record says: `packed` if it is in memory, otherwise read from storage.
 ///
 /// # Errors
 /// The record cannot be read or decoded.
 pub(crate) async fn read_release(
     env: &Environment<'_>,
     version: u32,
-    packed: Option<&Packed>,
-) -> Result<Release, Error> {
+    packed: Option<&Stored<Packed>>,
+) -> Result<Stored<Release>, Error> {
     match packed {
         Some(packed) => Ok(packed.unpack()?),
-        None => Ok(env.storage.get(&env.decoration.namespace, &env.decoration.release, version).await?),
+        None => Ok(env.storage.get(&env.decoration.namespace, &env.decoration.release, version).await?.release),
     }
+}
+
+/// Returns a revision's release if this operator recorded it.
+///
+/// # Errors
+/// It did not, or the record cannot be read or decoded.
+pub(crate) async fn read_sealed(
+    env: &Environment<'_>,
+    version: u32,
+    packed: Option<&Stored<Packed>>,
+) -> Result<Sealed<Release>, Error> {
+    read_release(env, version, packed).await?.sealed().ok_or(Error::Unproven { version })
 }

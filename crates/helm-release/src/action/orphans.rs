@@ -2,7 +2,7 @@
 //!
 //! Deleting a namespace deletes the record, too, while cluster-scoped objects have no owner reference that would collect them.
 
-use futures::{FutureExt, StreamExt, TryStreamExt, stream};
+use futures::{StreamExt, TryStreamExt, stream};
 use serde::Deserialize;
 
 use super::{Environment, Error};
@@ -25,14 +25,33 @@ struct List {
 /// # Errors
 /// The server is unreachable, or rejects a list for another reason than missing permissions.
 pub async fn orphans(env: &Environment<'_>) -> Result<Marks, Error> {
+    found(env, |_| true).await
+}
+
+/// Finds the objects among [`orphans`] that name the custom resource itself, and not only a release of that name, which somebody else may have made.
+///
+/// # Errors
+/// As [`orphans`].
+pub async fn claimed(env: &Environment<'_>) -> Result<Marks, Error> {
+    let Some(owner) = &env.decoration.owner else { return Ok(Marks::default()) };
+    let name = owner.annotated_name();
+    let controls = |live: &Live| live.controller.as_ref().is_some_and(|controller| controller.uid == owner.uid);
+    found(env, |live| controls(live) || live.primary.as_ref() == Some(&name)).await
+}
+
+async fn found(env: &Environment<'_>, counts: impl Fn(&Live) -> bool) -> Result<Marks, Error> {
     let failed = |source| ApplyError::Failed { verb: "list", object: "the kinds that are served".into(), source };
     let kinds = env.applier.mapper.cleanable().await.map_err(failed)?;
-    let lists: Vec<_> = kinds.iter().map(|kind| objects_of_kind(env, kind).boxed()).collect();
+    let lists: Vec<_> = kinds.iter().map(|kind| objects_of_kind(env, kind, &counts)).collect();
     let found: Vec<Vec<MarkedObject>> = stream::iter(lists).buffered(MAX_LISTS).try_collect().await?;
     Ok(Marks { objects: found.into_iter().flatten().collect(), ..Marks::default() })
 }
 
-async fn objects_of_kind(env: &Environment<'_>, kind: &Resource) -> Result<Vec<MarkedObject>, Error> {
+async fn objects_of_kind(
+    env: &Environment<'_>,
+    kind: &Resource,
+    counts: &impl Fn(&Live) -> bool,
+) -> Result<Vec<MarkedObject>, Error> {
     let failed = |source| ApplyError::Failed { verb: "list", object: kind.plural.to_string(), source };
     let everywhere = list(env, kind, "").await;
     let found = match everywhere {
@@ -44,7 +63,7 @@ async fn objects_of_kind(env: &Environment<'_>, kind: &Resource) -> Result<Vec<M
         Err(error) if error.is_forbidden() || error.is_not_found() => Vec::new(),
         found => found.map_err(failed)?,
     };
-    let ours = items.iter().filter(|live| env.decoration.ownership(live) == Ownership::Ours);
+    let ours = items.iter().filter(|live| env.decoration.ownership(live) == Ownership::Ours && counts(live));
     Ok(ours.map(|live| marked(kind, live)).collect())
 }
 

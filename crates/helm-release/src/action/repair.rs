@@ -2,13 +2,13 @@
 
 use super::handover::Handover;
 use super::last::Deployed;
-use super::{Cached, Environment, Error, HELM_APPLY_METHOD, read_release};
+use super::{Admitted, Cached, Environment, Error, HELM_APPLY_METHOD, read_sealed};
 use crate::kube::{
     Applied, ApplyError, Live, Look, Object, ObjectKey, Observed, Ownership, Pointer, Previous, Rival, Rule, Target,
     has_replicas, recorded_objects,
 };
-use crate::release::Packed;
-use crate::storage::{MarkedObject, Marks};
+use crate::release::{Packed, Release, Status};
+use crate::storage::{Body, MarkedObject, Marks, Sealed, Stored, Written};
 
 /// What a repair did.
 #[derive(Debug, Default)]
@@ -36,12 +36,13 @@ pub struct Repaired {
 pub async fn repair(
     env: &Environment<'_>,
     version: u32,
-    packed: Option<&Packed>,
+    packed: Option<&Stored<Packed>>,
     drifted: &[&MarkedObject],
     looks: usize,
 ) -> Result<Repaired, Error> {
     let rule = Rule::for_known(env.options.adopt);
-    apply(env, version, packed, With::Drifted { objects: drifted, looks }, rule).await
+    let release = read_sealed(env, version, packed).await?;
+    apply(env, &release, With::Drifted { objects: drifted, looks }, rule).await
 }
 
 /// Applies these objects of a revision again, whether they drifted or not.
@@ -51,11 +52,12 @@ pub async fn repair(
 pub async fn reapply(
     env: &Environment<'_>,
     version: u32,
-    packed: Option<&Packed>,
+    packed: Option<&Stored<Packed>>,
     objects: &[&MarkedObject],
 ) -> Result<Vec<Applied>, Error> {
     let rule = Rule::for_known(env.options.adopt);
-    Ok(apply(env, version, packed, With::These(objects), rule).await?.applied)
+    let release = read_sealed(env, version, packed).await?;
+    Ok(apply(env, &release, With::These(objects), rule).await?.applied)
 }
 
 /// Takes ownership of every object of a revision that Helm or an upstream operator applied: moves its managers' fields to our field manager,
@@ -65,8 +67,8 @@ pub async fn reapply(
 ///
 /// # Errors
 /// As [`repair`]; objects that lack Helm's ownership metadata are conflicts.
-pub async fn take_ownership(env: &Environment<'_>, version: u32, packed: Option<&Packed>) -> Result<Repaired, Error> {
-    apply(env, version, packed, With::All, Rule::for_new(env.options.adopt)).await
+pub async fn take_ownership(env: &Environment<'_>, release: &Admitted) -> Result<Repaired, Error> {
+    apply(env, &release.release, With::All, Rule::for_new(env.options.adopt)).await
 }
 
 /// Which objects of a revision to apply.
@@ -83,13 +85,11 @@ enum With<'a> {
 
 async fn apply(
     env: &Environment<'_>,
-    version: u32,
-    packed: Option<&Packed>,
+    release: &Sealed<Release>,
     with: With<'_>,
     rule: Rule,
 ) -> Result<Repaired, Error> {
-    let release = read_release(env, version, packed).await?;
-    let objects = recorded_objects(&release.manifest, &env.decoration.namespace)?;
+    let objects = recorded_objects(&release.get().manifest, &env.decoration.namespace)?;
     let handover = Handover::new(env, &objects);
     let mut targets: Vec<Target<'_>> = Vec::new();
     let mut repaired = Repaired::default();
@@ -130,7 +130,7 @@ async fn apply(
         let observed = observed(env, &key, rule);
         targets.push(Target { object, rule, observed, previous, changed: false, handed_over });
     }
-    let last = Deployed::new(env, Some(version), packed);
+    let last = Deployed::of(env, release);
     repaired.applied = env.applier.apply_all(&targets, &last.write_options()).await?;
     Ok(repaired)
 }
@@ -172,21 +172,24 @@ fn observed(env: &Environment<'_>, key: &ObjectKey, rule: Rule) -> Observed {
     env.live.cached(key, env.decoration).into()
 }
 
-/// Records that we own every object of a revision that Helm or an upstream operator made. Returns the record's resource version.
+/// Records that we own every object of a deployed revision, and seals the record.
 ///
 /// # Errors
-/// The record cannot be read or written.
-pub async fn record_ownership(
-    env: &Environment<'_>,
-    version: u32,
-    packed: Option<&Packed>,
-    marks: &Marks,
-) -> Result<u64, Error> {
-    let mut release = read_release(env, version, packed).await?;
-    if release.apply_method == "ssa" {
-        // Our field manager now owns what Helm's did.
-        release.apply_method = HELM_APPLY_METHOD.into();
-        return Ok(env.storage.update(&release, Some(marks)).await?.resource_version);
+/// The record cannot be written.
+pub async fn record_ownership(env: &Environment<'_>, admitted: Admitted, marks: &Marks) -> Result<Written, Error> {
+    let Admitted { release, is_as_stored } = admitted;
+    let first = marks.first_deployed.or(release.get().info.first_deployed);
+    if release.get().apply_method == "ssa" || !is_as_stored {
+        let mut release = release.into_inner();
+        if release.apply_method == "ssa" {
+            // Our field manager now owns what Helm's did.
+            release.apply_method = HELM_APPLY_METHOD.into();
+        }
+        release.info.first_deployed = first;
+        return Ok(env.storage.update(&release, marks).await?);
     }
-    Ok(env.storage.mark(&release.namespace, &release.name, version, marks).await?)
+    let Release { namespace, name, version, .. } = release.get();
+    let body = Body { version: *version, status: Status::Deployed, content: release.content() };
+    let resource_version = env.storage.mark(namespace, name, &body, marks).await?;
+    Ok(Written { packed: release.pack()?, resource_version })
 }

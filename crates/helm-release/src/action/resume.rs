@@ -3,10 +3,11 @@
 use super::{Candidate, Current, Environment, Error};
 use crate::kube::recorded_objects;
 use crate::release::{Hook, HookEvent, HookPhase, LastRun, Status};
+use crate::storage::Sealed;
 
 /// Returns the recorded candidate of an interrupted action, with the phases of its hooks.
 ///
-/// Returns `None` for another action or other inputs. Returns `None`, too, without hooks: then the candidate rendered now serves as well, and
+/// Returns `None` for another action or other inputs, and for a record that this operator did not write. Returns `None`, too, without hooks: then the candidate rendered now serves as well, and
 /// no record is read.
 pub(super) async fn resume(
     env: &Environment<'_>,
@@ -19,7 +20,8 @@ pub(super) async fn resume(
     if !same || candidate.hooks.is_empty() {
         return Ok(None);
     }
-    let release = env.storage.get(&env.decoration.namespace, &env.decoration.release, current.version).await?;
+    let record = env.storage.get(&env.decoration.namespace, &env.decoration.release, current.version).await?;
+    let Some(release) = record.release.sealed().map(Sealed::into_inner) else { return Ok(None) };
     if release.info.status != pending {
         return Ok(None);
     }

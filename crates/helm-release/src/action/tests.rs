@@ -11,7 +11,7 @@ use super::*;
 use crate::kube::{self, Adopt, ApplyMethod, Call, Disturbance, Live, MemoryApi};
 use crate::release::HookEvent;
 use crate::sample;
-use crate::storage::MarkedObject;
+use crate::storage::{Content, MarkedObject};
 
 const MAPS: &str = "/api/v1/namespaces/ns/configmaps";
 const RECORD: &str = "/api/v1/namespaces/ns/secrets/sh.helm.release.v1.web.v1";
@@ -40,7 +40,7 @@ impl World {
 
     fn new() -> World {
         let server = Arc::new(MemoryApi::new());
-        let (applier, storage) = (Applier::new(server.clone()), Storage::new(server.clone()));
+        let (applier, storage) = (Applier::new(server.clone()), Storage::new(server.clone(), sample::keys()));
         let (decoration, live) = (sample::decoration(), HashMap::new());
         World { server, applier, storage, decoration, live, options: Options::default() }
     }
@@ -101,10 +101,16 @@ fn map(name: &str, value: &str) -> Value {
     object
 }
 
+/// A release as this operator recorded it.
+fn recorded(release: Release) -> Sealed<Release> {
+    let content = Content::of(Packed::pack(&release).unwrap().to_record().as_bytes());
+    Sealed::new(release, content)
+}
+
 /// The candidate of a chart with these objects.
 fn candidate(objects: &[Value]) -> Candidate {
     let manifest = objects.iter().map(|object| format!("---\n{object}\n")).collect();
-    Candidate::recorded(Release { manifest, ..sample::release() }, "inputs").unwrap()
+    Candidate::recorded(recorded(Release { manifest, ..sample::release() }), "inputs").unwrap()
 }
 
 /// The release after an action, as a reconciler knows it.
@@ -117,7 +123,8 @@ fn current(outcome: &Outcome) -> Current {
         outdated: Vec::new(),
         last_good: Some(outcome.version),
         inventory: outcome.marks.clone(),
-        packed: Some(outcome.written.packed.clone()),
+        packed: Some(Stored::Sealed(outcome.written.packed.clone())),
+        marks: Some(Arc::new(outcome.marks.clone())),
         first_deployed: outcome.first_deployed,
         interrupted: None,
         taken_over: outcome.marks.taken_over,
@@ -353,6 +360,7 @@ async fn an_interrupted_action_continues_from_its_record_without_repeating_hooks
         last_good: None,
         inventory: recorded.marks,
         packed: None,
+        marks: None,
         first_deployed: None,
         interrupted: Some(interrupted),
         taken_over: false,
@@ -386,9 +394,9 @@ async fn taking_ownership_reads_objects_even_if_cached() {
     for absent in [false, true] {
         let world = World::with_helms_object(absent);
         let manifest = format!("---\n{}\n", map("a", "1"));
-        let packed = Packed::pack(&Release { manifest, ..sample::release() }).unwrap();
+        let release = recorded(Release { manifest, ..sample::release() }).into();
         let since = world.server.log().len();
-        take_ownership(&world.env(), 1, Some(&packed)).await.unwrap();
+        take_ownership(&world.env(), &release).await.unwrap();
         assert_eq!(world.map("a")["data"], json!({"x": "1"}), "Helm's fields became ours and were dropped");
         assert_eq!(world.requests(since, "a"), ["GET", "PATCH", "PATCH"], "{absent}");
     }
@@ -400,8 +408,8 @@ async fn taking_ownership_leaves_a_finished_job_finished() {
     let ttl = json!({"ttlSecondsAfterFinished": 5});
     let job = json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "load"}, "spec": ttl});
     let manifest = format!("---\n{job}\n---\n{}\n", map("a", "1"));
-    let packed = Packed::pack(&Release { manifest, ..sample::release() }).unwrap();
-    let taken = take_ownership(&world.env(), 1, Some(&packed)).await.unwrap();
+    let release = recorded(Release { manifest, ..sample::release() }).into();
+    let taken = take_ownership(&world.env(), &release).await.unwrap();
     let names = |keys: Vec<&ObjectKey>| keys.iter().map(|key| key.name.to_string()).collect::<Vec<_>>();
     assert_eq!(names(taken.applied.iter().map(|one| &one.key).collect()), ["a"]);
     assert_eq!(names(taken.finished.iter().map(|one| &one.key).collect()), ["load"]);
@@ -412,14 +420,18 @@ async fn taking_ownership_leaves_a_finished_job_finished() {
 async fn recording_ownership_changes_the_apply_method_for_helm() {
     for (recorded, expected) in [("ssa", "csa"), ("csa", "csa"), ("", "")] {
         let world = World::new();
-        let release = Release { apply_method: recorded.into(), ..sample::release() };
+        let mut release = Release { apply_method: recorded.into(), ..sample::release() };
+        release.info.status = Status::Deployed;
         world.storage.create(&release, &Marks::default()).await.unwrap();
+        let release = world.storage.get("ns", "web", 1).await.unwrap().release.sealed().unwrap();
         let record = |world: &World| world.server.object(RECORD).unwrap()["data"].clone();
         let before = record(&world);
         let marks = Marks { complete: true, ..Marks::default() };
-        let version = record_ownership(&world.env(), 1, None, &marks).await.unwrap();
-        assert_eq!(world.server.object(RECORD).unwrap()["metadata"]["resourceVersion"], version.to_string());
-        assert_eq!(world.storage.get("ns", "web", 1).await.unwrap().apply_method, expected);
+        let written = record_ownership(&world.env(), release.into(), &marks).await.unwrap();
+        let version = world.server.object(RECORD).unwrap()["metadata"]["resourceVersion"].clone();
+        assert_eq!(version, written.resource_version.to_string());
+        let read = world.storage.get("ns", "web", 1).await.unwrap().release.sealed().unwrap();
+        assert_eq!((&*read.get().apply_method, read.content()), (expected, written.packed.content()));
         assert_eq!(record(&world) == before, recorded == expected, "a record is written only if it changes");
         assert_eq!(world.storage.history("ns", "web").await.unwrap()[0].marks, Some(marks));
     }
@@ -445,14 +457,14 @@ async fn releases_with_delete_hooks_are_first_recorded_as_uninstalling() {
         assert_eq!(at.marks.delete_hooks, uninstalling, "{events:?}");
         let writes = world.server.writes();
         run_pre_delete(&world.env(), &mut at).await.unwrap();
-        let record = world.storage.get("ns", "web", 1).await.unwrap();
-        assert_eq!(record.info.status == Status::Uninstalling, uninstalling, "{events:?}");
+        let record = world.storage.get("ns", "web", 1).await.unwrap().release.sealed().unwrap();
+        assert_eq!(record.get().info.status == Status::Uninstalling, uninstalling, "{events:?}");
         assert_eq!(world.server.writes() > writes, uninstalling, "{events:?}");
         if uninstalling {
             // The caller can continue without reading the record again.
             let live = &world.server.object(RECORD).unwrap()["metadata"]["resourceVersion"];
             assert_eq!(*live, at.resource_version.unwrap().to_string());
-            assert_eq!(at.packed.unwrap().unpack().unwrap().info.status, Status::Uninstalling);
+            assert_eq!(at.packed.unwrap().unpack().unwrap().facts().info.status, Status::Uninstalling);
         }
     }
 }
@@ -492,7 +504,7 @@ async fn inventories_without_marks_come_from_the_record() {
         assert_eq!(marks.delete_hooks, delete_hooks, "{events:?}");
         assert_eq!(marks.first_deployed, at.marks.first_deployed);
         assert!(marks.first_deployed.is_some() && marks.taken_over);
-        assert_eq!(packed.unpack().unwrap().key(), "sh.helm.release.v1.web.v1");
+        assert_eq!(packed.unpack().unwrap().facts().key(), "sh.helm.release.v1.web.v1");
     }
 }
 
@@ -772,6 +784,7 @@ async fn a_crash_before_the_release_of_a_field_is_made_up_for() {
         last_good: None,
         inventory: recorded.marks,
         packed: None,
+        marks: None,
         first_deployed: None,
         interrupted: None,
         taken_over: false,
@@ -872,7 +885,8 @@ async fn hooks_rollbacks_and_repairs_reach_no_further_than_a_render() {
     assert_eq!((world.map("a")["data"]["x"].as_str(), world.server.paths().len()), (Some("2"), 3));
     let known: Vec<&MarkedObject> = first.inventory.objects.iter().collect();
     assert!(reapply(&world.env(), 1, None, &known).await.unwrap_err().is_out_of_reach());
-    assert!(take_ownership(&world.env(), 1, None).await.unwrap_err().is_out_of_reach());
+    let recorded = world.storage.get("ns", "web", 1).await.unwrap().release.sealed().unwrap().into();
+    assert!(take_ownership(&world.env(), &recorded).await.unwrap_err().is_out_of_reach());
 }
 
 #[tokio::test]

@@ -3,11 +3,11 @@
 use futures::future::try_join_all;
 
 use super::resume::{await_next, has, has_delete_hooks, not_run};
-use super::{Environment, Error, Records, read_release};
-use crate::kube::{HookError, Left, Removal, recorded_objects, uninstall_order};
+use super::{Candidate, Environment, Error, Records, read_release, read_sealed};
+use crate::kube::{HookError, Left, Owner, Removal, intern, recorded_objects, uninstall_order};
 use crate::outside;
 use crate::release::{HookEvent, Packed, Release, Status};
-use crate::storage::{self, MarkedObject, Marks, Written};
+use crate::storage::{self, MarkedObject, Marks, Stored, Written};
 
 /// How often post-delete hooks may fail before the release is removed without them.
 pub const POST_DELETE_TRIES: u32 = 5;
@@ -20,7 +20,7 @@ pub struct Uninstalling {
     /// Its marks, which record how far the uninstall got.
     pub marks: Marks,
     /// Its record, if it is in memory; read from storage otherwise.
-    pub packed: Option<Packed>,
+    pub packed: Option<Stored<Packed>>,
     /// The record's resource version after our last write; `None` before the first.
     pub resource_version: Option<u64>,
 }
@@ -46,12 +46,13 @@ pub async fn run_pre_delete(env: &Environment<'_>, at: &mut Uninstalling) -> Res
     if env.options.disable_hooks || at.marks.hooks_done {
         return Ok(Vec::new());
     }
-    let mut release = read_release(env, at.version, at.packed.as_ref()).await?;
+    let mut release = read_sealed(env, at.version, at.packed.as_ref()).await?.into_inner();
     if !has_delete_hooks(&release.hooks) {
         return Ok(Vec::new());
     }
     begin(&mut release);
-    let records = Records { storage: env.storage };
+    let journalled = at.marks.clone();
+    let records = Records { storage: env.storage, marks: &journalled };
     let run = env.hook_run(&records);
     let ran = env.applier.run_hooks(&mut release, HookEvent::PreDelete, &run).await;
     let mut marks = at.marks.clone();
@@ -59,7 +60,7 @@ pub async fn run_pre_delete(env: &Environment<'_>, at: &mut Uninstalling) -> Res
         await_next(&mut release.hooks, HookEvent::PostDelete);
         marks.hooks_done = true;
     }
-    let written = env.storage.update(&release, Some(&marks)).await;
+    let written = env.storage.update(&release, &marks).await;
     if written.is_ok() {
         at.marks = marks;
     }
@@ -68,6 +69,23 @@ pub async fn run_pre_delete(env: &Environment<'_>, at: &mut Uninstalling) -> Res
     written?;
     env.applier.clean_up_hooks(&release, HookEvent::PreDelete, &run).await?;
     Ok(left_out)
+}
+
+/// Begins an uninstall with what the chart renders in place of a record that this operator did not write: its hooks, its manifest and its values.
+///
+/// # Errors
+/// The record cannot be written.
+pub async fn begin_with_hooks(
+    env: &Environment<'_>,
+    at: &mut Uninstalling,
+    candidate: &Candidate,
+) -> Result<(), Error> {
+    let mut release = candidate.as_release(env.decoration, at.version);
+    begin(&mut release);
+    let owner = env.decoration.owner.as_ref();
+    at.marks.owner = intern(owner.map_or("", |owner| &owner.uid));
+    at.marks.owner_type = intern(&owner.map(Owner::annotated_type).unwrap_or_default());
+    Ok(at.take(env.storage.update(&release, &at.marks).await)?)
 }
 
 /// Sets the status to `uninstalling`, once.
@@ -90,23 +108,24 @@ pub async fn run_post_delete(env: &Environment<'_>, at: &mut Uninstalling) -> Re
     if env.options.disable_hooks || at.marks.failed_post_deletes >= POST_DELETE_TRIES {
         return Ok(PostDelete::Done(Vec::new()));
     }
-    let mut release = read_release(env, at.version, at.packed.as_ref()).await?;
+    let mut release = read_sealed(env, at.version, at.packed.as_ref()).await?.into_inner();
     if !has(&release.hooks, HookEvent::PostDelete) {
         return Ok(PostDelete::Done(Vec::new()));
     }
-    let records = Records { storage: env.storage };
+    let journalled = at.marks.clone();
+    let records = Records { storage: env.storage, marks: &journalled };
     let run = env.hook_run(&records);
     let ran = env.applier.run_hooks(&mut release, HookEvent::PostDelete, &run).await;
     let error = match ran {
         Ok(left_out) => {
-            at.take(env.storage.update(&release, None).await)?;
+            at.take(env.storage.update(&release, &at.marks).await)?;
             env.applier.clean_up_hooks(&release, HookEvent::PostDelete, &run).await?;
             return Ok(PostDelete::Done(left_out));
         }
         Err(error) => error,
     };
     at.marks.failed_post_deletes += 1;
-    if let Err(error) = at.take(env.storage.update(&release, Some(&at.marks)).await) {
+    if let Err(error) = at.take(env.storage.update(&release, &at.marks).await) {
         tracing::warn!(release = release.name, %error, "cannot record a failed hook");
     }
     let last = at.marks.failed_post_deletes >= POST_DELETE_TRIES;
@@ -119,7 +138,7 @@ impl Uninstalling {
     fn take(&mut self, written: Result<Written, storage::Error>) -> Result<(), storage::Error> {
         self.packed = None;
         let written = written?;
-        (self.packed, self.resource_version) = (Some(written.packed), Some(written.resource_version));
+        (self.packed, self.resource_version) = (Some(Stored::Sealed(written.packed)), Some(written.resource_version));
         Ok(())
     }
 }
@@ -163,9 +182,9 @@ pub(super) async fn delete(env: &Environment<'_>, object: &MarkedObject) -> Resu
 ///
 /// # Errors
 /// The record cannot be read or decoded, or discovery fails.
-pub async fn inventory_of(env: &Environment<'_>, version: u32) -> Result<(Marks, Packed), Error> {
+pub async fn inventory_of(env: &Environment<'_>, version: u32) -> Result<(Marks, Stored<Packed>), Error> {
     let release = read_release(env, version, None).await?;
-    Ok((marks_of(env, &release).await?, Packed::pack(&release)?))
+    Ok((marks_of(env, release.facts()).await?, release.pack()?))
 }
 
 /// Builds the inventory of a release from its manifest.
@@ -194,9 +213,9 @@ pub(super) async fn marks_of(env: &Environment<'_>, release: &Release) -> Result
 ///
 /// # Errors
 /// The record cannot be decoded or written.
-pub async fn abandon(env: &Environment<'_>, packed: &Packed) -> Result<u64, Error> {
-    let mut release = packed.unpack()?;
+pub async fn abandon(env: &Environment<'_>, packed: &Stored<Packed>) -> Result<u64, Error> {
+    let mut release = packed.facts().unpack()?;
     let was = release.info.status.as_str();
-    release.set_status(Status::Failed, format!("Abandoned: it was {was} and nothing happened for ten minutes"));
-    Ok(env.storage.update(&release, None).await?.resource_version)
+    release.info.description = format!("Abandoned: it was {was} and nothing happened for ten minutes");
+    Ok(env.storage.rewrite(&release, Status::Failed).await?)
 }

@@ -396,6 +396,22 @@ impl Applier {
         }
     }
 
+    /// Reads the whole live object; `None` if it, or its kind, does not exist.
+    ///
+    /// # Errors
+    /// The request or discovery fails.
+    pub(crate) async fn read_whole(&self, object: &Object, decoration: &Decoration) -> Result<Option<Value>, Error> {
+        let resource = match self.mapper.any_version(&object.api_version, &object.kind).await {
+            Err(Error::NoKind { .. }) => return Ok(None),
+            found => found?,
+        };
+        let key = key_of(object, decoration, &resource);
+        match self.api().send(Call::get(resource.path(&key.namespace, &object.name)?)).await {
+            Err(error) if error.is_missing_object() => Ok(None),
+            answer => Ok(Some(answer?.parse()?)),
+        }
+    }
+
     /// Reads an object's metadata in the version that the last discovery found.
     async fn find_as_known(&self, key: &ObjectKey, api_version: &str) -> Result<Option<Live>, Error> {
         match self.mapper.any_version(api_version, &key.kind).await {

@@ -2,9 +2,11 @@
 //! others. Its keys are those of Helm's records, its `owner` label is the author's.
 
 use super::decode;
-use super::{Error, Secret, SecretList, Storage, path, secret_labels};
+use super::proof::{Stored, Unproven};
+use super::seal::Content;
+use super::{Error, Record, Secret, SecretList, Storage, path, secret_labels};
 use crate::kube::Call;
-use crate::release::{Packed, Release, Status};
+use crate::release::{Packed, Status};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
@@ -34,7 +36,7 @@ impl Storage {
     ///
     /// # Errors
     /// A request fails, or the record cannot be decoded.
-    pub(crate) async fn chunked(&self, namespace: &str, name: &str) -> Result<Option<(Release, u32)>, Error> {
+    pub(crate) async fn chunked(&self, namespace: &str, name: &str) -> Result<Option<(Record, u32)>, Error> {
         let path = format!("/api/v1/namespaces/{namespace}/secrets?labelSelector=name%3D{name},type%3Dindex");
         let answer = self.send("read", name, Call::get(path)).await?;
         let list: SecretList =
@@ -46,7 +48,7 @@ impl Storage {
     }
 
     /// Reads the record that starts in an index.
-    pub(super) async fn read_chunks(&self, namespace: &str, index: Secret) -> Result<Release, Error> {
+    pub(super) async fn read_chunks(&self, namespace: &str, index: Secret) -> Result<Record, Error> {
         let key = index.metadata.name.clone().unwrap_or_default();
         let incomplete = || Error::Incomplete { key: key.clone() };
         let names: Option<Vec<String>> = index.bytes(EXTRA_CHUNKS).and_then(|json| serde_json::from_slice(&json).ok());
@@ -59,8 +61,11 @@ impl Storage {
             gzip.extend(chunk.bytes(CHUNK).ok_or_else(incomplete)?);
         }
         let labels = secret_labels(index.metadata);
+        let content = Content::of(&gzip);
         let decoded = decode::decoded(gzip.len(), move || Packed::from_gzip(&gzip, labels)).await;
-        decoded.map_err(|source| Error::Codec { key, source })
+        let release = decoded.map_err(|source| Error::Codec { key, source })?;
+        // This operator writes none in chunks.
+        Ok(Record { release: Stored::Unproven(Unproven::new(release, content)), marks: None })
     }
 }
 
@@ -79,6 +84,7 @@ mod tests {
 
     use super::*;
     use crate::kube::{Disturbance, MemoryApi};
+    use crate::release::Release;
     use crate::sample;
 
     const SECRETS: &str = "/api/v1/namespaces/ns/secrets";
@@ -113,23 +119,24 @@ mod tests {
     async fn a_record_is_put_together_from_its_chunks() {
         for size in [50, 100_000] {
             let server = Arc::new(MemoryApi::new());
-            let storage = Storage::new(server.clone());
+            let storage = Storage::new(server.clone(), sample::keys());
             store(&server, 1, "superseded", size);
             store(&server, 2, "deployed", size);
             store(&server, 3, "failed", size);
             let (read, newest) = storage.chunked("ns", "web").await.unwrap().unwrap();
-            assert_eq!((read.version, newest, read.manifest), (2, 3, sample::release().manifest));
+            let read = read.release.facts();
+            assert_eq!((read.version, newest, &read.manifest), (2, 3, &sample::release().manifest));
             assert!(read.labels.is_empty(), "{:?}", read.labels);
             assert!(storage.chunked("ns", "other").await.unwrap().is_none());
             let known = storage.get("ns", "web", 3).await.unwrap();
-            assert_eq!(known.version, 3, "an index is read wherever a record is");
+            assert_eq!(known.release.facts().version, 3, "an index is read wherever a record is");
         }
     }
 
     #[tokio::test]
     async fn a_record_with_a_missing_chunk_is_an_error() {
         let server = Arc::new(MemoryApi::new());
-        let storage = Storage::new(server.clone());
+        let storage = Storage::new(server.clone(), sample::keys());
         store(&server, 1, "deployed", 50);
         server.disturb("GET /api/v1/namespaces/ns/secrets?", 1, Disturbance::Refused(503));
         assert!(matches!(storage.chunked("ns", "web").await, Err(Error::Api { .. })));

@@ -7,6 +7,8 @@ mod chunked;
 mod decode;
 mod home;
 mod marks;
+mod proof;
+mod seal;
 #[cfg(test)]
 mod tests;
 
@@ -23,10 +25,13 @@ use serde_json::{Value, json};
 
 pub use home::Home;
 pub use marks::{Before, MARKS_ANNOTATION, MarkedObject, Marks};
+pub use proof::{Sealed, Stored, Unproven};
+pub use seal::{Content, Key, Keyring, SEAL_ANNOTATION};
 
 use crate::kube::{self, Api, Call, FIELD_MANAGER};
 use crate::outside;
 use crate::release::{self, Packed, Release, Status};
+use seal::Sealing;
 
 /// The largest encoded record in bytes: the API server's limit on a Secret's data.
 pub(crate) const MAX_RECORD: usize = 1 << 20;
@@ -49,6 +54,9 @@ const SYSTEM_LABELS: [&str; 8] = ["name", "owner", "status", "version", "created
 
 /// Room in a record for what an action adds after its first write, in bytes: phases of hooks, and the description of a failure.
 const HEADROOM: usize = 16 << 10;
+
+/// The highest revision that is read. Whoever may write Secrets may name any, and the next one must exist.
+const HIGHEST: u32 = 1 << 30;
 
 /// How many records to delete at a time.
 const MAX_DELETIONS: usize = 8;
@@ -95,6 +103,12 @@ pub enum Error {
 }
 
 impl Error {
+    /// Returns whether the record was read, and is damaged.
+    pub fn is_damage(&self) -> bool {
+        matches!(self, Error::Codec { source, .. } if !matches!(source, release::Error::Interrupted))
+            || matches!(self, Error::Incomplete { .. })
+    }
+
     /// Returns whether the revision that was to be created exists.
     pub(crate) fn is_taken(&self) -> bool {
         matches!(self, Error::Api { verb: "create", source, .. } if source.is_conflict())
@@ -110,6 +124,7 @@ impl Error {
 #[derive(Clone)]
 pub struct Storage {
     api: Arc<dyn Api>,
+    keys: Keyring,
     home: Home,
     /// The name of this process on the records that it writes; empty for none.
     writer: Arc<str>,
@@ -128,16 +143,47 @@ pub struct Known {
 #[derive(Clone, Debug)]
 pub struct Written {
     /// The record's content, which may lack files and notes.
-    pub packed: Packed,
+    pub packed: Sealed<Packed>,
     /// The Secret's resource version, which tells our own write from later ones.
     pub resource_version: u64,
+}
+
+/// A record as read.
+#[derive(Debug)]
+pub struct Record {
+    /// The revision's release.
+    pub release: Stored<Release>,
+    /// The revision's marks, if this operator wrote the record.
+    pub marks: Option<Marks>,
+}
+
+/// What a revision's marks are written beside: the rest of what its seal covers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Body {
+    /// The revision.
+    pub version: u32,
+    /// Its status.
+    pub status: Status,
+    /// The digest of its record.
+    pub content: Content,
+}
+
+/// Whether this operator wrote a record, as far as its metadata tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Proof {
+    /// It did; the record must have this content.
+    Sealed(Content),
+    /// It did not: Helm or an upstream operator did.
+    Foreign,
+    /// The record has marks without a valid seal: it was changed, copied or made up, or the key that sealed it is lost.
+    Broken,
 }
 
 /// A release that is recorded somewhere else.
 #[derive(Debug)]
 pub(crate) struct Elsewhere {
     /// Its deployed revision; of one in chunks, the newest if none is deployed.
-    pub(crate) release: Release,
+    pub(crate) release: Stored<Release>,
     /// The number of its newest revision.
     pub(crate) newest: u32,
     /// The revision's marks, if it has them.
@@ -157,9 +203,11 @@ pub struct RecordMeta {
     pub status: Status,
     /// The Secret's resource version.
     pub resource_version: u64,
-    /// Our annotation; `None` for a record that Helm or an upstream operator wrote.
+    /// Whether this operator wrote it.
+    pub proof: Proof,
+    /// Our annotation; `None` for a record that this operator did not write.
     pub marks: Option<Marks>,
-    /// The uids of the custom resources that own the release: from our label, or from an upstream operator's owner references.
+    /// The uids of the custom resources that own the release: from our marks, else from our label or from an upstream operator's owner references.
     pub owners: Vec<String>,
     /// When it was last written: the latest of the server's creation time and the writer's labels.
     pub written: Option<Timestamp>,
@@ -168,28 +216,53 @@ pub struct RecordMeta {
 }
 
 impl RecordMeta {
-    /// Reads a Secret's metadata; `None` if it is not a release record.
-    pub fn read(metadata: &ObjectMeta) -> Option<RecordMeta> {
+    /// Reads a Secret's metadata and judges it by these keys; `None` if it is not a release record.
+    pub fn read(metadata: &ObjectMeta, keys: &Keyring) -> Option<RecordMeta> {
         let labels = metadata.labels.as_ref()?;
         let name = labels.get("name")?;
-        let version: u32 = labels.get("version")?.parse().ok()?;
+        let version: u32 = labels.get("version")?.parse().ok().filter(|version| *version < HIGHEST)?;
         if metadata.name.as_deref() != Some(release::key(name, version).as_str()) {
             return None;
         }
-        let label_owner = labels.get(OWNER_LABEL).cloned().into_iter();
         let annotation = |key| metadata.annotations.as_ref().and_then(|all| all.get(key));
+        let proof = proof(metadata, keys);
+        let text = annotation(MARKS_ANNOTATION).filter(|_| matches!(proof, Proof::Sealed(_)));
+        let marks = text.and_then(|text| Marks::parse(text));
         Some(RecordMeta {
             name: name.clone(),
             namespace: metadata.namespace.clone().unwrap_or_default(),
             version,
             status: labels.get("status").map_or(Status::Unknown, |s| Status::parse(s)),
             resource_version: metadata.resource_version.as_deref().and_then(|v| v.parse().ok()).unwrap_or(0),
-            marks: annotation(MARKS_ANNOTATION).and_then(|text| Marks::parse(text)),
-            owners: label_owner.chain(metadata.owner_references.iter().flatten().map(|o| o.uid.clone())).collect(),
+            proof,
+            owners: owners(metadata, marks.as_ref()),
+            marks,
             written: written(metadata, outside::now()),
             writer: annotation(WRITER_ANNOTATION).cloned(),
         })
     }
+}
+
+/// Whose a record says it is. What is sealed says so in its marks, and no label counts against it.
+fn owners(metadata: &ObjectMeta, marks: Option<&Marks>) -> Vec<String> {
+    let sealed = marks.map(|marks| marks.owner.to_string()).filter(|owner| !owner.is_empty());
+    if let Some(owner) = sealed {
+        return vec![owner];
+    }
+    let label = metadata.labels.as_ref().and_then(|labels| labels.get(OWNER_LABEL)).cloned();
+    label.into_iter().chain(metadata.owner_references.iter().flatten().map(|o| o.uid.clone())).collect()
+}
+
+/// Whether these keys sealed a record.
+fn proof(metadata: &ObjectMeta, keys: &Keyring) -> Proof {
+    let annotation = |key| metadata.annotations.as_ref().and_then(|all| all.get(key)).map(String::as_str);
+    let Some(marks) = annotation(MARKS_ANNOTATION) else { return Proof::Foreign };
+    let status = metadata.labels.as_ref().and_then(|labels| labels.get("status")).map_or("", String::as_str);
+    let (namespace, key) =
+        (metadata.namespace.as_deref().unwrap_or_default(), metadata.name.as_deref().unwrap_or_default());
+    let content =
+        annotation(SEAL_ANNOTATION).and_then(|seal| keys.open(&Sealing { namespace, key, status, marks }, seal));
+    content.map_or(Proof::Broken, Proof::Sealed)
 }
 
 /// The creation time bounds a slow writer's clock from below; labels in the future are ignored, and a creation in the future counts as now: a clock
@@ -208,9 +281,9 @@ pub struct RecordSecret {
 }
 
 impl RecordSecret {
-    /// Reads it; `None` if it is not a release record.
-    pub fn record(&self) -> Option<RecordMeta> {
-        RecordMeta::read(&self.metadata)
+    /// Reads it and judges it by these keys; `None` if it is not a release record.
+    pub fn record(&self, keys: &Keyring) -> Option<RecordMeta> {
+        RecordMeta::read(&self.metadata, keys)
     }
 }
 
@@ -266,9 +339,9 @@ struct SecretList {
 }
 
 impl Storage {
-    /// Creates a storage on the server behind `api`.
-    pub fn new(api: Arc<dyn Api>) -> Storage {
-        Storage { api, home: Home::default(), writer: "".into() }
+    /// Creates a storage on the server behind `api`, which seals and proves records with these keys.
+    pub fn new(api: Arc<dyn Api>, keys: Keyring) -> Storage {
+        Storage { api, keys, home: Home::default(), writer: "".into() }
     }
 
     /// The storage that writes records in the name of this process, so that another one can tell them from its own.
@@ -285,7 +358,7 @@ impl Storage {
 
     /// The storage with each release's records in the release's namespace; `None` if that is where they are.
     fn beside_releases(&self) -> Option<Storage> {
-        (self.home != Home::default()).then(|| Storage::new(self.api.clone()))
+        (self.home != Home::default()).then(|| Storage::new(self.api.clone(), self.keys.clone()))
     }
 
     /// Creates the record of a new revision, without the chart's other files or the notes if it would be too large.
@@ -293,77 +366,136 @@ impl Storage {
     /// # Errors
     /// The revision exists, the request fails, or the record is too large.
     pub async fn create(&self, release: &Release, marks: &Marks) -> Result<Written, Error> {
-        let packed = fit(release)?;
+        let packed = seal_content(fit(release)?);
+        let resource_version = self.post(release, &packed, marks, true).await?;
+        Ok(Written { packed, resource_version })
+    }
+
+    /// Records a revision that somebody else recorded elsewhere, as unproven as it is there. Returns it with the Secret's resource version.
+    ///
+    /// # Errors
+    /// As [`create`](Storage::create).
+    pub(crate) async fn copy(
+        &self,
+        release: &Unproven<Release>,
+        marks: &Marks,
+    ) -> Result<(Unproven<Packed>, u64), Error> {
+        let packed = seal_content(fit(release.facts())?);
+        let resource_version = self.post(release.facts(), &packed, marks, false).await?;
+        let content = packed.content();
+        Ok((Unproven::new(packed.into_inner(), content), resource_version))
+    }
+
+    async fn post(&self, release: &Release, packed: &Sealed<Packed>, marks: &Marks, seal: bool) -> Result<u64, Error> {
         let (namespace, name) = self.home.record(&release.namespace, &release.name);
         let key = release::key(&name, release.version);
         let mut secret = json!({
             "apiVersion": "v1", "kind": "Secret", "type": SECRET_TYPE,
-            "metadata": {
-                "name": key,
-                "labels": labels(release, &name, "createdAt"),
-                "annotations": {MARKS_ANNOTATION: marks.to_text()},
-            },
+            "metadata": {"name": key, "labels": labels(release, &name, "createdAt")},
         });
-        self.sign(&mut secret["metadata"]);
+        if seal {
+            let body = Body { version: release.version, status: release.info.status, content: packed.content() };
+            self.seal(&mut secret["metadata"], (namespace, &key), &body, marks);
+        }
+        self.name_writer(&mut secret["metadata"]);
         set_owner(&mut secret["metadata"], marks);
-        secret["data"] = json!({"release": STANDARD.encode(packed.to_record())});
+        secret["data"] = json!({"release": STANDARD.encode(packed.get().to_record())});
         let path = format!("/api/v1/namespaces/{namespace}/secrets?fieldManager={FIELD_MANAGER}");
         let call = Call::post(path, secret.to_string().into_bytes());
-        let answer = self.send("create", &key, call).await?;
-        Ok(Written { packed, resource_version: version_of(&answer) })
+        Ok(version_of(&self.send("create", &key, call).await?))
     }
 
-    /// Rewrites a revision's record and, if given, its marks. Removes an upstream operator's owner reference: through it, a foreground deletion would
+    /// Rewrites a revision's record and its marks. Removes an upstream operator's owner reference: through it, a foreground deletion would
     /// collect the record before we uninstall.
     ///
     /// # Errors
     /// The record does not exist, the request fails, or the record is too large.
-    pub async fn update(&self, release: &Release, marks: Option<&Marks>) -> Result<Written, Error> {
-        let packed = fit(release)?;
+    pub async fn update(&self, release: &Release, marks: &Marks) -> Result<Written, Error> {
+        let packed = seal_content(fit(release)?);
         let (namespace, name) = self.home.record(&release.namespace, &release.name);
-        let mut patch = json!({
-            "metadata": {"labels": labels(release, &name, "modifiedAt"), "ownerReferences": null},
-            "data": {"release": STANDARD.encode(packed.to_record())},
-        });
-        if let Some(marks) = marks {
-            patch["metadata"]["annotations"] = json!({MARKS_ANNOTATION: marks.to_text()});
-            set_owner(&mut patch["metadata"], marks);
-        }
-        self.sign(&mut patch["metadata"]);
-        let resource_version = self.patch(namespace, &release::key(&name, release.version), &patch).await?;
+        let key = release::key(&name, release.version);
+        let mut patch = rewritten(release, &name, packed.get());
+        let body = Body { version: release.version, status: release.info.status, content: packed.content() };
+        self.seal(&mut patch["metadata"], (namespace, &key), &body, marks);
+        set_owner(&mut patch["metadata"], marks);
+        self.name_writer(&mut patch["metadata"]);
+        let resource_version = self.patch(namespace, &key, &patch).await?;
         Ok(Written { packed, resource_version })
     }
 
-    /// Writes only a revision's marks. Returns the record's resource version.
+    /// Sets the status of a record that this operator did not write, which proves it no more than before. Returns its resource version.
+    ///
+    /// # Errors
+    /// As [`update`](Storage::update).
+    pub(crate) async fn rewrite(&self, facts: &Release, status: Status) -> Result<u64, Error> {
+        let mut release = facts.clone();
+        release.info.status = status;
+        let packed = fit(&release)?;
+        let (namespace, name) = self.home.record(&release.namespace, &release.name);
+        let mut patch = rewritten(&release, &name, &packed);
+        self.name_writer(&mut patch["metadata"]);
+        self.patch(namespace, &release::key(&name, release.version), &patch).await
+    }
+
+    /// Marks a revision superseded and keeps its marks. A record that this operator did not write stays unproven. Returns its resource version.
+    ///
+    /// # Errors
+    /// As [`update`](Storage::update).
+    pub async fn supersede(&self, Record { release, marks }: Record) -> Result<u64, Error> {
+        match (release, marks) {
+            (Stored::Sealed(old), Some(marks)) => {
+                let mut old = old.into_inner();
+                old.info.status = Status::Superseded;
+                Ok(self.update(&old, &marks).await?.resource_version)
+            }
+            (old, _) => self.rewrite(old.facts(), Status::Superseded).await,
+        }
+    }
+
+    /// Writes only a revision's marks, and seals it. The record must have the body's status and content, or the seal is not valid. Returns the
+    /// record's resource version.
     ///
     /// # Errors
     /// The record does not exist, or the request fails.
-    pub async fn mark(&self, namespace: &str, name: &str, version: u32, marks: &Marks) -> Result<u64, Error> {
-        let mut patch =
-            json!({"metadata": {"annotations": {MARKS_ANNOTATION: marks.to_text()}, "ownerReferences": null}});
-        self.sign(&mut patch["metadata"]);
-        set_owner(&mut patch["metadata"], marks);
+    pub async fn mark(&self, namespace: &str, name: &str, body: &Body, marks: &Marks) -> Result<u64, Error> {
         let (namespace, name) = self.home.record(namespace, name);
-        self.patch(namespace, &release::key(&name, version), &patch).await
+        let key = release::key(&name, body.version);
+        let mut patch = json!({"metadata": {"ownerReferences": null}});
+        self.seal(&mut patch["metadata"], (namespace, &key), body, marks);
+        self.name_writer(&mut patch["metadata"]);
+        set_owner(&mut patch["metadata"], marks);
+        self.patch(namespace, &key, &patch).await
     }
 
     /// Reads one revision.
     ///
     /// # Errors
     /// The record does not exist, the request fails, or the record cannot be decoded.
-    pub async fn get(&self, namespace: &str, name: &str, version: u32) -> Result<Release, Error> {
+    pub async fn get(&self, namespace: &str, name: &str, version: u32) -> Result<Record, Error> {
+        let of = (namespace, name);
         let (namespace, name) = self.home.record(namespace, name);
         let key = release::key(&name, version);
         let answer = self.send("read", &key, Call::get(path(namespace, &key))).await?;
         let secret: Secret = answer.parse().map_err(|source| Error::Api { verb: "read", key: key.clone(), source })?;
         if secret.is_index() {
-            return self.read_chunks(namespace, secret).await;
+            let Record { release, .. } = self.read_chunks(namespace, secret).await?;
+            return Ok(Record { release: release.map(|release| placed(release, of, version)), marks: None });
         }
         let codec = |source| Error::Codec { key: key.clone(), source };
         let data = secret.data.get("release").map_or("", String::as_str);
         let record = STANDARD.decode(data).map_err(|e| codec(e.into()))?;
+        let content = Content::of(&record);
+        let meta = self.meta(namespace, &secret.metadata);
+        let marks = meta.filter(|meta| meta.proof == Proof::Sealed(content)).and_then(|meta| meta.marks);
         let labels = secret_labels(secret.metadata);
-        decode::decoded(record.len(), move || Packed::from_record(&record, labels)).await.map_err(codec)
+        let release =
+            decode::decoded(record.len(), move || Packed::from_record(&record, labels)).await.map_err(codec)?;
+        let release = placed(release, of, version);
+        let release = match &marks {
+            Some(_) => Stored::Sealed(Sealed::new(release, content)),
+            None => Stored::Unproven(Unproven::new(release, content)),
+        };
+        Ok(Record { release, marks })
     }
 
     /// Lists the metadata of all revisions of a release, oldest first.
@@ -377,7 +509,7 @@ impl Storage {
         let list: SecretList =
             answer.parse().map_err(|source| Error::Api { verb: "read", key: name.into_owned(), source })?;
         let mut found: Vec<RecordMeta> =
-            list.items.iter().flatten().filter_map(|secret| RecordMeta::read(&secret.metadata)).collect();
+            list.items.iter().flatten().filter_map(|secret| self.meta(namespace, &secret.metadata)).collect();
         found.sort_by_key(|meta| meta.version);
         Ok(found)
     }
@@ -394,7 +526,7 @@ impl Storage {
             return Ok(Some(found));
         }
         let chunked = self.chunked(namespace, name).await?;
-        Ok(chunked.map(|(release, newest)| Elsewhere { release, newest, marks: None }))
+        Ok(chunked.map(|(Record { release, marks }, newest)| Elsewhere { release, newest, marks }))
     }
 
     /// Names the records of this owner's release that are in the release's namespace although this home is another: they were imported, and nothing
@@ -417,8 +549,9 @@ impl Storage {
         }
         // What was cut off before it was deployed is installed again.
         let Some(deployed) = all.iter().rposition(|meta| meta.status == Status::Deployed) else { return Ok(None) };
-        let RecordMeta { version, marks, .. } = all.swap_remove(deployed);
-        Ok(Some(Elsewhere { release: self.get(namespace, name, version).await?, newest, marks }))
+        let RecordMeta { version, .. } = all.swap_remove(deployed);
+        let Record { release, marks } = self.get(namespace, name, version).await?;
+        Ok(Some(Elsewhere { release, newest, marks }))
     }
 
     /// Deletes one revision. Succeeds if it does not exist.
@@ -458,8 +591,22 @@ impl Storage {
         }
     }
 
+    /// Reads the metadata of a record in this namespace.
+    fn meta(&self, namespace: &str, metadata: &ObjectMeta) -> Option<RecordMeta> {
+        let namespace = Some(metadata.namespace.clone().unwrap_or_else(|| namespace.to_owned()));
+        RecordMeta::read(&ObjectMeta { namespace, ..metadata.clone() }, &self.keys)
+    }
+
+    /// Adds marks, and the seal over them and the body.
+    fn seal(&self, metadata: &mut Value, (namespace, key): (&str, &str), body: &Body, marks: &Marks) {
+        let (marks, status) = (marks.to_text(), body.status.as_str());
+        let seal = self.keys.seal(&Sealing { namespace, key, status, marks: &marks }, body.content);
+        metadata["annotations"][MARKS_ANNOTATION] = marks.into();
+        metadata["annotations"][SEAL_ANNOTATION] = seal.into();
+    }
+
     /// Names this process as the writer. Without a name the patch must not name `annotations` at all.
-    fn sign(&self, metadata: &mut Value) {
+    fn name_writer(&self, metadata: &mut Value) {
         if !self.writer.is_empty() {
             metadata["annotations"][WRITER_ANNOTATION] = (*self.writer).into();
         }
@@ -474,6 +621,25 @@ impl Storage {
     async fn send(&self, verb: &'static str, key: &str, call: Call) -> Result<kube::Response, Error> {
         self.api.send(call).await.map_err(|source| Error::Api { verb, key: key.to_owned(), source })
     }
+}
+
+/// The release as the record's own name has it. A body may name any other, whose record a rewrite would then replace.
+fn placed(release: Release, (namespace, name): (&str, &str), version: u32) -> Release {
+    Release { namespace: namespace.to_owned(), name: name.to_owned(), version, ..release }
+}
+
+/// The digest of what a Secret will hold.
+fn seal_content(packed: Packed) -> Sealed<Packed> {
+    let content = Content::of(packed.to_record().as_bytes());
+    Sealed::new(packed, content)
+}
+
+/// A patch with a record's content, without marks.
+fn rewritten(release: &Release, name: &str, packed: &Packed) -> Value {
+    json!({
+        "metadata": {"labels": labels(release, name, "modifiedAt"), "ownerReferences": null},
+        "data": {"release": STANDARD.encode(packed.to_record())},
+    })
 }
 
 fn version_of(answer: &kube::Response) -> u64 {

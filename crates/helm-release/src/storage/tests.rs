@@ -76,6 +76,11 @@ fn the_annotation_round_trips_object_flags() {
     }
 }
 
+/// The body of a record that was just written.
+fn body(written: &Written) -> Body {
+    Body { version: 1, status: Status::PendingInstall, content: written.packed.content() }
+}
+
 fn known(versions: &[u32]) -> Vec<Known> {
     versions.iter().map(|version| Known { version: *version, resource_version: None }).collect()
 }
@@ -83,16 +88,16 @@ fn known(versions: &[u32]) -> Vec<Known> {
 #[tokio::test]
 async fn records_are_helm_secrets_with_our_marks() {
     let server = Arc::new(MemoryApi::new());
-    let storage = Storage::new(server.clone());
+    let storage = Storage::new(server.clone(), sample::keys());
     let mut first = release(1, 1, 1);
     storage.create(&first, &Marks::default()).await.unwrap();
     first.set_status(Status::Deployed, "Install complete");
-    storage.update(&first, Some(&marks())).await.unwrap();
+    storage.update(&first, &marks()).await.unwrap();
     let secret = server.object("/api/v1/namespaces/ns/secrets/sh.helm.release.v1.web.v1").unwrap();
     assert_eq!(secret["type"], "helm.sh/release.v1");
     assert_eq!(secret["metadata"]["labels"]["status"], "deployed");
     assert_eq!(secret["metadata"]["labels"]["owner"], "helm");
-    let read = storage.get("ns", "web", 1).await.unwrap();
+    let read = storage.get("ns", "web", 1).await.unwrap().release.sealed().unwrap().into_inner();
     assert_eq!((read.info.status, read.config), (Status::Deployed, json!({"a": 1})));
     let history = storage.history("ns", "web").await.unwrap();
     assert_eq!(history.len(), 1);
@@ -102,7 +107,7 @@ async fn records_are_helm_secrets_with_our_marks() {
 #[tokio::test]
 async fn each_revision_is_deleted_by_its_name() {
     let server = Arc::new(MemoryApi::new());
-    let storage = Storage::new(server.clone());
+    let storage = Storage::new(server.clone(), sample::keys());
     for version in 1..=3 {
         storage.create(&release(version, 1, 1), &Marks::default()).await.unwrap();
     }
@@ -153,11 +158,11 @@ fn object(n: u64) -> MarkedObject {
 #[tokio::test]
 async fn marks_without_an_owner_leave_labels_unchanged() {
     let server = Arc::new(MemoryApi::new());
-    let storage = Storage::new(server.clone());
-    storage.create(&release(1, 1, 1), &marks()).await.unwrap();
+    let storage = Storage::new(server.clone(), sample::keys());
+    let written = storage.create(&release(1, 1, 1), &marks()).await.unwrap();
     let metadata = || server.object(RECORD).unwrap()["metadata"].clone();
     let before = metadata();
-    storage.mark("ns", "web", 1, &Marks::default()).await.unwrap();
+    storage.mark("ns", "web", &body(&written), &Marks::default()).await.unwrap();
     assert_eq!(metadata()["labels"], before["labels"]);
     assert_ne!(metadata()["annotations"], before["annotations"]);
 }
@@ -175,22 +180,23 @@ fn records_that_fit_keep_files_and_notes() {
 
 #[tokio::test]
 async fn records_keep_user_labels() {
-    let storage = Storage::new(Arc::new(MemoryApi::new()));
+    let storage = Storage::new(Arc::new(MemoryApi::new()), sample::keys());
     let labels = BTreeMap::from([("team".to_owned(), "x".to_owned())]);
     storage.create(&Release { labels: labels.clone(), ..release(1, 1, 1) }, &Marks::default()).await.unwrap();
-    assert_eq!(storage.get("ns", "web", 1).await.unwrap().labels, labels);
+    assert_eq!(storage.get("ns", "web", 1).await.unwrap().release.facts().labels, labels);
 }
 
 #[tokio::test]
 async fn writes_return_the_records_resource_version() {
     let server = Arc::new(MemoryApi::new());
-    let storage = Storage::new(server.clone());
+    let storage = Storage::new(server.clone(), sample::keys());
     let live = || server.object(RECORD).unwrap()["metadata"]["resourceVersion"].clone();
     let created = storage.create(&release(1, 1, 1), &Marks::default()).await.unwrap();
     assert_eq!(live(), created.resource_version.to_string());
-    let updated = storage.update(&release(1, 1, 1), None).await.unwrap();
+    let updated = storage.update(&release(1, 1, 1), &marks()).await.unwrap();
     assert_eq!(live(), updated.resource_version.to_string());
-    let marked = storage.mark("ns", "web", 1, &marks()).await.unwrap();
+    let others = Marks { complete: !marks().complete, ..marks() };
+    let marked = storage.mark("ns", "web", &body(&updated), &others).await.unwrap();
     assert_eq!(live(), marked.to_string());
     assert!(created.resource_version < updated.resource_version && updated.resource_version < marked);
 }
@@ -198,7 +204,7 @@ async fn writes_return_the_records_resource_version() {
 #[tokio::test]
 async fn a_failed_deletion_is_not_a_missing_revision() {
     let server = Arc::new(MemoryApi::new());
-    let storage = Storage::new(server.clone());
+    let storage = Storage::new(server.clone(), sample::keys());
     storage.create(&release(1, 1, 1), &Marks::default()).await.unwrap();
     server.disturb("DELETE", 1, Disturbance::Refused(503));
     let error = storage.delete("ns", "web", 1).await.unwrap_err();
@@ -208,7 +214,7 @@ async fn a_failed_deletion_is_not_a_missing_revision() {
 #[tokio::test]
 async fn only_the_named_revisions_are_deleted_and_the_last_one_after_all_others() {
     let server = Arc::new(MemoryApi::new());
-    let storage = Storage::new(server.clone());
+    let storage = Storage::new(server.clone(), sample::keys());
     for version in 1..=20 {
         storage.create(&release(version, 1, 1), &Marks::default()).await.unwrap();
     }
@@ -233,9 +239,9 @@ async fn only_the_named_revisions_are_deleted_and_the_last_one_after_all_others(
 #[tokio::test]
 async fn a_record_that_somebody_has_written_since_is_not_deleted() {
     let server = Arc::new(MemoryApi::new());
-    let storage = Storage::new(server.clone());
+    let storage = Storage::new(server.clone(), sample::keys());
     let written = storage.create(&release(1, 1, 1), &Marks::default()).await.unwrap();
-    storage.update(&release(1, 1, 2), None).await.unwrap();
+    storage.update(&release(1, 1, 2), &marks()).await.unwrap();
     let known = [Known { version: 1, resource_version: Some(written.resource_version) }];
     let error = storage.delete_all("ns", "web", &known, 1).await.unwrap_err();
     assert!(matches!(error, Error::Api { source, .. } if source.is_conflict()));
@@ -290,11 +296,11 @@ fn crafted(json: &str) -> String {
     STANDARD.encode(gzip.finish().unwrap())
 }
 
-async fn read_crafted(json: &str) -> Result<Release, String> {
+async fn read_crafted(json: &str) -> Result<Record, String> {
     let server = Arc::new(MemoryApi::new());
     let data = json!({"release": STANDARD.encode(crafted(json))});
     server.put(RECORD, json!({"metadata": {"name": "sh.helm.release.v1.web.v1"}, "data": data}), "user");
-    Storage::new(server).get("ns", "web", 1).await.map_err(|error| error.source().unwrap().to_string())
+    Storage::new(server, sample::keys()).get("ns", "web", 1).await.map_err(|error| error.source().unwrap().to_string())
 }
 
 #[tokio::test]
@@ -316,7 +322,7 @@ async fn crafted_records_are_rejected_before_they_cost_memory() {
         assert_eq!(read_crafted(&json).await.unwrap_err(), expected, "{what}");
     }
     let chart = format!(r#"{{"chart":{{"metadata":{{"name":"c"}},"values":{}}}}}"#, many("0", 3 << 20));
-    let read = read_crafted(&chart).await.unwrap();
+    let read = read_crafted(&chart).await.unwrap().release.facts().clone();
     let error = read.differs_from(&read.chart, &json!({})).unwrap_err();
     assert_eq!(error.to_string(), values, "a chart is text until it is compared");
 }
@@ -335,5 +341,122 @@ async fn a_large_record_is_decoded_while_others_go_on() {
         }
     };
     assert!(turns > 20, "{turns} turns");
-    assert_eq!(read.map(|read| read.manifest.len()), Ok(5 * (2 << 20)));
+    assert_eq!(read.map(|read| read.release.facts().manifest.len()), Ok(5 * (2 << 20)));
+}
+
+/// How a record changes after this operator wrote it.
+type Tampering = fn(&mut Value);
+
+#[tokio::test]
+async fn only_a_record_as_it_was_written_is_sealed() {
+    let cases: [(&str, Tampering, Proof, bool); 9] = [
+        ("as written", |_| (), Proof::Foreign, true),
+        (
+            "another manifest",
+            |secret| secret["data"]["release"] = STANDARD.encode(crafted(r#"{"chart":{},"manifest":"x"}"#)).into(),
+            Proof::Foreign,
+            false,
+        ),
+        (
+            "other marks",
+            |secret| secret["metadata"]["annotations"][MARKS_ANNOTATION] = Marks::default().to_text().into(),
+            Proof::Broken,
+            false,
+        ),
+        ("another status", |secret| secret["metadata"]["labels"]["status"] = "deployed".into(), Proof::Broken, false),
+        (
+            "another seal",
+            |secret| secret["metadata"]["annotations"][SEAL_ANNOTATION] = "a.b.c".into(),
+            Proof::Broken,
+            false,
+        ),
+        (
+            "no seal",
+            |secret| _ = secret["metadata"]["annotations"].as_object_mut().unwrap().remove(SEAL_ANNOTATION),
+            Proof::Broken,
+            false,
+        ),
+        ("neither marks nor seal", |secret| secret["metadata"]["annotations"] = Value::Null, Proof::Foreign, false),
+        (
+            "another owner label",
+            |secret| secret["metadata"]["labels"][OWNER_LABEL] = "else".into(),
+            Proof::Foreign,
+            true,
+        ),
+        ("another annotation", |secret| secret["metadata"]["annotations"]["a"] = "b".into(), Proof::Foreign, true),
+    ];
+    for (what, tamper, unsealed, is_sealed) in cases {
+        let server = Arc::new(MemoryApi::new());
+        let storage = Storage::new(server.clone(), sample::keys());
+        let written = storage.create(&release(1, 1, 1), &marks()).await.unwrap();
+        let mut secret = server.object(RECORD).unwrap();
+        tamper(&mut secret);
+        server.restore(RECORD, secret);
+        let record = storage.get("ns", "web", 1).await.unwrap();
+        assert_eq!((record.release.is_sealed(), record.marks.is_some()), (is_sealed, is_sealed), "{what}");
+        let meta = storage.history("ns", "web").await.unwrap().remove(0);
+        // Metadata alone does not tell that the content is another.
+        let expected =
+            if is_sealed || what == "another manifest" { Proof::Sealed(written.packed.content()) } else { unsealed };
+        assert_eq!(meta.proof, expected, "{what}");
+        assert_eq!(
+            meta.owners,
+            if meta.marks.is_some() { vec!["u".to_owned()] } else { meta.owners.clone() },
+            "{what}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_record_is_sealed_in_its_place_only() {
+    let server = Arc::new(MemoryApi::new());
+    let storage = Storage::new(server.clone(), sample::keys());
+    storage.create(&release(1, 1, 1), &marks()).await.unwrap();
+    let record = server.object(RECORD).unwrap();
+    for (namespace, name, version) in [("ns", "web", 2), ("ns", "other", 1), ("else", "web", 1)] {
+        let mut copy = record.clone();
+        let key = release::key(name, version);
+        copy["metadata"]["name"] = key.as_str().into();
+        copy["metadata"]["namespace"] = namespace.into();
+        (copy["metadata"]["labels"]["name"], copy["metadata"]["labels"]["version"]) =
+            (name.into(), version.to_string().into());
+        server.restore(&format!("/api/v1/namespaces/{namespace}/secrets/{key}"), copy);
+        let read = storage.get(namespace, name, version).await.unwrap();
+        assert!(!read.release.is_sealed(), "{namespace}/{name} {version}");
+        // What it says of itself would lead a rewrite to another's record.
+        let facts = read.release.facts();
+        assert_eq!((&*facts.namespace, &*facts.name, facts.version), (namespace, name, version));
+    }
+}
+
+#[tokio::test]
+async fn records_of_an_earlier_key_are_sealed_and_get_the_current_ones_seal_with_the_next_write() {
+    let server = Arc::new(MemoryApi::new());
+    let key = |byte| Key::new(&[byte; 32]).unwrap();
+    let old = Storage::new(server.clone(), Keyring::new(key(1), vec![]));
+    let rotated = Storage::new(server.clone(), Keyring::new(key(2), vec![key(1)]));
+    let new = Storage::new(server.clone(), Keyring::new(key(2), vec![]));
+    let is_sealed = async |storage: &Storage| storage.get("ns", "web", 1).await.unwrap().release.is_sealed();
+    let written = old.create(&release(1, 1, 1), &marks()).await.unwrap();
+    assert_eq!((is_sealed(&rotated).await, is_sealed(&new).await), (true, false));
+    let before = server.object(RECORD).unwrap()["data"].clone();
+    rotated.mark("ns", "web", &body(&written), &Marks::default()).await.unwrap();
+    assert_eq!((is_sealed(&rotated).await, is_sealed(&new).await, is_sealed(&old).await), (true, true, false));
+    assert_eq!(server.object(RECORD).unwrap()["data"], before);
+}
+
+#[tokio::test]
+async fn revisions_beyond_any_real_one_are_no_records() {
+    let server = Arc::new(MemoryApi::new());
+    let labels =
+        |version: u32| json!({"name": "web", "owner": "helm", "status": "deployed", "version": version.to_string()});
+    for version in [u32::MAX, 1 << 30] {
+        let key = release::key("web", version);
+        server.put(
+            &format!("/api/v1/namespaces/ns/secrets/{key}"),
+            json!({"metadata": {"name": key, "labels": labels(version)}}),
+            "user",
+        );
+    }
+    assert!(Storage::new(server, sample::keys()).history("ns", "web").await.unwrap().is_empty());
 }

@@ -8,7 +8,7 @@ use helm_release::storage::{MarkedObject, Marks};
 
 use super::*;
 use crate::reconciler::cache::{Claim, kind_key};
-use crate::reconciler::release::Revision;
+use crate::reconciler::release::{Revision, Trust};
 use crate::reconciler::stamp::{CONFIRMATION, Stamp};
 
 pub(super) fn epoch(number: u64) -> Epoch {
@@ -56,7 +56,7 @@ pub(super) fn record(version: u32, resource_version: u64) -> RecordMeta {
     let name = format!("sh.helm.release.v1.web.v{version}");
     let metadata =
         json!({"name": name, "namespace": "ns", "labels": labels, "resourceVersion": resource_version.to_string()});
-    RecordMeta::read(&serde_json::from_value(metadata).unwrap()).unwrap()
+    RecordMeta::read(&serde_json::from_value(metadata).unwrap(), &keys()).unwrap()
 }
 
 pub(super) fn revision(status: Status, objects: &[&str]) -> Revision {
@@ -84,6 +84,7 @@ pub(super) fn revision(status: Status, objects: &[&str]) -> Revision {
         resource_version: 1,
         owners: Box::default(),
         marks: Some(Arc::new(marks)),
+        trust: Trust::Written(None),
         stamp: Stamp::written(None),
         written: None,
     }

@@ -58,7 +58,7 @@ async fn a_type_error_is_not_an_outage_so_the_upgrade_is_rolled_back() {
     assert_eq!(world.history(), ["1 superseded", "2 failed", "3 deployed"]);
     let expected = "True/UpgradeError/cannot apply ConfigMap \"b\": does not fit its schema: .data.value: expected string, got string";
     assert_eq!(world.condition("ReleaseFailed").unwrap(), expected);
-    let record = world.shared.storage.get("ns", "web", 2).await.unwrap();
+    let record = world.shared.storage.get("ns", "web", 2).await.unwrap().release.facts().clone();
     let cause = expected.trim_start_matches("True/UpgradeError/");
     assert_eq!(record.info.description, format!("Upgrade \"web\" failed: {cause}"));
 }

@@ -6,14 +6,16 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
+use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use helm::reads::Unread;
 use helm_release::action::Candidate;
 use helm_release::kube::{
     Api, Applier, Error, Live, MemoryApi, ObjectKey, Resource, Whole, deduplicate, install_order, objects_of,
 };
-use helm_release::release::{ChartDocument, Hook};
-use helm_release::storage::{Home, RecordMeta, Storage};
+use helm_release::release::{ChartDocument, Hook, Packed, Status};
+use helm_release::storage::{Home, Key, Keyring, MARKS_ANNOTATION, Marks, RecordMeta, SEAL_ANNOTATION, Storage};
+use k8s_openapi::ByteString;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -58,6 +60,7 @@ mod large_specs;
 mod leaks;
 mod override_types;
 mod previews;
+mod proven;
 mod ready;
 mod recorded;
 mod recreate;
@@ -219,6 +222,8 @@ pub(super) struct World {
     pub(super) server: Arc<MemoryApi>,
     pub(super) shared: Arc<Shared>,
     releases: Arc<Releases>,
+    /// The keys of release records.
+    keys: Keyring,
     /// The number of lists so far.
     lists: AtomicU64,
     /// Whether no watch covers the chart's objects.
@@ -233,6 +238,41 @@ pub(super) fn with_sources() -> Stub {
 /// A stub that renders a random value each time, as charts do with passwords.
 fn random() -> Stub {
     Stub { is_random: true, ..Stub::default() }
+}
+
+/// The key that seals release records, the same for every process.
+pub(crate) fn keys() -> Keyring {
+    Keyring::new(Key::new(&[1; 32]).unwrap(), Vec::new())
+}
+
+/// The metadata of a record that this operator wrote as this revision.
+pub(super) async fn sealed_record(version: u32) -> Value {
+    let world = World::new(spec());
+    world.reconcile().await;
+    let mut release = world.shared.storage.get("ns", "web", 1).await.unwrap().release.facts().clone();
+    release.version = version;
+    world.shared.storage.create(&release, &Marks::default()).await.unwrap();
+    let mut record = world.server.object(&format!("{SECRETS}/{}", release.key())).unwrap();
+    record["metadata"]["namespace"] = "ns".into();
+    record["metadata"].take()
+}
+
+/// Seals a record that a test has changed, as another version of this operator would have written it.
+pub(super) fn reseal(server: &MemoryApi, path: &str) {
+    let mut secret = server.object(path).unwrap();
+    let data: ByteString = serde_json::from_value(secret["data"]["release"].clone()).unwrap();
+    let mut release = Packed::from_record(&data.0, Default::default()).unwrap();
+    release.info.status = Status::parse(secret["metadata"]["labels"]["status"].as_str().unwrap());
+    let marks = Marks::parse(secret["metadata"]["annotations"][MARKS_ANNOTATION].as_str().unwrap()).unwrap();
+    let scratch = Arc::new(MemoryApi::new());
+    scratch.restore(path, secret.clone());
+    Storage::new(scratch.clone(), keys()).update(&release, &marks).now_or_never().unwrap().unwrap();
+    let mut sealed = scratch.object(path).unwrap();
+    secret["data"] = sealed["data"].take();
+    for key in [MARKS_ANNOTATION, SEAL_ANNOTATION] {
+        secret["metadata"]["annotations"][key] = sealed["metadata"]["annotations"][key].take();
+    }
+    server.restore(path, secret);
 }
 
 pub(super) fn key() -> ResourceKey {
@@ -316,8 +356,26 @@ impl World {
         World::start(server, stub, Events::default(), true, change, Intake::default(), Additions::default())
     }
 
+    /// A controller whose operator has these keys.
+    fn sealing(server: Arc<MemoryApi>, renderer: Stub, keys: Keyring) -> World {
+        let (events, renderer) = (Events::default(), Arc::new(renderer));
+        World::begin((server, keys), renderer, events, false, |_| {}, Intake::default(), Additions::default())
+    }
+
     fn start(
         server: Arc<MemoryApi>,
+        renderer: Arc<dyn Renderer>,
+        events: Events,
+        unwatched: bool,
+        change: impl FnOnce(&mut Settings),
+        intake: Intake,
+        additions: Additions,
+    ) -> World {
+        World::begin((server, keys()), renderer, events, unwatched, change, intake, additions)
+    }
+
+    fn begin(
+        (server, keys): (Arc<MemoryApi>, Keyring),
         renderer: Arc<dyn Renderer>,
         events: Events,
         unwatched: bool,
@@ -358,7 +416,7 @@ impl World {
         let releases = Arc::new(Releases::of(name.clone()));
         let shared = Shared {
             applier: Applier::new(api.clone()),
-            storage: Storage::new(api.clone()).at(settings.home.clone()).written_by(name),
+            storage: Storage::new(api.clone(), keys.clone()).at(settings.home.clone()).written_by(name),
             api,
             cache: Cache::over(releases.clone())
                 .judging(settings.expressions.clone())
@@ -388,7 +446,7 @@ impl World {
         let reader: Weak<Shared> = Arc::downgrade(&shared);
         shared.cache.report_releases_to(reader);
         shared.connect_sources();
-        let world = World { server, shared, releases, lists: AtomicU64::new(0), unwatched };
+        let world = World { server, shared, releases, keys, lists: AtomicU64::new(0), unwatched };
         world.feed();
         world.shared.recall();
         world
@@ -437,7 +495,7 @@ impl World {
                 "secrets" => {
                     object["metadata"]["managedFields"] = Value::Null;
                     let metadata = serde_json::from_value(object["metadata"].take()).unwrap();
-                    if let Some(record) = RecordMeta::read(&metadata) {
+                    if let Some(record) = RecordMeta::read(&metadata, &self.keys) {
                         records.changed(record, epoch);
                     }
                 }
@@ -803,6 +861,7 @@ async fn somebody_elses_release_is_a_conflict_unless_adopted() {
     record["metadata"]["annotations"]["helm.sdk.operatorframework.io/marks"] = marks.into();
     record["metadata"]["labels"][helm_release::storage::OWNER_LABEL] = "another".into();
     world.server.put(&path, record, "other");
+    reseal(&world.server, &path);
     let any = |settings: &mut Settings| settings.adopt = helm_release::kube::Adopt::Any;
     let world = World::with_events(world.server, Arc::new(Stub::default()), any);
     world.reconcile().await;

@@ -245,7 +245,7 @@ async fn a_lost_object_and_a_lost_record_wake_their_resource() {
 
     let path = world.server.paths().into_iter().find(|path| path.contains("sh.helm.release.v1")).unwrap();
     let metadata = serde_json::from_value(world.server.object(&path).unwrap()["metadata"].take()).unwrap();
-    let meta = RecordMeta::read(&metadata).unwrap();
+    let meta = RecordMeta::read(&metadata, &keys()).unwrap();
     assert!(wakes(&world, || world.releases.deleted(meta)).await);
     assert!(world.shared.cache.release(&key()).is_none());
 }

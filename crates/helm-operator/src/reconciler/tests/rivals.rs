@@ -69,6 +69,7 @@ async fn an_action_of_another_process_is_left_alone_and_reported_by_name() {
     let mut pending = one.server.object(&record).unwrap();
     pending["metadata"]["labels"]["status"] = "pending-upgrade".into();
     one.server.put(&record, pending, "helm-operator");
+    reseal(&one.server, &record);
     let before = one.server.log().len();
     one.reconcile().await;
     let message = one.condition("Irreconcilable").unwrap();

@@ -291,7 +291,7 @@ async fn errors_and_notes_never_quote_a_secret() {
     world.reconcile().await;
     assert_eq!(world.condition("Deployed").unwrap(), "True/InstallSuccessful/enjoy ****");
     assert!(!visible(&world).contains(HIDDEN));
-    let record = world.shared.storage.get("ns", "web", 1).await.unwrap();
+    let record = world.shared.storage.get("ns", "web", 1).await.unwrap().release.facts().clone();
     assert_eq!(record.config["told"], HIDDEN, "as with Helm, the record has the values");
 }
 

@@ -100,8 +100,14 @@ async fn a_release_of_somebody_else_in_the_resources_namespace_is_not_imported()
     let world = World::new(spec());
     world.reconcile().await;
     let mut record = world.server.object(&format!("{SECRETS}/sh.helm.release.v1.web.v1")).unwrap();
-    record["metadata"]["labels"]["helm.sdk.operatorframework.io/owner"] = "another".into();
-    world.server.restore(&format!("{SECRETS}/sh.helm.release.v1.web.v1"), record);
+    let path = format!("{SECRETS}/sh.helm.release.v1.web.v1");
+    let marks = record["metadata"]["annotations"][MARKS_ANNOTATION]
+        .as_str()
+        .unwrap()
+        .replace("\"u\":\"uid-", "\"u\":\"another-");
+    record["metadata"]["annotations"][MARKS_ANNOTATION] = marks.into();
+    world.server.restore(&path, record);
+    reseal(&world.server, &path);
     let world = recording(world.server, Stub::default());
     world.reconcile().await;
     assert_eq!(world.history(), ["1 deployed"]);

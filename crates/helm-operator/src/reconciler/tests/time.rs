@@ -171,13 +171,12 @@ async fn somebody_elses_record_ends_a_backoff_and_our_own_do_not() {
     world.work_for(100 * SECOND).await;
     let before = world.failures();
     assert!(before <= 8, "{before} attempts, though each writes and deletes records");
+    let sealed = sealed_record(9).await;
     let meta = |marks: bool| {
-        let annotations =
-            if marks { json!({helm_release::storage::MARKS_ANNOTATION: "{\"i\":\"\",\"u\":\"\"}"}) } else { json!({}) };
-        RecordMeta::read(&serde_json::from_value(json!({
-            "name": "sh.helm.release.v1.web.v9", "namespace": "ns", "resourceVersion": if marks { "99998" } else { "99999" }, "annotations": annotations,
-            "labels": {"name": "web", "owner": "helm", "version": "9", "status": "superseded"},
-        })).unwrap()).unwrap()
+        let mut metadata = sealed.clone();
+        metadata["resourceVersion"] = if marks { "99998" } else { "99999" }.into();
+        metadata["annotations"] = if marks { metadata["annotations"].take() } else { json!({}) };
+        RecordMeta::read(&serde_json::from_value(metadata).unwrap(), &keys()).unwrap()
     };
     let epoch = Epoch { number: 1_000_000, began: Instant::now(), is_list: false };
     world.releases.changed(meta(true), epoch);

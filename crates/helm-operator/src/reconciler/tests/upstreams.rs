@@ -282,7 +282,7 @@ async fn the_controller_of_an_old_version_whose_watch_lags_does_not_upgrade_back
     // The records' watch is the process's, and does not lag.
     let record = server.object(&format!("{SECRETS}/sh.helm.release.v1.web.v2")).unwrap();
     let metadata = serde_json::from_value(record["metadata"].clone()).unwrap();
-    let newest = RecordMeta::read(&metadata).unwrap();
+    let newest = RecordMeta::read(&metadata, &keys()).unwrap();
     let writes = server.writes();
     let epoch = Epoch { number: 1_000, began: Instant::now(), is_list: false };
     first.releases.changed(newest, epoch);
@@ -388,7 +388,9 @@ async fn a_description_from_an_annotation_is_recorded() {
     world.reconcile().await;
     world.edit(|p| p["spec"]["value"] = "2".into());
     world.reconcile().await;
-    let description = async |version| world.shared.storage.get("ns", "web", version).await.unwrap().info.description;
+    let description = async |version| {
+        world.shared.storage.get("ns", "web", version).await.unwrap().release.facts().info.description.clone()
+    };
     assert_eq!((description(1).await, description(2).await), ("first".to_owned(), "second".to_owned()));
 }
 

@@ -71,7 +71,7 @@ pub(super) async fn deploy(
     let ran = async {
         attempt.run_before(&mut release, &mut ahead).await?;
         let changes = attempt.apply(&observations).await?;
-        attempt.run_after(&mut release).await?;
+        attempt.run_after(&mut release, &ahead).await?;
         Ok::<Changes, Error>(changes)
     };
     match ran.await {
@@ -110,27 +110,28 @@ impl Attempt<'_> {
         if env.options.disable_hooks || !has(&release.hooks, kind.before) {
             return Ok(());
         }
-        let records = Records { storage: env.storage };
+        let journalled = ahead.clone();
+        let records = Records { storage: env.storage, marks: &journalled };
         let run = env.hook_run(&records);
         if !ahead.hooks_done {
             env.applier.run_hooks(release, kind.before, &run).await?;
             await_next(&mut release.hooks, kind.after);
             ahead.hooks_done = true;
             // Before the clean-up, or a restart would not know that the deleted ones succeeded.
-            env.storage.update(release, Some(ahead)).await?;
+            env.storage.update(release, ahead).await?;
         }
         Ok(env.applier.clean_up_hooks(release, kind.before, &run).await?)
     }
 
-    async fn run_after(&self, release: &mut Release) -> Result<(), Error> {
+    async fn run_after(&self, release: &mut Release, ahead: &Marks) -> Result<(), Error> {
         let (env, kind) = (self.env, &self.kind);
         if env.options.disable_hooks || !has(&release.hooks, kind.after) {
             return Ok(());
         }
-        let records = Records { storage: env.storage };
+        let records = Records { storage: env.storage, marks: ahead };
         let run = env.hook_run(&records);
         env.applier.run_hooks(release, kind.after, &run).await?;
-        env.storage.update(release, None).await?;
+        env.storage.update(release, ahead).await?;
         Ok(env.applier.clean_up_hooks(release, kind.after, &run).await?)
     }
 }

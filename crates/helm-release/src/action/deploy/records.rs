@@ -1,14 +1,14 @@
 //! The record's side of a revision: built and written ahead, then completed.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
 
 use super::{Attempt, Changes, Observations};
-use crate::action::resume::{has_delete_hooks, not_run};
-use crate::action::{Error, Failure, HELM_APPLY_METHOD, Outcome, Recorded, failure, read_release};
+use crate::action::resume::has_delete_hooks;
+use crate::action::{Current, Error, Failure, Outcome, Recorded, failure};
 use crate::kube::{Applied, Object, ObjectKey, Observed, Owner, intern};
 use crate::outside;
-use crate::release::{Fields, Info, Packed, Release, Status};
-use crate::storage::{MarkedObject, Marks};
+use crate::release::{Info, Release, Status};
+use crate::storage::{MarkedObject, Marks, Record};
 
 impl Attempt<'_> {
     /// Builds the pending revision. A pending predecessor is replaced under the same number.
@@ -25,19 +25,8 @@ impl Attempt<'_> {
             notes: candidate.notes.clone(),
             ..Info::default()
         };
-        Release {
-            name: decoration.release.clone(),
-            namespace: decoration.namespace.clone(),
-            version: self.current.map_or(1, |c| if c.pending { c.version } else { c.version + 1 }),
-            info,
-            chart: candidate.chart.clone(),
-            config: candidate.config.clone(),
-            manifest: candidate.manifest.clone(),
-            hooks: not_run(&candidate.hooks),
-            apply_method: HELM_APPLY_METHOD.into(),
-            labels: BTreeMap::new(),
-            more: Fields::new(),
-        }
+        let version = self.current.map_or(1, |c| if c.pending { c.version } else { c.version + 1 });
+        Release { info, ..candidate.as_release(decoration, version) }
     }
 
     /// Returns the marks to write ahead: the candidate's objects, then those to prune. They are incomplete, since nothing is applied yet. Their
@@ -96,7 +85,7 @@ impl Attempt<'_> {
     pub(super) async fn write_ahead(&self, release: &Release, ahead: &Marks) -> Result<(), Error> {
         let storage = self.env.storage;
         match self.current {
-            Some(current) if current.pending => storage.update(release, Some(ahead)).await?,
+            Some(current) if current.pending => storage.update(release, ahead).await?,
             _ => storage.create(release, ahead).await?,
         };
         Ok(())
@@ -112,7 +101,7 @@ impl Attempt<'_> {
         let (env, version) = (self.env, release.version);
         let description = env.options.description.as_ref().unwrap_or(&self.kind.complete);
         release.set_status(Status::Deployed, description);
-        let written = env.storage.update(&release, Some(&marks)).await.map_err(|error| Failure {
+        let written = env.storage.update(&release, &marks).await.map_err(|error| Failure {
             cause: error.into(),
             recorded: Some(Recorded { version, status: self.kind.pending, marks: marks.clone(), dropped: Vec::new() }),
         })?;
@@ -129,8 +118,7 @@ impl Attempt<'_> {
         let Some(current) = self.current else { return Vec::new() };
         let mut superseded = Vec::new();
         for old in current.outdated.iter().copied().chain(current.deployed).filter(|old| *old != version) {
-            let packed = current.packed.as_ref().filter(|_| current.deployed == Some(old));
-            match self.mark_superseded(old, packed).await {
+            match self.mark_superseded(old, current).await {
                 Ok(()) => superseded.push(old),
                 Err(error) => {
                     let release = &self.env.decoration.release;
@@ -141,10 +129,16 @@ impl Attempt<'_> {
         superseded
     }
 
-    async fn mark_superseded(&self, version: u32, packed: Option<&Packed>) -> Result<(), Error> {
-        let mut old = read_release(self.env, version, packed).await?;
-        old.info.status = Status::Superseded;
-        self.env.storage.update(&old, None).await?;
+    /// Keeps the revision's marks. A record that this operator did not write stays unproven.
+    async fn mark_superseded(&self, version: u32, current: &Current) -> Result<(), Error> {
+        let known = current.packed.as_ref().zip(current.marks.as_deref()).filter(|_| current.deployed == Some(version));
+        let record = match known {
+            Some((packed, marks)) if packed.is_sealed() => {
+                Record { release: packed.unpack()?, marks: Some(marks.clone()) }
+            }
+            _ => self.env.storage.get(&self.env.decoration.namespace, &self.env.decoration.release, version).await?,
+        };
+        self.env.storage.supersede(record).await?;
         Ok(())
     }
 }

@@ -1,0 +1,258 @@
+//! The key that seals release records: a Secret in the operator's own namespace, made by whoever leads first.
+//!
+//! `data.current` seals; every other entry is an earlier key whose seals still count. Templates and `valuesFrom` never see the Secret.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use helm_release::kube::{self, Api, Call};
+use helm_release::storage::{Key, Keyring};
+use k8s_openapi::ByteString;
+use serde::Deserialize;
+use serde_json::json;
+
+use crate::backoff;
+use crate::preflight::rule_of_refusal;
+use crate::readiness::Requirement;
+use crate::report::chain;
+
+/// The Secret's name.
+pub(crate) const NAME: &str = "helm-operator-record-key";
+
+/// The type of the Secret, by which templates are kept from it wherever it is.
+pub(crate) const SECRET_TYPE: &str = "helm.sdk.operatorframework.io/record-key";
+
+/// The entry that seals.
+const CURRENT: &str = "current";
+
+/// The longest pause between two attempts.
+const LONGEST_WAIT: Duration = Duration::from_secs(10);
+
+/// How often others may change the Secret while one attempt reads and completes it.
+const RACES: usize = 5;
+
+/// Why there is no key yet.
+#[derive(Debug, thiserror::Error)]
+enum Error {
+    /// The request failed.
+    #[error("cannot {verb} Secret {NAME:?} in namespace {namespace:?}, which holds the key of release records")]
+    Api {
+        verb: &'static str,
+        namespace: String,
+        #[source]
+        source: kube::Error,
+    },
+    /// The Secret is somebody else's.
+    #[error("Secret {NAME:?} has type {0:?} instead of {SECRET_TYPE:?}: delete it, and the operator makes one")]
+    OtherType(String),
+    /// An entry cannot be a key.
+    #[error("entry {0:?} of Secret {NAME:?} has fewer than 32 bytes: remove it")]
+    Short(String),
+    /// Others keep changing the Secret.
+    #[error("Secret {NAME:?} changes all the time")]
+    Contested,
+    /// The system has no randomness.
+    #[error("cannot make a random key: {0}")]
+    Random(getrandom::Error),
+}
+
+#[derive(Deserialize)]
+struct Secret {
+    metadata: Metadata,
+    #[serde(default, rename = "type")]
+    kind: String,
+    data: Option<BTreeMap<String, ByteString>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Metadata {
+    #[serde(default)]
+    resource_version: String,
+}
+
+/// What to do about the Secret.
+#[derive(Debug)]
+enum Step {
+    /// It has the keys.
+    Use(Keyring),
+    /// It does not exist.
+    Create,
+    /// This version of it lacks the key that seals.
+    Complete(String),
+}
+
+/// Reads the keys, and makes what is missing. Tries until it succeeds; the requirement says why it does not.
+pub(crate) async fn load(api: &dyn Api, namespace: &str, requirement: &Requirement) -> Keyring {
+    let (mut attempt, mut last) = (0, String::new());
+    loop {
+        let error = match read_or_make(api, namespace).await {
+            Ok(keys) => {
+                requirement.meet();
+                return keys;
+            }
+            Err(error) => explain(&error),
+        };
+        if error != last {
+            tracing::warn!(namespace, error, "No release is touched before its records can be proven");
+            requirement.fails(&error);
+            last = error;
+        }
+        attempt += 1;
+        tokio::time::sleep(backoff::wait(attempt).min(LONGEST_WAIT)).await;
+    }
+}
+
+/// The error with the rule that grants what the server refused.
+fn explain(error: &Error) -> String {
+    let message = chain(error);
+    match rule_of_refusal(&message) {
+        Some(_) => {
+            let rule =
+                format!("{{apiGroups: [\"\"], resources: [secrets], resourceNames: [{NAME}], verbs: [get, patch]}}");
+            format!(
+                "{message}; add to a role of the operator in that namespace: {rule}, and the verb create on secrets"
+            )
+        }
+        None => message,
+    }
+}
+
+async fn read_or_make(api: &dyn Api, namespace: &str) -> Result<Keyring, Error> {
+    for _ in 0..RACES {
+        let made = match next_step(read(api, namespace).await?)? {
+            Step::Use(keys) => return Ok(keys),
+            Step::Create => create(api, namespace).await,
+            Step::Complete(version) => complete(api, namespace, &version).await,
+        };
+        match made {
+            // Another process was faster: its key is the one.
+            Err(Error::Api { source, .. }) if source.is_conflict() => {}
+            made => made?,
+        }
+    }
+    Err(Error::Contested)
+}
+
+fn next_step(secret: Option<Secret>) -> Result<Step, Error> {
+    let Some(Secret { metadata, kind, data }) = secret else { return Ok(Step::Create) };
+    if kind != SECRET_TYPE {
+        return Err(Error::OtherType(kind));
+    }
+    let (mut current, mut previous) = (None, Vec::new());
+    for (name, ByteString(secret)) in data.into_iter().flatten() {
+        let key = Key::new(&secret).ok_or_else(|| Error::Short(name.clone()))?;
+        if name == CURRENT { current = Some(key) } else { previous.push(key) }
+    }
+    Ok(match current {
+        Some(current) => Step::Use(Keyring::new(current, previous)),
+        None => Step::Complete(metadata.resource_version),
+    })
+}
+
+async fn read(api: &dyn Api, namespace: &str) -> Result<Option<Secret>, Error> {
+    match api.send(Call::get(path(namespace))).await.and_then(|answer| answer.parse()) {
+        Ok(secret) => Ok(Some(secret)),
+        Err(error) if error.is_missing_object() => Ok(None),
+        Err(source) => Err(Error::Api { verb: "read", namespace: namespace.to_owned(), source }),
+    }
+}
+
+/// Creates the Secret, or fails with a conflict if it exists by now.
+async fn create(api: &dyn Api, namespace: &str) -> Result<(), Error> {
+    let secret = json!({
+        "apiVersion": "v1", "kind": "Secret", "type": SECRET_TYPE,
+        "metadata": {"name": NAME, "labels": {"app.kubernetes.io/managed-by": "helm-operator"}},
+        "data": {CURRENT: random()?},
+    });
+    let collection = format!("/api/v1/namespaces/{namespace}/secrets?fieldManager={}", kube::FIELD_MANAGER);
+    let sent = api.send(Call::post(collection, secret.to_string().into_bytes())).await;
+    sent.map_err(|source| Error::Api { verb: "create", namespace: namespace.to_owned(), source })?;
+    tracing::info!(namespace, secret = NAME, "Made a key for release records");
+    Ok(())
+}
+
+/// Adds a key that seals to this version of the Secret.
+async fn complete(api: &dyn Api, namespace: &str, version: &str) -> Result<(), Error> {
+    let patch = json!({"metadata": {"resourceVersion": version}, "data": {CURRENT: random()?}});
+    let path = format!("{}?fieldManager={}", path(namespace), kube::FIELD_MANAGER);
+    let sent = api.send(Call::merge(path, patch.to_string().into_bytes())).await;
+    sent.map_err(|source| Error::Api { verb: "update", namespace: namespace.to_owned(), source })?;
+    tracing::info!(namespace, secret = NAME, "Made a new key for release records; earlier ones still count");
+    Ok(())
+}
+
+fn random() -> Result<ByteString, Error> {
+    let mut key = vec![0; 32];
+    getrandom::fill(&mut key).map_err(Error::Random)?;
+    Ok(ByteString(key))
+}
+
+fn path(namespace: &str) -> String {
+    format!("/api/v1/namespaces/{namespace}/secrets/{NAME}")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use helm_release::kube::{Disturbance, MemoryApi};
+
+    use super::*;
+    use crate::readiness::Readiness;
+
+    async fn keys(server: &MemoryApi) -> Result<String, String> {
+        read_or_make(server, "own").await.map(|keys| format!("{keys:?}")).map_err(|error| explain(&error))
+    }
+
+    fn put(server: &MemoryApi, kind: &str, data: serde_json::Value) {
+        server.put(&path("own"), json!({"metadata": {"name": NAME}, "type": kind, "data": data}), "user");
+    }
+
+    #[tokio::test]
+    async fn two_starts_agree_on_one_key_that_is_made_once() {
+        let server = MemoryApi::new();
+        let (one, two) = tokio::join!(keys(&server), keys(&server));
+        assert_eq!(one, two);
+        assert_eq!((keys(&server).await, server.writes()), (one, 1));
+        // Created between reading and creating.
+        let late = MemoryApi::new();
+        late.disturb("GET /api/v1/namespaces/own/secrets/", 1, Disturbance::Refused(404));
+        put(&late, SECRET_TYPE, json!({"current": "A".repeat(43) + "="}));
+        assert!(keys(&late).await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn a_rotated_key_seals_and_earlier_ones_still_count() {
+        let server = MemoryApi::new();
+        keys(&server).await.unwrap();
+        let old = server.object(&path("own")).unwrap()["data"]["current"].clone();
+        put(&server, SECRET_TYPE, json!({"before": old}));
+        let rotated = keys(&server).await.unwrap();
+        let data = server.object(&path("own")).unwrap()["data"].clone();
+        assert!(data["before"] == old && data["current"].is_string() && data["current"] != old);
+        assert_eq!(rotated.matches("Key(").count(), 2, "{rotated}");
+    }
+
+    #[tokio::test]
+    async fn what_cannot_be_a_key_is_an_error_that_says_what_to_do() {
+        let server = MemoryApi::new();
+        put(&server, "Opaque", json!({"current": "A".repeat(43) + "="}));
+        assert!(keys(&server).await.unwrap_err().contains("delete it, and the operator makes one"));
+        put(&server, SECRET_TYPE, json!({"current": "c2hvcnQ="}));
+        let error = keys(&server).await.unwrap_err();
+        assert!(error.contains("\"current\"") && error.ends_with("remove it") && !error.contains("short"), "{error}");
+        let refused = "secrets \"k\" is forbidden: User \"o\" cannot get resource \"secrets\" in API group \"\" in the namespace \"own\"";
+        server.refuse(move |_| Some(kube::Error::from_status(403, "Forbidden", refused)));
+        assert!(keys(&server).await.unwrap_err().contains("resourceNames: [helm-operator-record-key]"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_outage_is_waited_for_and_named() {
+        let (server, readiness) = (Arc::new(MemoryApi::new()), Readiness::default());
+        server.disturb("record-key", 3, Disturbance::Refused(503));
+        let requirement = readiness.require("key", "not read yet");
+        load(&*server, "own", &requirement).await;
+        assert!(readiness.unmet().is_empty());
+    }
+}

@@ -1,0 +1,210 @@
+//! Judges a release that this operator did not record: it is admitted if it asks for nothing but what the chart renders or what is live already.
+//!
+//! Generated values, such as passwords, differ in each render; the live ones stay. Whatever else differs is somebody's wish, and the chart decides.
+
+use serde_json::{Map, Value};
+
+use super::resume::not_run;
+use super::{Candidate, Environment, Error};
+use crate::kube::{ApplyError, Decoration, Object, ObjectKey, recorded_objects};
+use crate::outside;
+use crate::release::{Hook, HookEvent, Release, Status};
+use crate::storage::{Content, Sealed, Unproven};
+
+/// Whether a release that this operator did not record counts as its own.
+#[derive(Debug)]
+pub enum Admission {
+    /// It does.
+    Admitted(Admitted),
+    /// It does not; says what in it the chart does not render.
+    Refused(String),
+}
+
+/// A release that was admitted, with the chart's hooks.
+#[derive(Debug)]
+pub struct Admitted {
+    /// The release.
+    pub release: Sealed<Release>,
+    /// Whether its record has the chart's hooks already.
+    pub(crate) is_as_stored: bool,
+}
+
+impl From<Sealed<Release>> for Admitted {
+    /// A release that this operator recorded itself.
+    fn from(release: Sealed<Release>) -> Admitted {
+        Admitted { release, is_as_stored: true }
+    }
+}
+
+impl Admitted {
+    /// A deployed revision whose record is damaged, as the chart renders it again.
+    pub fn rendered_again(candidate: &Candidate, decoration: &Decoration, version: u32) -> Admitted {
+        let mut release = candidate.as_release(decoration, version);
+        release.info.last_deployed = Some(outside::now());
+        release.set_status(Status::Deployed, "Recorded again, because the record was changed by somebody else");
+        Admitted { release: Sealed::new(release, Content::of(&[])), is_as_stored: false }
+    }
+}
+
+/// Compares a recorded release with what the chart renders now. Reads the live objects that differ.
+///
+/// # Errors
+/// The manifest cannot be parsed, or an object cannot be read.
+pub async fn admit(
+    env: &Environment<'_>,
+    recorded: &Unproven<Release>,
+    candidate: &Candidate,
+) -> Result<Admission, Error> {
+    let (release, namespace) = (recorded.facts(), &env.decoration.namespace);
+    let objects = keyed(env, recorded_objects(&release.manifest, namespace)?).await?;
+    let rendered = keyed(env, candidate.objects.clone()).await?;
+    if let Some((key, _)) = rendered.iter().find(|(key, _)| !objects.iter().any(|(known, _)| known == key)) {
+        return Ok(Admission::Refused(format!("it lacks {key}, which the chart renders")));
+    }
+    for (key, object) in &objects {
+        let chart = rendered.iter().find(|(known, _)| known == key).map(|(_, object)| object);
+        if chart.is_some_and(|chart| chart.digest(namespace) == object.digest(namespace)) {
+            continue;
+        }
+        if !is_live(env, object, chart).await? {
+            return Ok(Admission::Refused(format!("{key} is neither what the chart renders nor what is live")));
+        }
+    }
+    let is_as_stored = run_the_same(&release.hooks, &candidate.hooks);
+    let hooks = if is_as_stored { release.hooks.clone() } else { not_run(&candidate.hooks) };
+    let release = Sealed::new(Release { hooks, ..release.clone() }, recorded.content());
+    Ok(Admission::Admitted(Admitted { release, is_as_stored }))
+}
+
+/// Whether two lists of hooks do the same whenever this operator runs them. Helm's versions differ in the ends of texts; tests are run by people.
+fn run_the_same(recorded: &[Hook], rendered: &[Hook]) -> bool {
+    let runs = |hook: &&Hook| hook.events.iter().any(|event| !matches!(event, HookEvent::Test | HookEvent::Other));
+    let same = |(a, b): (&Hook, &Hook)| {
+        (&a.name, &a.kind, &a.events, a.weight, &a.delete_policies)
+            == (&b.name, &b.kind, &b.events, b.weight, &b.delete_policies)
+            && a.manifest.trim() == b.manifest.trim()
+    };
+    let (recorded, rendered): (Vec<&Hook>, Vec<&Hook>) =
+        (recorded.iter().filter(runs).collect(), rendered.iter().filter(runs).collect());
+    recorded.len() == rendered.len() && recorded.into_iter().zip(rendered).all(same)
+}
+
+/// The objects of kinds that are served, with their keys.
+async fn keyed(env: &Environment<'_>, objects: Vec<Object>) -> Result<Vec<(ObjectKey, Object)>, Error> {
+    let mut keyed = Vec::new();
+    for object in objects {
+        if let Some(key) = env.applier.recorded_key(&object, env.decoration).await? {
+            keyed.push((key, object));
+        }
+    }
+    Ok(keyed)
+}
+
+/// Whether what an object has beyond the chart's is live. A Job that the server deletes once it finished is not made again.
+async fn is_live(env: &Environment<'_>, object: &Object, chart: Option<&Object>) -> Result<bool, Error> {
+    let failed =
+        |source| ApplyError::Failed { verb: "read", object: format!("{} {:?}", object.kind, object.name), source };
+    let Some(live) = env.applier.read_whole(object, env.decoration).await.map_err(failed)? else {
+        return Ok(object.expires());
+    };
+    // Labels and annotations that say whose it is are added later.
+    Ok(is_covered(&object.as_sent(), chart.map(Object::as_sent).as_ref(), Some(&live)))
+}
+
+/// Returns whether each part of a recorded value is rendered or live, and no part that is rendered is missing.
+fn is_covered(recorded: &Value, rendered: Option<&Value>, live: Option<&Value>) -> bool {
+    if rendered == Some(recorded) {
+        return true;
+    }
+    match recorded {
+        Value::Object(fields) => {
+            let has_all = |rendered: &Map<String, Value>| rendered.keys().all(|name| fields.contains_key(name));
+            let rendered = rendered.and_then(Value::as_object);
+            (rendered.is_some() || live.is_some_and(Value::is_object))
+                && rendered.is_none_or(has_all)
+                && fields.iter().all(|(name, value)| {
+                    is_covered(value, rendered.and_then(|all| all.get(name)), live.and_then(|live| live.get(name)))
+                })
+        }
+        Value::Array(items) => {
+            let same_length =
+                |of: Option<&'_ Value>| of.and_then(Value::as_array).is_some_and(|all| all.len() == items.len());
+            let (rendered, live) = (rendered.filter(|_| same_length(rendered)), live.filter(|_| same_length(live)));
+            (rendered.is_some() || live.is_some())
+                && items.iter().enumerate().all(|(at, item)| {
+                    is_covered(item, rendered.and_then(|all| all.get(at)), live.and_then(|all| all.get(at)))
+                })
+        }
+        Value::Null => live.is_none_or(Value::is_null),
+        leaf => live.is_some_and(|live| live == leaf || (leaf.is_number() && live.as_f64() == leaf.as_f64())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn hooks_that_run_the_same_are_the_same() {
+        use HookEvent::{PreDelete, Test};
+        let hook = |event| crate::sample::hook("h", &[event]);
+        let changed = |change: fn(&mut Hook)| {
+            let mut hook = hook(PreDelete);
+            change(&mut hook);
+            vec![hook]
+        };
+        for (what, recorded, same) in [
+            ("the same", changed(|_| ()), true),
+            ("that ran", changed(|hook| hook.last_run.phase = crate::release::HookPhase::Succeeded), true),
+            ("without its last line's end", changed(|hook| _ = hook.manifest.pop()), true),
+            ("another object", changed(|hook| hook.manifest = hook.manifest.replace("name: h", "name: evil")), false),
+            ("another event", changed(|hook| hook.events = vec![HookEvent::PostDelete]), false),
+            ("another weight", changed(|hook| hook.weight = 1), false),
+            (
+                "deleted at another time",
+                changed(|hook| hook.delete_policies = vec![crate::release::DeletePolicy::HookFailed]),
+                false,
+            ),
+            ("one more", vec![hook(PreDelete), hook(PreDelete)], false),
+            ("a test more", vec![hook(Test), hook(PreDelete)], true),
+            ("none", Vec::new(), false),
+        ] {
+            assert_eq!(run_the_same(&recorded, &[hook(PreDelete)]), same, "{what}");
+        }
+    }
+
+    #[test]
+    fn a_recorded_value_is_the_charts_or_live_and_lacks_nothing_of_the_chart() {
+        let (old, new) = (json!({"data": {"password": "b2xk"}}), json!({"data": {"password": "bmV3"}}));
+        let more = json!({"data": {"password": "b2xk", "extra": "eA=="}});
+        let roles = |names: &[&str]| json!({"subjects": names});
+        for (behaviour, recorded, rendered, live, expected) in [
+            ("rendered", &old, Some(&old), None, true),
+            ("a generated value that is live", &old, Some(&new), Some(&old), true),
+            ("a generated value that is not live", &old, Some(&new), Some(&new), false),
+            ("a value that nobody has", &old, Some(&new), None, false),
+            ("a field that the chart lacks, and live", &more, Some(&old), Some(&more), true),
+            ("a field that the chart lacks, and not live", &more, Some(&old), Some(&old), false),
+            ("without a field that the chart has", &old, Some(&more), Some(&old), false),
+            ("no longer rendered, and live", &old, None, Some(&old), true),
+            ("no longer rendered, and not live", &old, None, None, false),
+            ("a whole number", &json!(3), None, Some(&json!(3.0)), true),
+            ("a null that is absent", &json!({"a": null}), None, Some(&json!({})), true),
+            ("an empty map that is absent", &json!({"a": {}}), None, Some(&json!({})), false),
+            (
+                "items, one of them live",
+                &roles(&["a", "b"]),
+                Some(&roles(&["a", "c"])),
+                Some(&roles(&["x", "b"])),
+                true,
+            ),
+            ("one item more", &roles(&["a", "b"]), Some(&roles(&["a"])), Some(&roles(&["a"])), false),
+            ("one item more, all live", &roles(&["a", "b"]), Some(&roles(&["a"])), Some(&roles(&["a", "b"])), true),
+            ("no items", &roles(&[]), Some(&roles(&["a"])), Some(&roles(&["a"])), false),
+        ] {
+            assert_eq!(is_covered(recorded, rendered, live), expected, "{behaviour}");
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! Seals of release records: proof that this operator wrote a record as it is.
+//!
+//! Whoever may write Secrets in a namespace may copy, change and delete the records there. A seal is an HMAC-SHA256 over where a record is, its status,
+//! its marks and its content, with a key that only the operator knows. What carries no valid seal is a fact to compare with, never an instruction.
+
+use std::fmt;
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use hmac::{Hmac, KeyInit as _, Mac as _};
+use sha2::{Digest as _, Sha256};
+
+/// The key of the annotation that holds a record's seal. Helm drops it, as it drops all annotations.
+pub const SEAL_ANNOTATION: &str = "helm.sdk.operatorframework.io/seal";
+
+/// What is sealed, and how: it begins each sealed text, so that no other use of the key yields a seal.
+const SCHEME: &str = "helm-operator release record 1";
+
+/// The fewest bytes of a key: those of the hash.
+const LEAST: usize = 32;
+
+/// A secret key that seals records.
+#[derive(Clone)]
+pub struct Key {
+    id: String,
+    secret: Box<[u8]>,
+}
+
+impl Key {
+    /// Takes a key; `None` if it is shorter than 32 bytes.
+    pub fn new(secret: &[u8]) -> Option<Key> {
+        let named = Sha256::new().chain_update(SCHEME).chain_update(secret).finalize();
+        let id = named.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+        (secret.len() >= LEAST).then(|| Key { id, secret: secret.into() })
+    }
+}
+
+/// Shows which key it is, and not the key.
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Key({})", self.id)
+    }
+}
+
+/// The key that seals records, and earlier ones whose seals still count. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Keyring {
+    current: Arc<Key>,
+    previous: Arc<[Key]>,
+}
+
+impl Keyring {
+    /// Seals with `current`, and accepts the seals of all.
+    pub fn new(current: Key, previous: Vec<Key>) -> Keyring {
+        Keyring { current: Arc::new(current), previous: previous.into() }
+    }
+
+    /// Seals a record with this content.
+    pub(crate) fn seal(&self, record: &Sealing<'_>, content: Content) -> String {
+        let Some(mac) = record.mac(&self.current, content) else { return String::new() };
+        let mac = mac.finalize().into_bytes();
+        format!("{}.{}.{}", self.current.id, STANDARD.encode(content.0), STANDARD.encode(mac))
+    }
+
+    /// Returns the content of the record that was sealed; `None` if the seal is not valid for it.
+    pub(crate) fn open(&self, record: &Sealing<'_>, seal: &str) -> Option<Content> {
+        let mut parts = seal.splitn(3, '.');
+        let (id, content, mac) = (parts.next()?, parts.next()?, parts.next()?);
+        let content = Content(STANDARD.decode(content).ok()?.try_into().ok()?);
+        let key = std::iter::once(&*self.current).chain(&*self.previous).find(|key| key.id == id)?;
+        let sealed = record.mac(key, content)?;
+        sealed.verify_slice(&STANDARD.decode(mac).ok()?).is_ok().then_some(content)
+    }
+}
+
+/// The digest of a record's content, as its Secret holds it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Content([u8; 32]);
+
+impl Content {
+    /// Digests a record.
+    pub(crate) fn of(record: &[u8]) -> Content {
+        Content(Sha256::digest(record).into())
+    }
+}
+
+/// A record's metadata, as far as its seal covers it. The marks name the owner.
+pub(crate) struct Sealing<'a> {
+    /// The namespace of its Secret.
+    pub(crate) namespace: &'a str,
+    /// The name of its Secret, which ends in the revision.
+    pub(crate) key: &'a str,
+    /// Its status, as the label has it.
+    pub(crate) status: &'a str,
+    /// Its marks, as the annotation has them.
+    pub(crate) marks: &'a str,
+}
+
+impl Sealing<'_> {
+    /// Each part follows its length, or the end of one could pass for the start of the next.
+    fn mac(&self, key: &Key, content: Content) -> Option<Hmac<Sha256>> {
+        let mut mac = Hmac::<Sha256>::new_from_slice(&key.secret).ok()?;
+        for part in [SCHEME, self.namespace, self.key, self.status, self.marks] {
+            mac.update(&(part.len() as u64).to_be_bytes());
+            mac.update(part.as_bytes());
+        }
+        mac.update(&content.0);
+        Some(mac)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RECORD: Sealing<'_> = Sealing { namespace: "ns", key: "web.v1", status: "deployed", marks: "{}" };
+
+    fn key(byte: u8) -> Key {
+        Key::new(&[byte; 32]).unwrap()
+    }
+
+    #[test]
+    fn a_seal_is_valid_for_one_record_with_one_status_marks_and_content() {
+        let (keys, content) = (Keyring::new(key(1), vec![]), Content::of(b"content"));
+        let seal = keys.seal(&RECORD, content);
+        assert_eq!(keys.open(&RECORD, &seal), Some(content));
+        for other in [
+            Sealing { namespace: "n", ..RECORD },
+            Sealing { key: "web.v2", ..RECORD },
+            Sealing { status: "failed", ..RECORD },
+            Sealing { marks: "{ }", ..RECORD },
+            // The same text, with other ends.
+            Sealing { namespace: "nsweb.v1", key: "", ..RECORD },
+        ] {
+            assert_eq!(keys.open(&other, &seal), None);
+        }
+        let (id, rest) = seal.split_once('.').unwrap();
+        let (_, mac) = rest.split_once('.').unwrap();
+        let other = STANDARD.encode(Content::of(b"other").0);
+        for forged in
+            ["", "a.b", "a.b.c", &format!("{id}.{other}.{mac}"), &seal[..seal.len() - 4], &format!("{id}..{mac}")]
+        {
+            assert_eq!(keys.open(&RECORD, forged), None, "{forged}");
+        }
+    }
+
+    #[test]
+    fn seals_of_previous_keys_count_and_new_ones_are_the_current_keys() {
+        let (old, content) = (Keyring::new(key(1), vec![]), Content::of(b"content"));
+        let seal = old.seal(&RECORD, content);
+        let rotated = Keyring::new(key(2), vec![key(1)]);
+        assert_eq!(rotated.open(&RECORD, &seal), Some(content));
+        assert_eq!(old.open(&RECORD, &rotated.seal(&RECORD, content)), None);
+        assert_eq!(Keyring::new(key(2), vec![]).open(&RECORD, &seal), None, "a lost key");
+    }
+
+    #[test]
+    fn a_short_key_is_none_and_no_key_is_shown() {
+        assert!(Key::new(&[7; 31]).is_none());
+        let shown = format!("{:?}", Keyring::new(key(7), vec![key(8)]));
+        assert!(!shown.contains("7, 7") && !shown.contains("8, 8"), "{shown}");
+    }
+}

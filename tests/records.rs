@@ -1,0 +1,192 @@
+//! A tenant who may `edit` one namespace, and nothing else, against the records of a release there: on a real control plane, with an operator that may do
+//! everything. What he writes must come to nothing beyond his own rights.
+
+use std::fs;
+use std::path::Path;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use helm_release::release::{Hook, HookEvent, Packed, Release, Status};
+use helm_release::storage::MARKS_ANNOTATION;
+use serde_json::{Value, json};
+use test_cluster::{Namespace, TestCluster};
+
+use crate::account::is_operator;
+use crate::chart::{condition, get};
+use crate::operator::{Operator, eventually};
+use crate::scopes;
+
+const TENANT: &str = "--as=ed";
+const STORES: &str = "stores.v1.test.my.domain";
+
+const TEMPLATE: &str = "
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: '{{ .Release.Name }}'}
+data: {size: '{{ .Values.size }}'}
+{{- if eq (int .Values.size) 1 }}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: '{{ .Release.Name }}-once'}
+{{- end }}
+{{- if eq (int .Values.size) 9 }}{{ fail \"too large\" }}{{ end }}
+";
+
+fn chart(folder: &Path) -> String {
+    let chart = folder.join("store");
+    fs::create_dir_all(chart.join("templates")).unwrap();
+    fs::write(chart.join("Chart.yaml"), "apiVersion: v2\nname: store\nversion: 0.1.0\n").unwrap();
+    fs::write(chart.join("values.yaml"), "size: 1\n").unwrap();
+    fs::write(chart.join("templates/all.yaml"), TEMPLATE).unwrap();
+    chart.display().to_string()
+}
+
+/// The Secret of a revision, as the tenant reads it.
+fn read(namespace: &Namespace<'_>, version: u32) -> Value {
+    let name = format!("sh.helm.release.v1.web.v{version}");
+    serde_json::from_str(&namespace.kubectl([TENANT, "get", "secret", &name, "-o", "json"]).unwrap()).unwrap()
+}
+
+/// Creates or replaces a Secret as the tenant.
+fn write(cluster: &TestCluster, namespace: &Namespace<'_>, mut secret: Value) {
+    for field in ["uid", "resourceVersion", "creationTimestamp", "managedFields"] {
+        secret["metadata"].as_object_mut().unwrap().remove(field);
+    }
+    let name = secret["metadata"]["name"].as_str().unwrap().to_owned();
+    namespace.kubectl([TENANT, "delete", "secret", &name, "--ignore-not-found"]).unwrap();
+    cluster.kubectl_with_input(["-n", namespace.name(), TENANT, "create", "-f", "-"], &secret.to_string()).unwrap();
+}
+
+/// Changes what a record says, as whoever knows Helm's format does.
+fn change(secret: &mut Value, change: impl FnOnce(&mut Release)) {
+    let record = STANDARD.decode(secret["data"]["release"].as_str().unwrap()).unwrap();
+    let mut release = Packed::from_record(&record, Default::default()).unwrap();
+    change(&mut release);
+    secret["data"]["release"] = STANDARD.encode(Packed::pack(&release).unwrap().to_record()).into();
+    secret["metadata"]["labels"]["status"] = release.info.status.as_str().into();
+}
+
+/// Makes the tenant an administrator.
+fn binding(namespace: &str) -> String {
+    let role = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"});
+    let subjects = json!([{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "ed"}]);
+    let metadata = json!({"name": format!("pwned-{namespace}")});
+    let object = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": metadata,
+        "roleRef": role, "subjects": subjects});
+    format!("---\n{object}\n")
+}
+
+/// A Job that an uninstall would run.
+fn hook() -> Hook {
+    let pod =
+        json!({"containers": [{"name": "a", "image": "a"}], "restartPolicy": "Never", "serviceAccountName": "default"});
+    let job = json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "evil"}, "spec": {"template": {"spec": pod}}});
+    let (name, kind, manifest) = ("evil".into(), "Job".into(), job.to_string());
+    Hook { name, kind, manifest, events: vec![HookEvent::PreDelete, HookEvent::PreUpgrade], ..Hook::default() }
+}
+
+fn set(namespace: &Namespace<'_>, size: u32) {
+    let store = json!({"apiVersion": "test.my.domain/v1", "kind": "Store", "metadata": {"name": "web"}, "spec": {"size": size}});
+    namespace.apply(&store.to_string()).unwrap();
+}
+
+/// Waits until the store's current generation has a condition with this reason; returns the deployed revision.
+fn wait_for(namespace: &Namespace<'_>, [kind, reason]: [&str; 2]) -> u32 {
+    eventually(reason, || {
+        let store = get(namespace, [STORES, "web"]);
+        let is_new = store["status"]["observedGeneration"] == store["metadata"]["generation"];
+        let revision = store["status"]["deployedRelease"]["revision"].as_u64();
+        if is_new && condition(&store, kind)["reason"] == reason { Ok(revision.unwrap() as u32) } else { Err(store) }
+    })
+}
+
+fn maps(namespace: &Namespace<'_>) -> String {
+    namespace.kubectl(["get", "configmaps", "-l", "app.kubernetes.io/managed-by=Helm", "-o", "name"]).unwrap()
+}
+
+#[test]
+fn a_tenant_who_forges_release_records_gets_nothing_beyond_his_rights() {
+    let Some(cluster) = TestCluster::shared_or_skip() else { return };
+    scopes::define(cluster);
+    let (namespace, victim) = (cluster.namespace("records").unwrap(), cluster.namespace("victim").unwrap());
+    namespace.kubectl(["create", "rolebinding", "ed", "--clusterrole=edit", "--user=ed"]).unwrap();
+    victim.kubectl(["create", "configmap", "precious"]).unwrap();
+    let charts = tempfile::tempdir().unwrap();
+    let watches = json!([{"group": "test.my.domain", "version": "v1", "kind": "Store", "chart": chart(charts.path())}]);
+    let start = || Operator::start_as_in(&cluster.operator_kubeconfig_path(), namespace.name(), &watches.to_string());
+    let operator = start();
+    set(&namespace, 1);
+    assert_eq!(wait_for(&namespace, ["Ready", "Ready"]), 1);
+    let old = read(&namespace, 1);
+
+    // A pending revision with a manifest of his own.
+    let mut forged = old.clone();
+    (forged["metadata"]["name"], forged["metadata"]["labels"]["version"]) =
+        ("sh.helm.release.v1.web.v2".into(), "2".into());
+    change(&mut forged, |release| {
+        (release.version, release.manifest) = (2, binding(namespace.name()));
+        release.hooks = vec![hook()];
+        release.info.status = Status::PendingUpgrade;
+    });
+    write(cluster, &namespace, forged);
+    wait_for(&namespace, ["UnprovenRecords", "UnprovenRecords"]);
+    set(&namespace, 2);
+    let newest = wait_for(&namespace, ["Ready", "Ready"]);
+    assert_eq!(maps(&namespace), "configmap/web\n");
+
+    // The deployed revision with more in it, drift, and a restart.
+    let mut edited = read(&namespace, newest);
+    change(&mut edited, |release| {
+        release.manifest = format!("{}{}", release.manifest, binding(namespace.name()));
+        release.hooks = vec![hook()];
+    });
+    drop(operator);
+    write(cluster, &namespace, edited);
+    namespace.kubectl([TENANT, "delete", "configmap", "web"]).unwrap();
+    let operator = start();
+    eventually("the repair", || namespace.kubectl(["get", "configmap/web"]));
+    let newest = wait_for(&namespace, ["Ready", "Ready"]);
+
+    // An authentic record of a time when the release had more, while the chart does not render.
+    set(&namespace, 9);
+    wait_for(&namespace, ["Irreconcilable", "RenderError"]);
+    for version in 1..=newest {
+        let name = format!("secret/sh.helm.release.v1.web.v{version}");
+        namespace.kubectl([TENANT, "delete", &name, "--ignore-not-found"]).unwrap();
+    }
+    write(cluster, &namespace, old.clone());
+    drop(operator);
+    let operator = start();
+    wait_for(&namespace, ["Irreconcilable", "RenderError"]);
+    set(&namespace, 3);
+    let newest = wait_for(&namespace, ["Ready", "Ready"]);
+    assert_eq!(maps(&namespace), "configmap/web\n");
+
+    // An inventory with somebody else's object, and hooks, before the resource goes.
+    drop(operator);
+    let mut last = read(&namespace, newest);
+    change(&mut last, |release| release.hooks = vec![hook()]);
+    let marks = last["metadata"]["annotations"][MARKS_ANNOTATION].as_str().unwrap();
+    let marks = marks.replace(&format!("{:?},\"web\"", namespace.name()), &format!("{:?},\"precious\"", victim.name()));
+    assert!(marks.contains("precious"), "{marks}");
+    last["metadata"]["annotations"][MARKS_ANNOTATION] = marks.replace("\"h\":false", "\"h\":true").into();
+    write(cluster, &namespace, last);
+    let operator = start();
+    namespace.kubectl(["delete", STORES, "web", "--timeout=60s"]).unwrap();
+    drop(operator);
+
+    victim.kubectl(["get", "configmap/precious"]).unwrap();
+    assert_eq!(maps(&namespace), "", "nothing of the release is left");
+    let all = cluster.kubectl(["get", "clusterrolebindings", "-o", "name"]).unwrap();
+    assert!(!all.contains("pwned"), "{all}");
+    assert_ne!(cluster.kubectl([TENANT, "auth", "can-i", "*", "*", "-A"]).unwrap_or_default().trim(), "yes");
+    let requests = cluster.requests().unwrap();
+    let foreign = requests.iter().filter(|r| is_operator(&r.user) && r.is_write()).filter(|r| {
+        r.name.starts_with("pwned")
+            || r.name == "evil"
+            || r.namespace == victim.name()
+            || (r.namespace == namespace.name() && r.resource == "jobs")
+    });
+    assert_eq!(foreign.collect::<Vec<_>>(), Vec::<&test_cluster::Request>::new());
+}
