@@ -54,12 +54,12 @@ impl Published {
     /// Returns where in the chart a message says that rendering failed: `template: demo/templates/a.yaml:3:5: `. Empty if it does not.
     pub(crate) fn place(&self, message: &str) -> String {
         let words = message.split_whitespace().map(|word| word.trim_matches(['(', ')', ':']));
-        let places = words.filter_map(|word| {
+        let mut places = words.rev().filter_map(|word| {
             let (path, numbers) = word.split_once(':')?;
             let is_place = numbers.split(':').all(|number| number.parse::<u32>().is_ok());
             (is_place && self.paths.lines().any(|known| known == path)).then_some(word)
         });
-        places.last().map_or(String::new(), |place| format!("template: {place}: "))
+        places.next().map_or(String::new(), |place| format!("template: {place}: "))
     }
 
     pub(super) fn has_path_with(&self, word: &str) -> bool {

@@ -165,6 +165,7 @@ fn forget(work: &Work<'_>, primary: &Primary) {
 }
 
 /// What an uninstall starts from.
+#[allow(clippy::large_enum_variant, reason = "one at a time, and taken apart at once")]
 enum Beginning {
     /// What this operator recorded.
     Recorded,

@@ -13,6 +13,7 @@ use crate::storage::{Content, Sealed, Unproven};
 
 /// Whether a release that this operator did not record counts as its own.
 #[derive(Debug)]
+#[allow(clippy::large_enum_variant, reason = "one at a time, and taken apart at once")]
 pub enum Admission {
     /// It does.
     Admitted(Admitted),

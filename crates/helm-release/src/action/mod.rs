@@ -26,7 +26,7 @@
 //! Everything else is the caller's to retry: call the action again with the [`Current`] that [`Recorded`] or the storage describes.
 //! - After an error that judges the candidate the revision is `failed`; the next attempt makes a new revision.
 //! - After one that does not ([`Error::is_unanswered`]) the revision stays pending; the next attempt continues it under the same number.
-//! - A hook that [`Slot::interruption`](kube::Slot::interruption) ends has failed, and with it the revision.
+//! - A hook that [`Slot::interruption`] ends has failed, and with it the revision.
 //! - Dropping the future, or a crash, has the effect of a request that is not answered. With the same inputs the next attempt of a chart with hooks
 //!   continues from the recorded manifest, random values included, and waits for hooks that still run.
 

@@ -18,10 +18,12 @@ pub enum Fate {
     Fails,
 }
 
+/// Decides about an object's pods, by path and object.
+type Decide = Box<dyn FnMut(&str, &Value) -> Fate + Send>;
+
 /// Brings the status of workloads up to date.
 pub struct Kubelet {
-    /// Decides about an object's pods, by path and object.
-    fate: Box<dyn FnMut(&str, &Value) -> Fate + Send>,
+    fate: Decide,
 }
 
 impl Default for Kubelet {

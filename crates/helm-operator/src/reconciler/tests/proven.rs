@@ -334,7 +334,7 @@ async fn a_damaged_record_stops_neither_the_next_revision_nor_the_deletion() {
         let world = restarted(world);
         match deletes {
             true => world.delete(),
-            false => _ = world.server.remove(&format!("{MAPS}/a")),
+            false => world.server.remove(&format!("{MAPS}/a")),
         }
         world.reconcile().await;
         if deletes {

@@ -65,8 +65,7 @@ fn has_fields(item: &Value, key: &str) -> bool {
     let pairs = key.split(',').filter_map(|pair| pair.split_once('='));
     pairs.into_iter().all(|(name, value)| match &item[name] {
         Value::Null => true,
-        Value::String(text) => serde_json::from_str::<Value>(value).is_ok_and(|value| value == text.as_str()),
-        other => other.to_string() == value,
+        other => serde_json::from_str::<Value>(value).is_ok_and(|value| value == *other),
     })
 }
 
