@@ -226,7 +226,8 @@ fn a_user_of_one_namespace_reaches_no_other_through_values() {
 /// Applies an object as a user; returns what the server said against it.
 fn refusal_as(user: &str, cluster: &TestCluster, object: &Value) -> Option<String> {
     let user = format!("--as={user}");
-    let applied = cluster.kubectl_with_input(["apply", "--server-side", &user, "-f", "-"], &object.to_string());
+    let applied = cluster
+        .kubectl_with_input(["apply", "--server-side", "--dry-run=server", &user, "-f", "-"], &object.to_string());
     applied.err().map(|error| error.to_string())
 }
 
